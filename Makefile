@@ -1,0 +1,55 @@
+# Spumone: everything a user or a developer calls, one line each.  `make help` lists it.
+
+TARGET     := aarch64-unknown-none-softfloat
+HYPERVISOR := target/$(TARGET)/release/spumone
+SPM        := target/host/spm
+RT         := build/guests/rt/freertos.elf
+LINUX      := build/guests/linux/Image
+LINUX_RT   := build/guests/linux/Image-rt
+
+.PHONY: help setup build guests demo run test lint host-test loom miri boot-test sizes clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: ## install what is missing (apt, rustup)
+	@scripts/setup
+
+build: setup ## the hypervisor and spm
+	@cargo build --quiet --release -p spumone-hypervisor --target $(TARGET)
+	@cargo build --quiet --profile host -p spm
+
+guests: setup ## FreeRTOS, and Linux from Debian packages
+	@guests/rt/build.sh build/guests/rt
+	@guests/linux/build.sh build/guests/linux
+
+demo: build guests ## both guests side by side on one screen; ends by itself
+	@scripts/demo
+
+run: build guests ## a Linux shell beside the running FreeRTOS
+	@$(SPM) run systems/shell.toml
+
+test: setup ## everything that must pass: lint, host tests, boots on QEMU
+	@scripts/test
+
+lint: setup ## formatting and clippy, warnings denied
+	@scripts/test lint
+
+host-test: setup ## unit and property tests
+	@scripts/test host
+
+loom: setup ## interleavings of what cores share
+	@scripts/test loom
+
+miri: setup ## undefined behaviour in host tests
+	@scripts/test miri
+
+boot-test: build guests ## whole boots on QEMU
+	@scripts/test boot
+
+sizes: build ## lines of EL2 code, size of the image
+	@scripts/sizes
+
+clean: ## remove what was built; downloads stay
+	@cargo clean --quiet
+	@rm -rf build/guests build/systems

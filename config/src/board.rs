@@ -1,0 +1,144 @@
+//! The board file: what a machine has and where.
+//!
+//! Guests see their interrupt controller and console UART at the addresses the board has them at,
+//! so a kernel built for the board runs as it is.
+
+mod check;
+mod read;
+
+use crate::packed::Trigger;
+use crate::problem::{Problem, Span};
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Board {
+    /// Its short name.
+    pub name: String,
+    /// `MPIDR_EL1` affinity value of each core.
+    pub mpidrs: Vec<u64>,
+    /// `compatible` of the cores' device tree nodes.
+    pub core_compatible: String,
+    /// Memory.
+    pub memory: Memory,
+    /// Interrupt controller.
+    pub gic: Gic,
+    /// INTIDs of the generic timer.
+    pub timer: Timer,
+    /// The console UART, a PL011, which belongs to the hypervisor.
+    pub uart: Uart,
+    /// What can be passed through to guests.
+    pub devices: Vec<Device>,
+    /// How QEMU plays the machine, where it can.
+    pub qemu: Option<Qemu>,
+}
+
+/// `[memory]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// First byte.
+    pub base: u64,
+    /// Most memory the machine can have, in bytes.
+    pub max: u64,
+    /// Where the hypervisor's image is linked, counted from `base`.
+    pub image_offset: u64,
+}
+
+/// `[gic]`, a GICv3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gic {
+    /// Distributor frame.
+    pub distributor: u64,
+    /// First redistributor frame.
+    pub redistributor: u64,
+    /// Number of SPIs.
+    pub spis: u64,
+}
+
+/// `[timer]`: private interrupts of the generic timer (INTIDs 16 to 31).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timer {
+    /// EL1 secure physical timer.
+    pub secure: u64,
+    /// EL1 physical timer.
+    pub physical: u64,
+    /// EL1 virtual timer.
+    pub virt: u64,
+    /// EL2 physical timer.
+    pub hypervisor: u64,
+}
+
+/// `[uart]`, a PL011.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uart {
+    /// First register.
+    pub base: u64,
+    /// Its SPI, as an INTID.
+    pub interrupt: u64,
+    /// Frequency of its reference clock in Hz.
+    pub clock: u64,
+}
+
+/// `[[device]]`: something that can be passed through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name in descriptions.
+    pub name: String,
+    /// Where its table stands in the board file.
+    pub span: Span,
+    /// Name of its device tree node, without the unit address.
+    pub node: String,
+    /// `compatible`, the most specific first.
+    pub compatible: Vec<String>,
+    /// First register.
+    pub base: u64,
+    /// Bytes of registers.
+    pub size: u64,
+    /// Its SPIs, as INTIDs.
+    pub interrupts: Vec<u64>,
+    /// How it signals them.
+    pub trigger: Trigger,
+    /// Whether it reads and writes memory by itself.
+    pub dma: bool,
+    /// Whether its DMA is coherent with the cores' caches.
+    pub dma_coherent: bool,
+    /// `clock-names`: its inputs from the board's fixed peripheral clock.
+    pub clock_names: Vec<String>,
+    /// Register writes (offset, value) that silence it.
+    pub quiesce: Vec<(u64, u32)>,
+}
+
+/// `[qemu]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Qemu {
+    /// `-M`.
+    pub machine: String,
+    /// `-cpu`.
+    pub cpu: String,
+}
+
+impl Board {
+    /// Reads and checks a board file.
+    ///
+    /// # Errors
+    ///
+    /// All faults found.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        let (board, mut problems) = read::read(text);
+        match board {
+            Some(board) => {
+                check::check(&board, &mut problems);
+                if problems.is_empty() {
+                    Ok(board)
+                } else {
+                    Err(problems)
+                }
+            }
+            None => Err(problems),
+        }
+    }
+
+    /// The device called `name`.
+    pub fn device(&self, name: &str) -> Option<&Device> {
+        self.devices.iter().find(|device| device.name == name)
+    }
+}

@@ -1,0 +1,136 @@
+//! Rules across the parts of a board file.
+
+use super::{Board, Device};
+use crate::problem::{Problem, SourceFile};
+use crate::units::{self, KIB, PAGE, align_down};
+
+/// Most SPIs a guest can be given (see [`crate::packed::VirtualGic::spis`]).
+const MAX_GUEST_SPIS: u64 = 256;
+/// First INTID of the SPIs.
+const FIRST_SPI: u64 = 32;
+/// Sizes of GICv3 frames (IHI 0069, section 12.10).
+const DISTRIBUTOR_SIZE: u64 = 64 * KIB;
+/// As above, for the frames of one core.
+const REDISTRIBUTOR_SIZE: u64 = 128 * KIB;
+
+pub(super) fn check(board: &Board, problems: &mut Vec<Problem>) {
+    if board.mpidrs.is_empty() {
+        problems.push(
+            Problem::new("no-core", "the board has no core")
+                .help("list the MPIDR_EL1 affinity of each core in `mpidrs` of [cores]"),
+        );
+    }
+    for (index, mpidr) in board.mpidrs.iter().enumerate() {
+        if board.mpidrs[..index].contains(mpidr) {
+            problems.push(
+                Problem::new(
+                    "duplicate-core",
+                    format!("two cores have the affinity {mpidr:#x}"),
+                )
+                .help("list each core of `mpidrs` once"),
+            );
+        }
+    }
+    for (index, device) in board.devices.iter().enumerate() {
+        name(device, &board.devices[..index], problems);
+        registers(board, device, problems);
+        interrupts(board, device, problems);
+    }
+}
+
+fn name(device: &Device, before: &[Device], problems: &mut Vec<Problem>) {
+    if let Some(first) = before.iter().find(|other| other.name == device.name) {
+        problems.push(
+            Problem::new(
+                "duplicate-device",
+                format!("two devices are \"{}\"", device.name),
+            )
+            .at_in(SourceFile::Board, device.span, "the second")
+            .at_in(SourceFile::Board, first.span, "the first")
+            .help("give each a name of its own; in a row, {} in the name is the number"),
+        );
+    }
+}
+
+fn registers(board: &Board, device: &Device, problems: &mut Vec<Problem>) {
+    let name = &device.name;
+    let page = align_down(device.base, PAGE);
+    let end = device.base.checked_add(device.size);
+    let Some(end) = end
+        .and_then(|end| units::align_up(end, PAGE))
+        .filter(|_| device.size > 0)
+    else {
+        problems.push(
+            Problem::new(
+                "device-registers",
+                format!("device \"{name}\" has no sound size"),
+            )
+            .at_in(SourceFile::Board, device.span, "base and size")
+            .help("write the bytes of its registers, such as size = \"4KiB\""),
+        );
+        return;
+    };
+    let cores = board.mpidrs.len() as u64;
+    let others = [
+        (board.memory.base, board.memory.max, "memory"),
+        (
+            board.gic.distributor,
+            DISTRIBUTOR_SIZE,
+            "the interrupt distributor",
+        ),
+        (
+            board.gic.redistributor,
+            REDISTRIBUTOR_SIZE * cores,
+            "the interrupt redistributors",
+        ),
+        (board.uart.base, PAGE, "the hypervisor's UART"),
+    ];
+    for (start, size, what) in others {
+        if page < start.saturating_add(size) && start < end {
+            let message = format!(
+                "device \"{name}\" at {} is in a page of {what} at {}",
+                units::range(device.base, device.size),
+                units::range(start, size)
+            );
+            problems.push(
+                Problem::new("device-registers", message)
+                    .at_in(SourceFile::Board, device.span, "base and size")
+                    .help("correct its `base`, or remove it: it cannot be given to a guest"),
+            );
+        }
+    }
+    for (offset, _) in &device.quiesce {
+        if offset.checked_add(4).is_none_or(|end| end > device.size) || !offset.is_multiple_of(4) {
+            let message = format!("device \"{name}\" has no register at offset {offset:#x}");
+            problems.push(
+                Problem::new("device-registers", message)
+                    .at_in(SourceFile::Board, device.span, "`quiesce`")
+                    .help("write a multiple of 4 below the device's size"),
+            );
+        }
+    }
+}
+
+fn interrupts(board: &Board, device: &Device, problems: &mut Vec<Problem>) {
+    let last = FIRST_SPI + board.gic.spis.min(MAX_GUEST_SPIS) - 1;
+    for id in &device.interrupts {
+        let message = if !(FIRST_SPI..=last).contains(id) {
+            format!(
+                "device \"{}\" has interrupt {id}, not from 32 to {last}",
+                device.name
+            )
+        } else if *id == board.uart.interrupt {
+            format!(
+                "device \"{}\" has interrupt {id}, the hypervisor's UART's",
+                device.name
+            )
+        } else {
+            continue;
+        };
+        problems.push(
+            Problem::new("device-interrupt", message)
+                .at_in(SourceFile::Board, device.span, "`interrupts`")
+                .help("write INTIDs: an SPI's number and 32"),
+        );
+    }
+}

@@ -1,0 +1,27 @@
+//! The rules that need no image: cores, priorities, names, devices.
+//!
+//! Each rule is a function that appends what it finds; none relies on another having held.
+
+mod cores;
+mod devices;
+mod machine;
+mod options;
+mod priorities;
+
+use crate::board::Board;
+use crate::description::Description;
+use crate::problem::Problem;
+
+pub(crate) use devices::windows;
+pub(crate) use priorities::resolve as resolve_priorities;
+
+/// Checks a description against its board. Memory and images are for [`crate::layout`].
+pub fn check(description: &Description, board: &Board) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    machine::check(description, board, &mut problems);
+    options::check(description, &mut problems);
+    cores::check(description, board, &mut problems);
+    priorities::check(description, &mut problems);
+    devices::check(description, board, &mut problems);
+    problems
+}

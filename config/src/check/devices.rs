@@ -1,0 +1,232 @@
+//! Rules on devices passed through.
+//!
+//! Stage 2 gives pages, so two devices in one 4 KiB page go together or not at all.
+
+use crate::board::{Board, Device};
+use crate::description::{Description, Guest};
+use crate::packed::{MAX_GUEST_INTERRUPTS, MAX_RANGES};
+use crate::problem::{Problem, Spanned};
+use crate::reader::did_you_mean;
+use crate::units::{PAGE, align_down, align_up};
+
+/// A device given to a guest, with the place where it is given.
+struct Given<'a> {
+    guest: &'a Guest,
+    name: &'a Spanned<String>,
+    device: &'a Device,
+}
+
+/// The pages that hold the registers of `device`: first address and size.
+fn pages(device: &Device) -> (u64, u64) {
+    let start = align_down(device.base, PAGE);
+    let end = device
+        .base
+        .checked_add(device.size)
+        .and_then(|end| align_up(end, PAGE));
+    (start, end.unwrap_or(u64::MAX) - start)
+}
+
+/// The register windows of a guest's devices: pages, sorted, each once, neighbours joined.
+pub(crate) fn windows(guest: &Guest, board: &Board) -> Vec<(u64, u64)> {
+    let devices = guest
+        .devices
+        .iter()
+        .filter_map(|name| board.device(&name.value));
+    let mut pages: Vec<_> = devices.map(pages).collect();
+    pages.sort_unstable();
+    let mut windows: Vec<(u64, u64)> = Vec::new();
+    for (start, size) in pages {
+        match windows.last_mut() {
+            Some((first, length)) if start <= *first + *length => {
+                *length = (*length).max(start + size - *first);
+            }
+            _ => windows.push((start, size)),
+        }
+    }
+    windows
+}
+
+pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec<Problem>) {
+    let mut given: Vec<Given<'_>> = Vec::new();
+    for guest in &description.guests {
+        for name in &guest.devices {
+            match board.device(&name.value) {
+                Some(device) => {
+                    let new = Given {
+                        guest,
+                        name,
+                        device,
+                    };
+                    identity(&new, problems);
+                    conflicts(&given, &new, problems);
+                    given.push(new);
+                }
+                None => unknown(name, board, problems),
+            }
+        }
+        counts(guest, board, problems);
+    }
+}
+
+fn unknown(name: &Spanned<String>, board: &Board, problems: &mut Vec<Problem>) {
+    let names = || board.devices.iter().map(|device| device.name.as_str());
+    let has = summary(names());
+    let help = match did_you_mean(&name.value, names()) {
+        Some(near) => format!("did you mean \"{near}\"? The board has: {has}"),
+        None => format!("the board has: {has}"),
+    };
+    let message = format!("board \"{}\" has no device \"{}\"", board.name, name.value);
+    problems.push(
+        Problem::new("no-such-device", message)
+            .at(name.span, "unknown")
+            .help(help),
+    );
+}
+
+/// Names as a short list: rows of numbered ones as `first to last`.
+fn summary<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let stem = |name: &str| {
+        name.trim_end_matches(|c: char| c.is_ascii_digit())
+            .to_owned()
+    };
+    let mut runs: Vec<(String, String, String)> = Vec::new();
+    for name in names {
+        match runs.last_mut() {
+            Some((same, _, last)) if *same == stem(name) && name != stem(name) => {
+                *last = name.to_owned();
+            }
+            _ => runs.push((stem(name), name.to_owned(), name.to_owned())),
+        }
+    }
+    let runs: Vec<_> = runs
+        .into_iter()
+        .map(|(_, first, last)| match first == last {
+            true => first,
+            false => format!("{first} to {last}"),
+        })
+        .collect();
+    if runs.is_empty() {
+        "none".into()
+    } else {
+        runs.join(", ")
+    }
+}
+
+fn identity(new: &Given<'_>, problems: &mut Vec<Problem>) {
+    let identity = new.guest.identity.is_some_and(|identity| identity.value);
+    if new.device.dma && !identity {
+        let message = format!(
+            "device \"{}\" does DMA, so guest \"{}\" needs `identity = true`",
+            new.device.name, new.guest.name.value
+        );
+        problems.push(
+            Problem::new("dma-without-identity", message)
+                .at(
+                    new.name.span,
+                    "reads and writes memory at machine addresses",
+                )
+                .help("add `identity = true` to the guest, and remove `ipa` if it has one"),
+        );
+    }
+}
+
+fn conflicts(given: &[Given<'_>], new: &Given<'_>, problems: &mut Vec<Problem>) {
+    let name = &new.device.name;
+    if let Some(old) = given.iter().find(|old| old.device.name == *name) {
+        let owner = &old.guest.name.value;
+        let message = match old.guest.name.span == new.guest.name.span {
+            true => format!("guest \"{owner}\" is given device \"{name}\" twice"),
+            false => format!(
+                "device \"{name}\" is given to guest \"{owner}\" and guest \"{}\"",
+                new.guest.name.value
+            ),
+        };
+        problems.push(
+            Problem::new("device-twice", message)
+                .at(new.name.span, "here again")
+                .at(old.name.span, "given here")
+                .help("a device belongs to one guest: remove it from one of the lists"),
+        );
+        return;
+    }
+    let other_guest = |old: &&Given<'_>| old.guest.name.span != new.guest.name.span;
+    let (start, size) = pages(new.device);
+    for old in given.iter().filter(other_guest) {
+        let (other_start, other_size) = pages(old.device);
+        if start < other_start + other_size && other_start < start + size {
+            let message = format!(
+                "devices \"{}\" of guest \"{}\" and \"{name}\" of guest \"{}\" are in one \
+                 4 KiB page, at {:#x}",
+                old.device.name,
+                old.guest.name.value,
+                new.guest.name.value,
+                start.max(other_start)
+            );
+            problems.push(
+                Problem::new("shared-page", message)
+                    .at(new.name.span, "shares a page")
+                    .at(old.name.span, "with this")
+                    .help(
+                        "memory protection works on 4 KiB pages: give both to one guest, or take \
+                         a device from another page",
+                    ),
+            );
+            // One pair says it; the others of the page would say it again.
+            return;
+        }
+    }
+    for old in given {
+        let shared = new
+            .device
+            .interrupts
+            .iter()
+            .find(|id| old.device.interrupts.contains(id));
+        let Some(id) = shared else { continue };
+        let message = format!(
+            "devices \"{}\" and \"{name}\" share interrupt {id}",
+            old.device.name
+        );
+        problems.push(
+            Problem::new("interrupt-twice", message)
+                .at(new.name.span, "shares an interrupt")
+                .at(old.name.span, "with this")
+                .help("an interrupt goes to one guest once: give away one of the two"),
+        );
+        return;
+    }
+}
+
+/// The packed form's tables are of fixed size.
+fn counts(guest: &Guest, board: &Board, problems: &mut Vec<Problem>) {
+    let devices = || {
+        guest
+            .devices
+            .iter()
+            .filter_map(|name| board.device(&name.value))
+    };
+    let interrupts: usize = devices().map(|device| device.interrupts.len()).sum();
+    let quiesce: usize = devices().map(|device| device.quiesce.len()).sum();
+    let counts = [
+        (
+            windows(guest, board).len(),
+            MAX_RANGES,
+            "separate register windows",
+        ),
+        (interrupts, MAX_GUEST_INTERRUPTS, "interrupts"),
+        (quiesce, MAX_RANGES, "register writes that silence them"),
+    ];
+    for (count, most, what) in counts {
+        let Some(last) = guest.devices.last().filter(|_| count > most) else {
+            continue;
+        };
+        let message = format!(
+            "the devices of guest \"{}\" have {count} {what}, but at most {most}",
+            guest.name.value
+        );
+        problems.push(
+            Problem::new("too-many-devices", message)
+                .at(last.span, "too many up to here")
+                .help("give the guest fewer devices"),
+        );
+    }
+}

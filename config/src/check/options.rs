@@ -1,0 +1,100 @@
+//! Rules on one guest's options: which go together and which kind they are for.
+
+use crate::description::{Description, Guest, Kind};
+use crate::problem::{Problem, Span};
+
+/// Longest command line an arm64 Linux takes: `COMMAND_LINE_SIZE` without its terminator
+/// (Linux, arch/arm64/include/uapi/asm/setup.h).
+const MAX_BOOTARGS: usize = 2047;
+
+pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
+    for guest in &description.guests {
+        placement(guest, problems);
+        kind(guest, problems);
+        bootargs(guest, problems);
+    }
+}
+
+fn placement(guest: &Guest, problems: &mut Vec<Problem>) {
+    let (Some(identity), Some(ipa)) = (&guest.identity, &guest.ipa) else {
+        return;
+    };
+    if identity.value {
+        let message = format!(
+            "guest \"{}\" has both `identity = true` and `ipa`: with identity its IPA is its PA",
+            guest.name.value
+        );
+        problems.push(
+            Problem::new("identity-and-ipa", message)
+                .at(ipa.span, "this address")
+                .at(identity.span, "contradicts this")
+                .help("remove one; to choose the place of identity memory, write `pa` for `ipa`"),
+        );
+    }
+}
+
+fn kind(guest: &Guest, problems: &mut Vec<Problem>) {
+    let word = guest.kind.value.word();
+    let mut only_for = |key: &str, span: Span, owner: Kind, help: &str| {
+        if guest.kind.value != owner {
+            let message = format!(
+                "guest \"{}\" is of kind \"{word}\", but `{key}` is for kind \"{}\"",
+                guest.name.value,
+                owner.word()
+            );
+            problems.push(
+                Problem::new("wrong-kind", message)
+                    .at(span, "not used by this kind")
+                    .at(guest.kind.span, "its kind")
+                    .help(help),
+            );
+        }
+    };
+    if let Some(initrd) = &guest.initrd {
+        only_for(
+            "initrd",
+            initrd.span,
+            Kind::Linux,
+            "remove it, or set kind = \"linux\"",
+        );
+    }
+    let help = match guest.kind.value {
+        Kind::Linux => "remove it: a Linux image says itself where it goes",
+        _ => "remove it: an ELF file says itself where it goes and starts",
+    };
+    if let Some(load) = &guest.load {
+        only_for("load", load.span, Kind::Raw, help);
+    }
+    if let Some(entry) = &guest.entry {
+        only_for("entry", entry.span, Kind::Raw, help);
+    }
+}
+
+fn bootargs(guest: &Guest, problems: &mut Vec<Problem>) {
+    let Some(bootargs) = &guest.bootargs else {
+        return;
+    };
+    let length = bootargs.value.len();
+    if length > MAX_BOOTARGS {
+        let message = format!(
+            "the bootargs of guest \"{}\" are {length} bytes long",
+            guest.name.value
+        );
+        problems.push(
+            Problem::new("bootargs", message)
+                .at(bootargs.span, format!("at most {MAX_BOOTARGS} bytes"))
+                .help("shorten them: Linux cuts the rest off without a word"),
+        );
+    }
+    if bootargs.value.chars().any(char::is_control) {
+        let message = format!(
+            "the bootargs of guest \"{}\" have a control character",
+            guest.name.value
+        );
+        problems.push(
+            Problem::new("bootargs", message)
+                .at(bootargs.span, "in here")
+                .help("write them on one line, without tabs or \\0"),
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! Rules on priorities, and what they are where none is written.
+
+use crate::description::{Description, Guest, Priorities};
+use crate::problem::{Problem, Spanned};
+use crate::types::{MAX_PRIORITIES, Priority};
+use std::collections::BTreeSet;
+
+/// The priority of guests that name none, where no guest of the system names one.
+const DEFAULT_PRIORITY: u8 = 100;
+
+pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
+    for guest in &description.guests {
+        match &guest.priority {
+            None => omitted(guest, description, problems),
+            Some(Priorities::All(priority)) => range(guest, *priority, problems),
+            Some(Priorities::PerVcpu(list)) => {
+                for priority in &list.value {
+                    range(guest, *priority, problems);
+                }
+                per_vcpu(guest, list, problems);
+            }
+        }
+    }
+    distinct(description, problems);
+}
+
+/// The priority of each vCPU of each guest. A guest that names none shares no core (that is
+/// checked), so any will do: the lowest in use, lest it cost a band of its own.
+pub(crate) fn resolve(description: &Description) -> Vec<Vec<Priority>> {
+    let written = |guest: &Guest| -> Vec<u8> {
+        written(guest)
+            .filter_map(|priority| u8::try_from(priority.value).ok())
+            .collect()
+    };
+    let lowest = description
+        .guests
+        .iter()
+        .flat_map(written)
+        .min()
+        .unwrap_or(DEFAULT_PRIORITY)
+        .max(1);
+    let of_guest = |guest: &Guest| {
+        let vcpus = guest.vcpus.value.len();
+        let list = match &guest.priority {
+            None => vec![lowest; vcpus],
+            Some(Priorities::All(_)) => {
+                vec![written(guest).first().copied().unwrap_or(lowest); vcpus]
+            }
+            Some(Priorities::PerVcpu(_)) => written(guest),
+        };
+        list.into_iter().map(Priority).collect()
+    };
+    description.guests.iter().map(of_guest).collect()
+}
+
+/// The priorities as written, in order.
+fn written(guest: &Guest) -> impl Iterator<Item = Spanned<u64>> {
+    match &guest.priority {
+        None => Vec::new(),
+        Some(Priorities::All(priority)) => vec![*priority],
+        Some(Priorities::PerVcpu(list)) => list.value.clone(),
+    }
+    .into_iter()
+}
+
+fn omitted(guest: &Guest, description: &Description, problems: &mut Vec<Problem>) {
+    let mine: BTreeSet<u64> = guest.vcpus.value.iter().map(|home| home.value).collect();
+    let shares = |other: &&Guest| other.name.span != guest.name.span;
+    for other in description.guests.iter().filter(shares) {
+        let shared = other
+            .vcpus
+            .value
+            .iter()
+            .find(|home| mine.contains(&home.value));
+        let Some(home) = shared else { continue };
+        let message = format!(
+            "guest \"{}\" has no priority, but shares core {} with guest \"{}\"",
+            guest.name.value, home.value, other.name.value
+        );
+        problems.push(
+            Problem::new("no-priority", message)
+                .at(guest.vcpus.span, format!("on core {} too", home.value))
+                .at(home.span, "shared with this")
+                .help(
+                    "add `priority = 100` (1 to 255, the higher number wins) to say which goes \
+                     first; equals take turns",
+                ),
+        );
+        return;
+    }
+}
+
+fn range(guest: &Guest, priority: Spanned<u64>, problems: &mut Vec<Problem>) {
+    if !(1..=255).contains(&priority.value) {
+        let message = format!(
+            "guest \"{}\" has priority {}",
+            guest.name.value, priority.value
+        );
+        problems.push(
+            Problem::new("priority-range", message)
+                .at(priority.span, "not from 1 to 255")
+                .help("write a number from 1 to 255; the higher number wins"),
+        );
+    }
+}
+
+fn per_vcpu(guest: &Guest, list: &Spanned<Vec<Spanned<u64>>>, problems: &mut Vec<Problem>) {
+    let (priorities, vcpus) = (list.value.len(), guest.vcpus.value.len());
+    if priorities != vcpus {
+        let message = format!(
+            "guest \"{}\" has {vcpus} vCPUs, but {priorities} priorities",
+            guest.name.value
+        );
+        problems.push(
+            Problem::new("priority-count", message)
+                .at(list.span, format!("{priorities} priorities"))
+                .at(guest.vcpus.span, format!("{vcpus} vCPUs"))
+                .help("write one priority for each vCPU, or one number for all"),
+        );
+    }
+}
+
+fn distinct(description: &Description, problems: &mut Vec<Problem>) {
+    let mut seen = BTreeSet::new();
+    for priority in description.guests.iter().flat_map(written) {
+        seen.insert(priority.value);
+        if seen.len() > MAX_PRIORITIES {
+            let message = format!("more than {MAX_PRIORITIES} different priorities");
+            problems.push(
+                Problem::new("too-many-priorities", message)
+                    .at(priority.span, "the first one too many")
+                    .help(
+                        "let some vCPUs share a priority: each has a band of its own in the \
+                         interrupt controller",
+                    ),
+            );
+            return;
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The system description: what a user writes in TOML.
+//!
+//! Reading it checks the form only (keys, types, words). Whether it makes sense on its board is
+//! for [`crate::check`] and [`crate::layout`].
+
+use crate::packed::Policy;
+use crate::problem::{Problem, SourceFile, Span, Spanned};
+use crate::reader::{
+    Mismatch, Sink, Table, address, boolean, choice, duration_us, number, parse_document, size,
+    string,
+};
+use toml::de::DeValue;
+
+/// The quantum of a description that names none, in microseconds.
+const DEFAULT_QUANTUM_US: u64 = 2_000;
+
+/// The policies a description may name.
+pub const POLICIES: &[(&str, Policy)] = &[("none", Policy::None)];
+
+/// A whole description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// `[board]`: the machine and how much of it is used.
+    pub board: BoardChoice,
+    /// `[scheduler]`.
+    pub scheduler: Scheduler,
+    /// `[[guest]]`, in the order written.
+    pub guests: Vec<Guest>,
+    /// `seed`: fixes the random seeds that guests get, for repeatable experiments.
+    pub seed: Option<u64>,
+    /// `[run] qemu-args`: what `spm run` hands to QEMU.
+    pub qemu_args: Vec<String>,
+}
+
+/// `[board]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoardChoice {
+    /// Name of a board file.
+    pub name: Spanned<String>,
+    /// Number of cores used.
+    pub cores: Spanned<u64>,
+    /// Memory of the machine in bytes.
+    pub memory: Spanned<u64>,
+}
+
+/// `[scheduler]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scheduler {
+    /// What is done against lock-holder preemption.
+    pub policy: Policy,
+    /// Time a vCPU runs before an equal gets its turn, in microseconds.
+    pub quantum_us: Spanned<u64>,
+}
+
+/// One `[[guest]]`. Paths are relative to the description's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guest {
+    /// Where its table stands.
+    pub span: Span,
+    /// The name under which the console tags it.
+    pub name: Spanned<String>,
+    /// How its image is loaded.
+    pub kind: Spanned<Kind>,
+    /// Path of its kernel or program.
+    pub image: Spanned<String>,
+    /// Path of its initial ramdisk.
+    pub initrd: Option<Spanned<String>>,
+    /// Path of a device tree blob to use in place of the generated one.
+    pub dtb: Option<Spanned<String>>,
+    /// Memory in bytes.
+    pub memory: Spanned<u64>,
+    /// Where the guest sees its memory.
+    pub ipa: Option<Spanned<u64>>,
+    /// Where its memory lies on the machine.
+    pub pa: Option<Spanned<u64>>,
+    /// Whether it sees its memory where it lies (IPA = PA).
+    pub identity: Option<Spanned<bool>>,
+    /// Home core of each vCPU.
+    pub vcpus: Spanned<Vec<Spanned<u64>>>,
+    /// Priority of all vCPUs, or of each.
+    pub priority: Option<Priorities>,
+    /// Kernel command line.
+    pub bootargs: Option<Spanned<String>>,
+    /// Names of devices passed through, from the board file.
+    pub devices: Vec<Spanned<String>>,
+    /// Its console.
+    pub console: Console,
+    /// Where a raw image is loaded.
+    pub load: Option<Spanned<u64>>,
+    /// Where a raw image is entered.
+    pub entry: Option<Spanned<u64>>,
+}
+
+/// How an image is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A Linux arm64 `Image`, booted by its boot protocol.
+    Linux,
+    /// An ELF executable: its loadable segments go to their physical addresses.
+    Elf,
+    /// Bytes without structure.
+    Raw,
+}
+
+impl Kind {
+    /// The word for it in a description.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Linux => "linux",
+            Self::Elf => "elf",
+            Self::Raw => "raw",
+        }
+    }
+}
+
+/// `priority`: one for all vCPUs or a list, one for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Priorities {
+    /// `priority = 100`.
+    All(Spanned<u64>),
+    /// `priority = [200, 100]`.
+    PerVcpu(Spanned<Vec<Spanned<u64>>>),
+}
+
+/// `console`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Console {
+    /// Whether the guest gets a virtual PL011.
+    pub uart: bool,
+    /// ANSI colour code of its tag, where the description names one.
+    pub colour: Option<u8>,
+}
+
+/// Colours of console tags by name, with their ANSI codes (ECMA-48, SGR).
+const COLOURS: &[(&str, u8)] = &[
+    ("red", 31),
+    ("green", 32),
+    ("yellow", 33),
+    ("blue", 34),
+    ("magenta", 35),
+    ("cyan", 36),
+    ("bright-red", 91),
+    ("bright-green", 92),
+    ("bright-yellow", 93),
+    ("bright-blue", 94),
+    ("bright-magenta", 95),
+    ("bright-cyan", 96),
+];
+
+impl Description {
+    /// Reads a description. Returns what could be understood, unless a part without which
+    /// nothing can be checked is missing, and every fault of form.
+    pub fn parse(text: &str) -> (Option<Self>, Vec<Problem>) {
+        let sink = Sink::new(SourceFile::Description);
+        let Some((document, span)) = parse_document(text, &sink) else {
+            return (None, sink.into_problems());
+        };
+        let description = read(Table::new(&document, span, "the description", &sink), &sink);
+        (description, sink.into_problems())
+    }
+}
+
+fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
+    let board = top
+        .table("board", "[board]", "a table, written [board]")
+        .map(read_board);
+    if !top.has("board") {
+        sink.report(
+            Problem::new("missing-key", "the description has no [board]")
+                .at(top.span, "[board] is missing")
+                .help(
+                    "add\n[board]\nname = \"qemu-virt\"\ncores = 4\nmemory = \"2GiB\"\n\
+                     to say which machine the guests share",
+                ),
+        );
+    }
+    let scheduler = match top.table("scheduler", "[scheduler]", "a table, written [scheduler]") {
+        Some(table) => read_scheduler(table),
+        None => Scheduler {
+            policy: Policy::None,
+            quantum_us: Spanned::new(DEFAULT_QUANTUM_US, top.span),
+        },
+    };
+    let tables = top.tables("guest");
+    let written = tables.len();
+    let has_guests = top.has("guest");
+    let guests: Vec<_> = tables.into_iter().filter_map(read_guest).collect();
+    if !has_guests {
+        sink.report(
+            Problem::new("no-guest", "the description has no guest")
+                .at(top.span, "[[guest]] is missing")
+                .help("add a [[guest]] with name, kind, image, memory and vcpus"),
+        );
+    }
+    let seed = top.optional("seed", number).map(|seed| seed.value);
+    let qemu_args = top
+        .table("run", "[run]", "a table, written [run]")
+        .map(read_run)
+        .unwrap_or_default();
+    top.finish();
+    // A guest left out would make the checks across guests tell half-truths.
+    (has_guests && guests.len() == written).then_some(Description {
+        board: board??,
+        scheduler,
+        guests,
+        seed,
+        qemu_args,
+    })
+}
+
+fn read_board(mut table: Table<'_, '_, '_>) -> Option<BoardChoice> {
+    let name = table.required("name", "\"qemu-virt\"", string);
+    let cores = table.required("cores", "4", number);
+    let memory = table.required("memory", "\"2GiB\"", size);
+    table.finish();
+    Some(BoardChoice {
+        name: name?,
+        cores: cores?,
+        memory: memory?,
+    })
+}
+
+fn read_scheduler(mut table: Table<'_, '_, '_>) -> Scheduler {
+    let policy = table
+        .optional("policy", |value| choice(value, POLICIES))
+        .map_or(Policy::None, |policy| policy.value);
+    let quantum_us = table
+        .optional("quantum", duration_us)
+        .unwrap_or(Spanned::new(DEFAULT_QUANTUM_US, table.span));
+    table.finish();
+    Scheduler { policy, quantum_us }
+}
+
+fn read_run(mut table: Table<'_, '_, '_>) -> Vec<String> {
+    let args = table.list("qemu-args", "a list of strings", string);
+    table.finish();
+    args.map(|list| list.value.into_iter().map(|arg| arg.value).collect())
+        .unwrap_or_default()
+}
+
+fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
+    let span = table.span;
+    let name = table.required("name", "\"linux\"", string);
+    if let Some(name) = &name {
+        table.rename(format!("guest \"{}\"", name.value));
+    }
+    let kind = table.required("kind", "\"linux\"", |value| {
+        choice(
+            value,
+            &[Kind::Linux, Kind::Elf, Kind::Raw].map(|kind| (kind.word(), kind)),
+        )
+    });
+    let image = table.required("image", "\"path/to/Image\"", string);
+    let initrd = table.optional("initrd", string);
+    let dtb = table.optional("dtb", string);
+    let memory = table.required("memory", "\"512MiB\"", size);
+    let ipa = table.optional("ipa", address);
+    let pa = table.optional("pa", address);
+    let identity = table.optional("identity", boolean);
+    let vcpus = table.list("vcpus", "a list of cores such as [0, 1]", number);
+    if vcpus.is_none() && !table.has("vcpus") {
+        table.missing("vcpus", "[0]");
+    }
+    let priority = read_priority(&mut table);
+    let bootargs = table.optional("bootargs", string);
+    let devices = table
+        .list("devices", "a list of device names", string)
+        .map(|list| list.value);
+    let console = read_console(&mut table);
+    let load = table.optional("load", address);
+    let entry = table.optional("entry", address);
+    table.finish();
+    Some(Guest {
+        span,
+        name: name?,
+        kind: kind?,
+        image: image?,
+        initrd,
+        dtb,
+        memory: memory?,
+        ipa,
+        pa,
+        identity,
+        vcpus: vcpus?,
+        priority,
+        bootargs,
+        devices: devices.unwrap_or_default(),
+        console,
+        load,
+        entry,
+    })
+}
+
+fn read_priority(table: &mut Table<'_, '_, '_>) -> Option<Priorities> {
+    if table.is_array("priority") {
+        return table
+            .list("priority", "a list", number)
+            .map(Priorities::PerVcpu);
+    }
+    table
+        .optional("priority", |value: &DeValue<'_>| {
+            number(value).map_err(|_| {
+                Mismatch::new("must be a number from 1 to 255, or a list with one for each vCPU")
+            })
+        })
+        .map(Priorities::All)
+}
+
+fn read_console(table: &mut Table<'_, '_, '_>) -> Console {
+    let mut console = Console {
+        uart: true,
+        colour: None,
+    };
+    if let Some(mut inner) = table.table(
+        "console",
+        "console",
+        "a table such as { colour = \"cyan\" }",
+    ) {
+        if let Some(uart) = inner.optional("uart", |value| {
+            choice(value, &[("pl011", true), ("none", false)])
+        }) {
+            console.uart = uart.value;
+        }
+        console.colour = inner
+            .optional("colour", |value| choice(value, COLOURS))
+            .map(|colour| colour.value);
+        inner.finish();
+    }
+    console
+}

@@ -1,0 +1,214 @@
+//! Decides every address: which memory of the machine each guest gets, where it sees it, and what
+//! is loaded where. What does not fit is refused here.
+//!
+//! ```text
+//! machine memory   | free | hypervisor, bundle | guest 0 | guest 1 | ...
+//!                  base   base + image offset  2 MiB boundaries
+//! ```
+
+mod load;
+mod memory;
+mod pack;
+
+use crate::board::Board;
+use crate::check;
+use crate::description::Description;
+use crate::image::GuestFiles;
+use crate::packed::{Mapping, MemoryRange, VirtualGic, VirtualUart};
+use crate::problem::Problem;
+use crate::types::{GuestAddr, IntId};
+use crate::units::{KIB, PAGE, align_up};
+
+pub use pack::{DeviceTree, Packed, Payload, pack};
+
+/// Bytes kept for header and system at the start of the bundle. What the packed form can hold at
+/// most is smaller; a test says so.
+pub const SYSTEM_ROOM: u64 = 32 * KIB;
+/// Bytes kept for a generated device tree.
+pub(crate) const DEVICE_TREE_ROOM: u64 = 64 * KIB;
+/// Bytes by which a user's own device tree may grow: command line, initrd and seeds.
+const DEVICE_TREE_GROWTH: u64 = 8 * KIB;
+/// Size of a GICv3 distributor frame (IHI 0069, section 12.10).
+const GIC_DISTRIBUTOR_SIZE: u64 = 64 * KIB;
+/// Size of the two frames of a GICv3 redistributor (IHI 0069, section 12.10).
+const GIC_REDISTRIBUTOR_SIZE: u64 = 128 * KIB;
+/// ANSI colours of console tags, in the order in which guests get them.
+const PALETTE: [u8; 8] = [36, 32, 33, 35, 34, 31, 96, 92];
+
+/// A whole system, every address decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The hypervisor's share of the memory.
+    pub hypervisor: MemoryRange,
+    /// All memory.
+    pub machine: MemoryRange,
+    /// The guests, in the description's order.
+    pub guests: Vec<GuestPlan>,
+}
+
+/// One guest, every address decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestPlan {
+    /// Its memory.
+    pub memory: Mapping,
+    /// What is copied into it.
+    pub loads: Vec<Load>,
+    /// Where it starts.
+    pub entry: GuestAddr,
+    /// Its initial ramdisk: address and size.
+    pub initrd: Option<(GuestAddr, u64)>,
+    /// Where its device tree goes.
+    pub device_tree: GuestAddr,
+    /// Bytes kept for its device tree.
+    pub device_tree_room: u64,
+    /// Its console.
+    pub console: Option<VirtualUart>,
+    /// Its interrupt controller.
+    pub gic: VirtualGic,
+}
+
+/// Something copied into a guest's memory. The device tree is not among [`GuestPlan::loads`]: its
+/// size is known only when it has been made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// The file it is taken from.
+    pub source: Source,
+    /// Where it stands in that file.
+    pub file_offset: u64,
+    /// How many bytes.
+    pub size: u64,
+    /// Where it goes.
+    pub destination: GuestAddr,
+}
+
+/// A file of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Its image, unpacked.
+    Image,
+    /// Its initial ramdisk.
+    Initrd,
+    /// Its device tree, generated or completed.
+    DeviceTree,
+}
+
+/// Checks a description and decides the addresses of its system.
+///
+/// `files` holds what is known of each guest's files, in order; `None` where they could not be
+/// read, which the caller has reported: such a guest's memory is still checked.
+/// `hypervisor_size` counts the bytes from the hypervisor's first to its bundle.
+///
+/// # Errors
+///
+/// All problems found, in the order of the description. A plan where a guest had no files is
+/// never returned: the list of problems may then be empty.
+pub fn plan(
+    description: &Description,
+    board: &Board,
+    files: &[Option<GuestFiles>],
+    hypervisor_size: u64,
+) -> Result<Plan, Vec<Problem>> {
+    let mut problems = check::check(description, board);
+    let gics: Vec<_> = description
+        .guests
+        .iter()
+        .map(|guest| gic(guest, board))
+        .collect();
+    let bundle = bundle_room(files);
+    let places = memory::place(description, board, hypervisor_size, bundle, &mut problems);
+    let mut guests = Vec::new();
+    for (index, guest) in description.guests.iter().enumerate() {
+        let Some(memory) = places.guests.get(index).copied().flatten() else {
+            continue;
+        };
+        let Some(files) = files.get(index).and_then(Option::as_ref) else {
+            continue;
+        };
+        let Some(loaded) = load::load(guest, files, memory, &mut problems) else {
+            continue;
+        };
+        guests.push(GuestPlan {
+            memory,
+            loads: loaded.loads,
+            entry: loaded.entry,
+            initrd: loaded.initrd,
+            device_tree: loaded.device_tree,
+            device_tree_room: loaded.device_tree_room,
+            console: guest.console.uart.then(|| VirtualUart {
+                base: GuestAddr(board.uart.base),
+                interrupt: intid(board.uart.interrupt),
+                colour: guest
+                    .console
+                    .colour
+                    .unwrap_or(PALETTE[index % PALETTE.len()]),
+            }),
+            gic: gics[index],
+        });
+    }
+    if problems.is_empty() && guests.len() == description.guests.len() {
+        return Ok(Plan {
+            hypervisor: places.hypervisor,
+            machine: places.machine,
+            guests,
+        });
+    }
+    problems.sort_by_key(|problem| problem.labels.first().map(|label| label.span));
+    Err(problems)
+}
+
+/// Bytes kept for the device tree of a guest with these files.
+fn device_tree_room(files: &GuestFiles) -> u64 {
+    match files.dtb_size {
+        Some(size) => align_up(size, PAGE).map_or(size, |size| size + DEVICE_TREE_GROWTH),
+        None => DEVICE_TREE_ROOM,
+    }
+}
+
+/// Most bytes that the bundle of guests with these files can take.
+fn bundle_room(files: &[Option<GuestFiles>]) -> u64 {
+    let paged = |size: u64| align_up(size, PAGE).unwrap_or(u64::MAX);
+    let mut room = SYSTEM_ROOM;
+    for files in files.iter().flatten() {
+        let image = match &files.image {
+            crate::image::Image::Flat { size, .. } => paged(*size),
+            crate::image::Image::Elf { segments, .. } => {
+                segments.iter().fold(0, |sum: u64, segment| {
+                    sum.saturating_add(paged(segment.file_size))
+                })
+            }
+        };
+        room = room
+            .saturating_add(image)
+            .saturating_add(paged(files.initrd_size.unwrap_or(0)))
+            .saturating_add(device_tree_room(files));
+    }
+    room
+}
+
+/// The interrupt controller of a guest: where the board has its own, with as many SPIs as the
+/// guest uses, since each costs the hypervisor work.
+fn gic(guest: &crate::description::Guest, board: &Board) -> VirtualGic {
+    let devices = guest
+        .devices
+        .iter()
+        .filter_map(|name| board.device(&name.value));
+    let highest = devices
+        .flat_map(|device| device.interrupts.iter().copied())
+        .chain([board.uart.interrupt])
+        .max()
+        .unwrap_or(0);
+    let spis = (highest + 1)
+        .saturating_sub(u64::from(IntId::FIRST_SPI.0))
+        .next_multiple_of(32);
+    VirtualGic {
+        distributor: GuestAddr(board.gic.distributor),
+        redistributor: GuestAddr(board.gic.redistributor),
+        // The board file's check keeps this below 256.
+        spis: u16::try_from(spis).unwrap_or(u16::MAX),
+    }
+}
+
+/// An INTID of the board file, whose check keeps it within range.
+fn intid(number: u64) -> IntId {
+    IntId(u16::try_from(number).unwrap_or(u16::MAX))
+}

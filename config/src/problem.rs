@@ -1,0 +1,116 @@
+//! What is wrong with a description, said so that its author can mend it.
+//!
+//! Checks never stop at the first fault: each appends a [`Problem`] and goes on, so that one run
+//! of `spm check` shows them all.
+
+use std::fmt;
+
+/// A range of bytes in a source file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// First byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+}
+
+impl From<std::ops::Range<usize>> for Span {
+    fn from(range: std::ops::Range<usize>) -> Self {
+        Self {
+            start: range.start,
+            end: range.end,
+        }
+    }
+}
+
+/// A value and where in its file it stands. A value that was not written (a default) has the span
+/// of the table that lacks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spanned<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl<T> Spanned<T> {
+    /// Joins a value and its place.
+    pub fn new(value: T, span: Span) -> Self {
+        Self { value, span }
+    }
+}
+
+/// Which of the two files a label points into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SourceFile {
+    /// The system description.
+    Description,
+    /// The board file.
+    Board,
+}
+
+/// A place in a source file and what is to be said of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The file.
+    pub source: SourceFile,
+    /// The place.
+    pub span: Span,
+    /// A few words, shown beside the underlined text.
+    pub text: String,
+}
+
+/// One thing that is wrong, where it is, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Short stable name of the rule, for scripts that read `--json`.
+    pub code: &'static str,
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// The places concerned; the first is the main one.
+    pub labels: Vec<Label>,
+    /// What to write instead.
+    pub help: Option<String>,
+}
+
+impl Problem {
+    /// A problem without a place; add one with [`Problem::at`].
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            labels: Vec::new(),
+            help: None,
+        }
+    }
+
+    /// Points at a place in the system description.
+    #[must_use]
+    pub fn at(self, span: Span, text: impl Into<String>) -> Self {
+        self.at_in(SourceFile::Description, span, text)
+    }
+
+    /// Points at a place in either file.
+    #[must_use]
+    pub fn at_in(mut self, source: SourceFile, span: Span, text: impl Into<String>) -> Self {
+        self.labels.push(Label {
+            source,
+            span,
+            text: text.into(),
+        });
+        self
+    }
+
+    /// Says what to write instead.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}

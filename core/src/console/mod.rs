@@ -1,0 +1,178 @@
+//! One terminal for all guests and the hypervisor.
+//!
+//! The way of a byte out: a guest's vCPU writes to its virtual UART ([`crate::vuart`]); its core
+//! pushes the byte into that guest's [`OutputRing`] and asks for the [`UartToken`]; whoever holds
+//! it drains all rings through the [`Mux`], which makes tagged lines of them, into the UART.
+//! No core waits for another, nor for the UART.
+//!
+//! The way in: the core that serves the UART's interrupt feeds each byte to its [`InputSwitch`],
+//! which hands it to the guest with the input focus or recognises a command to the hypervisor.
+//!
+//! Shared between cores is only [`Console`], which is atomics. The `Mux` is plain state and
+//! belongs to the holder of the token; the EL2 program keeps it in a cell that it opens only with
+//! a `&mut UartToken` in hand.
+
+mod input;
+mod label;
+mod line;
+mod mux;
+mod ring;
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod token;
+
+pub use input::{InputEffect, InputSwitch};
+pub use mux::{Drained, Mux, Sink};
+pub use ring::{Full, OutputRing};
+pub use token::{Served, UartSlot, UartToken};
+
+use crate::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use core::fmt;
+use spumone_config::types::{GuestId, MAX_GUESTS, MAX_PCPUS, PcpuId};
+
+/// Slots of each source's ring.
+const RING_SLOTS: usize = 1024;
+/// All sources: the guests, then the hypervisor's instance on each core.
+const SOURCES: usize = MAX_GUESTS + MAX_PCPUS;
+/// Who wrote a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// A guest, on any of its vCPUs.
+    Guest(GuestId),
+    /// The hypervisor's own messages; each core's instance has its own lines.
+    Hypervisor(PcpuId),
+}
+
+impl Source {
+    /// Position in tables of [`SOURCES`]; an id out of range counts as the last of its kind.
+    const fn index(self) -> usize {
+        match self {
+            Self::Guest(guest) => {
+                let index = guest.index();
+                if index < MAX_GUESTS { index } else { MAX_GUESTS - 1 }
+            }
+            Self::Hypervisor(core) => {
+                let index = core.index();
+                MAX_GUESTS + if index < MAX_PCPUS { index } else { MAX_PCPUS - 1 }
+            }
+        }
+    }
+}
+
+/// What the cores share: the rings, the token's slot and requests to the [`Mux`].
+pub struct Console {
+    rings: [OutputRing<RING_SLOTS>; SOURCES],
+    slot: UartSlot,
+    /// Guest with the input focus in the low byte, number of changes in the high one.
+    /// Written by the core that reads the input, read by the token's holder.
+    focus: AtomicU16,
+    /// Number of calls of [`Console::flush_idle`]; the holder acts when it has changed.
+    idle: AtomicU8,
+    /// One bit for each source whose stream has ended.
+    ended: AtomicU16,
+}
+
+impl Console {
+    /// A console without output, with the input focus on `GuestId(0)`.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self {
+            rings: [const { OutputRing::new() }; SOURCES],
+            slot: UartSlot::new(),
+            focus: AtomicU16::new(0),
+            idle: AtomicU8::new(0),
+            ended: AtomicU16::new(0),
+        }
+    }
+
+    /// A console without output, with the input focus on `GuestId(0)`.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self {
+            rings: core::array::from_fn(|_| OutputRing::new()),
+            slot: UartSlot::new(),
+            focus: AtomicU16::new(0),
+            idle: AtomicU8::new(0),
+            ended: AtomicU16::new(0),
+        }
+    }
+
+    /// Bytes of output that `source` may push now.
+    pub fn room(&self, source: Source) -> usize {
+        self.rings[source.index()].room()
+    }
+
+    /// Takes one byte of output. Call [`Console::serve`] after one or more pushes.
+    ///
+    /// # Errors
+    /// [`Full`] when the source has [`OutputRing::CAPACITY`] bytes waiting.
+    pub fn push(&self, source: Source, byte: u8) -> Result<(), Full> {
+        self.rings[source.index()].push(byte)
+    }
+
+    /// A writer of the hypervisor's own messages on `core`, to be used only by that core.
+    pub const fn log(&self, core: PcpuId) -> Log<'_> {
+        Log { console: self, core }
+    }
+
+    /// Gives the input focus to `guest`, and has a notice of it printed at the next drain.
+    pub fn set_focus(&self, guest: GuestId) {
+        let changes = self.focus.load(Ordering::Relaxed).to_le_bytes()[1];
+        self.focus.store(
+            u16::from_le_bytes([guest.0, changes.wrapping_add(1)]),
+            Ordering::Relaxed,
+        );
+    }
+
+    /// The guest with the input focus.
+    pub fn focus(&self) -> GuestId {
+        GuestId(self.focus.load(Ordering::Relaxed).to_le_bytes()[0])
+    }
+
+    /// To be called about ten times a second, on one core, followed by [`Console::serve`]: a line
+    /// without an end that has not grown since the last call is printed as it is.
+    pub fn flush_idle(&self) {
+        self.idle.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that `source` has stopped: once its ring is drained, what is left of its last line is
+    /// printed and its next byte starts a new line.
+    pub fn end_stream(&self, source: Source) {
+        self.ended.fetch_or(1 << source.index(), Ordering::Release);
+    }
+
+    /// Whether output waits and nobody writes it. One relaxed load, to be looked at on the way
+    /// back to a guest; if true, call [`Console::serve`].
+    pub fn work_left(&self) -> bool {
+        self.slot.work_left()
+    }
+
+    /// Writes what waits, if the token is free. `drain` gets the token and calls [`Mux::drain`]
+    /// with it once; it is called at most four times, which bounds the time spent.
+    pub fn serve(&self, drain: impl FnMut(&mut UartToken) -> Drained) -> Served {
+        self.slot.serve(drain)
+    }
+}
+
+impl Default for Console {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Writes the hypervisor's messages of one core; text that finds no room is lost.
+pub struct Log<'a> {
+    console: &'a Console,
+    core: PcpuId,
+}
+
+impl fmt::Write for Log<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            self.console
+                .push(Source::Hypervisor(self.core), byte)
+                .map_err(|Full| fmt::Error)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! The bytes one source has written and the terminal has not yet shown.
+//!
+//! A ring per *source* rather than per core: the vCPUs of one guest write from several cores, and
+//! what they write under their own console lock must come out in that order. It also keeps a
+//! guest that floods its console from taking the room of the others.
+//!
+//! Many producers, one consumer, no retry on either side. A producer takes a ticket with one
+//! `fetch_add` and fills the slot of that ticket; the consumer empties slots in ticket order and
+//! stops at one that is not yet filled.
+//!
+//! Why tickets cannot lap the consumer: a producer looks at head and tail first and takes a ticket
+//! only if fewer than `SLOTS - MAX_PCPUS` are out. Others may take tickets between its look and
+//! its own, so its ticket may lie beyond that limit; but then its next look sees a head beyond it
+//! as well (a core sees its own `fetch_add`) and is refused. So each core has at most one ticket
+//! beyond the limit, and `MAX_PCPUS` slots are spare.
+
+use super::token::UartToken;
+use crate::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use spumone_config::types::MAX_PCPUS;
+
+/// The ring has no room; the byte was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Marks a slot as filled, so that a zero byte differs from an empty slot.
+const FILLED: u16 = 0x100;
+/// Slots that stay free for producers which act on the same look at the ring.
+const SLACK: usize = MAX_PCPUS;
+
+/// A ring of `SLOTS` bytes (a power of two, more than [`MAX_PCPUS`]), of which
+/// [`OutputRing::CAPACITY`] are used.
+pub struct OutputRing<const SLOTS: usize> {
+    slots: [AtomicU16; SLOTS],
+    /// The next ticket; wraps.
+    head: AtomicU32,
+    /// The oldest ticket not yet consumed; written by the consumer only.
+    tail: AtomicU32,
+}
+
+impl<const SLOTS: usize> OutputRing<SLOTS> {
+    /// Bytes that [`OutputRing::room`] starts with.
+    pub const CAPACITY: usize = {
+        assert!(SLOTS.is_power_of_two() && SLOTS > SLACK && SLOTS <= 1 << 16);
+        SLOTS - SLACK
+    };
+
+    /// An empty ring.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self {
+            slots: [const { AtomicU16::new(0) }; SLOTS],
+            head: AtomicU32::new(0),
+            tail: AtomicU32::new(0),
+        }
+    }
+
+    /// An empty ring.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self {
+            slots: core::array::from_fn(|_| AtomicU16::new(0)),
+            head: AtomicU32::new(0),
+            tail: AtomicU32::new(0),
+        }
+    }
+
+    /// Bytes that may be pushed before the ring is full. Other producers may make it less, the
+    /// consumer may make it more, at any time.
+    pub fn room(&self) -> usize {
+        // Acquire: the slots the consumer gave back are empty before they are filled again. The
+        // tail is read first, so that the head is never behind it.
+        let tail = self.tail.load(Ordering::Acquire);
+        let head = self.head.load(Ordering::Relaxed);
+        Self::CAPACITY.saturating_sub(head.wrapping_sub(tail) as usize)
+    }
+
+    /// Takes one byte. The caller then asks for the UART token (see [`super::Console::serve`]);
+    /// otherwise the byte waits for the next output of anyone.
+    ///
+    /// # Errors
+    /// [`Full`] when the ring has no room.
+    pub fn push(&self, byte: u8) -> Result<(), Full> {
+        if self.room() == 0 {
+            return Err(Full);
+        }
+        let ticket = self.head.fetch_add(1, Ordering::Relaxed);
+        // Release: whoever sees the slot filled sees all that led to the byte.
+        self.slot(ticket)
+            .store(FILLED | u16::from(byte), Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether the next byte is there. A byte whose producer is between ticket and slot is not;
+    /// that producer asks for the token once the slot is filled.
+    pub fn is_empty(&self, _token: &UartToken) -> bool {
+        let tail = self.tail.load(Ordering::Relaxed);
+        self.slot(tail).load(Ordering::Relaxed) == 0
+    }
+
+    /// Removes the oldest byte. The token proves that there is one consumer.
+    pub fn pop(&self, _token: &mut UartToken) -> Option<u8> {
+        let tail = self.tail.load(Ordering::Relaxed);
+        let slot = self.slot(tail);
+        let [byte, filled] = slot.load(Ordering::Acquire).to_le_bytes();
+        if filled == 0 {
+            return None;
+        }
+        slot.store(0, Ordering::Relaxed);
+        self.tail.store(tail.wrapping_add(1), Ordering::Release);
+        Some(byte)
+    }
+
+    /// Forgets all bytes: of a guest that is being restarted, once no core pushes for it.
+    pub fn clear(&self, token: &mut UartToken) {
+        for _ in 0..SLOTS {
+            if self.pop(token).is_none() {
+                break;
+            }
+        }
+    }
+
+    fn slot(&self, ticket: u32) -> &AtomicU16 {
+        &self.slots[ticket as usize % SLOTS]
+    }
+}
+
+impl<const SLOTS: usize> Default for OutputRing<SLOTS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,581 @@
+//! What the terminal shows, byte by byte; and that it shows all that was written.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::string::String;
+use std::vec::Vec;
+
+const LINUX: Source = Source::Guest(GuestId(0));
+const RT: Source = Source::Guest(GuestId(1));
+const HYP: Source = Source::Hypervisor(PcpuId(0));
+
+/// A UART that takes `room` bytes and shows them.
+struct Screen {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Sink for Screen {
+    fn put(&mut self, byte: u8) -> bool {
+        if self.room == 0 {
+            return false;
+        }
+        self.room -= 1;
+        self.bytes.push(byte);
+        true
+    }
+}
+
+struct Setup {
+    console: std::boxed::Box<Console>,
+    mux: std::boxed::Box<Mux>,
+    screen: Screen,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let mut mux = Mux::new();
+        mux.add_guest(GuestId(0), "linux", 36);
+        mux.add_guest(GuestId(1), "rt", 33);
+        mux.add_guest(GuestId(2), "other", 92);
+        Self {
+            console: std::boxed::Box::new(Console::new()),
+            mux: std::boxed::Box::new(mux),
+            screen: Screen {
+                bytes: Vec::new(),
+                room: 0,
+            },
+        }
+    }
+
+    fn serve(&mut self, room: usize, budget: usize) -> Served {
+        self.screen.room = room;
+        let (console, mux, screen) = (&self.console, &mut self.mux, &mut self.screen);
+        console.serve(|token| mux.drain(token, console, screen, budget))
+    }
+
+    fn serve_all(&mut self) {
+        assert_eq!(self.serve(usize::MAX, usize::MAX), Served::Done);
+    }
+
+    /// Writes and shows at once.
+    fn write(&mut self, source: Source, text: impl AsRef<[u8]>) {
+        for &byte in text.as_ref() {
+            if self.console.push(source, byte).is_err() {
+                self.serve_all();
+                self.console.push(source, byte).unwrap();
+            }
+        }
+        self.serve_all();
+    }
+
+    fn idle(&mut self) {
+        for _ in 0..2 {
+            self.console.flush_idle();
+            self.serve_all();
+        }
+    }
+
+    /// What was shown since the last call, with `^` for ESC, and labels without colour.
+    fn shown(&mut self) -> String {
+        let text = String::from_utf8(core::mem::take(&mut self.screen.bytes)).unwrap();
+        text.replace("\x1b[0;36m", "")
+            .replace("\x1b[0;33m", "")
+            .replace("\x1b[0;92m", "")
+            .replace("\x1b[0;01m", "")
+            .replace(" | \x1b[0m", " | ")
+            .replace(" + \x1b[0m", " + ")
+            .replace('\x1b', "^")
+    }
+}
+
+#[test]
+fn a_line_is_tagged_in_the_colour_of_its_guest() {
+    let mut setup = Setup::new();
+    setup.write(RT, "tick\n");
+    setup.write(HYP, "ready\n");
+    assert_eq!(
+        String::from_utf8_lossy(&setup.screen.bytes),
+        "\x1b[0;33mrt      | \x1b[0mtick\r\n\x1b[0;01mspumone | \x1b[0mready\r\n"
+    );
+}
+
+#[test]
+fn lines_do_not_mix() {
+    let mut setup = Setup::new();
+    setup.write(RT, "one ");
+    setup.write(HYP, "ano");
+    setup.write(RT, "line\r\n");
+    setup.write(HYP, "ther\n");
+    assert_eq!(setup.shown(), "rt      | one line\r\nspumone | another\r\n");
+}
+
+#[test]
+fn the_hypervisors_cores_have_lines_of_their_own() {
+    let mut setup = Setup::new();
+    write!(setup.console.log(PcpuId(0)), "core {} ", 0).unwrap();
+    write!(setup.console.log(PcpuId(1)), "core {} ", 1).unwrap();
+    writeln!(setup.console.log(PcpuId(0)), "up").unwrap();
+    writeln!(setup.console.log(PcpuId(1)), "up").unwrap();
+    setup.serve_all();
+    assert_eq!(setup.shown(), "spumone | core 0 up\r\nspumone | core 1 up\r\n");
+}
+
+#[test]
+fn the_focused_guest_is_seen_at_once() {
+    let mut setup = Setup::new();
+    setup.write(LINUX, "login: ");
+    assert_eq!(setup.shown(), "linux   | login: ");
+    setup.write(LINUX, "r");
+    assert_eq!(setup.shown(), "r");
+    setup.write(LINUX, "\r\n\nx");
+    assert_eq!(setup.shown(), "\r\nlinux   | \r\nlinux   | x");
+}
+
+#[test]
+fn an_unfinished_line_makes_way_and_comes_back() {
+    let mut setup = Setup::new();
+    setup.write(LINUX, "~ # ls");
+    setup.write(RT, "tick\n");
+    setup.write(LINUX, " -l\n");
+    assert_eq!(
+        setup.shown(),
+        "linux   | ~ # ls\r^[0m^[Krt      | tick\r\nlinux   | ~ # ls -l\r\n"
+    );
+}
+
+#[test]
+fn what_was_erased_by_editing_does_not_come_back() {
+    let mut setup = Setup::new();
+    setup.write(LINUX, "^[32m$".replace('^', "\x1b"));
+    setup.write(LINUX, "\u{8}^[0m lsé\u{8} \u{8}\u{8} \u{8}x".replace('^', "\x1b"));
+    setup.shown();
+    setup.write(RT, "tick\n");
+    assert_eq!(
+        setup.shown(),
+        "\r^[0m^[Krt      | tick\r\nlinux   | ^[32m^[0m lx"
+    );
+}
+
+#[test]
+fn sequences_of_the_focused_guest_pass_whole() {
+    let mut setup = Setup::new();
+    let sequences = [
+        "\x1b[6n",
+        "\x1b[2J",
+        "\x1b[1;1H",
+        "\x1bM",
+        "\x1b(B",
+        "\x1b[?2004h",
+        "\x1b]0;title\x07",
+        "\x1bP1$r\x1b\\",
+        "\x1b[1;38;2;255;255;255;48;2;255;255;255m",
+    ];
+    setup.write(LINUX, ">");
+    setup.shown();
+    for sequence in sequences {
+        setup.write(LINUX, &sequence[..sequence.len() - 1]);
+        assert_eq!(setup.shown(), "", "held until it is whole");
+        setup.write(LINUX, &sequence[sequence.len() - 1..]);
+        assert_eq!(setup.shown(), sequence.replace('\x1b', "^"));
+    }
+    // Longer than what is held back: an OSC string, a CSI sequence.
+    let title = std::format!("\x1b]0;{}\x1b\\", "t".repeat(200));
+    let long = std::format!("\x1b[{}1m", "0;".repeat(100));
+    setup.write(LINUX, &title);
+    setup.write(LINUX, &long);
+    assert_eq!(setup.shown(), (title + &long).replace('\x1b', "^"));
+    // Nothing of it stays in the line but styles that fit.
+    setup.write(RT, "tick\n");
+    assert_eq!(
+        setup.shown(),
+        "\r^[0m^[Krt      | tick\r\nlinux   | >^[1;38;2;255;255;255;48;2;255;255;255m"
+    );
+}
+
+#[test]
+fn other_guests_keep_colours_only() {
+    let mut setup = Setup::new();
+    setup.write(
+        RT,
+        "\x1b[2J\x1b[Ha\x1b[1;31mred\x1b[0m\x1b]0;title\x07\x07 b\tc\x1b[6n\x1b[38:5:1md\x7f\0\n",
+    );
+    assert_eq!(
+        setup.shown(),
+        "rt      | a^[1;31mred^[0m b\tc^[38:5:1md^[0m\r\n"
+    );
+    // Control characters of ISO 6429 in UTF-8 or alone, broken UTF-8.
+    setup.write(RT, b"\xc2\x9b2J \x9b2J \xff \xc3\xa9 \xf0\x9f\x98\x80\n");
+    assert_eq!(setup.shown(), "rt      | ?2J ?2J ? é 😀\r\n");
+    // A sequence that is broken off, and a string that is not closed.
+    setup.write(RT, "a\x1b[12\nb\x1b]title\nc\x1b]x\x1b[31md\n");
+    assert_eq!(
+        setup.shown(),
+        "rt      | a\r\nrt      | b\r\nrt      | c^[31md^[0m\r\n"
+    );
+}
+
+#[test]
+fn a_line_that_is_written_over_is_printed_first() {
+    let mut setup = Setup::new();
+    setup.write(RT, "\r10 %\r20 %\r\r\n\r\n");
+    assert_eq!(setup.shown(), "rt      | 10 %\r\nrt      | 20 %\r\nrt      | \r\n");
+    // Of the focused guest it is written over, and its tag with it.
+    setup.write(LINUX, "\r10 %\r20 %\r\r\n");
+    assert_eq!(setup.shown(), "linux   | 10 %\rlinux   | 20 %\r\n");
+}
+
+#[test]
+fn progress_that_ends_in_a_carriage_return_is_drawn_again() {
+    let mut setup = Setup::new();
+    setup.write(LINUX, "10 %\r");
+    setup.write(RT, "tick\n");
+    setup.write(LINUX, "20 %\r");
+    assert_eq!(
+        setup.shown(),
+        "linux   | 10 %\r^[0m^[Krt      | tick\r\nlinux   | 10 %\rlinux   | 20 %"
+    );
+}
+
+#[test]
+fn long_lines_are_printed_in_pieces() {
+    let mut setup = Setup::new();
+    setup.write(RT, "é".repeat(300) + "\n");
+    let piece = "é".repeat(127);
+    let rest = "é".repeat(300 - 2 * 127);
+    assert_eq!(
+        setup.shown(),
+        std::format!("rt      | {piece}\r\nrt      + {piece}\r\nrt      + {rest}\r\n")
+    );
+    // One that ends with its piece does not print an empty one.
+    setup.write(RT, "x".repeat(253) + "y");
+    setup.write(RT, "\n");
+    assert_eq!(
+        setup.shown(),
+        std::format!("rt      | {}\r\nrt      + y\r\n", "x".repeat(253))
+    );
+}
+
+#[test]
+fn a_long_line_of_the_focused_guest_flows_until_it_must_make_way() {
+    let mut setup = Setup::new();
+    setup.write(LINUX, "x".repeat(1000));
+    assert_eq!(setup.shown(), std::format!("linux   | {}", "x".repeat(1000)));
+    setup.write(RT, "tick\n");
+    setup.write(LINUX, "yz\n");
+    assert_eq!(setup.shown(), "^[0m\r\nrt      | tick\r\nlinux   + yz\r\n");
+    setup.write(LINUX, "a\n");
+    assert_eq!(setup.shown(), "linux   | a\r\n");
+}
+
+#[test]
+fn a_focus_change_is_announced_and_shows_the_held_line() {
+    let mut setup = Setup::new();
+    setup.write(RT, "rt> ");
+    setup.write(LINUX, "~ # ");
+    setup.shown();
+    setup.console.set_focus(GuestId(1));
+    setup.serve_all();
+    assert_eq!(
+        setup.shown(),
+        "\r^[0m^[K -- input: rt (Ctrl-] then ? for help) --\r\nrt      | rt> "
+    );
+    assert_eq!(setup.console.focus(), GuestId(1));
+    // Linux's prompt is now held, and goes on where it was.
+    setup.write(LINUX, "ls\n");
+    assert_eq!(
+        setup.shown(),
+        "\r^[0m^[Klinux   | ~ # ls\r\nrt      | rt> "
+    );
+    // To the same guest: the notice answers the key.
+    setup.console.set_focus(GuestId(1));
+    setup.serve_all();
+    assert_eq!(
+        setup.shown(),
+        "\r^[0m^[K -- input: rt (Ctrl-] then ? for help) --\r\nrt      | rt> "
+    );
+}
+
+#[test]
+fn idle_lines_are_printed_unfinished() {
+    let mut setup = Setup::new();
+    setup.write(RT, "working");
+    setup.write(HYP, "\x1b[1m");
+    setup.console.flush_idle();
+    setup.serve_all();
+    setup.write(RT, ".");
+    setup.console.flush_idle();
+    setup.serve_all();
+    assert_eq!(setup.shown(), "", "the line has grown meanwhile");
+    setup.console.flush_idle();
+    setup.serve_all();
+    assert_eq!(setup.shown(), "rt      | working.\r\n");
+    setup.idle();
+    assert_eq!(setup.shown(), "");
+    setup.write(RT, "..");
+    setup.idle();
+    setup.write(RT, "\ndone\n");
+    assert_eq!(setup.shown(), "rt      + ..\r\nrt      | done\r\n");
+}
+
+#[test]
+fn the_end_of_a_stream_ends_its_line() {
+    let mut setup = Setup::new();
+    setup.write(RT, "ab\x1b[");
+    setup.write(LINUX, "~ # ");
+    for source in [RT, LINUX, HYP] {
+        setup.console.end_stream(source);
+    }
+    setup.serve_all();
+    assert_eq!(
+        setup.shown(),
+        "linux   | ~ # ^[0m\r\nrt      | ab\r\n"
+    );
+    setup.write(RT, "1mc\n");
+    setup.write(LINUX, "boot\n");
+    assert_eq!(setup.shown(), "rt      | 1mc\r\nlinux   | boot\r\n");
+}
+
+#[test]
+fn the_end_of_a_stream_comes_after_its_last_bytes() {
+    let mut setup = Setup::new();
+    for byte in *b"last words" {
+        setup.console.push(RT, byte).unwrap();
+    }
+    setup.console.end_stream(RT);
+    setup.serve_all();
+    assert_eq!(setup.shown(), "rt      | last words\r\n");
+}
+
+#[test]
+fn a_flood_of_one_source_does_not_keep_others_back() {
+    let mut setup = Setup::new();
+    for _ in 0..OutputRing::<1024>::CAPACITY {
+        setup.console.push(LINUX, b'x').unwrap();
+    }
+    assert_eq!(setup.console.push(LINUX, b'x'), Err(Full));
+    assert_eq!(setup.console.room(LINUX), 0);
+    for byte in *b"tick\n" {
+        setup.console.push(RT, byte).unwrap();
+    }
+    // Two bursts, each byte in and out, a line with its redrawing.
+    assert_eq!(setup.serve(usize::MAX, 512), Served::BudgetSpent);
+    assert!(setup.console.work_left());
+    assert!(setup.shown().contains("rt      | tick\r\n"));
+}
+
+#[test]
+fn a_full_uart_and_a_small_budget_only_delay() {
+    let text = "~ # ls\x1b[31m red\x1b[0m\r\nmore";
+    let mut whole = Setup::new();
+    whole.write(LINUX, text);
+    whole.write(RT, "tick\n");
+    let mut parts = Setup::new();
+    for byte in text.bytes() {
+        parts.console.push(LINUX, byte).unwrap();
+    }
+    while parts.serve(1, 5) != Served::Done {
+        assert!(parts.console.work_left());
+    }
+    assert!(!parts.console.work_left());
+    for byte in *b"tick\n" {
+        parts.console.push(RT, byte).unwrap();
+    }
+    while parts.serve(3, 2) != Served::Done {}
+    assert_eq!(parts.shown(), whole.shown());
+}
+
+#[test]
+fn a_message_that_finds_no_room_says_so() {
+    let setup = Setup::new();
+    let text = "x".repeat(2000);
+    assert!(setup.console.log(PcpuId(3)).write_str(&text).is_err());
+    assert_eq!(setup.console.room(Source::Hypervisor(PcpuId(3))), 0);
+}
+
+#[test]
+fn ids_out_of_range_do_no_harm() {
+    let mut setup = Setup::new();
+    setup.mux.add_guest(GuestId(200), "none", 31);
+    setup.write(Source::Guest(GuestId(200)), "a\n");
+    setup.write(Source::Hypervisor(PcpuId(200)), "b\n");
+    setup.console.set_focus(GuestId(200));
+    setup.serve_all();
+    let shown = setup.shown();
+    assert!(shown.contains("a\r\n") && shown.contains("spumone | b\r\n"), "{shown}");
+}
+
+/// What a guest has written, as lines: a carriage return that begins no line break ends a line
+/// that has something in it.
+fn lines_written(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut lines = std::vec![Vec::new()];
+    let mut returned = false;
+    for &byte in bytes {
+        match byte {
+            b'\n' => lines.push(Vec::new()),
+            b'\r' => {}
+            _ => {
+                if returned && !lines.last().unwrap().is_empty() {
+                    lines.push(Vec::new());
+                }
+                lines.last_mut().unwrap().push(byte);
+            }
+        }
+        returned = byte == b'\r';
+    }
+    if lines.last().unwrap().is_empty() {
+        lines.pop();
+    }
+    lines
+}
+
+/// The parts of `bytes` between occurrences of `separator`.
+fn split<'a>(bytes: &'a [u8], separator: &str) -> Vec<&'a [u8]> {
+    let separator = separator.as_bytes();
+    let mut parts = Vec::new();
+    let mut start = 0;
+    while let Some(at) = bytes[start..]
+        .windows(separator.len())
+        .position(|window| window == separator)
+    {
+        parts.push(&bytes[start..start + at]);
+        start += at + separator.len();
+    }
+    parts.push(&bytes[start..]);
+    parts
+}
+
+/// What a reader of the terminal finds of each name when tags are taken off.
+fn lines_shown(bytes: &[u8]) -> BTreeMap<String, Vec<Vec<u8>>> {
+    const STYLE_END: &[u8] = b"\x1b[0m";
+    let mut shown = BTreeMap::<String, Vec<Vec<u8>>>::new();
+    for line in split(bytes, "\r\n") {
+        // What is erased is drawn again; what was written over before that is not.
+        let mut parts = Vec::new();
+        for drawing in split(line, "\r\x1b[0m\x1b[K") {
+            parts.pop();
+            parts.extend(split(drawing, "\r"));
+        }
+        for part in parts {
+            let Some(rest) = part.strip_prefix(b"\x1b[0;") else {
+                assert!(part.is_empty() || part.starts_with(b" -- input: "), "{part:?}");
+                continue;
+            };
+            let label = core::str::from_utf8(&rest[3..10]).unwrap().trim_end();
+            let lines = shown.entry(label.into()).or_default();
+            let (tag, text) = rest[10..].split_at(7);
+            let text = text.strip_suffix(STYLE_END).unwrap_or(text);
+            match tag {
+                b" | \x1b[0m" => lines.push(text.into()),
+                b" + \x1b[0m" => lines.last_mut().unwrap().extend_from_slice(text),
+                _ => std::panic!("no tag: {part:?}"),
+            }
+        }
+    }
+    shown
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u8, String),
+    Serve { room: usize, budget: usize },
+    Idle,
+    Focus(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        5 => (0u8..3, "[a-cé \r\n]{0,12}").prop_map(|(guest, text)| Step::Write(guest, text)),
+        1 => (0u8..3, "[x-zé]{200,600}").prop_map(|(guest, text)| Step::Write(guest, text)),
+        4 => (0usize..300, 1usize..400).prop_map(|(room, budget)| Step::Serve { room, budget }),
+        1 => Just(Step::Idle),
+        1 => (0u8..3).prop_map(Step::Focus),
+    ]
+}
+
+proptest! {
+    /// However writing, drawing, focus changes and flushes interleave: with tags taken off, each
+    /// guest's bytes are all there and in order.
+    #[test]
+    fn nothing_is_lost(steps in proptest::collection::vec(step(), 0..60)) {
+        let mut setup = Setup::new();
+        let mut written: [Vec<u8>; 3] = Default::default();
+        for step in steps {
+            match step {
+                Step::Write(guest, text) => {
+                    for byte in text.bytes() {
+                        let source = Source::Guest(GuestId(guest));
+                        if setup.console.push(source, byte).is_err() {
+                            setup.serve_all();
+                            setup.console.push(source, byte).unwrap();
+                        }
+                        written[usize::from(guest)].push(byte);
+                    }
+                }
+                Step::Serve { room, budget } => { setup.serve(room, budget); }
+                Step::Idle => setup.console.flush_idle(),
+                Step::Focus(guest) => setup.console.set_focus(GuestId(guest)),
+            }
+        }
+        setup.serve_all();
+        setup.idle();
+        let shown = lines_shown(&setup.screen.bytes);
+        for (guest, name) in ["linux", "rt", "other"].iter().enumerate() {
+            let shown = shown.get(*name).cloned().unwrap_or_default();
+            prop_assert_eq!(lines_written(&written[guest]), shown, "{}", name);
+        }
+    }
+
+    /// Any bytes: no panic, nothing stuck, and what is not focused cannot move the cursor.
+    #[test]
+    fn a_guest_without_focus_controls_nothing(
+        bytes in proptest::collection::vec(
+            prop_oneof![
+                any::<u8>(),
+                Just(0x1b),
+                Just(b'['),
+                Just(b']'),
+                Just(b'm'),
+                Just(b';'),
+                Just(b'\\'),
+                Just(0xc2)
+            ],
+            0..2000,
+        )
+    ) {
+        let mut setup = Setup::new();
+        setup.write(RT, &bytes);
+        setup.console.end_stream(RT);
+        setup.serve_all();
+        let shown = core::mem::take(&mut setup.screen.bytes);
+        let mut rest = shown.as_slice();
+        while let Some((&byte, tail)) = rest.split_first() {
+            rest = match byte {
+                0x1b => {
+                    prop_assert_eq!(tail.first(), Some(&b'['));
+                    let end = tail.iter().position(u8::is_ascii_alphabetic);
+                    prop_assert_eq!(end.map(|end| tail[end]), Some(b'm'));
+                    &tail[end.unwrap() + 1..]
+                }
+                b'\r' => {
+                    prop_assert_eq!(tail.first(), Some(&b'\n'));
+                    &tail[1..]
+                }
+                _ => {
+                    prop_assert!(byte == b'\t' || byte >= b' ' && byte != 0x7f);
+                    tail
+                }
+            };
+        }
+        // The focused guest gets through whatever it was; afterwards all is in order again.
+        setup.write(LINUX, &bytes);
+        setup.console.end_stream(LINUX);
+        setup.serve_all();
+        setup.screen.bytes.clear();
+        setup.write(LINUX, "end\n");
+        setup.write(RT, "end\n");
+        prop_assert_eq!(setup.shown(), "linux   | end\r\nrt      | end\r\n");
+    }
+}

@@ -1,0 +1,284 @@
+//! Who may write to the UART: a token that moves, instead of a lock that is waited for.
+//!
+//! A core that has output asks for the token once. If it gets it, it writes what all cores have
+//! pushed; if not, it goes on with its work and the holder writes for it. What makes this safe is
+//! that *asking* leaves a mark, [`AGAIN`], in the same word that holds the token: the holder
+//! cannot put the token back over a mark it has not seen. All steps are read-modify-writes of
+//! that one word, so they have one order:
+//!
+//! 1. A core pushes its byte, then asks. Either it gets the token, or its mark comes before the
+//!    holder's [`UartSlot::put_back`], which then fails, and the holder drains again; it sees the
+//!    byte, because the mark was set with release and read with acquire order.
+//! 2. A holder that must stop with work left uses [`UartSlot::leave`], which sets the mark
+//!    itself, so [`UartSlot::work_left`] stays true until someone has drained.
+//!
+//! Hence: whenever a byte is in a ring and its producer has asked, either the token is held by
+//! someone who will look again, or `work_left()` is true. The loom tests below try it.
+
+use super::mux::Drained;
+use crate::sync::atomic::{AtomicU8, Ordering};
+
+/// How often one call of [`UartSlot::serve`] drains because others asked meanwhile.
+const MAX_ROUNDS: usize = 4;
+
+/// The token is taken.
+const HELD: u8 = 1;
+/// Someone asked since the holder last began to drain, or the last holder left work.
+const AGAIN: u8 = 2;
+
+/// The right to write to the UART, to pop from output rings and to touch the
+/// [`super::Mux`]. There is one per [`UartSlot`]; it is moved, never copied.
+#[derive(Debug)]
+#[must_use = "a token that is dropped silences the console for ever: put it back"]
+pub struct UartToken(());
+
+/// What became of a call of [`UartSlot::serve`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// Another core holds the token and will write what was pushed before the call.
+    Elsewhere,
+    /// All that was pushed is written.
+    Done,
+    /// The UART is full: enable its transmit interrupt and serve again then.
+    SinkFull,
+    /// The budget is spent; [`UartSlot::work_left`] says so until someone serves again.
+    BudgetSpent,
+}
+
+/// Where the token lies while nobody writes.
+#[derive(Debug)]
+pub struct UartSlot(AtomicU8);
+
+impl UartSlot {
+    /// A slot with its token in it.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self(AtomicU8::new(0))
+    }
+
+    /// A slot with its token in it.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self(AtomicU8::new(0))
+    }
+
+    /// Asks for the token. `None`: another core holds it, and will look at all rings again.
+    pub fn take(&self) -> Option<UartToken> {
+        let before = self.0.fetch_or(HELD | AGAIN, Ordering::AcqRel);
+        if before & HELD != 0 {
+            return None;
+        }
+        // The drain that follows sees all that was pushed up to this step.
+        self.0.fetch_and(!AGAIN, Ordering::AcqRel);
+        Some(UartToken(()))
+    }
+
+    /// Puts the token back after all rings were found empty.
+    ///
+    /// # Errors
+    /// Gives the token back when some core has asked since: the rings must be drained again.
+    pub fn put_back(&self, token: UartToken) -> Result<(), UartToken> {
+        match self
+            .0
+            .compare_exchange(HELD, 0, Ordering::AcqRel, Ordering::Acquire)
+        {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                self.0.fetch_and(!AGAIN, Ordering::AcqRel);
+                Err(token)
+            }
+        }
+    }
+
+    /// Puts the token back with work left: the UART is full or enough time was spent.
+    pub fn leave(&self, token: UartToken) {
+        // The token ends here; its place in the slot is the cleared `HELD`.
+        let UartToken(()) = token;
+        // A swap, not a store: it passes on what those who asked meanwhile have released.
+        self.0.swap(AGAIN, Ordering::AcqRel);
+    }
+
+    /// Takes the token if it is free, drains, and puts it back. `drain` is called once, and again
+    /// if others have asked meanwhile, at most four times in all.
+    pub fn serve(&self, mut drain: impl FnMut(&mut UartToken) -> Drained) -> Served {
+        let Some(mut token) = self.take() else {
+            return Served::Elsewhere;
+        };
+        for _ in 0..MAX_ROUNDS {
+            match drain(&mut token) {
+                Drained::Empty => match self.put_back(token) {
+                    Ok(()) => return Served::Done,
+                    Err(again) => token = again,
+                },
+                Drained::SinkFull => {
+                    self.leave(token);
+                    return Served::SinkFull;
+                }
+                Drained::BudgetSpent => break,
+            }
+        }
+        self.leave(token);
+        Served::BudgetSpent
+    }
+
+    /// Whether work was left and nobody is at it. One relaxed load, to be looked at on the way
+    /// back to a guest.
+    pub fn work_left(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == AGAIN
+    }
+}
+
+impl Default for UartSlot {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    //! Every interleaving of cores that push and serve: no byte is left that nobody will write.
+    //! Run with `RUSTFLAGS="--cfg loom" cargo test -p spumone-core --release loom_tests`.
+
+    use super::super::ring::OutputRing;
+    use super::*;
+    use crate::sync::atomic::AtomicBool;
+    use loom::sync::Arc;
+    use loom::thread;
+    use std::vec::Vec;
+
+    struct Shared {
+        slot: UartSlot,
+        /// The smallest rings there are: of eight bytes.
+        rings: [OutputRing<16>; 2],
+        /// Whether a core is at the terminal.
+        inside: AtomicBool,
+        /// What the terminal shows. Not one of loom's, so that it does not order anything.
+        shown: std::sync::Mutex<Vec<u8>>,
+    }
+
+    impl Shared {
+        fn new() -> Arc<Self> {
+            Arc::new(Self {
+                slot: UartSlot::new(),
+                rings: [OutputRing::new(), OutputRing::new()],
+                inside: AtomicBool::new(false),
+                shown: std::sync::Mutex::new(Vec::new()),
+            })
+        }
+
+        fn serve(&self, budget: usize) -> Served {
+            self.slot.serve(|token| {
+                assert!(!self.inside.swap(true, Ordering::Relaxed), "two tokens");
+                let drained = self.drain(token, budget);
+                self.inside.store(false, Ordering::Relaxed);
+                drained
+            })
+        }
+
+        fn drain(&self, token: &mut UartToken, budget: usize) -> Drained {
+            for _ in 0..budget {
+                let [first, second] = &self.rings;
+                let Some(byte) = first.pop(token).or_else(|| second.pop(token)) else {
+                    return Drained::Empty;
+                };
+                self.shown.lock().unwrap().push(byte);
+            }
+            Drained::BudgetSpent
+        }
+
+        fn write(&self, ring: usize, byte: u8, budget: usize) {
+            self.rings[ring].push(byte).unwrap();
+            self.serve(budget);
+        }
+
+        fn shown(&self) -> Vec<u8> {
+            self.shown.lock().unwrap().clone()
+        }
+    }
+
+    #[test]
+    fn no_byte_is_stranded() {
+        loom::model(|| {
+            let shared = Shared::new();
+            let other = shared.clone();
+            let core = thread::spawn(move || {
+                other.write(1, b'x', 8);
+                other.write(1, b'y', 8);
+            });
+            shared.write(0, b'a', 8);
+            core.join().unwrap();
+            // Each has served once; nobody comes any more.
+            let mut shown = shared.shown();
+            shown.sort_unstable();
+            if shared.slot.work_left() {
+                // Only because both kept the holder busy for all its rounds.
+                assert!(shown.len() < 3, "work left without work");
+            } else {
+                assert_eq!(shown, b"axy");
+            }
+        });
+    }
+
+    #[test]
+    fn three_cores() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let shared = Shared::new();
+            let cores: Vec<_> = (0..2)
+                .map(|ring| {
+                    let shared = shared.clone();
+                    thread::spawn(move || shared.write(ring, b'x', 8))
+                })
+                .collect();
+            shared.write(0, b'a', 8);
+            for core in cores {
+                core.join().unwrap();
+            }
+            assert!(!shared.slot.work_left());
+            assert_eq!(shared.shown().len(), 3);
+        });
+    }
+
+    #[test]
+    fn work_that_is_left_is_known() {
+        loom::model(|| {
+            let shared = Shared::new();
+            let other = shared.clone();
+            // A budget of one byte: whoever serves always leaves the token with work.
+            let core = thread::spawn(move || other.write(1, b'x', 1));
+            shared.write(0, b'a', 1);
+            core.join().unwrap();
+            // As a core does on its way back to a guest.
+            for _ in 0..4 {
+                if shared.slot.work_left() {
+                    shared.serve(1);
+                }
+            }
+            assert!(!shared.slot.work_left());
+            assert_eq!(shared.shown().len(), 2);
+        });
+    }
+
+    #[test]
+    fn bytes_of_one_guest_keep_their_order_across_cores() {
+        loom::model(|| {
+            let shared = Shared::new();
+            let other = shared.clone();
+            // The guest's own lock, handed from one vCPU to the other.
+            let lock = Arc::new(AtomicBool::new(false));
+            let taken = lock.clone();
+            let core = thread::spawn(move || {
+                if taken.load(Ordering::Acquire) {
+                    other.write(0, b'2', 8);
+                }
+            });
+            shared.rings[0].push(b'1').unwrap();
+            lock.store(true, Ordering::Release);
+            shared.serve(8);
+            core.join().unwrap();
+            let shown = shared.shown();
+            assert!(shown == b"1" || shown == b"12", "{shown:?}");
+        });
+    }
+}

@@ -1,0 +1,22 @@
+//! The decisions of the hypervisor: scheduling, interrupt virtualization, power control, stage 2
+//! and console, as state machines without `unsafe`, assembly or I/O.
+//!
+//! The EL2 program feeds events in and carries the effects out; tests, model checker and
+//! simulator do the same on the host. Nothing here allocates, blocks or loops without a bound.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod console;
+pub mod mailbox;
+pub mod psci;
+pub mod schedule;
+pub mod smccc;
+pub mod stage2;
+pub mod sync;
+pub mod trap;
+pub mod vgic;
+pub mod vuart;

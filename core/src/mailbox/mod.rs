@@ -1,0 +1,161 @@
+//! Messages between cores, without locks.
+//!
+//! There is a box for each ordered pair of cores: a ring that one core fills and one core empties,
+//! so neither ever waits for the other. A mask per receiver says which of its boxes may hold
+//! something. A core gets at all this through its [`Port`], of which there is one.
+//!
+//! To send: [`Port::send`], then `DSB ISHST`, then the SGI of the band concerned
+//! ([`kick_sgi`](crate::schedule::kick_sgi)). The SGI is written to a system register, which no
+//! memory order covers, hence the barrier. To receive, on any of these SGIs: [`Port::receive`]
+//! until `None`. Mail for a lower band is read along with that for a higher one; mail that is for
+//! a lower band only leaves a running vCPU alone, because its SGI is masked.
+//!
+//! No wake-up is lost: a sender first fills the box, then sets its bit in the mask, then kicks. A
+//! receiver first clears the bit, then empties the box. A message that it just misses has its bit
+//! set, and its kick sent, after the bit was cleared, so it is found at that kick.
+
+mod message;
+mod ring;
+
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
+
+pub use message::Message;
+
+use crate::sync::atomic::{AtomicU32, Ordering};
+use ring::{Line, Ring};
+use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS, PcpuId};
+
+/// A box has no room. Cannot happen, see [`CAPACITY`]; to be treated as fatal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Messages that fit into one box: as many as can be under way to one core at all.
+///
+/// A core empties its boxes before each [`core_done`](crate::psci::Lifecycle::core_done). So in a
+/// core's boxes there is, about a guest, at most what was sent in its present life and in the life
+/// before, since the core emptied them at that one's end:
+/// - per vCPU two `StartVcpu`, one of each life: a vCPU being started is not started again before
+///   its core has received the first message;
+/// - per guest one `StopGuest`, because the next life does not end before this core is done with
+///   the present one, and one `RestartGuest`, because a life begins once.
+pub const CAPACITY: usize = (2 * MAX_VCPUS + 2 * MAX_GUESTS).next_power_of_two();
+
+/// The boxes between all cores.
+#[derive(Debug)]
+pub struct Post<const CORES: usize = MAX_PCPUS, const SLOTS: usize = CAPACITY> {
+    /// By receiver, then by sender.
+    boxes: [[Ring<SLOTS>; CORES]; CORES],
+    /// By receiver: bit n is set if the box from core n may hold something. Shared by all senders
+    /// so that the receiver finds its mail without a look into each box.
+    pending: [Line<AtomicU32>; CORES],
+    /// Bit n is set once core n has its port.
+    taken: AtomicU32,
+}
+
+/// A core's own end of the post, which makes it the one producer and the one consumer of its
+/// boxes: neither `Clone` nor `Copy`, handed out once, and used by one core.
+#[derive(Debug)]
+pub struct Port<'a, const CORES: usize = MAX_PCPUS, const SLOTS: usize = CAPACITY> {
+    post: &'a Post<CORES, SLOTS>,
+    core: PcpuId,
+    /// Boxes to be looked into: bits taken out of the pending mask.
+    open: u32,
+}
+
+impl<const CORES: usize, const SLOTS: usize> Post<CORES, SLOTS> {
+    /// The masks have a bit for each core.
+    const CORES_FIT_THE_MASK: () = assert!(CORES <= u32::BITS as usize);
+
+    /// Empty boxes.
+    #[cfg(not(loom))]
+    #[expect(
+        clippy::new_without_default,
+        reason = "made once, as a constant initializer; a copy on the stack would be too large"
+    )]
+    pub const fn new() -> Self {
+        let () = Self::CORES_FIT_THE_MASK;
+        Self {
+            boxes: [const { [const { Ring::new() }; CORES] }; CORES],
+            pending: [const { Line(AtomicU32::new(0)) }; CORES],
+            taken: AtomicU32::new(0),
+        }
+    }
+
+    /// As the constant constructor, which atomics under loom do not permit.
+    #[cfg(loom)]
+    #[expect(clippy::new_without_default, reason = "as of the constant constructor")]
+    pub fn new() -> Self {
+        let () = Self::CORES_FIT_THE_MASK;
+        Self {
+            boxes: core::array::from_fn(|_| core::array::from_fn(|_| Ring::new())),
+            pending: core::array::from_fn(|_| Line(AtomicU32::new(0))),
+            taken: AtomicU32::new(0),
+        }
+    }
+
+    /// The port of `core`, the first time; `None` later, or if there is no such core.
+    pub fn port(&self, core: PcpuId) -> Option<Port<'_, CORES, SLOTS>> {
+        if core.index() >= CORES {
+            return None;
+        }
+        let this = 1 << core.index();
+        // Relaxed: of two callers one sees the bit clear, and nothing else hangs on it.
+        let taken = self.taken.fetch_or(this, Ordering::Relaxed);
+        (taken & this == 0).then_some(Port {
+            post: self,
+            core,
+            open: 0,
+        })
+    }
+}
+
+impl<const CORES: usize, const SLOTS: usize> Port<'_, CORES, SLOTS> {
+    /// The core whose port this is.
+    pub fn core(&self) -> PcpuId {
+        self.core
+    }
+
+    /// Puts a message into the box towards core `to`, which may be this one. The caller then kicks
+    /// that core.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`], also if there is no such core.
+    pub fn send(&mut self, to: PcpuId, message: Message) -> Result<(), Full> {
+        let boxes = self.post.boxes.get(to.index()).ok_or(Full)?;
+        let pending = self.post.pending.get(to.index()).ok_or(Full)?;
+        boxes.get(self.core.index()).ok_or(Full)?.send(message)?;
+        // Release: who takes the bit finds the message in the box.
+        pending
+            .0
+            .fetch_or(1 << self.core.index(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes the next message for this core, those of one sender in their order. To be repeated
+    /// until `None`; at most as many messages come as can be under way ([`CAPACITY`]).
+    pub fn receive(&mut self) -> Option<Message> {
+        let boxes = self.post.boxes.get(self.core.index())?;
+        if self.open == 0 {
+            // Acquire: pairs with the release in `send`, also of earlier senders, whose changes
+            // of the mask form one sequence with the last.
+            let pending = self.post.pending.get(self.core.index())?;
+            self.open = pending.0.swap(0, Ordering::Acquire);
+        }
+        for (sender, ring) in boxes.iter().enumerate() {
+            let bit = 1 << sender;
+            if self.open & bit != 0 {
+                if let Some(message) = ring.receive() {
+                    return Some(message);
+                }
+                self.open &= !bit;
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,212 @@
+//! The life of a guest: running, stopping on all its cores, stopped or restored, running again.
+//!
+//! ```text
+//! Restoring --run--> Running --begin_stop--> Stopping --last core_done--> Stopped
+//!     ^                                          |                           |
+//!     +----------- last core_done, after a reset +       begin_restore       |
+//!     +----------------------------------------------------------------------+
+//! ```
+//!
+//! A guest's memory may be rewritten only when no core runs it. So every core that holds vCPUs of
+//! it takes them off and says so; the last one to say so knows that it is alone with the guest,
+//! and goes on. Who begins a stop and who is last is settled by one atomic operation each.
+
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use spumone_config::types::PcpuId;
+
+/// Counts the lives of a guest. A message of an earlier life is known by it, and dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Generation(pub u32);
+
+/// Why a guest is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// It asked to be turned off, or its last vCPU turned off.
+    Off,
+    /// It asked for a restart, or the user did.
+    Reset,
+    /// It did what it must not.
+    Fault,
+}
+
+/// Where a guest is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Its memory is as its images say, or is being made so; no vCPU of it is on any core.
+    Restoring,
+    /// Its vCPUs run.
+    Running,
+    /// Its cores take its vCPUs off one by one.
+    Stopping(StopReason),
+    /// No core holds a vCPU of it. Only a restart from outside brings it back. Never with
+    /// [`StopReason::Reset`], after which the guest is restored.
+    Stopped(StopReason),
+}
+
+/// What the last core that stopped a guest has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterStop {
+    /// Nothing: the guest is stopped.
+    Stay(StopReason),
+    /// Restore the guest's memory and devices, then [`Lifecycle::run`].
+    Restore,
+}
+
+/// The life of one guest, shared by its cores.
+#[derive(Debug)]
+pub struct Lifecycle {
+    /// Phase (lowest byte) and generation (upper half): one word, so that no one sees the phase of
+    /// one life with the number of another. Shared because any core of the guest may stop it.
+    word: AtomicU64,
+    /// Cores that have yet to acknowledge a stop; bit n for core n. Full while the guest runs.
+    /// Shared so that the cores find out which of them is the last.
+    cores_left: AtomicU32,
+    /// All cores that hold vCPUs of the guest.
+    cores: u32,
+}
+
+impl Lifecycle {
+    /// A guest before its first start, being restored: generation 0. `cores`: bit n is set if core
+    /// n holds a vCPU of it.
+    #[cfg(not(loom))]
+    pub const fn new(cores: u32) -> Self {
+        Self {
+            word: AtomicU64::new(pack(Phase::Restoring, Generation(0))),
+            cores_left: AtomicU32::new(cores),
+            cores,
+        }
+    }
+
+    /// As the constant constructor, which atomics under loom do not permit.
+    #[cfg(loom)]
+    pub fn new(cores: u32) -> Self {
+        Self {
+            word: AtomicU64::new(pack(Phase::Restoring, Generation(0))),
+            cores_left: AtomicU32::new(cores),
+            cores,
+        }
+    }
+
+    /// All cores that hold vCPUs of the guest; bit n for core n.
+    pub fn cores(&self) -> u32 {
+        self.cores
+    }
+
+    /// Phase and generation at this moment.
+    pub fn now(&self) -> (Phase, Generation) {
+        // Acquire: who sees a guest running sees it restored (`run`).
+        unpack(self.word.load(Ordering::Acquire))
+    }
+
+    /// Whether the guest runs, in this generation: a message that bears it is to be obeyed.
+    pub fn is_running(&self, generation: Generation) -> bool {
+        self.now() == (Phase::Running, generation)
+    }
+
+    /// Running becomes stopping. Of several callers exactly one gets the generation, and must send
+    /// `StopGuest` with it to the guest's other cores and then stop its own vCPUs. `None`: the
+    /// guest does not run, or another core was first and its message is on the way.
+    pub fn begin_stop(&self, reason: StopReason) -> Option<Generation> {
+        let (phase, generation) = self.now();
+        let won = phase == Phase::Running
+            && self.change(
+                (Phase::Running, generation),
+                (Phase::Stopping(reason), generation),
+            );
+        won.then_some(generation)
+    }
+
+    /// Whether the guest is being stopped at the end of this life. A `StopGuest` of another life is
+    /// to be dropped.
+    pub fn is_stopping(&self, generation: Generation) -> bool {
+        matches!(self.now(), (Phase::Stopping(_), current) if current == generation)
+    }
+
+    /// This core has taken all vCPUs of the stopping guest off, and then received all its mail
+    /// (see [`CAPACITY`](crate::mailbox::CAPACITY)). Returns, to the last core only, what is to be
+    /// done now that no core touches the guest. A core that says so twice, or holds no vCPU of the
+    /// guest, is ignored.
+    pub fn core_done(&self, core: PcpuId) -> Option<AfterStop> {
+        let (Phase::Stopping(reason), generation) = self.now() else {
+            return None;
+        };
+        let this = 1_u32.checked_shl(u32::from(core.0))?;
+        // Release: this core's use of the guest lies before the restore. Acquire: the last core
+        // sees that of all others, whose releasing changes form one sequence on this word.
+        let before = self.cores_left.fetch_and(!this, Ordering::AcqRel);
+        if before != this {
+            return None;
+        }
+        // Relaxed: the next one to look has seen the phase that is stored below, or a later one.
+        self.cores_left.store(self.cores, Ordering::Relaxed);
+        let (next, after) = match reason {
+            StopReason::Reset => (Phase::Restoring, AfterStop::Restore),
+            StopReason::Off | StopReason::Fault => {
+                (Phase::Stopped(reason), AfterStop::Stay(reason))
+            }
+        };
+        self.change((Phase::Stopping(reason), generation), (next, generation))
+            .then_some(after)
+    }
+
+    /// Stopped becomes restoring, for a restart from outside. Returns whether this caller won: it
+    /// must restore the guest and call [`run`](Self::run).
+    pub fn begin_restore(&self) -> bool {
+        let (phase, generation) = self.now();
+        matches!(phase, Phase::Stopped(_))
+            && self.change((phase, generation), (Phase::Restoring, generation))
+    }
+
+    /// Restoring becomes running, in a new generation, which is returned; `None` if the guest was
+    /// not being restored. Only for the core that restores it.
+    pub fn run(&self) -> Option<Generation> {
+        let (phase, generation) = self.now();
+        let next = Generation(generation.0.wrapping_add(1));
+        let won = phase == Phase::Restoring
+            && self.change((Phase::Restoring, generation), (Phase::Running, next));
+        won.then_some(next)
+    }
+
+    /// Exchanges phase and generation if they are still `from`.
+    fn change(&self, from: (Phase, Generation), to: (Phase, Generation)) -> bool {
+        // Release: what was done in the old phase lies before the new one. Acquire: and this
+        // change after the one that led to the old phase.
+        self.word
+            .compare_exchange(
+                pack(from.0, from.1),
+                pack(to.0, to.1),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+    }
+}
+
+const GENERATION_SHIFT: u32 = 32;
+
+/// Phases by their number in the word.
+const PHASES: [Phase; 8] = [
+    Phase::Restoring,
+    Phase::Running,
+    Phase::Stopping(StopReason::Off),
+    Phase::Stopping(StopReason::Reset),
+    Phase::Stopping(StopReason::Fault),
+    Phase::Stopped(StopReason::Off),
+    Phase::Stopped(StopReason::Reset),
+    Phase::Stopped(StopReason::Fault),
+];
+
+const fn pack(phase: Phase, generation: Generation) -> u64 {
+    let number = match phase {
+        Phase::Restoring => 0,
+        Phase::Running => 1,
+        Phase::Stopping(reason) => 2 + reason as u64,
+        Phase::Stopped(reason) => 5 + reason as u64,
+    };
+    (generation.0 as u64) << GENERATION_SHIFT | number
+}
+
+const fn unpack(word: u64) -> (Phase, Generation) {
+    let generation = Generation((word >> GENERATION_SHIFT) as u32);
+    (PHASES[word as usize % PHASES.len()], generation)
+}

@@ -1,0 +1,133 @@
+//! GIC priorities, so that the hardware itself holds back what may not disturb a core.
+//!
+//! An interrupt has the band of the vCPU it is for. While a vCPU of band b runs, the priority mask
+//! lets interrupts of band b and above through and keeps those of lower bands pending in the GIC:
+//! they cost the vCPU nothing. When the core goes down to a lower band or idles, the mask is
+//! lowered and they come in.
+//!
+//! Lower numbers are higher GIC priorities, and the mask lets through what is strictly below it
+//! (IHI 0069, 4.8 "Interrupt prioritization"). Everything is a multiple of 16: a GICv3 has at least
+//! 16 levels, also in the Non-secure view of one that is shared with a secure world (4.8).
+//!
+//! | GIC priority | for |
+//! | --- | --- |
+//! | 0x00 | EL2's alarm (`CNTHP`) |
+//! | 0x10 | private interrupts of whichever vCPU runs: its virtual timer, GIC maintenance |
+//! | 0x20 | band 7 |
+//! | … | … |
+//! | 0x90 | band 0 |
+
+use super::Band;
+use spumone_config::types::IntId;
+
+/// A value of `GICD_IPRIORITYR`, `GICR_IPRIORITYR` or `ICC_PMR_EL1`: the lower, the more urgent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GicPriority(pub u8);
+
+/// Distance of two levels: the coarsest a GICv3 may have.
+const STEP: u8 = 0x10;
+
+/// Of EL2's own alarm: no mask holds it back.
+pub const ALARM_PRIORITY: GicPriority = GicPriority(0x00);
+
+/// Of the private interrupts that always concern the running vCPU. No mask holds them back.
+pub const OWN_PRIORITY: GicPriority = GicPriority(STEP);
+
+/// Of the highest band, one step below which follows the next.
+const HIGHEST_BAND_PRIORITY: u8 = 2 * STEP;
+
+/// Lets every interrupt through.
+const MASK_NOTHING: GicPriority = GicPriority(0xf0);
+
+impl Band {
+    /// Priority of the interrupts for vCPUs of this band: device interrupts and kicks.
+    pub const fn interrupt_priority(self) -> GicPriority {
+        GicPriority(HIGHEST_BAND_PRIORITY + (Self::COUNT - 1 - self.index()) as u8 * STEP)
+    }
+}
+
+/// Value of `ICC_PMR_EL1` while a vCPU of band `running` runs, or while the core idles (`None`).
+///
+/// Interrupts of lower bands stay pending. Idle, and the lowest band, mask nothing.
+pub const fn priority_mask(running: Option<Band>) -> GicPriority {
+    match running {
+        Some(band) => GicPriority(band.interrupt_priority().0 + STEP),
+        None => MASK_NOTHING,
+    }
+}
+
+/// The SGI (0 to 7) that tells a core of work for a vCPU of `band`: mail, or a guest's interrupt.
+///
+/// Each band has its own, with [`Band::interrupt_priority`], so that work for a lower band waits
+/// in the GIC while a higher one runs.
+pub const fn kick_sgi(band: Band) -> IntId {
+    IntId(band.index() as u16)
+}
+
+const _: () = assert!(
+    Band::COUNT <= 8,
+    "SGI 8 to 15 may belong to a secure world (IHI 0069, section 2.2)"
+);
+const _: () = assert!(
+    HIGHEST_BAND_PRIORITY as usize + Band::COUNT * STEP as usize <= MASK_NOTHING.0 as usize,
+    "the lowest band needs a priority that can be masked and one that lets it through"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn bands() -> Vec<Band> {
+        (0..Band::COUNT as u8).filter_map(Band::new).collect()
+    }
+
+    /// What the GIC does with a pending interrupt (IHI 0069, 4.8).
+    fn passes(priority: GicPriority, mask: GicPriority) -> bool {
+        priority.0 < mask.0
+    }
+
+    #[test]
+    fn a_running_band_masks_lower_bands_only() {
+        for running in bands() {
+            for interrupt in bands() {
+                assert_eq!(
+                    passes(interrupt.interrupt_priority(), priority_mask(Some(running))),
+                    interrupt >= running,
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_masked_while_idle() {
+        for band in bands() {
+            assert!(passes(band.interrupt_priority(), priority_mask(None)));
+        }
+    }
+
+    #[test]
+    fn alarm_and_own_interrupts_always_pass_and_come_first() {
+        for band in bands() {
+            for own in [ALARM_PRIORITY, OWN_PRIORITY] {
+                assert!(passes(own, priority_mask(Some(band))));
+                assert!(own < band.interrupt_priority());
+            }
+        }
+    }
+
+    #[test]
+    fn sixteen_levels_suffice() {
+        for band in bands() {
+            assert_eq!(band.interrupt_priority().0 % 0x10, 0);
+            assert_eq!(priority_mask(Some(band)).0 % 0x10, 0);
+        }
+        assert_eq!(priority_mask(None).0 % 0x10, 0);
+    }
+
+    #[test]
+    fn each_band_has_its_own_sgi() {
+        let sgis: Vec<_> = bands().into_iter().map(|b| kick_sgi(b).0).collect();
+        assert_eq!(sgis, (0..8).collect::<Vec<_>>());
+    }
+}

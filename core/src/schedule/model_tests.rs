@@ -1,0 +1,459 @@
+//! The scheduler against a naive model, and its alarms against a core that looks at every tick.
+
+use super::*;
+use proptest::prelude::*;
+use spumone_config::types::VcpuId;
+use std::vec::Vec;
+
+const QUANTUM: u64 = 10;
+const VCPUS: u8 = 6;
+
+fn band(rank: u8) -> Band {
+    Band::new(rank).unwrap()
+}
+
+/// What a test does to a scheduler.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Admit(u8, VcpuState),
+    Remove(u8),
+    Start(u8),
+    Stop(u8),
+    Wake(u8),
+    Sleep,
+    Yield,
+    /// Decide this many ticks later.
+    Decide(u64),
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let vcpu = || 0..VCPUS;
+    let state = prop_oneof![
+        Just(VcpuState::Off),
+        Just(VcpuState::Sleep),
+        Just(VcpuState::Suspend),
+        Just(VcpuState::Running)
+    ];
+    prop_oneof![
+        2 => (vcpu(), state).prop_map(|(vcpu, state)| Event::Admit(vcpu, state)),
+        1 => vcpu().prop_map(Event::Remove),
+        2 => vcpu().prop_map(Event::Start),
+        1 => vcpu().prop_map(Event::Stop),
+        6 => vcpu().prop_map(Event::Wake),
+        3 => Just(Event::Sleep),
+        1 => Just(Event::Yield),
+        8 => (0_u64..2 * QUANTUM).prop_map(Event::Decide),
+    ]
+}
+
+/// The scheduler as one would say it: each vCPU has a place, the lowest place of the highest band
+/// runs, and the time it ran is counted.
+#[derive(Default)]
+struct Model {
+    vcpus: [Option<ModelVcpu>; VCPUS as usize],
+    places: i64,
+    current: Option<u8>,
+    /// Whose context the core holds, and which life of it.
+    loaded: Option<(u8, u32)>,
+    lives: [u32; VCPUS as usize],
+    now: u64,
+}
+
+#[derive(Clone, Copy)]
+struct ModelVcpu {
+    band: Band,
+    state: VcpuState,
+    place: i64,
+    /// Ticks run in this turn.
+    used: u64,
+}
+
+impl Model {
+    fn vcpu(&mut self, vcpu: u8) -> Option<&mut ModelVcpu> {
+        self.vcpus[vcpu as usize].as_mut()
+    }
+
+    fn last_place(&mut self) -> i64 {
+        self.places += 1;
+        self.places
+    }
+
+    /// Behind its equals, with a new turn.
+    fn queue(&mut self, vcpu: u8) {
+        let place = self.last_place();
+        if let Some(v) = self.vcpu(vcpu) {
+            (v.state, v.place, v.used) = (VcpuState::Suspend, place, 0);
+        }
+    }
+
+    fn set(&mut self, vcpu: u8, from: Option<VcpuState>, to: VcpuState) {
+        if let Some(v) = self.vcpu(vcpu)
+            && from.is_none_or(|from| from == v.state)
+        {
+            v.state = to;
+            if to == VcpuState::Suspend {
+                self.queue(vcpu);
+            }
+        }
+    }
+
+    fn end_life(&mut self, vcpu: u8) {
+        if self.vcpu(vcpu).is_some() {
+            self.lives[vcpu as usize] += 1;
+            self.current = self.current.filter(|&current| current != vcpu);
+        }
+    }
+
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Admit(vcpu, state) => {
+                if self.vcpu(vcpu).is_none() && state != VcpuState::Running {
+                    let place = self.last_place();
+                    self.vcpus[vcpu as usize] = Some(ModelVcpu {
+                        band: band_of(vcpu),
+                        state,
+                        place,
+                        used: 0,
+                    });
+                }
+            }
+            Event::Remove(vcpu) => {
+                self.end_life(vcpu);
+                self.vcpus[vcpu as usize] = None;
+            }
+            Event::Stop(vcpu) => {
+                self.end_life(vcpu);
+                self.set(vcpu, None, VcpuState::Off);
+            }
+            Event::Start(vcpu) => self.set(vcpu, Some(VcpuState::Off), VcpuState::Suspend),
+            Event::Wake(vcpu) => self.set(vcpu, Some(VcpuState::Sleep), VcpuState::Suspend),
+            Event::Sleep => {
+                if let Some(vcpu) = self.current.take() {
+                    self.set(vcpu, None, VcpuState::Sleep);
+                }
+            }
+            Event::Yield => {
+                if let Some(vcpu) = self.current.take() {
+                    self.queue(vcpu);
+                }
+            }
+            Event::Decide(later) => self.decide(later),
+        }
+    }
+
+    fn decide(&mut self, later: u64) {
+        self.now += later;
+        if let Some(current) = self.current {
+            let v = self.vcpu(current).unwrap();
+            v.used += later;
+            let (used, band) = (v.used, v.band);
+            let others = || {
+                self.vcpus
+                    .iter()
+                    .flatten()
+                    .filter(|other| other.state == VcpuState::Suspend)
+            };
+            let higher = others().any(|other| other.band > band);
+            let equal = others().any(|other| other.band == band);
+            if (higher || equal) && used >= QUANTUM {
+                self.current = None;
+                self.queue(current);
+            } else if higher {
+                self.current = None;
+                let first = self.vcpus.iter().flatten().map(|v| v.place).min();
+                let v = self.vcpu(current).unwrap();
+                (v.state, v.place) = (VcpuState::Suspend, first.unwrap_or(0) - 1);
+            }
+        }
+        if self.current.is_none() {
+            let next = (0..VCPUS)
+                .filter_map(|vcpu| Some((vcpu, self.vcpus[vcpu as usize]?)))
+                .filter(|(_, v)| v.state == VcpuState::Suspend)
+                .max_by_key(|(_, v)| (v.band, -v.place))
+                .map(|(vcpu, _)| vcpu);
+            if let Some(next) = next {
+                self.vcpu(next).unwrap().state = VcpuState::Running;
+                self.current = Some(next);
+            }
+        }
+    }
+
+    fn turn(&self) -> Option<Turn> {
+        let v = self.vcpus[self.current? as usize]?;
+        Some(Turn {
+            band: v.band,
+            quantum_end: Ticks((self.now + QUANTUM).saturating_sub(v.used)),
+            equal_waits: self
+                .vcpus
+                .iter()
+                .flatten()
+                .any(|other| other.state == VcpuState::Suspend && other.band == v.band),
+        })
+    }
+}
+
+/// Two vCPUs in each of three bands.
+fn band_of(vcpu: u8) -> Band {
+    band(vcpu / 2)
+}
+
+fn apply(scheduler: &mut Scheduler, event: Event, now: Ticks) -> Option<Decision> {
+    match event {
+        Event::Admit(vcpu, state) => {
+            let _ = scheduler.admit(VcpuId(vcpu), band_of(vcpu), state);
+        }
+        Event::Remove(vcpu) => {
+            let _ = scheduler.remove(VcpuId(vcpu));
+        }
+        Event::Start(vcpu) => {
+            let _ = scheduler.start(VcpuId(vcpu));
+        }
+        Event::Stop(vcpu) => {
+            let _ = scheduler.stop(VcpuId(vcpu));
+        }
+        Event::Wake(vcpu) => {
+            let asleep = scheduler.state(VcpuId(vcpu)) == Some(VcpuState::Sleep);
+            assert_eq!(scheduler.wake(VcpuId(vcpu)), asleep);
+        }
+        Event::Sleep => {
+            let current = scheduler.current();
+            assert_eq!(scheduler.sleep_current(), current);
+        }
+        Event::Yield => {
+            let current = scheduler.current();
+            assert_eq!(scheduler.yield_current(), current);
+        }
+        Event::Decide(_) => return Some(scheduler.decide(now)),
+    }
+    None
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn the_scheduler_does_what_the_model_does(
+        events in prop::collection::vec(any_event(), 1..200),
+    ) {
+        let mut model = Model::default();
+        let mut scheduler = Scheduler::new(Ticks(QUANTUM));
+        for event in events {
+            model.apply(event);
+            let decision = apply(&mut scheduler, event, Ticks(model.now));
+
+            prop_assert_eq!(scheduler.current().map(|v| v.0), model.current);
+            for vcpu in 0..VCPUS {
+                let expected = model.vcpus[vcpu as usize].map(|v| v.state);
+                prop_assert_eq!(scheduler.state(VcpuId(vcpu)), expected, "of {}", vcpu);
+            }
+            let Some(decision) = decision else { continue };
+
+            prop_assert_eq!(decision.turn, model.turn());
+            // The core holds the context of the vCPU that runs, of its present life, and loads it
+            // only if it does not.
+            let wanted = model.current.map(|vcpu| (vcpu, model.lives[vcpu as usize]));
+            match decision.action {
+                Action::Keep => prop_assert_eq!(model.loaded, wanted),
+                Action::Switch { to } => {
+                    prop_assert_eq!(to.map(|v| v.0), model.current);
+                    let stale = model.loaded.is_some_and(|(v, life)| model.lives[v as usize] != life);
+                    prop_assert!(stale || model.loaded != wanted);
+                }
+            }
+            model.loaded = wanted;
+            // The highest band runs.
+            let runnable = model.vcpus.iter().flatten().filter(|v| {
+                matches!(v.state, VcpuState::Suspend | VcpuState::Running)
+            });
+            prop_assert_eq!(scheduler.current_band(), runnable.map(|v| v.band).max());
+        }
+    }
+}
+
+#[test]
+fn events_that_do_not_apply_are_refused_and_change_nothing() {
+    let mut scheduler = Scheduler::new(Ticks(QUANTUM));
+    let (vcpu, none) = (VcpuId(3), VcpuId(32));
+    assert_eq!(scheduler.start(vcpu), Err(Refused::NotHere(vcpu)));
+    assert_eq!(scheduler.stop(vcpu), Err(Refused::NotHere(vcpu)));
+    assert_eq!(scheduler.remove(vcpu), Err(Refused::NotHere(vcpu)));
+    assert_eq!(
+        scheduler.admit(none, band(0), VcpuState::Off),
+        Err(Refused::NoSuchVcpu(none))
+    );
+    assert_eq!(
+        scheduler.admit(vcpu, band(0), VcpuState::Running),
+        Err(Refused::WrongState(vcpu, VcpuState::Running))
+    );
+    assert_eq!(scheduler.admit(vcpu, band(0), VcpuState::Off), Ok(()));
+    assert_eq!(
+        scheduler.admit(vcpu, band(0), VcpuState::Off),
+        Err(Refused::AlreadyHere(vcpu))
+    );
+    assert!(!scheduler.wake(vcpu));
+    assert_eq!(scheduler.start(vcpu), Ok(()));
+    assert_eq!(
+        scheduler.start(vcpu),
+        Err(Refused::WrongState(vcpu, VcpuState::Suspend))
+    );
+    assert_eq!(scheduler.remove(vcpu), Ok(VcpuState::Suspend));
+    let idle = Decision {
+        action: Action::Keep,
+        turn: None,
+    };
+    assert_eq!(scheduler.decide(Ticks(0)), idle);
+}
+
+#[test]
+fn a_preempted_vcpu_continues_before_its_equal_with_the_rest_of_its_turn() {
+    let mut scheduler = Scheduler::new(Ticks(QUANTUM));
+    let (first, second, urgent) = (VcpuId(0), VcpuId(1), VcpuId(2));
+    scheduler.admit(first, band(0), VcpuState::Suspend).unwrap();
+    scheduler
+        .admit(second, band(0), VcpuState::Suspend)
+        .unwrap();
+    scheduler.admit(urgent, band(1), VcpuState::Sleep).unwrap();
+    let switch = |to| Action::Switch { to: Some(to) };
+    assert_eq!(scheduler.decide(Ticks(0)).action, switch(first));
+    scheduler.wake(urgent);
+    assert_eq!(scheduler.decide(Ticks(4)).action, switch(urgent));
+    scheduler.sleep_current();
+    let back = scheduler.decide(Ticks(100));
+    assert_eq!(back.action, switch(first));
+    assert_eq!(back.turn.map(|turn| turn.quantum_end), Some(Ticks(106)));
+    assert_eq!(scheduler.decide(Ticks(105)).action, Action::Keep);
+    assert_eq!(scheduler.decide(Ticks(106)).action, switch(second));
+}
+
+#[test]
+fn sleep_and_wake_before_a_decision_keep_the_context() {
+    let mut scheduler = Scheduler::new(Ticks(QUANTUM));
+    scheduler
+        .admit(VcpuId(0), band(0), VcpuState::Suspend)
+        .unwrap();
+    scheduler.decide(Ticks(0));
+    scheduler.sleep_current();
+    scheduler.wake(VcpuId(0));
+    assert_eq!(scheduler.decide(Ticks(1)).action, Action::Keep);
+}
+
+#[test]
+fn a_restarted_vcpu_is_loaded_anew() {
+    let mut scheduler = Scheduler::new(Ticks(QUANTUM));
+    let vcpu = VcpuId(0);
+    scheduler.admit(vcpu, band(0), VcpuState::Suspend).unwrap();
+    scheduler.decide(Ticks(0));
+    scheduler.stop(vcpu).unwrap();
+    scheduler.start(vcpu).unwrap();
+    let switch = Action::Switch { to: Some(vcpu) };
+    assert_eq!(scheduler.decide(Ticks(1)).action, switch);
+    scheduler.stop(vcpu).unwrap();
+    assert_eq!(
+        scheduler.decide(Ticks(1)).action,
+        Action::Switch { to: None }
+    );
+}
+
+/// A vCPU of the simulated core: it runs for a while, then sleeps with its timer set, over and
+/// over.
+#[derive(Clone, Debug)]
+struct Task {
+    band: u8,
+    /// Ticks of running and sleeping in turn.
+    script: Vec<(u64, u64)>,
+}
+
+fn any_task() -> impl Strategy<Value = Task> {
+    let long = prop_oneof![3 => 1_u64..8, 2 => 8_u64..40, 1 => Just(1000)];
+    (0_u8..3, prop::collection::vec((long, 1_u64..60), 1..4))
+        .prop_map(|(band, script)| Task { band, script })
+}
+
+/// Runs tasks for some ticks and returns who ran in each, and how often EL2 was entered. It is
+/// entered when a task sleeps and when the alarm is due; or, with `every_tick`, at every tick.
+fn simulate(tasks: &[Task], ticks: u64, every_tick: bool) -> (Vec<Option<u8>>, usize) {
+    let mut scheduler = Scheduler::new(Ticks(QUANTUM));
+    let mut deadlines = Deadlines::new();
+    let mut steps: Vec<_> = tasks
+        .iter()
+        .map(|task| task.script.iter().cycle())
+        .collect();
+    let mut left: Vec<_> = steps.iter_mut().map(|step| *step.next().unwrap()).collect();
+    for (vcpu, task) in (0..).zip(tasks) {
+        scheduler
+            .admit(VcpuId(vcpu), band(task.band), VcpuState::Suspend)
+            .unwrap();
+    }
+    let (mut trace, mut entries) = (Vec::new(), 0);
+    let mut alarm = Some(Ticks(0));
+    for now in (0..ticks).map(Ticks) {
+        let sleeper = scheduler.current().filter(|vcpu| left[vcpu.index()].0 == 0);
+        if every_tick || sleeper.is_some() || alarm.is_some_and(|alarm| alarm <= now) {
+            entries += 1;
+            if let Some(vcpu) = sleeper {
+                let at = now.saturating_add(Ticks(left[vcpu.index()].1));
+                deadlines.set(vcpu, band(tasks[vcpu.index()].band), at);
+                left[vcpu.index()] = *steps[vcpu.index()].next().unwrap();
+                scheduler.sleep_current();
+            }
+            let running = scheduler.current_band().filter(|_| !every_tick);
+            while let Some(vcpu) = deadlines.take_due(now, running) {
+                assert!(scheduler.wake(vcpu));
+            }
+            alarm = deadlines.next_alarm(scheduler.decide(now).turn);
+            assert!(
+                alarm.is_none_or(|alarm| alarm > now),
+                "the alarm would not let go"
+            );
+        }
+        if let Some(current) = scheduler.current() {
+            left[current.index()].0 -= 1;
+        }
+        trace.push(scheduler.current().map(|vcpu| vcpu.0));
+    }
+    (trace, entries)
+}
+
+proptest! {
+    /// The alarm goes off whenever it must.
+    #[test]
+    fn alarms_lose_nothing(tasks in prop::collection::vec(any_task(), 1..6)) {
+        let (by_alarm, _) = simulate(&tasks, 600, false);
+        let (by_tick, _) = simulate(&tasks, 600, true);
+        prop_assert_eq!(by_alarm, by_tick);
+    }
+
+    /// The alarm goes off only when it must: EL2 is entered for a sleeping vCPU, for one of a
+    /// higher band, and at the end of a turn.
+    #[test]
+    fn a_vcpu_that_nobody_can_preempt_is_not_disturbed(
+        tasks in prop::collection::vec(any_task(), 0..5),
+    ) {
+        let mut tasks = tasks;
+        tasks.push(Task { band: 7, script: std::vec![(u64::MAX, 1)] });
+        let (trace, entries) = simulate(&tasks, 600, false);
+        prop_assert_eq!(entries, 1);
+        prop_assert!(trace.iter().all(|&ran| ran == Some(tasks.len() as u8 - 1)));
+    }
+
+    /// Equals that always want to run get the same time, up to one quantum, however often a
+    /// higher vCPU takes the core.
+    #[test]
+    fn equals_share_fairly(
+        equals in 2_u8..5,
+        disturber in any_task(),
+    ) {
+        let mut tasks: Vec<_> = (0..equals)
+            .map(|_| Task { band: 0, script: std::vec![(u64::MAX, 1)] })
+            .collect();
+        tasks.push(Task { band: 1, ..disturber });
+        let (trace, _) = simulate(&tasks, 600, false);
+        let mut ran = std::vec![0_u64; tasks.len()];
+        for vcpu in trace.into_iter().flatten() {
+            ran[usize::from(vcpu)] += 1;
+            let shares = &ran[..usize::from(equals)];
+            let spread = shares.iter().max().unwrap() - shares.iter().min().unwrap();
+            prop_assert!(spread <= QUANTUM, "{:?}", ran);
+        }
+    }
+}

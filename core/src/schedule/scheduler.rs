@@ -1,0 +1,351 @@
+//! The state machine of one core's scheduler.
+//!
+//! Events (`start`, `wake`, `sleep`, …) only note what has become of a vCPU; [`Scheduler::decide`]
+//! then says once what to do about all of them. Assumes that only its own core calls it, and that
+//! `now` never goes back.
+
+use super::{Band, RunQueue, Ticks};
+use core::fmt;
+use spumone_config::types::{MAX_VCPUS, VcpuId};
+
+/// What a vCPU of this core is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VcpuState {
+    /// Turned off (PSCI): it has no context worth keeping.
+    Off,
+    /// Waits for an interrupt (WFI).
+    Sleep,
+    /// Could run, but another vCPU does.
+    Suspend,
+    /// Runs, from the next entry to the guest on.
+    Running,
+}
+
+/// The turn of the vCPU that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Its band.
+    pub band: Band,
+    /// When its turn is over. It runs on if no equal waits then, and hands over as soon as one
+    /// becomes runnable.
+    pub quantum_end: Ticks,
+    /// Whether an equal waits, so that a timer for `quantum_end` is needed.
+    pub equal_waits: bool,
+}
+
+/// What the core has to do about its context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Go on with what is loaded.
+    Keep,
+    /// Save what is loaded, if it is still worth saving, and load the context of this vCPU; `None`
+    /// for the idle vCPU.
+    Switch {
+        /// The vCPU to load.
+        to: Option<VcpuId>,
+    },
+}
+
+/// A decision and how long it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What to do now.
+    pub action: Action,
+    /// The turn of the vCPU that runs from here on; `None` if the core idles. For
+    /// [`Deadlines::next_alarm`](super::Deadlines::next_alarm).
+    pub turn: Option<Turn>,
+}
+
+/// Why an event does not apply; nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No vCPU can have this id.
+    NoSuchVcpu(VcpuId),
+    /// The vCPU is not on this core.
+    NotHere(VcpuId),
+    /// The vCPU is on this core already.
+    AlreadyHere(VcpuId),
+    /// The vCPU's state does not permit it.
+    WrongState(VcpuId, VcpuState),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchVcpu(vcpu) => write!(f, "there can be no vCPU {vcpu}"),
+            Self::NotHere(vcpu) => write!(f, "vCPU {vcpu} is not on this core"),
+            Self::AlreadyHere(vcpu) => write!(f, "vCPU {vcpu} is on this core already"),
+            Self::WrongState(vcpu, state) => write!(f, "vCPU {vcpu} is in state {state:?}"),
+        }
+    }
+}
+
+/// The scheduler of one core.
+#[derive(Clone, Debug)]
+pub struct Scheduler {
+    quantum: Ticks,
+    /// The vCPUs in state `Suspend`, and no others.
+    queue: RunQueue,
+    /// By id; `None` for those of other cores.
+    vcpus: [Option<Entry>; MAX_VCPUS],
+    /// The vCPU in state `Running`.
+    current: Option<VcpuId>,
+    /// When the turn of `current` is over.
+    quantum_end: Ticks,
+    loaded: Loaded,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    band: Band,
+    state: VcpuState,
+    /// What is left of its turn when it runs next.
+    quantum_left: Ticks,
+}
+
+/// Whose context the core holds, as far as the last decision told it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loaded {
+    Idle,
+    Vcpu(VcpuId),
+    /// Of a vCPU that was turned off or left: it must not be entered again, even if the same
+    /// vCPU is next, because that one starts afresh.
+    Stale,
+}
+
+impl Scheduler {
+    /// A core that idles and has no vCPUs. Equals take turns of `quantum`, at least one tick.
+    pub const fn new(quantum: Ticks) -> Self {
+        Self {
+            quantum: if quantum.0 == 0 { Ticks(1) } else { quantum },
+            queue: RunQueue::new(),
+            vcpus: [None; MAX_VCPUS],
+            current: None,
+            quantum_end: Ticks(0),
+            loaded: Loaded::Idle,
+        }
+    }
+
+    /// A vCPU comes to this core, in a state other than `Running`; one in `Suspend` queues behind
+    /// its equals.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if it is here already, or comes `Running`.
+    pub fn admit(&mut self, vcpu: VcpuId, band: Band, state: VcpuState) -> Result<(), Refused> {
+        let quantum_left = self.quantum;
+        let entry = self
+            .vcpus
+            .get_mut(vcpu.index())
+            .ok_or(Refused::NoSuchVcpu(vcpu))?;
+        if entry.is_some() {
+            return Err(Refused::AlreadyHere(vcpu));
+        }
+        if state == VcpuState::Running {
+            return Err(Refused::WrongState(vcpu, state));
+        }
+        *entry = Some(Entry {
+            band,
+            state,
+            quantum_left,
+        });
+        if state == VcpuState::Suspend {
+            self.queue.wake(vcpu, band);
+        }
+        Ok(())
+    }
+
+    /// A vCPU leaves this core. Returns the state it was in.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NotHere`].
+    pub fn remove(&mut self, vcpu: VcpuId) -> Result<VcpuState, Refused> {
+        let state = self.entry(vcpu)?.state;
+        self.forget_context(vcpu);
+        if let Some(entry) = self.vcpus.get_mut(vcpu.index()) {
+            *entry = None;
+        }
+        Ok(state)
+    }
+
+    /// A vCPU is turned on (PSCI `CPU_ON`): `Off` becomes `Suspend`.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if it is not here, or not off.
+    pub fn start(&mut self, vcpu: VcpuId) -> Result<(), Refused> {
+        self.make_runnable(vcpu, VcpuState::Off)
+    }
+
+    /// A vCPU is turned off, whatever it was doing (PSCI `CPU_OFF`, end of its guest). No matter
+    /// if it is off already.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NotHere`].
+    pub fn stop(&mut self, vcpu: VcpuId) -> Result<(), Refused> {
+        self.entry(vcpu)?;
+        self.forget_context(vcpu);
+        self.set_state(vcpu, VcpuState::Off);
+        Ok(())
+    }
+
+    /// An interrupt has come for a vCPU: `Sleep` becomes `Suspend`, with a full quantum. Returns
+    /// whether that was so; in any other state there is nothing to do.
+    pub fn wake(&mut self, vcpu: VcpuId) -> bool {
+        self.make_runnable(vcpu, VcpuState::Sleep).is_ok()
+    }
+
+    /// The running vCPU waits for an interrupt (WFI): `Running` becomes `Sleep`. Returns it;
+    /// `None` if none runs.
+    pub fn sleep_current(&mut self) -> Option<VcpuId> {
+        let vcpu = self.current.take()?;
+        self.set_state(vcpu, VcpuState::Sleep);
+        Some(vcpu)
+    }
+
+    /// The running vCPU gives up the rest of its turn (it spins): it queues behind its equals.
+    /// Returns it; `None` if none runs.
+    pub fn yield_current(&mut self) -> Option<VcpuId> {
+        let vcpu = self.current?;
+        self.requeue_current(None);
+        Some(vcpu)
+    }
+
+    /// Decides who runs from `now` on, and notes the decision as carried out.
+    pub fn decide(&mut self, now: Ticks) -> Decision {
+        if let Some(band) = self.current_band() {
+            let left = self.quantum_end.saturating_sub(now);
+            let rest = (left > Ticks(0)).then_some(left);
+            let highest = self.queue.highest_band();
+            let preempted = highest > Some(band);
+            let turn_over = highest == Some(band) && rest.is_none();
+            if preempted || turn_over {
+                self.requeue_current(rest);
+            }
+        }
+        if self.current.is_none() {
+            self.dispatch(now);
+        }
+        let wanted = self.current.map_or(Loaded::Idle, Loaded::Vcpu);
+        let action = if self.loaded == wanted {
+            Action::Keep
+        } else {
+            Action::Switch { to: self.current }
+        };
+        self.loaded = wanted;
+        Decision {
+            action,
+            turn: self.turn(),
+        }
+    }
+
+    /// The vCPU that runs; `None` while the core idles, and between a vCPU's end or sleep and the
+    /// next decision.
+    pub fn current(&self) -> Option<VcpuId> {
+        self.current
+    }
+
+    /// The band of the vCPU that runs.
+    pub fn current_band(&self) -> Option<Band> {
+        self.band(self.current?)
+    }
+
+    /// The turn of the vCPU that runs.
+    pub fn turn(&self) -> Option<Turn> {
+        let band = self.current_band()?;
+        Some(Turn {
+            band,
+            quantum_end: self.quantum_end,
+            equal_waits: self.queue.has_equal(band),
+        })
+    }
+
+    /// What a vCPU is doing; `None` if it is not on this core.
+    pub fn state(&self, vcpu: VcpuId) -> Option<VcpuState> {
+        self.entry(vcpu).ok().map(|entry| entry.state)
+    }
+
+    /// The band of a vCPU; `None` if it is not on this core.
+    pub fn band(&self, vcpu: VcpuId) -> Option<Band> {
+        self.entry(vcpu).ok().map(|entry| entry.band)
+    }
+
+    /// Puts the current vCPU back into the queue: with `rest` of its turn left before its equals,
+    /// without any behind them.
+    fn requeue_current(&mut self, rest: Option<Ticks>) {
+        let Some(vcpu) = self.current.take() else {
+            return;
+        };
+        let full = self.quantum;
+        let Some(entry) = self.entry_mut(vcpu) else {
+            return;
+        };
+        entry.state = VcpuState::Suspend;
+        entry.quantum_left = rest.unwrap_or(full);
+        let band = entry.band;
+        if rest.is_some() {
+            self.queue.preempted(vcpu, band);
+        } else {
+            self.queue.quantum_expired(vcpu, band);
+        }
+    }
+
+    /// Lets the first in the queue run.
+    fn dispatch(&mut self, now: Ticks) {
+        let Some(vcpu) = self.queue.next() else {
+            return;
+        };
+        self.queue.remove(vcpu);
+        if let Some(entry) = self.entry_mut(vcpu) {
+            entry.state = VcpuState::Running;
+            let left = entry.quantum_left;
+            self.quantum_end = now.saturating_add(left);
+            self.current = Some(vcpu);
+        }
+    }
+
+    fn make_runnable(&mut self, vcpu: VcpuId, from: VcpuState) -> Result<(), Refused> {
+        let full = self.quantum;
+        let Entry { band, state, .. } = *self.entry(vcpu)?;
+        if state != from {
+            return Err(Refused::WrongState(vcpu, state));
+        }
+        if let Some(entry) = self.entry_mut(vcpu) {
+            entry.state = VcpuState::Suspend;
+            entry.quantum_left = full;
+        }
+        self.queue.wake(vcpu, band);
+        Ok(())
+    }
+
+    /// The vCPU's context is not to be used again.
+    fn forget_context(&mut self, vcpu: VcpuId) {
+        self.queue.remove(vcpu);
+        if self.current == Some(vcpu) {
+            self.current = None;
+        }
+        if self.loaded == Loaded::Vcpu(vcpu) {
+            self.loaded = Loaded::Stale;
+        }
+    }
+
+    fn set_state(&mut self, vcpu: VcpuId, state: VcpuState) {
+        if let Some(entry) = self.entry_mut(vcpu) {
+            entry.state = state;
+        }
+    }
+
+    fn entry(&self, vcpu: VcpuId) -> Result<&Entry, Refused> {
+        self.vcpus
+            .get(vcpu.index())
+            .ok_or(Refused::NoSuchVcpu(vcpu))?
+            .as_ref()
+            .ok_or(Refused::NotHere(vcpu))
+    }
+
+    fn entry_mut(&mut self, vcpu: VcpuId) -> Option<&mut Entry> {
+        self.vcpus.get_mut(vcpu.index())?.as_mut()
+    }
+}

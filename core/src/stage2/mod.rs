@@ -1,0 +1,73 @@
+//! Stage 2 translation tables: what a guest takes for physical memory, and where it really is.
+//!
+//! A guest reaches exactly what is mapped here and nothing else, so these tables are the wall
+//! between guests. They are built once, from ranges that the host tool has checked to be
+//! disjoint, before the guest first runs.
+//!
+//! Format: VMSAv8-64 (Arm ARM, DDI 0487, chapter D8), 4 KiB granule, 40-bit IPA, walk from level 1
+//! on two concatenated tables ("Concatenated translation tables"), leaves of 1 GiB, 2 MiB and
+//! 4 KiB. [`vtcr`] describes the same format to the hardware.
+//!
+//! Assumes that one core at a time builds a guest's tables, with `&mut`. [`Stage2::map`] only ever
+//! turns invalid descriptors into valid ones, so it never needs break-before-make ("Using
+//! break-before-make when updating translation table entries"); the caller orders the writes
+//! before their first use (`DSB ISHST`, `ISB`).
+//! Tables are written through a write-back, inner shareable mapping, as [`vtcr`] tells the walker.
+
+mod attributes;
+mod mapping;
+mod pool;
+mod registers;
+mod tables;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod oracle_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
+
+pub use attributes::{Access, Attributes, Execute, Memory};
+pub use mapping::pages_needed;
+pub use pool::{PoolError, Table, TablePool};
+pub use registers::{Features, PaRange, Unsupported, Vmid, vtcr, vttbr};
+pub use tables::{MapError, Stage2};
+
+/// Bytes of a page and of a translation table.
+pub const PAGE_SIZE: u64 = 4096;
+
+/// Bits of an intermediate physical address: a guest sees addresses below 1 TiB.
+pub const IPA_BITS: u32 = 40;
+
+/// Descriptors in one table: with the 4 KiB granule, 9 bits of the address select one.
+const ENTRIES: usize = 512;
+
+/// Level 1 tables that lie one behind the other: 40 bits of IPA need 1024 level 1 descriptors.
+const ROOT_TABLES: usize = 2;
+
+/// A level of the walk; leaves may be at each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    /// Entries of 1 GiB; where the walk starts.
+    One,
+    /// Entries of 2 MiB.
+    Two,
+    /// Entries of 4 KiB.
+    Three,
+}
+
+impl Level {
+    /// Bytes that one entry of this level maps.
+    const fn entry_size(self) -> u64 {
+        1 << self.shift()
+    }
+
+    /// The lowest address bit that selects an entry of this level.
+    const fn shift(self) -> u32 {
+        match self {
+            Self::One => 30,
+            Self::Two => 21,
+            Self::Three => 12,
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Aborts at stage 2: what was accessed, where and how.
+
+use super::syndrome::{Gpr, Syndrome};
+use core::fmt;
+use spumone_config::types::GuestAddr;
+
+/// Size of a memory access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AccessSize {
+    /// One byte.
+    Byte = 1,
+    /// Two bytes.
+    Half = 2,
+    /// Four bytes.
+    Word = 4,
+    /// Eight bytes.
+    Double = 8,
+}
+
+impl AccessSize {
+    /// The size in bytes.
+    pub const fn bytes(self) -> u64 {
+        self as u64
+    }
+
+    /// `value` reduced to this size.
+    pub const fn truncate(self, value: u64) -> u64 {
+        value & (u64::MAX >> (64 - 8 * self.bytes()))
+    }
+}
+
+/// A load or store of one general-purpose register, as the syndrome of a data abort describes it
+/// (`ISS.ISV` = 1); what can be emulated without looking at the instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataAccess {
+    /// Size of the access.
+    pub size: AccessSize,
+    /// Whether a load fills the register with the sign (`SSE`).
+    pub sign_extend: bool,
+    /// Whether the register is 64 bits wide (`SF`).
+    pub wide: bool,
+    /// The register loaded or stored.
+    pub register: Gpr,
+    /// Whether it is a store.
+    pub write: bool,
+    /// Whether it has acquire or release semantics (`AR`).
+    pub ordered: bool,
+}
+
+impl DataAccess {
+    /// What the register holds after a load has read `raw` from the device: `raw` cut to the
+    /// size of the access, then extended.
+    pub const fn load_value(&self, raw: u64) -> u64 {
+        let unused = 64 - 8 * self.size.bytes() as u32;
+        let value = if self.sign_extend {
+            ((raw << unused) as i64 >> unused) as u64
+        } else {
+            self.size.truncate(raw)
+        };
+        if self.wide { value } else { value & 0xffff_ffff }
+    }
+
+    /// What a store of a register that holds `value` writes to the device.
+    pub const fn store_value(&self, value: u64) -> u64 {
+        self.size.truncate(value)
+    }
+}
+
+/// Why an access aborted (`DFSC` or `IFSC`, DDI 0487, ESR_EL2 "ISS encoding for an exception from
+/// a Data Abort").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultStatus {
+    /// The address has more bits than the translation allows; level of the walk.
+    AddressSize(i8),
+    /// No valid translation at this level of the walk.
+    Translation(i8),
+    /// The access flag is clear.
+    AccessFlag(i8),
+    /// The translation forbids the access.
+    Permission(i8),
+    /// The memory system refused the access.
+    External,
+    /// The memory system refused an access of the table walk.
+    ExternalOnWalk(i8),
+    /// The access is not aligned as it must be.
+    Alignment,
+    /// The TLB holds two entries for the address.
+    TlbConflict,
+    /// An exclusive or atomic access to memory that does not support it.
+    UnsupportedAtomic,
+    /// Any other status code.
+    Other(u8),
+}
+
+impl FaultStatus {
+    /// Decodes the six bits of `DFSC` or `IFSC`.
+    pub const fn decode(code: u8) -> Self {
+        let level = (code & 0b11) as i8;
+        match code & 0x3f {
+            0b00_0000..=0b00_0011 => Self::AddressSize(level),
+            0b10_1001 => Self::AddressSize(-1),
+            0b00_0100..=0b00_0111 => Self::Translation(level),
+            0b10_1011 => Self::Translation(-1),
+            0b00_1000..=0b00_1011 => Self::AccessFlag(level),
+            0b00_1100..=0b00_1111 => Self::Permission(level),
+            0b01_0000 => Self::External,
+            0b01_0100..=0b01_0111 => Self::ExternalOnWalk(level),
+            0b01_0011 => Self::ExternalOnWalk(-1),
+            0b10_0001 => Self::Alignment,
+            0b11_0000 => Self::TlbConflict,
+            0b11_0101 => Self::UnsupportedAtomic,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl fmt::Display for FaultStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddressSize(level) => write!(f, "address size fault at level {level}"),
+            Self::Translation(level) => write!(f, "translation fault at level {level}"),
+            Self::AccessFlag(level) => write!(f, "access flag fault at level {level}"),
+            Self::Permission(level) => write!(f, "permission fault at level {level}"),
+            Self::External => f.write_str("external abort"),
+            Self::ExternalOnWalk(level) => write!(f, "external abort on walk at level {level}"),
+            Self::Alignment => f.write_str("alignment fault"),
+            Self::TlbConflict => f.write_str("TLB conflict"),
+            Self::UnsupportedAtomic => f.write_str("unsupported exclusive or atomic access"),
+            Self::Other(code) => write!(f, "fault status {code:#04x}"),
+        }
+    }
+}
+
+/// The address that faulted at stage 2, from `HPFAR_EL2` (bits above the page) and `FAR_EL2`
+/// (offset in the page).
+///
+/// `None` where the architecture leaves `HPFAR_EL2` unknown, that is for a permission fault which
+/// did not arise from a stage 1 walk, and for faults other than translation, access flag and
+/// address size: then the EL2 program translates `FAR_EL2` itself with `AT S1E1R`.
+pub const fn fault_ipa(syndrome: Syndrome, far: u64, hpfar: u64) -> Option<GuestAddr> {
+    /// `HPFAR_EL2.FIPA`: bits 47:4 hold bits 55:12 of the address.
+    const FIPA: u64 = 0x0000_ffff_ffff_fff0;
+    let known = match syndrome.fault_status() {
+        FaultStatus::Translation(_) | FaultStatus::AccessFlag(_) | FaultStatus::AddressSize(_) => {
+            true
+        }
+        FaultStatus::Permission(_) => syndrome.is_stage1_walk(),
+        _ => false,
+    };
+    if !known {
+        return None;
+    }
+    let page = (hpfar & FIPA) << 8;
+    // For a fault of the walk, FAR_EL2 is the address that was being translated, not that of the
+    // descriptor: only the page is known.
+    let offset = if syndrome.is_stage1_walk() { 0 } else { far & 0xfff };
+    Some(GuestAddr(page | offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn load(size: AccessSize, sign_extend: bool, wide: bool) -> DataAccess {
+        DataAccess {
+            size,
+            sign_extend,
+            wide,
+            register: Gpr::ZERO,
+            write: false,
+            ordered: false,
+        }
+    }
+
+    #[test]
+    fn loads_extend_as_the_instruction_says() {
+        use AccessSize::{Byte, Double, Half, Word};
+        const RAW: u64 = 0xfedc_ba98_8765_8081;
+        for (access, value) in [
+            (load(Byte, false, false), 0x81),
+            (load(Byte, false, true), 0x81),
+            (load(Byte, true, false), 0xffff_ff81),
+            (load(Byte, true, true), 0xffff_ffff_ffff_ff81),
+            (load(Half, false, false), 0x8081),
+            (load(Half, true, false), 0xffff_8081),
+            (load(Half, true, true), 0xffff_ffff_ffff_8081),
+            (load(Word, false, false), 0x8765_8081),
+            (load(Word, true, true), 0xffff_ffff_8765_8081),
+            (load(Double, false, true), RAW),
+        ] {
+            assert_eq!(access.load_value(RAW), value, "{access:?}");
+        }
+        assert_eq!(load(Byte, true, true).load_value(0x7f), 0x7f);
+    }
+
+    #[test]
+    fn stores_are_cut_to_their_size() {
+        assert_eq!(load(AccessSize::Byte, false, false).store_value(0x1234), 0x34);
+        assert_eq!(load(AccessSize::Double, false, true).store_value(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn fault_status_codes() {
+        for (code, status) in [
+            (0b00_0000, FaultStatus::AddressSize(0)),
+            (0b00_0111, FaultStatus::Translation(3)),
+            (0b00_1001, FaultStatus::AccessFlag(1)),
+            (0b00_1111, FaultStatus::Permission(3)),
+            (0b01_0000, FaultStatus::External),
+            (0b01_0110, FaultStatus::ExternalOnWalk(2)),
+            (0b01_0011, FaultStatus::ExternalOnWalk(-1)),
+            (0b10_0001, FaultStatus::Alignment),
+            (0b10_1011, FaultStatus::Translation(-1)),
+            (0b10_1001, FaultStatus::AddressSize(-1)),
+            (0b11_0000, FaultStatus::TlbConflict),
+            (0b11_0101, FaultStatus::UnsupportedAtomic),
+            (0b11_0100, FaultStatus::Other(0b11_0100)),
+        ] {
+            assert_eq!(FaultStatus::decode(code), status, "{code:#b}");
+            assert_eq!(FaultStatus::decode(code | 0xc0), status, "{code:#b}");
+        }
+    }
+
+    const DATA_ABORT: u64 = 0x92 << 24;
+    const S1PTW: u64 = 1 << 7;
+
+    #[test]
+    fn the_faulting_address_is_put_together() {
+        // The page 0x9041000 and the offset of a kernel address.
+        let ipa = |esr| fault_ipa(Syndrome(esr), 0xffff_8000_0801_2030, 0x90410);
+        let found = Some(GuestAddr(0x904_1030));
+        assert_eq!(ipa(DATA_ABORT | 0b00_0111), found);
+        assert_eq!(ipa(DATA_ABORT | 0b00_1011), found);
+        assert_eq!(ipa(DATA_ABORT | 0b00_0000), found);
+        // Of a walk only the page is known.
+        assert_eq!(ipa(DATA_ABORT | S1PTW | 0b00_0111), Some(GuestAddr(0x904_1000)));
+        assert_eq!(ipa(DATA_ABORT | S1PTW | 0b00_1111), Some(GuestAddr(0x904_1000)));
+    }
+
+    #[test]
+    fn where_hpfar_is_unknown_there_is_no_address() {
+        for code in [0b00_1111, 0b01_0000, 0b10_0001, 0b11_0000] {
+            assert_eq!(fault_ipa(Syndrome(DATA_ABORT | code), 0, u64::MAX), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bits_of_hpfar_beside_the_address_do_not_count(page in 0u64..1 << 44, offset in 0u64..4096) {
+            let hpfar = page << 4 | 0xf | 1 << 63;
+            let found = fault_ipa(Syndrome(DATA_ABORT | 7), 0xabc << 12 | offset, hpfar);
+            prop_assert_eq!(found, Some(GuestAddr(page << 12 | offset)));
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What a guest's exception into EL2 means, and what is answered to it.
+//!
+//! Everything here is a pure function of register values that the EL2 program has read, so that
+//! the meaning of each bit is tested on the host. Sources: Arm Architecture Reference Manual
+//! (DDI 0487), section D24.2 for registers, D1.3 for the exception model.
+
+mod abort;
+mod debug;
+mod idregs;
+mod report;
+mod syndrome;
+mod sysreg;
+
+pub use abort::{AccessSize, DataAccess, FaultStatus, fault_ipa};
+pub use debug::{DebugAction, debug_register};
+pub use idregs::{IdPolicy, guest_id_register};
+pub use report::{FaultReport, Offence};
+pub use syndrome::{Exception, ExceptionClass, Gpr, Syndrome, Wait, WaitKind};
+pub use sysreg::{SysReg, SysRegAccess};

@@ -1,0 +1,301 @@
+//! What one vCPU has of the GIC to itself: SGIs and PPIs, the SPIs it holds, and a record of its
+//! list registers. This file has the state and the events; `fill` moves interrupts to list
+//! registers, `fold` takes them back.
+
+use super::distributor::{PRIORITY_MASK, Spi, open_groups};
+use super::sgi::SgiRegister;
+use super::slot::{Rank, Slot};
+use super::{
+    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, SPI_WORDS, TIMER_PPIS, VcpuIndex,
+    VcpuSet, bits,
+};
+use crate::sync::atomic::{Ordering, fence};
+use spumone_config::types::IntId;
+
+/// The SGIs among the private interrupts.
+pub(super) const SGIS: u32 = 0xffff;
+/// ICH_VMCR_EL2.VENG0 (IHI 0069, section 12.4.9).
+const VMCR_ENABLE_GROUP_0: u64 = 1 << 0;
+/// ICH_VMCR_EL2.VENG1.
+const VMCR_ENABLE_GROUP_1: u64 = 1 << 1;
+/// ICH_VMCR_EL2.VPMR.
+const VMCR_PRIORITY_MASK_SHIFT: u32 = 24;
+/// The running priority when nothing is active.
+const IDLE_PRIORITY: u8 = 0xff;
+
+/// The GIC of one vCPU. Belongs to the holder of the vCPU.
+///
+/// *Loaded* means: between [`load`](Self::load) and [`unload`](Self::unload), on the core that
+/// calls.
+pub struct CpuInterface {
+    pub(super) index: VcpuIndex,
+    /// GICR_IGROUPR0: set for Group 1.
+    pub(super) group: u32,
+    pub(super) enabled: u32,
+    /// Pending latches. SGIs that were rung but not collected are still in the doorbell.
+    pub(super) latch: u32,
+    /// Active, not in a list register.
+    pub(super) active: u32,
+    /// Timer PPIs that are active in this core's GIC and wait for delivery. Only while loaded.
+    pub(super) fired: u32,
+    /// Of `active`: the physical PPI must be active as long as the virtual one is.
+    pub(super) active_physical: u32,
+    pub(super) priority: [u8; 32],
+    /// Of `active`.
+    pub(super) active_rank: [Rank; 32],
+    /// SPIs held active, not in a list register.
+    pub(super) held: [u32; SPI_WORDS],
+    /// Of `held`: the physical SPI is active as long as the virtual one is.
+    pub(super) held_physical: [u32; SPI_WORDS],
+    /// Words of SPIs to look at when list registers are filled next.
+    pub(super) words: u32,
+    pub(super) slots: [Slot; MAX_LIST_REGISTERS],
+    /// List registers with a record in `slots`.
+    pub(super) used: u32,
+    /// List registers that were folded, so are not empty in hardware and mean nothing.
+    pub(super) stale: u32,
+    /// SGIs and PPIs among the records.
+    pub(super) listed: u32,
+    /// Pending interrupts were left without a list register.
+    pub(super) pending_overflow: bool,
+    /// Active interrupts were left without a list register.
+    pub(super) active_overflow: bool,
+}
+
+impl CpuInterface {
+    /// The GIC of vCPU `index` after power-on.
+    pub const fn new(index: VcpuIndex) -> Self {
+        Self {
+            index,
+            group: 0,
+            enabled: 0,
+            latch: 0,
+            active: 0,
+            fired: 0,
+            active_physical: 0,
+            priority: [0; 32],
+            active_rank: [Rank(0); 32],
+            held: [0; SPI_WORDS],
+            held_physical: [0; SPI_WORDS],
+            words: 0,
+            slots: [Slot::EMPTY; MAX_LIST_REGISTERS],
+            used: 0,
+            stale: 0,
+            listed: 0,
+            pending_overflow: false,
+            active_overflow: false,
+        }
+    }
+
+    /// Back to the state after power-on, when the guest is started anew: see [`GuestGic::reset`],
+    /// which deactivates the physical SPIs. Only while not loaded.
+    pub const fn reset(&mut self) {
+        *self = Self::new(self.index);
+    }
+
+    /// Which vCPU of the guest this is.
+    pub const fn index(&self) -> VcpuIndex {
+        self.index
+    }
+
+    /// The vCPU is about to run on this core: its timer registers are in place, list registers
+    /// are free, [`Doorbell::settle`](super::Doorbell::settle) was called. Writes list registers
+    /// and `ICH_HCR_EL2`. Returns whom to kick.
+    pub fn load(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+        for bit in bits(self.active_physical) {
+            machine.set_active(IntId(bit as u16), true);
+        }
+        self.fill(gic, machine)
+    }
+
+    /// The vCPU leaves this core: takes all state back, empties the list registers and turns the
+    /// virtual CPU interface off, so that no other vCPU sees them. No timer PPI stays active on
+    /// this core. Returns whom to kick.
+    pub fn unload(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+        let kick = self.fold(gic, machine);
+        for index in bits(self.stale) {
+            machine.write_lr(index as usize, ListRegister::EMPTY);
+        }
+        self.stale = 0;
+        machine.write_hcr(0);
+        for bit in bits(self.fired | self.active_physical) {
+            machine.set_active(IntId(bit as u16), false);
+        }
+        // A timer that is still due when the vCPU is loaded again shows in its output.
+        self.fired = 0;
+        kick
+    }
+
+    /// Brings list registers up to date: what a maintenance interrupt asks for. Loaded only.
+    pub fn synchronize(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+        let kick = self.fold(gic, machine);
+        kick.without(self.index).with(self.fill(gic, machine))
+    }
+
+    /// The doorbell may have rung: a kick arrived for this core. Loaded only. Returns whom to kick.
+    pub fn kicked(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+        self.collect(gic);
+        self.deliver(gic, machine)
+    }
+
+    /// The physical timer PPI `ppi` (27 or 30) was acknowledged on this core, its priority
+    /// dropped. Loaded only. Returns whom to kick.
+    pub fn timer_fired(
+        &mut self,
+        gic: &GuestGic,
+        ppi: IntId,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        self.fired |= 1u32.checked_shl(u32::from(ppi.0)).unwrap_or(0) & TIMER_PPIS;
+        self.deliver(gic, machine)
+    }
+
+    /// The physical interrupt behind the guest's SPI `guest` was acknowledged on this core, its
+    /// priority dropped, while this vCPU is loaded. Returns whom to kick.
+    pub fn spi_arrived(
+        &mut self,
+        gic: &GuestGic,
+        guest: IntId,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        match gic.distributor.spi(guest) {
+            Some(spi) => self.deliver_spi(gic, spi, machine),
+            None => VcpuSet::EMPTY,
+        }
+    }
+
+    /// The guest wrote `value` to an SGI register (the access trapped). Loaded only. Returns whom
+    /// to kick.
+    pub fn send_sgi(
+        &mut self,
+        gic: &GuestGic,
+        register: SgiRegister,
+        value: u64,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        let kick = gic.send_sgi(self.index, register, value);
+        if !kick.contains(self.index) {
+            return kick;
+        }
+        kick.without(self.index).with(self.kicked(gic, machine))
+    }
+
+    /// The guest wrote `intid` to ICC_DIR_EL1 (the access trapped, see [`fill`](Self::fill)).
+    /// Loaded only. Returns whom to kick.
+    pub fn deactivate(
+        &mut self,
+        gic: &GuestGic,
+        intid: IntId,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        let mut kick = self.fold(gic, machine);
+        if intid.is_private() {
+            self.clear_active(1 << intid.0);
+        } else if let Some(spi) = gic.distributor.spi(intid) {
+            kick = kick.with(self.clear_spi_active(gic, spi, machine));
+        }
+        kick.without(self.index).with(self.fill(gic, machine))
+    }
+
+    /// Whether an interrupt would be signalled if the vCPU ran now: whether to wake it from WFI.
+    ///
+    /// For a vCPU that is not loaded. `lines` as [`PhysicalGic::lines`], from its saved timers;
+    /// `vmcr` its saved `ICH_VMCR_EL2`; `running` its [`running_priority`]. An interrupt that the
+    /// vCPU's own mask or an active interrupt holds back does not count (IHI 0069, section 4.8);
+    /// PSTATE does not matter, as for WFI.
+    pub fn has_deliverable(&self, gic: &GuestGic, lines: u32, vmcr: u64, running: u8) -> bool {
+        let mask = ((vmcr >> VMCR_PRIORITY_MASK_SHIFT) as u8).min(running);
+        let signalled = |group1: bool, priority: u8| {
+            let enable = if group1 {
+                VMCR_ENABLE_GROUP_1
+            } else {
+                VMCR_ENABLE_GROUP_0
+            };
+            vmcr & enable != 0 && priority < mask
+        };
+        let rung = gic.doorbell(self.index).peek();
+        let pending = self.latch | rung.accepted(self.group) | lines & TIMER_PPIS;
+        let private = pending & self.open(gic.distributor.control()) & !self.active;
+        if bits(private)
+            .any(|bit| signalled(self.group >> bit & 1 != 0, self.priority[bit as usize]))
+        {
+            return true;
+        }
+        let distributor = &gic.distributor;
+        // Pairs with the fences of those who change an SPI's state; see `distributor`.
+        fence(Ordering::SeqCst);
+        bits(self.words | rung.spi_words).any(|word| {
+            let word = word as usize;
+            let group = distributor.word(word).group.load(Ordering::Acquire);
+            bits(distributor.deliverable(word)).any(|bit| {
+                let spi = Spi::at(word, bit);
+                distributor.route(spi) == Some(self.index)
+                    && distributor.holder(spi).is_none()
+                    && signalled(group >> bit & 1 != 0, distributor.priority(spi))
+            })
+        })
+    }
+
+    /// Private interrupts that are enabled, also by their group.
+    pub(super) const fn open(&self, control: u32) -> u32 {
+        self.enabled & open_groups(control, self.group)
+    }
+
+    /// Takes what was rung.
+    pub(super) fn collect(&mut self, gic: &GuestGic) {
+        let rung = gic.doorbell(self.index).take();
+        self.latch |= rung.accepted(self.group);
+        self.words |= rung.spi_words;
+    }
+
+    pub(super) const fn set_priority(&mut self, intid: u32, priority: u8) {
+        self.priority[(intid & 31) as usize] = priority & PRIORITY_MASK;
+    }
+
+    /// Deactivates private interrupts. Folded only.
+    pub(super) const fn clear_active(&mut self, mask: u32) {
+        // The physical interrupt now only waits for delivery; the next fill delivers or frees it.
+        self.fired |= self.active_physical & mask;
+        self.active_physical &= !mask;
+        self.active &= !mask;
+    }
+
+    /// Deactivates an SPI, or asks its holder to. Folded only. Returns whom to kick.
+    pub(super) fn clear_spi_active(
+        &mut self,
+        gic: &GuestGic,
+        spi: Spi,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        let word = gic.distributor.word_of(spi);
+        match gic.distributor.holder(spi) {
+            None => VcpuSet::EMPTY,
+            Some(holder) if holder == self.index => {
+                word.active.fetch_and(!spi.mask(), Ordering::AcqRel);
+                self.held[spi.word()] &= !spi.mask();
+                if self.held_physical[spi.word()] & spi.mask() != 0 {
+                    self.held_physical[spi.word()] &= !spi.mask();
+                    if let Some(physical) = gic.distributor.physical(spi) {
+                        machine.set_active(physical, false);
+                    }
+                }
+                gic.release(spi)
+            }
+            Some(holder) => {
+                word.drop_active.fetch_or(spi.mask(), Ordering::AcqRel);
+                word.active.fetch_and(!spi.mask(), Ordering::AcqRel);
+                gic.ring_at(spi, holder)
+            }
+        }
+    }
+}
+
+/// The running priority from the active-priorities registers of a vCPU, `ICH_AP0R0_EL2` and
+/// `ICH_AP1R0_EL2`, with 5 bits of preemption (IHI 0069, section 4.8.4): 0xff when nothing is
+/// active.
+pub const fn running_priority(ap0r0: u32, ap1r0: u32) -> u8 {
+    match (ap0r0 | ap1r0).trailing_zeros() {
+        32 => IDLE_PRIORITY,
+        level => (level as u8) << 3,
+    }
+}

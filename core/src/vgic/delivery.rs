@@ -1,0 +1,88 @@
+//! The short way: one interrupt more for a running vCPU whose list registers have room. All else
+//! goes the long way, through fold and fill.
+
+use super::cpu_interface::CpuInterface;
+use super::distributor::Spi;
+use super::{GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, VcpuSet, bits};
+use crate::sync::atomic::{Ordering, fence};
+use spumone_config::types::IntId;
+
+impl CpuInterface {
+    /// Delivers what is pending in this vCPU: at once if there is room and nothing to reorder,
+    /// else through fold and fill.
+    pub(super) fn deliver(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+        if self.words != 0 {
+            return self.synchronize(gic, machine);
+        }
+        let ready = (self.latch | self.fired) & self.open(gic.distributor.control());
+        if ready == 0 {
+            return VcpuSet::EMPTY;
+        }
+        let (mut free, kick) = self.retire(gic, machine);
+        if kick.contains(self.index)
+            || ready & (self.listed | self.active) != 0
+            || ready.count_ones() > free.count_ones()
+        {
+            return kick
+                .without(self.index)
+                .with(self.synchronize(gic, machine));
+        }
+        for bit in bits(ready) {
+            let index = free.trailing_zeros() as usize;
+            free &= free - 1;
+            self.place_private(index, IntId(bit as u16), machine);
+        }
+        kick
+    }
+
+    /// The same for an SPI that fires now.
+    pub(super) fn deliver_spi(
+        &mut self,
+        gic: &GuestGic,
+        spi: Spi,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        // First, for the last list register to be retired may be that of the same SPI.
+        let (free, mut kick) = self.retire(gic, machine);
+        gic.distributor.fire(spi);
+        // The arrival before the look at who is to have it; see `distributor`.
+        fence(Ordering::SeqCst);
+        if gic.distributor.route(spi) != Some(self.index) {
+            return kick.with(gic.ring(spi));
+        }
+        if !gic.distributor.is_open(spi) {
+            // Who enables it rings.
+            return kick;
+        }
+        if free != 0 {
+            let index = free.trailing_zeros() as usize;
+            match self.place_spi(gic, index, spi, machine) {
+                Ok(()) => return kick,
+                Err(more) => kick = kick.with(more),
+            }
+        }
+        self.words |= 1 << spi.word();
+        kick.without(self.index)
+            .with(self.synchronize(gic, machine))
+    }
+
+    /// Folds list registers that the guest is done with. Returns those that are free for an
+    /// interrupt more: none as long as others wait for them.
+    fn retire(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (u32, VcpuSet) {
+        if self.pending_overflow || self.active_overflow {
+            return (0, VcpuSet::EMPTY);
+        }
+        let empty = machine.empty_lrs();
+        let mut kick = VcpuSet::EMPTY;
+        for index in bits(self.used & empty) {
+            let slot = self.slots[index as usize % MAX_LIST_REGISTERS];
+            if slot.intid.is_private() {
+                self.listed &= !(1 << slot.intid.0);
+            }
+            kick = kick.with(self.fold_slot(gic, index as usize, ListRegister::EMPTY, machine));
+        }
+        self.used &= !empty;
+        let registers = machine.list_registers().clamp(1, MAX_LIST_REGISTERS);
+        (empty & !self.used & ((1 << registers) - 1), kick)
+    }
+}

@@ -1,0 +1,443 @@
+//! The SPIs of a guest: what all its vCPUs, on any cores, see and change at the same time.
+//!
+//! One bit per SPI and property, in words of 32. A change of state is a read-modify-write of one
+//! word; the questions that span several words ("pending, enabled, routed to me and held by
+//! nobody?") are made safe by one rule: **write your part, put a fence, look at the others'
+//! part.** Arrival writes *pending* and looks at the route; a write to ISENABLER or IROUTER writes
+//! that and looks for pending; a holder that lets go writes *no holder* and looks for pending; the
+//! target that was rung passes a fence and looks at all of it. In any order, the last one to
+//! write sees all the others, so a deliverable SPI always has somebody who goes on with it.
+
+use super::slot::Rank;
+use super::{MAX_SPIS, PhysicalGic, SPI_WORDS, VcpuIndex, bits};
+use crate::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering, fence};
+use spumone_config::packed;
+use spumone_config::types::{IntId, MAX_VCPUS_PER_GUEST};
+
+/// GICD_CTLR.EnableGrp0 (IHI 0069, GICD_CTLR with a single Security state).
+pub(super) const ENABLE_GROUP_0: u32 = 1 << 0;
+/// GICD_CTLR.EnableGrp1.
+pub(super) const ENABLE_GROUP_1: u32 = 1 << 1;
+/// Bits of a priority that are implemented: 5, as many as the CPU interface has
+/// (ICH_VTR_EL2.PRIbits is at least 5).
+pub(super) const PRIORITY_MASK: u8 = 0xf8;
+/// No vCPU holds the SPI.
+const NOBODY: u8 = 0xff;
+/// No physical interrupt stands behind the SPI.
+const UNMAPPED: u16 = 0;
+
+/// An SPI of the guest, counted from INTID 32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spi(u8);
+
+impl Spi {
+    /// The SPI at a bit of a word; the caller has them from a word of the distributor.
+    pub const fn at(word: usize, bit: u32) -> Self {
+        Self((word as u8) << 5 | (bit as u8 & 31))
+    }
+
+    pub const fn intid(self) -> IntId {
+        IntId(self.0 as u16 + IntId::FIRST_SPI.0)
+    }
+
+    pub const fn word(self) -> usize {
+        (self.0 >> 5) as usize % SPI_WORDS
+    }
+
+    pub const fn mask(self) -> u32 {
+        1 << (self.0 & 31)
+    }
+
+    const fn index(self) -> usize {
+        self.0 as usize % MAX_SPIS
+    }
+}
+
+/// 32 SPIs.
+///
+/// All words are read with acquire and changed with acquire-release, so that who sees a bit sees
+/// what was written before it; order between different words comes from the fences named in the
+/// module head. `listed` and `drop_*` are requests and records between holder and others.
+pub(super) struct Word {
+    /// Set: Group 1.
+    pub group: AtomicU32,
+    pub enabled: AtomicU32,
+    /// The pending latch: edges of played devices, and ISPENDR.
+    pub pending: AtomicU32,
+    /// The physical interrupt was acknowledged and waits here, active in the physical GIC.
+    pub fired: AtomicU32,
+    /// Output of a played device is high.
+    pub line: AtomicU32,
+    /// Active, as of the holder's last fold.
+    pub active: AtomicU32,
+    /// Set: edge-triggered.
+    pub edge: AtomicU32,
+    /// Put into a list register as pending; as of the holder's last fold.
+    pub listed: AtomicU32,
+    /// Another vCPU has cleared the pending state of what the holder has in a list register.
+    pub drop_pending: AtomicU32,
+    /// Another vCPU has cleared the active state.
+    pub drop_active: AtomicU32,
+    /// A physical interrupt stands behind it. Constant while vCPUs run.
+    mapped: AtomicU32,
+}
+
+impl Word {
+    constructor! {
+        pub fn new() -> Self {
+            Self {
+                group: AtomicU32::new(0),
+                enabled: AtomicU32::new(0),
+                pending: AtomicU32::new(0),
+                fired: AtomicU32::new(0),
+                line: AtomicU32::new(0),
+                active: AtomicU32::new(0),
+                edge: AtomicU32::new(0),
+                listed: AtomicU32::new(0),
+                drop_pending: AtomicU32::new(0),
+                drop_active: AtomicU32::new(0),
+                mapped: AtomicU32::new(0),
+            }
+        }
+    }
+
+    /// SPIs with a physical interrupt behind them.
+    pub fn mapped(&self) -> u32 {
+        self.mapped.load(Ordering::Relaxed)
+    }
+
+    /// SPIs that are pending for whatever reason, those in list registers aside.
+    pub fn pending_now(&self) -> u32 {
+        self.pending.load(Ordering::Acquire)
+            | self.fired.load(Ordering::Acquire)
+            | self.line.load(Ordering::Acquire) & !self.edge.load(Ordering::Acquire)
+    }
+
+    /// SPIs that are enabled, also by their group.
+    fn open(&self, control: u32) -> u32 {
+        self.enabled.load(Ordering::Acquire)
+            & open_groups(control, self.group.load(Ordering::Acquire))
+    }
+}
+
+/// Of interrupts with these group bits, those whose group GICD_CTLR enables.
+pub(super) const fn open_groups(control: u32, group: u32) -> u32 {
+    let mut open = 0;
+    if control & ENABLE_GROUP_0 != 0 {
+        open |= !group;
+    }
+    if control & ENABLE_GROUP_1 != 0 {
+        open |= group;
+    }
+    open
+}
+
+/// Why a claimed SPI was pending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cause {
+    pub latched: bool,
+    pub fired: bool,
+    pub line: bool,
+}
+
+/// The distributor of one guest: GICD_* state of the SPIs.
+pub struct Distributor {
+    /// EnableGrp0 and EnableGrp1 of GICD_CTLR; a vCPU that sets one rings everybody afterwards.
+    control: AtomicU32,
+    words: [Word; SPI_WORDS],
+    /// One byte each. A priority is an opaque value: relaxed.
+    priority: [AtomicU8; MAX_SPIS],
+    /// Rank of an SPI that is held active. The holder's, like `active`: relaxed.
+    active_rank: [AtomicU8; MAX_SPIS],
+    /// Affinity 2.1.0 as the guest wrote it to GICD_IROUTER. Ordered by the fences.
+    route: [AtomicU32; MAX_SPIS],
+    /// The vCPU that has the SPI in a list register or active. Taken by compare-exchange with
+    /// acquire, given up with release: the holder owns the SPI's `active` and `listed` in between.
+    holder: [AtomicU8; MAX_SPIS],
+    /// Physical INTID, or 0. Constant while vCPUs run.
+    physical: [AtomicU16; MAX_SPIS],
+    /// Constant while vCPUs run, as is the next.
+    spis: AtomicU16,
+    vcpus: AtomicU8,
+}
+
+impl Distributor {
+    constructor! {
+        pub fn new() -> Self {
+            Self {
+                control: AtomicU32::new(0),
+                words: atomics!(Word::new()),
+                priority: atomics!(AtomicU8::new(0)),
+                active_rank: atomics!(AtomicU8::new(0)),
+                route: atomics!(AtomicU32::new(0)),
+                holder: atomics!(AtomicU8::new(NOBODY)),
+                physical: atomics!(AtomicU16::new(UNMAPPED)),
+                spis: AtomicU16::new(0),
+                vcpus: AtomicU8::new(0),
+            }
+        }
+    }
+
+    pub fn configure(&self, spis: u16, vcpus: usize, interrupts: &[packed::Interrupt]) {
+        let spis = spis.min(MAX_SPIS as u16) & !31;
+        self.spis.store(spis, Ordering::Relaxed);
+        let vcpus = vcpus.min(MAX_VCPUS_PER_GUEST);
+        self.vcpus.store(vcpus as u8, Ordering::Relaxed);
+        for interrupt in interrupts {
+            if let Some(spi) = self.spi(interrupt.guest) {
+                self.physical[spi.index()].store(interrupt.physical.0, Ordering::Relaxed);
+                self.words[spi.word()]
+                    .mapped
+                    .fetch_or(spi.mask(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub fn reset(&self, machine: &mut impl PhysicalGic) {
+        self.control.store(0, Ordering::Relaxed);
+        for (index, word) in self.words.iter().enumerate() {
+            for bit in bits(word.mapped()) {
+                if let Some(physical) = self.physical(Spi::at(index, bit)) {
+                    machine.set_enabled(physical, false);
+                    machine.set_active(physical, false);
+                }
+            }
+            for state in [
+                &word.group,
+                &word.enabled,
+                &word.pending,
+                &word.fired,
+                &word.line,
+                &word.active,
+                &word.edge,
+                &word.listed,
+                &word.drop_pending,
+                &word.drop_active,
+            ] {
+                state.store(0, Ordering::Relaxed);
+            }
+        }
+        for index in 0..MAX_SPIS {
+            self.priority[index].store(0, Ordering::Relaxed);
+            self.route[index].store(0, Ordering::Relaxed);
+            self.holder[index].store(NOBODY, Ordering::Relaxed);
+        }
+    }
+
+    pub fn spis(&self) -> u16 {
+        self.spis.load(Ordering::Relaxed)
+    }
+
+    pub fn vcpus(&self) -> usize {
+        usize::from(self.vcpus.load(Ordering::Relaxed))
+    }
+
+    pub fn physical_spis_of(&self, vcpu: VcpuIndex) -> impl Iterator<Item = IntId> {
+        self.words
+            .iter()
+            .enumerate()
+            .flat_map(|(index, word)| bits(word.mapped()).map(move |bit| Spi::at(index, bit)))
+            .filter(move |&spi| self.route(spi) == Some(vcpu))
+            .filter_map(|spi| self.physical(spi))
+    }
+
+    /// The SPI with this INTID, if the guest has it.
+    pub fn spi(&self, intid: IntId) -> Option<Spi> {
+        let number = intid.0.checked_sub(IntId::FIRST_SPI.0)?;
+        (number < self.spis()).then_some(Spi(number as u8))
+    }
+
+    /// SPIs 32 × n + 32 and up.
+    pub fn word(&self, n: usize) -> &Word {
+        &self.words[n % SPI_WORDS]
+    }
+
+    pub fn word_of(&self, spi: Spi) -> &Word {
+        &self.words[spi.word()]
+    }
+
+    pub fn control(&self) -> u32 {
+        self.control.load(Ordering::Acquire)
+    }
+
+    /// Returns whether that changes anything.
+    pub fn set_control(&self, value: u32) -> bool {
+        let value = value & (ENABLE_GROUP_0 | ENABLE_GROUP_1);
+        self.control.swap(value, Ordering::AcqRel) != value
+    }
+
+    pub fn physical(&self, spi: Spi) -> Option<IntId> {
+        match self.physical[spi.index()].load(Ordering::Relaxed) {
+            UNMAPPED => None,
+            physical => Some(IntId(physical)),
+        }
+    }
+
+    pub fn priority(&self, spi: Spi) -> u8 {
+        self.priority[spi.index()].load(Ordering::Relaxed)
+    }
+
+    /// Priority and group now.
+    pub fn rank(&self, spi: Spi) -> Rank {
+        let group = self.word_of(spi).group.load(Ordering::Acquire);
+        Rank::new(self.priority(spi), group & spi.mask() != 0)
+    }
+
+    /// Priority and group when it was acknowledged.
+    pub fn active_rank(&self, spi: Spi) -> Rank {
+        Rank(self.active_rank[spi.index()].load(Ordering::Relaxed))
+    }
+
+    pub fn set_active_rank(&self, spi: Spi, rank: Rank) {
+        self.active_rank[spi.index()].store(rank.0, Ordering::Relaxed);
+    }
+
+    pub fn set_priority(&self, spi: Spi, priority: u8) {
+        self.priority[spi.index()].store(priority & PRIORITY_MASK, Ordering::Relaxed);
+    }
+
+    /// Affinity 2.1.0 that the SPI is routed to.
+    pub fn affinity(&self, spi: Spi) -> u32 {
+        self.route[spi.index()].load(Ordering::Relaxed)
+    }
+
+    pub fn set_affinity(&self, spi: Spi, affinity: u32) {
+        self.route[spi.index()].store(affinity, Ordering::Relaxed);
+    }
+
+    /// The vCPU that the SPI is routed to; none if no vCPU has that affinity.
+    pub fn route(&self, spi: Spi) -> Option<VcpuIndex> {
+        let affinity = self.affinity(spi);
+        ((affinity as usize) < self.vcpus()).then_some(VcpuIndex(affinity as u8))
+    }
+
+    pub fn holder(&self, spi: Spi) -> Option<VcpuIndex> {
+        match self.holder[spi.index()].load(Ordering::Acquire) {
+            NOBODY => None,
+            vcpu => Some(VcpuIndex(vcpu)),
+        }
+    }
+
+    /// Makes `vcpu` the holder, if there is none.
+    pub fn claim(&self, spi: Spi, vcpu: VcpuIndex) -> bool {
+        let claimed = self.holder[spi.index()]
+            .compare_exchange(NOBODY, vcpu.0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        if claimed {
+            // Requests to an earlier holder are void: it has let go.
+            let word = self.word_of(spi);
+            for request in [&word.drop_pending, &word.drop_active] {
+                if request.load(Ordering::Relaxed) & spi.mask() != 0 {
+                    request.fetch_and(!spi.mask(), Ordering::AcqRel);
+                }
+            }
+        }
+        claimed
+    }
+
+    /// Only by `GuestGic::release`, which looks for what came meanwhile.
+    pub(super) fn clear_holder(&self, spi: Spi) {
+        self.holder[spi.index()].store(NOBODY, Ordering::Release);
+    }
+
+    /// The physical interrupt was acknowledged.
+    pub fn fire(&self, spi: Spi) {
+        self.word_of(spi)
+            .fired
+            .fetch_or(spi.mask(), Ordering::AcqRel);
+    }
+
+    /// A played device's output; `true` if it changed.
+    pub fn set_level(&self, spi: Spi, high: bool) -> bool {
+        let (word, mask) = (self.word_of(spi), spi.mask());
+        if high {
+            let rose = word.line.fetch_or(mask, Ordering::AcqRel) & mask == 0;
+            if rose && word.edge.load(Ordering::Acquire) & mask != 0 {
+                word.pending.fetch_or(mask, Ordering::AcqRel);
+            }
+            rose
+        } else {
+            word.line.fetch_and(!mask, Ordering::AcqRel) & mask != 0
+        }
+    }
+
+    pub fn is_pending(&self, spi: Spi) -> bool {
+        self.word_of(spi).pending_now() & spi.mask() != 0
+    }
+
+    /// SPIs of a word that are pending and enabled. Who holds them and where they are routed is
+    /// for the caller to see.
+    pub fn deliverable(&self, word: usize) -> u32 {
+        let word = self.word(word);
+        let pending = word.pending_now();
+        if pending == 0 {
+            return 0;
+        }
+        pending & word.open(self.control())
+    }
+
+    /// Whether the SPI and its group are enabled.
+    pub fn is_open(&self, spi: Spi) -> bool {
+        self.word_of(spi).open(self.control()) & spi.mask() != 0
+    }
+
+    /// The holder takes what makes the SPI pending; `None` if nothing does any more.
+    pub fn take(&self, spi: Spi) -> Option<Cause> {
+        let (word, mask) = (self.word_of(spi), spi.mask());
+        let taken = |state: &AtomicU32| {
+            state.load(Ordering::Acquire) & mask != 0
+                && state.fetch_and(!mask, Ordering::AcqRel) & mask != 0
+        };
+        let cause = Cause {
+            latched: taken(&word.pending),
+            fired: taken(&word.fired),
+            line: word.line.load(Ordering::Acquire) & !word.edge.load(Ordering::Acquire) & mask
+                != 0,
+        };
+        (cause.latched || cause.fired || cause.line).then_some(cause)
+    }
+
+    /// Lets the physical interrupts behind some SPIs of a word fire, or not, as they are enabled
+    /// now. Two vCPUs may change the same SPI at once; each looks again after it has acted, so
+    /// the last act is by one who saw the last change.
+    pub fn enable_physical(&self, n: usize, changed: u32, machine: &mut impl PhysicalGic) {
+        let word = self.word(n);
+        for bit in bits(changed & word.mapped()) {
+            let spi = Spi::at(n, bit);
+            let Some(physical) = self.physical(spi) else {
+                continue;
+            };
+            let enabled = || word.enabled.load(Ordering::Acquire) & spi.mask() != 0;
+            let mut wanted = enabled();
+            // More rounds than vCPUs that could interfere are not needed.
+            for _ in 0..MAX_VCPUS_PER_GUEST {
+                machine.set_enabled(physical, wanted);
+                fence(Ordering::SeqCst);
+                if enabled() == wanted {
+                    break;
+                }
+                wanted = !wanted;
+            }
+        }
+    }
+
+    /// Routes the physical interrupt behind an SPI to where the SPI is routed now. As
+    /// [`enable_physical`](Self::enable_physical) about two vCPUs at once.
+    pub fn route_physical(&self, spi: Spi, machine: &mut impl PhysicalGic) {
+        let Some(physical) = self.physical(spi) else {
+            return;
+        };
+        let mut wanted = self.route(spi);
+        for _ in 0..MAX_VCPUS_PER_GUEST {
+            if let Some(vcpu) = wanted {
+                machine.set_route(physical, vcpu);
+            }
+            fence(Ordering::SeqCst);
+            let now = self.route(spi);
+            if now == wanted {
+                break;
+            }
+            wanted = now;
+        }
+    }
+}

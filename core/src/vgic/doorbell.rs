@@ -1,0 +1,133 @@
+//! How a core tells a vCPU, wherever it is, that there is an interrupt for it.
+//!
+//! A sender sets bits, then looks where the vCPU is and kicks that core. A core that takes the
+//! vCPU over says so first, then looks at the bits. Both put a sequentially consistent fence
+//! between the two, so at least one of them sees what the other wrote: either the new core finds
+//! the bits, or the kick goes to the new core. Nothing has to be forwarded when a vCPU moves.
+
+use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering, fence};
+use spumone_config::types::{IntId, PcpuId};
+
+/// SGIs that were sent as Group 0 stand this many bits higher.
+const GROUP0_SHIFT: u32 = 16;
+
+/// The doorbell of one vCPU.
+pub struct Doorbell {
+    /// SGIs sent and not yet collected; bits 0-15 sent through ICC_SGI1R_EL1, bits 16-31 through
+    /// registers that reach Group 0 only. Set by senders, taken by the owner. The bit is all there
+    /// is to an SGI, so relaxed order would do for the content; release on setting and acquire on
+    /// taking make visible to the target what the sender wrote before the SGI.
+    sgis: AtomicU32,
+    /// Words of SPIs in the distributor that may hold something for this vCPU. Set with release
+    /// *after* the distributor was written, taken with acquire before it is read.
+    spi_words: AtomicU32,
+    /// The core that has the vCPU's token. Ordered against the two above by the fences.
+    location: AtomicU8,
+    /// GICR_WAKER.ProcessorSleep. Here because every vCPU may read it; orders nothing.
+    asleep: AtomicU8,
+}
+
+/// What was rung.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rung {
+    /// SGIs as in [`Doorbell::ring_sgi`]; upper half: only if the target has them in Group 0.
+    pub(super) sgis: u32,
+    /// Bit n: look at SPIs 32 × (n + 1) and up.
+    pub(super) spi_words: u32,
+}
+
+impl Rung {
+    /// The SGIs that count, given which SGIs are Group 1 at the target.
+    pub(super) const fn accepted(self, group1: u32) -> u32 {
+        self.sgis & 0xffff | (self.sgis >> GROUP0_SHIFT) & !group1
+    }
+}
+
+impl Doorbell {
+    constructor! {
+        /// A silent bell of a vCPU on core 0.
+        pub fn new() -> Self {
+            Self {
+                sgis: AtomicU32::new(0),
+                spi_words: AtomicU32::new(0),
+                location: AtomicU8::new(0),
+                asleep: AtomicU8::new(1),
+            }
+        }
+    }
+
+    /// Forgets what was rung. Only when no vCPU of the guest runs; the location stays.
+    pub fn reset(&self) {
+        self.sgis.store(0, Ordering::Relaxed);
+        self.spi_words.store(0, Ordering::Relaxed);
+        self.asleep.store(1, Ordering::Relaxed);
+    }
+
+    /// Says that core `pcpu` has the vCPU's token now. To be called on taking the token, before
+    /// the first look at what was rung.
+    pub fn settle(&self, pcpu: PcpuId) {
+        self.location.store(pcpu.0, Ordering::Relaxed);
+        // Location before bits; pairs with the fence in `location`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The core to kick after ringing.
+    pub fn location(&self) -> PcpuId {
+        // Bits before location; pairs with the fence in `settle`.
+        fence(Ordering::SeqCst);
+        PcpuId(self.location.load(Ordering::Relaxed))
+    }
+
+    /// Rings for an SGI. `group0_only`: it counts only if the target has it in Group 0. `false`
+    /// when the same SGI was rung already and not yet collected: that sender kicks.
+    pub(super) fn ring_sgi(&self, sgi: IntId, group0_only: bool) -> bool {
+        let bit = 1 << (sgi.0 & 15) << if group0_only { GROUP0_SHIFT } else { 0 };
+        self.sgis.fetch_or(bit, Ordering::Release) & bit == 0
+    }
+
+    /// Rings for the SPIs of these words. The caller kicks in any case, for a bit that stands here
+    /// tells nothing about what else came in the same word.
+    pub(super) fn ring_spis(&self, words: u32) {
+        self.spi_words.fetch_or(words, Ordering::Release);
+    }
+
+    /// What was rung, without taking it.
+    pub(super) fn peek(&self) -> Rung {
+        Rung {
+            sgis: self.sgis.load(Ordering::Acquire),
+            spi_words: self.spi_words.load(Ordering::Acquire),
+        }
+    }
+
+    /// Takes what was rung. Owner only.
+    pub(super) fn take(&self) -> Rung {
+        let seen = self.peek();
+        // Most often only one of them is set; a read costs less than an exchange.
+        Rung {
+            sgis: if seen.sgis == 0 {
+                0
+            } else {
+                self.sgis.swap(0, Ordering::AcqRel)
+            },
+            spi_words: if seen.spi_words == 0 {
+                0
+            } else {
+                self.spi_words.swap(0, Ordering::AcqRel)
+            },
+        }
+    }
+
+    pub(super) fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn set_asleep(&self, asleep: bool) {
+        self.asleep.store(u8::from(asleep), Ordering::Relaxed);
+    }
+}
+
+impl Default for Doorbell {
+    fn default() -> Self {
+        Self::new()
+    }
+}

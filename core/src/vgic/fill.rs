@@ -1,0 +1,224 @@
+//! The most urgent interrupts into list registers.
+
+use super::cpu_interface::CpuInterface;
+use super::distributor::Spi;
+use super::slot::Rank;
+use super::{
+    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, TIMER_PPIS, VMCR_EOI_MODE, VcpuSet,
+    bits,
+};
+use crate::sync::atomic::{Ordering, fence};
+use spumone_config::types::IntId;
+
+/// ICH_HCR_EL2.En: the virtual CPU interface works (IHI 0069, section 12.4.7).
+const HCR_ENABLE: u64 = 1 << 0;
+/// ICH_HCR_EL2.LRENPIE: maintenance interrupt while EOIcount is not 0.
+const HCR_EOI_NOT_PRESENT: u64 = 1 << 2;
+/// ICH_HCR_EL2.NPIE: maintenance interrupt while no list register is pending.
+const HCR_NO_PENDING: u64 = 1 << 3;
+/// ICH_HCR_EL2.TDIR: writes to ICC_DIR_EL1 trap.
+const HCR_TRAP_DEACTIVATE: u64 = 1 << 14;
+
+/// The most urgent of many interrupts.
+pub(super) struct Urgent {
+    /// Rank in the upper, INTID in the lower half: the smaller, the more urgent.
+    keys: [u32; MAX_LIST_REGISTERS],
+    len: usize,
+    capacity: usize,
+}
+
+impl Urgent {
+    pub const fn new(capacity: usize) -> Self {
+        Self {
+            keys: [0; MAX_LIST_REGISTERS],
+            len: 0,
+            capacity,
+        }
+    }
+
+    pub fn key(intid: IntId, rank: Rank) -> u32 {
+        u32::from(rank.0) << 16 | u32::from(intid.0)
+    }
+
+    pub const fn intid(key: u32) -> IntId {
+        IntId(key as u16)
+    }
+
+    /// Adds an interrupt; returns the one that found no place.
+    pub fn insert(&mut self, key: u32) -> Option<IntId> {
+        let mut rest = key;
+        for held in &mut self.keys[..self.len] {
+            if rest < *held {
+                core::mem::swap(&mut rest, held);
+            }
+        }
+        if self.len < self.capacity {
+            self.keys[self.len] = rest;
+            self.len += 1;
+            return None;
+        }
+        Some(Self::intid(rest))
+    }
+
+    pub fn keys(&self) -> &[u32] {
+        &self.keys[..self.len]
+    }
+}
+
+impl CpuInterface {
+    /// Puts the most urgent interrupts into list registers and says in `ICH_HCR_EL2` what is to
+    /// come back as a maintenance interrupt. Loaded only, after [`fold`](Self::fold). Returns whom
+    /// to kick; this vCPU is among them if another one changed an SPI just while it was claimed.
+    ///
+    /// Active interrupts stay in list registers as long as there is room, the most urgent first;
+    /// if something is pending, one is kept for it. When there is no room for an active one,
+    /// `EOIcount` tells that the guest has ended it (LRENPIE). With EOImode = 1 writes to
+    /// ICC_DIR_EL1 then trap, and in a guest of several vCPUs always: one may deactivate what
+    /// another has acknowledged.
+    pub fn fill(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+        let registers = machine.list_registers().clamp(1, MAX_LIST_REGISTERS);
+        let mut active = Urgent::new(registers);
+        self.active_overflow = false;
+        for bit in bits(self.active) {
+            let key = Urgent::key(IntId(bit as u16), self.active_rank[bit as usize]);
+            self.active_overflow |= active.insert(key).is_some();
+        }
+        // May ring this vCPU too, so before the bell is heard.
+        let mut kick = self
+            .choose_active_spis(gic, &mut active, machine)
+            .without(self.index);
+
+        self.collect(gic);
+        // Collected, now look: pairs with the fences of those who change an SPI's state.
+        fence(Ordering::SeqCst);
+        let mut pending = Urgent::new(registers);
+        self.pending_overflow = false;
+        for bit in bits(self.sample_timers(gic.distributor.control(), machine)) {
+            let key = Urgent::key(IntId(bit as u16), self.rank(bit));
+            self.pending_overflow |= pending.insert(key).is_some();
+        }
+        kick = kick.with(self.choose_pending_spis(gic, &mut pending));
+
+        let room = registers - usize::from(pending.len > 0);
+        let actives = active.len.min(room);
+        let pendings = pending.len.min(registers - actives);
+        self.active_overflow |= actives < active.len;
+        let mut next = 0;
+        for &key in &active.keys()[..actives] {
+            self.place_active(gic, next, Urgent::intid(key), machine);
+            next += 1;
+        }
+        for (rank, &key) in pending.keys().iter().enumerate() {
+            let intid = Urgent::intid(key);
+            if rank >= pendings {
+                self.leave_pending(gic, intid);
+            } else if let Some(spi) = gic.distributor.spi(intid) {
+                match self.place_spi(gic, next, spi, machine) {
+                    Ok(()) => next += 1,
+                    Err(more) => kick = kick.with(more),
+                }
+            } else {
+                self.place_private(next, intid, machine);
+                next += 1;
+            }
+        }
+        for index in bits(self.stale & !self.used) {
+            machine.write_lr(index as usize, ListRegister::EMPTY);
+        }
+        self.stale = 0;
+
+        let mut hcr = HCR_ENABLE;
+        if self.pending_overflow {
+            hcr |= HCR_NO_PENDING;
+        }
+        if self.active_overflow {
+            hcr |= HCR_EOI_NOT_PRESENT;
+        }
+        if (self.active_overflow || gic.vcpus() > 1) && machine.vmcr() & VMCR_EOI_MODE != 0 {
+            hcr |= HCR_TRAP_DEACTIVATE;
+        }
+        machine.write_hcr(hcr);
+        kick
+    }
+
+    /// Looks at the timers: keeps the physical PPI of each active as long as its output is high or
+    /// the guest is at it, and no longer. Returns the private interrupts to deliver.
+    fn sample_timers(&mut self, control: u32, machine: &mut impl PhysicalGic) -> u32 {
+        let lines = machine.lines() & TIMER_PPIS;
+        let ready = (self.latch | lines) & self.open(control) & !self.active;
+        for bit in bits(lines & !self.fired & !self.active_physical) {
+            // It would fire at once; this saves the way.
+            machine.set_active(IntId(bit as u16), true);
+            self.fired |= 1 << bit;
+        }
+        for bit in bits(self.fired & !lines & !ready) {
+            machine.set_active(IntId(bit as u16), false);
+            self.fired &= !(1 << bit);
+        }
+        ready
+    }
+
+    fn choose_active_spis(
+        &mut self,
+        gic: &GuestGic,
+        active: &mut Urgent,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        let mut kick = VcpuSet::EMPTY;
+        for word in 0..self.held.len() {
+            let held = self.held[word];
+            if held == 0 {
+                continue;
+            }
+            let requests = &gic.distributor.word(word).drop_active;
+            let dropped = requests.load(Ordering::Acquire) & held;
+            if dropped != 0 {
+                requests.fetch_and(!dropped, Ordering::AcqRel);
+            }
+            for bit in bits(held) {
+                let spi = Spi::at(word, bit);
+                if dropped & spi.mask() != 0 {
+                    kick = kick.with(self.clear_spi_active(gic, spi, machine));
+                    continue;
+                }
+                let key = Urgent::key(spi.intid(), gic.distributor.active_rank(spi));
+                self.active_overflow |= active.insert(key).is_some();
+            }
+        }
+        kick
+    }
+
+    fn choose_pending_spis(&mut self, gic: &GuestGic, pending: &mut Urgent) -> VcpuSet {
+        let mut kick = VcpuSet::EMPTY;
+        let distributor = &gic.distributor;
+        for word in bits(core::mem::take(&mut self.words)) {
+            for bit in bits(distributor.deliverable(word as usize)) {
+                let spi = Spi::at(word as usize, bit);
+                if distributor.route(spi) != Some(self.index) {
+                    continue;
+                }
+                match distributor.holder(spi) {
+                    None => {
+                        let key = Urgent::key(spi.intid(), distributor.rank(spi));
+                        if let Some(left) = pending.insert(key) {
+                            self.leave_pending(gic, left);
+                        }
+                    }
+                    // Active here; `place_active` sees that it is pending as well.
+                    Some(holder) if holder == self.index => {}
+                    // It rings when it lets go, but may not know yet that the guest is done.
+                    Some(holder) => kick = kick.with(gic.ring_at(spi, holder)),
+                }
+            }
+        }
+        kick
+    }
+
+    /// A pending interrupt finds no list register now.
+    fn leave_pending(&mut self, gic: &GuestGic, intid: IntId) {
+        self.pending_overflow = true;
+        if let Some(spi) = gic.distributor.spi(intid) {
+            self.words |= 1 << spi.word();
+        }
+    }
+}

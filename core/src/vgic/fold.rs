@@ -1,0 +1,155 @@
+//! What the guest has made of its list registers, back into state.
+
+use super::cpu_interface::CpuInterface;
+use super::distributor::Spi;
+use super::fill::Urgent;
+use super::slot::{Backing, Rank, Slot};
+use super::{
+    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, VMCR_EOI_MODE, VcpuSet, bits,
+};
+use crate::sync::atomic::Ordering;
+use spumone_config::types::IntId;
+
+/// ICH_HCR_EL2.EOIcount: deactivations of interrupts that were in no list register (IHI 0069,
+/// section 12.4.7).
+const HCR_EOI_COUNT_SHIFT: u32 = 27;
+const HCR_EOI_COUNT_MASK: u64 = 0x1f;
+
+impl CpuInterface {
+    /// Takes back from the list registers what the guest has made of them. Afterwards all state
+    /// is in software. Loaded only; harmless if nothing is in list registers. Returns whom to kick.
+    pub fn fold(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+        let mut kick = VcpuSet::EMPTY;
+        if self.active_overflow {
+            kick = self.count_deactivations(gic, machine);
+        }
+        for index in bits(self.used) {
+            let lr = machine.read_lr(index as usize);
+            kick = kick.with(self.fold_slot(gic, index as usize, lr, machine));
+        }
+        self.stale |= self.used;
+        self.used = 0;
+        self.listed = 0;
+        kick.without(self.index)
+    }
+
+    /// What the guest deactivated without finding it in a list register. With EOImode = 0 it ends
+    /// interrupts in the order of their priority, so those were the most urgent of the ones left
+    /// out. With EOImode = 1 any could be meant, but then ICC_DIR_EL1 traps.
+    fn count_deactivations(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+        let mut kick = VcpuSet::EMPTY;
+        if machine.vmcr() & VMCR_EOI_MODE != 0 {
+            return kick;
+        }
+        let count = machine.read_hcr() >> HCR_EOI_COUNT_SHIFT & HCR_EOI_COUNT_MASK;
+        for _ in 0..count {
+            let mut most_urgent = Urgent::new(1);
+            for bit in bits(self.active) {
+                let rank = self.active_rank[bit as usize];
+                most_urgent.insert(Urgent::key(IntId(bit as u16), rank));
+            }
+            for (word, &held) in self.held.iter().enumerate() {
+                for bit in bits(held) {
+                    let spi = Spi::at(word, bit);
+                    most_urgent.insert(Urgent::key(spi.intid(), gic.distributor.active_rank(spi)));
+                }
+            }
+            let Some(&key) = most_urgent.keys().first() else {
+                return kick;
+            };
+            let intid = Urgent::intid(key);
+            if intid.is_private() {
+                self.clear_active(1 << intid.0);
+            } else if let Some(spi) = gic.distributor.spi(intid) {
+                kick = kick.with(self.clear_spi_active(gic, spi, machine));
+            }
+        }
+        kick
+    }
+
+    /// Takes one list register back, with the value `lr`.
+    pub(super) fn fold_slot(
+        &mut self,
+        gic: &GuestGic,
+        index: usize,
+        lr: ListRegister,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        let slot = self.slots[index % MAX_LIST_REGISTERS];
+        if slot.intid.is_private() {
+            self.fold_private(slot, lr, machine);
+            return VcpuSet::EMPTY;
+        }
+        match gic.distributor.spi(slot.intid) {
+            Some(spi) => self.fold_spi(gic, spi, slot, lr, machine),
+            None => VcpuSet::EMPTY,
+        }
+    }
+
+    fn fold_private(&mut self, slot: Slot, lr: ListRegister, machine: &mut impl PhysicalGic) {
+        let state = lr.state();
+        let mask = 1 << (slot.intid.0 & 31);
+        if state.is_pending() && slot.latched {
+            self.latch |= mask;
+        }
+        if state.is_active() {
+            self.active |= mask;
+            self.active_rank[slot.intid.index() & 31] = Rank::of(lr);
+            if slot.backing != Backing::None {
+                self.active_physical |= mask;
+            }
+            return;
+        }
+        match slot.backing {
+            Backing::Hardware if state == State::Pending => self.fired |= mask,
+            Backing::Deferred => machine.set_active(slot.intid, false),
+            // The guest's EOI has deactivated it.
+            Backing::Hardware | Backing::None => {}
+        }
+    }
+
+    fn fold_spi(
+        &mut self,
+        gic: &GuestGic,
+        spi: Spi,
+        slot: Slot,
+        lr: ListRegister,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        let state = lr.state();
+        let (word, mask) = (gic.distributor.word_of(spi), spi.mask());
+        word.listed.fetch_and(!mask, Ordering::AcqRel);
+        let dropped = word.drop_pending.load(Ordering::Acquire) & mask != 0;
+        if dropped {
+            word.drop_pending.fetch_and(!mask, Ordering::AcqRel);
+        }
+        if state.is_pending() && slot.latched && !dropped {
+            word.pending.fetch_or(mask, Ordering::AcqRel);
+        }
+        if state.is_active() {
+            word.active.fetch_or(mask, Ordering::AcqRel);
+            gic.distributor.set_active_rank(spi, Rank::of(lr));
+            self.held[spi.word()] |= mask;
+            if slot.backing != Backing::None {
+                self.held_physical[spi.word()] |= mask;
+            }
+            return VcpuSet::EMPTY;
+        }
+        if word.active.load(Ordering::Acquire) & mask != 0 {
+            word.active.fetch_and(!mask, Ordering::AcqRel);
+        }
+        let deactivate = match slot.backing {
+            Backing::None => false,
+            Backing::Deferred => true,
+            Backing::Hardware => state == State::Pending && dropped,
+        };
+        if deactivate {
+            if let Some(physical) = gic.distributor.physical(spi) {
+                machine.set_active(physical, false);
+            }
+        } else if state == State::Pending && slot.backing == Backing::Hardware {
+            gic.distributor.fire(spi);
+        }
+        gic.release(spi)
+    }
+}

@@ -1,0 +1,108 @@
+//! A guest's load or store in a GIC frame.
+//!
+//! Whoever reads what the list registers change (pending, active), or writes anything, folds
+//! first and fills afterwards; other reads touch nothing.
+
+use super::cpu_interface::CpuInterface;
+use super::register::{Region, Register, decode};
+use super::{GuestGic, PhysicalGic, VcpuSet};
+
+/// GICD_CTLR.ARE: affinity routing, always on.
+const CTLR_ARE: u32 = 1 << 4;
+/// GICD_CTLR.DS: one Security state, always.
+const CTLR_DS: u32 = 1 << 6;
+/// GICD_TYPER.IDbits: INTIDs have 10 bits.
+const TYPER_ID_BITS: u32 = 9 << 19;
+/// GICD_TYPER.No1N: no 1-of-N distribution.
+const TYPER_NO_1_OF_N: u32 = 1 << 25;
+/// GICD_IIDR, GICR_IIDR: product 'S', revision 0, no JEP106 code.
+const IIDR: u32 = 0x5300_0000;
+/// GICD_PIDR2.ArchRev, GICR_PIDR2.ArchRev: GICv3.
+const PIDR2: u32 = 3 << 4;
+
+impl CpuInterface {
+    /// The guest reads `size` bytes at `offset` of a region. Loaded only. Returns the value (upper
+    /// bytes 0) and whom to kick. What no register answers reads as 0.
+    pub fn mmio_read(
+        &mut self,
+        gic: &GuestGic,
+        region: Region,
+        offset: u64,
+        size: u8,
+        machine: &mut impl PhysicalGic,
+    ) -> (u64, VcpuSet) {
+        let distributor = &gic.distributor;
+        let Some(register) = decode(region, offset, size) else {
+            return (0, VcpuSet::EMPTY);
+        };
+        let value = match register {
+            Register::Control => u64::from(distributor.control() | CTLR_ARE | CTLR_DS),
+            Register::Type => {
+                let words = u32::from(distributor.spis() / 32);
+                u64::from(words | TYPER_ID_BITS | TYPER_NO_1_OF_N)
+            }
+            Register::Implementer => u64::from(IIDR),
+            Register::PeripheralId2 => u64::from(PIDR2),
+            Register::Route(intid, part) => part.of(gic.read_route(intid)),
+            Register::RedistributorType(vcpu, part) => part.of(gic.read_redistributor_type(vcpu)),
+            Register::Waker(vcpu) => u64::from(gic.read_waker(vcpu)),
+            Register::Shared(register) if !register.is_live() => {
+                u64::from(gic.read_shared(register, machine))
+            }
+            Register::Private(vcpu, register) if !register.is_live() => {
+                u64::from(self.read_private(vcpu, register, machine))
+            }
+            Register::Shared(register) => {
+                let kick = self.fold(gic, machine);
+                let value = gic.read_shared(register, machine);
+                let kick = kick.with(gic.refresh_shared(register, self.index()));
+                return (u64::from(value), kick.with(self.fill(gic, machine)));
+            }
+            Register::Private(vcpu, register) => {
+                let kick = self.fold(gic, machine);
+                self.collect(gic);
+                let value = self.read_private(vcpu, register, machine);
+                return (u64::from(value), kick.with(self.fill(gic, machine)));
+            }
+        };
+        (value, VcpuSet::EMPTY)
+    }
+
+    /// The guest writes `size` bytes at `offset` of a region. Loaded only. Returns whom to kick.
+    /// What no register takes is ignored.
+    pub fn mmio_write(
+        &mut self,
+        gic: &GuestGic,
+        region: Region,
+        offset: u64,
+        size: u8,
+        value: u64,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        let Some(register) = decode(region, offset, size) else {
+            return VcpuSet::EMPTY;
+        };
+        let mut kick = self.fold(gic, machine);
+        // Registers of one interrupt family have 32 bits or less.
+        let word = value as u32;
+        kick = kick.with(match register {
+            Register::Control => gic.write_control(word),
+            Register::Route(intid, part) => gic.write_route(intid, part, value, machine),
+            Register::Shared(register) => self.write_shared(gic, register, word, machine),
+            Register::Private(vcpu, register) => {
+                self.collect(gic);
+                self.write_private(vcpu, register, word);
+                VcpuSet::EMPTY
+            }
+            Register::Waker(vcpu) => {
+                gic.write_waker(vcpu, word);
+                VcpuSet::EMPTY
+            }
+            Register::Type
+            | Register::Implementer
+            | Register::PeripheralId2
+            | Register::RedistributorType(..) => VcpuSet::EMPTY,
+        });
+        kick.without(self.index()).with(self.fill(gic, machine))
+    }
+}

@@ -1,0 +1,314 @@
+//! The distributor's registers (IHI 0069, section 12.9), with affinity routing and a single
+//! Security state fixed (GICD_CTLR.ARE = DS = 1). So fields of SGIs and PPIs, GICD_ITARGETSR,
+//! GICD_SGIR, GICD_IGRPMODR and GICD_NSACR are RAZ/WI.
+
+use super::cpu_interface::CpuInterface;
+use super::distributor::{Spi, Word};
+use super::register::{Bank, InterruptRegister, Part};
+use super::slot::Rank;
+use super::{GuestGic, PhysicalGic, SPI_WORDS, VcpuIndex, VcpuSet, bits};
+use crate::sync::atomic::{Ordering, fence};
+use spumone_config::types::IntId;
+
+/// GICD_IROUTER<n>: Aff2, Aff1, Aff0. Aff3 (GICD_TYPER.A3V = 0) and Interrupt_Routing_Mode
+/// (GICD_TYPER.No1N = 1) are RES0.
+const AFFINITY_MASK: u64 = 0xff_ffff;
+/// Interrupts in one word of GICD_ICFGR.
+const CONFIGS_PER_WORD: usize = 16;
+
+impl GuestGic {
+    /// The word of SPIs that bank register `n` is about, counted from SPI 32.
+    fn shared_word(&self, n: usize) -> Option<usize> {
+        let word = n.checked_sub(1)?;
+        (word < usize::from(self.distributor.spis() / 32)).then_some(word)
+    }
+
+    /// Reads a register of SPIs. Pending and active are exact for what no other vCPU holds.
+    pub(super) fn read_shared(
+        &self,
+        register: InterruptRegister,
+        machine: &impl PhysicalGic,
+    ) -> u32 {
+        let distributor = &self.distributor;
+        match register {
+            InterruptRegister::Bank(bank, n) => {
+                let Some(word) = self.shared_word(n) else {
+                    return 0;
+                };
+                let number = word;
+                let word = distributor.word(number);
+                match bank {
+                    Bank::Group => word.group.load(Ordering::Acquire),
+                    Bank::SetEnable | Bank::ClearEnable => word.enabled.load(Ordering::Acquire),
+                    Bank::SetPending | Bank::ClearPending => {
+                        // Disabled or active, it may be pending in the physical GIC only.
+                        bits(word.mapped())
+                            .filter(|&bit| {
+                                distributor
+                                    .physical(Spi::at(number, bit))
+                                    .is_some_and(|physical| machine.is_pending(physical))
+                            })
+                            .fold(word.pending_now(), |pending, bit| pending | 1 << bit)
+                            | word.listed.load(Ordering::Acquire)
+                    }
+                    Bank::SetActive | Bank::ClearActive => word.active.load(Ordering::Acquire),
+                }
+            }
+            InterruptRegister::Priority { first, count } => {
+                (0..count).rev().fold(0, |value, offset| {
+                    let spi = distributor.spi(IntId(first.0 + offset));
+                    value << 8 | spi.map_or(0, |spi| u32::from(distributor.priority(spi)))
+                })
+            }
+            InterruptRegister::Config(n) => match self.shared_word(n / 2) {
+                Some(word) => {
+                    let edge = distributor.word(word).edge.load(Ordering::Acquire);
+                    spread(edge >> (n % 2 * CONFIGS_PER_WORD))
+                }
+                None => 0,
+            },
+        }
+    }
+
+    /// After a read of pending or active state: asks those who hold such SPIs to fold.
+    pub(super) fn refresh_shared(&self, register: InterruptRegister, reader: VcpuIndex) -> VcpuSet {
+        let InterruptRegister::Bank(_, n) = register else {
+            return VcpuSet::EMPTY;
+        };
+        match self.shared_word(n) {
+            Some(word) => {
+                let state = self.distributor.word(word);
+                let held =
+                    state.listed.load(Ordering::Acquire) | state.active.load(Ordering::Acquire);
+                self.ring_holders(word, held, reader)
+            }
+            None => VcpuSet::EMPTY,
+        }
+    }
+
+    /// Rings whoever but `me` holds one of these SPIs.
+    fn ring_holders(&self, word: usize, spis: u32, me: VcpuIndex) -> VcpuSet {
+        let mut kick = VcpuSet::EMPTY;
+        for bit in bits(spis) {
+            let spi = Spi::at(word, bit);
+            match self.distributor.holder(spi) {
+                Some(holder) if holder != me => kick = kick.with(self.ring_at(spi, holder)),
+                _ => {}
+            }
+        }
+        kick
+    }
+
+    /// Rings the vCPUs that these SPIs are routed to, if they are pending.
+    fn ring_pending(&self, word: usize, spis: u32) -> VcpuSet {
+        // The change that calls for it before the look at pending; see `distributor`.
+        fence(Ordering::SeqCst);
+        let mut kick = VcpuSet::EMPTY;
+        for bit in bits(spis & self.distributor.word(word).pending_now()) {
+            kick = kick.with(self.ring(Spi::at(word, bit)));
+        }
+        kick
+    }
+
+    pub(super) fn write_control(&self, value: u32) -> VcpuSet {
+        if !self.distributor.set_control(value) {
+            return VcpuSet::EMPTY;
+        }
+        fence(Ordering::SeqCst);
+        let everybody = VcpuSet::first(self.vcpus());
+        for vcpu in everybody.iter() {
+            self.doorbell(vcpu).ring_spis((1 << SPI_WORDS) - 1);
+        }
+        everybody
+    }
+
+    pub(super) fn read_route(&self, intid: IntId) -> u64 {
+        self.distributor
+            .spi(intid)
+            .map_or(0, |spi| u64::from(self.distributor.affinity(spi)))
+    }
+
+    pub(super) fn write_route(
+        &self,
+        intid: IntId,
+        part: Part,
+        value: u64,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        let Some(spi) = self.distributor.spi(intid) else {
+            return VcpuSet::EMPTY;
+        };
+        if part == Part::High {
+            return VcpuSet::EMPTY;
+        }
+        self.distributor
+            .set_affinity(spi, (value & AFFINITY_MASK) as u32);
+        self.distributor.route_physical(spi, machine);
+        // In another vCPU's list register it goes back and from there to the new target.
+        let moved = match self.distributor.holder(spi) {
+            Some(holder) => self.ring_at(spi, holder),
+            None => VcpuSet::EMPTY,
+        };
+        moved.with(self.ring_pending(spi.word(), spi.mask()))
+    }
+}
+
+impl CpuInterface {
+    /// Writes a register of SPIs. Folded only. Returns whom to kick.
+    pub(super) fn write_shared(
+        &mut self,
+        gic: &GuestGic,
+        register: InterruptRegister,
+        value: u32,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        let distributor = &gic.distributor;
+        match register {
+            InterruptRegister::Bank(bank, n) => match gic.shared_word(n) {
+                Some(word) => self.write_bank(gic, bank, word, value, machine),
+                None => VcpuSet::EMPTY,
+            },
+            InterruptRegister::Priority { first, count } => {
+                let mut kick = VcpuSet::EMPTY;
+                for offset in 0..count {
+                    if let Some(spi) = distributor.spi(IntId(first.0 + offset)) {
+                        distributor.set_priority(spi, (value >> (8 * offset)) as u8);
+                        kick = kick.with(gic.ring_holders(spi.word(), spi.mask(), self.index));
+                    }
+                }
+                kick
+            }
+            InterruptRegister::Config(n) => {
+                let Some(word) = gic.shared_word(n / 2) else {
+                    return VcpuSet::EMPTY;
+                };
+                let shift = n % 2 * CONFIGS_PER_WORD;
+                let edge = gather(value) << shift;
+                let field = 0xffff << shift;
+                let state = distributor.word(word);
+                state.edge.fetch_or(edge, Ordering::AcqRel);
+                state.edge.fetch_and(edge | !field, Ordering::AcqRel);
+                gic.ring_pending(word, field)
+            }
+        }
+    }
+
+    fn write_bank(
+        &mut self,
+        gic: &GuestGic,
+        bank: Bank,
+        n: usize,
+        value: u32,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        let distributor = &gic.distributor;
+        let word = distributor.word(n);
+        match bank {
+            Bank::Group => {
+                let old = word.group.swap(value, Ordering::AcqRel);
+                gic.ring_pending(n, old ^ value)
+                    .with(gic.ring_holders(n, old ^ value, self.index))
+            }
+            Bank::SetEnable => {
+                let new = value & !word.enabled.fetch_or(value, Ordering::AcqRel);
+                distributor.enable_physical(n, new, machine);
+                // A holder may have it active and pending, the latter not in its list register.
+                gic.ring_pending(n, new)
+            }
+            Bank::ClearEnable => {
+                let gone = value & word.enabled.fetch_and(!value, Ordering::AcqRel);
+                distributor.enable_physical(n, gone, machine);
+                gic.ring_holders(n, gone & word.listed.load(Ordering::Acquire), self.index)
+            }
+            Bank::SetPending => {
+                word.pending.fetch_or(value, Ordering::AcqRel);
+                gic.ring_pending(n, value)
+            }
+            Bank::ClearPending => self.clear_pending(gic, n, value, machine),
+            Bank::SetActive => {
+                for bit in bits(value) {
+                    let spi = Spi::at(n, bit);
+                    if distributor.claim(spi, self.index) {
+                        distributor.set_active_rank(spi, Rank::NEVER_ACKNOWLEDGED);
+                        word.active.fetch_or(spi.mask(), Ordering::AcqRel);
+                        self.held[n % SPI_WORDS] |= spi.mask();
+                    }
+                }
+                VcpuSet::EMPTY
+            }
+            Bank::ClearActive => {
+                let mut kick = VcpuSet::EMPTY;
+                let held = word.active.load(Ordering::Acquire) | self.others(gic, n, value);
+                for bit in bits(value & held) {
+                    kick = kick.with(self.clear_spi_active(gic, Spi::at(n, bit), machine));
+                }
+                kick
+            }
+        }
+    }
+
+    /// Which of these SPIs other vCPUs hold.
+    fn others(&self, gic: &GuestGic, n: usize, spis: u32) -> u32 {
+        bits(spis)
+            .map(|bit| Spi::at(n, bit))
+            .filter(|&spi| {
+                gic.distributor
+                    .holder(spi)
+                    .is_some_and(|holder| holder != self.index)
+            })
+            .fold(0, |held, spi| held | spi.mask())
+    }
+
+    fn clear_pending(
+        &mut self,
+        gic: &GuestGic,
+        n: usize,
+        value: u32,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        let word = gic.distributor.word(n);
+        // What others hold first: they might put it back between.
+        let asked = self.others(gic, n, value);
+        word.drop_pending.fetch_or(asked, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+        let still = self.others(gic, n, asked);
+        word.drop_pending
+            .fetch_and(!(asked & !still), Ordering::AcqRel);
+        self.clear_latches(gic, n, word, value, machine);
+        gic.ring_holders(n, still, self.index)
+    }
+
+    fn clear_latches(
+        &self,
+        gic: &GuestGic,
+        n: usize,
+        word: &Word,
+        value: u32,
+        machine: &mut impl PhysicalGic,
+    ) {
+        word.pending.fetch_and(!value, Ordering::AcqRel);
+        let fired = word.fired.fetch_and(!value, Ordering::AcqRel);
+        for bit in bits(value & word.mapped()) {
+            let Some(physical) = gic.distributor.physical(Spi::at(n, bit)) else {
+                continue;
+            };
+            machine.clear_pending(physical);
+            if fired >> bit & 1 != 0 {
+                // Undelivered, so nobody's EOI will deactivate it.
+                machine.set_active(physical, false);
+            }
+        }
+    }
+}
+
+/// GICD_ICFGR from 16 edge bits: each to the upper bit of its two-bit field.
+fn spread(edge: u32) -> u32 {
+    bits(edge & 0xffff).fold(0, |value, bit| value | 2 << (2 * bit))
+}
+
+/// The edge bits in a value of GICD_ICFGR.
+fn gather(value: u32) -> u32 {
+    (0..CONFIGS_PER_WORD as u32)
+        .filter(|&bit| value >> (2 * bit) & 2 != 0)
+        .fold(0, |edge, bit| edge | 1 << bit)
+}

@@ -1,0 +1,372 @@
+//! The virtual GICv3 of a guest: what the guest sees when it programs its interrupt controller,
+//! and what goes into the list registers of the core that runs it.
+//!
+//! # Who owns what
+//!
+//! * [`GuestGic`] is one per guest and shared by the cores that run its vCPUs. It is atomics only:
+//!   the distributor (SPIs) and one [`Doorbell`] per vCPU.
+//! * [`CpuInterface`] is one per vCPU and belongs to whoever holds the vCPU: SGIs, PPIs, and what
+//!   stands in the list registers. Plain `&mut`.
+//! * [`PhysicalGic`] is the machine below: list registers of this core, timer outputs, and the
+//!   state of passed-through interrupts in the real GIC. The EL2 program implements it with system
+//!   registers, a test with a simulated core.
+//!
+//! # The life of an interrupt
+//!
+//! Between two calls of [`CpuInterface::fold`] and [`CpuInterface::fill`] all state is in software,
+//! exact, in one place: private interrupts in the [`CpuInterface`], SPIs in the [`GuestGic`].
+//! *Fill* moves the most urgent interrupts to list registers, *fold* takes back what the guest has
+//! made of them. An SPI in a list register, or active, has one *holder*; only the holder delivers
+//! it.
+//!
+//! Whoever makes an interrupt pending for another vCPU writes the state, rings that vCPU's
+//! doorbell and kicks the core where it is now. Each function that may do so returns the
+//! [`VcpuSet`] to kick; the doorbells have been rung by then. A kick carries nothing, so it may be
+//! early, late or superfluous.
+//!
+//! # Physical interrupts
+//!
+//! The hypervisor acknowledges a physical interrupt and drops its priority (EOImode = 1), so it
+//! stays active and cannot fire again. Such an interrupt is *fired* here until it goes to a list
+//! register with HW = 1, where the guest's own EOI deactivates it (IHI 0069, section 6.4.1). If it
+//! is dropped instead (pending state cleared by the guest, timer output low again), it is
+//! deactivated through [`PhysicalGic::set_active`]. A list register with HW = 1 never is pending
+//! and active at once (IHI 0069, `ICH_LR<n>_EL2`); where the guest asks for that, HW = 0 is used and the
+//! physical interrupt deactivated when the guest is done.
+//!
+//! # What the EL2 program calls
+//!
+//! | event | call |
+//! | --- | --- |
+//! | a core has taken a vCPU's token | `gic.doorbell(index).settle(pcpu)`, before all else |
+//! | a vCPU goes on a core, timers in place | [`CpuInterface::load`] |
+//! | it leaves the core | [`CpuInterface::unload`], then save the timers and ICH_VMCR, ICH_AP*R |
+//! | physical timer PPI acknowledged, priority dropped | [`CpuInterface::timer_fired`] |
+//! | passed-through SPI, a vCPU of its guest is loaded here | [`CpuInterface::spi_arrived`], else [`GuestGic::spi_arrived`] |
+//! | the kick SGI | [`CpuInterface::kicked`] if loaded, else ask [`CpuInterface::has_deliverable`] whether to wake it |
+//! | maintenance interrupt | [`CpuInterface::synchronize`] |
+//! | trapped ICC_SGI*R, ICC_DIR | [`CpuInterface::send_sgi`], [`CpuInterface::deactivate`] |
+//! | load or store in a GIC frame | [`CpuInterface::mmio_read`], [`CpuInterface::mmio_write`] |
+//! | output of the virtual UART | [`GuestGic::set_level`] |
+//!
+//! For each vCPU of a returned [`VcpuSet`]: `gic.doorbell(vcpu).location()` is the core to kick. If
+//! that is the calling core, do there what the kick would do. At start the list registers of
+//! every core are to be cleared once. CPU_ON and CPU_OFF of PSCI leave a [`CpuInterface`] alone, for
+//! the redistributor is not part of the core; only ICH_VMCR and ICH_AP*R start anew.
+//!
+//! # Limits
+//!
+//! * SGIs and PPIs in the redistributor of *another* vCPU are RAZ/WI: their state belongs to
+//!   another core. TYPER, IIDR, WAKER and the identification registers of all can be read.
+//! * An SPI in the list registers of another, running vCPU reads as pending or active as that
+//!   vCPU's last fold found it; the read makes it fold, so a loop sees the truth. Changes to such
+//!   an SPI take effect when that core has taken the kick, not before the write completes, and
+//!   ISACTIVER for it is ignored.
+//! * A passed-through level interrupt whose device lets go before the guest has acknowledged it is
+//!   delivered nevertheless. So is a timer's, until the guest's next exit.
+//! * No LPIs, no message-based SPIs, no 1-of-N routing, no extended SPI or PPI ranges.
+//! * `GICR_WAKER.ProcessorSleep` is stored, but does not hold interrupts back.
+//! * PPIs are level-sensitive, `GICR_ICFGR1` is read-only.
+
+/// A constructor that is `const`, except under loom, whose atomics are not.
+macro_rules! constructor {
+    ($(#[$meta:meta])* pub fn new() -> Self $body:block) => {
+        $(#[$meta])*
+        #[cfg(not(loom))]
+        pub const fn new() -> Self $body
+
+        $(#[$meta])*
+        #[cfg(loom)]
+        pub fn new() -> Self $body
+    };
+}
+
+/// An array of atomics with the same first value.
+#[cfg(not(loom))]
+macro_rules! atomics {
+    ($value:expr) => {
+        [const { $value }; _]
+    };
+}
+
+#[cfg(loom)]
+macro_rules! atomics {
+    ($value:expr) => {
+        core::array::from_fn(|_| $value)
+    };
+}
+
+mod cpu_interface;
+mod delivery;
+mod distributor;
+mod doorbell;
+mod fill;
+mod fold;
+mod list_register;
+mod mmio;
+mod mmio_distributor;
+mod mmio_redistributor;
+mod register;
+mod sgi;
+mod slot;
+
+pub use cpu_interface::{CpuInterface, running_priority};
+use distributor::Distributor;
+pub use doorbell::Doorbell;
+pub use list_register::{ListRegister, State};
+pub use register::Region;
+pub use sgi::SgiRegister;
+
+use crate::sync::atomic::{Ordering, fence};
+use distributor::Spi;
+use spumone_config::packed;
+use spumone_config::types::{IntId, MAX_VCPUS_PER_GUEST};
+
+/// Most SPIs of a guest. Few where loom explores every order of every access.
+pub const MAX_SPIS: usize = if cfg!(loom) { 32 } else { 256 };
+/// Words of 32 SPIs.
+pub const SPI_WORDS: usize = MAX_SPIS / 32;
+/// Most list registers a core can have (ICH_VTR_EL2.ListRegs).
+pub const MAX_LIST_REGISTERS: usize = 16;
+/// The EL1 virtual timer's PPI (Base System Architecture, section 3.8).
+pub const VIRTUAL_TIMER: IntId = IntId(27);
+/// The EL1 physical timer's PPI (Base System Architecture, section 3.8).
+pub const PHYSICAL_TIMER: IntId = IntId(30);
+/// The PPIs that are mapped to the core's own, as a bitmap.
+pub const TIMER_PPIS: u32 = 1 << VIRTUAL_TIMER.0 | 1 << PHYSICAL_TIMER.0;
+
+/// ICH_VMCR_EL2.VEOIM: EOI only drops the priority, DIR deactivates (IHI 0069, section 12.4.9).
+const VMCR_EOI_MODE: u64 = 1 << 9;
+
+/// A vCPU as its guest counts: `MPIDR_EL1.Aff0`, position in `packed::Guest::vcpus`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VcpuIndex(pub u8);
+
+impl VcpuIndex {
+    /// The number as an index into a table.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A set of vCPUs of one guest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "these vCPUs wait for a kick"]
+pub struct VcpuSet(pub u8);
+
+impl VcpuSet {
+    /// No vCPU.
+    pub const EMPTY: Self = Self(0);
+
+    /// The first `count` vCPUs.
+    pub const fn first(count: usize) -> Self {
+        if count >= MAX_VCPUS_PER_GUEST {
+            Self(u8::MAX)
+        } else {
+            Self((1 << count) - 1)
+        }
+    }
+
+    /// Just this vCPU.
+    pub const fn of(vcpu: VcpuIndex) -> Self {
+        Self(1 << (vcpu.0 & 7))
+    }
+
+    /// Whether there is none in it.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether `vcpu` is in it.
+    pub const fn contains(self, vcpu: VcpuIndex) -> bool {
+        self.0 & Self::of(vcpu).0 != 0
+    }
+
+    /// Adds `vcpu`.
+    pub const fn insert(&mut self, vcpu: VcpuIndex) {
+        self.0 |= Self::of(vcpu).0;
+    }
+
+    /// Both sets together.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// All but `vcpu`.
+    pub const fn without(self, vcpu: VcpuIndex) -> Self {
+        Self(self.0 & !Self::of(vcpu).0)
+    }
+
+    /// The members, lowest first.
+    pub fn iter(self) -> impl Iterator<Item = VcpuIndex> {
+        bits(u32::from(self.0)).map(|bit| VcpuIndex(bit as u8))
+    }
+}
+
+/// The machine below the virtual GIC, as seen from the core that runs the caller.
+///
+/// List registers, `lines` and the active state of PPIs are those of this core, and of the vCPU
+/// loaded on it.
+pub trait PhysicalGic {
+    /// Number of list registers, 1 to 16 (`ICH_VTR_EL2.ListRegs` + 1).
+    fn list_registers(&self) -> usize;
+    /// `ICH_LR<index>_EL2`.
+    fn read_lr(&self, index: usize) -> ListRegister;
+    /// Writes `ICH_LR<index>_EL2`.
+    fn write_lr(&mut self, index: usize, value: ListRegister);
+    /// `ICH_ELRSR_EL2`: bit n set where list register n holds nothing.
+    fn empty_lrs(&self) -> u32;
+    /// `ICH_HCR_EL2`.
+    fn read_hcr(&self) -> u64;
+    /// Writes `ICH_HCR_EL2`.
+    fn write_hcr(&mut self, value: u64);
+    /// `ICH_VMCR_EL2` of the loaded vCPU.
+    fn vmcr(&self) -> u64;
+    /// Outputs of the loaded vCPU's timers: bits of [`TIMER_PPIS`], set where the timer is
+    /// enabled, not masked and has met its condition (`CNTV_CTL_EL0`, `CNTP_CTL_EL0`).
+    fn lines(&self) -> u32;
+    /// Lets a physical SPI fire, or not (GICD_ISENABLER, GICD_ICENABLER).
+    fn set_enabled(&mut self, physical: IntId, enabled: bool);
+    /// The guest wants a physical SPI at the core where `vcpu` is (GICD_IROUTER).
+    fn set_route(&mut self, physical: IntId, vcpu: VcpuIndex);
+    /// Whether a physical SPI is pending (GICD_ISPENDR).
+    fn is_pending(&self, physical: IntId) -> bool;
+    /// Clears the pending state of a physical SPI (GICD_ICPENDR).
+    fn clear_pending(&mut self, physical: IntId);
+    /// Makes a physical interrupt active or inactive (GICD_ISACTIVER and ICACTIVER, for PPIs those
+    /// of this core's redistributor). Must be complete when the call returns.
+    fn set_active(&mut self, physical: IntId, active: bool);
+}
+
+/// What the vCPUs of one guest share.
+pub struct GuestGic {
+    distributor: Distributor,
+    doorbells: [Doorbell; MAX_VCPUS_PER_GUEST],
+}
+
+impl GuestGic {
+    constructor! {
+        /// A GIC without SPIs and vCPUs; see [`GuestGic::configure`].
+        pub fn new() -> Self {
+            Self { distributor: Distributor::new(), doorbells: atomics!(Doorbell::new()) }
+        }
+    }
+
+    /// Takes the shape from the packed description. Once, before any vCPU of the guest runs.
+    ///
+    /// `spis` is a multiple of 32 up to [`MAX_SPIS`], `vcpus` 1 to 8, and every interrupt within
+    /// `spis`: the description has been checked, what does not fit is left out.
+    pub fn configure(&self, spis: u16, vcpus: usize, interrupts: &[packed::Interrupt]) {
+        self.distributor.configure(spis, vcpus, interrupts);
+    }
+
+    /// Back to the state after power-on, for a guest that is about to be started anew: physical
+    /// interrupts disabled and inactive. Only while no vCPU of the guest is loaded anywhere;
+    /// [`CpuInterface::reset`] does the same for each vCPU.
+    pub fn reset(&self, machine: &mut impl PhysicalGic) {
+        self.distributor.reset(machine);
+        for doorbell in &self.doorbells {
+            doorbell.reset();
+        }
+    }
+
+    /// The doorbell of a vCPU.
+    pub fn doorbell(&self, vcpu: VcpuIndex) -> &Doorbell {
+        // An index is always below 8; the mask says so to the compiler.
+        &self.doorbells[vcpu.index() % MAX_VCPUS_PER_GUEST]
+    }
+
+    /// Number of vCPUs.
+    pub fn vcpus(&self) -> usize {
+        self.distributor.vcpus()
+    }
+
+    /// The machine's SPIs that the guest has routed to `vcpu`: those whose physical route must
+    /// follow when that vCPU moves to another core.
+    pub fn physical_spis_of(&self, vcpu: VcpuIndex) -> impl Iterator<Item = IntId> {
+        self.distributor.physical_spis_of(vcpu)
+    }
+
+    /// The physical interrupt behind the guest's SPI `guest` was acknowledged (and its priority
+    /// dropped) on a core where no vCPU of this guest is loaded; else see
+    /// [`CpuInterface::spi_arrived`]. Returns whom to kick.
+    pub fn spi_arrived(&self, guest: IntId) -> VcpuSet {
+        match self.distributor.spi(guest) {
+            Some(spi) => {
+                self.distributor.fire(spi);
+                self.ring(spi)
+            }
+            None => VcpuSet::EMPTY,
+        }
+    }
+
+    /// The output of a device that the hypervisor plays (the virtual UART) went up or down.
+    /// Returns whom to kick; the vCPU loaded on the calling core may be among them and then needs
+    /// [`CpuInterface::kicked`].
+    pub fn set_level(&self, guest: IntId, high: bool) -> VcpuSet {
+        let Some(spi) = self.distributor.spi(guest) else {
+            return VcpuSet::EMPTY;
+        };
+        if !self.distributor.set_level(spi, high) {
+            return VcpuSet::EMPTY;
+        }
+        if high {
+            return self.ring(spi);
+        }
+        // A list register may still hold it pending.
+        match self.distributor.holder(spi) {
+            Some(holder) => self.ring_at(spi, holder),
+            None => VcpuSet::EMPTY,
+        }
+    }
+
+    /// Tells the vCPU that `spi` is routed to that it became pending, or deliverable.
+    fn ring(&self, spi: Spi) -> VcpuSet {
+        // The change before the route; who changes the route looks for pending SPIs afterwards.
+        fence(Ordering::SeqCst);
+        match self.distributor.route(spi) {
+            Some(target) => self.ring_at(spi, target),
+            None => VcpuSet::EMPTY,
+        }
+    }
+
+    /// Tells `vcpu` to look at `spi`.
+    fn ring_at(&self, spi: Spi, vcpu: VcpuIndex) -> VcpuSet {
+        self.doorbell(vcpu).ring_spis(1 << spi.word());
+        VcpuSet::of(vcpu)
+    }
+
+    /// The holder lets go of an SPI. What became pending meanwhile goes to whom it is routed.
+    fn release(&self, spi: Spi) -> VcpuSet {
+        self.distributor.clear_holder(spi);
+        // "No holder" before the look at pending. A target that finds a holder leaves the SPI to
+        // it; that look is preceded by a fence too, so one of both acts.
+        fence(Ordering::SeqCst);
+        if self.distributor.is_pending(spi) {
+            self.ring(spi)
+        } else {
+            VcpuSet::EMPTY
+        }
+    }
+}
+
+impl Default for GuestGic {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The positions of the bits that are set, lowest first.
+fn bits(mut word: u32) -> impl Iterator<Item = u32> {
+    core::iter::from_fn(move || {
+        if word == 0 {
+            return None;
+        }
+        let bit = word.trailing_zeros();
+        word &= word - 1;
+        Some(bit)
+    })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,257 @@
+//! One interrupt into one list register, and the record of it.
+
+use super::cpu_interface::{CpuInterface, SGIS};
+use super::distributor::{PRIORITY_MASK, Spi};
+use super::{GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, VcpuSet};
+use crate::sync::atomic::Ordering;
+use spumone_config::types::IntId;
+
+/// What physical interrupt a list register has behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Backing {
+    /// None.
+    None,
+    /// HW = 1: the guest's EOI deactivates it.
+    Hardware,
+    /// HW = 0, so it must be deactivated when the list register is folded.
+    Deferred,
+}
+
+impl Backing {
+    const fn hardware(physical: bool) -> Self {
+        if physical { Self::Hardware } else { Self::None }
+    }
+
+    const fn deferred(physical: bool) -> Self {
+        if physical { Self::Deferred } else { Self::None }
+    }
+}
+
+/// The record of one list register.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub intid: IntId,
+    /// The pending latch was taken for it, so it is to be set again if the guest has not yet
+    /// acknowledged.
+    pub latched: bool,
+    pub backing: Backing,
+}
+
+impl Slot {
+    pub const EMPTY: Self = Self {
+        intid: IntId(0),
+        latched: false,
+        backing: Backing::None,
+    };
+}
+
+/// Priority and group of an interrupt as the CPU interface has them.
+///
+/// For an active interrupt those it had when it was acknowledged, whatever the guest has written
+/// since: an EOI that does not match both deactivates nothing (IHI 0069, pseudocode of
+/// VirtualWriteEOIR1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rank(pub u8);
+
+impl Rank {
+    /// Below the implemented bits of a priority.
+    const GROUP_1: u8 = 1;
+    /// Of an interrupt that was made active by a register write: less urgent than any that was
+    /// acknowledged, so that it is never taken for one that the guest has ended.
+    pub const NEVER_ACKNOWLEDGED: Self = Self(0xff);
+
+    pub const fn new(priority: u8, group1: bool) -> Self {
+        Self(priority & PRIORITY_MASK | group1 as u8)
+    }
+
+    pub const fn of(lr: ListRegister) -> Self {
+        Self::new(lr.priority(), lr.is_group1())
+    }
+
+    pub const fn priority(self) -> u8 {
+        self.0 & PRIORITY_MASK
+    }
+
+    const fn list(self, intid: IntId, state: State) -> ListRegister {
+        ListRegister::software(intid, self.priority(), self.0 & Self::GROUP_1 != 0, state)
+    }
+}
+
+impl CpuInterface {
+    /// Priority and group of a private interrupt now.
+    pub(super) const fn rank(&self, bit: u32) -> Rank {
+        Rank::new(
+            self.priority[(bit & 31) as usize],
+            self.group >> bit & 1 != 0,
+        )
+    }
+
+    /// Puts an active interrupt back into a list register.
+    pub(super) fn place_active(
+        &mut self,
+        gic: &GuestGic,
+        index: usize,
+        intid: IntId,
+        machine: &mut impl PhysicalGic,
+    ) {
+        match gic.distributor.spi(intid) {
+            Some(spi) => self.place_active_spi(gic, index, spi, machine),
+            None => self.place_active_private(gic, index, intid, machine),
+        }
+    }
+
+    fn place_active_private(
+        &mut self,
+        gic: &GuestGic,
+        index: usize,
+        intid: IntId,
+        machine: &mut impl PhysicalGic,
+    ) {
+        let mask = 1 << (intid.0 & 31);
+        let rank = self.active_rank[intid.index() & 31];
+        let latched = self.latch & self.open(gic.distributor.control()) & mask != 0;
+        let physical = self.active_physical & mask != 0;
+        self.active &= !mask;
+        self.active_physical &= !mask;
+        let (state, backing) = if latched {
+            self.latch &= !mask;
+            (State::PendingActive, Backing::deferred(physical))
+        } else {
+            (State::Active, Backing::hardware(physical))
+        };
+        let slot = Slot {
+            intid,
+            latched,
+            backing,
+        };
+        self.list_private(index, rank.list(intid, state), slot, machine);
+    }
+
+    /// Puts a pending SGI or PPI into a list register.
+    pub(super) fn place_private(
+        &mut self,
+        index: usize,
+        intid: IntId,
+        machine: &mut impl PhysicalGic,
+    ) {
+        let mask = 1 << (intid.0 & 31);
+        let slot = Slot {
+            intid,
+            latched: self.latch & mask != 0,
+            backing: Backing::hardware(self.fired & mask != 0),
+        };
+        self.latch &= !mask;
+        self.fired &= !mask;
+        let lr = self.rank(u32::from(intid.0)).list(intid, State::Pending);
+        self.list_private(index, lr, slot, machine);
+    }
+
+    fn list_private(
+        &mut self,
+        index: usize,
+        lr: ListRegister,
+        slot: Slot,
+        machine: &mut impl PhysicalGic,
+    ) {
+        let mask = 1 << (slot.intid.0 & 31);
+        let lr = if slot.backing == Backing::Hardware {
+            lr.backed_by(slot.intid)
+        } else if SGIS & mask == 0 {
+            // PPIs are level-sensitive: look at the output again when the guest is done.
+            lr.with_eoi_interrupt()
+        } else {
+            lr
+        };
+        self.listed |= mask;
+        self.list(index, lr, slot, machine);
+    }
+
+    fn place_active_spi(
+        &mut self,
+        gic: &GuestGic,
+        index: usize,
+        spi: Spi,
+        machine: &mut impl PhysicalGic,
+    ) {
+        let distributor = &gic.distributor;
+        let (word, mask) = (distributor.word_of(spi), spi.mask());
+        let physical = self.held_physical[spi.word()] & mask != 0;
+        self.held[spi.word()] &= !mask;
+        self.held_physical[spi.word()] &= !mask;
+        let again = word.pending.load(Ordering::Acquire) & mask != 0;
+        // Only the vCPU it is routed to gets it again; another one waits for the end.
+        let latched =
+            again && distributor.is_open(spi) && distributor.route(spi) == Some(self.index);
+        let (state, backing) = if latched {
+            word.pending.fetch_and(!mask, Ordering::AcqRel);
+            word.listed.fetch_or(mask, Ordering::AcqRel);
+            (State::PendingActive, Backing::deferred(physical))
+        } else if again {
+            // Somebody waits for it, so its end must not pass unnoticed.
+            (State::Active, Backing::deferred(physical))
+        } else {
+            (State::Active, Backing::hardware(physical))
+        };
+        let intid = spi.intid();
+        let slot = Slot {
+            intid,
+            latched,
+            backing,
+        };
+        let lr = distributor.active_rank(spi).list(intid, state);
+        self.list_spi(gic, index, spi, lr, slot, machine);
+    }
+
+    /// Claims a pending SPI and puts it into a list register, if it still is there to claim; else
+    /// returns whom to kick.
+    pub(super) fn place_spi(
+        &mut self,
+        gic: &GuestGic,
+        index: usize,
+        spi: Spi,
+        machine: &mut impl PhysicalGic,
+    ) -> Result<(), VcpuSet> {
+        let distributor = &gic.distributor;
+        if !distributor.claim(spi, self.index) {
+            // Who was faster goes on with it.
+            return Err(VcpuSet::EMPTY);
+        }
+        let Some(cause) = distributor.take(spi) else {
+            return Err(gic.release(spi));
+        };
+        let word = distributor.word_of(spi);
+        word.listed.fetch_or(spi.mask(), Ordering::AcqRel);
+        let intid = spi.intid();
+        let slot = Slot {
+            intid,
+            latched: cause.latched,
+            backing: Backing::hardware(cause.fired),
+        };
+        let lr = distributor.rank(spi).list(intid, State::Pending);
+        self.list_spi(gic, index, spi, lr, slot, machine);
+        Ok(())
+    }
+
+    fn list_spi(
+        &mut self,
+        gic: &GuestGic,
+        index: usize,
+        spi: Spi,
+        lr: ListRegister,
+        slot: Slot,
+        machine: &mut impl PhysicalGic,
+    ) {
+        let lr = match gic.distributor.physical(spi) {
+            Some(physical) if slot.backing == Backing::Hardware => lr.backed_by(physical),
+            // The device's output, or the physical interrupt, may be up again by then.
+            _ => lr.with_eoi_interrupt(),
+        };
+        self.list(index, lr, slot, machine);
+    }
+
+    fn list(&mut self, index: usize, lr: ListRegister, slot: Slot, machine: &mut impl PhysicalGic) {
+        self.slots[index % MAX_LIST_REGISTERS] = slot;
+        self.used |= 1 << index;
+        machine.write_lr(index, lr);
+    }
+}

@@ -1,0 +1,14 @@
+//! The virtual GIC on simulated cores.
+//!
+//! * `machine`: cores with list registers and a physical GIC, as far as the virtual one needs them.
+//! * `registers`: each register's reset value and what sticks of a write.
+//! * `scenarios`: single stories, told call by call.
+//! * `world`, `reference`, `properties`: several vCPUs doing random things on several cores,
+//!   compared with what the architecture says of each interrupt.
+
+mod machine;
+mod properties;
+mod reference;
+mod registers;
+mod scenarios;
+mod world;

@@ -1,0 +1,698 @@
+//! Several vCPUs on several cores, all doing random things, compared with the reference.
+//!
+//! After each step that lets everything settle: each running vCPU has in its list registers the
+//! most urgent of what the reference would deliver to it, and nothing that it would not; what is
+//! acknowledged is deliverable; no interrupt is in two list registers; a physical interrupt is
+//! active exactly as long as someone answers for it, and (see `machine`) is activated and
+//! deactivated in turn.
+
+use super::super::{Region, SgiRegister, State, TIMER_PPIS, VMCR_EOI_MODE, VcpuIndex};
+use super::reference::{Active, Family, Reference};
+use super::world::{MAPPED, SPIS, World};
+use proptest::prelude::*;
+use spumone_config::types::IntId;
+use std::collections::BTreeSet;
+use std::vec;
+use std::vec::Vec;
+
+/// Interrupts that take part: SGIs, a PPI without device, the timers.
+const PRIVATE: [u16; 6] = [0, 1, 7, 20, 27, 30];
+/// Passed through, played, without device; two words.
+const SHARED: [u16; 7] = [32, 33, 34, 35, 36, 64, 65];
+/// Played devices.
+const PLAYED: [u16; 2] = [35, 65];
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Only these may come before all has settled from the step before.
+    Async(Async),
+    Acknowledge(usize),
+    End(usize),
+    Deactivate {
+        vcpu: usize,
+        which: usize,
+    },
+    Private {
+        vcpu: usize,
+        family: Family,
+        value: u32,
+    },
+    Shared {
+        vcpu: usize,
+        family: Family,
+        word: u16,
+        value: u32,
+    },
+    Priority {
+        vcpu: usize,
+        intid: u16,
+        priority: u8,
+    },
+    Config {
+        vcpu: usize,
+        intid: u16,
+        edge: bool,
+    },
+    Route {
+        vcpu: usize,
+        intid: u16,
+        target: u32,
+    },
+    Control {
+        vcpu: usize,
+        value: u32,
+    },
+    Mask {
+        vcpu: usize,
+        mask: u8,
+        groups: u64,
+    },
+    Read {
+        vcpu: usize,
+    },
+}
+
+#[derive(Clone, Debug)]
+enum Async {
+    Device {
+        which: usize,
+        high: bool,
+    },
+    Played {
+        which: usize,
+        high: bool,
+    },
+    Timer {
+        vcpu: usize,
+        ppi: u16,
+        high: bool,
+    },
+    Sgi {
+        vcpu: usize,
+        register: SgiRegister,
+        sgi: u64,
+        targets: u64,
+    },
+    Load {
+        vcpu: usize,
+        core: usize,
+    },
+    Unload {
+        vcpu: usize,
+    },
+}
+
+fn masks(of: &'static [u16]) -> impl Strategy<Value = u32> {
+    proptest::sample::subsequence(of, 1..=of.len()).prop_map(|intids| {
+        intids
+            .iter()
+            .fold(0, |mask, intid| mask | 1 << (intid % 32))
+    })
+}
+
+fn family() -> impl Strategy<Value = Family> {
+    prop_oneof![
+        1 => Just(Family::Group),
+        4 => Just(Family::SetEnable),
+        2 => Just(Family::ClearEnable),
+        3 => Just(Family::SetPending),
+        2 => Just(Family::ClearPending),
+        1 => Just(Family::SetActive),
+        2 => Just(Family::ClearActive),
+    ]
+}
+
+fn asynchronous() -> impl Strategy<Value = Async> {
+    let vcpu = 0..3usize;
+    prop_oneof![
+        3 => (0..MAPPED.len(), any::<bool>()).prop_map(|(which, high)| Async::Device { which, high }),
+        2 => (0..PLAYED.len(), any::<bool>()).prop_map(|(which, high)| Async::Played { which, high }),
+        2 => (vcpu.clone(), prop_oneof![Just(27), Just(30)], any::<bool>())
+            .prop_map(|(vcpu, ppi, high)| Async::Timer { vcpu, ppi, high }),
+        3 => (vcpu.clone(), 0..8u8, prop_oneof![Just(0), Just(1), Just(7)], 0..16u64).prop_map(
+            |(vcpu, register, sgi, targets)| {
+                let register = match register {
+                    0 => SgiRegister::Sgi0r,
+                    1 => SgiRegister::Asgi1r,
+                    _ => SgiRegister::Sgi1r,
+                };
+                Async::Sgi { vcpu, register, sgi, targets }
+            }
+        ),
+        2 => (vcpu.clone(), 0..2usize).prop_map(|(vcpu, core)| Async::Load { vcpu, core }),
+        1 => vcpu.prop_map(|vcpu| Async::Unload { vcpu }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let vcpu = 0..3usize;
+    let any_intid = proptest::sample::select([&PRIVATE[..], &SHARED[..]].concat());
+    let spi = proptest::sample::select(&SHARED[..]);
+    prop_oneof![
+        16 => asynchronous().prop_map(Step::Async),
+        10 => vcpu.clone().prop_map(Step::Acknowledge),
+        8 => vcpu.clone().prop_map(Step::End),
+        4 => (vcpu.clone(), 0..8usize).prop_map(|(vcpu, which)| Step::Deactivate { vcpu, which }),
+        3 => (vcpu.clone(), family(), masks(&PRIVATE))
+            .prop_map(|(vcpu, family, value)| Step::Private { vcpu, family, value }),
+        4 => (vcpu.clone(), family(), 1..3u16, masks(&SHARED))
+            .prop_map(|(vcpu, family, word, value)| Step::Shared { vcpu, family, word, value }),
+        2 => (vcpu.clone(), any_intid, 0..32u8)
+            .prop_map(|(vcpu, intid, level)| Step::Priority { vcpu, intid, priority: level << 3 }),
+        1 => (vcpu.clone(), proptest::sample::select(&PLAYED[..]), any::<bool>())
+            .prop_map(|(vcpu, intid, edge)| Step::Config { vcpu, intid, edge }),
+        2 => (vcpu.clone(), spi, 0..4u32)
+            .prop_map(|(vcpu, intid, target)| Step::Route { vcpu, intid, target }),
+        1 => (vcpu.clone(), 0..4u32).prop_map(|(vcpu, value)| Step::Control { vcpu, value }),
+        1 => (vcpu.clone(), prop_oneof![2 => Just(0xff), 1 => any::<u8>()], 0..4u64)
+            .prop_map(|(vcpu, mask, groups)| Step::Mask { vcpu, mask, groups }),
+        2 => vcpu.prop_map(|vcpu| Step::Read { vcpu }),
+    ]
+}
+
+struct Pair {
+    world: World,
+    reference: Reference,
+    cores: usize,
+    eoi_mode: u64,
+    /// Timers whose output fell without the hypervisor hearing of it.
+    fell: Vec<u32>,
+}
+
+impl Pair {
+    /// Everything enabled, with different priorities, all loaded that find a core.
+    fn new(vcpus: usize, cores: usize, list_registers: usize, split: bool) -> Self {
+        let mut pair = Self {
+            world: World::new(vcpus, cores, list_registers),
+            reference: Reference::new(vcpus, SPIS),
+            cores,
+            eoi_mode: if split { VMCR_EOI_MODE } else { 0 },
+            fell: std::vec![0; vcpus],
+        };
+        for vcpu in 0..vcpus {
+            pair.world.vcpus[vcpu].context.vmcr |= pair.eoi_mode;
+            pair.world.load(vcpu, 0);
+            for family in [Family::Group, Family::SetEnable] {
+                pair.write_private(vcpu, family, u32::MAX);
+            }
+            for (level, &intid) in PRIVATE.iter().enumerate() {
+                pair.set_priority(vcpu, intid, 0x40 + 8 * level as u8);
+            }
+            if vcpu == 0 {
+                pair.world.write_distributor(0, 0, 3);
+                pair.reference.control = 3;
+                for word in 1..3 {
+                    for family in [Family::Group, Family::SetEnable] {
+                        pair.write_shared(0, family, word, u32::MAX);
+                    }
+                }
+                for (level, &intid) in SHARED.iter().enumerate() {
+                    pair.set_priority(0, intid, 0x50 + 8 * level as u8);
+                }
+            }
+            pair.world.unload(vcpu);
+        }
+        for vcpu in 0..vcpus.min(cores) {
+            pair.world.load(vcpu, vcpu);
+        }
+        pair.world.drain();
+        pair
+    }
+
+    fn write_private(&mut self, vcpu: usize, family: Family, value: u32) {
+        self.world.write_own(vcpu, family.offset(), value);
+        self.reference.write(vcpu, family, 0, value);
+    }
+
+    fn write_shared(&mut self, vcpu: usize, family: Family, word: u16, value: u32) {
+        let mut expected = value;
+        if family == Family::SetActive {
+            // Ignored for what another vCPU has: the module's limits.
+            for bit in 0..32 {
+                if self.other_holder(vcpu, 32 * word + bit).is_some() {
+                    expected &= !(1 << bit);
+                }
+            }
+        }
+        let offset = family.offset() + 4 * u64::from(word);
+        self.world.write_distributor(vcpu, offset, value);
+        self.reference.write(vcpu, family, 32 * word, expected);
+    }
+
+    fn other_holder(&self, vcpu: usize, intid: u16) -> Option<VcpuIndex> {
+        let distributor = &self.world.gic.distributor;
+        let holder = distributor.holder(distributor.spi(IntId(intid))?)?;
+        (holder.index() != vcpu).then_some(holder)
+    }
+
+    fn set_priority(&mut self, vcpu: usize, intid: u16, priority: u8) {
+        let offset = 0x400 + u64::from(intid);
+        let (region, offset) = if intid < 32 {
+            (Region::Redistributors, self.world.own(vcpu, offset))
+        } else {
+            (Region::Distributor, offset)
+        };
+        self.world
+            .write(vcpu, region, offset, 1, u64::from(priority));
+        self.reference.interrupt(vcpu, intid).priority = priority;
+    }
+
+    /// A vCPU that is loaded; steps for others are void.
+    fn loaded(&self, vcpu: usize) -> Option<usize> {
+        (vcpu < self.world.vcpus.len() && self.world.is_loaded(vcpu)).then_some(vcpu)
+    }
+
+    fn take(&mut self, step: &Step) {
+        match *step {
+            Step::Async(ref step) => self.take_async(step),
+            Step::Acknowledge(vcpu) => {
+                if let Some(vcpu) = self.loaded(vcpu) {
+                    self.acknowledge(vcpu);
+                }
+            }
+            Step::End(vcpu) => {
+                if let Some(vcpu) = self.loaded(vcpu) {
+                    self.end(vcpu);
+                }
+            }
+            Step::Deactivate { vcpu, which } => {
+                if let Some(vcpu) = self.loaded(vcpu) {
+                    self.deactivate(vcpu, which);
+                }
+            }
+            Step::Private {
+                vcpu,
+                family,
+                value,
+            } => {
+                if let Some(vcpu) = self.loaded(vcpu) {
+                    self.write_private(vcpu, family, value);
+                }
+            }
+            Step::Shared {
+                vcpu,
+                family,
+                word,
+                value,
+            } => {
+                if let Some(vcpu) = self.loaded(vcpu) {
+                    self.write_shared(vcpu, family, word, value);
+                }
+            }
+            Step::Priority {
+                vcpu,
+                intid,
+                priority,
+            } => {
+                if let Some(vcpu) = self.loaded(vcpu) {
+                    self.set_priority(vcpu, intid, priority);
+                }
+            }
+            Step::Config { vcpu, intid, edge } => {
+                if let Some(vcpu) = self.loaded(vcpu) {
+                    let offset = 0xc00 + u64::from(intid / 16) * 4;
+                    let shift = 2 * (intid % 16) + 1;
+                    let mut value = self.world.read_distributor(vcpu, offset);
+                    value = value & !(1 << shift) | u32::from(edge) << shift;
+                    self.world.write_distributor(vcpu, offset, value);
+                    self.reference.interrupt(vcpu, intid).edge = edge;
+                }
+            }
+            Step::Route {
+                vcpu,
+                intid,
+                target,
+            } => {
+                if let Some(vcpu) = self.loaded(vcpu) {
+                    let offset = 0x6000 + 8 * u64::from(intid);
+                    self.world
+                        .write(vcpu, Region::Distributor, offset, 8, u64::from(target));
+                    self.reference.interrupt(vcpu, intid).route = target;
+                }
+            }
+            Step::Control { vcpu, value } => {
+                if let Some(vcpu) = self.loaded(vcpu) {
+                    self.world.write_distributor(vcpu, 0, value);
+                    self.reference.control = value;
+                }
+            }
+            Step::Mask { vcpu, mask, groups } => {
+                if let Some(vcpu) = self.loaded(vcpu) {
+                    self.world.vcpus[vcpu].context.vmcr =
+                        u64::from(mask) << 24 | self.eoi_mode | groups;
+                }
+            }
+            Step::Read { vcpu } => {
+                if let Some(vcpu) = self.loaded(vcpu) {
+                    self.read(vcpu);
+                }
+            }
+        }
+    }
+
+    fn take_async(&mut self, step: &Async) {
+        match *step {
+            Async::Device { which, high } => self.device(MAPPED[which].0, high),
+            Async::Played { which, high } => {
+                let intid = PLAYED[which];
+                self.world.set_level(intid, high);
+                let it = self.reference.interrupt(0, intid);
+                it.latch |= high && !it.line && it.edge;
+                it.line = high;
+            }
+            Async::Timer { vcpu, ppi, high } => {
+                if let Some(it) = self.world.vcpus.get_mut(vcpu) {
+                    let mask = 1 << ppi;
+                    if high {
+                        it.context.lines |= mask;
+                    } else {
+                        it.context.lines &= !mask;
+                        self.fell[vcpu] |= mask;
+                    }
+                    self.reference.interrupt(vcpu, ppi).line = high;
+                }
+            }
+            Async::Sgi {
+                vcpu,
+                register,
+                sgi,
+                targets,
+            } => {
+                if let Some(vcpu) = self.loaded(vcpu) {
+                    self.world.send_sgi(vcpu, register, sgi << 24 | targets);
+                    for target in 0..self.world.vcpus.len() {
+                        let it = self.reference.interrupt(target, sgi as u16);
+                        if targets >> target & 1 != 0
+                            && (register == SgiRegister::Sgi1r || !it.group1)
+                        {
+                            it.latch = true;
+                        }
+                    }
+                }
+            }
+            Async::Load { vcpu, core } => {
+                let core = core % self.cores;
+                if vcpu < self.world.vcpus.len() && !self.world.is_loaded(vcpu) {
+                    if let Some(other) = self.world.on_core(core) {
+                        self.world.unload(other);
+                    }
+                    self.world.load(vcpu, core);
+                }
+            }
+            Async::Unload { vcpu } => {
+                if let Some(vcpu) = self.loaded(vcpu) {
+                    self.world.unload(vcpu);
+                }
+            }
+        }
+    }
+
+    fn device(&mut self, intid: u16, high: bool) {
+        let spi = self.world.physical(intid);
+        let (was, active, edge) = (spi.line, spi.active, spi.edge);
+        spi.line = high;
+        spi.latch |= edge && high && !was;
+        let it = self.reference.interrupt(0, intid);
+        if edge {
+            it.latch |= high && !was;
+            return;
+        }
+        it.line = high;
+        if !high && active && !it.active.is_some_and(|active| active.hardware) {
+            it.taken = true;
+        }
+    }
+
+    fn acknowledge(&mut self, vcpu: usize) {
+        if let Some(what) = self.world.acknowledge(vcpu) {
+            let active = Active {
+                vcpu,
+                rank: Some((what.priority, what.group1)),
+                hardware: what.hardware,
+            };
+            self.reference.acknowledge(vcpu, what.intid.0, active);
+        }
+    }
+
+    fn end(&mut self, vcpu: usize) {
+        let Some(what) = self.world.vcpus[vcpu].acknowledged.pop() else {
+            return;
+        };
+        if self.eoi_mode != 0 {
+            self.world.on(vcpu, |_, _, here| here.drop_priority(what));
+            self.world.vcpus[vcpu].undone.push(what.intid);
+            return;
+        }
+        let rank = (what.priority, what.group1);
+        let it = self.reference.interrupt(vcpu, what.intid.0);
+        let mine = Active {
+            vcpu,
+            rank: Some(rank),
+            hardware: it.active.is_some_and(|a| a.hardware),
+        };
+        if it.active == Some(mine) {
+            self.world.on(vcpu, |_, _, here| here.end(what));
+            self.reference.end(vcpu, what.intid.0, rank);
+        } else {
+            // A register write has deactivated it; a guest that ends it all the same asks for
+            // what the architecture leaves open.
+            self.world.on(vcpu, |_, _, here| here.drop_priority(what));
+        }
+    }
+
+    fn deactivate(&mut self, vcpu: usize, which: usize) {
+        // An SPI may be deactivated by another vCPU than that which has acknowledged it.
+        let owner = which % self.world.vcpus.len();
+        let Some(&intid) = self.world.vcpus[owner].undone.first() else {
+            return;
+        };
+        let by = if intid.is_private() { owner } else { vcpu };
+        if self.loaded(by).is_none() {
+            return;
+        }
+        self.world.vcpus[owner].undone.remove(0);
+        if self.reference.interrupt(by, intid.0).active.is_some() {
+            self.world.deactivate(by, intid);
+            self.reference.deactivate(by, intid.0);
+        }
+    }
+
+    /// The guest reads state registers; those of SPIs twice, so that holders can answer.
+    fn read(&mut self, vcpu: usize) {
+        use Family::{ClearActive, ClearPending, Group, SetActive, SetEnable, SetPending};
+        for family in [
+            Group,
+            SetEnable,
+            SetPending,
+            ClearPending,
+            SetActive,
+            ClearActive,
+        ] {
+            assert_eq!(
+                self.world.read_own(vcpu, family.offset()),
+                self.reference.read(vcpu, family, 0),
+                "{family:?} of vCPU {vcpu}"
+            );
+            for word in 1..3u16 {
+                let offset = family.offset() + 4 * u64::from(word);
+                self.world.read_distributor(vcpu, offset);
+                self.settle();
+                assert_eq!(
+                    self.world.read_distributor(vcpu, offset),
+                    self.reference.read(vcpu, family, 32 * word),
+                    "{family:?} word {word}"
+                );
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        self.world.drain();
+        for vcpu in 0..self.fell.len() {
+            if self.fell[vcpu] != 0 && self.world.is_loaded(vcpu) {
+                self.world
+                    .call(vcpu, |cpu, gic, here| cpu.synchronize(gic, here));
+                self.fell[vcpu] = 0;
+            }
+        }
+        self.world.drain();
+    }
+
+    fn check(&mut self) {
+        let mut seen = BTreeSet::new();
+        for vcpu in 0..self.world.vcpus.len() {
+            if !self.world.is_loaded(vcpu) {
+                self.check_sleeper(vcpu);
+                continue;
+            }
+            let listed = self.world.listed(vcpu);
+            for &(intid, _) in &listed {
+                let owner = if intid < 32 { vcpu } else { usize::MAX };
+                assert!(seen.insert((owner, intid)), "{intid} in two list registers");
+            }
+            let ready = self.reference.ready(vcpu);
+            let pending: Vec<u16> = listed
+                .iter()
+                .filter(|(_, state)| *state == State::Pending)
+                .map(|&(intid, _)| intid)
+                .collect();
+            let expected = ready
+                .iter()
+                .filter(|&&(intid, _)| !self.is_stuck(intid))
+                .map(|&(_, priority)| priority)
+                .min();
+            let priority = |intid| ready.iter().find(|it| it.0 == intid).map(|it| it.1);
+            for &intid in &pending {
+                assert!(
+                    priority(intid).is_some(),
+                    "vCPU {vcpu} is shown {intid}, not ready: {:?}",
+                    self.reference.interrupt(vcpu, intid)
+                );
+            }
+            let shown = pending.iter().filter_map(|&intid| priority(intid)).min();
+            assert_eq!(shown, expected, "vCPU {vcpu}: {listed:?}, ready {ready:?}");
+        }
+        self.check_physical();
+    }
+
+    /// Deactivated by another vCPU while its holder does not run: it goes on when that runs again.
+    fn is_stuck(&self, intid: u16) -> bool {
+        self.other_holder(usize::MAX, intid)
+            .is_some_and(|holder| !self.world.is_loaded(holder.index()))
+    }
+
+    /// A vCPU off its core is woken exactly by what would be signalled.
+    fn check_sleeper(&mut self, vcpu: usize) {
+        let ready = self.reference.ready(vcpu);
+        let it = &self.world.vcpus[vcpu];
+        let context = &it.context;
+        let awake = it.cpu.has_deliverable(
+            &self.world.gic,
+            context.lines,
+            context.vmcr,
+            context.running(),
+        );
+        let mask = ((context.vmcr >> 24) as u8).min(context.running());
+        let expected = ready.iter().any(|&(intid, priority)| {
+            let group1 = match intid.checked_sub(32) {
+                Some(spi) => self.reference.shared[usize::from(spi)].group1,
+                None => self.reference.private[vcpu][usize::from(intid)].group1,
+            };
+            !self.is_stuck(intid) && priority < mask && context.vmcr & (1 << u32::from(group1)) != 0
+        });
+        assert_eq!(awake, expected, "vCPU {vcpu}, ready {ready:?}");
+    }
+
+    /// Someone answers for each active physical interrupt.
+    fn check_physical(&mut self) {
+        for (intid, _) in MAPPED {
+            let active = self.world.physical(intid).active;
+            let it = self.reference.interrupt(0, intid);
+            if active {
+                assert!(
+                    it.is_pending() || it.active.is_some() || self.is_stuck(intid),
+                    "{intid} stays active"
+                );
+            }
+            let it = self.reference.interrupt(0, intid);
+            if it.active.is_some_and(|it| it.hardware) {
+                assert!(active, "{intid} could fire again");
+            }
+        }
+        for vcpu in 0..self.world.vcpus.len() {
+            let Some(core) = self.world.vcpus[vcpu].core else {
+                continue;
+            };
+            let active = self.world.machine.cores[core].active;
+            for ppi in [27, 30] {
+                let it = self.reference.interrupt(vcpu, ppi);
+                let held = it.is_pending() || it.active.is_some();
+                assert!(held || active >> ppi & 1 == 0, "timer {ppi} stays active");
+                assert!(!it.line || active >> ppi & 1 != 0, "timer {ppi} would fire");
+            }
+            assert_eq!(active & !TIMER_PPIS, 0);
+        }
+    }
+
+    /// All devices go quiet and the guest ends all it has: nothing is left anywhere.
+    fn finish(&mut self) {
+        for (intid, _) in MAPPED {
+            self.device(intid, false);
+        }
+        for which in 0..PLAYED.len() {
+            self.take_async(&Async::Played { which, high: false });
+        }
+        let vcpus = self.world.vcpus.len();
+        for vcpu in 0..vcpus {
+            for ppi in [27, 30] {
+                self.take_async(&Async::Timer {
+                    vcpu,
+                    ppi,
+                    high: false,
+                });
+            }
+        }
+        for round in 0..2 * vcpus {
+            let vcpu = round % vcpus;
+            self.take_async(&Async::Load { vcpu, core: 0 });
+            self.settle();
+            while !self.world.vcpus[vcpu].acknowledged.is_empty() {
+                self.end(vcpu);
+                self.settle();
+            }
+            for family in [Family::ClearActive, Family::ClearPending] {
+                self.write_private(vcpu, family, u32::MAX);
+                for word in 1..3 {
+                    self.write_shared(vcpu, family, word, u32::MAX);
+                }
+                self.settle();
+            }
+            self.check();
+        }
+        for vcpu in 0..vcpus {
+            if self.world.is_loaded(vcpu) {
+                assert_eq!(self.world.listed(vcpu), []);
+                self.world.unload(vcpu);
+            }
+        }
+        for intid in 32..32 + SPIS {
+            assert_eq!(
+                self.other_holder(usize::MAX, intid),
+                None,
+                "{intid} is held"
+            );
+        }
+        for (intid, _) in MAPPED {
+            assert!(!self.world.physical(intid).active, "{intid} stays active");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn behaves_as_the_architecture_says(
+        vcpus in 1..=3usize,
+        cores in 1..=2usize,
+        list_registers in prop_oneof![Just(1usize), Just(2), Just(4), Just(16)],
+        split in any::<bool>(),
+        steps in proptest::collection::vec((step(), any::<bool>()), 1..150),
+    ) {
+        let mut pair = Pair::new(vcpus, cores, list_registers, split);
+        for (step, at_once) in &steps {
+            let settled = !matches!(step, Step::Async(_)) || !at_once;
+            if settled {
+                pair.settle();
+            }
+            pair.take(step);
+            if settled {
+                pair.settle();
+                pair.check();
+            }
+        }
+        pair.settle();
+        pair.check();
+        pair.finish();
+    }
+}

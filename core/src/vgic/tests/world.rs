@@ -1,0 +1,283 @@
+//! A guest on the simulated cores: what the EL2 program does around the virtual GIC, with as few
+//! decisions of its own as possible.
+
+use super::super::{CpuInterface, GuestGic, Region, SgiRegister, State, VcpuIndex, VcpuSet};
+use super::machine::{Acknowledged, Context, HCR_TRAP_DEACTIVATE, Here, Machine, PhysicalSpi};
+use spumone_config::packed::{Interrupt, Trigger};
+use spumone_config::types::{IntId, PcpuId};
+use std::collections::VecDeque;
+use std::vec::Vec;
+
+/// Passed through: an edge and two levels, two words.
+pub const MAPPED: [(u16, Trigger); 3] = [
+    (33, Trigger::Edge),
+    (34, Trigger::Level),
+    (64, Trigger::Level),
+];
+/// The physical number of a passed-through SPI.
+pub const PHYSICAL_OFFSET: u16 = 100;
+/// SPIs of the guest.
+pub const SPIS: u16 = 64;
+
+pub struct Vcpu {
+    pub cpu: CpuInterface,
+    pub context: Context,
+    pub core: Option<usize>,
+    /// Acknowledged and not ended, in this order.
+    pub acknowledged: Vec<Acknowledged>,
+    /// Ended but not deactivated (EOImode = 1).
+    pub undone: Vec<IntId>,
+}
+
+pub struct World {
+    pub gic: GuestGic,
+    pub machine: Machine,
+    pub vcpus: Vec<Vcpu>,
+    /// Kicks on their way.
+    pub kicks: VecDeque<VcpuIndex>,
+}
+
+/// What a guest instruction did, where the caller must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deactivation {
+    Trapped,
+    Direct,
+}
+
+impl World {
+    pub fn new(vcpus: usize, cores: usize, list_registers: usize) -> Self {
+        let gic = GuestGic::new();
+        let interrupts: Vec<Interrupt> = MAPPED
+            .iter()
+            .map(|&(guest, trigger)| Interrupt {
+                physical: IntId(guest + PHYSICAL_OFFSET),
+                guest: IntId(guest),
+                trigger,
+            })
+            .collect();
+        gic.configure(SPIS, vcpus, &interrupts);
+        let mut machine = Machine::new(cores, list_registers);
+        for (guest, trigger) in MAPPED {
+            let spi = PhysicalSpi {
+                edge: trigger == Trigger::Edge,
+                ..PhysicalSpi::default()
+            };
+            machine.spis.insert(guest + PHYSICAL_OFFSET, spi);
+        }
+        let vcpus = (0..vcpus)
+            .map(|index| Vcpu {
+                cpu: CpuInterface::new(VcpuIndex(index as u8)),
+                context: Context::new(),
+                core: None,
+                acknowledged: Vec::new(),
+                undone: Vec::new(),
+            })
+            .collect();
+        Self {
+            gic,
+            machine,
+            vcpus,
+            kicks: VecDeque::new(),
+        }
+    }
+
+    /// Something with a loaded vCPU.
+    pub fn on<R>(
+        &mut self,
+        vcpu: usize,
+        act: impl FnOnce(&mut CpuInterface, &GuestGic, &mut Here) -> R,
+    ) -> R {
+        let it = &mut self.vcpus[vcpu];
+        let core = it.core.expect("loaded");
+        let mut here = self.machine.here(core, &mut it.context);
+        act(&mut it.cpu, &self.gic, &mut here)
+    }
+
+    /// The same, for what asks for kicks.
+    pub fn call(
+        &mut self,
+        vcpu: usize,
+        act: impl FnOnce(&mut CpuInterface, &GuestGic, &mut Here) -> VcpuSet,
+    ) {
+        let kick = self.on(vcpu, act);
+        self.kicks.extend(kick.iter());
+    }
+
+    pub fn is_loaded(&self, vcpu: usize) -> bool {
+        self.vcpus[vcpu].core.is_some()
+    }
+
+    pub fn on_core(&self, core: usize) -> Option<usize> {
+        self.vcpus.iter().position(|vcpu| vcpu.core == Some(core))
+    }
+
+    pub fn load(&mut self, vcpu: usize, core: usize) {
+        assert!(self.on_core(core).is_none() && !self.is_loaded(vcpu));
+        let index = self.vcpus[vcpu].cpu.index();
+        self.gic.doorbell(index).settle(PcpuId(core as u8));
+        self.vcpus[vcpu].core = Some(core);
+        self.call(vcpu, |cpu, gic, here| cpu.load(gic, here));
+    }
+
+    pub fn unload(&mut self, vcpu: usize) {
+        self.call(vcpu, |cpu, gic, here| cpu.unload(gic, here));
+        let core = self.vcpus[vcpu].core.take().unwrap();
+        let core = &self.machine.cores[core];
+        assert!(core.lrs.iter().all(|lr| lr.state() == State::Inactive));
+        assert_eq!((core.hcr, core.active), (0, 0), "left behind on the core");
+    }
+
+    pub fn read(&mut self, vcpu: usize, region: Region, offset: u64, size: u8) -> u64 {
+        let (value, kick) = self.on(vcpu, |cpu, gic, here| {
+            cpu.mmio_read(gic, region, offset, size, here)
+        });
+        self.kicks.extend(kick.iter());
+        value
+    }
+
+    pub fn write(&mut self, vcpu: usize, region: Region, offset: u64, size: u8, value: u64) {
+        self.call(vcpu, |cpu, gic, here| {
+            cpu.mmio_write(gic, region, offset, size, value, here)
+        });
+    }
+
+    /// A word of this vCPU's own SGI_base frame.
+    pub fn own(&self, vcpu: usize, offset: u64) -> u64 {
+        vcpu as u64 * Region::REDISTRIBUTOR_SIZE + 0x1_0000 + offset
+    }
+
+    pub fn read_own(&mut self, vcpu: usize, offset: u64) -> u32 {
+        self.read(vcpu, Region::Redistributors, self.own(vcpu, offset), 4) as u32
+    }
+
+    pub fn write_own(&mut self, vcpu: usize, offset: u64, value: u32) {
+        let offset = self.own(vcpu, offset);
+        self.write(vcpu, Region::Redistributors, offset, 4, u64::from(value));
+    }
+
+    pub fn read_distributor(&mut self, vcpu: usize, offset: u64) -> u32 {
+        self.read(vcpu, Region::Distributor, offset, 4) as u32
+    }
+
+    pub fn write_distributor(&mut self, vcpu: usize, offset: u64, value: u32) {
+        self.write(vcpu, Region::Distributor, offset, 4, u64::from(value));
+    }
+
+    pub fn send_sgi(&mut self, vcpu: usize, register: SgiRegister, value: u64) {
+        self.call(vcpu, |cpu, gic, here| {
+            cpu.send_sgi(gic, register, value, here)
+        });
+    }
+
+    pub fn acknowledge(&mut self, vcpu: usize) -> Option<Acknowledged> {
+        let what = self.on(vcpu, |_, _, here| here.acknowledge())?;
+        self.vcpus[vcpu].acknowledged.push(what);
+        Some(what)
+    }
+
+    /// The guest ends what it acknowledged last.
+    pub fn end(&mut self, vcpu: usize) -> Option<Acknowledged> {
+        let what = self.vcpus[vcpu].acknowledged.pop()?;
+        self.on(vcpu, |_, _, here| here.end(what));
+        Some(what)
+    }
+
+    /// The guest writes DIR.
+    pub fn deactivate(&mut self, vcpu: usize, intid: IntId) -> Deactivation {
+        if self.on(vcpu, |_, _, here| here.hcr()) & HCR_TRAP_DEACTIVATE != 0 {
+            self.call(vcpu, |cpu, gic, here| cpu.deactivate(gic, intid, here));
+            Deactivation::Trapped
+        } else {
+            self.on(vcpu, |_, _, here| here.deactivate(intid));
+            Deactivation::Direct
+        }
+    }
+
+    /// Lets physical interrupts, maintenance interrupts and kicks happen until all is quiet.
+    pub fn drain(&mut self) {
+        for _ in 0..1000 {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("does not come to rest");
+    }
+
+    fn step(&mut self) -> bool {
+        for vcpu in 0..self.vcpus.len() {
+            if !self.is_loaded(vcpu) {
+                continue;
+            }
+            if let Some(ppi) = self.on(vcpu, |_, _, here| here.firing_timers().first().copied()) {
+                self.on(vcpu, |_, _, here| here.take_physical(ppi));
+                self.call(vcpu, |cpu, gic, here| cpu.timer_fired(gic, ppi, here));
+                return true;
+            }
+            if self.on(vcpu, |_, _, here| here.wants_maintenance()) {
+                self.call(vcpu, |cpu, gic, here| cpu.synchronize(gic, here));
+                return true;
+            }
+        }
+        if self.take_physical_spi() {
+            return true;
+        }
+        if let Some(vcpu) = self.kicks.pop_front() {
+            let core = self.gic.doorbell(vcpu).location().index();
+            // A vCPU that does not run finds the bell rung when it does.
+            if self.on_core(core) == Some(vcpu.index()) {
+                self.call(vcpu.index(), |cpu, gic, here| cpu.kicked(gic, here));
+            }
+            return true;
+        }
+        false
+    }
+
+    fn take_physical_spi(&mut self) -> bool {
+        let firing = self
+            .machine
+            .spis
+            .iter()
+            .find(|(_, spi)| spi.enabled && spi.is_pending() && !spi.active);
+        let Some((&physical, spi)) = firing else {
+            return false;
+        };
+        let core = self.gic.doorbell(VcpuIndex(spi.route)).location().index();
+        let guest = IntId(physical - PHYSICAL_OFFSET);
+        let mut nobody = Context::new();
+        self.machine
+            .here(core, &mut nobody)
+            .take_physical(IntId(physical));
+        match self.on_core(core) {
+            Some(vcpu) => self.call(vcpu, |cpu, gic, here| cpu.spi_arrived(gic, guest, here)),
+            None => {
+                let kick = self.gic.spi_arrived(guest);
+                self.kicks.extend(kick.iter());
+            }
+        }
+        true
+    }
+
+    pub fn physical(&mut self, guest: u16) -> &mut PhysicalSpi {
+        self.machine
+            .spis
+            .get_mut(&(guest + PHYSICAL_OFFSET))
+            .unwrap()
+    }
+
+    /// A played device's output.
+    pub fn set_level(&mut self, guest: u16, high: bool) {
+        let kick = self.gic.set_level(IntId(guest), high);
+        self.kicks.extend(kick.iter());
+    }
+
+    /// What is in the list registers of a vCPU, by state.
+    pub fn listed(&mut self, vcpu: usize) -> Vec<(u16, State)> {
+        self.on(vcpu, |_, _, here| {
+            here.list()
+                .iter()
+                .filter(|lr| lr.state() != State::Inactive)
+                .map(|lr| (lr.intid().0, lr.state()))
+                .collect()
+        })
+    }
+}

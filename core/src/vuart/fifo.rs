@@ -1,0 +1,85 @@
+//! The receive FIFO: bytes from the console to the guest.
+
+use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+/// Bytes the FIFO holds; twice the PL011's, because the guest may be off its core for a quantum.
+pub(super) const DEPTH: usize = 64;
+/// How often a reader tries again when another vCPU took the byte it was about to take. A guest
+/// that holds its own lock around the read never needs a second try.
+const POP_TRIES: usize = 4;
+
+/// A ring with one producer (the core that reads the terminal) and the guest's vCPUs as consumers.
+pub(super) struct Fifo {
+    bytes: [AtomicU8; DEPTH],
+    /// Bytes ever put in; wraps. Written by the producer only.
+    head: AtomicU32,
+    /// Bytes ever taken out; wraps. Consumers move it by compare-exchange.
+    tail: AtomicU32,
+}
+
+impl Fifo {
+    #[cfg(not(loom))]
+    pub(super) const fn new() -> Self {
+        Self {
+            bytes: [const { AtomicU8::new(0) }; DEPTH],
+            head: AtomicU32::new(0),
+            tail: AtomicU32::new(0),
+        }
+    }
+
+    #[cfg(loom)]
+    pub(super) fn new() -> Self {
+        Self {
+            bytes: core::array::from_fn(|_| AtomicU8::new(0)),
+            head: AtomicU32::new(0),
+            tail: AtomicU32::new(0),
+        }
+    }
+
+    /// Bytes inside, at most [`DEPTH`]. The tail is read first, so that it is never ahead.
+    pub(super) fn len(&self) -> usize {
+        let tail = self.tail.load(Ordering::Acquire);
+        let head = self.head.load(Ordering::Acquire);
+        (head.wrapping_sub(tail) as usize).min(DEPTH)
+    }
+
+    /// Puts a byte in; false if there is no room.
+    pub(super) fn push(&self, byte: u8) -> bool {
+        // Acquire: the byte that lay in this place has been read.
+        let tail = self.tail.load(Ordering::Acquire);
+        let head = self.head.load(Ordering::Relaxed);
+        if head.wrapping_sub(tail) as usize >= DEPTH {
+            return false;
+        }
+        self.bytes[head as usize % DEPTH].store(byte, Ordering::Relaxed);
+        // Release: whoever sees the new head sees the byte.
+        self.head.store(head.wrapping_add(1), Ordering::Release);
+        true
+    }
+
+    /// Takes the oldest byte out.
+    pub(super) fn pop(&self) -> Option<u8> {
+        for _ in 0..POP_TRIES {
+            let tail = self.tail.load(Ordering::Acquire);
+            let head = self.head.load(Ordering::Acquire);
+            if head == tail {
+                return None;
+            }
+            let byte = self.bytes[tail as usize % DEPTH].load(Ordering::Relaxed);
+            let next = tail.wrapping_add(1);
+            let moved =
+                self.tail
+                    .compare_exchange(tail, next, Ordering::AcqRel, Ordering::Relaxed);
+            if moved.is_ok() {
+                return Some(byte);
+            }
+        }
+        None
+    }
+
+    /// Drops all bytes, while nobody pushes or pops.
+    pub(super) fn clear(&self) {
+        self.tail
+            .store(self.head.load(Ordering::Acquire), Ordering::Release);
+    }
+}

@@ -1,0 +1,191 @@
+#!/bin/bash
+# Builds the Linux guest from unmodified Debian arm64 packages: a kernel and a small initramfs.
+#
+# usage: build.sh [--rt] [--update] [OUT_DIR]        OUT_DIR defaults to build/guests/linux
+#   --rt      also the PREEMPT_RT kernel, with an initramfs that holds that kernel's modules
+#             (an OUT_DIR that has them already keeps them up to date)
+#   --update  take newer packages if the mirror has any; otherwise those of the last build
+#
+# Writes to OUT_DIR:
+#   Image, initrd.cpio          the kernel (arm64 boot Image) and its initramfs (newc cpio, not compressed)
+#   Image-rt, initrd-rt.cpio    the same for --rt
+#   versions.txt                each package used, with version and SHA-256, and the files' SHA-256
+#
+# The same packages and sources give the same bytes. Nothing is rebuilt when nothing changed.
+set -euo pipefail
+umask 022
+export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" # kmod's tools are in sbin
+
+readonly KERNEL_SERIES=6.12
+readonly PACKAGES=(busybox-static rt-tests libc6 libnuma1)
+# Programs to take from PACKAGES. Their shared libraries follow by themselves.
+readonly PROGRAMS=(usr/bin/hackbench usr/bin/cyclictest)
+# Modules to take if the kernel has them as modules, by name. What they depend on follows.
+readonly MODULES=(virtio_mmio virtio_blk virtio_net ext4)
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+readonly here root
+
+die() { echo "guests/linux/build.sh: error: $*" >&2; exit 1; }
+
+rt=no
+update=()
+out=
+for arg in "$@"; do
+    case $arg in
+        --rt) rt=yes ;;
+        --update) update=(--update) ;;
+        -*) die "unknown option $arg (usage: build.sh [--rt] [--update] [OUT_DIR])" ;;
+        *) [[ -z $out ]] || die "more than one OUT_DIR: $out and $arg"; out=$arg ;;
+    esac
+done
+out=${out:-$root/build/guests/linux}
+
+for tool in cpio depmod modprobe readelf xz sha256sum flock; do
+    command -v "$tool" >/dev/null || die "$tool is missing: run scripts/setup"
+done
+
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+flavours=(cloud)
+if [[ $rt == yes || -e $out/Image-rt ]]; then flavours+=(rt); fi
+exec 8> "$out/.lock"
+flock 8
+work=$out/.work
+rm -rf "$work"
+trap 'rm -rf "$work"' EXIT
+
+# The unpacked directory of package $1 (a name or glob), from the list `debian-fetch` printed.
+package_dir() {
+    local name dir
+    while IFS=$'\t' read -r name _ _ dir; do
+        # shellcheck disable=SC2053  # the right side is meant as a pattern
+        if [[ $name == $1 ]]; then echo "$dir"; return; fi
+    done <<< "$packages"
+    die "package $1 was not fetched"
+}
+
+# The unpacked file $1 (path in a package), from whichever package has it.
+find_in_packages() {
+    local dir
+    while IFS=$'\t' read -r _ _ _ dir; do
+        if [[ -e $dir/$1 ]]; then echo "$dir/$1"; return; fi
+    done <<< "$packages"
+    return 1
+}
+
+# Copies program or library $1 (path in a package) to the same place under $2, with its libraries.
+copy_elf() {
+    local path=$1 rootfs=$2 from need library
+    [[ -e $rootfs/$path ]] && return
+    from=$(find_in_packages "$path") || die "no package has $path: add its package to PACKAGES"
+    install -D -m 755 "$from" "$rootfs/$path"
+    for need in $(readelf -d "$from" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+        library=$(library_path "$need")
+        copy_elf "$library" "$rootfs"
+    done
+}
+
+# Where Debian keeps the shared library $1. The loader's name is fixed by the ABI.
+library_path() {
+    local dir
+    [[ $1 == ld-linux-aarch64.so.1 ]] && { echo "lib/$1"; return; }
+    for dir in lib/aarch64-linux-gnu usr/lib/aarch64-linux-gnu; do
+        find_in_packages "$dir/$1" >/dev/null && { echo "$dir/$1"; return; }
+    done
+    die "no package has the library $1: add its package to PACKAGES"
+}
+
+# Copies MODULES and what they need from unpacked kernel $1, release $2, to rootfs $3, decompressed
+# so that the guest need not do it, and writes the tables busybox's modprobe reads.
+copy_modules() {
+    local kernel=$1 release=$2 rootfs=$3 name action file to
+    local dest=$rootfs/lib/modules/$release
+    [[ -f $kernel/lib/modules/$release/modules.dep ]] || depmod -b "$kernel" "$release"
+    mkdir -p "$dest"
+    for name in "${MODULES[@]}"; do
+        # Prints "insmod FILE [OPTIONS]" for each needed module in order, or "builtin NAME".
+        modprobe -C /dev/null -d "$kernel" -S "$release" --show-depends "$name" > "$work/depends" ||
+            die "kernel $release has no module $name"
+        while read -r action file _; do
+            [[ $action == insmod ]] || continue
+            to=$dest/${file#*/lib/modules/"$release"/}
+            mkdir -p "$(dirname "$to")"
+            case $file in
+                *.ko.xz) xz -dc "$file" > "${to%.xz}" ;;
+                *.ko) cp "$file" "$to" ;;
+                *) die "$file: unknown module compression" ;;
+            esac
+        done < "$work/depends"
+    done
+    cp "$kernel/lib/modules/$release/modules."{order,builtin,builtin.modinfo} "$dest"
+    depmod -b "$rootfs" "$release"
+    (cd "$dest" && sort -o modules.alias modules.alias && sort -o modules.dep modules.dep &&
+        find . -maxdepth 1 -type f ! -name modules.alias ! -name modules.dep -delete)
+}
+
+# Packs directory $1 as the cpio archive $2: sorted, owned by root, without times or inode numbers.
+# Device nodes are not needed: the kernel makes /dev/console, /init mounts devtmpfs.
+pack() {
+    find "$1" -exec touch -h -d @0 {} +
+    (cd "$1" && find . -mindepth 1 -print0 | sort -z |
+        cpio --quiet -0 -o -H newc --reproducible --owner=0:0) > "$2"
+}
+
+# Builds OUT_DIR's Image and initrd for flavour $1 (cloud, rt), with file name suffix $2.
+build_flavour() {
+    local kernel release vmlinuz rootfs program busybox
+    kernel=$(package_dir "linux-image-*-$1-arm64")
+    busybox=$(package_dir busybox-static)/bin/busybox
+    vmlinuz=$(echo "$kernel"/boot/vmlinuz-*)
+    release=${vmlinuz##*/vmlinuz-}
+    rootfs=$work/rootfs$2
+    echo "guests/linux: Image$2 and initrd$2.cpio with Linux $release"
+
+    case $(head -c 2 "$vmlinuz" | od -An -tx1) in
+        " 1f 8b") gzip -dc "$vmlinuz" > "$work/Image$2" ;;
+        *) cp "$vmlinuz" "$work/Image$2" ;;
+    esac
+    [[ $(dd if="$work/Image$2" bs=1 skip=56 count=4 status=none) == ARMd ]] ||
+        die "$vmlinuz is not an arm64 boot Image (no magic ARMd at offset 56)"
+
+    mkdir -p "$rootfs"/{bin,dev,etc,lib,mnt,proc,root,run,sys,tmp,usr}
+    ln -s bin "$rootfs/sbin"
+    install -m 755 "$busybox" "$rootfs/bin/busybox"
+    ln -s busybox "$rootfs/bin/sh" # the other names are made by /init
+    for program in "${PROGRAMS[@]}"; do copy_elf "$program" "$rootfs"; done
+    install -m 755 "$here/init" "$rootfs/init"
+    install -D -m 755 -t "$rootfs/lib/spumone" "$here"/lib/*
+    install -D -m 755 -t "$rootfs/scenarios" "$here"/scenarios/*
+    copy_modules "$kernel" "$release" "$rootfs"
+    pack "$rootfs" "$work/initrd$2.cpio"
+}
+
+patterns=()
+for flavour in "${flavours[@]}"; do patterns+=("linux-image-$KERNEL_SERIES.*-$flavour-arm64"); done
+packages=$("$here/debian-fetch" "${update[@]}" "${PACKAGES[@]}" "${patterns[@]}" | sort)
+
+outputs=(Image initrd.cpio)
+[[ ${#flavours[@]} -eq 1 ]] || outputs+=(Image-rt initrd-rt.cpio)
+stamp=$({ cut -f1-3 <<< "$packages"; cd "$here"; sha256sum build.sh init lib/* scenarios/*; } | sha256sum)
+fresh=yes
+for file in "${outputs[@]}" versions.txt; do [[ -s $out/$file ]] || fresh=no; done
+if [[ $fresh == yes && $(cat "$out/.stamp" 2>/dev/null) == *"$stamp"* ]]; then
+    echo "guests/linux: up to date in $out"
+    exit 0
+fi
+
+mkdir "$work"
+build_flavour cloud ""
+if [[ ${#flavours[@]} -gt 1 ]]; then build_flavour rt -rt; fi
+{
+    echo "# package version sha256"
+    cut -f1-3 <<< "$packages" | tr '\t' ' '
+    echo "# file sha256"
+    (cd "$work" && sha256sum "${outputs[@]}" | awk '{print $2, $1}')
+} > "$work/versions.txt"
+rm -f "$out/.stamp"
+for file in "${outputs[@]}" versions.txt; do mv "$work/$file" "$out/$file"; done
+echo "$stamp" > "$out/.stamp"
+echo "guests/linux: done, in $out"

@@ -1,0 +1,39 @@
+#!/bin/bash
+# Tests the Linux guest on the bare machine: every scenario says ok=1 where it should, and ok=0 where
+# the machine is made to lack what it wants. Takes some minutes under emulation.
+#
+# usage: test.sh [--rt]
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+flavour=("$@")
+failed=0
+
+# check ok|bad EXPECTED_IN_RESULT bare.sh-ARGUMENTS…
+check() {
+    local want=$1 pattern=$2 console got=bad
+    shift 2
+    console=$("$here/bare.sh" "${flavour[@]}" "$@" 2>&1) && got=ok
+    if [[ $got == "$want" && $console == *$pattern* ]]; then
+        echo "pass: $*"
+    else
+        echo "FAIL: $* (wanted $want with '$pattern')"
+        echo "$console" | tail -n 30
+        failed=1
+    fi
+}
+
+"$here/build.sh" "${flavour[@]}"
+check ok  "cpus=4 "             selfcheck expects=4
+check ok  "hotplugs=0"          --cpus 1 selfcheck expects=1
+check bad "cpus-2-not-3"        --cpus 2 selfcheck expects=3
+check ok  "seconds=[0-9]*,[0-9]*" --cpus 1 hackbench -g 1 -l 5 runs=2
+check bad "hackbench-run-1"     hackbench --no-such-option
+check ok  "scenario=hackbench"  --cpus 1 all -g 1 -l 5
+check ok  "kib=1024"            disk
+check bad "no-device"           disk device=/dev/vdb
+check ok  "fetched=300000 echoed=262144" net
+check bad "tftp-checksum"       net file=blob sha256=0
+check ok  "lives=2"             reboot-loop count=2
+check ok  "max_us="             cyclictest -S -m -p 80 -i 1000 -l 200
+check bad "unknown-scenario"    no-such-scenario
+exit $failed

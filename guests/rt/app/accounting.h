@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What is known of the jobs of the periodic task: how many ran, how late, and which never ran.
+ * All times are in counter ticks.
+ *
+ * Pure: no hardware, tested on the host.
+ */
+#ifndef ACCOUNTING_H
+#define ACCOUNTING_H
+
+#include <stdint.h>
+
+#include "duechain.h"
+#include "histogram.h"
+
+struct accounting {
+    struct due_chain due; /* due time of the next job */
+    uint64_t jobs;        /* jobs that ran */
+    uint64_t late;        /* of these, how many began at or after the next due time */
+    uint64_t lost;        /* due times whose job was given up */
+    uint64_t latency_min; /* dispatch latency of the jobs that ran; min is UINT64_MAX before any */
+    uint64_t latency_max;
+    uint64_t latency_sum;
+};
+
+/* Begins with the due times of `due`, none of which has passed. */
+struct accounting accounting_start(struct due_chain due);
+
+/* The next job began at `now`. Its latency also goes into `histogram`. */
+void accounting_job(struct accounting *accounting, struct histogram *histogram, uint64_t now);
+
+/* The next job is given up: its due time passed and it will not run. */
+void accounting_give_up(struct accounting *accounting);
+
+/*
+ * How many due times are at least one whole period old at `now` and yet neither had their job nor
+ * were given up. It is derived from the clock alone, so it also finds releases that the timer
+ * interrupt never made.
+ */
+uint64_t accounting_missing(const struct accounting *accounting, uint64_t now);
+
+/* Average latency, rounded down; 0 without jobs. */
+uint64_t accounting_average(const struct accounting *accounting);
+
+#endif

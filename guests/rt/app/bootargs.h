@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The guest's parameters, from the `bootargs` of its device tree: words `key=value`, separated by
+ * white space, each key at most once, all optional. README.md lists them.
+ *
+ * Pure: no hardware, tested on the host.
+ */
+#ifndef BOOTARGS_H
+#define BOOTARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct parameters {
+    uint64_t period_ns;
+    uint64_t burst_ns;
+    uint64_t duration_ns; /* as given; `periods` is what counts */
+    uint64_t periods;     /* how many periods to measure; 0: for ever */
+    uint32_t load_percent;
+    bool histogram;
+};
+
+/* What is wrong: `word` (not zero-terminated) as the user wrote it, and what is allowed instead. */
+struct bootargs_error {
+    const char *word;
+    size_t word_length;
+    const char *allowed;
+};
+
+/* Reads `length` bytes. On false, `*error` is set and `*parameters` is undefined. */
+bool bootargs_parse(const char *text, size_t length, struct parameters *parameters,
+                    struct bootargs_error *error);
+
+#endif

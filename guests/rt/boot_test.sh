@@ -1,0 +1,77 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Boots the guest on plain QEMU, without a hypervisor: guests/rt/boot_test.sh [OUT_DIR]
+#
+# QEMU counts instructions (-icount), so the guest's time does not depend on the host's: the checks
+# are exact. 2^shift ns per instruction.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+out=${1:-$here/../../build/guests/rt}
+qemu=${QEMU:-qemu-system-aarch64}
+log=$out/boot_test.log
+tests=0
+failures=0
+
+"$here/build.sh" "$out" >/dev/null
+
+# boot MACHINE_OPTIONS IMAGE SHIFT BOOTARGS: runs the guest until it switches off, into $log.
+boot() {
+    booted="$*"
+    timeout -s KILL 120 "$qemu" -M "virt,gic-version=3$1" -cpu cortex-a76 -smp 1 -m 16 -nographic \
+        -kernel "$out/$2" -icount "shift=$3,sleep=off" -append "$4" </dev/null 2>&1 |
+        tr -d '\r' >"$log" || true
+}
+
+# expect PATTERN: a line of the last boot's output must match the extended regular expression.
+expect() {
+    tests=$((tests + 1))
+    if ! grep -Eq -- "$1" "$log"; then
+        failures=$((failures + 1))
+        echo "boot \"$booted\": no line matches: $1" >&2
+        cat "$log" >&2
+    fi
+}
+
+# A period of 1 ms shares its interrupts with the 1 kHz tick: as many interrupts as periods.
+for machine in '' ',virtualization=on'; do
+    for load in 0 30 60 90; do
+        boot "$machine" freertos.elf 5 "duration=2s load=$load%"
+        expect '^2000 periods, 0 lost, 0 late, 2000 timer interrupts$'
+        expect "^rt-result periods=2000 lost=0 late=0 min_ns=[0-9]+ avg_ns=[0-9]+ p99_9_ns=[0-9]+ max_ns=[0-9]+ load=$load ticks_hz=62500000\$"
+        expect '^histogram'
+    done
+    if [ -z "$machine" ]; then
+        expect '^entered at EL1, PSCI by hvc'
+    else
+        expect '^entered at EL2, PSCI by smc'
+    fi
+done
+
+# The flat image gets the address of its device tree in x0.
+boot '' freertos.bin 5 'samples=10 histogram=off'
+expect 'device tree at 0x'
+expect '^rt-result periods=10 '
+
+# 3 ms hold 10 releases and 3 ticks, of which one pair coincides: 12 interrupts.
+boot '' freertos.elf 3 'period=300us duration=3s'
+expect '^10000 periods, 0 lost, 0 late, 12000 timer interrupts$'
+
+# Shorter than the tick; 125 us is not a whole number of counter ticks.
+boot '' freertos.elf 2 'period=125us samples=8000'
+expect '^8000 periods, 0 lost, 0 late, 8000 timer interrupts$'
+boot '' freertos.elf 2 'period=50us samples=20000 load=95% burst=10ms'
+expect '^20000 periods, 0 lost, 0 late, 20000 timer interrupts$'
+
+# So slow that a job cannot start within its period: all run all the same, late, and none is lost.
+boot '' freertos.elf 7 'period=50us samples=500'
+expect '^rt-result periods=500 lost=0 late=[1-9]'
+
+# What is not allowed is named, and the machine switches off.
+for bad in load=96% verbose period=49us 'samples=5 duration=1s'; do
+    boot '' freertos.elf 5 "$bad"
+    expect "^rt-error: bootargs: \"${bad%% *}\" is not allowed: "
+done
+
+echo "guests/rt boot tests: $tests checks, $failures failed"
+[ "$failures" -eq 0 ]

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The ends this guest can come to other than a finished measurement: say why, then switch off. */
+#ifndef FAULT_H
+#define FAULT_H
+
+#include <stdint.h>
+
+/* An exception nobody expects. Called by vectors.S with the vector's index and EL1's syndrome. */
+__attribute__((noreturn)) void fault_report(uint64_t vector, uint64_t esr, uint64_t elr, uint64_t far);
+
+/* A condition of FreeRTOS or of this program (configASSERT) does not hold. */
+__attribute__((noreturn)) void fault_assert(const char *file, uint64_t line);
+
+/* `what` went wrong outside this program; `cure` is what its user can do. */
+__attribute__((noreturn)) void fault_stop(const char *what, const char *cure);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The least that can be read from a flattened device tree (Devicetree Specification v0.4,
+ * chapter 5): string properties of nodes directly under the root. The blob is not trusted: every
+ * offset is checked against its size, and the walk ends because each step moves forward.
+ *
+ * Pure: no hardware, tested on the host.
+ */
+#ifndef FDT_H
+#define FDT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fdt {
+    const uint8_t *blob;
+    uint32_t structure;     /* offset of the structure block */
+    uint32_t structure_end; /* offset just behind it */
+    uint32_t strings;       /* the same for the strings block */
+    uint32_t strings_end;
+};
+
+enum fdt_result {
+    FDT_FOUND,
+    FDT_ABSENT,    /* the tree is sound as far as it was read, and has no such property */
+    FDT_MALFORMED, /* the tree contradicts itself, or the property is not a string */
+};
+
+/* The size of the header, which must be readable before anything is known of the blob. */
+#define FDT_HEADER_SIZE 40
+
+/* Whether `blob` begins with the magic number; reads 4 bytes. */
+bool fdt_has_magic(const void *blob);
+
+/*
+ * Opens a tree. `limit` is how many bytes from `blob` on may be read, at least FDT_HEADER_SIZE.
+ * False if the header is not that of a version 17 tree that fits into the limit.
+ */
+bool fdt_open(struct fdt *tree, const void *blob, size_t limit);
+
+/*
+ * Finds property `property` of the node `/node`. On FDT_FOUND, `*value` points into the blob at a
+ * string of `*length` bytes, which is followed by a zero byte.
+ */
+enum fdt_result fdt_string(const struct fdt *tree, const char *node, const char *property,
+                           const char **value, size_t *length);
+
+#endif

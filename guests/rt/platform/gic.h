@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * GICv3 (Arm IHI 0069) for one core, one security state, group 1 only, CPU interface by system
+ * registers. Acknowledge and end of interrupt are done by FreeRTOS's own port.
+ */
+#ifndef GIC_H
+#define GIC_H
+
+#include <stdint.h>
+
+/* Brings distributor, this core's redistributor and its CPU interface up, with every PPI and SGI
+ * off. Stops the guest with a message if the hardware is not as described in board.h. */
+void gic_init(void);
+
+/*
+ * Enables the PPI `intid` (16..31) as a level-sensitive group 1 interrupt.
+ * `priority` is the GIC's own value, 0 (highest) to 255.
+ */
+void gic_enable_ppi(uint32_t intid, uint8_t priority);
+
+#endif

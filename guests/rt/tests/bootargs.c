@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "bootargs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+/* Parses a copy without a terminating zero: the text in a device tree is given by its length. */
+static bool parse(const char *text, struct parameters *parameters, char *wrong, const char **allowed) {
+    size_t length = strlen(text);
+    struct bootargs_error error = {NULL, 0, NULL};
+
+    char *exact = malloc(length > 0 ? length : 1);
+    memcpy(exact, text, length);
+    bool good = bootargs_parse(exact, length, parameters, &error);
+    if (!good) {
+        CHECK(error.allowed != NULL && error.word >= exact && error.word_length <= length &&
+              error.word + error.word_length <= exact + length);
+        memcpy(wrong, error.word, error.word_length);
+        wrong[error.word_length] = 0;
+        *allowed = error.allowed;
+    }
+    free(exact);
+    return good;
+}
+
+static struct parameters accepted(const char *text) {
+    struct parameters parameters = {0};
+    char wrong[256];
+    const char *allowed = "";
+
+    if (!parse(text, &parameters, wrong, &allowed)) {
+        fprintf(stderr, "refused \"%s\" because of \"%s\": %s\n", text, wrong, allowed);
+        CHECK(false);
+    }
+    CHECK(true);
+    return parameters;
+}
+
+/* `text` must be refused because of the word `word`, with an explanation that contains `hint`. */
+static void refused(const char *text, const char *word, const char *hint) {
+    struct parameters parameters;
+    char wrong[256] = "";
+    const char *allowed = "";
+
+    bool good = parse(text, &parameters, wrong, &allowed);
+    if (good || strcmp(wrong, word) != 0 || strstr(allowed, hint) == NULL) {
+        fprintf(stderr, "\"%s\": %s, word \"%s\", \"%s\"\n", text, good ? "accepted" : "refused", wrong,
+                allowed);
+        CHECK(false);
+    }
+    CHECK(true);
+}
+
+static void defaults(void) {
+    static const char *const empty[] = {"", " ", "\t \n"};
+
+    for (size_t i = 0; i < sizeof empty / sizeof empty[0]; i++) {
+        struct parameters p = accepted(empty[i]);
+        CHECK_EQUAL(p.period_ns, 1000000);
+        CHECK_EQUAL(p.burst_ns, 500000000);
+        CHECK_EQUAL(p.duration_ns, UINT64_C(10000000000));
+        CHECK_EQUAL(p.periods, 10000);
+        CHECK_EQUAL(p.load_percent, 0);
+        CHECK(p.histogram);
+    }
+}
+
+static void values(void) {
+    struct parameters p =
+        accepted("period=250us load=30% burst=100ms duration=2s histogram=off");
+    CHECK_EQUAL(p.period_ns, 250000);
+    CHECK_EQUAL(p.load_percent, 30);
+    CHECK_EQUAL(p.burst_ns, 100000000);
+    CHECK_EQUAL(p.periods, 8000);
+    CHECK(!p.histogram);
+
+    CHECK_EQUAL(accepted("period=50us").period_ns, 50000);
+    CHECK_EQUAL(accepted("period=50000ns").period_ns, 50000);
+    CHECK_EQUAL(accepted("period=1s").period_ns, 1000000000);
+    CHECK_EQUAL(accepted("load=0").load_percent, 0);
+    CHECK_EQUAL(accepted("load=95%").load_percent, 95);
+    CHECK_EQUAL(accepted("  samples=7\n").periods, 7);
+    CHECK_EQUAL(accepted("samples=1000000000").periods, 1000000000);
+    CHECK_EQUAL(accepted("duration=0").periods, 0);
+    CHECK_EQUAL(accepted("duration=0s").periods, 0);
+    CHECK_EQUAL(accepted("duration=1ms period=300us").periods, 3);
+    CHECK_EQUAL(accepted("duration=1000000s").periods, 1000000000);
+}
+
+static void errors(void) {
+    refused("verbose", "verbose", "keys are");
+    refused("load=1 foo=2", "foo=2", "keys are");
+    refused("=1", "=1", "keys are");
+    refused("loa=1", "loa=1", "keys are");
+    refused("loads=1", "loads=1", "keys are");
+    refused("load", "load", "keys are");
+    refused("LOAD=1", "LOAD=1", "keys are");
+
+    refused("period=", "period=", "50us to 1s");
+    refused("period=1", "period=1", "50us to 1s");
+    refused("period=0", "period=0", "50us to 1s");
+    refused("period=1m", "period=1m", "50us to 1s");
+    refused("period=1 ms", "period=1", "50us to 1s");
+    refused("period=1msx", "period=1msx", "50us to 1s");
+    refused("period=1.5ms", "period=1.5ms", "50us to 1s");
+    refused("period=-1ms", "period=-1ms", "50us to 1s");
+    refused("period=49999ns", "period=49999ns", "50us to 1s");
+    refused("period=1001ms", "period=1001ms", "50us to 1s");
+    /* 2^64 + 1000000 ns, and a product that wraps round to a permitted value */
+    refused("period=18446744073710551616ns", "period=18446744073710551616ns", "50us to 1s");
+    refused("period=18446744074s", "period=18446744074s", "50us to 1s");
+
+    refused("load=96", "load=96", "0% to 95%");
+    refused("load=30%%", "load=30%%", "0% to 95%");
+    refused("load=%", "load=%", "0% to 95%");
+    refused("load=4294967296", "load=4294967296", "0% to 95%");
+    refused("burst=999us", "burst=999us", "1ms to 60s");
+    refused("burst=61s", "burst=61s", "1ms to 60s");
+    refused("duration=1000001s", "duration=1000001s", "for ever");
+    refused("duration=1us", "duration=1us", "for ever");
+    refused("duration=1s period=1s duration=2s", "duration=2s", "once");
+    refused("samples=0", "samples=0", "1 to 1000000000");
+    refused("samples=1000000001", "samples=1000000001", "1 to 1000000000");
+    refused("samples=5x", "samples=5x", "1 to 1000000000");
+    refused("samples=5 duration=1s", "samples=5", "not both");
+    refused("duration=1s samples=5", "samples=5", "not both");
+    refused("histogram=", "histogram=", "on or off");
+    refused("histogram=onn", "histogram=onn", "on or off");
+    refused("load=3 load=3", "load=3", "once");
+}
+
+/* Random text over the parser's own alphabet: no crash, and what is accepted is in range. */
+static void survives_random_text(void) {
+    static const char *const pieces[] = {"period", "load", "burst", "duration", "samples", "histogram",
+                                         "=",      " ",    "1",     "0",        "9",       "ns",
+                                         "us",     "ms",   "s",     "%",        "on",      "off", "\n"};
+    uint64_t state = 0xB007;
+    unsigned good = 0;
+
+    for (unsigned round = 0; round < 200000; round++) {
+        char text[128] = "";
+        char wrong[256];
+        const char *allowed;
+        struct parameters p;
+        uint64_t count = random_next(&state) % 8;
+
+        while (count-- > 0) {
+            strcat(text, pieces[random_next(&state) % (sizeof pieces / sizeof pieces[0])]);
+        }
+        if (parse(text, &p, wrong, &allowed)) {
+            good++;
+            if (p.period_ns < 50000 || p.period_ns > 1000000000 || p.load_percent > 95 ||
+                p.burst_ns < 1000000 || p.burst_ns > UINT64_C(60000000000)) {
+                fprintf(stderr, "accepted out of range: %s\n", text);
+                CHECK(false);
+            }
+        }
+    }
+    CHECK(good > 0);
+}
+
+void test_bootargs(void) {
+    defaults();
+    values();
+    errors();
+    survives_random_text();
+}

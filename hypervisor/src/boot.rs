@@ -1,0 +1,393 @@
+//! From reset to running instances: the boot core reads the bundle, builds everything, and then
+//! gives each core what is its own.
+//!
+//! Whatever fails here stops the start with a message that says what is wrong: nothing has been
+//! promised to any guest yet.
+
+use crate::console::{self, say};
+use crate::cpu;
+use crate::entropy::Entropy;
+use crate::epitaph;
+use crate::gic::{ALARM, Gic, MAINTENANCE, PHYSICAL_TIMER, SpiSetup, VIRTUAL_TIMER};
+use crate::instance::Instance;
+use crate::machine::{Core, Destinations, Guest, Machine};
+use crate::memory::{El2Map, bundle_start};
+use crate::sysreg::mrs;
+use crate::vcpu::{Vcpu, VcpuToken};
+use aarch64_rt::Stack;
+use arm_gic::Trigger as GicTrigger;
+use core::mem::MaybeUninit;
+use dtoolkit::fdt::Fdt;
+use heapless::Vec;
+use spumone_config::packed::{BundleHeader, System, Trigger};
+use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
+use spumone_config::{GuestId, IntId, PcpuId, PhysAddr, Priority, VcpuId};
+use spumone_core::mailbox::Post;
+use spumone_core::psci::{GuestPower, Lifecycle};
+use spumone_core::schedule::{ALARM_PRIORITY, Band, Bands, OWN_PRIORITY, kick_sgi};
+use spumone_core::stage2::{
+    Attributes, Features, Stage2, Table, TablePool, Vmid, pages_needed, vtcr,
+};
+use spumone_core::vgic::{GuestGic, VcpuIndex};
+use spumone_core::vuart::Vuart;
+
+/// Pages for the stage 2 tables of all guests. `spm` checks that a system needs no more.
+const STAGE2_PAGES: usize = 256;
+/// Stack of a core other than the first, in pages.
+const STACK_PAGES: usize = 16;
+
+/// A root is two tables, 8 KiB aligned; so the pool is.
+#[repr(C, align(8192))]
+struct Stage2Memory([Table; STAGE2_PAGES]);
+
+static mut STAGE2: Stage2Memory = Stage2Memory([const { Table::EMPTY }; STAGE2_PAGES]);
+static mut STACKS: [Stack<STACK_PAGES>; MAX_PCPUS] = [const { Stack::new() }; MAX_PCPUS];
+static mut VCPUS: [MaybeUninit<Vcpu>; MAX_VCPUS] = [const { MaybeUninit::uninit() }; MAX_VCPUS];
+static mut MACHINE: MaybeUninit<Machine> = MaybeUninit::uninit();
+static mut MAP: MaybeUninit<El2Map> = MaybeUninit::uninit();
+
+/// The vCPUs of one core, by id.
+type Tokens = [Option<VcpuToken>; MAX_VCPUS];
+
+/// Runs on the boot core alone, with the initial page tables.
+pub fn start(device_tree: PhysAddr) -> ! {
+    let system = read_bundle();
+    let board = &system.board;
+    epitaph::prepare(board.hypervisor_memory.start.0, board.uart.base.0);
+    // The firmware's device tree lies in what will be guest memory: it is read now.
+    let entropy = match system.fixed_seed {
+        Some(seed) => Entropy::fixed(seed),
+        None => Entropy::from_firmware(firmware_tree(device_tree, &system).as_ref()),
+    };
+
+    let map = match El2Map::new(&system) {
+        // SAFETY: written once, by the only core that runs, before anyone reads it.
+        Ok(map) => unsafe { (&raw mut MAP).as_mut_unchecked().write(map) },
+        Err(error) => panic!("memory map of EL2: {error}"),
+    };
+    map.activate();
+    console::prepare(&system);
+
+    let boot_core = boot_core(&system);
+    let features = match Features::from_id_registers(
+        mrs!(ID_AA64MMFR0_EL1),
+        mrs!(ID_AA64MMFR1_EL1),
+    ) {
+        Ok(features) => features,
+        Err(error) => panic!("these cores cannot run guests: {error}"),
+    };
+    let machine = build_machine(system, entropy, features);
+    let tokens = place_vcpus(machine);
+    set_up_gic(machine);
+    greet(boot_core, machine);
+    start_cores(machine, boot_core, tokens, vtcr(features), map)
+}
+
+fn read_bundle() -> System {
+    /// More than any packed system: enough to decode from.
+    const MOST: usize = 1 << 20;
+    // SAFETY: `bundle_start` is where the image ends and `spm` has put the bundle; the initial
+    // page tables map it. The bytes never change.
+    let bytes = unsafe { core::slice::from_raw_parts(bundle_start(), MOST) };
+    let Some(header) = BundleHeader::from_bytes(bytes) else {
+        panic!("no bundle behind the hypervisor: build the image with `spm build`");
+    };
+    let end = BundleHeader::SIZE + header.system_len as usize;
+    match bytes
+        .get(BundleHeader::SIZE..end)
+        .map(postcard::from_bytes::<System>)
+    {
+        Some(Ok(system)) => system,
+        _ => panic!("the bundle cannot be read: build image and hypervisor from one release"),
+    }
+}
+
+/// The device tree that the firmware passed, if it is one.
+fn firmware_tree(at: PhysAddr, system: &System) -> Option<Fdt<'static>> {
+    const MAGIC: u32 = 0xd00d_feed;
+    let memory = system.board.memory;
+    let inside = at.0 >= memory.start.0 && at.0 < memory.start.0 + memory.size - 4096;
+    if !inside || !at.is_aligned(8) {
+        return None;
+    }
+    let word = |offset: u64| {
+        // SAFETY: inside the machine's memory, which the initial page tables map.
+        u32::from_be(unsafe { ((at.0 + offset) as *const u32).read_volatile() })
+    };
+    let size = u64::from(word(4));
+    if word(0) != MAGIC || at.0 + size > memory.start.0 + memory.size {
+        return None;
+    }
+    // SAFETY: as above; nothing writes there until guests are loaded, after its last use.
+    let bytes = unsafe { core::slice::from_raw_parts(at.0 as *const u8, size as usize) };
+    Fdt::new(bytes).ok()
+}
+
+/// Which of the board's cores this is.
+fn boot_core(system: &System) -> PcpuId {
+    /// The affinity fields of `MPIDR_EL1`.
+    const AFFINITY: u64 = 0xFF_00FF_FFFF;
+    let own = mrs!(MPIDR_EL1) & AFFINITY;
+    match system
+        .board
+        .core_mpidrs
+        .iter()
+        .position(|mpidr| mpidr & AFFINITY == own)
+    {
+        Some(core) => PcpuId(core as u8),
+        None => panic!("the boot core, MPIDR {own:#x}, is not among the cores of the system"),
+    }
+}
+
+fn build_machine(system: System, entropy: Entropy, features: Features) -> &'static Machine {
+    let mut priorities: Vec<Priority, MAX_VCPUS> = Vec::new();
+    for vcpu in system.guests.iter().flat_map(|guest| &guest.vcpus) {
+        let _ = priorities.push(vcpu.priority);
+    }
+    let Ok(bands) = Bands::from_priorities(&priorities) else {
+        panic!("more distinct priorities than bands");
+    };
+    let vcpu_bands = priorities
+        .iter()
+        .filter_map(|&priority| bands.of(priority))
+        .collect();
+
+    // SAFETY: taken once, by the only core that runs. The tables lie in the hypervisor's memory,
+    // identity mapped.
+    let pages = unsafe { &mut (&raw mut STAGE2).as_mut_unchecked().0 };
+    let base = PhysAddr(pages.as_ptr() as u64);
+    let Ok(mut pool) = TablePool::new(pages, base) else {
+        panic!("stage 2 tables are not aligned");
+    };
+
+    let mut guests: Vec<Guest, MAX_GUESTS> = Vec::new();
+    let mut next_vcpu = 0;
+    let destinations = Destinations::new(&system);
+    for (index, config) in system.guests.iter().enumerate() {
+        let vttbr = build_stage2(GuestId(index as u8), config, &mut pool, features);
+        let gic = GuestGic::new();
+        gic.configure(config.gic.spis, config.vcpus.len(), &config.interrupts);
+        let mut cores = 0;
+        let mut vcpus = Vec::new();
+        for vcpu in &config.vcpus {
+            cores |= 1 << vcpu.home.0;
+            let _ = vcpus.push(VcpuId(next_vcpu));
+            next_vcpu += 1;
+        }
+        let guest = Guest {
+            config: config.clone(),
+            vttbr,
+            gic,
+            power: GuestPower::new(config.vcpus.len() as u8),
+            lifecycle: Lifecycle::new(cores),
+            vuart: Vuart::new(),
+            vcpus,
+        };
+        let _ = guests.push(guest);
+    }
+    let machine = Machine {
+        cores: system
+            .board
+            .core_mpidrs
+            .iter()
+            .map(|&mpidr| Core::new(mpidr))
+            .collect(),
+        guests,
+        bands: vcpu_bands,
+        post: Post::new(),
+        gic: Gic::new(&system.board),
+        destinations,
+        entropy,
+        console_core: console_core(&system),
+        quantum_us: system.scheduler.quantum_us,
+        board: system.board,
+    };
+    // SAFETY: written once, by the only core that runs, before anyone reads it.
+    unsafe { (&raw mut MACHINE).as_mut_unchecked().write(machine) }
+}
+
+/// The core whose guests are least urgent serves the console; the last of several.
+fn console_core(system: &System) -> PcpuId {
+    let urgency = |core: u8| {
+        system
+            .guests
+            .iter()
+            .flat_map(|guest| &guest.vcpus)
+            .filter(|vcpu| vcpu.home.0 == core)
+            .map(|vcpu| vcpu.priority)
+            .max()
+    };
+    let cores = 0..system.board.core_mpidrs.len() as u8;
+    PcpuId(cores.rev().min_by_key(|&core| urgency(core)).unwrap_or(0))
+}
+
+fn build_stage2(
+    id: GuestId,
+    config: &spumone_config::packed::Guest,
+    pool: &mut TablePool<'static>,
+    features: Features,
+) -> u64 {
+    let name = &config.name;
+    let all = config.memory.iter().chain(&config.devices);
+    let pages = pages_needed(all);
+    let stage2 = pool
+        .split(pages)
+        .and_then(|pool| Stage2::new(pool, features));
+    let mut stage2 = match stage2 {
+        Ok(stage2) => stage2,
+        Err(error) => panic!("stage 2 of {name} needs {pages} pages: {error:?}"),
+    };
+    let memory = config
+        .memory
+        .iter()
+        .map(|mapping| (mapping, Attributes::RAM));
+    let devices = config
+        .devices
+        .iter()
+        .map(|mapping| (mapping, Attributes::DEVICE));
+    for (mapping, attributes) in memory.chain(devices) {
+        if let Err(error) = stage2.map(mapping, attributes) {
+            panic!("stage 2 of {name} at {}: {error:?}", mapping.ipa);
+        }
+    }
+    stage2.vttbr(Vmid::of(id))
+}
+
+/// Makes the vCPUs and lays each token where its home is.
+fn place_vcpus(machine: &'static Machine) -> [Tokens; MAX_PCPUS] {
+    let mut places = [const { [const { None }; MAX_VCPUS] }; MAX_PCPUS];
+    // SAFETY: taken once, by the only core that runs.
+    let mut storage = unsafe { (&raw mut VCPUS).as_mut_unchecked() }.iter_mut();
+    for (guest_index, guest) in machine.guests.iter().enumerate() {
+        for (index, vcpu) in guest.config.vcpus.iter().enumerate() {
+            let index = VcpuIndex(index as u8);
+            let (Some(slot), Some(id)) = (storage.next(), guest.vcpu(index)) else {
+                panic!("more vCPUs than the hypervisor has room for");
+            };
+            let Some(&band) = machine.bands.get(id.index()) else {
+                panic!("vCPU {id} has no band");
+            };
+            let vcpu_state = Vcpu::new(id, GuestId(guest_index as u8), index, band);
+            let token = VcpuToken::new(slot.write(vcpu_state));
+            places[vcpu.home.index()][id.index()] = Some(token);
+        }
+    }
+    places
+}
+
+fn set_up_gic(machine: &Machine) {
+    let mut private: Vec<(IntId, u8), 16> = Vec::new();
+    for rank in 0..Band::COUNT as u8 {
+        if let Some(band) = Band::new(rank) {
+            let _ = private.push((kick_sgi(band), band.interrupt_priority().0));
+        }
+    }
+    for (interrupt, priority) in [
+        (ALARM, ALARM_PRIORITY),
+        (MAINTENANCE, OWN_PRIORITY),
+        (VIRTUAL_TIMER, OWN_PRIORITY),
+        (PHYSICAL_TIMER, OWN_PRIORITY),
+    ] {
+        let _ = private.push((interrupt, priority.0));
+    }
+
+    let of_guests = machine.guests.iter().flat_map(|guest| {
+        // A device is as urgent as the most urgent vCPU of its guest.
+        let band = guest
+            .vcpus
+            .iter()
+            .filter_map(|vcpu| machine.bands.get(vcpu.index()))
+            .max();
+        let priority = band.map_or(0xFF, |band| band.interrupt_priority().0);
+        guest.config.interrupts.iter().map(move |interrupt| SpiSetup {
+            interrupt: interrupt.physical,
+            priority,
+            trigger: match interrupt.trigger {
+                Trigger::Edge => GicTrigger::Edge,
+                Trigger::Level => GicTrigger::Level,
+            },
+        })
+    });
+    let console = machine.board.uart.interrupt;
+    let lowest = Band::new(0).map_or(0xFF, |band| band.interrupt_priority().0);
+    let of_console = core::iter::once(SpiSetup {
+        interrupt: console,
+        priority: lowest,
+        trigger: GicTrigger::Level,
+    });
+    if let Err(error) =
+        machine
+            .gic
+            .set_up(machine.cores.len(), &private, of_guests.chain(of_console))
+    {
+        panic!("the GIC is not what the board file says: {error}");
+    }
+    if let Some(core) = machine.cores.get(machine.console_core.index()) {
+        machine.gic.route_spi(console, core.mpidr);
+        machine.gic.set_spi_enabled(console, true);
+    }
+}
+
+fn greet(core: PcpuId, machine: &Machine) {
+    say!(
+        core,
+        "Spumone {} on {}: {} cores, {} guests",
+        env!("CARGO_PKG_VERSION"),
+        machine.board.name,
+        machine.cores.len(),
+        machine.guests.len()
+    );
+    say!(
+        core,
+        "keys: Ctrl-] then ? for help, Ctrl-] then 1, 2, … talks to that guest"
+    );
+    if !machine.entropy.is_strong {
+        say!(
+            core,
+            "warning: the firmware gives no random seed; guests get a guessable one"
+        );
+    }
+}
+
+fn start_cores(
+    machine: &'static Machine,
+    boot_core: PcpuId,
+    mut places: [Tokens; MAX_PCPUS],
+    vtcr: u64,
+    map: &'static El2Map,
+) -> ! {
+    let mut take = |core: PcpuId| {
+        core::mem::replace(&mut places[core.index()], [const { None }; MAX_VCPUS])
+    };
+    for (index, core) in machine.cores.iter().enumerate() {
+        let id = PcpuId(index as u8);
+        if id == boot_core {
+            continue;
+        }
+        let tokens = take(id);
+        // SAFETY: each stack is given to one core, once.
+        let stack = unsafe { &raw mut STACKS[index] };
+        // SAFETY: the stack is the core's own, lives for ever, and is mapped by the tables that
+        // the core enters with.
+        let started = unsafe {
+            aarch64_rt::start_core::<smccc::Smc, _, STACK_PAGES>(core.mpidr, stack, move || {
+                map.activate();
+                run_instance(machine, id, tokens, vtcr)
+            })
+        };
+        if let Err(error) = started {
+            panic!("core {id} does not start: {error}");
+        }
+    }
+    let tokens = take(boot_core);
+    run_instance(machine, boot_core, tokens, vtcr)
+}
+
+fn run_instance(machine: &'static Machine, core: PcpuId, tokens: Tokens, vtcr: u64) -> ! {
+    cpu::set_up(vtcr);
+    let list_registers = machine.gic.set_up_core();
+    let Some(port) = machine.post.port(core) else {
+        panic!("core {core} has its mailbox twice");
+    };
+    Instance::new(core, machine, port, tokens, list_registers).run()
+}

@@ -1,0 +1,148 @@
+//! What a vCPU leaves on a core besides its general registers: the system registers of EL1 and
+//! EL0 and the floating point registers. Saved when another vCPU takes the core, not before.
+
+use crate::sysreg::{mrs, msr};
+use core::arch::asm;
+
+macro_rules! system_registers {
+    ($($(#[$doc:meta])* $register:ident,)*) => {
+        /// The registers of EL1 and EL0 that the hardware does not bank for the hypervisor.
+        #[derive(Debug)]
+        #[allow(non_snake_case)]
+        pub struct SystemRegisters {
+            $($(#[$doc])* pub $register: u64,)*
+        }
+
+        impl SystemRegisters {
+            /// All zero.
+            const fn zero() -> Self {
+                Self { $($register: 0,)* }
+            }
+
+            /// Takes the registers from the core.
+            pub fn save(&mut self) {
+                $(self.$register = mrs!($register);)*
+            }
+
+            /// Puts the registers on the core; they count from the next `ISB` or `ERET`.
+            pub fn restore(&self) {
+                $(msr!($register, self.$register);)*
+            }
+        }
+    };
+}
+
+system_registers! {
+    SCTLR_EL1,
+    CPACR_EL1,
+    TTBR0_EL1,
+    TTBR1_EL1,
+    TCR_EL1,
+    MAIR_EL1,
+    AMAIR_EL1,
+    VBAR_EL1,
+    CONTEXTIDR_EL1,
+    TPIDR_EL0,
+    TPIDRRO_EL0,
+    TPIDR_EL1,
+    ESR_EL1,
+    FAR_EL1,
+    AFSR0_EL1,
+    AFSR1_EL1,
+    PAR_EL1,
+    ELR_EL1,
+    SPSR_EL1,
+    SP_EL0,
+    SP_EL1,
+    CNTKCTL_EL1,
+    CSSELR_EL1,
+    /// The guest sees `MDSCR_EL1` trapped; this is what single-stepping in the guest needs.
+    MDSCR_EL1,
+    /// What the guest reads as its `MPIDR_EL1`.
+    VMPIDR_EL2,
+}
+
+/// Reset value of `SCTLR_EL1`: MMU and caches off, the RES1 bits of Armv8.0 set
+/// (Arm ARM DDI 0487, D23.2.142).
+const SCTLR_EL1_RESET: u64 = 0x30D0_0800;
+/// `MPIDR_EL1` bit 31, RES1.
+const MPIDR_RES1: u64 = 1 << 31;
+
+impl SystemRegisters {
+    /// The state of a vCPU that has just been reset; `affinity` is its `MPIDR_EL1.Aff0`.
+    pub const fn reset(affinity: u8) -> Self {
+        let mut registers = Self::zero();
+        registers.SCTLR_EL1 = SCTLR_EL1_RESET;
+        registers.VMPIDR_EL2 = MPIDR_RES1 | affinity as u64;
+        registers
+    }
+}
+
+// `FPCR` is S3_3_C4_C4_0 and `FPSR` S3_3_C4_C4_1: the assembler of a target without floating point
+// knows them by number only.
+
+/// The floating point and SIMD registers. The hypervisor is built without floating point, so they
+/// hold a guest's values for as long as it is loaded.
+#[repr(C, align(16))]
+pub struct FloatingPoint {
+    v: [u128; 32],
+    fpcr: u64,
+    fpsr: u64,
+}
+
+macro_rules! vector_pairs {
+    ($instruction:literal) => {
+        concat!(
+            ".arch_extension fp\n",
+            $instruction, " q0, q1, [{base}]\n",
+            $instruction, " q2, q3, [{base}, #32]\n",
+            $instruction, " q4, q5, [{base}, #64]\n",
+            $instruction, " q6, q7, [{base}, #96]\n",
+            $instruction, " q8, q9, [{base}, #128]\n",
+            $instruction, " q10, q11, [{base}, #160]\n",
+            $instruction, " q12, q13, [{base}, #192]\n",
+            $instruction, " q14, q15, [{base}, #224]\n",
+            $instruction, " q16, q17, [{base}, #256]\n",
+            $instruction, " q18, q19, [{base}, #288]\n",
+            $instruction, " q20, q21, [{base}, #320]\n",
+            $instruction, " q22, q23, [{base}, #352]\n",
+            $instruction, " q24, q25, [{base}, #384]\n",
+            $instruction, " q26, q27, [{base}, #416]\n",
+            $instruction, " q28, q29, [{base}, #448]\n",
+            $instruction, " q30, q31, [{base}, #480]\n",
+        )
+    };
+}
+
+impl FloatingPoint {
+    /// All zero.
+    pub const fn new() -> Self {
+        Self {
+            v: [0; 32],
+            fpcr: 0,
+            fpsr: 0,
+        }
+    }
+
+    /// Takes the registers from the core.
+    pub fn save(&mut self) {
+        // SAFETY: the sixteen stores write the 512 bytes of `v`, which `self` owns. CPTR_EL2 does
+        // not trap floating point at EL2.
+        unsafe {
+            asm!(vector_pairs!("stp"), base = in(reg) self.v.as_mut_ptr(), options(nostack));
+        }
+        self.fpcr = mrs!(S3_3_C4_C4_0);
+        self.fpsr = mrs!(S3_3_C4_C4_1);
+    }
+
+    /// Puts the registers on the core.
+    pub fn restore(&self) {
+        // SAFETY: the sixteen loads read the 512 bytes of `v`. No code of the hypervisor keeps
+        // values in the floating point registers (target aarch64-unknown-none-softfloat).
+        unsafe {
+            asm!(vector_pairs!("ldp"), base = in(reg) self.v.as_ptr(), options(nostack, readonly));
+        }
+        msr!(S3_3_C4_C4_0, self.fpcr);
+        msr!(S3_3_C4_C4_1, self.fpsr);
+    }
+}

@@ -1,0 +1,131 @@
+//! How a core is set up at EL2: what traps, what a guest may do by itself.
+//!
+//! Source: Arm ARM DDI 0487, chapter D23 (register descriptions).
+
+use crate::sysreg::{isb, mrs, msr};
+use core::arch::asm;
+
+/// `HCR_EL2` while a guest runs.
+pub const HCR_GUEST: u64 = {
+    /// Stage 2 translation.
+    const VM: u64 = 1 << 0;
+    /// A guest's invalidation by set and way also cleans: it may not undo others' writes.
+    const SWIO: u64 = 1 << 1;
+    /// A table walk of the guest that hits device memory faults.
+    const PTW: u64 = 1 << 2;
+    /// Physical FIQ, IRQ and SError come to EL2; the guest gets virtual ones.
+    const FMO: u64 = 1 << 3;
+    const IMO: u64 = 1 << 4;
+    const AMO: u64 = 1 << 5;
+    /// TLB and cache maintenance is broadcast, so that it holds where the vCPU runs next.
+    const FB: u64 = 1 << 9;
+    const BSU_INNER: u64 = 1 << 10;
+    /// WFI comes to EL2: the vCPU sleeps, the core goes to another.
+    const TWI: u64 = 1 << 13;
+    /// Reads of ID registers come to EL2, which hides what it does not virtualize.
+    const TID3: u64 = 1 << 18;
+    /// SMC comes to EL2: firmware is not for guests.
+    const TSC: u64 = 1 << 19;
+    /// Implementation defined registers.
+    const TIDCP: u64 = 1 << 20;
+    /// Auxiliary control registers.
+    const TACR: u64 = 1 << 21;
+    /// EL1 is AArch64.
+    const RW: u64 = 1 << 31;
+    /// Limited ordering regions and error records.
+    const TLOR: u64 = 1 << 35;
+    const TERR: u64 = 1 << 36;
+    VM | SWIO
+        | PTW
+        | FMO
+        | IMO
+        | AMO
+        | FB
+        | BSU_INNER
+        | TWI
+        | TID3
+        | TSC
+        | TIDCP
+        | TACR
+        | RW
+        | TLOR
+        | TERR
+};
+
+/// `CPTR_EL2`: floating point is free, SVE, trace and activity monitors trap.
+const CPTR: u64 = {
+    const RES1_AND_TZ: u64 = 0x33FF;
+    const TTA: u64 = 1 << 20;
+    const TAM: u64 = 1 << 30;
+    RES1_AND_TZ | TTA | TAM
+};
+
+/// `MDCR_EL2`: debug and performance registers come to EL2. `HPMN` keeps its reset value.
+const MDCR_TRAPS: u64 = {
+    const TPMCR: u64 = 1 << 5;
+    const TPM: u64 = 1 << 6;
+    const TDA: u64 = 1 << 9;
+    const TDOSA: u64 = 1 << 10;
+    const TDRA: u64 = 1 << 11;
+    const TPMS: u64 = 1 << 14;
+    const TTRF: u64 = 1 << 19;
+    TPMCR | TPM | TDA | TDOSA | TDRA | TPMS | TTRF
+};
+
+/// `CNTHCTL_EL2`: the guest has the physical counter and the EL1 physical timer.
+const CNTHCTL: u64 = 0b11;
+
+/// Sets up the calling core for guests. To be called once on each core, at EL2, MMU on.
+pub fn set_up(vtcr: u64) {
+    unsafe extern "C" {
+        static el2_vectors: u8;
+    }
+    let hpmn = mrs!(MDCR_EL2) & 0x1F;
+    // SAFETY: `el2_vectors` is a complete vector table, 2 KiB aligned by the linker script.
+    unsafe {
+        asm!("msr vbar_el2, {}", in(reg) &raw const el2_vectors, options(nostack, preserves_flags));
+    }
+    msr!(VTCR_EL2, vtcr);
+    msr!(HCR_EL2, HCR_GUEST);
+    msr!(CPTR_EL2, CPTR);
+    msr!(MDCR_EL2, MDCR_TRAPS | hpmn);
+    msr!(CNTHCTL_EL2, CNTHCTL);
+    msr!(CNTVOFF_EL2, 0);
+    msr!(HSTR_EL2, 0);
+    msr!(VPIDR_EL2, mrs!(MIDR_EL1));
+    isb();
+}
+
+/// Makes the guest whose stage 2 this is the current one. Takes effect at the next `ERET`.
+pub fn set_stage2(vttbr: u64) {
+    msr!(VTTBR_EL2, vttbr);
+}
+
+/// Forgets what this core has cached of the current guest's translations: another vCPU of the
+/// same guest has run here, and a guest may give each of its CPUs translations of its own.
+pub fn forget_guest_translations() {
+    isb();
+    // SAFETY: invalidating TLB entries costs time only; stage 2 still holds.
+    unsafe {
+        asm!(
+            "tlbi vmalle1",
+            "dsb nsh",
+            "isb",
+            options(nostack, preserves_flags)
+        )
+    };
+}
+
+/// Sleeps until an interrupt is pending. Interrupts stay masked: it is taken by reading the GIC.
+pub fn wait_for_interrupt() {
+    // SAFETY: waiting changes nothing.
+    unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) };
+}
+
+/// Sleeps for ever.
+pub fn halt() -> ! {
+    loop {
+        // SAFETY: waiting changes nothing.
+        unsafe { asm!("wfi", options(nostack, preserves_flags)) };
+    }
+}

@@ -1,0 +1,226 @@
+//! What is left when EL2 itself dies: registers and last events, at a fixed place where a
+//! debugger finds them, and on the console.
+//!
+//! The place is the first page of the hypervisor's memory (the start of the machine's memory),
+//! which holds nothing else. In gdb, on QEMU `virt`: `x/80xg 0x40000000`.
+
+use crate::events;
+use crate::memory;
+use crate::sysreg::mrs;
+use core::arch::global_asm;
+use core::fmt::{self, Write};
+use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use spumone_config::PcpuId;
+
+/// First word of the page once somebody has died.
+const MAGIC: u64 = u64::from_le_bytes(*b"EPITAPH\0");
+
+/// Where the page and the UART are; zero until [`prepare`].
+static PAGE: AtomicU64 = AtomicU64::new(0);
+static UART: AtomicU64 = AtomicU64::new(0);
+/// Set by the first core that dies; later ones stay silent.
+static WRITTEN: AtomicBool = AtomicBool::new(false);
+
+#[repr(C)]
+struct Epitaph {
+    magic: u64,
+    core: u64,
+    /// Vector number: 0 to 7, in the order of the vector table; `u64::MAX` for a panic.
+    vector: u64,
+    esr: u64,
+    elr: u64,
+    far: u64,
+    hpfar: u64,
+    spsr: u64,
+    sp: u64,
+    x: [u64; 31],
+    /// (kind, argument), oldest first; see `events`.
+    events: [(u64, u64); events::KEPT],
+    message: [u8; 256],
+}
+
+/// Tells where the page is and which PL011 speaks. Until then deaths are silent.
+pub fn prepare(page: u64, uart: u64) {
+    PAGE.store(page, Ordering::Relaxed);
+    UART.store(uart, Ordering::Relaxed);
+}
+
+/// The PL011, polled, without any token: nobody else will speak again.
+struct LastWords(u64);
+
+impl LastWords {
+    fn byte(&mut self, byte: u8) {
+        const DR: u64 = 0x00;
+        const FR: u64 = 0x18;
+        const FR_TXFF: u32 = 1 << 5;
+        /// More polls than a FIFO at 9600 baud needs.
+        const PATIENCE: usize = 10_000_000;
+        for _ in 0..PATIENCE {
+            // SAFETY: the board's PL011, mapped as device memory. A second writer can only
+            // garble characters.
+            let full = unsafe { ((self.0 + FR) as *const u32).read_volatile() } & FR_TXFF != 0;
+            if !full {
+                break;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { ((self.0 + DR) as *mut u32).write_volatile(u32::from(byte)) };
+    }
+}
+
+impl Write for LastWords {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        if self.0 != 0 {
+            for byte in s.bytes() {
+                if byte == b'\n' {
+                    self.byte(b'\r');
+                }
+                self.byte(byte);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fills a byte array with text, silently cutting what is too long.
+struct Cut<'a> {
+    bytes: &'a mut [u8],
+    used: usize,
+}
+
+impl Write for Cut<'_> {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        let room = self.bytes.len() - self.used;
+        let take = room.min(s.len());
+        self.bytes[self.used..self.used + take].copy_from_slice(&s.as_bytes()[..take]);
+        self.used += take;
+        Ok(())
+    }
+}
+
+/// The calling core, from the affinity the boot core gave it.
+fn this_core() -> PcpuId {
+    // TPIDR_EL2 is taken by the guest's registers; the low affinity byte is good enough here.
+    PcpuId((mrs!(MPIDR_EL1) & 0xFF) as u8)
+}
+
+fn write_epitaph(vector: u64, x: &[u64; 31], sp: u64, message: fmt::Arguments<'_>) -> ! {
+    let page = PAGE.load(Ordering::Relaxed);
+    if WRITTEN.swap(true, Ordering::AcqRel) {
+        crate::cpu::halt();
+    }
+    let core = this_core();
+    let mut epitaph = Epitaph {
+        magic: MAGIC,
+        core: u64::from(core.0),
+        vector,
+        esr: mrs!(ESR_EL2),
+        elr: mrs!(ELR_EL2),
+        far: mrs!(FAR_EL2),
+        hpfar: mrs!(HPFAR_EL2),
+        spsr: mrs!(SPSR_EL2),
+        sp,
+        x: *x,
+        events: [(0, 0); events::KEPT],
+        message: [0; 256],
+    };
+    for (slot, event) in epitaph.events.iter_mut().zip(events::last(core)) {
+        *slot = event;
+    }
+    let _ = Cut {
+        bytes: &mut epitaph.message,
+        used: 0,
+    }
+    .write_fmt(message);
+
+    let mut out = LastWords(UART.load(Ordering::Relaxed));
+    let _ = writeln!(
+        out,
+        "\n\n=== spumone died on core {core}: {message}\n\
+         ESR {:#x}  ELR {:#x}  FAR {:#x}  HPFAR {:#x}  SPSR {:#x}  SP {:#x}",
+        epitaph.esr, epitaph.elr, epitaph.far, epitaph.hpfar, epitaph.spsr, epitaph.sp
+    );
+    if vector != u64::MAX {
+        for (n, value) in x.iter().enumerate() {
+            let end = if n % 4 == 3 || n == 30 { '\n' } else { ' ' };
+            let _ = write!(out, "x{n:<2} {value:#018x}{end}");
+        }
+    }
+    let _ = write!(out, "last events, oldest first:");
+    for &(kind, argument) in &epitaph.events {
+        let _ = write!(out, " {}({argument:#x})", events::Event::name(kind));
+    }
+    let _ = writeln!(
+        out,
+        "\n=== also at {page:#x}; text starts at {:#x}. The machine stands still.",
+        memory::text_start()
+    );
+    if page != 0 {
+        // SAFETY: the first page of the hypervisor's memory, mapped writable, used by nothing
+        // else; `WRITTEN` lets one core come here.
+        unsafe { (page as *mut Epitaph).write_volatile(epitaph) };
+        crate::sysreg::dsb_sy();
+    }
+    crate::cpu::halt()
+}
+
+#[panic_handler]
+fn panic(info: &PanicInfo) -> ! {
+    write_epitaph(u64::MAX, &[0; 31], 0, format_args!("{info}"))
+}
+
+/// Called by the vectors of EL2 with the registers at the time of death.
+#[unsafe(no_mangle)]
+extern "C" fn epitaph_of_exception(vector: u64, x: &[u64; 31], sp: u64) -> ! {
+    const NAMES: [&str; 4] = ["synchronous exception", "IRQ", "FIQ", "SError"];
+    let name = NAMES[vector as usize % 4];
+    write_epitaph(vector, x, sp, format_args!("{name} at EL2"))
+}
+
+global_asm!(
+    ".pushsection .text, \"ax\"",
+    // x0 = vector number; the old x0 and x1 lie on the stack. The stack may be what is broken,
+    // so the registers go to a page of their own.
+    ".global hypervisor_died",
+    "hypervisor_died:",
+    "adrp x1, {save}",
+    "add x1, x1, :lo12:{save}",
+    "stp x2, x3, [x1, #16]",
+    "stp x4, x5, [x1, #32]",
+    "stp x6, x7, [x1, #48]",
+    "stp x8, x9, [x1, #64]",
+    "stp x10, x11, [x1, #80]",
+    "stp x12, x13, [x1, #96]",
+    "stp x14, x15, [x1, #112]",
+    "stp x16, x17, [x1, #128]",
+    "stp x18, x19, [x1, #144]",
+    "stp x20, x21, [x1, #160]",
+    "stp x22, x23, [x1, #176]",
+    "stp x24, x25, [x1, #192]",
+    "stp x26, x27, [x1, #208]",
+    "stp x28, x29, [x1, #224]",
+    "str x30, [x1, #240]",
+    "ldp x2, x3, [sp], #16",
+    "stp x2, x3, [x1]",
+    "mov x2, sp",
+    "adrp x3, {stack}",
+    "add x3, x3, :lo12:{stack}",
+    "add sp, x3, #{stack_size}",
+    "b epitaph_of_exception",
+    ".popsection",
+    save = sym SAVED,
+    stack = sym LAST_STACK,
+    stack_size = const LAST_STACK_SIZE,
+);
+
+const LAST_STACK_SIZE: usize = 8192;
+
+/// Registers at the time of death, written by the vector code.
+static mut SAVED: [u64; 31] = [0; 31];
+
+#[repr(C, align(16))]
+struct LastStack([u8; LAST_STACK_SIZE]);
+
+/// The stack on which the epitaph is written.
+static mut LAST_STACK: LastStack = LastStack([0; LAST_STACK_SIZE]);

@@ -1,0 +1,85 @@
+//! The last things each core did, for the epitaph. Not a trace: a few words in a ring that is
+//! overwritten for ever, cheap enough to be always on.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use spumone_config::PcpuId;
+use spumone_config::types::MAX_PCPUS;
+
+/// Events kept for each core.
+pub const KEPT: usize = 16;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Event {
+    /// A vCPU took the core; its id.
+    Dispatch = 1,
+    /// The core went idle.
+    Idle = 2,
+    /// A physical interrupt; its INTID.
+    Interrupt = 3,
+    /// A synchronous exception of a guest; its `ESR_EL2`.
+    Trap = 4,
+    /// Mail from another core; the message's first word.
+    Mail = 5,
+    /// A guest is being stopped; its id.
+    Stop = 6,
+    /// A guest starts its life; its id.
+    Start = 7,
+}
+
+impl Event {
+    /// The name, from the number kept in the ring.
+    pub fn name(number: u64) -> &'static str {
+        match number {
+            1 => "dispatch",
+            2 => "idle",
+            3 => "interrupt",
+            4 => "trap",
+            5 => "mail",
+            6 => "stop",
+            7 => "start",
+            _ => "-",
+        }
+    }
+}
+
+/// One core's ring. Atomics with relaxed order: the owner alone writes, and whoever reads does so
+/// when the machine has died.
+struct Ring {
+    next: AtomicUsize,
+    kinds: [AtomicU64; KEPT],
+    arguments: [AtomicU64; KEPT],
+}
+
+static RINGS: [Ring; MAX_PCPUS] = [const {
+    Ring {
+        next: AtomicUsize::new(0),
+        kinds: [const { AtomicU64::new(0) }; KEPT],
+        arguments: [const { AtomicU64::new(0) }; KEPT],
+    }
+}; MAX_PCPUS];
+
+/// Notes an event of the calling core.
+#[inline(always)]
+pub fn note(core: PcpuId, event: Event, argument: u64) {
+    if let Some(ring) = RINGS.get(core.index()) {
+        let at = ring.next.load(Relaxed) % KEPT;
+        ring.kinds[at].store(event as u64, Relaxed);
+        ring.arguments[at].store(argument, Relaxed);
+        ring.next.store(at + 1, Relaxed);
+    }
+}
+
+/// The events of `core`, oldest first, as (kind, argument).
+pub fn last(core: PcpuId) -> impl Iterator<Item = (u64, u64)> {
+    let ring = &RINGS[core.index() % MAX_PCPUS];
+    let next = ring.next.load(Relaxed);
+    (0..KEPT).map(move |back| {
+        let at = (next + back) % KEPT;
+        (
+            ring.kinds[at].load(Relaxed),
+            ring.arguments[at].load(Relaxed),
+        )
+    })
+}

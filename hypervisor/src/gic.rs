@@ -1,0 +1,262 @@
+//! The machine's GICv3 as the hypervisor uses it: `EOImode` = 1, so that taking an interrupt and
+//! deactivating it are two steps, and the second can be left to the guest.
+//!
+//! Source: GIC architecture specification IHI 0069, chapter 12.
+
+use crate::memory::REDISTRIBUTOR_SIZE;
+use crate::sysreg::{isb, mrs, msr};
+use arm_gic::gicv3::registers::{Gicd, GicrSgi};
+use arm_gic::gicv3::GicV3;
+use arm_gic::{IntId as GicIntId, Trigger as GicTrigger, UniqueMmioPointer};
+use core::ptr::NonNull;
+use spumone_config::packed::Board;
+use spumone_config::{IntId, PcpuId, PhysAddr};
+
+/// EL2's alarm: the physical timer of EL2.
+pub const ALARM: IntId = IntId(26);
+/// The maintenance interrupt of the virtual interface.
+pub const MAINTENANCE: IntId = IntId(25);
+/// The guest's virtual timer.
+pub const VIRTUAL_TIMER: IntId = IntId(27);
+/// The guest's physical timer.
+pub const PHYSICAL_TIMER: IntId = IntId(30);
+/// INTIDs from here on are special: nothing is pending (IHI 0069, 2.2.1).
+const FIRST_SPECIAL: u64 = 1020;
+
+mod offset {
+    //! Register offsets: distributor, then SGI frame of a redistributor.
+    pub const ISENABLER: u64 = 0x0100;
+    pub const ICENABLER: u64 = 0x0180;
+    pub const ISPENDR: u64 = 0x0200;
+    pub const ICPENDR: u64 = 0x0280;
+    pub const ISACTIVER: u64 = 0x0300;
+    pub const ICACTIVER: u64 = 0x0380;
+    pub const IROUTER: u64 = 0x6000;
+    /// The SGI frame follows the RD frame.
+    pub const SGI_FRAME: u64 = 0x1_0000;
+}
+
+/// The interrupt controller. Holds addresses only: every operation is a write of bits that stand
+/// for themselves (set or clear one interrupt), so cores need not agree before they do it.
+#[derive(Clone, Copy, Debug)]
+pub struct Gic {
+    distributor: PhysAddr,
+    redistributor: PhysAddr,
+}
+
+/// What is set up for one interrupt at start.
+#[derive(Clone, Copy, Debug)]
+pub struct SpiSetup {
+    /// Which.
+    pub interrupt: IntId,
+    /// Its GIC priority.
+    pub priority: u8,
+    /// How it is signalled.
+    pub trigger: GicTrigger,
+}
+
+impl Gic {
+    /// The GIC of this board.
+    pub fn new(board: &Board) -> Self {
+        Self {
+            distributor: board.gic_distributor,
+            redistributor: board.gic_redistributor,
+        }
+    }
+
+    /// Initializes distributor and redistributors. Boot core, once, before any other core runs.
+    ///
+    /// `private_priorities` holds (interrupt, priority) of the SGIs and PPIs in use.
+    pub fn set_up(
+        &self,
+        cores: usize,
+        private_priorities: &[(IntId, u8)],
+        spis: impl Iterator<Item = SpiSetup>,
+    ) -> Result<(), arm_gic::gicv3::GicError> {
+        let distributor = NonNull::new(self.distributor.0 as *mut Gicd);
+        let redistributor = NonNull::new(self.redistributor.0 as *mut GicrSgi);
+        let (Some(distributor), Some(redistributor)) = (distributor, redistributor) else {
+            return Ok(());
+        };
+        // SAFETY: the board file names the GIC's frames, EL2's stage 1 maps them as device
+        // memory, and no other driver of them exists while this one lives.
+        let mut gic = unsafe {
+            GicV3::new(
+                UniqueMmioPointer::new(distributor),
+                redistributor,
+                cores,
+            )?
+        };
+        gic.setup(0);
+        for core in 0..cores {
+            // An error says that the core is awake already.
+            let _ = gic.redistributor_mark_core_awake(core);
+            for &(interrupt, priority) in private_priorities {
+                let id = Self::driver_id(interrupt);
+                gic.set_interrupt_priority(id, Some(core), priority)?;
+                gic.enable_interrupt(id, Some(core), true)?;
+            }
+        }
+        for spi in spis {
+            let id = Self::driver_id(spi.interrupt);
+            gic.enable_interrupt(id, None, false)?;
+            gic.set_interrupt_priority(id, None, spi.priority)?;
+            gic.set_trigger(id, None, spi.trigger)?;
+        }
+        Ok(())
+    }
+
+    fn driver_id(interrupt: IntId) -> GicIntId {
+        match interrupt.0 {
+            n @ 0..16 => GicIntId::sgi(u32::from(n)),
+            n @ 16..32 => GicIntId::ppi(u32::from(n) - 16),
+            n => GicIntId::spi(u32::from(n) - 32),
+        }
+    }
+
+    /// Sets up the CPU interface and the virtual interface of the calling core; returns the
+    /// number of its list registers.
+    pub fn set_up_core(&self) -> usize {
+        /// `ICC_SRE_EL2`: system registers for EL2 and, unhindered, for EL1.
+        const SRE_ENABLE: u64 = 0b1111;
+        /// `ICC_CTLR_EL1.EOImode`: EOI drops the priority only.
+        const EOI_MODE: u64 = 1 << 1;
+        /// `ICH_VTR_EL2.ListRegs`.
+        const LIST_REGISTERS: u64 = 0x1F;
+        msr!(ICC_SRE_EL2, SRE_ENABLE);
+        isb();
+        msr!(ICC_CTLR_EL1, EOI_MODE);
+        msr!(ICC_BPR1_EL1, 0);
+        msr!(ICC_PMR_EL1, 0xFF);
+        msr!(ICC_IGRPEN1_EL1, 1);
+        isb();
+        (mrs!(ICH_VTR_EL2) & LIST_REGISTERS) as usize + 1
+    }
+
+    /// Takes the highest pending interrupt, if one passes the priority mask, and drops the
+    /// running priority again. It stays active: [`Self::deactivate`] ends it.
+    #[inline(always)]
+    pub fn take(&self) -> Option<IntId> {
+        let id = mrs!(ICC_IAR1_EL1);
+        if id >= FIRST_SPECIAL {
+            return None;
+        }
+        msr!(ICC_EOIR1_EL1, id);
+        Some(IntId(id as u16))
+    }
+
+    /// Ends an interrupt taken on this core.
+    #[inline(always)]
+    pub fn deactivate(&self, interrupt: IntId) {
+        msr!(ICC_DIR_EL1, u64::from(interrupt.0));
+    }
+
+    /// Interrupts whose GIC priority is not above (numerically below) `mask` wait.
+    #[inline(always)]
+    pub fn set_priority_mask(&self, mask: u8) {
+        msr!(ICC_PMR_EL1, u64::from(mask));
+    }
+
+    /// Sends SGI `sgi` to the core with this affinity.
+    #[inline(always)]
+    pub fn send_sgi(&self, sgi: u8, mpidr: u64) {
+        /// `MPIDR_EL1` affinity fields to those of `ICC_SGI1R_EL1` (IHI 0069, 12.2.19).
+        const fn target(mpidr: u64) -> u64 {
+            let aff0 = mpidr & 0xF;
+            let range = mpidr >> 4 & 0xF;
+            let aff1 = mpidr >> 8 & 0xFF;
+            let aff2 = mpidr >> 16 & 0xFF;
+            let aff3 = mpidr >> 32 & 0xFF;
+            1 << aff0 | aff1 << 16 | aff2 << 32 | range << 44 | aff3 << 48
+        }
+        // What the receiver is to see must be in memory before the interrupt.
+        crate::sysreg::dsb_ishst();
+        msr!(ICC_SGI1R_EL1, target(mpidr) | u64::from(sgi & 0xF) << 24);
+        isb();
+    }
+
+    /// Lets an SPI through or holds it back.
+    pub fn set_spi_enabled(&self, interrupt: IntId, enabled: bool) {
+        let register = if enabled {
+            offset::ISENABLER
+        } else {
+            offset::ICENABLER
+        };
+        self.write_bit(self.distributor.0 + register, interrupt);
+    }
+
+    /// Whether an SPI is pending.
+    pub fn is_spi_pending(&self, interrupt: IntId) -> bool {
+        let bank = self.distributor.0 + offset::ISPENDR;
+        let register = bank + 4 * (interrupt.index() as u64 / 32);
+        // SAFETY: a register of the distributor, mapped as device memory; reading has no effect.
+        let pending = unsafe { (register as *const u32).read_volatile() };
+        pending >> (interrupt.0 % 32) & 1 != 0
+    }
+
+    /// Forgets that an SPI is pending.
+    pub fn clear_spi_pending(&self, interrupt: IntId) {
+        self.write_bit(self.distributor.0 + offset::ICPENDR, interrupt);
+    }
+
+    /// Sends an SPI to the core with this affinity from now on.
+    pub fn route_spi(&self, interrupt: IntId, mpidr: u64) {
+        let register = self.distributor.0 + offset::IROUTER + 8 * interrupt.index() as u64;
+        // SAFETY: IROUTER<n> of an existing SPI, mapped as device memory; 64-bit writes are
+        // single-copy atomic.
+        unsafe { (register as *mut u64).write_volatile(mpidr & 0xFF_00FF_FFFF) };
+    }
+
+    /// Makes an SPI, or a private interrupt of the calling core `core`, active or inactive.
+    pub fn set_active(&self, core: PcpuId, interrupt: IntId, active: bool) {
+        let register = if active {
+            offset::ISACTIVER
+        } else {
+            offset::ICACTIVER
+        };
+        let frame = if interrupt.is_private() {
+            self.redistributor.0 + REDISTRIBUTOR_SIZE * core.index() as u64 + offset::SGI_FRAME
+        } else {
+            self.distributor.0
+        };
+        self.write_bit(frame + register, interrupt);
+    }
+
+    /// Writes one bit of a set-by-one or clear-by-one register bank; other bits are not touched.
+    #[inline(always)]
+    fn write_bit(&self, bank: u64, interrupt: IntId) {
+        let register = bank + 4 * (interrupt.index() as u64 / 32);
+        // SAFETY: a register of the GIC, mapped as device memory, of an interrupt that exists
+        // (`spm` checks); zero bits of the value change nothing.
+        unsafe { (register as *mut u32).write_volatile(1 << (interrupt.0 % 32)) };
+    }
+}
+
+macro_rules! list_registers {
+    ($($index:literal => $register:ident,)*) => {
+        /// Reads list register `index`; absent ones read as zero.
+        #[inline(always)]
+        pub fn read_list_register(index: usize) -> u64 {
+            match index {
+                $($index => mrs!($register),)*
+                _ => 0,
+            }
+        }
+
+        /// Writes list register `index`, which the core must have.
+        #[inline(always)]
+        pub fn write_list_register(index: usize, value: u64) {
+            match index {
+                $($index => msr!($register, value),)*
+                _ => {}
+            }
+        }
+    };
+}
+
+list_registers! {
+    0 => ICH_LR0_EL2, 1 => ICH_LR1_EL2, 2 => ICH_LR2_EL2, 3 => ICH_LR3_EL2,
+    4 => ICH_LR4_EL2, 5 => ICH_LR5_EL2, 6 => ICH_LR6_EL2, 7 => ICH_LR7_EL2,
+    8 => ICH_LR8_EL2, 9 => ICH_LR9_EL2, 10 => ICH_LR10_EL2, 11 => ICH_LR11_EL2,
+    12 => ICH_LR12_EL2, 13 => ICH_LR13_EL2, 14 => ICH_LR14_EL2, 15 => ICH_LR15_EL2,
+}

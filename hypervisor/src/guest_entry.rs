@@ -1,0 +1,185 @@
+//! The way into a guest and back: the only code that runs with a guest's general registers.
+//!
+//! To the run loop a guest is a function call: [`enter`] loads the registers of a vCPU, leaves
+//! EL2 and returns when the guest comes back, whatever brought it. One stack per core serves all
+//! vCPUs (`seeds`: the "interrupt model"), since nothing of a vCPU ever lies on it.
+
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+/// General registers, program counter and state of a vCPU that is not on the core.
+#[repr(C)]
+#[derive(Debug)]
+pub struct GuestRegisters {
+    /// x0 to x30.
+    pub x: [u64; 31],
+    /// Where it continues (`ELR_EL2`).
+    pub pc: u64,
+    /// Its `PSTATE` (`SPSR_EL2`).
+    pub pstate: u64,
+}
+
+impl GuestRegisters {
+    /// EL1h with debug, SError, IRQ and FIQ masked: the state PSCI CPU_ON and the Linux boot
+    /// protocol ask for (DEN0022 section 6.4).
+    pub const RESET_PSTATE: u64 = 0x3C5;
+
+    /// All registers zero.
+    pub const fn new() -> Self {
+        Self {
+            x: [0; 31],
+            pc: 0,
+            pstate: Self::RESET_PSTATE,
+        }
+    }
+
+    /// Steps over the instruction that trapped.
+    pub fn skip_instruction(&mut self) {
+        self.pc = self.pc.wrapping_add(4);
+    }
+}
+
+/// What brought a guest back to EL2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// A synchronous exception; `ESR_EL2` tells.
+    Synchronous,
+    /// A physical interrupt.
+    Interrupt,
+    /// An SError.
+    SystemError,
+}
+
+/// Exit kinds as the vectors report them.
+const KIND_SYNCHRONOUS: u64 = 0;
+const KIND_INTERRUPT: u64 = 1;
+const KIND_SYSTEM_ERROR: u64 = 2;
+
+/// Runs the guest whose registers these are until it comes back.
+///
+/// The caller has loaded everything else of the vCPU: stage 2, system registers, timers and the
+/// virtual interface of the GIC.
+#[inline(always)]
+pub fn enter(registers: &mut GuestRegisters) -> Exit {
+    unsafe extern "C" {
+        fn enter_guest(registers: *mut GuestRegisters) -> u64;
+    }
+    // SAFETY: `registers` is exclusively borrowed for as long as the guest runs. The guest is
+    // confined to its stage 2 and to EL1/EL0, and the callee-saved registers are restored.
+    match unsafe { enter_guest(registers) } {
+        KIND_SYNCHRONOUS => Exit::Synchronous,
+        KIND_INTERRUPT => Exit::Interrupt,
+        _ => Exit::SystemError,
+    }
+}
+
+global_asm!(
+    ".pushsection .text, \"ax\"",
+    ".global enter_guest",
+    "enter_guest:",
+    "stp x29, x30, [sp, #-96]!",
+    "stp x19, x20, [sp, #16]",
+    "stp x21, x22, [sp, #32]",
+    "stp x23, x24, [sp, #48]",
+    "stp x25, x26, [sp, #64]",
+    "stp x27, x28, [sp, #80]",
+    "msr tpidr_el2, x0",
+    "ldp x1, x2, [x0, #{pc}]",
+    "msr elr_el2, x1",
+    "msr spsr_el2, x2",
+    "ldp x2, x3, [x0, #16]",
+    "ldp x4, x5, [x0, #32]",
+    "ldp x6, x7, [x0, #48]",
+    "ldp x8, x9, [x0, #64]",
+    "ldp x10, x11, [x0, #80]",
+    "ldp x12, x13, [x0, #96]",
+    "ldp x14, x15, [x0, #112]",
+    "ldp x16, x17, [x0, #128]",
+    "ldp x18, x19, [x0, #144]",
+    "ldp x20, x21, [x0, #160]",
+    "ldp x22, x23, [x0, #176]",
+    "ldp x24, x25, [x0, #192]",
+    "ldp x26, x27, [x0, #208]",
+    "ldp x28, x29, [x0, #224]",
+    "ldr x30, [x0, #240]",
+    "ldp x0, x1, [x0]",
+    "eret",
+    // No speculation past the ERET into what follows.
+    "dsb nsh",
+    "isb",
+    //
+    // x1 = kind; the guest's x0 and x1 lie on the stack.
+    "guest_exit:",
+    "mrs x0, tpidr_el2",
+    "stp x2, x3, [x0, #16]",
+    "stp x4, x5, [x0, #32]",
+    "stp x6, x7, [x0, #48]",
+    "stp x8, x9, [x0, #64]",
+    "stp x10, x11, [x0, #80]",
+    "stp x12, x13, [x0, #96]",
+    "stp x14, x15, [x0, #112]",
+    "stp x16, x17, [x0, #128]",
+    "stp x18, x19, [x0, #144]",
+    "stp x20, x21, [x0, #160]",
+    "stp x22, x23, [x0, #176]",
+    "stp x24, x25, [x0, #192]",
+    "stp x26, x27, [x0, #208]",
+    "stp x28, x29, [x0, #224]",
+    "str x30, [x0, #240]",
+    "ldp x2, x3, [sp], #16",
+    "stp x2, x3, [x0]",
+    "mrs x2, elr_el2",
+    "mrs x3, spsr_el2",
+    "stp x2, x3, [x0, #{pc}]",
+    "mov x0, x1",
+    "ldp x19, x20, [sp, #16]",
+    "ldp x21, x22, [sp, #32]",
+    "ldp x23, x24, [sp, #48]",
+    "ldp x25, x26, [sp, #64]",
+    "ldp x27, x28, [sp, #80]",
+    "ldp x29, x30, [sp], #96",
+    "ret",
+    ".popsection",
+    //
+    // Exception vectors of EL2 (Arm ARM DDI 0487, D1.3.1.5).
+    ".pushsection .text.vectors, \"ax\"",
+    ".balign 2048",
+    ".global el2_vectors",
+    "el2_vectors:",
+    // From EL2 itself: interrupts are masked there, so whatever arrives is the end.
+    ".macro hypervisor_exception kind",
+    ".balign 128",
+    "stp x0, x1, [sp, #-16]!",
+    "mov x0, #\\kind",
+    "b hypervisor_died",
+    ".endm",
+    ".macro guest_exception kind",
+    ".balign 128",
+    "stp x0, x1, [sp, #-16]!",
+    "mov x1, #\\kind",
+    "b guest_exit",
+    ".endm",
+    "hypervisor_exception 0",
+    "hypervisor_exception 1",
+    "hypervisor_exception 2",
+    "hypervisor_exception 3",
+    "hypervisor_exception 4",
+    "hypervisor_exception 5",
+    "hypervisor_exception 6",
+    "hypervisor_exception 7",
+    // From AArch64 guests: synchronous, IRQ, FIQ, SError.
+    "guest_exception {synchronous}",
+    "guest_exception {interrupt}",
+    "guest_exception {interrupt}",
+    "guest_exception {system_error}",
+    // From AArch32 at EL0.
+    "guest_exception {synchronous}",
+    "guest_exception {interrupt}",
+    "guest_exception {interrupt}",
+    "guest_exception {system_error}",
+    ".popsection",
+    pc = const offset_of!(GuestRegisters, pc),
+    synchronous = const KIND_SYNCHRONOUS,
+    interrupt = const KIND_INTERRUPT,
+    system_error = const KIND_SYSTEM_ERROR,
+);

@@ -1,0 +1,205 @@
+//! Synchronous exceptions of guests: what was meant for EL2 is served, what a device or register
+//! does is played, and a guest that does what it may not is stopped.
+
+use super::Instance;
+use super::interrupts::LoadedGic;
+use crate::console::{self, CONSOLE, say, serve};
+use crate::events::{Event, note};
+use crate::sysreg::mrs;
+use spumone_config::{GuestAddr, GuestId, VcpuId};
+use spumone_core::console::Source;
+use spumone_core::psci::StopReason;
+use spumone_core::trap::{
+    DataAccess, Exception, FaultReport, Offence, Syndrome, WaitKind, fault_ipa,
+};
+use spumone_core::vgic::Region;
+use spumone_core::vuart::Vuart;
+
+/// Size of a distributor frame.
+const DISTRIBUTOR_SIZE: u64 = 0x1_0000;
+
+/// What the guest finds at an address that stage 2 does not map, and the offset in it.
+enum Device {
+    /// Its virtual GIC.
+    Gic(Region, u64),
+    /// Its virtual UART.
+    Uart(u64),
+}
+
+impl Instance {
+    /// The running vCPU `id` came back with a synchronous exception.
+    pub(super) fn exception(&mut self, id: VcpuId) {
+        let syndrome = Syndrome(mrs!(ESR_EL2));
+        note(self.core, Event::Trap, syndrome.0);
+        match syndrome.decode() {
+            Exception::Wait(wait) => {
+                self.skip_instruction(id);
+                match wait.kind {
+                    WaitKind::Wfi | WaitKind::Wfit => self.wait_for_interrupt(id),
+                    WaitKind::Wfe | WaitKind::Wfet => {
+                        self.scheduler.yield_current();
+                        self.must_decide = true;
+                    }
+                }
+            }
+            Exception::Hvc(_) => self.firmware_call(id),
+            Exception::Smc(_) => {
+                self.skip_instruction(id);
+                self.firmware_call(id);
+            }
+            Exception::SysReg(access) => self.system_register(id, access, syndrome),
+            Exception::DataAbort {
+                access: Some(access),
+                ..
+            } => self.data_abort(id, access, syndrome),
+            Exception::DataAbort { .. } | Exception::InstructionAbort(_) => {
+                self.memory_fault(id, syndrome);
+            }
+            _ => self.fault(id, syndrome, Offence::Exception),
+        }
+    }
+
+    /// An SError while a guest ran: what it accessed has failed.
+    pub(super) fn system_error(&mut self, id: VcpuId) {
+        self.fault(id, Syndrome(mrs!(ESR_EL2)), Offence::Exception);
+    }
+
+    pub(super) fn skip_instruction(&mut self, id: VcpuId) {
+        if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
+            vcpu.registers.skip_instruction();
+        }
+    }
+
+    /// A load or store that stage 2 refused, and that the syndrome describes.
+    fn data_abort(&mut self, id: VcpuId, access: DataAccess, syndrome: Syndrome) {
+        let ipa = fault_ipa(syndrome, mrs!(FAR_EL2), mrs!(HPFAR_EL2));
+        let device = self
+            .vcpu(id)
+            .map(|vcpu| vcpu.guest)
+            .zip(ipa)
+            .and_then(|(guest, ipa)| self.device_at(guest, ipa).map(|device| (guest, device)));
+        let Some((guest, device)) = device else {
+            self.memory_fault(id, syndrome);
+            return;
+        };
+        match device {
+            Device::Uart(offset) => self.access_uart(id, guest, offset, access),
+            Device::Gic(region, offset) => self.access_gic(id, guest, region, offset, access),
+        }
+        self.skip_instruction(id);
+    }
+
+    fn device_at(&self, guest: GuestId, ipa: GuestAddr) -> Option<Device> {
+        let config = &self.machine.guest(guest).config;
+        let offset = |base: GuestAddr, size: u64| {
+            let offset = ipa.0.wrapping_sub(base.0);
+            (offset < size).then_some(offset)
+        };
+        let redistributors = Region::REDISTRIBUTOR_SIZE * config.vcpus.len() as u64;
+        if let Some(console) = &config.console
+            && let Some(offset) = offset(console.base, Vuart::FRAME_SIZE)
+        {
+            Some(Device::Uart(offset))
+        } else if let Some(offset) = offset(config.gic.distributor, DISTRIBUTOR_SIZE) {
+            Some(Device::Gic(Region::Distributor, offset))
+        } else {
+            offset(config.gic.redistributor, redistributors)
+                .map(|offset| Device::Gic(Region::Redistributors, offset))
+        }
+    }
+
+    fn access_gic(
+        &mut self,
+        id: VcpuId,
+        guest: GuestId,
+        region: Region,
+        offset: u64,
+        access: DataAccess,
+    ) {
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
+        let shared = &self.machine.guest(guest).gic;
+        let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
+        let size = access.size.bytes() as u8;
+        let kick = if access.write {
+            let value = access.store_value(access.register.read(&vcpu.registers.x));
+            vcpu.vgic
+                .mmio_write(shared, region, offset, size, value, &mut gic)
+        } else {
+            let (value, kick) = vcpu
+                .vgic
+                .mmio_read(shared, region, offset, size, &mut gic);
+            access
+                .register
+                .write(&mut vcpu.registers.x, access.load_value(value));
+            kick
+        };
+        self.kick_all(guest, kick);
+    }
+
+    fn access_uart(&mut self, id: VcpuId, guest: GuestId, offset: u64, access: DataAccess) {
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
+        let vuart = &self.machine.guest(guest).vuart;
+        let source = Source::Guest(guest);
+        let room = console::room(guest);
+        let effect = if access.write {
+            let value = access.store_value(access.register.read(&vcpu.registers.x));
+            vuart.write(offset, access.size, value, room)
+        } else {
+            let (value, effect) = vuart.read(offset, access.size, room);
+            access
+                .register
+                .write(&mut vcpu.registers.x, access.load_value(value));
+            effect
+        };
+        if let Some(byte) = effect.transmit {
+            // Without room the byte is lost, as in a UART that is overrun.
+            let _ = CONSOLE.push(source, byte);
+        }
+        if effect.transmit.is_some() || effect.stalled {
+            serve();
+        }
+        if effect.stalled {
+            self.wake_stalled_uarts();
+        }
+        if effect.line_changed {
+            self.publish_uart_line(guest);
+        }
+    }
+
+    /// The guest touched memory it does not have.
+    fn memory_fault(&mut self, id: VcpuId, syndrome: Syndrome) {
+        let ipa = fault_ipa(syndrome, mrs!(FAR_EL2), mrs!(HPFAR_EL2));
+        let device = ipa.and_then(|ipa| self.machine.device_name(ipa));
+        self.fault(id, syndrome, Offence::Memory { ipa, device });
+    }
+
+    /// The guest did what it may not: it is reported and stopped, the others run on.
+    pub(super) fn fault(&mut self, id: VcpuId, syndrome: Syndrome, offence: Offence<'_>) {
+        let Some(vcpu) = self.vcpu(id) else {
+            return;
+        };
+        let guest_id = vcpu.guest;
+        let report = FaultReport {
+            guest: &self.machine.guest(guest_id).config.name,
+            vcpu: vcpu.index.0,
+            syndrome,
+            pc: vcpu.registers.pc,
+            far: mrs!(FAR_EL2),
+            instruction: None,
+            offence,
+        };
+        say!(self.core, "{report}");
+        self.stop_guest(guest_id, StopReason::Fault);
+    }
+
+    /// The guest executed what its core does not have: it gets the exception it would get there.
+    pub(super) fn inject_undefined(&mut self, id: VcpuId) {
+        if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
+            super::sysregs::inject_undefined(&mut vcpu.registers);
+        }
+    }
+}

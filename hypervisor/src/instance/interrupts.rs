@@ -1,0 +1,391 @@
+//! Physical interrupts: taken here, given to the vCPU they are for.
+
+use super::Instance;
+use crate::console::{self, MAX_RECEIVED, say, serve};
+use crate::cpu;
+use crate::events::{Event, note};
+use crate::gic::{
+    ALARM, MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER, read_list_register, write_list_register,
+};
+use crate::machine::{Destination, Machine};
+use crate::sysreg::{mrs, msr};
+use crate::timers;
+use heapless::Vec;
+use spumone_config::{GuestId, IntId, PcpuId, VcpuId};
+use spumone_core::console::InputEffect;
+use spumone_core::mailbox::Message;
+use spumone_core::vgic::{ListRegister, PhysicalGic, VcpuIndex, VcpuSet, running_priority};
+
+/// Interrupts taken before the core looks at its vCPUs again: bounds a storm.
+const MAX_TAKEN: usize = 8;
+/// Messages read for one SGI: bounds a flood; the sender's next SGI brings the rest.
+const MAX_MAIL: usize = 32;
+
+/// The machine's GIC as the virtual GIC of the loaded vCPU uses it.
+pub(super) struct LoadedGic {
+    machine: &'static Machine,
+    core: PcpuId,
+    guest: GuestId,
+    list_registers: usize,
+}
+
+impl LoadedGic {
+    pub(super) fn new(
+        machine: &'static Machine,
+        core: PcpuId,
+        guest: GuestId,
+        list_registers: usize,
+    ) -> Self {
+        Self {
+            machine,
+            core,
+            guest,
+            list_registers,
+        }
+    }
+}
+
+impl PhysicalGic for LoadedGic {
+    #[inline(always)]
+    fn list_registers(&self) -> usize {
+        self.list_registers
+    }
+
+    #[inline(always)]
+    fn read_lr(&self, index: usize) -> ListRegister {
+        ListRegister(read_list_register(index))
+    }
+
+    #[inline(always)]
+    fn write_lr(&mut self, index: usize, value: ListRegister) {
+        write_list_register(index, value.0);
+    }
+
+    #[inline(always)]
+    fn empty_lrs(&self) -> u32 {
+        mrs!(ICH_ELRSR_EL2) as u32
+    }
+
+    #[inline(always)]
+    fn read_hcr(&self) -> u64 {
+        mrs!(ICH_HCR_EL2)
+    }
+
+    #[inline(always)]
+    fn write_hcr(&mut self, value: u64) {
+        msr!(ICH_HCR_EL2, value);
+    }
+
+    #[inline(always)]
+    fn vmcr(&self) -> u64 {
+        mrs!(ICH_VMCR_EL2)
+    }
+
+    #[inline(always)]
+    fn lines(&self) -> u32 {
+        timers::live_lines()
+    }
+
+    fn set_enabled(&mut self, physical: IntId, enabled: bool) {
+        self.machine.gic.set_spi_enabled(physical, enabled);
+    }
+
+    fn set_route(&mut self, physical: IntId, vcpu: VcpuIndex) {
+        let core = self.machine.guest(self.guest).gic.doorbell(vcpu).location();
+        if let Some(core) = self.machine.cores.get(core.index()) {
+            self.machine.gic.route_spi(physical, core.mpidr);
+        }
+    }
+
+    fn is_pending(&self, physical: IntId) -> bool {
+        self.machine.gic.is_spi_pending(physical)
+    }
+
+    fn clear_pending(&mut self, physical: IntId) {
+        self.machine.gic.clear_spi_pending(physical);
+    }
+
+    fn set_active(&mut self, physical: IntId, active: bool) {
+        self.machine.gic.set_active(self.core, physical, active);
+    }
+}
+
+impl Instance {
+    /// Takes what is pending and passes the priority mask.
+    pub(super) fn take_interrupts(&mut self) {
+        for _ in 0..MAX_TAKEN {
+            let Some(interrupt) = self.machine.gic.take() else {
+                return;
+            };
+            note(self.core, Event::Interrupt, u64::from(interrupt.0));
+            self.interrupt(interrupt);
+        }
+    }
+
+    fn interrupt(&mut self, interrupt: IntId) {
+        let gic = self.machine.gic;
+        match interrupt {
+            // Its deactivation is left to the guest, or to the virtual GIC.
+            VIRTUAL_TIMER | PHYSICAL_TIMER => self.timer_fired(interrupt),
+            ALARM => {
+                self.alarm = None;
+                timers::set_alarm(None);
+                gic.deactivate(interrupt);
+                self.must_decide = true;
+            }
+            MAINTENANCE => {
+                self.refresh_interrupts();
+                gic.deactivate(interrupt);
+            }
+            IntId(0..16) => {
+                gic.deactivate(interrupt);
+                self.take_kicks();
+                self.read_mail();
+            }
+            _ => match self.machine.destinations.of(interrupt) {
+                Destination::Guest(guest, number) => self.device_interrupt(guest, number),
+                Destination::Console => {
+                    self.console_interrupt();
+                    gic.deactivate(interrupt);
+                }
+                Destination::Nobody => gic.deactivate(interrupt),
+            },
+        }
+    }
+
+    /// A timer of the loaded vCPU, which may be asleep while the core idles.
+    fn timer_fired(&mut self, timer: IntId) {
+        let Some(id) = self.loaded else {
+            // No vCPU is loaded, so no timer can run: a late echo of one just saved.
+            self.machine.gic.deactivate(timer);
+            return;
+        };
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
+        let (core, guest) = (self.core, vcpu.guest);
+        let mut gic = LoadedGic::new(self.machine, core, guest, self.list_registers);
+        let kick = vcpu
+            .vgic
+            .timer_fired(&self.machine.guest(guest).gic, timer, &mut gic);
+        self.wake(id);
+        self.kick_all(guest, kick);
+    }
+
+    /// A passed-through interrupt: the guest's number `number` fired.
+    fn device_interrupt(&mut self, guest: GuestId, number: IntId) {
+        let shared = self.machine.guest(guest);
+        let kick = match self.loaded_of(guest) {
+            Some(id) => match self.vcpus[id.index()].as_mut() {
+                Some(vcpu) => {
+                    let mut gic =
+                        LoadedGic::new(self.machine, self.core, guest, self.list_registers);
+                    let kick = vcpu.vgic.spi_arrived(&shared.gic, number, &mut gic);
+                    self.wake(id);
+                    kick
+                }
+                None => VcpuSet::EMPTY,
+            },
+            None => shared.gic.spi_arrived(number),
+        };
+        self.kick_all(guest, kick);
+    }
+
+    /// The loaded vCPU, if it is one of `guest`.
+    fn loaded_of(&self, guest: GuestId) -> Option<VcpuId> {
+        let id = self.loaded?;
+        (self.vcpu(id)?.guest == guest).then_some(id)
+    }
+
+    /// Kicks vCPUs of a guest wherever they are; their doorbells have been rung.
+    pub(super) fn kick_all(&mut self, guest: GuestId, vcpus: VcpuSet) {
+        for index in vcpus.iter() {
+            let shared = self.machine.guest(guest);
+            let Some(id) = shared.vcpu(index) else {
+                continue;
+            };
+            let core = shared.gic.doorbell(index).location();
+            if core == self.core {
+                self.kicked(id);
+            } else {
+                self.machine.kick(core, id);
+            }
+        }
+    }
+
+    /// The vCPUs that other cores have kicked.
+    fn take_kicks(&mut self) {
+        let Some(core) = self.machine.cores.get(self.core.index()) else {
+            return;
+        };
+        let mut kicked = core.take_kicked();
+        while kicked != 0 {
+            let id = VcpuId(kicked.trailing_zeros() as u8);
+            kicked &= kicked - 1;
+            self.kicked(id);
+        }
+    }
+
+    /// A vCPU of this core may have something in its doorbell.
+    fn kicked(&mut self, id: VcpuId) {
+        if self.loaded == Some(id)
+            && let Some(vcpu) = self.vcpus[id.index()].as_mut()
+        {
+            let guest = vcpu.guest;
+            let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
+            let kick = vcpu.vgic.kicked(&self.machine.guest(guest).gic, &mut gic);
+            self.wake(id);
+            // Kicks lead to kicks only where an SPI changes hands, which happens once a call.
+            for index in kick.iter() {
+                self.kick_remote(guest, index);
+            }
+        } else {
+            self.wake(id);
+        }
+    }
+
+    /// Kicks a vCPU that is elsewhere; one that is here looks at its doorbell when it is next.
+    fn kick_remote(&mut self, guest: GuestId, index: VcpuIndex) {
+        let shared = self.machine.guest(guest);
+        let Some(id) = shared.vcpu(index) else {
+            return;
+        };
+        let core = shared.gic.doorbell(index).location();
+        if core == self.core {
+            if self.loaded == Some(id) {
+                self.interrupts_changed = true;
+            }
+            self.wake(id);
+        } else {
+            self.machine.kick(core, id);
+        }
+    }
+
+    /// Wakes a vCPU that sleeps on this core.
+    #[inline(always)]
+    pub(super) fn wake(&mut self, id: VcpuId) {
+        if self.scheduler.wake(id) {
+            self.must_decide = true;
+        }
+    }
+
+    /// Brings the list registers of the loaded vCPU up to date.
+    pub(super) fn refresh_interrupts(&mut self) {
+        self.interrupts_changed = false;
+        let Some(id) = self.loaded else {
+            return;
+        };
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
+        let guest = vcpu.guest;
+        let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
+        let kick = vcpu
+            .vgic
+            .synchronize(&self.machine.guest(guest).gic, &mut gic);
+        self.wake(id);
+        self.kick_all(guest, kick);
+    }
+
+    /// The running vCPU waits for an interrupt. If none is there, it sleeps.
+    pub(super) fn wait_for_interrupt(&mut self, id: VcpuId) {
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
+        let guest = vcpu.guest;
+        let shared = &self.machine.guest(guest).gic;
+        let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
+        let mut kick = vcpu.vgic.fold(shared, &mut gic);
+        let running = running_priority(mrs!(ICH_AP0R0_EL2) as u32, mrs!(ICH_AP1R0_EL2) as u32);
+        let deliverable =
+            vcpu.vgic
+                .has_deliverable(shared, timers::live_lines(), gic.vmcr(), running);
+        kick = kick.with(vcpu.vgic.fill(shared, &mut gic));
+        if !deliverable {
+            self.scheduler.sleep_current();
+            self.must_decide = true;
+        }
+        self.kick_all(guest, kick);
+    }
+
+    /// Reads the mail of this core.
+    fn read_mail(&mut self) {
+        for _ in 0..MAX_MAIL {
+            let Some(message) = self.port.receive() else {
+                return;
+            };
+            note(self.core, Event::Mail, 0);
+            match message {
+                Message::StartVcpu {
+                    vcpu,
+                    entry_point,
+                    generation,
+                } => self.start_vcpu(vcpu, entry_point, generation),
+                Message::StopGuest { guest, generation } => self.stop_own_vcpus(guest, generation),
+                Message::RestartGuest { guest, .. } => self.begin_loading(guest),
+                Message::Corrupt => panic!("a mailbox holds what nobody wrote"),
+            }
+        }
+    }
+
+    /// The console UART: somebody typed, or it has room again.
+    fn console_interrupt(&mut self) {
+        let mut effects: Vec<InputEffect, MAX_RECEIVED> = Vec::new();
+        console::receive(&mut effects);
+        for effect in effects {
+            match effect {
+                InputEffect::Deliver(guest, byte) => {
+                    if self.machine.guest(guest).vuart.receive(byte) {
+                        self.publish_uart_line(guest);
+                    }
+                }
+                InputEffect::Focus(guest) => {
+                    console::CONSOLE.set_focus(guest);
+                    serve();
+                }
+                InputEffect::Status => self.print_status(),
+                InputEffect::Restart(guest) => self.restart_guest(guest),
+                InputEffect::Stop => self.stop_machine(),
+                InputEffect::Notice(text) => {
+                    for line in text.lines() {
+                        say!(self.core, "{line}");
+                    }
+                }
+            }
+        }
+        self.wake_stalled_uarts();
+    }
+
+    /// Tells guests that wait for room in the console that there is some.
+    pub(super) fn wake_stalled_uarts(&mut self) {
+        for index in 0..self.machine.guests.len() {
+            let guest = GuestId(index as u8);
+            let vuart = &self.machine.guest(guest).vuart;
+            let room = console::room(guest);
+            if vuart.is_stalled() && vuart.output_drained(room) {
+                self.publish_uart_line(guest);
+            }
+        }
+    }
+
+    /// Hands the interrupt line of a guest's virtual UART to its virtual GIC.
+    pub(super) fn publish_uart_line(&mut self, guest: GuestId) {
+        let shared = self.machine.guest(guest);
+        let Some(console) = &shared.config.console else {
+            return;
+        };
+        let mut kick = VcpuSet::EMPTY;
+        shared.vuart.publish_line(|high| {
+            kick = kick.with(shared.gic.set_level(console.interrupt, high));
+        });
+        self.kick_all(guest, kick);
+    }
+}
+
+/// Stops the machine where the firmware can.
+pub(super) fn power_off() -> ! {
+    console::flush();
+    // An error leaves nothing else to do.
+    let _ = smccc::psci::system_off::<smccc::Smc>();
+    cpu::halt()
+}

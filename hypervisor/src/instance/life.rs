@@ -1,0 +1,256 @@
+//! The life of guests: vCPUs turned on and off, guests loaded, stopped, restarted.
+//!
+//! A guest is stopped by whoever wins `Lifecycle::begin_stop`; every core that has vCPUs of it
+//! takes them off and acknowledges; the last one clears what is left of the guest and, for a
+//! restart, has it loaded again. No core waits for another.
+
+use super::Instance;
+use super::interrupts::{LoadedGic, power_off};
+use crate::console::{CONSOLE, say, serve};
+use crate::events::{Event, note};
+use crate::loader::Progress;
+use crate::vcpu::Work;
+use spumone_config::{GuestId, PcpuId, VcpuId};
+use spumone_core::console::Source;
+use spumone_core::mailbox::Message;
+use spumone_core::psci::{AfterStop, EntryPoint, Generation, Phase, StopReason};
+use spumone_core::vgic::VcpuIndex;
+
+impl Instance {
+    /// Sends a message about `guest` to another core.
+    pub(super) fn post(&mut self, to: PcpuId, guest: GuestId, message: Message) {
+        if self.port.send(to, message).is_err() {
+            // By construction there is room (core/mailbox): the hypervisor is broken.
+            panic!("the mailbox to core {to} is full");
+        }
+        self.machine.announce_mail(to, guest);
+    }
+
+    /// Turns a vCPU of this core on, if its guest still is in the life in which that was asked.
+    pub(super) fn start_vcpu(&mut self, id: VcpuId, start: EntryPoint, generation: Generation) {
+        let Some(vcpu) = self.vcpus.get_mut(id.index()).and_then(Option::as_mut) else {
+            return;
+        };
+        let guest = self.machine.guest(vcpu.guest);
+        if !guest.lifecycle.is_running(generation) {
+            return;
+        }
+        vcpu.power_on(start);
+        guest.power.started(vcpu.index.0);
+        if self.scheduler.start(id).is_ok() {
+            self.must_decide = true;
+        }
+    }
+
+    /// The running vCPU turns itself off (PSCI CPU_OFF).
+    pub(super) fn turn_off(&mut self, id: VcpuId) {
+        if self.loaded == Some(id) {
+            self.save_loaded();
+        }
+        self.take_off(id);
+        let Some(vcpu) = self.vcpu(id) else {
+            return;
+        };
+        let (guest_id, index) = (vcpu.guest, vcpu.index);
+        let guest = self.machine.guest(guest_id);
+        if guest.power.stopped(index.0) {
+            // Nobody inside can turn a vCPU on again.
+            self.stop_guest(guest_id, StopReason::Off);
+        }
+    }
+
+    /// A vCPU of this core does not run any more.
+    fn take_off(&mut self, id: VcpuId) {
+        self.deadlines.clear(id);
+        if self.scheduler.stop(id).is_ok() {
+            self.must_decide = true;
+        }
+        if self.running == Some(id) {
+            self.running = None;
+        }
+    }
+
+    /// Stops a guest on all cores, for the reason given, unless that is under way.
+    pub(super) fn stop_guest(&mut self, guest_id: GuestId, reason: StopReason) {
+        let guest = self.machine.guest(guest_id);
+        let Some(generation) = guest.lifecycle.begin_stop(reason) else {
+            // Somebody else stops it already; the message is on its way.
+            return;
+        };
+        note(self.core, Event::Stop, u64::from(guest_id.0));
+        let cores = guest.lifecycle.cores();
+        for core in (0..self.machine.cores.len() as u8).map(PcpuId) {
+            if core != self.core && cores >> core.0 & 1 != 0 {
+                let message = Message::StopGuest {
+                    guest: guest_id,
+                    generation,
+                };
+                self.post(core, guest_id, message);
+            }
+        }
+        if cores >> self.core.0 & 1 != 0 {
+            self.stop_own_vcpus(guest_id, generation);
+        }
+    }
+
+    /// Takes the vCPUs of a stopping guest off this core and acknowledges.
+    pub(super) fn stop_own_vcpus(&mut self, guest_id: GuestId, generation: Generation) {
+        let guest = self.machine.guest(guest_id);
+        let (phase, current) = guest.lifecycle.now();
+        if current != generation || !matches!(phase, Phase::Stopping(_)) {
+            return;
+        }
+        for &id in &guest.vcpus {
+            if self.vcpu(id).is_none() {
+                continue;
+            }
+            if self.loaded == Some(id) {
+                // Saved only to free what it holds of the core's GIC and timers.
+                self.save_loaded();
+            }
+            self.take_off(id);
+            if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
+                vcpu.reset(EntryPoint {
+                    entry: guest.config.entry,
+                    context: 0,
+                });
+            }
+        }
+        if let Some(after) = guest.lifecycle.core_done(self.core) {
+            self.clear_guest(guest_id);
+            self.after_stop(guest_id, after);
+        }
+    }
+
+    /// The last core: no core touches the guest any more. Its devices are silenced, its shared
+    /// state is made as new.
+    fn clear_guest(&mut self, guest_id: GuestId) {
+        let guest = self.machine.guest(guest_id);
+        for quiesce in &guest.config.quiesce {
+            // SAFETY: a device register that the board file names for this purpose, mapped as
+            // device memory; its owner does not run.
+            unsafe { (quiesce.register.0 as *mut u32).write_volatile(quiesce.value) };
+        }
+        let mut gic = LoadedGic::new(self.machine, self.core, guest_id, self.list_registers);
+        guest.gic.reset(&mut gic);
+        for interrupt in &guest.config.interrupts {
+            self.machine.gic.clear_spi_pending(interrupt.physical);
+        }
+        guest.vuart.reset();
+        guest.power.reset();
+        CONSOLE.end_stream(Source::Guest(guest_id));
+        serve();
+    }
+
+    fn after_stop(&mut self, guest_id: GuestId, after: AfterStop) {
+        let guest = self.machine.guest(guest_id);
+        let name = &guest.config.name;
+        match after {
+            AfterStop::Stay(reason) => {
+                let why = match reason {
+                    StopReason::Off => "is off",
+                    StopReason::Reset => "is reset",
+                    StopReason::Fault => "was stopped",
+                };
+                say!(self.core, "guest {name} {why}");
+                let all_stopped = self
+                    .machine
+                    .guests
+                    .iter()
+                    .all(|guest| matches!(guest.lifecycle.now().0, Phase::Stopped(_)));
+                if all_stopped {
+                    say!(self.core, "all guests have ended, the machine goes off");
+                    power_off();
+                }
+            }
+            AfterStop::Restore => {
+                say!(self.core, "guest {name} restarts");
+                self.send_restart(guest_id);
+            }
+        }
+    }
+
+    /// Has the core of the guest's first vCPU load it.
+    fn send_restart(&mut self, guest_id: GuestId) {
+        let guest = self.machine.guest(guest_id);
+        let core = guest.gic.doorbell(VcpuIndex(0)).location();
+        if core == self.core {
+            self.begin_loading(guest_id);
+        } else {
+            let message = Message::RestartGuest {
+                guest: guest_id,
+                generation: guest.lifecycle.now().1,
+            };
+            self.post(core, guest_id, message);
+        }
+    }
+
+    /// The guest's first vCPU, which is here, is set to load the guest.
+    pub(super) fn begin_loading(&mut self, guest_id: GuestId) {
+        let guest = self.machine.guest(guest_id);
+        let Some(id) = guest.vcpu(VcpuIndex(0)) else {
+            return;
+        };
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
+        vcpu.work = Work::Load(Progress::start());
+        if self.scheduler.start(id).is_ok() {
+            self.must_decide = true;
+        }
+    }
+
+    /// A guest is loaded: its first vCPU, which has done it, starts.
+    pub(super) fn begin_life(&mut self, guest_id: GuestId, id: VcpuId) {
+        let guest = self.machine.guest(guest_id);
+        let config = &guest.config;
+        note(self.core, Event::Start, u64::from(guest_id.0));
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
+        vcpu.reset(EntryPoint {
+            entry: config.entry,
+            context: config.boot_argument,
+        });
+        let index = vcpu.index.0;
+        // The life counts before anything of it runs.
+        guest.lifecycle.run();
+        if guest.power.request_start(index).is_ok() {
+            guest.power.started(index);
+        }
+        // Until now the vCPU had the core without its registers.
+        self.switch_to(Some(id));
+    }
+
+    /// Starts a guest anew, whatever it is doing.
+    pub(super) fn restart_guest(&mut self, guest_id: GuestId) {
+        if self.machine.guest(guest_id).lifecycle.begin_restore() {
+            self.send_restart(guest_id);
+        } else {
+            self.stop_guest(guest_id, StopReason::Reset);
+        }
+    }
+
+    /// Turns the machine off at once.
+    pub(super) fn stop_machine(&mut self) {
+        say!(self.core, "the machine goes off");
+        power_off();
+    }
+
+    /// Prints what every guest is doing.
+    pub(super) fn print_status(&mut self) {
+        for guest in &self.machine.guests {
+            let on = (0..guest.power.count())
+                .filter(|&index| guest.power.get(index) == Some(spumone_core::psci::Power::On))
+                .count();
+            let (phase, generation) = guest.lifecycle.now();
+            say!(
+                self.core,
+                "guest {}: {phase:?}, life {}, {on} of {} vCPUs on",
+                guest.config.name,
+                generation.0,
+                guest.power.count()
+            );
+        }
+    }
+}

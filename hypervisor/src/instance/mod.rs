@@ -1,0 +1,190 @@
+//! The hypervisor on one core.
+//!
+//! Each core runs an instance of its own: its vCPUs, its run queue, its stack. Instances share no
+//! data but what `machine` shows, wait for nothing, and never run with interrupts unmasked. An
+//! instance is a loop: decide who runs, let it run until it comes back, see why it came.
+
+mod exceptions;
+mod firmware;
+mod interrupts;
+mod life;
+mod switch;
+mod sysregs;
+
+use crate::console::{CONSOLE, serve};
+use crate::cpu;
+use crate::events::{Event, note};
+use crate::guest_entry::{Exit, enter};
+use crate::loader;
+use crate::machine::Machine;
+use crate::sysreg::mrs;
+use crate::timers::{self, now};
+use crate::vcpu::{VcpuToken, Work};
+use rand_chacha::ChaCha20Rng;
+use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
+use spumone_config::{GuestId, PcpuId, VcpuId};
+use spumone_core::mailbox::Port;
+use spumone_core::schedule::{Action, Deadlines, Scheduler, Ticks, priority_mask};
+
+/// One core's hypervisor.
+pub struct Instance {
+    core: PcpuId,
+    machine: &'static Machine,
+    port: Port<'static>,
+    scheduler: Scheduler,
+    deadlines: Deadlines,
+    /// The vCPUs that are on this core, by id.
+    vcpus: [Option<VcpuToken>; MAX_VCPUS],
+    /// Who runs, as decided; `None` while the core idles.
+    running: Option<VcpuId>,
+    /// Whose registers the core holds. While the core idles it still holds those of the last
+    /// vCPU: most often the same one is next.
+    loaded: Option<VcpuId>,
+    /// The last vCPU of each guest that ran here, for the TLB.
+    last_of_guest: [Option<VcpuId>; MAX_GUESTS],
+    /// Something has happened that the scheduler must be asked about.
+    must_decide: bool,
+    /// The virtual interrupts of the loaded vCPU may have changed.
+    interrupts_changed: bool,
+    /// What the alarm is set to.
+    alarm: Option<Ticks>,
+    /// Random numbers for TRNG calls.
+    random: ChaCha20Rng,
+    /// List registers of the core.
+    list_registers: usize,
+}
+
+impl Instance {
+    /// The instance of `core`, with the vCPUs that have their home there.
+    pub fn new(
+        core: PcpuId,
+        machine: &'static Machine,
+        port: Port<'static>,
+        vcpus: [Option<VcpuToken>; MAX_VCPUS],
+        list_registers: usize,
+    ) -> Self {
+        let quantum = Ticks::from_micros(machine.quantum_us, timers::frequency() as u32);
+        Self {
+            core,
+            machine,
+            port,
+            scheduler: Scheduler::new(quantum),
+            deadlines: Deadlines::new(),
+            vcpus,
+            running: None,
+            loaded: None,
+            last_of_guest: [None; MAX_GUESTS],
+            must_decide: true,
+            interrupts_changed: false,
+            alarm: None,
+            random: machine.entropy.of_core(core),
+            list_registers,
+        }
+    }
+
+    /// Runs for ever.
+    pub fn run(mut self) -> ! {
+        self.adopt_vcpus();
+        loop {
+            if self.must_decide {
+                self.decide();
+            }
+            match self.running {
+                None => self.idle(),
+                Some(vcpu) => self.run_vcpu(vcpu),
+            }
+        }
+    }
+
+    /// Asks the scheduler who runs now, and makes it so.
+    fn decide(&mut self) {
+        self.must_decide = false;
+        let now = now();
+        let running = self.scheduler.current_band();
+        // At most one deadline for each vCPU.
+        for _ in 0..MAX_VCPUS {
+            let Some(vcpu) = self.deadlines.take_due(now, running) else {
+                break;
+            };
+            self.scheduler.wake(vcpu);
+        }
+        let decision = self.scheduler.decide(now);
+        if let Action::Switch { to } = decision.action {
+            self.switch_to(to);
+        }
+        let band = decision.turn.map(|turn| turn.band);
+        self.machine.gic.set_priority_mask(priority_mask(band).0);
+        let alarm = self.deadlines.next_alarm(decision.turn);
+        if alarm != self.alarm {
+            self.alarm = alarm;
+            timers::set_alarm(alarm);
+        }
+    }
+
+    /// Nobody wants the core: it sleeps until an interrupt.
+    fn idle(&mut self) {
+        if CONSOLE.work_left() {
+            serve();
+        }
+        cpu::wait_for_interrupt();
+        self.take_interrupts();
+    }
+
+    /// Lets the running vCPU work until something stops it.
+    fn run_vcpu(&mut self, id: VcpuId) {
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            // The scheduler knows the vCPUs of this core only.
+            self.running = None;
+            self.must_decide = true;
+            return;
+        };
+        let guest_id = vcpu.guest;
+        if let Work::Load(progress) = &mut vcpu.work {
+            let guest = self.machine.guest(guest_id);
+            let mut random = self
+                .machine
+                .entropy
+                .of_guest(guest_id, guest.lifecycle.now().1.0);
+            if progress.advance(&guest.config, &mut random) {
+                loader::finish();
+                self.begin_life(guest_id, id);
+            }
+            if mrs!(ISR_EL1) != 0 {
+                self.take_interrupts();
+            }
+            return;
+        }
+        if self.interrupts_changed {
+            self.refresh_interrupts();
+        }
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
+        match enter(&mut vcpu.registers) {
+            Exit::Interrupt => self.take_interrupts(),
+            Exit::Synchronous => self.exception(id),
+            Exit::SystemError => self.system_error(id),
+        }
+    }
+
+    /// The vCPUs that were placed here at start become known to the scheduler; guests whose first
+    /// vCPU is here are loaded.
+    fn adopt_vcpus(&mut self) {
+        let mut first = heapless::Vec::<GuestId, MAX_GUESTS>::new();
+        for vcpu in self.vcpus.iter().flatten() {
+            let guest = self.machine.guest(vcpu.guest);
+            guest.gic.doorbell(vcpu.index).settle(self.core);
+            let admitted =
+                self.scheduler
+                    .admit(vcpu.id, vcpu.band, spumone_core::schedule::VcpuState::Off);
+            debug_assert!(admitted.is_ok(), "start-up places each vCPU once");
+            if vcpu.index.0 == 0 {
+                let _ = first.push(vcpu.guest);
+            }
+        }
+        for guest in first {
+            self.begin_loading(guest);
+        }
+        note(self.core, Event::Start, 0);
+    }
+}

@@ -1,0 +1,112 @@
+//! Who has the core: the switch from one vCPU to another.
+
+use super::Instance;
+use super::interrupts::LoadedGic;
+use crate::cpu;
+use crate::events::{Event, note};
+use crate::timers::now;
+use crate::vcpu::Work;
+use spumone_config::VcpuId;
+use spumone_core::schedule::VcpuState;
+
+impl Instance {
+    /// Gives the core to `to`, or to nobody. The registers of the vCPU that had it stay on the
+    /// core until another one needs it.
+    pub(super) fn switch_to(&mut self, to: Option<VcpuId>) {
+        self.running = to;
+        let Some(id) = to else {
+            note(self.core, Event::Idle, 0);
+            return;
+        };
+        note(self.core, Event::Dispatch, u64::from(id.0));
+        self.power_up_if_suspended(id);
+        let loads = self
+            .vcpu(id)
+            .is_some_and(|vcpu| matches!(vcpu.work, Work::Load(_)));
+        // Loading a guest needs no registers on the core.
+        if !loads && self.loaded != Some(id) {
+            self.save_loaded();
+            self.load(id);
+        }
+    }
+
+    /// Takes the registers of the loaded vCPU from the core.
+    pub(super) fn save_loaded(&mut self) {
+        let Some(id) = self.loaded.take() else {
+            return;
+        };
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
+        let guest = self.machine.guest(vcpu.guest);
+        let mut gic = LoadedGic::new(
+            self.machine,
+            self.core,
+            vcpu.guest,
+            self.list_registers,
+        );
+        let guest_id = vcpu.guest;
+        let kick = vcpu.vgic.unload(&guest.gic, &mut gic);
+        vcpu.interface.save();
+        vcpu.timers.save();
+        vcpu.system.save();
+        vcpu.floating_point.save();
+        self.interrupts_changed = false;
+
+        // From here on the alarm stands in for its timers. One that has run out already needs
+        // none: either it is why the vCPU is awake, or the guest does not want to hear of it.
+        let now = now();
+        let lines = vcpu.timers.lines(now);
+        if let Some(at) = vcpu.timers.deadline_after(now) {
+            self.deadlines.set(id, vcpu.band, at);
+        }
+        if self.scheduler.state(id) == Some(VcpuState::Sleep)
+            && vcpu.vgic.has_deliverable(
+                &guest.gic,
+                lines,
+                vcpu.interface.vmcr(),
+                vcpu.interface.running_priority(),
+            )
+        {
+            // It ran out while the vCPU was being saved.
+            self.scheduler.wake(id);
+            self.must_decide = true;
+        }
+        self.kick_all(guest_id, kick);
+    }
+
+    /// Puts a vCPU's registers on the core, which holds none.
+    pub(super) fn load(&mut self, id: VcpuId) {
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
+        let guest = self.machine.guest(vcpu.guest);
+        self.deadlines.clear(id);
+        cpu::set_stage2(guest.vttbr);
+        let last = &mut self.last_of_guest[vcpu.guest.index()];
+        if *last != Some(id) {
+            *last = Some(id);
+            cpu::forget_guest_translations();
+        }
+        vcpu.system.restore();
+        vcpu.floating_point.restore();
+        vcpu.interface.restore();
+        vcpu.timers.restore();
+        self.loaded = Some(id);
+        let mut gic = LoadedGic::new(
+            self.machine,
+            self.core,
+            vcpu.guest,
+            self.list_registers,
+        );
+        let guest_id = vcpu.guest;
+        let kick = vcpu.vgic.load(&guest.gic, &mut gic);
+        self.interrupts_changed = false;
+        self.kick_all(guest_id, kick);
+    }
+
+    /// The vCPU with this id, if it is on this core.
+    pub(super) fn vcpu(&self, id: VcpuId) -> Option<&crate::vcpu::Vcpu> {
+        self.vcpus.get(id.index())?.as_deref()
+    }
+}

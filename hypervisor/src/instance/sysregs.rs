@@ -1,0 +1,184 @@
+//! System registers that trap: SGIs, ID registers, debug registers.
+
+use super::Instance;
+use super::interrupts::LoadedGic;
+use crate::guest_entry::GuestRegisters;
+use crate::sysreg::{mrs, msr};
+use spumone_config::{IntId, VcpuId};
+use spumone_core::trap::{
+    DebugAction, IdPolicy, Offence, SysReg, SysRegAccess, Syndrome, debug_register,
+    guest_id_register,
+};
+use spumone_core::vgic::SgiRegister;
+
+/// Traps while a guest with several vCPUs uses EOImode 1 (core/vgic).
+const ICC_DIR_EL1: SysReg = SysReg::new(3, 0, 12, 11, 1);
+/// `SPSR_EL1.M`: EL1 with its own stack pointer.
+const MODE_EL1H: u64 = 0b0101;
+/// `SPSR_EL1` bits: D, A, I, F masked.
+const DAIF: u64 = 0b1111 << 6;
+/// `ESR_EL1` of an instruction that is undefined: class 0, 32-bit instruction.
+const ESR_UNDEFINED: u64 = 1 << 25;
+
+impl Instance {
+    /// The running vCPU touched a system register that traps.
+    pub(super) fn system_register(
+        &mut self,
+        id: VcpuId,
+        access: SysRegAccess,
+        syndrome: Syndrome,
+    ) {
+        let sgi = match access.register {
+            SysReg::ICC_SGI1R_EL1 => Some(SgiRegister::Sgi1r),
+            SysReg::ICC_SGI0R_EL1 => Some(SgiRegister::Sgi0r),
+            SysReg::ICC_ASGI1R_EL1 => Some(SgiRegister::Asgi1r),
+            _ => None,
+        };
+        if let (Some(register), false) = (sgi, access.read) {
+            self.send_sgi(id, register, access);
+            return;
+        }
+        match access.register {
+            ICC_DIR_EL1 if !access.read => self.deactivate(id, access),
+            register if is_id_register(register) && access.read => {
+                let value = guest_id_register(register, read_id(register), IdPolicy::default());
+                self.complete(id, access, value);
+            }
+            register if register.op0() == 2 => self.debug_register(id, access),
+            register if is_known_absent(register) => self.complete(id, access, 0),
+            _ => self.fault(id, syndrome, Offence::Register),
+        }
+    }
+
+    fn send_sgi(&mut self, id: VcpuId, register: SgiRegister, access: SysRegAccess) {
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
+        let guest = vcpu.guest;
+        let value = access.register_value(&vcpu.registers.x);
+        vcpu.registers.skip_instruction();
+        let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
+        let kick = vcpu
+            .vgic
+            .send_sgi(&self.machine.guest(guest).gic, register, value, &mut gic);
+        self.kick_all(guest, kick);
+    }
+
+    fn deactivate(&mut self, id: VcpuId, access: SysRegAccess) {
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
+        let guest = vcpu.guest;
+        let interrupt = IntId(access.register_value(&vcpu.registers.x) as u16);
+        vcpu.registers.skip_instruction();
+        let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
+        let kick = vcpu
+            .vgic
+            .deactivate(&self.machine.guest(guest).gic, interrupt, &mut gic);
+        self.kick_all(guest, kick);
+    }
+
+    fn debug_register(&mut self, id: VcpuId, access: SysRegAccess) {
+        match debug_register(access) {
+            DebugAction::Read(value) => self.complete(id, access, value),
+            DebugAction::Ignore => self.skip_instruction(id),
+            DebugAction::Mdscr if access.read => self.complete(id, access, mrs!(MDSCR_EL1)),
+            DebugAction::Mdscr => {
+                if let Some(vcpu) = self.vcpu(id) {
+                    msr!(MDSCR_EL1, access.register_value(&vcpu.registers.x));
+                }
+                self.skip_instruction(id);
+            }
+            DebugAction::Undefined => self.complete(id, access, 0),
+        }
+    }
+
+    /// Gives the guest the value it reads, or takes nothing where it writes, and goes on.
+    fn complete(&mut self, id: VcpuId, access: SysRegAccess, value: u64) {
+        if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
+            if access.read {
+                access.gpr.write(&mut vcpu.registers.x, value);
+            }
+            vcpu.registers.skip_instruction();
+        }
+    }
+}
+
+/// What an access writes.
+trait RegisterValue {
+    fn register_value(&self, registers: &[u64; 31]) -> u64;
+}
+
+impl RegisterValue for SysRegAccess {
+    fn register_value(&self, registers: &[u64; 31]) -> u64 {
+        self.gpr.read(registers)
+    }
+}
+
+/// ID registers that `HCR_EL2.TID3` traps (Arm ARM DDI 0487, D23.2.53).
+fn is_id_register(register: SysReg) -> bool {
+    (register.op0(), register.op1(), register.crn()) == (3, 0, 0)
+        && (1..=7).contains(&register.crm())
+}
+
+/// Registers of features that the ID registers hide: undefined, as on a core without them.
+fn is_known_absent(register: SysReg) -> bool {
+    let performance_monitors = register.op0() == 3 && matches!(register.crn(), 9 | 14);
+    let implementation_defined = register.op0() == 3 && matches!(register.crn(), 11 | 15)
+        || register.op0() == 1 && matches!(register.crn(), 11 | 15);
+    let error_records = (register.op0(), register.op1(), register.crn()) == (3, 0, 5);
+    let ordering_regions = (register.op0(), register.op1(), register.crn()) == (3, 0, 10);
+    let auxiliary_control =
+        (register.op0(), register.op1(), register.crn(), register.crm()) == (3, 0, 1, 0);
+    let activity_monitors = (register.op0(), register.op1(), register.crn()) == (3, 3, 13);
+    performance_monitors
+        || implementation_defined
+        || error_records
+        || ordering_regions
+        || auxiliary_control
+        || activity_monitors
+}
+
+macro_rules! id_registers {
+    ($($crm:literal: $($name:ident)*;)*) => {
+        /// The machine's own value of an ID register.
+        fn read_id(register: SysReg) -> u64 {
+            let values: [u64; 8] = match register.crm() {
+                $($crm => [$(mrs!($name)),*],)*
+                _ => [0; 8],
+            };
+            values[usize::from(register.op2() & 7)]
+        }
+    };
+}
+
+id_registers! {
+    1: S3_0_C0_C1_0 S3_0_C0_C1_1 S3_0_C0_C1_2 S3_0_C0_C1_3 S3_0_C0_C1_4 S3_0_C0_C1_5 S3_0_C0_C1_6 S3_0_C0_C1_7;
+    2: S3_0_C0_C2_0 S3_0_C0_C2_1 S3_0_C0_C2_2 S3_0_C0_C2_3 S3_0_C0_C2_4 S3_0_C0_C2_5 S3_0_C0_C2_6 S3_0_C0_C2_7;
+    3: S3_0_C0_C3_0 S3_0_C0_C3_1 S3_0_C0_C3_2 S3_0_C0_C3_3 S3_0_C0_C3_4 S3_0_C0_C3_5 S3_0_C0_C3_6 S3_0_C0_C3_7;
+    4: S3_0_C0_C4_0 S3_0_C0_C4_1 S3_0_C0_C4_2 S3_0_C0_C4_3 S3_0_C0_C4_4 S3_0_C0_C4_5 S3_0_C0_C4_6 S3_0_C0_C4_7;
+    5: S3_0_C0_C5_0 S3_0_C0_C5_1 S3_0_C0_C5_2 S3_0_C0_C5_3 S3_0_C0_C5_4 S3_0_C0_C5_5 S3_0_C0_C5_6 S3_0_C0_C5_7;
+    6: S3_0_C0_C6_0 S3_0_C0_C6_1 S3_0_C0_C6_2 S3_0_C0_C6_3 S3_0_C0_C6_4 S3_0_C0_C6_5 S3_0_C0_C6_6 S3_0_C0_C6_7;
+    7: S3_0_C0_C7_0 S3_0_C0_C7_1 S3_0_C0_C7_2 S3_0_C0_C7_3 S3_0_C0_C7_4 S3_0_C0_C7_5 S3_0_C0_C7_6 S3_0_C0_C7_7;
+}
+
+/// Makes the guest take an undefined instruction exception at EL1, from the instruction that
+/// trapped (Arm ARM DDI 0487, D1.3.1). EL1's exception registers are the guest's, and loaded.
+pub(super) fn inject_undefined(registers: &mut GuestRegisters) {
+    /// Offsets into the vector table by where the exception came from.
+    const FROM_CURRENT_SP0: u64 = 0x000;
+    const FROM_CURRENT_SPX: u64 = 0x200;
+    const FROM_LOWER_AARCH64: u64 = 0x400;
+    const FROM_LOWER_AARCH32: u64 = 0x600;
+    let offset = match registers.pstate & 0x1F {
+        0b0_0101 => FROM_CURRENT_SPX,
+        0b0_0100 => FROM_CURRENT_SP0,
+        0b0_0000 => FROM_LOWER_AARCH64,
+        _ => FROM_LOWER_AARCH32,
+    };
+    msr!(ELR_EL1, registers.pc);
+    msr!(SPSR_EL1, registers.pstate);
+    msr!(ESR_EL1, ESR_UNDEFINED);
+    registers.pc = mrs!(VBAR_EL1) + offset;
+    registers.pstate = MODE_EL1H | DAIF;
+}

@@ -1,0 +1,193 @@
+//! What the instances on all cores share: facts that never change after start, and atomics.
+
+use crate::entropy::Entropy;
+use crate::gic::Gic;
+use core::sync::atomic::{AtomicU32, Ordering};
+use heapless::Vec;
+use spumone_config::packed::{self, Board, System};
+use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
+use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
+use spumone_core::mailbox::Post;
+use spumone_core::psci::{GuestPower, Lifecycle};
+use spumone_core::schedule::{Band, kick_sgi};
+use spumone_core::vgic::{GuestGic, VcpuIndex};
+use spumone_core::vuart::Vuart;
+
+/// SPIs of the machine that can be passed through: the destination table has an entry for each.
+const MAX_PHYSICAL_SPIS: usize = 988;
+
+/// Who owns a physical SPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Nobody: it is never enabled.
+    Nobody,
+    /// The hypervisor's console.
+    Console,
+    /// A guest, where it has this number.
+    Guest(GuestId, IntId),
+}
+
+/// The interrupt destination table: which interrupt belongs to whom. Fixed at start.
+pub struct Destinations([Destination; MAX_PHYSICAL_SPIS]);
+
+impl Destinations {
+    /// The table of this system.
+    pub fn new(system: &System) -> Self {
+        let mut table = Self([Destination::Nobody; MAX_PHYSICAL_SPIS]);
+        for (index, guest) in system.guests.iter().enumerate() {
+            for interrupt in &guest.interrupts {
+                table.set(
+                    interrupt.physical,
+                    Destination::Guest(GuestId(index as u8), interrupt.guest),
+                );
+            }
+        }
+        table.set(system.board.uart.interrupt, Destination::Console);
+        table
+    }
+
+    fn set(&mut self, interrupt: IntId, destination: Destination) {
+        if let Some(entry) = interrupt
+            .index()
+            .checked_sub(IntId::FIRST_SPI.index())
+            .and_then(|index| self.0.get_mut(index))
+        {
+            *entry = destination;
+        }
+    }
+
+    /// Who owns this SPI.
+    #[inline(always)]
+    pub fn of(&self, interrupt: IntId) -> Destination {
+        interrupt
+            .index()
+            .checked_sub(IntId::FIRST_SPI.index())
+            .and_then(|index| self.0.get(index).copied())
+            .unwrap_or(Destination::Nobody)
+    }
+}
+
+/// A guest, as far as its cores share it.
+pub struct Guest {
+    /// What the system description says of it.
+    pub config: packed::Guest,
+    /// Value of `VTTBR_EL2`.
+    pub vttbr: u64,
+    /// Its virtual interrupt controller.
+    pub gic: GuestGic,
+    /// Which of its vCPUs are on.
+    pub power: GuestPower,
+    /// Where it is in its life.
+    pub lifecycle: Lifecycle,
+    /// Its console.
+    pub vuart: Vuart,
+    /// The vCPUs of the system that are its own, by its own numbering.
+    pub vcpus: Vec<VcpuId, { spumone_config::types::MAX_VCPUS_PER_GUEST }>,
+}
+
+impl Guest {
+    /// Whether the guest has memory at this address.
+    pub fn has_memory(&self, ipa: GuestAddr) -> bool {
+        self.config
+            .memory
+            .iter()
+            .any(|range| ipa.0.wrapping_sub(range.ipa.0) < range.size)
+    }
+
+    /// The vCPU of the system that is this one of the guest's.
+    pub fn vcpu(&self, index: VcpuIndex) -> Option<VcpuId> {
+        self.vcpus.get(index.index()).copied()
+    }
+}
+
+/// What one core tells the others about itself.
+pub struct Core {
+    /// Its `MPIDR_EL1` affinity.
+    pub mpidr: u64,
+    /// vCPUs that were kicked here, by id. Set with release after the doorbell was rung, taken
+    /// with acquire before the doorbell is looked at, so a kick never arrives before its reason.
+    kicked: AtomicU32,
+}
+
+const _: () = assert!(MAX_VCPUS <= 32, "`Core::kicked` has one bit per vCPU");
+
+impl Core {
+    /// A core that nobody has kicked.
+    pub const fn new(mpidr: u64) -> Self {
+        Self {
+            mpidr,
+            kicked: AtomicU32::new(0),
+        }
+    }
+
+    /// Takes the vCPUs that were kicked since the last time.
+    #[inline(always)]
+    pub fn take_kicked(&self) -> u32 {
+        self.kicked.swap(0, Ordering::Acquire)
+    }
+}
+
+/// The machine and all that runs on it.
+pub struct Machine {
+    /// The cores; a `PcpuId` is an index.
+    pub cores: Vec<Core, MAX_PCPUS>,
+    /// The guests; a `GuestId` is an index.
+    pub guests: Vec<Guest, MAX_GUESTS>,
+    /// The band of each vCPU; a `VcpuId` is an index.
+    pub bands: Vec<Band, MAX_VCPUS>,
+    /// Mail between the cores.
+    pub post: Post,
+    /// The interrupt controller.
+    pub gic: Gic,
+    /// Who owns which interrupt.
+    pub destinations: Destinations,
+    /// Where random numbers come from.
+    pub entropy: Entropy,
+    /// The core that serves the console UART.
+    pub console_core: PcpuId,
+    /// How long equals take turns, in microseconds.
+    pub quantum_us: u32,
+    /// The board.
+    pub board: Board,
+}
+
+impl Machine {
+    /// A guest by its id, which comes from this machine's own tables.
+    #[inline(always)]
+    pub fn guest(&self, id: GuestId) -> &Guest {
+        &self.guests[id.index()]
+    }
+
+    /// The board's device at this address, for reports.
+    pub fn device_name(&self, _address: GuestAddr) -> Option<&str> {
+        None
+    }
+
+    /// Tells core `to`, another one, that there is something for `vcpu`.
+    #[inline(always)]
+    pub fn kick(&self, to: PcpuId, vcpu: VcpuId) {
+        let (Some(core), Some(&band)) = (self.cores.get(to.index()), self.bands.get(vcpu.index()))
+        else {
+            return;
+        };
+        let bit = 1 << vcpu.index();
+        // If the bit stands already, somebody else's SGI is on its way.
+        if core.kicked.fetch_or(bit, Ordering::Release) & bit == 0 {
+            self.gic.send_sgi(kick_sgi(band).0 as u8, core.mpidr);
+        }
+    }
+
+    /// Tells core `to`, another one, that there is mail about `guest`: with the urgency of its
+    /// most urgent vCPU.
+    pub fn announce_mail(&self, to: PcpuId, guest: GuestId) {
+        let band = self
+            .guest(guest)
+            .vcpus
+            .iter()
+            .filter_map(|vcpu| self.bands.get(vcpu.index()))
+            .max();
+        if let (Some(core), Some(&band)) = (self.cores.get(to.index()), band) {
+            self.gic.send_sgi(kick_sgi(band).0 as u8, core.mpidr);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! System registers by name, for those that are read and written in bulk at a switch of vCPUs or
+//! on the interrupt path. Others are used through the `arm-sysregs` crate.
+
+/// Reads a system register.
+///
+/// Reading has no side effect for every register named in this crate except `ICC_IAR1_EL1`,
+/// which acknowledges; that one is wrapped where it is used.
+macro_rules! mrs {
+    ($register:ident) => {{
+        let value: u64;
+        // SAFETY: reading a system register touches no memory; every register read through this
+        // macro exists at EL2 of the cores served (Armv8-A with GICv3).
+        unsafe {
+            core::arch::asm!(
+                concat!("mrs {}, ", stringify!($register)),
+                out(reg) value,
+                options(nomem, nostack, preserves_flags)
+            );
+        }
+        value
+    }};
+}
+
+/// Writes a system register.
+///
+/// To be used only where the value cannot break what the hypervisor itself relies on: registers
+/// of EL1 and EL0, the guest's timers, the GIC interfaces. The caller orders its effects.
+macro_rules! msr {
+    ($register:ident, $value:expr) => {{
+        let value: u64 = $value;
+        // SAFETY: the registers written through this macro govern lower exception levels or
+        // interrupt delivery, not the memory or the control flow of EL2. `memory` is clobbered
+        // (no `nomem`), so accesses to shared words are not moved across the write.
+        unsafe {
+            core::arch::asm!(
+                concat!("msr ", stringify!($register), ", {}"),
+                in(reg) value,
+                options(nostack, preserves_flags)
+            );
+        }
+    }};
+}
+
+/// Waits until all earlier system register writes have taken effect.
+#[inline(always)]
+pub fn isb() {
+    // SAFETY: a barrier.
+    unsafe { core::arch::asm!("isb", options(nostack, preserves_flags)) };
+}
+
+/// Waits until all earlier memory accesses and maintenance operations are complete.
+#[inline(always)]
+pub fn dsb_sy() {
+    // SAFETY: a barrier.
+    unsafe { core::arch::asm!("dsb sy", options(nostack, preserves_flags)) };
+}
+
+/// Makes earlier stores visible to the inner shareable domain before what follows.
+#[inline(always)]
+pub fn dsb_ishst() {
+    // SAFETY: a barrier.
+    unsafe { core::arch::asm!("dsb ishst", options(nostack, preserves_flags)) };
+}
+
+pub(crate) use {mrs, msr};

@@ -1,0 +1,132 @@
+//! The generic timers: the two a guest owns, and the alarm of EL2.
+//!
+//! A guest reads and writes its timers without EL2. They are saved when another vCPU takes the
+//! core, and the hypervisor's alarm then stands in for them.
+//!
+//! Source: Arm ARM DDI 0487, chapter D11.
+
+use crate::gic::{PHYSICAL_TIMER, VIRTUAL_TIMER};
+use crate::sysreg::{isb, mrs, msr};
+use spumone_core::schedule::Ticks;
+
+/// `CNT*_CTL`: the timer runs.
+const ENABLE: u64 = 1 << 0;
+/// `CNT*_CTL`: its output is masked.
+const IMASK: u64 = 1 << 1;
+/// `CNT*_CTL`: its condition is met.
+const ISTATUS: u64 = 1 << 2;
+
+/// The system counter, which is also what guests see: no vCPU has an offset.
+#[inline(always)]
+pub fn now() -> Ticks {
+    // The counter must not be read ahead of what was decided before.
+    isb();
+    Ticks(mrs!(CNTPCT_EL0))
+}
+
+/// Counter frequency in hertz.
+pub fn frequency() -> u64 {
+    mrs!(CNTFRQ_EL0)
+}
+
+/// One timer of a vCPU that is not on the core.
+#[derive(Clone, Copy, Debug, Default)]
+struct SavedTimer {
+    control: u64,
+    compare: u64,
+}
+
+impl SavedTimer {
+    fn is_armed(self) -> bool {
+        self.control & (ENABLE | IMASK) == ENABLE
+    }
+
+    fn deadline(self) -> Option<Ticks> {
+        self.is_armed().then_some(Ticks(self.compare))
+    }
+
+    fn output(self, now: Ticks) -> bool {
+        self.is_armed() && now.0 >= self.compare
+    }
+}
+
+/// The timers of a vCPU that is not on the core.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GuestTimers {
+    virtual_timer: SavedTimer,
+    physical_timer: SavedTimer,
+}
+
+const VIRTUAL_LINE: u32 = 1 << VIRTUAL_TIMER.0;
+const PHYSICAL_LINE: u32 = 1 << PHYSICAL_TIMER.0;
+
+impl GuestTimers {
+    /// Both off, as after a reset.
+    pub const fn reset() -> Self {
+        const OFF: SavedTimer = SavedTimer {
+            control: 0,
+            compare: 0,
+        };
+        Self {
+            virtual_timer: OFF,
+            physical_timer: OFF,
+        }
+    }
+
+    /// Takes the timers from the core and silences them there.
+    pub fn save(&mut self) {
+        self.virtual_timer.control = mrs!(CNTV_CTL_EL0);
+        self.virtual_timer.compare = mrs!(CNTV_CVAL_EL0);
+        self.physical_timer.control = mrs!(CNTP_CTL_EL0);
+        self.physical_timer.compare = mrs!(CNTP_CVAL_EL0);
+        msr!(CNTV_CTL_EL0, 0);
+        msr!(CNTP_CTL_EL0, 0);
+        isb();
+    }
+
+    /// Puts the timers on the core.
+    pub fn restore(&self) {
+        msr!(CNTV_CVAL_EL0, self.virtual_timer.compare);
+        msr!(CNTP_CVAL_EL0, self.physical_timer.compare);
+        msr!(CNTV_CTL_EL0, self.virtual_timer.control);
+        msr!(CNTP_CTL_EL0, self.physical_timer.control);
+        isb();
+    }
+
+    /// When the first of the timers that have not run out at `now` is due.
+    pub fn deadline_after(&self, now: Ticks) -> Option<Ticks> {
+        [self.virtual_timer, self.physical_timer]
+            .into_iter()
+            .filter_map(SavedTimer::deadline)
+            .filter(|&at| at > now)
+            .min()
+    }
+
+    /// Output lines of the saved timers at `now`, as bits of their INTIDs.
+    pub fn lines(&self, now: Ticks) -> u32 {
+        u32::from(self.virtual_timer.output(now)) * VIRTUAL_LINE
+            | u32::from(self.physical_timer.output(now)) * PHYSICAL_LINE
+    }
+}
+
+/// Output lines of the timers on the core, as bits of their INTIDs.
+#[inline(always)]
+pub fn live_lines() -> u32 {
+    const MASK: u64 = ENABLE | IMASK | ISTATUS;
+    const HIGH: u64 = ENABLE | ISTATUS;
+    u32::from(mrs!(CNTV_CTL_EL0) & MASK == HIGH) * VIRTUAL_LINE
+        | u32::from(mrs!(CNTP_CTL_EL0) & MASK == HIGH) * PHYSICAL_LINE
+}
+
+/// Sets or clears the alarm of the calling core.
+#[inline(always)]
+pub fn set_alarm(at: Option<Ticks>) {
+    match at {
+        Some(at) => {
+            msr!(CNTHP_CVAL_EL2, at.0);
+            msr!(CNTHP_CTL_EL2, ENABLE);
+        }
+        None => msr!(CNTHP_CTL_EL2, 0),
+    }
+    isb();
+}

@@ -1,0 +1,169 @@
+//! A vCPU: everything that is somewhere when it is not on a core.
+
+use crate::context::{FloatingPoint, SystemRegisters};
+use crate::guest_entry::GuestRegisters;
+use crate::loader::Progress;
+use crate::sysreg::{mrs, msr};
+use crate::timers::GuestTimers;
+use core::ops::{Deref, DerefMut};
+use spumone_config::{GuestId, VcpuId};
+use spumone_core::psci::EntryPoint;
+use spumone_core::schedule::Band;
+use spumone_core::vgic::{CpuInterface, VcpuIndex, running_priority};
+
+/// What a vCPU does when it gets the core.
+#[derive(Debug)]
+pub enum Work {
+    /// Runs the guest.
+    Guest,
+    /// Loads the guest: only the guest's first vCPU, before the guest runs.
+    Load(Progress),
+}
+
+/// The virtual CPU interface: `ICH_*` registers other than list registers, which the virtual GIC
+/// writes itself.
+#[derive(Debug, Default)]
+pub struct InterfaceRegisters {
+    vmcr: u64,
+    ap0r0: u64,
+    ap1r0: u64,
+}
+
+impl InterfaceRegisters {
+    /// As after a reset: both groups off, every priority masked (IHI 0069, ICH_VMCR_EL2).
+    pub const fn reset() -> Self {
+        Self {
+            vmcr: 0,
+            ap0r0: 0,
+            ap1r0: 0,
+        }
+    }
+
+    /// Takes the registers from the core. With 5 priority bits there is one active priority
+    /// register per group (`ICH_VTR_EL2.PREbits`).
+    pub fn save(&mut self) {
+        self.vmcr = mrs!(ICH_VMCR_EL2);
+        self.ap0r0 = mrs!(ICH_AP0R0_EL2);
+        self.ap1r0 = mrs!(ICH_AP1R0_EL2);
+    }
+
+    /// The saved `ICH_VMCR_EL2`.
+    pub fn vmcr(&self) -> u64 {
+        self.vmcr
+    }
+
+    /// The running priority that was saved.
+    pub fn running_priority(&self) -> u8 {
+        running_priority(self.ap0r0 as u32, self.ap1r0 as u32)
+    }
+
+    /// Puts the registers on the core.
+    pub fn restore(&self) {
+        msr!(ICH_VMCR_EL2, self.vmcr);
+        msr!(ICH_AP0R0_EL2, self.ap0r0);
+        msr!(ICH_AP1R0_EL2, self.ap1r0);
+    }
+}
+
+/// A vCPU. Reached only through its [`VcpuToken`].
+#[repr(C)]
+pub struct Vcpu {
+    /// General registers; the entry code works on them in place.
+    pub registers: GuestRegisters,
+    /// System registers, while it is not loaded.
+    pub system: SystemRegisters,
+    /// Floating point registers, while it is not loaded.
+    pub floating_point: FloatingPoint,
+    /// Timers, while it is not loaded.
+    pub timers: GuestTimers,
+    /// CPU interface, while it is not loaded.
+    pub interface: InterfaceRegisters,
+    /// Its SGIs, PPIs and list registers.
+    pub vgic: CpuInterface,
+    /// What it does when it gets the core.
+    pub work: Work,
+    /// A vCPU suspended to powerdown resumes here, context reset, when an interrupt wakes it.
+    pub resume: Option<EntryPoint>,
+    /// Which vCPU of the system.
+    pub id: VcpuId,
+    /// Whose.
+    pub guest: GuestId,
+    /// Which vCPU of its guest.
+    pub index: VcpuIndex,
+    /// Its band.
+    pub band: Band,
+}
+
+impl Vcpu {
+    /// A vCPU that is turned off.
+    pub fn new(id: VcpuId, guest: GuestId, index: VcpuIndex, band: Band) -> Self {
+        Self {
+            registers: GuestRegisters::new(),
+            system: SystemRegisters::reset(index.0),
+            floating_point: FloatingPoint::new(),
+            timers: GuestTimers::reset(),
+            interface: InterfaceRegisters::reset(),
+            vgic: CpuInterface::new(index),
+            work: Work::Guest,
+            resume: None,
+            id,
+            guest,
+            index,
+            band,
+        }
+    }
+
+    /// The state in which PSCI CPU_ON and CPU_SUSPEND let a vCPU begin: MMU and caches off,
+    /// everything masked, `x0` = context (DEN0022, 6.4).
+    pub fn reset_context(&mut self, start: EntryPoint) {
+        self.registers = GuestRegisters::new();
+        self.registers.pc = start.entry.0;
+        self.registers.x[0] = start.context;
+        self.system = SystemRegisters::reset(self.index.0);
+        self.floating_point = FloatingPoint::new();
+        self.resume = None;
+    }
+
+    /// As [`Self::reset_context`], timers and CPU interface included: what `CPU_ON` starts. The
+    /// redistributor keeps its state, as on hardware.
+    pub fn power_on(&mut self, start: EntryPoint) {
+        self.reset_context(start);
+        self.timers = GuestTimers::reset();
+        self.interface = InterfaceRegisters::reset();
+        self.work = Work::Guest;
+    }
+
+    /// As [`Self::power_on`], redistributor included: the vCPU begins a new life.
+    pub fn reset(&mut self, start: EntryPoint) {
+        self.reset_context(start);
+        self.timers = GuestTimers::reset();
+        self.interface = InterfaceRegisters::reset();
+        self.vgic.reset();
+        self.work = Work::Guest;
+    }
+}
+
+/// The right to touch a vCPU. Neither `Clone` nor `Copy`: a vCPU is where its token is, and moves
+/// when the token moves.
+pub struct VcpuToken(&'static mut Vcpu);
+
+impl VcpuToken {
+    /// The token of a vCPU, from the one reference to it. Start-up only.
+    pub fn new(vcpu: &'static mut Vcpu) -> Self {
+        Self(vcpu)
+    }
+}
+
+impl Deref for VcpuToken {
+    type Target = Vcpu;
+
+    fn deref(&self) -> &Vcpu {
+        self.0
+    }
+}
+
+impl DerefMut for VcpuToken {
+    fn deref_mut(&mut self) -> &mut Vcpu {
+        self.0
+    }
+}

@@ -1,0 +1,53 @@
+//! `spm build`.
+
+use crate::bundle;
+use crate::cli::{BuildArgs, SystemArgs};
+use crate::failure::Failure;
+use crate::hypervisor;
+use crate::progress::Progress;
+use crate::summary;
+use crate::system::{self, System};
+use serde_json::json;
+use spumone_config::units::MIB;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Builds what the command line says.
+pub fn command(args: &BuildArgs) -> Result<ExitCode, Failure> {
+    let output = args.output();
+    let (system, size) = build(&args.system, &output)?;
+    if args.json {
+        let report =
+            json!({ "ok": true, "output": output, "size": size, "system": summary::json(&system) });
+        println!("{report:#}");
+    } else {
+        println!("{}: {:.1} MiB", output.display(), size as f64 / MIB as f64);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds a system into `output`; returns it with the size of the file in bytes.
+pub fn build(args: &SystemArgs, output: &Path) -> Result<(System, u64), Failure> {
+    let progress = Progress::start("reading the hypervisor");
+    let path = hypervisor::find(args.hypervisor.as_deref())?;
+    let hypervisor = hypervisor::read(&path)?;
+    let system = system::load(&args.description, hypervisor.bytes.len() as u64, &progress)?;
+    let wanted = system.board.memory.base + system.board.memory.image_offset;
+    if hypervisor.address != wanted {
+        return Err(Failure::environment(format!(
+            "{} is linked at {:#x}, but board \"{}\" wants it at {wanted:#x}",
+            path.display(),
+            hypervisor.address,
+            system.board.name
+        ))
+        .help("build the hypervisor for this board"));
+    }
+    progress.step("writing the image");
+    let image = bundle::image(&hypervisor, &system).map_err(Failure::environment)?;
+    if let Some(folder) = output.parent() {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::io("make the folder", folder, &error))?;
+    }
+    std::fs::write(output, &image).map_err(|error| Failure::io("write", output, &error))?;
+    Ok((system, image.len() as u64))
+}

@@ -1,0 +1,42 @@
+//! `spm check`.
+
+use crate::cli::CheckArgs;
+use crate::failure::Failure;
+use crate::hypervisor;
+use crate::progress::Progress;
+use crate::summary;
+use crate::system;
+use serde_json::json;
+use spumone_config::units::MIB;
+use std::process::ExitCode;
+
+/// What the hypervisor is taken to need in memory where it is not built yet.
+const ASSUMED_HYPERVISOR_SIZE: u64 = MIB;
+
+/// Checks what the command line says.
+pub fn command(args: &CheckArgs) -> Result<ExitCode, Failure> {
+    let progress = Progress::start("reading the hypervisor");
+    let named = args.system.hypervisor.as_deref();
+    let built = match hypervisor::find(named).and_then(|path| hypervisor::read(&path)) {
+        Err(failure) if named.is_some() => return Err(failure),
+        // A description can be checked before there is a hypervisor.
+        built => built.ok(),
+    };
+    let size = built
+        .as_ref()
+        .map_or(ASSUMED_HYPERVISOR_SIZE, |built| built.bytes.len() as u64);
+    let system = system::load(&args.system.description, size, &progress)?;
+    drop(progress);
+    if args.json {
+        println!(
+            "{:#}",
+            json!({ "ok": true, "system": summary::json(&system) })
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    print!("{}", summary::text(&args.system.description, &system));
+    if built.is_none() {
+        println!("\nThe hypervisor is not built yet: its size is assumed.");
+    }
+    Ok(ExitCode::SUCCESS)
+}

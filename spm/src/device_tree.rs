@@ -1,0 +1,76 @@
+//! The device tree each guest gets: generated, or the user's own completed.
+
+mod generate;
+mod seeds;
+mod user;
+
+use crate::guest_files::Contents;
+use spumone_config::board::Board;
+use spumone_config::description::Description;
+use spumone_config::layout::{self, Plan};
+use spumone_config::problem::Problem;
+
+pub use user::check_form as check_user_blob;
+
+/// A guest's device tree.
+pub struct DeviceTree {
+    /// The flattened tree.
+    pub blob: Vec<u8>,
+    /// Offset and size of each seed in the blob.
+    pub seeds: Vec<(u64, u32)>,
+}
+
+impl DeviceTree {
+    /// What packing needs to know.
+    pub fn facts(&self) -> layout::DeviceTree {
+        layout::DeviceTree {
+            size: self.blob.len() as u64,
+            seeds: self.seeds.clone(),
+        }
+    }
+}
+
+/// The device trees of all guests, in order.
+///
+/// # Errors
+///
+/// All problems found.
+pub fn all(
+    description: &Description,
+    board: &Board,
+    contents: &[Contents],
+    plan: &Plan,
+) -> Result<Vec<DeviceTree>, Vec<Problem>> {
+    let mut trees = Vec::new();
+    let mut problems = Vec::new();
+    for ((guest, contents), placed) in description.guests.iter().zip(contents).zip(&plan.guests) {
+        let tree = match &contents.dtb {
+            Some(blob) => user::complete(blob, guest, placed),
+            None => generate::generate(guest, placed, board).map_err(|error| {
+                // Only names that come from the board file can be wrong here.
+                let message = format!(
+                    "guest \"{}\" gets no device tree: {error}",
+                    guest.name.value
+                );
+                Box::new(
+                    Problem::new("device-tree", message)
+                        .at(guest.name.span, "this guest")
+                        .help("correct `node` of its devices in the board file"),
+                )
+            }),
+        };
+        match tree {
+            Ok(tree) => {
+                let blob = tree.to_dtb();
+                let seeds = seeds::find(&blob);
+                trees.push(DeviceTree { blob, seeds });
+            }
+            Err(problem) => problems.push(*problem),
+        }
+    }
+    if problems.is_empty() {
+        Ok(trees)
+    } else {
+        Err(problems)
+    }
+}

@@ -1,0 +1,137 @@
+//! A device tree that the user gives: checked against what the guest gets, then completed. What
+//! the description says of command line and ramdisk goes in, and seeds are renewed; all else
+//! stays.
+
+use super::{generate, seeds};
+use dtoolkit::Node;
+use dtoolkit::error::ModelError;
+use dtoolkit::fdt::Fdt;
+use dtoolkit::model::{DeviceTree, DeviceTreeNode, DeviceTreeProperty};
+use spumone_config::description::Guest;
+use spumone_config::layout::GuestPlan;
+use spumone_config::packed::Mapping;
+use spumone_config::problem::Problem;
+use spumone_config::units::range;
+
+/// What is wrong with a device tree and what to do about it.
+struct Fault {
+    what: String,
+    help: String,
+}
+
+fn fault(what: impl Into<String>, help: impl Into<String>) -> Fault {
+    Fault {
+        what: what.into(),
+        help: help.into(),
+    }
+}
+
+fn problem(guest: &Guest, fault: &Fault) -> Problem {
+    let span = guest.dtb.as_ref().map_or(guest.span, |dtb| dtb.span);
+    let message = format!(
+        "the device tree of guest \"{}\" {}",
+        guest.name.value, fault.what
+    );
+    Problem::new("device-tree", message)
+        .at(span, "this file")
+        .help(fault.help.as_str())
+}
+
+/// Checks that a blob is a device tree at all.
+pub fn check_form(blob: &[u8], guest: &Guest) -> Option<Problem> {
+    parse(blob).err().map(|fault| problem(guest, &fault))
+}
+
+fn parse(blob: &[u8]) -> Result<Fdt<'_>, Fault> {
+    Fdt::new(blob).map_err(|error| {
+        fault(
+            format!("is no sound device tree: {error}"),
+            "compile it with `dtc -O dtb`, or remove `dtb` to have one generated",
+        )
+    })
+}
+
+/// The user's tree, checked and completed.
+pub fn complete(blob: &[u8], guest: &Guest, plan: &GuestPlan) -> Result<DeviceTree, Box<Problem>> {
+    let completed = parse(blob).and_then(|fdt| {
+        check_memory(fdt, plan.memory)?;
+        check_cpus(fdt, guest.vcpus.value.len())?;
+        let mut tree = DeviceTree::from_fdt(&fdt);
+        fill_chosen(&mut tree, guest, plan).map_err(|error| {
+            fault(
+                format!("cannot be completed: {error}"),
+                "see `chosen` in it",
+            )
+        })?;
+        Ok(tree)
+    });
+    completed.map_err(|fault| Box::new(problem(guest, &fault)))
+}
+
+/// All memory it names must be the guest's.
+fn check_memory(fdt: Fdt<'_>, memory: Mapping) -> Result<(), Fault> {
+    let (start, size) = (memory.ipa.0, memory.size);
+    let help = || {
+        format!(
+            "give it one memory node for {}, size {size:#x}",
+            range(start, size)
+        )
+    };
+    let mut found = false;
+    for node in fdt
+        .root()
+        .children()
+        .filter(|node| node.name_without_address() == "memory")
+    {
+        let regs = node.reg().ok().flatten().into_iter().flatten();
+        for reg in regs {
+            let (Ok(at), Ok(bytes)) = (reg.address::<u64>(), reg.size::<u64>()) else {
+                return Err(fault("has a memory node with an unusable `reg`", help()));
+            };
+            let end = at.checked_add(bytes);
+            if at < start || end.is_none_or(|end| end > start + size) {
+                let what = format!(
+                    "names memory at {}, and the guest has {}",
+                    range(at, bytes),
+                    range(start, size)
+                );
+                return Err(fault(what, help()));
+            }
+            found = true;
+        }
+    }
+    if found {
+        Ok(())
+    } else {
+        Err(fault("names no memory", help()))
+    }
+}
+
+/// It must not name CPUs that the guest does not have.
+fn check_cpus(fdt: Fdt<'_>, vcpus: usize) -> Result<(), Fault> {
+    let count = fdt.cpus().map(|cpus| cpus.cpus().count()).unwrap_or(0);
+    if (1..=vcpus).contains(&count) {
+        return Ok(());
+    }
+    Err(fault(
+        format!("names {count} CPUs, but the number of vCPUs is {vcpus}"),
+        "give it a cpu node for each vCPU, `reg` counting from 0",
+    ))
+}
+
+fn fill_chosen(tree: &mut DeviceTree, guest: &Guest, plan: &GuestPlan) -> Result<(), ModelError> {
+    if tree.root.child_mut("chosen").is_none() {
+        tree.root.add_child(DeviceTreeNode::new("chosen")?);
+    }
+    let Some(chosen) = tree.root.child_mut("chosen") else {
+        return Ok(());
+    };
+    if let Some(bootargs) = &guest.bootargs {
+        chosen.add_property(DeviceTreeProperty::new(
+            "bootargs",
+            bootargs.value.as_str(),
+        )?);
+    }
+    generate::initrd(chosen, plan)?;
+    seeds::add(chosen)
+}

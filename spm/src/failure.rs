@@ -1,0 +1,228 @@
+//! Why a command failed, how that is shown, and the exit code that tells scripts.
+
+use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report};
+use serde_json::{Value, json};
+use spumone_config::problem::{Label, Problem, SourceFile};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// The description or a file it names was refused.
+pub const EXIT_REFUSED: u8 = 1;
+/// A file could not be read or written, or a tool is missing.
+pub const EXIT_ENVIRONMENT: u8 = 3;
+
+/// A source file that problems point into.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Where it was found, as shown to people.
+    pub path: PathBuf,
+    /// What it says.
+    pub text: Arc<str>,
+}
+
+impl Source {
+    /// Line and column of a byte, both from 1.
+    fn position(&self, byte: usize) -> (usize, usize) {
+        let before = self.text.get(..byte).unwrap_or(&self.text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        (
+            before.matches('\n').count() + 1,
+            before[line_start..].chars().count() + 1,
+        )
+    }
+}
+
+/// The files of a system that problems point into.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// The system description.
+    pub description: Source,
+    /// Absent where the description did not get as far as naming a board that exists.
+    pub board: Option<Source>,
+}
+
+impl Sources {
+    /// The file that a label points into.
+    fn get(&self, file: SourceFile) -> &Source {
+        match file {
+            SourceFile::Description => &self.description,
+            SourceFile::Board => self.board.as_ref().unwrap_or(&self.description),
+        }
+    }
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The description was refused.
+    Refused {
+        /// All that is wrong with it.
+        problems: Vec<Problem>,
+        /// What the problems point into.
+        sources: Box<Sources>,
+    },
+    /// Something outside the description is missing or broken.
+    Environment {
+        /// What.
+        message: String,
+        /// What to do about it.
+        help: Option<String>,
+    },
+}
+
+impl Failure {
+    /// The description was refused; problems come in the order of the file.
+    pub fn refused(mut problems: Vec<Problem>, sources: &Sources) -> Self {
+        problems.sort_by_key(|problem| {
+            problem
+                .labels
+                .first()
+                .map(|label| (label.source, label.span))
+        });
+        Self::Refused {
+            problems,
+            sources: Box::new(sources.clone()),
+        }
+    }
+
+    /// A fault of the environment.
+    pub fn environment(message: impl Into<String>) -> Self {
+        Self::Environment {
+            message: message.into(),
+            help: None,
+        }
+    }
+
+    /// A file that could not be read or written.
+    pub fn io(action: &str, path: &Path, error: &std::io::Error) -> Self {
+        Self::environment(format!("cannot {action} {}: {error}", path.display()))
+    }
+
+    /// Says what to do about a fault of the environment.
+    #[must_use]
+    pub fn help(self, text: impl Into<String>) -> Self {
+        match self {
+            Self::Environment { message, .. } => Self::Environment {
+                message,
+                help: Some(text.into()),
+            },
+            refused @ Self::Refused { .. } => refused,
+        }
+    }
+
+    /// Shows the failure: for people on standard error, as JSON on standard output.
+    pub fn report(self, json: bool) -> ExitCode {
+        if json {
+            println!("{:#}", self.to_json());
+        } else {
+            self.show();
+        }
+        ExitCode::from(match self {
+            Self::Refused { .. } => EXIT_REFUSED,
+            Self::Environment { .. } => EXIT_ENVIRONMENT,
+        })
+    }
+
+    fn show(&self) {
+        match self {
+            Self::Refused { problems, sources } => {
+                for problem in problems {
+                    eprintln!("{:?}", diagnostic(problem, sources));
+                }
+                let count = problems.len();
+                let plural = if count == 1 { "" } else { "s" };
+                eprintln!(
+                    "{}: {count} problem{plural}",
+                    sources.description.path.display()
+                );
+            }
+            Self::Environment { message, help } => {
+                let mut diagnostic = MietteDiagnostic::new(message);
+                diagnostic.help.clone_from(help);
+                eprintln!("{:?}", Report::new(diagnostic));
+            }
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Refused { problems, sources } => {
+                let problems: Vec<_> = problems
+                    .iter()
+                    .map(|problem| problem_json(problem, sources))
+                    .collect();
+                json!({ "ok": false, "problems": problems })
+            }
+            Self::Environment { message, help } => {
+                json!({ "ok": false, "error": { "message": message, "help": help } })
+            }
+        }
+    }
+}
+
+fn problem_json(problem: &Problem, sources: &Sources) -> Value {
+    let label = |label: &Label| {
+        let source = sources.get(label.source);
+        let (line, column) = source.position(label.span.start);
+        let (end_line, end_column) = source.position(label.span.end);
+        json!({
+            "file": source.path,
+            "line": line,
+            "column": column,
+            "end_line": end_line,
+            "end_column": end_column,
+            "text": label.text,
+        })
+    };
+    json!({
+        "code": problem.code,
+        "message": problem.message,
+        "help": problem.help,
+        "labels": problem.labels.iter().map(label).collect::<Vec<_>>(),
+    })
+}
+
+/// A problem as `miette` shows it: the text underlined where it is wrong.
+pub fn diagnostic(problem: &Problem, sources: &Sources) -> Report {
+    let main = problem
+        .labels
+        .first()
+        .map_or(SourceFile::Description, |label| label.source);
+    let source = sources.get(main);
+    let mut diagnostic = MietteDiagnostic::new(&problem.message).with_code(problem.code);
+    diagnostic.help.clone_from(&problem.help);
+    let labels: Vec<_> = problem
+        .labels
+        .iter()
+        .filter(|label| label.source == main)
+        .map(|label| {
+            let length = label.span.end.saturating_sub(label.span.start);
+            LabeledSpan::new(Some(label.text.clone()), label.span.start, length)
+        })
+        .collect();
+    if labels.is_empty() {
+        return Report::new(diagnostic);
+    }
+    diagnostic.labels = Some(labels);
+    let name = source.path.to_string_lossy();
+    Report::new(diagnostic).with_source_code(NamedSource::new(name, source.text.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_count_lines_and_characters_from_one() {
+        let source = Source {
+            path: "a.toml".into(),
+            text: "ab\näöx\n".into(),
+        };
+        assert_eq!(source.position(0), (1, 1));
+        assert_eq!(source.position(2), (1, 3));
+        assert_eq!(source.position(3), (2, 1));
+        assert_eq!(source.position(7), (2, 3));
+        assert_eq!(source.position(99), (3, 1));
+    }
+}

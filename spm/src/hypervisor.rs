@@ -1,0 +1,121 @@
+//! Reads the hypervisor's ELF file and flattens it into the image that is loaded.
+
+use crate::failure::Failure;
+use object::Endianness;
+use object::elf;
+use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
+use spumone_config::image::LinuxHeader;
+use spumone_config::units::PAGE;
+use std::path::{Path, PathBuf};
+
+/// Where `make` leaves the hypervisor, from the root of the source tree.
+const DEFAULT_PATH: &str = "aarch64-unknown-none-softfloat/release/spumone";
+/// The symbol after everything that the hypervisor has in memory: where the bundle goes.
+const BUNDLE_START: &str = "bundle_start";
+/// More than the hypervisor can be; keeps a damaged file from asking for all memory.
+const MAX_SIZE: u64 = 1 << 30;
+
+/// The hypervisor as it lies in memory.
+pub struct Hypervisor {
+    /// Its first address.
+    pub address: u64,
+    /// Its bytes up to the bundle, zero where nothing is loaded.
+    pub bytes: Vec<u8>,
+}
+
+/// Finds the hypervisor: as named, or where `make` leaves it in this folder or one above.
+pub fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(path) = named {
+        return Ok(path.to_owned());
+    }
+    if let Some(target) = std::env::var_os("CARGO_TARGET_DIR") {
+        let path = Path::new(&target).join(DEFAULT_PATH);
+        if path.is_file() {
+            return Ok(path);
+        }
+    }
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::io("find the current folder", Path::new("."), &error))?;
+    let default = Path::new("target").join(DEFAULT_PATH);
+    here.ancestors()
+        .map(|folder| folder.join(&default))
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            Failure::environment(format!(
+                "the hypervisor is not there: {}",
+                default.display()
+            ))
+            .help("build it with `make`, or name it with --hypervisor")
+        })
+}
+
+/// Reads and flattens the hypervisor.
+pub fn read(path: &Path) -> Result<Hypervisor, Failure> {
+    let file = std::fs::read(path).map_err(|error| {
+        Failure::io("read the hypervisor", path, &error)
+            .help("build it with `make`, or name it with --hypervisor")
+    })?;
+    flatten(&file).map_err(|what| {
+        Failure::environment(format!("{}: {what}", path.display()))
+            .help("build the hypervisor anew with `make`")
+    })
+}
+
+fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
+    let unusable = |error: object::read::Error| format!("not a usable ELF file: {error}");
+    let endian = Endianness::Little;
+    let header = elf::FileHeader64::<Endianness>::parse(file).map_err(unusable)?;
+    let programs = header.program_headers(endian, file).map_err(unusable)?;
+    let loaded = || {
+        programs
+            .iter()
+            .filter(|program| program.p_type(endian) == elf::PT_LOAD)
+            .filter(|program| program.p_memsz(endian) > 0)
+    };
+    let address = loaded()
+        .map(|program| program.p_paddr(endian))
+        .min()
+        .ok_or("nothing to load in it")?;
+    let bundle = symbol(header, file, BUNDLE_START).map_err(unusable)?;
+    let bundle = bundle.ok_or("it has no symbol `bundle_start`, so it takes no guests")?;
+    let size = bundle
+        .checked_sub(address)
+        .filter(|size| *size <= MAX_SIZE && bundle.is_multiple_of(PAGE))
+        .ok_or_else(|| format!("its symbol `bundle_start` is at {bundle:#x}, out of place"))?;
+    let mut bytes = vec![0; size as usize];
+    for program in loaded() {
+        let data = program
+            .data(endian, file)
+            .map_err(|()| "a segment goes beyond the file")?;
+        let start = (program.p_paddr(endian) - address) as usize;
+        let end = start.checked_add(data.len());
+        end.and_then(|end| bytes.get_mut(start..end))
+            .ok_or("a segment lies beyond `bundle_start`")?
+            .copy_from_slice(data);
+        let memory_end = program.p_paddr(endian).checked_add(program.p_memsz(endian));
+        if memory_end.is_none_or(|end| end > bundle) {
+            return Err("a segment lies beyond `bundle_start`".into());
+        }
+    }
+    if LinuxHeader::parse(&bytes).is_none() {
+        return Err("it does not start with a Linux arm64 Image header".into());
+    }
+    Ok(Hypervisor { address, bytes })
+}
+
+/// The value of a symbol.
+fn symbol(
+    header: &elf::FileHeader64<Endianness>,
+    file: &[u8],
+    name: &str,
+) -> object::read::Result<Option<u64>> {
+    let endian = Endianness::Little;
+    let sections = header.sections(endian, file)?;
+    let symbols = sections.symbols(endian, file, elf::SHT_SYMTAB)?;
+    for symbol in symbols.iter() {
+        if symbol.name(endian, symbols.strings())? == name.as_bytes() {
+            return Ok(Some(symbol.st_value(endian)));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,31 @@
+//! `spm`, the host tool: checks a system description, builds one bootable file of it, runs it.
+//!
+//! Reading, ELF, gzip and QEMU are here; what makes a description sound, and where everything
+//! goes, is decided by the `spumone-config` crate, which does no I/O.
+
+#![forbid(unsafe_code)]
+
+mod build;
+mod bundle;
+mod check;
+mod cli;
+mod device_tree;
+mod failure;
+mod guest_files;
+mod hypervisor;
+mod progress;
+mod qemu;
+mod run;
+mod summary;
+mod system;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    match cli.run() {
+        Ok(code) => code,
+        Err(failure) => failure.report(cli.json()),
+    }
+}

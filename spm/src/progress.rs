@@ -1,0 +1,34 @@
+//! Shows on a terminal what is being done. Says nothing where standard error is no terminal.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
+
+/// Steps shorter than this are not worth a flicker.
+const TICK: Duration = Duration::from_millis(120);
+
+/// A line that names the step under way, and goes when dropped.
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    /// Shows the first step.
+    pub fn start(step: &'static str) -> Self {
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(TICK);
+        bar.set_message(step);
+        Self(bar)
+    }
+
+    /// Shows the next step.
+    pub fn step(&self, step: &'static str) {
+        self.0.set_message(step);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

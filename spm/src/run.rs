@@ -1,0 +1,95 @@
+//! `spm run`.
+
+use crate::build::build;
+use crate::cli::{RunArgs, default_output};
+use crate::failure::Failure;
+use crate::hypervisor;
+use crate::qemu::{self, Machine};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// Exit code after `--timeout`, as that of timeout(1).
+const EXIT_TIMEOUT: u8 = 124;
+/// How often an ending of QEMU is looked for.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Runs what the command line says.
+pub fn command(args: &RunArgs) -> Result<ExitCode, Failure> {
+    qemu::check_version(&args.qemu)?;
+    let image = default_output(&args.system.description);
+    let (system, _) = build(&args.system, &image)?;
+    let Some(board) = &system.board.qemu else {
+        let message = format!("board \"{}\" is none that QEMU plays", system.board.name);
+        return Err(Failure::environment(message)
+            .help("use `spm build` and load the image on the board itself"));
+    };
+    let folder = args.system.description.parent().unwrap_or(Path::new(""));
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let described = system.description.qemu_args.iter();
+    let mut more: Vec<String> = described
+        .map(|arg| arg.replace("{dir}", &folder.to_string_lossy()))
+        .collect();
+    more.extend(args.qemu_args.iter().cloned());
+    let arguments = qemu::arguments(&Machine {
+        board,
+        cores: system.description.board.cores.value,
+        memory: system.description.board.memory.value,
+        image: &image,
+        log: args.log.as_deref(),
+        gdb: args.gdb,
+        more,
+    });
+    if args.gdb {
+        let elf = hypervisor::find(args.system.hypervisor.as_deref())?;
+        eprintln!("Waiting. In another terminal:");
+        eprintln!(
+            "  gdb-multiarch -ex 'target remote :1234' {}",
+            elf.display()
+        );
+    }
+    let mut qemu = Command::new(&args.qemu);
+    qemu.args(arguments);
+    start(qemu, args)
+}
+
+fn start(mut qemu: Command, args: &RunArgs) -> Result<ExitCode, Failure> {
+    let cannot_start =
+        |error| Failure::environment(format!("cannot start {}: {error}", args.qemu.display()));
+    let Some(timeout) = args.timeout else {
+        // In place of this process: terminal, signals and exit code are QEMU's own.
+        return Err(cannot_start(qemu.exec()));
+    };
+    let mut child = qemu.spawn().map_err(cannot_start)?;
+    let end = Instant::now() + Duration::from_secs(timeout);
+    loop {
+        let waited = child.try_wait();
+        let status = waited
+            .map_err(|error| Failure::environment(format!("cannot wait for QEMU: {error}")))?;
+        if let Some(status) = status {
+            return Ok(exit_code(status));
+        }
+        if Instant::now() >= end {
+            // An error here means that it has just ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+            eprintln!("\nspm: ended after {timeout} s");
+            return Ok(ExitCode::from(EXIT_TIMEOUT));
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// An exit status as shells tell it.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status
+        .code()
+        .or(status.signal().map(|signal| 128 + signal))
+        .unwrap_or(1);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}

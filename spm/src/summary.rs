@@ -1,0 +1,174 @@
+//! Shows a system that passed: which vCPU runs where, and what lies where in memory.
+
+use crate::system::System;
+use serde_json::Value;
+use spumone_config::layout::Source;
+use spumone_config::packed::Guest;
+use spumone_config::units::{KIB, MIB, range, size};
+use std::fmt::Write;
+use std::path::Path;
+
+/// The system as the hypervisor will read it. Addresses are numbers of bytes.
+pub fn json(system: &System) -> Value {
+    // Only maps with keys that are no strings fail, and there are none.
+    serde_json::to_value(&system.packed.system).unwrap_or_default()
+}
+
+/// The system for people.
+pub fn text(path: &Path, system: &System) -> String {
+    let packed = &system.packed.system;
+    let vcpus: usize = packed.guests.iter().map(|guest| guest.vcpus.len()).sum();
+    let mut text = format!(
+        "{}: sound. {}, {} on {} of {}\n\n",
+        path.display(),
+        counted(packed.guests.len(), "guest"),
+        counted(vcpus, "vCPU"),
+        counted(packed.board.core_mpidrs.len(), "core"),
+        packed.board.name
+    );
+    text += &table(&cores(system));
+    text.push('\n');
+    text += &table(&memory(system));
+    for (index, guest) in packed.guests.iter().enumerate() {
+        text.push('\n');
+        text += &guest_text(system, index, guest);
+    }
+    text
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Which vCPU is at home on which core, with its priority.
+fn cores(system: &System) -> Vec<Vec<String>> {
+    let packed = &system.packed.system;
+    let mut rows = vec![vec!["core".to_owned()]];
+    rows[0].extend(packed.guests.iter().map(|guest| guest.name.to_string()));
+    for core in 0..packed.board.core_mpidrs.len() {
+        let mut row = vec![core.to_string()];
+        for guest in &packed.guests {
+            let here = guest
+                .vcpus
+                .iter()
+                .enumerate()
+                .filter(|(_, it)| it.home.index() == core);
+            let cells: Vec<_> = here
+                .map(|(vcpu, it)| format!("vCPU {vcpu}, priority {}", it.priority.0))
+                .collect();
+            row.push(if cells.is_empty() {
+                "-".into()
+            } else {
+                cells.join("; ")
+            });
+        }
+        rows.push(row);
+    }
+    rows
+}
+
+/// What the machine's memory is used for.
+fn memory(system: &System) -> Vec<Vec<String>> {
+    let plan = &system.plan;
+    let mut pieces = vec![(plan.hypervisor.start.0, plan.hypervisor.size, {
+        "hypervisor and images".to_owned()
+    })];
+    for (guest, placed) in system.description.guests.iter().zip(&plan.guests) {
+        let memory = placed.memory;
+        let seen = match memory.ipa.0 == memory.pa.0 {
+            true => "seen where it is".to_owned(),
+            false => format!("seen at {}", memory.ipa),
+        };
+        pieces.push((
+            memory.pa.0,
+            memory.size,
+            format!("{}, {seen}", guest.name.value),
+        ));
+    }
+    pieces.sort_unstable();
+    let mut rows = vec![["memory", "size", "what"].map(str::to_owned).to_vec()];
+    let mut next = plan.machine.start.0;
+    let end = next + plan.machine.size;
+    let mut free = 0;
+    for (start, bytes, what) in pieces {
+        free += start.saturating_sub(next);
+        rows.push(vec![range(start, bytes), size(bytes), what]);
+        next = start + bytes;
+    }
+    free += end.saturating_sub(next);
+    rows.push(vec![String::new(), size(free), "free".into()]);
+    rows
+}
+
+/// What one guest gets: places in its own address space.
+fn guest_text(system: &System, index: usize, guest: &Guest) -> String {
+    let plan = &system.plan.guests[index];
+    let mut text = format!("{}: starts at {}", guest.name, guest.entry);
+    let image: u64 = plan
+        .loads
+        .iter()
+        .filter(|load| load.source == Source::Image)
+        .map(|load| load.size)
+        .sum();
+    // Writing to a string cannot fail.
+    let _ = write!(text, ", image {}", about(image));
+    if let Some((address, bytes)) = plan.initrd {
+        let _ = write!(text, ", ramdisk at {address} ({})", about(bytes));
+    }
+    let tree = system.trees[index].blob.len() as u64;
+    let _ = writeln!(
+        text,
+        ", device tree at {} ({})",
+        plan.device_tree,
+        about(tree)
+    );
+    for name in &system.description.guests[index].devices {
+        let _ = writeln!(text, "  device {}", name.value);
+    }
+    text
+}
+
+/// A size that need not be exact.
+fn about(bytes: u64) -> String {
+    match bytes {
+        0..KIB => format!("{bytes} bytes"),
+        KIB..MIB => format!("{:.1} KiB", bytes as f64 / KIB as f64),
+        _ => format!("{:.1} MiB", bytes as f64 / MIB as f64),
+    }
+}
+
+/// Columns, aligned.
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| {
+            rows.iter()
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<_> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        text += &format!("  {}", cells.join("   "));
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [["core", "linux"], ["0", "vCPU 0"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(table(&rows), "  core   linux\n  0      vCPU 0\n");
+    }
+}

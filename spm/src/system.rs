@@ -1,0 +1,155 @@
+//! Reads a system (description, board file, guest files), checks it and decides its addresses.
+
+use crate::device_tree::{self, DeviceTree};
+use crate::failure::{Failure, Source, Sources};
+use crate::guest_files::{self, Contents};
+use crate::progress::Progress;
+use spumone_config::board::Board;
+use spumone_config::description::Description;
+use spumone_config::layout::{self, Packed, Plan};
+use spumone_config::problem::Problem;
+use std::path::{Path, PathBuf};
+
+/// The board files that come with `spm`, for descriptions outside a source tree.
+const BUILT_IN_BOARDS: &[(&str, &str)] =
+    &[("qemu-virt", include_str!("../../boards/qemu-virt.toml"))];
+
+/// A system that passed all checks.
+pub struct System {
+    /// What the user wrote.
+    pub description: Description,
+    /// The machine.
+    pub board: Board,
+    /// What the guests' files hold, in the guests' order.
+    pub contents: Vec<Contents>,
+    /// What goes where.
+    pub plan: Plan,
+    /// The guests' device trees.
+    pub trees: Vec<DeviceTree>,
+    /// What the hypervisor reads.
+    pub packed: Packed,
+}
+
+/// Reads and checks the system described at `path`. `hypervisor_size` counts the bytes from the
+/// hypervisor's first to its bundle.
+pub fn load(path: &Path, hypervisor_size: u64, progress: &Progress) -> Result<System, Failure> {
+    progress.step("checking the description");
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::io("read", path, &error).help("name a description, such as systems/demo.toml")
+    })?;
+    let mut sources = Sources {
+        description: Source {
+            path: path.to_owned(),
+            text: text.as_str().into(),
+        },
+        board: None,
+    };
+    let (description, mut problems) = Description::parse(&text);
+    let Some(description) = description else {
+        return Err(Failure::refused(problems, &sources));
+    };
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    let board = match read_board(&description, &folder, &mut sources)? {
+        Ok(board) => board,
+        Err(more) => {
+            problems.extend(more);
+            return Err(Failure::refused(problems, &sources));
+        }
+    };
+    progress.step("reading the guests' files");
+    let contents: Vec<_> = description
+        .guests
+        .iter()
+        .map(|guest| guest_files::read(guest, &folder, &mut problems))
+        .collect();
+    let files: Vec<_> = contents
+        .iter()
+        .map(|contents| contents.as_ref().map(|it| it.files.clone()))
+        .collect();
+    let plan = match layout::plan(&description, &board, &files, hypervisor_size) {
+        Ok(plan) if problems.is_empty() => plan,
+        result => {
+            problems.extend(result.err().unwrap_or_default());
+            return Err(Failure::refused(problems, &sources));
+        }
+    };
+    progress.step("making device trees");
+    let contents: Vec<_> = contents.into_iter().flatten().collect();
+    let trees = device_tree::all(&description, &board, &contents, &plan)
+        .map_err(|problems| Failure::refused(problems, &sources))?;
+    let facts: Vec<_> = trees.iter().map(DeviceTree::facts).collect();
+    let packed = layout::pack(&description, &board, &plan, &facts)
+        .map_err(|problem| Failure::refused(vec![*problem], &sources))?;
+    Ok(System {
+        description,
+        board,
+        contents,
+        plan,
+        trees,
+        packed,
+    })
+}
+
+/// The board that the description names: `boards/NAME.toml` in its folder or one above it, or
+/// else a built-in one.
+fn read_board(
+    description: &Description,
+    folder: &Path,
+    sources: &mut Sources,
+) -> Result<Result<Board, Vec<Problem>>, Failure> {
+    let name = &description.board.name;
+    let file = PathBuf::from("boards").join(format!("{}.toml", name.value));
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let source = match name.value.chars().all(plain) {
+        true => find_board(&name.value, &file, folder)?,
+        false => None,
+    };
+    let Some(source) = source else {
+        let known: Vec<_> = BUILT_IN_BOARDS
+            .iter()
+            .map(|(name, _)| format!("\"{name}\""))
+            .collect();
+        let message = format!("there is no board \"{}\"", name.value);
+        let help = format!(
+            "write {}, or put a {} into the description's folder or one above it",
+            known.join(" or "),
+            file.display()
+        );
+        let problem = Problem::new("no-such-board", message).at(name.span, "no such board file");
+        return Ok(Err(vec![problem.help(help)]));
+    };
+    let board = Board::parse(&source.text);
+    sources.board = Some(source);
+    Ok(board)
+}
+
+fn find_board(name: &str, file: &Path, folder: &Path) -> Result<Option<Source>, Failure> {
+    let start = std::path::absolute(folder.join("."))
+        .map_err(|error| Failure::io("find the folder", folder, &error))?;
+    for above in start.ancestors() {
+        let path = above.join(file);
+        if path.is_file() {
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| Failure::io("read", &path, &error))?;
+            return Ok(Some(Source {
+                path: shortened(path),
+                text: text.into(),
+            }));
+        }
+    }
+    let built_in = BUILT_IN_BOARDS
+        .iter()
+        .find(|(built_in, _)| *built_in == name);
+    Ok(built_in.map(|(_, text)| Source {
+        path: file.to_owned(),
+        text: (*text).into(),
+    }))
+}
+
+/// A path without the current folder.
+fn shortened(path: PathBuf) -> PathBuf {
+    std::env::current_dir()
+        .ok()
+        .and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned))
+        .unwrap_or(path)
+}
