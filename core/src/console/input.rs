@@ -159,7 +159,10 @@ mod tests {
         );
         assert_eq!(
             feed(&mut switch, &[ESC, b'2', b'y']),
-            [InputEffect::Notice(NO_SUCH_GUEST), InputEffect::Deliver(B, b'y')]
+            [
+                InputEffect::Notice(NO_SUCH_GUEST),
+                InputEffect::Deliver(B, b'y')
+            ]
         );
     }
 

@@ -49,11 +49,17 @@ enum State {
     /// After ESC and intermediate bytes.
     Intermediate,
     /// After ESC [. `long`: more than [`ESCAPE_SIZE`] bytes, passed on as they come.
-    Control { long: bool },
+    Control {
+        long: bool,
+    },
     /// In a string such as a window title, which BEL or ESC \ ends.
-    String { long: bool },
+    String {
+        long: bool,
+    },
     /// After ESC in a string.
-    StringEscape { long: bool },
+    StringEscape {
+        long: bool,
+    },
 }
 
 /// The stream of one source.

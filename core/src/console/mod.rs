@@ -49,11 +49,20 @@ impl Source {
         match self {
             Self::Guest(guest) => {
                 let index = guest.index();
-                if index < MAX_GUESTS { index } else { MAX_GUESTS - 1 }
+                if index < MAX_GUESTS {
+                    index
+                } else {
+                    MAX_GUESTS - 1
+                }
             }
             Self::Hypervisor(core) => {
                 let index = core.index();
-                MAX_GUESTS + if index < MAX_PCPUS { index } else { MAX_PCPUS - 1 }
+                MAX_GUESTS
+                    + if index < MAX_PCPUS {
+                        index
+                    } else {
+                        MAX_PCPUS - 1
+                    }
             }
         }
     }
@@ -112,7 +121,10 @@ impl Console {
 
     /// A writer of the hypervisor's own messages on `core`, to be used only by that core.
     pub const fn log(&self, core: PcpuId) -> Log<'_> {
-        Log { console: self, core }
+        Log {
+            console: self,
+            core,
+        }
     }
 
     /// Gives the input focus to `guest`, and has a notice of it printed at the next drain.

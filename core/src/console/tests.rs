@@ -120,7 +120,10 @@ fn the_hypervisors_cores_have_lines_of_their_own() {
     writeln!(setup.console.log(PcpuId(0)), "up").unwrap();
     writeln!(setup.console.log(PcpuId(1)), "up").unwrap();
     setup.serve_all();
-    assert_eq!(setup.shown(), "spumone | core 0 up\r\nspumone | core 1 up\r\n");
+    assert_eq!(
+        setup.shown(),
+        "spumone | core 0 up\r\nspumone | core 1 up\r\n"
+    );
 }
 
 #[test]
@@ -150,7 +153,10 @@ fn an_unfinished_line_makes_way_and_comes_back() {
 fn what_was_erased_by_editing_does_not_come_back() {
     let mut setup = Setup::new();
     setup.write(LINUX, "^[32m$".replace('^', "\x1b"));
-    setup.write(LINUX, "\u{8}^[0m lsé\u{8} \u{8}\u{8} \u{8}x".replace('^', "\x1b"));
+    setup.write(
+        LINUX,
+        "\u{8}^[0m lsé\u{8} \u{8}\u{8} \u{8}x".replace('^', "\x1b"),
+    );
     setup.shown();
     setup.write(RT, "tick\n");
     assert_eq!(
@@ -221,7 +227,10 @@ fn other_guests_keep_colours_only() {
 fn a_line_that_is_written_over_is_printed_first() {
     let mut setup = Setup::new();
     setup.write(RT, "\r10 %\r20 %\r\r\n\r\n");
-    assert_eq!(setup.shown(), "rt      | 10 %\r\nrt      | 20 %\r\nrt      | \r\n");
+    assert_eq!(
+        setup.shown(),
+        "rt      | 10 %\r\nrt      | 20 %\r\nrt      | \r\n"
+    );
     // Of the focused guest it is written over, and its tag with it.
     setup.write(LINUX, "\r10 %\r20 %\r\r\n");
     assert_eq!(setup.shown(), "linux   | 10 %\rlinux   | 20 %\r\n");
@@ -262,7 +271,10 @@ fn long_lines_are_printed_in_pieces() {
 fn a_long_line_of_the_focused_guest_flows_until_it_must_make_way() {
     let mut setup = Setup::new();
     setup.write(LINUX, "x".repeat(1000));
-    assert_eq!(setup.shown(), std::format!("linux   | {}", "x".repeat(1000)));
+    assert_eq!(
+        setup.shown(),
+        std::format!("linux   | {}", "x".repeat(1000))
+    );
     setup.write(RT, "tick\n");
     setup.write(LINUX, "yz\n");
     assert_eq!(setup.shown(), "^[0m\r\nrt      | tick\r\nlinux   + yz\r\n");
@@ -285,10 +297,7 @@ fn a_focus_change_is_announced_and_shows_the_held_line() {
     assert_eq!(setup.console.focus(), GuestId(1));
     // Linux's prompt is now held, and goes on where it was.
     setup.write(LINUX, "ls\n");
-    assert_eq!(
-        setup.shown(),
-        "\r^[0m^[Klinux   | ~ # ls\r\nrt      | rt> "
-    );
+    assert_eq!(setup.shown(), "\r^[0m^[Klinux   | ~ # ls\r\nrt      | rt> ");
     // To the same guest: the notice answers the key.
     setup.console.set_focus(GuestId(1));
     setup.serve_all();
@@ -329,10 +338,7 @@ fn the_end_of_a_stream_ends_its_line() {
         setup.console.end_stream(source);
     }
     setup.serve_all();
-    assert_eq!(
-        setup.shown(),
-        "linux   | ~ # ^[0m\r\nrt      | ab\r\n"
-    );
+    assert_eq!(setup.shown(), "linux   | ~ # ^[0m\r\nrt      | ab\r\n");
     setup.write(RT, "1mc\n");
     setup.write(LINUX, "boot\n");
     assert_eq!(setup.shown(), "rt      | 1mc\r\nlinux   | boot\r\n");
@@ -404,7 +410,10 @@ fn ids_out_of_range_do_no_harm() {
     setup.console.set_focus(GuestId(200));
     setup.serve_all();
     let shown = setup.shown();
-    assert!(shown.contains("a\r\n") && shown.contains("spumone | b\r\n"), "{shown}");
+    assert!(
+        shown.contains("a\r\n") && shown.contains("spumone | b\r\n"),
+        "{shown}"
+    );
 }
 
 /// What a guest has written, as lines: a carriage return that begins no line break ends a line
@@ -460,7 +469,10 @@ fn lines_shown(bytes: &[u8]) -> BTreeMap<String, Vec<Vec<u8>>> {
         }
         for part in parts {
             let Some(rest) = part.strip_prefix(b"\x1b[0;") else {
-                assert!(part.is_empty() || part.starts_with(b" -- input: "), "{part:?}");
+                assert!(
+                    part.is_empty() || part.starts_with(b" -- input: "),
+                    "{part:?}"
+                );
                 continue;
             };
             let label = core::str::from_utf8(&rest[3..10]).unwrap().trim_end();

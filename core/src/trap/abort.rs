@@ -57,7 +57,11 @@ impl DataAccess {
         } else {
             self.size.truncate(raw)
         };
-        if self.wide { value } else { value & 0xffff_ffff }
+        if self.wide {
+            value
+        } else {
+            value & 0xffff_ffff
+        }
     }
 
     /// What a store of a register that holds `value` writes to the device.
@@ -153,7 +157,11 @@ pub const fn fault_ipa(syndrome: Syndrome, far: u64, hpfar: u64) -> Option<Guest
     let page = (hpfar & FIPA) << 8;
     // For a fault of the walk, FAR_EL2 is the address that was being translated, not that of the
     // descriptor: only the page is known.
-    let offset = if syndrome.is_stage1_walk() { 0 } else { far & 0xfff };
+    let offset = if syndrome.is_stage1_walk() {
+        0
+    } else {
+        far & 0xfff
+    };
     Some(GuestAddr(page | offset))
 }
 
@@ -196,8 +204,14 @@ mod tests {
 
     #[test]
     fn stores_are_cut_to_their_size() {
-        assert_eq!(load(AccessSize::Byte, false, false).store_value(0x1234), 0x34);
-        assert_eq!(load(AccessSize::Double, false, true).store_value(u64::MAX), u64::MAX);
+        assert_eq!(
+            load(AccessSize::Byte, false, false).store_value(0x1234),
+            0x34
+        );
+        assert_eq!(
+            load(AccessSize::Double, false, true).store_value(u64::MAX),
+            u64::MAX
+        );
     }
 
     #[test]
@@ -234,8 +248,14 @@ mod tests {
         assert_eq!(ipa(DATA_ABORT | 0b00_1011), found);
         assert_eq!(ipa(DATA_ABORT | 0b00_0000), found);
         // Of a walk only the page is known.
-        assert_eq!(ipa(DATA_ABORT | S1PTW | 0b00_0111), Some(GuestAddr(0x904_1000)));
-        assert_eq!(ipa(DATA_ABORT | S1PTW | 0b00_1111), Some(GuestAddr(0x904_1000)));
+        assert_eq!(
+            ipa(DATA_ABORT | S1PTW | 0b00_0111),
+            Some(GuestAddr(0x904_1000))
+        );
+        assert_eq!(
+            ipa(DATA_ABORT | S1PTW | 0b00_1111),
+            Some(GuestAddr(0x904_1000))
+        );
     }
 
     #[test]

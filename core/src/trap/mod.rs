@@ -12,7 +12,7 @@ mod syndrome;
 mod sysreg;
 
 pub use abort::{AccessSize, DataAccess, FaultStatus, fault_ipa};
-pub use debug::{DebugAction, debug_register};
+pub use debug::{DebugAction, MDSCR_WRITABLE, debug_register};
 pub use idregs::{IdPolicy, guest_id_register};
 pub use report::{FaultReport, Offence};
 pub use syndrome::{Exception, ExceptionClass, Gpr, Syndrome, Wait, WaitKind};

@@ -273,13 +273,19 @@ mod tests {
     #[test]
     fn waits() {
         let wait = |kind, deadline| Exception::Wait(Wait { kind, deadline });
-        let decode = |iss| Syndrome(0x01 << 26 | 1 << 25 | iss).decode();
+        let decode = |iss: u64| Syndrome(0x01 << 26 | 1 << 25 | iss).decode();
         // COND and CV, which AArch64 sets, mean nothing.
         assert_eq!(decode(0x1e0_0000), wait(WaitKind::Wfi, None));
         assert_eq!(decode(1), wait(WaitKind::Wfe, None));
         assert_eq!(decode(1 << 2 | 5 << 5), wait(WaitKind::Wfi, None));
-        assert_eq!(decode(0b110 | 5 << 5), wait(WaitKind::Wfit, Some(Gpr::new(5))));
-        assert_eq!(decode(0b111 | 31 << 5), wait(WaitKind::Wfet, Some(Gpr::ZERO)));
+        assert_eq!(
+            decode(0b110 | 5 << 5),
+            wait(WaitKind::Wfit, Some(Gpr::new(5)))
+        );
+        assert_eq!(
+            decode(0b111 | 31 << 5),
+            wait(WaitKind::Wfet, Some(Gpr::ZERO))
+        );
         assert_eq!(decode(0b011 | 5 << 5), wait(WaitKind::Wfet, None));
     }
 
@@ -329,12 +335,20 @@ mod tests {
         // ldrsb x7; stlrh w30
         let byte = Syndrome(0x92 << 24 | 1 << 24 | 1 << 21 | 7 << 16 | 1 << 15 | 6);
         let half = Syndrome(0x92 << 24 | 1 << 24 | 1 << 22 | 30 << 16 | 1 << 14 | 1 << 6 | 6);
-        let Exception::DataAbort { access: Some(byte), .. } = byte.decode() else {
+        let Exception::DataAbort {
+            access: Some(byte), ..
+        } = byte.decode()
+        else {
             panic!()
         };
         assert!(byte.sign_extend && byte.wide && !byte.write);
         assert_eq!((byte.size, byte.register), (AccessSize::Byte, Gpr::new(7)));
-        let Exception::DataAbort { access: Some(half), write: true, .. } = half.decode() else {
+        let Exception::DataAbort {
+            access: Some(half),
+            write: true,
+            ..
+        } = half.decode()
+        else {
             panic!()
         };
         assert!(half.ordered && half.write && !half.wide);

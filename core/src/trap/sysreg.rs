@@ -153,8 +153,6 @@ registers! {
     TTBR1_EL1 = 3, 0, 2, 0, 1;
     TCR_EL1 = 3, 0, 2, 0, 2;
     TCR2_EL1 = 3, 0, 2, 0, 3;
-    APIAKEYLO_EL1 = 3, 0, 2, 1, 0;
-    APIAKEYHI_EL1 = 3, 0, 2, 1, 1;
     AFSR0_EL1 = 3, 0, 5, 1, 0;
     AFSR1_EL1 = 3, 0, 5, 1, 1;
     ESR_EL1 = 3, 0, 5, 2, 0;

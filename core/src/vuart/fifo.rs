@@ -67,9 +67,9 @@ impl Fifo {
             }
             let byte = self.bytes[tail as usize % DEPTH].load(Ordering::Relaxed);
             let next = tail.wrapping_add(1);
-            let moved =
-                self.tail
-                    .compare_exchange(tail, next, Ordering::AcqRel, Ordering::Relaxed);
+            let moved = self
+                .tail
+                .compare_exchange(tail, next, Ordering::AcqRel, Ordering::Relaxed);
             if moved.is_ok() {
                 return Some(byte);
             }

@@ -34,9 +34,7 @@ fn a_guest_that_only_writes_characters_prints() {
 #[test]
 fn it_identifies_itself_as_a_primecell_uart() {
     let uart = Vuart::new();
-    let id = |first: u64| {
-        (0..4).fold(0, |id, n| id | read(&uart, first + 4 * n) << (8 * n))
-    };
+    let id = |first: u64| (0..4).fold(0, |id, n| id | read(&uart, first + 4 * n) << (8 * n));
     assert_eq!(id(0xfe0), 0x0034_1011);
     assert_eq!(id(0xff0), 0xb105_f00d);
     assert_eq!(read(&uart, 0xfdc), 0);
@@ -107,7 +105,8 @@ fn the_linux_driver_loses_nothing_when_the_console_is_slow() {
     let mut waiting = 0; // bytes in the console's ring
     let mut sent = 0;
     let mut interrupts = 0;
-    while sent < TOTAL && uart.read(register::FR, WORD, CAPACITY - waiting).0 as u32 & FR_TXFF == 0 {
+    while sent < TOTAL && uart.read(register::FR, WORD, CAPACITY - waiting).0 as u32 & FR_TXFF == 0
+    {
         let effect = uart.write(register::DR, WORD, 0x61, CAPACITY - waiting);
         assert!(effect.transmit.is_some());
         waiting += 1;
@@ -136,7 +135,10 @@ fn the_linux_driver_loses_nothing_when_the_console_is_slow() {
 fn a_full_console_shows_in_the_flags_until_it_has_drained() {
     let uart = Vuart::new();
     let (flags, effect) = uart.read(register::FR, WORD, TX_RESERVE);
-    assert_eq!(flags as u32 & (FR_TXFF | FR_TXFE | FR_BUSY), FR_TXFF | FR_BUSY);
+    assert_eq!(
+        flags as u32 & (FR_TXFF | FR_TXFE | FR_BUSY),
+        FR_TXFF | FR_BUSY
+    );
     assert!(effect.stalled && uart.is_stalled());
     assert!(!uart.output_drained(TX_RESUME - 1) && uart.is_stalled());
     assert!(uart.output_drained(TX_RESUME) && !uart.is_stalled());

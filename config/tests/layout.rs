@@ -1,0 +1,390 @@
+//! Properties of every plan, over random systems: nothing overlaps, everything is inside what it
+//! belongs to, and the packed form survives its encoding.
+
+use proptest::prelude::*;
+use spumone_config::board::Board;
+use spumone_config::description::Description;
+use spumone_config::image::{ElfSegment, GuestFiles, Image, LinuxHeader};
+use spumone_config::layout::{DeviceTree, GuestPlan, Load, Packed, Plan, SYSTEM_ROOM, pack, plan};
+use spumone_config::packed::{BundleHeader, System};
+use spumone_config::units::{MIB, PAGE};
+use std::fmt::Write;
+
+const BOARD: &str = include_str!("../../boards/qemu-virt.toml");
+const HYPERVISOR_SIZE: u64 = 0x9_3000;
+
+/// A guest to be described.
+#[derive(Clone, Debug)]
+struct Shape {
+    memory_mib: u64,
+    vcpus: Vec<u64>,
+    priority: u8,
+    identity: bool,
+    devices: usize,
+    console: bool,
+    files: GuestFiles,
+    /// Bytes of its device tree, and where its seeds stand in it.
+    tree: (u64, u64),
+}
+
+fn image() -> impl Strategy<Value = (GuestFiles, bool)> {
+    let linux = (
+        1..40u64,
+        1..0x100_0000u64,
+        0..3u64,
+        prop::option::of(1..20 * MIB),
+    )
+        .prop_map(|(image_mib, size, offset, initrd_size)| {
+            let header = LinuxHeader {
+                text_offset: offset * 0x8_0000,
+                image_size: image_mib * MIB,
+                big_endian: false,
+            };
+            let image = Image::Flat {
+                size: size.min(header.image_size),
+                header: Some(header),
+            };
+            (
+                GuestFiles {
+                    image,
+                    initrd_size,
+                    dtb_size: None,
+                },
+                false,
+            )
+        });
+    let elf = prop::collection::vec((1..0x9000u64, 0..0x9000u64), 1..15).prop_map(|pieces| {
+        let mut address = 0x4008_0000;
+        let mut segments = Vec::new();
+        for (file_size, more) in pieces {
+            let memory_size = file_size + more;
+            segments.push(ElfSegment {
+                file_offset: address & 0xffff,
+                file_size,
+                address,
+                memory_size,
+            });
+            address += memory_size;
+        }
+        (
+            GuestFiles {
+                image: Image::Elf {
+                    entry: 0x4008_0000,
+                    segments,
+                },
+                initrd_size: None,
+                dtb_size: None,
+            },
+            true,
+        )
+    });
+    prop_oneof![linux, elf]
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    (
+        1..80u64,
+        prop::collection::vec(0..8u64, 1..=4),
+        1..=8u8,
+        any::<bool>(),
+        0..=2usize,
+        any::<bool>(),
+        image(),
+        (200..0x1_0000u64, 0..100u64),
+    )
+        .prop_map(
+            |(memory_mib, vcpus, priority, identity, devices, console, (files, elf), tree)| {
+                // An ELF is linked for the default address.
+                let identity = identity && !elf;
+                let devices = if identity { devices } else { 0 };
+                Shape {
+                    memory_mib,
+                    vcpus,
+                    priority,
+                    identity,
+                    devices,
+                    console,
+                    files,
+                    tree,
+                }
+            },
+        )
+}
+
+/// The description of a system of these guests.
+fn text(shapes: &[Shape]) -> String {
+    let mut text =
+        "seed = 7\n[board]\nname = \"qemu-virt\"\ncores = 8\nmemory = \"1GiB\"\n".to_owned();
+    for (index, shape) in shapes.iter().enumerate() {
+        let kind = if matches!(shape.files.image, Image::Elf { .. }) {
+            "elf"
+        } else {
+            "linux"
+        };
+        writeln!(
+            text,
+            "[[guest]]\nname = \"g{index}\"\nkind = \"{kind}\"\nimage = \"i{index}\"\n\
+             memory = \"{}MiB\"\nvcpus = {:?}\npriority = {}\nidentity = {}",
+            shape.memory_mib, shape.vcpus, shape.priority, shape.identity
+        )
+        .unwrap();
+        if shape.files.initrd_size.is_some() {
+            writeln!(text, "initrd = \"r{index}\"").unwrap();
+        }
+        // Eight transports share a page, so each guest takes from a page of its own; there are
+        // four such pages.
+        let first = 8 * index;
+        let devices: Vec<_> = (first..first + shape.devices)
+            .filter(|device| *device < 32)
+            .map(|device| format!("virtio{device}"))
+            .collect();
+        writeln!(text, "devices = {devices:?}").unwrap();
+        if !shape.console {
+            writeln!(text, "console = {{ uart = \"none\" }}").unwrap();
+        }
+    }
+    text
+}
+
+fn planned(shapes: &[Shape]) -> Option<(Description, Board, Plan)> {
+    let (description, problems) = Description::parse(&text(shapes));
+    assert_eq!(problems, []);
+    let description = description.unwrap();
+    let board = Board::parse(BOARD).unwrap();
+    let files: Vec<_> = shapes
+        .iter()
+        .map(|shape| Some(shape.files.clone()))
+        .collect();
+    match plan(&description, &board, &files, HYPERVISOR_SIZE) {
+        Ok(plan) => Some((description, board, plan)),
+        Err(problems) => {
+            // The only thing that can be wrong with these systems.
+            for problem in problems {
+                assert!(
+                    ["machine-memory", "image-too-large", "image-outside"].contains(&problem.code),
+                    "{problem:?}"
+                );
+            }
+            None
+        }
+    }
+}
+
+fn packed(shapes: &[Shape], description: &Description, board: &Board, plan: &Plan) -> Packed {
+    let trees: Vec<_> = shapes
+        .iter()
+        .map(|shape| DeviceTree {
+            size: shape.tree.0,
+            seeds: vec![(shape.tree.1, 32), (shape.tree.1 + 40, 8)],
+        })
+        .collect();
+    pack(description, board, plan, &trees).unwrap()
+}
+
+fn disjoint(mut ranges: Vec<(u64, u64)>) -> bool {
+    ranges.sort_unstable();
+    ranges
+        .windows(2)
+        .all(|pair| pair[0].0 + pair[0].1 <= pair[1].0)
+}
+
+fn inside((start, size): (u64, u64), (outer, outer_size): (u64, u64)) -> bool {
+    start >= outer && start + size <= outer + outer_size
+}
+
+/// All that a guest's image takes, `.bss` and working space of a kernel included.
+fn footprint(files: &GuestFiles, placed: &GuestPlan) -> Vec<(u64, u64)> {
+    let mut pieces = match &files.image {
+        Image::Flat { header, .. } => vec![(placed.entry.0, header.unwrap().image_size)],
+        Image::Elf { segments, .. } => segments
+            .iter()
+            .map(|segment| (segment.address, segment.memory_size))
+            .collect(),
+    };
+    pieces.extend(placed.initrd.map(|(address, size)| (address.0, size)));
+    pieces.push((placed.device_tree.0, placed.device_tree_room));
+    pieces
+}
+
+proptest! {
+    #[test]
+    fn nothing_overlaps_and_all_is_inside(shapes in prop::collection::vec(shape(), 1..=8)) {
+        let Some((_, _, plan)) = planned(&shapes) else { return Ok(()) };
+        let mut memory = vec![(plan.hypervisor.start.0, plan.hypervisor.size)];
+        let machine = (plan.machine.start.0, plan.machine.size);
+        for (shape, placed) in shapes.iter().zip(&plan.guests) {
+            let own = placed.memory;
+            prop_assert_eq!(own.size, shape.memory_mib * MIB);
+            prop_assert!(inside((own.pa.0, own.size), machine));
+            prop_assert!(own.pa.is_aligned(2 * MIB));
+            let expected = if shape.identity { own.pa.0 } else { 0x4000_0000 };
+            prop_assert_eq!(own.ipa.0, expected);
+            memory.push((own.pa.0, own.size));
+
+            let pieces = footprint(&shape.files, placed);
+            for piece in &pieces {
+                prop_assert!(inside(*piece, (own.ipa.0, own.size)), "{:x?} {:x?}", piece, own);
+            }
+            prop_assert!(disjoint(pieces));
+            prop_assert!(placed.device_tree.is_aligned(PAGE));
+            for Load { size, destination, .. } in &placed.loads {
+                prop_assert!(inside((destination.0, *size), (own.ipa.0, own.size)));
+            }
+        }
+        prop_assert!(disjoint(memory));
+    }
+
+    #[test]
+    fn a_packed_system_survives_its_encoding(shapes in prop::collection::vec(shape(), 1..=8)) {
+        let Some((description, board, plan)) = planned(&shapes) else { return Ok(()) };
+        let packed = packed(&shapes, &description, &board, &plan);
+        let mut buffer = vec![0; SYSTEM_ROOM as usize];
+        let encoded = postcard::to_slice(&packed.system, &mut buffer).unwrap();
+        let decoded: System = postcard::from_bytes(encoded).unwrap();
+        prop_assert_eq!(&decoded, &packed.system);
+        prop_assert_eq!(decoded.fixed_seed, Some(7));
+        prop_assert_eq!(decoded.guests.len(), shapes.len());
+
+        // Payloads are whole pages behind the system, in order, and the hypervisor's memory
+        // holds them all.
+        let mut end = SYSTEM_ROOM;
+        for payload in &packed.payloads {
+            prop_assert!(payload.offset.is_multiple_of(PAGE) && payload.offset >= end);
+            end = payload.offset + payload.size;
+        }
+        prop_assert!(end <= packed.total_size);
+        let start = 2 * MIB + HYPERVISOR_SIZE;
+        prop_assert!(start + packed.total_size <= plan.hypervisor.size);
+
+        for (shape, guest) in shapes.iter().zip(&decoded.guests) {
+            let homes: Vec<u64> = guest.vcpus.iter().map(|vcpu| vcpu.home.0.into()).collect();
+            prop_assert_eq!(&homes, &shape.vcpus);
+            prop_assert!(guest.vcpus.iter().all(|vcpu| vcpu.priority.0 == shape.priority));
+            prop_assert_eq!(guest.console.is_some(), shape.console);
+            prop_assert_eq!(guest.boot_argument, guest.segments.last().unwrap().destination.0);
+            for segment in &guest.segments {
+                let payload = packed.payloads.iter().find(|it| it.offset == segment.offset);
+                prop_assert_eq!(payload.map(|it| it.size), Some(segment.size));
+            }
+            for seed in &guest.seeds {
+                let tree = guest.segments.last().unwrap();
+                let piece = (seed.destination.0, seed.size.into());
+                prop_assert!(inside(piece, (tree.destination.0, tree.size)));
+            }
+            prop_assert!(guest.gic.spis.is_multiple_of(32) && guest.gic.spis <= 256);
+            for interrupt in &guest.interrupts {
+                prop_assert!(interrupt.guest.0 < 32 + guest.gic.spis);
+            }
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "\\PC*") {
+        let _ = Description::parse(&text);
+        let _ = Board::parse(&text);
+    }
+
+    #[test]
+    fn no_damage_to_a_description_makes_a_check_panic(
+        at in 0..10_000usize,
+        with in prop::sample::select(vec!["", "0", "-1", "99999999999999999999", "\"", "[", "true", "\n"]),
+        length in 0..20usize,
+    ) {
+        let text = include_str!("../../systems/demo.toml");
+        let start = text.floor_char_boundary(at % text.len());
+        let end = text.floor_char_boundary((start + length).min(text.len()));
+        let text = format!("{}{with}{}", &text[..start], &text[end..]);
+        let board = Board::parse(BOARD).unwrap();
+        if let (Some(description), _) = Description::parse(&text) {
+            let files = vec![None; description.guests.len()];
+            let _ = plan(&description, &board, &files, HYPERVISOR_SIZE);
+        }
+    }
+}
+
+/// The largest system there can be must fit the room kept for it at the start of the bundle.
+#[test]
+fn the_largest_system_fits_its_room() {
+    use spumone_config::packed::*;
+    use spumone_config::{GuestAddr, IntId, PcpuId, PhysAddr, Priority};
+
+    fn full<T: Clone, const N: usize>(item: T) -> heapless::Vec<T, N> {
+        std::iter::repeat_n(item, N).collect()
+    }
+    const FAR: u64 = u64::MAX;
+    let mapping = Mapping {
+        ipa: GuestAddr(FAR),
+        pa: PhysAddr(FAR),
+        size: FAR,
+    };
+    let id = IntId(u16::MAX);
+    let guest = Guest {
+        name: "abcdefghijklmnop".try_into().unwrap(),
+        vcpus: full(Vcpu {
+            home: PcpuId(u8::MAX),
+            priority: Priority(u8::MAX),
+        }),
+        memory: full(mapping),
+        devices: full(mapping),
+        interrupts: full(Interrupt {
+            physical: id,
+            guest: id,
+            trigger: Trigger::Level,
+        }),
+        quiesce: full(Quiesce {
+            register: PhysAddr(FAR),
+            value: u32::MAX,
+        }),
+        segments: full(Segment {
+            offset: FAR,
+            size: FAR,
+            destination: GuestAddr(FAR),
+        }),
+        entry: GuestAddr(FAR),
+        boot_argument: FAR,
+        seeds: full(SeedSlot {
+            destination: GuestAddr(FAR),
+            size: u32::MAX,
+        }),
+        console: Some(VirtualUart {
+            base: GuestAddr(FAR),
+            interrupt: id,
+            colour: u8::MAX,
+        }),
+        gic: VirtualGic {
+            distributor: GuestAddr(FAR),
+            redistributor: GuestAddr(FAR),
+            spis: u16::MAX,
+        },
+    };
+    let range = MemoryRange {
+        start: PhysAddr(FAR),
+        size: FAR,
+    };
+    let system = System {
+        board: spumone_config::packed::Board {
+            name: "abcdefghijklmnopabcdefghijklmnop".try_into().unwrap(),
+            core_mpidrs: full(FAR),
+            memory: range,
+            hypervisor_memory: range,
+            gic_distributor: PhysAddr(FAR),
+            gic_redistributor: PhysAddr(FAR),
+            uart: Uart {
+                base: PhysAddr(FAR),
+                interrupt: id,
+            },
+        },
+        scheduler: Scheduler {
+            policy: Policy::None,
+            quantum_us: u32::MAX,
+        },
+        guests: full(guest),
+        fixed_seed: Some(FAR),
+    };
+    let mut buffer = vec![0; SYSTEM_ROOM as usize];
+    let size = postcard::to_slice(&system, &mut buffer).unwrap().len();
+    assert!(
+        BundleHeader::SIZE + size <= SYSTEM_ROOM as usize,
+        "{size} bytes"
+    );
+}
