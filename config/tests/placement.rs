@@ -1,5 +1,8 @@
 //! Where single systems put things, in numbers.
 
+// The helpers of tests say what they expect by unwrapping it, as tests do.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use spumone_config::GuestAddr;
 use spumone_config::board::Board;
 use spumone_config::description::Description;

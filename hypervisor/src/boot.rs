@@ -41,7 +41,26 @@ const STACK_PAGES: usize = 16;
 struct Stage2Memory([Table; STAGE2_PAGES]);
 
 static mut STAGE2: Stage2Memory = Stage2Memory([const { Table::EMPTY }; STAGE2_PAGES]);
-static mut STACKS: [Stack<STACK_PAGES>; MAX_PCPUS] = [const { Stack::new() }; MAX_PCPUS];
+/// A stack, with a page below it that `memory` leaves unmapped: a stack that grows too long ends
+/// the machine with an epitaph, not with somebody else's data.
+#[repr(C, align(4096))]
+pub struct GuardedStack {
+    guard: [u8; 4096],
+    stack: Stack<STACK_PAGES>,
+}
+
+static mut STACKS: [GuardedStack; MAX_PCPUS] = [const {
+    GuardedStack {
+        guard: [0; 4096],
+        stack: Stack::new(),
+    }
+}; MAX_PCPUS];
+
+/// The pages below the stacks, by address.
+pub fn guard_pages() -> impl Iterator<Item = u64> {
+    // SAFETY: only addresses are taken.
+    (0..MAX_PCPUS).map(|core| unsafe { (&raw const STACKS[core].guard) as u64 })
+}
 static mut VCPUS: [MaybeUninit<Vcpu>; MAX_VCPUS] = [const { MaybeUninit::uninit() }; MAX_VCPUS];
 static mut MACHINE: MaybeUninit<Machine> = MaybeUninit::uninit();
 static mut MAP: MaybeUninit<El2Map> = MaybeUninit::uninit();
@@ -69,10 +88,8 @@ pub fn start(device_tree: PhysAddr) -> ! {
     console::prepare(&system);
 
     let boot_core = boot_core(&system);
-    let features = match Features::from_id_registers(
-        mrs!(ID_AA64MMFR0_EL1),
-        mrs!(ID_AA64MMFR1_EL1),
-    ) {
+    let features = match Features::from_id_registers(mrs!(ID_AA64MMFR0_EL1), mrs!(ID_AA64MMFR1_EL1))
+    {
         Ok(features) => features,
         Err(error) => panic!("these cores cannot run guests: {error}"),
     };
@@ -299,20 +316,23 @@ fn set_up_gic(machine: &Machine) {
             .filter_map(|vcpu| machine.bands.get(vcpu.index()))
             .max();
         let priority = band.map_or(0xFF, |band| band.interrupt_priority().0);
-        guest.config.interrupts.iter().map(move |interrupt| SpiSetup {
-            interrupt: interrupt.physical,
-            priority,
-            trigger: match interrupt.trigger {
-                Trigger::Edge => GicTrigger::Edge,
-                Trigger::Level => GicTrigger::Level,
-            },
-        })
+        guest
+            .config
+            .interrupts
+            .iter()
+            .map(move |interrupt| SpiSetup {
+                interrupt: interrupt.physical,
+                priority,
+                trigger: match interrupt.trigger {
+                    Trigger::Edge => GicTrigger::Edge,
+                    Trigger::Level => GicTrigger::Level,
+                },
+            })
     });
     let console = machine.board.uart.interrupt;
-    let lowest = Band::new(0).map_or(0xFF, |band| band.interrupt_priority().0);
     let of_console = core::iter::once(SpiSetup {
         interrupt: console,
-        priority: lowest,
+        priority: Band::LOWEST.interrupt_priority().0,
         trigger: GicTrigger::Level,
     });
     if let Err(error) =
@@ -356,9 +376,8 @@ fn start_cores(
     vtcr: u64,
     map: &'static El2Map,
 ) -> ! {
-    let mut take = |core: PcpuId| {
-        core::mem::replace(&mut places[core.index()], [const { None }; MAX_VCPUS])
-    };
+    let mut take =
+        |core: PcpuId| core::mem::replace(&mut places[core.index()], [const { None }; MAX_VCPUS]);
     for (index, core) in machine.cores.iter().enumerate() {
         let id = PcpuId(index as u8);
         if id == boot_core {
@@ -366,7 +385,7 @@ fn start_cores(
         }
         let tokens = take(id);
         // SAFETY: each stack is given to one core, once.
-        let stack = unsafe { &raw mut STACKS[index] };
+        let stack = unsafe { &raw mut STACKS[index].stack };
         // SAFETY: the stack is the core's own, lives for ever, and is mapped by the tables that
         // the core enters with.
         let started = unsafe {

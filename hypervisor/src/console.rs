@@ -4,6 +4,7 @@
 //! Receiving, too, is done with the token in hand: the UART's interrupt is level-sensitive, so a
 //! core that did not get the token is interrupted again.
 
+use crate::cpu;
 use arm_pl011_uart::{
     DataBits, Interrupts, LineConfig, PL011Registers, Parity, StopBits, Uart, UniqueMmioPointer,
 };
@@ -20,8 +21,9 @@ use spumone_core::console::{
 /// What all cores share of the console.
 pub static CONSOLE: Console = Console::new();
 
-/// Steps of one visit: bounds the time a core spends for the console.
-const BUDGET: usize = 64;
+/// Steps of one visit: with the look for interrupts at each byte written, this bounds the time a
+/// core spends for the console.
+const BUDGET: usize = 32;
 /// Bytes taken from the receive FIFO in one visit; a PL011 has 32.
 pub const MAX_RECEIVED: usize = 32;
 /// Clock that QEMU's PL011 claims; real boards keep the firmware's divisor close to this.
@@ -60,12 +62,12 @@ impl DeviceCell {
     }
 }
 
-/// The transmit FIFO.
+/// The transmit FIFO. It also says "full" when an interrupt waits: output is nobody's deadline.
 struct Transmit<'a>(&'a mut Uart<'static>);
 
 impl Sink for Transmit<'_> {
     fn put(&mut self, byte: u8) -> bool {
-        if self.0.is_tx_fifo_full() {
+        if cpu::interrupt_pending() || self.0.is_tx_fifo_full() {
             return false;
         }
         self.0.write_word(byte);
@@ -138,7 +140,8 @@ fn drain(token: &mut UartToken) -> Drained {
         .with(token, |device, token| {
             let mut sink = Transmit(&mut device.uart);
             let drained = device.mux.drain(token, &CONSOLE, &mut sink, BUDGET);
-            device.expect_room(drained == Drained::SinkFull);
+            let full = drained == Drained::SinkFull && device.uart.is_tx_fifo_full();
+            device.expect_room(full);
             drained
         })
         .unwrap_or(Drained::Empty)

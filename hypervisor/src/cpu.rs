@@ -116,6 +116,13 @@ pub fn forget_guest_translations() {
     };
 }
 
+/// Whether a physical interrupt waits that passes the priority mask. Long work at EL2 is done in
+/// steps and stops when this says so.
+#[inline(always)]
+pub fn interrupt_pending() -> bool {
+    mrs!(ISR_EL1) != 0
+}
+
 /// Sleeps until an interrupt is pending. Interrupts stay masked: it is taken by reading the GIC.
 pub fn wait_for_interrupt() {
     // SAFETY: waiting changes nothing.

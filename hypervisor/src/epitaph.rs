@@ -180,8 +180,7 @@ extern "C" fn epitaph_of_exception(vector: u64, x: &[u64; 31], sp: u64) -> ! {
 
 global_asm!(
     ".pushsection .text, \"ax\"",
-    // x0 = vector number; the old x0 and x1 lie on the stack. The stack may be what is broken,
-    // so the registers go to a page of their own.
+    // x0 = vector number; the old x0 and x1 are in TPIDR_EL2 and SP_EL0.
     ".global hypervisor_died",
     "hypervisor_died:",
     "adrp x1, {save}",
@@ -201,7 +200,8 @@ global_asm!(
     "stp x26, x27, [x1, #208]",
     "stp x28, x29, [x1, #224]",
     "str x30, [x1, #240]",
-    "ldp x2, x3, [sp], #16",
+    "mrs x2, tpidr_el2",
+    "mrs x3, sp_el0",
     "stp x2, x3, [x1]",
     "mov x2, sp",
     "adrp x3, {stack}",

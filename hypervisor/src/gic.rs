@@ -5,8 +5,8 @@
 
 use crate::memory::REDISTRIBUTOR_SIZE;
 use crate::sysreg::{isb, mrs, msr};
-use arm_gic::gicv3::registers::{Gicd, GicrSgi};
 use arm_gic::gicv3::GicV3;
+use arm_gic::gicv3::registers::{Gicd, GicrSgi};
 use arm_gic::{IntId as GicIntId, Trigger as GicTrigger, UniqueMmioPointer};
 use core::ptr::NonNull;
 use spumone_config::packed::Board;
@@ -80,13 +80,8 @@ impl Gic {
         };
         // SAFETY: the board file names the GIC's frames, EL2's stage 1 maps them as device
         // memory, and no other driver of them exists while this one lives.
-        let mut gic = unsafe {
-            GicV3::new(
-                UniqueMmioPointer::new(distributor),
-                redistributor,
-                cores,
-            )?
-        };
+        let mut gic =
+            unsafe { GicV3::new(UniqueMmioPointer::new(distributor), redistributor, cores)? };
         gic.setup(0);
         for core in 0..cores {
             // An error says that the core is awake already.

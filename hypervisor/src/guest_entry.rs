@@ -147,9 +147,11 @@ global_asm!(
     ".global el2_vectors",
     "el2_vectors:",
     // From EL2 itself: interrupts are masked there, so whatever arrives is the end.
+    // The stack may be what is broken, so two registers that nobody needs again keep x0 and x1.
     ".macro hypervisor_exception kind",
     ".balign 128",
-    "stp x0, x1, [sp, #-16]!",
+    "msr tpidr_el2, x0",
+    "msr sp_el0, x1",
     "mov x0, #\\kind",
     "b hypervisor_died",
     ".endm",

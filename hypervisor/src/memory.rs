@@ -3,6 +3,7 @@
 //!
 //! Built once by the boot core; all cores walk the same tables, which never change afterwards.
 
+use crate::boot::guard_pages;
 use aarch64_paging::descriptor::{El23Attributes as Attributes, PhysicalAddress};
 use aarch64_paging::paging::{Constraints, El2, MemoryRegion, PageTable, Translation};
 use aarch64_paging::{MapError, Mapping};
@@ -120,7 +121,14 @@ impl El2Map {
         let data = NORMAL | Attributes::XN;
         add(text_begin, text_end, read_only)?;
         add(rodata_begin, rodata_end, read_only | Attributes::XN)?;
-        add(data_begin, bundle_start, data)?;
+        // All but the pages that guard the stacks.
+        let mut mapped = data_begin;
+        let boot_guard = linker_symbol!(boot_stack_guard) as u64;
+        for guard in guard_pages().chain([boot_guard]) {
+            add(mapped, guard, data)?;
+            mapped = guard + 0x1000;
+        }
+        add(mapped, bundle_start, data)?;
         let own_end = board.hypervisor_memory.start.0 + board.hypervisor_memory.size;
         add(bundle_start, own_end, read_only | Attributes::XN)?;
         add(memory.start.0, text_begin, data)?;

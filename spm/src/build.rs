@@ -44,10 +44,26 @@ pub fn build(args: &SystemArgs, output: &Path) -> Result<(System, u64), Failure>
     }
     progress.step("writing the image");
     let image = bundle::image(&hypervisor, &system).map_err(Failure::environment)?;
-    if let Some(folder) = output.parent() {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| Failure::io("make the folder", folder, &error))?;
-    }
-    std::fs::write(output, &image).map_err(|error| Failure::io("write", output, &error))?;
+    write(output, &image).map_err(|error| Failure::io("write", output, &error))?;
     Ok((system, image.len() as u64))
+}
+
+/// Writes a file in one step, so that nobody who starts it meanwhile gets half of it.
+fn write(output: &Path, image: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = output.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    if std::fs::metadata(output).is_ok_and(|metadata| !metadata.is_file()) {
+        // A device or a pipe cannot be replaced.
+        return std::fs::write(output, image);
+    }
+    let mut temporary = output.as_os_str().to_owned();
+    temporary.push(format!(".{}", std::process::id()));
+    let written = std::fs::write(&temporary, image);
+    let written = written.and_then(|()| std::fs::rename(&temporary, output));
+    if written.is_err() {
+        // What is left of it is of no use; that it cannot be removed matters less than the cause.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
 }

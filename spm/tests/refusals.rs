@@ -4,6 +4,9 @@
 //! After a change of wording, `UPDATE_EXPECTED=1 cargo test -p spm --test refusals` writes the
 //! expected files anew; read the difference before you keep it.
 
+// The helpers of tests say what they expect by unwrapping it, as tests do.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 mod support;
 
 use dtoolkit::model::{DeviceTree, DeviceTreeNode, DeviceTreeProperty};

@@ -2,6 +2,7 @@
 
 use super::{Board, Device};
 use crate::problem::{Problem, SourceFile};
+use crate::types::MAX_VCPUS_PER_GUEST;
 use crate::units::{self, KIB, PAGE, align_down};
 
 /// Most SPIs a guest can be given (see [`crate::packed::VirtualGic::spis`]).
@@ -70,7 +71,8 @@ fn registers(board: &Board, device: &Device, problems: &mut Vec<Problem>) {
         );
         return;
     };
-    let cores = board.mpidrs.len() as u64;
+    // Guests see their redistributors here too, and may have more vCPUs than the board has cores.
+    let cores = board.mpidrs.len().max(MAX_VCPUS_PER_GUEST) as u64;
     let others = [
         (board.memory.base, board.memory.max, "memory"),
         (

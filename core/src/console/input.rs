@@ -124,7 +124,8 @@ impl InputSwitch {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use std::vec::Vec;

@@ -17,7 +17,8 @@ mod label;
 mod line;
 mod mux;
 mod ring;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 mod token;
 

@@ -199,8 +199,7 @@ impl Mux {
         if idle != self.seen_idle {
             self.seen_idle = idle;
             for (source, stream) in self.streams.iter_mut().enumerate() {
-                let grows = stream.grown || !console.rings[source].is_empty(token);
-                if !grows && stream.is_visible() && source != self.focus {
+                if !stream.grown && stream.is_visible() && source != self.focus {
                     self.flush |= 1 << source;
                 }
                 stream.grown = false;

@@ -129,3 +129,83 @@ impl<const SLOTS: usize> Default for OutputRing<SLOTS> {
         Self::new()
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::super::UartSlot;
+    use super::*;
+    use std::thread;
+    use std::vec::Vec;
+
+    #[test]
+    fn bytes_come_out_as_they_went_in_until_it_is_full() {
+        let slot = UartSlot::new();
+        let mut token = slot.take().unwrap();
+        let ring = OutputRing::<16>::new();
+        for round in 0..100u8 {
+            assert!(ring.is_empty(&token));
+            assert_eq!(ring.room(), OutputRing::<16>::CAPACITY);
+            for byte in 0..8 {
+                assert_eq!(ring.push(byte ^ round), Ok(()));
+            }
+            assert_eq!((ring.room(), ring.push(0)), (0, Err(Full)));
+            for byte in 0..8 {
+                assert_eq!(ring.pop(&mut token), Some(byte ^ round));
+            }
+            assert_eq!(ring.pop(&mut token), None);
+        }
+        ring.push(1).unwrap();
+        ring.clear(&mut token);
+        assert!(ring.is_empty(&token));
+        slot.leave(token);
+    }
+
+    /// As many producers as there can be cores, on the smallest ring: none overwrites another's
+    /// byte, and each one's bytes stay in order.
+    #[test]
+    fn many_producers_lose_nothing() {
+        const EACH: usize = 4096;
+        let ring = OutputRing::<16>::new();
+        let slot = UartSlot::new();
+        let mut token = slot.take().unwrap();
+        let mut next = [0u8; MAX_PCPUS];
+        let mut consume = |token: &mut UartToken| {
+            let Some(byte) = ring.pop(token) else {
+                return false;
+            };
+            let (core, number) = (usize::from(byte >> 5), byte & 31);
+            assert_eq!(number, next[core], "of core {core}");
+            next[core] = (number + 1) & 31;
+            true
+        };
+        let mut consumed = 0;
+        thread::scope(|scope| {
+            let cores: Vec<_> = (0..MAX_PCPUS)
+                .map(|core| {
+                    let ring = &ring;
+                    scope.spawn(move || {
+                        for number in 0..EACH {
+                            let byte = (core << 5 | number & 31) as u8;
+                            while ring.push(byte).is_err() {
+                                thread::yield_now();
+                            }
+                        }
+                    })
+                })
+                .collect();
+            while !cores.iter().all(|core| core.is_finished()) {
+                if consume(&mut token) {
+                    consumed += 1;
+                } else {
+                    thread::yield_now();
+                }
+            }
+        });
+        while consume(&mut token) {
+            consumed += 1;
+        }
+        assert_eq!(consumed, EACH * MAX_PCPUS);
+        slot.leave(token);
+    }
+}

@@ -134,7 +134,8 @@ impl Default for UartSlot {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests {
     //! Every interleaving of cores that push and serve: no byte is left that nobody will write.
     //! Run with `RUSTFLAGS="--cfg loom" cargo test -p spumone-core --release loom_tests`.

@@ -1,4 +1,8 @@
 //! All interleavings of senders and receivers.
+//!
+//! Loom does not let a load see a store that is made later, so it cannot show what the order of
+//! the ring's `received` counter is for: that a slot is read before it is filled again. That one
+//! rests on the argument beside it.
 
 use super::ring::Ring;
 use super::*;

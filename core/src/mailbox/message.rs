@@ -22,11 +22,12 @@ pub enum Message {
         /// The life that ends.
         generation: Generation,
     },
-    /// A guest has been restored: the receiver makes its vCPUs of it anew, turned off.
+    /// A guest that no core runs is to be restored and started by the receiver, which has its
+    /// first vCPU.
     RestartGuest {
         /// Which.
         guest: GuestId,
-        /// The life that begins.
+        /// The life that has ended.
         generation: Generation,
     },
     /// Nothing that was ever sent: the hypervisor's memory has been overwritten. Fatal.

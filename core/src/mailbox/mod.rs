@@ -36,9 +36,10 @@ pub struct Full;
 
 /// Messages that fit into one box: as many as can be under way to one core at all.
 ///
-/// A core empties its boxes before each [`core_done`](crate::psci::Lifecycle::core_done). So in a
-/// core's boxes there is, about a guest, at most what was sent in its present life and in the life
-/// before, since the core emptied them at that one's end:
+/// A core receives all its mail before, or at once after, it says that a guest has no vCPU on it
+/// any more ([`acknowledge`](crate::psci::Lifecycle::acknowledge)), and a life of a guest does not
+/// end before each of its cores has said so. So in a core's boxes there is, about a guest, at most
+/// what was sent in its present life and at the end of the life before:
 /// - per vCPU two `StartVcpu`, one of each life: a vCPU being started is not started again before
 ///   its core has received the first message;
 /// - per guest one `StopGuest`, because the next life does not end before this core is done with
@@ -137,8 +138,10 @@ impl<const CORES: usize, const SLOTS: usize> Port<'_, CORES, SLOTS> {
         Ok(())
     }
 
-    /// Takes the next message for this core, those of one sender in their order. To be repeated
-    /// until `None`; at most as many messages come as can be under way ([`CAPACITY`]).
+    /// Takes the next message for this core, those of one sender in their order.
+    ///
+    /// To be repeated until `None`: the kick for what is left behind has been taken, and no other
+    /// will come. At most as many messages come as can be under way ([`CAPACITY`]).
     pub fn receive(&mut self) -> Option<Message> {
         let boxes = self.post.boxes.get(self.core.index())?;
         if self.open == 0 {

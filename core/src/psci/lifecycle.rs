@@ -1,15 +1,16 @@
 //! The life of a guest: running, stopping on all its cores, stopped or restored, running again.
 //!
 //! ```text
-//! Restoring --run--> Running --begin_stop--> Stopping --last core_done--> Stopped
-//!     ^                                          |                           |
-//!     +----------- last core_done, after a reset +       begin_restore       |
-//!     +----------------------------------------------------------------------+
+//! Restoring --run--> Running --begin_stop--> Stopping --finish_stop--> Stopped
+//!     ^                                          |                        |
+//!     +-------------- finish_stop, after a reset +      begin_restore     |
+//!     +-------------------------------------------------------------------+
 //! ```
 //!
 //! A guest's memory may be rewritten only when no core runs it. So every core that holds vCPUs of
-//! it takes them off and says so; the last one to say so knows that it is alone with the guest,
-//! and goes on. Who begins a stop and who is last is settled by one atomic operation each.
+//! it takes them off and acknowledges; the last one to do so knows that it is alone with the guest,
+//! clears what is left of it, and only then lets it be restarted. Who begins a stop and who is last
+//! is settled by one atomic operation each.
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use spumone_config::types::PcpuId;
@@ -122,22 +123,36 @@ impl Lifecycle {
         matches!(self.now(), (Phase::Stopping(_), current) if current == generation)
     }
 
-    /// This core has taken all vCPUs of the stopping guest off, and then received all its mail
-    /// (see [`CAPACITY`](crate::mailbox::CAPACITY)). Returns, to the last core only, what is to be
-    /// done now that no core touches the guest. A core that says so twice, or holds no vCPU of the
-    /// guest, is ignored.
-    pub fn core_done(&self, core: PcpuId) -> Option<AfterStop> {
+    /// This core has taken all vCPUs of the stopping guest off. Returns `true` to the last core
+    /// only: no core touches the guest any more, and until it calls
+    /// [`finish_stop`](Self::finish_stop) it may clear what is left of the guest undisturbed. A core
+    /// that says so twice, or holds no vCPU of the guest, is ignored.
+    ///
+    /// Before this, or right after it without a return to a guest, the core receives all its mail:
+    /// the [capacity](crate::mailbox::CAPACITY) of the boxes depends on it.
+    pub fn acknowledge(&self, core: PcpuId) -> bool {
+        if !matches!(self.now().0, Phase::Stopping(_)) {
+            return false;
+        }
+        let Some(this) = 1_u32.checked_shl(u32::from(core.0)) else {
+            return false;
+        };
+        // Release: this core's use of the guest lies before the clearing. Acquire: the last core
+        // sees that of all others, whose releasing changes form one sequence on this word.
+        self.cores_left.fetch_and(!this, Ordering::AcqRel) == this
+    }
+
+    /// The last core has cleared the guest. Stopping becomes stopped or restoring; returns what is
+    /// to be done next. `None` if the guest is not being stopped, or a core has yet to acknowledge.
+    pub fn finish_stop(&self) -> Option<AfterStop> {
         let (Phase::Stopping(reason), generation) = self.now() else {
             return None;
         };
-        let this = 1_u32.checked_shl(u32::from(core.0))?;
-        // Release: this core's use of the guest lies before the restore. Acquire: the last core
-        // sees that of all others, whose releasing changes form one sequence on this word.
-        let before = self.cores_left.fetch_and(!this, Ordering::AcqRel);
-        if before != this {
+        // Relaxed: the caller is the core that made it zero.
+        if self.cores_left.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        // Relaxed: the next one to look has seen the phase that is stored below, or a later one.
+        // Relaxed: who acknowledges next has seen the phase that is stored below, or a later one.
         self.cores_left.store(self.cores, Ordering::Relaxed);
         let (next, after) = match reason {
             StopReason::Reset => (Phase::Restoring, AfterStop::Restore),
@@ -147,6 +162,16 @@ impl Lifecycle {
         };
         self.change((Phase::Stopping(reason), generation), (next, generation))
             .then_some(after)
+    }
+
+    /// [`acknowledge`](Self::acknowledge), and for the last core [`finish_stop`](Self::finish_stop)
+    /// at once: for guests of which nothing has to be cleared before they may be restarted.
+    pub fn core_done(&self, core: PcpuId) -> Option<AfterStop> {
+        if self.acknowledge(core) {
+            self.finish_stop()
+        } else {
+            None
+        }
     }
 
     /// Stopped becomes restoring, for a restart from outside. Returns whether this caller won: it
@@ -169,13 +194,13 @@ impl Lifecycle {
 
     /// Exchanges phase and generation if they are still `from`.
     fn change(&self, from: (Phase, Generation), to: (Phase, Generation)) -> bool {
-        // Release: what was done in the old phase lies before the new one. Acquire: and this
-        // change after the one that led to the old phase.
+        // Release: what was done in the old phase lies before the new one. The change that led to
+        // the old phase was acquired when `from` was read, and no word ever comes again.
         self.word
             .compare_exchange(
                 pack(from.0, from.1),
                 pack(to.0, to.1),
-                Ordering::AcqRel,
+                Ordering::Release,
                 Ordering::Relaxed,
             )
             .is_ok()

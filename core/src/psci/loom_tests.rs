@@ -139,6 +139,29 @@ fn loom_a_restored_guest_is_seen_whole_and_can_be_stopped_again() {
 }
 
 #[test]
+fn loom_a_guest_is_not_restarted_before_it_is_cleared() {
+    loom::model(|| {
+        let life = Arc::new(Lifecycle::new(0b1));
+        life.run().unwrap();
+        life.begin_stop(StopReason::Fault).unwrap();
+        // Stands for what is left of the guest.
+        let remains = Arc::new(AtomicU64::new(1));
+        let stopping = {
+            let (life, remains) = (Arc::clone(&life), Arc::clone(&remains));
+            thread::spawn(move || {
+                assert!(life.acknowledge(PcpuId(0)));
+                remains.store(0, Ordering::Relaxed);
+                life.finish_stop().unwrap();
+            })
+        };
+        if life.begin_restore() {
+            assert_eq!(remains.load(Ordering::Relaxed), 0);
+        }
+        stopping.join().unwrap();
+    });
+}
+
+#[test]
 fn loom_one_caller_restarts_a_stopped_guest() {
     loom::model(|| {
         let life = Arc::new(Lifecycle::new(0b1));

@@ -142,9 +142,9 @@ impl GuestPower {
         was_on && self.alive.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// All vCPUs are off, as before the guest's first start. Only for the one core that restores
-    /// a guest which all cores have stopped: nobody else uses these words then, and
-    /// [`Lifecycle::run`](super::Lifecycle::run) publishes them.
+    /// All vCPUs are off, as before the guest's first start. Only for the core that clears a guest
+    /// which all cores have stopped: nobody else uses these words then, and
+    /// [`Lifecycle::finish_stop`](super::Lifecycle::finish_stop) publishes them.
     pub fn reset(&self) {
         for vcpu in &self.vcpus {
             vcpu.store(Power::Off as u8, Ordering::Relaxed);

@@ -242,7 +242,15 @@ fn a_stop_and_restart_goes_through_all_cores() {
     for core in [0, 0, 1, 40] {
         assert_eq!(life.core_done(PcpuId(core)), None);
     }
-    assert_eq!(life.core_done(PcpuId(2)), Some(AfterStop::Restore));
+    assert_eq!(life.finish_stop(), None);
+    assert!(life.acknowledge(PcpuId(2)));
+    assert!(!life.acknowledge(PcpuId(2)));
+    // The last core clears the guest: nobody restarts it meanwhile.
+    assert!(!life.begin_restore());
+    assert_eq!(life.run(), None);
+    assert!(life.is_stopping(Generation(1)));
+    assert_eq!(life.finish_stop(), Some(AfterStop::Restore));
+    assert_eq!(life.finish_stop(), None);
     assert_eq!(life.core_done(PcpuId(2)), None);
     assert_eq!(life.run(), Some(Generation(2)));
 

@@ -14,6 +14,9 @@ impl Band {
     /// Number of bands a system can have.
     pub const COUNT: usize = MAX_PRIORITIES;
 
+    /// The band that yields to all others.
+    pub const LOWEST: Self = Self(0);
+
     /// The band of this rank; `None` from [`COUNT`](Self::COUNT) on.
     pub const fn new(rank: u8) -> Option<Self> {
         if (rank as usize) < Self::COUNT {

@@ -216,13 +216,11 @@ impl Scheduler {
     /// Decides who runs from `now` on, and notes the decision as carried out.
     pub fn decide(&mut self, now: Ticks) -> Decision {
         if let Some(band) = self.current_band() {
-            let left = self.quantum_end.saturating_sub(now);
-            let rest = (left > Ticks(0)).then_some(left);
-            let highest = self.queue.highest_band();
-            let preempted = highest > Some(band);
-            let turn_over = highest == Some(band) && rest.is_none();
-            if preempted || turn_over {
-                self.requeue_current(rest);
+            // Back into the queue, at the place that the rest of its turn gives it: there it may
+            // well be the first again.
+            if self.queue.highest_band() >= Some(band) {
+                let left = self.quantum_end.saturating_sub(now);
+                self.requeue_current((left > Ticks(0)).then_some(left));
             }
         }
         if self.current.is_none() {

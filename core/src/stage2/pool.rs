@@ -101,8 +101,10 @@ impl<'a> TablePool<'a> {
                 return Err(PoolError::Unaligned(start));
             }
         }
-        let (_, unused) = mem::take(&mut self.pages).split_at_mut(self.next);
-        let (pages, remaining) = unused.split_at_mut(count);
+        // Both splits lie within, as was just checked; the defaults keep a panic out of the code.
+        let pages = mem::take(&mut self.pages);
+        let (_, unused) = pages.split_at_mut_checked(self.next).unwrap_or_default();
+        let (pages, remaining) = unused.split_at_mut_checked(count).unwrap_or_default();
         *self = Self {
             pages: remaining,
             base: rest,

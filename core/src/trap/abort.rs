@@ -246,7 +246,7 @@ mod tests {
         let found = Some(GuestAddr(0x904_1030));
         assert_eq!(ipa(DATA_ABORT | 0b00_0111), found);
         assert_eq!(ipa(DATA_ABORT | 0b00_1011), found);
-        assert_eq!(ipa(DATA_ABORT | 0b00_0000), found);
+        assert_eq!(ipa(DATA_ABORT), found); // address size, level 0
         // Of a walk only the page is known.
         assert_eq!(
             ipa(DATA_ABORT | S1PTW | 0b00_0111),

@@ -3,6 +3,7 @@
 //! registers, `fold` takes them back.
 
 use super::distributor::{PRIORITY_MASK, Spi, open_groups};
+use super::doorbell::RECALL;
 use super::sgi::SgiRegister;
 use super::slot::{Rank, Slot};
 use super::{
@@ -47,7 +48,7 @@ pub struct CpuInterface {
     pub(super) held: [u32; SPI_WORDS],
     /// Of `held`: the physical SPI is active as long as the virtual one is.
     pub(super) held_physical: [u32; SPI_WORDS],
-    /// Words of SPIs to look at when list registers are filled next.
+    /// Words of SPIs to look at when list registers are filled next; as in the doorbell.
     pub(super) words: u32,
     pub(super) slots: [Slot; MAX_LIST_REGISTERS],
     /// List registers with a record in `slots`.
@@ -224,7 +225,7 @@ impl CpuInterface {
         let distributor = &gic.distributor;
         // Pairs with the fences of those who change an SPI's state; see `distributor`.
         fence(Ordering::SeqCst);
-        bits(self.words | rung.spi_words).any(|word| {
+        bits((self.words | rung.spi_words) & !RECALL).any(|word| {
             let word = word as usize;
             let group = distributor.word(word).group.load(Ordering::Acquire);
             bits(distributor.deliverable(word)).any(|bit| {
@@ -284,7 +285,7 @@ impl CpuInterface {
             Some(holder) => {
                 word.drop_active.fetch_or(spi.mask(), Ordering::AcqRel);
                 word.active.fetch_and(!spi.mask(), Ordering::AcqRel);
-                gic.ring_at(spi, holder)
+                gic.recall(holder)
             }
         }
     }

@@ -61,7 +61,7 @@ impl CpuInterface {
                 Err(more) => kick = kick.with(more),
             }
         }
-        self.words |= 1 << spi.word();
+        kick = kick.with(gic.ring(spi));
         kick.without(self.index)
             .with(self.synchronize(gic, machine))
     }

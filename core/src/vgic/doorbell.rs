@@ -11,6 +11,10 @@ use spumone_config::types::{IntId, PcpuId};
 /// SGIs that were sent as Group 0 stand this many bits higher.
 const GROUP0_SHIFT: u32 = 16;
 
+/// Among the words of SPIs: fold what you hold. It does not ask to look for pending SPIs, else two
+/// vCPUs that wait for each other's would ring each other for ever.
+pub(super) const RECALL: u32 = 1 << 31;
+
 /// The doorbell of one vCPU.
 pub struct Doorbell {
     /// SGIs sent and not yet collected; bits 0-15 sent through ICC_SGI1R_EL1, bits 16-31 through
@@ -18,8 +22,8 @@ pub struct Doorbell {
     /// is to an SGI, so relaxed order would do for the content; release on setting and acquire on
     /// taking make visible to the target what the sender wrote before the SGI.
     sgis: AtomicU32,
-    /// Words of SPIs in the distributor that may hold something for this vCPU. Set with release
-    /// *after* the distributor was written, taken with acquire before it is read.
+    /// Words of SPIs in the distributor that may hold something for this vCPU, and [`RECALL`]. Set
+    /// with release *after* the distributor was written, taken with acquire before it is read.
     spi_words: AtomicU32,
     /// The core that has the vCPU's token. Ordered against the two above by the fences.
     location: AtomicU8,
@@ -32,7 +36,7 @@ pub struct Doorbell {
 pub struct Rung {
     /// SGIs as in [`Doorbell::ring_sgi`]; upper half: only if the target has them in Group 0.
     pub(super) sgis: u32,
-    /// Bit n: look at SPIs 32 × (n + 1) and up.
+    /// Bit n: look at SPIs 32 × (n + 1) and up. Or [`RECALL`].
     pub(super) spi_words: u32,
 }
 
@@ -85,7 +89,7 @@ impl Doorbell {
         self.sgis.fetch_or(bit, Ordering::Release) & bit == 0
     }
 
-    /// Rings for the SPIs of these words. The caller kicks in any case, for a bit that stands here
+    /// Rings for the SPIs of these words, or [`RECALL`]. The caller kicks in any case, for a bit that stands here
     /// tells nothing about what else came in the same word.
     pub(super) fn ring_spis(&self, words: u32) {
         self.spi_words.fetch_or(words, Ordering::Release);

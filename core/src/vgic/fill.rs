@@ -2,6 +2,7 @@
 
 use super::cpu_interface::CpuInterface;
 use super::distributor::Spi;
+use super::doorbell::RECALL;
 use super::slot::Rank;
 use super::{
     GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, TIMER_PPIS, VMCR_EOI_MODE, VcpuSet,
@@ -97,15 +98,19 @@ impl CpuInterface {
             let key = Urgent::key(IntId(bit as u16), self.rank(bit));
             self.pending_overflow |= pending.insert(key).is_some();
         }
-        kick = kick.with(self.choose_pending_spis(gic, &mut pending));
+        self.choose_pending_spis(gic, &mut pending);
 
         let room = registers - usize::from(pending.len > 0);
         let actives = active.len.min(room);
         let pendings = pending.len.min(registers - actives);
         self.active_overflow |= actives < active.len;
+        self.pending_overflow |= pendings < pending.len;
+        // While something more urgent may wait outside, the end of an active interrupt must not
+        // make the same one pending in its list register.
+        let merge = !self.pending_overflow;
         let mut next = 0;
         for &key in &active.keys()[..actives] {
-            self.place_active(gic, next, Urgent::intid(key), machine);
+            self.place_active(gic, next, Urgent::intid(key), merge, machine);
             next += 1;
         }
         for (rank, &key) in pending.keys().iter().enumerate() {
@@ -188,30 +193,21 @@ impl CpuInterface {
         kick
     }
 
-    fn choose_pending_spis(&mut self, gic: &GuestGic, pending: &mut Urgent) -> VcpuSet {
-        let mut kick = VcpuSet::EMPTY;
+    fn choose_pending_spis(&mut self, gic: &GuestGic, pending: &mut Urgent) {
         let distributor = &gic.distributor;
-        for word in bits(core::mem::take(&mut self.words)) {
+        for word in bits(core::mem::take(&mut self.words) & !RECALL) {
             for bit in bits(distributor.deliverable(word as usize)) {
                 let spi = Spi::at(word as usize, bit);
-                if distributor.route(spi) != Some(self.index) {
-                    continue;
-                }
-                match distributor.holder(spi) {
-                    None => {
-                        let key = Urgent::key(spi.intid(), distributor.rank(spi));
-                        if let Some(left) = pending.insert(key) {
-                            self.leave_pending(gic, left);
-                        }
+                // A holder rings when it lets go. If that is this vCPU, the SPI is active, and
+                // `place_active` sees that it is pending as well.
+                if distributor.route(spi) == Some(self.index) && distributor.holder(spi).is_none() {
+                    let key = Urgent::key(spi.intid(), distributor.rank(spi));
+                    if let Some(left) = pending.insert(key) {
+                        self.leave_pending(gic, left);
                     }
-                    // Active here; `place_active` sees that it is pending as well.
-                    Some(holder) if holder == self.index => {}
-                    // It rings when it lets go, but may not know yet that the guest is done.
-                    Some(holder) => kick = kick.with(gic.ring_at(spi, holder)),
                 }
             }
         }
-        kick
     }
 
     /// A pending interrupt finds no list register now.

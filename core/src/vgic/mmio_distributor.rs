@@ -92,7 +92,7 @@ impl GuestGic {
         for bit in bits(spis) {
             let spi = Spi::at(word, bit);
             match self.distributor.holder(spi) {
-                Some(holder) if holder != me => kick = kick.with(self.ring_at(spi, holder)),
+                Some(holder) if holder != me => kick = kick.with(self.recall(holder)),
                 _ => {}
             }
         }
@@ -146,7 +146,7 @@ impl GuestGic {
         self.distributor.route_physical(spi, machine);
         // In another vCPU's list register it goes back and from there to the new target.
         let moved = match self.distributor.holder(spi) {
-            Some(holder) => self.ring_at(spi, holder),
+            Some(holder) => self.recall(holder),
             None => VcpuSet::EMPTY,
         };
         moved.with(self.ring_pending(spi.word(), spi.mask()))
@@ -173,7 +173,10 @@ impl CpuInterface {
                 for offset in 0..count {
                     if let Some(spi) = distributor.spi(IntId(first.0 + offset)) {
                         distributor.set_priority(spi, (value >> (8 * offset)) as u8);
-                        kick = kick.with(gic.ring_holders(spi.word(), spi.mask(), self.index));
+                        // It may be in another order now, in list registers or waiting for one.
+                        kick = kick
+                            .with(gic.ring_holders(spi.word(), spi.mask(), self.index))
+                            .with(gic.ring_pending(spi.word(), spi.mask()));
                     }
                 }
                 kick
@@ -186,9 +189,12 @@ impl CpuInterface {
                 let edge = gather(value) << shift;
                 let field = 0xffff << shift;
                 let state = distributor.word(word);
-                state.edge.fetch_or(edge, Ordering::AcqRel);
+                let old = state.edge.fetch_or(edge, Ordering::AcqRel);
                 state.edge.fetch_and(edge | !field, Ordering::AcqRel);
-                gic.ring_pending(word, field)
+                // A level that is high makes pending, or no longer does.
+                let changed = (old ^ edge) & field;
+                gic.ring_pending(word, changed)
+                    .with(gic.ring_holders(word, changed, self.index))
             }
         }
     }

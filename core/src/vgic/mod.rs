@@ -64,6 +64,8 @@
 //!   ISACTIVER for it is ignored.
 //! * A passed-through level interrupt whose device lets go before the guest has acknowledged it is
 //!   delivered nevertheless. So is a timer's, until the guest's next exit.
+//! * Of a passed-through edge interrupt, a second edge before the guest has acknowledged the first
+//!   is delivered too, not merged with it.
 //! * No LPIs, no message-based SPIs, no 1-of-N routing, no extended SPI or PPI ranges.
 //! * `GICR_WAKER.ProcessorSleep` is stored, but does not hold interrupts back.
 //! * PPIs are level-sensitive, `GICR_ICFGR1` is read-only.
@@ -113,6 +115,7 @@ mod slot;
 pub use cpu_interface::{CpuInterface, running_priority};
 use distributor::Distributor;
 pub use doorbell::Doorbell;
+use doorbell::RECALL;
 pub use list_register::{ListRegister, State};
 pub use register::Region;
 pub use sgi::SgiRegister;
@@ -315,25 +318,33 @@ impl GuestGic {
         }
         // A list register may still hold it pending.
         match self.distributor.holder(spi) {
-            Some(holder) => self.ring_at(spi, holder),
+            Some(holder) => self.recall(holder),
             None => VcpuSet::EMPTY,
         }
     }
 
-    /// Tells the vCPU that `spi` is routed to that it became pending, or deliverable.
+    /// Tells the vCPU that `spi` is routed to that it became pending, or deliverable. If another
+    /// one holds it, that one is to see whether its guest is done: nothing need have told it.
     fn ring(&self, spi: Spi) -> VcpuSet {
-        // The change before the route; who changes the route looks for pending SPIs afterwards.
+        // The change before the look at route and holder. Who changes the route looks for pending
+        // SPIs afterwards, and so does who lets go.
         fence(Ordering::SeqCst);
-        match self.distributor.route(spi) {
-            Some(target) => self.ring_at(spi, target),
-            None => VcpuSet::EMPTY,
+        let mut kick = VcpuSet::EMPTY;
+        let target = self.distributor.route(spi);
+        if let Some(target) = target {
+            self.doorbell(target).ring_spis(1 << spi.word());
+            kick.insert(target);
+        }
+        match self.distributor.holder(spi) {
+            Some(holder) if Some(holder) != target => kick.with(self.recall(holder)),
+            _ => kick,
         }
     }
 
-    /// Tells `vcpu` to look at `spi`.
-    fn ring_at(&self, spi: Spi, vcpu: VcpuIndex) -> VcpuSet {
-        self.doorbell(vcpu).ring_spis(1 << spi.word());
-        VcpuSet::of(vcpu)
+    /// Tells `holder` to look what has become of the SPIs it holds.
+    fn recall(&self, holder: VcpuIndex) -> VcpuSet {
+        self.doorbell(holder).ring_spis(RECALL);
+        VcpuSet::of(holder)
     }
 
     /// The holder lets go of an SPI. What became pending meanwhile goes to whom it is routed.

@@ -18,12 +18,18 @@ pub(super) enum Backing {
 }
 
 impl Backing {
-    const fn hardware(physical: bool) -> Self {
+    /// Of an interrupt that is only pending.
+    const fn of_pending(physical: bool) -> Self {
         if physical { Self::Hardware } else { Self::None }
     }
 
-    const fn deferred(physical: bool) -> Self {
-        if physical { Self::Deferred } else { Self::None }
+    /// Of an active interrupt; `again`: its end must not pass unnoticed, or it is pending too.
+    const fn of_active(physical: bool, again: bool) -> Self {
+        match (physical, again) {
+            (false, _) => Self::None,
+            (true, false) => Self::Hardware,
+            (true, true) => Self::Deferred,
+        }
     }
 }
 
@@ -87,16 +93,20 @@ impl CpuInterface {
     }
 
     /// Puts an active interrupt back into a list register.
+    ///
+    /// If it is pending again, it becomes pending and active there if `merge`; else its end raises
+    /// a maintenance interrupt.
     pub(super) fn place_active(
         &mut self,
         gic: &GuestGic,
         index: usize,
         intid: IntId,
+        merge: bool,
         machine: &mut impl PhysicalGic,
     ) {
         match gic.distributor.spi(intid) {
-            Some(spi) => self.place_active_spi(gic, index, spi, machine),
-            None => self.place_active_private(gic, index, intid, machine),
+            Some(spi) => self.place_active_spi(gic, index, spi, merge, machine),
+            None => self.place_active_private(gic, index, intid, merge, machine),
         }
     }
 
@@ -105,26 +115,33 @@ impl CpuInterface {
         gic: &GuestGic,
         index: usize,
         intid: IntId,
+        merge: bool,
         machine: &mut impl PhysicalGic,
     ) {
         let mask = 1 << (intid.0 & 31);
-        let rank = self.active_rank[intid.index() & 31];
-        let latched = self.latch & self.open(gic.distributor.control()) & mask != 0;
+        let again = self.latch & self.open(gic.distributor.control()) & mask != 0;
         let physical = self.active_physical & mask != 0;
+        let latched = again && merge;
         self.active &= !mask;
         self.active_physical &= !mask;
-        let (state, backing) = if latched {
+        let state = if latched {
             self.latch &= !mask;
-            (State::PendingActive, Backing::deferred(physical))
+            State::PendingActive
         } else {
-            (State::Active, Backing::hardware(physical))
+            State::Active
         };
         let slot = Slot {
             intid,
             latched,
-            backing,
+            backing: Backing::of_active(physical, again),
         };
-        self.list_private(index, rank.list(intid, state), slot, machine);
+        let lr = self.active_rank[intid.index() & 31].list(intid, state);
+        let lr = if again && !merge {
+            lr.with_eoi_interrupt()
+        } else {
+            lr
+        };
+        self.list_private(index, lr, slot, machine);
     }
 
     /// Puts a pending SGI or PPI into a list register.
@@ -138,7 +155,7 @@ impl CpuInterface {
         let slot = Slot {
             intid,
             latched: self.latch & mask != 0,
-            backing: Backing::hardware(self.fired & mask != 0),
+            backing: Backing::of_pending(self.fired & mask != 0),
         };
         self.latch &= !mask;
         self.fired &= !mask;
@@ -171,6 +188,7 @@ impl CpuInterface {
         gic: &GuestGic,
         index: usize,
         spi: Spi,
+        merge: bool,
         machine: &mut impl PhysicalGic,
     ) {
         let distributor = &gic.distributor;
@@ -180,23 +198,22 @@ impl CpuInterface {
         self.held_physical[spi.word()] &= !mask;
         let again = word.pending.load(Ordering::Acquire) & mask != 0;
         // Only the vCPU it is routed to gets it again; another one waits for the end.
-        let latched =
-            again && distributor.is_open(spi) && distributor.route(spi) == Some(self.index);
-        let (state, backing) = if latched {
+        let latched = again
+            && merge
+            && distributor.is_open(spi)
+            && distributor.route(spi) == Some(self.index);
+        let state = if latched {
             word.pending.fetch_and(!mask, Ordering::AcqRel);
             word.listed.fetch_or(mask, Ordering::AcqRel);
-            (State::PendingActive, Backing::deferred(physical))
-        } else if again {
-            // Somebody waits for it, so its end must not pass unnoticed.
-            (State::Active, Backing::deferred(physical))
+            State::PendingActive
         } else {
-            (State::Active, Backing::hardware(physical))
+            State::Active
         };
         let intid = spi.intid();
         let slot = Slot {
             intid,
             latched,
-            backing,
+            backing: Backing::of_active(physical, again),
         };
         let lr = distributor.active_rank(spi).list(intid, state);
         self.list_spi(gic, index, spi, lr, slot, machine);
@@ -225,7 +242,7 @@ impl CpuInterface {
         let slot = Slot {
             intid,
             latched: cause.latched,
-            backing: Backing::hardware(cause.fired),
+            backing: Backing::of_pending(cause.fired),
         };
         let lr = distributor.rank(spi).list(intid, State::Pending);
         self.list_spi(gic, index, spi, lr, slot, machine);

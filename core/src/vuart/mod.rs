@@ -19,9 +19,11 @@
 //! the console has drained.
 
 mod fifo;
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};

@@ -52,10 +52,28 @@ impl Instance {
                 access: Some(access),
                 ..
             } => self.data_abort(id, access, syndrome),
+            // Hidden from the guest, so undefined, as on a core without it.
+            Exception::Sve => self.inject_undefined(id),
             Exception::DataAbort { .. } | Exception::InstructionAbort(_) => {
                 self.memory_fault(id, syndrome);
             }
-            _ => self.fault(id, syndrome, Offence::Exception),
+            _ => self.unknown(id, syndrome, Offence::Exception),
+        }
+    }
+
+    /// The guest did something that means nothing here. A program of the guest gets an undefined
+    /// instruction exception, which its kernel deals with; the kernel itself has gone astray.
+    pub(super) fn unknown(&mut self, id: VcpuId, syndrome: Syndrome, offence: Offence<'_>) {
+        /// `PSTATE.M`: exception level and, in bit 4, AArch32.
+        const MODE: u64 = 0b1_1111;
+        let is_program = self.vcpu(id).is_some_and(|vcpu| {
+            let mode = vcpu.registers.pstate & MODE;
+            mode == 0 || mode & 0b1_0000 != 0
+        });
+        if is_program {
+            self.inject_undefined(id);
+        } else {
+            self.fault(id, syndrome, offence);
         }
     }
 
@@ -127,9 +145,7 @@ impl Instance {
             vcpu.vgic
                 .mmio_write(shared, region, offset, size, value, &mut gic)
         } else {
-            let (value, kick) = vcpu
-                .vgic
-                .mmio_read(shared, region, offset, size, &mut gic);
+            let (value, kick) = vcpu.vgic.mmio_read(shared, region, offset, size, &mut gic);
             access
                 .register
                 .write(&mut vcpu.registers.x, access.load_value(value));

@@ -383,7 +383,9 @@ impl Instance {
 }
 
 /// Stops the machine where the firmware can.
-pub(super) fn power_off() -> ! {
+pub(super) fn power_off(machine: &Machine) -> ! {
+    // The console stops writing when an interrupt waits. None counts any more.
+    machine.gic.set_priority_mask(0);
     console::flush();
     // An error leaves nothing else to do.
     let _ = smccc::psci::system_off::<smccc::Smc>();

@@ -160,7 +160,7 @@ impl Instance {
                     .all(|guest| matches!(guest.lifecycle.now().0, Phase::Stopped(_)));
                 if all_stopped {
                     say!(self.core, "all guests have ended, the machine goes off");
-                    power_off();
+                    power_off(self.machine);
                 }
             }
             AfterStop::Restore => {
@@ -234,7 +234,7 @@ impl Instance {
     /// Turns the machine off at once.
     pub(super) fn stop_machine(&mut self) {
         say!(self.core, "the machine goes off");
-        power_off();
+        power_off(self.machine);
     }
 
     /// Prints what every guest is doing.

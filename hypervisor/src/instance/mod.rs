@@ -17,14 +17,16 @@ use crate::events::{Event, note};
 use crate::guest_entry::{Exit, enter};
 use crate::loader;
 use crate::machine::Machine;
-use crate::sysreg::mrs;
 use crate::timers::{self, now};
 use crate::vcpu::{VcpuToken, Work};
 use rand_chacha::ChaCha20Rng;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::mailbox::Port;
-use spumone_core::schedule::{Action, Deadlines, Scheduler, Ticks, priority_mask};
+use spumone_core::schedule::{Action, Band, Deadlines, Scheduler, Ticks, VcpuState, priority_mask};
+
+/// How often lines without an end are looked for, in microseconds.
+const HOUSEKEEPING_US: u32 = 100_000;
 
 /// One core's hypervisor.
 pub struct Instance {
@@ -48,6 +50,8 @@ pub struct Instance {
     interrupts_changed: bool,
     /// What the alarm is set to.
     alarm: Option<Ticks>,
+    /// When the console's held lines are looked at next; on the console's core only.
+    housekeeping: Option<Ticks>,
     /// Random numbers for TRNG calls.
     random: ChaCha20Rng,
     /// List registers of the core.
@@ -77,6 +81,7 @@ impl Instance {
             must_decide: true,
             interrupts_changed: false,
             alarm: None,
+            housekeeping: (core == machine.console_core).then_some(Ticks(0)),
             random: machine.entropy.of_core(core),
             list_registers,
         }
@@ -114,10 +119,27 @@ impl Instance {
         }
         let band = decision.turn.map(|turn| turn.band);
         self.machine.gic.set_priority_mask(priority_mask(band).0);
-        let alarm = self.deadlines.next_alarm(decision.turn);
+        let mut alarm = self.deadlines.next_alarm(decision.turn);
+        if decision.turn.is_none_or(|turn| turn.band == Band::LOWEST) {
+            self.keep_house(now);
+            alarm = alarm.into_iter().chain(self.housekeeping).min();
+        }
         if alarm != self.alarm {
             self.alarm = alarm;
             timers::set_alarm(alarm);
+        }
+    }
+
+    /// Has the console show lines that wait for their end, every now and then. Only while nobody
+    /// urgent has the core.
+    fn keep_house(&mut self, now: Ticks) {
+        if let Some(due) = self.housekeeping
+            && now >= due
+        {
+            let interval = Ticks::from_micros(HOUSEKEEPING_US, timers::frequency() as u32);
+            self.housekeeping = Some(now.saturating_add(interval));
+            CONSOLE.flush_idle();
+            serve();
         }
     }
 
@@ -141,21 +163,23 @@ impl Instance {
         let guest_id = vcpu.guest;
         if let Work::Load(progress) = &mut vcpu.work {
             let guest = self.machine.guest(guest_id);
-            let mut random = self
-                .machine
-                .entropy
-                .of_guest(guest_id, guest.lifecycle.now().1.0);
-            if progress.advance(&guest.config, &mut random) {
+            let entropy = &self.machine.entropy;
+            let random = || entropy.of_guest(guest_id, guest.lifecycle.now().1.0);
+            if progress.advance(&guest.config, random) {
                 loader::finish();
                 self.begin_life(guest_id, id);
             }
-            if mrs!(ISR_EL1) != 0 {
+            if cpu::interrupt_pending() {
                 self.take_interrupts();
             }
             return;
         }
         if self.interrupts_changed {
             self.refresh_interrupts();
+        }
+        // Output that somebody had no time to write is written while nobody urgent runs.
+        if CONSOLE.work_left() && self.scheduler.current_band() == Some(Band::LOWEST) {
+            serve();
         }
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
             return;
@@ -174,9 +198,7 @@ impl Instance {
         for vcpu in self.vcpus.iter().flatten() {
             let guest = self.machine.guest(vcpu.guest);
             guest.gic.doorbell(vcpu.index).settle(self.core);
-            let admitted =
-                self.scheduler
-                    .admit(vcpu.id, vcpu.band, spumone_core::schedule::VcpuState::Off);
+            let admitted = self.scheduler.admit(vcpu.id, vcpu.band, VcpuState::Off);
             debug_assert!(admitted.is_ok(), "start-up places each vCPU once");
             if vcpu.index.0 == 0 {
                 let _ = first.push(vcpu.guest);

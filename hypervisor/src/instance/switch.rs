@@ -39,12 +39,7 @@ impl Instance {
             return;
         };
         let guest = self.machine.guest(vcpu.guest);
-        let mut gic = LoadedGic::new(
-            self.machine,
-            self.core,
-            vcpu.guest,
-            self.list_registers,
-        );
+        let mut gic = LoadedGic::new(self.machine, self.core, vcpu.guest, self.list_registers);
         let guest_id = vcpu.guest;
         let kick = vcpu.vgic.unload(&guest.gic, &mut gic);
         vcpu.interface.save();
@@ -93,12 +88,7 @@ impl Instance {
         vcpu.interface.restore();
         vcpu.timers.restore();
         self.loaded = Some(id);
-        let mut gic = LoadedGic::new(
-            self.machine,
-            self.core,
-            vcpu.guest,
-            self.list_registers,
-        );
+        let mut gic = LoadedGic::new(self.machine, self.core, vcpu.guest, self.list_registers);
         let guest_id = vcpu.guest;
         let kick = vcpu.vgic.load(&guest.gic, &mut gic);
         self.interrupts_changed = false;

@@ -6,7 +6,7 @@ use crate::guest_entry::GuestRegisters;
 use crate::sysreg::{mrs, msr};
 use spumone_config::{IntId, VcpuId};
 use spumone_core::trap::{
-    DebugAction, IdPolicy, Offence, SysReg, SysRegAccess, Syndrome, debug_register,
+    DebugAction, IdPolicy, Offence, Syndrome, SysReg, SysRegAccess, debug_register,
     guest_id_register,
 };
 use spumone_core::vgic::SgiRegister;
@@ -22,12 +22,7 @@ const ESR_UNDEFINED: u64 = 1 << 25;
 
 impl Instance {
     /// The running vCPU touched a system register that traps.
-    pub(super) fn system_register(
-        &mut self,
-        id: VcpuId,
-        access: SysRegAccess,
-        syndrome: Syndrome,
-    ) {
+    pub(super) fn system_register(&mut self, id: VcpuId, access: SysRegAccess, syndrome: Syndrome) {
         let sgi = match access.register {
             SysReg::ICC_SGI1R_EL1 => Some(SgiRegister::Sgi1r),
             SysReg::ICC_SGI0R_EL1 => Some(SgiRegister::Sgi0r),
@@ -45,8 +40,8 @@ impl Instance {
                 self.complete(id, access, value);
             }
             register if register.op0() == 2 => self.debug_register(id, access),
-            register if is_known_absent(register) => self.complete(id, access, 0),
-            _ => self.fault(id, syndrome, Offence::Register),
+            register if is_known_absent(register) => self.inject_undefined(id),
+            _ => self.unknown(id, syndrome, Offence::Register),
         }
     }
 
@@ -89,7 +84,7 @@ impl Instance {
                 }
                 self.skip_instruction(id);
             }
-            DebugAction::Undefined => self.complete(id, access, 0),
+            DebugAction::Undefined => self.inject_undefined(id),
         }
     }
 
@@ -128,8 +123,12 @@ fn is_known_absent(register: SysReg) -> bool {
         || register.op0() == 1 && matches!(register.crn(), 11 | 15);
     let error_records = (register.op0(), register.op1(), register.crn()) == (3, 0, 5);
     let ordering_regions = (register.op0(), register.op1(), register.crn()) == (3, 0, 10);
-    let auxiliary_control =
-        (register.op0(), register.op1(), register.crn(), register.crm()) == (3, 0, 1, 0);
+    let auxiliary_control = (
+        register.op0(),
+        register.op1(),
+        register.crn(),
+        register.crm(),
+    ) == (3, 0, 1, 0);
     let activity_monitors = (register.op0(), register.op1(), register.crn()) == (3, 3, 13);
     performance_monitors
         || implementation_defined

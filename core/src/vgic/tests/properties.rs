@@ -9,6 +9,7 @@
 use super::super::{Region, SgiRegister, State, TIMER_PPIS, VMCR_EOI_MODE, VcpuIndex};
 use super::reference::{Active, Family, Reference};
 use super::world::{MAPPED, SPIS, World};
+use crate::sync::atomic::Ordering;
 use proptest::prelude::*;
 use spumone_config::types::IntId;
 use std::collections::BTreeSet;
@@ -408,6 +409,10 @@ impl Pair {
     }
 
     fn device(&mut self, intid: u16, high: bool) {
+        let distributor = &self.world.gic.distributor;
+        let spi = distributor.spi(IntId(intid)).unwrap();
+        let fired = distributor.word_of(spi).fired.load(Ordering::Relaxed) & spi.mask() != 0;
+        let stuck = self.is_stuck(intid);
         let spi = self.world.physical(intid);
         let (was, active, edge) = (spi.line, spi.active, spi.edge);
         spi.line = high;
@@ -418,9 +423,12 @@ impl Pair {
             return;
         }
         it.line = high;
-        if !high && active && !it.active.is_some_and(|active| active.hardware) {
-            it.taken = true;
-        }
+        // Active, but not on behalf of what the guest has active, or had before it was cleared.
+        let waits = match it.active {
+            Some(instance) => !instance.hardware,
+            None => fired || !stuck,
+        };
+        it.taken |= !high && active && waits;
     }
 
     fn acknowledge(&mut self, vcpu: usize) {
@@ -431,6 +439,11 @@ impl Pair {
                 hardware: what.hardware,
             };
             self.reference.acknowledge(vcpu, what.intid.0, active);
+            if MAPPED.iter().any(|&(intid, _)| intid == what.intid.0) {
+                // A second edge is kept by the physical GIC: see the module's limits.
+                let again = self.world.physical(what.intid.0).latch;
+                self.reference.interrupt(vcpu, what.intid.0).latch |= again;
+            }
         }
     }
 
@@ -669,7 +682,7 @@ impl Pair {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 20000, ..ProptestConfig::default() })]
 
     #[test]
     fn behaves_as_the_architecture_says(

@@ -1,0 +1,93 @@
+//! Tests of the way out: guests and the hypervisor write, a screen shows.
+
+mod lossless;
+mod screens;
+
+use super::*;
+use std::boxed::Box;
+use std::string::String;
+use std::vec::Vec;
+
+const LINUX: Source = Source::Guest(GuestId(0));
+const RT: Source = Source::Guest(GuestId(1));
+const HYP: Source = Source::Hypervisor(PcpuId(0));
+
+/// A UART that takes `room` bytes and shows them.
+struct Screen {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Sink for Screen {
+    fn put(&mut self, byte: u8) -> bool {
+        if self.room == 0 {
+            return false;
+        }
+        self.room -= 1;
+        self.bytes.push(byte);
+        true
+    }
+}
+
+struct Setup {
+    console: Box<Console>,
+    mux: Box<Mux>,
+    screen: Screen,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let mut mux = Mux::new();
+        mux.add_guest(GuestId(0), "linux", 36);
+        mux.add_guest(GuestId(1), "rt", 33);
+        mux.add_guest(GuestId(2), "other", 92);
+        Self {
+            console: Box::new(Console::new()),
+            mux: Box::new(mux),
+            screen: Screen {
+                bytes: Vec::new(),
+                room: 0,
+            },
+        }
+    }
+
+    fn serve(&mut self, room: usize, budget: usize) -> Served {
+        self.screen.room = room;
+        let (console, mux, screen) = (&self.console, &mut self.mux, &mut self.screen);
+        console.serve(|token| mux.drain(token, console, screen, budget))
+    }
+
+    fn serve_all(&mut self) {
+        assert_eq!(self.serve(usize::MAX, usize::MAX), Served::Done);
+    }
+
+    /// Writes and shows at once.
+    fn write(&mut self, source: Source, text: impl AsRef<[u8]>) {
+        for &byte in text.as_ref() {
+            if self.console.push(source, byte).is_err() {
+                self.serve_all();
+                self.console.push(source, byte).unwrap();
+            }
+        }
+        self.serve_all();
+    }
+
+    fn idle(&mut self) {
+        for _ in 0..2 {
+            self.console.flush_idle();
+            self.serve_all();
+        }
+    }
+
+    /// What was shown since the last call, with `^` for ESC, and labels without colour.
+    fn shown(&mut self) -> String {
+        let text = String::from_utf8(core::mem::take(&mut self.screen.bytes)).unwrap();
+        text.replace("\x1b[0;36m", "")
+            .replace("\x1b[0;33m", "")
+            .replace("\x1b[0;92m", "")
+            .replace("\x1b[0;01m", "")
+            .replace(" | \x1b[0m", " | ")
+            .replace(" + \x1b[0m", " + ")
+            .replace('\x1b', "^")
+    }
+}

@@ -1,0 +1,230 @@
+//! Exit codes, output for people and for scripts, and how QEMU is started (a script plays QEMU).
+
+// The helpers of tests say what they expect by unwrapping it, as tests do.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use support::{SYSTEM, spm, stderr, stdout};
+use tempfile::TempDir;
+
+fn folder() -> TempDir {
+    let folder = support::folder();
+    fs::write(folder.path().join("system.toml"), SYSTEM).unwrap();
+    folder
+}
+
+const CHECK: &[&str] = &["check", "system.toml", "--hypervisor", "spumone"];
+
+#[test]
+fn a_sound_system_is_shown_as_tables() {
+    let folder = folder();
+    let output = spm(folder.path(), CHECK);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let expected = "\
+system.toml: sound. 2 guests, 3 vCPUs on 2 cores of qemu-virt
+
+  core   rt                     linux
+  0      vCPU 0, priority 200   vCPU 0, priority 100
+  1      -                      vCPU 1, priority 100
+
+  memory                  size      what
+  0x40000000-0x403fffff   4 MiB     hypervisor and images
+  0x40400000-0x413fffff   16 MiB    rt, seen at 0x40000000
+  0x41400000-0x453fffff   64 MiB    linux, seen where it is
+                          172 MiB   free
+
+rt: starts at 0x40080000, image 4.0 KiB, device tree at 0x40000000 (1.4 KiB)
+
+linux: starts at 0x41400000, image 64.0 KiB, ramdisk at 0x42c10000 (1.0 MiB), \
+device tree at 0x42c00000 (1.8 KiB)
+  device virtio0
+  device virtio1
+";
+    assert_eq!(stdout(&output), expected);
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn a_system_can_be_checked_before_the_hypervisor_is_built() {
+    let folder = folder();
+    let output = spm(folder.path(), &["check", "system.toml"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).contains("not built yet"));
+}
+
+#[test]
+fn json_has_the_system() {
+    let folder = folder();
+    let output = spm(folder.path(), &[CHECK, &["--json"]].concat());
+    let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(json["ok"], true);
+    let linux = &json["system"]["guests"][1];
+    assert_eq!(linux["name"], "linux");
+    assert_eq!(linux["vcpus"][1]["home"], 1);
+    assert_eq!(linux["memory"][0]["size"], 64 << 20);
+}
+
+#[test]
+fn json_has_the_problems_with_their_places() {
+    let folder = folder();
+    let faulty = SYSTEM
+        .replace("cores = 2", "cores = 1")
+        .replace("policy", "polcy");
+    fs::write(folder.path().join("system.toml"), faulty).unwrap();
+    let output = spm(folder.path(), &[CHECK, &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stderr(&output), "");
+    let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(json["ok"], false);
+    let [problem] = json["problems"].as_array().unwrap().as_slice() else {
+        panic!("{json}")
+    };
+    assert_eq!(problem["code"], "no-such-core");
+    let label = &problem["labels"][0];
+    assert_eq!(label["file"], "system.toml");
+    // `vcpus = [0, 1]`, and SYSTEM begins with an empty line.
+    assert_eq!(
+        (label["line"].as_u64(), label["column"].as_u64()),
+        (Some(23), Some(13))
+    );
+}
+
+#[test]
+fn json_has_failures_of_the_environment_too() {
+    let folder = folder();
+    let output = spm(folder.path(), &["build", "system.toml", "--json"]);
+    assert_eq!(output.status.code(), Some(3));
+    let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert!(json["error"]["help"].as_str().unwrap().contains("make"));
+}
+
+#[test]
+fn a_build_names_its_file() {
+    let folder = folder();
+    let output = spm(
+        folder.path(),
+        &["build", "system.toml", "--hypervisor", "spumone", "--json"],
+    );
+    let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let written = folder.path().join(json["output"].as_str().unwrap());
+    assert_eq!(written, folder.path().join("build/systems/system.img"));
+    assert_eq!(
+        json["size"].as_u64(),
+        Some(fs::metadata(written).unwrap().len())
+    );
+}
+
+#[test]
+fn exit_codes_tell_kinds_of_failure_apart() {
+    let folder = folder();
+    let code = |args: &[&str]| spm(folder.path(), args).status.code();
+    assert_eq!(code(&["check"]), Some(2));
+    assert_eq!(code(&["frobnicate"]), Some(2));
+    assert_eq!(code(&["run", "system.toml", "--timeout", "0"]), Some(2));
+    assert_eq!(code(&["check", "absent.toml"]), Some(3));
+    assert_eq!(
+        code(&["check", "system.toml", "--hypervisor", "absent"]),
+        Some(3)
+    );
+    assert_eq!(code(&["check", "--help"]), Some(0));
+}
+
+#[test]
+fn help_has_examples_and_exit_codes() {
+    let folder = folder();
+    for command in ["check", "build", "run"] {
+        let help = stdout(&spm(folder.path(), &[command, "--help"]));
+        assert!(
+            help.contains("Examples:") && help.contains("Exit codes:"),
+            "{help}"
+        );
+    }
+}
+
+/// Makes a QEMU that says it is of this version, and else does what `script` says.
+fn qemu(folder: &Path, version: &str, script: &str) {
+    let text = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && echo 'QEMU emulator version {version}' && exit\n\
+         {script}\n"
+    );
+    let path = folder.join("qemu");
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+const RUN: &[&str] = &[
+    "run",
+    "system.toml",
+    "--hypervisor",
+    "spumone",
+    "--qemu",
+    "./qemu",
+];
+
+#[test]
+fn qemu_is_started_with_the_machine_of_the_description() {
+    let folder = folder();
+    qemu(folder.path(), "10.0.2", "echo \"$@\"");
+    let with_run = format!("{SYSTEM}\n[run]\nqemu-args = [\"-drive\", \"file={{dir}}/d.img\"]\n");
+    fs::write(folder.path().join("system.toml"), with_run).unwrap();
+    let output = spm(folder.path(), &[RUN, &["--", "-s", "-seed", "3"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(
+        stdout(&output).trim(),
+        "-M virt,virtualization=on,gic-version=3 -cpu cortex-a76 -smp 2 -m 256M -nographic \
+         -nic none -kernel build/systems/system.img -serial mon:stdio -drive file=./d.img \
+         -s -seed 3"
+    );
+}
+
+#[test]
+fn a_debugger_is_waited_for_and_explained() {
+    let folder = folder();
+    qemu(folder.path(), "9.1.0", "echo \"$@\"");
+    let output = spm(folder.path(), &[RUN, &["--gdb"]].concat());
+    assert!(stdout(&output).contains(" -S -s "));
+    assert!(stderr(&output).contains("gdb-multiarch -ex 'target remote :1234' spumone"));
+}
+
+#[test]
+fn qemus_exit_code_is_passed_on() {
+    let folder = folder();
+    qemu(folder.path(), "9.1.0", "exit 42");
+    assert_eq!(spm(folder.path(), RUN).status.code(), Some(42));
+    let timed = [RUN, &["--timeout", "60"]].concat();
+    assert_eq!(spm(folder.path(), &timed).status.code(), Some(42));
+    qemu(folder.path(), "9.1.0", "kill -KILL $$");
+    assert_eq!(spm(folder.path(), &timed).status.code(), Some(128 + 9));
+}
+
+#[test]
+fn a_machine_that_does_not_end_is_ended() {
+    let folder = folder();
+    // exec: what is to be ended is the process that was started.
+    qemu(folder.path(), "9.1.0", "exec sleep 1000");
+    let output = spm(folder.path(), &[RUN, &["--timeout", "1"]].concat());
+    assert_eq!(output.status.code(), Some(124));
+    assert!(stderr(&output).contains("ended after 1 s"));
+}
+
+#[test]
+fn an_old_or_missing_qemu_is_refused() {
+    let folder = folder();
+    qemu(folder.path(), "7.2.19 (Debian 1:7.2+dfsg)", "exit 0");
+    let output = spm(folder.path(), RUN);
+    assert_eq!(output.status.code(), Some(3));
+    let said = stderr(&output);
+    assert!(
+        said.contains("QEMU 7.2, which is too old") && said.contains("scripts/setup"),
+        "{said}"
+    );
+    fs::remove_file(folder.path().join("qemu")).unwrap();
+    let output = spm(folder.path(), RUN);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("cannot start ./qemu"));
+}
