@@ -267,3 +267,85 @@ fn a_guest_alone_on_its_core_needs_no_priority() {
     // It takes the lowest one in use, so that no band of its own is spent on it.
     assert_eq!(priorities, [20, 30, 20]);
 }
+
+#[test]
+fn different_images_are_not_shared_even_where_they_are_alike() {
+    let other = guest("b", 1, "16MiB", "").replace("rt.elf", "other.elf");
+    let text = [HEAD.to_owned(), guest("a", 0, "16MiB", ""), other].concat();
+    let packed = packed(&text, &vec![elf(0x4008_0000, 0x1000); 2]);
+    assert_eq!(packed.payloads.len(), 4);
+}
+
+/// The problems of a Linux guest with so much memory.
+fn problems_with(memory: &str, initrd_size: u64) -> Vec<&'static str> {
+    let text = format!(
+        "{HEAD}[[guest]]\nname = \"g\"\nkind = \"linux\"\nimage = \"i\"\ninitrd = \"r\"\n\
+         vcpus = [0]\nmemory = \"{memory}\""
+    );
+    let (description, problems) = Description::parse(&text);
+    assert_eq!(problems, []);
+    let board = Board::parse(BOARD).unwrap();
+    let files = [Some(kernel(0, Some(initrd_size)))];
+    match plan(&description.unwrap(), &board, &files, MIB) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.iter().map(|problem| problem.code).collect(),
+    }
+}
+
+#[test]
+fn a_guest_is_refused_as_soon_as_a_byte_does_not_fit() {
+    // Kernel up to the boundary at 6 MiB, the device tree's room, the ramdisk.
+    let exactly = MIB - 64 * KIB;
+    assert!(problems_with("7MiB", exactly).is_empty());
+    assert_eq!(problems_with("7MiB", exactly + 1), ["image-too-large"]);
+}
+
+#[test]
+fn a_guest_gets_as_many_spis_as_it_uses() {
+    let spis = |device: &str| {
+        let devices = format!("identity = true\ndevices = [\"{device}\"]");
+        one(
+            &format!("kind = \"linux\"\nmemory = \"64MiB\"\n{devices}"),
+            kernel(0, None),
+        )
+        .gic
+        .spis
+    };
+    // INTIDs 63 and 64: the last of the first 32 SPIs, and the next.
+    assert_eq!((spis("virtio16"), spis("virtio15")), (32, 64));
+}
+
+#[test]
+fn the_shortest_and_the_longest_quantum_are_taken() {
+    for (quantum, sound) in [
+        ("99us", false),
+        ("100us", true),
+        ("1s", true),
+        ("1001ms", false),
+    ] {
+        let scheduler = format!("[scheduler]\nquantum = \"{quantum}\"\n");
+        let text = [HEAD, &scheduler, &guest("a", 0, "16MiB", "")].concat();
+        let (description, _) = Description::parse(&text);
+        let board = Board::parse(BOARD).unwrap();
+        let files = [Some(elf(0x4008_0000, 0x1000))];
+        assert_eq!(
+            plan(&description.unwrap(), &board, &files, MIB).is_ok(),
+            sound,
+            "{quantum}"
+        );
+    }
+}
+
+#[test]
+fn memory_below_a_fixed_guest_is_used() {
+    let text = [
+        HEAD.to_owned(),
+        guest("a", 0, "16MiB", "pa = 0x5000_0000"),
+        guest("b", 1, "16MiB", ""),
+        guest("c", 2, "16MiB", "pa = 0x4F00_0000"),
+    ]
+    .concat();
+    let (_, _, plan) = planned(&text, &vec![elf(0x4008_0000, 0x1000); 3]);
+    let places: Vec<u64> = plan.guests.iter().map(|guest| guest.memory.pa.0).collect();
+    assert_eq!(places, [0x5000_0000, 0x4040_0000, 0x4f00_0000]);
+}

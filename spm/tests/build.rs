@@ -97,6 +97,24 @@ fn the_guests_files_are_in_the_bundle() {
 }
 
 #[test]
+fn a_program_linked_high_is_entered_at_its_physical_address() {
+    let folder = support::folder();
+    let high = 0xffff_0000_0000_0000;
+    let elf = Elf {
+        entry: 0x4008_0100 + high,
+        virtual_offset: high,
+        ..Elf::at(0x4008_0000)
+    };
+    fs::write(folder.path().join("rt.elf"), elf.write()).unwrap();
+    let built = build(folder.path(), SYSTEM);
+    assert_eq!(built.system.guests[0].entry.0, 0x4008_0100);
+    assert_eq!(
+        built.system.guests[0].segments[0].destination.0,
+        0x4008_0000
+    );
+}
+
+#[test]
 fn the_same_input_gives_the_same_bytes() {
     let folder = support::folder();
     let first = build(folder.path(), SYSTEM).image;

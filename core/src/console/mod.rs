@@ -162,6 +162,10 @@ impl Console {
 
     /// Writes what waits, if the token is free. `drain` gets the token and calls [`Mux::drain`]
     /// with it once; it is called at most four times, which bounds the time spent.
+    ///
+    /// Whoever was answered other than [`Served::Elsewhere`] has made room, perhaps for a guest of
+    /// another core, which nobody else tells: it then calls
+    /// [`crate::vuart::Vuart::output_drained`] for every UART that is stalled.
     pub fn serve(&self, drain: impl FnMut(&mut UartToken) -> Drained) -> Served {
         self.slot.serve(drain)
     }

@@ -150,6 +150,18 @@ impl CpuInterface {
         } else if state == State::Pending && slot.backing == Backing::Hardware {
             gic.distributor.fire(spi);
         }
-        gic.release(spi)
+        let kick = gic.release(spi);
+        // Who clears the pending state looks whether there still is a holder after having asked
+        // it; if it saw one, the request is seen here. A latch is left alone, though: it may have
+        // been set anew. The physical interrupt cannot have fired anew.
+        if word.drop_pending.load(Ordering::Acquire) & mask != 0 {
+            word.drop_pending.fetch_and(!mask, Ordering::AcqRel);
+            if word.fired.fetch_and(!mask, Ordering::AcqRel) & mask != 0
+                && let Some(physical) = gic.distributor.physical(spi)
+            {
+                machine.set_active(physical, false);
+            }
+        }
+        kick
     }
 }

@@ -350,8 +350,8 @@ impl GuestGic {
     /// The holder lets go of an SPI. What became pending meanwhile goes to whom it is routed.
     fn release(&self, spi: Spi) -> VcpuSet {
         self.distributor.clear_holder(spi);
-        // "No holder" before the look at pending. A target that finds a holder leaves the SPI to
-        // it; that look is preceded by a fence too, so one of both acts.
+        // "No holder" before the look at pending. Who makes it pending looks at the holder, after
+        // a fence too; so one of both goes on with it.
         fence(Ordering::SeqCst);
         if self.distributor.is_pending(spi) {
             self.ring(spi)
@@ -379,5 +379,5 @@ fn bits(mut word: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests;

@@ -295,12 +295,16 @@ impl Instance {
         let guest = vcpu.guest;
         let shared = &self.machine.guest(guest).gic;
         let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
+        let lines = timers::live_lines();
         let mut kick = vcpu.vgic.fold(shared, &mut gic);
         let running = running_priority(mrs!(ICH_AP0R0_EL2) as u32, mrs!(ICH_AP1R0_EL2) as u32);
-        let deliverable =
-            vcpu.vgic
-                .has_deliverable(shared, timers::live_lines(), gic.vmcr(), running);
+        let mut deliverable = vcpu
+            .vgic
+            .has_deliverable(shared, lines, gic.vmcr(), running);
         kick = kick.with(vcpu.vgic.fill(shared, &mut gic));
+        // A timer that ran out meanwhile may be in a list register already: then no physical
+        // interrupt will come and wake the vCPU.
+        deliverable |= timers::live_lines() & !lines != 0;
         if !deliverable {
             self.scheduler.sleep_current();
             self.must_decide = true;

@@ -91,7 +91,12 @@ impl Instance {
     pub fn run(mut self) -> ! {
         self.adopt_vcpus();
         loop {
-            if self.must_decide {
+            // A switch may itself wake a vCPU: the one that is saved, if its timer runs out just
+            // then. That can happen once for each vCPU.
+            for _ in 0..=MAX_VCPUS {
+                if !self.must_decide {
+                    break;
+                }
                 self.decide();
             }
             match self.running {

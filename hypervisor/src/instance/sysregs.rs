@@ -6,7 +6,7 @@ use crate::guest_entry::GuestRegisters;
 use crate::sysreg::{mrs, msr};
 use spumone_config::{IntId, VcpuId};
 use spumone_core::trap::{
-    DebugAction, IdPolicy, Offence, Syndrome, SysReg, SysRegAccess, debug_register,
+    DebugAction, IdPolicy, MDSCR_WRITABLE, Offence, Syndrome, SysReg, SysRegAccess, debug_register,
     guest_id_register,
 };
 use spumone_core::vgic::SgiRegister;
@@ -80,7 +80,8 @@ impl Instance {
             DebugAction::Mdscr if access.read => self.complete(id, access, mrs!(MDSCR_EL1)),
             DebugAction::Mdscr => {
                 if let Some(vcpu) = self.vcpu(id) {
-                    msr!(MDSCR_EL1, access.register_value(&vcpu.registers.x));
+                    let value = access.register_value(&vcpu.registers.x);
+                    msr!(MDSCR_EL1, value & MDSCR_WRITABLE);
                 }
                 self.skip_instruction(id);
             }

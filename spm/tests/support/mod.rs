@@ -25,6 +25,8 @@ pub struct Elf {
     /// Physical address, bytes in the file, bytes in memory.
     pub segments: Vec<(u64, Vec<u8>, u64)>,
     pub symbols: Vec<(&'static str, u64)>,
+    /// How far above its physical address each segment is linked.
+    pub virtual_offset: u64,
 }
 
 impl Elf {
@@ -38,6 +40,7 @@ impl Elf {
             entry: address,
             segments: vec![(address, vec![0; 0x1000], 0x2000)],
             symbols: Vec::new(),
+            virtual_offset: 0,
         }
     }
 
@@ -53,7 +56,7 @@ impl Elf {
             programs.extend(7u32.to_le_bytes());
             for word in [
                 data_at as u64,
-                *address,
+                *address + self.virtual_offset,
                 *address,
                 bytes.len() as u64,
                 *memory_size,

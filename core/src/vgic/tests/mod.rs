@@ -5,10 +5,20 @@
 //! * `scenarios`: single stories, told call by call.
 //! * `world`, `reference`, `properties`: several vCPUs doing random things on several cores,
 //!   compared with what the architecture says of each interrupt.
+//! * `interleavings`: two or three cores at once, in every order of their accesses (loom).
 
 mod machine;
+
+#[cfg(loom)]
+mod interleavings;
+
+#[cfg(not(loom))]
 mod properties;
+#[cfg(not(loom))]
 mod reference;
+#[cfg(not(loom))]
 mod registers;
+#[cfg(not(loom))]
 mod scenarios;
+#[cfg(not(loom))]
 mod world;

@@ -1,0 +1,74 @@
+//! System registers and the instructions that go with them.
+
+use core::arch::asm;
+
+/// Reads a system register.
+macro_rules! mrs {
+    ($register:ident) => {{
+        let value: u64;
+        // SAFETY: reading a register of the CPU, which is this program's own, changes no memory.
+        unsafe {
+            core::arch::asm!(
+                concat!("mrs {}, ", stringify!($register)),
+                out(reg) value,
+                options(nostack, preserves_flags)
+            )
+        };
+        value
+    }};
+}
+pub(crate) use mrs;
+
+/// Writes a system register, and waits until it counts.
+macro_rules! msr {
+    ($register:ident, $value:expr) => {{
+        let value: u64 = $value;
+        // SAFETY: the CPU is this program's own; no test writes what its own code depends on.
+        unsafe {
+            core::arch::asm!(
+                concat!("msr ", stringify!($register), ", {}"),
+                "isb",
+                in(reg) value,
+                options(nostack, preserves_flags)
+            )
+        };
+    }};
+}
+pub(crate) use msr;
+
+/// Interrupt masks in `DAIF`.
+pub mod daif {
+    /// IRQ masked.
+    pub const I: u64 = 1 << 7;
+    /// FIQ masked.
+    pub const F: u64 = 1 << 6;
+}
+
+/// Lets interrupts in.
+pub fn unmask() {
+    // SAFETY: the vectors are in place.
+    unsafe { asm!("msr daifclr, #3", options(nostack)) };
+}
+
+/// Keeps interrupts out.
+pub fn mask() {
+    // SAFETY: masking interrupts is always allowed.
+    unsafe { asm!("msr daifset, #3", options(nostack)) };
+}
+
+/// Waits for an interrupt, masked or not.
+pub fn wfi() {
+    // SAFETY: waiting changes nothing.
+    unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) };
+}
+
+/// All memory accesses so far are complete before the next instruction.
+pub fn barrier() {
+    // SAFETY: barriers change nothing.
+    unsafe { asm!("dsb sy", "isb", options(nostack, preserves_flags)) };
+}
+
+/// The number of the CPU that runs this.
+pub fn cpu() -> usize {
+    (mrs!(MPIDR_EL1) & 0xFF) as usize
+}

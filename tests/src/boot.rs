@@ -1,0 +1,150 @@
+//! Describes a boot and starts it.
+
+use crate::console::Console;
+use crate::files;
+use crate::guest::Guest;
+use crate::machine::Machine;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Seconds after which a machine is killed, unless the test says so: far more than any boot takes
+/// on a busy host. `SPUMONE_LIMIT` overrides it.
+const LIMIT: u64 = 300;
+
+/// A system and the machine that it is to run on.
+#[must_use = "a boot does nothing until it is run"]
+pub struct Boot {
+    name: String,
+    cores: usize,
+    memory: String,
+    quantum: String,
+    guests: Vec<Guest>,
+    qemu_args: Vec<String>,
+    limit: u64,
+    folder: PathBuf,
+}
+
+impl Boot {
+    /// A boot on one core with 512 MiB. `name` names its folder, so it is a test's own.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            cores: 1,
+            memory: "512MiB".to_owned(),
+            quantum: "2ms".to_owned(),
+            guests: Vec::new(),
+            qemu_args: Vec::new(),
+            limit: LIMIT,
+            folder: files::folder(name),
+        }
+    }
+
+    /// Number of cores.
+    pub fn cores(mut self, cores: usize) -> Self {
+        self.cores = cores;
+        self
+    }
+
+    /// Memory of the machine, as "1GiB".
+    pub fn memory(mut self, size: &str) -> Self {
+        size.clone_into(&mut self.memory);
+        self
+    }
+
+    /// How long equals take turns, as "2ms".
+    pub fn quantum(mut self, quantum: &str) -> Self {
+        quantum.clone_into(&mut self.quantum);
+        self
+    }
+
+    /// Adds a guest.
+    pub fn guest(mut self, guest: Guest) -> Self {
+        self.guests.push(guest);
+        self
+    }
+
+    /// Adds arguments of QEMU.
+    pub fn qemu<S: AsRef<str>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.qemu_args
+            .extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Seconds after which the machine is killed.
+    pub fn limit(mut self, seconds: u64) -> Self {
+        self.limit = seconds;
+        self
+    }
+
+    /// The folder for files of this boot.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Builds the system and starts the machine.
+    pub fn start(self) -> Machine {
+        let description = self.folder.join("system.toml");
+        std::fs::write(&description, self.description())
+            .unwrap_or_else(|error| panic!("cannot write {}: {error}", description.display()));
+        let image = self.folder.join("system.img");
+        let mut build = Command::new(files::spm());
+        build
+            .arg("build")
+            .arg(&description)
+            .arg("-o")
+            .arg(&image)
+            .arg("--hypervisor")
+            .arg(files::hypervisor())
+            // Board files are found from the root.
+            .current_dir(files::root());
+        let output = build
+            .output()
+            .unwrap_or_else(|error| panic!("cannot start {build:?}: {error}"));
+        assert!(
+            output.status.success(),
+            "{build:?} failed:\n{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let mut qemu = Command::new("qemu-system-aarch64");
+        qemu.args(["-M", "virt,virtualization=on,gic-version=3"])
+            .args(["-cpu", "cortex-a76", "-smp", &self.cores.to_string()])
+            .args(["-m", self.memory.trim_end_matches("iB")])
+            .args(["-nographic", "-nodefaults", "-serial", "stdio"])
+            // Boards have had modern virtio from the start; QEMU's default is the old one.
+            .args(["-global", "virtio-mmio.force-legacy=false"])
+            .arg("-kernel")
+            .arg(&image)
+            .args(&self.qemu_args);
+        let again = format!("{build:?} && {qemu:?}");
+        let limit = std::env::var("SPUMONE_LIMIT")
+            .ok()
+            .and_then(|seconds| seconds.parse().ok())
+            .unwrap_or(self.limit);
+        let guests = self.guests.into_iter().map(|guest| guest.name).collect();
+        Machine::start(
+            self.name,
+            guests,
+            qemu,
+            again,
+            image,
+            Duration::from_secs(limit),
+        )
+    }
+
+    /// Runs the machine until it ends by itself, which all guests ending makes it do.
+    pub fn run(self) -> Console {
+        self.start().finish()
+    }
+
+    fn description(&self) -> String {
+        let mut text = format!(
+            "# {}: written by its test.\n\n[board]\nname = \"qemu-virt\"\ncores = {}\n\
+             memory = \"{}\"\n\n[scheduler]\npolicy = \"none\"\nquantum = \"{}\"\n",
+            self.name, self.cores, self.memory, self.quantum
+        );
+        text.extend(self.guests.iter().map(Guest::table));
+        text
+    }
+}

@@ -1,0 +1,265 @@
+//! What a machine said: by guest, line by line; and what tests demand of it.
+
+use crate::terminal::Terminal;
+use std::fmt::Write as _;
+
+/// The tag of the hypervisor's own lines.
+pub const HYPERVISOR: &str = "spumone";
+
+/// What a failure has to name.
+#[derive(Clone)]
+pub(crate) struct Facts {
+    pub name: String,
+    pub guests: Vec<String>,
+    pub again: String,
+}
+
+/// All that was said.
+pub struct Console {
+    facts: Facts,
+    /// Tag and text. Without a tag it is QEMU's.
+    lines: Vec<(String, String)>,
+    raw: Vec<String>,
+}
+
+impl Console {
+    pub(crate) fn new(facts: Facts, bytes: &[u8]) -> Self {
+        let mut terminal = Terminal::default();
+        let mut raw: Vec<String> = bytes
+            .iter()
+            .filter_map(|&byte| terminal.feed(byte))
+            .collect();
+        raw.push(terminal.unfinished());
+        let lines = tagged(&raw, &facts.guests);
+        Self { facts, lines, raw }
+    }
+
+    /// The lines of a guest, or of the hypervisor ("spumone").
+    pub fn lines(&self, guest: &str) -> impl Iterator<Item = &str> + use<'_> {
+        let guest = guest.to_owned();
+        self.lines
+            .iter()
+            .filter(move |(tag, _)| *tag == guest)
+            .map(|(_, text)| text.as_str())
+    }
+
+    /// Whether a line of `guest` contains `text`.
+    pub fn says(&self, guest: &str, text: &str) -> bool {
+        self.count(guest, text) > 0
+    }
+
+    /// How many lines of `guest` contain `text`.
+    pub fn count(&self, guest: &str, text: &str) -> usize {
+        self.lines(guest).filter(|line| line.contains(text)).count()
+    }
+
+    /// Demands that a line of `guest` contains `text`.
+    #[track_caller]
+    pub fn expect(&self, guest: &str, text: &str) -> &Self {
+        self.demand(
+            self.says(guest, text),
+            &format!("{guest} never said \"{text}\""),
+        )
+    }
+
+    /// Demands that no line of `guest` contains `text`.
+    #[track_caller]
+    pub fn expect_not(&self, guest: &str, text: &str) -> &Self {
+        self.demand(
+            !self.says(guest, text),
+            &format!("{guest} said \"{text}\""),
+        )
+    }
+
+    /// Demands what `holds` says.
+    #[track_caller]
+    pub fn demand(&self, holds: bool, otherwise: &str) -> &Self {
+        if !holds {
+            self.fail(otherwise);
+        }
+        self
+    }
+
+    /// The value of `key=` in the last line of `guest` that contains `line`.
+    #[track_caller]
+    pub fn value(&self, guest: &str, line: &str, key: &str) -> String {
+        let found = self
+            .lines(guest)
+            .filter(|text| text.contains(line))
+            .last()
+            .and_then(|text| {
+                let mut words = text.split_whitespace();
+                words.find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+            });
+        match found {
+            Some(value) => value.to_owned(),
+            None => self.fail(&format!("{guest} has no \"{key}=\" in a line \"{line}\"")),
+        }
+    }
+
+    /// As [`Self::value`], a number, decimal or after 0x.
+    #[track_caller]
+    pub fn number(&self, guest: &str, line: &str, key: &str) -> u64 {
+        let value = self.value(guest, line, key);
+        let number = match value.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => value.parse(),
+        };
+        match number {
+            Ok(number) => number,
+            Err(_) => self.fail(&format!("{guest} says {key}={value}, which is no number")),
+        }
+    }
+
+    /// Demands that the real-time guest measured to its end and lost no period.
+    #[track_caller]
+    pub fn rt_is_well(&self, guest: &str) -> &Self {
+        self.expect_not(guest, "rt-fault:").expect_not(guest, "rt-error:");
+        let lost = self.number(guest, "rt-result", "lost");
+        let periods = self.number(guest, "rt-result", "periods");
+        self.demand(periods > 0, "no period was measured")
+            .demand(lost == 0, &format!("{guest} lost {lost} periods"))
+            .expect(HYPERVISOR, &format!("guest {guest} is off"))
+    }
+
+    /// Demands that a Linux guest's scenario ended well.
+    #[track_caller]
+    pub fn linux_is_well(&self, guest: &str, scenario: &str) -> &Self {
+        self.expect(guest, &format!("linux-result scenario={scenario} ok=1"))
+            .expect_not(guest, "ok=0")
+            .expect(HYPERVISOR, &format!("guest {guest} is off"))
+    }
+
+    /// Demands that a probe guest ran its suite to the end, and everything in it passed.
+    #[track_caller]
+    pub fn probe_is_well(&self, guest: &str) -> &Self {
+        if let Some(line) = self.lines(guest).find(|line| line.starts_with("FAIL ")) {
+            self.fail(&format!("{guest}: {line}"));
+        }
+        let passed = self.number(guest, "probe-result", "passed");
+        let lines = self
+            .lines(guest)
+            .filter(|line| line.starts_with("PASS "))
+            .count() as u64;
+        self.demand(passed > 0, &format!("{guest} tested nothing"))
+            .demand(lines == passed, "lines of the console are missing")
+            .expect(guest, "failed=0")
+            .expect(HYPERVISOR, &format!("guest {guest} is off"))
+    }
+
+    /// Demands that the machine went off because all guests had ended.
+    #[track_caller]
+    pub fn machine_ended(&self) -> &Self {
+        self.expect(HYPERVISOR, "all guests have ended, the machine goes off")
+    }
+
+    /// The first line of `guest` that starts with `start`.
+    #[track_caller]
+    pub fn line(&self, guest: &str, start: &str) -> &str {
+        match self.lines(guest).find(|line| line.starts_with(start)) {
+            Some(line) => line,
+            None => self.fail(&format!("{guest} has no line \"{start}…\"")),
+        }
+    }
+
+    /// Fails the test, with all that one needs to find out why.
+    #[track_caller]
+    pub fn fail(&self, why: &str) -> ! {
+        let mut report = format!("{}: {why}\n--- console\n", self.facts.name);
+        for line in &self.raw {
+            // Writing to a string cannot fail.
+            let _ = writeln!(report, "{line}");
+        }
+        let _ = write!(
+            report,
+            "--- {}: {why}\n--- again: scripts/test boot {}\n--- by hand: {}",
+            self.facts.name, self.facts.name, self.facts.again
+        );
+        panic!("{report}")
+    }
+}
+
+/// Takes lines apart into tag and text. A line after `+` continues the guest's last one.
+fn tagged(raw: &[String], guests: &[String]) -> Vec<(String, String)> {
+    let mut lines: Vec<(String, String)> = Vec::new();
+    for line in raw {
+        let split = line
+            .split_once(" | ")
+            .map(|(tag, text)| (tag, text, false))
+            .into_iter()
+            .chain(line.split_once(" + ").map(|(tag, text)| (tag, text, true)))
+            .chain(line.strip_suffix(" |").map(|tag| (tag, "", false)))
+            .find(|(tag, ..)| {
+                let tag = tag.trim_end();
+                tag == HYPERVISOR || guests.iter().any(|guest| guest == tag)
+            });
+        match split {
+            Some((tag, text, true)) => {
+                let tag = tag.trim_end();
+                match lines.iter_mut().rfind(|(other, _)| other == tag) {
+                    Some((_, before)) => before.push_str(text),
+                    None => lines.push((tag.to_owned(), text.to_owned())),
+                }
+            }
+            Some((tag, text, false)) => lines.push((tag.trim_end().to_owned(), text.to_owned())),
+            None => lines.push((String::new(), line.clone())),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn console(text: &str) -> Console {
+        let facts = Facts {
+            name: "test".into(),
+            guests: vec!["linux".into(), "rt".into()],
+            again: String::new(),
+        };
+        Console::new(facts, text.as_bytes())
+    }
+
+    #[test]
+    fn lines_belong_to_whom_they_are_tagged_with() {
+        let console = console("linux   | a | b\r\nrt      | a + b\r\nqemu: a\r\nspumone | c\r\nrt");
+        assert_eq!(console.lines("linux").collect::<Vec<_>>(), ["a | b"]);
+        assert_eq!(console.lines("rt").collect::<Vec<_>>(), ["a + b"]);
+        assert_eq!(console.lines("spumone").collect::<Vec<_>>(), ["c"]);
+    }
+
+    #[test]
+    fn a_line_in_pieces_is_one() {
+        let console = console("rt      | one, \r\nlinux   | x\r\nrt      + two\r\n");
+        assert_eq!(console.lines("rt").collect::<Vec<_>>(), ["one, two"]);
+    }
+
+    #[test]
+    fn values_are_found() {
+        let console = console("rt      | rt-result periods=10 lost=0x1f\r\n");
+        assert_eq!(console.number("rt", "rt-result", "periods"), 10);
+        assert_eq!(console.number("rt", "rt-result", "lost"), 31);
+    }
+
+    #[test]
+    #[should_panic(expected = "rt lost 31 periods")]
+    fn a_lost_period_fails() {
+        console("rt      | rt-result periods=10 lost=0x1f\r\n").rt_is_well("rt");
+    }
+
+    #[test]
+    #[should_panic(expected = "rt: FAIL sgi: none")]
+    fn a_failure_of_a_probe_fails() {
+        let text = "rt      | PASS a\r\nrt      | FAIL sgi: none\r\n\
+                    rt      | probe-result passed=1 failed=1\r\n";
+        console(text).probe_is_well("rt");
+    }
+
+    #[test]
+    #[should_panic(expected = "lines of the console are missing")]
+    fn a_lost_line_fails() {
+        let text = "rt      | PASS a\r\nrt      | probe-result passed=2 failed=0\r\n";
+        console(text).probe_is_well("rt");
+    }
+}

@@ -1,0 +1,167 @@
+//! A machine that runs: its console, its keyboard, and its end.
+
+use crate::console::{Console, Facts};
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// What the hypervisor prints when it is broken.
+const EPITAPH: &str = "=== spumone died";
+/// How long to listen on after the epitaph, for its registers.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// A running machine. Dropping it ends it.
+pub struct Machine {
+    facts: Facts,
+    qemu: Child,
+    keyboard: Option<ChildStdin>,
+    output: Receiver<Vec<u8>>,
+    bytes: Vec<u8>,
+    image: PathBuf,
+    end: Instant,
+    limit: Duration,
+}
+
+impl Machine {
+    pub(crate) fn start(
+        name: String,
+        guests: Vec<String>,
+        mut command: Command,
+        again: String,
+        image: PathBuf,
+        limit: Duration,
+    ) -> Self {
+        let mut qemu = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        let (sender, output) = channel();
+        // What QEMU itself has to say belongs to the console, too.
+        let pipes: [Option<Box<dyn Read + Send>>; 2] = [
+            qemu.stdout.take().map(|pipe| Box::new(pipe) as _),
+            qemu.stderr.take().map(|pipe| Box::new(pipe) as _),
+        ];
+        for mut pipe in pipes.into_iter().flatten() {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(count) = pipe.read(&mut buffer) {
+                    if count == 0 || sender.send(buffer[..count].to_vec()).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        Self {
+            facts: Facts {
+                name,
+                guests,
+                again,
+            },
+            keyboard: qemu.stdin.take(),
+            qemu,
+            output,
+            bytes: Vec::new(),
+            image,
+            end: Instant::now() + limit,
+            limit,
+        }
+    }
+
+    /// Types these keys.
+    pub fn type_keys(&mut self, keys: &str) {
+        if let Some(keyboard) = &mut self.keyboard {
+            // A machine that has ended fails the test elsewhere.
+            let _ = keyboard
+                .write_all(keys.as_bytes())
+                .and_then(|()| keyboard.flush());
+        }
+    }
+
+    /// Waits until `guest` ("spumone" for the hypervisor) has a line, finished or not, with `text`
+    /// in it, and returns what came so far.
+    pub fn wait_for(&mut self, guest: &str, text: &str) -> Console {
+        self.wait_until(&format!("{guest} says \"{text}\""), |console| {
+            console.says(guest, text)
+        })
+    }
+
+    /// Waits until the console satisfies `done`, and returns it.
+    pub fn wait_until(&mut self, what: &str, done: impl Fn(&Console) -> bool) -> Console {
+        loop {
+            let console = self.console();
+            if done(&console) {
+                return console;
+            }
+            if !self.listen() {
+                self.fail(&format!("the machine ended before: {what}"));
+            }
+        }
+    }
+
+    /// Waits until the machine ends by itself, and returns all that it said.
+    pub fn finish(mut self) -> Console {
+        while self.listen() {}
+        let status = self.wait();
+        if !status.success() {
+            self.fail(&format!("QEMU ended with {status}"));
+        }
+        self.console()
+    }
+
+    /// What came so far.
+    pub fn console(&self) -> Console {
+        Console::new(self.facts.clone(), &self.bytes)
+    }
+
+    /// Waits for more output; false if there will be none. Fails where waiting has no sense.
+    fn listen(&mut self) -> bool {
+        match self
+            .output
+            .recv_timeout(self.end.saturating_duration_since(Instant::now()))
+        {
+            Ok(bytes) => self.bytes.extend(bytes),
+            Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) => {
+                let seconds = self.limit.as_secs();
+                self.fail(&format!("killed after {seconds} s (SPUMONE_LIMIT)"));
+            }
+        }
+        let tail = self.bytes.len().saturating_sub(8192);
+        if String::from_utf8_lossy(&self.bytes[tail..]).contains(EPITAPH) {
+            let end = Instant::now() + LAST_WORDS;
+            while let Ok(bytes) = self
+                .output
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+            {
+                self.bytes.extend(bytes);
+            }
+            self.fail("the hypervisor died");
+        }
+        true
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        match self.qemu.wait() {
+            Ok(status) => status,
+            Err(error) => self.fail(&format!("cannot wait for QEMU: {error}")),
+        }
+    }
+
+    fn fail(&self, why: &str) -> ! {
+        self.console().fail(why)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+        let _ = std::fs::remove_file(&self.image);
+    }
+}
