@@ -35,8 +35,8 @@ struct Epitaph {
     spsr: u64,
     sp: u64,
     x: [u64; 31],
-    /// (kind, argument), oldest first; see `events`.
-    events: [(u64, u64); events::KEPT],
+    /// (kind, argument, counter value), oldest first; see `events`.
+    events: [(u64, u64, u64); events::KEPT],
     message: [u8; 256],
 }
 
@@ -122,7 +122,7 @@ fn write_epitaph(vector: u64, x: &[u64; 31], sp: u64, message: fmt::Arguments<'_
         spsr: mrs!(SPSR_EL2),
         sp,
         x: *x,
-        events: [(0, 0); events::KEPT],
+        events: [(0, 0, 0); events::KEPT],
         message: [0; 256],
     };
     for (slot, event) in epitaph.events.iter_mut().zip(events::last(core)) {
@@ -148,8 +148,8 @@ fn write_epitaph(vector: u64, x: &[u64; 31], sp: u64, message: fmt::Arguments<'_
         }
     }
     let _ = write!(out, "last events, oldest first:");
-    for &(kind, argument) in &epitaph.events {
-        let _ = write!(out, " {}({argument:#x})", events::Event::name(kind));
+    for &(kind, argument, time) in &epitaph.events {
+        let _ = write!(out, " {}({argument:#x})@{time}", events::Event::name(kind));
     }
     let _ = writeln!(
         out,

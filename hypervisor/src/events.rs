@@ -1,6 +1,7 @@
 //! The last things each core did, for the epitaph. Not a trace: a few words in a ring that is
 //! overwritten for ever, cheap enough to be always on.
 
+use crate::sysreg::mrs;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use spumone_config::PcpuId;
 use spumone_config::types::MAX_PCPUS;
@@ -50,6 +51,7 @@ struct Ring {
     next: AtomicUsize,
     kinds: [AtomicU64; KEPT],
     arguments: [AtomicU64; KEPT],
+    times: [AtomicU64; KEPT],
 }
 
 static RINGS: [Ring; MAX_PCPUS] = [const {
@@ -57,6 +59,7 @@ static RINGS: [Ring; MAX_PCPUS] = [const {
         next: AtomicUsize::new(0),
         kinds: [const { AtomicU64::new(0) }; KEPT],
         arguments: [const { AtomicU64::new(0) }; KEPT],
+        times: [const { AtomicU64::new(0) }; KEPT],
     }
 }; MAX_PCPUS];
 
@@ -67,12 +70,13 @@ pub fn note(core: PcpuId, event: Event, argument: u64) {
         let at = ring.next.load(Relaxed) % KEPT;
         ring.kinds[at].store(event as u64, Relaxed);
         ring.arguments[at].store(argument, Relaxed);
+        ring.times[at].store(mrs!(CNTPCT_EL0), Relaxed);
         ring.next.store(at + 1, Relaxed);
     }
 }
 
-/// The events of `core`, oldest first, as (kind, argument).
-pub fn last(core: PcpuId) -> impl Iterator<Item = (u64, u64)> {
+/// The events of `core`, oldest first, as (kind, argument, counter value).
+pub fn last(core: PcpuId) -> impl Iterator<Item = (u64, u64, u64)> {
     let ring = &RINGS[core.index() % MAX_PCPUS];
     let next = ring.next.load(Relaxed);
     (0..KEPT).map(move |back| {
@@ -80,6 +84,7 @@ pub fn last(core: PcpuId) -> impl Iterator<Item = (u64, u64)> {
         (
             ring.kinds[at].load(Relaxed),
             ring.arguments[at].load(Relaxed),
+            ring.times[at].load(Relaxed),
         )
     })
 }

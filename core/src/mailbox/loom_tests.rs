@@ -1,4 +1,4 @@
-//! All interleavings of senders and receivers.
+//! All interleavings of senders and receivers; each test names the outcomes it must have met.
 //!
 //! Loom does not let a load see a store that is made later, so it cannot show what the order of
 //! the ring's `received` counter is for: that a slot is read before it is filled again. That one
@@ -6,7 +6,9 @@
 
 use super::ring::Ring;
 use super::*;
+use crate::psci::loom_tests::explore;
 use crate::psci::{EntryPoint, Generation};
+use core::iter;
 use loom::thread;
 use spumone_config::types::{GuestAddr, VcpuId};
 use std::sync::Arc;
@@ -26,24 +28,28 @@ fn numbered(number: u64) -> Message {
 
 #[test]
 fn loom_a_ring_keeps_messages_whole_and_in_order() {
-    loom::model(|| {
-        const MESSAGES: u64 = 3;
+    let outcomes = explore(|| {
         let ring = Arc::new(Ring::<2>::new());
-        let producer = {
+        let consumer = {
             let ring = Arc::clone(&ring);
-            thread::spawn(move || {
-                // Slots are used again, so the third may find the ring full.
-                let accepted = (1..=MESSAGES).filter(|&n| ring.send(numbered(n)).is_ok());
-                accepted.collect::<Vec<_>>()
-            })
+            thread::spawn(move || (0..2).filter_map(|_| ring.receive()).collect::<Vec<_>>())
         };
-        let mut received: Vec<_> = (0..2).filter_map(|_| ring.receive()).collect();
-        let sent = producer.join().unwrap();
-        received.extend(core::iter::from_fn(|| ring.receive()));
-        let expected: Vec<_> = sent.into_iter().map(numbered).collect();
-        assert!(expected.len() >= 2);
+        // The third one uses a slot again, if the consumer has freed one.
+        let sent: Vec<_> = (1..=3)
+            .filter(|&n| ring.send(numbered(n)).is_ok())
+            .collect();
+        let mut received = consumer.join().unwrap();
+        let early = received.len();
+        received.extend(iter::from_fn(|| ring.receive()));
+        let expected: Vec<_> = sent.iter().copied().map(numbered).collect();
         assert_eq!(received, expected);
+        (sent.len(), early)
     });
+    assert_eq!(
+        outcomes,
+        [(2, 0), (2, 1), (2, 2), (3, 1), (3, 2)],
+        "messages sent, and received meanwhile"
+    );
 }
 
 /// Stands for the GIC: a kick is pending from the moment it is sent until it is taken.
@@ -60,111 +66,110 @@ impl Sgi {
     }
 }
 
+type SmallPost = Post<3, 2>;
+
+/// What a core does that acts on kicks only.
+fn answer_kick(port: &mut Port<'_, 3, 2>, sgi: &Sgi) -> Vec<Message> {
+    if sgi.take() {
+        iter::from_fn(|| port.receive()).collect()
+    } else {
+        Vec::new()
+    }
+}
+
+/// Core 0 answers kicks `looks` times while `send` runs on other cores, and once more when it is
+/// over: whatever the earlier looks missed, a kick must be pending for it. Returns what came at
+/// each look.
+fn receive_on_kicks(
+    looks: usize,
+    send: impl FnOnce(&Arc<SmallPost>, &Arc<Sgi>),
+) -> Vec<Vec<Message>> {
+    let post = Arc::new(SmallPost::new());
+    let sgi = Arc::new(Sgi(AtomicU32::new(0)));
+    let receiver = {
+        let (post, sgi) = (Arc::clone(&post), Arc::clone(&sgi));
+        thread::spawn(move || {
+            let mut port = post.port(PcpuId(0)).unwrap();
+            let received = iter::repeat_with(|| answer_kick(&mut port, &sgi)).take(looks);
+            (received.collect::<Vec<_>>(), port.open)
+        })
+    };
+    send(&post, &sgi);
+    let (mut received, open) = receiver.join().unwrap();
+    // The receiver's port, which could not leave its thread.
+    let mut port = Port {
+        post: &*post,
+        core: PcpuId(0),
+        open,
+    };
+    received.push(answer_kick(&mut port, &sgi));
+    received
+}
+
+fn send_from(core: u8, numbers: core::ops::RangeInclusive<u64>, post: &SmallPost, sgi: &Sgi) {
+    let mut port = post.port(PcpuId(core)).unwrap();
+    for number in numbers {
+        port.send(PcpuId(0), numbered(number)).unwrap();
+        sgi.kick();
+    }
+}
+
 #[test]
-fn loom_a_receiver_that_acts_on_kicks_only_gets_everything() {
-    loom::model(|| {
-        let post = Arc::new(Post::<3, 2>::new());
-        let sgi = Arc::new(Sgi(AtomicU32::new(0)));
-        let senders: Vec<_> = [1, 2]
-            .into_iter()
-            .map(|core| {
-                let (post, sgi) = (Arc::clone(&post), Arc::clone(&sgi));
-                thread::spawn(move || {
-                    let mut port = post.port(PcpuId(core)).unwrap();
-                    port.send(PcpuId(0), numbered(core.into())).unwrap();
-                    sgi.kick();
-                })
-            })
-            .collect();
-        let mut port = post.port(PcpuId(0)).unwrap();
-        let mut received = Vec::new();
-        let mut handle_kick = || {
-            if sgi.take() {
-                received.extend(core::iter::from_fn(|| port.receive()));
-            }
-        };
-        handle_kick();
-        for sender in senders {
-            sender.join().unwrap();
-        }
-        // Whatever the first look missed, a kick is pending for it.
-        handle_kick();
-        received.sort_by_key(|message| message.encode());
-        assert_eq!(received, [numbered(1), numbered(2)]);
+fn loom_a_receiver_that_acts_on_kicks_only_gets_mail_of_all_senders() {
+    let outcomes = explore(|| {
+        let received = receive_on_kicks(1, |post, sgi| {
+            let other = {
+                let (post, sgi) = (Arc::clone(post), Arc::clone(sgi));
+                thread::spawn(move || send_from(2, 2..=2, &post, &sgi))
+            };
+            send_from(1, 1..=1, post, sgi);
+            other.join().unwrap();
+        });
+        let mut all = received.concat();
+        all.sort_by_key(|message| message.encode());
+        assert_eq!(all, [numbered(1), numbered(2)]);
+        received[0]
+            .iter()
+            .map(|message| message.encode()[1])
+            .collect::<Vec<_>>()
     });
+    assert_eq!(
+        outcomes,
+        [std::vec![], std::vec![1], std::vec![1, 2], std::vec![2]],
+        "messages that came meanwhile"
+    );
 }
 
 #[test]
 fn loom_a_second_message_of_a_sender_is_not_lost_behind_the_first() {
-    loom::model(|| {
-        let post = Arc::new(Post::<2, 2>::new());
-        let sgi = Arc::new(Sgi(AtomicU32::new(0)));
-        let sender = {
-            let (post, sgi) = (Arc::clone(&post), Arc::clone(&sgi));
-            thread::spawn(move || {
-                let mut port = post.port(PcpuId(1)).unwrap();
-                for number in 1..=2 {
-                    port.send(PcpuId(0), numbered(number)).unwrap();
-                    sgi.kick();
-                }
-            })
-        };
-        let mut port = post.port(PcpuId(0)).unwrap();
-        let mut received = Vec::new();
-        for _ in 0..2 {
-            if sgi.take() {
-                received.extend(core::iter::from_fn(|| port.receive()));
-            }
-        }
-        sender.join().unwrap();
-        if sgi.take() {
-            received.extend(core::iter::from_fn(|| port.receive()));
-        }
-        assert_eq!(received, [numbered(1), numbered(2)]);
+    let outcomes = explore(|| {
+        let received = receive_on_kicks(2, |post, sgi| send_from(1, 1..=2, post, sgi));
+        assert_eq!(received.concat(), [numbered(1), numbered(2)]);
+        received.iter().map(Vec::len).collect::<Vec<_>>()
     });
-}
-
-#[test]
-fn loom_messages_that_cross_arrive() {
-    loom::model(|| {
-        let post = Arc::new(Post::<2, 2>::new());
-        let core = |this: u8, other: u8| {
-            let post = Arc::clone(&post);
-            move || {
-                let mut port = post.port(PcpuId(this)).unwrap();
-                port.send(PcpuId(other), numbered(this.into())).unwrap();
-                let early = port.receive();
-                (port.core(), early)
-            }
-        };
-        let second = thread::spawn(core(1, 0));
-        let (_, first_early) = core(0, 1)();
-        let (_, second_early) = second.join().unwrap();
-        // What was not there at the first look is in the box and marked.
-        for (receiver, early, expected) in [(0, first_early, 1), (1, second_early, 0)] {
-            let late = {
-                let mut port = Port {
-                    post: &*post,
-                    core: PcpuId(receiver),
-                    open: 0,
-                };
-                port.receive()
-            };
-            assert_eq!(early.or(late), Some(numbered(expected)));
-            assert!(early.is_none() || late.is_none());
-        }
-    });
+    for counts in [
+        [0, 0, 2],
+        [1, 1, 0],
+        [1, 0, 1],
+        [2, 0, 0],
+        [0, 2, 0],
+        [0, 1, 1],
+    ] {
+        assert!(outcomes.contains(&counts.into()), "{counts:?} not met");
+    }
 }
 
 #[test]
 fn loom_one_caller_gets_the_port() {
-    loom::model(|| {
+    let winners = explore(|| {
         let post = Arc::new(Post::<1, 1>::new());
         let other = {
             let post = Arc::clone(&post);
             thread::spawn(move || post.port(PcpuId(0)).is_some())
         };
-        let this = post.port(PcpuId(0)).is_some();
-        assert_ne!(this, other.join().unwrap());
+        let this_won = post.port(PcpuId(0)).is_some();
+        assert_ne!(this_won, other.join().unwrap());
+        this_won
     });
+    assert_eq!(winners, [false, true]);
 }

@@ -1,178 +1,262 @@
 //! All interleavings of the cores that race for a vCPU or for the end of a guest.
+//!
+//! Loom leaves interleavings out where a thread reads a word before it changes it, so each test
+//! also names the outcomes that it must have met.
 
 use super::*;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use spumone_config::types::PcpuId;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::vec::Vec;
 
-#[test]
-fn loom_one_caller_of_cpu_on_wins() {
-    loom::model(|| {
-        let power = Arc::new(GuestPower::new(2));
-        power.request_start(0).unwrap();
-        power.started(0);
-        let callers: Vec<_> = (0..2)
-            .map(|_| {
-                let power = Arc::clone(&power);
-                thread::spawn(move || power.request_start(1))
-            })
-            .collect();
-        // The third caller runs here.
-        let mut results: Vec<_> = callers.into_iter().map(|c| c.join().unwrap()).collect();
-        results.push(power.request_start(1));
-        assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
-        assert!(
-            results
-                .iter()
-                .all(|result| matches!(result, Ok(()) | Err(Power::OnPending)))
-        );
+/// Runs `test` in all interleavings and returns the outcomes.
+pub(crate) fn explore<T: Ord + Send + 'static>(
+    test: impl Fn() -> T + Sync + Send + 'static,
+) -> Vec<T> {
+    let outcomes = Arc::new(Mutex::new(BTreeSet::new()));
+    let collected = Arc::clone(&outcomes);
+    loom::model(move || {
+        collected.lock().unwrap().insert(test());
     });
+    let outcomes = core::mem::take(&mut *outcomes.lock().unwrap());
+    outcomes.into_iter().collect()
+}
+
+/// A guest whose vCPUs are all on.
+fn running_guest(count: u8) -> Arc<GuestPower> {
+    let power = GuestPower::new(count);
+    for index in 0..count {
+        power.request_start(index).unwrap();
+        power.started(index);
+    }
+    Arc::new(power)
+}
+
+/// The life of a guest on these cores, in its first generation.
+fn running_life(cores: u32) -> Arc<Lifecycle> {
+    let life = Lifecycle::new(cores);
+    life.run().unwrap();
+    Arc::new(life)
 }
 
 #[test]
-fn loom_a_start_that_meets_a_stop_is_refused_or_wins_after_it() {
-    loom::model(|| {
+fn loom_one_caller_of_cpu_on_wins() {
+    let winners = explore(|| {
         let power = Arc::new(GuestPower::new(2));
-        for index in 0..2 {
-            power.request_start(index).unwrap();
-            power.started(index);
-        }
-        // Stands for what the stopping vCPU did last.
-        let done = Arc::new(AtomicU64::new(0));
-        let stopping = {
-            let (power, done) = (Arc::clone(&power), Arc::clone(&done));
+        let call = || {
+            let power = Arc::clone(&power);
+            move || power.request_start(1)
+        };
+        let others = [thread::spawn(call()), thread::spawn(call())];
+        let mut results = std::vec![call()()];
+        results.extend(others.map(|other| other.join().unwrap()));
+        let refused = results.iter().filter(|&&r| r == Err(Power::OnPending));
+        assert_eq!(refused.count(), 2);
+        results.iter().position(Result::is_ok)
+    });
+    assert_eq!(winners, [Some(0), Some(1), Some(2)]);
+}
+
+#[test]
+fn loom_a_start_that_meets_a_stop_is_refused_or_comes_after_it() {
+    let started = explore(|| {
+        let power = running_guest(2);
+        // Stands for what the stopping vCPU does last.
+        let work = Arc::new(AtomicU64::new(0));
+        let starting = {
+            let (power, work) = (Arc::clone(&power), Arc::clone(&work));
             thread::spawn(move || {
-                done.store(1, Ordering::Relaxed);
-                assert!(!power.stopped(1), "vCPU 0 is on");
+                let result = power.request_start(1);
+                match result {
+                    Ok(()) => assert_eq!(work.load(Ordering::Relaxed), 1),
+                    Err(state) => assert_eq!(state, Power::On),
+                }
+                result.is_ok()
             })
         };
-        match power.request_start(1) {
-            Ok(()) => assert_eq!(done.load(Ordering::Relaxed), 1),
-            Err(state) => assert_eq!(state, Power::On),
-        }
-        stopping.join().unwrap();
+        work.store(1, Ordering::Relaxed);
+        assert!(!power.stopped(1), "vCPU 0 is on");
+        starting.join().unwrap()
     });
+    assert_eq!(started, [false, true]);
+}
+
+#[test]
+fn loom_who_sees_a_vcpu_off_sees_its_work() {
+    let states = explore(|| {
+        let power = running_guest(2);
+        let work = Arc::new(AtomicU64::new(0));
+        let asking = {
+            let (power, work) = (Arc::clone(&power), Arc::clone(&work));
+            thread::spawn(move || {
+                let off = power.get(1) == Some(Power::Off);
+                assert!(!off || work.load(Ordering::Relaxed) == 1);
+                off
+            })
+        };
+        work.store(1, Ordering::Relaxed);
+        power.stopped(1);
+        asking.join().unwrap()
+    });
+    assert_eq!(states, [false, true]);
 }
 
 #[test]
 fn loom_one_vcpu_is_the_last_to_stop() {
-    loom::model(|| {
-        let power = Arc::new(GuestPower::new(2));
-        for index in 0..2 {
-            power.request_start(index).unwrap();
-            power.started(index);
-        }
+    let last = explore(|| {
+        let power = running_guest(2);
         let other = {
             let power = Arc::clone(&power);
             thread::spawn(move || power.stopped(1))
         };
         let this_was_last = power.stopped(0);
         assert_ne!(this_was_last, other.join().unwrap());
+        this_was_last
     });
+    assert_eq!(last, [false, true]);
 }
 
 #[test]
-fn loom_one_core_begins_a_stop_and_one_is_last() {
-    loom::model(|| {
-        let life = Arc::new(Lifecycle::new(0b11));
-        let generation = life.run().unwrap();
-        // Stands for the guest's memory, which each core writes before it is done.
-        let memory: Arc<[AtomicU64; 2]> = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-        let core = |number: u8, reason: StopReason| {
-            let (life, memory) = (Arc::clone(&life), Arc::clone(&memory));
-            move || {
-                memory[usize::from(number)].store(1, Ordering::Relaxed);
-                let won = life.begin_stop(reason) == Some(generation);
-                let after = life.core_done(PcpuId(number));
-                if after.is_some() {
-                    let written = memory.iter().map(|word| word.load(Ordering::Relaxed));
-                    assert_eq!(written.sum::<u64>(), 2);
-                }
-                (won, after)
-            }
+fn loom_one_core_begins_a_stop() {
+    let winners = explore(|| {
+        let life = running_life(0b11);
+        let other = {
+            let life = Arc::clone(&life);
+            thread::spawn(move || life.begin_stop(StopReason::Fault).is_some())
         };
-        let other = thread::spawn(core(1, StopReason::Fault));
-        let this = core(0, StopReason::Reset)();
-        let other = other.join().unwrap();
-        assert_ne!(this.0, other.0, "one begins the stop");
-        assert_ne!(this.1.is_some(), other.1.is_some(), "one is last");
-        let expected = if this.0 {
-            AfterStop::Restore
+        let this_won = life.begin_stop(StopReason::Reset).is_some();
+        assert_ne!(this_won, other.join().unwrap());
+        let reason = if this_won {
+            StopReason::Reset
         } else {
-            AfterStop::Stay(StopReason::Fault)
+            StopReason::Fault
         };
-        assert_eq!(this.1.or(other.1), Some(expected));
+        assert_eq!(life.now(), (Phase::Stopping(reason), Generation(1)));
+        this_won
     });
+    assert_eq!(winners, [false, true]);
 }
 
 #[test]
-fn loom_a_restored_guest_is_seen_whole_and_can_be_stopped_again() {
-    loom::model(|| {
-        let life = Arc::new(Lifecycle::new(0b11));
-        let first = life.run().unwrap();
+fn loom_one_core_is_last_and_comes_after_all_others() {
+    let last = explore(|| {
+        let life = running_life(0b11);
         life.begin_stop(StopReason::Reset).unwrap();
-        let memory = Arc::new(AtomicU64::new(0));
+        // Stands for the guest's memory, which each core uses before it acknowledges.
+        let memory = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
         let core = |number: u8| {
             let (life, memory) = (Arc::clone(&life), Arc::clone(&memory));
             move || {
-                if life.core_done(PcpuId(number)) == Some(AfterStop::Restore) {
-                    memory.store(1, Ordering::Relaxed);
-                    life.run().unwrap();
+                memory[usize::from(number)].store(1, Ordering::Relaxed);
+                let last = life.acknowledge(PcpuId(number));
+                if last {
+                    let used = memory.iter().map(|word| word.load(Ordering::Relaxed));
+                    assert_eq!(used.sum::<u64>(), 2);
+                    assert_eq!(life.finish_stop(), Some(AfterStop::Restore));
                 }
-                let (phase, generation) = life.now();
-                if phase == Phase::Running {
-                    assert_ne!(generation, first);
-                    assert_eq!(memory.load(Ordering::Relaxed), 1);
-                }
+                last
             }
         };
         let other = thread::spawn(core(1));
-        core(0)();
-        other.join().unwrap();
-        assert_eq!(life.begin_stop(StopReason::Off), Some(Generation(2)));
-        assert_eq!(life.core_done(PcpuId(1)), None);
-        let stay = AfterStop::Stay(StopReason::Off);
-        assert_eq!(life.core_done(PcpuId(0)), Some(stay));
+        let this_is_last = core(0)();
+        assert_ne!(this_is_last, other.join().unwrap());
+        this_is_last
     });
+    assert_eq!(last, [false, true]);
+}
+
+#[test]
+fn loom_a_guest_seen_running_is_seen_restored() {
+    let seen = explore(|| {
+        let life = Arc::new(Lifecycle::new(0b1));
+        let memory = Arc::new(AtomicU64::new(0));
+        let looking = {
+            let (life, memory) = (Arc::clone(&life), Arc::clone(&memory));
+            thread::spawn(move || {
+                let running = life.is_running(Generation(1));
+                assert!(!running || memory.load(Ordering::Relaxed) == 1);
+                running
+            })
+        };
+        memory.store(1, Ordering::Relaxed);
+        life.run().unwrap();
+        looking.join().unwrap()
+    });
+    assert_eq!(seen, [false, true]);
 }
 
 #[test]
 fn loom_a_guest_is_not_restarted_before_it_is_cleared() {
-    loom::model(|| {
-        let life = Arc::new(Lifecycle::new(0b1));
-        life.run().unwrap();
+    let restarted = explore(|| {
+        let life = running_life(0b1);
         life.begin_stop(StopReason::Fault).unwrap();
         // Stands for what is left of the guest.
         let remains = Arc::new(AtomicU64::new(1));
-        let stopping = {
+        let restarting = {
             let (life, remains) = (Arc::clone(&life), Arc::clone(&remains));
             thread::spawn(move || {
-                assert!(life.acknowledge(PcpuId(0)));
-                remains.store(0, Ordering::Relaxed);
-                life.finish_stop().unwrap();
+                let won = life.begin_restore();
+                assert!(!won || remains.load(Ordering::Relaxed) == 0);
+                won
             })
         };
-        if life.begin_restore() {
-            assert_eq!(remains.load(Ordering::Relaxed), 0);
-        }
-        stopping.join().unwrap();
+        assert!(life.acknowledge(PcpuId(0)));
+        remains.store(0, Ordering::Relaxed);
+        life.finish_stop().unwrap();
+        restarting.join().unwrap()
     });
+    assert_eq!(restarted, [false, true]);
+}
+
+#[test]
+fn loom_a_guest_restarted_on_another_core_can_be_stopped_again() {
+    let last = explore(|| {
+        let life = running_life(0b11);
+        life.begin_stop(StopReason::Reset).unwrap();
+        let restart = |core: u8| {
+            let life = Arc::clone(&life);
+            move || {
+                let last = life.core_done(PcpuId(core)).is_some();
+                if last {
+                    assert_eq!(life.run(), Some(Generation(2)));
+                }
+                // The end of the new life, which both cores must acknowledge again.
+                let ended = life.begin_stop(StopReason::Off).is_some();
+                let done =
+                    life.is_stopping(Generation(2)) && life.core_done(PcpuId(core)).is_some();
+                (last, ended, done)
+            }
+        };
+        let other = thread::spawn(restart(1));
+        let this = restart(0)();
+        let other = other.join().unwrap();
+        assert_ne!(this.0, other.0, "one is last");
+        assert!(
+            this.1 || other.1,
+            "the last one can begin the stop at least"
+        );
+        assert!(!(this.1 && other.1), "one begins the stop");
+        assert!(!(this.2 && other.2), "one is last again");
+        this.0
+    });
+    assert_eq!(last, [false, true]);
 }
 
 #[test]
 fn loom_one_caller_restarts_a_stopped_guest() {
-    loom::model(|| {
-        let life = Arc::new(Lifecycle::new(0b1));
-        life.run().unwrap();
+    let winners = explore(|| {
+        let life = running_life(0b1);
         life.begin_stop(StopReason::Fault).unwrap();
         life.core_done(PcpuId(0)).unwrap();
         let other = {
             let life = Arc::clone(&life);
             thread::spawn(move || life.begin_restore())
         };
-        let this = life.begin_restore();
-        assert_ne!(this, other.join().unwrap());
+        let this_won = life.begin_restore();
+        assert_ne!(this_won, other.join().unwrap());
+        this_won
     });
+    assert_eq!(winners, [false, true]);
 }

@@ -12,7 +12,7 @@ mod power;
 
 #[cfg(test)]
 #[cfg(loom)]
-mod loom_tests;
+pub(crate) mod loom_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;

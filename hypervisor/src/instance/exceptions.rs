@@ -3,7 +3,7 @@
 
 use super::Instance;
 use super::interrupts::LoadedGic;
-use crate::console::{self, CONSOLE, say, serve};
+use crate::console::{self, CONSOLE, say};
 use crate::events::{Event, note};
 use crate::sysreg::mrs;
 use spumone_config::{GuestAddr, GuestId, VcpuId};
@@ -176,10 +176,7 @@ impl Instance {
             let _ = CONSOLE.push(source, byte);
         }
         if effect.transmit.is_some() || effect.stalled {
-            serve();
-        }
-        if effect.stalled {
-            self.wake_stalled_uarts();
+            self.serve_console();
         }
         if effect.line_changed {
             self.publish_uart_line(guest);

@@ -1,7 +1,7 @@
 //! Physical interrupts: taken here, given to the vCPU they are for.
 
 use super::Instance;
-use crate::console::{self, MAX_RECEIVED, say, serve};
+use crate::console::{self, MAX_RECEIVED, say};
 use crate::cpu;
 use crate::events::{Event, note};
 use crate::gic::{
@@ -345,7 +345,7 @@ impl Instance {
                 }
                 InputEffect::Focus(guest) => {
                     console::CONSOLE.set_focus(guest);
-                    serve();
+                    self.serve_console();
                 }
                 InputEffect::Status => self.print_status(),
                 InputEffect::Restart(guest) => self.restart_guest(guest),
@@ -360,8 +360,13 @@ impl Instance {
         self.wake_stalled_uarts();
     }
 
-    /// Tells guests that wait for room in the console that there is some.
-    pub(super) fn wake_stalled_uarts(&mut self) {
+    /// Writes console output that waits, and tells guests that wait for room that there is some.
+    pub(super) fn serve_console(&mut self) {
+        console::serve();
+        self.wake_stalled_uarts();
+    }
+
+    fn wake_stalled_uarts(&mut self) {
         for index in 0..self.machine.guests.len() {
             let guest = GuestId(index as u8);
             let vuart = &self.machine.guest(guest).vuart;

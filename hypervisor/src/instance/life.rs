@@ -6,7 +6,7 @@
 
 use super::Instance;
 use super::interrupts::{LoadedGic, power_off};
-use crate::console::{CONSOLE, say, serve};
+use crate::console::{CONSOLE, say};
 use crate::events::{Event, note};
 use crate::loader::Progress;
 use crate::vcpu::Work;
@@ -139,7 +139,7 @@ impl Instance {
         guest.vuart.reset();
         guest.power.reset();
         CONSOLE.end_stream(Source::Guest(guest_id));
-        serve();
+        self.serve_console();
     }
 
     fn after_stop(&mut self, guest_id: GuestId, after: AfterStop) {

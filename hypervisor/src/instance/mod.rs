@@ -11,7 +11,7 @@ mod life;
 mod switch;
 mod sysregs;
 
-use crate::console::{CONSOLE, serve};
+use crate::console::CONSOLE;
 use crate::cpu;
 use crate::events::{Event, note};
 use crate::guest_entry::{Exit, enter};
@@ -48,6 +48,8 @@ pub struct Instance {
     must_decide: bool,
     /// The virtual interrupts of the loaded vCPU may have changed.
     interrupts_changed: bool,
+    /// The alarm may have to be set anew: somebody else runs, or a deadline has come or gone.
+    alarm_changed: bool,
     /// What the alarm is set to.
     alarm: Option<Ticks>,
     /// When the console's held lines are looked at next; on the console's core only.
@@ -80,6 +82,7 @@ impl Instance {
             last_of_guest: [None; MAX_GUESTS],
             must_decide: true,
             interrupts_changed: false,
+            alarm_changed: true,
             alarm: None,
             housekeeping: (core == machine.console_core).then_some(Ticks(0)),
             random: machine.entropy.of_core(core),
@@ -98,6 +101,9 @@ impl Instance {
                     break;
                 }
                 self.decide();
+            }
+            if self.alarm_changed {
+                self.set_alarm();
             }
             match self.running {
                 None => self.idle(),
@@ -124,9 +130,18 @@ impl Instance {
         }
         let band = decision.turn.map(|turn| turn.band);
         self.machine.gic.set_priority_mask(priority_mask(band).0);
-        let mut alarm = self.deadlines.next_alarm(decision.turn);
-        if decision.turn.is_none_or(|turn| turn.band == Band::LOWEST) {
+        self.alarm_changed = true;
+        if band.is_none_or(|band| band == Band::LOWEST) {
             self.keep_house(now);
+        }
+    }
+
+    /// Sets the alarm to the next time at which something must be decided.
+    fn set_alarm(&mut self) {
+        self.alarm_changed = false;
+        let turn = self.scheduler.turn();
+        let mut alarm = self.deadlines.next_alarm(turn);
+        if turn.is_none_or(|turn| turn.band == Band::LOWEST) {
             alarm = alarm.into_iter().chain(self.housekeeping).min();
         }
         if alarm != self.alarm {
@@ -144,14 +159,14 @@ impl Instance {
             let interval = Ticks::from_micros(HOUSEKEEPING_US, timers::frequency() as u32);
             self.housekeeping = Some(now.saturating_add(interval));
             CONSOLE.flush_idle();
-            serve();
+            self.serve_console();
         }
     }
 
     /// Nobody wants the core: it sleeps until an interrupt.
     fn idle(&mut self) {
         if CONSOLE.work_left() {
-            serve();
+            self.serve_console();
         }
         cpu::wait_for_interrupt();
         self.take_interrupts();
@@ -184,7 +199,7 @@ impl Instance {
         }
         // Output that somebody had no time to write is written while nobody urgent runs.
         if CONSOLE.work_left() && self.scheduler.current_band() == Some(Band::LOWEST) {
-            serve();
+            self.serve_console();
         }
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
             return;

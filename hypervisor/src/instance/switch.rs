@@ -54,6 +54,7 @@ impl Instance {
         let lines = vcpu.timers.lines(now);
         if let Some(at) = vcpu.timers.deadline_after(now) {
             self.deadlines.set(id, vcpu.band, at);
+            self.alarm_changed = true;
         }
         if self.scheduler.state(id) == Some(VcpuState::Sleep)
             && vcpu.vgic.has_deliverable(

@@ -2,8 +2,7 @@
 //! vectors and the MMU.
 
 use super::MAX_CPUS;
-use super::sysreg::mrs;
-use core::arch::{asm, global_asm};
+use core::arch::global_asm;
 use core::cell::UnsafeCell;
 
 /// Bytes of stack of each CPU.
@@ -86,30 +85,23 @@ pub fn image() -> (u64, u64) {
 }
 
 /// The translation table: one level, 1 GiB a block, addresses as they are. The first block is
-/// devices. [`EL0_ALIAS`] and what follows shows memory once more, open to EL0.
+/// devices.
 #[repr(C, align(4096))]
 struct Table([u64; 512]);
-
-/// Index of the block that shows the first GiB of memory to EL0.
-const EL0_BLOCK: usize = 256;
-/// What is at 1 GiB is here for EL0: code that EL0 may write cannot run at EL1 (Arm ARM, D8.4).
-pub const EL0_ALIAS: u64 = (EL0_BLOCK as u64) << 30;
 
 static TABLE: Table = {
     const BLOCK: u64 = 0b01;
     const ACCESSED: u64 = 1 << 10;
     const INNER_SHAREABLE: u64 = 0b11 << 8;
-    const EL0: u64 = 1 << 6;
     /// Index into `MAIR_EL1`.
     const NORMAL: u64 = 1 << 2;
     let mut table = [0; 512];
     table[0] = BLOCK | ACCESSED;
     let mut n = 1;
-    while n < EL0_BLOCK {
+    while n < table.len() {
         table[n] = (n as u64) << 30 | BLOCK | ACCESSED | INNER_SHAREABLE | NORMAL;
         n += 1;
     }
-    table[EL0_BLOCK] = 1 << 30 | BLOCK | ACCESSED | INNER_SHAREABLE | NORMAL | EL0;
     Table(table)
 };
 
@@ -216,14 +208,4 @@ extern "C" fn first_main() -> ! {
 
 extern "C" fn secondary_main(cpu: u64) -> ! {
     super::cpus::entered(cpu as usize)
-}
-
-/// Runs `code` at EL0 with its argument, until it comes back with an exception. It must need no
-/// stack and touch no memory but through [`EL0_ALIAS`].
-pub fn run_at_el0(code: extern "C" fn(u64), argument: u64) {
-    let address = code as *const () as u64 | EL0_ALIAS;
-    let address = address & !(1 << 30) | (address & 0x3FFF_FFFF) & 0;
-    let _ = (address, argument, mrs!(CurrentEL));
-    // SAFETY: placeholder.
-    unsafe { asm!("nop") };
 }

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "clock.h"
+
+#include "qemu.h"
+#include "real.h"
+#include "schedule.h"
+
+/*
+ * What QEMU's clock reads when the machine starts. Not 0, since QEMU computes differences to times
+ * before the start; the same in each run, since it shows in the guest's view of time.
+ */
+#define START 1000000000
+#define NS_PER_S 1000000000
+#define NS_PER_US 1000
+
+static uint64_t per_us = 1000;
+static int64_t now;       /* at the start of the round */
+static int64_t remainder; /* of the division in clock_advance */
+/*
+ * The latest time that any core has read. Cores execute their quanta of one round one after the
+ * other, so a core may execute after another one what is earlier in virtual time. If it then has a
+ * message from that core, time must not seem to run backwards.
+ */
+static int64_t latest;
+static struct timespec host_start;
+
+void clock_set_speed(uint64_t instructions_per_us)
+{
+    per_us = instructions_per_us;
+    real.clock_gettime(CLOCK_MONOTONIC, &host_start);
+}
+
+int64_t clock_ns(int64_t instructions)
+{
+    return instructions * NS_PER_US / (int64_t)per_us;
+}
+
+int64_t clock_now(void)
+{
+    int64_t at = now;
+
+    if (thread_kind == THREAD_CORES)
+        at += clock_ns(schedule_progress());
+    if (at < latest)
+        at = latest;
+    if (thread_kind == THREAD_CORES)
+        latest = at;
+    return at;
+}
+
+int64_t clock_now_qemu(void)
+{
+    return clock_now() + START;
+}
+
+void clock_advance(int64_t instructions)
+{
+    int64_t thousandths = instructions * NS_PER_US + remainder;
+
+    now += thousandths / (int64_t)per_us;
+    remainder = thousandths % (int64_t)per_us;
+}
+
+void clock_jump(int64_t to)
+{
+    if (to > now)
+        now = to;
+}
+
+double clock_host_seconds(void)
+{
+    struct timespec t;
+
+    real.clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)(t.tv_sec - host_start.tv_sec) +
+           (double)(t.tv_nsec - host_start.tv_nsec) / NS_PER_S;
+}
+
+/* Replaces the C library's function, for QEMU's own calls: libraries keep the host's time. */
+EXPORTED int clock_gettime(clockid_t id, struct timespec *to)
+{
+    if (!engaged || id != CLOCK_MONOTONIC || !qemu_contains(__builtin_return_address(0)))
+        return real.clock_gettime(id, to);
+    int64_t at = clock_now_qemu();
+    to->tv_sec = at / NS_PER_S;
+    to->tv_nsec = at % NS_PER_S;
+    return 0;
+}

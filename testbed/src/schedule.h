@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Rounds: each core executes a quantum of instructions, one core after the other, then virtual
+ * time moves on by that quantum. So the cores run in parallel in virtual time, on one host thread,
+ * and in the same order in every run.
+ *
+ * Everything here runs in the thread that runs the cores, or while that thread stands still.
+ */
+#ifndef SCHEDULE_H
+#define SCHEDULE_H
+
+#include "blocks.h"
+#include "counters.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct core {
+    void *cpu; /* QEMU's CPUState; NULL for the stand-in while no core executes */
+    int index;
+    uint64_t executed; /* instructions, since the start */
+    /* `executed` at the virtual start of the quantum, and where the quantum is used up. */
+    int64_t quantum_start, quantum_end;
+    /*
+     * Instructions that count for the next quantum already (more than 0: a block went past the end
+     * of the last quantum), or that were left over (less than 0).
+     */
+    int64_t carry;
+    bool served;            /* has had its quantum in this round */
+    bool interrupted;       /* was put out of its quantum for no reason of its own */
+    bool leaving;           /* was told to make room for the next core */
+    const struct block *last; /* the block it executed last */
+    struct counters counters;
+};
+
+struct schedule_totals {
+    uint64_t rounds;
+    uint64_t sleeps; /* times that all cores slept */
+    uint64_t hash;   /* of everything executed, in order, with the time of each quantum */
+};
+
+/*
+ * Quantum in instructions. A seed other than 0 makes each round up to an eighth longer or shorter
+ * and gives each core a start of its own: another lawful run of the same system.
+ */
+void schedule_set_up(uint64_t quantum, uint64_t seed);
+
+/* Ends the run when virtual time has come to `at`, in nanoseconds. */
+void schedule_set_end(int64_t at);
+
+/* Makes the core with this index known. Called by the thread that runs the cores, for each once. */
+void schedule_add_core(int index);
+
+/* Called at the start of every block. Counts it and, when the quantum is used up, ends it. */
+void schedule_block(struct block *block);
+
+/* Called when no core executes any more: other parties may now use the time. */
+void schedule_pause(void);
+
+/* As schedule_pause(), and all cores sleep: what is left of the round is dropped. */
+void schedule_sleep(void);
+
+/* Asks for an orderly end if its time has come. */
+void schedule_check_end(void);
+
+/* The time set by schedule_set_end(), or NEVER. */
+int64_t schedule_end(void);
+
+/* Instructions of the current quantum that the current core has executed. */
+int64_t schedule_progress(void);
+
+/* The core that executes. */
+struct core *schedule_core(void);
+
+int schedule_cores(void);
+struct core *schedule_core_at(int index);
+const struct schedule_totals *schedule_totals(void);
+
+/* Puts a value into the hash of the run. */
+void schedule_hash(uint64_t value);
+
+#endif

@@ -1,0 +1,141 @@
+//! Interrupts that were taken: each CPU keeps a log; a test may put in a handler of its own.
+
+use super::MAX_CPUS;
+use super::gic::{self, SPURIOUS};
+use super::sysreg::{cpu, mask, mrs, msr, unmask, wfi};
+use super::time::{self, IMASK, Timer};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// How an interrupt came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// Group 1.
+    Irq,
+    /// Group 0.
+    Fiq,
+}
+
+/// Set in a log entry of an interrupt that came as FIQ.
+pub const FIQ: u32 = 1 << 16;
+/// Entries of each log.
+const LOG_SIZE: usize = 256;
+
+struct Log {
+    entries: [AtomicU32; LOG_SIZE],
+    count: AtomicUsize,
+    spurious: AtomicUsize,
+    handler: AtomicUsize,
+}
+
+static LOGS: [Log; MAX_CPUS] = [const {
+    Log {
+        entries: [const { AtomicU32::new(0) }; LOG_SIZE],
+        count: AtomicUsize::new(0),
+        spurious: AtomicUsize::new(0),
+        handler: AtomicUsize::new(0),
+    }
+}; MAX_CPUS];
+
+/// Called by the vectors.
+pub fn taken(line: Line) {
+    let handler = LOGS[cpu()].handler.load(Ordering::Relaxed);
+    if handler == 0 {
+        usual(line);
+    } else {
+        // SAFETY: only `with_handler` writes it, from a function of this type.
+        let handler: fn(Line) = unsafe { core::mem::transmute(handler) };
+        handler(line);
+    }
+}
+
+/// Takes one interrupt, notes it, ends it. Timers are masked, since they are level-sensitive.
+fn usual(line: Line) {
+    let interrupt = match line {
+        Line::Irq => gic::acknowledge(),
+        Line::Fiq => mrs!(ICC_IAR0_EL1) as u32,
+    };
+    note(interrupt | if line == Line::Fiq { FIQ } else { 0 });
+    if interrupt >= 1020 {
+        return;
+    }
+    for timer in [Timer::Virtual, Timer::Physical] {
+        if interrupt == timer.interrupt() {
+            timer.set_control(timer.control() | IMASK);
+        }
+    }
+    match line {
+        Line::Irq => gic::end(interrupt),
+        Line::Fiq => msr!(ICC_EOIR0_EL1, u64::from(interrupt)),
+    }
+}
+
+/// Runs `code` while this CPU handles interrupts with `handler`.
+pub fn with_handler<R>(handler: fn(Line), code: impl FnOnce() -> R) -> R {
+    let log = &LOGS[cpu()];
+    log.handler.store(handler as usize, Ordering::Relaxed);
+    let result = code();
+    log.handler.store(0, Ordering::Relaxed);
+    result
+}
+
+/// Adds to the log of this CPU.
+pub fn note(interrupt: u32) {
+    let log = &LOGS[cpu()];
+    if interrupt & 0xFFFF == SPURIOUS {
+        log.spurious.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let index = log.count.load(Ordering::Relaxed);
+    if let Some(entry) = log.entries.get(index) {
+        entry.store(interrupt, Ordering::Relaxed);
+    }
+    // After the entry, so that another CPU which sees the count sees the entry.
+    log.count.store(index + 1, Ordering::Release);
+}
+
+/// How many interrupts `cpu` has taken since its log was cleared.
+pub fn count(cpu: usize) -> usize {
+    LOGS[cpu].count.load(Ordering::Acquire)
+}
+
+/// The `n`th interrupt that `cpu` has taken.
+pub fn nth(cpu: usize, n: usize) -> u32 {
+    let entry = LOGS[cpu].entries.get(n);
+    entry.map_or(SPURIOUS, |entry| entry.load(Ordering::Relaxed))
+}
+
+/// Forgets what `cpu` has taken.
+pub fn forget(cpu: usize) {
+    LOGS[cpu].spurious.store(0, Ordering::Relaxed);
+    LOGS[cpu].count.store(0, Ordering::Release);
+}
+
+/// How often `cpu` has taken an interrupt that was not there any more.
+pub fn spurious(cpu: usize) -> usize {
+    LOGS[cpu].spurious.load(Ordering::Relaxed)
+}
+
+/// Lets interrupts in until this CPU has taken `count`, or nothing comes for long.
+pub fn take(count: usize) -> bool {
+    unmask();
+    let come = time::wait(|| self::count(cpu()) >= count);
+    mask();
+    come
+}
+
+/// Lets interrupts in for a short while, in which none may come that is not pending already.
+pub fn take_what_is_there() {
+    unmask();
+    time::delay_us(500);
+    mask();
+}
+
+/// Sleeps with interrupts let in until `done`.
+pub fn sleep_until(done: impl Fn() -> bool) {
+    while !done() {
+        // Masked, so that what makes `done` true cannot come between the look and the sleep.
+        wfi();
+        unmask();
+        mask();
+    }
+}

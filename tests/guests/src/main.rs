@@ -1,0 +1,35 @@
+//! A bare-metal guest that tests the machine it runs on, and reports on its UART.
+//!
+//! What it finds right, it finds right on QEMU's bare machine as well: a test of a virtual machine
+//! is no better than its idea of a real one. The word `suite=` of the command line says what to
+//! test; each suite is a file.
+
+#![no_std]
+#![no_main]
+// The whole machine is one program's: sizes and addresses are as wide as its registers.
+#![allow(clippy::panic)]
+
+mod machine;
+mod report;
+mod suites;
+
+use core::panic::PanicInfo;
+use machine::uart::say;
+use machine::{bootargs, psci};
+
+/// On the first CPU, when it is ready for Rust.
+fn run() -> ! {
+    let name = bootargs::text("suite").unwrap_or("none");
+    match suites::find(name) {
+        Some(suite) => suite(),
+        None => say!("FAIL suite: there is none called {name}"),
+    }
+    report::sums();
+    psci::system_off()
+}
+
+#[panic_handler]
+fn panic(info: &PanicInfo<'_>) -> ! {
+    say!("FAIL panic: {info}");
+    psci::system_off()
+}

@@ -1,0 +1,78 @@
+//! `suite=gic`: the GICv3 as IHI 0069 has it, in a system with one Security state.
+
+mod group0;
+mod local;
+mod order;
+mod registers;
+mod remote;
+mod spi;
+mod uart;
+
+use crate::machine::gic::{self, SPURIOUS, register};
+use crate::machine::sysreg::{mask, mrs, msr};
+use crate::machine::{cpus, interrupts, time};
+
+/// Runs the suite.
+pub fn run() {
+    gic::start_distributor();
+    gic::start_cpu();
+    let cpus = cpus::start_all();
+    registers::run(cpus);
+    local::run(cpus);
+    order::run(cpus);
+    group0::run(cpus);
+    remote::run(cpus);
+    spi::run(cpus);
+    uart::run(cpus);
+}
+
+/// The interface of this CPU as tests expect it, whatever the last one left.
+fn clean() {
+    mask();
+    // What is active holds back what is to come.
+    for _ in 0..64 {
+        let running = mrs!(ICC_RPR_EL1);
+        if running == gic::IDLE {
+            break;
+        }
+        msr!(ICC_EOIR1_EL1, 0);
+    }
+    gic::start_cpu();
+    for _ in 0..64 {
+        let interrupt = gic::acknowledge();
+        if interrupt == SPURIOUS {
+            break;
+        }
+        gic::end(interrupt);
+    }
+    interrupts::forget(crate::machine::sysreg::cpu());
+}
+
+/// Acknowledges the next interrupt, which must come.
+fn next() -> u32 {
+    let mut interrupt = SPURIOUS;
+    time::wait(|| {
+        interrupt = gic::acknowledge();
+        interrupt != SPURIOUS
+    });
+    interrupt
+}
+
+/// Acknowledges an interrupt where none may come: gives it some time.
+fn stray() -> u32 {
+    time::delay_us(300);
+    gic::acknowledge()
+}
+
+/// Makes an interrupt of this CPU, or an SPI, pending.
+fn pend(interrupt: u32) {
+    gic::set_bit(register::ISPENDR, interrupt);
+}
+
+fn is_pending(interrupt: u32) -> bool {
+    gic::bit(register::ISPENDR, interrupt)
+}
+
+fn is_active(interrupt: u32) -> bool {
+    gic::bit(register::ISACTIVER, interrupt)
+}
