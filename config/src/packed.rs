@@ -18,11 +18,14 @@ use serde::{Deserialize, Serialize};
 /// First eight bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"SPUMONE\0";
 /// Raised whenever the packed form changes: an image is built and read by one release.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// Most memory ranges, load segments or device windows of one guest.
 pub const MAX_RANGES: usize = 16;
 /// Most interrupts passed through to one guest.
 pub const MAX_GUEST_INTERRUPTS: usize = 64;
+
+/// Most devices of a board that are known by name; more can be used all the same.
+pub const MAX_KNOWN_DEVICES: usize = 64;
 
 /// What stands at `bundle_start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +96,20 @@ pub struct Board {
     pub gic_redistributor: PhysAddr,
     /// The console UART (PL011).
     pub uart: Uart,
+    /// The devices that guests may be given, so that a report on a guest that misses one can say
+    /// which.
+    pub devices: Vec<KnownDevice, MAX_KNOWN_DEVICES>,
+}
+
+/// A device of the board, by the name that system descriptions use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownDevice {
+    /// Its name.
+    pub name: String<16>,
+    /// First register.
+    pub base: PhysAddr,
+    /// Bytes of registers.
+    pub size: u64,
 }
 
 /// A PL011.

@@ -377,6 +377,11 @@ fn the_largest_system_fits_its_room() {
                 base: PhysAddr(FAR),
                 interrupt: id,
             },
+            devices: full(KnownDevice {
+                name: "abcdefghijklmnop".try_into().unwrap(),
+                base: PhysAddr(FAR),
+                size: FAR,
+            }),
         },
         scheduler: Scheduler {
             policy: Policy::None,

@@ -158,9 +158,13 @@ impl Machine {
         &self.guests[id.index()]
     }
 
-    /// The board's device at this address, for reports.
-    pub fn device_name(&self, _address: GuestAddr) -> Option<&str> {
-        None
+    /// The board's device at this address, for reports. Devices are where they are on the machine.
+    pub fn device_name(&self, address: GuestAddr) -> Option<&str> {
+        self.board
+            .devices
+            .iter()
+            .find(|device| address.0.wrapping_sub(device.base.0) < device.size)
+            .map(|device| device.name.as_str())
     }
 
     /// Tells core `to`, another one, that there is something for `vcpu`.

@@ -5,6 +5,8 @@
 #include "real.h"
 #include "schedule.h"
 
+#include <stdatomic.h>
+
 /*
  * What QEMU's clock reads when the machine starts. Not 0, since QEMU computes differences to times
  * before the start; the same in each run, since it shows in the guest's view of time.
@@ -14,14 +16,15 @@
 #define NS_PER_US 1000
 
 static uint64_t per_us = 1000;
-static int64_t now;       /* at the start of the round */
-static int64_t remainder; /* of the division in clock_advance */
+/* Threads that do not take part in the hand-over may read the time at any moment. */
+static _Atomic int64_t now; /* at the start of the round */
+static int64_t remainder;   /* of the division in clock_advance */
 /*
  * The latest time that any core has read. Cores execute their quanta of one round one after the
  * other, so a core may execute after another one what is earlier in virtual time. If it then has a
  * message from that core, time must not seem to run backwards.
  */
-static int64_t latest;
+static _Atomic int64_t latest;
 static struct timespec host_start;
 
 void clock_set_speed(uint64_t instructions_per_us)
@@ -35,16 +38,22 @@ int64_t clock_ns(int64_t instructions)
     return instructions * NS_PER_US / (int64_t)per_us;
 }
 
+int64_t clock_round_start(void)
+{
+    return atomic_load_explicit(&now, memory_order_relaxed);
+}
+
 int64_t clock_now(void)
 {
-    int64_t at = now;
+    int64_t at = clock_round_start();
+    int64_t floor = atomic_load_explicit(&latest, memory_order_relaxed);
 
     if (thread_kind == THREAD_CORES)
         at += clock_ns(schedule_progress());
-    if (at < latest)
-        at = latest;
+    if (at < floor)
+        return floor;
     if (thread_kind == THREAD_CORES)
-        latest = at;
+        atomic_store_explicit(&latest, at, memory_order_relaxed);
     return at;
 }
 
@@ -57,14 +66,14 @@ void clock_advance(int64_t instructions)
 {
     int64_t thousandths = instructions * NS_PER_US + remainder;
 
-    now += thousandths / (int64_t)per_us;
+    atomic_fetch_add(&now, thousandths / (int64_t)per_us);
     remainder = thousandths % (int64_t)per_us;
 }
 
 void clock_jump(int64_t to)
 {
-    if (to > now)
-        now = to;
+    if (to > atomic_load(&now))
+        atomic_store(&now, to);
 }
 
 double clock_host_seconds(void)

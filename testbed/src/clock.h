@@ -20,6 +20,9 @@ int64_t clock_now(void);
 /* As clock_now(), on QEMU's scale, which starts elsewhere: for values that come from QEMU. */
 int64_t clock_now_qemu(void);
 
+/* When the present round started. */
+int64_t clock_round_start(void);
+
 /* Moves time on by what so many instructions take; the rounding error is carried, not lost. */
 void clock_advance(int64_t instructions);
 

@@ -21,7 +21,7 @@ static struct schedule_totals totals = {.hash = 0xcbf29ce484222325};
 static void *const volatile *current_cpu;
 
 /* Stands in while no core executes, so that the first block of any core counts as a change. */
-static const struct block no_block;
+static const struct block no_block = {.bytes = 1};
 static struct core no_core = {.last = &no_block};
 static struct core *running = &no_core;
 
@@ -141,13 +141,13 @@ static void new_round(int64_t length)
     round_length = next_round_length();
 }
 
-static void end_round(void)
+static void end_round(struct core *next)
 {
     totals.rounds++;
     new_round(round_length);
     schedule_check_end();
     if (boundary_is_due())
-        boundary_request(running->cpu);
+        boundary_request(next->cpu);
 }
 
 void schedule_check_end(void)
@@ -165,7 +165,7 @@ static struct core *change(void)
 
     leave();
     if (core->served)
-        end_round();
+        end_round(core);
     core->served = true;
     core->interrupted = false;
     core->quantum_start = (int64_t)core->executed - core->carry;
@@ -243,6 +243,12 @@ int64_t schedule_progress(void)
     if (running == &no_core || progress < 0)
         return 0;
     return progress < round_length ? progress : round_length;
+}
+
+int64_t schedule_time_before(int64_t instructions)
+{
+    return clock_round_start() +
+           clock_ns((int64_t)running->executed - running->quantum_start - instructions);
 }
 
 struct core *schedule_core(void)

@@ -69,6 +69,12 @@ int64_t schedule_end(void);
 /* Instructions of the current quantum that the current core has executed. */
 int64_t schedule_progress(void);
 
+/*
+ * The time at which the current core was this many instructions ago, on its own time line: unlike
+ * clock_now() it is not held back to what other cores have read.
+ */
+int64_t schedule_time_before(int64_t instructions);
+
 /* The core that executes. */
 struct core *schedule_core(void);
 

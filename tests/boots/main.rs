@@ -2,4 +2,5 @@
 //!
 //! Tests named `matrix_…` are many and long; `scripts/test nightly` runs them too.
 
+mod probes;
 mod sharing;

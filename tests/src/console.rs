@@ -65,10 +65,7 @@ impl Console {
     /// Demands that no line of `guest` contains `text`.
     #[track_caller]
     pub fn expect_not(&self, guest: &str, text: &str) -> &Self {
-        self.demand(
-            !self.says(guest, text),
-            &format!("{guest} said \"{text}\""),
-        )
+        self.demand(!self.says(guest, text), &format!("{guest} said \"{text}\""))
     }
 
     /// Demands what `holds` says.
@@ -114,7 +111,8 @@ impl Console {
     /// Demands that the real-time guest measured to its end and lost no period.
     #[track_caller]
     pub fn rt_is_well(&self, guest: &str) -> &Self {
-        self.expect_not(guest, "rt-fault:").expect_not(guest, "rt-error:");
+        self.expect_not(guest, "rt-fault:")
+            .expect_not(guest, "rt-error:");
         let lost = self.number(guest, "rt-result", "lost");
         let periods = self.number(guest, "rt-result", "periods");
         self.demand(periods > 0, "no period was measured")

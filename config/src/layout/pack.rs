@@ -1,12 +1,12 @@
 //! Writes a plan as the packed form.
 
 use super::{Plan, SYSTEM_ROOM, Source, intid};
-use crate::board::Board;
+use crate::board::{Board, Device};
 use crate::check::{resolve_priorities, windows};
 use crate::description::{self, Description};
 use crate::packed::{
-    Guest, Interrupt, Mapping, MemoryRange, Quiesce, Scheduler, SeedSlot, Segment, System, Uart,
-    Vcpu,
+    Guest, Interrupt, KnownDevice, MAX_KNOWN_DEVICES, Mapping, MemoryRange, Quiesce, Scheduler,
+    SeedSlot, Segment, System, Uart, Vcpu,
 };
 use crate::problem::Problem;
 use crate::types::{GuestAddr, PcpuId, PhysAddr, Priority};
@@ -130,6 +130,12 @@ pub fn pack(
                 base: PhysAddr(board.uart.base),
                 interrupt: intid(board.uart.interrupt),
             },
+            devices: board
+                .devices
+                .iter()
+                .filter_map(known_device)
+                .take(MAX_KNOWN_DEVICES)
+                .collect(),
         },
         scheduler: Scheduler {
             policy: description.scheduler.policy,
@@ -254,6 +260,15 @@ fn list<T, const N: usize>(
         list.push(item).map_err(|_| limit(what))?;
     }
     Ok(list)
+}
+
+/// The device as reports name it; `None` where its name is too long for that.
+fn known_device(device: &Device) -> Option<KnownDevice> {
+    Some(KnownDevice {
+        name: text(&device.name).ok()?,
+        base: PhysAddr(device.base),
+        size: device.size,
+    })
 }
 
 fn text<const N: usize>(text: &str) -> Result<heapless::String<N>, Box<Problem>> {

@@ -164,16 +164,6 @@ impl Lifecycle {
             .then_some(after)
     }
 
-    /// [`acknowledge`](Self::acknowledge), and for the last core [`finish_stop`](Self::finish_stop)
-    /// at once: for guests of which nothing has to be cleared before they may be restarted.
-    pub fn core_done(&self, core: PcpuId) -> Option<AfterStop> {
-        if self.acknowledge(core) {
-            self.finish_stop()
-        } else {
-            None
-        }
-    }
-
     /// Stopped becomes restoring, for a restart from outside. Returns whether this caller won: it
     /// must restore the guest and call [`run`](Self::run).
     pub fn begin_restore(&self) -> bool {

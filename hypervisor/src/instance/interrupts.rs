@@ -11,15 +11,16 @@ use crate::machine::{Destination, Machine};
 use crate::sysreg::{mrs, msr};
 use crate::timers;
 use heapless::Vec;
+use spumone_config::types::MAX_PCPUS;
 use spumone_config::{GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::console::InputEffect;
-use spumone_core::mailbox::Message;
+use spumone_core::mailbox::{CAPACITY, Message};
 use spumone_core::vgic::{ListRegister, PhysicalGic, VcpuIndex, VcpuSet, running_priority};
 
 /// Interrupts taken before the core looks at its vCPUs again: bounds a storm.
 const MAX_TAKEN: usize = 8;
-/// Messages read for one SGI: bounds a flood; the sender's next SGI brings the rest.
-const MAX_MAIL: usize = 32;
+/// More messages than all boxes to one core can hold.
+const MAX_MAIL: usize = (CAPACITY + 1) * MAX_PCPUS;
 
 /// The machine's GIC as the virtual GIC of the loaded vCPU uses it.
 pub(super) struct LoadedGic {
@@ -313,7 +314,7 @@ impl Instance {
     }
 
     /// Reads the mail of this core.
-    fn read_mail(&mut self) {
+    pub(super) fn read_mail(&mut self) {
         for _ in 0..MAX_MAIL {
             let Some(message) = self.port.receive() else {
                 return;

@@ -89,6 +89,9 @@ impl Instance {
             }
         }
         if cores >> self.core.0 & 1 != 0 {
+            // Mail of this life is read before the life is acknowledged as over: that bounds
+            // what a mailbox must hold (core/mailbox).
+            self.read_mail();
             self.stop_own_vcpus(guest_id, generation);
         }
     }
@@ -116,9 +119,11 @@ impl Instance {
                 });
             }
         }
-        if let Some(after) = guest.lifecycle.core_done(self.core) {
+        if guest.lifecycle.acknowledge(self.core) {
             self.clear_guest(guest_id);
-            self.after_stop(guest_id, after);
+            if let Some(after) = guest.lifecycle.finish_stop() {
+                self.after_stop(guest_id, after);
+            }
         }
     }
 

@@ -19,7 +19,10 @@ fn line() -> Option<&'static str> {
     let bytes = unsafe { core::slice::from_raw_parts(address as *const u8, size) };
     let tree = Fdt::new(bytes).ok()?;
     let property = tree.find_node("/chosen")?.property("bootargs")?;
-    core::str::from_utf8(property.value().strip_suffix(&[0])?).ok()
+    // The same text, as part of `bytes`: the parser lends it for less long.
+    let value = property.value().strip_suffix(&[0])?;
+    let start = value.as_ptr().addr() - bytes.as_ptr().addr();
+    core::str::from_utf8(bytes.get(start..start + value.len())?).ok()
 }
 
 /// The value of a key.

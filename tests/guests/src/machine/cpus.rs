@@ -161,7 +161,14 @@ fn receive_asleep() {
 /// Has `cpu` take interrupts and do nothing else, asleep or spinning.
 pub fn start_receiving(cpu: usize, asleep: bool) {
     STOP[cpu].store(false, Ordering::Release);
-    begin(cpu, if asleep { receive_asleep } else { receive_awake });
+    begin(
+        cpu,
+        if asleep {
+            receive_asleep
+        } else {
+            receive_awake
+        },
+    );
 }
 
 /// Ends what [`start_receiving`] began. The log of `cpu` is empty afterwards.

@@ -81,7 +81,10 @@ pub fn image() -> (u64, u64) {
         static image_end: u8;
     }
     // The addresses alone are taken.
-    ((&raw const image_begin) as u64, (&raw const image_end) as u64)
+    (
+        (&raw const image_begin) as u64,
+        (&raw const image_end) as u64,
+    )
 }
 
 /// The translation table: one level, 1 GiB a block, addresses as they are. The first block is

@@ -169,10 +169,7 @@ pub fn complete() {
 
 /// Turns the distributor on, both groups.
 pub fn start_distributor() {
-    write32(
-        GICD + register::CTLR,
-        ARE | ENABLE_GROUP_0 | ENABLE_GROUP_1,
-    );
+    write32(GICD + register::CTLR, ARE | ENABLE_GROUP_0 | ENABLE_GROUP_1);
     complete();
 }
 

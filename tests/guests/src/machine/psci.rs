@@ -82,8 +82,12 @@ pub fn call_by(conduit: Conduit, arguments: [u64; 4]) -> [u64; 4] {
     // SAFETY: firmware changes x0 to x3 alone; calls that do not return end this program.
     unsafe {
         match conduit {
-            Conduit::Hvc => asm!("hvc #0", inout("x0") x0, inout("x1") x1, inout("x2") x2, inout("x3") x3),
-            Conduit::Smc => asm!("smc #0", inout("x0") x0, inout("x1") x1, inout("x2") x2, inout("x3") x3),
+            Conduit::Hvc => {
+                asm!("hvc #0", inout("x0") x0, inout("x1") x1, inout("x2") x2, inout("x3") x3)
+            }
+            Conduit::Smc => {
+                asm!("smc #0", inout("x0") x0, inout("x1") x1, inout("x2") x2, inout("x3") x3)
+            }
         }
     }
     [x0, x1, x2, x3]

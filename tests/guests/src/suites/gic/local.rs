@@ -66,7 +66,10 @@ fn disabled() -> Verdict {
     gic::send_sgi(SGI, to_self());
     check_eq!(stray(), SPURIOUS, "came though disabled");
     check!(is_pending(SGI), "sent while disabled, but not pending");
-    check!(gic::bit(register::ICPENDR, SGI), "ICPENDR0 does not read as pending");
+    check!(
+        gic::bit(register::ICPENDR, SGI),
+        "ICPENDR0 does not read as pending"
+    );
     gic::set_bit(register::ISENABLER, SGI);
     check_eq!(next(), SGI, "enabled");
     gic::end(SGI);
@@ -161,7 +164,11 @@ fn eoi_mode_1() -> Verdict {
     gic::end(SGI);
     gic::deactivate(SGI + 1);
     gic::deactivate(SGI);
-    check_eq!(gic::get_word(register::ISACTIVER, 0), 0, "active in the end");
+    check_eq!(
+        gic::get_word(register::ISACTIVER, 0),
+        0,
+        "active in the end"
+    );
     check_eq!(stray(), SPURIOUS, "a third");
     clean();
     Ok(())
@@ -188,7 +195,11 @@ fn eoi_mode_1_many() -> Verdict {
             gic::send_sgi(sgi, to_self());
         }
         check_eq!(stray(), SPURIOUS, "came while active");
-        check_eq!(gic::get_word(register::ISPENDR, 0) & 0xFFFF, 0xFFFF, "pending");
+        check_eq!(
+            gic::get_word(register::ISPENDR, 0) & 0xFFFF,
+            0xFFFF,
+            "pending"
+        );
         for sgi in [3, 15, 0, 7, 1, 2, 14, 4, 13, 5, 12, 6, 11, 8, 10, 9] {
             gic::deactivate(sgi);
             check_eq!(next(), sgi, "after its deactivation");
@@ -198,7 +209,11 @@ fn eoi_mode_1_many() -> Verdict {
         for sgi in 0..16 {
             gic::deactivate(sgi);
         }
-        check_eq!(gic::get_word(register::ISACTIVER, 0), 0, "active in the end");
+        check_eq!(
+            gic::get_word(register::ISACTIVER, 0),
+            0,
+            "active in the end"
+        );
     }
     clean();
     Ok(())

@@ -65,7 +65,11 @@ fn sixteen_at_once() -> Verdict {
     for sgi in 0..16 {
         gic::send_sgi(sgi, to_self());
     }
-    check_eq!(gic::get_word(register::ISPENDR, 0) & 0xFFFF, 0xFFFF, "pending");
+    check_eq!(
+        gic::get_word(register::ISPENDR, 0) & 0xFFFF,
+        0xFFFF,
+        "pending"
+    );
     expect_all_in_order("sent one by one")?;
     gic::set_word(register::ISPENDR, 0, 0xFFFF);
     expect_all_in_order("pended at once")?;
@@ -90,7 +94,10 @@ fn urgent_after_many() -> Verdict {
     gic::end(15);
     for _ in 0..15 {
         let sgi = next();
-        check!(sgi < 15 && seen >> sgi & 1 == 0, "{sgi} came after {seen:#x}");
+        check!(
+            sgi < 15 && seen >> sgi & 1 == 0,
+            "{sgi} came after {seen:#x}"
+        );
         seen |= 1 << sgi;
         gic::end(sgi);
     }
@@ -178,7 +185,11 @@ fn nesting() -> Verdict {
         interrupts::take(16)
     });
     let log = |n| interrupts::nth(cpu(), n);
-    check!(complete, "{} of 16 entries and ends", interrupts::count(cpu()));
+    check!(
+        complete,
+        "{} of 16 entries and ends",
+        interrupts::count(cpu())
+    );
     for n in 0..8 {
         check_eq!(log(n), n as u32, "entry {n}");
         check_eq!(log(15 - n), n as u32 | 0x100, "end {n} from the last");
@@ -230,7 +241,10 @@ fn priority_changed() -> Verdict {
     let mut seen = 0_u32;
     for _ in 0..8 {
         let sgi = next();
-        check!(sgi < 8 && seen >> sgi & 1 == 0, "{sgi} came after {seen:#x}");
+        check!(
+            sgi < 8 && seen >> sgi & 1 == 0,
+            "{sgi} came after {seen:#x}"
+        );
         seen |= 1 << sgi;
         gic::end(sgi);
     }

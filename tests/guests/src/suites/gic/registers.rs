@@ -28,15 +28,26 @@ fn distributor_identification() -> Verdict {
     let kind = read32(GICD + register::TYPER);
     let spis = 32 * (kind & 0x1F);
     check!(spis > FREE_SPI - 32, "TYPER {kind:#x} has {spis} SPIs only");
-    check!(kind >> 19 & 0x1F >= 9, "TYPER {kind:#x}: fewer than 10 bits of INTID");
+    check!(
+        kind >> 19 & 0x1F >= 9,
+        "TYPER {kind:#x}: fewer than 10 bits of INTID"
+    );
     let implementer = read32(GICD + register::IIDR);
     for value in [0, !0, 0x5555_5555] {
         for offset in [register::TYPER, register::IIDR, register::PIDR2] {
             write32(GICD + offset, value);
         }
         check_eq!(read32(GICD + register::TYPER), kind, "TYPER after a write");
-        check_eq!(read32(GICD + register::IIDR), implementer, "IIDR after a write");
-        check_eq!(read32(GICD + register::PIDR2) >> 4 & 0xF, GICV3, "PIDR2 after a write");
+        check_eq!(
+            read32(GICD + register::IIDR),
+            implementer,
+            "IIDR after a write"
+        );
+        check_eq!(
+            read32(GICD + register::PIDR2) >> 4 & 0xF,
+            GICV3,
+            "PIDR2 after a write"
+        );
     }
     Ok(())
 }
@@ -49,7 +60,10 @@ fn distributor_control() -> Verdict {
         gic::complete();
         let value = read32(address);
         check_eq!(value & groups, wanted, "the groups enabled");
-        check!(value & gic::ARE != 0, "CTLR {value:#x}: affinity routing is off");
+        check!(
+            value & gic::ARE != 0,
+            "CTLR {value:#x}: affinity routing is off"
+        );
         check!(value & gic::DS != 0, "CTLR {value:#x}: two Security states");
     }
     Ok(())
@@ -64,14 +78,22 @@ fn redistributors() -> Verdict {
         check_eq!(halves, kind, "TYPER of {expected} in two halves");
         check_eq!(kind >> 32, expected, "TYPER.Affinity_Value");
         check_eq!(kind >> 8 & 0xFFFF, expected, "TYPER.Processor_Number");
-        check_eq!(read32(base + register::PIDR2) >> 4 & 0xF, GICV3, "ArchRev of {expected}");
+        check_eq!(
+            read32(base + register::PIDR2) >> 4 & 0xF,
+            GICV3,
+            "ArchRev of {expected}"
+        );
         if kind & 1 << 4 != 0 {
             break;
         }
         base += REDISTRIBUTOR_SIZE;
     }
     let found = (base - gic::GICR) / REDISTRIBUTOR_SIZE + 1;
-    check_eq!(found, crate::machine::cpus::count() as u64, "redistributors");
+    check_eq!(
+        found,
+        crate::machine::cpus::count() as u64,
+        "redistributors"
+    );
     Ok(())
 }
 
@@ -108,12 +130,24 @@ fn legacy_registers() -> Verdict {
 
 /// Reserved registers read as zero and take nothing; above all, they exist.
 fn reserved() -> Verdict {
-    for offset in [0x0C, 0x20, 0x3C, 0x100_u64 + 0x7C, 0xE00, 0x1000, 0x5FFC, 0xC000, 0xFFD0] {
+    for offset in [
+        0x0C,
+        0x20,
+        0x3C,
+        0x100_u64 + 0x7C,
+        0xE00,
+        0x1000,
+        0x5FFC,
+        0xC000,
+        0xFFD0,
+    ] {
         write32(GICD + offset, 0);
         let _ = read32(GICD + offset);
     }
     let own = gic::redistributor(cpu());
-    for offset in [0x00, 0x10, 0x18, 0x1000, 0xFF00, 0x1_0004, 0x1_0184, 0x1_1000, 0x1_FFFC] {
+    for offset in [
+        0x00, 0x10, 0x18, 0x1000, 0xFF00, 0x1_0004, 0x1_0184, 0x1_1000, 0x1_FFFC,
+    ] {
         let _ = read32(own + offset);
     }
     check_eq!(read32(GICD + 0x1000), 0, "GICD offset 0x1000");
@@ -129,7 +163,10 @@ fn spi_fields() -> Verdict {
         (register::ISACTIVER, register::ICACTIVER),
     ] {
         gic::set_bit(clear, FREE_SPI);
-        check!(!gic::bit(set, FREE_SPI), "the bit at {clear:#x} does not clear");
+        check!(
+            !gic::bit(set, FREE_SPI),
+            "the bit at {clear:#x} does not clear"
+        );
         gic::set_bit(register::ICENABLER, FREE_SPI);
         gic::set_bit(set, FREE_SPI);
         check!(gic::bit(set, FREE_SPI), "the bit at {set:#x} does not set");
@@ -137,7 +174,10 @@ fn spi_fields() -> Verdict {
         gic::set_word(set, FREE_SPI, 0);
         check!(gic::bit(set, FREE_SPI), "writing 0 at {set:#x} clears");
         gic::set_bit(clear, FREE_SPI);
-        check!(!gic::bit(set, FREE_SPI), "the bit at {clear:#x} does not clear");
+        check!(
+            !gic::bit(set, FREE_SPI),
+            "the bit at {clear:#x} does not clear"
+        );
     }
     for group_1 in [false, true] {
         gic::set_group(FREE_SPI, group_1);
@@ -160,7 +200,11 @@ fn priorities(address: u64) -> Verdict {
     write32(address, 0x2060_A0E0);
     check_eq!(read32(address), 0x2060_A0E0, "priorities as a word");
     for (offset, wanted) in [0xE0, 0xA0, 0x60, 0x20].into_iter().enumerate() {
-        check_eq!(read8(address + offset as u64), wanted, "priority {offset} as a byte");
+        check_eq!(
+            read8(address + offset as u64),
+            wanted,
+            "priority {offset} as a byte"
+        );
     }
     write8(address + 2, 0x48);
     check_eq!(read32(address), 0x2048_A0E0, "after a byte was written");
@@ -191,7 +235,11 @@ fn waker() -> Verdict {
     let address = gic::redistributor(cpu()) + register::WAKER;
     write32(address, 0);
     let value = read32(address);
-    check_eq!(value & (PROCESSOR_SLEEP | CHILDREN_ASLEEP), 0, "WAKER, awake");
+    check_eq!(
+        value & (PROCESSOR_SLEEP | CHILDREN_ASLEEP),
+        0,
+        "WAKER, awake"
+    );
     Ok(())
 }
 
@@ -205,17 +253,33 @@ fn private_fields() -> Verdict {
             (register::ISACTIVER, register::ICACTIVER),
         ] {
             gic::set_bit(clear, interrupt);
-            check!(!gic::bit(set, interrupt), "{interrupt}: {clear:#x} does not clear");
+            check!(
+                !gic::bit(set, interrupt),
+                "{interrupt}: {clear:#x} does not clear"
+            );
             gic::set_bit(set, interrupt);
-            check!(gic::bit(set, interrupt), "{interrupt}: {set:#x} does not set");
-            check!(gic::bit(clear, interrupt), "{interrupt}: {clear:#x} reads 0");
+            check!(
+                gic::bit(set, interrupt),
+                "{interrupt}: {set:#x} does not set"
+            );
+            check!(
+                gic::bit(clear, interrupt),
+                "{interrupt}: {clear:#x} reads 0"
+            );
             gic::set_word(clear, interrupt, 0);
-            check!(gic::bit(set, interrupt), "{interrupt}: writing 0 at {clear:#x} clears");
+            check!(
+                gic::bit(set, interrupt),
+                "{interrupt}: writing 0 at {clear:#x} clears"
+            );
             gic::set_bit(clear, interrupt);
         }
         for group_1 in [false, true] {
             gic::set_group(interrupt, group_1);
-            check_eq!(gic::bit(register::IGROUPR, interrupt), group_1, "group of {interrupt}");
+            check_eq!(
+                gic::bit(register::IGROUPR, interrupt),
+                group_1,
+                "group of {interrupt}"
+            );
         }
     }
     let frame = gic::redistributor(cpu()) + 0x1_0000;
@@ -265,7 +329,11 @@ fn other_redistributor() -> Verdict {
     let cpus = crate::machine::cpus::count();
     for other in 0..cpus {
         let base = gic::redistributor(other);
-        check_eq!(read64(base + register::GICR_TYPER) >> 32, other as u64, "TYPER of {other}");
+        check_eq!(
+            read64(base + register::GICR_TYPER) >> 32,
+            other as u64,
+            "TYPER of {other}"
+        );
         let _ = read32(base + register::WAKER);
         let _ = read32(base + 0x1_0000 + register::ISENABLER);
     }

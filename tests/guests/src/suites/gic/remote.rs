@@ -131,7 +131,11 @@ fn masked_by_target() -> Verdict {
             gic::send_sgi(sgi, 1 << cpu);
         }
         time::delay_us(200);
-        check_eq!(interrupts::count(cpu), 0, "taken though masked by CPU {cpu}");
+        check_eq!(
+            interrupts::count(cpu),
+            0,
+            "taken though masked by CPU {cpu}"
+        );
         cpus::start_receiving(cpu, false);
         let come = time::wait(|| interrupts::count(cpu) >= 15);
         check!(come, "{} SGIs on CPU {cpu}", interrupts::count(cpu));
@@ -168,11 +172,18 @@ fn ring() -> Verdict {
     }
     for round in 0..ROUNDS {
         gic::send_sgi(RING, 1 << 1);
-        check!(interrupts::take(round + 1), "the ring stands still in round {round}");
+        check!(
+            interrupts::take(round + 1),
+            "the ring stands still in round {round}"
+        );
     }
     for cpu in others() {
         cpus::finish(cpu);
-        check_eq!(PASSED_ON[cpu].load(Ordering::Acquire), ROUNDS, "CPU {cpu} has passed on");
+        check_eq!(
+            PASSED_ON[cpu].load(Ordering::Acquire),
+            ROUNDS,
+            "CPU {cpu} has passed on"
+        );
         interrupts::forget(cpu);
     }
     check_eq!(interrupts::count(0), ROUNDS, "on the first CPU");
@@ -243,7 +254,11 @@ fn storm() -> Verdict {
         cpus::finish(cpu);
     }
     for cpu in 0..cpus::count() {
-        check_eq!(DONE[cpu].load(Ordering::Acquire), 1, "shots of CPU {cpu} hit");
+        check_eq!(
+            DONE[cpu].load(Ordering::Acquire),
+            1,
+            "shots of CPU {cpu} hit"
+        );
     }
     clean();
     Ok(())

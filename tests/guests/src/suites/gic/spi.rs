@@ -31,10 +31,16 @@ fn life() -> Verdict {
         pend(FREE_SPI);
         check!(is_pending(FREE_SPI), "round {round}: not pending");
         check_eq!(next(), FREE_SPI, "acknowledged");
-        check!(!is_pending(FREE_SPI), "round {round}: pending though acknowledged");
+        check!(
+            !is_pending(FREE_SPI),
+            "round {round}: pending though acknowledged"
+        );
         check!(is_active(FREE_SPI), "round {round}: not active");
         pend(FREE_SPI);
-        check!(is_pending(FREE_SPI) && is_active(FREE_SPI), "not pending and active");
+        check!(
+            is_pending(FREE_SPI) && is_active(FREE_SPI),
+            "not pending and active"
+        );
         check_eq!(stray(), SPURIOUS, "came while active");
         gic::end(FREE_SPI);
         check_eq!(next(), FREE_SPI, "acknowledged again");
@@ -74,7 +80,11 @@ fn disabled() -> Verdict {
     gic::end(FREE_SPI);
     pend(FREE_SPI);
     gic::set_bit(register::ICENABLER, FREE_SPI);
-    check_eq!(stray(), SPURIOUS, "came though disabled after it was pending");
+    check_eq!(
+        stray(),
+        SPURIOUS,
+        "came though disabled after it was pending"
+    );
     gic::set_bit(register::ICPENDR, FREE_SPI);
     gic::set_bit(register::ISENABLER, FREE_SPI);
     check_eq!(stray(), SPURIOUS, "came though cleared");
@@ -125,7 +135,11 @@ fn expect_on(target: usize) -> Verdict {
     check!(come, "it does not come to CPU {target}");
     time::delay_us(500);
     for cpu in 1..cpus::count() {
-        check_eq!(interrupts::count(cpu), usize::from(cpu == target), "taken by CPU {cpu}");
+        check_eq!(
+            interrupts::count(cpu),
+            usize::from(cpu == target),
+            "taken by CPU {cpu}"
+        );
         interrupts::forget(cpu);
     }
     check_eq!(gic::acknowledge(), SPURIOUS, "on the first CPU");
@@ -201,7 +215,12 @@ fn withdrawn_remotely() -> Verdict {
         check!(gone, "still pending at CPU {cpu}");
         cpus::start_receiving(cpu, false);
         time::delay_us(500);
-        check_eq!(interrupts::count(cpu), 0, "taken by CPU {cpu} though cleared");
+        let taken = interrupts::nth(cpu, 0);
+        check_eq!(
+            interrupts::count(cpu),
+            0,
+            "CPU {cpu} took {taken} though it was cleared"
+        );
         cpus::stop_receiving(cpu);
     }
     gic::stop_spi(FREE_SPI);
@@ -225,7 +244,11 @@ fn active_elsewhere() -> Verdict {
     gic::route(FREE_SPI, last);
     pend(FREE_SPI);
     cpus::run(last, acknowledge_only);
-    check_eq!(interrupts::nth(last, 0), FREE_SPI, "acknowledged by CPU {last}");
+    check_eq!(
+        interrupts::nth(last, 0),
+        FREE_SPI,
+        "acknowledged by CPU {last}"
+    );
     let active = time::wait(|| is_active(FREE_SPI));
     check!(active, "not active at CPU {last}");
     gic::route(FREE_SPI, cpu());

@@ -42,7 +42,10 @@ fn level() -> Verdict {
     for round in 0..3 {
         check_eq!(next(), CONSOLE.interrupt, "level high");
         let status = CONSOLE.read(register::MIS);
-        check!(status & interrupt::TX != 0, "round {round}: MIS {status:#x}");
+        check!(
+            status & interrupt::TX != 0,
+            "round {round}: MIS {status:#x}"
+        );
         gic::end(CONSOLE.interrupt);
     }
     check_eq!(next(), CONSOLE.interrupt, "level high");
@@ -61,9 +64,15 @@ fn withdrawn() -> Verdict {
     let pending = time::wait(|| super::is_pending(CONSOLE.interrupt));
     check!(pending, "not pending");
     gic::set_bit(gic::register::ICPENDR, CONSOLE.interrupt);
-    check!(super::is_pending(CONSOLE.interrupt), "cleared though the level is high");
+    check!(
+        super::is_pending(CONSOLE.interrupt),
+        "cleared though the level is high"
+    );
     CONSOLE.write(register::IMSC, 0);
-    check!(!super::is_pending(CONSOLE.interrupt), "pending though the level is low");
+    check!(
+        !super::is_pending(CONSOLE.interrupt),
+        "pending though the level is low"
+    );
     check_eq!(stray(), SPURIOUS, "came though the level is low");
     stop();
     Ok(())

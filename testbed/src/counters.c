@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "counters.h"
+
+#include "schedule.h"
+#include "symbols.h"
+#include "util.h"
+
+#include <string.h>
+
+/* Linux's functions in which a core does nothing but wait for another one, and the like. */
+static struct spin spins[MAX_SPIN_FUNCTIONS] = {
+    {0}, /* number 0 stands for none */
+    {.function = "queued_spin_lock_slowpath"},
+    {.function = "queued_read_lock_slowpath"},
+    {.function = "queued_write_lock_slowpath"},
+    {.function = "osq_lock"},
+    {.function = "mutex_spin_on_owner"},
+    {.function = "rwsem_spin_on_owner"},
+    {.function = "smp_call_function_many_cond"},
+    {.function = "smp_call_function_single"},
+    {.function = "multi_cpu_stop"},
+};
+static int spin_count = 10;
+
+void counters_add_spin_function(const char *name)
+{
+    if (spin_count == MAX_SPIN_FUNCTIONS)
+        fail("spin=%s: at most %d functions", name, MAX_SPIN_FUNCTIONS - 1);
+    spins[spin_count++].function = name;
+}
+
+uint8_t counters_spin_function(int el, uint64_t address)
+{
+    const char *name = symbols_find(el, address);
+
+    if (name)
+        for (int i = 1; i < spin_count; i++)
+            if (!strcmp(name, spins[i].function))
+                return (uint8_t)i;
+    return 0;
+}
+
+const struct spin *counters_spin(int number)
+{
+    return number > 0 && number < spin_count ? &spins[number] : NULL;
+}
+
+static int level_of(uint32_t class)
+{
+    return class % EXCEPTION_LEVELS;
+}
+
+/* Books what the core did since it came to its present class. */
+static void book(struct core *core)
+{
+    struct counters *counters = &core->counters;
+    struct spin *spin = &spins[counters->class / EXCEPTION_LEVELS];
+    uint64_t instructions = core->executed - counters->class_since;
+    uint64_t waited = counters->waited - counters->waited_before;
+
+    counters->executed[level_of(counters->class)] += instructions;
+    if (spin != spins) {
+        spin->entries++;
+        spin->instructions += instructions;
+        spin->waited += waited;
+        if (instructions + waited > spin->longest)
+            spin->longest = instructions + waited;
+    }
+    counters->class_since = core->executed;
+    counters->waited_before = counters->waited;
+}
+
+void counters_start(struct core *core)
+{
+    /* No block has this class, so the first one counts as a change. */
+    core->counters.class = UINT32_MAX - (EXCEPTION_LEVELS - 1);
+}
+
+void counters_change(struct core *core, const struct block *next)
+{
+    struct counters *counters = &core->counters;
+    uint32_t from = counters->class;
+
+    if (core->executed)
+        book(core);
+    counters->class = next->class;
+    if (next->el == 2 && (level_of(from) != 2 || !core->executed))
+        visits_enter(core, next);
+    else if (next->el != 2 && level_of(from) == 2)
+        visits_leave(core);
+}
+
+void counters_waited(struct core *core, int64_t instructions)
+{
+    struct block *last = (struct block *)core->last;
+
+    core->counters.waited += (uint64_t)instructions;
+    last->waited += (uint64_t)instructions;
+}
+
+void counters_resumed(struct core *core)
+{
+    if (level_of(core->counters.class) == 2)
+        visits_resume(core);
+}
+
+void counters_finish(struct core *core)
+{
+    if (core->executed)
+        book(core);
+    if (level_of(core->counters.class) == 2)
+        visits_leave(core);
+}

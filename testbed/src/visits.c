@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "visits.h"
+
+#include "registers.h"
+#include "schedule.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Arm Architecture Reference Manual, D1.3.1: the table is 2 KiB, an entry 128 bytes. */
+#define VECTOR_TABLE_SIZE 0x800
+#define VECTOR_SIZE 0x80
+#define VECTOR_LOWER_SYNC 8
+#define VECTOR_LOWER_SYNC_AARCH32 12
+/* ESR_EL2, D19.2.37 (exception classes and the syndrome of a system register access). */
+#define ESR_EC_SHIFT 26
+#define ESR_EC_MASK 0x3f
+#define EC_HVC64 0x16
+#define EC_SMC64 0x17
+#define EC_SYSREG 0x18
+#define ISS_SYSREG_MASK 0x3ffc1e /* Op0, Op2, Op1, CRn, CRm: all but Rt and the direction */
+#define ISS_SYSREG_READ 1
+
+static struct visit_cause causes[VISIT_CAUSES];
+static bool reads_causes = true;
+
+void visits_read_causes(bool yes)
+{
+    reads_causes = yes;
+}
+
+static struct visit_cause *find_cause(const struct visit_cause *wanted)
+{
+    struct visit_cause *cause = causes;
+
+    for (; cause < causes + VISIT_CAUSES - 1 && cause->kind; cause++)
+        if (cause->kind == wanted->kind && cause->vector == wanted->vector &&
+            cause->class == wanted->class && cause->detail == wanted->detail)
+            return cause;
+    /* The last place collects what finds no other. */
+    if (!cause->kind)
+        *cause = *wanted;
+    return cause;
+}
+
+static void begin(struct core *core, const struct visit_cause *cause)
+{
+    struct visit *visit = &core->counters.visit;
+
+    visit->cause = find_cause(cause);
+    visit->begun = core->executed;
+    visit->at = schedule_time_before(0);
+}
+
+/* Why the core is about to execute this block at EL2, coming from a lower level. */
+static struct visit_cause read_cause(const struct core *core, const struct block *first)
+{
+    struct visit_cause cause = {.kind = VISIT_START};
+    uint64_t table = first->start & -(uint64_t)VECTOR_TABLE_SIZE;
+    uint64_t syndrome;
+
+    if (!core->executed)
+        return cause;
+    cause.kind = VISIT_EXCEPTION;
+    if (!reads_causes)
+        return cause;
+    if (first->start % VECTOR_SIZE || table != registers_read(REGISTER_VBAR_EL2)) {
+        cause.kind = VISIT_START;
+        return cause;
+    }
+    cause.vector = (uint8_t)(first->start % VECTOR_TABLE_SIZE / VECTOR_SIZE);
+    if (cause.vector != VECTOR_LOWER_SYNC && cause.vector != VECTOR_LOWER_SYNC_AARCH32)
+        return cause;
+    syndrome = registers_read(REGISTER_ESR_EL2);
+    cause.class = (uint8_t)(syndrome >> ESR_EC_SHIFT & ESR_EC_MASK);
+    if (cause.class == EC_HVC64 || cause.class == EC_SMC64)
+        cause.detail = (uint32_t)registers_read(REGISTER_X0);
+    else if (cause.class == EC_SYSREG)
+        cause.detail = (uint32_t)syndrome & (ISS_SYSREG_MASK | ISS_SYSREG_READ);
+    return cause;
+}
+
+void visits_enter(struct core *core, const struct block *first)
+{
+    struct visit_cause cause = read_cause(core, first);
+
+    begin(core, &cause);
+}
+
+void visits_leave(struct core *core)
+{
+    struct visit *visit = &core->counters.visit;
+    struct visit_cause *cause = visit->cause;
+    uint64_t instructions = core->executed - visit->begun;
+    int bucket = 0;
+
+    if (!cause)
+        return;
+    visit->cause = NULL;
+    while (bucket < VISIT_BUCKETS - 1 && instructions >> (bucket + 1))
+        bucket++;
+    cause->visits++;
+    cause->instructions += instructions;
+    cause->histogram[bucket]++;
+    if (instructions > cause->most) {
+        cause->most = instructions;
+        cause->most_at = visit->at;
+        cause->most_core = (uint8_t)core->index;
+    }
+}
+
+void visits_resume(struct core *core)
+{
+    const struct visit_cause wake = {.kind = VISIT_WAKE};
+
+    visits_leave(core);
+    begin(core, &wake);
+}
+
+const struct visit_cause *visits_cause(int number)
+{
+    return number < VISIT_CAUSES && causes[number].kind ? &causes[number] : NULL;
+}
+
+/* Exception classes that can come from a lower level; others are shown by number. */
+static const char *class_name(uint8_t class)
+{
+    switch (class) {
+    case 0x00: return "unknown instruction";
+    case 0x01: return "WFI or WFE";
+    case 0x07: return "floating point";
+    case EC_HVC64: return "HVC";
+    case EC_SMC64: return "SMC";
+    case EC_SYSREG: return "system register";
+    case 0x19: return "SVE";
+    case 0x20: return "instruction abort";
+    case 0x22: return "PC alignment";
+    case 0x24: return "data abort";
+    case 0x30: return "breakpoint";
+    case 0x32: return "software step";
+    case 0x34: return "watchpoint";
+    case 0x3c: return "BRK";
+    default: return NULL;
+    }
+}
+
+static void describe_synchronous(const struct visit_cause *cause, char *text, size_t length)
+{
+    const char *name = class_name(cause->class);
+    uint32_t iss = cause->detail;
+
+    if (!name)
+        snprintf(text, length, "EC 0x%02x", cause->class);
+    else if (cause->class == EC_HVC64 || cause->class == EC_SMC64)
+        snprintf(text, length, "%s 0x%08x", name, cause->detail);
+    else if (cause->class == EC_SYSREG)
+        /* ISS: Op0 21:20, Op2 19:17, Op1 16:14, CRn 13:10, CRm 4:1. */
+        snprintf(text, length, "%s S%u_%u_C%u_C%u_%u", iss & ISS_SYSREG_READ ? "MRS" : "MSR",
+                 iss >> 20 & 3, iss >> 14 & 7, iss >> 10 & 15, iss >> 1 & 15, iss >> 17 & 7);
+    else
+        snprintf(text, length, "%s", name);
+}
+
+void visits_describe(const struct visit_cause *cause, char *text, size_t length)
+{
+    static const char *const types[] = {"synchronous", "IRQ", "FIQ", "SError"};
+    static const char *const origins[] = {" from EL2 with SP_EL0", " from EL2", "", " from AArch32"};
+
+    if (cause->kind == VISIT_START)
+        snprintf(text, length, "start of a core");
+    else if (cause->kind == VISIT_WAKE)
+        snprintf(text, length, "wake from waiting at EL2");
+    else if (!reads_causes)
+        snprintf(text, length, "any");
+    else if (cause->vector == VECTOR_LOWER_SYNC)
+        describe_synchronous(cause, text, length);
+    else
+        snprintf(text, length, "%s%s", types[cause->vector % 4], origins[cause->vector / 4]);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Visits to EL2: how many instructions the hypervisor executes each time a core enters it, by the
+ * cause of the entry.
+ *
+ * A visit is what a core executes at EL2 without a break. If it waits there (WFI in the
+ * hypervisor's idle loop), the visit ends and another one begins when it goes on.
+ */
+#ifndef VISITS_H
+#define VISITS_H
+
+#include "blocks.h"
+
+#include <stdint.h>
+
+#define VISIT_CAUSES 256
+#define VISIT_BUCKETS 24
+
+struct core;
+
+/* Why EL2 was entered. */
+enum visit_kind {
+    VISIT_NONE,
+    VISIT_START,     /* the core's first instructions: boot, or PSCI CPU_ON */
+    VISIT_WAKE,      /* goes on after waiting at EL2 */
+    VISIT_EXCEPTION, /* by the vector given */
+};
+
+struct visit_cause {
+    enum visit_kind kind;
+    uint8_t vector; /* 0 to 15: offset from VBAR_EL2 divided by 0x80 */
+    uint8_t class;  /* ESR_EL2.EC, of synchronous exceptions from a lower level */
+    uint32_t detail; /* SMC, HVC: function (W0); system register access: its encoding; else 0 */
+    uint64_t visits, instructions;
+    uint64_t most; /* instructions in the longest visit */
+    int64_t most_at; /* when that visit began, in nanoseconds */
+    uint8_t most_core;
+    uint64_t histogram[VISIT_BUCKETS]; /* bucket i: 2^i to 2^(i+1) - 1 instructions */
+};
+
+/* The open visit of a core. */
+struct visit {
+    struct visit_cause *cause; /* NULL: none */
+    uint64_t begun;            /* instructions the core had executed by then */
+    int64_t at;
+};
+
+/* Whether to read the cause from registers; without, all visits count as one cause. */
+void visits_read_causes(bool yes);
+
+void visits_enter(struct core *core, const struct block *first);
+void visits_leave(struct core *core);
+void visits_resume(struct core *core);
+
+/* By number, from 0; NULL behind the last one. */
+const struct visit_cause *visits_cause(int number);
+
+/* A name for people, in `text`. */
+void visits_describe(const struct visit_cause *cause, char *text, size_t length);
+
+#endif

@@ -1,0 +1,39 @@
+//! The probe guest's suites (tests/guests), on as many cores as vCPUs and on fewer.
+
+use boot_tests::{Boot, Console, probe};
+
+/// Boots one probe guest with this command line, its vCPUs on `homes`, on a machine that has just
+/// these cores.
+fn boot(name: &str, bootargs: &str, homes: &[usize]) -> Console {
+    let cores = homes.iter().max().map_or(1, |last| last + 1);
+    let console = Boot::new(name)
+        .cores(cores)
+        .guest(probe("probe", bootargs, homes))
+        .run();
+    console.probe_is_well("probe").machine_ended();
+    console
+}
+
+#[test]
+fn gic_one_vcpu() {
+    boot("gic_one_vcpu", "suite=gic", &[0]);
+}
+
+#[test]
+fn gic_a_core_for_each_vcpu() {
+    boot("gic_a_core_for_each_vcpu", "suite=gic", &[0, 1, 2, 3]);
+}
+
+#[test]
+fn gic_four_vcpus_on_one_core() {
+    boot("gic_four_vcpus_on_one_core", "suite=gic", &[0, 0, 0, 0]);
+}
+
+#[test]
+fn gic_eight_vcpus_on_two_cores() {
+    boot(
+        "gic_eight_vcpus_on_two_cores",
+        "suite=gic",
+        &[0, 1, 0, 1, 0, 1, 0, 1],
+    );
+}
