@@ -11,6 +11,7 @@
 extern crate std;
 
 pub mod console;
+pub mod load;
 pub mod mailbox;
 pub mod psci;
 pub mod schedule;

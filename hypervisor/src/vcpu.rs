@@ -2,11 +2,12 @@
 
 use crate::context::{FloatingPoint, SystemRegisters};
 use crate::guest_entry::GuestRegisters;
-use crate::loader::Progress;
 use crate::sysreg::{mrs, msr};
 use crate::timers::GuestTimers;
 use core::ops::{Deref, DerefMut};
+use rand_chacha::ChaCha20Rng;
 use spumone_config::{GuestId, VcpuId};
+use spumone_core::load::Progress;
 use spumone_core::psci::EntryPoint;
 use spumone_core::schedule::Band;
 use spumone_core::vgic::{CpuInterface, VcpuIndex, running_priority};
@@ -17,7 +18,12 @@ pub enum Work {
     /// Runs the guest.
     Guest,
     /// Loads the guest: only the guest's first vCPU, before the guest runs.
-    Load(Progress),
+    Load {
+        /// How far it has come.
+        progress: Progress,
+        /// The random numbers of the guest's coming life.
+        random: ChaCha20Rng,
+    },
 }
 
 /// The virtual CPU interface: `ICH_*` registers other than list registers, which the virtual GIC

@@ -18,7 +18,7 @@
 static uint64_t per_us = 1000;
 /* Threads that do not take part in the hand-over may read the time at any moment. */
 static _Atomic int64_t now; /* at the start of the round */
-static int64_t remainder;   /* of the division in clock_advance */
+static int64_t left_over;   /* of the division in clock_advance */
 /*
  * The latest time that any core has read. Cores execute their quanta of one round one after the
  * other, so a core may execute after another one what is earlier in virtual time. If it then has a
@@ -64,10 +64,10 @@ int64_t clock_now_qemu(void)
 
 void clock_advance(int64_t instructions)
 {
-    int64_t thousandths = instructions * NS_PER_US + remainder;
+    int64_t thousandths = instructions * NS_PER_US + left_over;
 
     atomic_fetch_add(&now, thousandths / (int64_t)per_us);
-    remainder = thousandths % (int64_t)per_us;
+    left_over = thousandths % (int64_t)per_us;
 }
 
 void clock_jump(int64_t to)

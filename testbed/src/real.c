@@ -31,9 +31,9 @@ static void *next_cond(const char *name)
     return symbol ? symbol : next(name);
 }
 
-const struct real *real_functions(void)
+const struct c_library *c_library(void)
 {
-    static struct real functions;
+    static struct c_library functions;
     static bool found;
 
     if (likely(found))

@@ -9,7 +9,6 @@
 #ifndef REAL_H
 #define REAL_H
 
-#define _GNU_SOURCE
 #include "qemu-api.h"
 #include "util.h"
 
@@ -21,7 +20,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
-struct real {
+struct c_library {
     int (*clock_gettime)(clockid_t, struct timespec *);
     int (*ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
     ssize_t (*write)(int, const void *, size_t);
@@ -39,8 +38,8 @@ struct real {
 };
 
 /* The functions, looked up on first use: other libraries' constructors may call before ours. */
-const struct real *real_functions(void);
-#define real (*real_functions())
+const struct c_library *c_library(void);
+#define real (*c_library())
 
 extern bool engaged;
 

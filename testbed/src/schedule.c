@@ -67,7 +67,7 @@ void schedule_set_end(int64_t at)
 
 int64_t schedule_end(void)
 {
-    return end;
+    return end_requested ? NEVER : end;
 }
 
 void schedule_add_core(int index)
@@ -152,7 +152,7 @@ static void end_round(struct core *next)
 
 void schedule_check_end(void)
 {
-    if (clock_now() < end || end_requested)
+    if (end_requested || clock_now() < end)
         return;
     end_requested = true;
     qemu.system_shutdown_request(SHUTDOWN_CAUSE_HOST_QMP_QUIT);

@@ -63,7 +63,7 @@ void schedule_sleep(void);
 /* Asks for an orderly end if its time has come. */
 void schedule_check_end(void);
 
-/* The time set by schedule_set_end(), or NEVER. */
+/* The time set by schedule_set_end(); NEVER if there is none, or if it has come. */
 int64_t schedule_end(void);
 
 /* Instructions of the current quantum that the current core has executed. */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#define _GNU_SOURCE
 #include "symbols.h"
 
 #include "blocks.h"
@@ -168,19 +167,22 @@ void symbols_watch_offset(int el, uint64_t address)
 {
     uint64_t base, vectors;
 
-    if (likely(!offset_is_missing) || el != 1 || address < KERNEL_HALF)
+    if (likely(!offset_is_missing) || address < KERNEL_HALF)
         return;
-    base = registers_read(REGISTER_VBAR_EL1);
+    /* A kernel that finds itself at EL2 stays there if the core lets it (FEAT_VHE). */
+    base = registers_read(el == 2 ? REGISTER_VBAR_EL2 : REGISTER_VBAR_EL1);
     if (base < KERNEL_HALF)
         return;
-    for (int i = 0; i < file_count; i++) {
-        if (files[i].offset_is_known || !address_of(&files[i], "vectors", &vectors))
-            continue;
-        /* Other tables (for mitigations) may be in use for a while: not a multiple. */
-        if ((base - vectors) % KERNEL_ALIGNMENT)
-            return;
-        files[i].offset = base - vectors;
-        files[i].offset_is_known = true;
-    }
     offset_is_missing = false;
+    for (int i = 0; i < file_count; i++) {
+        struct file *file = &files[i];
+
+        /* Other tables (for mitigations) may be in use for a while: not a multiple. */
+        if (!file->offset_is_known && file->el == el && address_of(file, "vectors", &vectors) &&
+            (base - vectors) % KERNEL_ALIGNMENT == 0) {
+            file->offset = base - vectors;
+            file->offset_is_known = true;
+        }
+        offset_is_missing |= !file->offset_is_known;
+    }
 }

@@ -12,7 +12,7 @@
 /*
  * Loads a file for the code of one exception level. `specification` is `elN:FILE`, `elN:FILE:OFFSET`
  * with an offset to add to the addresses in the file, or `elN:FILE:auto` for a Linux kernel that
- * moves itself: the offset is then taken from VBAR_EL1, which holds the address of `vectors`.
+ * moves itself: the offset is then taken from VBAR_ELN, which holds the address of `vectors`.
  * Several files may be loaded for one level. Returns false, with a message, if that is not possible.
  */
 bool symbols_load(const char *specification);

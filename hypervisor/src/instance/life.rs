@@ -8,10 +8,10 @@ use super::Instance;
 use super::interrupts::{LoadedGic, power_off};
 use crate::console::{CONSOLE, say};
 use crate::events::{Event, note};
-use crate::loader::Progress;
 use crate::vcpu::Work;
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Source;
+use spumone_core::load::Progress;
 use spumone_core::mailbox::Message;
 use spumone_core::psci::{AfterStop, EntryPoint, Generation, Phase, StopReason};
 use spumone_core::vgic::VcpuIndex;
@@ -199,20 +199,26 @@ impl Instance {
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
             return;
         };
-        vcpu.work = Work::Load(Progress::start());
+        vcpu.work = Work::Load {
+            progress: Progress::start(),
+            random: self
+                .machine
+                .entropy
+                .of_guest(guest_id, guest.lifecycle.now().1.0),
+        };
         if self.scheduler.start(id).is_ok() {
             self.must_decide = true;
         }
     }
 
     /// A guest is loaded: its first vCPU, which has done it, starts.
-    pub(super) fn begin_life(&mut self, guest_id: GuestId, id: VcpuId) {
-        let guest = self.machine.guest(guest_id);
-        let config = &guest.config;
-        note(self.core, Event::Start, u64::from(guest_id.0));
+    pub(super) fn begin_life(&mut self, id: VcpuId) {
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
             return;
         };
+        note(self.core, Event::Start, u64::from(vcpu.guest.0));
+        let guest = self.machine.guest(vcpu.guest);
+        let config = &guest.config;
         vcpu.reset(EntryPoint {
             entry: config.entry,
             context: config.boot_argument,

@@ -20,6 +20,7 @@ use crate::machine::Machine;
 use crate::timers::{self, now};
 use crate::vcpu::{VcpuToken, Work};
 use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::RngCore;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::mailbox::Port;
@@ -180,14 +181,14 @@ impl Instance {
             self.must_decide = true;
             return;
         };
-        let guest_id = vcpu.guest;
-        if let Work::Load(progress) = &mut vcpu.work {
-            let guest = self.machine.guest(guest_id);
-            let entropy = &self.machine.entropy;
-            let random = || entropy.of_guest(guest_id, guest.lifecycle.now().1.0);
-            if progress.advance(&guest.config, random) {
-                loader::finish();
-                self.begin_life(guest_id, id);
+        let guest = self.machine.guest(vcpu.guest);
+        if let Work::Load { progress, random } = &mut vcpu.work {
+            match progress.next(&guest.config) {
+                Some(chunk) => loader::carry_out(chunk, || random.next_u32() as u8),
+                None => {
+                    loader::finish();
+                    self.begin_life(id);
+                }
             }
             if cpu::interrupt_pending() {
                 self.take_interrupts();

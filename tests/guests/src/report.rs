@@ -1,5 +1,6 @@
 //! What was tested, and how it went: one line each, and a last one with the sums.
 
+use crate::machine::bootargs;
 use crate::machine::cpus;
 use crate::machine::uart::say;
 use core::cell::UnsafeCell;
@@ -52,9 +53,16 @@ pub(crate) use check_eq;
 static PASSED: AtomicUsize = AtomicUsize::new(0);
 static FAILED: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether a test is to run: all are, unless `only=` on the command line is part of other names.
+fn is_wanted(name: &str) -> bool {
+    bootargs::text("only").is_none_or(|part| name.contains(part))
+}
+
 /// Runs a test.
 pub fn test(name: &str, code: fn() -> Verdict) {
-    record(name, code());
+    if is_wanted(name) {
+        record(name, code());
+    }
 }
 
 /// Notes how a test went.
@@ -98,6 +106,9 @@ fn run_test() {
 
 /// Runs a test on one CPU after another. It passes if it passes on all of them.
 pub fn test_everywhere(name: &str, cpus: usize, code: fn() -> Verdict) {
+    if !is_wanted(name) {
+        return;
+    }
     for cpu in 0..cpus {
         TEST.store(code as usize, Ordering::Release);
         cpus::run(cpu, run_test);

@@ -1,4 +1,5 @@
-//! `suite=gic`: the GICv3 as IHI 0069 has it, in a system with one Security state.
+//! `suite=gic`: the GICv3 as IHI 0069 has it, in a system with one Security state. `repeat=N` runs
+//! it so often.
 
 mod group0;
 mod local;
@@ -10,20 +11,22 @@ mod uart;
 
 use crate::machine::gic::{self, SPURIOUS, register};
 use crate::machine::sysreg::{mask, mrs, msr};
-use crate::machine::{cpus, interrupts, time};
+use crate::machine::{bootargs, cpus, interrupts, time};
 
 /// Runs the suite.
 pub fn run() {
     gic::start_distributor();
     gic::start_cpu();
     let cpus = cpus::start_all();
-    registers::run(cpus);
-    local::run(cpus);
-    order::run(cpus);
-    group0::run(cpus);
-    remote::run(cpus);
-    spi::run(cpus);
-    uart::run(cpus);
+    for _ in 0..bootargs::number_or("repeat", 1) {
+        registers::run(cpus);
+        local::run(cpus);
+        order::run(cpus);
+        group0::run(cpus);
+        remote::run(cpus);
+        spi::run(cpus);
+        uart::run(cpus);
+    }
 }
 
 /// The interface of this CPU as tests expect it, whatever the last one left.

@@ -19,6 +19,7 @@ pub fn run(count: usize) {
     if count > 1 {
         test("spi-moved-while-disabled", moved_while_disabled);
         test("spi-moved-while-masked", moved_while_masked);
+        test("spi-pending-seen-remotely", pending_seen_remotely);
         test("spi-withdrawn-remotely", withdrawn_remotely);
         test("spi-active-elsewhere", active_elsewhere);
     }
@@ -196,6 +197,23 @@ fn moved_while_masked() -> Verdict {
     time::delay_us(500);
     check_eq!(interrupts::count(last), 0, "taken by CPU {last} as well");
     stop();
+    Ok(())
+}
+
+/// Pending at a CPU that masks interrupts, it reads as pending from here, each time.
+fn pending_seen_remotely() -> Verdict {
+    clean();
+    gic::start_spi(FREE_SPI);
+    for cpu in 1..cpus::count() {
+        gic::route(FREE_SPI, cpu);
+        pend(FREE_SPI);
+        for n in 0..500 {
+            check!(is_pending(FREE_SPI), "not pending at CPU {cpu} in look {n}");
+        }
+        gic::stop_spi(FREE_SPI);
+        gic::start_spi(FREE_SPI);
+    }
+    gic::stop_spi(FREE_SPI);
     Ok(())
 }
 

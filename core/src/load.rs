@@ -1,0 +1,297 @@
+//! What it takes to bring a guest to the state it starts in: memory cleared, images copied, seeds
+//! drawn.
+//!
+//! That takes long, and EL2 is never preempted; so it is cut into chunks. The EL2 program carries
+//! one out, looks for interrupts, and comes back for the next. A first start and a restart are
+//! the same thing: whatever the guest has left in its memory is gone.
+
+use spumone_config::packed::{Guest, Mapping, Segment};
+use spumone_config::{GuestAddr, PhysAddr};
+
+/// Most bytes of one chunk: a power of two that divides a page, so that a chunk which is cut at its
+/// multiples lies in one range of memory.
+pub const CHUNK: u64 = 2048;
+/// Most random bytes of one seed.
+pub const MAX_SEED: u32 = 64;
+
+/// A piece of work, to be done on machine addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chunk {
+    /// Clear [`CHUNK`] bytes, aligned to their number.
+    Clear {
+        /// The first.
+        to: PhysAddr,
+    },
+    /// Copy a part of the bundle.
+    Copy {
+        /// Offset of the first byte in the bundle.
+        from: u64,
+        /// Where it goes.
+        to: PhysAddr,
+        /// Number of bytes, at most [`CHUNK`].
+        size: u64,
+    },
+    /// Write a random byte.
+    Random {
+        /// Where.
+        to: PhysAddr,
+    },
+}
+
+/// How far the loading of a guest has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    step: Step,
+    /// The range, segment or seed in work.
+    index: usize,
+    /// Bytes of it that are done.
+    done: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Clear,
+    Copy,
+    Seed,
+}
+
+impl Progress {
+    /// Nothing done.
+    pub const fn start() -> Self {
+        Self {
+            step: Step::Clear,
+            index: 0,
+            done: 0,
+        }
+    }
+
+    /// The next piece of work; `None` when the guest is as it starts. What lies outside the
+    /// guest's memory, which a checked description has not, is left out.
+    pub fn next(&mut self, guest: &Guest) -> Option<Chunk> {
+        if self.step == Step::Clear {
+            if let Some(range) = guest.memory.get(self.index) {
+                let to = PhysAddr(range.pa.0 + self.done);
+                self.proceed(CHUNK, range.size);
+                return Some(Chunk::Clear { to });
+            }
+            self.begin(Step::Copy);
+        }
+        if self.step == Step::Copy {
+            // Empty or misplaced segments give nothing to do; there are few.
+            while let Some(segment) = guest.segments.get(self.index) {
+                let chunk = self.copy(segment, &guest.memory);
+                if chunk.is_some() {
+                    return chunk;
+                }
+            }
+            self.begin(Step::Seed);
+        }
+        while let Some(seed) = guest.seeds.get(self.index) {
+            let at = GuestAddr(seed.destination.0 + self.done);
+            let is_inside = self.done < u64::from(seed.size);
+            self.proceed(1, u64::from(seed.size.min(MAX_SEED)));
+            if let (true, Some(to)) = (is_inside, physical(&guest.memory, at)) {
+                return Some(Chunk::Random { to });
+            }
+        }
+        None
+    }
+
+    fn copy(&mut self, segment: &Segment, memory: &[Mapping]) -> Option<Chunk> {
+        let destination = GuestAddr(segment.destination.0 + self.done);
+        let size = (segment.size - self.done).min(CHUNK - destination.0 % CHUNK);
+        let from = segment.offset + self.done;
+        match physical(memory, destination) {
+            Some(to) if size > 0 => {
+                self.proceed(size, segment.size);
+                Some(Chunk::Copy { from, to, size })
+            }
+            _ => {
+                self.proceed(segment.size, segment.size);
+                None
+            }
+        }
+    }
+
+    fn proceed(&mut self, bytes: u64, total: u64) {
+        self.done += bytes;
+        if self.done >= total {
+            self.index += 1;
+            self.done = 0;
+        }
+    }
+
+    fn begin(&mut self, step: Step) {
+        self.step = step;
+        self.index = 0;
+        self.done = 0;
+    }
+}
+
+/// Where a byte of guest memory is on the machine.
+fn physical(memory: &[Mapping], ipa: GuestAddr) -> Option<PhysAddr> {
+    memory.iter().find_map(|range| {
+        let offset = ipa.0.checked_sub(range.ipa.0)?;
+        (offset < range.size).then_some(PhysAddr(range.pa.0 + offset))
+    })
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use spumone_config::packed::{SeedSlot, VirtualGic};
+    use std::collections::BTreeMap;
+    use std::vec::Vec;
+
+    const PAGE: u64 = 4096;
+    /// Larger than all memory of the tests.
+    const FAR: u64 = 1 << 20;
+
+    fn guest(memory: &[Mapping], segments: &[Segment], seeds: &[SeedSlot]) -> Guest {
+        Guest {
+            name: "test".try_into().unwrap(),
+            vcpus: heapless_vec(&[]),
+            memory: heapless_vec(memory),
+            devices: heapless_vec(&[]),
+            interrupts: heapless_vec(&[]),
+            quiesce: heapless_vec(&[]),
+            segments: heapless_vec(segments),
+            entry: GuestAddr(0),
+            boot_argument: 0,
+            seeds: heapless_vec(seeds),
+            console: None,
+            gic: VirtualGic {
+                distributor: GuestAddr(0),
+                redistributor: GuestAddr(0),
+                spis: 32,
+            },
+        }
+    }
+
+    fn heapless_vec<T: Clone, const N: usize>(items: &[T]) -> heapless::Vec<T, N> {
+        heapless::Vec::from_slice(items).unwrap()
+    }
+
+    /// What a byte of machine memory comes from.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Byte {
+        Zero,
+        Bundle(u64),
+        Random,
+    }
+
+    /// Carries all chunks out, and checks what each promises.
+    fn load(guest: &Guest) -> BTreeMap<u64, Byte> {
+        let mut memory = BTreeMap::new();
+        let mut progress = Progress::start();
+        while let Some(chunk) = progress.next(guest) {
+            match chunk {
+                Chunk::Clear { to } => {
+                    assert!(to.is_aligned(CHUNK));
+                    memory.extend((to.0..to.0 + CHUNK).map(|at| (at, Byte::Zero)));
+                }
+                Chunk::Copy { from, to, size } => {
+                    assert!((1..=CHUNK).contains(&size));
+                    memory.extend((0..size).map(|n| (to.0 + n, Byte::Bundle(from + n))));
+                }
+                Chunk::Random { to } => {
+                    memory.insert(to.0, Byte::Random);
+                }
+            }
+        }
+        assert_eq!(progress.next(guest), None, "done is done");
+        memory
+    }
+
+    /// Two ranges, one behind the other for the guest, apart and in other order on the machine.
+    fn two_ranges() -> [Mapping; 2] {
+        [
+            Mapping {
+                ipa: GuestAddr(0),
+                pa: PhysAddr(16 * PAGE),
+                size: 2 * PAGE,
+            },
+            Mapping {
+                ipa: GuestAddr(2 * PAGE),
+                pa: PhysAddr(4 * PAGE),
+                size: PAGE,
+            },
+        ]
+    }
+
+    /// The same, byte by byte.
+    fn model(guest: &Guest) -> BTreeMap<u64, Byte> {
+        let mut memory = BTreeMap::new();
+        for range in &guest.memory {
+            memory.extend((0..range.size).map(|n| (range.pa.0 + n, Byte::Zero)));
+        }
+        let mut write = |ipa: u64, byte: Byte| {
+            if let Some(to) = physical(&guest.memory, GuestAddr(ipa)) {
+                memory.insert(to.0, byte);
+            }
+        };
+        for segment in &guest.segments {
+            // What is misplaced is left out from the first byte on that is.
+            for n in 0..segment.size {
+                if physical(&guest.memory, GuestAddr(segment.destination.0 + n)).is_none() {
+                    break;
+                }
+                write(segment.destination.0 + n, Byte::Bundle(segment.offset + n));
+            }
+        }
+        for seed in &guest.seeds {
+            for n in 0..u64::from(seed.size.min(MAX_SEED)) {
+                write(seed.destination.0 + n, Byte::Random);
+            }
+        }
+        memory
+    }
+
+    #[test]
+    fn a_guest_without_memory_is_loaded_at_once() {
+        let seed = SeedSlot {
+            destination: GuestAddr(0),
+            size: 8,
+        };
+        assert!(load(&guest(&[], &[], &[seed])).is_empty());
+    }
+
+    #[test]
+    fn a_seed_of_no_bytes_writes_none() {
+        let seed = SeedSlot {
+            destination: GuestAddr(0),
+            size: 0,
+        };
+        let memory = load(&guest(&two_ranges(), &[], &[seed]));
+        assert!(memory.values().all(|&byte| byte == Byte::Zero));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn chunks_do_what_bytes_would(
+            segments in proptest::collection::vec((0..FAR, 0..3 * PAGE, 0..4 * PAGE), 0..3),
+            seeds in proptest::collection::vec((0..4 * PAGE, 0..100_u32), 0..4),
+        ) {
+            let segments: Vec<_> = segments
+                .into_iter()
+                .map(|(offset, size, destination)| Segment {
+                    offset,
+                    size,
+                    destination: GuestAddr(destination),
+                })
+                .collect();
+            let seeds: Vec<_> = seeds
+                .into_iter()
+                .map(|(destination, size)| SeedSlot {
+                    destination: GuestAddr(destination),
+                    size,
+                })
+                .collect();
+            let guest = guest(&two_ranges(), &segments, &seeds);
+            prop_assert_eq!(load(&guest), model(&guest));
+        }
+    }
+}

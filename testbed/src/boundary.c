@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "boundary.h"
+
+#include "clock.h"
+#include "handover.h"
+#include "qemu.h"
+#include "schedule.h"
+#include "util.h"
+#include "workers.h"
+
+/* Nanoseconds until the guest's next timer; NEVER if none is set. */
+static int64_t until_timer(void)
+{
+    int64_t ns = qemu.clock_deadline_ns_all(QEMU_CLOCK_VIRTUAL, QEMU_TIMER_ATTR_ALL);
+
+    return ns < 0 ? NEVER : ns;
+}
+
+bool boundary_is_due(void)
+{
+    return handover_main_runs() || handover_is_wanted(clock_now()) || workers_are_due() ||
+           until_timer() == 0;
+}
+
+/*
+ * Lets workers and main loop do all they have to do at this time. First the workers: what they
+ * complete, main then sees at once and in one order. Called and left with the big lock held.
+ */
+static void let_others_run(void)
+{
+    qemu.bql_unlock();
+    for (;;) {
+        handover_wait();
+        if (workers_settle())
+            continue;
+        if (!handover_is_wanted(clock_now()))
+            break;
+        handover_grant();
+    }
+    qemu.bql_lock(__FILE__, __LINE__);
+}
+
+/* Does everything that is due at this time. */
+static void do_what_is_due(void)
+{
+    do
+        let_others_run();
+    while (until_timer() == 0 && qemu.clock_run_timers(QEMU_CLOCK_VIRTUAL));
+}
+
+/* QEMU calls this outside of all cores, with the big lock held. */
+static void work(void *cpu, run_on_cpu_data data)
+{
+    (void)cpu;
+    (void)data;
+    schedule_pause();
+    do_what_is_due();
+}
+
+void boundary_request(void *cpu)
+{
+    qemu.async_run_on_cpu(cpu, work, (run_on_cpu_data){.number = 0});
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The next moment at which anything happens. */
+static int64_t next_event(void)
+{
+    int64_t timer = until_timer();
+    int64_t next = timer == NEVER ? NEVER : clock_now() + timer;
+
+    next = earlier(next, handover_deadline());
+    next = earlier(next, workers_deadline());
+    return earlier(next, schedule_end());
+}
+
+void boundary_sleep(void)
+{
+    int64_t next;
+
+    handover_take_kick();
+    schedule_sleep();
+    let_others_run();
+    /* The main loop may have woken a core. */
+    if (handover_take_kick())
+        return;
+    next = next_event();
+    if (next == NEVER) {
+        qemu.bql_unlock();
+        handover_wait_for_event();
+        qemu.bql_lock(__FILE__, __LINE__);
+        return;
+    }
+    clock_jump(next);
+    schedule_hash((uint64_t)next);
+    schedule_check_end();
+    do_what_is_due();
+}

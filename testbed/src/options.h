@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the user chose, from the plugin's arguments; README.md describes each. */
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct options {
+    uint64_t quantum;             /* instructions */
+    uint64_t instructions_per_us; /* of each core */
+    uint64_t seed;
+    uint64_t disk_us;             /* virtual time that a disk request takes */
+    uint64_t end_us;              /* 0: no end */
+    uint64_t top;                 /* functions in the profile */
+    const char *out;              /* JSON file; NULL: none */
+};
+
+extern struct options options;
+
+/* Reads the arguments, each `name=value`. Returns false, with a message, if one is wrong. */
+bool options_read(int count, char **arguments);
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "report.h"
+
+#include "clock.h"
+#include "counters.h"
+#include "handover.h"
+#include "json.h"
+#include "marks.h"
+#include "options.h"
+#include "profile.h"
+#include "schedule.h"
+#include "util.h"
+#include "visits.h"
+#include "workers.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT_VERSION 1
+#define NS_PER_S 1e9
+
+static FILE *output;
+
+bool report_open(const char *path)
+{
+    if (!path)
+        return true;
+    output = fopen(path, "we");
+    if (!output)
+        fprintf(stderr, "spumone-clock: out=%s: %s\n", path, strerror(errno));
+    return output;
+}
+
+static void write_settings(struct json *json)
+{
+    json_open(json, "settings", '{');
+    json_number(json, "cores", (uint64_t)schedule_cores());
+    json_number(json, "quantum", options.quantum);
+    json_number(json, "instructions_per_us", options.instructions_per_us);
+    json_number(json, "seed", options.seed);
+    json_number(json, "disk_us", options.disk_us);
+    json_close(json, '}');
+}
+
+static void write_host(struct json *json)
+{
+    json_open(json, "host", '{');
+    json_seconds(json, "seconds", clock_host_seconds());
+    json_close(json, '}');
+}
+
+static void write_core(struct json *json, const struct core *core)
+{
+    static const char *const names[EXCEPTION_LEVELS] = {"el0", "el1", "el2", "el3"};
+    int64_t busy = clock_ns((int64_t)core->executed);
+    int64_t waited = clock_ns((int64_t)core->counters.waited);
+    int64_t absent = clock_now() - busy - waited;
+
+    json_open(json, NULL, '{');
+    json_number(json, "core", (uint64_t)core->index);
+    json_number(json, "instructions", core->executed);
+    for (int el = 0; el < EXCEPTION_LEVELS; el++)
+        json_number(json, names[el], core->counters.executed[el]);
+    json_number(json, "busy_ns", (uint64_t)busy);
+    json_number(json, "waited_ns", (uint64_t)waited);
+    json_number(json, "asleep_ns", absent > 0 ? (uint64_t)absent : 0);
+    json_close(json, '}');
+}
+
+static void write_cores(struct json *json)
+{
+    json_open(json, "cores", '[');
+    for (int i = 0; i < schedule_cores(); i++)
+        write_core(json, schedule_core_at(i));
+    json_close(json, ']');
+}
+
+static void write_visits(struct json *json)
+{
+    const struct visit_cause *cause;
+
+    json_open(json, "visits", '[');
+    for (int i = 0; (cause = visits_cause(i)); i++) {
+        char name[64];
+        int buckets = VISIT_BUCKETS;
+
+        visits_describe(cause, name, sizeof(name));
+        json_open(json, NULL, '{');
+        json_text(json, "cause", name);
+        json_number(json, "visits", cause->visits);
+        json_number(json, "instructions", cause->instructions);
+        json_number(json, "most", cause->most);
+        json_number(json, "most_at_ns", (uint64_t)cause->most_at);
+        json_number(json, "most_on_core", cause->most_core);
+        while (buckets && !cause->histogram[buckets - 1])
+            buckets--;
+        json_open(json, "by_power_of_two", '[');
+        for (int bucket = 0; bucket < buckets; bucket++)
+            json_number(json, NULL, cause->histogram[bucket]);
+        json_close(json, ']');
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+static void write_spins(struct json *json)
+{
+    const struct spin *spin;
+
+    json_open(json, "spin", '[');
+    for (int i = 1; (spin = counters_spin(i)); i++) {
+        if (!spin->entries)
+            continue;
+        json_open(json, NULL, '{');
+        json_text(json, "function", spin->function);
+        json_number(json, "entries", spin->entries);
+        json_number(json, "instructions", spin->instructions);
+        json_number(json, "waited_ns", (uint64_t)clock_ns((int64_t)spin->waited));
+        json_number(json, "longest_ns", (uint64_t)clock_ns((int64_t)spin->longest));
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+static void write_profile(struct json *json)
+{
+    size_t count;
+    struct profile_entry *entries = profile_make(&count);
+
+    json_open(json, "profile", '[');
+    for (size_t i = 0; i < count && i < options.top; i++) {
+        json_open(json, NULL, '{');
+        json_number(json, "el", (uint64_t)entries[i].el);
+        json_text(json, "function", entries[i].function ? entries[i].function : "?");
+        json_number(json, "instructions", entries[i].instructions);
+        json_number(json, "waited_ns", (uint64_t)clock_ns((int64_t)entries[i].waited));
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+    free(entries);
+}
+
+static void write_marks(struct json *json)
+{
+    size_t count;
+    const struct mark *marks = marks_all(&count);
+
+    json_open(json, "marks", '[');
+    for (size_t i = 0; i < count; i++) {
+        json_open(json, NULL, '{');
+        json_number(json, "mark", marks[i].number);
+        json_number(json, "core", marks[i].core);
+        json_number(json, "el", marks[i].el);
+        json_number(json, "ns", (uint64_t)marks[i].at);
+        json_number(json, "instructions", marks[i].executed);
+        if (marks[i].has_x0)
+            json_hex(json, "x0", marks[i].x0);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+static void write_json(void)
+{
+    struct json json = {.to = output};
+    const struct schedule_totals *totals = schedule_totals();
+
+    json_open(&json, NULL, '{');
+    json_number(&json, "version", FORMAT_VERSION);
+    write_settings(&json);
+    json_number(&json, "virtual_ns", (uint64_t)clock_now());
+    json_hex(&json, "hash", totals->hash);
+    json_number(&json, "outside_events", handover_outside_events());
+    json_number(&json, "disk_calls", workers_calls());
+    json_number(&json, "rounds", totals->rounds);
+    json_number(&json, "sleeps", totals->sleeps);
+    write_cores(&json);
+    write_visits(&json);
+    write_spins(&json);
+    write_marks(&json);
+    write_profile(&json);
+    write_host(&json);
+    json_close(&json, '}');
+    if (ferror(output) | fclose(output))
+        fprintf(stderr, "spumone-clock: out=%s: not all could be written\n", options.out);
+}
+
+static void write_line(void)
+{
+    const struct schedule_totals *totals = schedule_totals();
+    double seconds = (double)clock_now() / NS_PER_S;
+    double host = clock_host_seconds();
+    uint64_t all = 0;
+
+    fprintf(stderr, "spumone-clock: %.9f s, hash %016" PRIx64 ", instructions", seconds,
+            totals->hash);
+    for (int i = 0; i < schedule_cores(); i++) {
+        fprintf(stderr, " %" PRIu64, schedule_core_at(i)->executed);
+        all += schedule_core_at(i)->executed;
+    }
+    fprintf(stderr, "; host %.1f s, %.0f million instructions/s", host, (double)all / 1e6 / host);
+    if (handover_outside_events())
+        fprintf(stderr, "; %" PRIu64 " events from outside: may not be repeatable",
+                handover_outside_events());
+    fputc('\n', stderr);
+}
+
+void report_write(void)
+{
+    for (int i = 0; i < schedule_cores(); i++)
+        counters_finish(schedule_core_at(i));
+    write_line();
+    if (output)
+        write_json();
+}

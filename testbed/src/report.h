@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The results: a JSON file for programs, a line for people. */
+#ifndef REPORT_H
+#define REPORT_H
+
+#include <stdbool.h>
+
+/* Opens the file, so that a wrong path is known before the run. False, with a message, if it fails. */
+bool report_open(const char *path);
+
+/* Writes everything. Called once, when the machine has stopped. */
+void report_write(void);
+
+#endif
