@@ -35,6 +35,8 @@ pub enum Chunk {
     Random {
         /// Where.
         to: PhysAddr,
+        /// Which of the guest's random bytes, counted from 0.
+        number: u32,
     },
 }
 
@@ -46,6 +48,8 @@ pub struct Progress {
     index: usize,
     /// Bytes of it that are done.
     done: u64,
+    /// Random bytes written.
+    drawn: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +66,7 @@ impl Progress {
             step: Step::Clear,
             index: 0,
             done: 0,
+            drawn: 0,
         }
     }
 
@@ -91,7 +96,9 @@ impl Progress {
             let is_inside = self.done < u64::from(seed.size);
             self.proceed(1, u64::from(seed.size.min(MAX_SEED)));
             if let (true, Some(to)) = (is_inside, physical(&guest.memory, at)) {
-                return Some(Chunk::Random { to });
+                let number = self.drawn;
+                self.drawn += 1;
+                return Some(Chunk::Random { to, number });
             }
         }
         None
@@ -186,6 +193,7 @@ mod tests {
     fn load(guest: &Guest) -> BTreeMap<u64, Byte> {
         let mut memory = BTreeMap::new();
         let mut progress = Progress::start();
+        let mut drawn = 0;
         while let Some(chunk) = progress.next(guest) {
             match chunk {
                 Chunk::Clear { to } => {
@@ -196,7 +204,9 @@ mod tests {
                     assert!((1..=CHUNK).contains(&size));
                     memory.extend((0..size).map(|n| (to.0 + n, Byte::Bundle(from + n))));
                 }
-                Chunk::Random { to } => {
+                Chunk::Random { to, number } => {
+                    assert_eq!(number, drawn, "no random byte is used twice");
+                    drawn += 1;
                     memory.insert(to.0, Byte::Random);
                 }
             }

@@ -7,7 +7,7 @@
 use crate::console::{self, say};
 use crate::cpu;
 use crate::entropy::Entropy;
-use crate::epitaph;
+use crate::epitaph::{self, fatal};
 use crate::gic::{ALARM, Gic, MAINTENANCE, PHYSICAL_TIMER, SpiSetup, VIRTUAL_TIMER};
 use crate::instance::Instance;
 use crate::machine::{Core, Destinations, Guest, Machine};
@@ -82,7 +82,7 @@ pub fn start(device_tree: PhysAddr) -> ! {
     let map = match El2Map::new(&system) {
         // SAFETY: written once, by the only core that runs, before anyone reads it.
         Ok(map) => unsafe { (&raw mut MAP).as_mut_unchecked().write(map) },
-        Err(error) => panic!("memory map of EL2: {error}"),
+        Err(error) => fatal!("memory map of EL2: {error}"),
     };
     map.activate();
     console::prepare(&system);
@@ -91,7 +91,7 @@ pub fn start(device_tree: PhysAddr) -> ! {
     let features = match Features::from_id_registers(mrs!(ID_AA64MMFR0_EL1), mrs!(ID_AA64MMFR1_EL1))
     {
         Ok(features) => features,
-        Err(error) => panic!("these cores cannot run guests: {error}"),
+        Err(error) => fatal!("these cores cannot run guests: {error}"),
     };
     let machine = build_machine(system, entropy, features);
     let tokens = place_vcpus(machine);
@@ -107,7 +107,7 @@ fn read_bundle() -> System {
     // page tables map it. The bytes never change.
     let bytes = unsafe { core::slice::from_raw_parts(bundle_start(), MOST) };
     let Some(header) = BundleHeader::from_bytes(bytes) else {
-        panic!("no bundle behind the hypervisor: build the image with `spm build`");
+        fatal!("no bundle behind the hypervisor: build the image with `spm build`");
     };
     let end = BundleHeader::SIZE + header.system_len as usize;
     match bytes
@@ -115,7 +115,7 @@ fn read_bundle() -> System {
         .map(postcard::from_bytes::<System>)
     {
         Some(Ok(system)) => system,
-        _ => panic!("the bundle cannot be read: build image and hypervisor from one release"),
+        _ => fatal!("the bundle cannot be read: build image and hypervisor from one release"),
     }
 }
 
@@ -152,7 +152,7 @@ fn boot_core(system: &System) -> PcpuId {
         .position(|mpidr| mpidr & AFFINITY == own)
     {
         Some(core) => PcpuId(core as u8),
-        None => panic!("the boot core, MPIDR {own:#x}, is not among the cores of the system"),
+        None => fatal!("the boot core, MPIDR {own:#x}, is not among the cores of the system"),
     }
 }
 
@@ -162,7 +162,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         let _ = priorities.push(vcpu.priority);
     }
     let Ok(bands) = Bands::from_priorities(&priorities) else {
-        panic!("more distinct priorities than bands");
+        fatal!("more distinct priorities than bands");
     };
     let vcpu_bands = priorities
         .iter()
@@ -174,7 +174,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
     let pages = unsafe { &mut (&raw mut STAGE2).as_mut_unchecked().0 };
     let base = PhysAddr(pages.as_ptr() as u64);
     let Ok(mut pool) = TablePool::new(pages, base) else {
-        panic!("stage 2 tables are not aligned");
+        fatal!("stage 2 tables are not aligned");
     };
 
     let mut guests: Vec<Guest, MAX_GUESTS> = Vec::new();
@@ -252,7 +252,7 @@ fn build_stage2(
         .and_then(|pool| Stage2::new(pool, features));
     let mut stage2 = match stage2 {
         Ok(stage2) => stage2,
-        Err(error) => panic!("stage 2 of {name} needs {pages} pages: {error:?}"),
+        Err(error) => fatal!("stage 2 of {name} needs {pages} pages: {error:?}"),
     };
     let memory = config
         .memory
@@ -264,7 +264,7 @@ fn build_stage2(
         .map(|mapping| (mapping, Attributes::DEVICE));
     for (mapping, attributes) in memory.chain(devices) {
         if let Err(error) = stage2.map(mapping, attributes) {
-            panic!("stage 2 of {name} at {}: {error:?}", mapping.ipa);
+            fatal!("stage 2 of {name} at {}: {error:?}", mapping.ipa);
         }
     }
     stage2.vttbr(Vmid::of(id))
@@ -279,10 +279,10 @@ fn place_vcpus(machine: &'static Machine) -> [Tokens; MAX_PCPUS] {
         for (index, vcpu) in guest.config.vcpus.iter().enumerate() {
             let index = VcpuIndex(index as u8);
             let (Some(slot), Some(id)) = (storage.next(), guest.vcpu(index)) else {
-                panic!("more vCPUs than the hypervisor has room for");
+                fatal!("more vCPUs than the hypervisor has room for");
             };
             let Some(&band) = machine.bands.get(id.index()) else {
-                panic!("vCPU {id} has no band");
+                fatal!("vCPU {id} has no band");
             };
             let vcpu_state = Vcpu::new(id, GuestId(guest_index as u8), index, band);
             let token = VcpuToken::new(slot.write(vcpu_state));
@@ -340,7 +340,7 @@ fn set_up_gic(machine: &Machine) {
             .gic
             .set_up(machine.cores.len(), &private, of_guests.chain(of_console))
     {
-        panic!("the GIC is not what the board file says: {error}");
+        fatal!("the GIC is not what the board file says: {error}");
     }
     if let Some(core) = machine.cores.get(machine.console_core.index()) {
         machine.gic.route_spi(console, core.mpidr);
@@ -395,7 +395,7 @@ fn start_cores(
             })
         };
         if let Err(error) = started {
-            panic!("core {id} does not start: {error}");
+            fatal!("core {id} does not start: {error}");
         }
     }
     let tokens = take(boot_core);
@@ -406,7 +406,7 @@ fn run_instance(machine: &'static Machine, core: PcpuId, tokens: Tokens, vtcr: u
     cpu::set_up(vtcr);
     let list_registers = machine.gic.set_up_core();
     let Some(port) = machine.post.port(core) else {
-        panic!("core {core} has its mailbox twice");
+        fatal!("core {core} has its mailbox twice");
     };
     Instance::new(core, machine, port, tokens, list_registers).run()
 }

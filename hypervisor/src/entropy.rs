@@ -9,7 +9,7 @@ use crate::sysreg::mrs;
 use dtoolkit::fdt::Fdt;
 use dtoolkit::{Node, Property};
 use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
 use spumone_config::{GuestId, PcpuId};
 
 /// Where all randomness comes from. Never changes after start.
@@ -58,9 +58,11 @@ impl Entropy {
         generator
     }
 
-    /// The numbers of one life of a guest.
-    pub fn of_guest(&self, guest: GuestId, life: u32) -> ChaCha20Rng {
-        self.stream(u64::from(guest.0) << 32 | u64::from(life))
+    /// One of the random bytes that a guest is given in this life.
+    pub fn byte_of_guest(&self, guest: GuestId, life: u32, number: u32) -> u8 {
+        let mut generator = self.stream((u64::from(guest.0) << 32) | u64::from(life));
+        generator.set_word_pos(u128::from(number));
+        generator.next_u32() as u8
     }
 
     /// The numbers of a core, for TRNG calls of its guests.

@@ -165,9 +165,23 @@ fn write_epitaph(vector: u64, x: &[u64; 31], sp: u64, message: fmt::Arguments<'_
     crate::cpu::halt()
 }
 
+/// Ends the hypervisor, because it cannot start or has found itself broken.
+pub fn die(message: fmt::Arguments<'_>) -> ! {
+    write_epitaph(u64::MAX, &[0; 31], 0, message)
+}
+
+/// Ends the hypervisor with a message. Only for start-up, where nothing has been promised yet, and
+/// for what cannot happen unless the hypervisor's own memory is damaged.
+macro_rules! fatal {
+    ($($message:tt)*) => {
+        $crate::epitaph::die(format_args!($($message)*))
+    };
+}
+pub(crate) use fatal;
+
 #[panic_handler]
 fn panic(info: &PanicInfo) -> ! {
-    write_epitaph(u64::MAX, &[0; 31], 0, format_args!("{info}"))
+    die(format_args!("{info}"))
 }
 
 /// Called by the vectors of EL2 with the registers at the time of death.

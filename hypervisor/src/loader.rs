@@ -7,11 +7,13 @@ use spumone_config::PhysAddr;
 use spumone_core::load::{CHUNK, Chunk};
 
 /// Does one piece of work; about a thousand instructions. No vCPU of the guest may run.
-pub fn carry_out(chunk: Chunk, random: impl FnOnce() -> u8) {
+///
+/// `random` gives one of the guest's random bytes, by its number.
+pub fn carry_out(chunk: Chunk, random: impl FnOnce(u32) -> u8) {
     match chunk {
         Chunk::Clear { to } => clear(to),
         Chunk::Copy { from, to, size } => copy(from, to, size),
-        Chunk::Random { to } => write_byte(to, random()),
+        Chunk::Random { to, number } => write_byte(to, random(number)),
     }
 }
 

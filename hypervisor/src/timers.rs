@@ -104,9 +104,18 @@ impl GuestTimers {
 
     /// Output lines of the saved timers at `now`, as bits of their INTIDs.
     pub fn lines(&self, now: Ticks) -> u32 {
-        u32::from(self.virtual_timer.output(now)) * VIRTUAL_LINE
-            | u32::from(self.physical_timer.output(now)) * PHYSICAL_LINE
+        lines(
+            self.virtual_timer.output(now),
+            self.physical_timer.output(now),
+        )
     }
+}
+
+/// Two outputs as bits of the timers' INTIDs.
+#[inline(always)]
+const fn lines(virtual_timer: bool, physical_timer: bool) -> u32 {
+    (if virtual_timer { VIRTUAL_LINE } else { 0 })
+        | (if physical_timer { PHYSICAL_LINE } else { 0 })
 }
 
 /// Output lines of the timers on the core, as bits of their INTIDs.
@@ -114,8 +123,10 @@ impl GuestTimers {
 pub fn live_lines() -> u32 {
     const MASK: u64 = ENABLE | IMASK | ISTATUS;
     const HIGH: u64 = ENABLE | ISTATUS;
-    u32::from(mrs!(CNTV_CTL_EL0) & MASK == HIGH) * VIRTUAL_LINE
-        | u32::from(mrs!(CNTP_CTL_EL0) & MASK == HIGH) * PHYSICAL_LINE
+    lines(
+        mrs!(CNTV_CTL_EL0) & MASK == HIGH,
+        mrs!(CNTP_CTL_EL0) & MASK == HIGH,
+    )
 }
 
 /// Sets or clears the alarm of the calling core.

@@ -5,7 +5,6 @@ use crate::guest_entry::GuestRegisters;
 use crate::sysreg::{mrs, msr};
 use crate::timers::GuestTimers;
 use core::ops::{Deref, DerefMut};
-use rand_chacha::ChaCha20Rng;
 use spumone_config::{GuestId, VcpuId};
 use spumone_core::load::Progress;
 use spumone_core::psci::EntryPoint;
@@ -18,12 +17,7 @@ pub enum Work {
     /// Runs the guest.
     Guest,
     /// Loads the guest: only the guest's first vCPU, before the guest runs.
-    Load {
-        /// How far it has come.
-        progress: Progress,
-        /// The random numbers of the guest's coming life.
-        random: ChaCha20Rng,
-    },
+    Load(Progress),
 }
 
 /// The virtual CPU interface: `ICH_*` registers other than list registers, which the virtual GIC

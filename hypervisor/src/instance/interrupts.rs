@@ -3,6 +3,7 @@
 use super::Instance;
 use crate::console::{self, MAX_RECEIVED, say};
 use crate::cpu;
+use crate::epitaph::fatal;
 use crate::events::{Event, note};
 use crate::gic::{
     ALARM, MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER, read_list_register, write_list_register,
@@ -328,7 +329,7 @@ impl Instance {
                 } => self.start_vcpu(vcpu, entry_point, generation),
                 Message::StopGuest { guest, generation } => self.stop_own_vcpus(guest, generation),
                 Message::RestartGuest { guest, .. } => self.begin_loading(guest),
-                Message::Corrupt => panic!("a mailbox holds what nobody wrote"),
+                Message::Corrupt => fatal!("a mailbox holds what nobody wrote"),
             }
         }
     }

@@ -7,6 +7,7 @@
 use super::Instance;
 use super::interrupts::{LoadedGic, power_off};
 use crate::console::{CONSOLE, say};
+use crate::epitaph::fatal;
 use crate::events::{Event, note};
 use crate::vcpu::Work;
 use spumone_config::{GuestId, PcpuId, VcpuId};
@@ -21,7 +22,7 @@ impl Instance {
     pub(super) fn post(&mut self, to: PcpuId, guest: GuestId, message: Message) {
         if self.port.send(to, message).is_err() {
             // By construction there is room (core/mailbox): the hypervisor is broken.
-            panic!("the mailbox to core {to} is full");
+            fatal!("the mailbox to core {to} is full");
         }
         self.machine.announce_mail(to, guest);
     }
@@ -199,13 +200,7 @@ impl Instance {
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
             return;
         };
-        vcpu.work = Work::Load {
-            progress: Progress::start(),
-            random: self
-                .machine
-                .entropy
-                .of_guest(guest_id, guest.lifecycle.now().1.0),
-        };
+        vcpu.work = Work::Load(Progress::start());
         if self.scheduler.start(id).is_ok() {
             self.must_decide = true;
         }

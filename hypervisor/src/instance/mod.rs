@@ -20,7 +20,6 @@ use crate::machine::Machine;
 use crate::timers::{self, now};
 use crate::vcpu::{VcpuToken, Work};
 use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::RngCore;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::mailbox::Port;
@@ -181,10 +180,14 @@ impl Instance {
             self.must_decide = true;
             return;
         };
-        let guest = self.machine.guest(vcpu.guest);
-        if let Work::Load { progress, random } = &mut vcpu.work {
+        let guest_id = vcpu.guest;
+        let guest = self.machine.guest(guest_id);
+        if let Work::Load(progress) = &mut vcpu.work {
+            let entropy = &self.machine.entropy;
+            let life = guest.lifecycle.now().1;
+            let random = |number| entropy.byte_of_guest(guest_id, life.0, number);
             match progress.next(&guest.config) {
-                Some(chunk) => loader::carry_out(chunk, || random.next_u32() as u8),
+                Some(chunk) => loader::carry_out(chunk, random),
                 None => {
                     loader::finish();
                     self.begin_life(id);

@@ -22,7 +22,7 @@ impl Instance {
         self.power_up_if_suspended(id);
         let loads = self
             .vcpu(id)
-            .is_some_and(|vcpu| matches!(vcpu.work, Work::Load { .. }));
+            .is_some_and(|vcpu| matches!(vcpu.work, Work::Load(_)));
         // Loading a guest needs no registers on the core.
         if !loads && self.loaded != Some(id) {
             self.save_loaded();

@@ -121,6 +121,11 @@ pub fn begin(cpu: usize, code: fn()) {
     WORK[cpu].job.store(code as usize, Ordering::Release);
 }
 
+/// The work of `cpu` will not come to its end: the CPU leaves it by turning off or powering down.
+pub fn forget_work(cpu: usize) {
+    WORK[cpu].job.store(IDLE, Ordering::Release);
+}
+
 /// Waits until `cpu` has done its work.
 pub fn finish(cpu: usize) {
     let idle = || WORK[cpu].job.load(Ordering::Acquire) == IDLE;

@@ -8,13 +8,17 @@ use core::cell::UnsafeCell;
 /// Bytes of stack of each CPU.
 const STACK_SIZE: usize = 32 * 1024;
 
+/// One for each CPU, and one more: the first CPU's when it comes by here again, for its own may
+/// still be in use (CPU_SUSPEND).
+const STACK_COUNT: usize = MAX_CPUS + 1;
+
 #[repr(C, align(16))]
-struct Stacks(UnsafeCell<[[u8; STACK_SIZE]; MAX_CPUS]>);
+struct Stacks(UnsafeCell<[[u8; STACK_SIZE]; STACK_COUNT]>);
 
 // SAFETY: each CPU uses its own stack alone, and no Rust code looks at them.
 unsafe impl Sync for Stacks {}
 
-static STACKS: Stacks = Stacks(UnsafeCell::new([[0; STACK_SIZE]; MAX_CPUS]));
+static STACKS: Stacks = Stacks(UnsafeCell::new([[0; STACK_SIZE]; STACK_COUNT]));
 
 /// What a CPU found at its first instruction.
 #[repr(C)]
@@ -160,7 +164,17 @@ global_asm!(
     "msr spsel, #1",
     "adrp x1, {stacks}",
     "add x1, x1, :lo12:{stacks}",
+    // x24 = whether this is the very start.
+    "ldr x3, [x22, #56]",
+    "cmp x3, #1",
+    "ccmp x21, #0, #0, eq",
+    "cset x24, eq",
     "add x2, x21, #1",
+    "mov x3, #{stack_count}",
+    "cbnz x21, 2f",
+    "cbnz x24, 2f",
+    "mov x2, x3",
+    "2:",
     "mov x3, #{stack_size}",
     "madd x1, x2, x3, x1",
     "mov sp, x1",
@@ -184,10 +198,7 @@ global_asm!(
     "ldr x1, ={sctlr}",
     "msr sctlr_el1, x1",
     "isb",
-    "cbnz x21, 1f",
-    "ldr x1, [x22, #56]",
-    "cmp x1, #1",
-    "b.ne 1f",
+    "cbz x24, 1f",
     "bl {first_main}",
     "1: mov x0, x21",
     "bl {secondary_main}",
@@ -196,6 +207,7 @@ global_asm!(
     entry_size = const SIZE,
     stacks = sym STACKS,
     stack_size = const STACK_SIZE,
+    stack_count = const STACK_COUNT,
     table = sym TABLE,
     cpacr = const CPACR,
     mair = const MAIR,

@@ -30,7 +30,7 @@ pub fn run() {
 }
 
 /// The interface of this CPU as tests expect it, whatever the last one left.
-fn clean() {
+pub fn clean() {
     mask();
     // What is active holds back what is to come.
     for _ in 0..64 {
@@ -52,7 +52,7 @@ fn clean() {
 }
 
 /// Acknowledges the next interrupt, which must come.
-fn next() -> u32 {
+pub fn next() -> u32 {
     let mut interrupt = SPURIOUS;
     time::wait(|| {
         interrupt = gic::acknowledge();
@@ -62,7 +62,7 @@ fn next() -> u32 {
 }
 
 /// Acknowledges an interrupt where none may come: gives it some time.
-fn stray() -> u32 {
+pub fn stray() -> u32 {
     time::delay_us(300);
     gic::acknowledge()
 }

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The clock on small guests without an operating system. See guests/*.S for what each one does."""
+import subprocess
+import unittest
+
+from testbed import BUSY_LOOPS, Run, busy_loops, guest, run
+
+NS_PER_INSTRUCTION = 4  # at --ipus 250
+QUANTUM = 1000
+
+
+def pairs(marks):
+    """(number, x0) of each mark."""
+    return [(mark["mark"], int(mark.get("x0", "0"), 16)) for mark in marks]
+
+
+class Counting(unittest.TestCase):
+    def test_known_stretches_are_counted_exactly(self):
+        result = run("counts")
+        at = [mark["instructions"] for mark in result["marks"]]
+        # Each difference includes the mark at its start.
+        self.assertEqual(at[0], 2)
+        self.assertEqual(at[1] - at[0], 1 + 12345 * 3)
+        self.assertEqual(at[2] - at[1], 1 + 4 + 100 * 6)
+        self.assertEqual(at[3] - at[2], 1 + 2 + 1000 * 4)
+
+    def test_time_is_instructions_times_speed(self):
+        for speed, ns in ((250, 4), (1000, 1), (100, 10)):
+            marks = run("counts", ipus=speed)["marks"]
+            passed = marks[1]["instructions"] - marks[0]["instructions"]
+            self.assertEqual(marks[1]["ns"] - marks[0]["ns"], passed * ns)
+
+    def test_rounding_does_not_add_up(self):
+        # A third of a nanosecond is lost or won for each mark, not for each round.
+        marks = run("counts", ipus=300)["marks"]
+        passed = marks[3]["instructions"] - marks[0]["instructions"]
+        self.assertAlmostEqual(marks[3]["ns"] - marks[0]["ns"], passed * 10 / 3, delta=2)
+
+    def test_the_quantum_does_not_change_a_count(self):
+        for quantum in (50, 777, 100000):
+            marks = run("counts", q=quantum)["marks"]
+            self.assertEqual(marks[3]["instructions"] - marks[0]["instructions"], 41644)
+
+    def test_levels_add_up(self):
+        core = run("counts")["cores"][0]
+        self.assertEqual(core["el1"], core["instructions"])
+        self.assertEqual(core["el0"] + core["el2"] + core["el3"], 0)
+
+    def test_profile_names_functions(self):
+        result = run("spin", cores=2, symbols=["el1:" + str(guest("spin").with_suffix(".nm"))])
+        functions = {entry["function"]: entry for entry in result["profile"]}
+        self.assertEqual(functions["work_with_lock"]["instructions"], 2 + 100000 + 1)
+
+
+class Marks(unittest.TestCase):
+    def test_number_value_and_place(self):
+        marks = run("marks")["marks"]
+        self.assertEqual(pairs(marks), [(7, 0), (0xFFFF, 2**64 - 1), (8, 1)])
+        self.assertEqual([mark["instructions"] for mark in marks], [2, 6, 8])
+        self.assertNotIn("x0", marks[0])
+        self.assertEqual({(mark["core"], mark["el"]) for mark in marks}, {(0, 1)})
+
+
+class Parallel(unittest.TestCase):
+    def test_cores_run_at_the_same_time(self):
+        result = run("parallel", cores=4)
+        for core in range(4):
+            start, end = (
+                mark["ns"] for mark in result["marks"] if mark["core"] == core and mark["mark"] < 3
+            )
+            self.assertEqual(end - start, 1000001 * NS_PER_INSTRUCTION)
+        all_done = next(mark["ns"] for mark in result["marks"] if mark["mark"] == 3)
+        self.assertLess(all_done, 1.02 * 1000001 * NS_PER_INSTRUCTION)
+
+    def test_sixteen_cores(self):
+        # Twelve of them are never started.
+        result = run("parallel", cores=16)
+        self.assertEqual(len(result["cores"]), 16)
+        self.assertEqual(sum(core["instructions"] > 1000000 for core in result["cores"]), 4)
+
+    def test_time_in_a_lock_function(self):
+        result = run("spin", cores=2, symbols=["el1:" + str(guest("spin").with_suffix(".nm"))])
+        (spin,) = result["spin"]
+        held = result["marks"][1]["ns"] - result["marks"][0]["ns"]
+        self.assertEqual(spin["function"], "queued_spin_lock_slowpath")
+        self.assertEqual(spin["entries"], 1)
+        self.assertAlmostEqual(spin["longest_ns"], held, delta=3 * QUANTUM * NS_PER_INSTRUCTION)
+        # It waited with WFE, so it executed next to nothing.
+        self.assertLess(spin["instructions"], 2000)
+        self.assertGreater(result["cores"][0]["waited_ns"], 0.9 * held)
+
+
+class Timers(unittest.TestCase):
+    TICK_NS = 16
+
+    def late(self, mark):
+        return mark["ns"] - int(mark["x0"], 16) * self.TICK_NS
+
+    def test_sleep_ends_when_the_timer_is_due(self):
+        result = run("timer")
+        sleeps = [mark for mark in result["marks"] if mark["mark"] in (1, 3)]
+        self.assertEqual(len(sleeps), 6)
+        for mark in sleeps:
+            # Behind WFI: a move, then the mark.
+            self.assertTrue(0 <= self.late(mark) <= 5 * NS_PER_INSTRUCTION, mark)
+
+    def test_interrupt_comes_within_a_round(self):
+        (mark,) = (mark for mark in run("timer")["marks"] if mark["mark"] == 2)
+        self.assertTrue(0 <= self.late(mark) <= (QUANTUM + 10) * NS_PER_INSTRUCTION, mark)
+
+    def test_sleep_costs_nothing(self):
+        result = run("timer")
+        self.assertGreater(result["virtual_ns"], 1_060_000_000)
+        # Rounds pass in the busy loop of 10 ms only.
+        self.assertLess(result["rounds"], 1.1 * 10_000_000 / NS_PER_INSTRUCTION / QUANTUM)
+        self.assertGreater(result["cores"][0]["asleep_ns"], 1_040_000_000)
+
+    def test_end_of_the_run_at_a_given_time(self):
+        result = run("timer", end_us=30_000)
+        self.assertEqual(result["virtual_ns"] // 1000, 30_000)
+        self.assertEqual(len(result["marks"]), 2)
+
+
+class Visits(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.result = run("visits", machine="virt,gic-version=3,virtualization=on")
+        cls.causes = {visit["cause"]: visit for visit in cls.result["visits"]}
+
+    def test_calls_by_function(self):
+        one, two = self.causes["HVC 0x00000001"], self.causes["HVC 0x00000002"]
+        self.assertEqual((one["visits"], one["instructions"], one["most"]), (10, 80, 8))
+        self.assertEqual((two["visits"], two["instructions"], two["most"]), (3, 3 * 208, 208))
+        self.assertEqual(one["by_power_of_two"], [0, 0, 0, 10])
+
+    def test_a_sleep_divides_a_visit(self):
+        three, wake = self.causes["HVC 0x00000003"], self.causes["wake from waiting at EL2"]
+        self.assertEqual((three["visits"], three["most"]), (1, 7 + 11))
+        self.assertEqual((wake["visits"], wake["most"]), (1, 4))
+
+    def test_start(self):
+        self.assertEqual(self.causes["start of a core"]["visits"], 1)
+
+    def test_instructions_at_each_level(self):
+        core = self.result["cores"][0]
+        self.assertEqual(core["el0"], 5)
+        self.assertEqual(core["el1"], 2 + 10 * 4 + 1 + 3 * 4 + 2 + 7 + 3)
+        self.assertEqual(core["el2"], sum(visit["instructions"] for visit in self.result["visits"]))
+
+    def test_causes_can_be_left_out(self):
+        result = run("visits", machine="virt,gic-version=3,virtualization=on", causes="off")
+        causes = {visit["cause"]: visit["visits"] for visit in result["visits"]}
+        self.assertEqual(causes, {"start of a core": 1, "any": 15, "wake from waiting at EL2": 1})
+
+
+class Repeatable(unittest.TestCase):
+    def assert_same(self, *results):
+        for result in results:
+            self.assertEqual(result["outside_events"], 0)
+            del result["host"]
+            self.assertEqual(result, results[0])
+
+    def test_runs_are_identical(self):
+        self.assert_same(*(run("parallel", cores=4) for _ in range(3)))
+
+    def test_identical_beside_busy_loops(self):
+        alone = run("parallel", cores=4)
+        with busy_loops(BUSY_LOOPS):
+            self.assert_same(alone, run("parallel", cores=4), run("parallel", cores=4))
+
+    def test_seeds_differ(self):
+        results = [run("parallel", cores=4, seed=seed) for seed in range(4)]
+        self.assertEqual(len({result["hash"] for result in results}), 4)
+        for result in results:
+            self.assertAlmostEqual(result["virtual_ns"] / results[0]["virtual_ns"], 1, delta=0.01)
+
+    def test_a_seed_is_repeatable(self):
+        self.assert_same(run("parallel", cores=4, seed=5), run("parallel", cores=4, seed=5))
+
+    def test_speed_and_quantum_change_the_hash(self):
+        hashes = {run("parallel", cores=4, **o)["hash"] for o in ({}, {"q": 500}, {"ipus": 251})}
+        self.assertEqual(len(hashes), 3)
+
+    def test_events_from_outside_are_counted(self):
+        process = Run("echo", cores=1).start(stdin=subprocess.PIPE)
+        # The guest waits for it, so this cannot come too late, and the machine's start takes longer
+        # than this process takes to write.
+        process.send_when_running(b"x")
+        result = process.wait()
+        self.assertEqual(pairs(result["marks"]), [(1, ord("x"))])
+        self.assertGreater(result["outside_events"], 0)
+
+
+class Errors(unittest.TestCase):
+    def assert_error(self, text, **options):
+        with self.assertRaises(subprocess.CalledProcessError) as caught:
+            run("marks", **options)
+        self.assertIn(text, caught.exception.stderr)
+
+    def test_wrong_options(self):
+        self.assert_error("q=7: expected a number from 50", q=7)
+        self.assert_error("ipus=fast: expected a number", ipus="fast")
+        self.assert_error("expected elN:FILE", symbols=["kernel.map"])
+        self.assert_error("No such file", symbols=["el1:/nowhere.map"])
+        self.assert_error("the offset is a number", symbols=["el1:/dev/null:x"])
+
+    def test_one_thread_for_each_core_is_refused(self):
+        self.assert_error("thread=single", cores=2, qemu=["-accel", "tcg,thread=multi"])
+
+
+if __name__ == "__main__":
+    unittest.main()
