@@ -284,6 +284,7 @@ fn place_vcpus(machine: &'static Machine) -> [Tokens; MAX_PCPUS] {
             let Some(&band) = machine.bands.get(id.index()) else {
                 fatal!("vCPU {id} has no band");
             };
+            guest.gic.doorbell(index).settle(vcpu.home);
             let vcpu_state = Vcpu::new(id, GuestId(guest_index as u8), index, band);
             let token = VcpuToken::new(slot.write(vcpu_state));
             places[vcpu.home.index()][id.index()] = Some(token);
@@ -341,6 +342,9 @@ fn set_up_gic(machine: &Machine) {
             .set_up(machine.cores.len(), &private, of_guests.chain(of_console))
     {
         fatal!("the GIC is not what the board file says: {error}");
+    }
+    for guest in &machine.guests {
+        machine.route_to_first_vcpu(guest);
     }
     if let Some(core) = machine.cores.get(machine.console_core.index()) {
         machine.gic.route_spi(console, core.mpidr);

@@ -130,9 +130,9 @@ pub fn room(guest: GuestId) -> usize {
     CONSOLE.room(Source::Guest(guest))
 }
 
-/// Writes what waits, if no other core is at it.
-pub fn serve() {
-    let _ = CONSOLE.serve(drain);
+/// Writes some of what waits, if no other core is at it.
+pub fn serve() -> Served {
+    CONSOLE.serve(drain)
 }
 
 fn drain(token: &mut UartToken) -> Drained {
@@ -207,7 +207,7 @@ pub fn say_line(core: PcpuId, message: core::fmt::Arguments<'_>) {
     let mut log = CONSOLE.log(core);
     let _ = log.write_fmt(message);
     let _ = CONSOLE.push(Source::Hypervisor(core), b'\n');
-    serve();
+    let _ = serve();
 }
 
 /// Prints a message of the hypervisor.

@@ -91,6 +91,10 @@ pub fn set_up(vtcr: u64) {
     msr!(MDCR_EL2, MDCR_TRAPS | hpmn);
     msr!(CNTHCTL_EL2, CNTHCTL);
     msr!(CNTVOFF_EL2, 0);
+    // Whatever ran before may have left timers on.
+    msr!(CNTV_CTL_EL0, 0);
+    msr!(CNTP_CTL_EL0, 0);
+    msr!(CNTHP_CTL_EL2, 0);
     msr!(HSTR_EL2, 0);
     msr!(VPIDR_EL2, mrs!(MIDR_EL1));
     isb();

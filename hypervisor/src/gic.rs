@@ -125,7 +125,17 @@ impl Gic {
         msr!(ICC_PMR_EL1, 0xFF);
         msr!(ICC_IGRPEN1_EL1, 1);
         isb();
-        (mrs!(ICH_VTR_EL2) & LIST_REGISTERS) as usize + 1
+        // The virtual interface comes out of reset with unknown contents.
+        let list_registers = (mrs!(ICH_VTR_EL2) & LIST_REGISTERS) as usize + 1;
+        msr!(ICH_HCR_EL2, 0);
+        msr!(ICH_VMCR_EL2, 0);
+        msr!(ICH_AP0R0_EL2, 0);
+        msr!(ICH_AP1R0_EL2, 0);
+        for index in 0..list_registers {
+            write_list_register(index, 0);
+        }
+        isb();
+        list_registers
     }
 
     /// Takes the highest pending interrupt, if one passes the priority mask, and drops the

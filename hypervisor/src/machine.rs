@@ -167,6 +167,17 @@ impl Machine {
             .map(|device| device.name.as_str())
     }
 
+    /// Sends the devices of a guest to where its first vCPU is: what a guest finds when it starts,
+    /// until it writes `GICD_IROUTER`.
+    pub fn route_to_first_vcpu(&self, guest: &Guest) {
+        let home = guest.gic.doorbell(VcpuIndex(0)).location();
+        if let Some(core) = self.cores.get(home.index()) {
+            for interrupt in &guest.config.interrupts {
+                self.gic.route_spi(interrupt.physical, core.mpidr);
+            }
+        }
+    }
+
     /// Tells core `to`, another one, that there is something for `vcpu`.
     #[inline(always)]
     pub fn kick(&self, to: PcpuId, vcpu: VcpuId) {

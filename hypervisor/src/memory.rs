@@ -8,6 +8,7 @@ use aarch64_paging::descriptor::{El23Attributes as Attributes, PhysicalAddress};
 use aarch64_paging::paging::{Constraints, El2, MemoryRegion, PageTable, Translation};
 use aarch64_paging::{MapError, Mapping};
 use aarch64_rt::InitialPagetable;
+use core::arch::asm;
 use core::ptr::NonNull;
 use spumone_config::packed::System;
 
@@ -151,9 +152,19 @@ impl El2Map {
     /// Makes the calling core use the map.
     pub fn activate(&self) {
         // SAFETY: the map covers code, data, stacks and devices of the hypervisor with the
-        // addresses they have now, and lives as long as the machine.
+        // addresses they have now, and lives as long as the machine. What the core has cached of
+        // the initial map, which permits more, is forgotten; so are translations of guests that
+        // ran before this hypervisor.
         unsafe {
             self.0.activate();
+            asm!(
+                "dsb ishst",
+                "tlbi alle2",
+                "tlbi alle1",
+                "dsb nsh",
+                "isb",
+                options(nostack, preserves_flags)
+            );
         }
     }
 }

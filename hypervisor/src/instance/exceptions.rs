@@ -176,7 +176,7 @@ impl Instance {
             let _ = CONSOLE.push(source, byte);
         }
         if effect.transmit.is_some() || effect.stalled {
-            self.serve_console();
+            let _ = self.serve_console();
         }
         if effect.line_changed {
             self.publish_uart_line(guest);

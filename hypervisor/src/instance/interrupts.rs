@@ -9,12 +9,12 @@ use crate::gic::{
     ALARM, MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER, read_list_register, write_list_register,
 };
 use crate::machine::{Destination, Machine};
-use crate::sysreg::{mrs, msr};
+use crate::sysreg::{isb, mrs, msr};
 use crate::timers;
 use heapless::Vec;
 use spumone_config::types::MAX_PCPUS;
 use spumone_config::{GuestId, IntId, PcpuId, VcpuId};
-use spumone_core::console::InputEffect;
+use spumone_core::console::{InputEffect, Served};
 use spumone_core::mailbox::{CAPACITY, Message};
 use spumone_core::vgic::{ListRegister, PhysicalGic, VcpuIndex, VcpuSet, running_priority};
 
@@ -65,11 +65,14 @@ impl PhysicalGic for LoadedGic {
 
     #[inline(always)]
     fn empty_lrs(&self) -> u32 {
+        // Status follows writes of list registers after a context synchronization only.
+        isb();
         mrs!(ICH_ELRSR_EL2) as u32
     }
 
     #[inline(always)]
     fn read_hcr(&self) -> u64 {
+        isb();
         mrs!(ICH_HCR_EL2)
     }
 
@@ -347,7 +350,7 @@ impl Instance {
                 }
                 InputEffect::Focus(guest) => {
                     console::CONSOLE.set_focus(guest);
-                    self.serve_console();
+                    let _ = self.serve_console();
                 }
                 InputEffect::Status => self.print_status(),
                 InputEffect::Restart(guest) => self.restart_guest(guest),
@@ -362,10 +365,12 @@ impl Instance {
         self.wake_stalled_uarts();
     }
 
-    /// Writes console output that waits, and tells guests that wait for room that there is some.
-    pub(super) fn serve_console(&mut self) {
-        console::serve();
+    /// Writes some console output that waits, and tells guests that wait for room that there is
+    /// some.
+    pub(super) fn serve_console(&mut self) -> Served {
+        let served = console::serve();
         self.wake_stalled_uarts();
+        served
     }
 
     fn wake_stalled_uarts(&mut self) {

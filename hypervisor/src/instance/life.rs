@@ -142,10 +142,11 @@ impl Instance {
         for interrupt in &guest.config.interrupts {
             self.machine.gic.clear_spi_pending(interrupt.physical);
         }
+        self.machine.route_to_first_vcpu(guest);
         guest.vuart.reset();
         guest.power.reset();
         CONSOLE.end_stream(Source::Guest(guest_id));
-        self.serve_console();
+        let _ = self.serve_console();
     }
 
     fn after_stop(&mut self, guest_id: GuestId, after: AfterStop) {

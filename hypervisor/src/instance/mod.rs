@@ -22,6 +22,7 @@ use crate::vcpu::{VcpuToken, Work};
 use rand_chacha::ChaCha20Rng;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
+use spumone_core::console::Served;
 use spumone_core::mailbox::Port;
 use spumone_core::schedule::{Action, Band, Deadlines, Scheduler, Ticks, VcpuState, priority_mask};
 
@@ -159,14 +160,21 @@ impl Instance {
             let interval = Ticks::from_micros(HOUSEKEEPING_US, timers::frequency() as u32);
             self.housekeeping = Some(now.saturating_add(interval));
             CONSOLE.flush_idle();
-            self.serve_console();
+            let _ = self.serve_console();
         }
     }
 
-    /// Nobody wants the core: it sleeps until an interrupt.
+    /// Nobody wants the core: it writes what the console has left, then sleeps until an interrupt.
     fn idle(&mut self) {
-        if CONSOLE.work_left() {
-            self.serve_console();
+        let mut more = CONSOLE.work_left();
+        // Each round writes some bytes, so the rings' size bounds their number; an interrupt
+        // ends them.
+        while more && !cpu::interrupt_pending() && !self.must_decide {
+            more = self.serve_console() == Served::BudgetSpent;
+        }
+        // Room in the console may have woken a vCPU.
+        if self.must_decide {
+            return;
         }
         cpu::wait_for_interrupt();
         self.take_interrupts();
@@ -203,7 +211,11 @@ impl Instance {
         }
         // Output that somebody had no time to write is written while nobody urgent runs.
         if CONSOLE.work_left() && self.scheduler.current_band() == Some(Band::LOWEST) {
-            self.serve_console();
+            let _ = self.serve_console();
+        }
+        // Either may have woken a more urgent vCPU of this core, or changed this one's interrupts.
+        if self.must_decide || self.interrupts_changed {
+            return;
         }
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
             return;
