@@ -1,7 +1,7 @@
 //! The packed form: what the hypervisor reads at start, as written by `spm build`.
 //!
 //! It is trusted: the host tool has checked every rule before it wrote it, and it lies in the
-//! same signed image as the hypervisor's code. The hypervisor checks only [`MAGIC`],
+//! same image as the hypervisor's code. The hypervisor checks only [`MAGIC`],
 //! [`FORMAT_VERSION`] and that the bytes decode.
 //!
 //! Layout in memory, from the symbol `bundle_start` of the hypervisor on (4 KiB aligned):

@@ -19,7 +19,7 @@ use arm_gic::Trigger as GicTrigger;
 use core::mem::MaybeUninit;
 use dtoolkit::fdt::Fdt;
 use heapless::Vec;
-use spumone_config::packed::{BundleHeader, System, Trigger};
+use spumone_config::packed::{BundleHeader, MAX_RANGES, System, Trigger};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr, Priority, VcpuId};
 use spumone_core::mailbox::Post;
@@ -31,8 +31,12 @@ use spumone_core::stage2::{
 use spumone_core::vgic::{GuestGic, VcpuIndex};
 use spumone_core::vuart::Vuart;
 
-/// Pages for the stage 2 tables of all guests. `spm` checks that a system needs no more.
-const STAGE2_PAGES: usize = 256;
+/// The PL011 that says so if there is no bundle to name the board's: that of QEMU's `virt`, for
+/// which `image.ld` links.
+const EARLY_UART: PhysAddr = PhysAddr(0x0900_0000);
+/// Pages for the stage 2 tables of all guests: for each at most two of the root, four at the ends
+/// of its one range of memory, and two for each of its device windows.
+const STAGE2_PAGES: usize = MAX_GUESTS * (2 + 4 + 2 * MAX_RANGES);
 /// Stack of a core other than the first, in pages.
 const STACK_PAGES: usize = 16;
 
@@ -70,6 +74,7 @@ type Tokens = [Option<VcpuToken>; MAX_VCPUS];
 
 /// Runs on the boot core alone, with the initial page tables.
 pub fn start(device_tree: PhysAddr) -> ! {
+    epitaph::prepare(0, EARLY_UART.0);
     let system = read_bundle();
     let board = &system.board;
     epitaph::prepare(board.hypervisor_memory.start.0, board.uart.base.0);
@@ -394,6 +399,7 @@ fn start_cores(
         // the core enters with.
         let started = unsafe {
             aarch64_rt::start_core::<smccc::Smc, _, STACK_PAGES>(core.mpidr, stack, move || {
+                cpu::set_vectors();
                 map.activate();
                 run_instance(machine, id, tokens, vtcr)
             })

@@ -4,6 +4,7 @@
 
 use crate::sysreg::{isb, mrs, msr};
 use core::arch::asm;
+use spumone_config::PhysAddr;
 
 /// `HCR_EL2` while a guest runs.
 pub const HCR_GUEST: u64 = {
@@ -75,16 +76,21 @@ const MDCR_TRAPS: u64 = {
 /// `CNTHCTL_EL2`: the guest has the physical counter and the EL1 physical timer.
 const CNTHCTL: u64 = 0b11;
 
-/// Sets up the calling core for guests. To be called once on each core, at EL2, MMU on.
-pub fn set_up(vtcr: u64) {
+/// Makes exceptions of the calling core come here. The first thing that a core does.
+pub fn set_vectors() {
     unsafe extern "C" {
         static el2_vectors: u8;
     }
-    let hpmn = mrs!(MDCR_EL2) & 0x1F;
     // SAFETY: `el2_vectors` is a complete vector table, 2 KiB aligned by the linker script.
     unsafe {
         asm!("msr vbar_el2, {}", in(reg) &raw const el2_vectors, options(nostack, preserves_flags));
     }
+    isb();
+}
+
+/// Sets up the calling core for guests. To be called once on each core, at EL2, MMU on.
+pub fn set_up(vtcr: u64) {
+    let hpmn = mrs!(MDCR_EL2) & 0x1F;
     msr!(VTCR_EL2, vtcr);
     msr!(HCR_EL2, HCR_GUEST);
     msr!(CPTR_EL2, CPTR);
@@ -118,6 +124,21 @@ pub fn forget_guest_translations() {
             options(nostack, preserves_flags)
         )
     };
+}
+
+/// Where a virtual address of the loaded vCPU leads on the machine, for a read by its kernel;
+/// `None` where that would fault. Overwrites the vCPU's `PAR_EL1`: only for one that is to be
+/// stopped.
+pub fn translate(address: u64) -> Option<PhysAddr> {
+    /// `PAR_EL1.F`: the translation failed.
+    const FAILED: u64 = 1;
+    const PAGE: u64 = 0x0000_FFFF_FFFF_F000;
+    // SAFETY: an address translation changes `PAR_EL1` only.
+    unsafe {
+        asm!("at s12e1r, {}", "isb", in(reg) address, options(nostack, preserves_flags));
+    }
+    let par = mrs!(PAR_EL1);
+    (par & FAILED == 0).then_some(PhysAddr((par & PAGE) | (address & 0xFFF)))
 }
 
 /// Whether a physical interrupt waits that passes the priority mask. Long work at EL2 is done in

@@ -2,7 +2,8 @@
 //! debugger finds them, and on the console.
 //!
 //! The place is the first page of the hypervisor's memory (the start of the machine's memory),
-//! which holds nothing else. In gdb, on QEMU `virt`: `x/80xg 0x40000000`.
+//! which holds nothing else. In gdb, on QEMU `virt`: `x/90xg 0x40000000`, and the message with
+//! `x/s 0x40000000 + 40*8 + 16*24`.
 
 use crate::events;
 use crate::memory;

@@ -21,7 +21,7 @@ pub enum Event {
     Interrupt = 3,
     /// A synchronous exception of a guest; its `ESR_EL2`.
     Trap = 4,
-    /// Mail from another core; the message's first word.
+    /// Mail from another core.
     Mail = 5,
     /// A guest is being stopped; its id.
     Stop = 6,

@@ -33,9 +33,9 @@ impl GuestRegisters {
         }
     }
 
-    /// Steps over the instruction that trapped.
-    pub fn skip_instruction(&mut self) {
-        self.pc = self.pc.wrapping_add(4);
+    /// Steps over the instruction that trapped, which has `size` bytes.
+    pub fn skip_instruction(&mut self, size: u64) {
+        self.pc = self.pc.wrapping_add(size);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the instances on all cores share: facts that never change after start, and atomics.
 
+use crate::cpu;
 use crate::entropy::Entropy;
 use crate::gic::Gic;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -92,6 +93,20 @@ impl Guest {
             .memory
             .iter()
             .any(|range| ipa.0.wrapping_sub(range.ipa.0) < range.size)
+    }
+
+    /// The instruction at an address of the loaded vCPU, which is this guest's and about to be
+    /// stopped; `None` if its kernel could not read it, or it lies outside the guest's memory.
+    pub fn read_instruction(&self, pc: u64) -> Option<u32> {
+        let at = cpu::translate(pc & !3)?;
+        let is_own = self
+            .config
+            .memory
+            .iter()
+            .any(|range| at.0.wrapping_sub(range.pa.0) < range.size);
+        // SAFETY: memory of the guest, mapped; other vCPUs of the guest may write it meanwhile,
+        // which a volatile read of a word allows for.
+        is_own.then(|| unsafe { (at.0 as *const u32).read_volatile() })
     }
 
     /// The vCPU of the system that is this one of the guest's.

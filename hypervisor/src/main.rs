@@ -30,5 +30,6 @@ use spumone_config::PhysAddr;
 aarch64_rt::entry!(main, 64);
 
 fn main(device_tree: u64, _: u64, _: u64, _: u64) -> ! {
+    cpu::set_vectors();
     boot::start(PhysAddr(device_tree))
 }

@@ -11,7 +11,7 @@ use spumone_config::units::MIB;
 use std::process::ExitCode;
 
 /// What the hypervisor is taken to need in memory where it is not built yet.
-const ASSUMED_HYPERVISOR_SIZE: u64 = MIB;
+const ASSUMED_HYPERVISOR_SIZE: u64 = 4 * MIB;
 
 /// Checks what the command line says.
 pub fn command(args: &CheckArgs) -> Result<ExitCode, Failure> {

@@ -48,7 +48,7 @@ enum Command {
     Check(CheckArgs),
     /// Build one bootable file of a system: hypervisor, guests and their device trees.
     ///
-    /// It has the format of a Linux arm64 Image, so QEMU's -kernel, U-Boot's booti and UEFI start
+    /// It has the format of a Linux arm64 Image, so QEMU's -kernel and U-Boot's booti start
     /// it. The same input gives the same bytes.
     #[command(after_help = help(BUILD_EXAMPLES))]
     Build(BuildArgs),

@@ -27,7 +27,7 @@ struct block {
     uint64_t id;      /* what it adds to the hash of the run */
     uint64_t runs;    /* times that it was executed */
     uint64_t taken_back; /* instructions counted by `runs` that were not executed after all */
-    uint64_t waited;     /* instructions' worth of time forfeited after it */
+    uint64_t polled;     /* instructions' worth of time that passed in WFE or YIELD at its end */
     struct block *same_hash;
 };
 

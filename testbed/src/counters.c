@@ -56,18 +56,18 @@ static void book(struct core *core)
     struct counters *counters = &core->counters;
     struct spin *spin = &spins[counters->class / EXCEPTION_LEVELS];
     uint64_t instructions = core->executed - counters->class_since;
-    uint64_t waited = counters->waited - counters->waited_before;
+    uint64_t polled = counters->polled - counters->polled_before;
 
     counters->executed[level_of(counters->class)] += instructions;
     if (spin != spins) {
         spin->entries++;
         spin->instructions += instructions;
-        spin->waited += waited;
-        if (instructions + waited > spin->longest)
-            spin->longest = instructions + waited;
+        spin->polled += polled;
+        if (instructions + polled > spin->longest)
+            spin->longest = instructions + polled;
     }
     counters->class_since = core->executed;
-    counters->waited_before = counters->waited;
+    counters->polled_before = counters->polled;
 }
 
 void counters_start(struct core *core)
@@ -90,12 +90,12 @@ void counters_change(struct core *core, const struct block *next)
         visits_leave(core);
 }
 
-void counters_waited(struct core *core, int64_t instructions)
+void counters_polled(struct core *core, int64_t instructions)
 {
     struct block *last = (struct block *)core->last;
 
-    core->counters.waited += (uint64_t)instructions;
-    last->waited += (uint64_t)instructions;
+    core->counters.polled += (uint64_t)instructions;
+    last->polled += (uint64_t)instructions;
 }
 
 void counters_resumed(struct core *core)

@@ -23,8 +23,8 @@ struct counters {
     uint32_t class;       /* of the block executed last */
     uint64_t class_since; /* instructions the core had executed when it came to this class */
     uint64_t executed[EXCEPTION_LEVELS];
-    uint64_t waited; /* instructions' worth of quanta forfeited by WFI, WFE and YIELD */
-    uint64_t waited_before; /* `waited` when the core came to this class */
+    uint64_t polled; /* instructions' worth of time that passed while it polled, with WFE and YIELD */
+    uint64_t polled_before; /* `polled` when the core came to this class */
     struct visit visit;
 };
 
@@ -33,7 +33,7 @@ struct spin {
     const char *function;
     uint64_t entries;      /* times that a core came to it, from its caller or from an interrupt */
     uint64_t instructions;
-    uint64_t waited;       /* instructions' worth of time forfeited in it by WFE and YIELD */
+    uint64_t polled;       /* instructions' worth of time forfeited in it by WFE and YIELD */
     uint64_t longest;      /* the longest stay, instructions and waiting together */
 };
 
@@ -42,10 +42,10 @@ void counters_start(struct core *core);
 /* The core is about to execute a block of another class than the last one. */
 void counters_change(struct core *core, const struct block *next);
 
-/* The core forfeits so many instructions' worth of time, after the block it executed last. */
-void counters_waited(struct core *core, int64_t instructions);
+/* So much time passes for the core after WFE or YIELD, in instructions' worth. */
+void counters_polled(struct core *core, int64_t instructions);
 
-/* The core goes on after it waited. */
+/* The core goes on after it slept. */
 void counters_resumed(struct core *core);
 
 /* Closes what is open, so that the figures are complete. */

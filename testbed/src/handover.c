@@ -56,6 +56,12 @@ bool handover_has_started(void)
     return started;
 }
 
+void handover_join(void)
+{
+    thread_kind = THREAD_CORES;
+    outside_events = 0;
+}
+
 bool handover_main_runs(void)
 {
     return state == MAIN_RUNS;

@@ -16,11 +16,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Starts the taking of turns. Called by the thread that runs the cores; main runs at that time. */
+/* Starts the taking of turns; main has the first one. */
 void handover_start(void);
 
-/* Whether they take turns by now; before, the machine is being built and all threads run freely. */
+/* Whether they take turns. */
 bool handover_has_started(void);
+
+/* The calling thread will run the cores. What happened until now was part of building the machine. */
+void handover_join(void);
 
 /* Whether main waits for its turn and has a reason to get it at this time. */
 bool handover_is_wanted(int64_t now);

@@ -30,8 +30,7 @@ static void on_core(qemu_plugin_id_t id, unsigned index)
     if (thread_kind != THREAD_CORES) {
         if (index)
             fail("each core has a thread of its own; use -accel tcg,thread=single");
-        thread_kind = THREAD_CORES;
-        handover_start();
+        handover_join();
     }
     registers_find();
     schedule_add_core((int)index);
@@ -63,6 +62,7 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
     if (options.end_us)
         schedule_set_end((int64_t)options.end_us * NS_PER_US);
     workers_set_latency((int64_t)options.disk_us * NS_PER_US);
+    handover_start();
     qemu_plugin_register_vcpu_init_cb(id, on_core);
     qemu_plugin_register_vcpu_tb_trans_cb(id, blocks_translated);
     qemu_plugin_register_atexit_cb(id, on_exit, NULL);

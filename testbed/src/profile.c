@@ -27,7 +27,7 @@ static void add_block(const struct block *block, void *to)
         .el = block->el,
         .function = symbols_find(block->el, block->start),
         .instructions = block->runs * block->instructions - block->taken_back,
-        .waited = block->waited,
+        .polled = block->polled,
     };
 }
 
@@ -45,8 +45,8 @@ static int by_function(const void *a, const void *b)
 static int by_amount(const void *a, const void *b)
 {
     const struct profile_entry *left = a, *right = b;
-    uint64_t left_sum = left->instructions + left->waited;
-    uint64_t right_sum = right->instructions + right->waited;
+    uint64_t left_sum = left->instructions + left->polled;
+    uint64_t right_sum = right->instructions + right->polled;
 
     if (left_sum != right_sum)
         return left_sum > right_sum ? -1 : 1;
@@ -71,7 +71,7 @@ struct profile_entry *profile_make(size_t *count)
             continue;
         }
         last->instructions += list.entries[i].instructions;
-        last->waited += list.entries[i].waited;
+        last->polled += list.entries[i].polled;
     }
     *count = kept + 1;
     qsort(list.entries, *count, sizeof(*list.entries), by_amount);

@@ -10,7 +10,7 @@ struct profile_entry {
     int el;
     const char *function; /* NULL: no name known */
     uint64_t instructions;
-    uint64_t waited; /* instructions' worth of time forfeited by WFI, WFE and YIELD */
+    uint64_t polled; /* instructions' worth of time passed while it polled, with WFE and YIELD */
 };
 
 /* Adds up all blocks; the entry with most instructions and waiting comes first. */

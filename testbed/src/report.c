@@ -56,8 +56,8 @@ static void write_core(struct json *json, const struct core *core)
 {
     static const char *const names[EXCEPTION_LEVELS] = {"el0", "el1", "el2", "el3"};
     int64_t busy = clock_ns((int64_t)core->executed);
-    int64_t waited = clock_ns((int64_t)core->counters.waited);
-    int64_t absent = clock_now() - busy - waited;
+    int64_t polled = clock_ns((int64_t)core->counters.polled);
+    int64_t absent = clock_now() - busy - polled;
 
     json_open(json, NULL, '{');
     json_number(json, "core", (uint64_t)core->index);
@@ -65,7 +65,7 @@ static void write_core(struct json *json, const struct core *core)
     for (int el = 0; el < EXCEPTION_LEVELS; el++)
         json_number(json, names[el], core->counters.executed[el]);
     json_number(json, "busy_ns", (uint64_t)busy);
-    json_number(json, "waited_ns", (uint64_t)waited);
+    json_number(json, "polled_ns", (uint64_t)polled);
     json_number(json, "asleep_ns", absent > 0 ? (uint64_t)absent : 0);
     json_close(json, '}');
 }
@@ -118,7 +118,7 @@ static void write_spins(struct json *json)
         json_text(json, "function", spin->function);
         json_number(json, "entries", spin->entries);
         json_number(json, "instructions", spin->instructions);
-        json_number(json, "waited_ns", (uint64_t)clock_ns((int64_t)spin->waited));
+        json_number(json, "polled_ns", (uint64_t)clock_ns((int64_t)spin->polled));
         json_number(json, "longest_ns", (uint64_t)clock_ns((int64_t)spin->longest));
         json_close(json, '}');
     }
@@ -136,7 +136,7 @@ static void write_profile(struct json *json)
         json_number(json, "el", (uint64_t)entries[i].el);
         json_text(json, "function", entries[i].function ? entries[i].function : "?");
         json_number(json, "instructions", entries[i].instructions);
-        json_number(json, "waited_ns", (uint64_t)clock_ns((int64_t)entries[i].waited));
+        json_number(json, "polled_ns", (uint64_t)clock_ns((int64_t)entries[i].polled));
         json_close(json, '}');
     }
     json_close(json, ']');

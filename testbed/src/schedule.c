@@ -111,7 +111,8 @@ static void leave(void)
         core->carry = progress - round_length;
     } else if (core->last->wait) {
         /* It waits: what is left of the quantum passes without it. */
-        counters_waited(core, round_length - (progress > 0 ? progress : 0));
+        core->polls = core->last->yields;
+        core->polls_from = progress > 0 ? progress : 0;
         core->carry = 0;
     } else {
         /* It goes on in this round if its turn comes again, else it has the rest to its credit. */
@@ -134,6 +135,9 @@ static void new_round(int64_t length)
             if (core->carry < -MAX_DEBT * length)
                 core->carry = -MAX_DEBT * length;
         }
+        if (core->polls && core->polls_from < length)
+            counters_polled(core, length - core->polls_from);
+        core->polls = false;
         core->interrupted = false;
         core->served = false;
     }
@@ -173,7 +177,7 @@ static struct core *change(void)
     core->carry = 0;
     running = core;
     schedule_hash((uint64_t)clock_now() << 4 | (uint64_t)core->index);
-    if (core->last->wait)
+    if (core->last->wait && !core->last->yields)
         counters_resumed(core);
     if (!started) {
         started = true;

@@ -27,6 +27,8 @@ struct core {
      */
     int64_t carry;
     bool served;            /* has had its quantum in this round */
+    bool polls;             /* waits with WFE or YIELD for the round to end */
+    int64_t polls_from;     /* instructions of the quantum executed before that */
     bool interrupted;       /* was put out of its quantum for no reason of its own */
     bool leaving;           /* was told to make room for the next core */
     const struct block *last; /* the block it executed last */

@@ -14,7 +14,7 @@ BUILD = TESTBED.parent / "build"
 # As many as the smallest machine that tests run on has cores.
 BUSY_LOOPS = 2
 # Only ends a run that hangs; no test depends on host time.
-LIMIT_S = 600
+LIMIT_S = 300
 
 
 def guest(name):

@@ -37,3 +37,37 @@ fn gic_eight_vcpus_on_two_cores() {
         &[0, 1, 0, 1, 0, 1, 0, 1],
     );
 }
+
+#[test]
+fn timer_one_vcpu() {
+    boot("timer_one_vcpu", "suite=timer", &[0]);
+}
+
+#[test]
+fn timer_a_core_for_each_vcpu() {
+    boot("timer_a_core_for_each_vcpu", "suite=timer", &[0, 1, 2, 3]);
+}
+
+#[test]
+fn timer_four_vcpus_on_one_core() {
+    boot("timer_four_vcpus_on_one_core", "suite=timer", &[0, 0, 0, 0]);
+}
+
+#[test]
+fn psci_one_vcpu() {
+    boot("psci_one_vcpu", "suite=psci", &[0]);
+}
+
+#[test]
+fn psci_a_core_for_each_vcpu() {
+    boot("psci_a_core_for_each_vcpu", "suite=psci", &[0, 1, 2, 3]);
+}
+
+#[test]
+fn psci_eight_vcpus_on_two_cores() {
+    boot(
+        "psci_eight_vcpus_on_two_cores",
+        "suite=psci",
+        &[0, 0, 0, 0, 1, 1, 1, 1],
+    );
+}

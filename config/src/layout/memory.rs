@@ -9,8 +9,8 @@ use crate::problem::{Problem, Span};
 use crate::types::{GuestAddr, PhysAddr};
 use crate::units::{self, BLOCK, PAGE, align_up};
 
-/// Guest addresses are below 2^39: what a three-level stage 2 with 4 KiB pages covers
-/// (Arm ARM, section D8.2).
+/// Guest addresses are below 2^39: guests with identity-mapped memory see machine addresses, and
+/// EL2's own map has 39 bits.
 const IPA_END: u64 = 1 << 39;
 
 /// Where everything lies.

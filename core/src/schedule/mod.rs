@@ -5,11 +5,11 @@
 //! runs, at once and always; equals take turns of one quantum. A core without a runnable vCPU idles.
 //!
 //! The order of things at EL2, at the end of each exit that changed what is runnable:
-//! 1. [`Deadlines::take_due`] with [`Scheduler::current_band`] until `None`, each vCPU given its
-//!    timer interrupt and woken;
+//! 1. [`Deadlines::take_due`] with [`Scheduler::current_band`] until `None`, each vCPU woken
+//!    (its timer shows when it is loaded);
 //! 2. [`Scheduler::decide`], and the switch it asks for;
-//! 3. the alarm (`CNTHP_CVAL_EL2`) set to [`Deadlines::next_alarm`];
-//! 4. on a switch, `ICC_PMR_EL1` set to [`priority_mask`].
+//! 3. `ICC_PMR_EL1` set to [`priority_mask`];
+//! 4. the alarm (`CNTHP_CVAL_EL2`) set to [`Deadlines::next_alarm`].
 
 mod band;
 mod deadlines;

@@ -118,12 +118,12 @@ impl CpuInterface {
     ) -> VcpuSet {
         let state = lr.state();
         let (word, mask) = (gic.distributor.word_of(spi), spi.mask());
+        // Another vCPU has cleared the pending state. It sets the request first and clears the
+        // word second, so that it either clears what is put back here, or is seen afterwards.
+        let cleared = || word.drop_pending.load(Ordering::Acquire) & mask != 0;
         word.listed.fetch_and(!mask, Ordering::AcqRel);
-        let dropped = word.drop_pending.load(Ordering::Acquire) & mask != 0;
-        if dropped {
-            word.drop_pending.fetch_and(!mask, Ordering::AcqRel);
-        }
-        if state.is_pending() && slot.latched && !dropped {
+        if state.is_pending() && slot.latched && !cleared() {
+            // If it is cleared just now it stays: taking it back could take a newer one along.
             word.pending.fetch_or(mask, Ordering::AcqRel);
         }
         if state.is_active() {
@@ -133,35 +133,31 @@ impl CpuInterface {
             if slot.backing != Backing::None {
                 self.held_physical[spi.word()] |= mask;
             }
-            return VcpuSet::EMPTY;
-        }
-        if word.active.load(Ordering::Acquire) & mask != 0 {
-            word.active.fetch_and(!mask, Ordering::AcqRel);
-        }
-        let deactivate = match slot.backing {
-            Backing::None => false,
-            Backing::Deferred => true,
-            Backing::Hardware => state == State::Pending && dropped,
-        };
-        if deactivate {
-            if let Some(physical) = gic.distributor.physical(spi) {
-                machine.set_active(physical, false);
+        } else {
+            if word.active.load(Ordering::Acquire) & mask != 0 {
+                word.active.fetch_and(!mask, Ordering::AcqRel);
             }
-        } else if state == State::Pending && slot.backing == Backing::Hardware {
-            gic.distributor.fire(spi);
-        }
-        let kick = gic.release(spi);
-        // Who clears the pending state looks whether there still is a holder after having asked
-        // it; if it saw one, the request is seen here. A latch is left alone, though: it may have
-        // been set anew. The physical interrupt cannot have fired anew.
-        if word.drop_pending.load(Ordering::Acquire) & mask != 0 {
-            word.drop_pending.fetch_and(!mask, Ordering::AcqRel);
-            if word.fired.fetch_and(!mask, Ordering::AcqRel) & mask != 0
-                && let Some(physical) = gic.distributor.physical(spi)
+            let deactivate = match slot.backing {
+                Backing::Deferred => true,
+                Backing::Hardware if state == State::Pending => {
+                    gic.distributor.fire(spi);
+                    cleared() && word.fired.fetch_and(!mask, Ordering::AcqRel) & mask != 0
+                }
+                Backing::Hardware | Backing::None => false,
+            };
+            if let Some(physical) = gic.distributor.physical(spi)
+                && deactivate
             {
                 machine.set_active(physical, false);
             }
         }
-        kick
+        if cleared() {
+            word.drop_pending.fetch_and(!mask, Ordering::AcqRel);
+        }
+        if state.is_active() {
+            VcpuSet::EMPTY
+        } else {
+            gic.release(spi)
+        }
     }
 }

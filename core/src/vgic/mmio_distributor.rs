@@ -273,15 +273,11 @@ impl CpuInterface {
         machine: &mut impl PhysicalGic,
     ) -> VcpuSet {
         let word = gic.distributor.word(n);
-        // What others hold first: they might put it back between.
-        let asked = self.others(gic, n, value);
-        word.drop_pending.fetch_or(asked, Ordering::AcqRel);
-        fence(Ordering::SeqCst);
-        let still = self.others(gic, n, asked);
-        word.drop_pending
-            .fetch_and(!(asked & !still), Ordering::AcqRel);
+        // First the request, then the latches: see `fold_spi`.
+        let others = self.others(gic, n, value);
+        word.drop_pending.fetch_or(others, Ordering::AcqRel);
         self.clear_latches(gic, n, word, value, machine);
-        gic.ring_holders(n, still, self.index)
+        gic.ring_holders(n, others, self.index)
     }
 
     fn clear_latches(

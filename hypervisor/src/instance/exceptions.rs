@@ -33,7 +33,7 @@ impl Instance {
         note(self.core, Event::Trap, syndrome.0);
         match syndrome.decode() {
             Exception::Wait(wait) => {
-                self.skip_instruction(id);
+                self.skip_instruction(id, syndrome.instruction_size());
                 match wait.kind {
                     WaitKind::Wfi | WaitKind::Wfit => self.wait_for_interrupt(id),
                     WaitKind::Wfe | WaitKind::Wfet => {
@@ -44,7 +44,7 @@ impl Instance {
             }
             Exception::Hvc(_) => self.firmware_call(id),
             Exception::Smc(_) => {
-                self.skip_instruction(id);
+                self.skip_instruction(id, syndrome.instruction_size());
                 self.firmware_call(id);
             }
             Exception::SysReg(access) => self.system_register(id, access, syndrome),
@@ -82,9 +82,9 @@ impl Instance {
         self.fault(id, Syndrome(mrs!(ESR_EL2)), Offence::Exception);
     }
 
-    pub(super) fn skip_instruction(&mut self, id: VcpuId) {
+    pub(super) fn skip_instruction(&mut self, id: VcpuId, size: u64) {
         if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
-            vcpu.registers.skip_instruction();
+            vcpu.registers.skip_instruction(size);
         }
     }
 
@@ -104,7 +104,7 @@ impl Instance {
             Device::Uart(offset) => self.access_uart(id, guest, offset, access),
             Device::Gic(region, offset) => self.access_gic(id, guest, region, offset, access),
         }
-        self.skip_instruction(id);
+        self.skip_instruction(id, syndrome.instruction_size());
     }
 
     fn device_at(&self, guest: GuestId, ipa: GuestAddr) -> Option<Device> {
@@ -196,13 +196,14 @@ impl Instance {
             return;
         };
         let guest_id = vcpu.guest;
+        let guest = self.machine.guest(guest_id);
         let report = FaultReport {
-            guest: &self.machine.guest(guest_id).config.name,
+            guest: &guest.config.name,
             vcpu: vcpu.index.0,
             syndrome,
             pc: vcpu.registers.pc,
             far: mrs!(FAR_EL2),
-            instruction: None,
+            instruction: guest.read_instruction(vcpu.registers.pc),
             offence,
         };
         say!(self.core, "{report}");

@@ -5,6 +5,7 @@ use rand_chacha::rand_core::RngCore;
 use spumone_config::{GuestId, VcpuId};
 use spumone_core::mailbox::Message;
 use spumone_core::psci::{self, EntryPoint, Outcome, StopReason};
+use spumone_core::schedule::VcpuState;
 use spumone_core::smccc::{Call, SUCCESS, random_registers};
 
 impl Instance {
@@ -29,7 +30,7 @@ impl Instance {
                     vcpu.resume = powerdown;
                 }
                 self.wait_for_interrupt(id);
-                if self.scheduler.current() == Some(id) {
+                if self.scheduler.state(id) != Some(VcpuState::Sleep) {
                     // An interrupt was there already: awake again, and switched to as if it had
                     // slept.
                     self.power_up_if_suspended(id);

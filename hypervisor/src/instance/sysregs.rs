@@ -13,6 +13,8 @@ use spumone_core::vgic::SgiRegister;
 
 /// Traps while a guest with several vCPUs uses EOImode 1 (core/vgic).
 const ICC_DIR_EL1: SysReg = SysReg::new(3, 0, 12, 11, 1);
+/// Bytes of an A64 instruction; AArch32 programs reach no register of this file.
+const A64_INSTRUCTION: u64 = 4;
 /// `SPSR_EL1.M`: EL1 with its own stack pointer.
 const MODE_EL1H: u64 = 0b0101;
 /// `SPSR_EL1` bits: D, A, I, F masked.
@@ -51,7 +53,7 @@ impl Instance {
         };
         let guest = vcpu.guest;
         let value = access.register_value(&vcpu.registers.x);
-        vcpu.registers.skip_instruction();
+        vcpu.registers.skip_instruction(A64_INSTRUCTION);
         let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
         let kick = vcpu
             .vgic
@@ -65,7 +67,7 @@ impl Instance {
         };
         let guest = vcpu.guest;
         let interrupt = IntId(access.register_value(&vcpu.registers.x) as u16);
-        vcpu.registers.skip_instruction();
+        vcpu.registers.skip_instruction(A64_INSTRUCTION);
         let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
         let kick = vcpu
             .vgic
@@ -76,14 +78,14 @@ impl Instance {
     fn debug_register(&mut self, id: VcpuId, access: SysRegAccess) {
         match debug_register(access) {
             DebugAction::Read(value) => self.complete(id, access, value),
-            DebugAction::Ignore => self.skip_instruction(id),
+            DebugAction::Ignore => self.skip_instruction(id, A64_INSTRUCTION),
             DebugAction::Mdscr if access.read => self.complete(id, access, mrs!(MDSCR_EL1)),
             DebugAction::Mdscr => {
                 if let Some(vcpu) = self.vcpu(id) {
                     let value = access.register_value(&vcpu.registers.x);
                     msr!(MDSCR_EL1, value & MDSCR_WRITABLE);
                 }
-                self.skip_instruction(id);
+                self.skip_instruction(id, A64_INSTRUCTION);
             }
             DebugAction::Undefined => self.inject_undefined(id),
         }
@@ -95,7 +97,7 @@ impl Instance {
             if access.read {
                 access.gpr.write(&mut vcpu.registers.x, value);
             }
-            vcpu.registers.skip_instruction();
+            vcpu.registers.skip_instruction(A64_INSTRUCTION);
         }
     }
 }

@@ -11,6 +11,7 @@
 use super::super::{CpuInterface, Doorbell, GuestGic, ListRegister, Region, State, VcpuIndex};
 use super::machine::{Context, Machine, PhysicalSpi};
 use loom::sync::Arc;
+use loom::sync::atomic::Ordering;
 use loom::thread;
 use spumone_config::packed::{Interrupt, Trigger};
 use spumone_config::types::{IntId, PcpuId};
@@ -80,8 +81,8 @@ impl Core {
     }
 }
 
-/// A guest of three vCPUs with one passed-through SPI in Group 0, routed to `route`.
-fn guest(enabled: bool, route: u32) -> Arc<GuestGic> {
+/// A guest of three vCPUs with a passed-through SPI in Group 0, enabled and routed to vCPU 0.
+fn passed_through() -> Arc<GuestGic> {
     let gic = GuestGic::new();
     let interrupt = Interrupt {
         physical: PHYSICAL,
@@ -91,12 +92,16 @@ fn guest(enabled: bool, route: u32) -> Arc<GuestGic> {
     gic.configure(32, 3, &[interrupt]);
     gic.distributor.set_control(1);
     let spi = gic.distributor.spi(SPI).unwrap();
-    gic.distributor.set_affinity(spi, route);
-    if enabled {
-        use loom::sync::atomic::Ordering;
-        let word = gic.distributor.word_of(spi);
-        word.enabled.store(MASK, Ordering::Relaxed);
-    }
+    let word = gic.distributor.word_of(spi);
+    word.enabled.store(MASK, Ordering::Relaxed);
+    Arc::new(gic)
+}
+
+/// The same with the SPI of a played device, disabled.
+fn played() -> Arc<GuestGic> {
+    let gic = GuestGic::new();
+    gic.configure(32, 3, &[]);
+    gic.distributor.set_control(1);
     Arc::new(gic)
 }
 
@@ -146,11 +151,11 @@ fn of_two_senders_one_kicks() {
 #[test]
 fn an_spi_that_arrives_while_it_is_enabled_is_not_lost() {
     explore(|| {
-        let gic = guest(false, 0);
+        let gic = played();
         let arrival = {
             let gic = gic.clone();
             thread::spawn(move || {
-                let _ = gic.spi_arrived(SPI);
+                let _ = gic.set_level(SPI, true);
             })
         };
         let enabler = {
@@ -170,7 +175,7 @@ fn an_spi_that_arrives_while_it_is_enabled_is_not_lost() {
 #[test]
 fn an_spi_that_arrives_while_its_route_changes_is_not_lost() {
     explore(|| {
-        let gic = guest(true, 0);
+        let gic = passed_through();
         let arrival = {
             let gic = gic.clone();
             thread::spawn(move || {
@@ -202,7 +207,7 @@ fn an_spi_that_arrives_while_its_route_changes_is_not_lost() {
 #[test]
 fn an_spi_that_arrives_while_its_holder_lets_go_is_not_lost() {
     explore(|| {
-        let gic = guest(true, 0);
+        let gic = passed_through();
         let mut holder = Core::new(0);
         let _ = gic.spi_arrived(SPI);
         holder.load(&gic);
@@ -241,7 +246,7 @@ fn an_spi_that_arrives_while_its_holder_lets_go_is_not_lost() {
 #[test]
 fn an_spi_cleared_while_its_holder_puts_it_back_stays_cleared() {
     explore(|| {
-        let gic = guest(true, 0);
+        let gic = passed_through();
         let mut holder = Core::new(0);
         let _ = gic.spi_arrived(SPI);
         holder.load(&gic);

@@ -229,7 +229,7 @@ impl Here<'_> {
 
     fn count(&mut self) {
         let hcr = &mut self.this().hcr;
-        *hcr = *hcr & !HCR_EOI_COUNT_MASK | *hcr + HCR_EOI_COUNT & HCR_EOI_COUNT_MASK;
+        *hcr = *hcr & !HCR_EOI_COUNT_MASK | (*hcr + HCR_EOI_COUNT) & HCR_EOI_COUNT_MASK;
     }
 
     fn deactivate_list_register(&mut self, index: usize) {

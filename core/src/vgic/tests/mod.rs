@@ -3,7 +3,7 @@
 //! * `machine`: cores with list registers and a physical GIC, as far as the virtual one needs them.
 //! * `registers`: each register's reset value and what sticks of a write.
 //! * `scenarios`: single stories, told call by call.
-//! * `world`, `reference`, `properties`: several vCPUs doing random things on several cores,
+//! * `world`, `reference`, `steps`, `properties`: several vCPUs doing random things on several cores,
 //!   compared with what the architecture says of each interrupt.
 //! * `interleavings`: two or three cores at once, in every order of their accesses (loom).
 
@@ -20,5 +20,7 @@ mod reference;
 mod registers;
 #[cfg(not(loom))]
 mod scenarios;
+#[cfg(not(loom))]
+mod steps;
 #[cfg(not(loom))]
 mod world;

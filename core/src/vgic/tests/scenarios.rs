@@ -295,6 +295,27 @@ fn more_pending_than_list_registers_come_in_order_of_priority() {
 }
 
 #[test]
+fn a_late_one_does_not_pass_those_that_wait_for_a_list_register() {
+    let mut world = guest(1, 2);
+    for (sgi, priority) in [(0, 0x08), (1, 0x10), (2, 0x18), (9, 0xf0)] {
+        let offset = world.own(0, IPRIORITYR + sgi);
+        world.write(0, Region::Redistributors, offset, 1, priority);
+    }
+    for sgi in 0..3 {
+        world.send_sgi(0, SgiRegister::Sgi1r, sgi << 24 | 1);
+    }
+    assert_eq!(world.acknowledge(0).unwrap().intid, IntId(0));
+    world.end(0);
+    world.drain();
+    world.send_sgi(0, SgiRegister::Sgi1r, 9 << 24 | 1);
+    for sgi in [1, 2, 9] {
+        world.drain();
+        assert_eq!(world.acknowledge(0).unwrap().intid, IntId(sgi));
+        world.end(0);
+    }
+}
+
+#[test]
 fn more_active_than_list_registers_end_in_order() {
     let mut world = guest(1, 2);
     for sgi in 0..6u64 {
@@ -363,6 +384,22 @@ fn an_spi_whose_last_holder_looks_away_reaches_its_new_target() {
     world.physical(33).latch = true;
     world.drain();
     assert_eq!(world.listed(1), vec![(33, State::Pending)]);
+}
+
+#[test]
+fn an_spi_pending_again_while_active_goes_to_its_new_target() {
+    let mut world = two_vcpus();
+    world.write_distributor(0, ISPENDR + 4, 1);
+    world.acknowledge(0).unwrap();
+    world.write(0, Region::Distributor, IROUTER + 8 * 32, 8, 1);
+    world.write_distributor(0, ISPENDR + 4, 1);
+    world.drain();
+    assert_eq!(world.listed(0), vec![(32, State::Active)]);
+    assert_eq!(world.listed(1), vec![]);
+    world.end(0);
+    world.drain();
+    assert_eq!(world.listed(0), vec![]);
+    assert_eq!(world.listed(1), vec![(32, State::Pending)]);
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! `suite=psci`: the firmware's calls (SMCCC DEN0028, PSCI 1.1 DEN0022, TRNG DEN0098), as the
 //! hypervisor's documentation promises them. QEMU's own firmware is laxer in places.
 
-use crate::machine::psci::{
-    Conduit, affinity_info, call, call_by, code, function, power,
-};
+use crate::machine::psci::{Conduit, affinity_info, call, call_by, code, function, power};
 use crate::machine::sysreg::{cpu, mrs};
 use crate::machine::time::{self, Timer};
 use crate::machine::{MAX_CPUS, bootargs, cpus, entry, gic, interrupts, traps};
@@ -60,15 +58,27 @@ fn entered_rightly(cpu: usize) -> Verdict {
     check_eq!(found.el, EL1, "CurrentEL of CPU {cpu}");
     check_eq!(found.spsel, 1, "SPSel of CPU {cpu}");
     check_eq!(found.daif, DAIF, "DAIF of CPU {cpu}");
-    check_eq!(found.sctlr & MMU_AND_CACHES, 0, "MMU and caches of CPU {cpu}");
+    check_eq!(
+        found.sctlr & MMU_AND_CACHES,
+        0,
+        "MMU and caches of CPU {cpu}"
+    );
     check_eq!(found.timers, 0, "timer controls of CPU {cpu}");
     Ok(())
 }
 
 fn first_entry() -> Verdict {
     entered_rightly(0)?;
-    check_eq!(mrs!(MPIDR_EL1) & 0xFF_00FF_FFFF, 0, "affinity of the first CPU");
-    check_eq!(affinity_info(0), power::ON, "AFFINITY_INFO of the first CPU");
+    check_eq!(
+        mrs!(MPIDR_EL1) & 0xFF_00FF_FFFF,
+        0,
+        "affinity of the first CPU"
+    );
+    check_eq!(
+        affinity_info(0),
+        power::ON,
+        "AFFINITY_INFO of the first CPU"
+    );
     Ok(())
 }
 
@@ -80,13 +90,24 @@ fn off_before_on() -> Verdict {
 }
 
 fn versions() -> Verdict {
-    check_eq!(call(function::PSCI_VERSION, [0; 3]), 0x1_0001, "PSCI_VERSION");
+    check_eq!(
+        call(function::PSCI_VERSION, [0; 3]),
+        0x1_0001,
+        "PSCI_VERSION"
+    );
     let smccc = call(function::SMCCC_VERSION, [0; 3]);
     check!(smccc >= 0x1_0001, "SMCCC_VERSION {smccc:#x}");
-    check_eq!(call(function::TRNG_VERSION, [0; 3]) >> 16, 1, "TRNG_VERSION");
+    check_eq!(
+        call(function::TRNG_VERSION, [0; 3]) >> 16,
+        1,
+        "TRNG_VERSION"
+    );
     // 2: no migration is needed, or there is no such call.
     let migrate = call(function::MIGRATE_INFO_TYPE, [0; 3]);
-    check!(migrate == 2 || migrate == code::NOT_SUPPORTED, "MIGRATE_INFO_TYPE {migrate}");
+    check!(
+        migrate == 2 || migrate == code::NOT_SUPPORTED,
+        "MIGRATE_INFO_TYPE {migrate}"
+    );
     let by_smc = call_by(Conduit::Smc, [function::PSCI_VERSION, 0, 0, 0])[0];
     check_eq!(by_smc, 0x1_0001, "PSCI_VERSION by SMC");
     Ok(())
@@ -110,17 +131,39 @@ fn features() -> Verdict {
         check_eq!(has(id), code::SUCCESS, "PSCI_FEATURES of {id:#x}");
     }
     // MEM_PROTECT, an id of nothing, an id of the TRNG.
-    for id in [0x8400_0013, 0x8400_00FF, 0xC400_00FF, 0x1234, function::TRNG_RND64] {
+    for id in [
+        0x8400_0013,
+        0x8400_00FF,
+        0xC400_00FF,
+        0x1234,
+        function::TRNG_RND64,
+    ] {
         check_eq!(has(id), code::NOT_SUPPORTED, "PSCI_FEATURES of {id:#x}");
     }
     let arch = |id| call(function::ARCH_FEATURES, [id, 0, 0]);
-    check_eq!(arch(function::ARCH_FEATURES), code::SUCCESS, "ARCH_FEATURES of itself");
-    check_eq!(arch(0x8000_7FFE), code::NOT_SUPPORTED, "ARCH_FEATURES of nothing");
+    check_eq!(
+        arch(function::ARCH_FEATURES),
+        code::SUCCESS,
+        "ARCH_FEATURES of itself"
+    );
+    check_eq!(
+        arch(0x8000_7FFE),
+        code::NOT_SUPPORTED,
+        "ARCH_FEATURES of nothing"
+    );
     Ok(())
 }
 
 fn unknown_calls() -> Verdict {
-    for id in [0, 0x1234, 0x8400_00FF, 0xC400_00FF, 0x8200_0000, 0xC600_0001, 0xFFFF_FFFF] {
+    for id in [
+        0,
+        0x1234,
+        0x8400_00FF,
+        0xC400_00FF,
+        0x8200_0000,
+        0xC600_0001,
+        0xFFFF_FFFF,
+    ] {
         for conduit in [Conduit::Hvc, Conduit::Smc] {
             let x0 = call_by(conduit, [id, 1, 2, 3])[0];
             check_eq!(x0 as i64, code::NOT_SUPPORTED, "{conduit:?} {id:#x}");
@@ -160,7 +203,11 @@ fn registers_kept() -> Verdict {
             out("x5") _, out("x6") _, out("x7") _, out("x8") _, out("x16") _, out("x17") _,
         );
     }
-    check_eq!(sum, 4 + 5 + 6 + 7 + 8 + 16 + 17, "x4 to x8, x16, x17 together");
+    check_eq!(
+        sum,
+        4 + 5 + 6 + 7 + 8 + 16 + 17,
+        "x4 to x8, x16, x17 together"
+    );
     Ok(())
 }
 
@@ -173,9 +220,20 @@ fn affinity() -> Verdict {
         check_eq!(by_32, power::ON, "CPU {cpu}, 32-bit call");
     }
     check_eq!(info(0, 1), power::ON, "level 1");
-    for (target, level) in [(count, 0), (0x100, 0), (1 << 32, 0), (1 << 24, 0), (0, 4), (0, 0xFFFF)] {
+    for (target, level) in [
+        (count, 0),
+        (0x100, 0),
+        (1 << 32, 0),
+        (1 << 24, 0),
+        (0, 4),
+        (0, 0xFFFF),
+    ] {
         let found = info(target, level);
-        check_eq!(found, code::INVALID_PARAMETERS, "CPU {target:#x}, level {level}");
+        check_eq!(
+            found,
+            code::INVALID_PARAMETERS,
+            "CPU {target:#x}, level {level}"
+        );
     }
     Ok(())
 }
@@ -248,10 +306,20 @@ fn cpu_on_by_all() -> Verdict {
         }
     }
     check_eq!(successes, 1, "CPUs that turned CPU {last} on");
-    check!(time::wait(|| entry::at_entry(last).entries > entries), "CPU {last} does not run");
-    check!(time::wait(|| affinity_info(last) == power::ON), "CPU {last} is not on");
+    check!(
+        time::wait(|| entry::at_entry(last).entries > entries),
+        "CPU {last} does not run"
+    );
+    check!(
+        time::wait(|| affinity_info(last) == power::ON),
+        "CPU {last} is not on"
+    );
     time::delay_us(500);
-    check_eq!(entry::at_entry(last).entries, entries + 1, "entries of CPU {last}");
+    check_eq!(
+        entry::at_entry(last).entries,
+        entries + 1,
+        "entries of CPU {last}"
+    );
     let again = call(function::CPU_ON, [last as u64, entry::secondary_entry(), 0]);
     check_eq!(again, code::ALREADY_ON, "CPU_ON of a CPU that is on");
     Ok(())
@@ -265,12 +333,25 @@ fn cpu_on_state() -> Verdict {
         let context = 0xC0FF_EE00_1234_5600 + cpu as u64;
         let arguments = [cpu as u64, entry::secondary_entry(), context];
         let entries = entry::at_entry(cpu).entries;
-        check_eq!(call(function::CPU_ON, arguments), code::SUCCESS, "CPU_ON of {cpu}");
-        check!(time::wait(|| entry::at_entry(cpu).entries > entries), "CPU {cpu} does not run");
+        check_eq!(
+            call(function::CPU_ON, arguments),
+            code::SUCCESS,
+            "CPU_ON of {cpu}"
+        );
+        check!(
+            time::wait(|| entry::at_entry(cpu).entries > entries),
+            "CPU {cpu} does not run"
+        );
         check_eq!(entry::at_entry(cpu).x0, context, "context of CPU {cpu}");
         entered_rightly(cpu)?;
-        cpus::run(cpu, || CONTEXT.store(mrs!(MPIDR_EL1) & 0xFF_00FF_FFFF, Ordering::Release));
-        check_eq!(CONTEXT.load(Ordering::Acquire), cpu as u64, "affinity of CPU {cpu}");
+        cpus::run(cpu, || {
+            CONTEXT.store(mrs!(MPIDR_EL1) & 0xFF_00FF_FFFF, Ordering::Release)
+        });
+        check_eq!(
+            CONTEXT.load(Ordering::Acquire),
+            cpu as u64,
+            "affinity of CPU {cpu}"
+        );
     }
     Ok(())
 }
@@ -280,15 +361,39 @@ fn cpu_on_refused() -> Verdict {
     let entry = entry::secondary_entry();
     let on = |target, entry| call(function::CPU_ON, [target, entry, 0]);
     check_eq!(on(0, entry), code::ALREADY_ON, "of itself");
-    for target in [count, 0xFF, 0x100, 0x1_0000, 1 << 24, 1 << 31, 1 << 32, u64::MAX] {
-        check_eq!(on(target, entry), code::INVALID_PARAMETERS, "of CPU {target:#x}");
+    for target in [
+        count,
+        0xFF,
+        0x100,
+        0x1_0000,
+        1 << 24,
+        1 << 31,
+        1 << 32,
+        u64::MAX,
+    ] {
+        check_eq!(
+            on(target, entry),
+            code::INVALID_PARAMETERS,
+            "of CPU {target:#x}"
+        );
     }
     turn_off_and_wait(1)?;
     // No memory there: devices, nothing, the end of the address space.
-    for address in [0, 0x0900_0000, 0x0800_0000, 0x3FFF_FFFC, 0xFF_FFFF_F000, u64::MAX - 3] {
+    for address in [
+        0,
+        0x0900_0000,
+        0x0800_0000,
+        0x3FFF_FFFC,
+        0xFF_FFFF_F000,
+        u64::MAX - 3,
+    ] {
         check_eq!(on(1, address), code::INVALID_ADDRESS, "at {address:#x}");
     }
-    check_eq!(affinity_info(1), power::OFF, "AFFINITY_INFO after what was refused");
+    check_eq!(
+        affinity_info(1),
+        power::OFF,
+        "AFFINITY_INFO after what was refused"
+    );
     start(1)
 }
 
@@ -298,8 +403,15 @@ fn cpu_on_32() -> Verdict {
     let entries = entry::at_entry(1).entries;
     let upper = 0xDEAD << 32;
     let arguments = [1 | upper, entry::secondary_entry() | upper, 0x1234 | upper];
-    check_eq!(call(function::CPU_ON_32, arguments), code::SUCCESS, "CPU_ON, 32-bit");
-    check!(time::wait(|| entry::at_entry(1).entries > entries), "CPU 1 does not run");
+    check_eq!(
+        call(function::CPU_ON_32, arguments),
+        code::SUCCESS,
+        "CPU_ON, 32-bit"
+    );
+    check!(
+        time::wait(|| entry::at_entry(1).entries > entries),
+        "CPU 1 does not run"
+    );
     check_eq!(entry::at_entry(1).x0, 0x1234, "context of CPU 1");
     cpus::run(1, || {});
     Ok(())
@@ -315,10 +427,18 @@ fn cpu_off_and_on() -> Verdict {
         for cpu in 1..cpus::count() {
             check_eq!(affinity_info(cpu), power::OFF, "AFFINITY_INFO of CPU {cpu}");
             let entries = entry::at_entry(cpu).entries;
-            check_eq!(entries, before[cpu], "entries of CPU {cpu} while off, round {round}");
+            check_eq!(
+                entries,
+                before[cpu],
+                "entries of CPU {cpu} while off, round {round}"
+            );
             start(cpu)?;
             let entries = entry::at_entry(cpu).entries;
-            check_eq!(entries, before[cpu] + 1, "entries of CPU {cpu}, round {round}");
+            check_eq!(
+                entries,
+                before[cpu] + 1,
+                "entries of CPU {cpu}, round {round}"
+            );
         }
     }
     Ok(())
@@ -350,7 +470,11 @@ fn suspend_refused() -> Verdict {
     let entry = entry::secondary_entry();
     // Reserved bits; a level above the core's.
     for state in [1 << 17, 1 << 31, 1 << 24, 3 << 24] {
-        check_eq!(suspend(state, entry), code::INVALID_PARAMETERS, "state {state:#x}");
+        check_eq!(
+            suspend(state, entry),
+            code::INVALID_PARAMETERS,
+            "state {state:#x}"
+        );
     }
     for address in [0, 0x0900_0000, entry + 1] {
         let result = suspend(POWERDOWN, address);
@@ -370,13 +494,20 @@ fn standby() -> Verdict {
             let result = call(function::CPU_SUSPEND, [0, 0, 0]);
             check_eq!(result, code::SUCCESS, "CPU_SUSPEND to standby");
         }
-        check!(Timer::Virtual.counter() >= due, "awake before the timer was due");
+        check!(
+            Timer::Virtual.counter() >= due,
+            "awake before the timer was due"
+        );
         check!(interrupts::take(before + 1), "the timer does not come");
         Timer::Virtual.stop();
     }
     // With an interrupt pending it returns at once.
     gic::send_sgi(2, 1 << cpu());
-    check_eq!(call(function::CPU_SUSPEND, [0, 0, 0]), code::SUCCESS, "CPU_SUSPEND");
+    check_eq!(
+        call(function::CPU_SUSPEND, [0, 0, 0]),
+        code::SUCCESS,
+        "CPU_SUSPEND"
+    );
     interrupts::take_what_is_there();
     interrupts::forget(cpu());
     Ok(())
@@ -437,9 +568,10 @@ fn powerdown_first() -> Verdict {
     unsafe extern "C" {
         fn suspend_first(area: *const AtomicU64, entry: u64) -> i64;
     }
-    gic::start_cpu();
     let entries = entry::at_entry(0).entries;
     for round in 0..3 {
+        // The interface loses its state each time, and an interrupt that it holds back wakes nobody.
+        gic::start_cpu();
         Timer::Virtual.start_us(2000);
         cpus::on_entry(0, back_to_first);
         // SAFETY: the area is large enough; the stack stays as it is.
@@ -472,16 +604,28 @@ fn powerdown_others() -> Verdict {
         let suspending = time::wait(|| RESUMED[cpu].load(Ordering::Acquire) == 1);
         check!(suspending, "CPU {cpu} does not suspend");
         time::delay_us(1000);
-        check_eq!(affinity_info(cpu), power::ON, "AFFINITY_INFO of CPU {cpu}, suspended");
+        check_eq!(
+            affinity_info(cpu),
+            power::ON,
+            "AFFINITY_INFO of CPU {cpu}, suspended"
+        );
         let on = call(function::CPU_ON, [cpu as u64, entry::secondary_entry(), 0]);
         check_eq!(on, code::ALREADY_ON, "CPU_ON of CPU {cpu}, suspended");
-        check_eq!(entry::at_entry(cpu).entries, entries, "entries of CPU {cpu}, suspended");
+        check_eq!(
+            entry::at_entry(cpu).entries,
+            entries,
+            "entries of CPU {cpu}, suspended"
+        );
         // It will wait for new work.
         cpus::forget_work(cpu);
         gic::send_sgi(5, 1 << cpu);
         let awake = time::wait(|| entry::at_entry(cpu).entries > entries);
         check!(awake, "an SGI does not wake CPU {cpu}");
-        check_eq!(entry::at_entry(cpu).x0, 0xFEED_0000 + cpu as u64, "context of CPU {cpu}");
+        check_eq!(
+            entry::at_entry(cpu).x0,
+            0xFEED_0000 + cpu as u64,
+            "context of CPU {cpu}"
+        );
         entered_rightly(cpu)?;
         cpus::run(cpu, take_one);
         interrupts::forget(cpu);
@@ -490,8 +634,16 @@ fn powerdown_others() -> Verdict {
 }
 
 fn random_numbers() -> Verdict {
-    for id in [function::TRNG_VERSION, function::TRNG_FEATURES, function::TRNG_RND64] {
-        check_eq!(call(function::TRNG_FEATURES, [id, 0, 0]), code::SUCCESS, "of {id:#x}");
+    for id in [
+        function::TRNG_VERSION,
+        function::TRNG_FEATURES,
+        function::TRNG_RND64,
+    ] {
+        check_eq!(
+            call(function::TRNG_FEATURES, [id, 0, 0]),
+            code::SUCCESS,
+            "of {id:#x}"
+        );
     }
     let uuid = call_by(Conduit::Hvc, [function::TRNG_GET_UUID, 0, 0, 0]);
     check!(uuid[0] as i32 != -1, "TRNG_GET_UUID is not supported");
@@ -501,23 +653,40 @@ fn random_numbers() -> Verdict {
         let [status, numbers @ ..] = call_by(Conduit::Hvc, [function::TRNG_RND64, 192, 0, 0]);
         check_eq!(status, 0, "TRNG_RND64");
         for place in 0..3 {
-            check!(numbers[place] != last[place], "round {round}: {:#x} twice", last[place]);
+            check!(
+                numbers[place] != last[place],
+                "round {round}: {:#x} twice",
+                last[place]
+            );
             ever[place] |= numbers[place];
         }
         last = numbers;
     }
-    check!(ever.iter().all(|bits| bits.count_ones() > 56), "bits never set: {ever:x?}");
+    check!(
+        ever.iter().all(|bits| bits.count_ones() > 56),
+        "bits never set: {ever:x?}"
+    );
     let rnd64 = |bits| call_by(Conduit::Hvc, [function::TRNG_RND64, bits, 0, 0]);
     let [status, high, middle, low] = rnd64(8);
-    check!(status == 0 && high == 0 && middle == 0 && low < 256, "8 bits: {low:#x}");
+    check!(
+        status == 0 && high == 0 && middle == 0 && low < 256,
+        "8 bits: {low:#x}"
+    );
     for bits in [0, 193, 1 << 32] {
         let status = rnd64(bits)[0] as i64;
-        check_eq!(status, code::INVALID_PARAMETERS, "TRNG_RND64 of {bits} bits");
+        check_eq!(
+            status,
+            code::INVALID_PARAMETERS,
+            "TRNG_RND64 of {bits} bits"
+        );
     }
     let rnd32 = |bits| call_by(Conduit::Hvc, [function::TRNG_RND32, bits, 0, 0]);
     let [status, numbers @ ..] = rnd32(96);
     check_eq!(status, 0, "TRNG_RND32");
-    check!(numbers.iter().all(|&number| number >> 32 == 0), "more than 32 bits: {numbers:x?}");
+    check!(
+        numbers.iter().all(|&number| number >> 32 == 0),
+        "more than 32 bits: {numbers:x?}"
+    );
     check_eq!(rnd32(97)[0] as i32, -2, "TRNG_RND32 of 97 bits");
     Ok(())
 }
