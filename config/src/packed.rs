@@ -21,6 +21,8 @@ pub const MAGIC: [u8; 8] = *b"SPUMONE\0";
 pub const FORMAT_VERSION: u32 = 2;
 /// Most memory ranges, load segments or device windows of one guest.
 pub const MAX_RANGES: usize = 16;
+/// Most register writes that silence the devices of one guest.
+pub const MAX_QUIESCE: usize = 64;
 /// Most interrupts passed through to one guest.
 pub const MAX_GUEST_INTERRUPTS: usize = 64;
 
@@ -161,7 +163,7 @@ pub struct Guest {
     /// Interrupts passed through to it.
     pub interrupts: Vec<Interrupt, MAX_GUEST_INTERRUPTS>,
     /// Register writes that silence its devices (stop their DMA) when the guest is stopped.
-    pub quiesce: Vec<Quiesce, MAX_RANGES>,
+    pub quiesce: Vec<Quiesce, MAX_QUIESCE>,
     /// What is copied into its memory at each start.
     pub segments: Vec<Segment, MAX_RANGES>,
     /// Where its first vCPU starts, MMU off, at EL1.

@@ -24,8 +24,8 @@ pub static CONSOLE: Console = Console::new();
 /// Steps of one visit: with the look for interrupts at each byte written, this bounds the time a
 /// core spends for the console.
 const BUDGET: usize = 32;
-/// Bytes taken from the receive FIFO in one visit; a PL011 has 32.
-pub const MAX_RECEIVED: usize = 32;
+/// Bytes taken from the receive FIFO in one visit; the UART's interrupt stays up for the rest.
+pub const MAX_RECEIVED: usize = 4;
 /// Clock that QEMU's PL011 claims; real boards keep the firmware's divisor close to this.
 const UART_CLOCK_HZ: u32 = 24_000_000;
 const BAUD_RATE: u32 = 115_200;
@@ -207,7 +207,8 @@ pub fn say_line(core: PcpuId, message: core::fmt::Arguments<'_>) {
     let mut log = CONSOLE.log(core);
     let _ = log.write_fmt(message);
     let _ = CONSOLE.push(Source::Hypervisor(core), b'\n');
-    let _ = serve();
+    // Written when nobody urgent has the core (`Instance::idle`, `Instance::run_vcpu`).
+    CONSOLE.ask();
 }
 
 /// Prints a message of the hypervisor.

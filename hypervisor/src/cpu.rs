@@ -145,7 +145,9 @@ pub fn translate(address: u64) -> Option<PhysAddr> {
 /// steps and stops when this says so.
 #[inline(always)]
 pub fn interrupt_pending() -> bool {
-    mrs!(ISR_EL1) != 0
+    /// `ISR_EL1.I`: an SError, which also shows there, is nothing to stop for.
+    const IRQ: u64 = 1 << 7;
+    mrs!(ISR_EL1) & IRQ != 0
 }
 
 /// Sleeps until an interrupt is pending. Interrupts stay masked: it is taken by reading the GIC.

@@ -2,13 +2,13 @@
 //! (docs/guests.md), so each start hands out fresh seeds, and SMCCC TRNG is served.
 //!
 //! One seed comes from the firmware, or is fixed by the system description. Every user has a
-//! ChaCha20 stream of its own, so cores share nothing and a fixed seed gives each life of each
+//! ChaCha8 stream (eight rounds: drawn with interrupts masked) of its own, so cores share nothing and a fixed seed gives each life of each
 //! guest the same numbers, whatever the order of events.
 
 use crate::sysreg::mrs;
 use dtoolkit::fdt::Fdt;
 use dtoolkit::{Node, Property};
-use rand_chacha::ChaCha20Rng;
+use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use spumone_config::{GuestId, PcpuId};
 
@@ -52,8 +52,8 @@ impl Entropy {
         }
     }
 
-    fn stream(&self, stream: u64) -> ChaCha20Rng {
-        let mut generator = ChaCha20Rng::from_seed(self.seed);
+    fn stream(&self, stream: u64) -> ChaCha8Rng {
+        let mut generator = ChaCha8Rng::from_seed(self.seed);
         generator.set_stream(stream);
         generator
     }
@@ -66,7 +66,7 @@ impl Entropy {
     }
 
     /// The numbers of a core, for TRNG calls of its guests.
-    pub fn of_core(&self, core: PcpuId) -> ChaCha20Rng {
+    pub fn of_core(&self, core: PcpuId) -> ChaCha8Rng {
         const CORES: u64 = 1 << 63;
         self.stream(CORES | u64::from(core.0))
     }

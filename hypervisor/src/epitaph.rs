@@ -7,12 +7,13 @@
 
 use crate::events;
 use crate::memory;
-use crate::sysreg::mrs;
+use crate::sysreg::{isb, mrs, msr};
 use core::arch::global_asm;
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use spumone_config::PcpuId;
+use spumone_core::schedule::{Band, kick_sgi};
 
 /// First word of the page once somebody has died.
 const MAGIC: u64 = u64::from_le_bytes(*b"EPITAPH\0");
@@ -45,6 +46,21 @@ struct Epitaph {
 pub fn prepare(page: u64, uart: u64) {
     PAGE.store(page, Ordering::Relaxed);
     UART.store(uart, Ordering::Relaxed);
+}
+
+/// Whether a core has died: then the others stop.
+#[inline(always)]
+pub fn is_written() -> bool {
+    WRITTEN.load(Ordering::Relaxed)
+}
+
+/// Has all other cores stop: an SGI that no priority mask holds back.
+fn stop_other_cores() {
+    /// `ICC_SGI1R_EL1.IRM`: all cores but this one.
+    const ALL_OTHERS: u64 = 1 << 40;
+    let most_urgent = Band::new(Band::COUNT as u8 - 1).map_or(0, |band| kick_sgi(band).0);
+    msr!(ICC_SGI1R_EL1, ALL_OTHERS | (u64::from(most_urgent) << 24));
+    isb();
 }
 
 /// The PL011, polled, without any token: nobody else will speak again.
@@ -111,6 +127,7 @@ fn write_epitaph(vector: u64, x: &[u64; 31], sp: u64, message: fmt::Arguments<'_
     if WRITTEN.swap(true, Ordering::AcqRel) {
         crate::cpu::halt();
     }
+    stop_other_cores();
     let core = this_core();
     let mut epitaph = Epitaph {
         magic: MAGIC,

@@ -112,13 +112,18 @@ impl Gic {
     /// Sets up the CPU interface and the virtual interface of the calling core; returns the
     /// number of its list registers.
     pub fn set_up_core(&self) -> usize {
-        /// `ICC_SRE_EL2`: system registers for EL2 and, unhindered, for EL1.
-        const SRE_ENABLE: u64 = 0b1111;
+        /// `ICC_SRE_EL1`, `ICC_SRE_EL2`: system registers, no legacy bypass. Without `Enable`, a
+        /// guest's access to `ICC_SRE_EL1` traps: one guest must not switch them off for another.
+        const SRE: u64 = 0b0111;
         /// `ICC_CTLR_EL1.EOImode`: EOI drops the priority only.
         const EOI_MODE: u64 = 1 << 1;
         /// `ICH_VTR_EL2.ListRegs`.
         const LIST_REGISTERS: u64 = 0x1F;
-        msr!(ICC_SRE_EL2, SRE_ENABLE);
+        msr!(ICC_SRE_EL2, SRE | 0b1000);
+        isb();
+        msr!(ICC_SRE_EL1, SRE);
+        isb();
+        msr!(ICC_SRE_EL2, SRE);
         isb();
         msr!(ICC_CTLR_EL1, EOI_MODE);
         msr!(ICC_BPR1_EL1, 0);
@@ -190,6 +195,21 @@ impl Gic {
         self.write_bit(self.distributor.0 + register, interrupt);
     }
 
+    /// Waits until disabled SPIs are so for every core: none is signalled any more.
+    pub fn wait_until_disabled(&self) {
+        /// `GICD_CTLR.RWP`: a register write is in progress.
+        const WRITE_PENDING: u32 = 1 << 31;
+        /// Far more looks than any distributor needs.
+        const PATIENCE: usize = 10_000;
+        for _ in 0..PATIENCE {
+            // SAFETY: GICD_CTLR, mapped as device memory; reading has no effect.
+            let control = unsafe { (self.distributor.0 as *const u32).read_volatile() };
+            if control & WRITE_PENDING == 0 {
+                break;
+            }
+        }
+    }
+
     /// Whether an SPI is pending.
     pub fn is_spi_pending(&self, interrupt: IntId) -> bool {
         let bank = self.distributor.0 + offset::ISPENDR;
@@ -225,6 +245,10 @@ impl Gic {
             self.distributor.0
         };
         self.write_bit(frame + register, interrupt);
+        // Complete before a guest may end the interrupt: a read of the same frame waits for the
+        // write.
+        // SAFETY: the register just written; reading has no effect.
+        unsafe { ((frame + register) as *const u32).read_volatile() };
     }
 
     /// Writes one bit of a set-by-one or clear-by-one register bank; other bits are not touched.

@@ -124,6 +124,13 @@ impl Vcpu {
         self.resume = None;
     }
 
+    /// What wakes up from a suspend to powerdown: as [`Self::reset_context`], CPU interface
+    /// included. Timers and redistributor have stayed on; one of them may be what woke it.
+    pub fn power_up(&mut self, start: EntryPoint) {
+        self.reset_context(start);
+        self.interface = InterfaceRegisters::reset();
+    }
+
     /// As [`Self::reset_context`], timers and CPU interface included: what `CPU_ON` starts. The
     /// redistributor keeps its state, as on hardware.
     pub fn power_on(&mut self, start: EntryPoint) {

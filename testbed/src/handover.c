@@ -28,7 +28,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static _Atomic enum main_state state = MAIN_RUNS;
 static _Atomic int64_t deadline = NEVER;
-static atomic_bool started, nudged, outside, kicked;
+static atomic_bool started, joined, nudged, outside, kicked;
 static _Atomic uint64_t outside_events;
 static int turn_fd = -1; /* readable: main has the turn */
 static pthread_cond_t *halt_condition;
@@ -60,6 +60,12 @@ void handover_join(void)
 {
     thread_kind = THREAD_CORES;
     outside_events = 0;
+    joined = true;
+}
+
+bool handover_has_joined(void)
+{
+    return joined;
 }
 
 bool handover_main_runs(void)

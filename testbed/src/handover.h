@@ -25,6 +25,9 @@ bool handover_has_started(void);
 /* The calling thread will run the cores. What happened until now was part of building the machine. */
 void handover_join(void);
 
+/* Whether there is such a thread. */
+bool handover_has_joined(void);
+
 /* Whether main waits for its turn and has a reason to get it at this time. */
 bool handover_is_wanted(int64_t now);
 

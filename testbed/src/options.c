@@ -56,6 +56,10 @@ static bool read_option(const char *name, const char *value)
         options.out = value;
         return true;
     }
+    if (!strcmp(name, "trace")) {
+        options.trace = value;
+        return true;
+    }
     if (!strcmp(name, "symbols"))
         return symbols_load(value);
     if (!strcmp(name, "spin")) {
@@ -67,7 +71,7 @@ static bool read_option(const char *name, const char *value)
         return true;
     }
     fprintf(stderr, "spumone-clock: unknown option %s=%s; known are q, ipus, seed, disk-us, end-us, "
-                    "top, out, symbols, spin and causes=on|off\n", name, value);
+                    "top, out, trace, symbols, spin and causes=on|off\n", name, value);
     return false;
 }
 

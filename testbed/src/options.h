@@ -15,6 +15,7 @@ struct options {
     uint64_t end_us;              /* 0: no end */
     uint64_t top;                 /* functions in the profile */
     const char *out;              /* JSON file; NULL: none */
+    const char *trace;            /* file for a line per quantum; NULL: none */
 };
 
 extern struct options options;

@@ -54,7 +54,7 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
         fprintf(stderr, "spumone-clock: works with qemu-system-aarch64 only\n");
         return -1;
     }
-    if (!options_read(count, arguments) || !report_open(options.out))
+    if (!options_read(count, arguments) || !report_open())
         return -1;
     qemu_find();
     clock_set_speed(options.instructions_per_us);

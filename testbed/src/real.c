@@ -59,13 +59,16 @@ const struct c_library *c_library(void)
 /* Whether this process is a QEMU whose command line names the file this code is in. */
 static bool is_wanted(void)
 {
-    Dl_info self;
+    Dl_info self, found;
     char line[1 << 16];
     const char *name;
     ssize_t length;
     int fd;
 
-    if (!dladdr((void *)&is_wanted, &self))
+    if (!dladdr((void *)&is_wanted, &self) || !dladdr(dlsym(RTLD_DEFAULT, "ppoll"), &found))
+        return false;
+    /* If it is the plugin but not preloaded, QEMU's calls do not come here. */
+    if (found.dli_fbase != self.dli_fbase)
         return false;
     name = strrchr(self.dli_fname, '/');
     name = name ? name + 1 : self.dli_fname;

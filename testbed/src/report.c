@@ -24,14 +24,24 @@
 
 static FILE *output;
 
-bool report_open(const char *path)
+static bool open_file(const char *option, const char *path, FILE **file)
 {
     if (!path)
         return true;
-    output = fopen(path, "we");
-    if (!output)
-        fprintf(stderr, "spumone-clock: out=%s: %s\n", path, strerror(errno));
-    return output;
+    *file = fopen(path, "we");
+    if (!*file)
+        fprintf(stderr, "spumone-clock: %s=%s: %s\n", option, path, strerror(errno));
+    return *file;
+}
+
+bool report_open(void)
+{
+    FILE *trace = NULL;
+
+    if (!open_file("out", options.out, &output) || !open_file("trace", options.trace, &trace))
+        return false;
+    schedule_set_trace(trace);
+    return true;
 }
 
 static void write_settings(struct json *json)

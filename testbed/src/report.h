@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-/* Opens the file, so that a wrong path is known before the run. False, with a message, if it fails. */
-bool report_open(const char *path);
+/* Opens the files, so that a wrong path is known before the run. False, with a message, if it fails. */
+bool report_open(void);
 
 /* Writes everything. Called once, when the machine has stopped. */
 void report_write(void);

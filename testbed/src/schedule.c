@@ -6,6 +6,8 @@
 #include "qemu.h"
 #include "util.h"
 
+#include <inttypes.h>
+
 /* How far a core that is put out of its quanta again and again may fall behind, in quanta. */
 #define MAX_DEBT 4
 
@@ -19,6 +21,7 @@ static bool started, end_requested;
 static uint64_t random_state; /* 0: no seed */
 static struct schedule_totals totals = {.hash = 0xcbf29ce484222325};
 static void *const volatile *current_cpu;
+static FILE *trace;
 
 /* Stands in while no core executes, so that the first block of any core counts as a change. */
 static const struct block no_block = {.bytes = 1};
@@ -58,6 +61,11 @@ void schedule_set_up(uint64_t instructions, uint64_t seed)
         for (int i = 0; i < 8; i++)
             random_number();
     round_length = next_round_length();
+}
+
+void schedule_set_trace(FILE *to)
+{
+    trace = to;
 }
 
 void schedule_set_end(int64_t at)
@@ -177,6 +185,9 @@ static struct core *change(void)
     core->carry = 0;
     running = core;
     schedule_hash((uint64_t)clock_now() << 4 | (uint64_t)core->index);
+    if (trace)
+        fprintf(trace, "%" PRId64 " %d %" PRIu64 " %016" PRIx64 "\n", clock_now(), core->index,
+                core->executed, totals.hash);
     if (core->last->wait && !core->last->yields)
         counters_resumed(core);
     if (!started) {
@@ -236,6 +247,8 @@ void schedule_pause(void)
 void schedule_sleep(void)
 {
     leave();
+    if (!round_progress)
+        return;
     totals.sleeps++;
     new_round(round_progress);
 }

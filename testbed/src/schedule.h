@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct core {
     void *cpu; /* QEMU's CPUState; NULL for the stand-in while no core executes */
@@ -37,7 +38,7 @@ struct core {
 
 struct schedule_totals {
     uint64_t rounds;
-    uint64_t sleeps; /* times that all cores slept */
+    uint64_t sleeps; /* times that all cores fell asleep */
     uint64_t hash;   /* of everything executed, in order, with the time of each quantum */
 };
 
@@ -46,6 +47,12 @@ struct schedule_totals {
  * and gives each core a start of its own: another lawful run of the same system.
  */
 void schedule_set_up(uint64_t quantum, uint64_t seed);
+
+/*
+ * Writes a line for each quantum: time in nanoseconds, core, instructions it has executed, hash. Where
+ * two runs differ for the first time is where to look for the reason.
+ */
+void schedule_set_trace(FILE *to);
 
 /* Ends the run when virtual time has come to `at`, in nanoseconds. */
 void schedule_set_end(int64_t at);

@@ -329,7 +329,7 @@ EXPORTED int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
     struct start *start;
     int result;
 
-    if (!handover_has_started() || !qemu_contains(__builtin_return_address(0)))
+    if (!handover_has_joined() || !qemu_contains(__builtin_return_address(0)))
         return real.thread_create(thread, attributes, routine, argument);
     start = allocate(sizeof(*start));
     start->routine = routine;

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The clock on small guests without an operating system. See guests/*.S for what each one does."""
+import os
 import subprocess
 import unittest
 
-from testbed import BUSY_LOOPS, Run, busy_loops, guest, run
+from testbed import BUSY_LOOPS, Run, busy_loops, clock, guest, run
 
 NS_PER_INSTRUCTION = 4  # at --ipus 250
 QUANTUM = 1000
@@ -204,8 +205,28 @@ class Errors(unittest.TestCase):
         self.assert_error("No such file", symbols=["el1:/nowhere.map"])
         self.assert_error("the offset is a number", symbols=["el1:/dev/null:x"])
 
+    def assert_qemu_refuses(self, text, accelerator, environment):
+        command = ["qemu-system-aarch64", "-M", "virt", "-smp", "2", "-display", "none"]
+        command += ["-accel", accelerator, "-plugin", str(clock())]
+        result = subprocess.run(
+            command, env=os.environ | environment, capture_output=True, text=True, timeout=60
+        )
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn(text, result.stderr)
+
     def test_one_thread_for_each_core_is_refused(self):
-        self.assert_error("thread=single", cores=2, qemu=["-accel", "tcg,thread=multi"])
+        preload = {"LD_PRELOAD": str(clock())}
+        self.assert_qemu_refuses("use -accel tcg,thread=single", "tcg,thread=multi", preload)
+
+    def test_a_plugin_that_is_not_preloaded_is_refused(self):
+        self.assert_qemu_refuses("must be preloaded", "tcg,thread=single", {})
+
+    def test_other_programs_keep_their_time(self):
+        # Preloaded into a program that is not QEMU, it does nothing.
+        command = ["date", "+%s"]
+        environment = os.environ | {"LD_PRELOAD": str(clock())}
+        shown = subprocess.run(command, env=environment, capture_output=True, check=True).stdout
+        self.assertGreater(int(shown), 1_600_000_000)
 
 
 if __name__ == "__main__":

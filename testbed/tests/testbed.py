@@ -64,6 +64,7 @@ class Run:
             self.process.kill()
             raise
         if self.process.returncode:
+            self.directory.cleanup()
             raise subprocess.CalledProcessError(
                 self.process.returncode, self.command, output.decode(), errors.decode()
             )
@@ -71,6 +72,11 @@ class Run:
         result["output"] = output.decode(errors="replace")
         self.directory.cleanup()
         return result
+
+
+def clock():
+    """The plugin."""
+    return BUILD / "testbed" / "spumone-clock.so"
 
 
 def run(name, **options):

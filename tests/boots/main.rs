@@ -2,5 +2,13 @@
 //!
 //! Tests named `matrix_…` are many and long; `scripts/test nightly` runs them too.
 
+mod bare;
+mod console;
+mod devices;
+mod faults;
+mod hostile;
+mod lives;
+mod matrix;
+mod overcommit;
 mod probes;
 mod sharing;

@@ -1,6 +1,6 @@
 //! Describes a boot and starts it.
 
-use crate::console::Console;
+use crate::console::{Console, Facts};
 use crate::files;
 use crate::guest::Guest;
 use crate::machine::Machine;
@@ -11,6 +11,30 @@ use std::time::Duration;
 /// Seconds after which a machine is killed, unless the test says so: far more than any boot takes
 /// on a busy host. `SPUMONE_LIMIT` overrides it.
 const LIMIT: u64 = 300;
+
+fn limit(seconds: u64) -> Duration {
+    let from_environment = std::env::var("SPUMONE_LIMIT")
+        .ok()
+        .and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(from_environment.unwrap_or(seconds))
+}
+
+/// Runs the probe guest on the bare machine with so many cores, under the name "probe".
+pub fn bare(name: &str, cores: usize, bootargs: &str) -> Console {
+    let mut qemu = Command::new("qemu-system-aarch64");
+    qemu.args(["-M", "virt,gic-version=3", "-cpu", "cortex-a76", "-m", "128M"])
+        .args(["-smp", &cores.to_string()])
+        .args(["-nographic", "-nodefaults", "-serial", "stdio"])
+        .arg("-kernel")
+        .arg(files::probe())
+        .args(["-append", bootargs]);
+    let facts = Facts {
+        name: name.to_owned(),
+        guests: vec!["probe".to_owned()],
+        again: format!("{qemu:?}"),
+    };
+    Machine::start(facts, qemu, None, limit(LIMIT)).finish()
+}
 
 /// A system and the machine that it is to run on.
 #[must_use = "a boot does nothing until it is run"]
@@ -117,20 +141,12 @@ impl Boot {
             .arg("-kernel")
             .arg(&image)
             .args(&self.qemu_args);
-        let again = format!("{build:?} && {qemu:?}");
-        let limit = std::env::var("SPUMONE_LIMIT")
-            .ok()
-            .and_then(|seconds| seconds.parse().ok())
-            .unwrap_or(self.limit);
-        let guests = self.guests.into_iter().map(|guest| guest.name).collect();
-        Machine::start(
-            self.name,
-            guests,
-            qemu,
-            again,
-            image,
-            Duration::from_secs(limit),
-        )
+        let facts = Facts {
+            name: self.name,
+            guests: self.guests.into_iter().map(|guest| guest.name).collect(),
+            again: format!("{build:?} && {qemu:?}"),
+        };
+        Machine::start(facts, qemu, Some(image), limit(self.limit))
     }
 
     /// Runs the machine until it ends by itself, which all guests ending makes it do.

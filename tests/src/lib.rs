@@ -18,7 +18,7 @@ mod guest;
 mod machine;
 mod terminal;
 
-pub use boot::Boot;
+pub use boot::{Boot, bare};
 pub use console::Console;
 pub use guest::{Guest, linux, linux_rt, probe, rt};
 pub use machine::Machine;

@@ -19,18 +19,17 @@ pub struct Machine {
     keyboard: Option<ChildStdin>,
     output: Receiver<Vec<u8>>,
     bytes: Vec<u8>,
-    image: PathBuf,
+    /// Removed in the end: it is large.
+    image: Option<PathBuf>,
     end: Instant,
     limit: Duration,
 }
 
 impl Machine {
     pub(crate) fn start(
-        name: String,
-        guests: Vec<String>,
+        facts: Facts,
         mut command: Command,
-        again: String,
-        image: PathBuf,
+        image: Option<PathBuf>,
         limit: Duration,
     ) -> Self {
         let mut qemu = command
@@ -57,11 +56,7 @@ impl Machine {
             });
         }
         Self {
-            facts: Facts {
-                name,
-                guests,
-                again,
-            },
+            facts,
             keyboard: qemu.stdin.take(),
             qemu,
             output,
@@ -79,6 +74,20 @@ impl Machine {
             let _ = keyboard
                 .write_all(keys.as_bytes())
                 .and_then(|()| keyboard.flush());
+        }
+    }
+
+    /// Types these keys again and again, until `guest` has a line with `text` in it.
+    pub fn type_until(&mut self, keys: &str, guest: &str, text: &str) -> Console {
+        loop {
+            let console = self.console();
+            if console.says(guest, text) {
+                return console;
+            }
+            self.type_keys(keys);
+            if !self.listen_for(Duration::from_secs(1)) {
+                self.fail(&format!("the machine ended before: {guest} says \"{text}\""));
+            }
         }
     }
 
@@ -120,12 +129,16 @@ impl Machine {
 
     /// Waits for more output; false if there will be none. Fails where waiting has no sense.
     fn listen(&mut self) -> bool {
-        match self
-            .output
-            .recv_timeout(self.end.saturating_duration_since(Instant::now()))
-        {
+        self.listen_for(self.limit)
+    }
+
+    /// As [`Self::listen`], but not longer than this.
+    fn listen_for(&mut self, most: Duration) -> bool {
+        let left = self.end.saturating_duration_since(Instant::now());
+        match self.output.recv_timeout(left.min(most)) {
             Ok(bytes) => self.bytes.extend(bytes),
             Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) if Instant::now() < self.end => return true,
             Err(RecvTimeoutError::Timeout) => {
                 let seconds = self.limit.as_secs();
                 self.fail(&format!("killed after {seconds} s (SPUMONE_LIMIT)"));
@@ -162,6 +175,8 @@ impl Drop for Machine {
         // Errors mean that it has ended already.
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
-        let _ = std::fs::remove_file(&self.image);
+        if let Some(image) = &self.image {
+            let _ = std::fs::remove_file(image);
+        }
     }
 }

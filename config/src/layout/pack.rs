@@ -237,12 +237,16 @@ fn interrupts(guest: &description::Guest, board: &Board) -> Vec<Interrupt> {
         .collect()
 }
 
+/// Silences all devices that the guest reaches: stage 2 gives whole pages, so those that share a
+/// page with one of its own as well.
 fn quiesce(guest: &description::Guest, board: &Board) -> Vec<Quiesce> {
-    let devices = guest
-        .devices
-        .iter()
-        .filter_map(|name| board.device(&name.value));
-    devices
+    let windows = windows(guest, board);
+    let reached = board.devices.iter().filter(|device| {
+        windows
+            .iter()
+            .any(|&(start, size)| device.base.wrapping_sub(start) < size)
+    });
+    reached
         .flat_map(|device| device.quiesce.iter().map(|write| (device.base, *write)))
         .map(|(base, (offset, value))| Quiesce {
             register: PhysAddr(base + offset),

@@ -160,6 +160,12 @@ impl Console {
         self.slot.work_left()
     }
 
+    /// Leaves the writing of what was pushed to whoever serves next: the holder of the token, or the
+    /// first core that finds [`Console::work_left`].
+    pub fn ask(&self) {
+        self.slot.ask();
+    }
+
     /// Writes what waits, if the token is free. `drain` gets the token and calls [`Mux::drain`]
     /// with it once; it is called at most four times, which bounds the time spent.
     ///

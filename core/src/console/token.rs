@@ -121,6 +121,12 @@ impl UartSlot {
         Served::BudgetSpent
     }
 
+    /// Asks for the token without taking it: whoever holds it looks at all rings again, and if
+    /// nobody does, [`UartSlot::work_left`] is true from here on. For a core that has no time.
+    pub fn ask(&self) {
+        self.0.fetch_or(AGAIN, Ordering::AcqRel);
+    }
+
     /// Whether work was left and nobody is at it. One relaxed load, to be looked at on the way
     /// back to a guest.
     pub fn work_left(&self) -> bool {
@@ -257,6 +263,24 @@ mod loom_tests {
                 }
             }
             assert!(!shared.slot.work_left());
+            assert_eq!(shared.shown().len(), 2);
+        });
+    }
+
+    #[test]
+    fn what_was_only_asked_for_is_written_or_known() {
+        loom::model(|| {
+            let shared = Shared::new();
+            let other = shared.clone();
+            let core = thread::spawn(move || {
+                other.rings[1].push(b'x').unwrap();
+                other.slot.ask();
+            });
+            shared.write(0, b'a', 8);
+            core.join().unwrap();
+            if shared.slot.work_left() {
+                shared.serve(8);
+            }
             assert_eq!(shared.shown().len(), 2);
         });
     }

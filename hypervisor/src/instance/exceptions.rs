@@ -9,6 +9,7 @@ use crate::sysreg::mrs;
 use spumone_config::{GuestAddr, GuestId, VcpuId};
 use spumone_core::console::Source;
 use spumone_core::psci::StopReason;
+use spumone_core::schedule::Band;
 use spumone_core::trap::{
     DataAccess, Exception, FaultReport, Offence, Syndrome, WaitKind, fault_ipa,
 };
@@ -175,8 +176,12 @@ impl Instance {
             // Without room the byte is lost, as in a UART that is overrun.
             let _ = CONSOLE.push(source, byte);
         }
-        if effect.transmit.is_some() || effect.stalled {
+        // An urgent guest does not pay for what others have written, unless it waits for room.
+        let is_urgent = self.scheduler.current_band() > Some(Band::LOWEST);
+        if effect.stalled || (effect.transmit.is_some() && !is_urgent) {
             let _ = self.serve_console();
+        } else if effect.transmit.is_some() {
+            CONSOLE.ask();
         }
         if effect.line_changed {
             self.publish_uart_line(guest);

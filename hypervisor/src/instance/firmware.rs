@@ -92,7 +92,7 @@ impl Instance {
             self.save_loaded();
         }
         if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
-            vcpu.power_on(start);
+            vcpu.power_up(start);
         }
     }
 }

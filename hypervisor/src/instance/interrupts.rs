@@ -3,7 +3,7 @@
 use super::Instance;
 use crate::console::{self, MAX_RECEIVED, say};
 use crate::cpu;
-use crate::epitaph::fatal;
+use crate::epitaph::{self, fatal};
 use crate::events::{Event, note};
 use crate::gic::{
     ALARM, MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER, read_list_register, write_list_register,
@@ -16,6 +16,7 @@ use spumone_config::types::MAX_PCPUS;
 use spumone_config::{GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::console::{InputEffect, Served};
 use spumone_core::mailbox::{CAPACITY, Message};
+use spumone_core::psci::Phase;
 use spumone_core::vgic::{ListRegister, PhysicalGic, VcpuIndex, VcpuSet, running_priority};
 
 /// Interrupts taken before the core looks at its vCPUs again: bounds a storm.
@@ -143,12 +144,18 @@ impl Instance {
                 gic.deactivate(interrupt);
             }
             IntId(0..16) => {
+                if epitaph::is_written() {
+                    // The core that died has sent this one.
+                    cpu::halt();
+                }
                 gic.deactivate(interrupt);
                 self.take_kicks();
                 self.read_mail();
             }
             _ => match self.machine.destinations.of(interrupt) {
-                Destination::Guest(guest, number) => self.device_interrupt(guest, number),
+                Destination::Guest(guest, number) => {
+                    self.device_interrupt(guest, number, interrupt);
+                }
                 Destination::Console => {
                     self.console_interrupt();
                     gic.deactivate(interrupt);
@@ -178,8 +185,13 @@ impl Instance {
     }
 
     /// A passed-through interrupt: the guest's number `number` fired.
-    fn device_interrupt(&mut self, guest: GuestId, number: IntId) {
+    fn device_interrupt(&mut self, guest: GuestId, number: IntId, physical: IntId) {
         let shared = self.machine.guest(guest);
+        if shared.lifecycle.now().0 != Phase::Running {
+            // A late one of a guest that is no more; its devices have been silenced.
+            self.machine.gic.deactivate(physical);
+            return;
+        }
         let kick = match self.loaded_of(guest) {
             Some(id) => match self.vcpus[id.index()].as_mut() {
                 Some(vcpu) => {

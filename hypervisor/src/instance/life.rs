@@ -53,6 +53,8 @@ impl Instance {
             return;
         };
         let (guest_id, index) = (vcpu.guest, vcpu.index);
+        // As on hardware, it comes back without what it had cached.
+        self.last_of_guest[guest_id.index()] = None;
         let guest = self.machine.guest(guest_id);
         if guest.power.stopped(index.0) {
             // Nobody inside can turn a vCPU on again.
@@ -113,6 +115,8 @@ impl Instance {
                 self.save_loaded();
             }
             self.take_off(id);
+            // A new life must not meet the translations of this one.
+            self.last_of_guest[guest_id.index()] = None;
             if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
                 vcpu.reset(EntryPoint {
                     entry: guest.config.entry,
@@ -137,11 +141,11 @@ impl Instance {
             // device memory; its owner does not run.
             unsafe { (quiesce.register.0 as *mut u32).write_volatile(quiesce.value) };
         }
-        let mut gic = LoadedGic::new(self.machine, self.core, guest_id, self.list_registers);
-        guest.gic.reset(&mut gic);
+        let gic = self.machine.gic;
         for interrupt in &guest.config.interrupts {
-            self.machine.gic.clear_spi_pending(interrupt.physical);
+            gic.set_spi_enabled(interrupt.physical, false);
         }
+        gic.wait_until_disabled();
         self.machine.route_to_first_vcpu(guest);
         guest.vuart.reset();
         guest.power.reset();
@@ -220,6 +224,12 @@ impl Instance {
             context: config.boot_argument,
         });
         let index = vcpu.index.0;
+        // No core is still about to hand over an interrupt of the former life: loading took longer.
+        let mut gic = LoadedGic::new(self.machine, self.core, vcpu.guest, self.list_registers);
+        guest.gic.reset(&mut gic);
+        for interrupt in &config.interrupts {
+            self.machine.gic.clear_spi_pending(interrupt.physical);
+        }
         // The life counts before anything of it runs.
         guest.lifecycle.run();
         if guest.power.request_start(index).is_ok() {

@@ -19,7 +19,7 @@ use crate::loader;
 use crate::machine::Machine;
 use crate::timers::{self, now};
 use crate::vcpu::{VcpuToken, Work};
-use rand_chacha::ChaCha20Rng;
+use rand_chacha::ChaCha8Rng;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Served;
@@ -56,7 +56,7 @@ pub struct Instance {
     /// When the console's held lines are looked at next; on the console's core only.
     housekeeping: Option<Ticks>,
     /// Random numbers for TRNG calls.
-    random: ChaCha20Rng,
+    random: ChaCha8Rng,
     /// List registers of the core.
     list_registers: usize,
 }

@@ -15,6 +15,8 @@ use spumone_core::vgic::SgiRegister;
 const ICC_DIR_EL1: SysReg = SysReg::new(3, 0, 12, 11, 1);
 /// Bytes of an A64 instruction; AArch32 programs reach no register of this file.
 const A64_INSTRUCTION: u64 = 4;
+/// Traps, since it is not a guest's alone (`gic`).
+const ICC_SRE_EL1: SysReg = SysReg::new(3, 0, 12, 12, 5);
 /// `SPSR_EL1.M`: EL1 with its own stack pointer.
 const MODE_EL1H: u64 = 0b0101;
 /// `SPSR_EL1` bits: D, A, I, F masked.
@@ -37,6 +39,8 @@ impl Instance {
         }
         match access.register {
             ICC_DIR_EL1 if !access.read => self.deactivate(id, access),
+            // System registers, no bypass: nothing else is possible, so a write changes nothing.
+            ICC_SRE_EL1 => self.complete(id, access, 0b111),
             register if is_id_register(register) && access.read => {
                 let value = guest_id_register(register, read_id(register), IdPolicy::default());
                 self.complete(id, access, value);
@@ -181,6 +185,30 @@ pub(super) fn inject_undefined(registers: &mut GuestRegisters) {
     msr!(ELR_EL1, registers.pc);
     msr!(SPSR_EL1, registers.pstate);
     msr!(ESR_EL1, ESR_UNDEFINED);
+    /// What an exception keeps: condition flags, and from AArch64 DIT and PAN.
+    const FLAGS: u64 = 0xF << 28;
+    const DIT: u64 = 1 << 24;
+    const PAN: u64 = 1 << 22;
+    /// `PSTATE.SSBS` and its value on exceptions, `SCTLR_EL1.DSSBS`.
+    const SSBS: u64 = 1 << 12;
+    const DSSBS: u64 = 1 << 44;
+    /// `SCTLR_EL1.SPAN`: exceptions leave PAN alone.
+    const SPAN: u64 = 1 << 23;
+    /// `ID_AA64MMFR1_EL1.PAN`.
+    const HAS_PAN: u64 = 0xF << 20;
+    let kept = if offset == FROM_LOWER_AARCH32 {
+        FLAGS
+    } else {
+        FLAGS | DIT | PAN
+    };
+    let control = mrs!(SCTLR_EL1);
+    let mut pstate = (registers.pstate & kept) | MODE_EL1H | DAIF;
+    if control & SPAN == 0 && mrs!(ID_AA64MMFR1_EL1) & HAS_PAN != 0 {
+        pstate |= PAN;
+    }
+    if control & DSSBS != 0 {
+        pstate |= SSBS;
+    }
     registers.pc = mrs!(VBAR_EL1) + offset;
-    registers.pstate = MODE_EL1H | DAIF;
+    registers.pstate = pstate;
 }

@@ -133,6 +133,19 @@ fn timer_state_is_seen_through_the_redistributor() {
 }
 
 #[test]
+fn a_timer_due_while_its_software_instance_is_active_comes_after_it() {
+    let mut world = guest(1, 4);
+    world.write_own(0, ISPENDR, TIMER);
+    assert!(!world.acknowledge(0).unwrap().hardware);
+    world.vcpus[0].context.lines = TIMER;
+    world.drain();
+    assert_eq!(world.listed(0), vec![(27, State::Active)]);
+    world.end(0);
+    world.drain();
+    assert_eq!(world.listed(0), vec![(27, State::Pending)]);
+}
+
+#[test]
 fn an_sgi_can_be_active_and_pending() {
     let mut world = guest(1, 4);
     world.send_sgi(0, SgiRegister::Sgi1r, 5 << 24 | 1);
@@ -297,20 +310,21 @@ fn more_pending_than_list_registers_come_in_order_of_priority() {
 #[test]
 fn a_late_one_does_not_pass_those_that_wait_for_a_list_register() {
     let mut world = guest(1, 2);
-    for (sgi, priority) in [(0, 0x08), (1, 0x10), (2, 0x18), (9, 0xf0)] {
+    for (sgi, priority) in [(0, 0x08), (1, 0x10), (2, 0x18)] {
         let offset = world.own(0, IPRIORITYR + sgi);
         world.write(0, Region::Redistributors, offset, 1, priority);
     }
+    world.write(0, Region::Distributor, IPRIORITYR + 33, 1, 0xf0);
     for sgi in 0..3 {
         world.send_sgi(0, SgiRegister::Sgi1r, sgi << 24 | 1);
     }
     assert_eq!(world.acknowledge(0).unwrap().intid, IntId(0));
     world.end(0);
     world.drain();
-    world.send_sgi(0, SgiRegister::Sgi1r, 9 << 24 | 1);
-    for sgi in [1, 2, 9] {
+    world.physical(33).latch = true;
+    for intid in [1, 2, 33] {
         world.drain();
-        assert_eq!(world.acknowledge(0).unwrap().intid, IntId(sgi));
+        assert_eq!(world.acknowledge(0).unwrap().intid, IntId(intid));
         world.end(0);
     }
 }

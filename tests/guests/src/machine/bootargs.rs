@@ -1,5 +1,7 @@
-//! The command line, from the device tree: words `key=value`.
+//! The device tree and its command line: words `key=value`.
 
+use super::entry;
+use super::memory::Part;
 use dtoolkit::fdt::Fdt;
 use dtoolkit::{Node, Property};
 
@@ -7,17 +9,31 @@ use dtoolkit::{Node, Property};
 const QEMU_TREE: u64 = 0x4000_0000;
 const MAGIC: u32 = 0xd00d_feed;
 
-fn line() -> Option<&'static str> {
-    let passed = super::entry::at_entry(0).x0;
-    let address = if passed == 0 { QEMU_TREE } else { passed };
-    let word = |offset: u64| u32::from_be(super::mmio::read32(address + offset));
-    if word(0) != MAGIC {
-        return None;
+/// Where the device tree lies; nothing, if there is none.
+pub fn place() -> Part {
+    let passed = entry::at_entry(0).x0;
+    let start = if passed == 0 { QEMU_TREE } else { passed };
+    let word = |offset: u64| u32::from_be(super::mmio::read32(start + offset));
+    let size = if word(0) == MAGIC { word(4) } else { 0 };
+    Part {
+        start,
+        end: start + u64::from(size),
     }
-    let size = word(4) as usize;
+}
+
+fn bytes() -> &'static [u8] {
+    let Part { start, end } = place();
     // SAFETY: a device tree of this size is there, and nothing writes to it.
-    let bytes = unsafe { core::slice::from_raw_parts(address as *const u8, size) };
-    let tree = Fdt::new(bytes).ok()?;
+    unsafe { core::slice::from_raw_parts(start as *const u8, (end - start) as usize) }
+}
+
+/// The device tree.
+pub fn tree() -> Option<Fdt<'static>> {
+    Fdt::new(bytes()).ok()
+}
+
+fn line() -> Option<&'static str> {
+    let (tree, bytes) = (tree()?, bytes());
     let property = tree.find_node("/chosen")?.property("bootargs")?;
     // The same text, as part of `bytes`: the parser lends it for less long.
     let value = property.value().strip_suffix(&[0])?;
@@ -32,16 +48,11 @@ pub fn text(key: &str) -> Option<&'static str> {
         .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }
 
-/// The value of a key as a number, decimal or after 0x.
-pub fn number(key: &str) -> Option<u64> {
-    let value = text(key)?;
-    match value.strip_prefix("0x") {
+/// The value of a key as a number, decimal or after 0x; `default` if there is none.
+pub fn number_or(key: &str, default: u64) -> u64 {
+    let number = |value: &str| match value.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => value.parse().ok(),
-    }
-}
-
-/// As [`number`], with a value to take if there is none.
-pub fn number_or(key: &str, default: u64) -> u64 {
-    number(key).unwrap_or(default)
+    };
+    text(key).and_then(number).unwrap_or(default)
 }

@@ -1,15 +1,29 @@
 //! The suites.
 
+mod devices;
+mod echo;
+mod fault;
 mod gic;
+mod hostile;
+mod lives;
 mod psci;
+mod spin;
 mod timer;
+mod watch;
 
 /// The suite of this name.
 pub fn find(name: &str) -> Option<fn()> {
     Some(match name {
+        "devices" => devices::run,
+        "echo" => echo::run,
+        "fault" => fault::run,
         "gic" => gic::run,
+        "hostile" => hostile::run,
+        "lives" => lives::run,
         "psci" => psci::run,
+        "spin" => spin::run,
         "timer" => timer::run,
+        "watch" => watch::run,
         _ => return None,
     })
 }

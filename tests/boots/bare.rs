@@ -1,0 +1,20 @@
+//! The probe guest on QEMU's bare machine: what it demands of the hypervisor, a real GIC and real
+//! timers (as QEMU has them) must fulfil, too. QEMU's PSCI is laxer than the standard, so that
+//! suite is left out.
+
+use boot_tests::bare;
+
+#[test]
+fn bare_gic() {
+    bare("bare_gic", 4, "suite=gic").probe_has_passed("probe");
+}
+
+#[test]
+fn bare_timer() {
+    bare("bare_timer", 4, "suite=timer").probe_has_passed("probe");
+}
+
+#[test]
+fn bare_watch() {
+    bare("bare_watch", 4, "suite=watch ms=500").probe_has_passed("probe");
+}

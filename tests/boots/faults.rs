@@ -1,0 +1,141 @@
+//! A guest that does what it may not is stopped, with a report that says who, where, at which
+//! address, and what to change. The others run on; the machine ends when they have.
+
+use boot_tests::{Boot, Console, probe};
+
+/// An address that no guest has, and nothing of the machine.
+const NOWHERE: u64 = 0x1_2345_6000;
+
+/// Boots a guest `bad` that commits this fault on its CPU `cpu`, beside a guest that looks after
+/// its own on the same cores.
+fn boot(name: &str, kind: &str, address: u64, cpu: usize) -> Console {
+    let bootargs = format!("suite=fault kind={kind} address={address:#x} cpu={cpu}");
+    let console = Boot::new(name)
+        .cores(2)
+        .guest(probe("bad", &bootargs, &[0, 1]))
+        .guest(probe("good", "suite=watch ms=1500 seed=9", &[0, 1]))
+        .run();
+    console
+        .expect("spumone", &format!("guest bad stopped: vcpu {cpu} "))
+        .expect("spumone", "guest bad was stopped")
+        .expect_not("bad", "FAIL")
+        .probe_is_well("good")
+        .machine_ended();
+    console
+}
+
+/// Demands that the report names the address and the instruction that the guest announced.
+fn names_the_place(console: &Console, address: u64) {
+    let pc = console.value("bad", "fault-expected", "pc");
+    console
+        .expect("spumone", &format!("at {address:#x}"))
+        .expect("spumone", &format!("  pc {pc}"));
+}
+
+#[test]
+fn fault_load() {
+    let console = boot("fault_load", "load", NOWHERE, 0);
+    names_the_place(&console, NOWHERE);
+    console
+        .expect("spumone", "read 4 bytes")
+        .expect("spumone", "data abort, translation fault")
+        .expect("spumone", "no device of the board is there");
+}
+
+#[test]
+fn fault_load_on_another_vcpu() {
+    let console = boot("fault_load_on_another_vcpu", "load", NOWHERE, 1);
+    names_the_place(&console, NOWHERE);
+}
+
+#[test]
+fn fault_store_to_another_guest() {
+    // Where the other guest's memory is on the machine: behind the 16 MiB of this one, above the
+    // hypervisor. Nothing of it is at that address for this guest.
+    let address = 0x5000_0000;
+    let console = boot("fault_store_to_another_guest", "store", address, 0);
+    names_the_place(&console, address);
+    console.expect("spumone", "wrote 8 bytes");
+}
+
+#[test]
+fn fault_device_not_given() {
+    let second_uart = 0x904_0000;
+    let console = boot("fault_device_not_given", "store", second_uart, 0);
+    names_the_place(&console, second_uart);
+    console.expect(
+        "spumone",
+        "to give it this device, add to guest bad: devices = [\"uart1\"]",
+    );
+}
+
+#[test]
+fn fault_jump() {
+    let console = boot("fault_jump", "jump", NOWHERE, 0);
+    names_the_place(&console, NOWHERE);
+    console.expect("spumone", "fetched an instruction");
+}
+
+/// Loads of the GIC that come without a description of the instruction cannot be played.
+#[test]
+fn fault_pair_from_the_gic() {
+    let distributor = 0x800_0000;
+    let console = boot("fault_pair_from_the_gic", "pair", distributor, 0);
+    names_the_place(&console, distributor);
+    console.expect("spumone", "read at 0x8000000");
+}
+
+#[test]
+fn fault_writeback_from_the_gic() {
+    let redistributor = 0x80a_0000;
+    let console = boot("fault_writeback_from_the_gic", "writeback", redistributor, 1);
+    names_the_place(&console, redistributor);
+}
+
+#[test]
+fn fault_exclusive() {
+    let console = boot("fault_exclusive", "exclusive", NOWHERE, 0);
+    names_the_place(&console, NOWHERE);
+}
+
+#[test]
+fn fault_cache_maintenance() {
+    let console = boot("fault_cache_maintenance", "cache", NOWHERE, 0);
+    names_the_place(&console, NOWHERE);
+    console.expect("spumone", "maintained the cache");
+}
+
+#[test]
+fn fault_stack() {
+    let console = boot("fault_stack", "stack", NOWHERE, 0);
+    // What the vectors push lies below.
+    console
+        .expect("spumone", &format!("at {:#x}", NOWHERE - 272))
+        .expect("spumone", "where it has nothing");
+}
+
+#[test]
+fn fault_vectors() {
+    let console = boot("fault_vectors", "vectors", NOWHERE, 1);
+    // Synchronous, from EL1 with its own stack pointer.
+    console
+        .expect("spumone", &format!("at {:#x}", NOWHERE + 0x200))
+        .expect("spumone", "fetched an instruction");
+}
+
+#[test]
+fn fault_translation_tables() {
+    let console = boot("fault_translation_tables", "walk", NOWHERE, 0);
+    console.expect("spumone", "in a walk of the guest's own page tables");
+}
+
+/// The only guest's fault ends the machine.
+#[test]
+fn fault_alone() {
+    let console = Boot::new("fault_alone")
+        .guest(probe("bad", "suite=fault kind=load address=0", &[0]))
+        .run();
+    console
+        .expect("spumone", "guest bad stopped: vcpu 0 read 4 bytes at 0x0")
+        .machine_ended();
+}

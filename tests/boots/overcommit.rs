@@ -1,0 +1,91 @@
+//! More vCPUs than cores: equals take turns, the urgent go first, nobody's timer is lost.
+
+use boot_tests::{Boot, linux, probe, rt};
+
+/// Three that never stop take turns on one core.
+#[test]
+fn three_equals_on_one_core() {
+    let names = ["one", "two", "three"];
+    let mut boot = Boot::new("three_equals_on_one_core");
+    for name in names {
+        boot = boot.guest(probe(name, "suite=spin ms=3000", &[0]));
+    }
+    let console = boot.run();
+    console.machine_ended();
+    let loops = names.map(|name| console.number(name, "spin-result", "loops"));
+    let most = loops.into_iter().max().unwrap_or(0);
+    for (name, loops) in names.into_iter().zip(loops) {
+        console.probe_is_well(name);
+        // By turns they come to about as far; one that had to wait for the others would not.
+        console.demand(loops >= most / 4, &format!("{name} had too little of the core"));
+    }
+}
+
+/// Looks after its own while equals want the core all the time.
+#[test]
+fn watchers_among_equals() {
+    let console = Boot::new("watchers_among_equals")
+        .guest(probe("spin", "suite=spin ms=4000", &[0]))
+        .guest(probe("busy", "suite=watch ms=2000 seed=1", &[0]))
+        .guest(probe("sleeper", "suite=watch ms=2000 seed=2 sleep=1", &[0, 0]))
+        .run();
+    console
+        .probe_is_well("spin")
+        .probe_is_well("busy")
+        .probe_is_well("sleeper")
+        .machine_ended();
+}
+
+/// A timer wakes an urgent guest that is switched out while another wants the core all the time.
+#[test]
+fn urgent_sleeper_beside_a_spinner() {
+    let console = Boot::new("urgent_sleeper_beside_a_spinner")
+        .guest(probe("sleeper", "suite=watch ms=1500 sleep=1", &[0]).priority(200))
+        .guest(probe("spin", "suite=spin ms=3000", &[0]).priority(100))
+        .run();
+    console
+        .probe_is_well("sleeper")
+        .probe_is_well("spin")
+        .machine_ended();
+}
+
+/// A guest whose timers run out while a more urgent one has the core gets them all later.
+#[test]
+fn patient_sleeper_below_a_spinner() {
+    let console = Boot::new("patient_sleeper_below_a_spinner")
+        .guest(probe("spin", "suite=spin ms=1500", &[0]).priority(200))
+        .guest(probe("sleeper", "suite=watch ms=3000 sleep=1", &[0, 0]).priority(100))
+        .run();
+    console
+        .probe_is_well("spin")
+        .probe_is_well("sleeper")
+        .machine_ended();
+}
+
+/// The timer and interrupt suites, while an urgent guest takes the core again and again.
+#[test]
+fn suites_below_rt() {
+    let console = Boot::new("suites_below_rt")
+        .cores(2)
+        .guest(rt("period=1ms load=40% burst=10ms duration=8s"))
+        .guest(probe("timer", "suite=timer", &[0, 1]))
+        .guest(probe("gic", "suite=gic", &[0, 1]))
+        .run();
+    console
+        .rt_is_well("rt")
+        .probe_is_well("timer")
+        .probe_is_well("gic")
+        .machine_ended();
+}
+
+#[test]
+fn linux_four_cpus_on_one_core() {
+    let console = Boot::new("linux_four_cpus_on_one_core")
+        .guest(rt("period=1ms load=30% duration=5s"))
+        .guest(linux("selfcheck", "expects=4", &[0, 0, 0, 0]))
+        .run();
+    console
+        .rt_is_well("rt")
+        .linux_is_well("linux", "selfcheck")
+        .machine_ended();
+}

@@ -1,0 +1,77 @@
+//! What memory there is, and where this program and its device tree lie in it.
+
+use super::bootargs;
+use super::entry;
+use dtoolkit::{Node, Property};
+
+/// Pages of memory are looked at and marked as a whole.
+const PAGE: u64 = 4096;
+
+/// A part of memory: from an address up to another.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Part {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+}
+
+/// The whole memory, as the device tree has it: one range, with addresses and sizes of 64 bits.
+pub fn all() -> Part {
+    let range = || {
+        let tree = bootargs::tree()?;
+        let memory = tree
+            .root()
+            .children()
+            .find(|node| node.name().starts_with("memory"))?;
+        let property = memory.property("reg")?;
+        let (start, size) = property.value().split_first_chunk::<8>()?;
+        let start = u64::from_be_bytes(*start);
+        let size = u64::from_be_bytes(*size.first_chunk::<8>()?);
+        Some(Part {
+            start,
+            end: start + size,
+        })
+    };
+    match range() {
+        Some(range) => range,
+        None => panic!("the device tree says nothing of memory"),
+    }
+}
+
+/// Memory that is free: without this program and the device tree, whole pages. Some parts may be
+/// empty.
+pub fn free() -> [Part; 3] {
+    let (image_start, image_end) = entry::image();
+    let tree = bootargs::place();
+    let tree = (
+        tree.start & !(PAGE - 1),
+        (tree.end + PAGE - 1) & !(PAGE - 1),
+    );
+    let image = (image_start & !(PAGE - 1), image_end);
+    let (first, second) = if tree.0 < image.0 {
+        (tree, image)
+    } else {
+        (image, tree)
+    };
+    let all = all();
+    [
+        (all.start, first.0),
+        (first.1, second.0),
+        (second.1, all.end),
+    ]
+    .map(|(start, end)| Part {
+        start,
+        end: end.max(start),
+    })
+}
+
+impl Part {
+    /// Its 64-bit words, to read and to write.
+    pub fn words(self) -> &'static mut [u64] {
+        let count = ((self.end - self.start) / 8) as usize;
+        // SAFETY: memory of this machine that nothing else uses, aligned to pages. Callers have
+        // one such slice at a time of each part.
+        unsafe { core::slice::from_raw_parts_mut(self.start as *mut u64, count) }
+    }
+}

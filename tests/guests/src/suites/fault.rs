@@ -1,0 +1,101 @@
+//! `suite=fault kind=KIND address=ADDRESS cpu=N`: does what a guest may not, on that CPU, and says
+//! before at which instruction, so that the hypervisor's report can be compared.
+
+use crate::machine::sysreg::msr;
+use crate::machine::uart::say;
+use crate::machine::{bootargs, cpus, gic};
+use crate::report::{Failure, record};
+use core::arch::global_asm;
+
+global_asm!(
+    ".pushsection .text, \"ax\"",
+    // Each takes the address in x0; its first instruction is the one that is refused.
+    "fault_load: ldr w1, [x0]",
+    "ret",
+    "fault_store: str x0, [x0]",
+    "ret",
+    "fault_pair: ldp x1, x2, [x0]",
+    "ret",
+    "fault_writeback: ldr w1, [x0], #4",
+    "ret",
+    "fault_exclusive: ldxr w1, [x0]",
+    "ret",
+    "fault_cache: dc civac, x0",
+    "ret",
+    "fault_jump: br x0",
+    // A stack pointer that points to nothing, and an exception that makes the vectors use it.
+    "fault_stack: mov x2, sp",
+    "mov sp, x0",
+    "svc #0",
+    "mov sp, x2",
+    "ret",
+    // Vectors where nothing is.
+    "fault_vectors: msr vbar_el1, x0",
+    "isb",
+    "svc #0",
+    "ret",
+    // Translation tables where nothing is.
+    "fault_walk: msr ttbr0_el1, x0",
+    "isb",
+    "dsb sy",
+    "tlbi vmalle1",
+    "dsb sy",
+    "isb",
+    "nop",
+    "ret",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    fn fault_load(address: u64);
+    fn fault_store(address: u64);
+    fn fault_pair(address: u64);
+    fn fault_writeback(address: u64);
+    fn fault_exclusive(address: u64);
+    fn fault_cache(address: u64);
+    fn fault_jump(address: u64);
+    fn fault_stack(address: u64);
+    fn fault_vectors(address: u64);
+    fn fault_walk(address: u64);
+}
+
+/// Runs the suite.
+pub fn run() {
+    gic::start_distributor();
+    gic::start_cpu();
+    cpus::start_all();
+    let cpu = bootargs::number_or("cpu", 0) as usize;
+    cpus::run(cpu, fault);
+    // Only if it was not stopped.
+    let kind = bootargs::text("kind").unwrap_or("");
+    let why = Failure::new(format_args!("nothing has stopped \"{kind}\""));
+    record("fault", Err(why));
+}
+
+fn fault() {
+    let address = bootargs::number_or("address", 0);
+    let kind = bootargs::text("kind").unwrap_or("");
+    let code = match kind {
+        "load" => fault_load,
+        "store" => fault_store,
+        "pair" => fault_pair,
+        "writeback" => fault_writeback,
+        "exclusive" => fault_exclusive,
+        "cache" => fault_cache,
+        "jump" => fault_jump,
+        "stack" => fault_stack,
+        "vectors" => fault_vectors,
+        "walk" => fault_walk,
+        _ => panic!("no kind of fault is called \"{kind}\""),
+    };
+    let pc = match kind {
+        "jump" => address,
+        // The exception that follows has its own place.
+        "stack" | "vectors" | "walk" => 0,
+        _ => code as *const () as u64,
+    };
+    msr!(TPIDR_EL0, pc);
+    say!("fault-expected kind={kind} pc={pc:#018x} address={address:#x}");
+    // SAFETY: it is meant not to come back.
+    unsafe { code(address) };
+}
