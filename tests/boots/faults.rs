@@ -99,13 +99,6 @@ fn fault_exclusive() {
 }
 
 #[test]
-fn fault_cache_maintenance() {
-    let console = boot("fault_cache_maintenance", "cache", NOWHERE, 0);
-    names_the_place(&console, NOWHERE);
-    console.expect("spumone", "maintained the cache");
-}
-
-#[test]
 fn fault_stack() {
     let console = boot("fault_stack", "stack", NOWHERE, 0);
     // What the vectors push lies below.

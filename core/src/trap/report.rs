@@ -19,6 +19,12 @@ pub enum Offence<'a> {
         /// The board's device at that address, if there is one.
         device: Option<&'a str>,
     },
+    /// It reached a device that the hypervisor plays for it (GIC, UART) with an access of which the
+    /// syndrome does not tell enough: a pair, a vector, writeback.
+    AccessForm {
+        /// The address at stage 2.
+        ipa: GuestAddr,
+    },
     /// It touched a system register that guests do not have.
     Register,
     /// Anything else that ends in EL2 and has no meaning.
@@ -49,6 +55,10 @@ impl fmt::Display for FaultReport<'_> {
         write!(f, "guest {} stopped: vcpu {} ", self.guest, self.vcpu)?;
         match self.offence {
             Offence::Memory { ipa, .. } => self.write_access(f, ipa)?,
+            Offence::AccessForm { ipa } => write!(
+                f,
+                "reached its virtual device at {ipa} by an access that cannot be played"
+            )?,
             Offence::Register => self.write_register(f)?,
             Offence::Exception => write!(f, "caused an exception: {}", self.syndrome.class())?,
         }
@@ -56,7 +66,11 @@ impl fmt::Display for FaultReport<'_> {
         if let Some(instruction) = self.instruction {
             write!(f, ", instruction {instruction:08x}")?;
         }
-        if matches!(self.offence, Offence::Memory { .. }) && self.syndrome.is_far_valid() {
+        if matches!(
+            self.offence,
+            Offence::Memory { .. } | Offence::AccessForm { .. }
+        ) && self.syndrome.is_far_valid()
+        {
             write!(f, ", virtual address {:#018x}", self.far)?;
         }
         write!(
@@ -128,6 +142,11 @@ impl FaultReport<'_> {
 
     /// The line of the system description that would allow it.
     fn write_hint(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Offence::AccessForm { .. } = self.offence {
+            return f.write_str(
+                "\n  use loads and stores of one general register there, without writeback",
+            );
+        }
         let Offence::Memory {
             ipa: Some(_),
             device,
@@ -185,6 +204,21 @@ mod tests {
              pc 0xffff8000080a1b2c, instruction b9003001, virtual address 0xffff80000a012030\n  \
              esr 0x93820046: data abort, translation fault at level 2\n  \
              to give it this device, add to guest linux: devices = [\"uart1\"]"
+        );
+    }
+
+    #[test]
+    fn an_access_that_cannot_be_played() {
+        let offence = Offence::AccessForm {
+            ipa: GuestAddr(0x800_0000),
+        };
+        assert_eq!(
+            report(WRITE, offence).to_string(),
+            "guest linux stopped: vcpu 1 reached its virtual device at 0x8000000 by an access \
+             that cannot be played\n  \
+             pc 0xffff8000080a1b2c, instruction b9003001, virtual address 0xffff80000a012030\n  \
+             esr 0x93820046: data abort, translation fault at level 2\n  \
+             use loads and stores of one general register there, without writeback"
         );
     }
 

@@ -48,21 +48,24 @@ impl Urgent {
     /// Adds an interrupt; returns the one that found no place.
     pub fn insert(&mut self, key: u32) -> Option<IntId> {
         let mut rest = key;
-        for held in &mut self.keys[..self.len] {
+        for held in self.keys.iter_mut().take(self.len) {
             if rest < *held {
                 core::mem::swap(&mut rest, held);
             }
         }
-        if self.len < self.capacity {
-            self.keys[self.len] = rest;
-            self.len += 1;
-            return None;
+        match self.keys.get_mut(self.len) {
+            Some(free) if self.len < self.capacity => {
+                *free = rest;
+                self.len += 1;
+                None
+            }
+            _ => Some(Self::intid(rest)),
         }
-        Some(Self::intid(rest))
     }
 
-    pub fn keys(&self) -> &[u32] {
-        &self.keys[..self.len]
+    /// The interrupts, the most urgent first.
+    pub fn keys(&self) -> impl Iterator<Item = u32> {
+        self.keys.iter().copied().take(self.len)
     }
 }
 
@@ -109,11 +112,11 @@ impl CpuInterface {
         // make the same one pending in its list register.
         let merge = !self.pending_overflow;
         let mut next = 0;
-        for &key in &active.keys()[..actives] {
+        for key in active.keys().take(actives) {
             self.place_active(gic, next, Urgent::intid(key), merge, machine);
             next += 1;
         }
-        for (rank, &key) in pending.keys().iter().enumerate() {
+        for (rank, key) in pending.keys().enumerate() {
             let intid = Urgent::intid(key);
             if rank >= pendings {
                 self.leave_pending(gic, intid);

@@ -54,7 +54,7 @@ impl CpuInterface {
                     most_urgent.insert(Urgent::key(spi.intid(), gic.distributor.active_rank(spi)));
                 }
             }
-            let Some(&key) = most_urgent.keys().first() else {
+            let Some(key) = most_urgent.keys().next() else {
                 return kick;
             };
             let intid = Urgent::intid(key);

@@ -30,7 +30,7 @@ impl GuestGic {
     }
 
     /// Back to the state after power-on, for a guest that is about to be started anew: physical
-    /// interrupts disabled and inactive. Only while no vCPU of the guest is loaded anywhere;
+    /// interrupts disabled and inactive, outputs of played devices low. Only while no vCPU of the guest is loaded anywhere;
     /// [`CpuInterface::reset`] does the same for each vCPU.
     pub fn reset(&self, machine: &mut impl PhysicalGic) {
         self.distributor.reset(machine);

@@ -62,6 +62,8 @@
 //!   vCPU's last fold found it; the read makes it fold, so a loop sees the truth. Changes to such
 //!   an SPI take effect when that core has taken the kick, not before the write completes, and
 //!   ISACTIVER for it is ignored.
+//! * An SPI that a vCPU has active while it is preempted, deactivated by another one (ICACTIVER,
+//!   DIR), comes again only when that vCPU has been loaded again.
 //! * A passed-through level interrupt whose device lets go before the guest has acknowledged it is
 //!   delivered nevertheless. So is a timer's, until the guest's next exit.
 //! * Of a passed-through edge interrupt, a second edge before the guest has acknowledged the first

@@ -191,8 +191,18 @@ impl Instance {
     /// The guest touched memory it does not have.
     fn memory_fault(&mut self, id: VcpuId, syndrome: Syndrome) {
         let ipa = fault_ipa(syndrome, mrs!(FAR_EL2), mrs!(HPFAR_EL2));
-        let device = ipa.and_then(|ipa| self.machine.device_name(ipa));
-        self.fault(id, syndrome, Offence::Memory { ipa, device });
+        let played = self
+            .vcpu(id)
+            .zip(ipa)
+            .filter(|&(vcpu, ipa)| self.device_at(vcpu.guest, ipa).is_some());
+        let offence = match played {
+            Some((_, ipa)) => Offence::AccessForm { ipa },
+            None => Offence::Memory {
+                ipa,
+                device: ipa.and_then(|ipa| self.machine.device_name(ipa)),
+            },
+        };
+        self.fault(id, syndrome, offence);
     }
 
     /// The guest did what it may not: it is reported and stopped, the others run on.

@@ -20,8 +20,6 @@ global_asm!(
     "ret",
     "fault_exclusive: ldxr w1, [x0]",
     "ret",
-    "fault_cache: dc civac, x0",
-    "ret",
     "fault_jump: br x0",
     // A stack pointer that points to nothing, and an exception that makes the vectors use it.
     "fault_stack: mov x2, sp",
@@ -52,7 +50,6 @@ unsafe extern "C" {
     fn fault_pair(address: u64);
     fn fault_writeback(address: u64);
     fn fault_exclusive(address: u64);
-    fn fault_cache(address: u64);
     fn fault_jump(address: u64);
     fn fault_stack(address: u64);
     fn fault_vectors(address: u64);
@@ -81,7 +78,6 @@ fn fault() {
         "pair" => fault_pair,
         "writeback" => fault_writeback,
         "exclusive" => fault_exclusive,
-        "cache" => fault_cache,
         "jump" => fault_jump,
         "stack" => fault_stack,
         "vectors" => fault_vectors,

@@ -63,12 +63,20 @@ fn entered_rightly(cpu: usize) -> Verdict {
         0,
         "MMU and caches of CPU {cpu}"
     );
+    Ok(())
+}
+
+/// The same for a CPU that was off: its timers are off as well. Those of one that was suspended run
+/// on, for they are `always-on` (devicetree binding of the timer).
+fn entered_afresh(cpu: usize) -> Verdict {
+    entered_rightly(cpu)?;
+    let found = entry::at_entry(cpu);
     check_eq!(found.timers, 0, "timer controls of CPU {cpu}");
     Ok(())
 }
 
 fn first_entry() -> Verdict {
-    entered_rightly(0)?;
+    entered_afresh(0)?;
     check_eq!(
         mrs!(MPIDR_EL1) & 0xFF_00FF_FFFF,
         0,
@@ -343,7 +351,7 @@ fn cpu_on_state() -> Verdict {
             "CPU {cpu} does not run"
         );
         check_eq!(entry::at_entry(cpu).x0, context, "context of CPU {cpu}");
-        entered_rightly(cpu)?;
+        entered_afresh(cpu)?;
         cpus::run(cpu, || {
             CONTEXT.store(mrs!(MPIDR_EL1) & 0xFF_00FF_FFFF, Ordering::Release)
         });
@@ -626,7 +634,7 @@ fn powerdown_others() -> Verdict {
             0xFEED_0000 + cpu as u64,
             "context of CPU {cpu}"
         );
-        entered_rightly(cpu)?;
+        entered_afresh(cpu)?;
         cpus::run(cpu, take_one);
         interrupts::forget(cpu);
     }
