@@ -15,6 +15,8 @@ use spumone_core::vgic::SgiRegister;
 const ICC_DIR_EL1: SysReg = SysReg::new(3, 0, 12, 11, 1);
 /// Bytes of an A64 instruction; AArch32 programs reach no register of this file.
 const A64_INSTRUCTION: u64 = 4;
+/// Traps (`HCR_EL2.TACR`).
+const ACTLR_EL1: SysReg = SysReg::new(3, 0, 1, 0, 1);
 /// Traps, since it is not a guest's alone (`gic`).
 const ICC_SRE_EL1: SysReg = SysReg::new(3, 0, 12, 12, 5);
 /// `SPSR_EL1.M`: EL1 with its own stack pointer.
@@ -39,6 +41,8 @@ impl Instance {
         }
         match access.register {
             ICC_DIR_EL1 if !access.read => self.deactivate(id, access),
+            // Every core has it; what is in it is the implementer's business.
+            ACTLR_EL1 => self.complete(id, access, 0),
             // System registers, no bypass: nothing else is possible, so a write changes nothing.
             ICC_SRE_EL1 => self.complete(id, access, 0b111),
             register if is_id_register(register) && access.read => {
@@ -130,18 +134,11 @@ fn is_known_absent(register: SysReg) -> bool {
         || register.op0() == 1 && matches!(register.crn(), 11 | 15);
     let error_records = (register.op0(), register.op1(), register.crn()) == (3, 0, 5);
     let ordering_regions = (register.op0(), register.op1(), register.crn()) == (3, 0, 10);
-    let auxiliary_control = (
-        register.op0(),
-        register.op1(),
-        register.crn(),
-        register.crm(),
-    ) == (3, 0, 1, 0);
     let activity_monitors = (register.op0(), register.op1(), register.crn()) == (3, 3, 13);
     performance_monitors
         || implementation_defined
         || error_records
         || ordering_regions
-        || auxiliary_control
         || activity_monitors
 }
 
