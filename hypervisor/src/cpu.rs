@@ -101,6 +101,9 @@ pub fn set_up(vtcr: u64) {
     msr!(CNTV_CTL_EL0, 0);
     msr!(CNTP_CTL_EL0, 0);
     msr!(CNTHP_CTL_EL2, 0);
+    // Debuggers inside guests step by software, which the OS lock would forbid.
+    msr!(OSLAR_EL1, 0);
+    msr!(OSDLR_EL1, 0);
     msr!(HSTR_EL2, 0);
     msr!(VPIDR_EL2, mrs!(MIDR_EL1));
     isb();

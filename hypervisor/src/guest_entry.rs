@@ -35,7 +35,10 @@ impl GuestRegisters {
 
     /// Steps over the instruction that trapped, which has `size` bytes.
     pub fn skip_instruction(&mut self, size: u64) {
+        /// `PSTATE.SS`: the step that a debugger inside the guest has asked for is done.
+        const SOFTWARE_STEP: u64 = 1 << 21;
         self.pc = self.pc.wrapping_add(size);
+        self.pstate &= !SOFTWARE_STEP;
     }
 }
 

@@ -65,12 +65,13 @@ fn cache_line() -> u64 {
     4 << (mrs!(CTR_EL0) >> 16 & 0xF)
 }
 
-/// Writes what was stored through to memory: a guest starts with its caches off.
+/// Writes what was stored through to memory and drops it from the caches: a guest starts with its
+/// caches off, and must find what it wrote itself when it turns them on.
 fn clean(start: u64, bytes: u64, line: u64) {
     let mut at = start & !(line - 1);
     while at < start + bytes {
-        // SAFETY: cleaning a line does not change memory.
-        unsafe { asm!("dc cvac, {}", in(reg) at, options(nostack, preserves_flags)) };
+        // SAFETY: a line that is cleaned and dropped leaves memory as it reads.
+        unsafe { asm!("dc civac, {}", in(reg) at, options(nostack, preserves_flags)) };
         at += line;
     }
 }

@@ -17,7 +17,8 @@ fn second_uart_and_clock() {
         .probe_is_well("owner")
         .probe_is_well("spin")
         .machine_ended();
-    let sent = std::fs::read_to_string(&second).unwrap_or_default();
+    let sent = std::fs::read(&second).unwrap_or_default();
+    let sent = String::from_utf8_lossy(&sent);
     console.demand(
         sent.contains("from the second UART"),
         &format!("the second UART sent: {sent:?}"),
@@ -27,8 +28,8 @@ fn second_uart_and_clock() {
 /// The arguments that give the machine an empty disk, and the disk.
 fn disk(boot: &Boot) -> [String; 4] {
     let disk = boot.folder().join("disk");
-    let file = std::fs::File::create(&disk).expect("a folder that can be written");
-    file.set_len(16 << 20).expect("room for an empty disk");
+    let made = std::fs::File::create(&disk).and_then(|file| file.set_len(16 << 20));
+    assert!(made.is_ok(), "{}: {made:?}", disk.display());
     [
         "-drive".to_owned(),
         format!("if=none,id=disk,format=raw,file={}", disk.display()),
@@ -62,7 +63,9 @@ fn network_beside_rt() {
     let tftp = boot.folder().join("tftp");
     std::fs::create_dir_all(&tftp).expect("a folder that can be written");
     let blob = tftp.join("blob");
-    let bytes: Vec<u8> = (0..300_000_u32).map(|n| (n * n >> 7) as u8).collect();
+    let bytes: Vec<u8> = (0..300_000_u32)
+        .map(|n| (n.wrapping_mul(n) >> 7) as u8)
+        .collect();
     std::fs::write(&blob, bytes).expect("a folder that can be written");
     let output = Command::new("sha256sum").arg(&blob).output();
     let output = output.expect("sha256sum, of coreutils");
@@ -109,6 +112,9 @@ fn linux_lives_beside_rt() {
         .machine_ended();
     let restarts = console.count("spumone", "guest linux restarts");
     console
-        .demand(restarts == 2, &format!("{restarts} restarts in three lives"))
+        .demand(
+            restarts == 2,
+            &format!("{restarts} restarts in three lives"),
+        )
         .expect("linux", "lives=3");
 }

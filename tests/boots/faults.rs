@@ -88,7 +88,12 @@ fn fault_pair_from_the_gic() {
 #[test]
 fn fault_writeback_from_the_gic() {
     let redistributor = 0x80a_0000;
-    let console = boot("fault_writeback_from_the_gic", "writeback", redistributor, 1);
+    let console = boot(
+        "fault_writeback_from_the_gic",
+        "writeback",
+        redistributor,
+        1,
+    );
     names_the_place(&console, redistributor);
 }
 

@@ -32,13 +32,18 @@ fn hostile_four_vcpus() {
 fn hostile_resets() {
     let mut machine = Boot::new("hostile_resets")
         .cores(2)
-        .guest(probe("hostile", "suite=hostile reset=1 ops=1000000000", &[0, 1]))
+        .guest(probe(
+            "hostile",
+            "suite=hostile reset=1 ops=1000000000",
+            &[0, 1],
+        ))
         .guest(probe("good", "suite=watch ms=5000 seed=7", &[0, 1]))
         .start();
     let console = machine.wait_for("spumone", "guest good is off");
-    console
-        .probe_is_well("good")
-        .demand(console.count("hostile", "hostile begins") > 3, "it was not reset");
+    console.probe_is_well("good").demand(
+        console.count("hostile", "hostile begins") > 3,
+        "it was not reset",
+    );
     machine.type_keys(&format!("{ESCAPE}xx"));
     machine.finish().expect("spumone", "the machine goes off");
 }

@@ -9,7 +9,11 @@ fn boot(name: &str, lives: usize, homes: &[usize]) {
         .cores(cores)
         // Longer than all lives; it is stopped with the machine.
         .guest(probe("good", "suite=watch ms=1000 seed=4", &[0]).priority(100))
-        .guest(probe("lives", "suite=lives", homes).priority(90).memory("8MiB"))
+        .guest(
+            probe("lives", "suite=lives", homes)
+                .priority(90)
+                .memory("8MiB"),
+        )
         .start();
     machine.wait_until(&format!("{lives} lives"), |console| {
         console.expect_not("lives", "FAIL");

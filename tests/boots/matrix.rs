@@ -13,7 +13,9 @@ fn selfcheck(cores: usize, vcpus: usize, load: u32) {
         .cores(cores)
         .memory("1GiB")
         .limit(900)
-        .guest(rt(&format!("period=1ms load={load}% burst=100ms duration=10s")))
+        .guest(rt(&format!(
+            "period=1ms load={load}% burst=100ms duration=10s"
+        )))
         .guest(linux(
             "selfcheck",
             &format!("expects={vcpus}"),

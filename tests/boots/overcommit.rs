@@ -17,7 +17,10 @@ fn three_equals_on_one_core() {
     for (name, loops) in names.into_iter().zip(loops) {
         console.probe_is_well(name);
         // By turns they come to about as far; one that had to wait for the others would not.
-        console.demand(loops >= most / 4, &format!("{name} had too little of the core"));
+        console.demand(
+            loops >= most / 4,
+            &format!("{name} had too little of the core"),
+        );
     }
 }
 
@@ -27,7 +30,11 @@ fn watchers_among_equals() {
     let console = Boot::new("watchers_among_equals")
         .guest(probe("spin", "suite=spin ms=4000", &[0]))
         .guest(probe("busy", "suite=watch ms=2000 seed=1", &[0]))
-        .guest(probe("sleeper", "suite=watch ms=2000 seed=2 sleep=1", &[0, 0]))
+        .guest(probe(
+            "sleeper",
+            "suite=watch ms=2000 seed=2 sleep=1",
+            &[0, 0],
+        ))
         .run();
     console
         .probe_is_well("spin")

@@ -22,12 +22,19 @@ fn limit(seconds: u64) -> Duration {
 /// Runs the probe guest on the bare machine with so many cores, under the name "probe".
 pub fn bare(name: &str, cores: usize, bootargs: &str) -> Console {
     let mut qemu = Command::new("qemu-system-aarch64");
-    qemu.args(["-M", "virt,gic-version=3", "-cpu", "cortex-a76", "-m", "128M"])
-        .args(["-smp", &cores.to_string()])
-        .args(["-nographic", "-nodefaults", "-serial", "stdio"])
-        .arg("-kernel")
-        .arg(files::probe())
-        .args(["-append", bootargs]);
+    qemu.args([
+        "-M",
+        "virt,gic-version=3",
+        "-cpu",
+        "cortex-a76",
+        "-m",
+        "128M",
+    ])
+    .args(["-smp", &cores.to_string()])
+    .args(["-nographic", "-nodefaults", "-serial", "stdio"])
+    .arg("-kernel")
+    .arg(files::probe())
+    .args(["-append", bootargs]);
     let facts = Facts {
         name: name.to_owned(),
         guests: vec!["probe".to_owned()],

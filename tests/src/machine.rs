@@ -86,7 +86,9 @@ impl Machine {
             }
             self.type_keys(keys);
             if !self.listen_for(Duration::from_secs(1)) {
-                self.fail(&format!("the machine ended before: {guest} says \"{text}\""));
+                self.fail(&format!(
+                    "the machine ended before: {guest} says \"{text}\""
+                ));
             }
         }
     }

@@ -23,7 +23,7 @@ impl GuestGic {
 
     /// Takes the shape from the packed description. Once, before any vCPU of the guest runs.
     ///
-    /// `spis` is a multiple of 32 up to [`MAX_SPIS`], `vcpus` 1 to 8, and every interrupt within
+    /// `spis` is a multiple of 32 up to [`MAX_SPIS`](super::MAX_SPIS), `vcpus` 1 to 8, and every interrupt within
     /// `spis`: the description has been checked, what does not fit is left out.
     pub fn configure(&self, spis: u16, vcpus: usize, interrupts: &[packed::Interrupt]) {
         self.distributor.configure(spis, vcpus, interrupts);
@@ -31,7 +31,7 @@ impl GuestGic {
 
     /// Back to the state after power-on, for a guest that is about to be started anew: physical
     /// interrupts disabled and inactive, outputs of played devices low. Only while no vCPU of the guest is loaded anywhere;
-    /// [`CpuInterface::reset`] does the same for each vCPU.
+    /// [`CpuInterface::reset`](super::CpuInterface::reset) does the same for each vCPU.
     pub fn reset(&self, machine: &mut impl PhysicalGic) {
         self.distributor.reset(machine);
         for doorbell in &self.doorbells {
@@ -58,7 +58,7 @@ impl GuestGic {
 
     /// The physical interrupt behind the guest's SPI `guest` was acknowledged (and its priority
     /// dropped) on a core where no vCPU of this guest is loaded; else see
-    /// [`CpuInterface::spi_arrived`]. Returns whom to kick.
+    /// [`CpuInterface::spi_arrived`](super::CpuInterface::spi_arrived). Returns whom to kick.
     pub fn spi_arrived(&self, guest: IntId) -> VcpuSet {
         match self.distributor.spi(guest) {
             Some(spi) => {
@@ -71,7 +71,7 @@ impl GuestGic {
 
     /// The output of a device that the hypervisor plays (the virtual UART) went up or down.
     /// Returns whom to kick; the vCPU loaded on the calling core may be among them and then needs
-    /// [`CpuInterface::kicked`].
+    /// [`CpuInterface::kicked`](super::CpuInterface::kicked).
     pub fn set_level(&self, guest: IntId, high: bool) -> VcpuSet {
         let Some(spi) = self.distributor.spi(guest) else {
             return VcpuSet::EMPTY;

@@ -77,7 +77,14 @@ impl Instance {
     pub(super) fn stop_guest(&mut self, guest_id: GuestId, reason: StopReason) {
         let guest = self.machine.guest(guest_id);
         let Some(generation) = guest.lifecycle.begin_stop(reason) else {
-            // Somebody else stops it already; the message is on its way.
+            // Somebody else stops it already, and the message is on its way. Who asked does not
+            // go on until then.
+            if matches!(guest.lifecycle.now().0, Phase::Stopping(_))
+                && let Some(id) = self.running
+                && self.vcpu(id).is_some_and(|vcpu| vcpu.guest == guest_id)
+            {
+                self.take_off(id);
+            }
             return;
         };
         note(self.core, Event::Stop, u64::from(guest_id.0));

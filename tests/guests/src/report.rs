@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use heapless::String;
 
 /// Why a test failed.
-pub struct Failure(String<200>);
+pub struct Failure(String<112>);
 
 impl Failure {
     /// From a message; what is too long is cut.

@@ -20,8 +20,6 @@ pub mod register {
     pub const TYPER: u64 = 0x0004;
     /// GICD_IIDR.
     pub const IIDR: u64 = 0x0008;
-    /// GICR_IIDR.
-    pub const GICR_IIDR: u64 = 0x0004;
     /// GICR_TYPER.
     pub const GICR_TYPER: u64 = 0x0008;
     /// GICR_WAKER.

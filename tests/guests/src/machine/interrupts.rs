@@ -23,7 +23,6 @@ const LOG_SIZE: usize = 256;
 struct Log {
     entries: [AtomicU32; LOG_SIZE],
     count: AtomicUsize,
-    spurious: AtomicUsize,
     handler: AtomicUsize,
 }
 
@@ -31,7 +30,6 @@ static LOGS: [Log; MAX_CPUS] = [const {
     Log {
         entries: [const { AtomicU32::new(0) }; LOG_SIZE],
         count: AtomicUsize::new(0),
-        spurious: AtomicUsize::new(0),
         handler: AtomicUsize::new(0),
     }
 }; MAX_CPUS];
@@ -78,11 +76,10 @@ pub fn with_handler<R>(handler: fn(Line), code: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Adds to the log of this CPU.
+/// Adds to the log of this CPU; what was gone when it was acknowledged does not count.
 pub fn note(interrupt: u32) {
     let log = &LOGS[cpu()];
     if interrupt & 0xFFFF == SPURIOUS {
-        log.spurious.fetch_add(1, Ordering::Relaxed);
         return;
     }
     let index = log.count.load(Ordering::Relaxed);
@@ -106,13 +103,7 @@ pub fn nth(cpu: usize, n: usize) -> u32 {
 
 /// Forgets what `cpu` has taken.
 pub fn forget(cpu: usize) {
-    LOGS[cpu].spurious.store(0, Ordering::Relaxed);
     LOGS[cpu].count.store(0, Ordering::Release);
-}
-
-/// How often `cpu` has taken an interrupt that was not there any more.
-pub fn spurious(cpu: usize) -> usize {
-    LOGS[cpu].spurious.load(Ordering::Relaxed)
 }
 
 /// Lets interrupts in until this CPU has taken `count`, or nothing comes for long.

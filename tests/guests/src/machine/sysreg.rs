@@ -36,14 +36,6 @@ macro_rules! msr {
 }
 pub(crate) use msr;
 
-/// Interrupt masks in `DAIF`.
-pub mod daif {
-    /// IRQ masked.
-    pub const I: u64 = 1 << 7;
-    /// FIQ masked.
-    pub const F: u64 = 1 << 6;
-}
-
 /// Lets interrupts in.
 pub fn unmask() {
     // SAFETY: the vectors are in place.

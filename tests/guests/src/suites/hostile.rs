@@ -62,7 +62,7 @@ fn take_anything(_line: interrupts::Line) {
     let interrupt = gic::acknowledge();
     let other = mrs!(ICC_IAR0_EL1);
     msr!(ICC_EOIR0_EL1, other);
-    if now() % 8 != 0 {
+    if !now().is_multiple_of(8) {
         gic::end(interrupt);
     }
     for timer in [Timer::Virtual, Timer::Physical] {

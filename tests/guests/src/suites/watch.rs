@@ -144,10 +144,7 @@ fn watch() -> Verdict {
     for (place, (timer, period)) in PERIODS.into_iter().enumerate() {
         let ticks = counts.ticks[place].load(Ordering::Relaxed);
         let wanted = duration / us(period);
-        check!(
-            ticks >= wanted,
-            "{ticks} of {wanted} ticks of {timer:?}"
-        );
+        check!(ticks >= wanted, "{ticks} of {wanted} ticks of {timer:?}");
     }
     Ok(())
 }
@@ -223,6 +220,7 @@ macro_rules! registers {
 
         impl Registers {
             /// Sets them to something.
+            #[allow(non_snake_case)]
             fn set(random: &mut Random) -> Self {
                 $(
                     let $name = random.next() & $mask;
