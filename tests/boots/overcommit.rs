@@ -96,3 +96,17 @@ fn linux_four_cpus_on_one_core() {
         .linux_is_well("linux", "selfcheck")
         .machine_ended();
 }
+
+#[test]
+fn linux_eight_cpus_on_two_cores() {
+    let console = Boot::new("linux_eight_cpus_on_two_cores")
+        .cores(2)
+        .memory("1GiB")
+        .guest(rt("period=1ms load=30% duration=5s"))
+        .guest(linux("selfcheck", "expects=8", &[0, 1, 0, 1, 0, 1, 0, 1]))
+        .run();
+    console
+        .rt_is_well("rt")
+        .linux_is_well("linux", "selfcheck")
+        .machine_ended();
+}

@@ -121,11 +121,12 @@ impl CpuInterface {
         // Another vCPU has cleared the pending state. It sets the request first and clears the
         // word second, so that it either clears what is put back here, or is seen afterwards.
         let cleared = || word.drop_pending.load(Ordering::Acquire) & mask != 0;
-        word.listed.fetch_and(!mask, Ordering::AcqRel);
         if state.is_pending() && slot.latched && !cleared() {
             // If it is cleared just now it stays: taking it back could take a newer one along.
             word.pending.fetch_or(mask, Ordering::AcqRel);
         }
+        // Pending first, so that who reads the state of another vCPU's SPI finds it in one of both.
+        word.listed.fetch_and(!mask, Ordering::AcqRel);
         if state.is_active() {
             word.active.fetch_or(mask, Ordering::AcqRel);
             gic.distributor.set_active_rank(spi, Rank::of(lr));

@@ -233,11 +233,13 @@ impl CpuInterface {
             // Who was faster goes on with it.
             return Err(VcpuSet::EMPTY);
         }
-        let Some(cause) = distributor.take(spi) else {
-            return Err(gic.release(spi));
-        };
+        // Listed before it stops being pending, as in fold: a reader finds it in one of both.
         let word = distributor.word_of(spi);
         word.listed.fetch_or(spi.mask(), Ordering::AcqRel);
+        let Some(cause) = distributor.take(spi) else {
+            word.listed.fetch_and(!spi.mask(), Ordering::AcqRel);
+            return Err(gic.release(spi));
+        };
         let intid = spi.intid();
         let slot = Slot {
             intid,
