@@ -3,7 +3,7 @@
 //! Source: Arm ARM DDI 0487, chapter D23 (register descriptions).
 
 use crate::sysreg::{isb, mrs, msr};
-use core::arch::asm;
+use core::arch::{asm, global_asm};
 use spumone_config::PhysAddr;
 
 /// `HCR_EL2` while a guest runs.
@@ -87,6 +87,61 @@ pub fn set_vectors() {
     }
     isb();
 }
+
+/// Writes a device register; nothing happens where the machine lacks the device, as QEMU does
+/// without the option that makes it.
+///
+/// The register is one that the board file names for this purpose, mapped as device memory, of a
+/// device whose owner does not run.
+pub fn write_if_there(register: PhysAddr, value: u32) {
+    unsafe extern "C" {
+        static el2_vectors: u8;
+        static forgiving_vectors: u8;
+    }
+    // SAFETY: while the forgiving vectors are in place nothing but the store can fault, and their
+    // only effect is to skip it; they change no register but x0, which is free here. Interrupts
+    // are masked at EL2.
+    unsafe {
+        asm!(
+            "msr vbar_el2, {forgiving}",
+            "isb",
+            "str {value:w}, [{register}]",
+            "dsb sy",
+            "isb",
+            "msr vbar_el2, {normal}",
+            "isb",
+            forgiving = in(reg) &raw const forgiving_vectors,
+            normal = in(reg) &raw const el2_vectors,
+            register = in(reg) register.0,
+            value = in(reg) value,
+            out("x0") _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+// Vectors for `write_if_there`: a synchronous exception of EL2 skips the instruction.
+global_asm!(
+    ".pushsection .text.vectors, \"ax\"",
+    ".balign 2048",
+    ".global forgiving_vectors",
+    "forgiving_vectors:",
+    ".rept 4",
+    ".balign 128",
+    "b .",
+    ".endr",
+    ".balign 128",
+    "mrs x0, elr_el2",
+    "add x0, x0, #4",
+    "msr elr_el2, x0",
+    "eret",
+    ".rept 11",
+    ".balign 128",
+    "b .",
+    ".endr",
+    ".balign 128",
+    ".popsection",
+);
 
 /// Sets up the calling core for guests. To be called once on each core, at EL2, MMU on.
 pub fn set_up(vtcr: u64) {

@@ -7,7 +7,7 @@
 
 use crate::events;
 use crate::memory;
-use crate::sysreg::{isb, mrs, msr};
+use crate::sysreg::{dsb_ishst, isb, mrs, msr};
 use core::arch::global_asm;
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;
@@ -59,6 +59,8 @@ fn stop_other_cores() {
     /// `ICC_SGI1R_EL1.IRM`: all cores but this one.
     const ALL_OTHERS: u64 = 1 << 40;
     let most_urgent = Band::new(Band::COUNT as u8 - 1).map_or(0, |band| kick_sgi(band).0);
+    // They are to see that somebody has died.
+    dsb_ishst();
     msr!(ICC_SGI1R_EL1, ALL_OTHERS | (u64::from(most_urgent) << 24));
     isb();
 }

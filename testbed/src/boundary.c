@@ -89,9 +89,10 @@ void boundary_sleep(void)
     if (handover_take_kick())
         return;
     next = next_event();
-    if (next == NEVER) {
+    /* Time does not pass while main waits for the cores, to stop the machine for example. */
+    if (next == NEVER || !handover_main_waits()) {
         qemu.bql_unlock();
-        handover_wait_for_event();
+        handover_wait_for_event(next != NEVER);
         qemu.bql_lock(__FILE__, __LINE__);
         return;
     }

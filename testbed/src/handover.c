@@ -32,6 +32,7 @@ static atomic_bool started, joined, nudged, outside, kicked;
 static _Atomic uint64_t outside_events;
 static int turn_fd = -1; /* readable: main has the turn */
 static pthread_cond_t *halt_condition;
+static _Atomic(pthread_cond_t *) main_condition; /* main waits on it for the cores */
 /* Event descriptors: written to by QEMU's own threads, so they are not the outside. */
 static atomic_bool internal[MAX_FD];
 
@@ -73,6 +74,11 @@ bool handover_main_runs(void)
     return state == MAIN_RUNS;
 }
 
+bool handover_main_waits(void)
+{
+    return state == MAIN_WAITS_FOR_TURN;
+}
+
 int64_t handover_deadline(void)
 {
     return state == MAIN_WAITS_FOR_TURN ? deadline : NEVER;
@@ -103,12 +109,14 @@ void handover_grant(void)
     handover_wait();
 }
 
-void handover_wait_for_event(void)
+void handover_wait_for_event(bool time_can_pass)
 {
     pthread_mutex_lock(&lock);
-    while (!kicked && !handover_is_wanted(clock_now()) && !workers_are_due() &&
-           handover_deadline() == NEVER)
+    while (!kicked && !handover_is_wanted(clock_now()) && !workers_are_due()) {
+        if (state == MAIN_WAITS_FOR_TURN && (time_can_pass || deadline != NEVER))
+            break;
         real.cond_wait(&changed, &lock);
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -265,18 +273,26 @@ EXPORTED int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex
     }
     if (!started || thread_kind != THREAD_MAIN)
         return real.cond_wait(condition, mutex);
+    main_condition = condition;
     set_state(MAIN_WAITS_FOR_CORES);
     result = real.cond_wait(condition, mutex);
+    main_condition = NULL;
     set_state(MAIN_RUNS);
     return result;
 }
 
-static void note_signal(const pthread_cond_t *condition)
+static void note_signal(pthread_cond_t *condition)
 {
-    if (!started || condition != halt_condition || thread_kind == THREAD_CORES)
+    if (!started)
         return;
-    kicked = true;
-    handover_notify();
+    if (thread_kind == THREAD_CORES) {
+        /* Main has the turn from here on, not from when the host wakes it. */
+        if (condition == main_condition)
+            set_state(MAIN_RUNS);
+    } else if (condition == halt_condition) {
+        kicked = true;
+        handover_notify();
+    }
 }
 
 EXPORTED int pthread_cond_broadcast(pthread_cond_t *condition)

@@ -34,6 +34,9 @@ bool handover_is_wanted(int64_t now);
 /* Whether main has the turn. */
 bool handover_main_runs(void);
 
+/* Whether main waits for its turn; else it runs, or waits for something that the cores must do. */
+bool handover_main_waits(void);
+
 /* When main wants the turn at the latest; NEVER if it waits for events only. */
 int64_t handover_deadline(void);
 
@@ -46,8 +49,11 @@ void handover_wait(void);
 /* Gives main the turn. */
 void handover_grant(void);
 
-/* Waits until something happens that could end the sleep of all cores. */
-void handover_wait_for_event(void);
+/*
+ * All cores sleep, and either nothing will ever happen in virtual time or main is not ready to let it
+ * pass: waits until that changes. `time_can_pass`: something of the cores' own is to come.
+ */
+void handover_wait_for_event(bool time_can_pass);
 
 /* Wakes the thread that runs the cores if it waits in one of the functions above. */
 void handover_notify(void);

@@ -25,6 +25,34 @@ fn second_uart_and_clock() {
     );
 }
 
+/// Linux finds the second UART with its own driver, sends and receives by interrupt.
+#[test]
+fn linux_uses_second_uart() {
+    let boot = Boot::new("linux_uses_second_uart").cores(2).memory("1GiB");
+    let second = boot.folder().join("second.log");
+    let mut machine = boot
+        .qemu(["-serial", &format!("file:{}", second.display())])
+        .guest(linux("shell", "", &[0, 1]).devices(&["uart1"]))
+        .start();
+    machine.wait_for("linux", "linux:/root#");
+    machine.type_keys("for n in 1 2 3; do echo line-$n > /dev/ttyAMA1; done; cat /proc/interrupts\n");
+    machine.type_keys("stty -F /dev/ttyAMA1; exit\n");
+    let console = machine.finish();
+    console
+        .expect("linux", "speed 9600 baud")
+        .demand(
+            console.count("linux", "uart-pl011") >= 1,
+            "no interrupt is the UART's",
+        )
+        .machine_ended();
+    let sent = std::fs::read(&second).unwrap_or_default();
+    let sent = String::from_utf8_lossy(&sent);
+    console.demand(
+        sent.contains("line-1") && sent.contains("line-3"),
+        &format!("the second UART sent: {sent:?}"),
+    );
+}
+
 /// The arguments that give the machine an empty disk, and the disk.
 fn disk(boot: &Boot) -> [String; 4] {
     let disk = boot.folder().join("disk");

@@ -1,7 +1,7 @@
 //! A guest that does what it may not is stopped, with a report that says who, where, at which
 //! address, and what to change. The others run on; the machine ends when they have.
 
-use boot_tests::{Boot, Console, probe};
+use boot_tests::{Boot, Console, ESCAPE, probe};
 
 /// An address that no guest has, and nothing of the machine.
 const NOWHERE: u64 = 0x1_2345_6000;
@@ -127,6 +127,30 @@ fn fault_vectors() {
 fn fault_translation_tables() {
     let console = boot("fault_translation_tables", "walk", NOWHERE, 0);
     console.expect("spumone", "in a walk of the guest's own page tables");
+}
+
+/// What was stopped can be started anew from the keyboard.
+#[test]
+fn fault_and_restart() {
+    let mut machine = Boot::new("fault_and_restart")
+        .guest(probe("bad", "suite=fault kind=load address=0x1000", &[0]).priority(10))
+        .guest(probe("other", "suite=echo", &[0]))
+        .start();
+    for life in 1..=3 {
+        machine.wait_until("a report", |console| {
+            console.count("spumone", "guest bad was stopped") == life
+        });
+        if life < 3 {
+            machine.type_keys(&format!("{ESCAPE}1{ESCAPE}r"));
+        }
+    }
+    machine.type_keys(&format!("{ESCAPE}2quit\r"));
+    let console = machine.finish();
+    let reports = console.count("spumone", "guest bad stopped: vcpu 0 read 4 bytes at 0x1000");
+    console
+        .demand(reports == 3, &format!("{reports} reports in three lives"))
+        .probe_is_well("other")
+        .machine_ended();
 }
 
 /// The only guest's fault ends the machine.

@@ -14,6 +14,30 @@ fn boot(name: &str, bootargs: &str, homes: &[usize]) -> Console {
     console
 }
 
+/// A guest whose last vCPU turns itself off has ended.
+#[test]
+fn all_vcpus_off() {
+    let console = Boot::new("all_vcpus_off")
+        .cores(2)
+        .guest(probe("forward", "suite=off", &[0, 1]))
+        .guest(probe("backward", "suite=off last=1", &[0, 1, 0, 1]))
+        .run();
+    console
+        .expect("spumone", "guest forward is off")
+        .expect("spumone", "guest backward is off")
+        .expect_not("forward", "FAIL")
+        .expect_not("backward", "FAIL")
+        .machine_ended();
+}
+
+/// The same program as bytes without structure.
+#[test]
+fn raw_image() {
+    let boot = Boot::new("raw_image");
+    let console = boot.guest_raw("raw", "suite=timer", &[0]).run();
+    console.probe_is_well("raw").machine_ended();
+}
+
 #[test]
 fn gic_one_vcpu() {
     boot("gic_one_vcpu", "suite=gic", &[0]);

@@ -188,7 +188,9 @@ impl Instance {
     fn device_interrupt(&mut self, guest: GuestId, number: IntId, physical: IntId) {
         let shared = self.machine.guest(guest);
         if shared.lifecycle.now().0 != Phase::Running {
-            // A late one of a guest that is no more; its devices have been silenced.
+            // One of a guest that is no more. Disabled before it is ended: the level of a device
+            // that nobody has silenced yet would come again at once.
+            self.machine.gic.set_spi_enabled(physical, false);
             self.machine.gic.deactivate(physical);
             return;
         }

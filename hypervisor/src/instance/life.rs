@@ -7,6 +7,7 @@
 use super::Instance;
 use super::interrupts::{LoadedGic, power_off};
 use crate::console::{CONSOLE, say};
+use crate::cpu;
 use crate::epitaph::fatal;
 use crate::events::{Event, note};
 use crate::vcpu::Work;
@@ -144,9 +145,7 @@ impl Instance {
     fn clear_guest(&mut self, guest_id: GuestId) {
         let guest = self.machine.guest(guest_id);
         for quiesce in &guest.config.quiesce {
-            // SAFETY: a device register that the board file names for this purpose, mapped as
-            // device memory; its owner does not run.
-            unsafe { (quiesce.register.0 as *mut u32).write_volatile(quiesce.value) };
+            cpu::write_if_there(quiesce.register, quiesce.value);
         }
         let gic = self.machine.gic;
         for interrupt in &guest.config.interrupts {

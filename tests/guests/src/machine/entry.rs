@@ -112,6 +112,11 @@ static TABLE: Table = {
     Table(table)
 };
 
+/// The entries of the translation table.
+pub fn first_level() -> &'static [u64; 512] {
+    &TABLE.0
+}
+
 /// Attribute 0: Device-nGnRE; 1: Normal, write-back.
 const MAIR: u64 = 0xFF << 8 | 0x04;
 /// 39 bits of address, 4 KiB granule, walks cached and inner shareable, no upper half, 40 bits of

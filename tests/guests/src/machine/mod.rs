@@ -4,6 +4,7 @@
 //! where a test says so. The whole machine belongs to this program, so registers and devices are
 //! accessed freely; a wrong access ends in a failure that says where.
 
+pub mod alias;
 pub mod bootargs;
 pub mod cpus;
 pub mod entry;

@@ -20,6 +20,7 @@ pub fn find(name: &str) -> Option<fn()> {
         "gic" => gic::run,
         "hostile" => hostile::run,
         "lives" => lives::run,
+        "off" => psci::all_off,
         "psci" => psci::run,
         "spin" => spin::run,
         "timer" => timer::run,

@@ -11,7 +11,7 @@ use crate::machine::random::Random;
 use crate::machine::sysreg::{cpu, mask, mrs, msr, unmask, wfi};
 use crate::machine::time::{self, Timer, now, us};
 use crate::machine::uart::say;
-use crate::machine::{MAX_CPUS, bootargs};
+use crate::machine::{MAX_CPUS, alias, bootargs, mmio};
 use crate::report::{Failure, Verdict, check, check_eq, record};
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -171,6 +171,8 @@ fn look_until(
     let next = (cpu() + 1) % cpus::count();
     let mut at = 0;
     let mut random = Random::new(seed);
+    // Each CPU has its own page at this address.
+    let alias = alias::show(words.as_ptr() as u64);
     while now() < end {
         // Floating point registers keep their values through whatever happens meanwhile.
         set_vectors(patterns);
@@ -198,6 +200,8 @@ fn look_until(
             "a floating point register has changed"
         );
         registers.check()?;
+        let shown = mmio::read64(alias);
+        check_eq!(shown, words[0], "what an address shows on this CPU");
         at += SLICE;
         if at == words.len() {
             at = 0;
