@@ -35,7 +35,8 @@ fn linux_uses_second_uart() {
         .guest(linux("shell", "", &[0, 1]).devices(&["uart1"]))
         .start();
     machine.wait_for("linux", "linux:/root#");
-    machine.type_keys("for n in 1 2 3; do echo line-$n > /dev/ttyAMA1; done; cat /proc/interrupts\n");
+    machine
+        .type_keys("for n in 1 2 3; do echo line-$n > /dev/ttyAMA1; done; cat /proc/interrupts\n");
     machine.type_keys("stty -F /dev/ttyAMA1; exit\n");
     let console = machine.finish();
     console

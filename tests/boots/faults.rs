@@ -84,7 +84,10 @@ fn fault_pair_from_the_gic() {
     names_the_place(&console, distributor);
     console
         .expect("spumone", "by an access that cannot be played")
-        .expect("spumone", "use loads and stores of one general register there");
+        .expect(
+            "spumone",
+            "use loads and stores of one general register there",
+        );
 }
 
 #[test]
@@ -146,7 +149,10 @@ fn fault_and_restart() {
     }
     machine.type_keys(&format!("{ESCAPE}2quit\r"));
     let console = machine.finish();
-    let reports = console.count("spumone", "guest bad stopped: vcpu 0 read 4 bytes at 0x1000");
+    let reports = console.count(
+        "spumone",
+        "guest bad stopped: vcpu 0 read 4 bytes at 0x1000",
+    );
     console
         .demand(reports == 3, &format!("{reports} reports in three lives"))
         .probe_is_well("other")

@@ -1,6 +1,6 @@
 //! The probe guest's suites (tests/guests), on as many cores as vCPUs and on fewer.
 
-use boot_tests::{Boot, Console, probe};
+use boot_tests::{Boot, Console, probe, raw_probe};
 
 /// Boots one probe guest with this command line, its vCPUs on `homes`, on a machine that has just
 /// these cores.
@@ -34,7 +34,8 @@ fn all_vcpus_off() {
 #[test]
 fn raw_image() {
     let boot = Boot::new("raw_image");
-    let console = boot.guest_raw("raw", "suite=timer", &[0]).run();
+    let guest = raw_probe(boot.folder(), "raw", "suite=timer", &[0]);
+    let console = boot.guest(guest).run();
     console.probe_is_well("raw").machine_ended();
 }
 

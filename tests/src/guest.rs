@@ -1,7 +1,8 @@
 //! Guests of a boot, each as its table of the system description.
 
-use crate::files;
+use crate::{files, flat};
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// A guest. The functions of this module make the usual ones.
 #[derive(Clone)]
@@ -52,8 +53,21 @@ pub fn probe(name: &str, bootargs: &str, cores: &[usize]) -> Guest {
         .bootargs(bootargs)
 }
 
+/// As [`probe()`], from an image without structure, which is written to `folder`.
+pub fn raw_probe(folder: &Path, name: &str, bootargs: &str, cores: &[usize]) -> Guest {
+    let elf = std::fs::read(files::probe()).unwrap_or_default();
+    let (address, memory) = flat::flatten(&elf).expect("the probe is an ELF file");
+    let image = folder.join("probe.bin");
+    std::fs::write(&image, memory)
+        .unwrap_or_else(|error| panic!("cannot write {}: {error}", image.display()));
+    probe(name, bootargs, cores)
+        .set("kind", quoted("raw"))
+        .set("image", quoted(&image.to_string_lossy()))
+        .set("load", address.to_string())
+}
+
 impl Guest {
-    fn new(name: &str, kind: &str, image: &std::path::Path) -> Self {
+    fn new(name: &str, kind: &str, image: &Path) -> Self {
         Self {
             name: name.to_owned(),
             keys: Vec::new(),

@@ -14,13 +14,14 @@
 mod boot;
 mod console;
 mod files;
+mod flat;
 mod guest;
 mod machine;
 mod terminal;
 
 pub use boot::{Boot, bare};
 pub use console::Console;
-pub use guest::{Guest, linux, linux_rt, probe, rt};
+pub use guest::{Guest, linux, linux_rt, probe, raw_probe, rt};
 pub use machine::Machine;
 
 /// The key that starts a command to the hypervisor: Ctrl-].
