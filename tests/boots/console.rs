@@ -55,6 +55,27 @@ fn typing_to_one_and_the_other() {
         .machine_ended();
 }
 
+/// A terminal sends what is pasted at once, faster than a guest reads it.
+#[test]
+fn pasted_text_arrives_whole() {
+    let mut machine = Boot::new("pasted_text_arrives_whole")
+        .cores(1)
+        .memory("1GiB")
+        .guest(linux("shell", "", &[0]))
+        .start();
+    machine.wait_for("linux", PROMPT);
+    let lines: String = (1..=40)
+        .map(|n| format!("line {n:02} of the text that is pasted, {n:02}\n"))
+        .collect();
+    machine.type_keys(&format!(
+        "cat > /tmp/text <<'END'\n{lines}END\nwc /tmp/text; exit\n"
+    ));
+    let console = machine.finish();
+    console
+        .expect("linux", &format!(" 40       360      {} /tmp/text", lines.len()))
+        .machine_ended();
+}
+
 /// The machine stops when asked twice, not when asked once.
 #[test]
 fn stopping_the_machine() {

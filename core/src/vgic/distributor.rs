@@ -23,6 +23,9 @@ pub(super) const ENABLE_GROUP_1: u32 = 1 << 1;
 pub(super) const PRIORITY_MASK: u8 = 0xf8;
 /// No vCPU holds the SPI.
 const NOBODY: u8 = 0xff;
+/// Looks at a word that is changed all the while. Each further one needs a holder that has entered
+/// EL2 and moved an SPI since the last.
+const MAX_LOOKS: usize = 16;
 /// No physical interrupt stands behind the SPI.
 const UNMAPPED: u16 = 0;
 
@@ -74,6 +77,8 @@ pub(super) struct Word {
     pub edge: AtomicU32,
     /// Put into a list register as pending; as of the holder's last fold.
     pub listed: AtomicU32,
+    /// How often a holder has put pending state back from a list register; see [`Self::pending_seen`].
+    pub put_back: AtomicU32,
     /// Another vCPU has cleared the pending state of what the holder has in a list register.
     pub drop_pending: AtomicU32,
     /// Another vCPU has cleared the active state.
@@ -94,6 +99,7 @@ impl Word {
                 active: AtomicU32::new(0),
                 edge: AtomicU32::new(0),
                 listed: AtomicU32::new(0),
+                put_back: AtomicU32::new(0),
                 drop_pending: AtomicU32::new(0),
                 drop_active: AtomicU32::new(0),
                 mapped: AtomicU32::new(0),
@@ -111,6 +117,30 @@ impl Word {
         self.pending.load(Ordering::Acquire)
             | self.fired.load(Ordering::Acquire)
             | self.line.load(Ordering::Acquire) & !self.edge.load(Ordering::Acquire)
+    }
+
+    /// SPIs that are pending, those in list registers as of the last fold included.
+    ///
+    /// State on its way to a list register is set in `listed` before it leaves the latches, and on
+    /// its way back set in the latches before it leaves `listed`. A look at the latches and then
+    /// at `listed` can miss it only if it comes back in between, and that is counted.
+    pub fn pending_seen(&self) -> u32 {
+        let mut seen = 0;
+        for _ in 0..MAX_LOOKS {
+            let put_back = self.put_back.load(Ordering::Acquire);
+            // What was pending at any moment of the read may be reported.
+            seen |= self.pending_now() | self.listed.load(Ordering::Acquire);
+            if self.put_back.load(Ordering::Acquire) == put_back {
+                break;
+            }
+        }
+        seen
+    }
+
+    /// The holder's pending state is in the latches again, and `mask` no longer listed.
+    pub fn unlist(&self, mask: u32) {
+        self.put_back.fetch_add(1, Ordering::AcqRel);
+        self.listed.fetch_and(!mask, Ordering::AcqRel);
     }
 
     /// SPIs that are enabled, also by their group.

@@ -125,8 +125,11 @@ impl CpuInterface {
             // If it is cleared just now it stays: taking it back could take a newer one along.
             word.pending.fetch_or(mask, Ordering::AcqRel);
         }
-        // Pending first, so that who reads the state of another vCPU's SPI finds it in one of both.
-        word.listed.fetch_and(!mask, Ordering::AcqRel);
+        if state == State::Pending && slot.backing == Backing::Hardware {
+            gic.distributor.fire(spi);
+        }
+        // All that is pending is in the latches now.
+        word.unlist(mask);
         if state.is_active() {
             word.active.fetch_or(mask, Ordering::AcqRel);
             gic.distributor.set_active_rank(spi, Rank::of(lr));
@@ -141,7 +144,6 @@ impl CpuInterface {
             let deactivate = match slot.backing {
                 Backing::Deferred => true,
                 Backing::Hardware if state == State::Pending => {
-                    gic.distributor.fire(spi);
                     cleared() && word.fired.fetch_and(!mask, Ordering::AcqRel) & mask != 0
                 }
                 Backing::Hardware | Backing::None => false,

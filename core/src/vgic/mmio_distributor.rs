@@ -48,8 +48,7 @@ impl GuestGic {
                                     .physical(Spi::at(number, bit))
                                     .is_some_and(|physical| machine.is_pending(physical))
                             })
-                            .fold(word.pending_now(), |pending, bit| pending | 1 << bit)
-                            | word.listed.load(Ordering::Acquire)
+                            .fold(word.pending_seen(), |pending, bit| pending | 1 << bit)
                     }
                     Bank::SetActive | Bank::ClearActive => word.active.load(Ordering::Acquire),
                 }

@@ -203,8 +203,9 @@ impl CpuInterface {
             && distributor.is_open(spi)
             && distributor.route(spi) == Some(self.index);
         let state = if latched {
-            word.pending.fetch_and(!mask, Ordering::AcqRel);
+            // Listed first; see `Word::pending_seen`.
             word.listed.fetch_or(mask, Ordering::AcqRel);
+            word.pending.fetch_and(!mask, Ordering::AcqRel);
             State::PendingActive
         } else {
             State::Active
@@ -233,11 +234,11 @@ impl CpuInterface {
             // Who was faster goes on with it.
             return Err(VcpuSet::EMPTY);
         }
-        // Listed before it stops being pending, as in fold: a reader finds it in one of both.
+        // Listed first; see `Word::pending_seen`.
         let word = distributor.word_of(spi);
         word.listed.fetch_or(spi.mask(), Ordering::AcqRel);
         let Some(cause) = distributor.take(spi) else {
-            word.listed.fetch_and(!spi.mask(), Ordering::AcqRel);
+            word.unlist(spi.mask());
             return Err(gic.release(spi));
         };
         let intid = spi.intid();

@@ -2,8 +2,10 @@
 
 use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-/// Bytes the FIFO holds; twice the PL011's, because the guest may be off its core for a quantum.
-pub(super) const DEPTH: usize = 64;
+/// Bytes the FIFO holds: a page of pasted text. The PL011's 32 would do for a person who types into
+/// a guest that runs; but a terminal may send faster than a line does, and the guest may be off its
+/// core. (Fewer under loom, which keeps a history of each.)
+pub(super) const DEPTH: usize = if cfg!(loom) { 64 } else { 4096 };
 /// How often a reader tries again when another vCPU took the byte it was about to take. A guest
 /// that holds its own lock around the read never needs a second try.
 const POP_TRIES: usize = 4;

@@ -5,7 +5,7 @@
 //! they reach nothing else.
 //!
 //! What is simpler than the real part: output is taken at once as long as the console has room,
-//! so the transmit FIFO is either empty or full; input lies in a FIFO of 64 bytes whatever
+//! so the transmit FIFO is either empty or full; input lies in a FIFO of 4096 bytes whatever
 //! `LCR_H.FEN` says; baud rate and line format are stored and ignored; the modem lines say that a
 //! terminal is there; there are no errors and no DMA, and in loopback mode bytes are dropped. A
 //! guest that never sets `CR.UARTEN` can still print and read, so that boot loaders and

@@ -243,6 +243,46 @@ fn an_spi_that_arrives_while_its_holder_lets_go_is_not_lost() {
     });
 }
 
+/// Its holder takes it back from its list register and lists it again, as it does when it is asked
+/// what has become of it.
+fn a_look_at_a_moving_spi(gic: &Arc<GuestGic>) {
+    let mut holder = Core::new(0);
+    holder.load(gic);
+    assert!(holder.lists(State::Pending));
+    let holder = {
+        let gic = gic.clone();
+        thread::spawn(move || {
+            let _ = gic.recall(VcpuIndex(0));
+            holder.kicked(&gic);
+        })
+    };
+    let spi = gic.distributor.spi(SPI).unwrap();
+    let seen = gic.distributor.word_of(spi).pending_seen();
+    assert_eq!(seen & MASK, MASK);
+    holder.join().unwrap();
+}
+
+#[test]
+fn a_latched_spi_is_seen_pending_while_it_moves() {
+    explore(|| {
+        let gic = passed_through();
+        let spi = gic.distributor.spi(SPI).unwrap();
+        let word = gic.distributor.word_of(spi);
+        word.pending.store(MASK, Ordering::Relaxed);
+        let _ = gic.ring(spi);
+        a_look_at_a_moving_spi(&gic);
+    });
+}
+
+#[test]
+fn a_physical_spi_is_seen_pending_while_it_moves() {
+    explore(|| {
+        let gic = passed_through();
+        let _ = gic.spi_arrived(SPI);
+        a_look_at_a_moving_spi(&gic);
+    });
+}
+
 #[test]
 fn an_spi_cleared_while_its_holder_puts_it_back_stays_cleared() {
     explore(|| {
