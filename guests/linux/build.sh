@@ -1,17 +1,19 @@
 #!/bin/bash
 # Builds the Linux guest from unmodified Debian arm64 packages: a kernel and a small initramfs.
 #
-# usage: build.sh [--rt] [--update] [OUT_DIR]        OUT_DIR defaults to build/guests/linux
+# usage: build.sh [--rt] [--bench] [--update] [OUT_DIR]        OUT_DIR defaults to build/guests/linux
 #   --rt      also the PREEMPT_RT kernel, with an initramfs that holds that kernel's modules
-#             (an OUT_DIR that has them already keeps them up to date)
+#   --bench   also an initramfs for each kernel with all that the yardsticks need: compiler, iperf3, …
+#             (an OUT_DIR that has either already keeps them up to date)
 #   --update  take newer packages if the mirror has any; otherwise those of the last build
 #
 # Writes to OUT_DIR:
 #   Image, initrd.cpio          the kernel (arm64 boot Image) and its initramfs (newc cpio, not compressed)
 #   Image-rt, initrd-rt.cpio    the same for --rt
+#   initrd-bench.cpio           what initrd.cpio holds and more, for --bench; initrd-rt-bench.cpio for both
 #   versions.txt                each package used, with version and SHA-256, and the files' SHA-256
 #
-# The same packages and sources give the same bytes. Nothing is rebuilt when nothing changed.
+# The same packages, sources and C compiler give the same bytes. Nothing is rebuilt when nothing changed.
 set -euo pipefail
 umask 022
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" # kmod's tools are in sbin
@@ -20,6 +22,16 @@ readonly KERNEL_SERIES=6.12
 readonly PACKAGES=(busybox-static rt-tests libc6 libnuma1)
 # Programs to take from PACKAGES. Their shared libraries follow by themselves.
 readonly PROGRAMS=(usr/bin/hackbench usr/bin/cyclictest)
+# The same for --bench, whole directories and files for tcc to compile with, and upstream sources: of
+# Lua, which the guest builds, and of U-Boot, which carries Dhrystone 2.1.
+readonly BENCH_PACKAGES=(iperf3 libiperf0 libssl3 libsctp1 make tcc libc6-dev linux-libc-dev)
+readonly BENCH_PROGRAMS=(usr/bin/iperf3 usr/bin/make usr/bin/tcc)
+readonly BENCH_FILES=(
+    usr/lib/aarch64-linux-gnu/{tcc,crt1.o,crti.o,crtn.o,libc.so,libc_nonshared.a}
+    usr/include/{"*.h",asm-generic,linux} usr/include/aarch64-linux-gnu
+)
+readonly BENCH_SOURCES=(lua5.4 u-boot)
+readonly CFLAGS=(-std=gnu11 -O2 -static -s -Wl,--build-id=none)
 # Modules to take if the kernel has them as modules, by name. What they depend on follows.
 readonly MODULES=(virtio_mmio virtio_blk virtio_net ext4)
 
@@ -29,20 +41,22 @@ readonly here root
 
 die() { echo "guests/linux/build.sh: error: $*" >&2; exit 1; }
 
-rt=no
+rt=no bench=no
 update=()
 out=
 for arg in "$@"; do
     case $arg in
         --rt) rt=yes ;;
+        --bench) bench=yes ;;
         --update) update=(--update) ;;
-        -*) die "unknown option $arg (usage: build.sh [--rt] [--update] [OUT_DIR])" ;;
+        -*) die "unknown option $arg (usage: build.sh [--rt] [--bench] [--update] [OUT_DIR])" ;;
         *) [[ -z $out ]] || die "more than one OUT_DIR: $out and $arg"; out=$arg ;;
     esac
 done
 out=${out:-$root/build/guests/linux}
 
-for tool in cpio depmod modprobe readelf xz sha256sum flock; do
+cc=${CROSS_COMPILE:-aarch64-linux-gnu-}gcc
+for tool in cpio depmod modprobe readelf xz sha256sum flock "$cc"; do
     command -v "$tool" >/dev/null || die "$tool is missing: run scripts/setup"
 done
 
@@ -50,11 +64,23 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 flavours=(cloud)
 if [[ $rt == yes || -e $out/Image-rt ]]; then flavours+=(rt); fi
+if [[ -e $out/initrd-bench.cpio ]]; then bench=yes; fi
 exec 8> "$out/.lock"
 flock 8
 work=$out/.work
 rm -rf "$work"
 trap 'rm -rf "$work"' EXIT
+
+# Prints the list of `debian-fetch` for what this build takes, in a fixed order.
+fetch() {
+    local patterns=("${PACKAGES[@]}") flavour
+    for flavour in "${flavours[@]}"; do patterns+=("linux-image-$KERNEL_SERIES.*-$flavour-arm64"); done
+    if [[ $bench == yes ]]; then
+        patterns+=("${BENCH_PACKAGES[@]}")
+        "$here/debian-fetch" --source "${update[@]}" "${BENCH_SOURCES[@]}"
+    fi
+    "$here/debian-fetch" "${update[@]}" "${patterns[@]}"
+}
 
 # The unpacked directory of package $1 (a name or glob), from the list `debian-fetch` printed.
 package_dir() {
@@ -97,6 +123,50 @@ library_path() {
     die "no package has the library $1: add its package to PACKAGES"
 }
 
+# Copies BENCH_FILES (files, directories, and patterns of them, from whichever packages have them) to $1.
+copy_bench_files() {
+    local dir path found
+    for path in "${BENCH_FILES[@]}"; do
+        found=no
+        while IFS=$'\t' read -r _ _ _ dir; do
+            # shellcheck disable=SC2086  # patterns are meant
+            if compgen -G "$dir/$path" > /dev/null; then
+                found=yes
+                (cd "$dir" && cp -r --parents --no-preserve=mode $path "$1")
+            fi
+        done <<< "$packages"
+        [[ $found == yes ]] || die "no package has $path: add its package to BENCH_PACKAGES"
+    done
+}
+
+# Compiles program $1 of programs/, from it and the other files given, to $2/bin. It is static, so that
+# it does not matter which C library the guest has.
+compile() {
+    local program=$1 rootfs=$2
+    shift 2
+    (cd "$here/programs" && "$cc" "${CFLAGS[@]}" -Wall -Wextra -Werror -Wshadow -Wmissing-prototypes \
+        -Wstrict-prototypes -Wconversion "$program.c" "$@" -o "$rootfs/bin/$program") ||
+        die "cannot compile programs/$program.c"
+}
+
+# Adds to rootfs $1 what the yardsticks need.
+add_bench() {
+    local rootfs=$1 program lua dhry unit
+    for program in "${BENCH_PROGRAMS[@]}"; do copy_elf "$program" "$rootfs"; done
+    copy_bench_files "$rootfs"
+    lua=$(package_dir lua5.4)/src
+    install -D -m 644 -t "$rootfs/usr/src/lua" "$lua"/*.[ch]
+
+    # Dhrystone's rules forbid to merge procedures, hence -fno-inline. It is old C, full of warnings.
+    dhry=$(package_dir u-boot)/lib/dhry
+    for unit in dhry_1 dhry_2; do
+        "$cc" "${CFLAGS[@]}" -w -fno-inline -I "$here/programs/dhrystone-include" -c "$dhry/$unit.c" \
+            -o "$work/$unit.o" || die "cannot compile $dhry/$unit.c"
+    done
+    compile dhrystone "$rootfs" workers.c "$work"/dhry_[12].o
+    compile forkexec "$rootfs" workers.c
+}
+
 # Copies MODULES and what they need from unpacked kernel $1, release $2, to rootfs $3, decompressed
 # so that the guest need not do it, and writes the tables busybox's modprobe reads.
 copy_modules() {
@@ -133,7 +203,7 @@ pack() {
         cpio --quiet -0 -o -H newc --reproducible --owner=0:0) > "$2"
 }
 
-# Builds OUT_DIR's Image and initrd for flavour $1 (cloud, rt), with file name suffix $2.
+# Builds OUT_DIR's Image and initrds for flavour $1 (cloud, rt), with file name suffix $2.
 build_flavour() {
     local kernel release vmlinuz rootfs program busybox
     kernel=$(package_dir "linux-image-*-$1-arm64")
@@ -155,20 +225,30 @@ build_flavour() {
     install -m 755 "$busybox" "$rootfs/bin/busybox"
     ln -s busybox "$rootfs/bin/sh" # the other names are made by /init
     for program in "${PROGRAMS[@]}"; do copy_elf "$program" "$rootfs"; done
+    for program in mark measure; do compile "$program" "$rootfs"; done
     install -m 755 "$here/init" "$rootfs/init"
     install -D -m 755 -t "$rootfs/lib/spumone" "$here"/lib/*
     install -D -m 755 -t "$rootfs/scenarios" "$here"/scenarios/*
     copy_modules "$kernel" "$release" "$rootfs"
     pack "$rootfs" "$work/initrd$2.cpio"
+    if [[ $bench == yes ]]; then
+        add_bench "$rootfs"
+        pack "$rootfs" "$work/initrd$2-bench.cpio"
+    fi
 }
 
-patterns=()
-for flavour in "${flavours[@]}"; do patterns+=("linux-image-$KERNEL_SERIES.*-$flavour-arm64"); done
-packages=$("$here/debian-fetch" "${update[@]}" "${PACKAGES[@]}" "${patterns[@]}" | sort)
+packages=$(fetch)
+packages=$(sort <<< "$packages")
 
-outputs=(Image initrd.cpio)
-[[ ${#flavours[@]} -eq 1 ]] || outputs+=(Image-rt initrd-rt.cpio)
-stamp=$({ cut -f1-3 <<< "$packages"; cd "$here"; sha256sum build.sh init lib/* scenarios/*; } | sha256sum)
+outputs=()
+for flavour in "${flavours[@]}"; do
+    suffix=${flavour#cloud} suffix=${suffix:+-$suffix}
+    outputs+=("Image$suffix" "initrd$suffix.cpio")
+    [[ $bench == no ]] || outputs+=("initrd$suffix-bench.cpio")
+done
+sources=$(cd "$here" && find build.sh init lib programs scenarios -type f | sort)
+# shellcheck disable=SC2086  # the sources are words
+stamp=$({ cut -f1-3 <<< "$packages"; "$cc" --version; cd "$here"; sha256sum $sources; } | sha256sum)
 fresh=yes
 for file in "${outputs[@]}" versions.txt; do [[ -s $out/$file ]] || fresh=no; done
 if [[ $fresh == yes && $(cat "$out/.stamp" 2>/dev/null) == *"$stamp"* ]]; then
@@ -182,6 +262,8 @@ if [[ ${#flavours[@]} -gt 1 ]]; then build_flavour rt -rt; fi
 {
     echo "# package version sha256"
     cut -f1-3 <<< "$packages" | tr '\t' ' '
+    echo "# C compiler of programs/"
+    "$cc" --version | head -n 1
     echo "# file sha256"
     (cd "$work" && sha256sum "${outputs[@]}" | awk '{print $2, $1}')
 } > "$work/versions.txt"

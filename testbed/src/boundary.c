@@ -83,6 +83,10 @@ void boundary_sleep(void)
     int64_t next;
 
     handover_take_kick();
+    /* If main stops the machine, this waits until the process ends. */
+    qemu.bql_unlock();
+    handover_wait();
+    qemu.bql_lock(__FILE__, __LINE__);
     schedule_sleep();
     let_others_run();
     /* The main loop may have woken a core. */

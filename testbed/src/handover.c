@@ -17,6 +17,8 @@
 #define NS_PER_S 1000000000ll
 /* A timeout of more than this many seconds means: no timeout. */
 #define FOREVER_S 1000000
+/* Host time after which to look for workers again. */
+#define WORKER_START_NS 1000000
 
 enum main_state {
     MAIN_RUNS,
@@ -212,17 +214,21 @@ static int poll_in_turn(struct pollfd *fds, nfds_t count, int64_t timeout, const
 static int poll_for_workers(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
                             const sigset_t *mask)
 {
-    const struct timespec at_once = {0, 0};
+    const struct timespec at_once = {0, 0}, shortly = {0, WORKER_START_NS};
     int ready;
 
     workers_finish();
     ready = real.ppoll(fds, count, &at_once, mask);
-    if (ready)
-        return ready;
-    if (nanoseconds(timeout) == NEVER)
-        return real.ppoll(fds, count, NULL, mask);
-    clock_jump(clock_now() + nanoseconds(timeout));
-    return 0;
+    if (!ready && nanoseconds(timeout) != NEVER) {
+        clock_jump(clock_now() + nanoseconds(timeout));
+        return 0;
+    }
+    while (!ready) {
+        /* A worker that is not known yet may come to a system call, or it is no disk that is waited for. */
+        ready = real.ppoll(fds, count, &shortly, mask);
+        workers_finish();
+    }
+    return ready;
 }
 
 EXPORTED int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,

@@ -220,6 +220,7 @@ static void write_line(void)
 
 void report_write(void)
 {
+    schedule_sleep();
     for (int i = 0; i < schedule_cores(); i++)
         counters_finish(schedule_core_at(i));
     write_line();

@@ -66,7 +66,7 @@ void schedule_block(struct block *block);
 /* Called when no core executes any more: other parties may now use the time. */
 void schedule_pause(void);
 
-/* As schedule_pause(), and all cores sleep: what is left of the round is dropped. */
+/* As schedule_pause(), and all cores sleep or have ended: what is left of the round is dropped. */
 void schedule_sleep(void);
 
 /* Asks for an orderly end if its time has come. */

@@ -197,7 +197,7 @@ static void hold(void)
 {
     struct worker *worker;
 
-    if (!handover_has_started() || thread_kind == THREAD_MAIN || thread_kind == THREAD_CORES)
+    if (!handover_has_joined() || thread_kind == THREAD_MAIN || thread_kind == THREAD_CORES)
         return;
     thread_kind = THREAD_WORKER;
     pthread_mutex_lock(&lock);
@@ -223,7 +223,7 @@ int workers_signal(pthread_cond_t *condition)
     bool wakes = false;
     int result;
 
-    if (!handover_has_started() || thread_kind == THREAD_WORKER)
+    if (!handover_has_joined() || thread_kind == THREAD_WORKER)
         return real.cond_signal(condition);
     pthread_mutex_lock(&lock);
     for (int i = 0; i < worker_count && !wakes; i++)

@@ -72,7 +72,10 @@ fn pasted_text_arrives_whole() {
     ));
     let console = machine.finish();
     console
-        .expect("linux", &format!(" 40       360      {} /tmp/text", lines.len()))
+        .expect(
+            "linux",
+            &format!(" 40       360      {} /tmp/text", lines.len()),
+        )
         .machine_ended();
 }
 

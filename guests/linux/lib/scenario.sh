@@ -35,6 +35,36 @@ fail() { reasons="$reasons${reasons:+,}$1"; }
 # fact KEY=VALUE adds to the result line.
 fact() { facts="$facts $1"; }
 
+# needs PROGRAM… ends the scenario if one is not in this initramfs.
+needs() {
+    local program
+    for program; do
+        command -v "$program" > /dev/null || fail "no-$program-in-this-initrd"
+    done
+    [ -z "$reasons" ] || result
+}
+
+# repeat RUNS COMMAND… runs the command so often, each time between the marks of the exact clock and with
+# its output in /tmp/output, and notes the facts seconds (of each run, in order) and median (also a
+# variable). If a run fails, its output is shown, and no more are made.
+#
+# A scenario may define before_run and after_run, which are called with the number of the run. What
+# they do is not measured; after_run may correct the time in /tmp/seconds.
+repeat() {
+    local runs=$1 run seconds=""
+    shift
+    for run in $(seq "$runs"); do
+        before_run "$run"
+        { measure "$run" /tmp/output "$@" > /tmp/seconds && after_run "$run"; } ||
+            { fail "run-$run"; tail -n 20 /tmp/output; break; }
+        seconds="$seconds${seconds:+,}$(cat /tmp/seconds)"
+    done
+    median=$(echo "$seconds" | tr , '\n' | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }')
+    fact "seconds=$seconds median=$median"
+}
+before_run() { :; }
+after_run() { :; }
+
 # Prints the result line, in one write so that nothing comes between, and ends the scenario:
 # status 0 if ok, else 1.
 result() {
