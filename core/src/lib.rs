@@ -10,6 +10,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod bits;
 pub mod console;
 pub mod load;
 pub mod mailbox;

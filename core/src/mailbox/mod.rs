@@ -26,6 +26,7 @@ mod tests;
 
 pub use message::Message;
 
+use crate::bits::bits;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use ring::{Line, Ring};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS, PcpuId};
@@ -147,17 +148,17 @@ impl<const CORES: usize, const SLOTS: usize> Port<'_, CORES, SLOTS> {
         if self.open == 0 {
             // Acquire: pairs with the release in `send`, also of earlier senders, whose changes
             // of the mask form one sequence with the last.
-            let pending = self.post.pending.get(self.core.index())?;
-            self.open = pending.0.swap(0, Ordering::Acquire);
-        }
-        for (sender, ring) in boxes.iter().enumerate() {
-            let bit = 1 << sender;
-            if self.open & bit != 0 {
-                if let Some(message) = ring.receive() {
-                    return Some(message);
-                }
-                self.open &= !bit;
+            let pending = &self.post.pending.get(self.core.index())?.0;
+            if pending.load(Ordering::Acquire) == 0 {
+                return None;
             }
+            self.open = pending.swap(0, Ordering::Acquire);
+        }
+        for sender in bits(self.open) {
+            if let Some(message) = boxes.get(sender as usize).and_then(Ring::receive) {
+                return Some(message);
+            }
+            self.open &= !(1 << sender);
         }
         None
     }

@@ -8,13 +8,19 @@
 //! running vCPU's turn is over: before that it could only queue.
 
 use super::{Band, Ticks, Turn};
+use crate::bits::bits;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
 /// Virtual timer deadlines of the vCPUs of one core that do not run.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
-    entries: [Option<Deadline>; MAX_VCPUS],
+    /// By id; valid where the bit in `set` is.
+    entries: [Deadline; MAX_VCPUS],
+    /// Bit n: there is a deadline of vCPU n. A core has a few, so looking at each is quick.
+    set: u32,
 }
+
+const _: () = assert!(MAX_VCPUS <= u32::BITS as usize);
 
 #[derive(Clone, Copy, Debug)]
 struct Deadline {
@@ -26,7 +32,11 @@ impl Deadlines {
     /// No deadlines.
     pub const fn new() -> Self {
         Self {
-            entries: [None; MAX_VCPUS],
+            entries: [Deadline {
+                band: Band::LOWEST,
+                at: Ticks(0),
+            }; MAX_VCPUS],
+            set: 0,
         }
     }
 
@@ -36,15 +46,19 @@ impl Deadlines {
         let Some(entry) = self.entries.get_mut(vcpu.index()) else {
             return false;
         };
-        *entry = Some(Deadline { band, at });
+        *entry = Deadline { band, at };
+        self.set |= 1 << vcpu.0;
         true
     }
 
     /// The vCPU runs (its timer is back in the hardware), stops or leaves the core.
     pub fn clear(&mut self, vcpu: VcpuId) {
-        if let Some(entry) = self.entries.get_mut(vcpu.index()) {
-            *entry = None;
-        }
+        self.set &= !1u32.checked_shl(u32::from(vcpu.0)).unwrap_or(0);
+    }
+
+    /// The deadlines there are.
+    fn each(&self) -> impl Iterator<Item = (u32, Deadline)> {
+        bits(self.set).filter_map(|id| Some((id, *self.entries.get(id as usize)?)))
     }
 
     /// Takes out the vCPU whose timer fired first, if one did by `now`; the caller gives it its
@@ -52,14 +66,13 @@ impl Deadlines {
     ///
     /// Those below band `running` (of the current vCPU; `None` while there is none) stay.
     pub fn take_due(&mut self, now: Ticks, running: Option<Band>) -> Option<VcpuId> {
-        let (vcpu, entry) = (0..)
-            .zip(&mut self.entries)
-            .filter(|(_, entry)| {
-                entry.is_some_and(|deadline| deadline.at <= now && Some(deadline.band) >= running)
-            })
-            .min_by_key(|(_, entry)| entry.map(|deadline| deadline.at))?;
-        *entry = None;
-        Some(VcpuId(vcpu))
+        let (vcpu, _) = self
+            .each()
+            .filter(|(_, deadline)| deadline.at <= now && Some(deadline.band) >= running)
+            .min_by_key(|(_, deadline)| deadline.at)?;
+        let vcpu = VcpuId(vcpu as u8);
+        self.clear(vcpu);
+        Some(vcpu)
     }
 
     /// When the core must be interrupted next; `None`: no need to.
@@ -67,7 +80,7 @@ impl Deadlines {
     /// `turn` is that of the vCPU which is about to run; `None` for an idle core, which every
     /// deadline may wake.
     pub fn next_alarm(&self, turn: Option<Turn>) -> Option<Ticks> {
-        let deadlines = self.entries.iter().flatten();
+        let deadlines = self.each().map(|(_, deadline)| deadline);
         let Some(turn) = turn else {
             return deadlines.map(|deadline| deadline.at).min();
         };

@@ -1,30 +1,40 @@
 //! The vCPUs of a core that could run but do not.
 //!
-//! One first-in first-out queue per band, and a bitmap of the bands that have a member, so the
-//! next vCPU is found at once however many there are. A queue is a plain array: it holds a handful
-//! of vCPUs, and moving a few bytes beats links.
+//! One first-in first-out queue per band, as a ring of links between vCPU ids, and a bitmap of the
+//! bands that have a member: every operation takes the same few steps however many vCPUs there are.
 
 use super::Band;
-use heapless::Vec;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
 /// Runnable vCPUs of one core, by band and in the order of their turns.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct RunQueue {
-    /// Head first. Cannot overflow: a vCPU is in at most one queue, once, and all ids are below
-    /// `MAX_VCPUS`.
-    queues: [Vec<VcpuId, MAX_VCPUS>; Band::COUNT],
+    /// Of each queued vCPU, by id: who comes after it in its band; after the last, the first.
+    after: [VcpuId; MAX_VCPUS],
+    /// The reverse of `after`.
+    before: [VcpuId; MAX_VCPUS],
+    /// Of each queued vCPU, by id.
+    band: [Band; MAX_VCPUS],
+    /// The first of each band that has members.
+    first: [VcpuId; Band::COUNT],
+    /// Bit n is set while vCPU n is queued.
+    queued: u32,
     /// Bit b is set while the queue of band b has members.
     occupied: u8,
 }
 
 const _: () = assert!(Band::COUNT <= u8::BITS as usize);
+const _: () = assert!(MAX_VCPUS <= u32::BITS as usize);
 
 impl RunQueue {
     /// An empty queue.
     pub const fn new() -> Self {
         Self {
-            queues: [const { Vec::new() }; Band::COUNT],
+            after: [VcpuId(0); MAX_VCPUS],
+            before: [VcpuId(0); MAX_VCPUS],
+            band: [Band::LOWEST; MAX_VCPUS],
+            first: [VcpuId(0); Band::COUNT],
+            queued: 0,
             occupied: 0,
         }
     }
@@ -33,41 +43,50 @@ impl RunQueue {
     ///
     /// Returns whether it was put there; not if it is queued already or no such vCPU can exist.
     pub fn wake(&mut self, vcpu: VcpuId, band: Band) -> bool {
-        self.insert(vcpu, band, End::Tail)
+        self.append(vcpu, band)
     }
 
     /// Puts a vCPU before its equals: it ran and a higher one took the core, so the rest of its
     /// turn comes first. Returns as [`wake`](Self::wake) does.
     pub fn preempted(&mut self, vcpu: VcpuId, band: Band) -> bool {
-        self.insert(vcpu, band, End::Head)
+        let appended = self.append(vcpu, band);
+        if appended {
+            // In a ring the place behind the last is the place before the first.
+            self.first[band.index()] = vcpu;
+        }
+        appended
     }
 
     /// Puts a vCPU behind its equals: it ran and its turn is over. Returns as
     /// [`wake`](Self::wake) does.
     pub fn quantum_expired(&mut self, vcpu: VcpuId, band: Band) -> bool {
-        self.insert(vcpu, band, End::Tail)
+        self.append(vcpu, band)
     }
 
     /// Takes a vCPU out: it sleeps, stops or leaves the core. Returns whether it was queued.
     pub fn remove(&mut self, vcpu: VcpuId) -> bool {
-        for (band, queue) in self.queues.iter_mut().enumerate() {
-            if let Some(position) = queue.iter().position(|&queued| queued == vcpu) {
-                queue.remove(position);
-                if queue.is_empty() {
-                    self.occupied &= !(1 << band);
-                }
-                return true;
-            }
+        if !self.contains(vcpu) {
+            return false;
         }
-        false
+        let index = vcpu.index();
+        let (before, after, band) = (self.before[index], self.after[index], self.band[index]);
+        self.queued &= !(1 << index);
+        if after == vcpu {
+            self.occupied &= !(1 << band.index());
+            return true;
+        }
+        self.after[before.index()] = after;
+        self.before[after.index()] = before;
+        let first = &mut self.first[band.index()];
+        if *first == vcpu {
+            *first = after;
+        }
+        true
     }
 
     /// The vCPU whose turn it is: the head of the highest band. It stays queued.
     pub fn next(&self) -> Option<VcpuId> {
-        self.queues
-            .get(self.highest_band()?.index())?
-            .first()
-            .copied()
+        Some(self.first[self.highest_band()?.index()])
     }
 
     /// The highest band with a member.
@@ -80,32 +99,39 @@ impl RunQueue {
         self.occupied & 1 << band.index() != 0
     }
 
-    /// Whether the vCPU is queued.
+    /// Whether a vCPU is queued.
     pub fn contains(&self, vcpu: VcpuId) -> bool {
-        self.queues.iter().any(|queue| queue.contains(&vcpu))
+        vcpu.index() < MAX_VCPUS && self.queued & 1 << vcpu.index() != 0
     }
 
-    fn insert(&mut self, vcpu: VcpuId, band: Band, end: End) -> bool {
-        if vcpu.index() >= MAX_VCPUS || self.contains(vcpu) {
+    fn append(&mut self, vcpu: VcpuId, band: Band) -> bool {
+        let index = vcpu.index();
+        if index >= MAX_VCPUS || self.contains(vcpu) {
             return false;
         }
-        let Some(queue) = self.queues.get_mut(band.index()) else {
-            return false;
-        };
-        let inserted = match end {
-            End::Head => queue.insert(0, vcpu),
-            End::Tail => queue.push(vcpu),
-        };
-        self.occupied |= 1 << band.index();
-        inserted.is_ok()
+        if self.has_equal(band) {
+            let first = self.first[band.index()];
+            let last = self.before[first.index()];
+            self.before[index] = last;
+            self.after[index] = first;
+            self.after[last.index()] = vcpu;
+            self.before[first.index()] = vcpu;
+        } else {
+            self.before[index] = vcpu;
+            self.after[index] = vcpu;
+            self.first[band.index()] = vcpu;
+            self.occupied |= 1 << band.index();
+        }
+        self.band[index] = band;
+        self.queued |= 1 << index;
+        true
     }
 }
 
-/// An end of a queue.
-#[derive(Clone, Copy)]
-enum End {
-    Head,
-    Tail,
+impl Default for RunQueue {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,14 @@ const VMCR_PRIORITY_MASK_SHIFT: u32 = 24;
 /// The running priority when nothing is active.
 const IDLE_PRIORITY: u8 = 0xff;
 
+/// A list register for a timer, ready to be written again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prepared {
+    pub ppi: IntId,
+    pub index: u8,
+    pub lr: ListRegister,
+}
+
 /// The GIC of one vCPU. Belongs to the holder of the vCPU.
 ///
 /// *Loaded* means: between [`load`](Self::load) and [`unload`](Self::unload), on the core that
@@ -57,6 +65,8 @@ pub struct CpuInterface {
     pub(super) stale: u32,
     /// SGIs and PPIs among the records.
     pub(super) listed: u32,
+    /// How a timer was delivered last, as long as it would be delivered the same way again.
+    pub(super) prepared: Option<Prepared>,
     /// Pending interrupts were left without a list register.
     pub(super) pending_overflow: bool,
     /// Active interrupts were left without a list register.
@@ -83,6 +93,7 @@ impl CpuInterface {
             used: 0,
             stale: 0,
             listed: 0,
+            prepared: None,
             pending_overflow: false,
             active_overflow: false,
         }
@@ -149,6 +160,23 @@ impl CpuInterface {
     ) -> VcpuSet {
         self.fired |= 1u32.checked_shl(u32::from(ppi.0)).unwrap_or(0) & TIMER_PPIS;
         self.deliver(gic, machine)
+    }
+
+    /// As [`timer_fired`](Self::timer_fired) for the most frequent case: nothing but the timer has
+    /// happened since it fired last, and its list register is empty. Returns whether that was so;
+    /// if not, nothing is done.
+    #[inline(always)]
+    pub fn timer_fired_again(&mut self, ppi: IntId, machine: &mut impl PhysicalGic) -> bool {
+        match self.prepared {
+            Some(prepared)
+                if prepared.ppi == ppi && machine.empty_lrs() & 1 << prepared.index != 0 =>
+            {
+                // Its record stands: it was never retired.
+                machine.write_lr(usize::from(prepared.index), prepared.lr);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The physical interrupt behind the guest's SPI `guest` was acknowledged on this core, its

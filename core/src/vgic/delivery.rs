@@ -3,7 +3,8 @@
 
 use super::cpu_interface::CpuInterface;
 use super::distributor::Spi;
-use super::{GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, VcpuSet, bits};
+use super::slot::Backing;
+use super::{GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, TIMER_PPIS, VcpuSet, bits};
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::types::IntId;
 
@@ -19,15 +20,15 @@ impl CpuInterface {
             return VcpuSet::EMPTY;
         }
         let (mut free, kick) = self.retire(gic, machine);
-        if kick.contains(self.index)
-            || ready & (self.listed | self.active) != 0
-            || ready.count_ones() > free.count_ones()
-        {
+        if kick.contains(self.index) || ready & (self.listed | self.active) != 0 {
             return kick
                 .without(self.index)
                 .with(self.synchronize(gic, machine));
         }
         for bit in bits(ready) {
+            if free == 0 {
+                return kick.with(self.synchronize(gic, machine));
+            }
             let index = free.trailing_zeros() as usize;
             free &= free - 1;
             self.place_private(index, IntId(bit as u16), machine);
@@ -35,7 +36,21 @@ impl CpuInterface {
         kick
     }
 
-    /// The same for an SPI that fires now.
+    /// The guest waits for an interrupt: whether there plainly is none, neither delivered nor to
+    /// deliver. If not, look closer. Loaded only. Returns whom to kick, too.
+    pub fn is_quiet(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (bool, VcpuSet) {
+        let (_, kick) = self.retire(gic, machine);
+        let quiet = self.used == 0
+            && self.latch == 0
+            && self.words == 0
+            && !self.pending_overflow
+            && kick.is_empty()
+            && gic.doorbell(self.index).peek().is_silent()
+            && machine.lines() & TIMER_PPIS == 0;
+        (quiet, kick)
+    }
+
+    /// As [`deliver`](Self::deliver), an SPI that fires now.
     pub(super) fn deliver_spi(
         &mut self,
         gic: &GuestGic,
@@ -74,15 +89,19 @@ impl CpuInterface {
         }
         let empty = machine.empty_lrs();
         let mut kick = VcpuSet::EMPTY;
+        self.prepared = None;
         for index in bits(self.used & empty) {
             let slot = self.slots[index as usize % MAX_LIST_REGISTERS];
             if slot.intid.is_private() {
-                self.listed &= !(1 << slot.intid.0);
+                self.listed &= !(1 << (slot.intid.0 & 31));
             }
-            kick = kick.with(self.fold_slot(gic, index as usize, ListRegister::EMPTY, machine));
+            if !slot.intid.is_private() || slot.backing == Backing::Deferred {
+                let kicked = self.fold_slot(gic, index as usize, ListRegister::EMPTY, machine);
+                kick = kick.with(kicked);
+            }
         }
         self.used &= !empty;
-        let registers = machine.list_registers().clamp(1, MAX_LIST_REGISTERS);
-        (empty & !self.used & ((1 << registers) - 1), kick)
+        let all = u32::MAX >> (32 - machine.list_registers().clamp(1, MAX_LIST_REGISTERS));
+        (empty & !self.used & all, kick)
     }
 }

@@ -41,6 +41,11 @@ pub struct Rung {
 }
 
 impl Rung {
+    /// Nothing was rung.
+    pub(super) const fn is_silent(self) -> bool {
+        self.sgis | self.spi_words == 0
+    }
+
     /// The SGIs that count, given which SGIs are Group 1 at the target.
     pub(super) const fn accepted(self, group1: u32) -> u32 {
         self.sgis & 0xffff | (self.sgis >> GROUP0_SHIFT) & !group1

@@ -69,6 +69,11 @@ impl Urgent {
     }
 }
 
+/// Whether a set has at most `most` members. (Counting bits is slow without vector registers.)
+fn fits(set: u32, most: usize) -> bool {
+    bits(set).nth(most).is_none()
+}
+
 impl CpuInterface {
     /// Puts the most urgent interrupts into list registers and says in `ICH_HCR_EL2` what is to
     /// come back as a maintenance interrupt. Loaded only, after [`fold`](Self::fold). Returns whom
@@ -81,6 +86,39 @@ impl CpuInterface {
     /// another has acknowledged.
     pub fn fill(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let registers = machine.list_registers().clamp(1, MAX_LIST_REGISTERS);
+        if self.active | self.held.iter().fold(0, |held, word| held | word) == 0 {
+            let ready = self.collect_and_sample(gic, machine);
+            if self.words & !RECALL == 0 && fits(ready, registers) {
+                return self.fill_private(gic, ready, machine);
+            }
+        }
+        self.fill_sorted(gic, registers, machine)
+    }
+
+    /// The short way: all that there is are a few pending SGIs and PPIs.
+    fn fill_private(
+        &mut self,
+        gic: &GuestGic,
+        ready: u32,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
+        self.words = 0;
+        self.active_overflow = false;
+        self.pending_overflow = false;
+        for (index, bit) in bits(ready).enumerate() {
+            self.place_private(index, IntId(bit as u16), machine);
+        }
+        self.switch_on(gic, machine);
+        VcpuSet::EMPTY
+    }
+
+    /// The long way: there may be more than list registers, and the most urgent win.
+    fn fill_sorted(
+        &mut self,
+        gic: &GuestGic,
+        registers: usize,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuSet {
         let mut active = Urgent::new(registers);
         self.active_overflow = false;
         for bit in bits(self.active) {
@@ -92,12 +130,10 @@ impl CpuInterface {
             .choose_active_spis(gic, &mut active, machine)
             .without(self.index);
 
-        self.collect(gic);
-        // Collected, now look: pairs with the fences of those who change an SPI's state.
-        fence(Ordering::SeqCst);
+        let ready = self.collect_and_sample(gic, machine);
         let mut pending = Urgent::new(registers);
         self.pending_overflow = false;
-        for bit in bits(self.sample_timers(gic.distributor.control(), machine)) {
+        for bit in bits(ready) {
             let key = Urgent::key(IntId(bit as u16), self.rank(bit));
             self.pending_overflow |= pending.insert(key).is_some();
         }
@@ -130,6 +166,13 @@ impl CpuInterface {
                 next += 1;
             }
         }
+        self.switch_on(gic, machine);
+        kick
+    }
+
+    /// Empties list registers that are left over, and enables the virtual CPU interface with the
+    /// maintenance interrupts that are needed.
+    fn switch_on(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) {
         for index in bits(self.stale & !self.used) {
             machine.write_lr(index as usize, ListRegister::EMPTY);
         }
@@ -146,7 +189,14 @@ impl CpuInterface {
             hcr |= HCR_TRAP_DEACTIVATE;
         }
         machine.write_hcr(hcr);
-        kick
+    }
+
+    /// Hears the bell, looks at the timers, and returns the SGIs and PPIs to deliver.
+    fn collect_and_sample(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> u32 {
+        self.collect(gic);
+        // Collected, now look: pairs with the fences of those who change an SPI's state.
+        fence(Ordering::SeqCst);
+        self.sample_timers(gic.distributor.control(), machine)
     }
 
     /// Looks at the timers: keeps the physical PPI of each active as long as its output is high or

@@ -115,6 +115,7 @@ mod register;
 mod sgi;
 mod slot;
 
+use crate::bits::bits;
 pub use cpu_interface::{CpuInterface, running_priority};
 pub use doorbell::Doorbell;
 pub use guest_gic::GuestGic;
@@ -238,18 +239,6 @@ pub trait PhysicalGic {
     /// Makes a physical interrupt active or inactive (GICD_ISACTIVER and ICACTIVER, for PPIs those
     /// of this core's redistributor). Must be complete when the call returns.
     fn set_active(&mut self, physical: IntId, active: bool);
-}
-
-/// The positions of the bits that are set, lowest first.
-fn bits(mut word: u32) -> impl Iterator<Item = u32> {
-    core::iter::from_fn(move || {
-        if word == 0 {
-            return None;
-        }
-        let bit = word.trailing_zeros();
-        word &= word - 1;
-        Some(bit)
-    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One interrupt into one list register, and the record of it.
 
-use super::cpu_interface::{CpuInterface, SGIS};
+use super::cpu_interface::{CpuInterface, Prepared, SGIS};
 use super::distributor::{PRIORITY_MASK, Spi};
 use super::{GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, VcpuSet};
 use crate::sync::atomic::Ordering;
@@ -179,6 +179,13 @@ impl CpuInterface {
         } else {
             lr
         };
+        if slot.backing == Backing::Hardware && !slot.latched && lr.state() == State::Pending {
+            self.prepared = Some(Prepared {
+                ppi: slot.intid,
+                index: index as u8,
+                lr,
+            });
+        }
         self.listed |= mask;
         self.list(index, lr, slot, machine);
     }

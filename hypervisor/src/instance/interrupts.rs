@@ -117,6 +117,27 @@ impl PhysicalGic for LoadedGic {
 }
 
 impl Instance {
+    /// The running vCPU `id` was interrupted. Its own timer, the most frequent reason by far, is
+    /// given back to it at once.
+    #[inline(always)]
+    pub(super) fn interrupted(&mut self, id: VcpuId) {
+        let Some(interrupt) = self.machine.gic.take() else {
+            return;
+        };
+        note(self.core, Event::Interrupt, u64::from(interrupt.0));
+        if matches!(interrupt, VIRTUAL_TIMER | PHYSICAL_TIMER)
+            && let Some(vcpu) = self.vcpus[id.index()].as_mut()
+        {
+            let mut gic = LoadedGic::new(self.machine, self.core, vcpu.guest, self.list_registers);
+            if vcpu.vgic.timer_fired_again(interrupt, &mut gic) {
+                // If another interrupt waits, the guest will not get far.
+                return;
+            }
+        }
+        self.interrupt(interrupt);
+        self.take_interrupts();
+    }
+
     /// Takes what is pending and passes the priority mask.
     pub(super) fn take_interrupts(&mut self) {
         for _ in 0..MAX_TAKEN {
@@ -128,40 +149,49 @@ impl Instance {
         }
     }
 
+    #[inline(never)]
     fn interrupt(&mut self, interrupt: IntId) {
-        let gic = self.machine.gic;
         match interrupt {
             // Its deactivation is left to the guest, or to the virtual GIC.
             VIRTUAL_TIMER | PHYSICAL_TIMER => self.timer_fired(interrupt),
             ALARM => {
                 self.alarm = None;
                 timers::set_alarm(None);
-                gic.deactivate(interrupt);
+                self.machine.gic.deactivate(interrupt);
                 self.must_decide = true;
             }
+            IntId(0..16) => self.sgi(interrupt),
             MAINTENANCE => {
                 self.refresh_interrupts();
-                gic.deactivate(interrupt);
+                self.machine.gic.deactivate(interrupt);
             }
-            IntId(0..16) => {
-                if epitaph::is_written() {
-                    // The core that died has sent this one.
-                    cpu::halt();
-                }
-                gic.deactivate(interrupt);
-                self.take_kicks();
-                self.read_mail();
+            _ => self.spi(interrupt),
+        }
+    }
+
+    /// Another core has sent something.
+    fn sgi(&mut self, interrupt: IntId) {
+        if epitaph::is_written() {
+            // The core that died has sent this one.
+            cpu::halt();
+        }
+        self.machine.gic.deactivate(interrupt);
+        self.take_kicks();
+        self.read_mail();
+    }
+
+    // Kept apart, so that the frequent ways above stay short.
+    #[inline(never)]
+    fn spi(&mut self, interrupt: IntId) {
+        match self.machine.destinations.of(interrupt) {
+            Destination::Guest(guest, number) => {
+                self.device_interrupt(guest, number, interrupt);
             }
-            _ => match self.machine.destinations.of(interrupt) {
-                Destination::Guest(guest, number) => {
-                    self.device_interrupt(guest, number, interrupt);
-                }
-                Destination::Console => {
-                    self.console_interrupt();
-                    gic.deactivate(interrupt);
-                }
-                Destination::Nobody => gic.deactivate(interrupt),
-            },
+            Destination::Console => {
+                self.console_interrupt();
+                self.machine.gic.deactivate(interrupt);
+            }
+            Destination::Nobody => self.machine.gic.deactivate(interrupt),
         }
     }
 
@@ -217,7 +247,14 @@ impl Instance {
     }
 
     /// Kicks vCPUs of a guest wherever they are; their doorbells have been rung.
+    #[inline(always)]
     pub(super) fn kick_all(&mut self, guest: GuestId, vcpus: VcpuSet) {
+        if !vcpus.is_empty() {
+            self.kick_each(guest, vcpus);
+        }
+    }
+
+    fn kick_each(&mut self, guest: GuestId, vcpus: VcpuSet) {
         for index in vcpus.iter() {
             let shared = self.machine.guest(guest);
             let Some(id) = shared.vcpu(index) else {
@@ -283,12 +320,17 @@ impl Instance {
     /// Wakes a vCPU that sleeps on this core.
     #[inline(always)]
     pub(super) fn wake(&mut self, id: VcpuId) {
+        // As long as the last decision stands, who runs is awake.
+        if self.running == Some(id) && !self.must_decide {
+            return;
+        }
         if self.scheduler.wake(id) {
             self.must_decide = true;
         }
     }
 
     /// Brings the list registers of the loaded vCPU up to date.
+    #[inline(never)]
     pub(super) fn refresh_interrupts(&mut self) {
         self.interrupts_changed = false;
         let Some(id) = self.loaded else {
@@ -314,8 +356,14 @@ impl Instance {
         let guest = vcpu.guest;
         let shared = &self.machine.guest(guest).gic;
         let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
+        let (quiet, mut kick) = vcpu.vgic.is_quiet(shared, &mut gic);
+        if quiet {
+            self.scheduler.sleep_current();
+            self.must_decide = true;
+            return;
+        }
         let lines = timers::live_lines();
-        let mut kick = vcpu.vgic.fold(shared, &mut gic);
+        kick = kick.with(vcpu.vgic.fold(shared, &mut gic));
         let running = running_priority(mrs!(ICH_AP0R0_EL2) as u32, mrs!(ICH_AP1R0_EL2) as u32);
         let mut deliverable = vcpu
             .vgic

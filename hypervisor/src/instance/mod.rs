@@ -221,7 +221,7 @@ impl Instance {
             return;
         };
         match enter(&mut vcpu.registers) {
-            Exit::Interrupt => self.take_interrupts(),
+            Exit::Interrupt => self.interrupted(id),
             Exit::Synchronous => self.exception(id),
             Exit::SystemError => self.system_error(id),
         }

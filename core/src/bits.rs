@@ -1,0 +1,14 @@
+//! Sets of small numbers, as the bits of a word.
+
+/// The positions of the bits that are set, lowest first.
+#[inline(always)]
+pub fn bits(mut word: u32) -> impl Iterator<Item = u32> {
+    core::iter::from_fn(move || {
+        if word == 0 {
+            return None;
+        }
+        let bit = word.trailing_zeros();
+        word &= word - 1;
+        Some(bit)
+    })
+}
