@@ -389,6 +389,10 @@ impl Pair {
                 assert!(seen.insert((owner, intid)), "{intid} in two list registers");
             }
             let ready = self.reference.ready(vcpu);
+            if self.world.is_quiet(vcpu) {
+                let signalled = ready.iter().find(|&&(intid, _)| !self.is_stuck(intid));
+                assert_eq!(signalled, None, "vCPU {vcpu} sleeps");
+            }
             let pending: Vec<u16> = listed
                 .iter()
                 .filter(|(_, state)| *state == State::Pending)

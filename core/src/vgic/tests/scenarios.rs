@@ -89,6 +89,46 @@ fn a_timer_interrupt_costs_one_list_register_write() {
     }
 }
 
+/// The short way of a timer that fires again ends as soon as anything else has happened.
+#[test]
+fn a_timer_fires_again_after_other_things_have_happened() {
+    let mut world = two_vcpus();
+    let mut fire = |between: &dyn Fn(&mut World)| {
+        world.vcpus[0].context.lines = TIMER;
+        world.drain();
+        let what = world.acknowledge(0).unwrap();
+        assert_eq!((what.intid, what.hardware), (IntId(27), true));
+        world.vcpus[0].context.lines = 0;
+        world.end(0);
+        between(&mut world);
+        // Its record is as good as its list register: nothing is forgotten when both are folded.
+        world.vcpus[0].context.lines = TIMER;
+        world.drain();
+        assert_ne!(world.read_own(0, ISPENDR) & TIMER, 0);
+        let what = world.acknowledge(0).unwrap();
+        assert_eq!((what.intid, what.hardware), (IntId(27), true));
+        world.vcpus[0].context.lines = 0;
+        world.end(0);
+        assert_eq!(world.machine.cores[0].active, 0);
+    };
+    fire(&|_| {});
+    fire(&|world| {
+        world.read_own(0, ISPENDR);
+    });
+    fire(&|world| world.write_own(0, IPRIORITYR + 24, 0x4040_4040));
+    fire(&|world| {
+        world.send_sgi(1, SgiRegister::Sgi1r, 5 << 24 | 1);
+        world.drain();
+        assert_eq!(world.acknowledge(0).unwrap().intid, IntId(5));
+        world.end(0);
+    });
+    fire(&|world| {
+        world.unload(0);
+        world.load(0, 0);
+    });
+    fire(&|world| assert!(world.is_quiet(0)));
+}
+
 #[test]
 fn a_device_interrupt_at_its_vcpu_costs_one_list_register_write() {
     let mut world = two_vcpus();

@@ -210,7 +210,9 @@ impl World {
             }
             if let Some(ppi) = self.on(vcpu, |_, _, here| here.firing_timers().first().copied()) {
                 self.on(vcpu, |_, _, here| here.take_physical(ppi));
-                self.call(vcpu, |cpu, gic, here| cpu.timer_fired(gic, ppi, here));
+                if !self.on(vcpu, |cpu, _, here| cpu.timer_fired_again(ppi, here)) {
+                    self.call(vcpu, |cpu, gic, here| cpu.timer_fired(gic, ppi, here));
+                }
                 return true;
             }
             if self.on(vcpu, |_, _, here| here.wants_maintenance()) {
@@ -268,6 +270,13 @@ impl World {
     pub fn set_level(&mut self, guest: u16, high: bool) {
         let kick = self.gic.set_level(IntId(guest), high);
         self.kicks.extend(kick.iter());
+    }
+
+    /// Whether a vCPU that waits for an interrupt may sleep without a closer look.
+    pub fn is_quiet(&mut self, vcpu: usize) -> bool {
+        let (quiet, kick) = self.on(vcpu, |cpu, gic, here| cpu.is_quiet(gic, here));
+        self.kicks.extend(kick.iter());
+        quiet
     }
 
     /// What is in the list registers of a vCPU, by state.
