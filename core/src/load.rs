@@ -10,7 +10,7 @@ use spumone_config::{GuestAddr, PhysAddr};
 
 /// Most bytes of one chunk: a power of two that divides a page, so that a chunk which is cut at its
 /// multiples lies in one range of memory.
-pub const CHUNK: u64 = 2048;
+pub const CHUNK: u64 = 512;
 /// Most random bytes of one seed.
 pub const MAX_SEED: u32 = 64;
 

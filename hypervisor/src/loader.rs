@@ -6,7 +6,7 @@ use core::arch::asm;
 use spumone_config::PhysAddr;
 use spumone_core::load::{CHUNK, Chunk};
 
-/// Does one piece of work; about a thousand instructions. No vCPU of the guest may run.
+/// Does one piece of work; about three hundred instructions. No vCPU of the guest may run.
 ///
 /// `random` gives one of the guest's random bytes, by its number.
 pub fn carry_out(chunk: Chunk, random: impl FnOnce(u32) -> u8) {
