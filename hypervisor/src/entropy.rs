@@ -2,14 +2,15 @@
 //! (docs/guests.md), so each start hands out fresh seeds, and SMCCC TRNG is served.
 //!
 //! One seed comes from the firmware, or is fixed by the system description. Every user has a
-//! ChaCha8 stream (eight rounds: drawn with interrupts masked) of its own, so cores share nothing and a fixed seed gives each life of each
-//! guest the same numbers, whatever the order of events.
+//! ChaCha8 stream of its own, so cores share nothing and a fixed seed gives each life of each guest
+//! the same numbers, whatever the order of events. Eight rounds, and one block at a time, because
+//! numbers are drawn with interrupts masked.
 
 use crate::sysreg::mrs;
+use chacha20::ChaCha8;
+use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
 use dtoolkit::fdt::Fdt;
 use dtoolkit::{Node, Property};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 use spumone_config::{GuestId, PcpuId};
 
 /// Where all randomness comes from. Never changes after start.
@@ -52,22 +53,49 @@ impl Entropy {
         }
     }
 
-    fn stream(&self, stream: u64) -> ChaCha8Rng {
-        let mut generator = ChaCha8Rng::from_seed(self.seed);
-        generator.set_stream(stream);
-        generator
+    fn cipher(&self, stream: u64) -> ChaCha8 {
+        let mut nonce = [0; 12];
+        nonce[..8].copy_from_slice(&stream.to_le_bytes());
+        ChaCha8::new(&self.seed.into(), &nonce.into())
     }
 
     /// One of the random bytes that a guest is given in this life.
     pub fn byte_of_guest(&self, guest: GuestId, life: u32, number: u32) -> u8 {
-        let mut generator = self.stream((u64::from(guest.0) << 32) | u64::from(life));
-        generator.set_word_pos(u128::from(number));
-        generator.next_u32() as u8
+        let mut cipher = self.cipher((u64::from(guest.0) << 32) | u64::from(life));
+        let mut byte = [0];
+        cipher.seek(number);
+        cipher.apply_keystream(&mut byte);
+        byte[0]
     }
 
     /// The numbers of a core, for TRNG calls of its guests.
-    pub fn of_core(&self, core: PcpuId) -> ChaCha8Rng {
+    pub fn of_core(&self, core: PcpuId) -> Stream {
         const CORES: u64 = 1 << 63;
-        self.stream(CORES | u64::from(core.0))
+        Stream::new(self.cipher(CORES | u64::from(core.0)))
+    }
+}
+
+/// Random numbers without end.
+pub struct Stream {
+    cipher: ChaCha8,
+    /// Key of what follows when the cipher's 256 GiB are used up: a guest can draw them in hours.
+    next_key: [u8; 32],
+}
+
+impl Stream {
+    fn new(mut cipher: ChaCha8) -> Self {
+        let mut next_key = [0; 32];
+        cipher.apply_keystream(&mut next_key);
+        Self { cipher, next_key }
+    }
+
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        if self.cipher.try_apply_keystream(&mut bytes).is_err() {
+            *self = Self::new(ChaCha8::new(&self.next_key.into(), &[0; 12].into()));
+            self.cipher.apply_keystream(&mut bytes);
+        }
+        u64::from_le_bytes(bytes)
     }
 }

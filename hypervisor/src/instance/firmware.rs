@@ -1,7 +1,6 @@
 //! The firmware calls of guests: PSCI, SMCCC and TRNG. Decided in `core/psci`, done here.
 
 use super::Instance;
-use rand_chacha::rand_core::RngCore;
 use spumone_config::{GuestId, VcpuId};
 use spumone_core::mailbox::Message;
 use spumone_core::psci::{self, EntryPoint, Outcome, StopReason};

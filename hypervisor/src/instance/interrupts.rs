@@ -130,12 +130,11 @@ impl Instance {
         {
             let mut gic = LoadedGic::new(self.machine, self.core, vcpu.guest, self.list_registers);
             if vcpu.vgic.timer_fired_again(interrupt, &mut gic) {
-                // If another interrupt waits, the guest will not get far.
                 return;
             }
         }
+        // If another one waits, the guest will not get far.
         self.interrupt(interrupt);
-        self.take_interrupts();
     }
 
     /// Takes what is pending and passes the priority mask.

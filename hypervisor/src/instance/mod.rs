@@ -13,13 +13,13 @@ mod sysregs;
 
 use crate::console::CONSOLE;
 use crate::cpu;
+use crate::entropy::Stream;
 use crate::events::{Event, note};
 use crate::guest_entry::{Exit, enter};
 use crate::loader;
 use crate::machine::Machine;
 use crate::timers::{self, now};
 use crate::vcpu::{VcpuToken, Work};
-use rand_chacha::ChaCha8Rng;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Served;
@@ -56,7 +56,7 @@ pub struct Instance {
     /// When the console's held lines are looked at next; on the console's core only.
     housekeeping: Option<Ticks>,
     /// Random numbers for TRNG calls.
-    random: ChaCha8Rng,
+    random: Stream,
     /// List registers of the core.
     list_registers: usize,
 }
@@ -94,12 +94,11 @@ impl Instance {
     /// Runs for ever.
     pub fn run(mut self) -> ! {
         self.adopt_vcpus();
+        // Each turn is one bounded step; interrupts are looked at in between.
         loop {
-            // A switch may itself wake a vCPU: the one that is saved, if its timer runs out just
-            // then. That can happen once for each vCPU.
-            for _ in 0..=MAX_VCPUS {
-                if !self.must_decide {
-                    break;
+            if self.must_decide {
+                if cpu::interrupt_pending() {
+                    self.take_interrupts();
                 }
                 self.decide();
             }
@@ -108,7 +107,8 @@ impl Instance {
             }
             match self.running {
                 None => self.idle(),
-                Some(vcpu) => self.run_vcpu(vcpu),
+                Some(vcpu) if self.loaded == Some(vcpu) => self.run_vcpu(vcpu),
+                Some(vcpu) => self.prepare_vcpu(vcpu),
             }
         }
     }
@@ -180,8 +180,10 @@ impl Instance {
         self.take_interrupts();
     }
 
-    /// Lets the running vCPU work until something stops it.
-    fn run_vcpu(&mut self, id: VcpuId) {
+    /// A step on the way to the running vCPU, whose registers are not on the core: loads its guest,
+    /// which needs no registers, or puts them there.
+    #[inline(never)]
+    fn prepare_vcpu(&mut self, id: VcpuId) {
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
             // The scheduler knows the vCPUs of this core only.
             self.running = None;
@@ -189,23 +191,29 @@ impl Instance {
             return;
         };
         let guest_id = vcpu.guest;
-        let guest = self.machine.guest(guest_id);
-        if let Work::Load(progress) = &mut vcpu.work {
-            let entropy = &self.machine.entropy;
-            let life = guest.lifecycle.now().1;
-            let random = |number| entropy.byte_of_guest(guest_id, life.0, number);
-            match progress.next(&guest.config) {
-                Some(chunk) => loader::carry_out(chunk, random),
-                None => {
-                    loader::finish();
-                    self.begin_life(id);
-                }
-            }
-            if cpu::interrupt_pending() {
-                self.take_interrupts();
-            }
+        let Work::Load(progress) = &mut vcpu.work else {
+            self.exchange(id);
             return;
+        };
+        let guest = self.machine.guest(guest_id);
+        let entropy = &self.machine.entropy;
+        let life = guest.lifecycle.now().1;
+        let random = |number| entropy.byte_of_guest(guest_id, life.0, number);
+        match progress.next(&guest.config) {
+            Some(chunk) => loader::carry_out(chunk, random),
+            None => {
+                loader::finish();
+                self.begin_life(id);
+            }
         }
+        if cpu::interrupt_pending() {
+            self.take_interrupts();
+        }
+    }
+
+    /// Lets the running vCPU, whose registers are on the core, work until something stops it.
+    #[inline(always)]
+    fn run_vcpu(&mut self, id: VcpuId) {
         if self.interrupts_changed {
             self.refresh_interrupts();
         }

@@ -5,13 +5,12 @@ use super::interrupts::LoadedGic;
 use crate::cpu;
 use crate::events::{Event, note};
 use crate::timers::now;
-use crate::vcpu::Work;
 use spumone_config::VcpuId;
 use spumone_core::schedule::VcpuState;
 
 impl Instance {
     /// Gives the core to `to`, or to nobody. The registers of the vCPU that had it stay on the
-    /// core until another one needs it.
+    /// core until another one needs it: [`Self::exchange`].
     pub(super) fn switch_to(&mut self, to: Option<VcpuId>) {
         self.running = to;
         let Some(id) = to else {
@@ -20,14 +19,23 @@ impl Instance {
         };
         note(self.core, Event::Dispatch, u64::from(id.0));
         self.power_up_if_suspended(id);
-        let loads = self
-            .vcpu(id)
-            .is_some_and(|vcpu| matches!(vcpu.work, Work::Load(_)));
-        // Loading a guest needs no registers on the core.
-        if !loads && self.loaded != Some(id) {
+    }
+
+    /// Puts the registers of the running vCPU on the core instead of those of another one, unless a
+    /// more urgent vCPU turns up half way.
+    #[inline(always)]
+    pub(super) fn exchange(&mut self, id: VcpuId) {
+        if self.loaded.is_some() {
             self.save_loaded();
-            self.load(id);
+            if cpu::interrupt_pending() {
+                self.take_interrupts();
+            }
+            // By an interrupt, or because what was saved is to run again.
+            if self.must_decide {
+                return;
+            }
         }
+        self.load(id);
     }
 
     /// Takes the registers of the loaded vCPU from the core.
@@ -72,7 +80,8 @@ impl Instance {
     }
 
     /// Puts a vCPU's registers on the core, which holds none.
-    pub(super) fn load(&mut self, id: VcpuId) {
+    #[inline(always)]
+    fn load(&mut self, id: VcpuId) {
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
             return;
         };
