@@ -3,7 +3,7 @@
 //! Reading it checks the form only (keys, types, words). Whether it makes sense on its board is
 //! for [`crate::check`] and [`crate::layout`].
 
-use crate::packed::Policy;
+use crate::packed::{InterruptPriorities, Policy};
 use crate::problem::{Problem, SourceFile, Span, Spanned};
 use crate::reader::{
     Mismatch, Sink, Table, address, boolean, choice, duration_us, number, parse_document, size,
@@ -16,6 +16,11 @@ const DEFAULT_QUANTUM_US: u64 = 2_000;
 
 /// The policies a description may name.
 pub const POLICIES: &[(&str, Policy)] = &[("none", Policy::None)];
+/// The interrupt priorities by name.
+const INTERRUPT_PRIORITIES: &[(&str, InterruptPriorities)] = &[
+    ("split", InterruptPriorities::Split),
+    ("flat", InterruptPriorities::Flat),
+];
 
 /// A whole description.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +55,8 @@ pub struct Scheduler {
     pub policy: Policy,
     /// Time a vCPU runs before an equal gets its turn, in microseconds.
     pub quantum_us: Spanned<u64>,
+    /// Whether a running vCPU is disturbed by interrupts for less urgent ones.
+    pub interrupt_priorities: InterruptPriorities,
 }
 
 /// One `[[guest]]`. Paths are relative to the description's folder.
@@ -179,6 +186,7 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
         None => Scheduler {
             policy: Policy::None,
             quantum_us: Spanned::new(DEFAULT_QUANTUM_US, top.span),
+            interrupt_priorities: InterruptPriorities::Split,
         },
     };
     let tables = top.tables("guest");
@@ -227,8 +235,17 @@ fn read_scheduler(mut table: Table<'_, '_, '_>) -> Scheduler {
     let quantum_us = table
         .optional("quantum", duration_us)
         .unwrap_or(Spanned::new(DEFAULT_QUANTUM_US, table.span));
+    let interrupt_priorities = table
+        .optional("interrupt-priorities", |value| {
+            choice(value, INTERRUPT_PRIORITIES)
+        })
+        .map_or(InterruptPriorities::Split, |priorities| priorities.value);
     table.finish();
-    Scheduler { policy, quantum_us }
+    Scheduler {
+        policy,
+        quantum_us,
+        interrupt_priorities,
+    }
 }
 
 fn read_run(mut table: Table<'_, '_, '_>) -> Vec<String> {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// First eight bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"SPUMONE\0";
 /// Raised whenever the packed form changes: an image is built and read by one release.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 /// Most memory ranges, load segments or device windows of one guest.
 pub const MAX_RANGES: usize = 16;
 /// Most register writes that silence the devices of one guest.
@@ -139,6 +139,17 @@ pub struct Scheduler {
     pub policy: Policy,
     /// Time a vCPU runs before an equal gets its turn, in microseconds (100 or more).
     pub quantum_us: u32,
+    /// Whether a running vCPU is disturbed by interrupts for less urgent ones.
+    pub interrupt_priorities: InterruptPriorities,
+}
+
+/// How the priorities of physical interrupts follow those of the vCPUs they are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InterruptPriorities {
+    /// While a vCPU runs, interrupts for less urgent ones wait in the GIC.
+    Split,
+    /// Every interrupt comes at once, whoever runs: to measure what the split is worth.
+    Flat,
 }
 
 /// Policies against lock-holder preemption.

@@ -386,6 +386,7 @@ fn the_largest_system_fits_its_room() {
         scheduler: Scheduler {
             policy: Policy::None,
             quantum_us: u32::MAX,
+            interrupt_priorities: InterruptPriorities::Split,
         },
         guests: full(guest),
         fixed_seed: Some(FAR),

@@ -222,6 +222,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         entropy,
         console_core: console_core(&system),
         quantum_us: system.scheduler.quantum_us,
+        interrupt_priorities: system.scheduler.interrupt_priorities,
         board: system.board,
     };
     // SAFETY: written once, by the only core that runs, before anyone reads it.

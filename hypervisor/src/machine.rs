@@ -5,7 +5,7 @@ use crate::entropy::Entropy;
 use crate::gic::Gic;
 use core::sync::atomic::{AtomicU32, Ordering};
 use heapless::Vec;
-use spumone_config::packed::{self, Board, System};
+use spumone_config::packed::{self, Board, InterruptPriorities, System};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::mailbox::Post;
@@ -162,6 +162,8 @@ pub struct Machine {
     pub console_core: PcpuId,
     /// How long equals take turns, in microseconds.
     pub quantum_us: u32,
+    /// Whether interrupts for less urgent vCPUs are held back.
+    pub interrupt_priorities: InterruptPriorities,
     /// The board.
     pub board: Board,
 }

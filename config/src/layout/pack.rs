@@ -141,6 +141,7 @@ pub fn pack(
             policy: description.scheduler.policy,
             quantum_us: u32::try_from(description.scheduler.quantum_us.value)
                 .map_err(|_| limit("microseconds of the quantum"))?,
+            interrupt_priorities: description.scheduler.interrupt_priorities,
         },
         guests,
         fixed_seed: description.seed,

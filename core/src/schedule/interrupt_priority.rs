@@ -18,6 +18,7 @@
 //! | 0x90 | band 0 |
 
 use super::Band;
+use spumone_config::packed::InterruptPriorities;
 use spumone_config::types::IntId;
 
 /// A value of `GICD_IPRIORITYR`, `GICR_IPRIORITYR` or `ICC_PMR_EL1`: the lower, the more urgent.
@@ -48,11 +49,12 @@ impl Band {
 
 /// Value of `ICC_PMR_EL1` while a vCPU of band `running` runs, or while the core idles (`None`).
 ///
-/// Interrupts of lower bands stay pending. Idle, and the lowest band, mask nothing.
-pub const fn priority_mask(running: Option<Band>) -> GicPriority {
-    match running {
-        Some(band) => GicPriority(band.interrupt_priority().0 + STEP),
-        None => MASK_NOTHING,
+/// Interrupts of lower bands stay pending, if priorities are split. Idle, and the lowest band, mask
+/// nothing.
+pub const fn priority_mask(priorities: InterruptPriorities, running: Option<Band>) -> GicPriority {
+    match (priorities, running) {
+        (InterruptPriorities::Split, Some(band)) => GicPriority(band.interrupt_priority().0 + STEP),
+        (InterruptPriorities::Flat, _) | (_, None) => MASK_NOTHING,
     }
 }
 
@@ -75,6 +77,7 @@ const _: () = assert!(
 
 #[cfg(test)]
 mod tests {
+    use super::InterruptPriorities::{Flat, Split};
     use super::*;
     use std::vec::Vec;
 
@@ -92,7 +95,10 @@ mod tests {
         for running in bands() {
             for interrupt in bands() {
                 assert_eq!(
-                    passes(interrupt.interrupt_priority(), priority_mask(Some(running))),
+                    passes(
+                        interrupt.interrupt_priority(),
+                        priority_mask(Split, Some(running))
+                    ),
                     interrupt >= running,
                 );
             }
@@ -100,9 +106,22 @@ mod tests {
     }
 
     #[test]
+    fn flat_priorities_mask_nothing() {
+        for running in bands() {
+            for interrupt in bands() {
+                let mask = priority_mask(Flat, Some(running));
+                assert!(passes(interrupt.interrupt_priority(), mask));
+            }
+        }
+    }
+
+    #[test]
     fn nothing_is_masked_while_idle() {
         for band in bands() {
-            assert!(passes(band.interrupt_priority(), priority_mask(None)));
+            assert!(passes(
+                band.interrupt_priority(),
+                priority_mask(Split, None)
+            ));
         }
     }
 
@@ -110,7 +129,7 @@ mod tests {
     fn alarm_and_own_interrupts_always_pass_and_come_first() {
         for band in bands() {
             for own in [ALARM_PRIORITY, OWN_PRIORITY] {
-                assert!(passes(own, priority_mask(Some(band))));
+                assert!(passes(own, priority_mask(Split, Some(band))));
                 assert!(own < band.interrupt_priority());
             }
         }
@@ -120,9 +139,9 @@ mod tests {
     fn sixteen_levels_suffice() {
         for band in bands() {
             assert_eq!(band.interrupt_priority().0 % 0x10, 0);
-            assert_eq!(priority_mask(Some(band)).0 % 0x10, 0);
+            assert_eq!(priority_mask(Split, Some(band)).0 % 0x10, 0);
         }
-        assert_eq!(priority_mask(None).0 % 0x10, 0);
+        assert_eq!(priority_mask(Split, None).0 % 0x10, 0);
     }
 
     #[test]

@@ -130,7 +130,8 @@ impl Instance {
             self.switch_to(to);
         }
         let band = decision.turn.map(|turn| turn.band);
-        self.machine.gic.set_priority_mask(priority_mask(band).0);
+        let mask = priority_mask(self.machine.interrupt_priorities, band);
+        self.machine.gic.set_priority_mask(mask.0);
         self.alarm_changed = true;
         if band.is_none_or(|band| band == Band::LOWEST) {
             self.keep_house(now);
