@@ -31,6 +31,11 @@
 /* BR and BLR, with and without pointer authentication: unconditional branches to a register. */
 #define A64_BR_MASK 0xfedff000
 #define A64_BR 0xd61f0000
+/* MRS Xt, ICC_IAR1_EL1 and MSR ICC_SGI1R_EL1, Xt. QEMU ends a block behind either. */
+#define A64_MRS_IAR1 0xd538cc00
+#define A64_MSR_SGI1R 0xd518cba0
+#define A64_RT_MASK 0x1fu
+#define A64_XZR 31
 
 #define BUCKETS (1 << 16)
 
@@ -48,6 +53,10 @@ static void decode_end(struct block *block, uint32_t opcode, uint64_t at)
 
     block->yields = opcode == A64_WFE || opcode == A64_YIELD || timed == A64_WFET;
     block->wait = block->yields || opcode == A64_WFI || timed == A64_WFIT;
+    if (block->el == 2 && (opcode & ~A64_RT_MASK) == A64_MRS_IAR1 &&
+        (opcode & A64_RT_MASK) != A64_XZR)
+        block->acknowledges = (uint8_t)((opcode & A64_RT_MASK) + 1);
+    block->sends = (opcode & ~A64_RT_MASK) == A64_MSR_SGI1R;
     block->indirect = (opcode & A64_BR_MASK) == A64_BR;
     if ((opcode & A64_B_MASK) == A64_B)
         block->target = at + (uint64_t)sign_extend(opcode & 0x3ffffff, 26) * A64_SIZE;
@@ -83,13 +92,6 @@ static struct block *find_block(const struct block *wanted)
     return block;
 }
 
-static void on_block(unsigned vcpu, void *block)
-{
-    /* The number is that of the core QEMU translated for, not of the one that executes. */
-    (void)vcpu;
-    schedule_block(block);
-}
-
 void blocks_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
     struct block block = {
@@ -112,11 +114,11 @@ void blocks_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
     }
     symbols_watch_offset(block.el, block.start);
     block.spin = counters_spin_function(block.el, block.start);
-    block.class = (uint32_t)block.spin * EXCEPTION_LEVELS + block.el;
     block.id = mix(block.id ^ block.start) ^ block.el;
     decode_end(&block, opcode, block.start + block.bytes - A64_SIZE);
+    block.class = counters_class(&block);
     known = find_block(&block);
-    qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS, known);
+    qemu_plugin_register_vcpu_tb_exec_cb(tb, schedule_block, QEMU_PLUGIN_CB_NO_REGS, known);
 }
 
 void blocks_each(void (*visit)(const struct block *block, void *data), void *data)

@@ -16,10 +16,35 @@ static int64_t until_timer(void)
     return ns < 0 ? NEVER : ns;
 }
 
-bool boundary_is_due(void)
+static int64_t earlier(int64_t a, int64_t b)
 {
-    return handover_main_runs() || handover_is_wanted(clock_now()) || workers_are_due() ||
-           until_timer() == 0;
+    return a < b ? a : b;
+}
+
+static int64_t next_timer(void)
+{
+    int64_t ns = until_timer();
+
+    return ns == NEVER ? NEVER : clock_now() + ns;
+}
+
+int64_t boundary_next_event(void)
+{
+    int64_t next = earlier(next_timer(), handover_deadline());
+
+    next = earlier(next, workers_deadline());
+    return earlier(next, schedule_end());
+}
+
+bool boundary_is_due(int64_t at, int64_t event)
+{
+    return event <= at || handover_main_runs() || handover_is_wanted(at) || workers_are_due(at);
+}
+
+void boundary_nudge(void)
+{
+    handover_nudge();
+    schedule_cut(next_timer());
 }
 
 /*
@@ -55,27 +80,12 @@ static void work(void *cpu, run_on_cpu_data data)
     (void)data;
     schedule_pause();
     do_what_is_due();
+    schedule_limit_round();
 }
 
 void boundary_request(void *cpu)
 {
     qemu.async_run_on_cpu(cpu, work, (run_on_cpu_data){.number = 0});
-}
-
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* The next moment at which anything happens. */
-static int64_t next_event(void)
-{
-    int64_t timer = until_timer();
-    int64_t next = timer == NEVER ? NEVER : clock_now() + timer;
-
-    next = earlier(next, handover_deadline());
-    next = earlier(next, workers_deadline());
-    return earlier(next, schedule_end());
 }
 
 void boundary_sleep(void)
@@ -90,9 +100,11 @@ void boundary_sleep(void)
     schedule_sleep();
     let_others_run();
     /* The main loop may have woken a core. */
-    if (handover_take_kick())
+    if (handover_take_kick()) {
+        schedule_limit_round();
         return;
-    next = next_event();
+    }
+    next = boundary_next_event();
     /* Time does not pass while main waits for the cores, to stop the machine for example. */
     if (next == NEVER || !handover_main_waits()) {
         qemu.bql_unlock();
@@ -104,4 +116,5 @@ void boundary_sleep(void)
     schedule_hash((uint64_t)next);
     schedule_check_end();
     do_what_is_due();
+    schedule_limit_round();
 }

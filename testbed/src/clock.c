@@ -14,6 +14,8 @@
 #define START 1000000000
 #define NS_PER_S 1000000000
 #define NS_PER_US 1000
+/* Further ahead than any round is long, and short enough to compute with. */
+#define MAX_PRECISE_NS 10000000000
 
 static uint64_t per_us = 1000;
 /* Threads that do not take part in the hand-over may read the time at any moment. */
@@ -68,6 +70,25 @@ void clock_advance(int64_t instructions)
 
     atomic_fetch_add(&now, thousandths / (int64_t)per_us);
     left_over = thousandths % (int64_t)per_us;
+}
+
+int64_t clock_instructions_until(int64_t at)
+{
+    int64_t ns = at - clock_round_start();
+    int64_t thousandths;
+
+    if (ns <= 0)
+        return 0;
+    if (ns > MAX_PRECISE_NS)
+        return INT64_MAX;
+    thousandths = ns * (int64_t)per_us - left_over;
+    return (thousandths + NS_PER_US - 1) / NS_PER_US;
+}
+
+void clock_see(int64_t at)
+{
+    if (at > atomic_load_explicit(&latest, memory_order_relaxed))
+        atomic_store_explicit(&latest, at, memory_order_relaxed);
 }
 
 void clock_jump(int64_t to)

@@ -29,6 +29,12 @@ void clock_advance(int64_t instructions);
 /* Moves time on to a later moment, given as clock_now() counts. An earlier moment changes nothing. */
 void clock_jump(int64_t to);
 
+/* How many instructions after the start of the round it is `at` or later. */
+int64_t clock_instructions_until(int64_t at);
+
+/* Lets nobody read an earlier time any more. */
+void clock_see(int64_t at);
+
 /* What so many instructions take, in nanoseconds, rounded down. */
 int64_t clock_ns(int64_t instructions);
 

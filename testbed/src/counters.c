@@ -45,16 +45,31 @@ const struct spin *counters_spin(int number)
     return number > 0 && number < spin_count ? &spins[number] : NULL;
 }
 
+/* Of a class, bits 1:0: exception level; 7:2: lock function; 8, 9: acknowledges, sends an interrupt. */
+#define CLASS_LEVEL 0x3
+#define CLASS_SPIN_SHIFT 2
+#define CLASS_SPIN 0x3f
+#define CLASS_ACKNOWLEDGES 0x100
+#define CLASS_SENDS 0x200
+/* No block has this class. */
+#define CLASS_NONE 0x400
+
+uint32_t counters_class(const struct block *block)
+{
+    return block->el | (uint32_t)block->spin << CLASS_SPIN_SHIFT |
+           (block->acknowledges ? CLASS_ACKNOWLEDGES : 0) | (block->sends ? CLASS_SENDS : 0);
+}
+
 static int level_of(uint32_t class)
 {
-    return class % EXCEPTION_LEVELS;
+    return class & CLASS_LEVEL;
 }
 
 /* Books what the core did since it came to its present class. */
 static void book(struct core *core)
 {
     struct counters *counters = &core->counters;
-    struct spin *spin = &spins[counters->class / EXCEPTION_LEVELS];
+    struct spin *spin = &spins[counters->class >> CLASS_SPIN_SHIFT & CLASS_SPIN];
     uint64_t instructions = core->executed - counters->class_since;
     uint64_t polled = counters->polled - counters->polled_before;
 
@@ -72,8 +87,8 @@ static void book(struct core *core)
 
 void counters_start(struct core *core)
 {
-    /* No block has this class, so the first one counts as a change. */
-    core->counters.class = UINT32_MAX - (EXCEPTION_LEVELS - 1);
+    /* So the first block counts as a change. */
+    core->counters.class = CLASS_NONE;
 }
 
 void counters_change(struct core *core, const struct block *next)
@@ -84,10 +99,14 @@ void counters_change(struct core *core, const struct block *next)
     if (core->executed)
         book(core);
     counters->class = next->class;
+    if (from & CLASS_ACKNOWLEDGES)
+        visits_acknowledged(core, core->last->acknowledges - 1);
+    if (from & CLASS_SENDS)
+        schedule_wake();
     if (next->el == 2 && (level_of(from) != 2 || !core->executed))
         visits_enter(core, next);
     else if (next->el != 2 && level_of(from) == 2)
-        visits_leave(core);
+        visits_leave(core, VISIT_RETURNS);
 }
 
 void counters_polled(struct core *core, int64_t instructions)
@@ -109,5 +128,5 @@ void counters_finish(struct core *core)
     if (core->executed)
         book(core);
     if (level_of(core->counters.class) == 2)
-        visits_leave(core);
+        visits_leave(core, VISIT_UNFINISHED);
 }

@@ -3,8 +3,9 @@
  * Per-core counters: instructions at each exception level, time forfeited by waiting, time in lock
  * functions, and what visits.h adds.
  *
- * Blocks carry a class: exception level and lock function in one number. Counting happens only when
- * a core goes from a block of one class to one of another, so it costs next to nothing.
+ * Blocks carry a class: exception level, lock function, and whether it acknowledges or sends an
+ * interrupt, in one number. Counting happens only when a core goes from a block of one class to one of another, so
+ * it costs next to nothing.
  */
 #ifndef COUNTERS_H
 #define COUNTERS_H
@@ -36,6 +37,8 @@ struct spin {
     uint64_t polled;       /* instructions' worth of time forfeited in it by WFE and YIELD */
     uint64_t longest;      /* the longest stay, instructions and waiting together */
 };
+
+uint32_t counters_class(const struct block *block);
 
 void counters_start(struct core *core);
 

@@ -114,7 +114,7 @@ void handover_grant(void)
 void handover_wait_for_event(bool time_can_pass)
 {
     pthread_mutex_lock(&lock);
-    while (!kicked && !handover_is_wanted(clock_now()) && !workers_are_due()) {
+    while (!kicked && !handover_is_wanted(clock_now()) && !workers_are_due(clock_now())) {
         if (state == MAIN_WAITS_FOR_TURN && (time_can_pass || deadline != NEVER))
             break;
         real.cond_wait(&changed, &lock);
@@ -260,7 +260,9 @@ EXPORTED ssize_t write(int fd, const void *from, size_t length)
 
     if (!started || length != sizeof(uint64_t) || !is_internal(fd))
         return written;
-    if (thread_kind == THREAD_CORES || thread_kind == THREAD_WORKER)
+    if (thread_kind == THREAD_CORES)
+        boundary_nudge();
+    else if (thread_kind == THREAD_WORKER)
         handover_nudge();
     else if (thread_kind == THREAD_OTHER)
         handover_outside_event();

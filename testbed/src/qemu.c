@@ -21,6 +21,8 @@ void qemu_find(void)
 {
     qemu.get_cpu = find("qemu_get_cpu");
     qemu.cpu_exit = find("cpu_exit");
+    qemu.cpu_loop_exit_restore = find("cpu_loop_exit_restore");
+    qemu.cpu_thread_is_idle = find("cpu_thread_is_idle");
     qemu.async_run_on_cpu = find("async_run_on_cpu");
     qemu.bql_locked = find("bql_locked");
     qemu.bql_unlock = find("bql_unlock");

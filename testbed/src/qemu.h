@@ -25,6 +25,8 @@ typedef union {
 struct qemu {
     void *(*get_cpu)(int index);
     void (*cpu_exit)(void *cpu);
+    void (*cpu_loop_exit_restore)(void *cpu, uintptr_t host_address) __attribute__((noreturn));
+    bool (*cpu_thread_is_idle)(void *cpu);
     void (*async_run_on_cpu)(void *cpu, void (*work)(void *cpu, run_on_cpu_data), run_on_cpu_data);
     bool (*bql_locked)(void);
     void (*bql_unlock)(void);

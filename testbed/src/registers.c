@@ -3,17 +3,31 @@
 
 #include "qemu-api.h"
 
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 /* As in QEMU's descriptions for GDB; it calls PSTATE by its AArch32 name. */
 static const char *const names[REGISTERS] = {
-    [REGISTER_PSTATE] = "cpsr",        [REGISTER_X0] = "x0",
-    [REGISTER_VBAR_EL1] = "VBAR",      [REGISTER_VBAR_EL2] = "VBAR_EL2",
+    [REGISTER_PSTATE] = "cpsr",
+    [REGISTER_VBAR_EL1] = "VBAR",
+    [REGISTER_VBAR_EL2] = "VBAR_EL2",
     [REGISTER_ESR_EL2] = "ESR_EL2",
+    [REGISTER_VTTBR_EL2] = "VTTBR_EL2",
 };
 
 static struct qemu_plugin_register *handles[REGISTERS];
 static GByteArray *buffer;
+
+static bool is_named(const char *name, int which)
+{
+    char general[4];
+
+    if (names[which])
+        return !strcmp(name, names[which]);
+    snprintf(general, sizeof(general), "x%d", which - REGISTER_X0);
+    return !strcmp(name, general);
+}
 
 void registers_find(void)
 {
@@ -24,7 +38,7 @@ void registers_find(void)
         buffer = g_byte_array_new();
     for (unsigned i = 0; i < list->len; i++)
         for (int which = 0; which < REGISTERS; which++)
-            if (!handles[which] && !strcmp(all[i].name, names[which]))
+            if (!handles[which] && is_named(all[i].name, which))
                 handles[which] = all[i].handle;
 }
 

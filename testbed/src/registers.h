@@ -6,11 +6,13 @@
 #include <stdint.h>
 
 enum guest_register {
+    REGISTER_X0, /* X1 to X30 follow */
+    REGISTER_X30 = REGISTER_X0 + 30,
     REGISTER_PSTATE,
-    REGISTER_X0,
     REGISTER_VBAR_EL1,
     REGISTER_VBAR_EL2,
     REGISTER_ESR_EL2,
+    REGISTER_VTTBR_EL2,
     REGISTERS,
 };
 

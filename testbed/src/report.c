@@ -88,31 +88,40 @@ static void write_cores(struct json *json)
     json_close(json, ']');
 }
 
+static void write_visit(struct json *json, const struct visit_sum *sum)
+{
+    const char *end = visits_end(&sum->cause);
+    int buckets = VISIT_BUCKETS;
+    char name[64];
+
+    visits_describe(&sum->cause, name, sizeof(name));
+    json_open(json, NULL, '{');
+    json_text(json, "cause", name);
+    if (sum->cause.intid)
+        json_number(json, "intid", sum->cause.intid - 1);
+    if (end)
+        json_text(json, "end", end);
+    json_number(json, "visits", sum->visits);
+    json_number(json, "instructions", sum->instructions);
+    json_number(json, "most", sum->most);
+    json_number(json, "most_at_ns", (uint64_t)sum->most_at);
+    json_number(json, "most_on_core", sum->most_core);
+    while (buckets && !sum->histogram[buckets - 1])
+        buckets--;
+    json_open(json, "by_power_of_two", '[');
+    for (int bucket = 0; bucket < buckets; bucket++)
+        json_number(json, NULL, sum->histogram[bucket]);
+    json_close(json, ']');
+    json_close(json, '}');
+}
+
 static void write_visits(struct json *json)
 {
-    const struct visit_cause *cause;
+    const struct visit_sum *sum;
 
     json_open(json, "visits", '[');
-    for (int i = 0; (cause = visits_cause(i)); i++) {
-        char name[64];
-        int buckets = VISIT_BUCKETS;
-
-        visits_describe(cause, name, sizeof(name));
-        json_open(json, NULL, '{');
-        json_text(json, "cause", name);
-        json_number(json, "visits", cause->visits);
-        json_number(json, "instructions", cause->instructions);
-        json_number(json, "most", cause->most);
-        json_number(json, "most_at_ns", (uint64_t)cause->most_at);
-        json_number(json, "most_on_core", cause->most_core);
-        while (buckets && !cause->histogram[buckets - 1])
-            buckets--;
-        json_open(json, "by_power_of_two", '[');
-        for (int bucket = 0; bucket < buckets; bucket++)
-            json_number(json, NULL, cause->histogram[bucket]);
-        json_close(json, ']');
-        json_close(json, '}');
-    }
+    for (int i = 0; (sum = visits_sum(i)); i++)
+        write_visit(json, sum);
     json_close(json, ']');
 }
 

@@ -8,16 +8,16 @@
 
 #include <inttypes.h>
 
-/* How far a core that is put out of its quanta again and again may fall behind, in quanta. */
-#define MAX_DEBT 4
-
 static struct core cores[MAX_CORES];
 static int core_count;
 static uint64_t quantum = 1000;
-static int64_t round_length = 1000; /* the quantum of this round */
+static int64_t full_length = 1000;  /* the quantum of this round, if nothing happens meanwhile */
+static int64_t round_length = 1000; /* the quantum of this round: until something happens */
+static int64_t event = NEVER;       /* when that is */
+static bool cut; /* the quantum that runs ends before the round: the core has set a timer */
 static int64_t round_progress;      /* instructions of the core that got furthest in this round */
 static int64_t end = NEVER;
-static bool started, end_requested;
+static bool end_requested;
 static uint64_t random_state; /* 0: no seed */
 static struct schedule_totals totals = {.hash = 0xcbf29ce484222325};
 static void *const volatile *current_cpu;
@@ -60,7 +60,7 @@ void schedule_set_up(uint64_t instructions, uint64_t seed)
     if (random_state)
         for (int i = 0; i < 8; i++)
             random_number();
-    round_length = next_round_length();
+    full_length = round_length = next_round_length();
 }
 
 void schedule_set_trace(FILE *to)
@@ -96,6 +96,12 @@ void schedule_add_core(int index)
         core_count = index + 1;
 }
 
+/* Whether the core does not wait for anything: it executes when its turn comes. */
+static bool is_ready(const struct core *core)
+{
+    return !qemu.cpu_thread_is_idle(core->cpu);
+}
+
 static struct core *find_core(const void *cpu)
 {
     for (int i = 0; i < core_count; i++)
@@ -115,20 +121,57 @@ static void leave(void)
     if (progress > round_progress)
         round_progress = progress < round_length ? progress : round_length;
     core->leaving = false;
-    if (progress >= round_length) {
+    if (core->last->sends)
+        schedule_wake();
+    core->slept = !is_ready(core);
+    if (core->slept) {
+        core->slept_at = progress;
+        core->carry = 0;
+    } else if (progress >= round_length) {
         core->carry = progress - round_length;
-    } else if (core->last->wait) {
-        /* It waits: what is left of the quantum passes without it. */
-        core->polls = core->last->yields;
-        core->polls_from = progress > 0 ? progress : 0;
+    } else if (core->last->yields) {
+        /* What is left of the quantum passes without it. */
+        core->polls = true;
+        core->polls_from = progress;
         core->carry = 0;
     } else {
-        /* It goes on in this round if its turn comes again, else it has the rest to its credit. */
+        /* Was interrupted, and goes on in this round. */
         core->carry = progress;
         core->served = false;
-        core->interrupted = true;
     }
     running = &no_core;
+}
+
+void schedule_limit_round(void)
+{
+    int64_t until;
+
+    event = boundary_next_event();
+    until = clock_instructions_until(event);
+    if (until > full_length)
+        until = full_length;
+    /* Longer only if no core has had its quantum yet. */
+    if (until > round_progress && (until < round_length || !round_progress))
+        round_length = until;
+    /* What has happened woke them now, and nothing will later. */
+    for (int i = 0; i < core_count; i++)
+        cores[i].woken |= cores[i].slept && is_ready(&cores[i]);
+}
+
+void schedule_wake(void)
+{
+    /* More than the round is long, if its last block went on past its end: then in the next round. */
+    int64_t at = (int64_t)running->executed - running->quantum_start;
+
+    for (int i = 0; i < core_count; i++) {
+        struct core *core = &cores[i];
+
+        if (!core->slept || core->woken || !is_ready(core))
+            continue;
+        core->woken = true;
+        core->served = false;
+        core->carry = at > core->slept_at ? at : core->slept_at;
+    }
 }
 
 /* Starts a new round `length` instructions after the start of the last one. */
@@ -138,28 +181,16 @@ static void new_round(int64_t length)
     for (int i = 0; i < core_count; i++) {
         struct core *core = &cores[i];
 
-        if (core->interrupted) {
-            core->carry -= length;
-            if (core->carry < -MAX_DEBT * length)
-                core->carry = -MAX_DEBT * length;
-        }
         if (core->polls && core->polls_from < length)
             counters_polled(core, length - core->polls_from);
         core->polls = false;
-        core->interrupted = false;
         core->served = false;
+        core->slept_at = 0;
     }
     round_progress = 0;
-    round_length = next_round_length();
-}
-
-static void end_round(struct core *next)
-{
-    totals.rounds++;
-    new_round(round_length);
+    full_length = round_length = next_round_length();
     schedule_check_end();
-    if (boundary_is_due())
-        boundary_request(next->cpu);
+    schedule_limit_round();
 }
 
 void schedule_check_end(void)
@@ -170,31 +201,75 @@ void schedule_check_end(void)
     qemu.system_shutdown_request(SHUTDOWN_CAUSE_HOST_QMP_QUIT);
 }
 
+/*
+ * Whether it is this core's turn. QEMU goes through the cores in order, but starts behind one that
+ * was interrupted. Here each round goes through them in order: so the times that the first core reads
+ * are never held back to what others have read (see clock.c).
+ */
+static bool is_in_turn(const struct core *core)
+{
+    const struct core *behind = core->served ? cores + core_count : core;
+
+    for (const struct core *other = cores; other < behind; other++)
+        if (other != core && !other->served && is_ready(other))
+            return false;
+    return true;
+}
+
+/* Puts the core out before it has executed anything. `from`: in the code of the block. */
+_Noreturn static void send_back(struct core *core, const void *from)
+{
+    qemu.cpu_exit(core->cpu);
+    qemu.cpu_loop_exit_restore(core->cpu, (uintptr_t)from);
+}
+
 /* Another core executes, or the same one in another quantum. */
-static struct core *change(void)
+static __attribute__((noinline)) struct core *change(const void *from)
 {
     struct core *core = find_core(*current_cpu);
+    bool first = !totals.rounds;
 
     leave();
-    if (core->served)
-        end_round(core);
+    if (!is_in_turn(core))
+        send_back(core, from);
+    if (core->served || first) {
+        totals.rounds++;
+        new_round(first ? 0 : round_length);
+        if (first || boundary_is_due(clock_round_start(), event)) {
+            boundary_request(core->cpu);
+            send_back(core, from);
+        }
+    }
     core->served = true;
-    core->interrupted = false;
+    if (core->carry >= round_length) {
+        /* Its last block was longer than what is left of that round and all of this one. */
+        core->carry -= round_length;
+        send_back(core, from);
+    }
     core->quantum_start = (int64_t)core->executed - core->carry;
     core->quantum_end = core->quantum_start + round_length;
     core->carry = 0;
     running = core;
+    cut = false;
     schedule_hash((uint64_t)clock_now() << 4 | (uint64_t)core->index);
     if (trace)
         fprintf(trace, "%" PRId64 " %d %" PRIu64 " %016" PRIx64 "\n", clock_now(), core->index,
                 core->executed, totals.hash);
-    if (core->last->wait && !core->last->yields)
+    if (core->slept)
         counters_resumed(core);
-    if (!started) {
-        started = true;
-        boundary_request(core->cpu);
-    }
+    core->slept = core->woken = false;
     return core;
+}
+
+/* The core executes the last block of its quantum. */
+static __attribute__((noinline)) void end_quantum(struct core *core)
+{
+    core->quantum_end = INT64_MAX;
+    core->leaving = true;
+    if (cut)
+        boundary_request(core->cpu);
+    else
+        qemu.cpu_exit(core->cpu);
 }
 
 /*
@@ -206,7 +281,7 @@ static struct core *change(void)
  * branched there. A return never leads into its own block, since what it returns to starts one; an
  * indirect branch may, and is believed.
  */
-static void take_back(struct core *core, const struct block *block)
+static __attribute__((noinline)) void take_back(struct core *core, const struct block *block)
 {
     struct block *last = (struct block *)core->last;
     uint64_t done = (block->start - last->start) / 4;
@@ -218,12 +293,14 @@ static void take_back(struct core *core, const struct block *block)
     last->taken_back += excess;
 }
 
-void schedule_block(struct block *block)
+void schedule_block(unsigned vcpu, void *executed_block)
 {
+    struct block *block = executed_block;
     struct core *core = running;
 
+    (void)vcpu;
     if (unlikely(*current_cpu != core->cpu || core->leaving || core->last->yields))
-        core = change();
+        core = change(__builtin_return_address(0));
     if (unlikely(block->start - core->last->start - 1 < (uint64_t)core->last->bytes - 1))
         take_back(core, block);
     if (unlikely(block->class != core->counters.class))
@@ -232,15 +309,28 @@ void schedule_block(struct block *block)
     core->last = block;
     block->runs++;
     schedule_hash(block->id);
-    if (unlikely((int64_t)core->executed >= core->quantum_end)) {
-        core->quantum_end = INT64_MAX;
-        core->leaving = true;
-        qemu.cpu_exit(core->cpu);
-    }
+    if (unlikely((int64_t)core->executed >= core->quantum_end))
+        end_quantum(core);
+}
+
+void schedule_cut(int64_t at)
+{
+    struct core *core = running;
+    int64_t end_of_quantum = core->quantum_start + clock_instructions_until(at);
+
+    if (core == &no_core || clock_instructions_until(at) >= round_length ||
+        end_of_quantum >= core->quantum_end)
+        return;
+    core->quantum_end = end_of_quantum;
+    cut = true;
 }
 
 void schedule_pause(void)
 {
+    /* What the core has set a timer for in the middle of its quantum is due now. */
+    if (cut && running != &no_core)
+        clock_see(schedule_time_before(0));
+    cut = false;
     leave();
 }
 

@@ -23,14 +23,16 @@ struct core {
     /* `executed` at the virtual start of the quantum, and where the quantum is used up. */
     int64_t quantum_start, quantum_end;
     /*
-     * Instructions that count for the next quantum already (more than 0: a block went past the end
-     * of the last quantum), or that were left over (less than 0).
+     * Instructions that count for the next quantum already: a block went past the end of the last
+     * quantum, or the core was interrupted and goes on in the same one.
      */
     int64_t carry;
     bool served;            /* has had its quantum in this round */
     bool polls;             /* waits with WFE or YIELD for the round to end */
     int64_t polls_from;     /* instructions of the quantum executed before that */
-    bool interrupted;       /* was put out of its quantum for no reason of its own */
+    bool slept;             /* left its quantum to wait for an interrupt, or powered off */
+    int64_t slept_at;       /* instructions of this round that had passed by then */
+    bool woken;             /* and something has woken it since */
     bool leaving;           /* was told to make room for the next core */
     const struct block *last; /* the block it executed last */
     struct counters counters;
@@ -60,14 +62,29 @@ void schedule_set_end(int64_t at);
 /* Makes the core with this index known. Called by the thread that runs the cores, for each once. */
 void schedule_add_core(int index);
 
-/* Called at the start of every block. Counts it and, when the quantum is used up, ends it. */
-void schedule_block(struct block *block);
+/*
+ * Called at the start of every block, as QEMU calls back: counts the block and, when the quantum is
+ * used up, ends it. `vcpu` is the core that QEMU translated the block for, not the one that executes.
+ */
+void schedule_block(unsigned vcpu, void *executed_block);
 
 /* Called when no core executes any more: other parties may now use the time. */
 void schedule_pause(void);
 
 /* As schedule_pause(), and all cores sleep or have ended: what is left of the round is dropped. */
 void schedule_sleep(void);
+
+/*
+ * Has the present round end when the next event is due, as far as it is known now. Called when no
+ * core executes, after something may have set a timer.
+ */
+void schedule_limit_round(void);
+
+/* The core that executes has just sent an interrupt: a sleeping core that it wakes goes on from now. */
+void schedule_wake(void);
+
+/* Has the quantum that runs end at this time, if that is within it: the core has set a timer. */
+void schedule_cut(int64_t at);
 
 /* Asks for an orderly end if its time has come. */
 void schedule_check_end(void);

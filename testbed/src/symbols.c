@@ -59,7 +59,8 @@ static bool read_file(struct file *file, const char *path)
         uint64_t address;
         char type, name[512];
 
-        if (sscanf(line, "%" SCNx64 " %c %511s", &address, &type, name) != 3 ||
+        /* Up to the end of the line: `nm -C` writes names with spaces. kallsyms has a tab, then the module. */
+        if (sscanf(line, "%" SCNx64 " %c %511[^\t\n]", &address, &type, name) != 3 ||
             !strchr("tTwW", type) || name[0] == '$')
             continue;
         if (file->count == symbols_room) {

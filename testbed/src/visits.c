@@ -21,7 +21,10 @@
 #define ISS_SYSREG_MASK 0x3ffc1e /* Op0, Op2, Op1, CRn, CRm: all but Rt and the direction */
 #define ISS_SYSREG_READ 1
 
-static struct visit_cause causes[VISIT_CAUSES];
+/* ICC_IAR1_EL1, 12.11.24 of the GIC's specification. */
+#define IAR_INTID_MASK 0xffffff
+
+static struct visit_sum sums[VISIT_CAUSES];
 static bool reads_causes = true;
 
 void visits_read_causes(bool yes)
@@ -29,27 +32,33 @@ void visits_read_causes(bool yes)
     reads_causes = yes;
 }
 
-static struct visit_cause *find_cause(const struct visit_cause *wanted)
+static bool is_same(const struct visit_cause *a, const struct visit_cause *b)
 {
-    struct visit_cause *cause = causes;
+    return a->kind == b->kind && a->vector == b->vector && a->class == b->class &&
+           a->detail == b->detail && a->intid == b->intid && a->end == b->end;
+}
 
-    for (; cause < causes + VISIT_CAUSES - 1 && cause->kind; cause++)
-        if (cause->kind == wanted->kind && cause->vector == wanted->vector &&
-            cause->class == wanted->class && cause->detail == wanted->detail)
-            return cause;
+static struct visit_sum *find_sum(const struct visit_cause *cause)
+{
+    struct visit_sum *sum = sums;
+
+    for (; sum < sums + VISIT_CAUSES - 1 && sum->cause.kind; sum++)
+        if (is_same(&sum->cause, cause))
+            return sum;
     /* The last place collects what finds no other. */
-    if (!cause->kind)
-        *cause = *wanted;
-    return cause;
+    if (!sum->cause.kind)
+        sum->cause = *cause;
+    return sum;
 }
 
 static void begin(struct core *core, const struct visit_cause *cause)
 {
-    struct visit *visit = &core->counters.visit;
-
-    visit->cause = find_cause(cause);
-    visit->begun = core->executed;
-    visit->at = schedule_time_before(0);
+    core->counters.visit = (struct visit){
+        .cause = *cause,
+        .begun = core->executed,
+        .at = schedule_time_before(0),
+        .guest = reads_causes ? registers_read(REGISTER_VTTBR_EL2) : 0,
+    };
 }
 
 /* Why the core is about to execute this block at EL2, coming from a lower level. */
@@ -87,25 +96,42 @@ void visits_enter(struct core *core, const struct block *first)
     begin(core, &cause);
 }
 
-void visits_leave(struct core *core)
+void visits_acknowledged(struct core *core, int general)
+{
+    struct visit_cause *cause = &core->counters.visit.cause;
+    uint32_t intid;
+
+    if (!reads_causes || cause->intid)
+        return;
+    intid = (uint32_t)registers_read(REGISTER_X0 + general) & IAR_INTID_MASK;
+    cause->intid = intid + 1;
+}
+
+void visits_leave(struct core *core, enum visit_end how)
 {
     struct visit *visit = &core->counters.visit;
-    struct visit_cause *cause = visit->cause;
     uint64_t instructions = core->executed - visit->begun;
+    struct visit_sum *sum;
     int bucket = 0;
 
-    if (!cause)
+    if (visit->cause.kind == VISIT_NONE)
         return;
-    visit->cause = NULL;
+    if (!reads_causes)
+        how = VISIT_RETURNS;
+    else if (how == VISIT_RETURNS)
+        how = registers_read(REGISTER_VTTBR_EL2) == visit->guest ? VISIT_STAYS : VISIT_SWITCHES;
+    visit->cause.end = how;
+    sum = find_sum(&visit->cause);
+    visit->cause.kind = VISIT_NONE;
     while (bucket < VISIT_BUCKETS - 1 && instructions >> (bucket + 1))
         bucket++;
-    cause->visits++;
-    cause->instructions += instructions;
-    cause->histogram[bucket]++;
-    if (instructions > cause->most) {
-        cause->most = instructions;
-        cause->most_at = visit->at;
-        cause->most_core = (uint8_t)core->index;
+    sum->visits++;
+    sum->instructions += instructions;
+    sum->histogram[bucket]++;
+    if (instructions > sum->most) {
+        sum->most = instructions;
+        sum->most_at = visit->at;
+        sum->most_core = (uint8_t)core->index;
     }
 }
 
@@ -113,13 +139,26 @@ void visits_resume(struct core *core)
 {
     const struct visit_cause wake = {.kind = VISIT_WAKE};
 
-    visits_leave(core);
+    visits_leave(core, VISIT_SLEEPS);
     begin(core, &wake);
 }
 
-const struct visit_cause *visits_cause(int number)
+const struct visit_sum *visits_sum(int number)
 {
-    return number < VISIT_CAUSES && causes[number].kind ? &causes[number] : NULL;
+    return number < VISIT_CAUSES && sums[number].cause.kind ? &sums[number] : NULL;
+}
+
+const char *visits_end(const struct visit_cause *cause)
+{
+    static const char *const names[] = {
+        [VISIT_UNFINISHED] = "unfinished",
+        [VISIT_SLEEPS] = "sleeps",
+        [VISIT_STAYS] = "stays",
+        [VISIT_SWITCHES] = "switches",
+        [VISIT_RETURNS] = NULL,
+    };
+
+    return names[cause->end];
 }
 
 /* Exception classes that can come from a lower level; others are shown by number. */

@@ -26,11 +26,28 @@ enum visit_kind {
     VISIT_EXCEPTION, /* by the vector given */
 };
 
+/* How a visit ended. */
+enum visit_end {
+    VISIT_UNFINISHED, /* by the end of the run */
+    VISIT_SLEEPS,     /* in WFI at EL2, or with the core off */
+    VISIT_STAYS,      /* in the guest that it came from: VTTBR_EL2 is the same */
+    VISIT_SWITCHES,   /* in another guest */
+    VISIT_RETURNS,    /* in a guest, not known in which */
+};
+
+/* What tells one kind of visit from another. */
 struct visit_cause {
     enum visit_kind kind;
     uint8_t vector; /* 0 to 15: offset from VBAR_EL2 divided by 0x80 */
     uint8_t class;  /* ESR_EL2.EC, of synchronous exceptions from a lower level */
     uint32_t detail; /* SMC, HVC: function (W0); system register access: its encoding; else 0 */
+    uint32_t intid; /* of the interrupt acknowledged first, plus 1; 0: none */
+    enum visit_end end;
+};
+
+/* All visits of one cause. */
+struct visit_sum {
+    struct visit_cause cause;
     uint64_t visits, instructions;
     uint64_t most; /* instructions in the longest visit */
     int64_t most_at; /* when that visit began, in nanoseconds */
@@ -40,22 +57,29 @@ struct visit_cause {
 
 /* The open visit of a core. */
 struct visit {
-    struct visit_cause *cause; /* NULL: none */
-    uint64_t begun;            /* instructions the core had executed by then */
+    struct visit_cause cause; /* kind VISIT_NONE: there is none */
+    uint64_t begun;           /* instructions the core had executed by then */
     int64_t at;
+    uint64_t guest; /* VTTBR_EL2 */
 };
 
-/* Whether to read the cause from registers; without, all visits count as one cause. */
+/* Whether to tell causes apart, which takes reading registers; without, all visits count as one. */
 void visits_read_causes(bool yes);
 
 void visits_enter(struct core *core, const struct block *first);
-void visits_leave(struct core *core);
+/* The core has read ICC_IAR1_EL1 into this general register. */
+void visits_acknowledged(struct core *core, int general);
+/* `how` is VISIT_RETURNS if the core goes to a lower level. */
+void visits_leave(struct core *core, enum visit_end how);
 void visits_resume(struct core *core);
 
 /* By number, from 0; NULL behind the last one. */
-const struct visit_cause *visits_cause(int number);
+const struct visit_sum *visits_sum(int number);
 
 /* A name for people, in `text`. */
 void visits_describe(const struct visit_cause *cause, char *text, size_t length);
+
+/* How the visit ended, in a word; NULL: not known. */
+const char *visits_end(const struct visit_cause *cause);
 
 #endif

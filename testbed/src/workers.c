@@ -70,9 +70,9 @@ static void update(void)
     real.cond_broadcast(&changed);
 }
 
-bool workers_are_due(void)
+bool workers_are_due(int64_t now)
 {
-    return unsettled || next_due <= clock_now();
+    return unsettled || next_due <= now;
 }
 
 int64_t workers_deadline(void)

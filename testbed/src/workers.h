@@ -18,8 +18,8 @@
 /* The time that a read, write or flush takes, in nanoseconds. */
 void workers_set_latency(int64_t latency);
 
-/* Whether the cores must stop to look after the workers: they started, or they may go on now. */
-bool workers_are_due(void);
+/* Whether the cores must stop at this time to look after the workers: they started, or may go on. */
+bool workers_are_due(int64_t now);
 
 /* When the next worker may go on; NEVER: none stands before a system call. */
 int64_t workers_deadline(void);

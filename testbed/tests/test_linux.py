@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The clock under Linux: hackbench on four cores, a disk, a network, and the hypervisor's demo.
 
-Needs the Linux guest (`make guests`); for the last one also SPUMONE_IMAGE=FILE, an image that `spm
-build` made, of guests that end by themselves. Skipped without. Takes minutes.
+Needs the Linux guest (`make guests`), or SPUMONE_LINUX=FOLDER that has one; for the last one also
+SPUMONE_IMAGE=FILE, an image that `spm build` made, of guests that end by themselves, and
+SPUMONE_SYMBOLS=FILE, the hypervisor's as `nm -C` writes them. Skipped without.
 """
 import os
 import pathlib
@@ -13,16 +14,21 @@ import unittest
 
 from testbed import BUILD, BUSY_LOOPS, TESTBED, busy_loops, run
 
-LINUX = BUILD / "guests" / "linux"
+LINUX = pathlib.Path(os.environ.get("SPUMONE_LINUX", BUILD / "guests" / "linux"))
+# A kernel that starts at EL2 would stay there; without, it is at EL1.
+BARE_MACHINE = "virt,gic-version=3"
 MACHINE = "virt,gic-version=3,virtualization=on"
+# Longer than any of them takes: a kernel that panics waits for ever.
+END_US = 60_000_000
 HYPERVISOR_IMAGE = os.environ.get("SPUMONE_IMAGE")
+HYPERVISOR_SYMBOLS = os.environ.get("SPUMONE_SYMBOLS")
 
 
 def linux(scenario, arguments, **options):
     append = f"console=ttyAMA0 quiet cryptomgr.notests spumone.run={scenario} spumone.args={arguments}"
     kernel = ["-kernel", str(LINUX / "Image"), "-initrd", str(LINUX / "initrd.cpio")]
     kernel += ["-append", append, "-m", "512M"]
-    return run(kernel, machine=MACHINE, **options)
+    return run(kernel, machine=BARE_MACHINE, end_us=END_US, **options)
 
 
 def twice(start):
@@ -50,7 +56,7 @@ class Bare(Linux):
         with tempfile.TemporaryDirectory() as directory:
             names = pathlib.Path(directory) / "linux.map"
             names.write_bytes(subprocess.check_output([TESTBED / "image-symbols", LINUX / "Image"]))
-            # Without EL2, so the kernel is at EL1; the address it runs at is random.
+            # The address that the kernel runs at is random.
             results = twice(
                 lambda: linux("hackbench", "-g,1,-l,20", cores=4, symbols=[f"el1:{names}:auto"])
             )
@@ -80,12 +86,14 @@ class Bare(Linux):
         self.assertGreater(results[0]["disk_calls"], 50)
 
     def test_network_within_qemu_is_repeatable(self):
-        # DHCP, ping and TFTP with the gateway, which QEMU itself plays.
+        # DHCP, ping and TFTP with the gateway, which QEMU itself plays, behind a hub with a third port.
         with tempfile.TemporaryDirectory() as directory:
             (pathlib.Path(directory) / "file").write_bytes(bytes(range(256)) * 100)
             checksum = subprocess.check_output(["sha256sum", f"{directory}/file"], text=True).split()[0]
-            net = ["-netdev", f"user,id=net,tftp={directory}"]
-            net += ["-device", "virtio-net-pci,netdev=net,romfile="]
+            net = ["-netdev", f"user,id=net,tftp={directory}", "-netdev", "hubport,id=p0,hubid=0,netdev=net"]
+            for port in ("p1", "p2"):
+                net += ["-netdev", f"hubport,id={port},hubid=0"]
+                net += ["-device", f"virtio-net-pci,netdev={port},romfile="]
             results = twice(
                 lambda: linux("net", f"file=file,sha256={checksum}", cores=2, qemu=net)
             )
@@ -96,12 +104,18 @@ class Bare(Linux):
 @unittest.skipUnless(HYPERVISOR_IMAGE, "SPUMONE_IMAGE is not set")
 class Hypervisor(Linux):
     def test_demo_is_repeatable(self):
-        kernel = ["-kernel", HYPERVISOR_IMAGE, "-m", "1G"]
-        results = twice(lambda: run(kernel, machine=MACHINE, cores=4, ipus=500))
+        kernel = ["-kernel", HYPERVISOR_IMAGE, "-m", "2G"]
+        symbols = [f"el2:{HYPERVISOR_SYMBOLS}"] if HYPERVISOR_SYMBOLS else []
+        options = {"machine": MACHINE, "cores": 4, "ipus": 500, "end_us": END_US, "symbols": symbols}
+        results = twice(lambda: run(kernel, **options))
         self.assert_same_and_good(results)
         causes = {visit["cause"] for visit in results[0]["visits"]}
         self.assertIn("IRQ", causes)
         self.assertTrue(any(re.match("HVC", cause) for cause in causes))
+        self.assertIn("switches", {visit["end"] for visit in results[0]["visits"]})
+        if HYPERVISOR_SYMBOLS:
+            functions = [entry["function"] for entry in results[0]["profile"] if entry["el"] == 2]
+            self.assertTrue(any("spumone::instance" in function for function in functions))
 
 
 if __name__ == "__main__":

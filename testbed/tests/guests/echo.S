@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Waits for a character on the serial line; ends. */
+/* Says that it runs, waits for a character on the serial line; ends. */
 #include "lib.S"
 #define UART_CR         0x30
-#define UART_LCRH       0x2c
 _start:
         set     x1, UART
         mov     w2, #0x301              /* receive, transmit, on */
         str     w2, [x1, #UART_CR]
+        say_running
 1:      ldr     w2, [x1, #UART_FR]
         tbnz    w2, #UART_FR_RXFE, 1b
         ldr     w0, [x1, #UART_DR]

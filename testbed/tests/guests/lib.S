@@ -32,6 +32,13 @@
         movk    xzr, #\number
         .endm
 
+        /* Writes a character to the serial line. Changes x1 and x2; X1 is then the UART. */
+        .macro  say_running
+        set     x1, UART
+        mov     w2, #'r'
+        str     w2, [x1, #UART_DR]
+        .endm
+
         /* Ends the machine; `conduit` is hvc, or smc at EL2. */
         .macro  power_off conduit=hvc
         set     w0, PSCI_SYSTEM_OFF
@@ -48,21 +55,30 @@
         hvc     #0
         .endm
 
-        /* Lets the timer interrupt reach core 0. Changes x0 and x1. */
-        .macro  gic_init
+        .macro  gic_distributor_init
         set     x0, GICD
         mov     w1, #GICD_CTLR_ARE_GRP1
         str     w1, [x0, #GICD_CTLR]
-        set     x0, GICR + GICR_SGI
+        .endm
+
+        /* Lets the timer interrupt reach the core with the second redistributor frame at X0. */
+        .macro  gic_core_init
         mov     w1, #-1
         str     w1, [x0, #GICR_IGROUPR0]
         mov     w1, #(1 << TIMER_INTID)
         str     w1, [x0, #GICR_ISENABLER0]
-        mov     x0, #0xff
-        msr     icc_pmr_el1, x0
-        mov     x0, #1
-        msr     icc_igrpen1_el1, x0
+        mov     x1, #0xff
+        msr     icc_pmr_el1, x1
+        mov     x1, #1
+        msr     icc_igrpen1_el1, x1
         isb
+        .endm
+
+        /* Lets the timer interrupt reach core 0. Changes x0 and x1. */
+        .macro  gic_init
+        gic_distributor_init
+        set     x0, GICR + GICR_SGI
+        gic_core_init
         .endm
 
         .text
