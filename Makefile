@@ -7,7 +7,7 @@ RT         := build/guests/rt/freertos.elf
 LINUX      := build/guests/linux/Image
 LINUX_RT   := build/guests/linux/Image-rt
 
-.PHONY: help setup build guests demo run test lint host-test loom miri boot-test sizes clean
+.PHONY: help setup build guests clock demo run test lint host-test loom miri boot-test clock-test sizes clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -22,6 +22,9 @@ build: setup ## the hypervisor and spm
 guests: setup ## FreeRTOS, and Linux from Debian packages
 	@guests/rt/build.sh build/guests/rt
 	@guests/linux/build.sh build/guests/linux
+
+clock: setup ## the exact clock for QEMU
+	@$(MAKE) --silent -C testbed
 
 demo: build guests ## both guests side by side on one screen; ends by itself
 	@scripts/demo
@@ -46,6 +49,9 @@ miri: setup ## undefined behaviour in host tests
 
 boot-test: build guests ## whole boots on QEMU
 	@scripts/test boot
+
+clock-test: build guests ## the exact clock's own tests
+	@scripts/test clock
 
 sizes: build ## lines of EL2 code, size of the image
 	@scripts/sizes
