@@ -22,15 +22,15 @@ readonly KERNEL_SERIES=6.12
 readonly PACKAGES=(busybox-static rt-tests libc6 libnuma1)
 # Programs to take from PACKAGES. Their shared libraries follow by themselves.
 readonly PROGRAMS=(usr/bin/hackbench usr/bin/cyclictest)
-# The same for --bench, whole directories and files for tcc to compile with, and upstream sources: of
-# Lua, which the guest builds, and of U-Boot, which carries Dhrystone 2.1.
+# The same for --bench; what tcc compiles with; and upstream sources: of zlib, which the guest builds, and
+# of U-Boot, which carries Dhrystone 2.1.
 readonly BENCH_PACKAGES=(iperf3 libiperf0 libssl3 libsctp1 make tcc libc6-dev linux-libc-dev)
 readonly BENCH_PROGRAMS=(usr/bin/iperf3 usr/bin/make usr/bin/tcc)
 readonly BENCH_FILES=(
     usr/lib/aarch64-linux-gnu/{tcc,crt1.o,crti.o,crtn.o,libc.so,libc_nonshared.a}
-    usr/include/{"*.h",asm-generic,linux} usr/include/aarch64-linux-gnu
+    usr/include/{"*.h",asm-generic,aarch64-linux-gnu} usr/include/linux/{errno,falloc,limits}.h
 )
-readonly BENCH_SOURCES=(lua5.4 u-boot)
+readonly BENCH_SOURCES=(zlib u-boot)
 readonly CFLAGS=(-std=gnu11 -O2 -static -s -Wl,--build-id=none)
 # Modules to take if the kernel has them as modules, by name. What they depend on follows.
 readonly MODULES=(virtio_mmio virtio_blk virtio_net ext4)
@@ -151,11 +151,11 @@ compile() {
 
 # Adds to rootfs $1 what the yardsticks need.
 add_bench() {
-    local rootfs=$1 program lua dhry unit
+    local rootfs=$1 program zlib dhry unit
     for program in "${BENCH_PROGRAMS[@]}"; do copy_elf "$program" "$rootfs"; done
     copy_bench_files "$rootfs"
-    lua=$(package_dir lua5.4)/src
-    install -D -m 644 -t "$rootfs/usr/src/lua" "$lua"/*.[ch]
+    zlib=$(package_dir zlib)
+    install -D -m 644 -t "$rootfs/usr/src/zlib" "$zlib"/*.[ch] "$zlib/test/minigzip.c"
 
     # Dhrystone's rules forbid to merge procedures, hence -fno-inline. It is old C, full of warnings.
     dhry=$(package_dir u-boot)/lib/dhry

@@ -33,6 +33,26 @@ expect() {
     fi
 }
 
+# expect_sum JOBS: the rows of the last boot's rt-histogram hold so many jobs, and the first row begins at
+# rt-result's minimum.
+expect_sum() {
+    tests=$((tests + 1))
+    if ! awk -v jobs="$1" '
+        /^rt-histogram / {
+            for (i = 2; i <= NF; i++) {
+                if (split($i, row, ":") != 2) continue
+                if (!rows++) first = row[1]
+                sum += row[2]
+            }
+        }
+        /^rt-result / { sub(/.*min_ns=/, ""); min = $1 }
+        END { exit !(sum == jobs && first == min) }' "$log"; then
+        failures=$((failures + 1))
+        echo "boot \"$booted\": rt-histogram does not hold $1 jobs, or does not begin at the minimum" >&2
+        cat "$log" >&2
+    fi
+}
+
 # A period of 1 ms shares its interrupts with the 1 kHz tick: as many interrupts as periods.
 for machine in '' ',virtualization=on'; do
     for load in 0 30 60 90; do
@@ -40,6 +60,8 @@ for machine in '' ',virtualization=on'; do
         expect '^2000 periods, 0 lost, 0 late, 2000 timer interrupts$'
         expect "^rt-result periods=2000 lost=0 late=0 min_ns=[0-9]+ avg_ns=[0-9]+ p99_9_ns=[0-9]+ max_ns=[0-9]+ load=$load ticks_hz=62500000\$"
         expect '^histogram'
+        expect '^rt-histogram width_ns=16( [0-9]+:[0-9]+)+$'
+        expect_sum 2000
     done
     if [ -z "$machine" ]; then
         expect '^entered at EL1, PSCI by hvc'

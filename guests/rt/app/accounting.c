@@ -40,5 +40,5 @@ uint64_t accounting_missing(const struct accounting *accounting, uint64_t now) {
 }
 
 uint64_t accounting_average(const struct accounting *accounting) {
-    return accounting->jobs > 0 ? accounting->latency_sum / accounting->jobs : 0;
+    return accounting->jobs > 0 ? (accounting->latency_sum + accounting->jobs / 2) / accounting->jobs : 0;
 }

@@ -39,7 +39,7 @@ void accounting_give_up(struct accounting *accounting);
  */
 uint64_t accounting_missing(const struct accounting *accounting, uint64_t now);
 
-/* Average latency, rounded down; 0 without jobs. */
+/* Average latency, to the nearest tick; 0 without jobs. */
 uint64_t accounting_average(const struct accounting *accounting);
 
 #endif

@@ -29,6 +29,30 @@ uint64_t histogram_bucket_start(size_t index) {
     return (index - dropped * HISTOGRAM_PER_DOUBLING) << dropped;
 }
 
+static size_t rows_with_values(const struct histogram *histogram, uint64_t width) {
+    uint64_t before = UINT64_MAX;
+    size_t rows = 0;
+
+    for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        if (histogram->buckets[i] != 0) {
+            uint64_t row = histogram_bucket_start(i) / width;
+            rows += row != before;
+            before = row;
+        }
+    }
+    return rows;
+}
+
+uint64_t histogram_row_width(const struct histogram *histogram, size_t rows_max) {
+    uint64_t width = 1;
+
+    /* There is but one row of the full range, so this ends. */
+    while (width <= VALUE_MAX && rows_with_values(histogram, width) > rows_max) {
+        width *= 2;
+    }
+    return width;
+}
+
 uint64_t histogram_quantile(const struct histogram *histogram, uint32_t per_mille) {
     /* Rounded up, in two steps that cannot overflow. */
     uint64_t wanted = histogram->total / 1000 * per_mille +

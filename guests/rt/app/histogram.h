@@ -32,6 +32,12 @@ void histogram_add(struct histogram *histogram, uint64_t value);
 uint64_t histogram_bucket_start(size_t index);
 
 /*
+ * The smallest power of two, in ticks, such that at most `rows_max` (at least 1) of the rows of this width,
+ * which start at its multiples, hold values. A value counts where its bucket starts.
+ */
+uint64_t histogram_row_width(const struct histogram *histogram, size_t rows_max);
+
+/*
  * The smallest bucket end v such that at least `per_mille` thousandths of the values (1..1000) are
  * at most v: exact below 2048 ticks, else at most 1/1024 too high. 0 if there are no values.
  */

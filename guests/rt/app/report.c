@@ -16,6 +16,10 @@
 #define ROWS_MAX 20
 #define BAR_MAX 50
 
+/* Rows of the histogram for programs. */
+#define PLOT_ROWS_MAX 512
+#define PLOT_ROWS_PER_LINE 8
+
 static StaticTask_t task_memory;
 static StackType_t stack[configMINIMAL_STACK_SIZE];
 static TaskHandle_t task;
@@ -128,6 +132,37 @@ static void print_histogram(const struct histogram *histogram, uint64_t min, uin
     }
 }
 
+/*
+ * The histogram for programs: rows of equal width that are not empty, START:COUNT with START in ns. The
+ * width is as small as PLOT_ROWS_MAX rows allow. Short lines, as those of guests under a hypervisor may be cut.
+ */
+static void print_plot(const struct histogram *histogram) {
+    uint64_t width = histogram_row_width(histogram, PLOT_ROWS_MAX);
+    uint64_t row = 0;
+    uint64_t count = 0;
+    unsigned printed = 0;
+
+    for (size_t i = 0; i <= HISTOGRAM_BUCKETS; i++) {
+        uint64_t next = histogram_bucket_start(i) / width;
+
+        if (next != row || i == HISTOGRAM_BUCKETS) {
+            if (count > 0) {
+                if (printed == 0) {
+                    console_printf("rt-histogram width_ns=%lu", ns(width));
+                } else if (printed % PLOT_ROWS_PER_LINE == 0) {
+                    console_printf("\nrt-histogram");
+                }
+                console_printf(" %lu:%lu", ns(row * width), count);
+                printed++;
+            }
+            row = next;
+            count = 0;
+        }
+        count += i < HISTOGRAM_BUCKETS ? histogram->buckets[i] : 0;
+    }
+    console_printf("\n");
+}
+
 static void print_report(void) {
     struct accounting figures = periodic_snapshot();
     const struct histogram *histogram = periodic_histogram();
@@ -150,6 +185,7 @@ static void print_report(void) {
     print_row("maximum", max);
     if (parameters->histogram && figures.jobs > 0) {
         print_histogram(histogram, min, quantile);
+        print_plot(histogram);
     }
     console_printf("rt-result periods=%lu lost=%lu late=%lu min_ns=%lu avg_ns=%lu p99_9_ns=%lu "
                    "max_ns=%lu load=%lu ticks_hz=%lu\n",

@@ -45,6 +45,32 @@ static void buckets_cover_every_value(void) {
     CHECK_EQUAL(bucket_of(UINT64_MAX), HISTOGRAM_BUCKETS - 1);
 }
 
+static void rows_are_as_narrow_as_their_number_allows(void) {
+    clear();
+    CHECK_EQUAL(histogram_row_width(&histogram, 1), 1);
+
+    /* Far apart, but few. */
+    histogram_add(&histogram, 0);
+    histogram_add(&histogram, 100);
+    histogram_add(&histogram, 100);
+    histogram_add(&histogram, 1000);
+    CHECK_EQUAL(histogram_row_width(&histogram, 3), 1);
+    CHECK_EQUAL(histogram_row_width(&histogram, 2), 128);
+    CHECK_EQUAL(histogram_row_width(&histogram, 1), 1024);
+    histogram_add(&histogram, UINT64_MAX);
+    CHECK_EQUAL(histogram_row_width(&histogram, 1), UINT64_C(1) << HISTOGRAM_VALUE_BITS);
+
+    /* 1000 values beside each other, from the middle of a row. */
+    clear();
+    for (uint64_t value = 7; value < 1007; value++) {
+        histogram_add(&histogram, value);
+    }
+    CHECK_EQUAL(histogram_row_width(&histogram, 1000), 1);
+    CHECK_EQUAL(histogram_row_width(&histogram, 999), 2);
+    CHECK_EQUAL(histogram_row_width(&histogram, 501), 2);
+    CHECK_EQUAL(histogram_row_width(&histogram, 500), 4);
+}
+
 static void quantiles_of_known_values(void) {
     clear();
     CHECK_EQUAL(histogram_quantile(&histogram, 999), 0);
@@ -110,6 +136,7 @@ static void quantiles_of_random_values(void) {
 
 void test_histogram(void) {
     buckets_cover_every_value();
+    rows_are_as_narrow_as_their_number_allows();
     quantiles_of_known_values();
     quantiles_of_random_values();
 }

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Marks: one instruction that tells the exact clock (testbed/) that this point was reached.
+ *
+ *     movk xzr, #N      mark N, with the value of X0
+ *
+ * A write to XZR is discarded (Arm Architecture Reference Manual, C1.2.5), so without that clock
+ * the instruction does nothing.
+ */
+#ifndef MARK_H
+#define MARK_H
+
+#include <stdint.h>
+
+#define MARK_BEGIN 1 /* a measured run begins; value: its number, from 1 */
+#define MARK_END 2   /* it has ended; the same value */
+
+/* `number` must be a constant, 0 to 65535: it is part of the instruction. */
+#define MARK(number, value)                                              \
+    do {                                                                 \
+        register uint64_t mark_x0 __asm__("x0") = (value);               \
+        __asm__ volatile("movk xzr, #%1" : : "r"(mark_x0), "i"(number) : "memory"); \
+    } while (0)
+
+#endif
