@@ -8,16 +8,18 @@
 use spumone_config::packed::{Guest, Mapping, Segment};
 use spumone_config::{GuestAddr, PhysAddr};
 
-/// Most bytes of one chunk: a power of two that divides a page, so that a chunk which is cut at its
-/// multiples lies in one range of memory.
-pub const CHUNK: u64 = 512;
+/// Most bytes copied at once: a power of two that divides a page, so that a chunk which is cut at
+/// its multiples lies in one range of memory.
+pub const COPIED: u64 = 512;
+/// Bytes cleared at once: a power of two that divides a page. More, as it takes less.
+pub const CLEARED: u64 = 2048;
 /// Most random bytes of one seed.
 pub const MAX_SEED: u32 = 64;
 
 /// A piece of work, to be done on machine addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunk {
-    /// Clear [`CHUNK`] bytes, aligned to their number.
+    /// Clear [`CLEARED`] bytes, aligned to their number.
     Clear {
         /// The first.
         to: PhysAddr,
@@ -28,7 +30,7 @@ pub enum Chunk {
         from: u64,
         /// Where it goes.
         to: PhysAddr,
-        /// Number of bytes, at most [`CHUNK`].
+        /// Number of bytes, at most [`COPIED`].
         size: u64,
     },
     /// Write a random byte.
@@ -76,7 +78,7 @@ impl Progress {
         if self.step == Step::Clear {
             if let Some(range) = guest.memory.get(self.index) {
                 let to = PhysAddr(range.pa.0 + self.done);
-                self.proceed(CHUNK, range.size);
+                self.proceed(CLEARED, range.size);
                 return Some(Chunk::Clear { to });
             }
             self.begin(Step::Copy);
@@ -106,7 +108,7 @@ impl Progress {
 
     fn copy(&mut self, segment: &Segment, memory: &[Mapping]) -> Option<Chunk> {
         let destination = GuestAddr(segment.destination.0 + self.done);
-        let size = (segment.size - self.done).min(CHUNK - destination.0 % CHUNK);
+        let size = (segment.size - self.done).min(COPIED - destination.0 % COPIED);
         let from = segment.offset + self.done;
         match physical(memory, destination) {
             Some(to) if size > 0 => {
@@ -197,11 +199,11 @@ mod tests {
         while let Some(chunk) = progress.next(guest) {
             match chunk {
                 Chunk::Clear { to } => {
-                    assert!(to.is_aligned(CHUNK));
-                    memory.extend((to.0..to.0 + CHUNK).map(|at| (at, Byte::Zero)));
+                    assert!(to.is_aligned(CLEARED));
+                    memory.extend((to.0..to.0 + CLEARED).map(|at| (at, Byte::Zero)));
                 }
                 Chunk::Copy { from, to, size } => {
-                    assert!((1..=CHUNK).contains(&size));
+                    assert!((1..=COPIED).contains(&size));
                     memory.extend((0..size).map(|n| (to.0 + n, Byte::Bundle(from + n))));
                 }
                 Chunk::Random { to, number } => {

@@ -4,7 +4,7 @@ use crate::memory::bundle_start;
 use crate::sysreg::mrs;
 use core::arch::asm;
 use spumone_config::PhysAddr;
-use spumone_core::load::{CHUNK, Chunk};
+use spumone_core::load::{CLEARED, Chunk};
 
 /// Does one piece of work; about three hundred instructions. No vCPU of the guest may run.
 ///
@@ -17,6 +17,28 @@ pub fn carry_out(chunk: Chunk, random: impl FnOnce(u32) -> u8) {
     }
 }
 
+/// Executes an instruction for eight steps from `$at` on, and gives where the ninth begins. Guests
+/// have much memory to clear: twice as fast as a loop of single ones.
+macro_rules! eight_times {
+    ($instruction:literal, $at:expr, $step:expr) => {{
+        let next: u64;
+        asm!(
+            $instruction, "add {at}, {at}, {step}",
+            $instruction, "add {at}, {at}, {step}",
+            $instruction, "add {at}, {at}, {step}",
+            $instruction, "add {at}, {at}, {step}",
+            $instruction, "add {at}, {at}, {step}",
+            $instruction, "add {at}, {at}, {step}",
+            $instruction, "add {at}, {at}, {step}",
+            $instruction, "add {at}, {at}, {step}",
+            at = inout(reg) $at => next,
+            step = in(reg) $step,
+            options(nostack, preserves_flags)
+        );
+        next
+    }};
+}
+
 /// Clears one chunk of guest memory.
 fn clear(start: PhysAddr) {
     /// `DCZID_EL0`: `DC ZVA` is prohibited; log2 of its block size in words.
@@ -25,20 +47,28 @@ fn clear(start: PhysAddr) {
     let zva = mrs!(DCZID_EL0);
     let block = 4 << (zva & SIZE);
     // SAFETY: guest memory lies outside the hypervisor's (`spm` checks) and is mapped writable
-    // and cacheable; no vCPU of the guest runs. A block of `DC ZVA` is a power of two no larger
-    // than a chunk, and chunks are aligned to their size.
+    // and cacheable; no vCPU of the guest runs. Eight blocks of `DC ZVA`, a power of two, are no
+    // larger than a chunk, and chunks are aligned to their size.
     unsafe {
-        if zva & PROHIBITED == 0 && block <= CHUNK {
+        if zva & PROHIBITED == 0 && 8 * block <= CLEARED {
             let mut at = start.0;
-            while at < start.0 + CHUNK {
-                asm!("dc zva, {}", in(reg) at, options(nostack, preserves_flags));
-                at += block;
+            while at < start.0 + CLEARED {
+                at = eight_times!("dc zva, {at}", at, block);
             }
         } else {
-            core::ptr::write_bytes(start.0 as *mut u8, 0, CHUNK as usize);
+            core::ptr::write_bytes(start.0 as *mut u8, 0, CLEARED as usize);
         }
     }
-    clean(start.0, CHUNK, cache_line());
+    let line = cache_line();
+    if 8 * line > CLEARED {
+        clean(start.0, CLEARED, line);
+        return;
+    }
+    let mut at = start.0;
+    while at < start.0 + CLEARED {
+        // SAFETY: as in `clean`; eight lines are no larger than a chunk.
+        at = unsafe { eight_times!("dc civac, {at}", at, line) };
+    }
 }
 
 fn copy(offset: u64, to: PhysAddr, bytes: u64) {

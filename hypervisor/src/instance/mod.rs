@@ -226,6 +226,11 @@ impl Instance {
         if self.must_decide || self.interrupts_changed {
             return;
         }
+        if cpu::interrupt_pending() {
+            // It would come back at once.
+            self.take_interrupts();
+            return;
+        }
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
             return;
         };
