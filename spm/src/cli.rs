@@ -1,8 +1,10 @@
 //! The command line.
 
 use crate::failure::Failure;
-use crate::{build, check, run};
+use crate::{bench, build, check, run};
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand};
+use spumone_bench::experiments::{self, yardstick};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,7 +14,7 @@ Exit codes:
   0    done
   1    the description, or a file it names, was refused
   2    the command line is wrong
-  3    a file cannot be read or written, or a tool is missing
+  3    a file cannot be read or written, or a tool is missing; a run of `spm bench` failed
   124  `spm run` ended the machine after --timeout
   `spm run` else passes on QEMU's exit code (128 + N where signal N ended it).";
 
@@ -32,6 +34,14 @@ Examples:
   spm run systems/demo.toml --timeout 60 --log demo.log
   spm run systems/demo.toml --gdb
   spm run systems/disk.toml -- -drive if=none,id=d,file=disk.img -device virtio-blk-device,drive=d";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  spm bench --list
+  spm bench latency --quick
+  spm bench lhp --policy none,steal --seeds 5
+  spm bench lhp --only load-50 --seed 1
+  spm bench yardsticks --out /tmp/figures --json | jq .verdicts";
 
 /// The host tool of the Spumone hypervisor.
 #[derive(Parser)]
@@ -58,6 +68,12 @@ enum Command {
     /// lists as qemu-args is handed to QEMU; {dir} in it is the description's folder.
     #[command(after_help = help(RUN_EXAMPLES))]
     Run(RunArgs),
+    /// Measure: make the runs of a figure on the exact clock, then its page and picture.
+    ///
+    /// A run whose result is there, of the same files and settings, is not repeated. The page goes to
+    /// docs/results/, that of a quick look to build/bench/NAME/quick/.
+    #[command(after_help = help(BENCH_EXAMPLES))]
+    Bench(BenchArgs),
 }
 
 fn help(examples: &str) -> String {
@@ -135,6 +151,76 @@ pub struct RunArgs {
     pub qemu_args: Vec<String>,
 }
 
+/// `spm bench`.
+#[derive(Args)]
+pub struct BenchArgs {
+    /// The figure; --list shows which there are.
+    #[arg(required_unless_present = "list", value_parser = figures())]
+    pub name: Option<String>,
+    /// A short look: smaller runs, fewer seeds.
+    #[arg(long)]
+    pub quick: bool,
+    /// Make each run with the seeds 1 to N [default: the figure's own].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub seeds: Option<u32>,
+    /// Make each run with this seed only, show trace hashes and numbers, write no page (but with --out).
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    pub seed: Option<u32>,
+    /// How many runs at a time; each keeps one core of the host busy.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub jobs: u32,
+    /// Where page, numbers and pictures go.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Make only runs whose label contains this, show them as --seed does, write no page (but with --out).
+    #[arg(long, value_name = "FILTER")]
+    pub only: Option<String>,
+    /// Print the numbers as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// List the figures, or the runs of the figure that is named.
+    #[arg(long)]
+    pub list: bool,
+    /// Go on when a run fails, and write a page that says what is missing.
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Instructions in a virtual microsecond of each core [default: the figure's own].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub ipus: Option<u32>,
+    /// Instructions that a core executes before the next one's turn [default: the figure's own].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(50..=1_000_000))]
+    pub q: Option<u32>,
+    /// Policies against lock-holder preemption, each a line of the figure.
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "none"
+    )]
+    pub policy: Vec<String>,
+    /// What Linux is measured by, where a figure leaves the choice.
+    #[arg(long, value_name = "NAME", value_parser = yardsticks())]
+    pub yardstick: Option<String>,
+    /// The hypervisor's ELF file [default: where `make` leaves it, in target/].
+    #[arg(long, value_name = "ELF")]
+    pub hypervisor: Option<PathBuf>,
+    /// The QEMU to start.
+    #[arg(long, value_name = "PROGRAM", default_value = "qemu-system-aarch64")]
+    pub qemu: PathBuf,
+}
+
+/// The figures there are.
+fn figures() -> PossibleValuesParser {
+    let figures = experiments::ALL.iter();
+    PossibleValuesParser::new(figures.map(|it| PossibleValue::new(it.name()).help(it.title())))
+}
+
+/// What Linux can be measured by.
+fn yardsticks() -> PossibleValuesParser {
+    let all = yardstick::ALL.iter();
+    PossibleValuesParser::new(all.map(|it| PossibleValue::new(it.name).help(it.what)))
+}
+
 impl Cli {
     /// Does what the command line says.
     pub fn run(&self) -> Result<ExitCode, Failure> {
@@ -142,6 +228,16 @@ impl Cli {
             Command::Check(args) => check::command(args),
             Command::Build(args) => build::command(args),
             Command::Run(args) => run::command(args),
+            Command::Bench(args) => bench::command(args),
+        }
+    }
+
+    /// The arguments of `spm bench`, if it is that.
+    #[cfg(test)]
+    pub fn into_bench(self) -> Option<BenchArgs> {
+        match self.command {
+            Command::Bench(args) => Some(args),
+            _ => None,
         }
     }
 
@@ -151,6 +247,7 @@ impl Cli {
             Command::Check(args) => args.json,
             Command::Build(args) => args.json,
             Command::Run(_) => false,
+            Command::Bench(args) => args.json,
         }
     }
 }

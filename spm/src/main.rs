@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod build;
 mod bundle;
 mod check;

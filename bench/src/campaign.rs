@@ -1,0 +1,367 @@
+//! The whole matrix of an experiment: plans it, runs what has no result yet, collects.
+
+use crate::experiments::{self, Experiment};
+use crate::failure::Failure;
+use crate::hash;
+use crate::machine::{Machine, Role, Run};
+use crate::project::{Inputs, Project};
+use crate::results::{Outcome, Results};
+use crate::runner::{self, Broken, Places};
+use crate::store::{self, Recipe, Store};
+use crate::system::Files;
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often the progress bar's clock moves.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How a campaign is to go.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Seeds of the clock: each run is made once with each.
+    pub seeds: Vec<u32>,
+    /// Runs at a time.
+    pub jobs: usize,
+    /// Only runs whose label contains this.
+    pub only: Option<String>,
+    /// Go on after a run has failed.
+    pub keep_going: bool,
+}
+
+/// What a campaign gave.
+pub struct Collected {
+    /// All results.
+    pub results: Results,
+    /// Runs that failed, by name.
+    pub broken: Vec<(String, Broken)>,
+    /// What went in.
+    pub inputs: Inputs,
+    /// How many runs were made; the others had their results from before.
+    pub made: usize,
+}
+
+/// A run with its seed, and where its files are.
+struct Job<'a> {
+    run: &'a Run,
+    seed: u32,
+    key: String,
+    arguments: Vec<String>,
+    places: Places,
+}
+
+impl Job<'_> {
+    fn name(&self) -> String {
+        format!("{} seed {}", self.run.label, self.seed)
+    }
+}
+
+/// The runs that `only` selects.
+pub fn selected(runs: Vec<Run>, only: Option<&str>) -> Vec<Run> {
+    runs.into_iter()
+        .filter(|run| only.is_none_or(|part| run.label.contains(part)))
+        .collect()
+}
+
+/// Makes all `runs` of an experiment. `build` makes a bootable image of a system description.
+///
+/// # Errors
+///
+/// A file is missing, a system cannot be built, or (without `keep_going`) a run failed.
+pub fn execute<E: From<Failure>>(
+    project: &Project,
+    experiment: &dyn Experiment,
+    runs: &[Run],
+    options: &Options,
+    build: impl Fn(&Path, &Path) -> Result<(), E>,
+) -> Result<Collected, E> {
+    let roles: BTreeSet<_> = runs.iter().flat_map(needed).collect();
+    let roles: Vec<_> = roles.into_iter().collect();
+    let spumone = runs
+        .iter()
+        .any(|run| matches!(run.machine, Machine::Spumone(_)));
+    project.check(&roles, spumone)?;
+    let inputs = project.inputs(&roles, spumone)?;
+    let folder_of = |it: &dyn Experiment| project.root.join("build/bench").join(it.name());
+    let folder = folder_of(experiment);
+    let others = experiments::ALL
+        .iter()
+        .filter(|it| it.name() != experiment.name());
+    let others = others.map(|it| folder_of(*it).join("runs")).collect();
+    let store = Store::new(folder.join("runs"), others);
+    let mut results = Results::default();
+    let mut jobs = Vec::new();
+    let mut images = Vec::new();
+    for run in runs {
+        let (image, hash) = match &run.machine {
+            Machine::Spumone(_) => {
+                let image = build_image(project, run, &folder, &build)?;
+                let hash = hash::file(&image)?;
+                (Some(image), Some(hash))
+            }
+            _ => (None, None),
+        };
+        let before = jobs.len();
+        for &seed in &options.seeds {
+            let job = plan(
+                project,
+                run,
+                seed,
+                &inputs,
+                image.as_deref(),
+                hash.as_deref(),
+                &store,
+            );
+            match store.load(&run.label, seed, &job.key) {
+                Some(outcome) => results.add(outcome),
+                None => jobs.push(job),
+            }
+        }
+        match image {
+            Some(image) if jobs.len() == before => remove(&image),
+            image => images.extend(image),
+        }
+    }
+    let made = jobs.len();
+    let (outcomes, broken) = work(project, &jobs, options, &store)?;
+    outcomes.into_iter().for_each(|it| results.add(it));
+    results.missing = broken.iter().map(|(name, _)| name.clone()).collect();
+    if broken.is_empty() {
+        // Those of failed runs are kept, to look for the cause.
+        images.iter().for_each(|image| remove(image));
+    }
+    Ok(Collected {
+        results,
+        broken,
+        inputs,
+        made,
+    })
+}
+
+fn remove(path: &Path) {
+    // It is large, but no harm if it stays.
+    let _ = std::fs::remove_file(path);
+}
+
+/// The project's files that a run depends on.
+fn needed(run: &Run) -> Vec<Role> {
+    let mut roles = Vec::new();
+    if let Some(linux) = run.machine.linux() {
+        roles.extend([Role::Kernel, linux.initrd()]);
+    }
+    if run.machine.has_rt() {
+        roles.push(Role::Rt);
+    }
+    roles
+}
+
+/// Writes the run's system description and builds its image.
+fn build_image<E: From<Failure>>(
+    project: &Project,
+    run: &Run,
+    folder: &Path,
+    build: impl Fn(&Path, &Path) -> Result<(), E>,
+) -> Result<PathBuf, E> {
+    let base = folder.join("systems").join(&run.label);
+    let description = base.with_extension("toml");
+    let image = base.with_extension("img");
+    if let Machine::Spumone(system) = &run.machine {
+        let initrd = system.linux.as_ref().map_or(Role::Initrd, |it| it.initrd());
+        let text = system.description(&Files {
+            kernel: &project.file(Role::Kernel),
+            initrd: &project.file(initrd),
+            rt: &project.file(Role::Rt),
+        });
+        store::write(&description, text.as_bytes())?;
+    }
+    build(&description, &image)?;
+    Ok(image)
+}
+
+fn plan<'a>(
+    project: &Project,
+    run: &'a Run,
+    seed: u32,
+    inputs: &Inputs,
+    image: Option<&Path>,
+    image_hash: Option<&str>,
+    store: &Store,
+) -> Job<'a> {
+    let mut files = BTreeMap::new();
+    let mut hashes = BTreeMap::new();
+    for role in run.machine.files() {
+        let name = role.to_string();
+        match (role, image, image_hash) {
+            (Role::System, Some(image), Some(hash)) => {
+                files.insert(role, image.to_owned());
+                hashes.insert(name, hash.to_owned());
+            }
+            _ => {
+                files.insert(role, project.file(role));
+                let hash = inputs.files.get(&name).cloned();
+                hashes.insert(name, hash.unwrap_or_default());
+            }
+        }
+    }
+    for name in ["spumone-clock.so", "testbed/run"] {
+        let hash = inputs.files.get(name).cloned();
+        hashes.insert(name.to_owned(), hash.unwrap_or_default());
+    }
+    let arguments = crate::machine::arguments(run, |role| format!("{{{role}}}"));
+    let key = Recipe {
+        qemu: &inputs.qemu,
+        arguments: &arguments,
+        clock: crate::machine::ClockSettings { seed, ..run.clock },
+        disk_mib: run.disk_mib,
+        files: &hashes,
+    }
+    .key();
+    let base = store.path(&run.label, seed, &key).with_extension("");
+    Job {
+        run,
+        seed,
+        key,
+        arguments,
+        places: Places { files, base },
+    }
+}
+
+/// Results, and what has none.
+type Work = (Vec<Outcome>, Vec<(String, Broken)>);
+
+/// Makes the runs, `options.jobs` at a time.
+fn work(
+    project: &Project,
+    jobs: &[Job<'_>],
+    options: &Options,
+    store: &Store,
+) -> Result<Work, Failure> {
+    let progress = Progress::new(jobs);
+    let next = Mutex::new(jobs.iter());
+    let done: Mutex<Work> = Mutex::default();
+    let fault = Mutex::new(None);
+    let stop = AtomicBool::new(false);
+    let lock_next = || next.lock().unwrap_or_else(|it| it.into_inner()).next();
+    let worker = || {
+        while !stop.load(Ordering::Relaxed)
+            && let Some(job) = lock_next()
+        {
+            progress.begin(job);
+            let result = runner::execute(project, job.run, job.seed, &job.places);
+            let mut done = done.lock().unwrap_or_else(|it| it.into_inner());
+            match result {
+                Ok((console, clock)) => {
+                    let outcome = Outcome {
+                        key: job.key.clone(),
+                        label: job.run.label.clone(),
+                        seed: job.seed,
+                        ipus: job.run.clock.ipus,
+                        arguments: job.arguments.clone(),
+                        console,
+                        clock,
+                    };
+                    if let Err(failure) = store.save(&outcome) {
+                        *fault.lock().unwrap_or_else(|it| it.into_inner()) = Some(failure);
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                    progress.end(job, &outcome.numbers());
+                    done.0.push(outcome);
+                }
+                Err(broken) => {
+                    progress.end(job, &format!("FAILED: {}", broken.reason));
+                    done.1.push((job.name(), broken));
+                    if !options.keep_going {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.min(jobs.len()) {
+            scope.spawn(worker);
+        }
+    });
+    drop(progress);
+    match fault.into_inner().unwrap_or_else(|it| it.into_inner()) {
+        Some(failure) => Err(failure),
+        None => Ok(done.into_inner().unwrap_or_else(|it| it.into_inner())),
+    }
+}
+
+/// A bar on a terminal; elsewhere a line for each run that ended.
+struct Progress {
+    bar: ProgressBar,
+    total: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    under_way: Vec<(String, Instant)>,
+    ended: usize,
+}
+
+impl Progress {
+    fn new(jobs: &[Job<'_>]) -> Self {
+        let weight: u64 = jobs.iter().map(|job| job.run.weight.max(1)).sum();
+        let bar = ProgressBar::new(weight);
+        let template = "{bar:24.cyan/blue} {msg}  {elapsed} gone, about {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        if !jobs.is_empty() {
+            bar.enable_steady_tick(TICK);
+        }
+        Self {
+            bar,
+            total: jobs.len(),
+            state: Mutex::default(),
+        }
+    }
+
+    fn show(&self, state: &State) {
+        let names: Vec<_> = state
+            .under_way
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let text = format!("{}/{}: {}", state.ended, self.total, names.join(", "));
+        self.bar.set_message(text);
+    }
+
+    fn begin(&self, job: &Job<'_>) {
+        let mut state = self.state.lock().unwrap_or_else(|it| it.into_inner());
+        state.under_way.push((job.name(), Instant::now()));
+        self.show(&state);
+    }
+
+    fn end(&self, job: &Job<'_>, what: &str) {
+        let mut state = self.state.lock().unwrap_or_else(|it| it.into_inner());
+        let name = job.name();
+        let begun = state.under_way.iter().position(|(it, _)| *it == name);
+        let took = begun.map_or(Duration::ZERO, |at| state.under_way.remove(at).1.elapsed());
+        state.ended += 1;
+        self.show(&state);
+        self.bar.inc(job.run.weight.max(1));
+        let line = format!(
+            "[{}/{}] {name}: {what} ({})",
+            state.ended,
+            self.total,
+            HumanDuration(took)
+        );
+        match self.bar.is_hidden() {
+            true => eprintln!("{line}"),
+            false => self.bar.println(line),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,125 @@
+//! What the exact clock counted in a run: the JSON that `testbed/run --json` writes.
+
+use serde::{Deserialize, Serialize};
+
+/// The mark that a guest passes when a measured repeat begins (`guests/linux/programs/mark.h`).
+const MARK_BEGIN: u64 = 1;
+/// The mark at its end.
+const MARK_END: u64 = 2;
+const NS_PER_SECOND: f64 = 1e9;
+
+/// One run, as the clock saw it. Keys that are not used here are left out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClockReport {
+    /// Virtual time at the end, in nanoseconds.
+    pub virtual_ns: u64,
+    /// Hash of the whole instruction trace.
+    pub hash: String,
+    /// What reached the machine from outside, at a moment that the host chose.
+    pub outside_events: u64,
+    /// Disk requests.
+    pub disk_calls: u64,
+    /// What each core did.
+    pub cores: Vec<Core>,
+    /// Visits to EL2 by cause.
+    pub visits: Vec<Visits>,
+    /// Points in time that guests marked.
+    pub marks: Vec<Mark>,
+    /// The host's side; says nothing about the machine.
+    pub host: Host,
+}
+
+/// What one core did. All counts are instructions, all times nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Core {
+    /// All instructions.
+    pub instructions: u64,
+    /// Those at EL0.
+    pub el0: u64,
+    /// Those at EL1.
+    pub el1: u64,
+    /// Those at EL2.
+    pub el2: u64,
+    /// Time executing.
+    pub busy_ns: u64,
+    /// Time given away by waiting instructions.
+    pub polled_ns: u64,
+    /// Time asleep.
+    pub asleep_ns: u64,
+}
+
+/// Visits to EL2 that had one cause. A visit is what a core executes at EL2 without a break.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Visits {
+    /// Why EL2 was entered.
+    pub cause: String,
+    /// How often.
+    pub visits: u64,
+    /// Instructions in all.
+    pub instructions: u64,
+    /// Instructions of the longest visit.
+    pub most: u64,
+    /// When that one began, in nanoseconds.
+    pub most_at_ns: u64,
+    /// On which core.
+    pub most_on_core: u64,
+}
+
+/// A point in time that software marked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Its number.
+    pub mark: u64,
+    /// When, in nanoseconds of virtual time.
+    pub ns: u64,
+    /// The value of X0, if the mark carries it.
+    #[serde(default)]
+    pub x0: Option<String>,
+}
+
+/// What the run cost the host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Seconds.
+    pub seconds: f64,
+}
+
+impl ClockReport {
+    /// When the last measured repeat ended, in nanoseconds.
+    pub fn last_end(&self) -> Option<u64> {
+        let ends = self.marks.iter().filter(|it| it.mark == MARK_END);
+        ends.map(|it| it.ns).max()
+    }
+
+    /// Seconds of each measured repeat by the clock, in order: from its first mark to its second.
+    pub fn repeats(&self) -> Vec<f64> {
+        let of = |number| self.marks.iter().filter(move |it| it.mark == number);
+        of(MARK_BEGIN)
+            .zip(of(MARK_END))
+            .map(|(begin, end)| (end.ns.saturating_sub(begin.ns)) as f64 / NS_PER_SECOND)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_of_the_testbed_is_read() {
+        let text = r#"{ "version": 1, "settings": {"cores": 1}, "virtual_ns": 2000, "hash": "0x12",
+            "outside_events": 0, "disk_calls": 0, "rounds": 3, "sleeps": 1,
+            "cores": [{"core": 0, "instructions": 7, "el0": 0, "el1": 2, "el2": 5, "el3": 0,
+                       "busy_ns": 28, "polled_ns": 0, "asleep_ns": 9}],
+            "visits": [{"cause": "IRQ", "visits": 1, "instructions": 5, "most": 5, "most_at_ns": 4,
+                        "most_on_core": 0, "by_power_of_two": [0, 0, 1]}],
+            "spin": [], "profile": [], "host": {"seconds": 1.5},
+            "marks": [{"mark": 1, "core": 0, "el": 0, "ns": 1000, "instructions": 3, "x0": "0x1"},
+                      {"mark": 7, "core": 0, "el": 0, "ns": 1100, "instructions": 3},
+                      {"mark": 2, "core": 0, "el": 0, "ns": 1500000000, "instructions": 4}]}"#;
+        let report: ClockReport = serde_json::from_str(text).unwrap();
+        assert_eq!(report.cores[0].el2, 5);
+        assert_eq!(report.repeats(), [1.499999]);
+        assert_eq!(report.last_end(), Some(1_500_000_000));
+    }
+}

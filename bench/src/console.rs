@@ -1,0 +1,234 @@
+//! What guests print for programs to read, out of a console log.
+//!
+//! Under Spumone each line has its guest's name before it, and colours; on the bare machine it has
+//! neither. Formats: `guests/linux/README.md`, `guests/rt/README.md`.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+const LINUX_RESULT: &str = "linux-result ";
+const RT_RESULT: &str = "rt-result ";
+const RT_HISTOGRAM: &str = "rt-histogram ";
+/// A line of these says why the real-time guest has no result.
+const RT_COMPLAINTS: [&str; 2] = ["rt-error:", "rt-fault:"];
+/// Title of the histogram: `histogram, rows of 50 ticks (800 ns)`.
+const TABLE_TITLE: &str = "histogram, rows of ";
+/// What the hypervisor's own lines have before them.
+const HYPERVISOR: &str = "spumone | ";
+
+/// Everything read from one log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Console {
+    /// Facts of each `linux-result` line, in order.
+    pub linux: Vec<Facts>,
+    /// Facts of the last `rt-result` line.
+    pub rt: Option<Facts>,
+    /// The real-time guest's histogram, empty if it printed none.
+    pub histogram: Histogram,
+    /// Whether the last `rt-result` line came before the first `linux-result` line.
+    pub rt_first: bool,
+    /// Complaints of the real-time guest.
+    pub complaints: Vec<String>,
+    /// Version of FreeRTOS, as its banner says.
+    pub freertos: Option<String>,
+}
+
+/// `key=value` words.
+pub type Facts = BTreeMap<String, String>;
+
+/// How often which latency was seen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// Width of a row in nanoseconds; 0 if there is no histogram.
+    pub width_ns: u64,
+    /// Start of each row in nanoseconds, and its count.
+    pub rows: Vec<(u64, u64)>,
+    /// How many lie above the last row.
+    pub above: u64,
+}
+
+impl Console {
+    /// Reads a log.
+    pub fn parse(log: &str) -> Self {
+        let mut console = Self::default();
+        for line in log.lines() {
+            let line = plain(line);
+            if let Some(rest) = after(&line, LINUX_RESULT) {
+                if console.linux.is_empty() {
+                    console.rt_first = console.rt.is_some();
+                }
+                console.linux.push(facts(rest));
+            } else if let Some(rest) = after(&line, RT_RESULT) {
+                console.rt = Some(facts(rest));
+            } else if let Some(rest) = after(&line, RT_HISTOGRAM) {
+                console.histogram.add_line(rest);
+            } else if let Some(rest) = after(&line, TABLE_TITLE) {
+                console.histogram = Histogram::titled(rest);
+            } else if RT_COMPLAINTS.iter().any(|it| line.contains(it)) {
+                console.complaints.push(line.trim().to_owned());
+            } else if let Some((_, version)) = line.split_once("real-time guest on FreeRTOS ") {
+                console.freertos = Some(version.trim().to_owned());
+            } else if !line.contains(HYPERVISOR) {
+                console.histogram.add_row(&line);
+            }
+        }
+        console.rt_first |= console.linux.is_empty() && console.rt.is_some();
+        console
+    }
+}
+
+impl Histogram {
+    /// Of the number of nanoseconds in `50 ticks (800 ns)`.
+    fn titled(text: &str) -> Self {
+        let width = text
+            .split_once('(')
+            .and_then(|(_, rest)| rest.split_once(" ns)"))
+            .and_then(|(number, _)| number.parse().ok());
+        Self {
+            width_ns: width.unwrap_or(0),
+            ..Self::default()
+        }
+    }
+
+    /// `from 800 ns 12 ###` or `above 3 #`.
+    fn add_row(&mut self, line: &str) {
+        if self.width_ns == 0 {
+            return;
+        }
+        let text = line.rsplit('|').next().unwrap_or(line);
+        let words: Vec<_> = text.split_whitespace().take(4).collect();
+        match words[..] {
+            ["from", start, "ns", count] => {
+                if let (Ok(start), Ok(count)) = (start.parse(), count.parse()) {
+                    self.rows.push((start, count));
+                }
+            }
+            ["above", count, ..] => self.above = count.parse().unwrap_or(0),
+            _ => {}
+        }
+    }
+
+    /// `width_ns=16 4464:12 4480:7 …`: the start of each row that is not empty, and its count.
+    fn add_line(&mut self, text: &str) {
+        for word in text.split_whitespace() {
+            if let Some(width) = word.strip_prefix("width_ns=") {
+                *self = Self {
+                    width_ns: width.parse().unwrap_or(0),
+                    ..Self::default()
+                };
+            } else if let Some((start, count)) = word.split_once(':')
+                && let (Ok(start), Ok(count)) = (start.parse(), count.parse())
+            {
+                self.rows.push((start, count));
+            }
+        }
+    }
+}
+
+/// A line without escape sequences (`ESC [ … letter`) and carriage returns.
+pub fn plain(line: &str) -> String {
+    let mut text = String::new();
+    let mut chars = line.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '\x1b' => {
+                if chars.next() == Some('[') {
+                    chars.by_ref().find(char::is_ascii_alphabetic);
+                }
+            }
+            '\r' => {}
+            _ => text.push(char),
+        }
+    }
+    text
+}
+
+fn after<'a>(line: &'a str, marker: &str) -> Option<&'a str> {
+    line.find(marker).map(|at| &line[at + marker.len()..])
+}
+
+fn facts(text: &str) -> Facts {
+    text.split_whitespace()
+        .filter_map(|word| word.split_once('='))
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// A fact that is a number.
+pub fn number(facts: &Facts, key: &str) -> Option<f64> {
+    facts.get(key)?.parse().ok()
+}
+
+/// A fact that is a list of numbers, such as `seconds=1.5,1.6`.
+pub fn numbers(facts: &Facts, key: &str) -> Vec<f64> {
+    let list = facts.get(key).map_or("", String::as_str);
+    list.split(',').filter_map(|it| it.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Spumone's console prints it, the hypervisor's own line in between.
+    const LOG: &str = "\
+\x1b[0;36mrt      | \x1b[0mSpumone real-time guest on FreeRTOS V11.2.0\r
+\x1b[0;36mrt      | \x1b[0mhistogram, rows of 50 ticks (800 ns)
+\x1b[0;36mrt      | \x1b[0m  from       4000 ns          1 #
+\x1b[0;1mspumone | \x1b[0mguest rt is off
+\x1b[0;36mrt      | \x1b[0m  from       4800 ns          0 \n\
+\x1b[0;36mrt      | \x1b[0m  above                   17 #
+\x1b[0;36mrt      | \x1b[0mrt-result periods=20000 lost=0 late=0 min_ns=4464 max_ns=21504
+\x1b[0;32mlinux   | \x1b[0mlinux-result scenario=hackbench ok=1 seconds=1.5,1.25 median=1.25
+";
+
+    #[test]
+    fn results_are_found_behind_names_and_colours() {
+        let console = Console::parse(LOG);
+        assert_eq!(
+            number(console.rt.as_ref().unwrap(), "max_ns"),
+            Some(21504.0)
+        );
+        assert_eq!(numbers(&console.linux[0], "seconds"), [1.5, 1.25]);
+        assert_eq!(console.freertos.as_deref(), Some("V11.2.0"));
+        assert!(console.rt_first);
+    }
+
+    #[test]
+    fn the_histogram_is_read_row_by_row() {
+        let histogram = Console::parse(LOG).histogram;
+        assert_eq!(histogram.width_ns, 800);
+        assert_eq!(histogram.rows, [(4000, 1), (4800, 0)]);
+        assert_eq!(histogram.above, 17);
+    }
+
+    #[test]
+    fn the_fine_histogram_replaces_the_table() {
+        let log =
+            format!("{LOG}rt | rt-histogram width_ns=16 4464:2 4480:3\nrt-histogram 9000:1\n");
+        let histogram = Console::parse(&log).histogram;
+        assert_eq!(histogram.width_ns, 16);
+        assert_eq!(histogram.rows, [(4464, 2), (4480, 3), (9000, 1)]);
+        assert_eq!(histogram.above, 0);
+    }
+
+    #[test]
+    fn which_guest_ended_first_is_seen() {
+        let swapped = "linux-result scenario=a ok=1\nrt-result periods=1\n";
+        assert!(!Console::parse(swapped).rt_first);
+        assert!(Console::parse("rt-result periods=1\n").rt_first);
+    }
+
+    #[test]
+    fn complaints_are_kept() {
+        let console = Console::parse("rt      | rt-error: period=1 needs a unit\n");
+        assert_eq!(
+            console.complaints,
+            ["rt      | rt-error: period=1 needs a unit"]
+        );
+    }
+
+    #[test]
+    fn nothing_is_read_from_nothing() {
+        assert_eq!(Console::parse("from 1 ns 2\n"), Console::default());
+    }
+}

@@ -1,0 +1,207 @@
+//! The figures: each experiment says which runs it needs, and what their results mean.
+
+pub mod dhrystone;
+pub mod latency;
+pub mod lhp;
+pub(crate) mod loads;
+pub mod overhead;
+pub mod priorities;
+pub mod timer;
+pub mod yardstick;
+pub mod yardsticks;
+
+use crate::machine::Run;
+use crate::plot::{Dots, Figure};
+use crate::results::Results;
+use serde_json::Value;
+
+/// What an experiment is asked to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// A short look instead of the figure.
+    pub quick: bool,
+    /// Policies against lock-holder preemption, each a line.
+    pub policies: Vec<String>,
+    /// What Linux is measured by, where an experiment leaves the choice.
+    pub yardstick: Option<String>,
+    /// Instructions in a virtual microsecond.
+    pub ipus: u32,
+    /// Instructions of a quantum.
+    pub quantum: u32,
+}
+
+/// What an experiment takes where the user says nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Defaults {
+    /// Instructions in a virtual microsecond.
+    pub ipus: u32,
+    /// Instructions of a quantum.
+    pub quantum: u32,
+    /// Seeds of the whole experiment.
+    pub seeds: u32,
+    /// Seeds of a quick look.
+    pub quick_seeds: u32,
+}
+
+/// A table of a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    /// Names of columns; all but the first are numbers.
+    pub columns: Vec<String>,
+    /// Cells.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// An aim, and whether it is met.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// What was aimed at.
+    pub aim: String,
+    /// What came out.
+    pub measured: String,
+    /// Whether it is met; `None`: not to be said from these results.
+    pub met: Option<bool>,
+}
+
+/// What results mean.
+pub struct Evaluation {
+    /// The picture.
+    pub figure: Figure,
+    /// What the picture shows, for those who do not see it.
+    pub caption: String,
+    /// What came out, sentence by sentence.
+    pub findings: Vec<String>,
+    /// Aims.
+    pub verdicts: Vec<Verdict>,
+    /// Numbers for people.
+    pub tables: Vec<Table>,
+    /// How it was done, as far as it is this experiment's own.
+    pub method: Vec<String>,
+    /// Numbers for programs.
+    pub summary: Value,
+}
+
+impl Evaluation {
+    /// Of nothing.
+    fn empty() -> Self {
+        Self {
+            figure: Figure::Dots(Dots::default()),
+            caption: "nothing".into(),
+            findings: Vec::new(),
+            verdicts: Vec::new(),
+            tables: Vec::new(),
+            method: Vec::new(),
+            summary: Value::Null,
+        }
+    }
+}
+
+/// One figure.
+pub trait Experiment: Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+    /// The title of its page.
+    fn title(&self) -> &'static str;
+    /// What is asked, and which figure of the source documents asked it first.
+    fn question(&self) -> &'static str;
+    /// Settings where the user says nothing.
+    fn defaults(&self) -> Defaults;
+    /// The matrix, without seeds.
+    ///
+    /// # Errors
+    ///
+    /// The plan asks for something that does not exist; says what does.
+    fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String>;
+    /// What the results mean. Some may be missing.
+    fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation;
+}
+
+/// All experiments, in the order of the index.
+pub const ALL: &[&dyn Experiment] = &[
+    &lhp::Lhp,
+    &latency::Latency,
+    &overhead::Overhead,
+    &priorities::Priorities,
+    &dhrystone::Dhrystone,
+    &timer::Timer,
+    &yardsticks::Yardsticks,
+];
+
+/// The experiment of this name.
+pub fn find(name: &str) -> Option<&'static dyn Experiment> {
+    ALL.iter().copied().find(|it| it.name() == name)
+}
+
+impl Table {
+    /// An empty one.
+    pub fn new(title: &str, columns: &[&str]) -> Self {
+        Self {
+            title: title.into(),
+            columns: columns.iter().map(|&it| it.into()).collect(),
+            rows: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn plan(quick: bool) -> Plan {
+        Plan {
+            quick,
+            policies: vec!["none".into()],
+            yardstick: None,
+            ipus: 250,
+            quantum: 500,
+        }
+    }
+
+    #[test]
+    fn every_run_has_a_label_of_its_own_that_is_a_file_name() {
+        for experiment in ALL {
+            for quick in [false, true] {
+                let runs = experiment.runs(&plan(quick)).unwrap();
+                let labels: BTreeSet<_> = runs.iter().map(|run| run.label.as_str()).collect();
+                assert_eq!(labels.len(), runs.len(), "{}", experiment.name());
+                let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+                assert!(labels.iter().all(|it| it.chars().all(plain)), "{labels:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_quick_look_is_smaller() {
+        for experiment in ALL {
+            let weight = |quick| -> u64 {
+                let runs = experiment.runs(&plan(quick)).unwrap();
+                let seeds = match quick {
+                    true => experiment.defaults().quick_seeds,
+                    false => experiment.defaults().seeds,
+                };
+                runs.iter().map(|run| run.weight * u64::from(seeds)).sum()
+            };
+            assert!(3 * weight(true) < weight(false), "{}", experiment.name());
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for experiment in ALL {
+            assert_eq!(find(experiment.name()).unwrap().title(), experiment.title());
+        }
+        assert!(find("nothing").is_none());
+    }
+
+    #[test]
+    fn no_results_still_give_a_page() {
+        for experiment in ALL {
+            let evaluation = experiment.evaluate(&plan(true), &Results::default());
+            assert!(!evaluation.caption.is_empty());
+            evaluation.figure.svg().unwrap();
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! `lhp`: what a real-time guest's load costs an SMP Linux beside it, against the ideal.
+
+use super::loads::Loads;
+use super::{Defaults, Evaluation, Experiment, Plan, Verdict, yardstick};
+use crate::machine::Run;
+use crate::plot::{Figure, Lines};
+use crate::results::Results;
+
+/// The figure.
+pub struct Lhp;
+
+/// Aim: time over the ideal at every load.
+const AIM: f64 = 1.05;
+const YARDSTICK: &str = "hackbench";
+
+impl Lhp {
+    fn loads(plan: &Plan) -> Result<Loads, String> {
+        let name = plan.yardstick.as_deref().unwrap_or(YARDSTICK);
+        let yardstick = yardstick::find(name)?;
+        Ok(match plan.quick {
+            true => Loads {
+                yardstick,
+                loads: vec![0, 50, 90],
+                burst_ms: 100,
+                seconds: 0.4,
+                repeats: 1,
+            },
+            false => Loads {
+                yardstick,
+                loads: (0..10).map(|it| it * 10).collect(),
+                burst_ms: 500,
+                seconds: 2.5,
+                repeats: 2,
+            },
+        })
+    }
+}
+
+impl Experiment for Lhp {
+    fn name(&self) -> &'static str {
+        "lhp"
+    }
+
+    fn title(&self) -> &'static str {
+        "Linux beside a loaded real-time guest: lock-holder preemption"
+    }
+
+    fn question(&self) -> &'static str {
+        "The real-time guest takes a share of one core in long bursts. A Linux vCPU that it preempts may hold a \
+         lock, for which all the others then wait. How much more than that share does Linux lose? It renews \
+         figures 1, 8 and 9 of *Solving the Lock Holder Preemption Problem* (2012), where Linux was worse off than with \
+         three cores of its own from a load of 50 %, and worse than with two from 80 %."
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults {
+            ipus: 250,
+            quantum: 500,
+            seeds: 3,
+            quick_seeds: 1,
+        }
+    }
+
+    fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
+        Ok(Self::loads(plan)?.runs(plan))
+    }
+
+    fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
+        // The plan was accepted by `runs`.
+        let Ok(loads) = Self::loads(plan) else {
+            return Evaluation::empty();
+        };
+        let bare = loads.bare(results);
+        let mut findings = Vec::new();
+        let mut verdicts = Vec::new();
+        for policy in &plan.policies {
+            let worst = bare
+                .as_ref()
+                .and_then(|bare| loads.worst(results, bare, policy));
+            if let (Some(bare), Some((ratio, load))) = (&bare, worst) {
+                let against = |cores| match loads.first_worse_than(results, bare, policy, cores) {
+                    Some(load) => {
+                        format!("worse off than with {cores} bare cores from {load} % on")
+                    }
+                    None => format!("never worse off than with {cores} bare cores"),
+                };
+                findings.push(format!(
+                    "Policy `{policy}`: at worst {ratio:.2} times the ideal, at {load} % load; {}; {}.",
+                    against(3),
+                    against(2)
+                ));
+            }
+            verdicts.push(Verdict {
+                aim: format!("policy `{policy}`: at most {AIM} × the ideal at every load"),
+                measured: match worst {
+                    Some((ratio, load)) => format!("{ratio:.2} × at {load} %"),
+                    None => "no result".into(),
+                },
+                met: worst.map(|(ratio, _)| ratio <= AIM),
+            });
+        }
+        let (lines, curves, references) = match &bare {
+            Some(bare) => (
+                plan.policies
+                    .iter()
+                    .map(|it| loads.line(results, bare, it))
+                    .collect(),
+                vec![loads.ideal(bare)],
+                Loads::references(bare),
+            ),
+            None => Default::default(),
+        };
+        let lines: Vec<crate::plot::Line> = lines;
+        let lines = lines
+            .into_iter()
+            .map(|mut line| {
+                line.name = format!("policy {}", line.name);
+                line
+            })
+            .collect();
+        Evaluation {
+            figure: Figure::Lines(Lines {
+                title: format!(
+                    "{} in Linux, by the load of the real-time guest",
+                    loads.yardstick.name
+                ),
+                y_title: "time over that of 4 bare cores; median, and the range over seeds".into(),
+                x_title: "load of the real-time guest on one of four cores, in %".into(),
+                lines,
+                curves,
+                references,
+            }),
+            caption: format!(
+                "Time of {} by the load of the real-time guest, against the ideal and bare machines",
+                loads.yardstick.name
+            ),
+            findings,
+            verdicts,
+            tables: vec![loads.table(plan, results), loads.bare_table(results)],
+            method: loads.method(),
+            summary: loads.summary(plan, results),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::loads::tests::{plan, results};
+
+    #[test]
+    fn a_policy_far_from_the_ideal_fails_the_aim() {
+        let evaluation = Lhp.evaluate(&plan(), &results([2.0, 4.5]));
+        assert_eq!(evaluation.verdicts[0].met, Some(false));
+        assert_eq!(evaluation.verdicts[0].measured, "1.97 × at 50 %");
+        assert_eq!(
+            evaluation.findings,
+            [
+                "Policy `none`: at worst 1.97 times the ideal, at 50 % load; worse off than with 3 bare cores from \
+                 50 % on; worse off than with 2 bare cores from 50 % on."
+            ]
+        );
+    }
+
+    #[test]
+    fn a_policy_near_the_ideal_meets_it() {
+        let evaluation = Lhp.evaluate(&plan(), &results([2.02, 2.3]));
+        assert_eq!(evaluation.verdicts[0].met, Some(true));
+    }
+
+    #[test]
+    fn an_unknown_yardstick_is_refused() {
+        let plan = Plan {
+            yardstick: Some("foo".into()),
+            ..plan()
+        };
+        assert!(Lhp.runs(&plan).unwrap_err().contains("there are hackbench"));
+    }
+}

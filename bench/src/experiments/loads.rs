@@ -1,0 +1,366 @@
+//! What `lhp` and `dhrystone` share: one yardstick, by the load that the real-time guest puts on one core.
+
+use super::yardstick::Yardstick;
+use super::{Plan, Table};
+use crate::machine::{ClockSettings, Machine, Order, Run};
+use crate::plot::{Curve, Line, Reference};
+use crate::results::{Outcome, Results};
+use crate::stats::Spread;
+use crate::system::System;
+use serde_json::{Value, json};
+
+/// Cores of the machine.
+pub const CORES: u32 = 4;
+/// Bare machines to compare with.
+const BARE: [u32; 3] = [2, 3, 4];
+/// Linux's CPU 3 is the one at home on the shared core. Were it CPU 0, the whole boot would get only what the
+/// load leaves of that core.
+const HOMES: [u32; 4] = [1, 2, 3, 0];
+/// Virtual seconds from power on to the first repeat, at most, without load.
+const BOOT: f64 = 3.0;
+/// What they become longer by under full load: CPU 3 takes part in the boot.
+const BOOT_UNDER_LOAD: f64 = 3.0;
+/// The worst slowdown that a run's length allows for.
+const SLOWEST: f64 = 4.0;
+
+/// A yardstick under load.
+pub struct Loads {
+    /// What measures.
+    pub yardstick: &'static Yardstick,
+    /// Loads in per cent.
+    pub loads: Vec<u32>,
+    /// Period of the real-time guest's bursts in milliseconds.
+    pub burst_ms: u32,
+    /// Length of one repeat on four bare cores, about, in seconds.
+    pub seconds: f64,
+    /// Repeats in a run.
+    pub repeats: u32,
+}
+
+/// Measured times of the bare machine with 2, 3 and 4 cores.
+pub struct Bare {
+    /// Medians in seconds.
+    pub times: [f64; 3],
+}
+
+impl Bare {
+    /// Time at which the real-time guest takes the share `f` of one core, and nothing is lost by it: throughput is
+    /// that of three cores, and of the fourth what is left.
+    pub fn ideal(&self, f: f64) -> f64 {
+        let [_, three, four] = self.times.map(|time| 1.0 / time);
+        1.0 / (three + (1.0 - f) * (four - three))
+    }
+}
+
+impl Loads {
+    fn clock(plan: &Plan) -> ClockSettings {
+        ClockSettings {
+            quantum: plan.quantum,
+            ipus: plan.ipus,
+            seed: 0,
+            end_us: None,
+        }
+    }
+
+    /// Label of a bare run.
+    pub fn bare_label(&self, cores: u32) -> String {
+        format!("{}-bare-{cores}", self.yardstick.name)
+    }
+
+    /// Label of a run under load.
+    pub fn label(&self, policy: &str, load: u32) -> String {
+        format!("{}-{policy}-load-{load:02}", self.yardstick.name)
+    }
+
+    /// The bare machines, and each policy under each load.
+    pub fn runs(&self, plan: &Plan) -> Vec<Run> {
+        let linux = |cpus| self.yardstick.linux(cpus, self.seconds, self.repeats);
+        let length = self.seconds * f64::from(self.repeats);
+        let mut runs: Vec<_> = BARE
+            .iter()
+            .map(|&cores| Run {
+                label: self.bare_label(cores),
+                machine: Machine::BareLinux(linux(cores)),
+                disk_mib: 0,
+                clock: Self::clock(plan),
+                order: Order::Any,
+                weight: ((1.5 + 4.0 * length) * 1000.0) as u64,
+            })
+            .collect();
+        for policy in &plan.policies {
+            for &load in &self.loads {
+                let f = f64::from(load) / 100.0;
+                let boot = BOOT + BOOT_UNDER_LOAD * f;
+                let allowed = boot + length * (1.3 + (SLOWEST - 1.3) * f);
+                let rt = format!(
+                    "period=1ms load={load}% burst={}ms duration={}ms histogram=off",
+                    self.burst_ms,
+                    (allowed * 1000.0).ceil()
+                );
+                let mut shared = linux(CORES);
+                shared.homes = HOMES.to_vec();
+                runs.push(Run {
+                    label: self.label(policy, load),
+                    machine: Machine::Spumone(System {
+                        cores: CORES,
+                        policy: policy.clone(),
+                        interrupt_priorities: None,
+                        rt: Some(rt),
+                        linux: Some(shared),
+                        disk: false,
+                    }),
+                    disk_mib: 0,
+                    clock: Self::clock(plan),
+                    order: Order::LinuxFirst {
+                        rt_until: (allowed * 1e9) as u64,
+                    },
+                    weight: ((2.0 + 4.0 * length + allowed * f) * 1000.0) as u64,
+                });
+            }
+        }
+        runs
+    }
+
+    /// The bare machines' times; `None` if one is missing.
+    pub fn bare(&self, results: &Results) -> Option<Bare> {
+        let time = |cores| Some(self.spread(results, &self.bare_label(cores))?.median);
+        Some(Bare {
+            times: [time(BARE[0])?, time(BARE[1])?, time(BARE[2])?],
+        })
+    }
+
+    /// Seconds over all seeds and repeats.
+    pub fn spread(&self, results: &Results, label: &str) -> Option<Spread> {
+        Spread::of(results.values(label, Outcome::seconds))
+    }
+
+    /// Times under load over that of four bare cores, by load.
+    pub fn line(&self, results: &Results, bare: &Bare, policy: &str) -> Line {
+        let points = self.loads.iter().filter_map(|&load| {
+            let spread = self.spread(results, &self.label(policy, load))?;
+            Some((f64::from(load), spread.over(bare.times[2])))
+        });
+        Line {
+            name: policy.to_owned(),
+            points: points.collect(),
+        }
+    }
+
+    /// The ideal, by load.
+    pub fn ideal(&self, bare: &Bare) -> Curve {
+        let end = self.loads.iter().copied().max().unwrap_or(90);
+        let points = (0..=end).step_by(5).map(|load| {
+            let time = bare.ideal(f64::from(load) / 100.0);
+            (f64::from(load), time / bare.times[2])
+        });
+        Curve {
+            name: "ideal".into(),
+            points: points.collect(),
+        }
+    }
+
+    /// The bare machines as horizontal lines.
+    pub fn references(bare: &Bare) -> Vec<Reference> {
+        let named = BARE.iter().zip(bare.times);
+        named
+            .map(|(cores, time)| Reference {
+                name: format!("bare, {cores} cores"),
+                y: time / bare.times[2],
+            })
+            .collect()
+    }
+
+    /// The largest median against the ideal, and at which load.
+    pub fn worst(&self, results: &Results, bare: &Bare, policy: &str) -> Option<(f64, u32)> {
+        let ratios = self.loads.iter().filter_map(|&load| {
+            let time = self.spread(results, &self.label(policy, load))?.median;
+            Some((time / bare.ideal(f64::from(load) / 100.0), load))
+        });
+        ratios.max_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// The smallest load at which the median is above the time of so many bare cores.
+    pub fn first_worse_than(
+        &self,
+        results: &Results,
+        bare: &Bare,
+        policy: &str,
+        cores: u32,
+    ) -> Option<u32> {
+        let time = bare.times[BARE.iter().position(|&it| it == cores)?];
+        self.loads.iter().copied().find(|&load| {
+            self.spread(results, &self.label(policy, load))
+                .is_some_and(|it| it.median > time)
+        })
+    }
+
+    /// Times by load: in seconds, and over the ideal.
+    pub fn table(&self, plan: &Plan, results: &Results) -> Table {
+        let title = format!(
+            "Time of `{}` by load: seconds; over the ideal",
+            self.yardstick.name
+        );
+        let mut columns = vec!["load".to_owned(), "ideal".to_owned()];
+        for policy in &plan.policies {
+            columns.extend([policy.clone(), format!("{policy} / ideal")]);
+        }
+        let mut table = Table {
+            title,
+            columns,
+            rows: Vec::new(),
+        };
+        let bare = self.bare(results);
+        for &load in &self.loads {
+            let ideal = bare.as_ref().map(|it| it.ideal(f64::from(load) / 100.0));
+            let mut row = vec![format!("{load} %")];
+            row.push(ideal.map_or("-".into(), |it| format!("{it:.3}")));
+            for policy in &plan.policies {
+                let spread = self.spread(results, &self.label(policy, load));
+                row.push(spread.map_or("-".into(), |it| it.show(3)));
+                let ratio = spread
+                    .zip(ideal)
+                    .map(|(spread, ideal)| spread.over(ideal).show(2));
+                row.push(ratio.unwrap_or_else(|| "-".into()));
+            }
+            table.rows.push(row);
+        }
+        table
+    }
+
+    /// Times of the bare machine.
+    pub fn bare_table(&self, results: &Results) -> Table {
+        let title = format!("`{}` on the bare machine", self.yardstick.name);
+        let mut table = Table::new(&title, &["cores", "seconds"]);
+        for cores in BARE {
+            let spread = self.spread(results, &self.bare_label(cores));
+            let cell = spread.map_or("-".into(), |it| it.show(3));
+            table.rows.push(vec![cores.to_string(), cell]);
+        }
+        table
+    }
+
+    /// For programs.
+    pub fn summary(&self, plan: &Plan, results: &Results) -> Value {
+        let bare = self.bare(results);
+        let mut by_policy = serde_json::Map::new();
+        for policy in &plan.policies {
+            let points: Vec<_> = self
+                .loads
+                .iter()
+                .map(|&load| {
+                    let ideal = bare.as_ref().map(|it| it.ideal(f64::from(load) / 100.0));
+                    let seconds = self.spread(results, &self.label(policy, load));
+                    let ratio = seconds.zip(ideal).map(|(it, ideal)| it.median / ideal);
+                    json!({ "load_percent": load, "seconds": seconds, "ideal_seconds": ideal,
+                        "median_over_ideal": ratio })
+                })
+                .collect();
+            by_policy.insert(policy.clone(), points.into());
+        }
+        let bare: Vec<_> = BARE
+            .iter()
+            .map(|&cores| json!({ "cores": cores, "seconds": self.spread(results, &self.bare_label(cores)) }))
+            .collect();
+        json!({ "yardstick": self.yardstick.name, "bare": bare, "under_load": by_policy })
+    }
+
+    /// How it was done.
+    pub fn method(&self) -> Vec<String> {
+        vec![
+            format!(
+                "FreeRTOS spins for the given share of every {} ms on core 0, above Linux's four vCPUs (one at home on \
+                 each of four cores; CPU 3 on core 0), and takes its 1 kHz tick.",
+                self.burst_ms
+            ),
+            format!(
+                "Linux measures `{}` ({}) itself, {} times a run; each point is the median of all repeats and seeds, the \
+                 band goes from the smallest to the largest.",
+                self.yardstick.linux(CORES, self.seconds, self.repeats).arguments.join(" "),
+                self.yardstick.what,
+                self.repeats
+            ),
+            "Ideal: 1 / (T(3) + (1 - f) × (T(4) - T(3))), where T(n) = 1 / (time on n bare cores), as measured."
+                .into(),
+        ]
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::experiments::yardstick;
+    use crate::results::samples;
+
+    pub fn loads() -> Loads {
+        Loads {
+            yardstick: yardstick::find("hackbench").unwrap(),
+            loads: vec![0, 50],
+            burst_ms: 500,
+            seconds: 2.5,
+            repeats: 2,
+        }
+    }
+
+    pub fn plan() -> Plan {
+        Plan {
+            quick: false,
+            policies: vec!["none".into()],
+            yardstick: None,
+            ipus: 250,
+            quantum: 500,
+        }
+    }
+
+    /// Bare 4.0, 2.667 and 2.0 s; under load as given.
+    pub fn results(under_load: [f64; 2]) -> Results {
+        let mut results = Results::default();
+        for (cores, time) in [(2, 4.0), (3, 8.0 / 3.0), (4, 2.0)] {
+            results.add(samples::linux(&loads().bare_label(cores), 1, &[time]));
+        }
+        for (load, time) in [0, 50].into_iter().zip(under_load) {
+            results.add(samples::linux(
+                &loads().label("none", load),
+                1,
+                &[time, time],
+            ));
+        }
+        results
+    }
+
+    #[test]
+    fn the_ideal_loses_the_share_of_one_core_and_nothing_else() {
+        let bare = loads().bare(&results([2.0, 3.0])).unwrap();
+        assert!((bare.ideal(0.0) - 2.0).abs() < 1e-9);
+        assert!((bare.ideal(1.0) - 8.0 / 3.0).abs() < 1e-9);
+        // Perfect scaling: 3.5 of 4 cores.
+        assert!((bare.ideal(0.5) - 8.0 / 3.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_worst_load_is_found() {
+        let results = results([2.0, 4.0]);
+        let bare = loads().bare(&results).unwrap();
+        let (ratio, load) = loads().worst(&results, &bare, "none").unwrap();
+        assert_eq!(load, 50);
+        assert!((ratio - 1.75).abs() < 1e-9);
+        assert_eq!(
+            loads().first_worse_than(&results, &bare, "none", 3),
+            Some(50)
+        );
+        assert_eq!(loads().first_worse_than(&results, &bare, "none", 2), None);
+    }
+
+    #[test]
+    fn the_real_time_guest_outlives_a_slow_linux() {
+        let runs = loads().runs(&plan());
+        assert_eq!(runs.len(), 5);
+        let Machine::Spumone(system) = &runs[4].machine else {
+            panic!("not a system")
+        };
+        // 3 s + 3 s × 0.5 + 5 s × (1.3 + 2.7 × 0.5)
+        assert_eq!(
+            system.rt.as_deref(),
+            Some("period=1ms load=50% burst=500ms duration=17750ms histogram=off")
+        );
+    }
+}

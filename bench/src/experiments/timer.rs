@@ -1,0 +1,247 @@
+//! `timer-on-shared-core`: the first hypothesis of *The influence of spinlocks on Linux on virtualized CPUs*: does
+//! Linux measure wrongly because its time-keeping CPU is preempted?
+
+use super::yardstick::{self, Yardstick};
+use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict};
+use crate::machine::{ClockSettings, Machine, Order, Run};
+use crate::plot::{Curve, Figure, Line, Lines};
+use crate::results::{Outcome, Results};
+use crate::stats::Spread;
+use crate::system::System;
+use serde_json::json;
+
+/// The figure.
+pub struct Timer;
+
+const CORES: u32 = 4;
+/// Measured between the marks that the clock sees, so that both measure the same.
+const YARDSTICK: &str = "forkexec";
+/// Aim: how far Linux's time may be from the clock's.
+const AIM: f64 = 0.001;
+/// Virtual seconds from power on to the first repeat on a core without load, at most. CPU 0 boots, and where it
+/// is on the shared core, gets only what the load leaves of it.
+const BOOT: f64 = 3.0;
+/// The worst slowdown that a run's length allows for.
+const SLOWEST: f64 = 4.0;
+
+/// Which Linux CPU is at home on the core that the real-time guest shares. CPU 0 keeps the time from boot on.
+const HOMES: [(&str, &str, [u32; 4]); 2] = [
+    (
+        "cpu0",
+        "CPU 0, which keeps time, is on the shared core",
+        [0, 1, 2, 3],
+    ),
+    ("cpu3", "CPU 3 is on the shared core", [1, 2, 3, 0]),
+];
+
+impl Timer {
+    fn yardstick(plan: &Plan) -> Result<&'static Yardstick, String> {
+        yardstick::find(plan.yardstick.as_deref().unwrap_or(YARDSTICK))
+    }
+
+    fn loads(plan: &Plan) -> &'static [u32] {
+        match plan.quick {
+            true => &[0, 50],
+            false => &[0, 25, 50, 75],
+        }
+    }
+
+    /// Seconds of a repeat, and repeats.
+    fn size(plan: &Plan) -> (f64, u32) {
+        match plan.quick {
+            true => (0.3, 1),
+            false => (1.5, 2),
+        }
+    }
+}
+
+fn label(homes: &str, load: u32) -> String {
+    format!("{homes}-load-{load:02}")
+}
+
+/// What Linux measured over what the clock counted, for each repeat.
+fn errors(outcome: &Outcome) -> Vec<f64> {
+    let pairs = outcome.seconds().into_iter().zip(outcome.clock.repeats());
+    pairs.map(|(said, was)| said / was).collect()
+}
+
+impl Experiment for Timer {
+    fn name(&self) -> &'static str {
+        "timer-on-shared-core"
+    }
+
+    fn title(&self) -> &'static str {
+        "Does Linux tell the time while its core is taken away?"
+    }
+
+    fn question(&self) -> &'static str {
+        "Hypothesis 1 of *The influence of spinlocks on Linux on virtualized CPUs*: when the core that takes Linux's \
+         timer interrupt is shared with the real-time guest, ticks are lost and Linux measures too little. \
+         There (Linux 2.6.16), measured times indeed became shorter as the load grew, until the interrupt was moved to \
+         another core. Here the time that Linux measures is set beside that of the exact clock, which \
+         sees the same two points of the same program."
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults {
+            ipus: 250,
+            quantum: 500,
+            seeds: 3,
+            quick_seeds: 1,
+        }
+    }
+
+    fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
+        let yardstick = Self::yardstick(plan)?;
+        let (seconds, repeats) = Self::size(plan);
+        let length = seconds * f64::from(repeats);
+        let mut runs = Vec::new();
+        for (homes, _, cores) in HOMES {
+            for &load in Self::loads(plan) {
+                let f = f64::from(load) / 100.0;
+                let allowed = BOOT / (1.0 - f) + length * (1.3 + (SLOWEST - 1.3) * f);
+                let mut linux = yardstick.linux(CORES, seconds, repeats);
+                linux.homes = cores.to_vec();
+                runs.push(Run {
+                    label: label(homes, load),
+                    machine: Machine::Spumone(System {
+                        cores: CORES,
+                        policy: "none".into(),
+                        interrupt_priorities: None,
+                        rt: Some(format!(
+                            "period=1ms load={load}% burst={}ms duration={}ms histogram=off",
+                            if plan.quick { 100 } else { 500 },
+                            (allowed * 1000.0).ceil()
+                        )),
+                        linux: Some(linux),
+                        disk: false,
+                    }),
+                    disk_mib: 0,
+                    clock: ClockSettings {
+                        quantum: plan.quantum,
+                        ipus: plan.ipus,
+                        seed: 0,
+                        end_us: None,
+                    },
+                    order: Order::LinuxFirst {
+                        rt_until: (allowed * 1e9) as u64,
+                    },
+                    weight: ((2.0 + 4.0 * length + allowed * f) * 1000.0) as u64,
+                });
+            }
+        }
+        Ok(runs)
+    }
+
+    fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
+        let mut table = Table::new(
+            "What Linux measured over what passed, and the time itself in seconds by the clock",
+            &["", "load", "measured / real", "seconds"],
+        );
+        let mut lines = Vec::new();
+        let mut findings = Vec::new();
+        let mut summary = serde_json::Map::new();
+        let mut farthest: Option<f64> = None;
+        for (homes, title, _) in HOMES {
+            let mut points = Vec::new();
+            for &load in Self::loads(plan) {
+                let name = label(homes, load);
+                let error = Spread::of(results.values(&name, errors));
+                let time = Spread::of(results.values(&name, |it| it.clock.repeats()));
+                if let Some(error) = error {
+                    points.push((f64::from(load), error));
+                    let distance = (error.low - 1.0).abs().max((error.high - 1.0).abs());
+                    farthest = Some(farthest.map_or(distance, |it| it.max(distance)));
+                }
+                table.rows.push(vec![
+                    title.into(),
+                    format!("{load} %"),
+                    error.map_or("-".into(), |it| it.show(4)),
+                    time.map_or("-".into(), |it| it.show(3)),
+                ]);
+                summary.insert(
+                    name,
+                    json!({ "measured_over_real": error, "seconds": time }),
+                );
+            }
+            lines.push(Line {
+                name: match homes {
+                    "cpu0" => "CPU 0 shared".into(),
+                    _ => "CPU 3 shared".into(),
+                },
+                points,
+            });
+        }
+        if let Some(farthest) = farthest {
+            findings.push(format!(
+                "What Linux measured was never farther than {:.3} % from what passed.",
+                farthest * 100.0
+            ));
+            findings.push(match farthest <= AIM {
+                true => "The hypothesis no longer holds: today's Linux reads the architected counter, which goes on while \
+                         a vCPU does not run, so a late tick loses nothing."
+                    .into(),
+                false => "So measured times cannot be taken as they are.".to_owned(),
+            });
+        }
+        let end = Self::loads(plan).iter().copied().max().unwrap_or(90);
+        Evaluation {
+            figure: Figure::Lines(Lines {
+                title: "Time as Linux measures it, beside the time that passed".into(),
+                y_title: "measured over real; median, and the range over seeds".into(),
+                x_title: "load of the real-time guest on the shared core, in %".into(),
+                lines,
+                curves: vec![Curve {
+                    name: "right".into(),
+                    points: vec![(0.0, 1.0), (f64::from(end), 1.0)],
+                }],
+                references: Vec::new(),
+            }),
+            caption: "Time as Linux measures it over the time that passed, by load".into(),
+            findings,
+            verdicts: vec![Verdict {
+                aim: format!("Linux's time is within {} % of the clock's at every load", AIM * 100.0),
+                measured: farthest.map_or("no result".into(), |it| format!("{:.3} %", it * 100.0)),
+                met: farthest.map(|it| it <= AIM),
+            }],
+            tables: vec![table],
+            method: vec![
+                "The measuring program passes a mark that the exact clock records, reads CLOCK_MONOTONIC, does its work, \
+                 reads the clock again and passes a second mark."
+                    .into(),
+                "Homes of Linux's vCPUs: `[0, 1, 2, 3]` and `[1, 2, 3, 0]`; the real-time guest is on core 0.".into(),
+            ],
+            summary: summary.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Mark;
+    use crate::experiments::loads::tests::plan;
+    use crate::results::samples;
+
+    #[test]
+    fn a_clock_that_goes_wrong_is_seen() {
+        let mut results = Results::default();
+        for (homes, _, _) in HOMES {
+            for &load in Timer::loads(&plan()) {
+                let said = if homes == "cpu0" && load == 75 {
+                    1.8
+                } else {
+                    2.0
+                };
+                let mut outcome = samples::linux(&label(homes, load), 1, &[said]);
+                outcome.clock.marks = [(1, 5_000_000_000), (2, 7_000_000_000)]
+                    .map(|(mark, ns)| Mark { mark, ns, x0: None })
+                    .into();
+                results.add(outcome);
+            }
+        }
+        let evaluation = Timer.evaluate(&plan(), &results);
+        assert_eq!(evaluation.verdicts[0].measured, "10.000 %");
+        assert_eq!(evaluation.verdicts[0].met, Some(false));
+    }
+}

@@ -1,0 +1,105 @@
+//! What Linux is measured by: scenarios of `guests/linux/scenarios/` that print `seconds=`, sized so that
+//! four bare cores take about as long as wanted.
+
+use crate::machine::Linux;
+
+/// One of them.
+pub struct Yardstick {
+    /// The scenario.
+    pub name: &'static str,
+    /// In a few words.
+    pub what: &'static str,
+    /// Arguments with `{}` for the amount of work.
+    arguments: &'static str,
+    /// Work that takes four bare cores of 250 instructions a microsecond about one second.
+    per_second: f64,
+    /// Whether it is in the larger initial file system only.
+    bench_initrd: bool,
+}
+
+/// All of them.
+pub const ALL: &[Yardstick] = &[
+    Yardstick {
+        name: "hackbench",
+        what: "40 processes that send messages: scheduler, wake-ups, kernel locks",
+        arguments: "-g 1 -l {}",
+        per_second: 400.0,
+        bench_initrd: false,
+    },
+    Yardstick {
+        name: "build",
+        what: "a parallel compilation",
+        arguments: "copies={}",
+        per_second: 2.0,
+        bench_initrd: true,
+    },
+    Yardstick {
+        name: "forkexec",
+        what: "processes and files come and go",
+        arguments: "rounds={}",
+        per_second: 950.0,
+        bench_initrd: true,
+    },
+    Yardstick {
+        name: "loopback",
+        what: "TCP within the machine",
+        arguments: "mib={}",
+        per_second: 360.0,
+        bench_initrd: true,
+    },
+    Yardstick {
+        name: "dhrystone",
+        what: "computing only",
+        arguments: "loops={}",
+        per_second: 3_750_000.0,
+        bench_initrd: true,
+    },
+];
+
+/// The yardstick of this name.
+///
+/// # Errors
+///
+/// Says which there are.
+pub fn find(name: &str) -> Result<&'static Yardstick, String> {
+    ALL.iter().find(|it| it.name == name).ok_or_else(|| {
+        let names: Vec<_> = ALL.iter().map(|it| it.name).collect();
+        format!(
+            "there is no yardstick \"{name}\"; there are {}",
+            names.join(", ")
+        )
+    })
+}
+
+impl Yardstick {
+    /// A Linux that measures itself so: `repeats` times `seconds` of four bare cores' time.
+    pub fn linux(&self, cpus: u32, seconds: f64, repeats: u32) -> Linux {
+        let work = (self.per_second * seconds).round().max(1.0);
+        let arguments = self.arguments.replace("{}", &format!("{work}"));
+        let mut linux = Linux::new(cpus, self.name, &[&arguments, &format!("runs={repeats}")]);
+        linux.bench_initrd = self.bench_initrd;
+        linux
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_a_whole_number() {
+        let linux = find("build").unwrap().linux(4, 0.1, 3);
+        assert!(linux.bootargs().ends_with("spumone.args=copies=1,runs=3"));
+        let linux = find("hackbench").unwrap().linux(4, 2.5, 1);
+        assert!(
+            linux
+                .bootargs()
+                .ends_with("spumone.args=-g,1,-l,1000,runs=1")
+        );
+    }
+
+    #[test]
+    fn an_unknown_yardstick_is_answered_with_the_known() {
+        assert!(find("foo").err().unwrap().contains("hackbench"));
+    }
+}

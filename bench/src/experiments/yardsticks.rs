@@ -1,0 +1,197 @@
+//! `yardsticks`: how Linux's benchmarks scale on the bare machine, from one core to four.
+
+use super::yardstick::{self, Yardstick};
+use super::{Defaults, Evaluation, Experiment, Plan, Table};
+use crate::machine::{ClockSettings, Machine, Order, Run};
+use crate::plot::{Curve, Figure, Line, Lines};
+use crate::results::{Outcome, Results};
+use crate::stats::Spread;
+use serde_json::json;
+
+/// The figure.
+pub struct Yardsticks;
+
+const CORES: [u32; 4] = [1, 2, 3, 4];
+
+fn label(yardstick: &Yardstick, cores: u32) -> String {
+    format!("{}-{cores}", yardstick.name)
+}
+
+/// Those of this plan.
+fn chosen(plan: &Plan) -> Result<Vec<&'static Yardstick>, String> {
+    match &plan.yardstick {
+        Some(name) => Ok(vec![yardstick::find(name)?]),
+        None => Ok(yardstick::ALL.iter().collect()),
+    }
+}
+
+/// Seconds on four cores, and repeats.
+fn size(plan: &Plan) -> (f64, u32) {
+    match plan.quick {
+        true => (0.15, 1),
+        false => (0.8, 2),
+    }
+}
+
+fn cores(plan: &Plan) -> &'static [u32] {
+    match plan.quick {
+        true => &[1, 4],
+        false => &CORES,
+    }
+}
+
+impl Experiment for Yardsticks {
+    fn name(&self) -> &'static str {
+        "yardsticks"
+    }
+
+    fn title(&self) -> &'static str {
+        "How the yardsticks scale on the bare machine"
+    }
+
+    fn question(&self) -> &'static str {
+        "What Linux loses beside a real-time guest is told against the bare machine with fewer cores. So: how much \
+         faster does each yardstick become from one core to four, with nothing under it?"
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults {
+            ipus: 250,
+            quantum: 500,
+            seeds: 3,
+            quick_seeds: 1,
+        }
+    }
+
+    fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
+        let (seconds, repeats) = size(plan);
+        let mut runs = Vec::new();
+        for yardstick in chosen(plan)? {
+            for &cores in cores(plan) {
+                runs.push(Run {
+                    label: label(yardstick, cores),
+                    machine: Machine::BareLinux(yardstick.linux(cores, seconds, repeats)),
+                    disk_mib: 0,
+                    clock: ClockSettings {
+                        quantum: plan.quantum,
+                        ipus: plan.ipus,
+                        seed: 0,
+                        end_us: None,
+                    },
+                    order: Order::Any,
+                    weight: ((1.5 + 4.0 * seconds * f64::from(repeats)) * 1000.0) as u64,
+                });
+            }
+        }
+        Ok(runs)
+    }
+
+    fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
+        let chosen = chosen(plan).unwrap_or_default();
+        let time = |yardstick: &Yardstick, cores| {
+            Spread::of(results.values(&label(yardstick, cores), Outcome::seconds))
+        };
+        let mut columns = vec!["".to_owned()];
+        columns.extend(cores(plan).iter().map(|cores| format!("{cores} cores, s")));
+        columns.push("speed-up".into());
+        let mut table = Table {
+            title: "Seconds, median and range; speed-up from one core to four".into(),
+            columns,
+            rows: Vec::new(),
+        };
+        let mut lines = Vec::new();
+        let mut summary = serde_json::Map::new();
+        let mut gains = Vec::new();
+        for yardstick in &chosen {
+            let one = time(yardstick, 1).map(|it| it.median);
+            let mut row = vec![format!("`{}`: {}", yardstick.name, yardstick.what)];
+            let mut points = Vec::new();
+            for &cores in cores(plan) {
+                let spread = time(yardstick, cores);
+                row.push(spread.map_or("-".into(), |it| it.show(3)));
+                if let (Some(one), Some(spread)) = (one, spread) {
+                    let gains = [spread.low, spread.median, spread.high].map(|it| one / it);
+                    points.extend(Spread::of(gains).map(|it| (f64::from(cores), it)));
+                }
+            }
+            let gain = one
+                .zip(time(yardstick, 4))
+                .map(|(one, four)| one / four.median);
+            row.push(gain.map_or("-".into(), |it| format!("{it:.2}")));
+            table.rows.push(row);
+            let seconds: Vec<_> = cores(plan)
+                .iter()
+                .map(|&it| json!({ "cores": it, "seconds": time(yardstick, it) }))
+                .collect();
+            summary.insert(
+                yardstick.name.into(),
+                json!({ "times": seconds, "speed_up": gain }),
+            );
+            gains.extend(gain.map(|it| (it, yardstick.name)));
+            lines.push(Line {
+                name: yardstick.name.into(),
+                points,
+            });
+        }
+        gains.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let findings = match (gains.first(), gains.last()) {
+            (Some((least, worst)), Some((most, best))) if gains.len() > 1 => vec![format!(
+                "From one core to four, `{worst}` becomes {least:.2} times as fast, `{best}` {most:.2} times."
+            )],
+            (Some((gain, name)), _) => vec![format!(
+                "From one core to four, `{name}` becomes {gain:.2} times as fast."
+            )],
+            _ => Vec::new(),
+        };
+        Evaluation {
+            figure: Figure::Lines(Lines {
+                title: "Speed-up of Linux's yardsticks on the bare machine".into(),
+                y_title: "speed over that of one core; median, and the range over seeds".into(),
+                x_title: "cores".into(),
+                lines,
+                curves: vec![Curve {
+                    name: "perfect".into(),
+                    points: vec![(1.0, 1.0), (4.0, 4.0)],
+                }],
+                references: Vec::new(),
+            }),
+            caption: "Speed-up of Linux's yardsticks from one bare core to four".into(),
+            findings,
+            verdicts: Vec::new(),
+            tables: vec![table],
+            method: vec![format!(
+                "The same amount of work on each number of cores, as many processes as cores (hackbench: always 40); \
+                 Linux measures itself, {} times a run.",
+                size(plan).1
+            )],
+            summary: summary.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::loads::tests::plan;
+    use crate::results::samples;
+
+    #[test]
+    fn the_speed_up_is_told_by_medians() {
+        let mut results = Results::default();
+        for (label, time) in [
+            ("dhrystone-1", 4.0),
+            ("dhrystone-4", 1.0),
+            ("hackbench-1", 3.0),
+            ("hackbench-4", 1.0),
+        ] {
+            results.add(samples::linux(label, 1, &[time, time * 1.01, time]));
+        }
+        let evaluation = Yardsticks.evaluate(&plan(), &results);
+        assert_eq!(
+            evaluation.findings,
+            [
+                "From one core to four, `hackbench` becomes 3.00 times as fast, `dhrystone` 4.00 times."
+            ]
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! Why an experiment cannot go on.
+
+use std::fmt;
+use std::path::Path;
+
+/// What is wrong, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What.
+    pub message: String,
+    /// The cure, if one is known.
+    pub help: Option<String>,
+}
+
+impl Failure {
+    /// A failure without a known cure.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            help: None,
+        }
+    }
+
+    /// A file that could not be read or written.
+    pub fn io(action: &str, path: &Path, error: &std::io::Error) -> Self {
+        Self::new(format!("cannot {action} {}: {error}", path.display()))
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub fn help(mut self, text: impl Into<String>) -> Self {
+        self.help = Some(text.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}

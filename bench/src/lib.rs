@@ -1,0 +1,33 @@
+//! The project's figures: each experiment is a matrix of runs on the exact clock (`testbed/`), repeated
+//! over several seeds, and ends in a page with a picture, a table and everything needed to repeat it.
+//!
+//! | module | |
+//! | --- | --- |
+//! | [`experiments`] | one file for each figure: which runs, and what they mean |
+//! | [`machine`], [`system`] | what a run boots: bare Linux, bare FreeRTOS, or a Spumone system |
+//! | [`project`] | where the files are, their hashes, versions |
+//! | [`campaign`] | the whole matrix: plan, run what has no result yet, collect |
+//! | [`runner`], [`console`], [`clock`] | one run: QEMU, what guests printed, what the clock counted |
+//! | [`store`] | results on disk, so that a run is not repeated |
+//! | [`stats`] | median and range |
+//! | [`plot`], [`page`] | pictures and text |
+//!
+//! The crate does not build system images itself: `spm` hands in the function that does.
+
+#![forbid(unsafe_code)]
+
+pub mod campaign;
+pub mod clock;
+pub mod console;
+pub mod experiments;
+pub mod failure;
+pub mod hash;
+pub mod machine;
+pub mod page;
+pub mod plot;
+pub mod project;
+pub mod results;
+pub mod runner;
+pub mod stats;
+pub mod store;
+pub mod system;

@@ -1,0 +1,291 @@
+//! What one run boots, and how QEMU is told. Nothing here looks at a file.
+
+use crate::system::System;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// The bare machine: as the hypervisor's, without EL2.
+const BARE: &str = "virt,gic-version=3";
+/// The machine for the hypervisor.
+const WITH_EL2: &str = "virt,virtualization=on,gic-version=3";
+const CPU: &str = "cortex-a76";
+/// Memory of every machine; guests of a Spumone system get parts of it.
+const MEMORY: &str = "2048M";
+/// Memory of Linux, bare or as a guest, so that its own decisions are the same.
+pub const LINUX_MEMORY_MIB: u32 = 512;
+
+/// A file that a machine is started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// The Linux kernel.
+    Kernel,
+    /// Linux's first file system.
+    Initrd,
+    /// The same with what the yardsticks need.
+    BenchInitrd,
+    /// The FreeRTOS guest.
+    Rt,
+    /// The image that `spm` builds of a system.
+    System,
+    /// A blank disk.
+    Disk,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kernel => "Image",
+            Self::Initrd => "initrd.cpio",
+            Self::BenchInitrd => "initrd-bench.cpio",
+            Self::Rt => "freertos.elf",
+            Self::System => "system.img",
+            Self::Disk => "disk.img",
+        })
+    }
+}
+
+/// A Linux guest, bare or under Spumone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Linux {
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// Home core of each vCPU under Spumone; empty: CPU n on core n.
+    pub homes: Vec<u32>,
+    /// What it runs, a file in `guests/linux/scenarios/`.
+    pub scenario: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Whether it needs the larger initial file system.
+    pub bench_initrd: bool,
+}
+
+impl Linux {
+    /// One that runs a scenario.
+    pub fn new(cpus: u32, scenario: &str, arguments: &[&str]) -> Self {
+        Self {
+            cpus,
+            homes: Vec::new(),
+            scenario: scenario.to_owned(),
+            arguments: arguments.iter().map(|&it| it.to_owned()).collect(),
+            bench_initrd: false,
+        }
+    }
+
+    /// The kernel's command line, the same bare and under Spumone.
+    pub fn bootargs(&self) -> String {
+        let mut text = format!(
+            "console=ttyAMA0 quiet cryptomgr.notests spumone.run={}",
+            self.scenario
+        );
+        if !self.arguments.is_empty() {
+            // The guest's first process reads a comma as a space.
+            let words: Vec<_> = self.arguments.iter().flat_map(|it| it.split(' ')).collect();
+            text += &format!(" spumone.args={}", words.join(","));
+        }
+        text
+    }
+
+    /// Its initial file system.
+    pub fn initrd(&self) -> Role {
+        match self.bench_initrd {
+            true => Role::BenchInitrd,
+            false => Role::Initrd,
+        }
+    }
+}
+
+/// What is booted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Machine {
+    /// Linux with nothing under it.
+    BareLinux(Linux),
+    /// FreeRTOS with nothing under it, with these arguments.
+    BareRt(String),
+    /// A Spumone system.
+    Spumone(System),
+}
+
+impl Machine {
+    /// Number of cores.
+    pub fn cores(&self) -> u32 {
+        match self {
+            Self::BareLinux(linux) => linux.cpus,
+            Self::BareRt(_) => 1,
+            Self::Spumone(system) => system.cores,
+        }
+    }
+
+    /// Linux, if there is one.
+    pub fn linux(&self) -> Option<&Linux> {
+        match self {
+            Self::BareLinux(linux) => Some(linux),
+            Self::BareRt(_) => None,
+            Self::Spumone(system) => system.linux.as_ref(),
+        }
+    }
+
+    /// Whether a real-time guest is there.
+    pub fn has_rt(&self) -> bool {
+        match self {
+            Self::BareLinux(_) => false,
+            Self::BareRt(_) => true,
+            Self::Spumone(system) => system.rt.is_some(),
+        }
+    }
+
+    /// The files it is started with, but for those that each run makes anew.
+    pub fn files(&self) -> Vec<Role> {
+        match self {
+            Self::BareLinux(linux) => vec![Role::Kernel, linux.initrd()],
+            Self::BareRt(_) => vec![Role::Rt],
+            Self::Spumone(_) => vec![Role::System],
+        }
+    }
+}
+
+/// The setting of the exact clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockSettings {
+    /// Instructions that a core executes before the next one's turn.
+    pub quantum: u32,
+    /// Instructions in a virtual microsecond.
+    pub ipus: u32,
+    /// Which lawful schedule of the same system.
+    pub seed: u32,
+    /// Virtual time at which the run ends, if guests do not end by themselves.
+    pub end_us: Option<u64>,
+}
+
+/// Which guest must be the first to give its result: the other one is there to disturb it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// There is one guest, or it does not matter.
+    Any,
+    /// The real-time guest must measure to the end while Linux is still busy.
+    RtFirst,
+    /// Linux must have measured while the real-time guest still runs. By the clock: what guests print may
+    /// appear late.
+    LinuxFirst {
+        /// The real-time guest runs at least until this virtual time, in nanoseconds.
+        rt_until: u64,
+    },
+}
+
+/// One run of the matrix, without its seed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Its name within the experiment, fit for a file name.
+    pub label: String,
+    /// What is booted.
+    pub machine: Machine,
+    /// Size of a blank disk, in MiB; 0: no disk.
+    pub disk_mib: u32,
+    /// Clock.
+    pub clock: ClockSettings,
+    /// Who must end first.
+    pub order: Order,
+    /// About how long it takes, in virtual milliseconds times busy cores: for the progress bar only.
+    pub weight: u64,
+}
+
+/// Host time after which a run is taken to hang. It only ends such runs; nothing is measured by it.
+pub const LIMIT: Duration = Duration::from_secs(1800);
+
+/// QEMU's arguments; `file` says how each file is to be named.
+pub fn arguments(run: &Run, file: impl Fn(Role) -> String) -> Vec<String> {
+    let machine = match run.machine {
+        Machine::Spumone(_) => WITH_EL2,
+        Machine::BareLinux(_) | Machine::BareRt(_) => BARE,
+    };
+    let mut args: Vec<String> = ["-M", machine, "-cpu", CPU, "-smp"].map(Into::into).into();
+    args.push(run.machine.cores().to_string());
+    let memory = match &run.machine {
+        Machine::BareLinux(_) => format!("{LINUX_MEMORY_MIB}M"),
+        _ => MEMORY.into(),
+    };
+    args.extend(["-m".into(), memory]);
+    args.extend(
+        "-display none -nodefaults -serial stdio -no-reboot"
+            .split(' ')
+            .map(Into::into),
+    );
+    let kernel = |role| ["-kernel".to_owned(), file(role)];
+    match &run.machine {
+        Machine::BareLinux(linux) => {
+            args.extend(kernel(Role::Kernel));
+            args.extend(["-initrd".into(), file(linux.initrd())]);
+            args.extend(["-append".into(), linux.bootargs()]);
+        }
+        Machine::BareRt(bootargs) => {
+            args.extend(kernel(Role::Rt));
+            args.extend(["-append".into(), bootargs.clone()]);
+        }
+        Machine::Spumone(_) => args.extend(kernel(Role::System)),
+    }
+    if run.disk_mib > 0 {
+        // A comma ends a value unless it is doubled.
+        let path = file(Role::Disk).replace(',', ",,");
+        let drive = format!("if=none,id=disk,format=raw,file={path}");
+        let words = [
+            "-global",
+            "virtio-mmio.force-legacy=false",
+            "-drive",
+            &drive,
+        ];
+        args.extend(words.map(Into::into));
+        args.extend(["-device", "virtio-blk-device,drive=disk"].map(Into::into));
+    }
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(machine: Machine, disk_mib: u32) -> Run {
+        Run {
+            label: "a".into(),
+            machine,
+            disk_mib,
+            clock: ClockSettings {
+                quantum: 500,
+                ipus: 250,
+                seed: 0,
+                end_us: None,
+            },
+            order: Order::Any,
+            weight: 1,
+        }
+    }
+
+    fn text(run: &Run) -> String {
+        arguments(run, |role| format!("{{{role}}}")).join(" ")
+    }
+
+    #[test]
+    fn bare_linux_has_no_el2_and_its_own_command_line() {
+        let linux = Linux::new(3, "hackbench", &["-g 1", "runs=2"]);
+        assert_eq!(
+            text(&run(Machine::BareLinux(linux), 0)),
+            "-M virt,gic-version=3 -cpu cortex-a76 -smp 3 -m 512M -display none -nodefaults \
+             -serial stdio -no-reboot -kernel {Image} -initrd {initrd.cpio} -append \
+             console=ttyAMA0 quiet cryptomgr.notests spumone.run=hackbench spumone.args=-g,1,runs=2"
+        );
+    }
+
+    #[test]
+    fn bare_freertos_has_one_core() {
+        let text = text(&run(Machine::BareRt("period=1ms".into()), 0));
+        assert!(
+            text.contains("-smp 1 ") && text.ends_with("-kernel {freertos.elf} -append period=1ms")
+        );
+    }
+
+    #[test]
+    fn a_disk_is_a_device_of_the_machine() {
+        let text = text(&run(Machine::BareLinux(Linux::new(1, "disk", &[])), 16));
+        assert!(text.ends_with("file={disk.img} -device virtio-blk-device,drive=disk"));
+    }
+}

@@ -1,0 +1,373 @@
+//! The page of a figure: picture first, then what came out, then all that is needed to repeat it.
+
+use crate::experiments::{Evaluation, Experiment, Plan, Table};
+use crate::failure::Failure;
+use crate::plot;
+use crate::project::Inputs;
+use crate::results::{Outcome, Results};
+use crate::store;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+
+/// What the model leaves out, the same for all figures.
+const LIMITS: &str = "\
+- One instruction is one unit of time, whichever it is. There are no caches, no TLB misses, no pipelines, and an
+  exception costs only the instructions that handle it.
+- Cores run in turns of a quantum, so what one core does is seen by another up to a quantum late.
+- Devices answer after a fixed virtual time.
+- The numbers compare systems on this model. They predict no board.
+";
+
+/// What a page is made of.
+pub struct Page<'a> {
+    /// The figure.
+    pub experiment: &'a dyn Experiment,
+    /// What was asked for.
+    pub plan: &'a Plan,
+    /// Seeds.
+    pub seeds: &'a [u32],
+    /// The command that makes it again.
+    pub command: &'a str,
+    /// Files and versions.
+    pub inputs: &'a Inputs,
+    /// What came out.
+    pub results: &'a Results,
+    /// What that means.
+    pub evaluation: &'a Evaluation,
+}
+
+impl Page<'_> {
+    /// Writes page, numbers and both pictures into `folder`, as NAME.md, .json, .svg and .png.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<(), Failure> {
+        let path = |extension| {
+            folder
+                .join(self.experiment.name())
+                .with_extension(extension)
+        };
+        let svg = self.evaluation.figure.svg()?;
+        let png = plot::png(&svg)?;
+        let numbers = format!("{:#}\n", self.json());
+        store::write(&path("svg"), svg.as_bytes())?;
+        store::write(&path("png"), &png)?;
+        store::write(&path("json"), numbers.as_bytes())?;
+        store::write(&path("md"), self.markdown().as_bytes())
+    }
+
+    /// The text.
+    pub fn markdown(&self) -> String {
+        let (experiment, evaluation) = (self.experiment, self.evaluation);
+        let name = experiment.name();
+        let mut text = format!(
+            "# {}\n\n![{}]({name}.svg)\n\n{}\n",
+            experiment.title(),
+            evaluation.caption,
+            experiment.question()
+        );
+        // Writing to a string cannot fail.
+        if self.plan.quick {
+            let _ = write!(
+                text,
+                "\n**A quick look (`--quick`): shorter runs, fewer seeds. Not the figure.**\n"
+            );
+        }
+        if !self.results.missing.is_empty() {
+            let _ = write!(
+                text,
+                "\n**Incomplete: no result of {}.**\n",
+                self.results.missing.join(", ")
+            );
+        }
+        text += "\n## What came out\n\n";
+        if evaluation.findings.is_empty() {
+            text += "Nothing: there are no results.\n";
+        }
+        for finding in &evaluation.findings {
+            let _ = writeln!(text, "- {finding}");
+        }
+        if !evaluation.verdicts.is_empty() {
+            text += "\n| aim | measured | |\n| --- | --- | --- |\n";
+            for verdict in &evaluation.verdicts {
+                let met = match verdict.met {
+                    Some(true) => "met",
+                    Some(false) => "**not met**",
+                    None => "-",
+                };
+                let _ = writeln!(text, "| {} | {} | {met} |", verdict.aim, verdict.measured);
+            }
+        }
+        for table in &evaluation.tables {
+            text.push('\n');
+            text += &markdown_table(table);
+        }
+        text += "\n## How\n\n";
+        for line in &evaluation.method {
+            let _ = writeln!(text, "- {line}");
+        }
+        let seeds: Vec<_> = self.seeds.iter().map(u32::to_string).collect();
+        let _ = write!(
+            text,
+            "- Each run once with each seed of the clock ({}): each another lawful interleaving of the same system. Guests' \
+             random seeds are fixed.\n\n\
+             ## The machine\n\n\
+             QEMU's `virt` with a GICv3 and `cortex-a76` cores on the exact clock ([`testbed/`](../../testbed/)): {} instructions \
+             in a virtual microsecond on each core, quantum {} instructions.\n\n{LIMITS}",
+            seeds.join(", "),
+            self.plan.ipus,
+            self.plan.quantum,
+        );
+        text += &self.inputs_text();
+        let _ = write!(
+            text,
+            "\n## To repeat it\n\n```sh\nmake build guests && make -C testbed\n{}\n```\n\n\
+             Run hash `{}`: SHA-256 over all runs' trace hashes; the same on any machine with the same inputs. \
+             Numbers: [`{name}.json`]({name}.json). One run alone, with its trace hash: \
+             `target/host/spm bench {name} --only LABEL --seed N`.\n",
+            self.command,
+            self.results.hash()
+        );
+        text
+    }
+
+    fn inputs_text(&self) -> String {
+        let mut text = "\n## Versions\n\n| | |\n| --- | --- |\n".to_owned();
+        let mut row = |name: &str, value: &str| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "| {name} | {value} |");
+        };
+        row("Spumone", &self.inputs.spumone);
+        row("QEMU", &self.inputs.qemu);
+        if self.results.all().any(|it| !it.console.linux.is_empty()) {
+            row("Linux", &self.inputs.linux);
+        }
+        let freertos = self
+            .results
+            .all()
+            .find_map(|it| it.console.freertos.as_deref());
+        if let Some(version) = freertos {
+            row("FreeRTOS", version);
+        }
+        for (name, hash) in &self.inputs.files {
+            row(name, &format!("SHA-256 `{hash}`"));
+        }
+        text
+    }
+
+    /// Everything for programs.
+    pub fn json(&self) -> Value {
+        let verdicts: Vec<_> = self
+            .evaluation
+            .verdicts
+            .iter()
+            .map(|it| json!({ "aim": it.aim, "measured": it.measured, "met": it.met }))
+            .collect();
+        json!({
+            "experiment": self.experiment.name(),
+            "title": self.experiment.title(),
+            "quick": self.plan.quick,
+            "settings": {
+                "instructions_per_us": self.plan.ipus,
+                "quantum": self.plan.quantum,
+                "seeds": self.seeds,
+                "policies": self.plan.policies,
+            },
+            "command": self.command,
+            "inputs": self.inputs,
+            "run_hash": self.results.hash(),
+            "missing": self.results.missing,
+            "findings": self.evaluation.findings,
+            "verdicts": verdicts,
+            "summary": self.evaluation.summary,
+            "runs": self.results.all().map(run_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// One run, in a few numbers.
+fn run_json(outcome: &Outcome) -> Value {
+    let instructions: Vec<_> = outcome
+        .clock
+        .cores
+        .iter()
+        .map(|core| json!({ "el0": core.el0, "el1": core.el1, "el2": core.el2 }))
+        .collect();
+    json!({
+        "label": outcome.label,
+        "seed": outcome.seed,
+        "trace_hash": outcome.clock.hash,
+        "key": outcome.key,
+        "virtual_ns": outcome.clock.virtual_ns,
+        "seconds": outcome.seconds(),
+        "seconds_by_clock": outcome.clock.repeats(),
+        "rt": outcome.console.rt,
+        "instructions": instructions,
+    })
+}
+
+/// A table with its title; all columns but the first are numbers.
+fn markdown_table(table: &Table) -> String {
+    let mut text = format!("{}:\n\n| {} |\n|", table.title, table.columns.join(" | "));
+    for index in 0..table.columns.len() {
+        text += if index == 0 { " --- |" } else { " ---: |" };
+    }
+    text.push('\n');
+    for row in &table.rows {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "| {} |", row.join(" | "));
+    }
+    text
+}
+
+/// The list of all figures in `folder`, by the JSON files in it; for its README.md.
+///
+/// # Errors
+///
+/// It cannot be written.
+pub fn write_index(folder: &Path, experiments: &[&dyn Experiment]) -> Result<(), Failure> {
+    let found = experiments.iter().filter_map(|experiment| {
+        let path = folder.join(experiment.name()).with_extension("json");
+        let text = std::fs::read_to_string(path).ok()?;
+        let numbers: Value = serde_json::from_str(&text).ok()?;
+        Some((*experiment, numbers))
+    });
+    let text = index(&found.collect::<Vec<_>>());
+    store::write(&folder.join("README.md"), text.as_bytes())
+}
+
+/// Before the figures.
+const INDEX_HEAD: &str = "\
+# Results
+
+Each figure has a page with its numbers, its inputs and the command that makes it again. All are made by `spm bench`, which
+also writes this list.
+
+## How to read them
+
+- Time is virtual: QEMU with a clock that gives every core a quantum of instructions in turn
+  ([`testbed/`](../../testbed/)). One instruction is one unit of time; there are no caches. So figures compare systems on one
+  model, to the instruction and repeatably, and predict no board.
+- \"Bare\" is the same guest on the same machine with no hypervisor and no EL2.
+- Lines and dots are medians, bands and bars go from the smallest to the largest value over several seeds of the
+  clock. A seed picks another lawful interleaving of the same system: with one seed the numbers are exact, and a change of one
+  instruction may move them by a few per cent.
+- Latencies are in instructions; at 250 instructions a microsecond, 1,000 are 4 µs.
+- The run hash at the end of each page is the same wherever the same inputs are run.
+
+`spm bench --list` lists what there is; `spm bench NAME --quick` is a short look that stays out of this folder.
+";
+
+/// The list, of experiments with the numbers in their JSON files.
+fn index(found: &[(&dyn Experiment, Value)]) -> String {
+    let mut text = INDEX_HEAD.to_owned();
+    text += "\n## Figures\n";
+    if found.is_empty() {
+        text += "\nNone yet.\n";
+    }
+    for (experiment, numbers) in found {
+        let name = experiment.name();
+        let _ = write!(
+            text,
+            "\n### [{title}]({name}.md)\n\n[<img src=\"{name}.svg\" width=\"600\" alt=\"{title}\">]({name}.md)\n\n",
+            title = experiment.title()
+        );
+        let findings = numbers["findings"].as_array().into_iter().flatten();
+        for finding in findings.filter_map(Value::as_str) {
+            let _ = writeln!(text, "- {finding}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::lhp::Lhp;
+    use crate::experiments::loads::tests::{plan, results};
+
+    fn with_page<T>(use_page: impl FnOnce(&Page<'_>) -> T) -> T {
+        let inputs = Inputs {
+            qemu: "10.0.2".into(),
+            linux: "linux-image 6.12".into(),
+            spumone: "v1".into(),
+            files: [("Image".to_owned(), "00ff".to_owned())].into(),
+        };
+        let mut results = results([2.0, 4.5]);
+        results.missing = vec!["hackbench-none-load-90 seed 1".into()];
+        let plan = plan();
+        let evaluation = Lhp.evaluate(&plan, &results);
+        use_page(&Page {
+            experiment: &Lhp,
+            plan: &plan,
+            seeds: &[1, 2],
+            command: "spm bench lhp",
+            inputs: &inputs,
+            results: &results,
+            evaluation: &evaluation,
+        })
+    }
+
+    #[test]
+    fn the_page_says_everything_in_its_order() {
+        let text = with_page(|page| page.markdown());
+        let parts = [
+            "# Linux beside a loaded real-time guest",
+            "![Time of hackbench by the load",
+            "(lhp.svg)",
+            "figures 1, 8 and 9",
+            "**Incomplete: no result of hackbench-none-load-90 seed 1.**",
+            "## What came out",
+            "- Policy `none`: at worst 1.97 times the ideal",
+            "| policy `none`: at most 1.05 × the ideal at every load | 1.97 × at 50 % | **not met** |",
+            "| load | ideal | none | none / ideal |\n| --- | ---: | ---: | ---: |\n| 0 % | 2.000 | 2.000 | 1.00 |",
+            "## How",
+            "seed of the clock (1, 2)",
+            "## The machine",
+            "250 instructions in a virtual microsecond on each core, quantum 500 instructions.",
+            "no caches",
+            "## Versions",
+            "| QEMU | 10.0.2 |",
+            "| Linux | linux-image 6.12 |",
+            "| Image | SHA-256 `00ff` |",
+            "## To repeat it",
+            "spm bench lhp",
+            "Run hash `",
+        ];
+        let mut rest = text.as_str();
+        for part in parts {
+            let Some(at) = rest.find(part) else {
+                panic!("{part:?} is not where it should be in:\n{text}")
+            };
+            rest = &rest[at + part.len()..];
+        }
+    }
+
+    #[test]
+    fn the_numbers_are_there_for_programs() {
+        let value = with_page(|page| page.json());
+        assert_eq!(value["verdicts"][0]["met"], false);
+        assert_eq!(value["summary"]["bare"][2]["seconds"]["median"], 2.0);
+        assert_eq!(value["runs"].as_array().unwrap().len(), 5);
+    }
+
+    #[test]
+    fn all_files_are_written_and_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        with_page(|page| page.write(folder.path())).unwrap();
+        for extension in ["md", "json", "svg", "png"] {
+            assert!(
+                folder
+                    .path()
+                    .join("lhp")
+                    .with_extension(extension)
+                    .is_file()
+            );
+        }
+        write_index(folder.path(), &[&Lhp]).unwrap();
+        let index = std::fs::read_to_string(folder.path().join("README.md")).unwrap();
+        assert!(index.contains("](lhp.md)") && index.contains("- Policy `none`: at worst 1.97"));
+    }
+}

@@ -1,0 +1,154 @@
+//! Histograms one below the other on a common axis, counts on a logarithmic one, so that what happened
+//! once in 100,000 times is seen beside what happened always.
+
+use super::style::{self, FAINT, GREY, SIZE_TEXT, Size, WIDTH};
+use super::{Area, Drawn};
+use crate::stats::grouped;
+use plotters::prelude::*;
+
+const TOP: u32 = 70;
+const PANEL_HEIGHT: u32 = 132;
+/// Below the lowest panel: numbers and title of the axis.
+const BOTTOM: u32 = 52;
+/// Where the logarithmic axis begins: a count of one must have a height.
+const LEAST: f64 = 0.5;
+
+/// The picture.
+pub struct Histograms {
+    /// In bold, above it all.
+    pub title: String,
+    /// What is counted, below the title.
+    pub y_title: String,
+    /// What the horizontal axis is.
+    pub x_title: String,
+    /// From top to bottom.
+    pub panels: Vec<Panel>,
+}
+
+/// One histogram.
+pub struct Panel {
+    /// Its name.
+    pub name: String,
+    /// From, to, count.
+    pub bars: Vec<(f64, f64, u64)>,
+    /// Numbers to stand beside the name.
+    pub facts: String,
+    /// Values with names, marked on the axis.
+    pub marks: Vec<(String, f64)>,
+}
+
+impl Histograms {
+    pub(super) fn size(&self) -> Size {
+        (
+            WIDTH,
+            TOP + PANEL_HEIGHT * self.panels.len() as u32 + BOTTOM,
+        )
+    }
+
+    pub(super) fn draw(&self, area: &Area<'_>) -> Drawn {
+        let bars = || self.panels.iter().flat_map(|it| &it.bars);
+        let marks = self.panels.iter().flat_map(|it| &it.marks).map(|(_, x)| *x);
+        let x_end = style::round_up(bars().map(|bar| bar.1).chain(marks).fold(0.0, f64::max));
+        let most = bars().map(|bar| bar.2).max().unwrap_or(1).max(10);
+        let y_end = most as f64 * 3.0;
+        for (number, panel) in self.panels.iter().enumerate() {
+            let last = number + 1 == self.panels.len();
+            let top = TOP + PANEL_HEIGHT * number as u32;
+            let height = PANEL_HEIGHT + if last { BOTTOM } else { 0 };
+            let (_, below) = area.split_vertically(top);
+            let (area, _) = below.split_vertically(height);
+            panel.draw(
+                &area,
+                number,
+                (x_end, y_end),
+                last.then_some(self.x_title.as_str()),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Panel {
+    fn draw(
+        &self,
+        area: &Area<'_>,
+        number: usize,
+        (x_end, y_end): (f64, f64),
+        x_title: Option<&str>,
+    ) -> Drawn {
+        let mut chart = ChartBuilder::on(area)
+            .margin_top(24)
+            .margin_right(24)
+            .margin_left(12)
+            .margin_bottom(if x_title.is_some() { 8 } else { 0 })
+            .x_label_area_size(if x_title.is_some() { BOTTOM - 8 } else { 0 })
+            .y_label_area_size(60)
+            .build_cartesian_2d(0.0..x_end, (LEAST..y_end).log_scale())?;
+        let mut mesh = chart.configure_mesh();
+        mesh.disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(FAINT)
+            .axis_style(GREY)
+            .label_style(style::quiet())
+            .axis_desc_style(style::text(SIZE_TEXT))
+            .y_labels(4)
+            .x_labels(10)
+            .x_label_formatter(&|x| grouped(*x))
+            .y_label_formatter(&|y| short(*y));
+        match x_title {
+            Some(title) => mesh.x_desc(title).draw()?,
+            None => mesh.disable_x_axis().draw()?,
+        }
+        let colour = style::colour(number);
+        let bars = self.bars.iter().filter(|bar| bar.2 > 0);
+        chart.draw_series(bars.map(|&(from, to, count)| {
+            // Narrow rows stay visible: at least a pixel and a half.
+            let width = (to - from).max(x_end / 500.0);
+            let style = colour.filled();
+            Rectangle::new([(from, LEAST), (from + width, count as f64)], style)
+        }))?;
+        for (name, x) in &self.marks {
+            let top = chart.backend_coord(&(*x, y_end));
+            let bottom = chart.backend_coord(&(*x, LEAST));
+            area_line(area, top, bottom)?;
+            let place = (top.0 + 4, top.1 + 2);
+            // Coordinates are those of the whole picture.
+            let (left, up) = area.get_base_pixel();
+            let place = (place.0 - left, place.1 - up);
+            area.draw(&Text::new(name.clone(), place, style::quiet()))?;
+        }
+        area.draw(&Text::new(
+            self.name.clone(),
+            (72, 5),
+            style::bold(SIZE_TEXT),
+        ))?;
+        let right = WIDTH as i32 - 24;
+        let align = plotters::style::text_anchor::Pos::new(
+            plotters::style::text_anchor::HPos::Right,
+            plotters::style::text_anchor::VPos::Top,
+        );
+        area.draw(&Text::new(
+            self.facts.clone(),
+            (right, 5),
+            style::quiet().pos(align),
+        ))?;
+        Ok(())
+    }
+}
+
+/// A thin vertical line between points of the whole picture.
+fn area_line(area: &Area<'_>, from: (i32, i32), to: (i32, i32)) -> Drawn {
+    let (left, up) = area.get_base_pixel();
+    let points = [from, to].map(|(x, y)| (x - left, y - up));
+    area.draw(&PathElement::new(points.to_vec(), GREY.stroke_width(1)))?;
+    Ok(())
+}
+
+/// `100000` as `100k`.
+fn short(number: f64) -> String {
+    match number {
+        0.0..1.0 => String::new(),
+        1000.0.. => format!("{:.0}k", number / 1000.0),
+        _ => format!("{number:.0}"),
+    }
+}

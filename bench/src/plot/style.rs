@@ -1,0 +1,105 @@
+//! Colours, sizes, and where labels go.
+
+use plotters::prelude::*;
+
+/// Width and height in pixels.
+pub type Size = (u32, u32);
+
+/// Width of every picture.
+pub const WIDTH: u32 = 920;
+pub const SIZE_TITLE: u32 = 19;
+pub const SIZE_TEXT: u32 = 14;
+/// Least distance between labels, in pixels.
+pub const LABEL_GAP: i32 = 17;
+
+/// Okabe and Ito, "Color Universal Design" (2008): blue, vermillion, green, purple, orange, sky.
+const PALETTE: [RGBColor; 6] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+];
+/// Text.
+pub const INK: RGBColor = RGBColor(34, 34, 34);
+/// Axes, references and what else stays behind.
+pub const GREY: RGBColor = RGBColor(110, 110, 110);
+/// The lines of the grid.
+pub const FAINT: RGBColor = RGBColor(228, 228, 228);
+
+/// The colour of the series with this number.
+pub fn colour(number: usize) -> RGBColor {
+    PALETTE[number % PALETTE.len()]
+}
+
+/// Plain text.
+pub fn text(size: u32) -> TextStyle<'static> {
+    ("sans-serif", size).into_font().color(&INK)
+}
+
+/// Bold text.
+pub fn bold(size: u32) -> TextStyle<'static> {
+    FontDesc::new(FontFamily::SansSerif, f64::from(size), FontStyle::Bold).color(&INK)
+}
+
+/// Text that stays behind.
+pub fn quiet() -> TextStyle<'static> {
+    ("sans-serif", SIZE_TEXT).into_font().color(&GREY)
+}
+
+/// Text in a colour.
+pub fn coloured(colour: RGBColor) -> TextStyle<'static> {
+    ("sans-serif", SIZE_TEXT).into_font().color(&colour)
+}
+
+/// Heights for labels that want to be at `wanted`: as near as can be, `gap` apart, none below `bottom`
+/// (heights count downwards).
+pub fn apart(wanted: &[i32], gap: i32, bottom: i32) -> Vec<i32> {
+    let mut order: Vec<_> = (0..wanted.len()).collect();
+    order.sort_by_key(|&index| wanted[index]);
+    let mut heights = wanted.to_vec();
+    let mut above: Option<i32> = None;
+    for &index in &order {
+        heights[index] = above.map_or(wanted[index], |it| wanted[index].max(it + gap));
+        above = Some(heights[index]);
+    }
+    let mut below = bottom + gap;
+    for &index in order.iter().rev() {
+        heights[index] = heights[index].min(below - gap);
+        below = heights[index];
+    }
+    heights
+}
+
+/// The end of an axis that shows `largest`: a round number a little above.
+pub fn round_up(largest: f64) -> f64 {
+    if !largest.is_finite() || largest <= 0.0 {
+        return 1.0;
+    }
+    let unit = 10f64.powf(largest.log10().floor());
+    let steps = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
+    let step = steps.into_iter().find(|step| step * unit >= largest * 1.02);
+    step.unwrap_or(12.0) * unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_keep_their_distance_and_their_order() {
+        assert_eq!(apart(&[100, 50], 10, 500), [100, 50]);
+        assert_eq!(apart(&[52, 50, 51], 10, 500), [70, 50, 60]);
+        assert_eq!(apart(&[500, 499], 10, 500), [500, 490]);
+        assert!(apart(&[], 10, 500).is_empty());
+    }
+
+    #[test]
+    fn axes_end_at_round_numbers() {
+        assert_eq!(round_up(1.3), 1.5);
+        assert_eq!(round_up(9.9), 12.0);
+        assert_eq!(round_up(4700.0), 5000.0);
+        assert_eq!(round_up(0.0), 1.0);
+    }
+}

@@ -1,0 +1,245 @@
+//! Where the project's files are, their hashes and versions; what is missing, and what makes it.
+
+use crate::failure::Failure;
+use crate::hash;
+use crate::machine::Role;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The script that runs QEMU on the clock: also how the project's folder is recognised.
+const RUN_SCRIPT: &str = "testbed/run";
+const CLOCK: &str = "build/testbed/spumone-clock.so";
+/// Names another clock, as for `testbed/run`.
+const CLOCK_VARIABLE: &str = "SPUMONE_CLOCK";
+const VERSIONS: &str = "build/guests/linux/versions.txt";
+const KERNEL_PACKAGE: &str = "linux-image-";
+const KERNEL_FLAVOUR: &str = "-cloud-";
+
+/// The project's files.
+#[derive(Clone, Debug)]
+pub struct Project {
+    /// The folder that has `testbed/`, `build/` and `docs/` in it.
+    pub root: PathBuf,
+    /// The hypervisor's ELF file.
+    pub hypervisor: PathBuf,
+    /// QEMU.
+    pub qemu: PathBuf,
+}
+
+/// Versions and hashes that a figure depends on, for its page.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Inputs {
+    /// What QEMU says it is.
+    pub qemu: String,
+    /// Package and version of the Linux kernel.
+    pub linux: String,
+    /// `git describe`, or `unknown`.
+    pub spumone: String,
+    /// SHA-256 of files by their names.
+    pub files: BTreeMap<String, String>,
+}
+
+impl Project {
+    /// Finds the folder: `here` or one above it.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn find(here: &Path) -> Result<PathBuf, Failure> {
+        here.ancestors()
+            .find(|folder| folder.join(RUN_SCRIPT).is_file())
+            .map(Path::to_owned)
+            .ok_or_else(|| {
+                Failure::new(format!("no {RUN_SCRIPT} in this folder or one above it"))
+                    .help("run `spm bench` in the source tree")
+            })
+    }
+
+    /// The script that runs QEMU on the clock.
+    pub fn run_script(&self) -> PathBuf {
+        self.root.join(RUN_SCRIPT)
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> PathBuf {
+        std::env::var_os(CLOCK_VARIABLE).map_or_else(|| self.root.join(CLOCK), PathBuf::from)
+    }
+
+    /// A file that is the same in all runs.
+    pub fn file(&self, role: Role) -> PathBuf {
+        let path = match role {
+            Role::Kernel => "build/guests/linux/Image",
+            Role::Initrd => "build/guests/linux/initrd.cpio",
+            Role::BenchInitrd => "build/guests/linux/initrd-bench.cpio",
+            Role::Rt => "build/guests/rt/freertos.elf",
+            // Made for each run.
+            Role::System | Role::Disk => "build",
+        };
+        self.root.join(path)
+    }
+
+    /// Checks that everything is there.
+    ///
+    /// # Errors
+    ///
+    /// Names what is missing, and the command that makes it.
+    pub fn check(&self, roles: &[Role], spumone: bool) -> Result<(), Failure> {
+        let mut wanted = vec![(self.clock(), "the exact clock", "make -C testbed")];
+        if spumone {
+            wanted.push((self.hypervisor.clone(), "the hypervisor", "make build"));
+        }
+        for &role in roles {
+            let (what, target) = match role {
+                Role::Kernel => ("the Linux kernel", "make guests"),
+                Role::Initrd => ("Linux's initial file system", "make guests"),
+                Role::BenchInitrd => (
+                    "the file system with the yardsticks",
+                    "guests/linux/build.sh --bench",
+                ),
+                Role::Rt => ("the real-time guest", "make guests"),
+                Role::System | Role::Disk => continue,
+            };
+            wanted.push((self.file(role), what, target));
+        }
+        let missing: Vec<_> = wanted.iter().filter(|(path, ..)| !path.is_file()).collect();
+        let Some((_, _, target)) = missing.first() else {
+            return Ok(());
+        };
+        let list: Vec<_> = missing
+            .iter()
+            .map(|(path, what, _)| format!("{what} is not there: {}", path.display()))
+            .collect();
+        let mut targets: Vec<_> = missing.iter().map(|(.., it)| format!("`{it}`")).collect();
+        targets.dedup();
+        let help = match targets.len() {
+            1 => format!("build it with `{target}`"),
+            _ => format!("build them with {}", targets.join(", ")),
+        };
+        Err(Failure::new(list.join("\n")).help(help))
+    }
+
+    /// Versions and hashes.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, or QEMU not started.
+    pub fn inputs(&self, roles: &[Role], spumone: bool) -> Result<Inputs, Failure> {
+        let mut files = BTreeMap::new();
+        files.insert("spumone-clock.so".into(), hash::file(&self.clock())?);
+        files.insert("testbed/run".into(), hash::file(&self.run_script())?);
+        if spumone {
+            files.insert("spumone (hypervisor)".into(), hash::file(&self.hypervisor)?);
+        }
+        for &role in roles {
+            if !matches!(role, Role::System | Role::Disk) {
+                files.insert(role.to_string(), hash::file(&self.file(role))?);
+            }
+        }
+        Ok(Inputs {
+            qemu: self.qemu_version()?,
+            linux: self.linux_version(),
+            spumone: self.spumone_version(),
+            files,
+        })
+    }
+
+    fn qemu_version(&self) -> Result<String, Failure> {
+        let output = Command::new(&self.qemu).arg("--version").output();
+        let output = output.map_err(|error| {
+            Failure::new(format!("cannot start {}: {error}", self.qemu.display()))
+                .help("install QEMU 9.1 or later: scripts/setup does it on Debian")
+        })?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().next().unwrap_or_default();
+        Ok(line.trim_start_matches("QEMU emulator version ").to_owned())
+    }
+
+    fn linux_version(&self) -> String {
+        let text = std::fs::read_to_string(self.root.join(VERSIONS)).unwrap_or_default();
+        kernel_package(&text).unwrap_or("unknown").to_owned()
+    }
+
+    fn spumone_version(&self) -> String {
+        let output = Command::new("git")
+            .arg("-C")
+            .arg(&self.root)
+            .args(["describe", "--always", "--dirty", "--tags"])
+            .output();
+        match output {
+            Ok(output) if output.status.success() => {
+                String::from_utf8_lossy(&output.stdout).trim().to_owned()
+            }
+            _ => "unknown".into(),
+        }
+    }
+}
+
+/// `package version` of the kernel in the list that the guest's build writes.
+fn kernel_package(versions: &str) -> Option<&str> {
+    versions
+        .lines()
+        .find(|line| line.starts_with(KERNEL_PACKAGE) && line.contains(KERNEL_FLAVOUR))
+        .and_then(|line| line.rsplit_once(' '))
+        .map(|(package, _hash)| package)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn project(root: &Path) -> Project {
+        Project {
+            root: root.to_owned(),
+            hypervisor: root.join("spumone"),
+            qemu: "qemu-system-aarch64".into(),
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_cure() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        std::fs::create_dir_all(path.join("build/testbed")).unwrap();
+        std::fs::write(path.join(CLOCK), "clock").unwrap();
+        let failure = project(path)
+            .check(&[Role::BenchInitrd], false)
+            .unwrap_err();
+        assert!(failure.message.contains("initrd-bench.cpio"));
+        assert!(
+            failure
+                .help
+                .unwrap()
+                .contains("guests/linux/build.sh --bench")
+        );
+        let failure = project(path).check(&[Role::Rt], true).unwrap_err();
+        assert!(failure.message.contains("hypervisor") && failure.message.contains("freertos.elf"));
+        assert_eq!(
+            failure.help.as_deref(),
+            Some("build them with `make build`, `make guests`")
+        );
+        assert!(project(path).check(&[], false).is_ok());
+    }
+
+    #[test]
+    fn the_kernel_package_is_the_cloud_one() {
+        let text = "# package version sha256\nlinux-image-6.12-rt-arm64 6.12.95-1 aa\n\
+                    linux-image-6.12-cloud-arm64 6.12.95-1~bpo12+1 bb\n";
+        assert_eq!(
+            kernel_package(text),
+            Some("linux-image-6.12-cloud-arm64 6.12.95-1~bpo12+1")
+        );
+    }
+
+    #[test]
+    fn the_source_tree_is_found_from_below() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("a/b");
+        std::fs::create_dir_all(&below).unwrap();
+        assert!(Project::find(&below).is_err());
+        std::fs::create_dir(folder.path().join("testbed")).unwrap();
+        std::fs::write(folder.path().join(RUN_SCRIPT), "").unwrap();
+        assert_eq!(Project::find(&below).unwrap(), folder.path());
+    }
+}

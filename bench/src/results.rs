@@ -1,0 +1,198 @@
+//! What came out of runs, by label.
+
+use crate::clock::ClockReport;
+use crate::console::{self, Console};
+use crate::hash;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One run's result, as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Hash of everything that went in: files, settings, QEMU.
+    pub key: String,
+    /// Name of the run in its experiment.
+    pub label: String,
+    /// Seed of the clock.
+    pub seed: u32,
+    /// Instructions in a virtual microsecond.
+    pub ipus: u32,
+    /// QEMU's arguments, with names in place of paths.
+    pub arguments: Vec<String>,
+    /// What guests said.
+    pub console: Console,
+    /// What the clock counted.
+    pub clock: ClockReport,
+}
+
+impl Outcome {
+    /// Seconds of each repeat, as Linux measured them.
+    pub fn seconds(&self) -> Vec<f64> {
+        self.console
+            .linux
+            .first()
+            .map(|facts| console::numbers(facts, "seconds"))
+            .unwrap_or_default()
+    }
+
+    /// A fact of the real-time guest.
+    pub fn rt(&self, key: &str) -> Option<f64> {
+        console::number(self.console.rt.as_ref()?, key)
+    }
+
+    /// A time of the real-time guest, `key` in nanoseconds, as instructions of one core.
+    pub fn rt_instructions(&self, key: &str) -> Option<f64> {
+        Some(self.instructions(self.rt(key)?))
+    }
+
+    /// How many instructions a core can execute in so many nanoseconds.
+    pub fn instructions(&self, ns: f64) -> f64 {
+        ns * f64::from(self.ipus) / 1000.0
+    }
+
+    /// The numbers in one line, for people.
+    pub fn numbers(&self) -> String {
+        let mut parts = Vec::new();
+        let seconds = self.seconds();
+        if !seconds.is_empty() {
+            let list: Vec<_> = seconds.iter().map(|it| format!("{it:.3}")).collect();
+            parts.push(format!("{} s", list.join(" ")));
+        }
+        if let (Some(min), Some(avg), Some(tail), Some(max)) = (
+            self.rt_instructions("min_ns"),
+            self.rt_instructions("avg_ns"),
+            self.rt_instructions("p99_9_ns"),
+            self.rt_instructions("max_ns"),
+        ) {
+            parts.push(format!(
+                "latency min {min:.0}, average {avg:.0}, 99.9 % {tail:.0}, max {max:.0} instructions"
+            ));
+        }
+        parts.join("; ")
+    }
+}
+
+/// All results of an experiment.
+#[derive(Clone, Debug, Default)]
+pub struct Results {
+    by_label: BTreeMap<String, Vec<Outcome>>,
+    /// Runs that have no result.
+    pub missing: Vec<String>,
+}
+
+impl Results {
+    /// Adds a result.
+    pub fn add(&mut self, outcome: Outcome) {
+        let outcomes = self.by_label.entry(outcome.label.clone()).or_default();
+        outcomes.push(outcome);
+        outcomes.sort_by_key(|it| it.seed);
+    }
+
+    /// The results of one run, one for each seed.
+    pub fn of(&self, label: &str) -> &[Outcome] {
+        self.by_label.get(label).map_or(&[], Vec::as_slice)
+    }
+
+    /// All of them, by label and seed.
+    pub fn all(&self) -> impl Iterator<Item = &Outcome> {
+        self.by_label.values().flatten()
+    }
+
+    /// The values of one thing over all seeds, several a run allowed.
+    pub fn values(&self, label: &str, values: impl Fn(&Outcome) -> Vec<f64>) -> Vec<f64> {
+        self.of(label).iter().flat_map(values).collect()
+    }
+
+    /// One hash over all trace hashes: equal on any machine where all runs went the same way.
+    pub fn hash(&self) -> String {
+        let lines: Vec<_> = self
+            .all()
+            .map(|it| format!("{} {} {}\n", it.label, it.seed, it.clock.hash))
+            .collect();
+        hash::bytes(lines.concat().as_bytes())
+    }
+}
+
+#[cfg(test)]
+pub mod samples {
+    //! Results made up for tests.
+
+    use super::*;
+    use crate::clock::Host;
+
+    /// A result with this console log.
+    pub fn outcome(label: &str, seed: u32, log: &str) -> Outcome {
+        Outcome {
+            key: "0".repeat(64),
+            label: label.into(),
+            seed,
+            ipus: 250,
+            arguments: Vec::new(),
+            console: Console::parse(log),
+            clock: ClockReport {
+                virtual_ns: 1,
+                hash: format!("{label}{seed}"),
+                outside_events: 0,
+                disk_calls: 0,
+                cores: Vec::new(),
+                visits: Vec::new(),
+                marks: Vec::new(),
+                host: Host { seconds: 1.0 },
+            },
+        }
+    }
+
+    /// A result of Linux that took so long.
+    pub fn linux(label: &str, seed: u32, seconds: &[f64]) -> Outcome {
+        let list: Vec<_> = seconds.iter().map(f64::to_string).collect();
+        let log = format!("linux-result scenario=a ok=1 seconds={}\n", list.join(","));
+        outcome(label, seed, &log)
+    }
+
+    /// A result of the real-time guest; latencies in nanoseconds.
+    pub fn rt(label: &str, seed: u32, [min, avg, tail, max]: [u64; 4]) -> Outcome {
+        let log = format!(
+            "histogram, rows of 5 ticks (80 ns)\n  from {min} ns 90 #\n  from {tail} ns 9 #\n\
+             rt-result periods=99 lost=0 late=0 min_ns={min} avg_ns={avg} p99_9_ns={tail} \
+             max_ns={max} load=0 ticks_hz=62500000\n"
+        );
+        outcome(label, seed, &log)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_all_seeds_come_together() {
+        let mut results = Results::default();
+        results.add(samples::linux("a", 2, &[3.0]));
+        results.add(samples::linux("a", 1, &[1.0, 2.0]));
+        assert_eq!(results.values("a", Outcome::seconds), [1.0, 2.0, 3.0]);
+        assert!(results.of("b").is_empty());
+    }
+
+    #[test]
+    fn the_hash_does_not_depend_on_the_order_in_which_runs_end() {
+        let hash = |seeds: [u32; 2]| {
+            let mut results = Results::default();
+            for seed in seeds {
+                results.add(samples::linux("a", seed, &[]));
+            }
+            results.hash()
+        };
+        assert_eq!(hash([1, 2]), hash([2, 1]));
+        assert_ne!(hash([1, 2]), hash([1, 3]));
+    }
+
+    #[test]
+    fn time_is_told_in_instructions() {
+        let outcome = samples::rt("a", 0, [400, 800, 1200, 4000]);
+        assert_eq!(outcome.rt_instructions("max_ns"), Some(1000.0));
+        assert_eq!(
+            outcome.numbers(),
+            "latency min 100, average 200, 99.9 % 300, max 1000 instructions"
+        );
+    }
+}

@@ -1,0 +1,373 @@
+//! One run: QEMU on the clock, its console in a log, its results read and judged.
+
+use crate::clock::ClockReport;
+use crate::console::{self, Console};
+use crate::failure::Failure;
+use crate::machine::{self, LIMIT, Order, Role, Run};
+use crate::project::Project;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often an ending of QEMU is looked for.
+const POLL: Duration = Duration::from_millis(50);
+/// Lines of the console shown when a run fails.
+const TAIL: usize = 12;
+/// Bytes in a MiB.
+const MIB: u64 = 1 << 20;
+
+/// A run that has no result.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// Why.
+    pub reason: String,
+    /// The console.
+    pub log: PathBuf,
+    /// Its last lines.
+    pub tail: Vec<String>,
+}
+
+/// What a run needs on disk.
+pub struct Places {
+    /// Files that are there.
+    pub files: BTreeMap<Role, PathBuf>,
+    /// Where the run's own files go: this with other extensions.
+    pub base: PathBuf,
+}
+
+impl Places {
+    fn file(&self, role: Role) -> PathBuf {
+        match role {
+            Role::Disk => self.base.with_extension("disk"),
+            _ => self.files.get(&role).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The console's log.
+    pub fn log(&self) -> PathBuf {
+        self.base.with_extension("log")
+    }
+}
+
+/// The command line of a run: what is to be started, with which arguments.
+pub fn command(project: &Project, run: &Run, seed: u32, places: &Places) -> Vec<String> {
+    let show = |path: &Path| path.display().to_string();
+    let mut words = vec![
+        show(&project.run_script()),
+        "--qemu".into(),
+        show(&project.qemu),
+    ];
+    words.extend(clock_options(run, seed));
+    words.extend(["--json".into(), show(&places.base.with_extension("clock"))]);
+    words.push("--".into());
+    words.extend(machine::arguments(run, |role| show(&places.file(role))));
+    words
+}
+
+/// Options of `testbed/run` for the clock.
+pub fn clock_options(run: &Run, seed: u32) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    option("--q", run.clock.quantum.to_string());
+    option("--ipus", run.clock.ipus.to_string());
+    option("--seed", seed.to_string());
+    // Profiles by function are not used.
+    option("--top", "0".into());
+    if let Some(end) = run.clock.end_us {
+        option("--end-us", end.to_string());
+    }
+    words
+}
+
+/// Runs it.
+///
+/// # Errors
+///
+/// QEMU failed, hung, or a guest has no good result.
+pub fn execute(
+    project: &Project,
+    run: &Run,
+    seed: u32,
+    places: &Places,
+) -> Result<(Console, ClockReport), Broken> {
+    let result = start(project, run, seed, places).and_then(|status| {
+        let log = std::fs::read(places.log()).unwrap_or_default();
+        let console = Console::parse(&String::from_utf8_lossy(&log));
+        if !status.success() {
+            return Err(format!("QEMU failed: {status}"));
+        }
+        let path = places.base.with_extension("clock");
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| format!("the clock wrote no results: {error}"))?;
+        let clock: ClockReport = serde_json::from_str(&text)
+            .map_err(|error| format!("the clock's results cannot be read: {error}"))?;
+        judge(run, &console, &clock)?;
+        // It is stored with the result from here on.
+        let _ = std::fs::remove_file(path);
+        Ok((console, clock))
+    });
+    if run.disk_mib > 0 {
+        let _ = std::fs::remove_file(places.file(Role::Disk));
+    }
+    result.map_err(|reason| Broken {
+        reason,
+        log: places.log(),
+        tail: tail(&places.log()),
+    })
+}
+
+/// Starts QEMU and waits for its end.
+fn start(project: &Project, run: &Run, seed: u32, places: &Places) -> Result<ExitStatus, String> {
+    let say = |failure: Failure| failure.message;
+    let create = |path: &Path| {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|it| say(Failure::io("make", folder, &it)))?;
+        }
+        File::create(path).map_err(|error| say(Failure::io("write", path, &error)))
+    };
+    let log = create(&places.log())?;
+    let errors = log
+        .try_clone()
+        .map_err(|error| say(Failure::io("write", &places.log(), &error)))?;
+    if run.disk_mib > 0 {
+        let path = places.file(Role::Disk);
+        create(&path)?
+            .set_len(u64::from(run.disk_mib) * MIB)
+            .map_err(|error| say(Failure::io("write", &path, &error)))?;
+    }
+    let words = command(project, run, seed, places);
+    let mut child = Command::new(&words[0])
+        .args(&words[1..])
+        .env("SPUMONE_CLOCK", project.clock())
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(errors)
+        .spawn()
+        .map_err(|error| format!("cannot start {}: {error}", words[0]))?;
+    let end = Instant::now() + LIMIT;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(status),
+            Ok(None) if Instant::now() < end => std::thread::sleep(POLL),
+            Ok(None) => {
+                // An error here means that it has just ended by itself.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("it did not end within {} s", LIMIT.as_secs()));
+            }
+            Err(error) => return Err(format!("cannot wait for QEMU: {error}")),
+        }
+    }
+}
+
+/// Whether guests gave good results, in the right order.
+fn judge(run: &Run, console: &Console, clock: &ClockReport) -> Result<(), String> {
+    if let Some(complaint) = console.complaints.first() {
+        return Err(complaint.clone());
+    }
+    for facts in &console.linux {
+        if facts.get("ok").map(String::as_str) != Some("1") {
+            let reasons = facts.get("reasons").map_or("not said", String::as_str);
+            return Err(format!("Linux's scenario failed: {reasons}"));
+        }
+    }
+    let linux = run.machine.linux().is_some();
+    let rt = run.machine.has_rt();
+    let rt_needed = !matches!(run.order, Order::LinuxFirst { .. });
+    if rt && rt_needed && console.rt.is_none() {
+        return Err("the real-time guest gave no result".into());
+    }
+    if linux && run.order != Order::RtFirst && console.linux.is_empty() {
+        return Err("Linux gave no result".into());
+    }
+    match run.order {
+        Order::RtFirst if !console.rt_first => {
+            return Err("Linux's load ended before the real-time guest had measured".into());
+        }
+        Order::LinuxFirst { rt_until } if rt => match clock.last_end() {
+            None => return Err("Linux passed no marks: build the guests anew".into()),
+            Some(end) if end > rt_until => {
+                return Err("the real-time guest may have ended before Linux had measured".into());
+            }
+            Some(_) => {}
+        },
+        _ => {}
+    }
+    if clock.outside_events > 0 {
+        let count = clock.outside_events;
+        return Err(format!(
+            "{count} events from outside: the run is not repeatable"
+        ));
+    }
+    Ok(())
+}
+
+/// The last lines of a log.
+fn tail(log: &Path) -> Vec<String> {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<_> = text.lines().map(console::plain).collect();
+    lines[lines.len().saturating_sub(TAIL)..].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Mark;
+    use crate::machine::{ClockSettings, Linux, Machine};
+    use crate::results::samples;
+    use crate::system::System;
+    use std::os::unix::fs::PermissionsExt;
+
+    const LINUX: &str = "linux-result scenario=a ok=1 seconds=1\n";
+    const RT: &str = "rt-result max_ns=1\n";
+
+    fn run(machine: Machine, order: Order) -> Run {
+        Run {
+            label: "a".into(),
+            machine,
+            disk_mib: 1,
+            clock: ClockSettings {
+                quantum: 500,
+                ipus: 250,
+                seed: 0,
+                end_us: Some(7),
+            },
+            order,
+            weight: 1,
+        }
+    }
+
+    fn both(order: Order) -> Run {
+        let system = System {
+            cores: 4,
+            policy: "none".into(),
+            interrupt_priorities: None,
+            rt: Some(String::new()),
+            linux: Some(Linux::new(4, "a", &[])),
+            disk: false,
+        };
+        run(Machine::Spumone(system), order)
+    }
+
+    fn verdict(run: &Run, log: &str) -> Result<(), String> {
+        let mut outcome = samples::outcome("a", 0, log);
+        outcome.clock.marks = [(1, 10), (2, 20)]
+            .map(|(mark, ns)| Mark { mark, ns, x0: None })
+            .into();
+        judge(run, &outcome.console, &outcome.clock)
+    }
+
+    #[test]
+    fn the_guest_that_disturbs_must_outlive_the_other() {
+        let (rt_first, linux_first) = (format!("{RT}{LINUX}"), format!("{LINUX}{RT}"));
+        assert!(verdict(&both(Order::RtFirst), &rt_first).is_ok());
+        assert!(verdict(&both(Order::RtFirst), RT).is_ok());
+        assert!(verdict(&both(Order::RtFirst), &linux_first).is_err());
+        // Marks count, not the order in which lines appear.
+        let until = |rt_until| both(Order::LinuxFirst { rt_until });
+        assert!(verdict(&until(20), &rt_first).is_ok());
+        assert!(verdict(&until(20), LINUX).is_ok());
+        assert!(verdict(&until(19), &linux_first).is_err());
+    }
+
+    #[test]
+    fn a_result_must_be_there_and_good() {
+        assert!(
+            verdict(&both(Order::Any), LINUX)
+                .unwrap_err()
+                .contains("real-time")
+        );
+        assert!(
+            verdict(&both(Order::Any), RT)
+                .unwrap_err()
+                .contains("Linux")
+        );
+        let bad = format!("{RT}linux-result ok=0 reasons=no-device\n");
+        assert!(
+            verdict(&both(Order::Any), &bad)
+                .unwrap_err()
+                .contains("no-device")
+        );
+        let complaint = "rt-error: period=1 needs a unit";
+        assert_eq!(
+            verdict(&both(Order::Any), complaint).unwrap_err(),
+            complaint
+        );
+    }
+
+    #[test]
+    fn a_run_that_the_host_disturbed_does_not_count() {
+        let mut outcome = samples::outcome("a", 0, RT);
+        outcome.clock.outside_events = 2;
+        let run = run(Machine::BareRt(String::new()), Order::Any);
+        assert!(judge(&run, &outcome.console, &outcome.clock).is_err());
+    }
+
+    /// A project whose `testbed/run` is this script.
+    fn project(folder: &Path, script: &str) -> (Project, Places) {
+        let path = folder.join("testbed/run");
+        std::fs::create_dir_all(folder.join("testbed")).unwrap();
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let project = Project {
+            root: folder.to_owned(),
+            hypervisor: folder.join("spumone"),
+            qemu: "qemu".into(),
+        };
+        let places = Places {
+            files: BTreeMap::new(),
+            base: folder.join("out/a.s1"),
+        };
+        (project, places)
+    }
+
+    #[test]
+    fn the_clock_is_set_from_the_command_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let (project, places) = project(folder.path(), "");
+        let run = run(Machine::BareRt("period=1ms".into()), Order::Any);
+        let words = command(&project, &run, 3, &places).join(" ");
+        assert!(words.contains(
+            "testbed/run --qemu qemu --q 500 --ipus 250 --seed 3 --top 0 --end-us 7 --json"
+        ));
+        assert!(words.contains("file=") && words.contains("a.disk"));
+    }
+
+    #[test]
+    fn a_run_that_fails_shows_its_last_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let (project, places) = project(
+            folder.path(),
+            "echo booting; echo 'no such machine' >&2; exit 1",
+        );
+        let run = run(Machine::BareRt("period=1ms".into()), Order::Any);
+        let broken = execute(&project, &run, 1, &places).unwrap_err();
+        assert!(
+            broken.reason.contains("exit status: 1"),
+            "{}",
+            broken.reason
+        );
+        assert_eq!(broken.tail, ["booting", "no such machine"]);
+        assert!(broken.log.is_file());
+        assert!(!places.file(Role::Disk).exists());
+    }
+
+    #[test]
+    fn a_run_that_ends_well_has_both_results() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = r#"{"virtual_ns":1,"hash":"0x1","outside_events":0,"disk_calls":0,"cores":[],
+            "visits":[],"marks":[],"host":{"seconds":1}}"#;
+        let script = format!(
+            "while [ \"$1\" != --json ]; do shift; done\necho '{report}' > \"$2\"\necho '{}'",
+            RT.trim()
+        );
+        let (project, places) = project(folder.path(), &script);
+        let run = run(Machine::BareRt("period=1ms".into()), Order::Any);
+        let (console, clock) = execute(&project, &run, 1, &places).unwrap();
+        assert!(console.rt.is_some());
+        assert_eq!(clock.hash, "0x1");
+    }
+}

@@ -1,0 +1,136 @@
+//! The Spumone systems that experiments boot, as system descriptions (`docs/system-description.md`).
+
+use crate::machine::{LINUX_MEMORY_MIB, Linux};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Core that the real-time guest shares with Linux.
+pub const RT_CORE: u32 = 0;
+
+/// A system: at most one real-time guest and one Linux.
+#[derive(Clone, Debug, PartialEq)]
+pub struct System {
+    /// Number of cores.
+    pub cores: u32,
+    /// What is done against lock-holder preemption.
+    pub policy: String,
+    /// How the priorities of interrupts are split; `None`: the description does not say.
+    pub interrupt_priorities: Option<String>,
+    /// Arguments of the real-time guest on core 0, if it is there.
+    pub rt: Option<String>,
+    /// Linux, if it is there.
+    pub linux: Option<Linux>,
+    /// Whether Linux is given the first virtio device.
+    pub disk: bool,
+}
+
+/// The files that a description names.
+pub struct Files<'a> {
+    /// The Linux kernel.
+    pub kernel: &'a Path,
+    /// Linux's initial file system.
+    pub initrd: &'a Path,
+    /// The FreeRTOS guest.
+    pub rt: &'a Path,
+}
+
+impl System {
+    /// The description, with the random seeds fixed.
+    pub fn description(&self, files: &Files<'_>) -> String {
+        let mut text = format!(
+            "# Written by `spm bench`.\nseed = 1\n\n[board]\nname = \"qemu-virt\"\ncores = {}\n\
+             memory = \"2GiB\"\n\n[scheduler]\npolicy = {:?}\nquantum = \"2ms\"\n",
+            self.cores, self.policy
+        );
+        // Writing to a string cannot fail.
+        if let Some(priorities) = &self.interrupt_priorities {
+            let _ = writeln!(text, "interrupt-priorities = {priorities:?}");
+        }
+        if let Some(bootargs) = &self.rt {
+            let _ = write!(
+                text,
+                "\n[[guest]]\nname = \"rt\"\nkind = \"elf\"\nimage = {:?}\nmemory = \"16MiB\"\n\
+                 vcpus = [{RT_CORE}]\npriority = 200\nbootargs = {bootargs:?}\n",
+                files.rt
+            );
+        }
+        if let Some(linux) = &self.linux {
+            let homes: Vec<_> = match linux.homes.is_empty() {
+                true => (0..linux.cpus).collect(),
+                false => linux.homes.clone(),
+            };
+            let _ = write!(
+                text,
+                "\n[[guest]]\nname = \"linux\"\nkind = \"linux\"\nimage = {:?}\ninitrd = {:?}\n\
+                 memory = \"{LINUX_MEMORY_MIB}MiB\"\nidentity = true\nvcpus = {homes:?}\n\
+                 priority = 100\nbootargs = {:?}\n",
+                files.kernel,
+                files.initrd,
+                linux.bootargs()
+            );
+            if self.disk {
+                text += "devices = [\"virtio0\"]\n";
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_says_what_the_system_is() {
+        let mut linux = Linux::new(4, "hackbench", &["-g 1"]);
+        linux.homes = vec![1, 2, 3, 0];
+        let system = System {
+            cores: 4,
+            policy: "none".into(),
+            interrupt_priorities: Some("flat".into()),
+            rt: Some("period=1ms".into()),
+            linux: Some(linux),
+            disk: true,
+        };
+        let text = system.description(&Files {
+            kernel: Path::new("/g/Image"),
+            initrd: Path::new("/g/initrd.cpio"),
+            rt: Path::new("/g/rt.elf"),
+        });
+        let expected = r#"# Written by `spm bench`.
+seed = 1
+
+[board]
+name = "qemu-virt"
+cores = 4
+memory = "2GiB"
+
+[scheduler]
+policy = "none"
+quantum = "2ms"
+interrupt-priorities = "flat"
+
+[[guest]]
+name = "rt"
+kind = "elf"
+image = "/g/rt.elf"
+memory = "16MiB"
+vcpus = [0]
+priority = 200
+bootargs = "period=1ms"
+
+[[guest]]
+name = "linux"
+kind = "linux"
+image = "/g/Image"
+initrd = "/g/initrd.cpio"
+memory = "512MiB"
+identity = true
+vcpus = [1, 2, 3, 0]
+priority = 100
+bootargs = "console=ttyAMA0 quiet cryptomgr.notests spumone.run=hackbench spumone.args=-g,1"
+devices = ["virtio0"]
+"#;
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,315 @@
+//! `spm bench`: makes the runs of a figure, then its page.
+
+use crate::build;
+use crate::cli::{BenchArgs, SystemArgs};
+use crate::failure::Failure;
+use crate::hypervisor;
+use crate::qemu;
+use spumone_bench::campaign::{self, Collected, Options};
+use spumone_bench::experiments::{self, Experiment, Plan};
+use spumone_bench::machine::{Machine, Run};
+use spumone_bench::page::{self, Page};
+use spumone_bench::project::Project;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Where pages go.
+const RESULTS: &str = "docs/results";
+
+impl From<spumone_bench::failure::Failure> for Failure {
+    fn from(failure: spumone_bench::failure::Failure) -> Self {
+        let shown = Self::environment(failure.message);
+        match failure.help {
+            Some(help) => shown.help(help),
+            None => shown,
+        }
+    }
+}
+
+/// Does what the command line says.
+pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
+    let Some(name) = &args.name else {
+        list();
+        return Ok(ExitCode::SUCCESS);
+    };
+    let experiment = experiments::find(name).ok_or_else(|| {
+        let names: Vec<_> = experiments::ALL.iter().map(|it| it.name()).collect();
+        Failure::environment(format!("there is no figure \"{name}\""))
+            .help(format!("there are: {}", names.join(", ")))
+    })?;
+    let plan = plan(experiment, args);
+    let runs = experiment.runs(&plan).map_err(Failure::environment)?;
+    let runs = campaign::selected(runs, args.only.as_deref());
+    if runs.is_empty() {
+        return Err(Failure::environment("no run's label contains that")
+            .help(format!("`spm bench {name} --list` lists them")));
+    }
+    let seeds = seeds(experiment, args);
+    if args.list {
+        list_runs(&runs, seeds.len());
+        return Ok(ExitCode::SUCCESS);
+    }
+    measure(args, experiment, &plan, &runs, seeds)
+}
+
+fn plan(experiment: &dyn Experiment, args: &BenchArgs) -> Plan {
+    let defaults = experiment.defaults();
+    Plan {
+        quick: args.quick,
+        policies: args.policy.clone(),
+        yardstick: args.yardstick.clone(),
+        ipus: args.ipus.unwrap_or(defaults.ipus),
+        quantum: args.q.unwrap_or(defaults.quantum),
+    }
+}
+
+fn seeds(experiment: &dyn Experiment, args: &BenchArgs) -> Vec<u32> {
+    let defaults = experiment.defaults();
+    let own = match args.quick {
+        true => defaults.quick_seeds,
+        false => defaults.seeds,
+    };
+    match args.seed {
+        Some(seed) => vec![seed],
+        None => (1..=args.seeds.unwrap_or(own)).collect(),
+    }
+}
+
+fn list() {
+    for experiment in experiments::ALL {
+        println!("{:22} {}", experiment.name(), experiment.title());
+    }
+}
+
+fn list_runs(runs: &[Run], seeds: usize) {
+    for run in runs {
+        let what = match &run.machine {
+            Machine::BareLinux(linux) => {
+                format!("bare Linux, {} cores: {}", linux.cpus, linux.bootargs())
+            }
+            Machine::BareRt(bootargs) => format!("bare FreeRTOS: {bootargs}"),
+            Machine::Spumone(system) => {
+                let rt = system.rt.as_deref().unwrap_or("none");
+                let linux = system.linux.as_ref().map(|it| it.bootargs());
+                format!(
+                    "Spumone: FreeRTOS {rt}; Linux {}",
+                    linux.as_deref().unwrap_or("none")
+                )
+            }
+        };
+        println!("{:32} {what}", run.label);
+    }
+    println!("{} runs, each with {seeds} seeds", runs.len());
+}
+
+fn measure(
+    args: &BenchArgs,
+    experiment: &dyn Experiment,
+    plan: &Plan,
+    runs: &[Run],
+    seeds: Vec<u32>,
+) -> Result<ExitCode, Failure> {
+    qemu::check_version(&args.qemu)?;
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::io("find the current folder", Path::new("."), &error))?;
+    let root = Project::find(&here)?;
+    let needs_hypervisor = runs
+        .iter()
+        .any(|run| matches!(run.machine, Machine::Spumone(_)));
+    let hypervisor = match hypervisor::find(args.hypervisor.as_deref()) {
+        Err(failure) if needs_hypervisor => return Err(failure),
+        found => found.unwrap_or_default(),
+    };
+    let project = Project {
+        root,
+        hypervisor,
+        qemu: args.qemu.clone(),
+    };
+    let options = Options {
+        seeds,
+        jobs: args.jobs as usize,
+        only: args.only.clone(),
+        keep_going: args.keep_going,
+    };
+    let collected = campaign::execute(
+        &project,
+        experiment,
+        runs,
+        &options,
+        |description, image| {
+            let system = SystemArgs {
+                description: description.to_owned(),
+                hypervisor: Some(project.hypervisor.clone()),
+            };
+            build::build(&system, image).map(|_| ())
+        },
+    )?;
+    show_broken(&collected);
+    if !collected.broken.is_empty() && !args.keep_going {
+        return Err(Failure::environment(format!("{} runs failed", collected.broken.len())).help(
+            "look at the logs; those that ended well are kept and not repeated; --keep-going makes a page without the others",
+        ));
+    }
+    let evaluation = experiment.evaluate(plan, &collected.results);
+    let page = Page {
+        experiment,
+        plan,
+        seeds: &options.seeds,
+        command: &command_line(args),
+        inputs: &collected.inputs,
+        results: &collected.results,
+        evaluation: &evaluation,
+    };
+    finish(args, &project, &page, &collected)
+}
+
+/// Writes the page where it is to be, and says what came out.
+fn finish(
+    args: &BenchArgs,
+    project: &Project,
+    page: &Page<'_>,
+    collected: &Collected,
+) -> Result<ExitCode, Failure> {
+    let name = page.experiment.name();
+    let partial = args.seed.is_some() || args.only.is_some();
+    let folder: Option<PathBuf> = match (&args.out, partial, args.quick) {
+        (Some(out), ..) => Some(out.clone()),
+        (None, true, _) => None,
+        (None, false, true) => Some(project.root.join("build/bench").join(name).join("quick")),
+        (None, false, false) => Some(project.root.join(RESULTS)),
+    };
+    if let Some(folder) = &folder {
+        page.write(folder)?;
+        if *folder == project.root.join(RESULTS) {
+            page::write_index(folder, experiments::ALL)?;
+        }
+    }
+    if args.json {
+        println!("{:#}", page.json());
+    } else {
+        show(page, collected, partial);
+        if let Some(folder) = folder {
+            println!("\n{}", folder.join(name).with_extension("md").display());
+        }
+    }
+    Ok(match collected.broken.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(crate::failure::EXIT_ENVIRONMENT),
+    })
+}
+
+fn show(page: &Page<'_>, collected: &Collected, every_run: bool) {
+    if every_run {
+        for outcome in page.results.all() {
+            println!(
+                "{:32} seed {}  trace {}  {}",
+                outcome.label,
+                outcome.seed,
+                outcome.clock.hash,
+                outcome.numbers()
+            );
+        }
+        println!();
+        for (name, hash) in &page.inputs.files {
+            println!("{name:24} {hash}");
+        }
+    } else {
+        for finding in &page.evaluation.findings {
+            println!("- {finding}");
+        }
+        for verdict in &page.evaluation.verdicts {
+            let met = match verdict.met {
+                Some(true) => "met",
+                Some(false) => "NOT MET",
+                None => "?",
+            };
+            println!("{met:8} {}: {}", verdict.aim, verdict.measured);
+        }
+    }
+    let total = page.results.all().count();
+    println!(
+        "\n{total} runs, {} of them made now; run hash {}",
+        collected.made - collected.broken.len(),
+        page.results.hash()
+    );
+}
+
+fn show_broken(collected: &Collected) {
+    for (name, broken) in &collected.broken {
+        eprintln!("\n{name}: {}\n{}:", broken.reason, broken.log.display());
+        for line in &broken.tail {
+            eprintln!("  {line}");
+        }
+    }
+}
+
+/// The command that makes the same page again.
+fn command_line(args: &BenchArgs) -> String {
+    let mut words = vec!["target/host/spm bench".to_owned()];
+    words.extend(args.name.clone());
+    let mut flag = |on: bool, name: &str| words.extend(on.then(|| name.to_owned()));
+    flag(args.quick, "--quick");
+    flag(args.keep_going, "--keep-going");
+    let mut option = |name: &str, value: Option<String>| {
+        words.extend(value.map(|it| format!("{name} {it}")));
+    };
+    option("--seeds", args.seeds.map(|it| it.to_string()));
+    option("--seed", args.seed.map(|it| it.to_string()));
+    option("--only", args.only.clone());
+    option("--ipus", args.ipus.map(|it| it.to_string()));
+    option("--q", args.q.map(|it| it.to_string()));
+    let policies = args.policy.join(",");
+    option("--policy", (policies != "none").then_some(policies));
+    option("--yardstick", args.yardstick.clone());
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::Parser;
+
+    fn args(line: &str) -> BenchArgs {
+        let words = ["spm", "bench"].into_iter().chain(line.split_whitespace());
+        Cli::parse_from(words).into_bench().unwrap()
+    }
+
+    #[test]
+    fn the_command_is_told_so_that_it_gives_the_same_page() {
+        let line = "lhp --quick --seeds 4 --ipus 1000 --policy none,steal --yardstick build";
+        assert_eq!(
+            command_line(&args(line)),
+            format!("target/host/spm bench {line}")
+        );
+        // What does not change the numbers is left out.
+        let line = "latency --jobs 1 --out /tmp/x --json";
+        assert_eq!(command_line(&args(line)), "target/host/spm bench latency");
+    }
+
+    #[test]
+    fn seeds_count_from_one_unless_one_is_named() {
+        let experiment = experiments::find("lhp").unwrap();
+        assert_eq!(seeds(experiment, &args("lhp --seeds 3")), [1, 2, 3]);
+        assert_eq!(seeds(experiment, &args("lhp --seed 7")), [7]);
+        assert_eq!(seeds(experiment, &args("lhp --quick")), [1]);
+    }
+
+    #[test]
+    fn settings_come_from_the_figure_unless_given() {
+        let experiment = experiments::find("latency").unwrap();
+        assert_eq!(
+            plan(experiment, &args("latency")).quantum,
+            experiment.defaults().quantum
+        );
+        assert_eq!(plan(experiment, &args("latency --q 100")).quantum, 100);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_refused() {
+        assert!(Cli::try_parse_from(["spm", "bench", "nothing"]).is_err());
+        assert!(Cli::try_parse_from(["spm", "bench"]).is_err());
+        assert!(Cli::try_parse_from(["spm", "bench", "--list"]).is_ok());
+        assert!(Cli::try_parse_from(["spm", "bench", "lhp", "--yardstick", "nothing"]).is_err());
+    }
+}
