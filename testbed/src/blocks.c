@@ -34,6 +34,8 @@
 /* MRS Xt, ICC_IAR1_EL1 and MSR ICC_SGI1R_EL1, Xt. QEMU ends a block behind either. */
 #define A64_MRS_IAR1 0xd538cc00
 #define A64_MSR_SGI1R 0xd518cba0
+/* MRS Xt, ISR_EL1. */
+#define A64_MRS_ISR 0xd538c100
 #define A64_RT_MASK 0x1fu
 #define A64_XZR 31
 
@@ -110,6 +112,7 @@ void blocks_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
         qemu_plugin_insn_data(insn, &opcode, sizeof(opcode));
         block.bytes += (uint32_t)qemu_plugin_insn_size(insn);
         block.id = mix(block.id ^ opcode);
+        block.looks |= block.el == 2 && (opcode & ~A64_RT_MASK) == A64_MRS_ISR;
         marks_translated(insn, opcode, &block, i);
     }
     symbols_watch_offset(block.el, block.start);

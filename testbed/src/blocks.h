@@ -19,6 +19,7 @@ struct block {
     uint16_t instructions;
     uint8_t el;       /* exception level: part of what QEMU translates for, so fixed */
     uint8_t spin;     /* index of the lock function it belongs to, see counters.h; 0: none */
+    bool looks; /* at EL2, has a read of ISR_EL1: whether an interrupt waits */
     uint8_t acknowledges; /* at EL2, ends with a read of ICC_IAR1_EL1 into X0 + this - 1; 0: not so */
     bool sends;       /* ends with a write to ICC_SGI1R_EL1: an interrupt to another core */
     uint32_t class;   /* the four in one, to compare at once: see counters.h */

@@ -45,19 +45,24 @@ const struct spin *counters_spin(int number)
     return number > 0 && number < spin_count ? &spins[number] : NULL;
 }
 
-/* Of a class, bits 1:0: exception level; 7:2: lock function; 8, 9: acknowledges, sends an interrupt. */
+/*
+ * Of a class, bits 1:0: exception level; 7:2: lock function; 8, 9, 10: acknowledges, sends, looks for an
+ * interrupt.
+ */
 #define CLASS_LEVEL 0x3
 #define CLASS_SPIN_SHIFT 2
 #define CLASS_SPIN 0x3f
 #define CLASS_ACKNOWLEDGES 0x100
 #define CLASS_SENDS 0x200
+#define CLASS_LOOKS 0x400
 /* No block has this class. */
-#define CLASS_NONE 0x400
+#define CLASS_NONE 0x800
 
 uint32_t counters_class(const struct block *block)
 {
     return block->el | (uint32_t)block->spin << CLASS_SPIN_SHIFT |
-           (block->acknowledges ? CLASS_ACKNOWLEDGES : 0) | (block->sends ? CLASS_SENDS : 0);
+           (block->acknowledges ? CLASS_ACKNOWLEDGES : 0) | (block->sends ? CLASS_SENDS : 0) |
+           (block->looks ? CLASS_LOOKS : 0);
 }
 
 static int level_of(uint32_t class)
@@ -107,6 +112,8 @@ void counters_change(struct core *core, const struct block *next)
         visits_enter(core, next);
     else if (next->el != 2 && level_of(from) == 2)
         visits_leave(core, VISIT_RETURNS);
+    else if (next->looks || from & CLASS_ACKNOWLEDGES)
+        visits_looked(core);
 }
 
 void counters_polled(struct core *core, int64_t instructions)

@@ -56,6 +56,7 @@ static void begin(struct core *core, const struct visit_cause *cause)
     core->counters.visit = (struct visit){
         .cause = *cause,
         .begun = core->executed,
+        .looked = core->executed,
         .at = schedule_time_before(0),
         .guest = reads_causes ? registers_read(REGISTER_VTTBR_EL2) : 0,
     };
@@ -107,6 +108,16 @@ void visits_acknowledged(struct core *core, int general)
     cause->intid = intid + 1;
 }
 
+void visits_looked(struct core *core)
+{
+    struct visit *visit = &core->counters.visit;
+    uint64_t deaf = core->executed - visit->looked;
+
+    if (deaf > visit->deaf)
+        visit->deaf = deaf;
+    visit->looked = core->executed;
+}
+
 void visits_leave(struct core *core, enum visit_end how)
 {
     struct visit *visit = &core->counters.visit;
@@ -121,6 +132,7 @@ void visits_leave(struct core *core, enum visit_end how)
     else if (how == VISIT_RETURNS)
         how = registers_read(REGISTER_VTTBR_EL2) == visit->guest ? VISIT_STAYS : VISIT_SWITCHES;
     visit->cause.end = how;
+    visits_looked(core);
     sum = find_sum(&visit->cause);
     visit->cause.kind = VISIT_NONE;
     while (bucket < VISIT_BUCKETS - 1 && instructions >> (bucket + 1))
@@ -128,6 +140,8 @@ void visits_leave(struct core *core, enum visit_end how)
     sum->visits++;
     sum->instructions += instructions;
     sum->histogram[bucket]++;
+    if (visit->deaf > sum->deaf)
+        sum->deaf = visit->deaf;
     if (instructions > sum->most) {
         sum->most = instructions;
         sum->most_at = visit->at;

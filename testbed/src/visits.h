@@ -49,6 +49,7 @@ struct visit_cause {
 struct visit_sum {
     struct visit_cause cause;
     uint64_t visits, instructions;
+    uint64_t deaf; /* longest stretch of instructions without a look for interrupts */
     uint64_t most; /* instructions in the longest visit */
     int64_t most_at; /* when that visit began, in nanoseconds */
     uint8_t most_core;
@@ -59,6 +60,8 @@ struct visit_sum {
 struct visit {
     struct visit_cause cause; /* kind VISIT_NONE: there is none */
     uint64_t begun;           /* instructions the core had executed by then */
+    uint64_t looked;          /* the same when it last looked for interrupts */
+    uint64_t deaf;            /* longest stretch without a look until then */
     int64_t at;
     uint64_t guest; /* VTTBR_EL2 */
 };
@@ -69,6 +72,8 @@ void visits_read_causes(bool yes);
 void visits_enter(struct core *core, const struct block *first);
 /* The core has read ICC_IAR1_EL1 into this general register. */
 void visits_acknowledged(struct core *core, int general);
+/* The core looks for interrupts, with ISR_EL1, or has just looked with ICC_IAR1_EL1. */
+void visits_looked(struct core *core);
 /* `how` is VISIT_RETURNS if the core goes to a lower level. */
 void visits_leave(struct core *core, enum visit_end how);
 void visits_resume(struct core *core);

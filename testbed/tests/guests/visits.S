@@ -2,7 +2,8 @@
 /*
  * A hypervisor with a guest that calls it: 10 times function 1, which takes 8 instructions at EL2,
  * and 3 times function 2, which takes 8 + 2 * 100. Function 3 sleeps at EL2 until the timer is due,
- * then returns: 14 instructions, the last 7 of them after the sleep. The guest runs 5 instructions at
+ * then returns: 14 instructions, the last 7 of them after the sleep. Function 4 takes 153, and looks for
+ * interrupts after 110. The guest runs 5 instructions at
  * EL0 in between.
  */
 #include "lib.S"
@@ -40,6 +41,8 @@ guest:
         hvc     #0
         subs    x9, x9, #1
         b.ne    1b
+        mov     x0, #4
+        hvc     #0
         mov     x0, #3
         hvc     #0
         adr     x0, vectors_el1
@@ -62,6 +65,8 @@ call:                                   /* 1 instruction before this */
         b.eq    2f
         cmp     x0, #3
         b.eq    3f
+        cmp     x0, #4
+        b.eq    4f
         smc     #0
         b       .
 1:      nop                             /* 1 + 2 + 5 */
@@ -87,6 +92,14 @@ call:                                   /* 1 instruction before this */
         mark    1                       /* 4 after the sleep */
         msr     cnthp_ctl_el2, xzr
         isb
+        eret
+4:      mov     x10, #50                /* 1 + 8 + 1 + 100 */
+1:      subs    x10, x10, #1
+        b.ne    1b
+        mrs     x11, isr_el1            /* 2 + 40 + 1 */
+        mov     x10, #20
+1:      subs    x10, x10, #1
+        b.ne    1b
         eret
 
         .balign 0x800
