@@ -117,6 +117,11 @@ impl IntId {
         self.0 as usize
     }
 
+    /// Whether the interrupt is one that cores send each other (SGI).
+    pub const fn is_sgi(self) -> bool {
+        self.0 < 16
+    }
+
     /// Whether the interrupt is private to one core (SGI or PPI).
     pub const fn is_private(self) -> bool {
         self.0 < Self::FIRST_SPI.0

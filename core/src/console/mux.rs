@@ -33,6 +33,11 @@ const SPACES: [u8; NAME_SIZE] = [b' '; NAME_SIZE];
 pub trait Sink {
     /// Takes one byte; false if the FIFO is full and the byte was not taken.
     fn put(&mut self, byte: u8) -> bool;
+
+    /// Whether something more urgent waits than output, which is nobody's deadline.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
 }
 
 /// How a drain ended.
@@ -40,7 +45,7 @@ pub trait Sink {
 pub enum Drained {
     /// Nothing is left to write.
     Empty,
-    /// The sink took no more.
+    /// The sink took no more, or was interrupted.
     SinkFull,
     /// The budget is spent.
     BudgetSpent,
@@ -135,6 +140,9 @@ impl Mux {
         budget: usize,
     ) -> Drained {
         for _ in 0..budget {
+            if sink.is_interrupted() {
+                return Drained::SinkFull;
+            }
             if let Some(byte) = self.next_byte() {
                 if !sink.put(byte) {
                     return Drained::SinkFull;

@@ -139,6 +139,13 @@ impl<const CORES: usize, const SLOTS: usize> Port<'_, CORES, SLOTS> {
         Ok(())
     }
 
+    /// Whether there is a message for this core: to spare the look with [`receive`](Self::receive).
+    pub fn has_mail(&self) -> bool {
+        // Acquire: as in `receive`.
+        let pending = self.post.pending.get(self.core.index());
+        self.open != 0 || pending.is_some_and(|pending| pending.0.load(Ordering::Acquire) != 0)
+    }
+
     /// Takes the next message for this core, those of one sender in their order.
     ///
     /// To be repeated until `None`: the kick for what is left behind has been taken, and no other

@@ -5,10 +5,10 @@
 use super::distributor::{PRIORITY_MASK, Spi, open_groups};
 use super::doorbell::RECALL;
 use super::sgi::SgiRegister;
-use super::slot::{Rank, Slot};
+use super::slot::{Backing, Rank, Slot};
 use super::{
-    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, SPI_WORDS, TIMER_PPIS, VcpuIndex,
-    VcpuSet, bits,
+    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, SPI_WORDS, State, TIMER_PPIS,
+    VcpuIndex, VcpuSet, bits,
 };
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::types::IntId;
@@ -23,14 +23,6 @@ const VMCR_ENABLE_GROUP_1: u64 = 1 << 1;
 const VMCR_PRIORITY_MASK_SHIFT: u32 = 24;
 /// The running priority when nothing is active.
 const IDLE_PRIORITY: u8 = 0xff;
-
-/// A list register for a timer, ready to be written again.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Prepared {
-    pub ppi: IntId,
-    pub index: u8,
-    pub lr: ListRegister,
-}
 
 /// The GIC of one vCPU. Belongs to the holder of the vCPU.
 ///
@@ -65,8 +57,8 @@ pub struct CpuInterface {
     pub(super) stale: u32,
     /// SGIs and PPIs among the records.
     pub(super) listed: u32,
-    /// How a timer was delivered last, as long as it would be delivered the same way again.
-    pub(super) prepared: Option<Prepared>,
+    /// Of `listed`: the list register.
+    pub(super) home: [u8; 32],
     /// Pending interrupts were left without a list register.
     pub(super) pending_overflow: bool,
     /// Active interrupts were left without a list register.
@@ -93,7 +85,7 @@ impl CpuInterface {
             used: 0,
             stale: 0,
             listed: 0,
-            prepared: None,
+            home: [0; 32],
             pending_overflow: false,
             active_overflow: false,
         }
@@ -162,21 +154,55 @@ impl CpuInterface {
         self.deliver(gic, machine)
     }
 
-    /// As [`timer_fired`](Self::timer_fired) for the most frequent case: nothing but the timer has
-    /// happened since it fired last, and its list register is empty. Returns whether that was so;
-    /// if not, nothing is done.
+    /// As [`timer_fired`](Self::timer_fired) for the most frequent case: the timer's last interrupt
+    /// has been in a list register, and the guest is done with it. Returns whether that was so; if
+    /// not, nothing is done.
     #[inline(always)]
     pub fn timer_fired_again(&mut self, ppi: IntId, machine: &mut impl PhysicalGic) -> bool {
-        match self.prepared {
-            Some(prepared)
-                if prepared.ppi == ppi && machine.empty_lrs() & 1 << prepared.index != 0 =>
-            {
-                // Its record stands: it was never retired.
-                machine.write_lr(usize::from(prepared.index), prepared.lr);
+        match self.last_listed(u32::from(ppi.0), Backing::Hardware, machine) {
+            Some((index, lr)) => {
+                machine.write_lr(index, lr);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// As [`kicked`](Self::kicked) for the most frequent case: a single SGI was rung, of which the
+    /// same holds.
+    #[inline(always)]
+    pub fn kicked_again(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> bool {
+        let bell = gic.doorbell(self.index);
+        let Some(sgi) = bell.peek().single_sgi() else {
+            return false;
+        };
+        match self.last_listed(sgi, Backing::None, machine) {
+            Some((index, lr)) if bell.take_single_sgi(sgi) => {
+                machine.write_lr(index, lr);
                 true
             }
             _ => false,
         }
+    }
+
+    /// The list register of an SGI or PPI and its value when it became pending there, if the guest
+    /// is done with it. Its record stands, so both can be used once more.
+    #[inline(always)]
+    fn last_listed(
+        &self,
+        bit: u32,
+        backing: Backing,
+        machine: &impl PhysicalGic,
+    ) -> Option<(usize, ListRegister)> {
+        if self.listed >> (bit & 31) & 1 == 0 {
+            return None;
+        }
+        let index = usize::from(self.home[(bit & 31) as usize]) % MAX_LIST_REGISTERS;
+        let slot = &self.slots[index];
+        let same = slot.backing == backing
+            && slot.latched == (backing == Backing::None)
+            && slot.lr.state() == State::Pending;
+        (same && machine.empty_lrs() >> index & 1 != 0).then_some((index, slot.lr))
     }
 
     /// The physical interrupt behind the guest's SPI `guest` was acknowledged on this core, its

@@ -19,21 +19,44 @@ impl CpuInterface {
         if ready == 0 {
             return VcpuSet::EMPTY;
         }
-        let (mut free, kick) = self.retire(gic, machine);
-        if kick.contains(self.index) || ready & (self.listed | self.active) != 0 {
-            return kick
-                .without(self.index)
-                .with(self.synchronize(gic, machine));
+        if self.deliver_private(ready, machine) {
+            return VcpuSet::EMPTY;
         }
+        let (_, kick) = self.retire(gic, machine);
+        let ready = (self.latch | self.fired) & self.open(gic.distributor.control());
+        if !kick.contains(self.index) && self.deliver_private(ready, machine) {
+            return kick;
+        }
+        kick.without(self.index)
+            .with(self.synchronize(gic, machine))
+    }
+
+    /// Puts SGIs and PPIs into list registers: one that has been in a list register into the same
+    /// again, if the guest is done with it there, others into unused ones. Returns whether all
+    /// found a place.
+    fn deliver_private(&mut self, ready: u32, machine: &mut impl PhysicalGic) -> bool {
+        if self.pending_overflow || self.active_overflow || ready & self.active != 0 {
+            return false;
+        }
+        let empty = machine.empty_lrs();
         for bit in bits(ready) {
-            if free == 0 {
-                return kick.with(self.synchronize(gic, machine));
-            }
-            let index = free.trailing_zeros() as usize;
-            free &= free - 1;
+            let index = if self.listed & 1 << bit != 0 {
+                let index = self.home[bit as usize];
+                let slot = self.slots[usize::from(index) % MAX_LIST_REGISTERS];
+                if empty & 1 << index == 0 || slot.backing == Backing::Deferred {
+                    return false;
+                }
+                usize::from(index)
+            } else {
+                let index = (!self.used).trailing_zeros() as usize;
+                if index >= machine.list_registers() {
+                    return false;
+                }
+                index
+            };
             self.place_private(index, IntId(bit as u16), machine);
         }
-        kick
+        true
     }
 
     /// The guest waits for an interrupt: whether there plainly is none. If not, look closer. Loaded
@@ -86,7 +109,6 @@ impl CpuInterface {
         }
         let empty = machine.empty_lrs();
         let mut kick = VcpuSet::EMPTY;
-        self.prepared = None;
         for index in bits(self.used & empty) {
             let slot = self.slots[index as usize % MAX_LIST_REGISTERS];
             if slot.intid.is_private() {

@@ -225,7 +225,9 @@ impl Distributor {
 
     pub fn reset(&self, machine: &mut impl PhysicalGic) {
         self.control.store(0, Ordering::Relaxed);
-        for (index, word) in self.words.iter().enumerate() {
+        // What the guest does not have is as it always was.
+        let spis = usize::from(self.spis());
+        for (index, word) in self.words.iter().enumerate().take(spis / 32) {
             for bit in bits(word.mapped()) {
                 if let Some(physical) = self.physical(Spi::at(index, bit)) {
                     machine.set_enabled(physical, false);
@@ -247,7 +249,7 @@ impl Distributor {
                 state.store(0, Ordering::Relaxed);
             }
         }
-        for index in 0..MAX_SPIS {
+        for index in 0..spis.min(MAX_SPIS) {
             self.priority[index].store(0, Ordering::Relaxed);
             self.route[index].store(0, Ordering::Relaxed);
             self.holder[index].store(NOBODY, Ordering::Relaxed);

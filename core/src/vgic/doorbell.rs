@@ -41,6 +41,15 @@ pub struct Rung {
 }
 
 impl Rung {
+    /// The only thing that was rung, if that is one SGI, and it counts in either group.
+    pub(super) const fn single_sgi(self) -> Option<u32> {
+        if self.spi_words == 0 && self.sgis.is_power_of_two() && self.sgis < 1 << GROUP0_SHIFT {
+            Some(self.sgis.trailing_zeros())
+        } else {
+            None
+        }
+    }
+
     /// Nothing was rung.
     pub(super) const fn is_silent(self) -> bool {
         self.sgis | self.spi_words == 0
@@ -124,6 +133,13 @@ impl Doorbell {
                 self.spi_words.swap(0, Ordering::AcqRel)
             },
         }
+    }
+
+    /// Takes this SGI if it is still the only one that was rung. Owner only.
+    pub(super) fn take_single_sgi(&self, sgi: u32) -> bool {
+        self.sgis
+            .compare_exchange(1 << sgi, 0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
     pub(super) fn is_asleep(&self) -> bool {

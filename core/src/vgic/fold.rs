@@ -20,7 +20,6 @@ impl CpuInterface {
     /// is in software. Loaded only; harmless if nothing is in list registers. Returns whom to kick.
     pub fn fold(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let mut kick = VcpuSet::EMPTY;
-        self.prepared = None;
         if self.active_overflow {
             kick = self.count_deactivations(gic, machine);
         }

@@ -1,6 +1,6 @@
 //! One interrupt into one list register, and the record of it.
 
-use super::cpu_interface::{CpuInterface, Prepared, SGIS};
+use super::cpu_interface::{CpuInterface, SGIS};
 use super::distributor::{PRIORITY_MASK, Spi};
 use super::{GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, VcpuSet};
 use crate::sync::atomic::Ordering;
@@ -41,6 +41,8 @@ pub(super) struct Slot {
     /// acknowledged.
     pub latched: bool,
     pub backing: Backing,
+    /// What was written to the list register.
+    pub lr: ListRegister,
 }
 
 impl Slot {
@@ -48,6 +50,7 @@ impl Slot {
         intid: IntId(0),
         latched: false,
         backing: Backing::None,
+        lr: ListRegister::EMPTY,
     };
 }
 
@@ -134,6 +137,7 @@ impl CpuInterface {
             intid,
             latched,
             backing: Backing::of_active(physical, again),
+            lr: ListRegister::EMPTY,
         };
         let lr = self.active_rank[intid.index() & 31].list(intid, state);
         let lr = if again && !merge {
@@ -156,6 +160,7 @@ impl CpuInterface {
             intid,
             latched: self.latch & mask != 0,
             backing: Backing::of_pending(self.fired & mask != 0),
+            lr: ListRegister::EMPTY,
         };
         self.latch &= !mask;
         self.fired &= !mask;
@@ -179,14 +184,8 @@ impl CpuInterface {
         } else {
             lr
         };
-        if slot.backing == Backing::Hardware && !slot.latched && lr.state() == State::Pending {
-            self.prepared = Some(Prepared {
-                ppi: slot.intid,
-                index: index as u8,
-                lr,
-            });
-        }
         self.listed |= mask;
+        self.home[slot.intid.index() & 31] = index as u8;
         self.list(index, lr, slot, machine);
     }
 
@@ -222,6 +221,7 @@ impl CpuInterface {
             intid,
             latched,
             backing: Backing::of_active(physical, again),
+            lr: ListRegister::EMPTY,
         };
         let lr = distributor.active_rank(spi).list(intid, state);
         self.list_spi(gic, index, spi, lr, slot, machine);
@@ -253,6 +253,7 @@ impl CpuInterface {
             intid,
             latched: cause.latched,
             backing: Backing::of_pending(cause.fired),
+            lr: ListRegister::EMPTY,
         };
         let lr = distributor.rank(spi).list(intid, State::Pending);
         self.list_spi(gic, index, spi, lr, slot, machine);
@@ -277,7 +278,7 @@ impl CpuInterface {
     }
 
     fn list(&mut self, index: usize, lr: ListRegister, slot: Slot, machine: &mut impl PhysicalGic) {
-        self.slots[index % MAX_LIST_REGISTERS] = slot;
+        self.slots[index % MAX_LIST_REGISTERS] = Slot { lr, ..slot };
         self.used |= 1 << index;
         machine.write_lr(index, lr);
     }

@@ -227,7 +227,10 @@ impl World {
             let core = self.gic.doorbell(vcpu).location().index();
             // A vCPU that does not run finds the bell rung when it does.
             if self.on_core(core) == Some(vcpu.index()) {
-                self.call(vcpu.index(), |cpu, gic, here| cpu.kicked(gic, here));
+                let vcpu = vcpu.index();
+                if !self.on(vcpu, |cpu, gic, here| cpu.kicked_again(gic, here)) {
+                    self.call(vcpu, |cpu, gic, here| cpu.kicked(gic, here));
+                }
             }
             return true;
         }
