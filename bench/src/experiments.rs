@@ -7,6 +7,7 @@ pub(crate) mod loads;
 pub mod overhead;
 pub mod priorities;
 pub mod timer;
+mod visits;
 pub mod yardstick;
 pub mod yardsticks;
 

@@ -1,8 +1,7 @@
 //! `latency`: how long the real-time guest waits between a task's due time and its first instruction,
 //! beside a Linux that rests, computes or writes to a disk.
 
-use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict};
-use crate::clock::Visits;
+use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict, visits};
 use crate::machine::{ClockSettings, Linux, Machine, Order, Run};
 use crate::plot::{Figure, Histograms, Panel};
 use crate::results::{Outcome, Results};
@@ -22,29 +21,6 @@ const REPORT_US: u64 = 600_000;
 const START_US: u64 = 200_000;
 /// Size of the disk that Linux writes to.
 const DISK_MIB: u32 = 16;
-/// Causes of visits to EL2 shown.
-const CAUSES: usize = 12;
-/// Causes that are no work for a guest: a core's start, a guest's end, and a core with nothing to do.
-const NO_WORK: [&str; 5] = [
-    "start of a core",
-    "WFI or WFE",
-    "wake from waiting at EL2",
-    "PSCI CPU_OFF",
-    "PSCI SYSTEM_OFF",
-];
-
-/// Functions called by HVC (PSCI, DEN0022, section 5; TRNG firmware interface, DEN0098, section 2).
-const CALLS: [(&str, &str); 8] = [
-    (" 0x84000001", "PSCI CPU_SUSPEND"),
-    (" 0xc4000001", "PSCI CPU_SUSPEND"),
-    (" 0x84000002", "PSCI CPU_OFF"),
-    (" 0xc4000003", "PSCI CPU_ON"),
-    (" 0x84000008", "PSCI SYSTEM_OFF"),
-    (" 0x8400000a", "PSCI_FEATURES"),
-    (" 0x80000001", "SMCCC ARCH_FEATURES"),
-    (" 0xc4000053", "TRNG_RND"),
-];
-
 /// What Linux does meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Load {
@@ -304,7 +280,8 @@ impl Experiment for Latency {
                 false => "No period was lost or late.".into(),
             });
         }
-        if let Some((visit, label)) = longest_visit(results, cases.iter().map(|it| it.0.as_str())) {
+        if let Some((visit, label)) = visits::longest(results, cases.iter().map(|it| it.0.as_str()))
+        {
             findings.push(format!(
                 "The longest stretch at EL2, where interrupts are masked, was {} instructions ({}, run `{label}`), \
                  apart from a core's start, a guest's end and cores with nothing to do.",
@@ -317,7 +294,7 @@ impl Experiment for Latency {
             caption: "Histograms of dispatch latency, counts on a logarithmic axis".into(),
             findings,
             verdicts,
-            tables: vec![table(&cases, results), visits_table(results, "hackbench")],
+            tables: vec![table(&cases, results), visits::table(results, "hackbench")],
             method: method(Self::periods(plan)[0].1, plan),
             summary: summary(&cases, results),
         }
@@ -480,74 +457,6 @@ fn show(spread: Spread) -> String {
     }
 }
 
-/// Visits to EL2 by cause, the longest first, over all seeds of one run.
-pub fn visits_table(results: &Results, label: &str) -> Table {
-    let title = format!("Visits to EL2 in run `{label}`, all seeds, by the longest");
-    let columns = ["cause", "visits", "mean instructions", "most instructions"];
-    let mut table = Table::new(&title, &columns);
-    for visits in visits(results, label).into_iter().take(CAUSES) {
-        table.rows.push(vec![
-            visits.cause.clone(),
-            grouped(visits.visits as f64),
-            grouped(visits.instructions as f64 / visits.visits.max(1) as f64),
-            grouped(visits.most as f64),
-        ]);
-    }
-    table
-}
-
-/// Visits of all seeds, with like causes together, the longest first.
-fn visits(results: &Results, label: &str) -> Vec<Visits> {
-    let mut together: Vec<Visits> = Vec::new();
-    for visits in results.of(label).iter().flat_map(|it| &it.clock.visits) {
-        let cause = class(&visits.cause);
-        match together.iter_mut().find(|it| it.cause == cause) {
-            Some(it) => {
-                it.visits += visits.visits;
-                it.instructions += visits.instructions;
-                it.most = it.most.max(visits.most);
-            }
-            None => together.push(Visits {
-                cause,
-                ..visits.clone()
-            }),
-        }
-    }
-    together.sort_by(|a, b| b.most.cmp(&a.most).then(a.cause.cmp(&b.cause)));
-    together
-}
-
-/// Accesses to single registers count as one cause, but for the register that sends interrupts.
-fn class(cause: &str) -> String {
-    if let Some((_, name)) = CALLS.iter().find(|(number, _)| cause.ends_with(number)) {
-        return (*name).into();
-    }
-    // ICC_SGI1R_EL1 (GICv3, section 12.2): S3_0_C12_C11_5, as the clock writes it.
-    match cause {
-        _ if cause.ends_with("C12_C11_5") || cause.contains("ICC_SGI1R") => {
-            "write of ICC_SGI1R_EL1".into()
-        }
-        _ if cause.starts_with("MRS ") => "read of a system register".into(),
-        _ if cause.starts_with("MSR ") => "write of a system register".into(),
-        _ => cause.into(),
-    }
-}
-
-/// The longest visit that does something for a guest, and the run it was in.
-fn longest_visit<'a>(
-    results: &Results,
-    labels: impl Iterator<Item = &'a str>,
-) -> Option<(Visits, &'a str)> {
-    labels
-        .flat_map(|label| {
-            visits(results, label)
-                .into_iter()
-                .map(move |it| (it, label))
-        })
-        .filter(|(it, _)| !NO_WORK.contains(&it.cause.as_str()))
-        .max_by_key(|(it, _)| it.most)
-}
-
 /// For programs.
 pub fn summary(cases: &[(String, String)], results: &Results) -> Value {
     let mut all = serde_json::Map::new();
@@ -615,13 +524,6 @@ mod tests {
     }
 
     #[test]
-    fn registers_count_as_one_cause() {
-        assert_eq!(class("MRS S3_0_C0_C4_0"), "read of a system register");
-        assert_eq!(class("MSR S3_0_C12_C11_5"), "write of ICC_SGI1R_EL1");
-        assert_eq!(class("IRQ"), "IRQ");
-    }
-
-    #[test]
     fn rows_of_several_seeds_add_up() {
         let outcomes = [1, 2].map(|seed| samples::rt("a", seed, [400, 800, 1200, 4000]));
         // 400 ns are 100 instructions, 1200 ns are 300.
@@ -636,11 +538,5 @@ mod tests {
     fn rows_are_of_round_widths() {
         assert_eq!(row_width(5388.0), 40.0);
         assert_eq!(row_width(0.0), 4.0);
-    }
-
-    #[test]
-    fn calls_have_names() {
-        assert_eq!(class("HVC 0x84000008"), "PSCI SYSTEM_OFF");
-        assert_eq!(class("HVC 0x86000001"), "HVC 0x86000001");
     }
 }

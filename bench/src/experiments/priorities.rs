@@ -1,7 +1,7 @@
 //! `priorities`: what splitting the GIC's priorities between the guests is worth.
 
 use super::latency::{self, Load, Periods};
-use super::{Defaults, Evaluation, Experiment, Plan, Verdict};
+use super::{Defaults, Evaluation, Experiment, Plan, Verdict, visits};
 use crate::machine::Run;
 use crate::plot::Figure;
 use crate::results::Results;
@@ -117,8 +117,8 @@ impl Experiment for Priorities {
             verdicts,
             tables: vec![
                 latency::table(&cases, results),
-                latency::visits_table(results, &cases[0].0),
-                latency::visits_table(results, &cases[1].0),
+                visits::table(results, &cases[0].0),
+                visits::table(results, &cases[1].0),
             ],
             method: {
                 let mut method = latency::method(Self::periods(plan), plan);

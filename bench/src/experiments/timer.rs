@@ -22,7 +22,7 @@ const AIM: f64 = 0.001;
 /// is on the shared core, gets only what the load leaves of it.
 const BOOT: f64 = 3.0;
 /// The worst slowdown that a run's length allows for.
-const SLOWEST: f64 = 4.0;
+const SLOWEST: f64 = 3.0;
 
 /// Which Linux CPU is at home on the core that the real-time guest shares. CPU 0 keeps the time from boot on.
 const HOMES: [(&str, &str, [u32; 4]); 2] = [
