@@ -88,8 +88,8 @@ pub struct Scheduler {
     queue: RunQueue,
     /// By id; `None` for those of other cores.
     vcpus: [Option<Entry>; MAX_VCPUS],
-    /// The vCPU in state `Running`.
-    current: Option<VcpuId>,
+    /// The vCPU in state `Running`, and its band.
+    current: Option<(VcpuId, Band)>,
     /// When the turn of `current` is over.
     quantum_end: Ticks,
     loaded: Loaded,
@@ -200,7 +200,7 @@ impl Scheduler {
     /// The running vCPU waits for an interrupt (WFI): `Running` becomes `Sleep`. Returns it;
     /// `None` if none runs.
     pub fn sleep_current(&mut self) -> Option<VcpuId> {
-        let vcpu = self.current.take()?;
+        let (vcpu, _) = self.current.take()?;
         self.set_state(vcpu, VcpuState::Sleep);
         Some(vcpu)
     }
@@ -208,7 +208,7 @@ impl Scheduler {
     /// The running vCPU gives up the rest of its turn (it spins): it queues behind its equals.
     /// Returns it; `None` if none runs.
     pub fn yield_current(&mut self) -> Option<VcpuId> {
-        let vcpu = self.current?;
+        let vcpu = self.current()?;
         self.requeue_current(None);
         Some(vcpu)
     }
@@ -226,11 +226,11 @@ impl Scheduler {
         if self.current.is_none() {
             self.dispatch(now);
         }
-        let wanted = self.current.map_or(Loaded::Idle, Loaded::Vcpu);
+        let wanted = self.current().map_or(Loaded::Idle, Loaded::Vcpu);
         let action = if self.loaded == wanted {
             Action::Keep
         } else {
-            Action::Switch { to: self.current }
+            Action::Switch { to: self.current() }
         };
         self.loaded = wanted;
         Decision {
@@ -242,12 +242,12 @@ impl Scheduler {
     /// The vCPU that runs; `None` while the core idles, and between a vCPU's end or sleep and the
     /// next decision.
     pub fn current(&self) -> Option<VcpuId> {
-        self.current
+        Some(self.current?.0)
     }
 
     /// The band of the vCPU that runs.
     pub fn current_band(&self) -> Option<Band> {
-        self.band(self.current?)
+        Some(self.current?.1)
     }
 
     /// The turn of the vCPU that runs.
@@ -273,7 +273,7 @@ impl Scheduler {
     /// Puts the current vCPU back into the queue: with `rest` of its turn left before its equals,
     /// without any behind them.
     fn requeue_current(&mut self, rest: Option<Ticks>) {
-        let Some(vcpu) = self.current.take() else {
+        let Some((vcpu, band)) = self.current.take() else {
             return;
         };
         let full = self.quantum;
@@ -282,7 +282,6 @@ impl Scheduler {
         };
         entry.state = VcpuState::Suspend;
         entry.quantum_left = rest.unwrap_or(full);
-        let band = entry.band;
         if rest.is_some() {
             self.queue.preempted(vcpu, band);
         } else {
@@ -298,9 +297,9 @@ impl Scheduler {
         self.queue.remove(vcpu);
         if let Some(entry) = self.entry_mut(vcpu) {
             entry.state = VcpuState::Running;
-            let left = entry.quantum_left;
+            let (band, left) = (entry.band, entry.quantum_left);
             self.quantum_end = now.saturating_add(left);
-            self.current = Some(vcpu);
+            self.current = Some((vcpu, band));
         }
     }
 
@@ -321,7 +320,7 @@ impl Scheduler {
     /// The vCPU's context is not to be used again.
     fn forget_context(&mut self, vcpu: VcpuId) {
         self.queue.remove(vcpu);
-        if self.current == Some(vcpu) {
+        if self.current() == Some(vcpu) {
             self.current = None;
         }
         if self.loaded == Loaded::Vcpu(vcpu) {

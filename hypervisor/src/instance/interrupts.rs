@@ -136,6 +136,8 @@ impl Instance {
         // If another one waits, the guest will not get far.
         if interrupt.is_sgi() {
             self.sgi(interrupt);
+        } else if interrupt == ALARM {
+            self.alarm_rang();
         } else {
             self.interrupt(interrupt);
         }
@@ -157,12 +159,7 @@ impl Instance {
         match interrupt {
             // Its deactivation is left to the guest, or to the virtual GIC.
             VIRTUAL_TIMER | PHYSICAL_TIMER => self.timer_fired(interrupt),
-            ALARM => {
-                self.alarm = None;
-                timers::set_alarm(None);
-                self.machine.gic.deactivate(interrupt);
-                self.must_decide = true;
-            }
+            ALARM => self.alarm_rang(),
             IntId(0..16) => self.sgi(interrupt),
             MAINTENANCE => {
                 self.refresh_interrupts();
@@ -170,6 +167,15 @@ impl Instance {
             }
             _ => self.spi(interrupt),
         }
+    }
+
+    /// It is time to decide again.
+    #[inline(always)]
+    fn alarm_rang(&mut self) {
+        self.alarm = None;
+        timers::set_alarm(None);
+        self.machine.gic.deactivate(ALARM);
+        self.must_decide = true;
     }
 
     /// Another core has sent something.

@@ -183,17 +183,27 @@ impl Instance {
 
     /// A step on the way to the running vCPU, whose registers are not on the core: loads its guest,
     /// which needs no registers, or puts them there.
-    #[inline(never)]
+    #[inline(always)]
     fn prepare_vcpu(&mut self, id: VcpuId) {
+        match self.vcpu(id).map(|vcpu| &vcpu.work) {
+            Some(Work::Guest) => self.exchange(id),
+            Some(Work::Load(_)) => self.load_guest(id),
+            None => {
+                // The scheduler knows the vCPUs of this core only.
+                self.running = None;
+                self.must_decide = true;
+            }
+        }
+    }
+
+    /// The next piece of work that brings the guest of vCPU `id` to where it starts.
+    #[inline(never)]
+    fn load_guest(&mut self, id: VcpuId) {
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
-            // The scheduler knows the vCPUs of this core only.
-            self.running = None;
-            self.must_decide = true;
             return;
         };
         let guest_id = vcpu.guest;
         let Work::Load(progress) = &mut vcpu.work else {
-            self.exchange(id);
             return;
         };
         let guest = self.machine.guest(guest_id);

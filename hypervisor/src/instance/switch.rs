@@ -26,7 +26,7 @@ impl Instance {
     #[inline(always)]
     pub(super) fn exchange(&mut self, id: VcpuId) {
         if self.loaded.is_some() {
-            self.save_loaded();
+            self.save();
             if cpu::interrupt_pending() {
                 self.take_interrupts();
             }
@@ -39,7 +39,13 @@ impl Instance {
     }
 
     /// Takes the registers of the loaded vCPU from the core.
+    #[inline(never)]
     pub(super) fn save_loaded(&mut self) {
+        self.save();
+    }
+
+    #[inline(always)]
+    fn save(&mut self) {
         let Some(id) = self.loaded.take() else {
             return;
         };
