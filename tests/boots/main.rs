@@ -5,6 +5,7 @@
 mod bare;
 mod console;
 mod devices;
+mod exact;
 mod faults;
 mod hostile;
 mod lives;

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// on a busy host. `SPUMONE_LIMIT` overrides it.
 const LIMIT: u64 = 300;
 
+/// How fast a core is on the exact clock.
+pub const INSTRUCTIONS_PER_US: u64 = 250;
+
 fn limit(seconds: u64) -> Duration {
     let from_environment = std::env::var("SPUMONE_LIMIT")
         .ok()
@@ -52,6 +55,7 @@ pub struct Boot {
     quantum: String,
     guests: Vec<Guest>,
     qemu_args: Vec<String>,
+    exact: bool,
     limit: u64,
     folder: PathBuf,
 }
@@ -66,6 +70,7 @@ impl Boot {
             quantum: "2ms".to_owned(),
             guests: Vec::new(),
             qemu_args: Vec::new(),
+            exact: false,
             limit: LIMIT,
             folder: files::folder(name),
         }
@@ -99,6 +104,13 @@ impl Boot {
     pub fn qemu<S: AsRef<str>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.qemu_args
             .extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// On the exact clock, at [`INSTRUCTIONS_PER_US`]: what guests say of time counts, and is the
+    /// same in each run.
+    pub fn exact(mut self) -> Self {
+        self.exact = true;
         self
     }
 
@@ -138,7 +150,19 @@ impl Boot {
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
-        let mut qemu = Command::new("qemu-system-aarch64");
+        let mut qemu = if self.exact {
+            let mut clock = Command::new(files::clock());
+            clock.args([
+                "--q",
+                "500",
+                "--ipus",
+                &INSTRUCTIONS_PER_US.to_string(),
+                "--",
+            ]);
+            clock
+        } else {
+            Command::new("qemu-system-aarch64")
+        };
         qemu.args(["-M", "virt,virtualization=on,gic-version=3"])
             .args(["-cpu", "cortex-a76", "-smp", &self.cores.to_string()])
             .args(["-m", self.memory.trim_end_matches("iB")])

@@ -43,6 +43,12 @@ pub fn probe() -> PathBuf {
     built(target().join(BARE_TARGET).join("release/probe"))
 }
 
+/// What starts QEMU on the exact clock.
+pub fn clock() -> PathBuf {
+    built(root().join("build/testbed/spumone-clock.so"));
+    built(root().join("testbed/run"))
+}
+
 /// A file in `build/guests`.
 pub fn guest(name: &str) -> PathBuf {
     built(root().join("build/guests").join(name))

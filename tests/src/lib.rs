@@ -19,7 +19,7 @@ mod guest;
 mod machine;
 mod terminal;
 
-pub use boot::{Boot, bare};
+pub use boot::{Boot, INSTRUCTIONS_PER_US, bare};
 pub use console::Console;
 pub use guest::{Guest, linux, linux_rt, probe, raw_probe, rt};
 pub use machine::Machine;
