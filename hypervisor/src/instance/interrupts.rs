@@ -118,13 +118,12 @@ impl PhysicalGic for LoadedGic {
 
 impl Instance {
     /// The running vCPU `id` was interrupted. What is most frequent, its own timer and what other
-    /// vCPUs send to it, has a short way.
+    /// vCPUs send to it, has a short way, and is not noted.
     #[inline(always)]
     pub(super) fn interrupted(&mut self, id: VcpuId) {
         let Some(interrupt) = self.machine.gic.take() else {
             return;
         };
-        note(self.core, Event::Interrupt, u64::from(interrupt.0));
         if matches!(interrupt, VIRTUAL_TIMER | PHYSICAL_TIMER)
             && let Some(vcpu) = self.vcpus[id.index()].as_mut()
         {
@@ -139,6 +138,7 @@ impl Instance {
         } else if interrupt == ALARM {
             self.alarm_rang();
         } else {
+            note(self.core, Event::Interrupt, u64::from(interrupt.0));
             self.interrupt(interrupt);
         }
     }
