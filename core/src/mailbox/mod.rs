@@ -65,6 +65,8 @@ pub struct Post<const CORES: usize = MAX_PCPUS, const SLOTS: usize = CAPACITY> {
 pub struct Port<'a, const CORES: usize = MAX_PCPUS, const SLOTS: usize = CAPACITY> {
     post: &'a Post<CORES, SLOTS>,
     core: PcpuId,
+    /// The core's own mask.
+    pending: &'a AtomicU32,
     /// Boxes to be looked into: bits taken out of the pending mask.
     open: u32,
 }
@@ -102,15 +104,14 @@ impl<const CORES: usize, const SLOTS: usize> Post<CORES, SLOTS> {
 
     /// The port of `core`, the first time; `None` later, or if there is no such core.
     pub fn port(&self, core: PcpuId) -> Option<Port<'_, CORES, SLOTS>> {
-        if core.index() >= CORES {
-            return None;
-        }
+        let pending = &self.pending.get(core.index())?.0;
         let this = 1 << core.index();
         // Relaxed: of two callers one sees the bit clear, and nothing else hangs on it.
         let taken = self.taken.fetch_or(this, Ordering::Relaxed);
         (taken & this == 0).then_some(Port {
             post: self,
             core,
+            pending,
             open: 0,
         })
     }
@@ -142,8 +143,7 @@ impl<const CORES: usize, const SLOTS: usize> Port<'_, CORES, SLOTS> {
     /// Whether there is a message for this core: to spare the look with [`receive`](Self::receive).
     pub fn has_mail(&self) -> bool {
         // Acquire: as in `receive`.
-        let pending = self.post.pending.get(self.core.index());
-        self.open != 0 || pending.is_some_and(|pending| pending.0.load(Ordering::Acquire) != 0)
+        self.open != 0 || self.pending.load(Ordering::Acquire) != 0
     }
 
     /// Takes the next message for this core, those of one sender in their order.
@@ -155,11 +155,10 @@ impl<const CORES: usize, const SLOTS: usize> Port<'_, CORES, SLOTS> {
         if self.open == 0 {
             // Acquire: pairs with the release in `send`, also of earlier senders, whose changes
             // of the mask form one sequence with the last.
-            let pending = &self.post.pending.get(self.core.index())?.0;
-            if pending.load(Ordering::Acquire) == 0 {
+            if self.pending.load(Ordering::Acquire) == 0 {
                 return None;
             }
-            self.open = pending.swap(0, Ordering::Acquire);
+            self.open = self.pending.swap(0, Ordering::Acquire);
         }
         for sender in bits(self.open) {
             if let Some(message) = boxes.get(sender as usize).and_then(Ring::receive) {
