@@ -75,25 +75,44 @@ impl Entropy {
     }
 }
 
+/// Bytes drawn at start, while nobody waits: what a Linux asks for while it boots, and some. Later
+/// ones are made when they are asked for, 64 at a time, which takes some 700 instructions.
+const STOCK: usize = 512;
+
 /// Random numbers without end.
 pub struct Stream {
     cipher: ChaCha8,
     /// Key of what follows when the cipher's 256 GiB are used up: a guest can draw them in hours.
     next_key: [u8; 32],
+    stock: [u8; STOCK],
+    /// Bytes of the stock that are left, from its start.
+    left: usize,
 }
 
 impl Stream {
     fn new(mut cipher: ChaCha8) -> Self {
-        let mut next_key = [0; 32];
+        let (mut next_key, mut stock) = ([0; 32], [0; STOCK]);
         cipher.apply_keystream(&mut next_key);
-        Self { cipher, next_key }
+        cipher.apply_keystream(&mut stock);
+        Self {
+            cipher,
+            next_key,
+            stock,
+            left: STOCK,
+        }
     }
 
     /// The next number.
     pub fn next_u64(&mut self) -> u64 {
-        let mut bytes = [0; 8];
+        if let Some((_, last)) = self.stock[..self.left.min(STOCK)].split_last_chunk_mut() {
+            self.left -= size_of::<u64>();
+            // Nobody learns later what was given out.
+            return u64::from_le_bytes(core::mem::take(last));
+        }
+        let mut bytes = [0; size_of::<u64>()];
         if self.cipher.try_apply_keystream(&mut bytes).is_err() {
-            *self = Self::new(ChaCha8::new(&self.next_key.into(), &[0; 12].into()));
+            self.cipher = ChaCha8::new(&self.next_key.into(), &[0; 12].into());
+            self.cipher.apply_keystream(&mut self.next_key);
             self.cipher.apply_keystream(&mut bytes);
         }
         u64::from_le_bytes(bytes)
