@@ -53,12 +53,22 @@ pub struct Core {
 pub struct Visits {
     /// Why EL2 was entered.
     pub cause: String,
+    /// The interrupt that was acknowledged first, if one was.
+    #[serde(default)]
+    pub intid: Option<u32>,
+    /// How it ended: the guest that was left "stays", or another one is entered ("switches"), or the
+    /// core "sleeps".
+    #[serde(default)]
+    pub end: String,
     /// How often.
     pub visits: u64,
     /// Instructions in all.
     pub instructions: u64,
     /// Instructions of the longest visit.
     pub most: u64,
+    /// The longest stretch, in instructions, in which the core did not look for interrupts.
+    #[serde(default)]
+    pub longest_deaf: u64,
     /// When that one began, in nanoseconds.
     pub most_at_ns: u64,
     /// On which core.

@@ -273,6 +273,7 @@ impl Experiment for Latency {
             },
             met: idle.zip(loaded).map(|(idle, loaded)| loaded <= idle * 1.05),
         });
+        verdicts.extend(visits::verdicts(results, "hackbench"));
         let lost = total(results, "lost") + total(results, "late");
         if results.all().next().is_some() {
             findings.push(match lost > 0.0 {
@@ -283,9 +284,9 @@ impl Experiment for Latency {
         if let Some((visit, label)) = visits::longest(results, cases.iter().map(|it| it.0.as_str()))
         {
             findings.push(format!(
-                "The longest stretch at EL2, where interrupts are masked, was {} instructions ({}, run `{label}`), \
-                 apart from a core's start, a guest's end and cores with nothing to do.",
-                grouped(visit.most as f64),
+                "The longest stretch at EL2 without a look for interrupts, which are masked there, was {} instructions \
+                 ({}, run `{label}`), apart from the start of a core and the end of a guest.",
+                grouped(visit.longest_deaf as f64),
                 visit.cause
             ));
         }
