@@ -1,9 +1,10 @@
-//! What FreeRTOS says of its own latency, on a clock that counts instructions.
+//! Boots on a clock that counts instructions: what guests say of time counts, and each run is the
+//! same.
 //!
-//! The bounds are wide of what is measured (docs/results): they are there to notice a wake-up that
+//! The bounds of latency are wide of what is measured (docs/results): they are there to notice a wake-up that
 //! is lost until something else happens, or a path at EL2 that has become long.
 
-use boot_tests::{Boot, INSTRUCTIONS_PER_US, linux, rt};
+use boot_tests::{Boot, INSTRUCTIONS_PER_US, linux, probe, rt};
 
 /// Instructions from the time a period is due to the first one of its task.
 const LATENCY: u64 = 3_000;
@@ -42,4 +43,14 @@ fn freertos_is_in_time_beside_linux_on_one_core() {
         "period=1ms load=60% duration=3s",
         &[0],
     );
+}
+
+/// The timer wakes a CPU at each moment of its way into CPU_SUSPEND.
+#[test]
+fn suspends_are_interrupted_at_every_moment() {
+    let console = Boot::new("suspends_are_interrupted_at_every_moment")
+        .exact()
+        .guest(probe("probe", "suite=psci only=suspend", &[0]))
+        .run();
+    console.probe_is_well("probe").machine_ended();
 }

@@ -51,9 +51,13 @@ impl Deadlines {
         true
     }
 
-    /// The vCPU runs (its timer is back in the hardware), stops or leaves the core.
-    pub fn clear(&mut self, vcpu: VcpuId) {
-        self.set &= !1u32.checked_shl(u32::from(vcpu.0)).unwrap_or(0);
+    /// The vCPU runs (its timer is back in the hardware), stops or leaves the core. Returns whether
+    /// it had a deadline.
+    pub fn clear(&mut self, vcpu: VcpuId) -> bool {
+        let bit = 1u32.checked_shl(u32::from(vcpu.0)).unwrap_or(0);
+        let had = self.set & bit != 0;
+        self.set &= !bit;
+        had
     }
 
     /// The deadlines there are.

@@ -185,7 +185,7 @@ impl CpuInterface {
         if self.active_overflow {
             hcr |= HCR_EOI_NOT_PRESENT;
         }
-        if (self.active_overflow || gic.vcpus() > 1) && machine.vmcr() & VMCR_EOI_MODE != 0 {
+        if gic.vcpus() > 1 || self.active_overflow && machine.vmcr() & VMCR_EOI_MODE != 0 {
             hcr |= HCR_TRAP_DEACTIVATE;
         }
         machine.write_hcr(hcr);

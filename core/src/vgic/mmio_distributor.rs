@@ -41,14 +41,16 @@ impl GuestGic {
                     Bank::Group => word.group.load(Ordering::Acquire),
                     Bank::SetEnable | Bank::ClearEnable => word.enabled.load(Ordering::Acquire),
                     Bank::SetPending | Bank::ClearPending => {
-                        // Disabled or active, it may be pending in the physical GIC only.
-                        bits(word.mapped())
+                        // Disabled or active, it may be pending in the physical GIC only. Looked at
+                        // first: from there it comes into the latches.
+                        let physical = bits(word.mapped())
                             .filter(|&bit| {
                                 distributor
                                     .physical(Spi::at(number, bit))
                                     .is_some_and(|physical| machine.is_pending(physical))
                             })
-                            .fold(word.pending_seen(), |pending, bit| pending | 1 << bit)
+                            .fold(0, |pending, bit| pending | 1 << bit);
+                        physical | word.pending_seen()
                     }
                     Bank::SetActive | Bank::ClearActive => word.active.load(Ordering::Acquire),
                 }

@@ -186,6 +186,8 @@ impl Instance {
             cpu::halt();
         }
         self.machine.gic.deactivate(interrupt);
+        // What the sender wrote is looked for after the interrupt was taken, not before.
+        isb();
         self.take_kicks();
         if self.port.has_mail() {
             self.read_mail();
@@ -379,6 +381,7 @@ impl Instance {
         if quiet {
             self.scheduler.sleep_current();
             self.must_decide = true;
+            self.kick_all(guest, kick);
             return;
         }
         let lines = timers::live_lines();

@@ -128,6 +128,9 @@ impl Instance {
         let decision = self.scheduler.decide(now);
         if let Action::Switch { to } = decision.action {
             self.switch_to(to);
+        } else if let Some(id) = self.running {
+            // It may have been woken before anybody else ran.
+            self.power_up_if_suspended(id);
         }
         let band = decision.turn.map(|turn| turn.band);
         let mask = priority_mask(self.machine.interrupt_priorities, band);
@@ -233,12 +236,13 @@ impl Instance {
             let _ = self.serve_console();
         }
         // Either may have woken a more urgent vCPU of this core, or changed this one's interrupts.
-        if self.must_decide || self.interrupts_changed {
-            return;
-        }
+        let is_held_up = self.must_decide || self.interrupts_changed;
         if cpu::interrupt_pending() {
             // It would come back at once.
             self.take_interrupts();
+            return;
+        }
+        if is_held_up {
             return;
         }
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {

@@ -18,6 +18,8 @@ impl Instance {
             return;
         };
         note(self.core, Event::Dispatch, u64::from(id.0));
+        // It runs, so its timers need no alarm.
+        self.deadlines.clear(id);
         self.power_up_if_suspended(id);
     }
 
@@ -92,7 +94,8 @@ impl Instance {
             return;
         };
         let guest = self.machine.guest(vcpu.guest);
-        self.deadlines.clear(id);
+        // Of a vCPU that was saved only to begin anew.
+        self.alarm_changed |= self.deadlines.clear(id);
         cpu::set_stage2(guest.vttbr);
         let last = &mut self.last_of_guest[vcpu.guest.index()];
         if *last != Some(id) {

@@ -125,7 +125,12 @@ impl Timer {
 
     /// Due so many microseconds from now; returns when.
     pub fn start_us(self, microseconds: u64) -> u64 {
-        let due = self.counter() + us(microseconds);
+        self.start_ticks(us(microseconds))
+    }
+
+    /// As [`Self::start_us`], in ticks.
+    pub fn start_ticks(self, ticks: u64) -> u64 {
+        let due = self.counter() + ticks;
         self.set_due(due);
         self.set_control(ENABLE);
         due

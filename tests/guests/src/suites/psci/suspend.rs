@@ -12,12 +12,15 @@ pub fn run(cpus: usize) {
     test_everywhere("suspend-standby", cpus, standby);
     test_everywhere("suspend-refused", cpus, suspend_refused);
     test("suspend-powerdown", powerdown_first);
+    test("suspend-powerdown-any-moment", powerdown_at_any_moment);
     if cpus > 1 {
         test("suspend-powerdown-others", powerdown_others);
     }
 }
 
 const POWERDOWN: u64 = 1 << 16;
+/// Ticks that it takes to power down, and some: on the exact clock each moment is hit.
+const MOMENTS: u64 = 400;
 
 fn suspend_refused() -> Verdict {
     let suspend = |state, entry| call(function::CPU_SUSPEND, [state, entry, 0]);
@@ -119,25 +122,43 @@ fn back_to_first() {
 
 /// The first CPU powers down and resumes by its timer.
 fn powerdown_first() -> Verdict {
+    for _ in 0..3 {
+        power_down_for(time::us(2000))?;
+    }
+    gic::start_cpu();
+    Ok(())
+}
+
+/// The same, with a timer that is due before, while and after it powers down.
+fn powerdown_at_any_moment() -> Verdict {
+    for ticks in 0..MOMENTS {
+        power_down_for(ticks)?;
+    }
+    gic::start_cpu();
+    Ok(())
+}
+
+/// The first CPU powers down until its timer is due, and resumes by its entry point.
+fn power_down_for(ticks: u64) -> Verdict {
     unsafe extern "C" {
         fn suspend_first(area: *const AtomicU64, entry: u64) -> i64;
     }
     let entries = entry::at_entry(0).entries;
-    for round in 0..3 {
-        // The interface loses its state each time, and an interrupt that it holds back wakes nobody.
-        gic::start_cpu();
-        Timer::Virtual.start_us(2000);
-        cpus::on_entry(0, back_to_first);
-        // SAFETY: the area is large enough; the stack stays as it is.
-        let result = unsafe { suspend_first(FIRST.as_ptr(), entry::secondary_entry()) };
-        Timer::Virtual.stop();
-        check_eq!(result, 0, "CPU_SUSPEND to powerdown, round {round}");
-        let found = entry::at_entry(0).entries;
-        check_eq!(found, entries + round + 1, "entries of the first CPU");
-        entered_rightly(0)?;
-    }
+    // The interface loses its state each time, and an interrupt that it holds back wakes nobody.
     gic::start_cpu();
-    Ok(())
+    cpus::on_entry(0, back_to_first);
+    Timer::Virtual.start_ticks(ticks);
+    // SAFETY: the area is large enough; the stack stays as it is.
+    let result = unsafe { suspend_first(FIRST.as_ptr(), entry::secondary_entry()) };
+    Timer::Virtual.stop();
+    check_eq!(result, 0, "CPU_SUSPEND to powerdown for {ticks} ticks");
+    let found = entry::at_entry(0).entries;
+    check_eq!(
+        found,
+        entries + 1,
+        "entries of the first CPU, {ticks} ticks"
+    );
+    entered_rightly(0)
 }
 
 /// Powers down until an interrupt comes; resumes at the usual entry point.
