@@ -137,7 +137,7 @@ fn exit_codes_tell_kinds_of_failure_apart() {
 #[test]
 fn help_has_examples_and_exit_codes() {
     let folder = folder();
-    for command in ["check", "build", "run"] {
+    for command in ["check", "build", "run", "bench"] {
         let help = stdout(&spm(folder.path(), &[command, "--help"]));
         assert!(
             help.contains("Examples:") && help.contains("Exit codes:"),
