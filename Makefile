@@ -16,8 +16,7 @@ setup: ## install what is missing (apt, rustup)
 	@scripts/setup
 
 build: setup ## the hypervisor and spm
-	@cargo build --quiet --release -p spumone-hypervisor --target $(TARGET)
-	@cargo build --quiet --profile host -p spm
+	@scripts/build
 
 guests: setup ## FreeRTOS, and Linux from Debian packages
 	@guests/rt/build.sh build/guests/rt
