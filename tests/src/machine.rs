@@ -19,10 +19,27 @@ pub struct Machine {
     keyboard: Option<ChildStdin>,
     output: Receiver<Vec<u8>>,
     bytes: Vec<u8>,
+    /// What QEMU itself has to say. Kept apart: it would come in the middle of a line.
+    complaints: Receiver<Vec<u8>>,
+    complained: Vec<u8>,
     /// Removed in the end: it is large.
     image: Option<PathBuf>,
     end: Instant,
     limit: Duration,
+}
+
+/// What comes out of a pipe, as it comes.
+fn receive(mut pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Some(count) = pipe.as_mut().and_then(|pipe| pipe.read(&mut buffer).ok()) {
+            if count == 0 || sender.send(buffer[..count].to_vec()).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
 }
 
 impl Machine {
@@ -38,29 +55,16 @@ impl Machine {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        let (sender, output) = channel();
-        // What QEMU itself has to say belongs to the console, too.
-        let pipes: [Option<Box<dyn Read + Send>>; 2] = [
-            qemu.stdout.take().map(|pipe| Box::new(pipe) as _),
-            qemu.stderr.take().map(|pipe| Box::new(pipe) as _),
-        ];
-        for mut pipe in pipes.into_iter().flatten() {
-            let sender = sender.clone();
-            std::thread::spawn(move || {
-                let mut buffer = [0; 4096];
-                while let Ok(count) = pipe.read(&mut buffer) {
-                    if count == 0 || sender.send(buffer[..count].to_vec()).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
+        let output = receive(qemu.stdout.take());
+        let complaints = receive(qemu.stderr.take());
         Self {
             facts,
             keyboard: qemu.stdin.take(),
             qemu,
             output,
             bytes: Vec::new(),
+            complaints,
+            complained: Vec::new(),
             image,
             end: Instant::now() + limit,
             limit,
@@ -124,9 +128,15 @@ impl Machine {
         self.console()
     }
 
-    /// What came so far.
+    /// What came so far, and behind it what QEMU has to say.
     pub fn console(&self) -> Console {
-        Console::new(self.facts.clone(), &self.bytes)
+        let newline: &[u8] = if self.complained.is_empty() {
+            b""
+        } else {
+            b"\n"
+        };
+        let all = [&self.bytes, newline, &self.complained].concat();
+        Console::new(self.facts.clone(), &all)
     }
 
     /// Waits for more output; false if there will be none. Fails where waiting has no sense.
@@ -136,10 +146,14 @@ impl Machine {
 
     /// As [`Self::listen`], but not longer than this.
     fn listen_for(&mut self, most: Duration) -> bool {
+        self.complained.extend(self.complaints.try_iter().flatten());
         let left = self.end.saturating_duration_since(Instant::now());
         match self.output.recv_timeout(left.min(most)) {
             Ok(bytes) => self.bytes.extend(bytes),
-            Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Disconnected) => {
+                self.complained.extend(self.complaints.iter().flatten());
+                return false;
+            }
             Err(RecvTimeoutError::Timeout) if Instant::now() < self.end => return true,
             Err(RecvTimeoutError::Timeout) => {
                 let seconds = self.limit.as_secs();
