@@ -100,6 +100,7 @@ fn receive_on_kicks(
     let mut port = Port {
         post: &*post,
         core: PcpuId(0),
+        pending: &post.pending[0].0,
         open,
     };
     received.push(answer_kick(&mut port, &sgi));
