@@ -21,7 +21,7 @@ use spumone_core::console::{
 /// What all cores share of the console.
 pub static CONSOLE: Console = Console::new();
 
-/// Steps of one visit: with the look for interrupts at each byte written, this bounds the time a
+/// Steps of one visit: with the look for interrupts before each, this bounds the time a
 /// core spends for the console.
 const BUDGET: usize = 32;
 /// Bytes taken from the receive FIFO in one visit; the UART's interrupt stays up for the rest.

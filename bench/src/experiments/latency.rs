@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// The figure.
 pub struct Latency;
 
-/// Aim: above the bare machine's maximum, in instructions (docs/results/README.md).
+/// Aim: above the bare machine's maximum, in instructions.
 const AIM_ABOVE_BARE: f64 = 1500.0;
 /// Virtual time between the real-time guest's last period and the end of the run: it prints its report.
 const REPORT_US: u64 = 600_000;

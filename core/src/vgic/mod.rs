@@ -44,6 +44,8 @@
 //! | physical timer PPI acknowledged, priority dropped | [`CpuInterface::timer_fired`] |
 //! | passed-through SPI, a vCPU of its guest is loaded here | [`CpuInterface::spi_arrived`], else [`GuestGic::spi_arrived`] |
 //! | the kick SGI | [`CpuInterface::kicked`] if loaded; else it is woken, which is never wrong |
+//! | timer or kick, the short way | [`CpuInterface::timer_fired_again`], [`CpuInterface::kicked_again`] first |
+//! | the guest waits for an interrupt | [`CpuInterface::is_quiet`] first |
 //! | maintenance interrupt | [`CpuInterface::synchronize`] |
 //! | trapped ICC_SGI*R, ICC_DIR | [`CpuInterface::send_sgi`], [`CpuInterface::deactivate`] |
 //! | load or store in a GIC frame | [`CpuInterface::mmio_read`], [`CpuInterface::mmio_write`] |

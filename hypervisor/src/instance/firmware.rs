@@ -30,10 +30,8 @@ impl Instance {
                 }
                 self.wait_for_interrupt(id);
                 if self.scheduler.state(id) != Some(VcpuState::Sleep) {
-                    // An interrupt was there already: awake again, and switched to as if it had
-                    // slept.
-                    self.power_up_if_suspended(id);
-                    self.switch_to(Some(id));
+                    // An interrupt was there already: it powers up again at once.
+                    self.must_decide = true;
                 }
             }
             Outcome::StopSelf => self.turn_off(id),

@@ -117,8 +117,8 @@ impl PhysicalGic for LoadedGic {
 }
 
 impl Instance {
-    /// The running vCPU `id` was interrupted. What is most frequent, its own timer and what other
-    /// vCPUs send to it, has a short way, and is not noted.
+    /// The running vCPU `id` was interrupted. What is most frequent has a short way, and is not
+    /// noted: its own timer, what other cores send, and the alarm.
     #[inline(always)]
     pub(super) fn interrupted(&mut self, id: VcpuId) {
         let Some(interrupt) = self.machine.gic.take() else {

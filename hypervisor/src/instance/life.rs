@@ -241,8 +241,6 @@ impl Instance {
         if guest.power.request_start(index).is_ok() {
             guest.power.started(index);
         }
-        // Until now the vCPU had the core without its registers.
-        self.switch_to(Some(id));
     }
 
     /// Starts a guest anew, whatever it is doing.

@@ -128,8 +128,8 @@ impl Instance {
         let decision = self.scheduler.decide(now);
         if let Action::Switch { to } = decision.action {
             self.switch_to(to);
-        } else if let Some(id) = self.running {
-            // It may have been woken before anybody else ran.
+        }
+        if let Some(id) = self.running {
             self.power_up_if_suspended(id);
         }
         let band = decision.turn.map(|turn| turn.band);

@@ -20,7 +20,6 @@ impl Instance {
         note(self.core, Event::Dispatch, u64::from(id.0));
         // It runs, so its timers need no alarm.
         self.deadlines.clear(id);
-        self.power_up_if_suspended(id);
     }
 
     /// Puts the registers of the running vCPU on the core instead of those of another one, unless a
