@@ -31,6 +31,23 @@ pub struct Plan {
     pub quantum: u32,
 }
 
+/// Speed of a core, in instructions in a virtual microsecond, that amounts of work and lengths of boots are given for.
+const REFERENCE_IPUS: f64 = 250.0;
+/// Virtual seconds that Linux takes to boot at most, at that speed and on undisturbed cores.
+const BOOT_SECONDS: f64 = 3.0;
+
+impl Plan {
+    /// Speed of the modelled core over the reference.
+    fn speed(&self) -> f64 {
+        f64::from(self.ipus) / REFERENCE_IPUS
+    }
+
+    /// Virtual seconds from power on to the first repeat at most, on undisturbed cores.
+    fn boot_seconds(&self) -> f64 {
+        BOOT_SECONDS / self.speed()
+    }
+}
+
 /// What an experiment takes where the user says nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {

@@ -60,7 +60,7 @@ impl Experiment for Dhrystone {
 
     fn defaults(&self) -> Defaults {
         Defaults {
-            ipus: 250,
+            ipus: 100,
             quantum: 500,
             seeds: 3,
             quick_seeds: 1,
@@ -140,7 +140,7 @@ impl Experiment for Dhrystone {
                 .iter()
                 .flat_map(|it| [it.table(&plan, results), it.bare_table(results)])
                 .collect(),
-            method: both[0].method(),
+            method: both[0].method(&plan),
             summary: both.iter().map(|it| it.summary(&plan, results)).collect(),
         }
     }

@@ -54,7 +54,7 @@ impl Experiment for Lhp {
 
     fn defaults(&self) -> Defaults {
         Defaults {
-            ipus: 250,
+            ipus: 100,
             quantum: 500,
             seeds: 3,
             quick_seeds: 1,
@@ -137,7 +137,7 @@ impl Experiment for Lhp {
             findings,
             verdicts,
             tables: vec![loads.table(plan, results), loads.bare_table(results)],
-            method: loads.method(),
+            method: loads.method(plan),
             summary: loads.summary(plan, results),
         }
     }

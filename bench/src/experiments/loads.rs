@@ -16,10 +16,8 @@ const BARE: [u32; 3] = [2, 3, 4];
 /// Linux's CPU 3 is the one at home on the shared core. Were it CPU 0, the whole boot would get only what the
 /// load leaves of that core.
 const HOMES: [u32; 4] = [1, 2, 3, 0];
-/// Virtual seconds from power on to the first repeat, at most, without load.
-const BOOT: f64 = 3.0;
-/// What they become longer by under full load: CPU 3 takes part in the boot.
-const BOOT_UNDER_LOAD: f64 = 3.0;
+/// What the boot becomes longer by under full load, over its length without: CPU 3 takes part in it.
+const BOOT_UNDER_LOAD: f64 = 1.0;
 /// The worst slowdown that a run's length allows for.
 const SLOWEST: f64 = 3.0;
 
@@ -74,7 +72,7 @@ impl Loads {
 
     /// The bare machines, and each policy under each load.
     pub fn runs(&self, plan: &Plan) -> Vec<Run> {
-        let linux = |cpus| self.yardstick.linux(cpus, self.seconds, self.repeats);
+        let linux = |cpus| self.yardstick.linux(plan, cpus, self.seconds, self.repeats);
         let length = self.seconds * f64::from(self.repeats);
         let mut runs: Vec<_> = BARE
             .iter()
@@ -84,13 +82,13 @@ impl Loads {
                 disk_mib: 0,
                 clock: Self::clock(plan),
                 order: Order::Any,
-                weight: ((1.5 + 4.0 * length) * 1000.0) as u64,
+                weight: ((1.5 + 4.0 * length * plan.speed()) * 1000.0) as u64,
             })
             .collect();
         for policy in &plan.policies {
             for &load in &self.loads {
                 let f = f64::from(load) / 100.0;
-                let boot = BOOT + BOOT_UNDER_LOAD * f;
+                let boot = plan.boot_seconds() * (1.0 + BOOT_UNDER_LOAD * f);
                 let allowed = boot + length * (1.3 + (SLOWEST - 1.3) * f);
                 let rt = format!(
                     "period=1ms load={load}% burst={}ms duration={}ms histogram=off",
@@ -114,7 +112,7 @@ impl Loads {
                     order: Order::LinuxFirst {
                         rt_until: (allowed * 1e9) as u64,
                     },
-                    weight: ((2.0 + 4.0 * length + allowed * f) * 1000.0) as u64,
+                    weight: ((2.0 + (4.0 * length + allowed * f) * plan.speed()) * 1000.0) as u64,
                 });
             }
         }
@@ -265,7 +263,7 @@ impl Loads {
     }
 
     /// How it was done.
-    pub fn method(&self) -> Vec<String> {
+    pub fn method(&self, plan: &Plan) -> Vec<String> {
         vec![
             format!(
                 "FreeRTOS spins for the given share of every {} ms on core 0, above Linux's four vCPUs (one at home on \
@@ -275,7 +273,7 @@ impl Loads {
             format!(
                 "Linux measures `{}` ({}) itself, {} times a run; each point is the median of all repeats and seeds, the \
                  band goes from the smallest to the largest.",
-                self.yardstick.linux(CORES, self.seconds, self.repeats).arguments.join(" "),
+                self.yardstick.linux(plan, CORES, self.seconds, self.repeats).arguments.join(" "),
                 self.yardstick.what,
                 self.repeats
             ),

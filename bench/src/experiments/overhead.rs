@@ -18,8 +18,6 @@ const CORES: u32 = 4;
 const AIM: f64 = 1.01;
 /// What is measured by.
 const YARDSTICKS: [&str; 3] = ["hackbench", "build", "dhrystone"];
-/// Virtual seconds that a boot takes at most.
-const BOOT: f64 = 3.0;
 
 /// What is under Linux and beside it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -122,8 +120,8 @@ impl Experiment for Overhead {
         let mut runs = Vec::new();
         for yardstick in yardsticks(plan)? {
             for case in CASES {
-                let linux = yardstick.linux(CORES, seconds, repeats);
-                let allowed = BOOT + 2.0 * length;
+                let linux = yardstick.linux(plan, CORES, seconds, repeats);
+                let allowed = plan.boot_seconds() + 2.0 * length;
                 runs.push(Run {
                     label: label(yardstick, case),
                     machine: case.machine(linux, allowed),
@@ -137,7 +135,7 @@ impl Experiment for Overhead {
                     order: Order::LinuxFirst {
                         rt_until: (allowed * 1e9) as u64,
                     },
-                    weight: ((2.0 + 4.0 * length) * 1000.0) as u64,
+                    weight: ((2.0 + 4.0 * length * plan.speed()) * 1000.0) as u64,
                 });
             }
         }

@@ -18,9 +18,6 @@ const CORES: u32 = 4;
 const YARDSTICK: &str = "forkexec";
 /// Aim: how far Linux's time may be from the clock's.
 const AIM: f64 = 0.001;
-/// Virtual seconds from power on to the first repeat on a core without load, at most. CPU 0 boots, and where it
-/// is on the shared core, gets only what the load leaves of it.
-const BOOT: f64 = 3.0;
 /// The worst slowdown that a run's length allows for.
 const SLOWEST: f64 = 3.0;
 
@@ -84,7 +81,7 @@ impl Experiment for Timer {
 
     fn defaults(&self) -> Defaults {
         Defaults {
-            ipus: 250,
+            ipus: 100,
             quantum: 500,
             seeds: 3,
             quick_seeds: 1,
@@ -99,8 +96,10 @@ impl Experiment for Timer {
         for (homes, _, cores) in HOMES {
             for &load in Self::loads(plan) {
                 let f = f64::from(load) / 100.0;
-                let allowed = BOOT / (1.0 - f) + length * (1.3 + (SLOWEST - 1.3) * f);
-                let mut linux = yardstick.linux(CORES, seconds, repeats);
+                // CPU 0 boots: on the shared core it gets only what the load leaves.
+                let allowed =
+                    plan.boot_seconds() / (1.0 - f) + length * (1.3 + (SLOWEST - 1.3) * f);
+                let mut linux = yardstick.linux(plan, CORES, seconds, repeats);
                 linux.homes = cores.to_vec();
                 runs.push(Run {
                     label: label(homes, load),
@@ -126,7 +125,7 @@ impl Experiment for Timer {
                     order: Order::LinuxFirst {
                         rt_until: (allowed * 1e9) as u64,
                     },
-                    weight: ((2.0 + 4.0 * length + allowed * f) * 1000.0) as u64,
+                    weight: ((2.0 + (4.0 * length + allowed * f) * plan.speed()) * 1000.0) as u64,
                 });
             }
         }

@@ -1,6 +1,7 @@
 //! What Linux is measured by: scenarios of `guests/linux/scenarios/` that print `seconds=`, sized so that
 //! four bare cores take about as long as wanted.
 
+use super::Plan;
 use crate::machine::Linux;
 
 /// One of them.
@@ -11,7 +12,7 @@ pub struct Yardstick {
     pub what: &'static str,
     /// Arguments with `{}` for the amount of work.
     arguments: &'static str,
-    /// Work that takes four bare cores of 250 instructions a microsecond about one second.
+    /// Work that takes four bare cores about one second at the reference speed.
     per_second: f64,
     /// Whether it is in the larger initial file system only.
     bench_initrd: bool,
@@ -73,8 +74,8 @@ pub fn find(name: &str) -> Result<&'static Yardstick, String> {
 
 impl Yardstick {
     /// A Linux that measures itself so: `repeats` times `seconds` of four bare cores' time.
-    pub fn linux(&self, cpus: u32, seconds: f64, repeats: u32) -> Linux {
-        let work = (self.per_second * seconds).round().max(1.0);
+    pub fn linux(&self, plan: &Plan, cpus: u32, seconds: f64, repeats: u32) -> Linux {
+        let work = (self.per_second * seconds * plan.speed()).round().max(1.0);
         let arguments = self.arguments.replace("{}", &format!("{work}"));
         let mut linux = Linux::new(cpus, self.name, &[&arguments, &format!("runs={repeats}")]);
         linux.bench_initrd = self.bench_initrd;
@@ -85,12 +86,13 @@ impl Yardstick {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::loads::tests::plan;
 
     #[test]
     fn work_is_a_whole_number() {
-        let linux = find("build").unwrap().linux(4, 0.1, 3);
+        let linux = find("build").unwrap().linux(&plan(), 4, 0.1, 3);
         assert!(linux.bootargs().ends_with("spumone.args=copies=1,runs=3"));
-        let linux = find("hackbench").unwrap().linux(4, 2.5, 1);
+        let linux = find("hackbench").unwrap().linux(&plan(), 4, 2.5, 1);
         assert!(
             linux
                 .bootargs()

@@ -56,7 +56,7 @@ impl Experiment for Yardsticks {
 
     fn defaults(&self) -> Defaults {
         Defaults {
-            ipus: 250,
+            ipus: 100,
             quantum: 500,
             seeds: 3,
             quick_seeds: 1,
@@ -70,7 +70,7 @@ impl Experiment for Yardsticks {
             for &cores in cores(plan) {
                 runs.push(Run {
                     label: label(yardstick, cores),
-                    machine: Machine::BareLinux(yardstick.linux(cores, seconds, repeats)),
+                    machine: Machine::BareLinux(yardstick.linux(plan, cores, seconds, repeats)),
                     disk_mib: 0,
                     clock: ClockSettings {
                         quantum: plan.quantum,
@@ -79,7 +79,8 @@ impl Experiment for Yardsticks {
                         end_us: None,
                     },
                     order: Order::Any,
-                    weight: ((1.5 + 4.0 * seconds * f64::from(repeats)) * 1000.0) as u64,
+                    weight: ((1.5 + 4.0 * seconds * f64::from(repeats) * plan.speed()) * 1000.0)
+                        as u64,
                 });
             }
         }
