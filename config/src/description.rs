@@ -15,7 +15,7 @@ use toml::de::DeValue;
 const DEFAULT_QUANTUM_US: u64 = 2_000;
 
 /// The policies a description may name.
-pub const POLICIES: &[(&str, Policy)] = &[("none", Policy::None)];
+pub const POLICIES: &[(&str, Policy)] = &[("none", Policy::None), ("steal", Policy::Steal)];
 /// The interrupt priorities by name.
 const INTERRUPT_PRIORITIES: &[(&str, InterruptPriorities)] = &[
     ("split", InterruptPriorities::Split),

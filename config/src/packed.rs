@@ -158,6 +158,8 @@ pub enum InterruptPriorities {
 pub enum Policy {
     /// Plain fixed priority: vCPUs stay on their home cores.
     None,
+    /// A preempted vCPU is taken by another core of its guest when that is worth it.
+    Steal,
 }
 
 /// One guest.

@@ -14,6 +14,7 @@ mod bits;
 pub mod console;
 pub mod load;
 pub mod mailbox;
+pub mod migration;
 pub mod psci;
 pub mod schedule;
 pub mod smccc;

@@ -12,7 +12,9 @@ use crate::gic::{ALARM, Gic, MAINTENANCE, PHYSICAL_TIMER, SpiSetup, VIRTUAL_TIME
 use crate::instance::Instance;
 use crate::machine::{Core, Destinations, Guest, Machine};
 use crate::memory::{El2Map, bundle_start};
+use crate::parking::Parking;
 use crate::sysreg::mrs;
+use crate::timers;
 use crate::vcpu::{Vcpu, VcpuToken};
 use aarch64_rt::Stack;
 use arm_gic::Trigger as GicTrigger;
@@ -23,6 +25,7 @@ use spumone_config::packed::{BundleHeader, MAX_RANGES, System, Trigger};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr, Priority, VcpuId};
 use spumone_core::mailbox::Post;
+use spumone_core::migration::Policy;
 use spumone_core::psci::{GuestPower, Lifecycle};
 use spumone_core::schedule::{ALARM_PRIORITY, Band, Bands, OWN_PRIORITY, kick_sgi};
 use spumone_core::stage2::{
@@ -36,7 +39,8 @@ use spumone_core::vuart::Vuart;
 const EARLY_UART: PhysAddr = PhysAddr(0x0900_0000);
 /// Pages for the stage 2 tables of all guests: for each at most two of the root, four at the ends
 /// of its one range of memory, and two for each of its device windows.
-const STAGE2_PAGES: usize = MAX_GUESTS * (2 + 4 + 2 * MAX_RANGES);
+/// Twice, for a guest whose vCPUs move has two sets of tables.
+const STAGE2_PAGES: usize = 2 * MAX_GUESTS * (2 + 4 + 2 * MAX_RANGES);
 /// Stack of a core other than the first, in pages.
 const STACK_PAGES: usize = 16;
 
@@ -169,7 +173,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
     let Ok(bands) = Bands::from_priorities(&priorities) else {
         fatal!("more distinct priorities than bands");
     };
-    let vcpu_bands = priorities
+    let vcpu_bands: Vec<Band, MAX_VCPUS> = priorities
         .iter()
         .filter_map(|&priority| bands.of(priority))
         .collect();
@@ -182,11 +186,13 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         fatal!("stage 2 tables are not aligned");
     };
 
+    let policy = Policy::new(system.scheduler.policy, timers::frequency() as u32);
     let mut guests: Vec<Guest, MAX_GUESTS> = Vec::new();
     let mut next_vcpu = 0;
     let destinations = Destinations::new(&system);
     for (index, config) in system.guests.iter().enumerate() {
-        let vttbr = build_stage2(GuestId(index as u8), config, &mut pool, features);
+        let id = GuestId(index as u8);
+        let vttbr = build_stage2(id, config, &mut pool, features, Attributes::RAM);
         let gic = GuestGic::new();
         gic.configure(config.gic.spis, config.vcpus.len(), &config.interrupts);
         let mut cores = 0;
@@ -196,9 +202,13 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             let _ = vcpus.push(VcpuId(next_vcpu));
             next_vcpu += 1;
         }
+        let moves = policy.moves() && !u32::is_power_of_two(cores);
+        let vttbr_kernel = (moves && features.xnx)
+            .then(|| build_stage2(id, config, &mut pool, features, Attributes::RAM_OF_KERNEL));
         let guest = Guest {
             config: config.clone(),
             vttbr,
+            vttbr_kernel,
             gic,
             power: GuestPower::new(config.vcpus.len() as u8),
             lifecycle: Lifecycle::new(cores),
@@ -207,6 +217,13 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         };
         let _ = guests.push(guest);
     }
+    let moving_band = guests
+        .iter()
+        .filter(|guest| guest.may_move())
+        .flat_map(|guest| &guest.vcpus)
+        .filter_map(|vcpu| vcpu_bands.get(vcpu.index()).copied())
+        .max()
+        .unwrap_or(Band::LOWEST);
     let machine = Machine {
         cores: system
             .board
@@ -216,6 +233,9 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             .collect(),
         guests,
         bands: vcpu_bands,
+        parking: [const { Parking::new() }; MAX_VCPUS],
+        policy,
+        moving_band,
         post: Post::new(),
         gic: Gic::new(&system.board),
         destinations,
@@ -249,6 +269,7 @@ fn build_stage2(
     config: &spumone_config::packed::Guest,
     pool: &mut TablePool<'static>,
     features: Features,
+    ram: Attributes,
 ) -> u64 {
     let name = &config.name;
     let all = config.memory.iter().chain(&config.devices);
@@ -260,10 +281,7 @@ fn build_stage2(
         Ok(stage2) => stage2,
         Err(error) => fatal!("stage 2 of {name} needs {pages} pages: {error:?}"),
     };
-    let memory = config
-        .memory
-        .iter()
-        .map(|mapping| (mapping, Attributes::RAM));
+    let memory = config.memory.iter().map(|mapping| (mapping, ram));
     let devices = config
         .devices
         .iter()

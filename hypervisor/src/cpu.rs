@@ -184,6 +184,22 @@ pub fn forget_guest_translations() {
     };
 }
 
+/// As [`set_stage2`] with other tables of the guest that is current: what the core has cached of the former ones is
+/// forgotten. They have one VMID, so that invalidations by the guest reach either.
+pub fn exchange_stage2(vttbr: u64) {
+    set_stage2(vttbr);
+    isb();
+    // SAFETY: invalidating TLB entries costs time only.
+    unsafe {
+        asm!(
+            "tlbi vmalls12e1",
+            "dsb nsh",
+            "isb",
+            options(nostack, preserves_flags)
+        )
+    };
+}
+
 /// Where a virtual address of the loaded vCPU leads on the machine, for a read by its kernel;
 /// `None` where that would fault. Overwrites the vCPU's `PAR_EL1`: only for one that is to be
 /// stopped.

@@ -27,6 +27,8 @@ pub enum Event {
     Stop = 6,
     /// A guest starts its life; its id.
     Start = 7,
+    /// A vCPU came from another core; its id.
+    Take = 8,
 }
 
 impl Event {
@@ -40,6 +42,7 @@ impl Event {
             5 => "mail",
             6 => "stop",
             7 => "start",
+            8 => "take",
             _ => "-",
         }
     }

@@ -33,6 +33,16 @@ impl GuestRegisters {
         }
     }
 
+    /// Whether the guest was in its kernel (EL1), not in a program.
+    #[inline(always)]
+    pub fn is_in_kernel(&self) -> bool {
+        /// `PSTATE.M`: AArch32, in which only programs run.
+        const AARCH32: u64 = 1 << 4;
+        /// `PSTATE.M`: the exception level, in bits 3 and 2.
+        const EXCEPTION_LEVEL: u64 = 0b1100;
+        self.pstate & AARCH32 == 0 && self.pstate & EXCEPTION_LEVEL != 0
+    }
+
     /// Steps over the instruction that trapped, which has `size` bytes.
     pub fn skip_instruction(&mut self, size: u64) {
         /// `PSTATE.SS`: the step that a debugger inside the guest has asked for is done.

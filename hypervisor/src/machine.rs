@@ -3,12 +3,14 @@
 use crate::cpu;
 use crate::entropy::Entropy;
 use crate::gic::Gic;
+use crate::parking::Parking;
 use core::sync::atomic::{AtomicU32, Ordering};
 use heapless::Vec;
 use spumone_config::packed::{self, Board, InterruptPriorities, System};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::mailbox::Post;
+use spumone_core::migration::{Policy, Presence};
 use spumone_core::psci::{GuestPower, Lifecycle};
 use spumone_core::schedule::{Band, kick_sgi};
 use spumone_core::vgic::{GuestGic, VcpuIndex};
@@ -74,6 +76,9 @@ pub struct Guest {
     pub config: packed::Guest,
     /// Value of `VTTBR_EL2`.
     pub vttbr: u64,
+    /// The same with tables that let no program run, only the kernel, to catch the moment when it returns to one. Where
+    /// vCPUs move and the core can (FEAT_XNX).
+    pub vttbr_kernel: Option<u64>,
     /// Its virtual interrupt controller.
     pub gic: GuestGic,
     /// Which of its vCPUs are on.
@@ -109,6 +114,17 @@ impl Guest {
         is_own.then(|| unsafe { (at.0 as *const u32).read_volatile() })
     }
 
+    /// Whether its vCPUs may change cores, where the policy says so: each may run on every core that is the home of one.
+    #[inline(always)]
+    pub fn may_move(&self) -> bool {
+        !self.lifecycle.cores().is_power_of_two()
+    }
+
+    /// Whether its vCPUs may run on `core`.
+    pub fn may_run_on(&self, core: PcpuId) -> bool {
+        self.lifecycle.cores() >> core.0 & 1 != 0
+    }
+
     /// The vCPU of the system that is this one of the guest's.
     pub fn vcpu(&self, index: VcpuIndex) -> Option<VcpuId> {
         self.vcpus.get(index.index()).copied()
@@ -122,6 +138,8 @@ pub struct Core {
     /// vCPUs that were kicked here, by id. Set with release after the doorbell was rung, taken
     /// with acquire before the doorbell is looked at, so a kick never arrives before its reason.
     kicked: AtomicU32,
+    /// Whom it runs.
+    pub presence: Presence,
 }
 
 const _: () = assert!(MAX_VCPUS <= 32, "`Core::kicked` has one bit per vCPU");
@@ -132,6 +150,7 @@ impl Core {
         Self {
             mpidr,
             kicked: AtomicU32::new(0),
+            presence: Presence::new(),
         }
     }
 
@@ -150,6 +169,12 @@ pub struct Machine {
     pub guests: Vec<Guest, MAX_GUESTS>,
     /// The band of each vCPU; a `VcpuId` is an index.
     pub bands: Vec<Band, MAX_VCPUS>,
+    /// Where the tokens of vCPUs lie that are on no core; a `VcpuId` is an index.
+    pub parking: [Parking; MAX_VCPUS],
+    /// What is done against lock-holder preemption.
+    pub policy: Policy,
+    /// The highest band of a vCPU that may change cores.
+    pub moving_band: Band,
     /// Mail between the cores.
     pub post: Post,
     /// The interrupt controller.

@@ -21,6 +21,7 @@ mod instance;
 mod loader;
 mod machine;
 mod memory;
+mod parking;
 mod sysreg;
 mod timers;
 mod vcpu;

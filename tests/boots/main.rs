@@ -10,6 +10,7 @@ mod faults;
 mod hostile;
 mod lives;
 mod matrix;
+mod migration;
 mod overcommit;
 mod probes;
 mod sharing;

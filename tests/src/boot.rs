@@ -52,6 +52,7 @@ pub struct Boot {
     name: String,
     cores: usize,
     memory: String,
+    policy: &'static str,
     quantum: String,
     guests: Vec<Guest>,
     qemu_args: Vec<String>,
@@ -67,6 +68,7 @@ impl Boot {
             name: name.to_owned(),
             cores: 1,
             memory: "512MiB".to_owned(),
+            policy: "none",
             quantum: "2ms".to_owned(),
             guests: Vec::new(),
             qemu_args: Vec::new(),
@@ -85,6 +87,12 @@ impl Boot {
     /// Memory of the machine, as "1GiB".
     pub fn memory(mut self, size: &str) -> Self {
         size.clone_into(&mut self.memory);
+        self
+    }
+
+    /// What is done against lock-holder preemption.
+    pub fn policy(mut self, policy: &'static str) -> Self {
+        self.policy = policy;
         self
     }
 
@@ -188,8 +196,8 @@ impl Boot {
     fn description(&self) -> String {
         let mut text = format!(
             "# {}: written by its test.\n\n[board]\nname = \"qemu-virt\"\ncores = {}\n\
-             memory = \"{}\"\n\n[scheduler]\npolicy = \"none\"\nquantum = \"{}\"\n",
-            self.name, self.cores, self.memory, self.quantum
+             memory = \"{}\"\n\n[scheduler]\npolicy = {:?}\nquantum = \"{}\"\n",
+            self.name, self.cores, self.memory, self.policy, self.quantum
         );
         text.extend(self.guests.iter().map(Guest::table));
         text

@@ -123,6 +123,7 @@ mod tests {
     fn turn(rank: u8, quantum_end: u64, equal_waits: bool) -> Option<Turn> {
         Some(Turn {
             band: band(rank),
+            since: Ticks(0),
             quantum_end: Ticks(quantum_end),
             equal_waits,
         })

@@ -22,6 +22,8 @@ enum Event {
     Wake(u8),
     Sleep,
     Yield,
+    /// The turn of the vCPU that runs is not over for so long.
+    Extend(u64),
     /// Decide this many ticks later.
     Decide(u64),
 }
@@ -42,6 +44,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         6 => vcpu().prop_map(Event::Wake),
         3 => Just(Event::Sleep),
         1 => Just(Event::Yield),
+        1 => (0..QUANTUM).prop_map(Event::Extend),
         8 => (0_u64..2 * QUANTUM).prop_map(Event::Decide),
     ]
 }
@@ -57,6 +60,8 @@ struct Model {
     loaded: Option<(u8, u32)>,
     lives: [u32; VCPUS as usize],
     now: u64,
+    /// When `current` got the core.
+    since: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -137,6 +142,11 @@ impl Model {
                     self.queue(vcpu);
                 }
             }
+            Event::Extend(by) => {
+                if let Some(v) = self.current.and_then(|vcpu| self.vcpu(vcpu)) {
+                    v.used = v.used.min(QUANTUM - by);
+                }
+            }
             Event::Decide(later) => self.decide(later),
         }
     }
@@ -174,6 +184,7 @@ impl Model {
             if let Some(next) = next {
                 self.vcpu(next).unwrap().state = VcpuState::Running;
                 self.current = Some(next);
+                self.since = self.now;
             }
         }
     }
@@ -182,6 +193,7 @@ impl Model {
         let v = self.vcpus[self.current? as usize]?;
         Some(Turn {
             band: v.band,
+            since: Ticks(self.since),
             quantum_end: Ticks((self.now + QUANTUM).saturating_sub(v.used)),
             equal_waits: self
                 .vcpus
@@ -223,6 +235,7 @@ fn apply(scheduler: &mut Scheduler, event: Event, now: Ticks) -> Option<Decision
             let current = scheduler.current();
             assert_eq!(scheduler.yield_current(), current);
         }
+        Event::Extend(by) => scheduler.extend_turn(now.saturating_add(Ticks(by))),
         Event::Decide(_) => return Some(scheduler.decide(now)),
     }
     None

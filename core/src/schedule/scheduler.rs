@@ -26,6 +26,8 @@ pub enum VcpuState {
 pub struct Turn {
     /// Its band.
     pub band: Band,
+    /// Since when it runs.
+    pub since: Ticks,
     /// When its turn is over. It runs on if no equal waits then, and hands over as soon as one
     /// becomes runnable.
     pub quantum_end: Ticks,
@@ -90,6 +92,8 @@ pub struct Scheduler {
     vcpus: [Option<Entry>; MAX_VCPUS],
     /// The vCPU in state `Running`, and its band.
     current: Option<(VcpuId, Band)>,
+    /// When `current` was dispatched.
+    since: Ticks,
     /// When the turn of `current` is over.
     quantum_end: Ticks,
     loaded: Loaded,
@@ -121,6 +125,7 @@ impl Scheduler {
             queue: RunQueue::new(),
             vcpus: [None; MAX_VCPUS],
             current: None,
+            since: Ticks(0),
             quantum_end: Ticks(0),
             loaded: Loaded::Idle,
         }
@@ -215,6 +220,7 @@ impl Scheduler {
 
     /// Decides who runs from `now` on, and notes the decision as carried out.
     pub fn decide(&mut self, now: Ticks) -> Decision {
+        let (before, since) = (self.current(), self.since);
         if let Some(band) = self.current_band() {
             // Back into the queue, at the place that the rest of its turn gives it: there it may
             // well be the first again.
@@ -225,6 +231,9 @@ impl Scheduler {
         }
         if self.current.is_none() {
             self.dispatch(now);
+            if self.current() == before {
+                self.since = since;
+            }
         }
         let wanted = self.current().map_or(Loaded::Idle, Loaded::Vcpu);
         let action = if self.loaded == wanted {
@@ -255,9 +264,25 @@ impl Scheduler {
         let band = self.current_band()?;
         Some(Turn {
             band,
+            since: self.since,
             quantum_end: self.quantum_end,
             equal_waits: self.queue.has_equal(band),
         })
+    }
+
+    /// The vCPU that runs gets a longer turn, to `end`.
+    pub fn extend_turn(&mut self, end: Ticks) {
+        self.quantum_end = self.quantum_end.max(end);
+    }
+
+    /// The highest band of what runs or could run.
+    pub fn highest_band(&self) -> Option<Band> {
+        self.current_band().max(self.queue.highest_band())
+    }
+
+    /// The first in the queue.
+    pub fn next_waiting(&self) -> Option<VcpuId> {
+        self.queue.next()
     }
 
     /// What a vCPU is doing; `None` if it is not on this core.
@@ -298,6 +323,7 @@ impl Scheduler {
         if let Some(entry) = self.entry_mut(vcpu) {
             entry.state = VcpuState::Running;
             let (band, left) = (entry.band, entry.quantum_left);
+            self.since = now;
             self.quantum_end = now.saturating_add(left);
             self.current = Some((vcpu, band));
         }

@@ -25,6 +25,11 @@ impl Attributes {
         access: Access::ReadWrite,
         execute: Execute::All,
     };
+    /// Memory of a guest of which only the kernel runs: a return to a program faults. Needs FEAT_XNX.
+    pub const RAM_OF_KERNEL: Self = Self {
+        execute: Execute::El1Only,
+        ..Self::RAM
+    };
     /// Registers of a device passed through to a guest.
     pub const DEVICE: Self = Self {
         memory: Memory::Device,

@@ -96,6 +96,11 @@ impl Doorbell {
         PcpuId(self.location.load(Ordering::Relaxed))
     }
 
+    /// Whether nothing has been rung that the owner has not taken.
+    pub fn is_silent(&self) -> bool {
+        self.peek().is_silent()
+    }
+
     /// Rings for an SGI. `group0_only`: it counts only if the target has it in Group 0. `false`
     /// when the same SGI was rung already and not yet collected: that sender kicks.
     pub(super) fn ring_sgi(&self, sgi: IntId, group0_only: bool) -> bool {
@@ -105,7 +110,7 @@ impl Doorbell {
 
     /// Rings for the SPIs of these words, or [`RECALL`]. The caller kicks in any case, for a bit that stands here
     /// tells nothing about what else came in the same word.
-    pub(super) fn ring_spis(&self, words: u32) {
+    pub(crate) fn ring_spis(&self, words: u32) {
         self.spi_words.fetch_or(words, Ordering::Release);
     }
 

@@ -11,7 +11,7 @@ use spumone_core::console::Source;
 use spumone_core::psci::StopReason;
 use spumone_core::schedule::Band;
 use spumone_core::trap::{
-    DataAccess, Exception, FaultReport, Offence, Syndrome, WaitKind, fault_ipa,
+    DataAccess, Exception, FaultReport, FaultStatus, Offence, Syndrome, WaitKind, fault_ipa,
 };
 use spumone_core::vgic::Region;
 use spumone_core::vuart::Vuart;
@@ -55,6 +55,11 @@ impl Instance {
             } => self.data_abort(id, access, syndrome),
             // Hidden from the guest, so undefined, as on a core without it.
             Exception::Sve => self.inject_undefined(id),
+            Exception::InstructionAbort(FaultStatus::Permission(_)) if self.catches_exit => {
+                // The kernel returns to a program: it holds no lock now.
+                self.stop_catching();
+                self.must_decide = true;
+            }
             Exception::DataAbort { .. } | Exception::InstructionAbort(_) => {
                 self.memory_fault(id, syndrome);
             }

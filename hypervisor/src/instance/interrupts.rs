@@ -277,7 +277,7 @@ impl Instance {
             let core = shared.gic.doorbell(index).location();
             if core == self.core {
                 self.kicked(id);
-            } else {
+            } else if !self.summon(guest, id, core) {
                 self.machine.kick(core, id);
             }
         }
@@ -316,8 +316,11 @@ impl Instance {
             for index in kick.iter() {
                 self.kick_remote(guest, index);
             }
-        } else {
+        } else if self.has(id) {
             self.wake(id);
+        } else {
+            // It is parked on another core, which tells so; or it has moved.
+            self.must_decide = true;
         }
     }
 
@@ -347,6 +350,9 @@ impl Instance {
         }
         if self.scheduler.wake(id) {
             self.must_decide = true;
+            if self.vcpu(id).is_none() {
+                self.rouse(id);
+            }
         }
     }
 

@@ -30,6 +30,10 @@ impl Instance {
 
     /// Turns a vCPU of this core on, if its guest still is in the life in which that was asked.
     pub(super) fn start_vcpu(&mut self, id: VcpuId, start: EntryPoint, generation: Generation) {
+        if !self.hold(id) {
+            self.forward_start(id, start, generation);
+            return;
+        }
         let Some(vcpu) = self.vcpus.get_mut(id.index()).and_then(Option::as_mut) else {
             return;
         };
@@ -42,6 +46,20 @@ impl Instance {
         if self.scheduler.start(id).is_ok() {
             self.must_decide = true;
         }
+        self.park(id);
+    }
+
+    /// A vCPU that is to be turned on has moved: one hop.
+    fn forward_start(&mut self, vcpu: VcpuId, entry_point: EntryPoint, generation: Generation) {
+        let Some((guest, host)) = self.guest_of(vcpu).zip(self.host(vcpu)) else {
+            return;
+        };
+        let message = Message::StartVcpu {
+            vcpu,
+            entry_point,
+            generation,
+        };
+        self.post(host, guest, message);
     }
 
     /// The running vCPU turns itself off (PSCI CPU_OFF).
@@ -57,6 +75,7 @@ impl Instance {
         // As on hardware, it comes back without what it had cached.
         self.last_of_guest[guest_id.index()] = None;
         let guest = self.machine.guest(guest_id);
+        self.park(id);
         if guest.power.stopped(index.0) {
             // Nobody inside can turn a vCPU on again.
             self.stop_guest(guest_id, StopReason::Off);
@@ -115,7 +134,10 @@ impl Instance {
             return;
         }
         for &id in &guest.vcpus {
-            if self.vcpu(id).is_none() {
+            if !self.hold(id) {
+                // Of an earlier stay here.
+                let _ = self.scheduler.remove(id);
+                self.deadlines.clear(id);
                 continue;
             }
             if self.loaded == Some(id) {
@@ -131,6 +153,7 @@ impl Instance {
                     context: 0,
                 });
             }
+            self.park(id);
         }
         if guest.lifecycle.acknowledge(self.core) {
             self.clear_guest(guest_id);
@@ -208,6 +231,7 @@ impl Instance {
         let Some(id) = guest.vcpu(VcpuIndex(0)) else {
             return;
         };
+        self.hold(id);
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
             return;
         };

@@ -8,6 +8,7 @@ mod exceptions;
 mod firmware;
 mod interrupts;
 mod life;
+mod migration;
 mod switch;
 mod sysregs;
 
@@ -24,10 +25,15 @@ use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Served;
 use spumone_core::mailbox::Port;
+use spumone_core::migration::Grace;
 use spumone_core::schedule::{Action, Band, Deadlines, Scheduler, Ticks, VcpuState, priority_mask};
 
 /// How often lines without an end are looked for, in microseconds.
 const HOUSEKEEPING_US: u32 = 100_000;
+/// How often a vCPU that is to let go, but is in its kernel, is looked at, in microseconds.
+const GRACE_STEP_US: u32 = 50;
+/// How many times.
+const GRACE_STEPS: u8 = 5;
 
 /// One core's hypervisor.
 pub struct Instance {
@@ -55,6 +61,20 @@ pub struct Instance {
     alarm: Option<Ticks>,
     /// When the console's held lines are looked at next; on the console's core only.
     housekeeping: Option<Ticks>,
+    /// Whether vCPUs change cores at all.
+    policy_moves: bool,
+    /// How long a vCPU that makes room for a more urgent one is left to this core.
+    patience: Ticks,
+    /// vCPUs that this core has parked, and perhaps others have taken since; bit n for vCPU n.
+    has_parked: u32,
+    /// Whom others know this core to run.
+    published: Option<Band>,
+    /// When to look again what other cores have parked.
+    look_at: Option<Ticks>,
+    /// What the running vCPU gets on top of its turn.
+    grace: Grace,
+    /// The loaded vCPU comes back when its kernel returns to a program.
+    catches_exit: bool,
     /// Random numbers for TRNG calls.
     random: Stream,
     /// List registers of the core.
@@ -70,7 +90,8 @@ impl Instance {
         vcpus: [Option<VcpuToken>; MAX_VCPUS],
         list_registers: usize,
     ) -> Self {
-        let quantum = Ticks::from_micros(machine.quantum_us, timers::frequency() as u32);
+        let micros = |micros| Ticks::from_micros(micros, timers::frequency() as u32);
+        let quantum = micros(machine.quantum_us);
         Self {
             core,
             machine,
@@ -86,6 +107,13 @@ impl Instance {
             alarm_changed: true,
             alarm: None,
             housekeeping: (core == machine.console_core).then_some(Ticks(0)),
+            policy_moves: machine.policy.moves(),
+            patience: machine.policy.patience().unwrap_or(Ticks(0)),
+            has_parked: 0,
+            published: None,
+            look_at: None,
+            grace: Grace::new(micros(GRACE_STEP_US), GRACE_STEPS),
+            catches_exit: false,
             random: machine.entropy.of_core(core),
             list_registers,
         }
@@ -115,7 +143,6 @@ impl Instance {
 
     /// Asks the scheduler who runs now, and makes it so.
     fn decide(&mut self) {
-        self.must_decide = false;
         let now = now();
         let running = self.scheduler.current_band();
         // At most one deadline for each vCPU.
@@ -123,11 +150,31 @@ impl Instance {
             let Some(vcpu) = self.deadlines.take_due(now, running) else {
                 break;
             };
-            self.scheduler.wake(vcpu);
+            // A vCPU that was parked here may be elsewhere by now.
+            if self.has(vcpu) {
+                self.wake(vcpu);
+            }
         }
-        let decision = self.scheduler.decide(now);
+        if self.policy_moves {
+            self.look_for_work(now);
+        }
+        let mut decision = self.scheduler.decide(now);
+        for _ in 0..MAX_VCPUS {
+            match self.scheduler.current() {
+                Some(id) if !self.hold(id) => {
+                    // Another core has taken it.
+                    let _ = self.scheduler.remove(id);
+                    decision = self.scheduler.decide(now);
+                }
+                _ => break,
+            }
+        }
         if let Action::Switch { to } = decision.action {
             self.switch_to(to);
+        }
+        self.must_decide = false;
+        if self.policy_moves {
+            self.offer();
         }
         if let Some(id) = self.running {
             self.power_up_if_suspended(id);
@@ -146,6 +193,7 @@ impl Instance {
         self.alarm_changed = false;
         let turn = self.scheduler.turn();
         let mut alarm = self.deadlines.next_alarm(turn);
+        alarm = alarm.into_iter().chain(self.look_at).min();
         if turn.is_none_or(|turn| turn.band == Band::LOWEST) {
             alarm = alarm.into_iter().chain(self.housekeeping).min();
         }
@@ -270,6 +318,13 @@ impl Instance {
         }
         for guest in first {
             self.begin_loading(guest);
+        }
+        for index in 0..MAX_VCPUS as u8 {
+            // One that loads its guest could run, but has nothing to be parked with.
+            let id = VcpuId(index);
+            if self.scheduler.state(id) == Some(VcpuState::Off) {
+                self.park(id);
+            }
         }
         note(self.core, Event::Start, 0);
     }

@@ -13,6 +13,7 @@ impl Instance {
     /// core until another one needs it: [`Self::exchange`].
     pub(super) fn switch_to(&mut self, to: Option<VcpuId>) {
         self.running = to;
+        self.grace.renew();
         let Some(id) = to else {
             note(self.core, Event::Idle, 0);
             return;
@@ -26,8 +27,10 @@ impl Instance {
     /// more urgent vCPU turns up half way.
     #[inline(always)]
     pub(super) fn exchange(&mut self, id: VcpuId) {
-        if self.loaded.is_some() {
+        if let Some(last) = self.loaded {
+            self.stop_catching();
             self.save();
+            self.give_up(last);
             if cpu::interrupt_pending() {
                 self.take_interrupts();
             }
@@ -42,6 +45,7 @@ impl Instance {
     /// Takes the registers of the loaded vCPU from the core.
     #[inline(never)]
     pub(super) fn save_loaded(&mut self) {
+        self.stop_catching();
         self.save();
     }
 

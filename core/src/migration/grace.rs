@@ -1,0 +1,134 @@
+//! When a vCPU whose turn is over lets go: not while its guest's kernel may hold a lock.
+//!
+//! A vCPU in the guest's kernel gets a little more time, and is looked at again, until it is back in a program, or spins
+//! (then it waits for somebody else), or has had enough. Sampled, for no machine tells when a guest leaves its kernel.
+
+use crate::schedule::Ticks;
+
+/// A look at a vCPU that was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// In the guest's kernel (EL1), not in a program.
+    pub in_kernel: bool,
+    /// Program counter.
+    pub pc: u64,
+    /// Stack pointer of the kernel.
+    pub stack: u64,
+}
+
+/// What two looks in a row tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spin {
+    last: Option<(u64, u64)>,
+}
+
+/// A loop that waits is not longer than this, in bytes.
+const LOOP_BYTES: u64 = 64;
+
+impl Spin {
+    /// Whether the vCPU seems to wait in a loop: in the kernel, on the same stack at the same few instructions as at the last
+    /// look.
+    pub fn seen(&mut self, sample: Sample) -> bool {
+        let now = sample.in_kernel.then_some((sample.pc, sample.stack));
+        let before = core::mem::replace(&mut self.last, now);
+        match (before, now) {
+            (Some((pc, stack)), Some((now_pc, now_stack))) => {
+                stack == now_stack && pc.abs_diff(now_pc) < LOOP_BYTES
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The grace of the vCPU that runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Grace {
+    step: Ticks,
+    steps: u8,
+    used: u8,
+    spin: Spin,
+}
+
+impl Grace {
+    /// At most `steps` times `step`.
+    pub const fn new(step: Ticks, steps: u8) -> Self {
+        Self {
+            step,
+            steps,
+            used: 0,
+            spin: Spin { last: None },
+        }
+    }
+
+    /// Another vCPU runs, or a new turn begins.
+    pub fn renew(&mut self) {
+        self.used = 0;
+        self.spin = Spin::default();
+    }
+
+    /// The running vCPU is to let go. `Some`: not before it is looked at again, then.
+    pub fn more(&mut self, now: Ticks, sample: Sample) -> Option<Ticks> {
+        let spins = self.spin.seen(sample);
+        if !sample.in_kernel || spins || self.used >= self.steps {
+            return None;
+        }
+        self.used += 1;
+        Some(now.saturating_add(self.step))
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    fn at(pc: u64) -> Sample {
+        Sample {
+            in_kernel: true,
+            pc,
+            stack: 1,
+        }
+    }
+
+    #[test]
+    fn a_program_lets_go_at_once() {
+        let sample = Sample {
+            in_kernel: false,
+            ..at(0)
+        };
+        assert_eq!(Grace::new(Ticks(5), 3).more(Ticks(1), sample), None);
+    }
+
+    #[test]
+    fn a_kernel_gets_so_many_steps_and_no_more() {
+        let mut grace = Grace::new(Ticks(5), 3);
+        for round in 0..3 {
+            let now = Ticks(round * 5);
+            assert_eq!(grace.more(now, at(round * 4096)), Some(Ticks(now.0 + 5)));
+        }
+        assert_eq!(grace.more(Ticks(15), at(9 * 4096)), None);
+        grace.renew();
+        assert!(grace.more(Ticks(20), at(0)).is_some());
+    }
+
+    #[test]
+    fn who_spins_gets_none() {
+        let mut grace = Grace::new(Ticks(5), 3);
+        assert!(grace.more(Ticks(0), at(4096)).is_some());
+        assert_eq!(grace.more(Ticks(5), at(4096 + 8)), None);
+    }
+
+    #[test]
+    fn the_same_function_on_another_stack_is_no_spin() {
+        let mut spin = Spin::default();
+        assert!(!spin.seen(at(4096)));
+        assert!(!spin.seen(Sample {
+            stack: 2,
+            ..at(4096)
+        }));
+        assert!(spin.seen(Sample {
+            stack: 2,
+            ..at(4100)
+        }));
+    }
+}

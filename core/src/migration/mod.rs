@@ -1,0 +1,36 @@
+//! How vCPUs move between cores.
+//!
+//! A vCPU that may move is in one of two places: its registers are on a core, whose instance then holds
+//! its token, or it is *parked*: the token lies in the vCPU's own [`ParkingSlot`], where any core of
+//! its guest may take it. The core that parked it is its *host*: interrupts for it go there, and its
+//! timers ring there.
+//!
+//! ```text
+//!                 park (release)
+//!   on core a ──────────────────► parked, host a ──── claim (acquire) ──► on core b
+//!       ▲                               │
+//!       └──────── claim by the host ────┘      nothing moved: no message, no other core involved
+//! ```
+//!
+//! To give a vCPU up costs its core one store; who needs it fetches it. A move is a claim, after which the
+//! new core says that it is the host ([`Doorbell::settle`](crate::vgic::Doorbell::settle)) and then looks what has been
+//! rung, so that no interrupt is lost whatever crosses.
+//!
+//! Two questions span several words, and are made safe by *write, fence, look*:
+//! - A core that goes to sleep publishes that in its [`Presence`] and then looks for parked vCPUs; one that parks a
+//!   vCPU then looks for idle cores. At least one of both sees the other.
+//! - A core that parks a sleeping vCPU then looks at its doorbell; who rings then looks whether it is parked.
+
+mod grace;
+mod parking;
+mod policy;
+mod presence;
+
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;
+
+pub use grace::{Grace, Sample, Spin};
+pub use parking::{Parked, ParkingSlot, Rest};
+pub use policy::{Candidate, Here, Policy, Running, Verdict};
+pub use presence::Presence;

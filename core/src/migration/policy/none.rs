@@ -1,0 +1,18 @@
+//! `none`: plain fixed priority. vCPUs stay at home: the baseline that suffers.
+
+use super::{Candidate, Decide, Here, Verdict};
+use crate::schedule::Ticks;
+
+/// The policy.
+#[derive(Clone, Copy, Debug)]
+pub struct None;
+
+impl Decide for None {
+    fn patience(&self) -> Option<Ticks> {
+        Option::None
+    }
+
+    fn verdict(&self, _: &Here, _: &Candidate) -> Verdict {
+        Verdict::Leave
+    }
+}

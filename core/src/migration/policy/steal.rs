@@ -1,0 +1,190 @@
+//! `steal`: a preempted vCPU stays where it is until another core has a use for it.
+//!
+//! ```text
+//!                      core 0                       core 1
+//!   rt wakes       parks v, tells core 1
+//!                  runs rt                      looks when v is ripe ── rt sleeps first: nothing moved
+//!                     ⋮                         ripe: takes v in exchange for w, once w's kernel has no lock
+//!                     ⋮                         parks w, tells core 2, which takes w when a turn is over …
+//!   rt sleeps      takes who is parked longest
+//! ```
+//!
+//! So the cores that are left share all vCPUs in turns of a quantum, one of them is always parked, and it is parked where
+//! it holds no lock. An idle core takes whoever is parked.
+
+use super::{Candidate, Decide, Here, Verdict, is_runnable};
+use crate::migration::Rest;
+use crate::schedule::Ticks;
+
+/// About what a move costs both cores, in microseconds of a slow one: waiting that long for the more urgent vCPU to
+/// sleep again costs at most twice what the better choice would have.
+const PATIENCE_US: u32 = 100;
+
+/// The policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Steal {
+    patience: Ticks,
+}
+
+impl Steal {
+    /// On a machine with this counter.
+    pub const fn new(frequency_hz: u32) -> Self {
+        Self {
+            patience: Ticks::from_micros(PATIENCE_US, frequency_hz),
+        }
+    }
+}
+
+impl Decide for Steal {
+    fn patience(&self) -> Option<Ticks> {
+        Some(self.patience)
+    }
+
+    fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
+        if here.running.is_some_and(|it| it.band > candidate.band) {
+            return Verdict::Leave;
+        }
+        let is_runnable = is_runnable(candidate.parked.rest);
+        if !is_runnable && !candidate.is_cut_off {
+            return Verdict::Leave;
+        }
+        if here.now < candidate.ripe {
+            return Verdict::Later(candidate.ripe);
+        }
+        let Some(running) = here.running else {
+            return Verdict::Take;
+        };
+        if !is_runnable {
+            return Verdict::Take;
+        }
+        if running.band < candidate.band {
+            return Verdict::Take;
+        }
+        if here.equal_waits {
+            // There are enough here already.
+            return Verdict::Leave;
+        }
+        // Somebody may be waiting for a lock that it holds.
+        let due = match candidate.parked.rest {
+            Rest::InKernel => running
+                .turn_end
+                .min(running.since.saturating_add(self.patience)),
+            _ => running.turn_end,
+        };
+        if here.now < due {
+            Verdict::Later(due)
+        } else {
+            Verdict::Swap
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::super::Running;
+    use super::*;
+    use crate::migration::Parked;
+    use crate::schedule::Band;
+    use spumone_config::types::PcpuId;
+
+    const POLICY: Steal = Steal {
+        patience: Ticks(10),
+    };
+    const HIGH: Band = match Band::new(1) {
+        Some(band) => band,
+        None => unreachable!(),
+    };
+
+    fn candidate(rest: Rest) -> Candidate {
+        Candidate {
+            parked: Parked {
+                host: PcpuId(0),
+                rest,
+            },
+            band: Band::LOWEST,
+            ripe: Ticks(100),
+            is_cut_off: true,
+        }
+    }
+
+    fn busy(now: u64, since: u64, turn_end: u64) -> Here {
+        Here {
+            now: Ticks(now),
+            running: Some(Running {
+                band: Band::LOWEST,
+                since: Ticks(since),
+                turn_end: Ticks(turn_end),
+            }),
+            equal_waits: false,
+        }
+    }
+
+    fn idle(now: u64) -> Here {
+        Here {
+            running: Option::None,
+            ..busy(now, 0, 0)
+        }
+    }
+
+    #[test]
+    fn nobody_is_taken_before_it_is_ripe() {
+        for rest in [Rest::Runnable, Rest::InKernel, Rest::Asleep, Rest::Off] {
+            for here in [idle(99), busy(99, 0, 50)] {
+                let verdict = POLICY.verdict(&here, &candidate(rest));
+                assert_eq!(verdict, Verdict::Later(Ticks(100)));
+            }
+            assert_eq!(POLICY.verdict(&idle(100), &candidate(rest)), Verdict::Take);
+        }
+    }
+
+    #[test]
+    fn a_program_waits_for_the_end_of_a_turn_a_kernel_does_not() {
+        let here = busy(100, 95, 200);
+        let of = |rest| POLICY.verdict(&here, &candidate(rest));
+        assert_eq!(of(Rest::Runnable), Verdict::Later(Ticks(200)));
+        assert_eq!(of(Rest::InKernel), Verdict::Later(Ticks(105)));
+        let here = busy(105, 95, 200);
+        let verdict = POLICY.verdict(&here, &candidate(Rest::InKernel));
+        assert_eq!(verdict, Verdict::Swap);
+        let here = busy(200, 95, 200);
+        let verdict = POLICY.verdict(&here, &candidate(Rest::Runnable));
+        assert_eq!(verdict, Verdict::Swap);
+    }
+
+    #[test]
+    fn a_sleeper_is_taken_only_from_a_core_that_hears_nothing() {
+        for rest in [Rest::Asleep, Rest::Off] {
+            let cut_off = candidate(rest);
+            let reachable = Candidate {
+                is_cut_off: false,
+                ..cut_off
+            };
+            assert_eq!(POLICY.verdict(&busy(100, 0, 200), &cut_off), Verdict::Take);
+            assert_eq!(POLICY.verdict(&idle(100), &reachable), Verdict::Leave);
+        }
+    }
+
+    #[test]
+    fn a_core_takes_what_its_vcpu_must_yield_to_and_nothing_else() {
+        let mut here = busy(100, 95, 200);
+        let urgent = Candidate {
+            band: HIGH,
+            ..candidate(Rest::Runnable)
+        };
+        assert_eq!(POLICY.verdict(&here, &urgent), Verdict::Take);
+        if let Some(running) = &mut here.running {
+            running.band = HIGH;
+        }
+        let verdict = POLICY.verdict(&here, &candidate(Rest::InKernel));
+        assert_eq!(verdict, Verdict::Leave);
+    }
+
+    #[test]
+    fn a_core_does_not_collect() {
+        let mut here = busy(300, 0, 200);
+        here.equal_waits = true;
+        let verdict = POLICY.verdict(&here, &candidate(Rest::Runnable));
+        assert_eq!(verdict, Verdict::Leave);
+    }
+}

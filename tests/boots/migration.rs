@@ -1,0 +1,108 @@
+//! vCPUs that change cores: nothing is lost, and Linux does not wait for the core that was taken away.
+
+use boot_tests::{Boot, INSTRUCTIONS_PER_US, linux, probe, rt};
+
+/// A real-time guest that has core 0 for long bursts: vCPUs at home there must go elsewhere again and again.
+const BURSTS: &str = "period=1ms load=60% burst=20ms duration=8s";
+
+fn boot(name: &str) -> Boot {
+    Boot::new(name).policy("steal").memory("1GiB")
+}
+
+/// Interrupts, timers and firmware calls of a guest whose vCPUs move.
+#[test]
+fn migration_below_rt() {
+    for suite in ["gic", "timer", "psci"] {
+        let console = boot(&format!("migration_below_rt_{suite}"))
+            .cores(3)
+            .guest(rt(BURSTS))
+            .guest(probe(suite, &format!("suite={suite}"), &[0, 1, 2]))
+            .run();
+        console
+            .rt_is_well("rt")
+            .probe_is_well(suite)
+            .machine_ended();
+    }
+}
+
+/// Looks after its own on more vCPUs than cores.
+#[test]
+fn migration_of_watchers() {
+    let console = boot("migration_of_watchers")
+        .cores(3)
+        .guest(rt(BURSTS))
+        .guest(probe("busy", "suite=watch ms=4000 seed=1", &[0, 1, 2, 0]))
+        .guest(probe(
+            "sleeper",
+            "suite=watch ms=4000 seed=2 sleep=1",
+            &[0, 1, 2, 1],
+        ))
+        .run();
+    console
+        .rt_is_well("rt")
+        .probe_is_well("busy")
+        .probe_is_well("sleeper")
+        .machine_ended();
+}
+
+/// A guest is reset again and again while its vCPUs are under way.
+#[test]
+fn migration_through_many_lives() {
+    let mut machine = boot("migration_through_many_lives")
+        .cores(3)
+        .guest(rt("period=1ms load=60% burst=5ms duration=60s"))
+        .guest(
+            probe("lives", "suite=lives", &[0, 1, 2])
+                .priority(90)
+                .memory("8MiB"),
+        )
+        .start();
+    machine.wait_until("30 lives", |console| {
+        console.expect_not("lives", "FAIL");
+        console.count("lives", "life-ok") >= 30
+    });
+    machine.type_until("q", "spumone", "guest lives is off");
+    machine.finish().expect_not("lives", "FAIL");
+}
+
+/// The kernel has nothing to complain about, and all of it runs, with twice as many CPUs as cores.
+#[test]
+fn migration_of_linux_with_more_cpus_than_cores() {
+    let console = boot("migration_of_linux_with_more_cpus_than_cores")
+        .cores(3)
+        .guest(rt(BURSTS))
+        .guest(linux("all", "-g,1,-l,20", &[0, 1, 2, 0, 1, 2]))
+        .run();
+    console
+        .rt_is_well("rt")
+        .linux_is_well("linux", "selfcheck")
+        .linux_is_well("linux", "hackbench")
+        .machine_ended();
+}
+
+/// hackbench beside a real-time guest that has half of one of four cores, and the same with vCPUs that stay at home.
+#[test]
+fn migration_pays() {
+    let seconds = ["none", "steal"].map(|policy| {
+        let console = Boot::new(&format!("migration_pays_{policy}"))
+            .policy(policy)
+            .cores(4)
+            .memory("1GiB")
+            .exact()
+            .guest(rt("period=1ms load=50% burst=100ms duration=3s"))
+            .guest(linux("hackbench", "-g,1,-l,100", &[1, 2, 3, 0]))
+            .run();
+        console
+            .rt_is_well("rt")
+            .linux_is_well("linux", "hackbench")
+            .machine_ended();
+        let late = console.number("rt", "rt-result", "late");
+        console.demand(late == 0, &format!("{late} periods are late"));
+        let latency = console.number("rt", "rt-result", "max_ns") * INSTRUCTIONS_PER_US / 1000;
+        console.demand(latency <= 4_000, &format!("latency {latency}"));
+        let line = console.value("linux", "scenario=hackbench", "seconds");
+        line.parse::<f64>().unwrap_or(f64::NAN)
+    });
+    let [stay, move_] = seconds;
+    assert!(move_ < 0.9 * stay, "none {stay} s, steal {move_} s");
+}
