@@ -26,17 +26,26 @@ impl Instance {
     /// more urgent vCPU turns up half way.
     #[inline(always)]
     pub(super) fn exchange(&mut self, id: VcpuId) {
+        if self.overtaken() {
+            return;
+        }
         if self.loaded.is_some() {
             self.save();
-            if cpu::interrupt_pending() {
-                self.take_interrupts();
-            }
-            // By an interrupt, or because what was saved is to run again.
-            if self.must_decide {
+            if self.overtaken() {
                 return;
             }
         }
         self.load(id);
+    }
+
+    /// Whether another vCPU may have to run instead: by an interrupt, or because what was saved is
+    /// to run again.
+    #[inline(always)]
+    fn overtaken(&mut self) -> bool {
+        if cpu::interrupt_pending() {
+            self.take_interrupts();
+        }
+        self.must_decide
     }
 
     /// Takes the registers of the loaded vCPU from the core.
@@ -86,7 +95,7 @@ impl Instance {
         self.kick_all(guest_id, kick);
     }
 
-    /// Puts a vCPU's registers on the core, which holds none.
+    /// Puts a vCPU's registers on the core, which holds none; unless a more urgent one turns up.
     #[inline(always)]
     fn load(&mut self, id: VcpuId) {
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
@@ -103,6 +112,13 @@ impl Instance {
         }
         vcpu.system.restore();
         vcpu.floating_point.restore();
+        // The last look: a timer that is due would show from here on.
+        if self.overtaken() {
+            return;
+        }
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
         vcpu.interface.restore();
         vcpu.timers.restore();
         self.loaded = Some(id);
