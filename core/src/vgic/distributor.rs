@@ -397,15 +397,29 @@ impl Distributor {
         self.word_of(spi).pending_now() & spi.mask() != 0
     }
 
-    /// SPIs of a word that are pending and enabled. Who holds them and where they are routed is
-    /// for the caller to see.
-    pub fn deliverable(&self, word: usize) -> u32 {
+    /// SPIs of a word that are pending and enabled, whoever holds them and wherever they go.
+    fn deliverable(&self, word: usize) -> u32 {
         let word = self.word(word);
         let pending = word.pending_now();
         if pending == 0 {
             return 0;
         }
         pending & word.open(self.control())
+    }
+
+    /// SPIs of a word that `vcpu` is to deliver. A holder rings when it lets go. If that is `vcpu`,
+    /// the SPI is active, and `place_active` sees that it is pending as well.
+    pub fn pending_for(&self, vcpu: VcpuIndex, word: usize) -> impl Iterator<Item = Spi> {
+        bits(self.deliverable(word))
+            .map(move |bit| Spi::at(word, bit))
+            .filter(move |&spi| self.route(spi) == Some(vcpu) && self.holder(spi).is_none())
+    }
+
+    /// Which of these SPIs of a word some vCPU holds.
+    pub fn held(&self, n: usize, spis: u32) -> u32 {
+        bits(spis)
+            .filter(|&bit| self.holder(Spi::at(n, bit)).is_some())
+            .fold(0, |held, bit| held | 1 << bit)
     }
 
     /// Whether the SPI and its group are enabled.

@@ -69,11 +69,6 @@ impl Urgent {
     }
 }
 
-/// Whether a set has at most `most` members. (Counting bits is slow without vector registers.)
-fn fits(set: u32, most: usize) -> bool {
-    bits(set).nth(most).is_none()
-}
-
 impl CpuInterface {
     /// Puts the most urgent interrupts into list registers and says in `ICH_HCR_EL2` what is to
     /// come back as a maintenance interrupt. Loaded only, after [`fold`](Self::fold). Returns whom
@@ -86,51 +81,100 @@ impl CpuInterface {
     /// another has acknowledged.
     pub fn fill(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let registers = machine.list_registers().clamp(1, MAX_LIST_REGISTERS);
-        if self.active | self.held.iter().fold(0, |held, word| held | word) == 0 {
-            let ready = self.collect_and_sample(gic, machine);
-            if self.words & !RECALL == 0 && fits(ready, registers) {
-                return self.fill_private(gic, ready, machine);
-            }
+        let mut kick = VcpuSet::EMPTY;
+        if self.holds_active() {
+            // May ring this vCPU too, so before the bell is heard.
+            kick = self.drop_requested(gic, machine).without(self.index);
         }
-        self.fill_sorted(gic, registers, machine)
+        let ready = self.collect_and_sample(gic, machine);
+        let (fit, more) = self.fill_unsorted(gic, ready, registers, machine);
+        kick = kick.with(more);
+        if !fit {
+            // Back with what has found room, to see which are the most urgent.
+            kick = kick.with(self.fold(gic, machine));
+            let ready = self.collect_and_sample(gic, machine);
+            kick = kick.with(self.fill_sorted(gic, ready, registers, machine));
+        }
+        self.switch_on(gic, machine);
+        kick
     }
 
-    /// The short way: all that there is are a few pending SGIs and PPIs.
-    fn fill_private(
+    /// Whether there are SPIs held active and not in a list register.
+    fn holds_active(&self) -> bool {
+        self.held.iter().fold(0, |held, word| held | word) != 0
+    }
+
+    /// The short way: as long as all finds room, its order does not matter. Returns whether it did.
+    fn fill_unsorted(
         &mut self,
         gic: &GuestGic,
         ready: u32,
+        registers: usize,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
-        self.words = 0;
+    ) -> (bool, VcpuSet) {
         self.active_overflow = false;
         self.pending_overflow = false;
-        for (index, bit) in bits(ready).enumerate() {
-            self.place_private(index, IntId(bit as u16), machine);
+        let mut kick = VcpuSet::EMPTY;
+        let mut places = 0..registers;
+        for bit in bits(self.active) {
+            let Some(place) = places.next() else {
+                return (false, kick);
+            };
+            self.place_active(gic, place, IntId(bit as u16), true, machine);
         }
-        self.switch_on(gic, machine);
-        VcpuSet::EMPTY
+        if self.holds_active() {
+            for word in 0..self.held.len() {
+                for bit in bits(self.held[word]) {
+                    let Some(place) = places.next() else {
+                        return (false, kick);
+                    };
+                    let intid = Spi::at(word, bit).intid();
+                    self.place_active(gic, place, intid, true, machine);
+                }
+            }
+        }
+        for bit in bits(ready) {
+            let Some(place) = places.next() else {
+                return (false, kick);
+            };
+            self.place_private(place, IntId(bit as u16), machine);
+        }
+        for word in bits(self.words & !RECALL) {
+            for spi in gic.distributor.pending_for(self.index, word as usize) {
+                let Some(place) = places.next() else {
+                    return (false, kick);
+                };
+                if let Err(more) = self.place_spi(gic, place, spi, machine) {
+                    kick = kick.with(more);
+                }
+            }
+        }
+        self.words = 0;
+        (true, kick)
     }
 
     /// The long way: there may be more than list registers, and the most urgent win.
     fn fill_sorted(
         &mut self,
         gic: &GuestGic,
+        ready: u32,
         registers: usize,
         machine: &mut impl PhysicalGic,
     ) -> VcpuSet {
+        let mut kick = VcpuSet::EMPTY;
         let mut active = Urgent::new(registers);
         self.active_overflow = false;
         for bit in bits(self.active) {
             let key = Urgent::key(IntId(bit as u16), self.active_rank[bit as usize]);
             self.active_overflow |= active.insert(key).is_some();
         }
-        // May ring this vCPU too, so before the bell is heard.
-        let mut kick = self
-            .choose_active_spis(gic, &mut active, machine)
-            .without(self.index);
-
-        let ready = self.collect_and_sample(gic, machine);
+        for (word, &held) in self.held.iter().enumerate() {
+            for bit in bits(held) {
+                let spi = Spi::at(word, bit);
+                let key = Urgent::key(spi.intid(), gic.distributor.active_rank(spi));
+                self.active_overflow |= active.insert(key).is_some();
+            }
+        }
         let mut pending = Urgent::new(registers);
         self.pending_overflow = false;
         for bit in bits(ready) {
@@ -166,7 +210,6 @@ impl CpuInterface {
                 next += 1;
             }
         }
-        self.switch_on(gic, machine);
         kick
     }
 
@@ -216,12 +259,8 @@ impl CpuInterface {
         ready
     }
 
-    fn choose_active_spis(
-        &mut self,
-        gic: &GuestGic,
-        active: &mut Urgent,
-        machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    /// Ends what other vCPUs have asked to end of the SPIs held active.
+    fn drop_requested(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let mut kick = VcpuSet::EMPTY;
         for word in 0..self.held.len() {
             let held = self.held[word];
@@ -233,31 +272,19 @@ impl CpuInterface {
             if dropped != 0 {
                 requests.fetch_and(!dropped, Ordering::AcqRel);
             }
-            for bit in bits(held) {
-                let spi = Spi::at(word, bit);
-                if dropped & spi.mask() != 0 {
-                    kick = kick.with(self.clear_spi_active(gic, spi, machine));
-                    continue;
-                }
-                let key = Urgent::key(spi.intid(), gic.distributor.active_rank(spi));
-                self.active_overflow |= active.insert(key).is_some();
+            for bit in bits(dropped) {
+                kick = kick.with(self.clear_spi_active(gic, Spi::at(word, bit), machine));
             }
         }
         kick
     }
 
     fn choose_pending_spis(&mut self, gic: &GuestGic, pending: &mut Urgent) {
-        let distributor = &gic.distributor;
         for word in bits(core::mem::take(&mut self.words) & !RECALL) {
-            for bit in bits(distributor.deliverable(word as usize)) {
-                let spi = Spi::at(word as usize, bit);
-                // A holder rings when it lets go. If that is this vCPU, the SPI is active, and
-                // `place_active` sees that it is pending as well.
-                if distributor.route(spi) == Some(self.index) && distributor.holder(spi).is_none() {
-                    let key = Urgent::key(spi.intid(), distributor.rank(spi));
-                    if let Some(left) = pending.insert(key) {
-                        self.leave_pending(gic, left);
-                    }
+            for spi in gic.distributor.pending_for(self.index, word as usize) {
+                let key = Urgent::key(spi.intid(), gic.distributor.rank(spi));
+                if let Some(left) = pending.insert(key) {
+                    self.leave_pending(gic, left);
                 }
             }
         }

@@ -90,9 +90,8 @@ impl GuestGic {
     /// Rings whoever but `me` holds one of these SPIs.
     fn ring_holders(&self, word: usize, spis: u32, me: VcpuIndex) -> VcpuSet {
         let mut kick = VcpuSet::EMPTY;
-        for bit in bits(spis) {
-            let spi = Spi::at(word, bit);
-            match self.distributor.holder(spi) {
+        for bit in bits(self.distributor.held(word, spis)) {
+            match self.distributor.holder(Spi::at(word, bit)) {
                 Some(holder) if holder != me => kick = kick.with(self.recall(holder)),
                 _ => {}
             }
@@ -170,17 +169,18 @@ impl CpuInterface {
                 None => VcpuSet::EMPTY,
             },
             InterruptRegister::Priority { first, count } => {
-                let mut kick = VcpuSet::EMPTY;
+                // All in one word: an access is aligned to its size.
+                let (mut word, mut spis) = (0, 0);
                 for offset in 0..count {
                     if let Some(spi) = distributor.spi(IntId(first.0 + offset)) {
                         distributor.set_priority(spi, (value >> (8 * offset)) as u8);
-                        // It may be in another order now, in list registers or waiting for one.
-                        kick = kick
-                            .with(gic.ring_holders(spi.word(), spi.mask(), self.index))
-                            .with(gic.ring_pending(spi.word(), spi.mask()));
+                        word = spi.word();
+                        spis |= spi.mask();
                     }
                 }
-                kick
+                // They may be in another order now, in list registers or waiting for one.
+                gic.ring_holders(word, spis, self.index)
+                    .with(gic.ring_pending(word, spis))
             }
             InterruptRegister::Config(n) => {
                 let Some(word) = gic.shared_word(n / 2) else {
@@ -256,7 +256,7 @@ impl CpuInterface {
 
     /// Which of these SPIs other vCPUs hold.
     fn others(&self, gic: &GuestGic, n: usize, spis: u32) -> u32 {
-        bits(spis)
+        bits(gic.distributor.held(n, spis))
             .map(|bit| Spi::at(n, bit))
             .filter(|&spi| {
                 gic.distributor
