@@ -9,7 +9,7 @@
 //! write sees all the others, so a deliverable SPI always has somebody who goes on with it.
 
 use super::slot::Rank;
-use super::{MAX_SPIS, PhysicalGic, SPI_WORDS, VcpuIndex, bits};
+use super::{MAX_SPIS, PhysicalGic, SPI_WORDS, VcpuIndex, VcpuSet, bits};
 use crate::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering, fence};
 use spumone_config::packed;
 use spumone_config::types::{IntId, MAX_VCPUS_PER_GUEST};
@@ -415,11 +415,19 @@ impl Distributor {
             .filter(move |&spi| self.route(spi) == Some(vcpu) && self.holder(spi).is_none())
     }
 
-    /// Which of these SPIs of a word some vCPU holds.
-    pub fn held(&self, n: usize, spis: u32) -> u32 {
-        bits(spis)
-            .filter(|&bit| self.holder(Spi::at(n, bit)).is_some())
-            .fold(0, |held, bit| held | 1 << bit)
+    /// Which of these SPIs of a word other vCPUs than `me` hold, and who does.
+    pub fn held_by_others(&self, n: usize, spis: u32, me: VcpuIndex) -> (u32, VcpuSet) {
+        let (mut held, mut holders) = (0, VcpuSet::EMPTY);
+        let (first, end) = (spis.trailing_zeros(), u32::BITS - spis.leading_zeros());
+        // Most often nobody holds any, so that is looked at first.
+        for (bit, holder) in (first..end).zip(self.holder.iter().skip(n * 32 + first as usize)) {
+            let holder = holder.load(Ordering::Acquire);
+            if holder != NOBODY && holder != me.0 && spis >> bit & 1 != 0 {
+                held |= 1 << bit;
+                holders.insert(VcpuIndex(holder));
+            }
+        }
+        (held, holders)
     }
 
     /// Whether the SPI and its group are enabled.

@@ -5,8 +5,8 @@ use super::distributor::Spi;
 use super::doorbell::RECALL;
 use super::slot::Rank;
 use super::{
-    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, TIMER_PPIS, VMCR_EOI_MODE, VcpuSet,
-    bits,
+    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, SPI_WORDS, TIMER_PPIS, VMCR_EOI_MODE,
+    VcpuSet, bits,
 };
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::types::IntId;
@@ -26,6 +26,8 @@ pub(super) struct Urgent {
     keys: [u32; MAX_LIST_REGISTERS],
     len: usize,
     capacity: usize,
+    /// Something found no place.
+    overflow: bool,
 }
 
 impl Urgent {
@@ -34,6 +36,7 @@ impl Urgent {
             keys: [0; MAX_LIST_REGISTERS],
             len: 0,
             capacity,
+            overflow: false,
         }
     }
 
@@ -59,7 +62,10 @@ impl Urgent {
                 self.len += 1;
                 None
             }
-            _ => Some(Self::intid(rest)),
+            _ => {
+                self.overflow = true;
+                Some(Self::intid(rest))
+            }
         }
     }
 
@@ -87,9 +93,8 @@ impl CpuInterface {
             kick = self.drop_requested(gic, machine).without(self.index);
         }
         let ready = self.collect_and_sample(gic, machine);
-        let (fit, more) = self.fill_unsorted(gic, ready, registers, machine);
-        kick = kick.with(more);
-        if !fit {
+        let fits = self.fill_unsorted(gic, ready, registers, &mut kick, machine);
+        if fits.is_none() {
             // Back with what has found room, to see which are the most urgent.
             kick = kick.with(self.fold(gic, machine));
             let ready = self.collect_and_sample(gic, machine);
@@ -104,53 +109,41 @@ impl CpuInterface {
         self.held.iter().fold(0, |held, word| held | word) != 0
     }
 
-    /// The short way: as long as all finds room, its order does not matter. Returns whether it did.
+    /// The short way: as long as all finds room, its order does not matter. `None` if it does not.
     fn fill_unsorted(
         &mut self,
         gic: &GuestGic,
         ready: u32,
         registers: usize,
+        kick: &mut VcpuSet,
         machine: &mut impl PhysicalGic,
-    ) -> (bool, VcpuSet) {
+    ) -> Option<()> {
         self.active_overflow = false;
         self.pending_overflow = false;
-        let mut kick = VcpuSet::EMPTY;
         let mut places = 0..registers;
         for bit in bits(self.active) {
-            let Some(place) = places.next() else {
-                return (false, kick);
-            };
-            self.place_active(gic, place, IntId(bit as u16), true, machine);
+            self.place_active(gic, places.next()?, IntId(bit as u16), true, machine);
         }
         if self.holds_active() {
-            for word in 0..self.held.len() {
+            for word in 0..SPI_WORDS {
                 for bit in bits(self.held[word]) {
-                    let Some(place) = places.next() else {
-                        return (false, kick);
-                    };
                     let intid = Spi::at(word, bit).intid();
-                    self.place_active(gic, place, intid, true, machine);
+                    self.place_active(gic, places.next()?, intid, true, machine);
                 }
             }
         }
         for bit in bits(ready) {
-            let Some(place) = places.next() else {
-                return (false, kick);
-            };
-            self.place_private(place, IntId(bit as u16), machine);
+            self.place_private(places.next()?, IntId(bit as u16), machine);
         }
         for word in bits(self.words & !RECALL) {
             for spi in gic.distributor.pending_for(self.index, word as usize) {
-                let Some(place) = places.next() else {
-                    return (false, kick);
-                };
-                if let Err(more) = self.place_spi(gic, place, spi, machine) {
-                    kick = kick.with(more);
+                if let Err(more) = self.place_spi(gic, places.next()?, spi, machine) {
+                    *kick = kick.with(more);
                 }
             }
         }
         self.words = 0;
-        (true, kick)
+        Some(())
     }
 
     /// The long way: there may be more than list registers, and the most urgent win.
@@ -162,26 +155,21 @@ impl CpuInterface {
         machine: &mut impl PhysicalGic,
     ) -> VcpuSet {
         let mut kick = VcpuSet::EMPTY;
-        let mut active = Urgent::new(registers);
-        self.active_overflow = false;
-        for bit in bits(self.active) {
-            let key = Urgent::key(IntId(bit as u16), self.active_rank[bit as usize]);
-            self.active_overflow |= active.insert(key).is_some();
+        let active = self.most_urgent_active(gic, registers);
+        self.active_overflow = active.overflow;
+        let mut pending = Urgent::new(registers);
+        for bit in bits(ready) {
+            pending.insert(Urgent::key(IntId(bit as u16), self.rank(bit)));
         }
-        for (word, &held) in self.held.iter().enumerate() {
-            for bit in bits(held) {
-                let spi = Spi::at(word, bit);
-                let key = Urgent::key(spi.intid(), gic.distributor.active_rank(spi));
-                self.active_overflow |= active.insert(key).is_some();
+        for word in bits(core::mem::take(&mut self.words) & !RECALL) {
+            for spi in gic.distributor.pending_for(self.index, word as usize) {
+                let key = Urgent::key(spi.intid(), gic.distributor.rank(spi));
+                if let Some(left) = pending.insert(key) {
+                    self.leave_pending(gic, left);
+                }
             }
         }
-        let mut pending = Urgent::new(registers);
-        self.pending_overflow = false;
-        for bit in bits(ready) {
-            let key = Urgent::key(IntId(bit as u16), self.rank(bit));
-            self.pending_overflow |= pending.insert(key).is_some();
-        }
-        self.choose_pending_spis(gic, &mut pending);
+        self.pending_overflow = pending.overflow;
 
         let room = registers - usize::from(pending.len > 0);
         let actives = active.len.min(room);
@@ -262,32 +250,31 @@ impl CpuInterface {
     /// Ends what other vCPUs have asked to end of the SPIs held active.
     fn drop_requested(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let mut kick = VcpuSet::EMPTY;
-        for word in 0..self.held.len() {
-            let held = self.held[word];
-            if held == 0 {
-                continue;
-            }
+        for word in 0..SPI_WORDS {
             let requests = &gic.distributor.word(word).drop_active;
-            let dropped = requests.load(Ordering::Acquire) & held;
-            if dropped != 0 {
-                requests.fetch_and(!dropped, Ordering::AcqRel);
-            }
+            let dropped = requests.load(Ordering::Acquire) & self.held[word];
             for bit in bits(dropped) {
+                requests.fetch_and(!(1 << bit), Ordering::AcqRel);
                 kick = kick.with(self.clear_spi_active(gic, Spi::at(word, bit), machine));
             }
         }
         kick
     }
 
-    fn choose_pending_spis(&mut self, gic: &GuestGic, pending: &mut Urgent) {
-        for word in bits(core::mem::take(&mut self.words) & !RECALL) {
-            for spi in gic.distributor.pending_for(self.index, word as usize) {
-                let key = Urgent::key(spi.intid(), gic.distributor.rank(spi));
-                if let Some(left) = pending.insert(key) {
-                    self.leave_pending(gic, left);
-                }
+    /// The most urgent of what is active and in no list register.
+    pub(super) fn most_urgent_active(&self, gic: &GuestGic, capacity: usize) -> Urgent {
+        let mut active = Urgent::new(capacity);
+        for bit in bits(self.active) {
+            let rank = self.active_rank[bit as usize];
+            active.insert(Urgent::key(IntId(bit as u16), rank));
+        }
+        for (word, &held) in self.held.iter().enumerate() {
+            for bit in bits(held) {
+                let spi = Spi::at(word, bit);
+                active.insert(Urgent::key(spi.intid(), gic.distributor.active_rank(spi)));
             }
         }
+        active
     }
 
     /// A pending interrupt finds no list register now.
