@@ -78,7 +78,8 @@ impl Instance {
         let lines = vcpu.timers.lines(now);
         if let Some(at) = vcpu.timers.deadline_after(now) {
             self.deadlines.set(id, vcpu.band, at);
-            self.alarm_changed = true;
+            // There is no alarm for a lower band.
+            self.alarm_changed |= Some(vcpu.band) >= self.scheduler.current_band();
         }
         if self.scheduler.state(id) == Some(VcpuState::Sleep)
             && vcpu.vgic.has_deliverable(
