@@ -31,6 +31,10 @@ impl Instance {
         }
         if self.loaded.is_some() {
             self.save();
+            // From here on the alarm stands in for the timers just saved, and may ring at once.
+            if self.alarm_changed {
+                self.set_alarm();
+            }
             if self.overtaken() {
                 return;
             }
