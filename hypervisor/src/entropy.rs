@@ -7,8 +7,9 @@
 //! numbers are drawn with interrupts masked.
 
 use crate::sysreg::mrs;
-use chacha20::ChaCha8;
-use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
+use chacha20::cipher::{Array, KeyIvInit, StreamCipher, StreamCipherCore};
+use chacha20::variants::Ietf;
+use chacha20::{ChaCha8, ChaChaCore, R8};
 use dtoolkit::fdt::Fdt;
 use dtoolkit::{Node, Property};
 use spumone_config::{GuestId, PcpuId};
@@ -53,25 +54,26 @@ impl Entropy {
         }
     }
 
-    fn cipher(&self, stream: u64) -> ChaCha8 {
+    fn blocks(&self, stream: u64) -> ChaChaCore<R8, Ietf> {
         let mut nonce = [0; 12];
         nonce[..8].copy_from_slice(&stream.to_le_bytes());
-        ChaCha8::new(&self.seed.into(), &nonce.into())
+        ChaChaCore::new((&self.seed).into(), (&nonce).into())
     }
 
     /// One of the random bytes that a guest is given in this life.
     pub fn byte_of_guest(&self, guest: GuestId, life: u32, number: u32) -> u8 {
-        let mut cipher = self.cipher((u64::from(guest.0) << 32) | u64::from(life));
-        let mut byte = [0];
-        cipher.seek(number);
-        cipher.apply_keystream(&mut byte);
-        byte[0]
+        let mut blocks = self.blocks((u64::from(guest.0) << 32) | u64::from(life));
+        // Without the cipher's buffer, which would take as long as the block itself.
+        let mut block = Array::from([0; 64]);
+        blocks.set_block_pos(number / 64);
+        blocks.write_keystream_block(&mut block);
+        block[number as usize % 64]
     }
 
     /// The numbers of a core, for TRNG calls of its guests.
     pub fn of_core(&self, core: PcpuId) -> Stream {
         const CORES: u64 = 1 << 63;
-        Stream::new(self.cipher(CORES | u64::from(core.0)))
+        Stream::new(ChaCha8::from_core(self.blocks(CORES | u64::from(core.0))))
     }
 }
 

@@ -50,19 +50,19 @@ impl Event {
 
 /// One core's ring. Atomics with relaxed order: the owner alone writes, and whoever reads does so
 /// when the machine has died.
+///
+/// Aligned, and an event of four words, so that the place of an event is found by shifts.
+#[repr(align(1024))]
 struct Ring {
+    /// Kind, argument, time, nothing.
+    events: [[AtomicU64; 4]; KEPT],
     next: AtomicUsize,
-    kinds: [AtomicU64; KEPT],
-    arguments: [AtomicU64; KEPT],
-    times: [AtomicU64; KEPT],
 }
 
 static RINGS: [Ring; MAX_PCPUS] = [const {
     Ring {
+        events: [const { [const { AtomicU64::new(0) }; 4] }; KEPT],
         next: AtomicUsize::new(0),
-        kinds: [const { AtomicU64::new(0) }; KEPT],
-        arguments: [const { AtomicU64::new(0) }; KEPT],
-        times: [const { AtomicU64::new(0) }; KEPT],
     }
 }; MAX_PCPUS];
 
@@ -70,11 +70,12 @@ static RINGS: [Ring; MAX_PCPUS] = [const {
 #[inline(always)]
 pub fn note(core: PcpuId, event: Event, argument: u64) {
     if let Some(ring) = RINGS.get(core.index()) {
-        let at = ring.next.load(Relaxed) % KEPT;
-        ring.kinds[at].store(event as u64, Relaxed);
-        ring.arguments[at].store(argument, Relaxed);
-        ring.times[at].store(mrs!(CNTPCT_EL0), Relaxed);
-        ring.next.store(at + 1, Relaxed);
+        let at = ring.next.load(Relaxed);
+        let [kind, of, time, _] = &ring.events[at % KEPT];
+        kind.store(event as u64, Relaxed);
+        of.store(argument, Relaxed);
+        time.store(mrs!(CNTPCT_EL0), Relaxed);
+        ring.next.store(at.wrapping_add(1), Relaxed);
     }
 }
 
@@ -83,11 +84,7 @@ pub fn last(core: PcpuId) -> impl Iterator<Item = (u64, u64, u64)> {
     let ring = &RINGS[core.index() % MAX_PCPUS];
     let next = ring.next.load(Relaxed);
     (0..KEPT).map(move |back| {
-        let at = (next + back) % KEPT;
-        (
-            ring.kinds[at].load(Relaxed),
-            ring.arguments[at].load(Relaxed),
-            ring.times[at].load(Relaxed),
-        )
+        let [kind, of, time, _] = &ring.events[next.wrapping_add(back) % KEPT];
+        (kind.load(Relaxed), of.load(Relaxed), time.load(Relaxed))
     })
 }

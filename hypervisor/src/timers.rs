@@ -57,9 +57,6 @@ pub struct GuestTimers {
     physical_timer: SavedTimer,
 }
 
-const VIRTUAL_LINE: u32 = 1 << VIRTUAL_TIMER.0;
-const PHYSICAL_LINE: u32 = 1 << PHYSICAL_TIMER.0;
-
 impl GuestTimers {
     /// Both off, as after a reset.
     pub const fn reset() -> Self {
@@ -114,8 +111,7 @@ impl GuestTimers {
 /// Two outputs as bits of the timers' INTIDs.
 #[inline(always)]
 const fn lines(virtual_timer: bool, physical_timer: bool) -> u32 {
-    (if virtual_timer { VIRTUAL_LINE } else { 0 })
-        | (if physical_timer { PHYSICAL_LINE } else { 0 })
+    (virtual_timer as u32) << VIRTUAL_TIMER.0 | (physical_timer as u32) << PHYSICAL_TIMER.0
 }
 
 /// Output lines of the timers on the core, as bits of their INTIDs.

@@ -17,6 +17,9 @@ impl Band {
     /// The band that yields to all others.
     pub const LOWEST: Self = Self(0);
 
+    /// The most urgent there can be.
+    pub const HIGHEST: Self = Self(Self::COUNT as u8 - 1);
+
     /// The band of this rank; `None` from [`COUNT`](Self::COUNT) on.
     pub const fn new(rank: u8) -> Option<Self> {
         if (rank as usize) < Self::COUNT {

@@ -282,12 +282,9 @@ impl CpuInterface {
         bits((self.words | rung.spi_words) & !RECALL).any(|word| {
             let word = word as usize;
             let group = distributor.word(word).group.load(Ordering::Acquire);
-            bits(distributor.deliverable(word)).any(|bit| {
-                let spi = Spi::at(word, bit);
-                distributor.route(spi) == Some(self.index)
-                    && distributor.holder(spi).is_none()
-                    && signalled(group >> bit & 1 != 0, distributor.priority(spi))
-            })
+            distributor
+                .pending_for(self.index, word)
+                .any(|spi| signalled(group & spi.mask() != 0, distributor.priority(spi)))
         })
     }
 

@@ -9,7 +9,7 @@
 //! write sees all the others, so a deliverable SPI always has somebody who goes on with it.
 
 use super::slot::Rank;
-use super::{MAX_SPIS, PhysicalGic, SPI_WORDS, VcpuIndex, bits};
+use super::{MAX_SPIS, PhysicalGic, SPI_WORDS, VcpuIndex, VcpuSet, bits};
 use crate::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering, fence};
 use spumone_config::packed;
 use spumone_config::types::{IntId, MAX_VCPUS_PER_GUEST};
@@ -397,15 +397,37 @@ impl Distributor {
         self.word_of(spi).pending_now() & spi.mask() != 0
     }
 
-    /// SPIs of a word that are pending and enabled. Who holds them and where they are routed is
-    /// for the caller to see.
-    pub fn deliverable(&self, word: usize) -> u32 {
+    /// SPIs of a word that are pending and enabled, whoever holds them and wherever they go.
+    fn deliverable(&self, word: usize) -> u32 {
         let word = self.word(word);
         let pending = word.pending_now();
         if pending == 0 {
             return 0;
         }
         pending & word.open(self.control())
+    }
+
+    /// SPIs of a word that `vcpu` is to deliver. A holder rings when it lets go. If that is `vcpu`,
+    /// the SPI is active, and `place_active` sees that it is pending as well.
+    pub fn pending_for(&self, vcpu: VcpuIndex, word: usize) -> impl Iterator<Item = Spi> {
+        bits(self.deliverable(word))
+            .map(move |bit| Spi::at(word, bit))
+            .filter(move |&spi| self.route(spi) == Some(vcpu) && self.holder(spi).is_none())
+    }
+
+    /// Which of these SPIs of a word other vCPUs than `me` hold, and who does.
+    pub fn held_by_others(&self, n: usize, spis: u32, me: VcpuIndex) -> (u32, VcpuSet) {
+        let (mut held, mut holders) = (0, VcpuSet::EMPTY);
+        let (first, end) = (spis.trailing_zeros(), u32::BITS - spis.leading_zeros());
+        // Most often nobody holds any, so that is looked at first.
+        for (bit, holder) in (first..end).zip(self.holder.iter().skip(n * 32 + first as usize)) {
+            let holder = holder.load(Ordering::Acquire);
+            if holder != NOBODY && holder != me.0 && spis >> bit & 1 != 0 {
+                held |= 1 << bit;
+                holders.insert(VcpuIndex(holder));
+            }
+        }
+        (held, holders)
     }
 
     /// Whether the SPI and its group are enabled.

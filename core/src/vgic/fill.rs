@@ -5,8 +5,8 @@ use super::distributor::Spi;
 use super::doorbell::RECALL;
 use super::slot::Rank;
 use super::{
-    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, TIMER_PPIS, VMCR_EOI_MODE, VcpuSet,
-    bits,
+    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, SPI_WORDS, TIMER_PPIS, VMCR_EOI_MODE,
+    VcpuSet, bits,
 };
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::types::IntId;
@@ -26,6 +26,8 @@ pub(super) struct Urgent {
     keys: [u32; MAX_LIST_REGISTERS],
     len: usize,
     capacity: usize,
+    /// Something found no place.
+    overflow: bool,
 }
 
 impl Urgent {
@@ -34,6 +36,7 @@ impl Urgent {
             keys: [0; MAX_LIST_REGISTERS],
             len: 0,
             capacity,
+            overflow: false,
         }
     }
 
@@ -59,7 +62,10 @@ impl Urgent {
                 self.len += 1;
                 None
             }
-            _ => Some(Self::intid(rest)),
+            _ => {
+                self.overflow = true;
+                Some(Self::intid(rest))
+            }
         }
     }
 
@@ -67,11 +73,6 @@ impl Urgent {
     pub fn keys(&self) -> impl Iterator<Item = u32> {
         self.keys.iter().copied().take(self.len)
     }
-}
-
-/// Whether a set has at most `most` members. (Counting bits is slow without vector registers.)
-fn fits(set: u32, most: usize) -> bool {
-    bits(set).nth(most).is_none()
 }
 
 impl CpuInterface {
@@ -86,58 +87,89 @@ impl CpuInterface {
     /// another has acknowledged.
     pub fn fill(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let registers = machine.list_registers().clamp(1, MAX_LIST_REGISTERS);
-        if self.active | self.held.iter().fold(0, |held, word| held | word) == 0 {
-            let ready = self.collect_and_sample(gic, machine);
-            if self.words & !RECALL == 0 && fits(ready, registers) {
-                return self.fill_private(gic, ready, machine);
-            }
+        let mut kick = VcpuSet::EMPTY;
+        if self.holds_active() {
+            // May ring this vCPU too, so before the bell is heard.
+            kick = self.drop_requested(gic, machine).without(self.index);
         }
-        self.fill_sorted(gic, registers, machine)
+        let ready = self.collect_and_sample(gic, machine);
+        let fits = self.fill_unsorted(gic, ready, registers, &mut kick, machine);
+        if fits.is_none() {
+            // Back with what has found room, to see which are the most urgent.
+            kick = kick.with(self.fold(gic, machine));
+            let ready = self.collect_and_sample(gic, machine);
+            kick = kick.with(self.fill_sorted(gic, ready, registers, machine));
+        }
+        self.switch_on(gic, machine);
+        kick
     }
 
-    /// The short way: all that there is are a few pending SGIs and PPIs.
-    fn fill_private(
+    /// Whether there are SPIs held active and not in a list register.
+    fn holds_active(&self) -> bool {
+        self.held.iter().fold(0, |held, word| held | word) != 0
+    }
+
+    /// The short way: as long as all finds room, its order does not matter. `None` if it does not.
+    fn fill_unsorted(
         &mut self,
         gic: &GuestGic,
         ready: u32,
+        registers: usize,
+        kick: &mut VcpuSet,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
-        self.words = 0;
+    ) -> Option<()> {
         self.active_overflow = false;
         self.pending_overflow = false;
-        for (index, bit) in bits(ready).enumerate() {
-            self.place_private(index, IntId(bit as u16), machine);
+        let mut places = 0..registers;
+        for bit in bits(self.active) {
+            self.place_active(gic, places.next()?, IntId(bit as u16), true, machine);
         }
-        self.switch_on(gic, machine);
-        VcpuSet::EMPTY
+        if self.holds_active() {
+            for word in 0..SPI_WORDS {
+                for bit in bits(self.held[word]) {
+                    let intid = Spi::at(word, bit).intid();
+                    self.place_active(gic, places.next()?, intid, true, machine);
+                }
+            }
+        }
+        for bit in bits(ready) {
+            self.place_private(places.next()?, IntId(bit as u16), machine);
+        }
+        for word in bits(self.words & !RECALL) {
+            for spi in gic.distributor.pending_for(self.index, word as usize) {
+                if let Err(more) = self.place_spi(gic, places.next()?, spi, machine) {
+                    *kick = kick.with(more);
+                }
+            }
+        }
+        self.words = 0;
+        Some(())
     }
 
     /// The long way: there may be more than list registers, and the most urgent win.
     fn fill_sorted(
         &mut self,
         gic: &GuestGic,
+        ready: u32,
         registers: usize,
         machine: &mut impl PhysicalGic,
     ) -> VcpuSet {
-        let mut active = Urgent::new(registers);
-        self.active_overflow = false;
-        for bit in bits(self.active) {
-            let key = Urgent::key(IntId(bit as u16), self.active_rank[bit as usize]);
-            self.active_overflow |= active.insert(key).is_some();
-        }
-        // May ring this vCPU too, so before the bell is heard.
-        let mut kick = self
-            .choose_active_spis(gic, &mut active, machine)
-            .without(self.index);
-
-        let ready = self.collect_and_sample(gic, machine);
+        let mut kick = VcpuSet::EMPTY;
+        let active = self.most_urgent_active(gic, registers);
+        self.active_overflow = active.overflow;
         let mut pending = Urgent::new(registers);
-        self.pending_overflow = false;
         for bit in bits(ready) {
-            let key = Urgent::key(IntId(bit as u16), self.rank(bit));
-            self.pending_overflow |= pending.insert(key).is_some();
+            pending.insert(Urgent::key(IntId(bit as u16), self.rank(bit)));
         }
-        self.choose_pending_spis(gic, &mut pending);
+        for word in bits(core::mem::take(&mut self.words) & !RECALL) {
+            for spi in gic.distributor.pending_for(self.index, word as usize) {
+                let key = Urgent::key(spi.intid(), gic.distributor.rank(spi));
+                if let Some(left) = pending.insert(key) {
+                    self.leave_pending(gic, left);
+                }
+            }
+        }
+        self.pending_overflow = pending.overflow;
 
         let room = registers - usize::from(pending.len > 0);
         let actives = active.len.min(room);
@@ -166,7 +198,6 @@ impl CpuInterface {
                 next += 1;
             }
         }
-        self.switch_on(gic, machine);
         kick
     }
 
@@ -216,51 +247,34 @@ impl CpuInterface {
         ready
     }
 
-    fn choose_active_spis(
-        &mut self,
-        gic: &GuestGic,
-        active: &mut Urgent,
-        machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    /// Ends what other vCPUs have asked to end of the SPIs held active.
+    fn drop_requested(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let mut kick = VcpuSet::EMPTY;
-        for word in 0..self.held.len() {
-            let held = self.held[word];
-            if held == 0 {
-                continue;
-            }
+        for word in 0..SPI_WORDS {
             let requests = &gic.distributor.word(word).drop_active;
-            let dropped = requests.load(Ordering::Acquire) & held;
-            if dropped != 0 {
-                requests.fetch_and(!dropped, Ordering::AcqRel);
-            }
-            for bit in bits(held) {
-                let spi = Spi::at(word, bit);
-                if dropped & spi.mask() != 0 {
-                    kick = kick.with(self.clear_spi_active(gic, spi, machine));
-                    continue;
-                }
-                let key = Urgent::key(spi.intid(), gic.distributor.active_rank(spi));
-                self.active_overflow |= active.insert(key).is_some();
+            let dropped = requests.load(Ordering::Acquire) & self.held[word];
+            for bit in bits(dropped) {
+                requests.fetch_and(!(1 << bit), Ordering::AcqRel);
+                kick = kick.with(self.clear_spi_active(gic, Spi::at(word, bit), machine));
             }
         }
         kick
     }
 
-    fn choose_pending_spis(&mut self, gic: &GuestGic, pending: &mut Urgent) {
-        let distributor = &gic.distributor;
-        for word in bits(core::mem::take(&mut self.words) & !RECALL) {
-            for bit in bits(distributor.deliverable(word as usize)) {
-                let spi = Spi::at(word as usize, bit);
-                // A holder rings when it lets go. If that is this vCPU, the SPI is active, and
-                // `place_active` sees that it is pending as well.
-                if distributor.route(spi) == Some(self.index) && distributor.holder(spi).is_none() {
-                    let key = Urgent::key(spi.intid(), distributor.rank(spi));
-                    if let Some(left) = pending.insert(key) {
-                        self.leave_pending(gic, left);
-                    }
-                }
+    /// The most urgent of what is active and in no list register.
+    pub(super) fn most_urgent_active(&self, gic: &GuestGic, capacity: usize) -> Urgent {
+        let mut active = Urgent::new(capacity);
+        for bit in bits(self.active) {
+            let rank = self.active_rank[bit as usize];
+            active.insert(Urgent::key(IntId(bit as u16), rank));
+        }
+        for (word, &held) in self.held.iter().enumerate() {
+            for bit in bits(held) {
+                let spi = Spi::at(word, bit);
+                active.insert(Urgent::key(spi.intid(), gic.distributor.active_rank(spi)));
             }
         }
+        active
     }
 
     /// A pending interrupt finds no list register now.

@@ -8,7 +8,6 @@ use super::{
     GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, VMCR_EOI_MODE, VcpuSet, bits,
 };
 use crate::sync::atomic::Ordering;
-use spumone_config::types::IntId;
 
 /// ICH_HCR_EL2.EOIcount: deactivations of interrupts that were in no list register (IHI 0069,
 /// section 12.4.7).
@@ -43,18 +42,7 @@ impl CpuInterface {
         }
         let count = machine.read_hcr() >> HCR_EOI_COUNT_SHIFT & HCR_EOI_COUNT_MASK;
         for _ in 0..count {
-            let mut most_urgent = Urgent::new(1);
-            for bit in bits(self.active) {
-                let rank = self.active_rank[bit as usize];
-                most_urgent.insert(Urgent::key(IntId(bit as u16), rank));
-            }
-            for (word, &held) in self.held.iter().enumerate() {
-                for bit in bits(held) {
-                    let spi = Spi::at(word, bit);
-                    most_urgent.insert(Urgent::key(spi.intid(), gic.distributor.active_rank(spi)));
-                }
-            }
-            let Some(key) = most_urgent.keys().next() else {
+            let Some(key) = self.most_urgent_active(gic, 1).keys().next() else {
                 return kick;
             };
             let intid = Urgent::intid(key);

@@ -89,15 +89,11 @@ impl GuestGic {
 
     /// Rings whoever but `me` holds one of these SPIs.
     fn ring_holders(&self, word: usize, spis: u32, me: VcpuIndex) -> VcpuSet {
-        let mut kick = VcpuSet::EMPTY;
-        for bit in bits(spis) {
-            let spi = Spi::at(word, bit);
-            match self.distributor.holder(spi) {
-                Some(holder) if holder != me => kick = kick.with(self.recall(holder)),
-                _ => {}
-            }
+        let (_, holders) = self.distributor.held_by_others(word, spis, me);
+        for holder in holders.iter() {
+            let _ = self.recall(holder);
         }
-        kick
+        holders
     }
 
     /// Rings the vCPUs that these SPIs are routed to, if they are pending.
@@ -118,7 +114,8 @@ impl GuestGic {
         fence(Ordering::SeqCst);
         let everybody = VcpuSet::first(self.vcpus());
         for vcpu in everybody.iter() {
-            self.doorbell(vcpu).ring_spis((1 << SPI_WORDS) - 1);
+            self.doorbell(vcpu)
+                .ring_spis((1 << (self.distributor.spis() / 32)) - 1);
         }
         everybody
     }
@@ -170,17 +167,18 @@ impl CpuInterface {
                 None => VcpuSet::EMPTY,
             },
             InterruptRegister::Priority { first, count } => {
-                let mut kick = VcpuSet::EMPTY;
+                // All in one word: an access is aligned to its size.
+                let (mut word, mut spis) = (0, 0);
                 for offset in 0..count {
                     if let Some(spi) = distributor.spi(IntId(first.0 + offset)) {
                         distributor.set_priority(spi, (value >> (8 * offset)) as u8);
-                        // It may be in another order now, in list registers or waiting for one.
-                        kick = kick
-                            .with(gic.ring_holders(spi.word(), spi.mask(), self.index))
-                            .with(gic.ring_pending(spi.word(), spi.mask()));
+                        word = spi.word();
+                        spis |= spi.mask();
                     }
                 }
-                kick
+                // They may be in another order now, in list registers or waiting for one.
+                gic.ring_holders(word, spis, self.index)
+                    .with(gic.ring_pending(word, spis))
             }
             InterruptRegister::Config(n) => {
                 let Some(word) = gic.shared_word(n / 2) else {
@@ -245,25 +243,14 @@ impl CpuInterface {
             }
             Bank::ClearActive => {
                 let mut kick = VcpuSet::EMPTY;
-                let held = word.active.load(Ordering::Acquire) | self.others(gic, n, value);
+                let (others, _) = distributor.held_by_others(n, value, self.index);
+                let held = word.active.load(Ordering::Acquire) | others;
                 for bit in bits(value & held) {
                     kick = kick.with(self.clear_spi_active(gic, Spi::at(n, bit), machine));
                 }
                 kick
             }
         }
-    }
-
-    /// Which of these SPIs other vCPUs hold.
-    fn others(&self, gic: &GuestGic, n: usize, spis: u32) -> u32 {
-        bits(spis)
-            .map(|bit| Spi::at(n, bit))
-            .filter(|&spi| {
-                gic.distributor
-                    .holder(spi)
-                    .is_some_and(|holder| holder != self.index)
-            })
-            .fold(0, |held, spi| held | spi.mask())
     }
 
     fn clear_pending(
@@ -275,7 +262,7 @@ impl CpuInterface {
     ) -> VcpuSet {
         let word = gic.distributor.word(n);
         // First the request, then the latches: see `fold_spi`.
-        let others = self.others(gic, n, value);
+        let (others, _) = gic.distributor.held_by_others(n, value, self.index);
         word.drop_pending.fetch_or(others, Ordering::AcqRel);
         self.clear_latches(gic, n, word, value, machine);
         gic.ring_holders(n, others, self.index)

@@ -4,6 +4,7 @@
 use super::Instance;
 use super::interrupts::LoadedGic;
 use crate::console::{self, CONSOLE, say};
+use crate::cpu;
 use crate::events::{Event, note};
 use crate::sysreg::mrs;
 use spumone_config::{GuestAddr, GuestId, VcpuId};
@@ -33,6 +34,10 @@ impl Instance {
         let syndrome = Syndrome(mrs!(ESR_EL2));
         note(self.core, Event::Trap, syndrome.0);
         match syndrome.decode() {
+            // Nothing has been done yet: the interrupt comes first, and the guest tries again.
+            Exception::Wait(_) | Exception::SysReg(_) if cpu::interrupt_pending() => {
+                self.take_interrupts();
+            }
             Exception::Wait(wait) => {
                 self.skip_instruction(id, syndrome.instruction_size());
                 match wait.kind {
@@ -106,6 +111,11 @@ impl Instance {
             self.memory_fault(id, syndrome);
             return;
         };
+        // As above: the guest tries again.
+        if cpu::interrupt_pending() {
+            self.take_interrupts();
+            return;
+        }
         match device {
             Device::Uart(offset) => self.access_uart(id, guest, offset, access),
             Device::Gic(region, offset) => self.access_gic(id, guest, region, offset, access),

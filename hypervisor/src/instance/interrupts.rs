@@ -17,6 +17,7 @@ use spumone_config::{GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::console::{InputEffect, Served};
 use spumone_core::mailbox::{CAPACITY, Message};
 use spumone_core::psci::Phase;
+use spumone_core::schedule::{Band, priority_mask};
 use spumone_core::vgic::{ListRegister, PhysicalGic, VcpuIndex, VcpuSet, running_priority};
 
 /// Interrupts taken before the core looks at its vCPUs again: bounds a storm.
@@ -176,6 +177,10 @@ impl Instance {
         timers::set_alarm(None);
         self.machine.gic.deactivate(ALARM);
         self.must_decide = true;
+        // Who is to be woken has waited for long enough: what else is pending comes after the
+        // decision, which sets the mask anew.
+        let mask = priority_mask(self.machine.interrupt_priorities, Some(Band::HIGHEST));
+        self.machine.gic.set_priority_mask(mask.0);
     }
 
     /// Another core has sent something.
@@ -387,6 +392,11 @@ impl Instance {
         if quiet {
             self.scheduler.sleep_current();
             self.must_decide = true;
+            self.kick_all(guest, kick);
+            return;
+        }
+        if cpu::interrupt_pending() {
+            // A wait may end at any time.
             self.kick_all(guest, kick);
             return;
         }

@@ -280,7 +280,10 @@ impl Instance {
             self.refresh_interrupts();
         }
         // Output that somebody had no time to write is written while nobody urgent runs.
-        if CONSOLE.work_left() && self.scheduler.current_band() == Some(Band::LOWEST) {
+        if CONSOLE.work_left()
+            && self.scheduler.current_band() == Some(Band::LOWEST)
+            && !cpu::interrupt_pending()
+        {
             let _ = self.serve_console();
         }
         // Either may have woken a more urgent vCPU of this core, or changed this one's interrupts.

@@ -12,8 +12,14 @@ impl Instance {
     /// Gives the core to `to`, or to nobody. The registers of the vCPU that had it stay on the
     /// core until another one needs it: [`Self::exchange`].
     pub(super) fn switch_to(&mut self, to: Option<VcpuId>) {
-        self.running = to;
+        let last = core::mem::replace(&mut self.running, to);
         self.grace.renew();
+        if let Some(last) = last
+            && self.loaded != Some(last)
+        {
+            // Overtaken before it was loaded.
+            self.give_up(last);
+        }
         let Some(id) = to else {
             note(self.core, Event::Idle, 0);
             return;
@@ -27,19 +33,32 @@ impl Instance {
     /// more urgent vCPU turns up half way.
     #[inline(always)]
     pub(super) fn exchange(&mut self, id: VcpuId) {
+        if self.overtaken() {
+            return;
+        }
         if let Some(last) = self.loaded {
             self.stop_catching();
             self.save();
             self.give_up(last);
-            if cpu::interrupt_pending() {
-                self.take_interrupts();
+            // From here on the alarm stands in for the timers just saved, and may ring at once.
+            if self.alarm_changed {
+                self.set_alarm();
             }
-            // By an interrupt, or because what was saved is to run again.
-            if self.must_decide {
+            if self.overtaken() {
                 return;
             }
         }
         self.load(id);
+    }
+
+    /// Whether another vCPU may have to run instead: by an interrupt, or because what was saved is
+    /// to run again.
+    #[inline(always)]
+    fn overtaken(&mut self) -> bool {
+        if cpu::interrupt_pending() {
+            self.take_interrupts();
+        }
+        self.must_decide
     }
 
     /// Takes the registers of the loaded vCPU from the core.
@@ -73,7 +92,8 @@ impl Instance {
         let lines = vcpu.timers.lines(now);
         if let Some(at) = vcpu.timers.deadline_after(now) {
             self.deadlines.set(id, vcpu.band, at);
-            self.alarm_changed = true;
+            // There is no alarm for a lower band.
+            self.alarm_changed |= Some(vcpu.band) >= self.scheduler.current_band();
         }
         if self.scheduler.state(id) == Some(VcpuState::Sleep)
             && vcpu.vgic.has_deliverable(
@@ -90,7 +110,7 @@ impl Instance {
         self.kick_all(guest_id, kick);
     }
 
-    /// Puts a vCPU's registers on the core, which holds none.
+    /// Puts a vCPU's registers on the core, which holds none; unless a more urgent one turns up.
     #[inline(always)]
     fn load(&mut self, id: VcpuId) {
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
@@ -107,6 +127,13 @@ impl Instance {
         }
         vcpu.system.restore();
         vcpu.floating_point.restore();
+        // The last look: a timer that is due would show from here on.
+        if self.overtaken() {
+            return;
+        }
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
         vcpu.interface.restore();
         vcpu.timers.restore();
         self.loaded = Some(id);
