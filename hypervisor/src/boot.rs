@@ -25,7 +25,7 @@ use spumone_config::packed::{BundleHeader, MAX_RANGES, System, Trigger};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr, Priority, VcpuId};
 use spumone_core::mailbox::Post;
-use spumone_core::migration::Policy;
+use spumone_core::migration::{Level, Policy};
 use spumone_core::psci::{GuestPower, Lifecycle};
 use spumone_core::schedule::{ALARM_PRIORITY, Band, Bands, OWN_PRIORITY, kick_sgi};
 use spumone_core::stage2::{
@@ -189,6 +189,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
     let policy = Policy::new(system.scheduler.policy, timers::frequency() as u32);
     let mut guests: Vec<Guest, MAX_GUESTS> = Vec::new();
     let mut next_vcpu = 0;
+    let mut owners = Vec::new();
     let destinations = Destinations::new(&system);
     for (index, config) in system.guests.iter().enumerate() {
         let id = GuestId(index as u8);
@@ -200,6 +201,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         for vcpu in &config.vcpus {
             cores |= 1 << vcpu.home.0;
             let _ = vcpus.push(VcpuId(next_vcpu));
+            let _ = owners.push(id);
             next_vcpu += 1;
         }
         let moves = policy.moves() && !u32::is_power_of_two(cores);
@@ -217,13 +219,13 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         };
         let _ = guests.push(guest);
     }
-    let moving_band = guests
+    let moving_level = guests
         .iter()
         .filter(|guest| guest.may_move())
         .flat_map(|guest| &guest.vcpus)
-        .filter_map(|vcpu| vcpu_bands.get(vcpu.index()).copied())
+        .map(|vcpu| Level::of(vcpu_bands.get(vcpu.index()).copied()))
         .max()
-        .unwrap_or(Band::LOWEST);
+        .unwrap_or(Level::IDLE);
     let machine = Machine {
         cores: system
             .board
@@ -232,10 +234,11 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             .map(|&mpidr| Core::new(mpidr))
             .collect(),
         guests,
+        owners,
         bands: vcpu_bands,
         parking: [const { Parking::new() }; MAX_VCPUS],
         policy,
-        moving_band,
+        moving_level,
         post: Post::new(),
         gic: Gic::new(&system.board),
         destinations,

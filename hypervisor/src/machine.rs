@@ -10,7 +10,7 @@ use spumone_config::packed::{self, Board, InterruptPriorities, System};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::mailbox::Post;
-use spumone_core::migration::{Policy, Presence};
+use spumone_core::migration::{Level, Policy, Presence};
 use spumone_core::psci::{GuestPower, Lifecycle};
 use spumone_core::schedule::{Band, kick_sgi};
 use spumone_core::vgic::{GuestGic, VcpuIndex};
@@ -167,14 +167,16 @@ pub struct Machine {
     pub cores: Vec<Core, MAX_PCPUS>,
     /// The guests; a `GuestId` is an index.
     pub guests: Vec<Guest, MAX_GUESTS>,
+    /// Whose each vCPU is; a `VcpuId` is an index.
+    pub owners: Vec<GuestId, MAX_VCPUS>,
     /// The band of each vCPU; a `VcpuId` is an index.
     pub bands: Vec<Band, MAX_VCPUS>,
     /// Where the tokens of vCPUs lie that are on no core; a `VcpuId` is an index.
     pub parking: [Parking; MAX_VCPUS],
     /// What is done against lock-holder preemption.
     pub policy: Policy,
-    /// The highest band of a vCPU that may change cores.
-    pub moving_band: Band,
+    /// The highest level of a vCPU that may change cores.
+    pub moving_level: Level,
     /// Mail between the cores.
     pub post: Post,
     /// The interrupt controller.
@@ -218,6 +220,22 @@ impl Machine {
                 self.gic.route_spi(interrupt.physical, core.mpidr);
             }
         }
+    }
+
+    /// Whose a vCPU is.
+    pub fn owner(&self, id: VcpuId) -> Option<GuestId> {
+        self.owners.get(id.index()).copied()
+    }
+
+    /// The vCPUs that change cores and may come to `core`; bit n for vCPU n.
+    pub fn moving(&self, core: PcpuId) -> u32 {
+        let guests = self
+            .guests
+            .iter()
+            .filter(|guest| self.policy.moves() && guest.may_move() && guest.may_run_on(core));
+        guests
+            .flat_map(|guest| &guest.vcpus)
+            .fold(0, |moving, vcpu| moving | 1 << vcpu.0)
     }
 
     /// Tells core `to`, another one, that there is something for `vcpu`.

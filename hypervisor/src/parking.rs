@@ -26,10 +26,10 @@ impl Parking {
     }
 
     /// Parks the token of this place's vCPU.
-    pub fn park(&self, token: VcpuToken, parked: Parked, ripe: Ticks) {
+    pub fn park(&self, token: VcpuToken, parked: Parked, now: Ticks) {
         // SAFETY: there is one token, and the caller had it: nobody else is here until `slot.park`.
         unsafe { *self.token.get() = Some(token) };
-        self.slot.park(parked, ripe);
+        self.slot.park(parked, now);
     }
 
     /// Takes the token, if it is still parked as it was seen.

@@ -125,15 +125,10 @@ pub fn live_lines() -> u32 {
     )
 }
 
-/// Sets or clears the alarm of the calling core.
+/// Sets the alarm of the calling core; at [`Ticks::NEVER`] it is silent.
 #[inline(always)]
-pub fn set_alarm(at: Option<Ticks>) {
-    match at {
-        Some(at) => {
-            msr!(CNTHP_CVAL_EL2, at.0);
-            msr!(CNTHP_CTL_EL2, ENABLE);
-        }
-        None => msr!(CNTHP_CTL_EL2, 0),
-    }
+pub fn set_alarm(at: Ticks) {
+    msr!(CNTHP_CVAL_EL2, at.0);
+    msr!(CNTHP_CTL_EL2, ENABLE);
     isb();
 }

@@ -1,6 +1,6 @@
 //! Every interleaving of the cores around a parked vCPU.
 
-use super::{Parked, ParkingSlot, Presence, Rest};
+use super::{Level, Parked, ParkingSlot, Presence, Rest};
 use crate::schedule::{Band, Ticks};
 use crate::vgic::Doorbell;
 use loom::cell::UnsafeCell;
@@ -52,10 +52,10 @@ fn take(place: &(ParkingSlot, UnsafeCell<()>)) -> bool {
 fn loom_an_idle_core_and_a_parked_vcpu_find_each_other() {
     loom::model(|| {
         let shared = Arc::new((ParkingSlot::new(), Presence::new()));
-        shared.1.publish(Some(Band::LOWEST));
+        shared.1.publish(Level::of(Some(Band::LOWEST)));
         let other = shared.clone();
         let idler = thread::spawn(move || {
-            other.1.publish(None);
+            other.1.publish(Level::IDLE);
             other.0.look().is_some()
         });
         shared.0.park(RUNNABLE, Ticks(0));

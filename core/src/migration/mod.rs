@@ -31,6 +31,6 @@ mod presence;
 mod loom_tests;
 
 pub use grace::{Grace, Sample, Spin};
-pub use parking::{Parked, ParkingSlot, Rest};
+pub use parking::{Glance, Parked, ParkingSlot, Rest};
 pub use policy::{Candidate, Here, Policy, Running, Verdict};
-pub use presence::Presence;
+pub use presence::{Level, Presence};

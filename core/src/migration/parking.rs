@@ -8,7 +8,7 @@ use spumone_config::types::PcpuId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
     /// It could run, and was in a program of the guest, or has just been woken: it holds no lock of the kernel.
-    Runnable,
+    Runnable = 1,
     /// It could run, and was in the guest's kernel: others may be waiting for it.
     InKernel,
     /// It waits for an interrupt.
@@ -26,27 +26,46 @@ pub struct Parked {
     pub rest: Rest,
 }
 
+/// A glance at a slot by a core that looks for work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Glance {
+    /// The vCPU is on a core, or parked by the one that looks.
+    Nothing,
+    /// Another core has parked it, and it could run.
+    Runnable,
+    /// This other core has parked it, and it waits for something.
+    Waits(PcpuId),
+}
+
 /// The token is with a core.
 const TAKEN: u32 = 0;
 const REST_SHIFT: u32 = 8;
 
+impl Rest {
+    /// Whether the vCPU could run.
+    #[inline(always)]
+    pub const fn is_runnable(self) -> bool {
+        (self as u32) < Self::Asleep as u32
+    }
+}
+
 impl Parked {
+    #[inline(always)]
     const fn encode(self) -> u32 {
-        let rest = match self.rest {
-            Rest::Runnable => 1,
-            Rest::InKernel => 2,
-            Rest::Asleep => 3,
-            Rest::Off => 4,
-        };
-        rest << REST_SHIFT | self.host.0 as u32
+        (self.rest as u32) << REST_SHIFT | self.host.0 as u32
     }
 
+    #[inline(always)]
     const fn decode(word: u32) -> Option<Self> {
+        const RUNNABLE: u32 = Rest::Runnable as u32;
+        const IN_KERNEL: u32 = Rest::InKernel as u32;
+        const ASLEEP: u32 = Rest::Asleep as u32;
+        const OFF: u32 = Rest::Off as u32;
         let rest = match word >> REST_SHIFT {
-            1 => Rest::Runnable,
-            2 => Rest::InKernel,
-            3 => Rest::Asleep,
-            4 => Rest::Off,
+            RUNNABLE => Rest::Runnable,
+            IN_KERNEL => Rest::InKernel,
+            ASLEEP => Rest::Asleep,
+            OFF => Rest::Off,
             _ => return None,
         };
         Some(Self {
@@ -63,9 +82,9 @@ pub struct ParkingSlot {
     /// core that has the token, so that who claims it, with acquire, finds the registers in memory. Whoever changes it
     /// from parked to taken has the token.
     word: AtomicU32,
-    /// From when on others than the host may take it, in ticks. A hint beside `word`, so relaxed: read with another
-    /// parking's word it makes a claim early or late, never wrong.
-    ripe: AtomicU64,
+    /// When it was parked, in ticks. A hint beside `word`, so relaxed: read with another parking's word it makes a choice
+    /// less fair, never wrong.
+    since: AtomicU64,
 }
 
 impl ParkingSlot {
@@ -74,7 +93,7 @@ impl ParkingSlot {
     pub const fn new() -> Self {
         Self {
             word: AtomicU32::new(TAKEN),
-            ripe: AtomicU64::new(0),
+            since: AtomicU64::new(0),
         }
     }
 
@@ -83,19 +102,32 @@ impl ParkingSlot {
     pub fn new() -> Self {
         Self {
             word: AtomicU32::new(TAKEN),
-            ripe: AtomicU64::new(0),
+            since: AtomicU64::new(0),
         }
     }
 
-    /// The core that has the token, `parked.host`, gives it up; it has put it where a claim finds it. Others may take it
-    /// from `ripe` on.
+    /// The core that has the token, `parked.host`, gives it up; it has put it where a claim finds it.
     ///
     /// A look at other words that follows (a doorbell, a [`Presence`](super::Presence)) comes after the parking.
-    pub fn park(&self, parked: Parked, ripe: Ticks) {
-        self.ripe.store(ripe.0, Ordering::Relaxed);
+    pub fn park(&self, parked: Parked, now: Ticks) {
+        self.since.store(now.0, Ordering::Relaxed);
         self.word.store(parked.encode(), Ordering::Release);
         // Write, fence, look: see the module.
         fence(Ordering::SeqCst);
+    }
+
+    /// What `core` finds here that may concern it.
+    #[inline(always)]
+    pub fn glance(&self, core: PcpuId) -> Glance {
+        let word = self.word.load(Ordering::Relaxed);
+        let host = PcpuId(word as u8);
+        if word == TAKEN || host == core {
+            Glance::Nothing
+        } else if word >> REST_SHIFT < Rest::Asleep as u32 {
+            Glance::Runnable
+        } else {
+            Glance::Waits(host)
+        }
     }
 
     /// What is parked here; `None` while the token is with a core.
@@ -103,9 +135,9 @@ impl ParkingSlot {
         Parked::decode(self.word.load(Ordering::Relaxed))
     }
 
-    /// From when on others than the host may take it.
-    pub fn ripe(&self) -> Ticks {
-        Ticks(self.ripe.load(Ordering::Relaxed))
+    /// When it was parked.
+    pub fn since(&self) -> Ticks {
+        Ticks(self.since.load(Ordering::Relaxed))
     }
 
     /// Takes the token, if it is still parked as it was seen. Returns whether the caller has it now.
@@ -167,9 +199,16 @@ mod tests {
         for rest in RESTS {
             let slot = ParkingSlot::new();
             assert_eq!(slot.look(), None);
+            assert_eq!(slot.glance(PcpuId(2)), Glance::Nothing);
             slot.park(parked(3, rest), Ticks(7));
             let seen = slot.look().unwrap();
-            assert_eq!((seen, slot.ripe()), (parked(3, rest), Ticks(7)));
+            assert_eq!((seen, slot.since()), (parked(3, rest), Ticks(7)));
+            assert_eq!(slot.glance(PcpuId(3)), Glance::Nothing);
+            let glance = match rest.is_runnable() {
+                true => Glance::Runnable,
+                false => Glance::Waits(PcpuId(3)),
+            };
+            assert_eq!(slot.glance(PcpuId(2)), glance);
             assert!(slot.claim(seen));
             assert!(!slot.claim(seen));
             assert_eq!(slot.look(), None);

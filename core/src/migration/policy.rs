@@ -6,7 +6,7 @@
 mod none;
 mod steal;
 
-use super::{Parked, Rest};
+use super::Parked;
 use crate::schedule::{Band, Ticks};
 use none::None;
 use spumone_config::packed;
@@ -19,8 +19,8 @@ pub struct Candidate {
     pub parked: Parked,
     /// Its band.
     pub band: Band,
-    /// From when on it may be taken.
-    pub ripe: Ticks,
+    /// Since when it is parked.
+    pub since: Ticks,
     /// Whether its host runs somebody more urgent, so that its interrupts and timers do not get through there.
     pub is_cut_off: bool,
 }
@@ -62,7 +62,7 @@ pub enum Verdict {
 
 /// One policy.
 trait Decide {
-    /// How long a vCPU that was parked for a more urgent one is left to its own core; `None`: for ever.
+    /// How long a vCPU that made room for a more urgent one is kept by its core before it is parked; `None`: for ever.
     fn patience(&self) -> Option<Ticks>;
     /// Whether the core `here` takes the vCPU.
     fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict;
@@ -91,7 +91,7 @@ impl Policy {
         self.patience().is_some()
     }
 
-    /// How long a vCPU that was parked for a more urgent one is left to its own core; `None`: for ever.
+    /// How long a vCPU that made room for a more urgent one is kept by its core before it is parked; `None`: for ever.
     pub fn patience(&self) -> Option<Ticks> {
         self.as_dyn().patience()
     }
@@ -107,9 +107,4 @@ impl Policy {
             Self::Steal(policy) => policy,
         }
     }
-}
-
-/// Whether a vCPU could run at all if it were elsewhere.
-const fn is_runnable(rest: Rest) -> bool {
-    matches!(rest, Rest::Runnable | Rest::InKernel)
 }

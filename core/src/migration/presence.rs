@@ -3,15 +3,30 @@
 use crate::schedule::Band;
 use crate::sync::atomic::{AtomicU8, Ordering, fence};
 
-/// Nobody runs.
-const IDLE: u8 = 0;
+/// Whom a core runs, as a number: the higher, the more urgent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Level(u8);
+
+impl Level {
+    /// Nobody.
+    pub const IDLE: Self = Self(0);
+
+    /// Of the band that runs.
+    #[inline(always)]
+    pub const fn of(band: Option<Band>) -> Self {
+        match band {
+            Some(band) => Self(band.index() as u8 + 1),
+            None => Self::IDLE,
+        }
+    }
+}
 
 /// Whom a core runs, for cores that look for one to give work to, or must know whether it can be reached.
 #[derive(Debug)]
 pub struct Presence {
-    /// [`IDLE`], or the running band + 1. Written by the core alone. Relaxed: ordered against other words by the fence in
+    /// A [`Level`]. Written by the core alone. Relaxed: ordered against other words by the fence in
     /// [`Self::publish`], and where others look, by theirs.
-    band: AtomicU8,
+    level: AtomicU8,
 }
 
 impl Presence {
@@ -19,7 +34,7 @@ impl Presence {
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self {
-            band: AtomicU8::new(IDLE),
+            level: AtomicU8::new(Level::IDLE.0),
         }
     }
 
@@ -27,25 +42,31 @@ impl Presence {
     #[cfg(loom)]
     pub fn new() -> Self {
         Self {
-            band: AtomicU8::new(IDLE),
+            level: AtomicU8::new(Level::IDLE.0),
         }
     }
 
-    /// The core itself: from now on `band` runs, or nobody. A look at other words that follows comes after it.
-    pub fn publish(&self, band: Option<Band>) {
-        let word = band.map_or(IDLE, |band| band.index() as u8 + 1);
-        self.band.store(word, Ordering::Relaxed);
+    /// The core itself: that runs from now on. A look at other words that follows comes after it.
+    #[inline(always)]
+    pub fn publish(&self, level: Level) {
+        self.level.store(level.0, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// Whether nobody runs there.
     pub fn is_idle(&self) -> bool {
-        self.band.load(Ordering::Relaxed) == IDLE
+        self.level() == Level::IDLE
     }
 
     /// Whether somebody more urgent than `band` runs there, so that nothing for `band` gets through.
     pub fn is_above(&self, band: Band) -> bool {
-        usize::from(self.band.load(Ordering::Relaxed)) > band.index() + 1
+        self.level() > Level::of(Some(band))
+    }
+
+    /// Whom it runs.
+    #[inline(always)]
+    pub fn level(&self) -> Level {
+        Level(self.level.load(Ordering::Relaxed))
     }
 }
 
@@ -66,13 +87,13 @@ mod tests {
         let bands: std::vec::Vec<_> = (0..Band::COUNT as u8).filter_map(Band::new).collect();
         assert!(presence.is_idle());
         for &running in &bands {
-            presence.publish(Some(running));
+            presence.publish(Level::of(Some(running)));
             assert!(!presence.is_idle());
             for &band in &bands {
                 assert_eq!(presence.is_above(band), running > band);
             }
         }
-        presence.publish(None);
+        presence.publish(Level::IDLE);
         assert!(presence.is_idle() && !presence.is_above(Band::LOWEST));
     }
 }

@@ -32,6 +32,9 @@ pub use scheduler::{Action, Decision, Refused, Scheduler, Turn, VcpuState};
 pub struct Ticks(pub u64);
 
 impl Ticks {
+    /// A time that does not come.
+    pub const NEVER: Self = Self(u64::MAX);
+
     /// The point `length` later; the end of time where that is beyond it.
     pub const fn saturating_add(self, length: Self) -> Self {
         Self(self.0.saturating_add(length.0))

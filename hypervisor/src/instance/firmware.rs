@@ -65,7 +65,7 @@ impl Instance {
         };
         let generation = shared.lifecycle.now().1;
         let core = shared.gic.doorbell(index).location();
-        if core == self.core || self.summon(guest, vcpu, core) {
+        if core == self.core || self.summon(vcpu, core) {
             self.start_vcpu(vcpu, entry_point, generation);
         } else {
             let message = Message::StartVcpu {

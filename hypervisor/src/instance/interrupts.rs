@@ -17,7 +17,7 @@ use spumone_config::{GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::console::{InputEffect, Served};
 use spumone_core::mailbox::{CAPACITY, Message};
 use spumone_core::psci::Phase;
-use spumone_core::schedule::{Band, priority_mask};
+use spumone_core::schedule::{Band, Ticks, priority_mask};
 use spumone_core::vgic::{ListRegister, PhysicalGic, VcpuIndex, VcpuSet, running_priority};
 
 /// Interrupts taken before the core looks at its vCPUs again: bounds a storm.
@@ -173,8 +173,8 @@ impl Instance {
     /// It is time to decide again.
     #[inline(always)]
     fn alarm_rang(&mut self) {
-        self.alarm = None;
-        timers::set_alarm(None);
+        self.alarm = Ticks::NEVER;
+        timers::set_alarm(Ticks::NEVER);
         self.machine.gic.deactivate(ALARM);
         self.must_decide = true;
         // Who is to be woken has waited for long enough: what else is pending comes after the
@@ -282,7 +282,7 @@ impl Instance {
             let core = shared.gic.doorbell(index).location();
             if core == self.core {
                 self.kicked(id);
-            } else if !self.summon(guest, id, core) {
+            } else if !self.summon(id, core) {
                 self.machine.kick(core, id);
             }
         }
@@ -291,10 +291,7 @@ impl Instance {
     /// The vCPUs that other cores have kicked.
     #[inline(always)]
     fn take_kicks(&mut self) {
-        let Some(core) = self.machine.cores.get(self.core.index()) else {
-            return;
-        };
-        let mut kicked = core.take_kicked();
+        let mut kicked = self.own.take_kicked();
         while kicked != 0 {
             let id = VcpuId(kicked.trailing_zeros() as u8);
             kicked &= kicked - 1;

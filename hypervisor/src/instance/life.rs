@@ -51,7 +51,7 @@ impl Instance {
 
     /// A vCPU that is to be turned on has moved: one hop.
     fn forward_start(&mut self, vcpu: VcpuId, entry_point: EntryPoint, generation: Generation) {
-        let Some((guest, host)) = self.guest_of(vcpu).zip(self.host(vcpu)) else {
+        let Some((guest, host)) = self.machine.owner(vcpu).zip(self.host(vcpu)) else {
             return;
         };
         let message = Message::StartVcpu {

@@ -10,21 +10,24 @@ use crate::events::{Event, note};
 use crate::machine::Guest;
 use crate::sysreg::mrs;
 use crate::timers::now;
-use spumone_config::types::MAX_GUESTS;
-use spumone_config::{GuestId, PcpuId, VcpuId};
-use spumone_core::migration::{Candidate, Here, Parked, Rest, Running, Sample, Verdict};
+use spumone_config::types::MAX_VCPUS;
+use spumone_config::{PcpuId, VcpuId};
+use spumone_core::migration::{
+    Candidate, Glance, Here, Level, Parked, Rest, Running, Sample, Verdict,
+};
 use spumone_core::psci::Phase;
-use spumone_core::schedule::{Band, Ticks, VcpuState};
+use spumone_core::schedule::{Decision, Ticks, VcpuState};
 use spumone_core::vgic::VcpuIndex;
 
 impl Instance {
-    /// Whether the vCPUs of a guest change cores.
+    /// Whether a vCPU changes cores, this one among them.
     #[inline(always)]
-    pub(super) fn moves(&self, guest: GuestId) -> bool {
-        self.policy_moves && self.machine.guest(guest).may_move()
+    pub(super) fn moves(&self, id: VcpuId) -> bool {
+        self.moving >> (id.0 & 31) & 1 != 0
     }
 
     /// What is parked of a vCPU.
+    #[inline(always)]
     fn parked(&self, id: VcpuId) -> Option<Parked> {
         self.machine.parking.get(id.index())?.slot.look()
     }
@@ -52,29 +55,42 @@ impl Instance {
         let held = token.is_some();
         if held {
             self.vcpus[id.index()] = token;
+            self.has_parked &= !(1 << id.0);
         }
         held
     }
 
+    /// Sees to it that this core has the token of the vCPU that a decision lets run; decides again where another core was
+    /// faster.
+    #[inline(always)]
+    pub(super) fn hold_current(&mut self, now: Ticks, mut decision: Decision) -> Decision {
+        for _ in 0..MAX_VCPUS {
+            match self.scheduler.current() {
+                Some(id) if !self.hold(id) => {
+                    let _ = self.scheduler.remove(id);
+                    decision = self.scheduler.decide(now);
+                }
+                _ => break,
+            }
+        }
+        decision
+    }
+
     /// Parks a vCPU of this core that does not run and whose registers are saved, if it is one that moves.
     pub(super) fn park(&mut self, id: VcpuId) {
+        if !self.moves(id) {
+            return;
+        }
         let Some(vcpu) = self.vcpu(id) else {
             return;
         };
-        let (guest, index, band) = (vcpu.guest, vcpu.index, vcpu.band);
-        if !self.moves(guest) {
-            return;
-        }
+        let (guest, index) = (vcpu.guest, vcpu.index);
         let rest = match self.scheduler.state(id) {
             Some(VcpuState::Suspend) if vcpu.registers.is_in_kernel() => Rest::InKernel,
             Some(VcpuState::Suspend) => Rest::Runnable,
             Some(VcpuState::Sleep) => Rest::Asleep,
             Some(VcpuState::Off) => Rest::Off,
             Some(VcpuState::Running) | None => return,
-        };
-        let ripe = match self.scheduler.current_band() > Some(band) {
-            true => now().saturating_add(self.patience),
-            false => Ticks(0),
         };
         let parked = Parked {
             host: self.core,
@@ -84,7 +100,7 @@ impl Instance {
             self.machine.parking.get(id.index()),
             self.vcpus[id.index()].take(),
         ) {
-            place.park(token, parked, ripe);
+            place.park(token, parked, now());
             self.has_parked |= 1 << id.0;
         }
         let guest = self.machine.guest(guest);
@@ -101,30 +117,43 @@ impl Instance {
         }
     }
 
-    /// A vCPU had to make room for another one, and is saved: it is parked, and another core is told.
+    /// A vCPU had to make room for another one, and is saved. For an equal, it is parked and another core is told at once; for
+    /// a more urgent vCPU, only when that one has run for a while, so that it pays for nothing before.
+    #[inline(always)]
     pub(super) fn give_up(&mut self, id: VcpuId) {
-        let Some(vcpu) = self.vcpu(id) else {
-            return;
-        };
-        let (guest, band) = (vcpu.guest, vcpu.band);
-        self.park(id);
-        if !self.hosts(id) {
+        if !self.moves(id) {
             return;
         }
-        let is_cut_off = self.scheduler.current_band() > Some(band);
-        if is_cut_off || self.scheduler.state(id) == Some(VcpuState::Suspend) {
-            self.tell_others(guest, id, true);
+        if self.published > self.machine.moving_level {
+            self.to_park |= 1 << id.0;
+            return;
+        }
+        self.park(id);
+        if self.scheduler.state(id) == Some(VcpuState::Suspend) && self.hosts(id) {
+            self.tell_others(id, true);
         }
     }
 
-    /// Tells a core that a vCPU of `guest` is parked here: an idle one; else, if it may be a busy one, one that runs nobody more
+    /// Parks vCPUs that were kept for the core to come back to them.
+    fn park_kept(&mut self) {
+        let mut left = core::mem::take(&mut self.to_park);
+        while left != 0 {
+            let id = VcpuId(left.trailing_zeros() as u8);
+            left &= left - 1;
+            if self.loaded != Some(id) {
+                self.park(id);
+            }
+        }
+    }
+
+    /// Tells a core that a vCPU is parked here: an idle one; else, if it may be a busy one, one that runs nobody more
     /// urgent.
-    fn tell_others(&mut self, guest: GuestId, id: VcpuId, busy: bool) {
+    fn tell_others(&mut self, id: VcpuId, busy: bool) {
         let machine = self.machine;
-        let guest = machine.guest(guest);
-        let Some(&band) = machine.bands.get(id.index()) else {
+        let Some((guest, &band)) = machine.owner(id).zip(machine.bands.get(id.index())) else {
             return;
         };
+        let guest = machine.guest(guest);
         let count = machine.cores.len() as u8;
         let mut chosen = None;
         for step in 1..count {
@@ -148,17 +177,49 @@ impl Instance {
         }
     }
 
-    /// Looks what other cores have parked, and takes what the policy says.
-    pub(super) fn look_for_work(&mut self, now: Ticks) {
-        self.look_at = None;
-        let top = self.scheduler.highest_band();
-        if top > Some(self.machine.moving_band) {
-            return;
+    /// Looks what other cores have parked, and takes what the policy says. Returns whether there was something, so that time has
+    /// passed.
+    #[inline(always)]
+    pub(super) fn look_for_work(&mut self, now: Ticks) -> bool {
+        self.look_at = Ticks::NEVER;
+        let top = Level::of(self.scheduler.highest_band());
+        if top > self.machine.moving_level {
+            return false;
         }
-        if top.is_none() {
+        if top == Level::IDLE {
             // First published, then looked: who parks looks at who is idle afterwards.
-            self.publish(None);
+            self.publish(Level::IDLE);
         }
+        let mut elsewhere = 0;
+        let mut left = self.moving;
+        while left != 0 {
+            let id = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let concerns = match self.machine.parking[id % MAX_VCPUS].slot.glance(self.core) {
+                Glance::Nothing => false,
+                Glance::Runnable => true,
+                // It is cared for, unless its host hears nothing.
+                Glance::Waits(host) => {
+                    let host = self.machine.cores.get(host.index());
+                    host.is_some_and(|it| it.presence.level() > self.machine.moving_level)
+                }
+            };
+            elsewhere |= u32::from(concerns) << id;
+        }
+        let turn = self.scheduler.turn();
+        let is_over = turn.is_some_and(|turn| turn.equal_waits && turn.quantum_end <= now);
+        if elsewhere == 0 && !is_over {
+            self.stop_catching();
+            return false;
+        }
+        self.choose(now, elsewhere, is_over);
+        true
+    }
+
+    /// Takes what the policy says of these vCPUs, which other cores have parked. `is_over`: the running vCPU is to let go for
+    /// one that is here.
+    #[inline(never)]
+    fn choose(&mut self, now: Ticks, mut elsewhere: u32, is_over: bool) {
         let turn = self.scheduler.turn();
         let here = Here {
             now,
@@ -167,38 +228,35 @@ impl Instance {
                 since: turn.since,
                 turn_end: turn.quantum_end,
             }),
-            equal_waits: turn.map_or(top.is_some(), |turn| turn.equal_waits),
+            equal_waits: turn.map_or(self.scheduler.highest_band().is_some(), |turn| {
+                turn.equal_waits
+            }),
         };
         let mut best: Option<(VcpuId, Parked, Ticks, bool)> = None;
-        for index in 0..self.machine.guests.len().min(MAX_GUESTS) {
-            let guest = self.machine.guest(GuestId(index as u8));
-            if !guest.may_move()
-                || !guest.may_run_on(self.core)
-                || guest.lifecycle.now().0 != Phase::Running
-            {
+        let mut left_over = None;
+        while elsewhere != 0 {
+            let id = VcpuId(elsewhere.trailing_zeros() as u8);
+            elsewhere &= elsewhere - 1;
+            let Some(candidate) = self.candidate(id) else {
                 continue;
-            }
-            for &id in &guest.vcpus {
-                let Some(candidate) = self.candidate(id) else {
-                    continue;
-                };
-                let Candidate { parked, ripe, .. } = candidate;
-                match self.machine.policy.verdict(&here, &candidate) {
-                    Verdict::Leave => {}
-                    Verdict::Later(at) => self.look_again(at),
-                    Verdict::Take if matches!(parked.rest, Rest::Asleep | Rest::Off) => {
-                        self.take(id, parked, now);
-                    }
-                    verdict => {
-                        if best.is_none_or(|(_, _, since, _)| ripe < since) {
-                            best = Some((id, parked, ripe, verdict == Verdict::Swap));
-                        }
+            };
+            let Candidate { parked, since, .. } = candidate;
+            match self.machine.policy.verdict(&here, &candidate) {
+                Verdict::Leave => {}
+                Verdict::Later(at) => self.look_again(at),
+                Verdict::Take if !parked.rest.is_runnable() => {
+                    self.take(id, parked, now);
+                }
+                verdict => {
+                    let this = (id, parked, since, verdict == Verdict::Swap);
+                    match best {
+                        Some((_, _, longer, _)) if longer <= since => left_over = Some(id),
+                        _ => left_over = best.replace(this).map(|(other, ..)| other).or(left_over),
                     }
                 }
             }
         }
-        let must_let_go = matches!(best, Some((.., true)))
-            || turn.is_some_and(|turn| turn.equal_waits && turn.quantum_end <= now);
+        let must_let_go = is_over || matches!(best, Some((.., true)));
         if must_let_go && let Some(until) = self.more_grace(now) {
             self.scheduler.extend_turn(until);
             self.look_again(until);
@@ -208,9 +266,14 @@ impl Instance {
         self.stop_catching();
         if let Some((id, parked, _, swap)) = best
             && self.take(id, parked, now)
-            && swap
         {
-            self.scheduler.yield_current();
+            if swap {
+                self.scheduler.yield_current();
+            }
+            if let Some(id) = left_over {
+                // Another one for another core.
+                self.tell_others(id, true);
+            }
         }
     }
 
@@ -226,13 +289,13 @@ impl Instance {
         Some(Candidate {
             parked,
             band,
-            ripe: place.slot.ripe(),
+            since: place.slot.since(),
             is_cut_off: host.presence.is_above(band),
         })
     }
 
     fn look_again(&mut self, at: Ticks) {
-        self.look_at = Some(self.look_at.map_or(at, |earlier| earlier.min(at)));
+        self.look_at = self.look_at.min(at);
     }
 
     /// Whether the running vCPU, which is to let go, may run on for a while.
@@ -273,9 +336,14 @@ impl Instance {
         Some(self.machine.guest(vcpu.guest))
     }
 
-    /// Becomes the host of a vCPU that another core has parked, of a guest that runs. Returns whether that core, or a third,
-    /// has not been faster.
+    /// Becomes the host of a vCPU that another core has parked. Returns whether it has: not if that core, or a third, was
+    /// faster, or its guest does not run.
     pub(super) fn take(&mut self, id: VcpuId, seen: Parked, now: Ticks) -> bool {
+        let guest = self.machine.owner(id);
+        if guest.is_none_or(|it| self.machine.guest(it).lifecycle.now().0 != Phase::Running) {
+            // Before the claim: a core that has acknowledged the end of a life takes nothing of it any more.
+            return false;
+        }
         let Some(token) = self
             .machine
             .parking
@@ -289,11 +357,9 @@ impl Instance {
         // Whoever rings from here on kicks this core; what was rung before is seen when it is parked or loaded.
         let shared = self.machine.guest(guest);
         shared.gic.doorbell(index).settle(self.core);
-        if !shared.config.interrupts.is_empty()
-            && let Some(core) = self.machine.cores.get(self.core.index())
-        {
+        if !shared.config.interrupts.is_empty() {
             for physical in shared.gic.physical_spis_of(index) {
-                self.machine.gic.route_spi(physical, core.mpidr);
+                self.machine.gic.route_spi(physical, self.own.mpidr);
             }
         }
         // Of an earlier stay.
@@ -321,7 +387,7 @@ impl Instance {
 
     /// An interrupt was rung, or a start is asked, for a vCPU whose host hears nothing because it runs somebody more urgent: this core
     /// takes it, if it may. Returns whether it did.
-    pub(super) fn summon(&mut self, guest: GuestId, id: VcpuId, host: PcpuId) -> bool {
+    pub(super) fn summon(&mut self, id: VcpuId, host: PcpuId) -> bool {
         let Some(&band) = self.machine.bands.get(id.index()) else {
             return false;
         };
@@ -330,12 +396,10 @@ impl Instance {
             .cores
             .get(host.index())
             .is_some_and(|core| core.presence.is_above(band));
-        if !is_cut_off || !self.moves(guest) || !self.machine.guest(guest).may_run_on(self.core) {
+        if !is_cut_off || !self.moves(id) {
             return false;
         }
-        let waits = self
-            .parked(id)
-            .filter(|it| matches!(it.rest, Rest::Asleep | Rest::Off));
+        let waits = self.parked(id).filter(|it| !it.rest.is_runnable());
         let taken = waits.is_some_and(|seen| self.take(id, seen, now()));
         if taken {
             self.must_decide = true;
@@ -344,38 +408,40 @@ impl Instance {
     }
 
     /// Tells others whom this core runs.
-    pub(super) fn publish(&mut self, band: Option<Band>) {
-        if self.published != band {
-            self.published = band;
-            if let Some(core) = self.machine.cores.get(self.core.index()) {
-                core.presence.publish(band);
-            }
+    #[inline(always)]
+    fn publish(&mut self, level: Level) {
+        if self.published != level {
+            self.published = level;
+            self.own.presence.publish(level);
         }
     }
 
     /// After a decision: others learn whom this core runs, and of vCPUs that wait here and could run elsewhere.
-    pub(super) fn offer(&mut self) {
-        let band = self.scheduler.current_band();
-        let was = self.published;
-        self.publish(band);
-        if self.has_parked == 0 || band.is_none() {
-            return;
+    pub(super) fn offer(&mut self, now: Ticks) {
+        let level = Level::of(self.scheduler.current_band());
+        let has_changed = self.published != level;
+        self.publish(level);
+        if level <= self.machine.moving_level {
+            self.tell_at = Ticks::NEVER;
+            if self.to_park != 0 {
+                self.park_kept();
+            }
+            if self.has_parked != 0
+                && level != Level::IDLE
+                && let Some(id) = self.parked_here()
+            {
+                self.tell_others(id, false);
+            }
+        } else if has_changed {
+            // If it sleeps again soon, nothing has happened.
+            self.tell_at = self.tell_at.min(now.saturating_add(self.patience));
+        } else if self.tell_at <= now {
+            self.tell_at = Ticks::NEVER;
+            self.park_kept();
+            if let Some(id) = self.parked_here() {
+                self.tell_others(id, true);
+            }
         }
-        let is_above = band > Some(self.machine.moving_band);
-        if is_above && was == band {
-            return;
-        }
-        if is_above && self.loaded != self.running {
-            // The vCPU that makes room is parked first.
-            return;
-        }
-        let Some(id) = self.parked_here() else {
-            return;
-        };
-        let Some(guest) = self.guest_of(id) else {
-            return;
-        };
-        self.tell_others(guest, id, is_above);
     }
 
     /// A vCPU that this core has parked: one that could run if there is one; any, if the core hears nothing for it.
@@ -387,9 +453,8 @@ impl Instance {
             left &= left - 1;
             match self.parked(id) {
                 Some(it) if it.host == self.core => {
-                    let is_runnable = matches!(it.rest, Rest::Runnable | Rest::InKernel);
                     let is_cut_off = self.scheduler.current_band() > self.scheduler.band(id);
-                    if is_runnable {
+                    if it.rest.is_runnable() {
                         return Some(id);
                     }
                     if is_cut_off {
@@ -404,17 +469,8 @@ impl Instance {
 
     /// The core where a vCPU is.
     pub(super) fn host(&self, id: VcpuId) -> Option<PcpuId> {
-        let guest = self.machine.guest(self.guest_of(id)?);
+        let guest = self.machine.guest(self.machine.owner(id)?);
         let index = guest.vcpus.iter().position(|&it| it == id)?;
         Some(guest.gic.doorbell(VcpuIndex(index as u8)).location())
-    }
-
-    pub(super) fn guest_of(&self, id: VcpuId) -> Option<GuestId> {
-        let index = self
-            .machine
-            .guests
-            .iter()
-            .position(|guest| guest.vcpus.contains(&id))?;
-        Some(GuestId(index as u8))
     }
 }

@@ -18,14 +18,14 @@ use crate::entropy::Stream;
 use crate::events::{Event, note};
 use crate::guest_entry::{Exit, enter};
 use crate::loader;
-use crate::machine::Machine;
-use crate::timers::{self, now};
+use crate::machine::{Core, Machine};
+use crate::timers;
 use crate::vcpu::{VcpuToken, Work};
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Served;
 use spumone_core::mailbox::Port;
-use spumone_core::migration::Grace;
+use spumone_core::migration::{Grace, Level};
 use spumone_core::schedule::{Action, Band, Deadlines, Scheduler, Ticks, VcpuState, priority_mask};
 
 /// How often lines without an end are looked for, in microseconds.
@@ -39,6 +39,8 @@ const GRACE_STEPS: u8 = 5;
 pub struct Instance {
     core: PcpuId,
     machine: &'static Machine,
+    /// What this core tells others of itself.
+    own: &'static Core,
     port: Port<'static>,
     scheduler: Scheduler,
     deadlines: Deadlines,
@@ -58,19 +60,23 @@ pub struct Instance {
     /// The alarm may have to be set anew: somebody else runs, or a deadline has come or gone.
     alarm_changed: bool,
     /// What the alarm is set to.
-    alarm: Option<Ticks>,
+    alarm: Ticks,
     /// When the console's held lines are looked at next; on the console's core only.
-    housekeeping: Option<Ticks>,
-    /// Whether vCPUs change cores at all.
-    policy_moves: bool,
+    housekeeping: Ticks,
+    /// vCPUs that change cores, this one among them; bit n for vCPU n.
+    moving: u32,
     /// How long a vCPU that makes room for a more urgent one is left to this core.
     patience: Ticks,
     /// vCPUs that this core has parked, and perhaps others have taken since; bit n for vCPU n.
     has_parked: u32,
     /// Whom others know this core to run.
-    published: Option<Band>,
+    published: Level,
+    /// vCPUs that made room for a more urgent one, and are kept for a while before they are parked; bit n for vCPU n.
+    to_park: u32,
+    /// When to park those, and to tell others of vCPUs that are parked here for a more urgent one.
+    tell_at: Ticks,
     /// When to look again what other cores have parked.
-    look_at: Option<Ticks>,
+    look_at: Ticks,
     /// What the running vCPU gets on top of its turn.
     grace: Grace,
     /// The loaded vCPU comes back when its kernel returns to a program.
@@ -95,6 +101,7 @@ impl Instance {
         Self {
             core,
             machine,
+            own: &machine.cores[core.index()],
             port,
             scheduler: Scheduler::new(quantum),
             deadlines: Deadlines::new(),
@@ -105,13 +112,19 @@ impl Instance {
             must_decide: true,
             interrupts_changed: false,
             alarm_changed: true,
-            alarm: None,
-            housekeeping: (core == machine.console_core).then_some(Ticks(0)),
-            policy_moves: machine.policy.moves(),
+            alarm: Ticks::NEVER,
+            housekeeping: if core == machine.console_core {
+                Ticks(0)
+            } else {
+                Ticks::NEVER
+            },
+            moving: machine.moving(core),
             patience: machine.policy.patience().unwrap_or(Ticks(0)),
             has_parked: 0,
-            published: None,
-            look_at: None,
+            to_park: 0,
+            published: Level::IDLE,
+            tell_at: Ticks::NEVER,
+            look_at: Ticks::NEVER,
             grace: Grace::new(micros(GRACE_STEP_US), GRACE_STEPS),
             catches_exit: false,
             random: machine.entropy.of_core(core),
@@ -143,38 +156,23 @@ impl Instance {
 
     /// Asks the scheduler who runs now, and makes it so.
     fn decide(&mut self) {
-        let now = now();
-        let running = self.scheduler.current_band();
-        // At most one deadline for each vCPU.
-        for _ in 0..MAX_VCPUS {
-            let Some(vcpu) = self.deadlines.take_due(now, running) else {
-                break;
-            };
-            // A vCPU that was parked here may be elsewhere by now.
-            if self.has(vcpu) {
-                self.wake(vcpu);
-            }
-        }
-        if self.policy_moves {
-            self.look_for_work(now);
+        let mut now = timers::now();
+        self.wake_due(now);
+        if self.moving != 0 && self.look_for_work(now) {
+            // That took a while.
+            now = timers::now();
+            self.wake_due(now);
         }
         let mut decision = self.scheduler.decide(now);
-        for _ in 0..MAX_VCPUS {
-            match self.scheduler.current() {
-                Some(id) if !self.hold(id) => {
-                    // Another core has taken it.
-                    let _ = self.scheduler.remove(id);
-                    decision = self.scheduler.decide(now);
-                }
-                _ => break,
-            }
+        if self.moving != 0 {
+            decision = self.hold_current(now, decision);
         }
         if let Action::Switch { to } = decision.action {
             self.switch_to(to);
         }
         self.must_decide = false;
-        if self.policy_moves {
-            self.offer();
+        if self.moving != 0 {
+            self.offer(now);
         }
         if let Some(id) = self.running {
             self.power_up_if_suspended(id);
@@ -188,14 +186,32 @@ impl Instance {
         }
     }
 
+    /// Wakes the vCPUs whose timers have run out, but not those that would not get the core.
+    #[inline(always)]
+    fn wake_due(&mut self, now: Ticks) {
+        let running = self.scheduler.current_band();
+        // At most one deadline for each vCPU.
+        for _ in 0..MAX_VCPUS {
+            let Some(vcpu) = self.deadlines.take_due(now, running) else {
+                break;
+            };
+            if self.moving == 0 {
+                self.scheduler.wake(vcpu);
+            } else if self.has(vcpu) {
+                // One that was parked here may be elsewhere by now.
+                self.wake(vcpu);
+            }
+        }
+    }
+
     /// Sets the alarm to the next time at which something must be decided.
     fn set_alarm(&mut self) {
         self.alarm_changed = false;
         let turn = self.scheduler.turn();
-        let mut alarm = self.deadlines.next_alarm(turn);
-        alarm = alarm.into_iter().chain(self.look_at).min();
+        let mut alarm = self.deadlines.next_alarm(turn).unwrap_or(Ticks::NEVER);
+        alarm = alarm.min(self.look_at).min(self.tell_at);
         if turn.is_none_or(|turn| turn.band == Band::LOWEST) {
-            alarm = alarm.into_iter().chain(self.housekeeping).min();
+            alarm = alarm.min(self.housekeeping);
         }
         if alarm != self.alarm {
             self.alarm = alarm;
@@ -206,11 +222,9 @@ impl Instance {
     /// Has the console show lines that wait for their end, every now and then. Only while nobody
     /// urgent has the core.
     fn keep_house(&mut self, now: Ticks) {
-        if let Some(due) = self.housekeeping
-            && now >= due
-        {
+        if now >= self.housekeeping {
             let interval = Ticks::from_micros(HOUSEKEEPING_US, timers::frequency() as u32);
-            self.housekeeping = Some(now.saturating_add(interval));
+            self.housekeeping = now.saturating_add(interval);
             CONSOLE.flush_idle();
             let _ = self.serve_console();
         }

@@ -14,7 +14,8 @@ impl Instance {
     pub(super) fn switch_to(&mut self, to: Option<VcpuId>) {
         let last = core::mem::replace(&mut self.running, to);
         self.grace.renew();
-        if let Some(last) = last
+        if self.moving != 0
+            && let Some(last) = last
             && self.loaded != Some(last)
         {
             // Overtaken before it was loaded.

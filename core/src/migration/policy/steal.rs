@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!                      core 0                       core 1
-//!   rt wakes       parks v, tells core 1
-//!                  runs rt                      looks when v is ripe ── rt sleeps first: nothing moved
-//!                     ⋮                         ripe: takes v in exchange for w, once w's kernel has no lock
+//!   rt wakes       keeps v
+//!                  runs rt                      rt sleeps soon: nothing has happened
+//!                  … for 100 µs: parks v,
+//!                  tells core 1                 takes v in exchange for w, once w's kernel has no lock
 //!                     ⋮                         parks w, tells core 2, which takes w when a turn is over …
 //!   rt sleeps      takes who is parked longest
 //! ```
@@ -12,7 +13,7 @@
 //! So the cores that are left share all vCPUs in turns of a quantum, one of them is always parked, and it is parked where
 //! it holds no lock. An idle core takes whoever is parked.
 
-use super::{Candidate, Decide, Here, Verdict, is_runnable};
+use super::{Candidate, Decide, Here, Verdict};
 use crate::migration::Rest;
 use crate::schedule::Ticks;
 
@@ -44,12 +45,9 @@ impl Decide for Steal {
         if here.running.is_some_and(|it| it.band > candidate.band) {
             return Verdict::Leave;
         }
-        let is_runnable = is_runnable(candidate.parked.rest);
+        let is_runnable = candidate.parked.rest.is_runnable();
         if !is_runnable && !candidate.is_cut_off {
             return Verdict::Leave;
-        }
-        if here.now < candidate.ripe {
-            return Verdict::Later(candidate.ripe);
         }
         let Some(running) = here.running else {
             return Verdict::Take;
@@ -103,7 +101,7 @@ mod tests {
                 rest,
             },
             band: Band::LOWEST,
-            ripe: Ticks(100),
+            since: Ticks(0),
             is_cut_off: true,
         }
     }
@@ -128,12 +126,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_taken_before_it_is_ripe() {
+    fn an_idle_core_takes_whom_it_can_help() {
         for rest in [Rest::Runnable, Rest::InKernel, Rest::Asleep, Rest::Off] {
-            for here in [idle(99), busy(99, 0, 50)] {
-                let verdict = POLICY.verdict(&here, &candidate(rest));
-                assert_eq!(verdict, Verdict::Later(Ticks(100)));
-            }
             assert_eq!(POLICY.verdict(&idle(100), &candidate(rest)), Verdict::Take);
         }
     }
