@@ -80,29 +80,21 @@ fn migration_of_linux_with_more_cpus_than_cores() {
         .machine_ended();
 }
 
-/// hackbench beside a real-time guest that has half of one of four cores, and the same with vCPUs that stay at home.
+/// The real-time guest is in time although Linux's vCPUs come and go around it.
 #[test]
-fn migration_pays() {
-    let seconds = ["none", "steal"].map(|policy| {
-        let console = Boot::new(&format!("migration_pays_{policy}"))
-            .policy(policy)
-            .cores(4)
-            .memory("1GiB")
-            .exact()
-            .guest(rt("period=1ms load=50% burst=100ms duration=3s"))
-            .guest(linux("hackbench", "-g,1,-l,100", &[1, 2, 3, 0]))
-            .run();
-        console
-            .rt_is_well("rt")
-            .linux_is_well("linux", "hackbench")
-            .machine_ended();
-        let late = console.number("rt", "rt-result", "late");
-        console.demand(late == 0, &format!("{late} periods are late"));
-        let latency = console.number("rt", "rt-result", "max_ns") * INSTRUCTIONS_PER_US / 1000;
-        console.demand(latency <= 4_000, &format!("latency {latency}"));
-        let line = console.value("linux", "scenario=hackbench", "seconds");
-        line.parse::<f64>().unwrap_or(f64::NAN)
-    });
-    let [stay, move_] = seconds;
-    assert!(move_ < 0.9 * stay, "none {stay} s, steal {move_} s");
+fn migration_beside_long_bursts() {
+    let console = boot("migration_beside_long_bursts")
+        .cores(4)
+        .exact()
+        .guest(rt("period=1ms load=50% burst=100ms duration=3s"))
+        .guest(linux("hackbench", "-g,1,-l,100", &[1, 2, 3, 0]))
+        .run();
+    console
+        .rt_is_well("rt")
+        .linux_is_well("linux", "hackbench")
+        .machine_ended();
+    let late = console.number("rt", "rt-result", "late");
+    console.demand(late == 0, &format!("{late} periods are late"));
+    let latency = console.number("rt", "rt-result", "max_ns") * INSTRUCTIONS_PER_US / 1000;
+    console.demand(latency <= 4_000, &format!("latency {latency}"));
 }

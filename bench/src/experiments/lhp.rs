@@ -27,7 +27,7 @@ impl Lhp {
             },
             false => Loads {
                 yardstick,
-                loads: (0..10).map(|it| it * 10).collect(),
+                loads: vec![0, 10, 30, 50, 70, 90],
                 burst_ms: 500,
                 seconds: 2.5,
                 repeats: 2,

@@ -19,6 +19,9 @@ use spumone_core::psci::Phase;
 use spumone_core::schedule::{Decision, Ticks, VcpuState};
 use spumone_core::vgic::VcpuIndex;
 
+/// After how many times the patience others are told again.
+const RETELL: u64 = 16;
+
 impl Instance {
     /// Whether a vCPU changes cores, this one among them.
     #[inline(always)]
@@ -277,11 +280,14 @@ impl Instance {
         }
     }
 
-    /// A vCPU that another core has parked.
+    /// A vCPU that another core has parked, of a guest that runs.
     fn candidate(&self, id: VcpuId) -> Option<Candidate> {
         let place = self.machine.parking.get(id.index())?;
         let parked = place.slot.look()?;
         if parked.host == self.core {
+            return None;
+        }
+        if !self.guest_runs(id) {
             return None;
         }
         let band = *self.machine.bands.get(id.index())?;
@@ -292,6 +298,12 @@ impl Instance {
             since: place.slot.since(),
             is_cut_off: host.presence.is_above(band),
         })
+    }
+
+    /// Whether the guest of a vCPU runs. A core that has acknowledged the end of a life takes nothing of it any more.
+    fn guest_runs(&self, id: VcpuId) -> bool {
+        let guest = self.machine.owner(id).map(|it| self.machine.guest(it));
+        guest.is_some_and(|it| it.lifecycle.now().0 == Phase::Running)
     }
 
     fn look_again(&mut self, at: Ticks) {
@@ -339,9 +351,7 @@ impl Instance {
     /// Becomes the host of a vCPU that another core has parked. Returns whether it has: not if that core, or a third, was
     /// faster, or its guest does not run.
     pub(super) fn take(&mut self, id: VcpuId, seen: Parked, now: Ticks) -> bool {
-        let guest = self.machine.owner(id);
-        if guest.is_none_or(|it| self.machine.guest(it).lifecycle.now().0 != Phase::Running) {
-            // Before the claim: a core that has acknowledged the end of a life takes nothing of it any more.
+        if !self.guest_runs(id) {
             return false;
         }
         let Some(token) = self
@@ -436,11 +446,15 @@ impl Instance {
             // If it sleeps again soon, nothing has happened.
             self.tell_at = self.tell_at.min(now.saturating_add(self.patience));
         } else if self.tell_at <= now {
-            self.tell_at = Ticks::NEVER;
             self.park_kept();
-            if let Some(id) = self.parked_here() {
-                self.tell_others(id, true);
-            }
+            self.tell_at = match self.parked_here() {
+                Some(id) => {
+                    self.tell_others(id, true);
+                    // Whom it told may just have become as deaf as this one.
+                    now.saturating_add(Ticks(self.patience.0 * RETELL))
+                }
+                None => Ticks::NEVER,
+            };
         }
     }
 
