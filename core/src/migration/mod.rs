@@ -29,6 +29,9 @@ mod presence;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod model_tests;
 
 pub use grace::{Grace, Sample, Spin};
 pub use parking::{Glance, Parked, ParkingSlot, Rest};
