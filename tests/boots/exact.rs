@@ -9,8 +9,9 @@ use boot_tests::{Boot, INSTRUCTIONS_PER_US, linux, probe, rt};
 /// Instructions from the time a period is due to the first one of its task.
 const LATENCY: u64 = 3_000;
 
-fn dispatch(name: &str, parameters: &str, cores: &[usize]) {
+fn dispatch(name: &str, policy: &'static str, parameters: &str, cores: &[usize]) {
     let console = Boot::new(name)
+        .policy(policy)
         .cores(cores.len())
         .memory("1GiB")
         .exact()
@@ -31,6 +32,7 @@ fn dispatch(name: &str, parameters: &str, cores: &[usize]) {
 fn freertos_is_in_time_beside_linux_on_four_cores() {
     dispatch(
         "freertos_is_in_time_beside_linux_on_four_cores",
+        "none",
         "period=100us load=30% burst=10ms duration=2s",
         &[0, 1, 2, 3],
     );
@@ -40,8 +42,43 @@ fn freertos_is_in_time_beside_linux_on_four_cores() {
 fn freertos_is_in_time_beside_linux_on_one_core() {
     dispatch(
         "freertos_is_in_time_beside_linux_on_one_core",
+        "none",
         "period=1ms load=60% duration=3s",
         &[0],
+    );
+}
+
+#[test]
+fn freertos_is_in_time_beside_linux_that_moves() {
+    dispatch(
+        "freertos_is_in_time_beside_linux_that_moves",
+        "steal",
+        "period=1ms load=50% burst=100ms duration=3s",
+        &[1, 2, 3, 0],
+    );
+}
+
+/// A vCPU whose home is taken for nine tenths of the time computes on elsewhere.
+#[test]
+fn a_vcpu_that_moves_is_not_held_up() {
+    let loops = ["none", "steal"].map(|policy| {
+        let console = Boot::new(&format!("a_vcpu_that_moves_is_not_held_up_{policy}"))
+            .policy(policy)
+            .cores(2)
+            .exact()
+            .guest(rt("period=1ms load=90% burst=100ms duration=1500ms"))
+            .guest(probe("spin", "suite=spin ms=1000", &[0, 1]))
+            .run();
+        console
+            .rt_is_well("rt")
+            .probe_is_well("spin")
+            .machine_ended();
+        console.number("spin", "spin-result", "loops")
+    });
+    let [stays, moves] = loops;
+    assert!(
+        moves > 5 * stays,
+        "{stays} loops at home, {moves} elsewhere"
     );
 }
 

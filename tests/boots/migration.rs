@@ -1,6 +1,6 @@
-//! vCPUs that change cores: nothing is lost, and Linux does not wait for the core that was taken away.
+//! vCPUs that change cores: nothing is lost. That they do change cores is seen on the exact clock (`exact`).
 
-use boot_tests::{Boot, INSTRUCTIONS_PER_US, linux, probe, rt};
+use boot_tests::{Boot, linux, probe, rt};
 
 /// A real-time guest that has core 0 for long bursts: vCPUs at home there must go elsewhere again and again.
 const BURSTS: &str = "period=1ms load=60% burst=20ms duration=8s";
@@ -78,23 +78,4 @@ fn migration_of_linux_with_more_cpus_than_cores() {
         .linux_is_well("linux", "selfcheck")
         .linux_is_well("linux", "hackbench")
         .machine_ended();
-}
-
-/// The real-time guest is in time although Linux's vCPUs come and go around it.
-#[test]
-fn migration_beside_long_bursts() {
-    let console = boot("migration_beside_long_bursts")
-        .cores(4)
-        .exact()
-        .guest(rt("period=1ms load=50% burst=100ms duration=3s"))
-        .guest(linux("hackbench", "-g,1,-l,100", &[1, 2, 3, 0]))
-        .run();
-    console
-        .rt_is_well("rt")
-        .linux_is_well("linux", "hackbench")
-        .machine_ended();
-    let late = console.number("rt", "rt-result", "late");
-    console.demand(late == 0, &format!("{late} periods are late"));
-    let latency = console.number("rt", "rt-result", "max_ns") * INSTRUCTIONS_PER_US / 1000;
-    console.demand(latency <= 4_000, &format!("latency {latency}"));
 }

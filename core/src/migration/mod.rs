@@ -1,15 +1,15 @@
 //! How vCPUs move between cores.
 //!
-//! A vCPU that may move is in one of two places: its registers are on a core, whose instance then holds
-//! its token, or it is *parked*: the token lies in the vCPU's own [`ParkingSlot`], where any core of
+//! The token of a vCPU that may move is in one of two places: with a core, which runs the vCPU, or keeps it
+//! saved for a while; or it is *parked*: the token lies in the vCPU's own [`ParkingSlot`], where any core of
 //! its guest may take it. The core that parked it is its *host*: interrupts for it go there, and its
 //! timers ring there.
 //!
 //! ```text
-//!                 park (release)
-//!   on core a ──────────────────► parked, host a ──── claim (acquire) ──► on core b
-//!       ▲                               │
-//!       └──────── claim by the host ────┘      nothing moved: no message, no other core involved
+//!                   park (release)
+//!   with core a ──────────────────► parked, host a ──── claim (acquire) ──► with core b
+//!       ▲                                 │
+//!       └───────── claim by the host ─────┘      nothing moved: no message, no other core involved
 //! ```
 //!
 //! To give a vCPU up costs its core one store; who needs it fetches it. A move is a claim, after which the
@@ -33,7 +33,7 @@ mod loom_tests;
 #[cfg(not(loom))]
 mod model_tests;
 
-pub use grace::{Grace, Sample, Spin};
+pub use grace::{Grace, Sample};
 pub use parking::{Glance, Parked, ParkingSlot, Rest};
 pub use policy::{Candidate, Here, Policy, Running, Verdict};
 pub use presence::{Level, Presence};

@@ -1,7 +1,7 @@
 //! vCPUs change cores: parked when they leave this one, taken where they are wanted.
 //!
-//! A vCPU of a guest that has several cores is parked whenever its registers are saved, if the policy moves vCPUs at
-//! all. What this core has parked stays in its run queue, and is claimed when it is dispatched; if another core was
+//! A vCPU of a guest that has several cores is parked when it does not run and its registers are saved, if the policy moves
+//! vCPUs at all; at once for an equal, after a while for a more urgent one. What this core has parked stays in its run queue, and is claimed when it is dispatched; if another core was
 //! faster, it is not here any more.
 
 use super::Instance;

@@ -167,10 +167,10 @@ impl Instance {
         if self.moving != 0 {
             decision = self.hold_current(now, decision);
         }
+        self.must_decide = false;
         if let Action::Switch { to } = decision.action {
             self.switch_to(to);
         }
-        self.must_decide = false;
         if self.moving != 0 {
             self.offer(now);
         }

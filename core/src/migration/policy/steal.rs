@@ -17,8 +17,7 @@ use super::{Candidate, Decide, Here, Verdict};
 use crate::migration::Rest;
 use crate::schedule::Ticks;
 
-/// About what a move costs both cores, in microseconds of a slow one: waiting that long for the more urgent vCPU to
-/// sleep again costs at most twice what the better choice would have.
+/// In microseconds: longer than a short periodic task, for which nobody need move, and short beside a turn.
 const PATIENCE_US: u32 = 100;
 
 /// The policy.
