@@ -10,6 +10,9 @@
 #[cfg(test)]
 extern crate std;
 
+#[macro_use]
+pub mod sync;
+
 mod bits;
 pub mod console;
 pub mod load;
@@ -19,7 +22,6 @@ pub mod psci;
 pub mod schedule;
 pub mod smccc;
 pub mod stage2;
-pub mod sync;
 pub mod trap;
 pub mod vgic;
 pub mod vuart;

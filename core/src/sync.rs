@@ -5,3 +5,31 @@ pub use loom::sync::atomic;
 
 #[cfg(not(loom))]
 pub use core::sync::atomic;
+
+/// A constructor that is `const`, except under loom, whose atomics are not.
+macro_rules! constructor {
+    ($(#[$meta:meta])* pub fn new() -> Self $body:block) => {
+        $(#[$meta])*
+        #[cfg(not(loom))]
+        pub const fn new() -> Self $body
+
+        $(#[$meta])*
+        #[cfg(loom)]
+        pub fn new() -> Self $body
+    };
+}
+
+/// An array of atomics with the same first value.
+#[cfg(not(loom))]
+macro_rules! atomics {
+    ($value:expr) => {
+        [const { $value }; _]
+    };
+}
+
+#[cfg(loom)]
+macro_rules! atomics {
+    ($value:expr) => {
+        core::array::from_fn(|_| $value)
+    };
+}

@@ -209,6 +209,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             .then(|| build_stage2(id, config, &mut pool, features, Attributes::RAM_OF_KERNEL));
         let guest = Guest {
             config: config.clone(),
+            moves,
             vttbr,
             vttbr_kernel,
             gic,
@@ -221,7 +222,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
     }
     let moving_level = guests
         .iter()
-        .filter(|guest| guest.may_move())
+        .filter(|guest| guest.moves)
         .flat_map(|guest| &guest.vcpus)
         .map(|vcpu| Level::of(vcpu_bands.get(vcpu.index()).copied()))
         .max()

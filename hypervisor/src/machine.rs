@@ -74,6 +74,8 @@ impl Destinations {
 pub struct Guest {
     /// What the system description says of it.
     pub config: packed::Guest,
+    /// Whether its vCPUs change cores: the policy moves vCPUs, and it has several cores.
+    pub moves: bool,
     /// Value of `VTTBR_EL2`.
     pub vttbr: u64,
     /// The same with tables that let no program run, only the kernel, to catch the moment when it returns to one. Where
@@ -114,13 +116,7 @@ impl Guest {
         is_own.then(|| unsafe { (at.0 as *const u32).read_volatile() })
     }
 
-    /// Whether its vCPUs may change cores, where the policy says so: each may run on every core that is the home of one.
-    #[inline(always)]
-    pub fn may_move(&self) -> bool {
-        !self.lifecycle.cores().is_power_of_two()
-    }
-
-    /// Whether its vCPUs may run on `core`.
+    /// Whether its vCPUs may run on `core`: on every core that is the home of one.
     pub fn may_run_on(&self, core: PcpuId) -> bool {
         self.lifecycle.cores() >> core.0 & 1 != 0
     }
@@ -232,7 +228,7 @@ impl Machine {
         let guests = self
             .guests
             .iter()
-            .filter(|guest| self.policy.moves() && guest.may_move() && guest.may_run_on(core));
+            .filter(|guest| guest.moves && guest.may_run_on(core));
         guests
             .flat_map(|guest| &guest.vcpus)
             .fold(0, |moving, vcpu| moving | 1 << vcpu.0)

@@ -44,23 +44,14 @@ impl<const SLOTS: usize> OutputRing<SLOTS> {
         SLOTS - SLACK
     };
 
-    /// An empty ring.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self {
-            slots: [const { AtomicU16::new(0) }; SLOTS],
-            head: AtomicU32::new(0),
-            tail: AtomicU32::new(0),
-        }
-    }
-
-    /// An empty ring.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self {
-            slots: core::array::from_fn(|_| AtomicU16::new(0)),
-            head: AtomicU32::new(0),
-            tail: AtomicU32::new(0),
+    constructor! {
+        /// An empty ring.
+        pub fn new() -> Self {
+            Self {
+                slots: atomics!(AtomicU16::new(0)),
+                head: AtomicU32::new(0),
+                tail: AtomicU32::new(0),
+            }
         }
     }
 

@@ -21,6 +21,7 @@
 //!   vCPU then looks for idle cores. At least one of both sees the other.
 //! - A core that parks a sleeping vCPU then looks at its doorbell; who rings then looks whether it is parked.
 
+mod choice;
 mod grace;
 mod parking;
 mod policy;
@@ -33,6 +34,7 @@ mod loom_tests;
 #[cfg(not(loom))]
 mod model_tests;
 
+pub use choice::{Choice, whom_to_tell};
 pub use grace::{Grace, Sample};
 pub use parking::{Glance, Parked, ParkingSlot, Rest};
 pub use policy::{Candidate, Here, Policy, Running, Verdict};

@@ -88,21 +88,13 @@ pub struct ParkingSlot {
 }
 
 impl ParkingSlot {
-    /// The slot of a vCPU whose token is with a core.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self {
-            word: AtomicU32::new(TAKEN),
-            since: AtomicU64::new(0),
-        }
-    }
-
-    /// As the constant constructor, which atomics under loom do not permit.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self {
-            word: AtomicU32::new(TAKEN),
-            since: AtomicU64::new(0),
+    constructor! {
+        /// The slot of a vCPU whose token is with a core.
+        pub fn new() -> Self {
+            Self {
+                word: AtomicU32::new(TAKEN),
+                since: AtomicU64::new(0),
+            }
         }
     }
 

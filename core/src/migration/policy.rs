@@ -8,7 +8,7 @@ mod steal;
 
 use super::Parked;
 use crate::schedule::{Band, Ticks};
-use none::None;
+use none::Stay;
 use spumone_config::packed;
 use steal::Steal;
 
@@ -72,7 +72,7 @@ trait Decide {
 #[derive(Clone, Copy, Debug)]
 pub enum Policy {
     /// See [`none`].
-    None(None),
+    None(Stay),
     /// See [`steal`].
     Steal(Steal),
 }
@@ -81,7 +81,7 @@ impl Policy {
     /// The policy of a description, on a machine whose counter has this frequency.
     pub fn new(policy: packed::Policy, frequency_hz: u32) -> Self {
         match policy {
-            packed::Policy::None => Self::None(None),
+            packed::Policy::None => Self::None(Stay),
             packed::Policy::Steal => Self::Steal(Steal::new(frequency_hz)),
         }
     }

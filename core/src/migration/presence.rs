@@ -30,19 +30,12 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// An idle core.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self {
-            level: AtomicU8::new(Level::IDLE.0),
-        }
-    }
-
-    /// As the constant constructor, which atomics under loom do not permit.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self {
-            level: AtomicU8::new(Level::IDLE.0),
+    constructor! {
+        /// An idle core.
+        pub fn new() -> Self {
+            Self {
+                level: AtomicU8::new(Level::IDLE.0),
+            }
         }
     }
 

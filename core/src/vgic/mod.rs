@@ -74,34 +74,6 @@
 //! * `GICR_WAKER.ProcessorSleep` is stored, but does not hold interrupts back.
 //! * PPIs are level-sensitive, `GICR_ICFGR1` is read-only.
 
-/// A constructor that is `const`, except under loom, whose atomics are not.
-macro_rules! constructor {
-    ($(#[$meta:meta])* pub fn new() -> Self $body:block) => {
-        $(#[$meta])*
-        #[cfg(not(loom))]
-        pub const fn new() -> Self $body
-
-        $(#[$meta])*
-        #[cfg(loom)]
-        pub fn new() -> Self $body
-    };
-}
-
-/// An array of atomics with the same first value.
-#[cfg(not(loom))]
-macro_rules! atomics {
-    ($value:expr) => {
-        [const { $value }; _]
-    };
-}
-
-#[cfg(loom)]
-macro_rules! atomics {
-    ($value:expr) => {
-        core::array::from_fn(|_| $value)
-    };
-}
-
 mod cpu_interface;
 mod delivery;
 mod distributor;

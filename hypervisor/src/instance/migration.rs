@@ -13,7 +13,7 @@ use crate::timers::now;
 use spumone_config::types::MAX_VCPUS;
 use spumone_config::{PcpuId, VcpuId};
 use spumone_core::migration::{
-    Candidate, Glance, Here, Level, Parked, Rest, Running, Sample, Verdict,
+    Candidate, Choice, Glance, Here, Level, Parked, Rest, Running, Sample, whom_to_tell,
 };
 use spumone_core::psci::Phase;
 use spumone_core::schedule::{Decision, Ticks, VcpuState};
@@ -127,7 +127,7 @@ impl Instance {
         if !self.moves(id) {
             return;
         }
-        if self.published > self.machine.moving_level {
+        if self.own.presence.level() > self.machine.moving_level {
             self.to_park |= 1 << id.0;
             return;
         }
@@ -158,24 +158,11 @@ impl Instance {
         };
         let guest = machine.guest(guest);
         let count = machine.cores.len() as u8;
-        let mut chosen = None;
-        for step in 1..count {
-            let other = PcpuId((self.core.0 + step) % count);
-            let Some(core) = machine.cores.get(other.index()) else {
-                continue;
-            };
-            if !guest.may_run_on(other) || core.presence.is_above(band) {
-                continue;
-            }
-            if core.presence.is_idle() {
-                chosen = Some(other);
-                break;
-            }
-            if busy && chosen.is_none() {
-                chosen = Some(other);
-            }
-        }
-        if let Some(core) = chosen {
+        let others = (1..count)
+            .map(|step| PcpuId((self.core.0 + step) % count))
+            .filter(|&other| guest.may_run_on(other))
+            .filter_map(|other| Some((other, machine.cores.get(other.index())?.presence.level())));
+        if let Some(core) = whom_to_tell(others, band, busy) {
             machine.kick(core, id);
         }
     }
@@ -235,46 +222,34 @@ impl Instance {
                 turn.equal_waits
             }),
         };
-        let mut best: Option<(VcpuId, Parked, Ticks, bool)> = None;
-        let mut left_over = None;
+        let mut choice = Choice::NOTHING;
         while elsewhere != 0 {
             let id = VcpuId(elsewhere.trailing_zeros() as u8);
             elsewhere &= elsewhere - 1;
             let Some(candidate) = self.candidate(id) else {
                 continue;
             };
-            let Candidate { parked, since, .. } = candidate;
-            match self.machine.policy.verdict(&here, &candidate) {
-                Verdict::Leave => {}
-                Verdict::Later(at) => self.look_again(at),
-                Verdict::Take if !parked.rest.is_runnable() => {
-                    self.take(id, parked, now);
-                }
-                verdict => {
-                    let this = (id, parked, since, verdict == Verdict::Swap);
-                    match best {
-                        Some((_, _, longer, _)) if longer <= since => left_over = Some(id),
-                        _ => left_over = best.replace(this).map(|(other, ..)| other).or(left_over),
-                    }
-                }
+            let verdict = self.machine.policy.verdict(&here, &candidate);
+            if choice.note(id, &candidate, verdict) {
+                self.take(id, candidate.parked, now);
             }
         }
-        let must_let_go = is_over || matches!(best, Some((.., true)));
+        self.look_at = choice.look_at;
+        let must_let_go = is_over || choice.best.is_some_and(|it| it.swap);
         if must_let_go && let Some(until) = self.more_grace(now) {
             self.scheduler.extend_turn(until);
-            self.look_again(until);
+            self.look_at = self.look_at.min(until);
             self.catch_exit();
             return;
         }
         self.stop_catching();
-        if let Some((id, parked, _, swap)) = best
-            && self.take(id, parked, now)
+        if let Some(found) = choice.best
+            && self.take(found.vcpu, found.parked, now)
         {
-            if swap {
+            if found.swap {
                 self.scheduler.yield_current();
             }
-            if let Some(id) = left_over {
-                // Another one for another core.
+            if let Some(id) = choice.left_over {
                 self.tell_others(id, true);
             }
         }
@@ -304,10 +279,6 @@ impl Instance {
     fn guest_runs(&self, id: VcpuId) -> bool {
         let guest = self.machine.owner(id).map(|it| self.machine.guest(it));
         guest.is_some_and(|it| it.lifecycle.now().0 == Phase::Running)
-    }
-
-    fn look_again(&mut self, at: Ticks) {
-        self.look_at = self.look_at.min(at);
     }
 
     /// Whether the running vCPU, which is to let go, may run on for a while.
@@ -417,11 +388,10 @@ impl Instance {
         taken
     }
 
-    /// Tells others whom this core runs.
+    /// Tells others whom this core runs, if that has changed: a fence costs.
     #[inline(always)]
     fn publish(&mut self, level: Level) {
-        if self.published != level {
-            self.published = level;
+        if self.own.presence.level() != level {
             self.own.presence.publish(level);
         }
     }
@@ -429,7 +399,7 @@ impl Instance {
     /// After a decision: others learn whom this core runs, and of vCPUs that wait here and could run elsewhere.
     pub(super) fn offer(&mut self, now: Ticks) {
         let level = Level::of(self.scheduler.current_band());
-        let has_changed = self.published != level;
+        let has_changed = self.own.presence.level() != level;
         self.publish(level);
         if level <= self.machine.moving_level {
             self.tell_at = Ticks::NEVER;
@@ -467,11 +437,10 @@ impl Instance {
             left &= left - 1;
             match self.parked(id) {
                 Some(it) if it.host == self.core => {
-                    let is_cut_off = self.scheduler.current_band() > self.scheduler.band(id);
                     if it.rest.is_runnable() {
                         return Some(id);
                     }
-                    if is_cut_off {
+                    if self.scheduler.current_band() > self.scheduler.band(id) {
                         found = Some(id);
                     }
                 }

@@ -25,7 +25,7 @@ use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Served;
 use spumone_core::mailbox::Port;
-use spumone_core::migration::{Grace, Level};
+use spumone_core::migration::Grace;
 use spumone_core::schedule::{Action, Band, Deadlines, Scheduler, Ticks, VcpuState, priority_mask};
 
 /// How often lines without an end are looked for, in microseconds.
@@ -69,8 +69,6 @@ pub struct Instance {
     patience: Ticks,
     /// vCPUs that this core has parked, and perhaps others have taken since; bit n for vCPU n.
     has_parked: u32,
-    /// Whom others know this core to run.
-    published: Level,
     /// vCPUs that made room for a more urgent one, and are kept for a while before they are parked; bit n for vCPU n.
     to_park: u32,
     /// When to park those, and to tell others of vCPUs that are parked here for a more urgent one.
@@ -122,7 +120,6 @@ impl Instance {
             patience: machine.policy.patience().unwrap_or(Ticks(0)),
             has_parked: 0,
             to_park: 0,
-            published: Level::IDLE,
             tell_at: Ticks::NEVER,
             look_at: Ticks::NEVER,
             grace: Grace::new(micros(GRACE_STEP_US), GRACE_STEPS),

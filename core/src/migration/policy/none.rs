@@ -5,11 +5,11 @@ use crate::schedule::Ticks;
 
 /// The policy.
 #[derive(Clone, Copy, Debug)]
-pub struct None;
+pub struct Stay;
 
-impl Decide for None {
+impl Decide for Stay {
     fn patience(&self) -> Option<Ticks> {
-        Option::None
+        None
     }
 
     fn verdict(&self, _: &Here, _: &Candidate) -> Verdict {

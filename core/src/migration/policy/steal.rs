@@ -119,7 +119,7 @@ mod tests {
 
     fn idle(now: u64) -> Here {
         Here {
-            running: Option::None,
+            running: None,
             ..busy(now, 0, 0)
         }
     }
