@@ -138,7 +138,7 @@ pub fn pack(
                 .collect(),
         },
         scheduler: Scheduler {
-            policy: description.scheduler.policy,
+            policy: description.scheduler.policy.value,
             quantum_us: u32::try_from(description.scheduler.quantum_us.value)
                 .map_err(|_| limit("microseconds of the quantum"))?,
             interrupt_priorities: description.scheduler.interrupt_priorities,
