@@ -93,6 +93,8 @@ pub struct Guest {
     pub identity: Option<Spanned<bool>>,
     /// Home core of each vCPU.
     pub vcpus: Spanned<Vec<Spanned<u64>>>,
+    /// Cores that its vCPUs may move to besides each other's homes.
+    pub cores: Vec<Spanned<u64>>,
     /// Priority of all vCPUs, or of each.
     pub priority: Option<Priorities>,
     /// Kernel command line.
@@ -105,6 +107,13 @@ pub struct Guest {
     pub load: Option<Spanned<u64>>,
     /// Where a raw image is entered.
     pub entry: Option<Spanned<u64>>,
+}
+
+impl Guest {
+    /// Every core that its vCPUs may run on, as written: homes first, some more than once.
+    pub fn all_cores(&self) -> impl Iterator<Item = Spanned<u64>> {
+        self.vcpus.value.iter().chain(&self.cores).copied()
+    }
 }
 
 /// How an image is loaded.
@@ -287,6 +296,9 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
     if vcpus.is_none() && !table.has("vcpus") {
         table.missing("vcpus", "[0]");
     }
+    let cores = table
+        .list("cores", "a list of cores such as [0, 1]", number)
+        .map(|list| list.value);
     let priority = read_priority(&mut table);
     let bootargs = table.optional("bootargs", string);
     let devices = table
@@ -308,6 +320,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
         pa,
         identity,
         vcpus: vcpus?,
+        cores: cores.unwrap_or_default(),
         priority,
         bootargs,
         devices: devices.unwrap_or_default(),

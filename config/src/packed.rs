@@ -181,6 +181,8 @@ pub struct Guest {
     pub name: String<16>,
     /// Its vCPUs; the position is the guest's own CPU number (`MPIDR_EL1.Aff0`).
     pub vcpus: Vec<Vcpu, MAX_VCPUS_PER_GUEST>,
+    /// Cores that its vCPUs may run on where the policy moves them, their homes included; bit n for core n.
+    pub cores: u32,
     /// Its memory, each range 4 KiB aligned. Cleared, then loaded, at each start of the guest.
     pub memory: Vec<Mapping, MAX_RANGES>,
     /// Device registers passed through to it, each 4 KiB aligned.

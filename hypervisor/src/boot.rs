@@ -197,15 +197,13 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         let vttbr = build_stage2(id, config, &mut pool, features, Attributes::RAM);
         let gic = GuestGic::new();
         gic.configure(config.gic.spis, config.vcpus.len(), &config.interrupts);
-        let mut cores = 0;
         let mut vcpus = Vec::new();
-        for vcpu in &config.vcpus {
-            cores |= 1 << vcpu.home.0;
+        for _ in &config.vcpus {
             let _ = vcpus.push(VcpuId(next_vcpu));
             let _ = owners.push(id);
             next_vcpu += 1;
         }
-        let moves = policy.moves() && !u32::is_power_of_two(cores);
+        let moves = policy.moves() && !config.cores.is_power_of_two();
         let catches_exit = moves || conduct.delay.is_some() && config.vcpus.len() > 1;
         let vttbr_kernel = (catches_exit && features.xnx)
             .then(|| build_stage2(id, config, &mut pool, features, Attributes::RAM_OF_KERNEL));
@@ -219,19 +217,21 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             vttbr_programs,
             gic,
             power: GuestPower::new(config.vcpus.len() as u8),
-            lifecycle: Lifecycle::new(cores),
+            lifecycle: Lifecycle::new(config.cores),
             vuart: Vuart::new(),
             vcpus,
         };
         let _ = guests.push(guest);
     }
-    let moving_level = guests
-        .iter()
-        .filter(|guest| guest.moves)
-        .flat_map(|guest| &guest.vcpus)
-        .map(|vcpu| Level::of(vcpu_bands.get(vcpu.index()).copied()))
-        .max()
-        .unwrap_or(Level::IDLE);
+    let moving_levels = || {
+        guests
+            .iter()
+            .filter(|guest| guest.moves)
+            .flat_map(|guest| &guest.vcpus)
+            .map(|vcpu| Level::of(vcpu_bands.get(vcpu.index()).copied()))
+    };
+    let moving_level = moving_levels().max().unwrap_or(Level::IDLE);
+    let moving_floor = moving_levels().min().unwrap_or(Level::IDLE);
     let homes = |is_meant: &dyn Fn(&packed::Vcpu) -> bool| {
         let vcpus = system.guests.iter().flat_map(|guest| &guest.vcpus);
         vcpus
@@ -264,6 +264,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         kernel_free,
         gang,
         moving_level,
+        moving_floor,
         post: Post::new(),
         gic: Gic::new(&system.board),
         destinations,

@@ -179,6 +179,8 @@ pub struct Machine {
     pub gang: Option<(Band, u32)>,
     /// The highest level of a vCPU that may change cores.
     pub moving_level: Level,
+    /// The lowest one.
+    pub moving_floor: Level,
     /// Mail between the cores.
     pub post: Post,
     /// The interrupt controller.
@@ -227,6 +229,11 @@ impl Machine {
     /// Whose a vCPU is.
     pub fn owner(&self, id: VcpuId) -> Option<GuestId> {
         self.owners.get(id.index()).copied()
+    }
+
+    /// Whether no kernel of a guest whose vCPUs move is to run on `core`.
+    pub fn keeps_kernels_off(&self, core: PcpuId) -> bool {
+        self.kernel_free >> core.0 & 1 != 0
     }
 
     /// The home core of a vCPU.

@@ -31,9 +31,9 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
 }
 
 fn has_several_cores(guest: &Guest) -> bool {
-    let mut homes = guest.vcpus.value.iter().map(|home| home.value);
-    let first = homes.next();
-    homes.any(|home| Some(home) != first)
+    let mut cores = guest.all_cores().map(|core| core.value);
+    let first = cores.next();
+    cores.any(|core| Some(core) != first)
 }
 
 /// Under `trap` a guest's kernel runs only where nobody is more urgent.
@@ -59,8 +59,8 @@ fn cores_for_kernels(description: &Description, problems: &mut Vec<Problem>) {
             .any(|(home, priority)| home == core && priority > most_urgent)
     };
     for guest in moving {
-        if vcpus(guest).iter().all(|&(home, _)| is_shared(home)) {
-            let guest = &description.guests[guest];
+        let guest = &description.guests[guest];
+        if guest.all_cores().all(|core| is_shared(core.value)) {
             let message = format!(
                 "under policy \"trap\", no core is left for the kernel of guest \"{}\"",
                 guest.name.value

@@ -9,7 +9,7 @@ use crate::packed::{
     SeedSlot, Segment, System, Uart, Vcpu,
 };
 use crate::problem::Problem;
-use crate::types::{GuestAddr, PcpuId, PhysAddr, Priority};
+use crate::types::{GuestAddr, MAX_PCPUS, PcpuId, PhysAddr, Priority};
 use crate::units::{PAGE, align_up};
 
 /// A device tree, as far as packing needs it.
@@ -104,6 +104,10 @@ pub fn pack(
         let guest = Guest {
             name: text(&written.name.value)?,
             vcpus: list(vcpus(written, priorities), "vCPUs")?,
+            cores: written
+                .all_cores()
+                .filter(|core| core.value < MAX_PCPUS as u64)
+                .fold(0, |cores, core| cores | 1 << core.value),
             memory: list([planned.memory], "memory ranges")?,
             devices: list(windows(written, board).into_iter().map(identity), "devices")?,
             interrupts: list(interrupts(written, board), "interrupts")?,

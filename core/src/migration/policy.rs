@@ -62,6 +62,8 @@ pub struct Here {
     pub running: Option<Running>,
     /// Whether a vCPU of the running one's band waits here already.
     pub equal_waits: bool,
+    /// Whether guests' kernels are kept off this core.
+    pub keeps_kernels_off: bool,
 }
 
 impl Here {
@@ -84,23 +86,14 @@ pub enum Verdict {
     Swap,
 }
 
-/// When a vCPU that is away goes home, once its home core could run it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Return {
-    /// At once.
-    AtOnce,
-    /// When it runs a program, not its guest's kernel.
-    FromProgram,
-}
-
 /// What a policy has the cores do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conduct {
     /// How long a vCPU that made room for a more urgent one is kept by its core before it is parked; `None`: for ever,
     /// vCPUs never change cores.
     pub patience: Option<Ticks>,
-    /// Whether vCPUs that are away go home.
-    pub returns: Option<Return>,
+    /// Whether vCPUs that are away go home once their home core could run them.
+    pub goes_home: bool,
     /// Whether guests' kernels run only on cores that have no more urgent vCPU.
     pub keeps_kernels_off: bool,
     /// After how long a running vCPU is sent away, though nobody wants its core.
@@ -225,6 +218,7 @@ mod samples {
                 turn_end: Ticks(turn_end),
             }),
             equal_waits: false,
+            keeps_kernels_off: false,
         }
     }
 

@@ -7,7 +7,7 @@ use crate::cpu::exchange_stage2;
 use crate::events::{Event, note};
 use crate::machine::Guest;
 use spumone_config::{PcpuId, VcpuId};
-use spumone_core::migration::{Level, Rest, Return};
+use spumone_core::migration::{Level, Rest};
 use spumone_core::schedule::{Ticks, VcpuState};
 
 /// Of what the loaded vCPU does, that which brings it back to EL2 though it is allowed.
@@ -105,9 +105,7 @@ impl Instance {
             left &= left - 1;
             if !self.has(id) {
                 self.strangers &= !(1 << id.0);
-            } else if let Some(home) = self.free_home(id)
-                && !(self.conduct.returns == Some(Return::FromProgram) && self.is_in_kernel(id))
-            {
+            } else if let Some(home) = self.free_home(id) {
                 self.send_away(id, Some(home));
             }
         }
@@ -119,13 +117,6 @@ impl Instance {
         let home = self.machine.home(id)?;
         let core = self.machine.cores.get(home.index())?;
         (!core.presence.is_above(band)).then_some(home)
-    }
-
-    fn is_in_kernel(&self, id: VcpuId) -> bool {
-        match self.vcpu(id) {
-            Some(vcpu) => vcpu.registers.is_in_kernel(),
-            None => self.parked(id).is_some_and(|it| it.rest == Rest::InKernel),
-        }
     }
 
     /// This core, which ran somebody more urgent, could run its own vCPUs again: calls those that are elsewhere.
@@ -151,21 +142,11 @@ impl Instance {
 
     /// What is always caught of the loaded vCPU here.
     fn usual_catch(&self) -> Catch {
-        let Some(id) = self
-            .loaded
-            .filter(|&id| self.conduct.keeps_kernels_off && self.moves(id))
-        else {
-            return Catch::Nothing;
-        };
-        if self.machine.kernel_free >> self.core.0 & 1 != 0 {
-            match self.stays >> id.0 & 1 {
-                0 => Catch::Entry,
-                _ => Catch::Nothing,
+        match self.loaded {
+            Some(id) if self.keeps_kernels_off && self.moves(id) && self.stays >> id.0 & 1 == 0 => {
+                Catch::Entry
             }
-        } else if self.strangers >> id.0 & 1 != 0 && self.free_home(id).is_some() {
-            Catch::Exit
-        } else {
-            Catch::Nothing
+            _ => Catch::Nothing,
         }
     }
 
@@ -191,7 +172,7 @@ impl Instance {
     /// No more is caught of the loaded vCPU than always.
     #[inline(always)]
     pub(super) fn stop_catching(&mut self) {
-        if self.catches != Catch::Nothing || self.conduct.keeps_kernels_off {
+        if self.catches != Catch::Nothing || self.keeps_kernels_off {
             self.catch(self.usual_catch());
         }
     }

@@ -139,7 +139,7 @@ impl Instance {
         if !self.moves(id) {
             return;
         }
-        if self.own.presence.level() > self.machine.moving_level && self.patience > Ticks(0) {
+        if self.is_cut_off_here(id) && self.patience > Ticks(0) {
             self.to_park |= 1 << id.0;
             return;
         }
@@ -147,6 +147,13 @@ impl Instance {
         if self.scheduler.state(id) == Some(VcpuState::Suspend) && self.hosts(id) {
             self.tell_others(id, true);
         }
+    }
+
+    /// Whether this core runs somebody more urgent than this vCPU.
+    #[inline(always)]
+    fn is_cut_off_here(&self, id: VcpuId) -> bool {
+        let band = self.machine.bands.get(id.index());
+        band.is_some_and(|&band| self.own.presence.is_above(band))
     }
 
     /// Parks vCPUs that were kept for the core to come back to them.
@@ -169,10 +176,13 @@ impl Instance {
             return;
         };
         let guest = machine.guest(guest);
+        let is_program = self.parked(id).is_some_and(|it| it.rest == Rest::Runnable);
         let count = machine.cores.len() as u8;
         let others = (1..count)
             .map(|step| PcpuId((self.core.0 + step) % count))
-            .filter(|&other| guest.may_run_on(other) && machine.kernel_free >> other.0 & 1 == 0)
+            .filter(|&other| {
+                guest.may_run_on(other) && (is_program || !machine.keeps_kernels_off(other))
+            })
             .filter_map(|other| Some((other, machine.cores.get(other.index())?.presence.level())));
         if let Some(core) = whom_to_tell(others, band, busy) {
             machine.kick(core, id);
@@ -207,7 +217,8 @@ impl Instance {
                 // It is cared for, unless its host hears nothing.
                 Glance::Waits(host) => {
                     let host = self.machine.cores.get(host.index());
-                    host.is_some_and(|it| it.presence.level() > self.machine.moving_level)
+                    host.zip(self.machine.bands.get(id))
+                        .is_some_and(|(it, &band)| it.presence.is_above(band))
                 }
             };
             elsewhere |= u32::from(concerns) << id;
@@ -238,6 +249,7 @@ impl Instance {
             equal_waits: turn.map_or(self.scheduler.highest_band().is_some(), |turn| {
                 turn.equal_waits
             }),
+            keeps_kernels_off: self.keeps_kernels_off,
         };
         let mut choice = Choice::NOTHING;
         while elsewhere != 0 {
@@ -283,9 +295,6 @@ impl Instance {
             return None;
         }
         let home = self.machine.home(id)?;
-        if self.machine.kernel_free >> self.core.0 & 1 != 0 && home != self.core {
-            return None;
-        }
         let band = *self.machine.bands.get(id.index())?;
         let host = self.machine.cores.get(parked.host.index())?;
         Some(Candidate {
@@ -360,7 +369,7 @@ impl Instance {
         let bit = 1 << id.0;
         self.sent &= !bit;
         self.stays &= !bit;
-        if self.conduct.returns.is_some() && self.at_home & bit == 0 {
+        if self.conduct.goes_home && self.at_home & bit == 0 {
             self.strangers |= bit;
         }
         self.alarm_changed = true;
@@ -408,9 +417,9 @@ impl Instance {
         let before = self.own.presence.level();
         let has_changed = before != level;
         self.publish(level);
-        if level <= self.machine.moving_level {
+        if level <= self.machine.moving_floor {
             self.tell_at = Ticks::NEVER;
-            if before > self.machine.moving_level && self.conduct.returns.is_some() {
+            if before > self.machine.moving_floor && self.conduct.goes_home {
                 self.call_home();
             }
             if self.to_park != 0 {

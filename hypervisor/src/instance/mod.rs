@@ -84,6 +84,8 @@ pub struct Instance {
     stays: u32,
     /// What the policy has the core do.
     conduct: Conduct,
+    /// Guests' kernels, but those of the most urgent, do not run here.
+    keeps_kernels_off: bool,
     /// How long a vCPU that makes room for a more urgent one is left to this core.
     patience: Ticks,
     /// See [`RETELL_US`].
@@ -155,6 +157,7 @@ impl Instance {
             sent: 0,
             stays: 0,
             conduct,
+            keeps_kernels_off: machine.keeps_kernels_off(core),
             patience: conduct.patience.unwrap_or(Ticks(0)),
             retell_after: micros(RETELL_US),
             take_back_after: micros(TAKE_BACK_US),

@@ -139,7 +139,7 @@ impl Instance {
         vcpu.interface.restore();
         vcpu.timers.restore();
         self.loaded = Some(id);
-        if self.conduct.keeps_kernels_off {
+        if self.keeps_kernels_off {
             self.stop_catching();
         }
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {

@@ -12,7 +12,7 @@
 //! As in *Solving the Lock Holder Preemption Problem* (2012), section 4.3: two moves for each activation of the
 //! more urgent vCPU, however short.
 
-use super::{Candidate, Conduct, Decide, Here, Return, Verdict};
+use super::{Candidate, Conduct, Decide, Here, Verdict};
 use crate::schedule::Ticks;
 
 /// The policy.
@@ -23,7 +23,7 @@ impl Decide for OnDemand {
     fn conduct(&self) -> Conduct {
         Conduct {
             patience: Some(Ticks(0)),
-            returns: Some(Return::AtOnce),
+            goes_home: true,
             ..Conduct::default()
         }
     }
