@@ -8,6 +8,7 @@ use super::Instance;
 use crate::cpu::exchange_stage2;
 use crate::events::{Event, note};
 use crate::machine::Guest;
+use crate::steps::step;
 use crate::sysreg::mrs;
 use crate::timers::now;
 use spumone_config::types::MAX_VCPUS;
@@ -131,7 +132,9 @@ impl Instance {
             self.to_park |= 1 << id.0;
             return;
         }
+        step!(Park);
         self.park(id);
+        step!(Parked);
         if self.scheduler.state(id) == Some(VcpuState::Suspend) && self.hosts(id) {
             self.tell_others(id, true);
         }
@@ -144,7 +147,9 @@ impl Instance {
             let id = VcpuId(left.trailing_zeros() as u8);
             left &= left - 1;
             if self.loaded != Some(id) {
+                step!(Park);
                 self.park(id);
+                step!(Parked);
             }
         }
     }
@@ -164,6 +169,7 @@ impl Instance {
             .filter_map(|other| Some((other, machine.cores.get(other.index())?.presence.level())));
         if let Some(core) = whom_to_tell(others, band, busy) {
             machine.kick(core, id);
+            step!(Told);
         }
     }
 
@@ -210,6 +216,7 @@ impl Instance {
     /// one that is here.
     #[inline(never)]
     fn choose(&mut self, now: Ticks, mut elsewhere: u32, is_over: bool) {
+        step!(Look);
         let turn = self.scheduler.turn();
         let here = Here {
             now,
@@ -333,6 +340,7 @@ impl Instance {
         else {
             return false;
         };
+        step!(Take);
         note(self.core, Event::Take, u64::from(id.0));
         let (guest, index, band) = (token.guest, token.index, token.band);
         // Whoever rings from here on kicks this core; what was rung before is seen when it is parked or loaded.
@@ -363,6 +371,7 @@ impl Instance {
         self.vcpus[id.index()] = Some(token);
         self.alarm_changed = true;
         self.park(id);
+        step!(Taken);
         true
     }
 
