@@ -4,6 +4,7 @@ pub mod dhrystone;
 pub mod latency;
 pub mod lhp;
 pub(crate) mod loads;
+pub mod migration;
 pub mod overhead;
 pub mod priorities;
 pub mod timer;
@@ -140,6 +141,7 @@ pub trait Experiment: Sync {
 pub const ALL: &[&dyn Experiment] = &[
     &lhp::Lhp,
     &latency::Latency,
+    &migration::Migration,
     &overhead::Overhead,
     &priorities::Priorities,
     &dhrystone::Dhrystone,

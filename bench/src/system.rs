@@ -7,8 +7,8 @@ use std::path::Path;
 /// Core that the real-time guest shares with Linux.
 pub const RT_CORE: u32 = 0;
 
-/// A system: at most one real-time guest and one Linux.
-#[derive(Clone, Debug, PartialEq)]
+/// A system: at most one real-time guest, one Linux and one probe.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct System {
     /// Number of cores.
     pub cores: u32,
@@ -22,6 +22,17 @@ pub struct System {
     pub linux: Option<Linux>,
     /// Whether Linux is given the first virtio device.
     pub disk: bool,
+    /// The probe, if it is there.
+    pub probe: Option<Probe>,
+}
+
+/// The bare-metal guest of the project's tests (`tests/guests/`), with a suite that measures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    /// Home core of each vCPU.
+    pub homes: Vec<u32>,
+    /// Its arguments.
+    pub bootargs: String,
 }
 
 /// The files that a description names.
@@ -32,6 +43,8 @@ pub struct Files<'a> {
     pub initrd: &'a Path,
     /// The FreeRTOS guest.
     pub rt: &'a Path,
+    /// The probe.
+    pub probe: &'a Path,
 }
 
 impl System {
@@ -72,6 +85,14 @@ impl System {
                 text += "devices = [\"virtio0\"]\n";
             }
         }
+        if let Some(probe) = &self.probe {
+            let _ = write!(
+                text,
+                "\n[[guest]]\nname = \"probe\"\nkind = \"elf\"\nimage = {:?}\nmemory = \"64MiB\"\n\
+                 vcpus = {:?}\npriority = 100\nbootargs = {:?}\n",
+                files.probe, probe.homes, probe.bootargs
+            );
+        }
         text
     }
 }
@@ -91,11 +112,16 @@ mod tests {
             rt: Some("period=1ms".into()),
             linux: Some(linux),
             disk: true,
+            probe: Some(Probe {
+                homes: vec![1, 0],
+                bootargs: "suite=ipi".into(),
+            }),
         };
         let text = system.description(&Files {
             kernel: Path::new("/g/Image"),
             initrd: Path::new("/g/initrd.cpio"),
             rt: Path::new("/g/rt.elf"),
+            probe: Path::new("/g/probe"),
         });
         let expected = r#"# Written by `spm bench`.
 seed = 1
@@ -130,6 +156,15 @@ vcpus = [1, 2, 3, 0]
 priority = 100
 bootargs = "console=ttyAMA0 quiet cryptomgr.notests spumone.run=hackbench spumone.args=-g,1"
 devices = ["virtio0"]
+
+[[guest]]
+name = "probe"
+kind = "elf"
+image = "/g/probe"
+memory = "64MiB"
+vcpus = [1, 0]
+priority = 100
+bootargs = "suite=ipi"
 "#;
         assert_eq!(text, expected);
     }

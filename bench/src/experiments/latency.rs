@@ -133,6 +133,7 @@ pub fn run_beside(
             rt: Some(periods.bootargs()),
             linux: Some(linux),
             disk,
+            ..System::default()
         }),
         disk_mib: if disk { DISK_MIB } else { 0 },
         clock: ClockSettings {
@@ -448,6 +449,7 @@ pub fn figure(cases: &[(String, String)], results: &Results) -> Figure {
         title: "Dispatch latency of the real-time guest".into(),
         y_title: format!("periods in each {width} instructions, all seeds together (logarithmic)"),
         x_title: "instructions from due time to the task's first instruction".into(),
+        logarithmic: false,
         panels,
     })
 }
