@@ -1,6 +1,7 @@
 //! The figures: each experiment says which runs it needs, and what their results mean.
 
 pub mod dhrystone;
+pub mod ipi;
 pub mod latency;
 pub mod lhp;
 pub(crate) mod loads;
@@ -142,6 +143,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &lhp::Lhp,
     &latency::Latency,
     &migration::Migration,
+    &ipi::Ipi,
     &overhead::Overhead,
     &priorities::Priorities,
     &dhrystone::Dhrystone,
