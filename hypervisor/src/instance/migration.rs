@@ -146,7 +146,7 @@ impl Instance {
         while left != 0 {
             let id = VcpuId(left.trailing_zeros() as u8);
             left &= left - 1;
-            if self.loaded != Some(id) {
+            if self.loaded != Some(id) && self.running != Some(id) {
                 step!(Park);
                 self.park(id);
                 step!(Parked);
