@@ -6,7 +6,7 @@
 use super::latency::{self, Load, Periods};
 use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict};
 use crate::clock::{Part, Visits};
-use crate::machine::Run;
+use crate::machine::{Machine, Run};
 use crate::plot::{Dot, Dots, Figure, Row};
 use crate::results::Results;
 use crate::stats::{Spread, grouped};
@@ -26,6 +26,10 @@ const STAYS: &str = "none";
 /// The real-time guest is active for 3 ms of every 10, so that vCPUs have a reason to move.
 const BUSY: &str = " load=30% burst=10ms histogram=off";
 
+/// Linux's CPU 3 is the one at home on the real-time guest's core. Were it CPU 0, which boots, EL2 would load the guest
+/// there in visits as long as the pauses of the real-time guest.
+const HOMES: [u32; 4] = [1, 2, 3, 0];
+
 /// Steps by number, as in `hypervisor/src/steps.rs`.
 const LOOK: u32 = 0;
 const TAKE: u32 = 1;
@@ -43,7 +47,7 @@ enum Kind {
     Took,
     /// Took one, and gave up the one that it had.
     Exchanged,
-    /// Looked, and left all as it was: not yet, or too late.
+    /// Looked, or told, and left all as it was: not yet, or too late.
     Looked,
 }
 
@@ -51,7 +55,7 @@ const KINDS: [(Kind, &str); 4] = [
     (Kind::Gave, "gives a vCPU up"),
     (Kind::Took, "takes one"),
     (Kind::Exchanged, "takes one, gives one up"),
-    (Kind::Looked, "looks, leaves all as it is"),
+    (Kind::Looked, "looks or tells, nothing moves"),
 ];
 
 /// The ways to steps, and behind the last one, in the order of a visit.
@@ -197,12 +201,21 @@ impl Costs {
         self.kind(Kind::Took).count + self.kind(Kind::Exchanged).count
     }
 
-    /// A round trip: all that was executed about moves, in vain too, for two of them.
+    /// A round trip: all visits that gave or took, over the number of moves, times two.
     fn mean(&self) -> Option<f64> {
-        let visits: f64 = self.kinds.iter().map(|it| it.instructions).sum();
+        let visits = [Kind::Gave, Kind::Took, Kind::Exchanged].map(|it| self.kind(it).instructions);
         let save = self.part(PARK).mean().unwrap_or(0.0);
+        self.per_trip(visits.iter().sum::<f64>() + self.kept * save)
+    }
+
+    /// What is executed for a round trip without moving anybody: until a vCPU lets go, or another core is found.
+    fn in_vain(&self) -> Option<f64> {
+        self.per_trip(self.kind(Kind::Looked).instructions)
+    }
+
+    fn per_trip(&self, instructions: f64) -> Option<f64> {
         let moves = self.moves();
-        (moves > 0.0).then(|| MOVES * (visits + self.kept * save) / moves)
+        (moves > 0.0).then(|| MOVES * instructions / moves)
     }
 
     /// No round trip can have cost more: the longest visits of all, after each other. Whoever is taken in exchange was
@@ -292,15 +305,15 @@ impl Experiment for Migration {
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
         let runs = policies(plan).into_iter().map(|policy| {
+            let label = policy.clone();
             let periods = Self::periods(plan);
-            latency::run_beside(
-                plan,
-                policy.clone(),
-                &policy,
-                Load::Hackbench,
-                periods,
-                None,
-            )
+            let mut run = latency::run_beside(plan, label, &policy, Load::Hackbench, periods, None);
+            if let Machine::Spumone(system) = &mut run.machine
+                && let Some(linux) = &mut system.linux
+            {
+                linux.homes = HOMES.into();
+            }
+            run
         });
         Ok(runs.collect())
     }
@@ -321,6 +334,13 @@ impl Experiment for Migration {
                     grouped(mean),
                     grouped(most),
                     grouped(costs.moves())
+                ));
+            }
+            if let Some(in_vain) = costs.in_vain() {
+                findings.push(format!(
+                    "Policy `{policy}`: {} more instructions for each round trip are looks after which nothing moves, mostly \
+                     at vCPUs that are to let go and have not left their kernel yet.",
+                    grouped(in_vain)
                 ));
             }
             verdicts.push(Verdict {
@@ -375,7 +395,7 @@ impl Experiment for Migration {
                 policy,
                 json!({
                     "moves": costs.moves(),
-                    "round_trip": { "mean": costs.mean(), "most": costs.most() },
+                    "round_trip": { "mean": costs.mean(), "most": costs.most(), "in_vain": costs.in_vain() },
                     "visits": kinds,
                     "parts": parts,
                 }),
@@ -403,10 +423,10 @@ impl Experiment for Migration {
                  besides. The hypervisor marks steps on its way (one instruction each), and the clock counts visits by the \
                  steps that they passed."
                     .into(),
-                "Round trip: the instructions of all visits that looked for, took, parked or told of a vCPU, those in vain \
-                 too, over the number of vCPUs taken, times two. Where a vCPU was saved in an earlier visit, because \
-                 the real-time guest took the core, the mean of the save (part “switch, save”) is added. The \
-                 worst is the longest visit of each side, times two."
+                "Round trip: the instructions of all visits that parked or took a vCPU, over the number of vCPUs taken, \
+                 times two. They contain the switch from and to other vCPUs. Where a vCPU was saved in an earlier visit, \
+                 because the real-time guest took the core, the mean of the save (part “switch, save”) is \
+                 added. The worst is the longest visit of each side, times two."
                     .into(),
             ],
             summary: summary.into(),
@@ -478,8 +498,10 @@ mod tests {
         assert_eq!(costs.kind(Kind::Gave).mean(), Some(350.0));
         assert_eq!(costs.kind(Kind::Exchanged).mean(), Some(850.0));
         assert_eq!(costs.kind(Kind::Looked).mean(), Some(300.0));
-        // 350 + 850, half a look in vain, a save before.
-        assert_eq!(costs.mean(), Some(2.0 * (350.0 + 850.0 + 150.0 + 300.0)));
+        // 350 + 850, and a save before.
+        assert_eq!(costs.mean(), Some(2.0 * (350.0 + 850.0 + 300.0)));
+        // Half a look for each move.
+        assert_eq!(costs.in_vain(), Some(2.0 * 150.0));
         assert_eq!(costs.most(), Some(2.0 * (351.0 + 851.0 + 301.0)));
     }
 
@@ -494,9 +516,9 @@ mod tests {
     #[test]
     fn the_aim_is_judged_by_the_mean() {
         let met = |save| Migration.evaluate(&plan(), &results(save)).verdicts[0].met;
-        // 2 × (350 + 850 + 150 + 300) = 3,300; each instruction of a save counts twice, and twice.
-        assert_eq!(met(300), Some(false));
-        assert_eq!(met(225), Some(true));
+        // 2 × (350 + 850 + 300) = 3,000; each instruction of a save counts twice, and twice.
+        assert_eq!(met(301), Some(false));
+        assert_eq!(met(300), Some(true));
         let evaluation = Migration.evaluate(&plan(), &Results::default());
         assert_eq!(evaluation.verdicts[0].met, None);
     }
