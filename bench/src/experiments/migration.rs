@@ -30,6 +30,9 @@ const BUSY: &str = " load=30% burst=10ms histogram=off";
 /// there in visits as long as the pauses of the real-time guest.
 const HOMES: [u32; 4] = [1, 2, 3, 0];
 
+/// Guests are loaded in the first visit of a core.
+const START: &str = "start of a core";
+
 /// Steps by number, as in `hypervisor/src/steps.rs`.
 const LOOK: u32 = 0;
 const TAKE: u32 = 1;
@@ -41,7 +44,7 @@ const TOLD: u32 = 5;
 /// What a visit did about moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Gave a vCPU up.
+    /// Gave a vCPU up, and told another core.
     Gave,
     /// Took one.
     Took,
@@ -132,12 +135,16 @@ fn has(visits: &Visits, step: u32) -> bool {
     visits.steps.iter().any(|it| it.step == step)
 }
 
-fn kind(visits: &Visits) -> Kind {
+/// `None`: nothing about moves. A core that parks a vCPU and tells nobody has one that sleeps, and makes room for
+/// another one of its own.
+fn kind(visits: &Visits) -> Option<Kind> {
+    let starts = visits.cause == START;
     match (has(visits, TAKE), has(visits, PARK)) {
-        (true, true) => Kind::Exchanged,
-        (true, false) => Kind::Took,
-        (false, true) => Kind::Gave,
-        (false, false) => Kind::Looked,
+        _ if starts || visits.steps.is_empty() => None,
+        (true, true) => Some(Kind::Exchanged),
+        (true, false) => Some(Kind::Took),
+        (false, true) => has(visits, TOLD).then_some(Kind::Gave),
+        (false, false) => Some(Kind::Looked),
     }
 }
 
@@ -145,14 +152,15 @@ impl Costs {
     fn of(results: &Results, label: &str) -> Self {
         let mut costs = Self::default();
         let all = results.of(label).iter().flat_map(|it| &it.clock.visits);
-        for visits in all.filter(|it| !it.steps.is_empty()) {
-            costs.add(visits);
+        for visits in all {
+            if let Some(kind) = kind(visits) {
+                costs.add(visits, kind);
+            }
         }
         costs
     }
 
-    fn add(&mut self, visits: &Visits) {
-        let kind = kind(visits);
+    fn add(&mut self, visits: &Visits, kind: Kind) {
         for (sum, (it, _)) in self.kinds.iter_mut().zip(KINDS) {
             if it == kind {
                 let whole = Part {
@@ -423,7 +431,7 @@ impl Experiment for Migration {
                  besides. The hypervisor marks steps on its way (one instruction each), and the clock counts visits by the \
                  steps that they passed."
                     .into(),
-                "Round trip: the instructions of all visits that parked or took a vCPU, over the number of vCPUs taken, \
+                "Round trip: the instructions of all visits that took a vCPU, or parked one and told of it, over the number of vCPUs taken, \
                  times two. They contain the switch from and to other vCPUs. Where a vCPU was saved in an earlier visit, \
                  because the real-time guest took the core, the mean of the save (part “switch, save”) is \
                  added. The worst is the longest visit of each side, times two."
@@ -484,6 +492,12 @@ mod tests {
             visits("stays", 10, &[(PARK, 200), (PARKED, 20), (TOLD, 30)]),
             visits("stays", 10, &exchange),
             visits("stays", 5, &[(LOOK, 200)]),
+            // It sleeps, and another one of the same core runs.
+            visits("stays", 40, &[(PARK, 900), (PARKED, 70)]),
+            Visits {
+                cause: START.into(),
+                ..visits("switches", 1, &[(TOLD, 1_000_000)])
+            },
             visits("switches", 100, &[]),
         ];
         let mut results = Results::default();
