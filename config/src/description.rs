@@ -3,7 +3,7 @@
 //! Reading it checks the form only (keys, types, words). Whether it makes sense on its board is
 //! for [`crate::check`] and [`crate::layout`].
 
-use crate::packed::{InterruptPriorities, Policy};
+use crate::packed::{InterruptPriorities, Policy, Without};
 use crate::problem::{Problem, SourceFile, Span, Spanned};
 use crate::reader::{
     Mismatch, Sink, Table, address, boolean, choice, duration_us, number, parse_document, size,
@@ -20,6 +20,13 @@ pub const POLICIES: &[(&str, Policy)] = &[("none", Policy::None), ("steal", Poli
 const INTERRUPT_PRIORITIES: &[(&str, InterruptPriorities)] = &[
     ("split", InterruptPriorities::Split),
     ("flat", InterruptPriorities::Flat),
+];
+/// What a policy can do without, by name.
+const MECHANISMS: &[(&str, fn(&mut Without))] = &[
+    ("grace", |without| without.grace = true),
+    ("yield-on-spin", |without| without.yield_on_spin = true),
+    ("patience", |without| without.patience = true),
+    ("ipi-pull", |without| without.ipi_pull = true),
 ];
 
 /// A whole description.
@@ -57,6 +64,18 @@ pub struct Scheduler {
     pub quantum_us: Spanned<u64>,
     /// Whether a running vCPU is disturbed by interrupts for less urgent ones.
     pub interrupt_priorities: InterruptPriorities,
+    /// What the policy does without.
+    pub without: Option<Spanned<Without>>,
+}
+
+impl Scheduler {
+    /// What the policy does without.
+    #[must_use]
+    pub fn without(&self) -> Without {
+        self.without
+            .as_ref()
+            .map_or(Without::default(), |it| it.value)
+    }
 }
 
 /// One `[[guest]]`. Paths are relative to the description's folder.
@@ -187,6 +206,7 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
             policy: Policy::None,
             quantum_us: Spanned::new(DEFAULT_QUANTUM_US, top.span),
             interrupt_priorities: InterruptPriorities::Split,
+            without: None,
         },
     };
     let tables = top.tables("guest");
@@ -229,9 +249,8 @@ fn read_board(mut table: Table<'_, '_, '_>) -> Option<BoardChoice> {
 }
 
 fn read_scheduler(mut table: Table<'_, '_, '_>) -> Scheduler {
-    let policy = table
-        .optional("policy", |value| choice(value, POLICIES))
-        .map_or(Policy::None, |policy| policy.value);
+    let names_policy = table.has("policy");
+    let policy = table.optional("policy", |value| choice(value, POLICIES));
     let quantum_us = table
         .optional("quantum", duration_us)
         .unwrap_or(Spanned::new(DEFAULT_QUANTUM_US, table.span));
@@ -240,11 +259,22 @@ fn read_scheduler(mut table: Table<'_, '_, '_>) -> Scheduler {
             choice(value, INTERRUPT_PRIORITIES)
         })
         .map_or(InterruptPriorities::Split, |priorities| priorities.value);
+    let named = table.list("without", "a list of strings", |value| {
+        choice(value, MECHANISMS)
+    });
+    let without = named.map(|list| {
+        let mut without = Without::default();
+        list.value.iter().for_each(|it| (it.value)(&mut without));
+        Spanned::new(without, list.span)
+    });
+    // Whether it fits a policy that cannot be read is not known.
+    let without = without.filter(|_| policy.is_some() || !names_policy);
     table.finish();
     Scheduler {
-        policy,
+        policy: policy.map_or(Policy::None, |policy| policy.value),
         quantum_us,
         interrupt_priorities,
+        without,
     }
 }
 

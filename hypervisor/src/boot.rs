@@ -239,6 +239,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         bands: vcpu_bands,
         parking: [const { Parking::new() }; MAX_VCPUS],
         policy,
+        without: system.scheduler.without,
         moving_level,
         post: Post::new(),
         gic: Gic::new(&system.board),

@@ -6,7 +6,7 @@ use crate::gic::Gic;
 use crate::parking::Parking;
 use core::sync::atomic::{AtomicU32, Ordering};
 use heapless::Vec;
-use spumone_config::packed::{self, Board, InterruptPriorities, System};
+use spumone_config::packed::{self, Board, InterruptPriorities, System, Without};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::mailbox::Post;
@@ -171,6 +171,8 @@ pub struct Machine {
     pub parking: [Parking; MAX_VCPUS],
     /// What is done against lock-holder preemption.
     pub policy: Policy,
+    /// What the policy does without.
+    pub without: Without,
     /// The highest level of a vCPU that may change cores.
     pub moving_level: Level,
     /// Mail between the cores.

@@ -128,7 +128,8 @@ impl Instance {
         if !self.moves(id) {
             return;
         }
-        if self.own.presence.level() > self.machine.moving_level {
+        let is_urgent = self.own.presence.level() > self.machine.moving_level;
+        if is_urgent && !self.machine.without.patience {
             self.to_park |= 1 << id.0;
             return;
         }
@@ -386,7 +387,7 @@ impl Instance {
             .cores
             .get(host.index())
             .is_some_and(|core| core.presence.is_above(band));
-        if !is_cut_off || !self.moves(id) {
+        if !is_cut_off || !self.moves(id) || self.machine.without.ipi_pull {
             return false;
         }
         let waits = self.parked(id).filter(|it| !it.rest.is_runnable());

@@ -122,7 +122,15 @@ impl Instance {
             to_park: 0,
             tell_at: Ticks::NEVER,
             look_at: Ticks::NEVER,
-            grace: Grace::new(micros(GRACE_STEP_US), GRACE_STEPS),
+            grace: Grace::new(
+                micros(GRACE_STEP_US),
+                if machine.without.grace {
+                    0
+                } else {
+                    GRACE_STEPS
+                },
+                !machine.without.yield_on_spin,
+            ),
             catches_exit: false,
             random: machine.entropy.of_core(core),
             list_registers,
