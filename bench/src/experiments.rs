@@ -1,5 +1,6 @@
 //! The figures: each experiment says which runs it needs, and what their results mean.
 
+pub mod ablation;
 pub mod dhrystone;
 pub mod ipi;
 pub mod latency;
@@ -144,6 +145,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &latency::Latency,
     &migration::Migration,
     &ipi::Ipi,
+    &ablation::Ablation,
     &overhead::Overhead,
     &priorities::Priorities,
     &dhrystone::Dhrystone,

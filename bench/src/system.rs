@@ -14,6 +14,8 @@ pub struct System {
     pub cores: u32,
     /// What is done against lock-holder preemption.
     pub policy: String,
+    /// Mechanisms of the policy that are turned off.
+    pub without: Vec<String>,
     /// How the priorities of interrupts are split; `None`: the description does not say.
     pub interrupt_priorities: Option<String>,
     /// Arguments of the real-time guest on core 0, if it is there.
@@ -56,6 +58,9 @@ impl System {
             self.cores, self.policy
         );
         // Writing to a string cannot fail.
+        if !self.without.is_empty() {
+            let _ = writeln!(text, "without = {:?}", self.without);
+        }
         if let Some(priorities) = &self.interrupt_priorities {
             let _ = writeln!(text, "interrupt-priorities = {priorities:?}");
         }
@@ -107,7 +112,8 @@ mod tests {
         linux.homes = vec![1, 2, 3, 0];
         let system = System {
             cores: 4,
-            policy: "none".into(),
+            policy: "steal".into(),
+            without: vec!["grace".into(), "patience".into()],
             interrupt_priorities: Some("flat".into()),
             rt: Some("period=1ms".into()),
             linux: Some(linux),
@@ -132,8 +138,9 @@ cores = 4
 memory = "2GiB"
 
 [scheduler]
-policy = "none"
+policy = "steal"
 quantum = "2ms"
+without = ["grace", "patience"]
 interrupt-priorities = "flat"
 
 [[guest]]
