@@ -21,8 +21,10 @@ const INTERRUPT_PRIORITIES: &[(&str, InterruptPriorities)] = &[
     ("split", InterruptPriorities::Split),
     ("flat", InterruptPriorities::Flat),
 ];
+/// Turns a mechanism off.
+type TurnOff = fn(&mut Without);
 /// What a policy can do without, by name.
-const MECHANISMS: &[(&str, fn(&mut Without))] = &[
+const MECHANISMS: &[(&str, TurnOff)] = &[
     ("grace", |without| without.grace = true),
     ("yield-on-spin", |without| without.yield_on_spin = true),
     ("patience", |without| without.patience = true),

@@ -232,7 +232,7 @@ impl Costs {
         let of = |kind| self.kind(kind).most;
         let took = of(Kind::Took).max(of(Kind::Exchanged));
         let gave = of(Kind::Gave) + self.part(PARK).most;
-        (self.moves() > 0.0).then(|| MOVES * (gave + took))
+        (self.moves() > 0.0).then_some(MOVES * (gave + took))
     }
 }
 
