@@ -155,6 +155,9 @@ fn needed(run: &Run) -> Vec<Role> {
     if run.machine.has_rt() {
         roles.push(Role::Rt);
     }
+    if run.machine.has_probe() {
+        roles.push(Role::Probe);
+    }
     roles
 }
 
@@ -174,6 +177,7 @@ fn build_image<E: From<Failure>>(
             kernel: &project.file(Role::Kernel),
             initrd: &project.file(initrd),
             rt: &project.file(Role::Rt),
+            probe: &project.file(Role::Probe),
         });
         store::write(&description, text.as_bytes())?;
     }

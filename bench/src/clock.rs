@@ -73,6 +73,31 @@ pub struct Visits {
     pub most_at_ns: u64,
     /// On which core.
     pub most_on_core: u64,
+    /// The steps that they passed, in the order of their numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+    /// The way from the last step to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<Part>,
+}
+
+/// A step of visits, and the way to it from the one before it, or from the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Its number.
+    pub step: u32,
+    /// Instructions, over all visits.
+    #[serde(flatten)]
+    pub part: Part,
+}
+
+/// Instructions on a part of the way through visits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Over all visits.
+    pub instructions: u64,
+    /// In the one with most.
+    pub most: u64,
 }
 
 /// A point in time that software marked.
@@ -122,13 +147,17 @@ mod tests {
             "cores": [{"core": 0, "instructions": 7, "el0": 0, "el1": 2, "el2": 5, "el3": 0,
                        "busy_ns": 28, "polled_ns": 0, "asleep_ns": 9}],
             "visits": [{"cause": "IRQ", "visits": 1, "instructions": 5, "most": 5, "most_at_ns": 4,
-                        "most_on_core": 0, "by_power_of_two": [0, 0, 1]}],
+                        "most_on_core": 0, "steps": [{"step": 3, "instructions": 4, "most": 4}],
+                        "rest": {"instructions": 1, "most": 1}, "by_power_of_two": [0, 0, 1]}],
             "spin": [], "profile": [], "host": {"seconds": 1.5},
             "marks": [{"mark": 1, "core": 0, "el": 0, "ns": 1000, "instructions": 3, "x0": "0x1"},
                       {"mark": 7, "core": 0, "el": 0, "ns": 1100, "instructions": 3},
                       {"mark": 2, "core": 0, "el": 0, "ns": 1500000000, "instructions": 4}]}"#;
         let report: ClockReport = serde_json::from_str(text).unwrap();
         assert_eq!(report.cores[0].el2, 5);
+        let step = report.visits[0].steps[0];
+        assert_eq!((step.step, step.part.instructions), (3, 4));
+        assert_eq!(report.visits[0].rest.unwrap().most, 1);
         assert_eq!(report.repeats(), [1.499999]);
         assert_eq!(report.last_end(), Some(1_500_000_000));
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 const LINUX_RESULT: &str = "linux-result ";
+const PROBE_RESULT: &str = "probe-result ";
 const RT_RESULT: &str = "rt-result ";
 const RT_HISTOGRAM: &str = "rt-histogram ";
 /// A line of these says why the real-time guest has no result.
@@ -21,6 +22,9 @@ const HYPERVISOR: &str = "spumone | ";
 pub struct Console {
     /// Facts of each `linux-result` line, in order.
     pub linux: Vec<Facts>,
+    /// Facts of the last `probe-result` line.
+    #[serde(default)]
+    pub probe: Option<Facts>,
     /// Facts of the last `rt-result` line.
     pub rt: Option<Facts>,
     /// The real-time guest's histogram, empty if it printed none.
@@ -58,6 +62,8 @@ impl Console {
                     console.rt_first = console.rt.is_some();
                 }
                 console.linux.push(facts(rest));
+            } else if let Some(rest) = after(&line, PROBE_RESULT) {
+                console.probe = Some(facts(rest));
             } else if let Some(rest) = after(&line, RT_RESULT) {
                 console.rt = Some(facts(rest));
             } else if let Some(rest) = after(&line, RT_HISTOGRAM) {

@@ -1,9 +1,12 @@
 //! The figures: each experiment says which runs it needs, and what their results mean.
 
+pub mod ablation;
 pub mod dhrystone;
+pub mod ipi;
 pub mod latency;
 pub mod lhp;
 pub(crate) mod loads;
+pub mod migration;
 pub mod overhead;
 pub mod priorities;
 pub mod timer;
@@ -140,6 +143,9 @@ pub trait Experiment: Sync {
 pub const ALL: &[&dyn Experiment] = &[
     &lhp::Lhp,
     &latency::Latency,
+    &migration::Migration,
+    &ipi::Ipi,
+    &ablation::Ablation,
     &overhead::Overhead,
     &priorities::Priorities,
     &dhrystone::Dhrystone,

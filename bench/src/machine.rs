@@ -27,6 +27,8 @@ pub enum Role {
     BenchInitrd,
     /// The FreeRTOS guest.
     Rt,
+    /// The guest of the project's tests.
+    Probe,
     /// The image that `spm` builds of a system.
     System,
     /// A blank disk.
@@ -40,6 +42,7 @@ impl fmt::Display for Role {
             Self::Initrd => "initrd.cpio",
             Self::BenchInitrd => "initrd-bench.cpio",
             Self::Rt => "freertos.elf",
+            Self::Probe => "probe",
             Self::System => "system.img",
             Self::Disk => "disk.img",
         })
@@ -135,6 +138,11 @@ impl Machine {
         }
     }
 
+    /// Whether a probe is there.
+    pub fn has_probe(&self) -> bool {
+        matches!(self, Self::Spumone(system) if system.probe.is_some())
+    }
+
     /// The files it is started with, but for those that each run makes anew.
     pub fn files(&self) -> Vec<Role> {
         match self {
@@ -165,7 +173,7 @@ pub enum Order {
     Any,
     /// The real-time guest must measure to the end while Linux is still busy.
     RtFirst,
-    /// Linux must have measured while the real-time guest still runs. By the clock: what guests print may
+    /// Linux, or the probe, must have measured while the real-time guest still runs. By the clock: what guests print may
     /// appear late.
     LinuxFirst {
         /// The real-time guest runs at least until this virtual time, in nanoseconds.

@@ -104,6 +104,7 @@ mod tests {
                 title: "Title".into(),
                 y_title: "periods".into(),
                 x_title: "instructions".into(),
+                logarithmic: false,
                 panels: vec![Panel {
                     name: "idle".into(),
                     bars: vec![

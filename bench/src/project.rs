@@ -74,6 +74,7 @@ impl Project {
             Role::Initrd => "build/guests/linux/initrd.cpio",
             Role::BenchInitrd => "build/guests/linux/initrd-bench.cpio",
             Role::Rt => "build/guests/rt/freertos.elf",
+            Role::Probe => "target/aarch64-unknown-none-softfloat/release/probe",
             // Made for each run.
             Role::System | Role::Disk => "build",
         };
@@ -99,6 +100,7 @@ impl Project {
                     "guests/linux/build.sh --bench",
                 ),
                 Role::Rt => ("the real-time guest", "make guests"),
+                Role::Probe => ("the probe", "scripts/build spumone-probe"),
                 Role::System | Role::Disk => continue,
             };
             wanted.push((self.file(role), what, target));

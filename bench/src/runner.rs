@@ -182,14 +182,18 @@ fn judge(run: &Run, console: &Console, clock: &ClockReport) -> Result<(), String
     if linux && run.order != Order::RtFirst && console.linux.is_empty() {
         return Err("Linux gave no result".into());
     }
+    let failed = console.probe.as_ref().and_then(|it| it.get("failed"));
+    if run.machine.has_probe() && failed.map(String::as_str) != Some("0") {
+        return Err("the probe failed, or gave no result".into());
+    }
     match run.order {
         Order::RtFirst if !console.rt_first => {
             return Err("Linux's load ended before the real-time guest had measured".into());
         }
         Order::LinuxFirst { rt_until } if rt => match clock.last_end() {
-            None => return Err("Linux passed no marks: build the guests anew".into()),
+            None => return Err("nobody passed marks: build the guests anew".into()),
             Some(end) if end > rt_until => {
-                return Err("the real-time guest may have ended before Linux had measured".into());
+                return Err("the real-time guest may have ended before all was measured".into());
             }
             Some(_) => {}
         },
@@ -247,7 +251,7 @@ mod tests {
             interrupt_priorities: None,
             rt: Some(String::new()),
             linux: Some(Linux::new(4, "a", &[])),
-            disk: false,
+            ..System::default()
         };
         run(Machine::Spumone(system), order)
     }

@@ -7,13 +7,15 @@ use std::path::Path;
 /// Core that the real-time guest shares with Linux.
 pub const RT_CORE: u32 = 0;
 
-/// A system: at most one real-time guest and one Linux.
-#[derive(Clone, Debug, PartialEq)]
+/// A system: at most one real-time guest, one Linux and one probe.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct System {
     /// Number of cores.
     pub cores: u32,
     /// What is done against lock-holder preemption.
     pub policy: String,
+    /// Mechanisms of the policy that are turned off.
+    pub without: Vec<String>,
     /// How the priorities of interrupts are split; `None`: the description does not say.
     pub interrupt_priorities: Option<String>,
     /// Arguments of the real-time guest on core 0, if it is there.
@@ -22,6 +24,17 @@ pub struct System {
     pub linux: Option<Linux>,
     /// Whether Linux is given the first virtio device.
     pub disk: bool,
+    /// The probe, if it is there.
+    pub probe: Option<Probe>,
+}
+
+/// The bare-metal guest of the project's tests (`tests/guests/`), with a suite that measures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    /// Home core of each vCPU.
+    pub homes: Vec<u32>,
+    /// Its arguments.
+    pub bootargs: String,
 }
 
 /// The files that a description names.
@@ -32,6 +45,8 @@ pub struct Files<'a> {
     pub initrd: &'a Path,
     /// The FreeRTOS guest.
     pub rt: &'a Path,
+    /// The probe.
+    pub probe: &'a Path,
 }
 
 impl System {
@@ -43,6 +58,9 @@ impl System {
             self.cores, self.policy
         );
         // Writing to a string cannot fail.
+        if !self.without.is_empty() {
+            let _ = writeln!(text, "without = {:?}", self.without);
+        }
         if let Some(priorities) = &self.interrupt_priorities {
             let _ = writeln!(text, "interrupt-priorities = {priorities:?}");
         }
@@ -72,6 +90,14 @@ impl System {
                 text += "devices = [\"virtio0\"]\n";
             }
         }
+        if let Some(probe) = &self.probe {
+            let _ = write!(
+                text,
+                "\n[[guest]]\nname = \"probe\"\nkind = \"elf\"\nimage = {:?}\nmemory = \"64MiB\"\n\
+                 vcpus = {:?}\npriority = 100\nbootargs = {:?}\n",
+                files.probe, probe.homes, probe.bootargs
+            );
+        }
         text
     }
 }
@@ -86,16 +112,22 @@ mod tests {
         linux.homes = vec![1, 2, 3, 0];
         let system = System {
             cores: 4,
-            policy: "none".into(),
+            policy: "steal".into(),
+            without: vec!["grace".into(), "patience".into()],
             interrupt_priorities: Some("flat".into()),
             rt: Some("period=1ms".into()),
             linux: Some(linux),
             disk: true,
+            probe: Some(Probe {
+                homes: vec![1, 0],
+                bootargs: "suite=ipi".into(),
+            }),
         };
         let text = system.description(&Files {
             kernel: Path::new("/g/Image"),
             initrd: Path::new("/g/initrd.cpio"),
             rt: Path::new("/g/rt.elf"),
+            probe: Path::new("/g/probe"),
         });
         let expected = r#"# Written by `spm bench`.
 seed = 1
@@ -106,8 +138,9 @@ cores = 4
 memory = "2GiB"
 
 [scheduler]
-policy = "none"
+policy = "steal"
 quantum = "2ms"
+without = ["grace", "patience"]
 interrupt-priorities = "flat"
 
 [[guest]]
@@ -130,6 +163,15 @@ vcpus = [1, 2, 3, 0]
 priority = 100
 bootargs = "console=ttyAMA0 quiet cryptomgr.notests spumone.run=hackbench spumone.args=-g,1"
 devices = ["virtio0"]
+
+[[guest]]
+name = "probe"
+kind = "elf"
+image = "/g/probe"
+memory = "64MiB"
+vcpus = [1, 0]
+priority = 100
+bootargs = "suite=ipi"
 "#;
         assert_eq!(text, expected);
     }

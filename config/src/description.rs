@@ -3,7 +3,7 @@
 //! Reading it checks the form only (keys, types, words). Whether it makes sense on its board is
 //! for [`crate::check`] and [`crate::layout`].
 
-use crate::packed::{InterruptPriorities, Policy};
+use crate::packed::{InterruptPriorities, Policy, Without};
 use crate::problem::{Problem, SourceFile, Span, Spanned};
 use crate::reader::{
     Mismatch, Sink, Table, address, boolean, choice, duration_us, number, parse_document, size,
@@ -29,6 +29,15 @@ pub const POLICIES: &[(&str, Policy)] = &[
 const INTERRUPT_PRIORITIES: &[(&str, InterruptPriorities)] = &[
     ("split", InterruptPriorities::Split),
     ("flat", InterruptPriorities::Flat),
+];
+/// Turns a mechanism off.
+type TurnOff = fn(&mut Without);
+/// What a policy can do without, by name.
+const MECHANISMS: &[(&str, TurnOff)] = &[
+    ("grace", |without| without.grace = true),
+    ("yield-on-spin", |without| without.yield_on_spin = true),
+    ("patience", |without| without.patience = true),
+    ("ipi-pull", |without| without.ipi_pull = true),
 ];
 
 /// A whole description.
@@ -66,6 +75,18 @@ pub struct Scheduler {
     pub quantum_us: Spanned<u64>,
     /// Whether a running vCPU is disturbed by interrupts for less urgent ones.
     pub interrupt_priorities: InterruptPriorities,
+    /// What the policy does without.
+    pub without: Option<Spanned<Without>>,
+}
+
+impl Scheduler {
+    /// What the policy does without.
+    #[must_use]
+    pub fn without(&self) -> Without {
+        self.without
+            .as_ref()
+            .map_or(Without::default(), |it| it.value)
+    }
 }
 
 /// One `[[guest]]`. Paths are relative to the description's folder.
@@ -205,6 +226,7 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
             policy: Spanned::new(Policy::None, top.span),
             quantum_us: Spanned::new(DEFAULT_QUANTUM_US, top.span),
             interrupt_priorities: InterruptPriorities::Split,
+            without: None,
         },
     };
     let tables = top.tables("guest");
@@ -247,9 +269,8 @@ fn read_board(mut table: Table<'_, '_, '_>) -> Option<BoardChoice> {
 }
 
 fn read_scheduler(mut table: Table<'_, '_, '_>) -> Scheduler {
-    let policy = table
-        .optional("policy", |value| choice(value, POLICIES))
-        .unwrap_or(Spanned::new(Policy::None, table.span));
+    let names_policy = table.has("policy");
+    let policy = table.optional("policy", |value| choice(value, POLICIES));
     let quantum_us = table
         .optional("quantum", duration_us)
         .unwrap_or(Spanned::new(DEFAULT_QUANTUM_US, table.span));
@@ -258,11 +279,23 @@ fn read_scheduler(mut table: Table<'_, '_, '_>) -> Scheduler {
             choice(value, INTERRUPT_PRIORITIES)
         })
         .map_or(InterruptPriorities::Split, |priorities| priorities.value);
+    let named = table.list("without", "a list of strings", |value| {
+        choice(value, MECHANISMS)
+    });
+    let without = named.map(|list| {
+        let mut without = Without::default();
+        list.value.iter().for_each(|it| (it.value)(&mut without));
+        Spanned::new(without, list.span)
+    });
+    // Whether it fits a policy that cannot be read is not known.
+    let without = without.filter(|_| policy.is_some() || !names_policy);
+    let table_span = table.span;
     table.finish();
     Scheduler {
-        policy,
+        policy: policy.unwrap_or(Spanned::new(Policy::None, table_span)),
         quantum_us,
         interrupt_priorities,
+        without,
     }
 }
 

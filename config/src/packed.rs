@@ -141,6 +141,21 @@ pub struct Scheduler {
     pub quantum_us: u32,
     /// Whether a running vCPU is disturbed by interrupts for less urgent ones.
     pub interrupt_priorities: InterruptPriorities,
+    /// What the policy does without.
+    pub without: Without,
+}
+
+/// Mechanisms of policies that are turned off, to measure what each is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Without {
+    /// A vCPU that is to let go does so at once, in its kernel too.
+    pub grace: bool,
+    /// One that spins gets as much grace as any other.
+    pub yield_on_spin: bool,
+    /// One that makes room for a more urgent one is given up at once.
+    pub patience: bool,
+    /// An interrupt for one whose core hears nothing waits there, until another core is told.
+    pub ipi_pull: bool,
 }
 
 /// How the priorities of physical interrupts follow those of the vCPUs they are for.

@@ -388,6 +388,7 @@ fn the_largest_system_fits_its_room() {
             policy: Policy::None,
             quantum_us: u32::MAX,
             interrupt_priorities: InterruptPriorities::Split,
+            without: Without::default(),
         },
         guests: full(guest),
         fixed_seed: Some(FAR),

@@ -263,6 +263,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         policy,
         kernel_free,
         gang,
+        without: system.scheduler.without,
         moving_level,
         moving_floor,
         post: Post::new(),

@@ -6,7 +6,7 @@ use crate::gic::Gic;
 use crate::parking::Parking;
 use core::sync::atomic::{AtomicU32, Ordering};
 use heapless::Vec;
-use spumone_config::packed::{self, Board, InterruptPriorities, System};
+use spumone_config::packed::{self, Board, InterruptPriorities, System, Without};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::mailbox::Post;
@@ -118,9 +118,24 @@ impl Guest {
         is_own.then(|| unsafe { (at.0 as *const u32).read_volatile() })
     }
 
+    /// The cores its vCPUs may run on but `core`, from the next one on, around.
+    pub fn cores_after(&self, core: PcpuId) -> impl Iterator<Item = PcpuId> {
+        let rotated = self.config.cores.rotate_right(u32::from(core.0) + 1);
+        // The last bit is `core` itself.
+        let mut left = rotated & !(1 << (u32::BITS - 1));
+        core::iter::from_fn(move || {
+            let step = left.trailing_zeros();
+            if left == 0 {
+                return None;
+            }
+            left &= left - 1;
+            Some(PcpuId((step as u8 + core.0 + 1) % u32::BITS as u8))
+        })
+    }
+
     /// Whether its vCPUs may run on `core`: on every core that is the home of one.
     pub fn may_run_on(&self, core: PcpuId) -> bool {
-        self.lifecycle.cores() >> core.0 & 1 != 0
+        self.config.cores >> core.0 & 1 != 0
     }
 
     /// The vCPU of the system that is this one of the guest's.
@@ -177,6 +192,8 @@ pub struct Machine {
     pub kernel_free: u32,
     /// The band of the vCPUs that run together or not at all, and their cores; bit n for core n.
     pub gang: Option<(Band, u32)>,
+    /// What the policy does without.
+    pub without: Without,
     /// The highest level of a vCPU that may change cores.
     pub moving_level: Level,
     /// The lowest one.

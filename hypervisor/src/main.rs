@@ -22,6 +22,7 @@ mod loader;
 mod machine;
 mod memory;
 mod parking;
+mod steps;
 mod sysreg;
 mod timers;
 mod vcpu;

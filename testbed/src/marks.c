@@ -5,6 +5,7 @@
 #include "registers.h"
 #include "schedule.h"
 #include "util.h"
+#include "visits.h"
 
 /* MOVZ and MOVK to XZR, 64 bit, no shift; the number is in bits 20:5. */
 #define A64_MARK_MASK 0xffe0001f
@@ -25,10 +26,15 @@ static size_t count, room;
 static void on_mark(unsigned vcpu, void *data)
 {
     const struct site *site = data;
-    const struct core *core = schedule_core();
+    struct core *core = schedule_core();
     struct mark *mark;
 
     (void)vcpu;
+    if (site->el == 2 && site->number >= VISIT_STEP_FIRST &&
+        site->number < VISIT_STEP_FIRST + VISIT_STEPS) {
+        visits_step(core, site->number - VISIT_STEP_FIRST, core->executed - site->after);
+        return;
+    }
     if (count == room) {
         room = room ? 2 * room : 1024;
         marks = enlarge(marks, room * sizeof(*marks));

@@ -88,6 +88,28 @@ static void write_cores(struct json *json)
     json_close(json, ']');
 }
 
+static void write_part(struct json *json, const struct visit_part *part)
+{
+    json_number(json, "instructions", part->sum);
+    json_number(json, "most", part->most);
+    json_close(json, '}');
+}
+
+static void write_steps(struct json *json, const struct visit_sum *sum)
+{
+    json_open(json, "steps", '[');
+    for (int step = 0; step < VISIT_STEPS; step++) {
+        if (!(sum->cause.steps >> step & 1))
+            continue;
+        json_open(json, NULL, '{');
+        json_number(json, "step", (uint64_t)step);
+        write_part(json, &sum->steps[step]);
+    }
+    json_close(json, ']');
+    json_open(json, "rest", '{');
+    write_part(json, &sum->rest);
+}
+
 static void write_visit(struct json *json, const struct visit_sum *sum)
 {
     const char *end = visits_end(&sum->cause);
@@ -107,6 +129,8 @@ static void write_visit(struct json *json, const struct visit_sum *sum)
     json_number(json, "most", sum->most);
     json_number(json, "most_at_ns", (uint64_t)sum->most_at);
     json_number(json, "most_on_core", sum->most_core);
+    if (sum->cause.steps)
+        write_steps(json, sum);
     while (buckets && !sum->histogram[buckets - 1])
         buckets--;
     json_open(json, "by_power_of_two", '[');

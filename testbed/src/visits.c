@@ -35,7 +35,8 @@ void visits_read_causes(bool yes)
 static bool is_same(const struct visit_cause *a, const struct visit_cause *b)
 {
     return a->kind == b->kind && a->vector == b->vector && a->class == b->class &&
-           a->detail == b->detail && a->intid == b->intid && a->end == b->end;
+           a->detail == b->detail && a->intid == b->intid && a->end == b->end &&
+           a->steps == b->steps;
 }
 
 static struct visit_sum *find_sum(const struct visit_cause *cause)
@@ -57,6 +58,7 @@ static void begin(struct core *core, const struct visit_cause *cause)
         .cause = *cause,
         .begun = core->executed,
         .looked = core->executed,
+        .passed = core->executed,
         .at = schedule_time_before(0),
         .guest = reads_causes ? registers_read(REGISTER_VTTBR_EL2) : 0,
     };
@@ -118,6 +120,24 @@ void visits_looked(struct core *core)
     visit->looked = core->executed;
 }
 
+void visits_step(struct core *core, int step, uint64_t executed)
+{
+    struct visit *visit = &core->counters.visit;
+
+    if (!reads_causes || visit->cause.kind == VISIT_NONE || visit->cause.steps >> step & 1)
+        return;
+    visit->cause.steps |= (uint8_t)(1 << step);
+    visit->steps[step] = executed - visit->passed;
+    visit->passed = executed;
+}
+
+static void add_part(struct visit_part *part, uint64_t instructions)
+{
+    part->sum += instructions;
+    if (instructions > part->most)
+        part->most = instructions;
+}
+
 void visits_leave(struct core *core, enum visit_end how)
 {
     struct visit *visit = &core->counters.visit;
@@ -140,6 +160,10 @@ void visits_leave(struct core *core, enum visit_end how)
     sum->visits++;
     sum->instructions += instructions;
     sum->histogram[bucket]++;
+    for (int step = 0; step < VISIT_STEPS; step++)
+        if (visit->cause.steps >> step & 1)
+            add_part(&sum->steps[step], visit->steps[step]);
+    add_part(&sum->rest, core->executed - visit->passed);
     if (visit->deaf > sum->deaf)
         sum->deaf = visit->deaf;
     if (instructions > sum->most) {

@@ -5,6 +5,9 @@
  *
  * A visit is what a core executes at EL2 without a break. If it waits there (WFI in the
  * hypervisor's idle loop), the visit ends and another one begins when it goes on.
+ *
+ * A visit may pass steps, marks with the numbers from VISIT_STEP_FIRST on: then it counts apart from
+ * those with the same cause that pass others, and the way to each step is known.
  */
 #ifndef VISITS_H
 #define VISITS_H
@@ -13,8 +16,11 @@
 
 #include <stdint.h>
 
-#define VISIT_CAUSES 256
+#define VISIT_CAUSES 512
 #define VISIT_BUCKETS 24
+/* Numbers of the marks that are steps of a visit, at EL2. */
+#define VISIT_STEP_FIRST 0xff00
+#define VISIT_STEPS 8
 
 struct core;
 
@@ -43,6 +49,12 @@ struct visit_cause {
     uint32_t detail; /* SMC, HVC: function (W0); system register access: its encoding; else 0 */
     uint32_t intid; /* of the interrupt acknowledged first, plus 1; 0: none */
     enum visit_end end;
+    uint8_t steps; /* bit n: it passed step n */
+};
+
+/* Instructions on a part of the way, over all visits of one cause, and in the one with most. */
+struct visit_part {
+    uint64_t sum, most;
 };
 
 /* All visits of one cause. */
@@ -53,6 +65,8 @@ struct visit_sum {
     uint64_t most; /* instructions in the longest visit */
     int64_t most_at; /* when that visit began, in nanoseconds */
     uint8_t most_core;
+    struct visit_part steps[VISIT_STEPS]; /* to each, from the one passed before it or the entry */
+    struct visit_part rest; /* from the last step to the end */
     uint64_t histogram[VISIT_BUCKETS]; /* bucket i: 2^i to 2^(i+1) - 1 instructions */
 };
 
@@ -64,6 +78,8 @@ struct visit {
     uint64_t deaf;            /* longest stretch without a look until then */
     int64_t at;
     uint64_t guest; /* VTTBR_EL2 */
+    uint64_t passed;                /* instructions the core had executed at the last step */
+    uint64_t steps[VISIT_STEPS];    /* instructions to each step that it passed, see struct visit_sum */
 };
 
 /* Whether to tell causes apart, which takes reading registers; without, all visits count as one. */
@@ -74,6 +90,9 @@ void visits_enter(struct core *core, const struct block *first);
 void visits_acknowledged(struct core *core, int general);
 /* The core looks for interrupts, with ISR_EL1, or has just looked with ICC_IAR1_EL1. */
 void visits_looked(struct core *core);
+/* The core, which had executed so many instructions before, passes a step of its visit. Only its first
+   pass counts. */
+void visits_step(struct core *core, int step, uint64_t executed);
 /* `how` is VISIT_RETURNS if the core goes to a lower level. */
 void visits_leave(struct core *core, enum visit_end how);
 void visits_resume(struct core *core);

@@ -168,6 +168,19 @@ class Visits(unittest.TestCase):
         self.assertEqual((two["visits"], two["instructions"], two["most"]), (3, 3 * 208, 208))
         self.assertEqual(one["by_power_of_two"], [0, 0, 0, 10])
 
+    def test_steps_are_found_in_visits_not_among_marks(self):
+        def steps(cause):
+            visit = self.causes[cause]
+            parts = [(it["step"], it["instructions"], it["most"]) for it in visit["steps"]]
+            return parts, tuple(visit["rest"].values())
+
+        self.assertEqual(
+            steps("HVC 0x00000001"), ([(0, 10 * 3, 3), (7, 10 * 2, 2)], (10 * 3, 3))
+        )
+        self.assertEqual(steps("HVC 0x00000002"), ([(1, 3 * 206, 206)], (3 * 2, 2)))
+        self.assertNotIn("steps", self.causes["HVC 0x00000003"])
+        self.assertEqual([mark["mark"] for mark in self.result["marks"]], [1])
+
     def test_a_sleep_divides_a_visit(self):
         three, wake = self.causes["HVC 0x00000003"], self.causes["wake from waiting at EL2"]
         self.assertEqual((three["visits"], three["most"]), (1, 7 + 11))

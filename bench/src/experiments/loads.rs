@@ -106,6 +106,7 @@ impl Loads {
                         rt: Some(rt),
                         linux: Some(shared),
                         disk: false,
+                        ..System::default()
                     }),
                     disk_mib: 0,
                     clock: Self::clock(plan),

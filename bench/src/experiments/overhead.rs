@@ -62,6 +62,7 @@ impl Case {
             rt,
             linux: Some(linux),
             disk: false,
+            ..System::default()
         })
     }
 }

@@ -70,7 +70,7 @@ impl Experiment for Priorities {
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
         let runs = Self::cases().into_iter().map(|(label, _, load, kind)| {
-            latency::run_beside(plan, label, load, Self::periods(plan), Some(kind))
+            latency::run_beside(plan, label, "none", load, Self::periods(plan), Some(kind))
         });
         Ok(runs.collect())
     }

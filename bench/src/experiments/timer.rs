@@ -114,6 +114,7 @@ impl Experiment for Timer {
                         )),
                         linux: Some(linux),
                         disk: false,
+                        ..System::default()
                     }),
                     disk_mib: 0,
                     clock: ClockSettings {

@@ -168,6 +168,8 @@ mod tests {
             longest_deaf: deaf,
             most_at_ns: 0,
             most_on_core: 0,
+            steps: Vec::new(),
+            rest: None,
         }
     }
 

@@ -21,8 +21,43 @@ pub struct Histograms {
     pub y_title: String,
     /// What the horizontal axis is.
     pub x_title: String,
+    /// Whether the horizontal axis is logarithmic too. All values must then be positive.
+    pub logarithmic: bool,
     /// From top to bottom.
     pub panels: Vec<Panel>,
+}
+
+/// The horizontal axis, in values or in their logarithms.
+#[derive(Clone, Copy)]
+struct Axis {
+    logarithmic: bool,
+    from: f64,
+    to: f64,
+}
+
+impl Axis {
+    fn place(self, value: f64) -> f64 {
+        match self.logarithmic {
+            true => value.max(1.0).log10(),
+            false => value,
+        }
+    }
+
+    fn label(self, place: f64) -> String {
+        match self.logarithmic {
+            // Between powers of ten there is nothing round.
+            true if place.fract() != 0.0 => String::new(),
+            true => short(10_f64.powf(place)),
+            false => grouped(place),
+        }
+    }
+
+    fn labels(self) -> usize {
+        match self.logarithmic {
+            true => (self.to - self.from) as usize + 1,
+            false => 10,
+        }
+    }
 }
 
 /// One histogram.
@@ -48,7 +83,30 @@ impl Histograms {
     pub(super) fn draw(&self, area: &Area<'_>) -> Drawn {
         let bars = || self.panels.iter().flat_map(|it| &it.bars);
         let marks = self.panels.iter().flat_map(|it| &it.marks).map(|(_, x)| *x);
-        let x_end = style::round_up(bars().map(|bar| bar.1).chain(marks).fold(0.0, f64::max));
+        let x_end = style::round_up(
+            bars()
+                .map(|bar| bar.1)
+                .chain(marks.clone())
+                .fold(0.0, f64::max),
+        );
+        let axis = match self.logarithmic {
+            true => {
+                let values = bars().map(|bar| bar.0).chain(marks.clone());
+                let places = || values.clone().map(|it| it.max(1.0).log10());
+                let from = places().fold(f64::INFINITY, f64::min).floor();
+                let from = if from.is_finite() { from } else { 0.0 };
+                Axis {
+                    logarithmic: true,
+                    from,
+                    to: places().fold(0.0, f64::max).ceil().max(from + 1.0),
+                }
+            }
+            false => Axis {
+                logarithmic: false,
+                from: 0.0,
+                to: x_end,
+            },
+        };
         let most = bars().map(|bar| bar.2).max().unwrap_or(1).max(10);
         let y_end = most as f64 * 3.0;
         for (number, panel) in self.panels.iter().enumerate() {
@@ -60,7 +118,7 @@ impl Histograms {
             panel.draw(
                 &area,
                 number,
-                (x_end, y_end),
+                (axis, y_end),
                 last.then_some(self.x_title.as_str()),
             )?;
         }
@@ -73,7 +131,7 @@ impl Panel {
         &self,
         area: &Area<'_>,
         number: usize,
-        (x_end, y_end): (f64, f64),
+        (axis, y_end): (Axis, f64),
         x_title: Option<&str>,
     ) -> Drawn {
         let mut chart = ChartBuilder::on(area)
@@ -83,7 +141,8 @@ impl Panel {
             .margin_bottom(if x_title.is_some() { 8 } else { 0 })
             .x_label_area_size(if x_title.is_some() { BOTTOM - 8 } else { 0 })
             .y_label_area_size(60)
-            .build_cartesian_2d(0.0..x_end, (LEAST..y_end).log_scale())?;
+            .build_cartesian_2d(axis.from..axis.to, (LEAST..y_end).log_scale())?;
+        let label = |x: &f64| axis.label(*x);
         let mut mesh = chart.configure_mesh();
         mesh.disable_x_mesh()
             .light_line_style(TRANSPARENT)
@@ -92,8 +151,8 @@ impl Panel {
             .label_style(style::quiet())
             .axis_desc_style(style::text(SIZE_TEXT))
             .y_labels(4)
-            .x_labels(10)
-            .x_label_formatter(&|x| grouped(*x))
+            .x_labels(axis.labels())
+            .x_label_formatter(&label)
             .y_label_formatter(&|y| short(*y));
         match x_title {
             Some(title) => mesh.x_desc(title).draw()?,
@@ -103,13 +162,15 @@ impl Panel {
         let bars = self.bars.iter().filter(|bar| bar.2 > 0);
         chart.draw_series(bars.map(|&(from, to, count)| {
             // Narrow rows stay visible: at least a pixel and a half.
-            let width = (to - from).max(x_end / 500.0);
+            let (from, to) = (axis.place(from), axis.place(to));
+            let width = (to - from).max((axis.to - axis.from) / 500.0);
             let style = colour.filled();
             Rectangle::new([(from, LEAST), (from + width, count as f64)], style)
         }))?;
         for (name, x) in &self.marks {
-            let top = chart.backend_coord(&(*x, y_end));
-            let bottom = chart.backend_coord(&(*x, LEAST));
+            let x = axis.place(*x);
+            let top = chart.backend_coord(&(x, y_end));
+            let bottom = chart.backend_coord(&(x, LEAST));
             area_line(area, top, bottom)?;
             let place = (top.0 + 4, top.1 + 2);
             // Coordinates are those of the whole picture.
@@ -144,10 +205,12 @@ fn area_line(area: &Area<'_>, from: (i32, i32), to: (i32, i32)) -> Drawn {
     Ok(())
 }
 
-/// `100000` as `100k`.
+/// `100000` as `100k`, a million as `1M`.
 fn short(number: f64) -> String {
     match number {
         0.0..1.0 => String::new(),
+        // Powers of ten are not met exactly.
+        999_999.0.. => format!("{:.0}M", number / 1e6),
         1000.0.. => format!("{:.0}k", number / 1000.0),
         _ => format!("{number:.0}"),
     }

@@ -146,6 +146,7 @@ pub fn pack(
             quantum_us: u32::try_from(description.scheduler.quantum_us.value)
                 .map_err(|_| limit("microseconds of the quantum"))?,
             interrupt_priorities: description.scheduler.interrupt_priorities,
+            without: description.scheduler.without(),
         },
         guests,
         fixed_seed: description.seed,

@@ -47,16 +47,18 @@ pub struct Grace {
     steps: u8,
     used: u8,
     spin: Spin,
+    sees_spin: bool,
 }
 
 impl Grace {
-    /// At most `steps` times `step`.
-    pub const fn new(step: Ticks, steps: u8) -> Self {
+    /// At most `steps` times `step`; none for one that spins, if that is to be seen.
+    pub const fn new(step: Ticks, steps: u8, sees_spin: bool) -> Self {
         Self {
             step,
             steps,
             used: 0,
             spin: Spin { last: None },
+            sees_spin,
         }
     }
 
@@ -68,7 +70,7 @@ impl Grace {
 
     /// The running vCPU is to let go. `Some`: not before it is looked at again, then.
     pub fn more(&mut self, now: Ticks, sample: Sample) -> Option<Ticks> {
-        let spins = self.spin.seen(sample);
+        let spins = self.sees_spin && self.spin.seen(sample);
         if !sample.in_kernel || spins || self.used >= self.steps {
             return None;
         }
@@ -96,12 +98,12 @@ mod tests {
             in_kernel: false,
             ..at(0)
         };
-        assert_eq!(Grace::new(Ticks(5), 3).more(Ticks(1), sample), None);
+        assert_eq!(Grace::new(Ticks(5), 3, true).more(Ticks(1), sample), None);
     }
 
     #[test]
     fn a_kernel_gets_so_many_steps_and_no_more() {
-        let mut grace = Grace::new(Ticks(5), 3);
+        let mut grace = Grace::new(Ticks(5), 3, true);
         for round in 0..3 {
             let now = Ticks(round * 5);
             assert_eq!(grace.more(now, at(round * 4096)), Some(Ticks(now.0 + 5)));
@@ -113,9 +115,12 @@ mod tests {
 
     #[test]
     fn who_spins_gets_none() {
-        let mut grace = Grace::new(Ticks(5), 3);
+        let mut grace = Grace::new(Ticks(5), 3, true);
         assert!(grace.more(Ticks(0), at(4096)).is_some());
         assert_eq!(grace.more(Ticks(5), at(4096 + 8)), None);
+        let mut blind = Grace::new(Ticks(5), 3, false);
+        assert!(blind.more(Ticks(0), at(4096)).is_some());
+        assert!(blind.more(Ticks(5), at(4096 + 8)).is_some());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use super::Instance;
 use super::departure::Catch;
 use crate::events::{Event, note};
+use crate::steps::step;
 use crate::sysreg::mrs;
 use crate::timers::now;
 use spumone_config::types::MAX_VCPUS;
@@ -143,7 +144,9 @@ impl Instance {
             self.to_park |= 1 << id.0;
             return;
         }
+        step!(Park);
         self.park(id);
+        step!(Parked);
         if self.scheduler.state(id) == Some(VcpuState::Suspend) && self.hosts(id) {
             self.tell_others(id, true);
         }
@@ -162,8 +165,10 @@ impl Instance {
         while left != 0 {
             let id = VcpuId(left.trailing_zeros() as u8);
             left &= left - 1;
-            if self.loaded != Some(id) {
+            if self.loaded != Some(id) && self.running != Some(id) {
+                step!(Park);
                 self.park(id);
+                step!(Parked);
             }
         }
     }
@@ -177,15 +182,13 @@ impl Instance {
         };
         let guest = machine.guest(guest);
         let is_program = self.parked(id).is_some_and(|it| it.rest == Rest::Runnable);
-        let count = machine.cores.len() as u8;
-        let others = (1..count)
-            .map(|step| PcpuId((self.core.0 + step) % count))
-            .filter(|&other| {
-                guest.may_run_on(other) && (is_program || !machine.keeps_kernels_off(other))
-            })
+        let others = guest
+            .cores_after(self.core)
+            .filter(|&other| is_program || !machine.keeps_kernels_off(other))
             .filter_map(|other| Some((other, machine.cores.get(other.index())?.presence.level())));
         if let Some(core) = whom_to_tell(others, band, busy) {
             machine.kick(core, id);
+            step!(Told);
         }
     }
 
@@ -237,6 +240,7 @@ impl Instance {
     /// one that is here.
     #[inline(never)]
     fn choose(&mut self, now: Ticks, mut elsewhere: u32, is_over: bool) {
+        step!(Look);
         let turn = self.scheduler.turn();
         let here = Here {
             core: self.core,
@@ -338,6 +342,7 @@ impl Instance {
         else {
             return false;
         };
+        step!(Take);
         note(self.core, Event::Take, u64::from(id.0));
         let (guest, index, band) = (token.guest, token.index, token.band);
         // Whoever rings from here on kicks this core; what was rung before is seen when it is parked or loaded.
@@ -374,6 +379,7 @@ impl Instance {
         }
         self.alarm_changed = true;
         self.park(id);
+        step!(Taken);
         true
     }
 
@@ -388,7 +394,7 @@ impl Instance {
             .cores
             .get(host.index())
             .is_some_and(|core| core.presence.is_above(band));
-        if !is_cut_off || !self.moves(id) {
+        if !is_cut_off || !self.moves(id) || self.machine.without.ipi_pull {
             return false;
         }
         let Some(seen) = self.parked(id) else {

@@ -158,7 +158,10 @@ impl Instance {
             stays: 0,
             conduct,
             keeps_kernels_off: machine.keeps_kernels_off(core),
-            patience: conduct.patience.unwrap_or(Ticks(0)),
+            patience: conduct
+                .patience
+                .filter(|_| !machine.without.patience)
+                .unwrap_or(Ticks(0)),
             retell_after: micros(RETELL_US),
             take_back_after: micros(TAKE_BACK_US),
             put_off_step: micros(PUT_OFF_STEP_US),
@@ -167,7 +170,15 @@ impl Instance {
             to_park: 0,
             tell_at: Ticks::NEVER,
             look_at: Ticks::NEVER,
-            grace: Grace::new(micros(GRACE_STEP_US), GRACE_STEPS),
+            grace: Grace::new(
+                micros(GRACE_STEP_US),
+                if machine.without.grace {
+                    0
+                } else {
+                    GRACE_STEPS
+                },
+                !machine.without.yield_on_spin,
+            ),
             catches: Catch::Nothing,
             random: machine.entropy.of_core(core),
             list_registers,

@@ -3,7 +3,7 @@
  * A hypervisor with a guest that calls it: 10 times function 1, which takes 8 instructions at EL2,
  * and 3 times function 2, which takes 8 + 2 * 100. Function 3 sleeps at EL2 until the timer is due,
  * then returns: 14 instructions, the last 7 of them after the sleep. Function 4 takes 153, and looks for
- * interrupts after 110. The guest runs 5 instructions at
+ * interrupts after 110. Functions 1 and 2 pass a step each. The guest runs 5 instructions at
  * EL0 in between.
  */
 #include "lib.S"
@@ -69,15 +69,15 @@ call:                                   /* 1 instruction before this */
         b.eq    4f
         smc     #0
         b       .
-1:      nop                             /* 1 + 2 + 5 */
+1:      mark    0xff00                  /* 1 + 2 + 5; step 0 after 3 */
         nop
-        nop
+        mark    0xff07                  /* step 7 after 2 more */
         nop
         eret
 2:      mov     x10, #100               /* 1 + 4 + 1 + 200 + 2 */
 1:      subs    x10, x10, #1
         b.ne    1b
-        nop
+        mark    0xff01                  /* step 1 after 206 */
         eret
 3:      mov     x0, #0xff               /* 1 + 6 before this */
         msr     icc_pmr_el1, x0

@@ -19,11 +19,15 @@ use crate::schedule::Ticks;
 
 /// In microseconds: longer than a short periodic task, for which nobody need move, and short beside a turn.
 const PATIENCE_US: u32 = 100;
+/// In microseconds: after that long on a core that is taken, a vCPU goes where others wait already. With as many vCPUs as cores
+/// none waits for so long.
+const STARVED_US: u32 = 5_000;
 
 /// The policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Steal {
     patience: Ticks,
+    starved: Ticks,
 }
 
 impl Steal {
@@ -31,6 +35,7 @@ impl Steal {
     pub const fn new(frequency_hz: u32) -> Self {
         Self {
             patience: Ticks::from_micros(PATIENCE_US, frequency_hz),
+            starved: Ticks::from_micros(STARVED_US, frequency_hz),
         }
     }
 }
@@ -62,7 +67,12 @@ impl Decide for Steal {
         }
         if here.equal_waits {
             // There are enough here already.
-            return Verdict::Leave;
+            let due = candidate.since.saturating_add(self.starved);
+            return match candidate.is_cut_off {
+                false => Verdict::Leave,
+                true if here.now < due => Verdict::Later(due),
+                true => Verdict::Take,
+            };
         }
         // Somebody may be waiting for a lock that it holds.
         let due = match candidate.parked.rest {
@@ -87,6 +97,7 @@ mod tests {
 
     const POLICY: Steal = Steal {
         patience: Ticks(10),
+        starved: Ticks(1_000),
     };
 
     #[test]
@@ -139,10 +150,18 @@ mod tests {
     }
 
     #[test]
-    fn a_core_does_not_collect() {
-        let mut here = busy(300, 0, 200);
-        here.equal_waits = true;
-        let verdict = POLICY.verdict(&here, &candidate(Rest::Runnable));
-        assert_eq!(verdict, Verdict::Leave);
+    fn a_core_does_not_collect_but_who_starves() {
+        let verdict = |now, is_cut_off| {
+            let mut here = busy(now, 0, 200);
+            here.equal_waits = true;
+            let candidate = Candidate {
+                is_cut_off,
+                ..candidate(Rest::Runnable)
+            };
+            POLICY.verdict(&here, &candidate)
+        };
+        assert_eq!(verdict(300, false), Verdict::Leave);
+        assert_eq!(verdict(300, true), Verdict::Later(Ticks(1_000)));
+        assert_eq!(verdict(1_000, true), Verdict::Take);
     }
 }

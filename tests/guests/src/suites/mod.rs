@@ -5,6 +5,7 @@ mod echo;
 mod fault;
 mod gic;
 mod hostile;
+mod ipi;
 mod lives;
 mod psci;
 mod spin;
@@ -19,6 +20,7 @@ pub fn find(name: &str) -> Option<fn()> {
         "fault" => fault::run,
         "gic" => gic::run,
         "hostile" => hostile::run,
+        "ipi" => ipi::run,
         "lives" => lives::run,
         "off" => psci::all_off,
         "psci" => psci::run,

@@ -1,0 +1,283 @@
+//! `ablation`: what each mechanism of policy `steal` is worth: the load experiment with one after the other turned off.
+
+use super::loads::Loads;
+use super::{Defaults, Evaluation, Experiment, Plan, Table, yardstick};
+use crate::machine::{Machine, Run};
+use crate::plot::{Dot, Dots, Figure, Row};
+use crate::results::Results;
+use crate::stats::{Spread, grouped};
+use serde_json::json;
+
+/// The figure.
+pub struct Ablation;
+
+const YARDSTICK: &str = "hackbench";
+/// The policy with all that it has.
+const POLICY: &str = "steal";
+/// Between the policy's name and that of what it does without, in labels.
+const WITHOUT: &str = "-without-";
+/// What is turned off in turn, as descriptions name it (`[scheduler] without`).
+const MECHANISMS: [&str; 4] = ["grace", "yield-on-spin", "patience", "ipi-pull"];
+
+/// The policy, and the policy without each mechanism.
+fn variants() -> Vec<String> {
+    let without = MECHANISMS.map(|it| format!("{POLICY}{WITHOUT}{it}"));
+    [POLICY.to_owned()].into_iter().chain(without).collect()
+}
+
+/// For people.
+fn title(variant: &str) -> String {
+    match variant.split_once(WITHOUT) {
+        Some((_, mechanism)) => format!("without {mechanism}"),
+        None => format!("{variant}, all of it"),
+    }
+}
+
+/// All variants take the place of policies in [`Loads`].
+fn variant_plan(plan: &Plan) -> Plan {
+    Plan {
+        policies: variants(),
+        ..plan.clone()
+    }
+}
+
+impl Ablation {
+    /// Where loads are as in `lhp`, its runs are these.
+    fn loads(plan: &Plan) -> Result<Loads, String> {
+        let name = plan.yardstick.as_deref().unwrap_or(YARDSTICK);
+        let yardstick = yardstick::find(name)?;
+        Ok(match plan.quick {
+            true => Loads {
+                yardstick,
+                loads: vec![50],
+                burst_ms: 100,
+                seconds: 0.4,
+                repeats: 1,
+            },
+            false => Loads {
+                yardstick,
+                loads: vec![30, 50, 70, 90],
+                burst_ms: 500,
+                seconds: 2.5,
+                repeats: 2,
+            },
+        })
+    }
+}
+
+/// The longest wait of the real-time guest under a variant at any load, in instructions.
+fn worst_latency(results: &Results, loads: &Loads, variant: &str) -> Option<f64> {
+    let labels = loads.loads.iter().map(|&load| loads.label(variant, load));
+    labels
+        .flat_map(|label| {
+            results.values(&label, |it| {
+                it.rt_instructions("max_ns").into_iter().collect()
+            })
+        })
+        .reduce(f64::max)
+}
+
+impl Experiment for Ablation {
+    fn name(&self) -> &'static str {
+        "ablation"
+    }
+
+    fn title(&self) -> &'static str {
+        "What each mechanism of policy steal is worth"
+    }
+
+    fn question(&self) -> &'static str {
+        "A vCPU that is to let go gets grace in its kernel; one that spins gets none; one that makes room for the \
+         real-time guest is kept for a while before others are told; and who interrupts a vCPU that sleeps where nobody \
+         hears takes it. What does Linux lose when one of these is turned off, and what does the real-time guest gain?"
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults {
+            ipus: 100,
+            quantum: 500,
+            seeds: 3,
+            quick_seeds: 1,
+        }
+    }
+
+    fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
+        let mut runs = Self::loads(plan)?.runs(&variant_plan(plan));
+        for run in &mut runs {
+            if let Machine::Spumone(system) = &mut run.machine
+                && let Some((policy, mechanism)) = system.policy.split_once(WITHOUT)
+            {
+                system.without = vec![mechanism.into()];
+                system.policy = policy.into();
+            }
+        }
+        Ok(runs)
+    }
+
+    fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
+        // The plan was accepted by `runs`.
+        let Ok(loads) = Self::loads(plan) else {
+            return Evaluation::empty();
+        };
+        let bare = loads.bare(results);
+        let ratio = |variant: &str, load: u32| -> Option<Spread> {
+            let ideal = bare.as_ref()?.ideal(f64::from(load) / 100.0);
+            Some(
+                loads
+                    .spread(results, &loads.label(variant, load))?
+                    .over(ideal),
+            )
+        };
+        let mut columns = vec![String::new()];
+        columns.extend(loads.loads.iter().map(|it| format!("{it} %")));
+        columns.push("longest wait of the real-time guest".into());
+        let mut table = Table {
+            title: format!(
+                "Time of `{}` over the ideal, by load; longest wait in instructions",
+                loads.yardstick.name
+            ),
+            columns,
+            rows: Vec::new(),
+        };
+        let mut rows = Vec::new();
+        let mut findings = Vec::new();
+        let mut summary = serde_json::Map::new();
+        for variant in variants() {
+            let wait = worst_latency(results, &loads, &variant);
+            let mut row = vec![title(&variant)];
+            row.extend(
+                loads
+                    .loads
+                    .iter()
+                    .map(|&load| ratio(&variant, load).map_or("-".into(), |it| it.show(2))),
+            );
+            row.push(wait.map_or("-".into(), grouped));
+            table.rows.push(row);
+            let worst = loads
+                .loads
+                .iter()
+                .filter_map(|&load| Some((ratio(&variant, load)?.median, load)))
+                .max_by(|a, b| a.0.total_cmp(&b.0));
+            if let (Some((worst, load)), Some(wait)) = (worst, wait) {
+                findings.push(format!(
+                    "`{POLICY}` {}: at worst {worst:.2} times the ideal, at {load} % load; the real-time guest waits {} \
+                     instructions at most.",
+                    title(&variant).trim_start_matches("steal, "),
+                    grouped(wait)
+                ));
+            }
+            let points: Vec<_> = loads
+                .loads
+                .iter()
+                .map(|&load| json!({ "load_percent": load, "over_ideal": ratio(&variant, load) }))
+                .collect();
+            rows.push(Row {
+                name: title(&variant),
+                dots: loads
+                    .loads
+                    .iter()
+                    .map(|&load| Dot {
+                        name: format!("{load} % load"),
+                        value: ratio(&variant, load),
+                        decimals: 2,
+                    })
+                    .collect(),
+            });
+            summary.insert(variant, json!({ "loads": points, "longest_wait": wait }));
+        }
+        let variants = variant_plan(plan);
+        Evaluation {
+            figure: Figure::Dots(Dots {
+                title: "What each mechanism of policy steal is worth".into(),
+                subtitle: format!(
+                    "time of {} over the ideal; median, and the range over seeds",
+                    loads.yardstick.name
+                ),
+                x_title: "time over the ideal".into(),
+                one: Some("ideal".into()),
+                rows,
+            }),
+            caption:
+                "Time over the ideal with all of policy steal, and without each of its mechanisms"
+                    .into(),
+            findings,
+            verdicts: Vec::new(),
+            tables: vec![table, loads.bare_table(results)],
+            method: {
+                let mut method = loads.method(&variants);
+                method.push(
+                    "`[scheduler] without` turns one mechanism off (`docs/migration.md`); all else is the same.".into(),
+                );
+                method
+            },
+            summary: summary.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::lhp::Lhp;
+    use crate::experiments::loads::tests::plan;
+    use crate::results::samples;
+
+    #[test]
+    fn each_mechanism_is_turned_off_once_at_each_load() {
+        let mut off = Vec::new();
+        for run in Ablation.runs(&plan()).unwrap() {
+            if let Machine::Spumone(system) = run.machine {
+                assert_eq!(system.policy, POLICY, "{}", run.label);
+                off.push(system.without.concat());
+            }
+        }
+        assert_eq!(off.len(), 4 * (1 + MECHANISMS.len()));
+        for mechanism in MECHANISMS {
+            assert_eq!(off.iter().filter(|it| *it == mechanism).count(), 4);
+        }
+    }
+
+    #[test]
+    fn what_lhp_has_measured_is_not_measured_again() {
+        let plan = Plan {
+            policies: vec![POLICY.into()],
+            ..plan()
+        };
+        let known = Lhp.runs(&plan).unwrap();
+        let whole = Ablation.runs(&plan).unwrap();
+        let mut whole = whole.iter().filter(|it| !it.label.contains(WITHOUT));
+        assert!(whole.all(|run| known.contains(run)));
+    }
+
+    #[test]
+    fn the_worst_load_of_each_variant_is_told() {
+        let loads = Ablation::loads(&plan()).unwrap();
+        let mut results = Results::default();
+        for (cores, time) in [(2, 4.0), (3, 8.0 / 3.0), (4, 2.0)] {
+            results.add(samples::linux(&loads.bare_label(cores), 1, &[time]));
+        }
+        for (variant, slowdown) in [("steal", 1.0), ("steal-without-grace", 1.5)] {
+            let bare = loads.bare(&results).unwrap();
+            for (load, more) in [(50, 1.0), (90, 1.2)] {
+                let time = bare.ideal(f64::from(load) / 100.0) * slowdown * more;
+                let label = loads.label(variant, load);
+                let log = format!(
+                    "linux-result scenario=a ok=1 seconds={time}\nrt-result max_ns={}\n",
+                    load * 400
+                );
+                results.add(samples::outcome(&label, 1, &log));
+            }
+        }
+        let evaluation = Ablation.evaluate(&plan(), &results);
+        assert_eq!(evaluation.findings.len(), 2);
+        assert!(
+            evaluation.findings[1].starts_with(
+                "`steal` without grace: at worst 1.80 times the ideal, at 90 % load; the real-time guest waits 9,000"
+            ),
+            "{}",
+            evaluation.findings[1]
+        );
+        let row = &evaluation.tables[0].rows[1];
+        assert_eq!(row[..3], ["without grace", "-", "1.50"]);
+    }
+}

@@ -1,0 +1,370 @@
+//! `ipi`: how long an interrupt between two vCPUs of a guest takes, while its target runs, was preempted, or has changed
+//! cores because of that.
+
+use super::{Defaults, Evaluation, Experiment, Plan, Table};
+use crate::machine::{ClockSettings, Machine, Order, Run};
+use crate::plot::{Figure, Histograms, Panel};
+use crate::results::{Outcome, Results};
+use crate::stats::grouped;
+use crate::system::{Probe, System};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// The figure.
+pub struct Ipi;
+
+/// Marks of the probe's suite (`tests/guests/src/suites/ipi.rs`): the measurement begins and ends; an SGI is sent; an
+/// interrupt is taken.
+const BEGIN: u64 = 1;
+const END: u64 = 2;
+const SENT: u64 = 16;
+const TAKEN: u64 = 17;
+
+/// Policies that are compared where the user names none but the base.
+const BASE: &str = "none";
+const POLICIES: [&str; 2] = [BASE, "steal"];
+const CORES: u32 = 3;
+/// The sender has core 1, the target core 0 with the real-time guest, the third vCPU core 2.
+const HOMES: [u32; 3] = [1, 0, 2];
+/// Longest pause between two SGIs in microseconds: so long as a burst of the real-time guest and the pause behind it, so
+/// that SGIs meet all of it.
+const GAP_US: u64 = 5000;
+const RT: &str = "period=1ms load=80% burst=5ms histogram=off";
+/// Longest time for an SGI and the pause before it, in milliseconds; and for the start of both guests.
+const EACH_MS: u64 = 10;
+const START_MS: u64 = 200;
+/// Rows of the histograms for each power of ten.
+const ROWS_PER_DECADE: f64 = 20.0;
+
+/// One run.
+struct Case {
+    label: String,
+    /// For people.
+    name: String,
+    policy: String,
+    /// Whether the real-time guest is there.
+    rt: bool,
+    /// Whether the third vCPU wants its core all the time.
+    busy: bool,
+}
+
+fn policies(plan: &Plan) -> Vec<String> {
+    match &plan.policies[..] {
+        [one] if one == BASE => POLICIES.map(Into::into).into(),
+        named => named.to_vec(),
+    }
+}
+
+fn cases(plan: &Plan) -> Vec<Case> {
+    let mut cases = vec![Case {
+        label: "running".into(),
+        name: "the target runs".into(),
+        policy: BASE.into(),
+        rt: false,
+        busy: false,
+    }];
+    for policy in policies(plan) {
+        let name = format!("real-time guest on the target's core, policy {policy}");
+        if policy == BASE {
+            // Nobody goes to another core, so it does not matter what those do.
+            cases.push(Case {
+                label: policy.clone(),
+                name,
+                policy,
+                rt: true,
+                busy: false,
+            });
+            continue;
+        }
+        for (suffix, others, busy) in [
+            ("idle", "a core is idle", false),
+            ("busy", "all cores are busy", true),
+        ] {
+            cases.push(Case {
+                label: format!("{policy}-{suffix}"),
+                name: format!("{name}, {others}"),
+                policy: policy.clone(),
+                rt: true,
+                busy,
+            });
+        }
+    }
+    cases
+}
+
+fn count(plan: &Plan) -> u64 {
+    if plan.quick { 150 } else { 1000 }
+}
+
+/// Times of one run in instructions, from each write to the handler, in order.
+fn times(outcome: &Outcome) -> Vec<f64> {
+    let marks = &outcome.clock.marks;
+    let at = |number| marks.iter().find(|it| it.mark == number).map(|it| it.ns);
+    let (Some(begin), Some(end)) = (at(BEGIN), at(END)) else {
+        return Vec::new();
+    };
+    let of = |number| {
+        let meant = marks.iter().filter(move |it| it.mark == number);
+        meant
+            .map(|it| it.ns)
+            .filter(|ns| (begin..=end).contains(ns))
+    };
+    // The next one is sent when the last one was taken, so they come in pairs.
+    of(SENT)
+        .zip(of(TAKEN))
+        .map(|(sent, taken)| outcome.instructions(taken as f64 - sent as f64))
+        .collect()
+}
+
+/// All seeds, from the shortest to the longest.
+fn sorted(results: &Results, label: &str) -> Vec<f64> {
+    let mut times = results.values(label, times);
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+/// The value below which this share of all lies.
+fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    sorted.get((last as f64 * share).ceil() as usize).copied()
+}
+
+/// Rows of equal width on a logarithmic axis.
+fn bars(times: &[f64]) -> Vec<(f64, f64, u64)> {
+    let mut rows: BTreeMap<i32, u64> = BTreeMap::new();
+    for time in times {
+        let row = (time.max(1.0).log10() * ROWS_PER_DECADE).floor() as i32;
+        *rows.entry(row).or_default() += 1;
+    }
+    let edge = |row: i32| 10_f64.powf(f64::from(row) / ROWS_PER_DECADE);
+    rows.into_iter()
+        .map(|(row, count)| (edge(row), edge(row + 1), count))
+        .collect()
+}
+
+/// In microseconds too.
+fn with_micros(instructions: f64, plan: &Plan) -> String {
+    let micros = instructions / f64::from(plan.ipus);
+    format!("{} instructions ({micros:.1} µs)", grouped(instructions))
+}
+
+impl Experiment for Ipi {
+    fn name(&self) -> &'static str {
+        "ipi"
+    }
+
+    fn title(&self) -> &'static str {
+        "Interrupts between vCPUs whose target runs, was preempted, or moved"
+    }
+
+    fn question(&self) -> &'static str {
+        "How long is it from the write of ICC_SGI1R_EL1 to the first instruction of the other vCPU's handler? Late \
+         interrupts between CPUs are what trap-based migration broke on in *Solving the Lock Holder Preemption Problem* \
+         (2012)."
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults {
+            ipus: 250,
+            quantum: 50,
+            seeds: 3,
+            quick_seeds: 1,
+        }
+    }
+
+    fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
+        let count = count(plan);
+        let length_ms = START_MS + EACH_MS * count;
+        let runs = cases(plan).into_iter().map(|case| Run {
+            label: case.label,
+            machine: Machine::Spumone(System {
+                cores: CORES,
+                policy: case.policy,
+                rt: case.rt.then(|| format!("{RT} duration={length_ms}ms")),
+                probe: Some(Probe {
+                    homes: HOMES.into(),
+                    bootargs: format!(
+                        "suite=ipi count={count} gap={GAP_US} busy={}",
+                        u8::from(case.busy)
+                    ),
+                }),
+                ..System::default()
+            }),
+            disk_mib: 0,
+            clock: ClockSettings {
+                quantum: plan.quantum,
+                ipus: plan.ipus,
+                seed: 0,
+                end_us: None,
+            },
+            order: match case.rt {
+                true => Order::LinuxFirst {
+                    rt_until: length_ms * 1_000_000,
+                },
+                false => Order::Any,
+            },
+            weight: 2 * length_ms,
+        });
+        Ok(runs.collect())
+    }
+
+    fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
+        let mut table = Table::new(
+            "From the write to the handler, in instructions, all seeds together",
+            &["", "interrupts", "minimum", "median", "99 %", "maximum"],
+        );
+        let mut findings = Vec::new();
+        let mut panels = Vec::new();
+        let mut summary = serde_json::Map::new();
+        for case in cases(plan) {
+            let times = sorted(results, &case.label);
+            let of = |share| quantile(&times, share);
+            let cell = |share| of(share).map_or("-".into(), grouped);
+            table.rows.push(vec![
+                case.name.clone(),
+                grouped(times.len() as f64),
+                cell(0.0),
+                cell(0.5),
+                cell(0.99),
+                cell(1.0),
+            ]);
+            if let (Some(median), Some(most)) = (of(0.5), of(1.0)) {
+                findings.push(format!(
+                    "{}: median {}, at most {}.",
+                    case.name,
+                    with_micros(median, plan),
+                    with_micros(most, plan)
+                ));
+            }
+            panels.push(Panel {
+                name: case.name,
+                bars: bars(&times),
+                facts: match of(1.0) {
+                    Some(_) => format!("median {} · maximum {}", cell(0.5), cell(1.0)),
+                    None => "no result".into(),
+                },
+                marks: of(1.0)
+                    .map(|it| ("max".to_owned(), it))
+                    .into_iter()
+                    .collect(),
+            });
+            summary.insert(
+                case.label,
+                json!({ "interrupts": times.len(), "minimum": of(0.0), "median": of(0.5), "p99": of(0.99),
+                    "maximum": of(1.0) }),
+            );
+        }
+        Evaluation {
+            figure: Figure::Histograms(Histograms {
+                title: "Interrupts between vCPUs".into(),
+                y_title: "interrupts, all seeds together; both axes logarithmic".into(),
+                x_title: "instructions from the write of ICC_SGI1R_EL1 to the handler's first".into(),
+                logarithmic: true,
+                panels,
+            }),
+            caption: "Histograms of the time that an interrupt between vCPUs takes, both axes logarithmic".into(),
+            findings,
+            verdicts: Vec::new(),
+            tables: vec![table],
+            method: vec![
+                format!(
+                    "A bare-metal guest with three vCPUs on three cores. vCPU 0 sends {} SGIs to vCPU 1, which spins, each at a \
+                     random time up to {} ms after the last one was taken. vCPU 2 sleeps, or spins.",
+                    grouped(count(plan) as f64),
+                    GAP_US / 1000
+                ),
+                "FreeRTOS, where it is there, computes for 4 ms of every 5 ms on the core of vCPU 1.".into(),
+                "Both ends pass marks of the exact clock, the sender right before the write, the target as the first instruction \
+                 of its vector."
+                    .into(),
+                "What one core does is seen by another up to a quantum early or late, and so are these times. On the bare \
+                 machine, where the model has no time between write and handler, that is all there is."
+                    .into(),
+            ],
+            summary: summary.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Mark;
+    use crate::experiments::loads::tests::plan;
+    use crate::results::samples;
+
+    fn outcome(label: &str, marks: &[(u64, u64)]) -> Outcome {
+        let mut outcome = samples::outcome(label, 1, "");
+        outcome.clock.marks = marks
+            .iter()
+            .map(|&(mark, ns)| Mark { mark, ns, x0: None })
+            .collect();
+        outcome
+    }
+
+    #[test]
+    fn each_write_meets_its_interrupt() {
+        let marks = [
+            // Before it begins, and after it has ended: wake-ups of the probe's own.
+            (TAKEN, 5),
+            (BEGIN, 1000),
+            (SENT, 2000),
+            (TAKEN, 6000),
+            (SENT, 10_000),
+            (TAKEN, 10_400),
+            (END, 20_000),
+            (TAKEN, 21_000),
+        ];
+        assert_eq!(times(&outcome("a", &marks)), [1000.0, 100.0]);
+        assert!(times(&outcome("a", &marks[..4])).is_empty());
+    }
+
+    #[test]
+    fn every_case_has_its_numbers() {
+        let mut results = Results::default();
+        for (label, ns) in [("running", 2400), ("none", 16_000_000)] {
+            let marks = [
+                (BEGIN, 0),
+                (SENT, 1000),
+                (TAKEN, 1000 + ns),
+                (END, u64::MAX),
+            ];
+            results.add(outcome(label, &marks));
+        }
+        let evaluation = Ipi.evaluate(&plan(), &results);
+        assert_eq!(evaluation.tables[0].rows.len(), 4);
+        assert_eq!(evaluation.tables[0].rows[1][5], "4,000,000");
+        assert_eq!(evaluation.findings.len(), 2);
+        evaluation.figure.svg().unwrap();
+    }
+
+    #[test]
+    fn quantiles_are_values_that_were_measured() {
+        let values = [1.0, 2.0, 3.0, 4.0];
+        assert_eq!(quantile(&values, 0.0), Some(1.0));
+        assert_eq!(quantile(&values, 0.5), Some(3.0));
+        assert_eq!(quantile(&values, 1.0), Some(4.0));
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn what_is_too_short_to_be_told_is_in_the_first_row() {
+        assert_eq!(bars(&[-40.0, 0.5, 1.0])[0].2, 3);
+        let rows = bars(&[100.0]);
+        assert!(rows[0].0 <= 100.0 && rows[0].1 > 100.0);
+    }
+
+    #[test]
+    fn policies_are_compared_unless_named() {
+        let labels = |names: &[&str]| -> Vec<_> {
+            let plan = Plan {
+                policies: names.iter().map(|&it| it.into()).collect(),
+                ..plan()
+            };
+            cases(&plan).into_iter().map(|it| it.label).collect()
+        };
+        let both = ["running", "none", "steal-idle", "steal-busy"];
+        assert_eq!(labels(&["none"]), both);
+        assert_eq!(labels(&["trap"]), ["running", "trap-idle", "trap-busy"]);
+    }
+}

@@ -1,0 +1,110 @@
+//! `suite=ipi`: how long an SGI takes from the write that sends it to the first instruction of the handler. CPU 0 sends
+//! `count=` (default 500) SGIs to CPU 1, each a while after the last one was taken, at most `gap=` microseconds
+//! (default 1000). CPU 1 spins, or sleeps with `asleep=1`; other CPUs sleep, or spin with `busy=1`.
+//!
+//! The times are those of the exact clock: CPU 0 passes a mark before each write, CPU 1 one with each interrupt, and the
+//! whole lies between two more. Elsewhere marks do nothing, and the suite tests that every SGI comes.
+
+use crate::machine::random::Random;
+use crate::machine::sysreg::{barrier, cpu};
+use crate::machine::{bootargs, cpus, gic, interrupts, time};
+use crate::report::{Verdict, check, check_eq, record};
+use core::arch::{asm, global_asm};
+
+/// Marks (`testbed/README.md`): the measurement begins and ends, as for yardsticks; an SGI is sent, an interrupt is taken.
+const BEGIN: u16 = 1;
+const END: u16 = 2;
+const SENT: u16 = 16;
+const TAKEN: u16 = 17;
+
+const TARGET: usize = 1;
+const SGI: u32 = 5;
+
+/// Runs the suite.
+pub fn run() {
+    gic::start_distributor();
+    gic::start_cpu();
+    record("ipi", measure(cpus::start_all()));
+}
+
+fn measure(count: usize) -> Verdict {
+    check!(count > TARGET, "needs two CPUs");
+    let asleep = bootargs::number_or("asleep", 0) != 0;
+    let busy = bootargs::number_or("busy", 0) != 0;
+    let wanted = bootargs::number_or("count", 500) as usize;
+    let gap = bootargs::number_or("gap", 1000).max(1);
+    cpus::run(TARGET, mark_interrupts);
+    cpus::start_receiving(TARGET, asleep);
+    for cpu in TARGET + 1..count {
+        cpus::start_receiving(cpu, !busy);
+    }
+    let mut random = Random::new(1);
+    mark::<BEGIN>();
+    for sent in 0..wanted {
+        time::delay_us(random.below(gap));
+        send();
+        let taken = || interrupts::count(TARGET) > sent;
+        check!(time::wait(taken), "SGI {sent} does not come");
+    }
+    mark::<END>();
+    check_eq!(interrupts::count(TARGET), wanted, "interrupts");
+    for cpu in TARGET..count {
+        cpus::stop_receiving(cpu);
+    }
+    Ok(())
+}
+
+fn mark<const NUMBER: u16>() {
+    // SAFETY: a write to XZR does nothing.
+    unsafe { asm!("movz xzr, #{}", const NUMBER, options(nostack, preserves_flags)) };
+}
+
+/// Sends the SGI, right behind a mark.
+fn send() {
+    let value = u64::from(SGI) << 24 | 1 << TARGET;
+    barrier();
+    // SAFETY: a write to XZR does nothing; the other one has a CPU interrupted that waits for it.
+    unsafe {
+        asm!(
+            "movz xzr, #{sent}",
+            "msr icc_sgi1r_el1, {value}",
+            sent = const SENT,
+            value = in(reg) value,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// From here on this CPU passes a mark as the first instruction of each interrupt.
+fn mark_interrupts() {
+    debug_assert_eq!(cpu(), TARGET);
+    // SAFETY: the table leads to the usual one, entry by entry.
+    unsafe {
+        asm!(
+            "adrp {table}, ipi_vectors",
+            "add {table}, {table}, :lo12:ipi_vectors",
+            "msr vbar_el1, {table}",
+            "isb",
+            table = out(reg) _,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+global_asm!(
+    ".pushsection .text, \"ax\"",
+    ".balign 2048",
+    "ipi_vectors:",
+    ".set entry, 0",
+    ".rept 16",
+    ".balign 128",
+    // IRQ, with the kernel's stack pointer.
+    ".if entry == 0x280",
+    "movz xzr, #{taken}",
+    ".endif",
+    "b vectors + entry",
+    ".set entry, entry + 0x80",
+    ".endr",
+    ".popsection",
+    taken = const TAKEN,
+);
