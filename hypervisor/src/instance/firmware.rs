@@ -79,10 +79,7 @@ impl Instance {
 
     /// A vCPU that was suspended to powerdown is to run again: it begins at its entry point.
     pub(super) fn power_up_if_suspended(&mut self, id: VcpuId) {
-        let Some(start) = self.vcpus[id.index()]
-            .as_mut()
-            .and_then(|vcpu| vcpu.resume.take())
-        else {
+        let Some(start) = self.vcpu(id).and_then(|vcpu| vcpu.resume) else {
             return;
         };
         if self.loaded == Some(id) {
