@@ -236,6 +236,7 @@ impl CpuInterface {
 
     /// Looks at the timers: keeps the physical PPI of each active as long as its output is high or
     /// the guest is at it, and no longer. Returns the private interrupts to deliver.
+    #[inline(always)]
     fn sample_timers(&mut self, control: u32, machine: &mut impl PhysicalGic) -> u32 {
         let lines = machine.lines() & TIMER_PPIS;
         let ready = (self.latch | lines) & self.open(control) & !self.active;

@@ -84,6 +84,8 @@ impl Instance {
         };
         if self.loaded == Some(id) {
             self.save_loaded();
+            // It runs, and was saved only to begin anew.
+            self.deadlines.clear(id);
         }
         if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
             vcpu.power_up(start);

@@ -118,8 +118,6 @@ impl Instance {
             return;
         };
         let guest = self.machine.guest(vcpu.guest);
-        // Of a vCPU that was saved only to begin anew.
-        self.alarm_changed |= self.deadlines.clear(id);
         cpu::set_stage2(guest.vttbr);
         let last = &mut self.last_of_guest[vcpu.guest.index()];
         if *last != Some(id) {
