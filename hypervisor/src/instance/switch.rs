@@ -106,7 +106,10 @@ impl Instance {
         {
             // It ran out while the vCPU was being saved.
             self.scheduler.wake(id);
-            self.must_decide = true;
+            // Less urgent than who runs, it only queues; an equal waits for the end of the turn.
+            let (band, current) = (Some(vcpu.band), self.scheduler.current_band());
+            self.must_decide |= band > current;
+            self.alarm_changed |= band == current;
         }
         self.kick_all(guest_id, kick);
     }
