@@ -262,7 +262,7 @@ impl Instance {
             let Some(vcpu) = self.deadlines.take_due(now, running) else {
                 break;
             };
-            if self.moving == 0 {
+            if !self.moves(vcpu) {
                 self.scheduler.wake(vcpu);
             } else if self.has(vcpu) {
                 // One that was parked here may be elsewhere by now.
