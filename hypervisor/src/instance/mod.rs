@@ -358,6 +358,10 @@ impl Instance {
     #[inline(always)]
     fn run_vcpu(&mut self, id: VcpuId) {
         if self.interrupts_changed {
+            if cpu::interrupt_pending() {
+                self.take_interrupts();
+                return;
+            }
             self.refresh_interrupts();
         }
         // Output that somebody had no time to write is written while nobody urgent runs.
