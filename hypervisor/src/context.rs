@@ -5,61 +5,60 @@ use crate::sysreg::{mrs, msr};
 use core::arch::asm;
 
 macro_rules! system_registers {
-    ($($(#[$doc:meta])* $register:ident,)*) => {
+    ($($(#[$doc:meta])* ($first:ident, $second:ident),)*) => {
         /// The registers of EL1 and EL0 that the hardware does not bank for the hypervisor.
         #[derive(Debug)]
         #[allow(non_snake_case)]
+        #[repr(C)]
         pub struct SystemRegisters {
-            $($(#[$doc])* pub $register: u64,)*
+            $($(#[$doc])* pub $first: u64, pub $second: u64,)*
+            /// What the guest reads as its `MPIDR_EL1`. It cannot write it.
+            pub VMPIDR_EL2: u64,
         }
 
         impl SystemRegisters {
             /// All zero.
             const fn zero() -> Self {
-                Self { $($register: 0,)* }
+                Self { $($first: 0, $second: 0,)* VMPIDR_EL2: 0 }
             }
 
             /// Takes the registers from the core.
             pub fn save(&mut self) {
-                $(self.$register = mrs!($register);)*
+                // In pairs: two are stored by one instruction.
+                $(
+                    let (first, second) = (mrs!($first), mrs!($second));
+                    self.$first = first;
+                    self.$second = second;
+                )*
             }
 
             /// Puts the registers on the core; they count from the next `ISB` or `ERET`.
             pub fn restore(&self) {
-                $(msr!($register, self.$register);)*
+                $(
+                    let (first, second) = (self.$first, self.$second);
+                    msr!($first, first);
+                    msr!($second, second);
+                )*
+                msr!(VMPIDR_EL2, self.VMPIDR_EL2);
             }
         }
     };
 }
 
 system_registers! {
-    SCTLR_EL1,
-    CPACR_EL1,
-    TTBR0_EL1,
-    TTBR1_EL1,
-    TCR_EL1,
-    MAIR_EL1,
-    AMAIR_EL1,
-    VBAR_EL1,
-    CONTEXTIDR_EL1,
-    TPIDR_EL0,
-    TPIDRRO_EL0,
-    TPIDR_EL1,
-    ESR_EL1,
-    FAR_EL1,
-    AFSR0_EL1,
-    AFSR1_EL1,
-    PAR_EL1,
-    ELR_EL1,
-    SPSR_EL1,
-    SP_EL0,
-    SP_EL1,
-    CNTKCTL_EL1,
-    CSSELR_EL1,
+    (SCTLR_EL1, CPACR_EL1),
+    (TTBR0_EL1, TTBR1_EL1),
+    (TCR_EL1, MAIR_EL1),
+    (AMAIR_EL1, VBAR_EL1),
+    (CONTEXTIDR_EL1, TPIDR_EL0),
+    (TPIDRRO_EL0, TPIDR_EL1),
+    (ESR_EL1, FAR_EL1),
+    (AFSR0_EL1, AFSR1_EL1),
+    (PAR_EL1, ELR_EL1),
+    (SPSR_EL1, SP_EL0),
+    (SP_EL1, CNTKCTL_EL1),
     /// The guest sees `MDSCR_EL1` trapped; this is what single-stepping in the guest needs.
-    MDSCR_EL1,
-    /// What the guest reads as its `MPIDR_EL1`.
-    VMPIDR_EL2,
+    (MDSCR_EL1, CSSELR_EL1),
 }
 
 /// Reset value of `SCTLR_EL1`: MMU and caches off, the RES1 bits of Armv8.0 set
@@ -147,8 +146,8 @@ impl FloatingPoint {
         unsafe {
             asm!(vector_pairs!("stp"), base = in(reg) self.v.as_mut_ptr(), options(nostack));
         }
-        self.fpcr = mrs!(S3_3_C4_C4_0);
-        self.fpsr = mrs!(S3_3_C4_C4_1);
+        let (fpcr, fpsr) = (mrs!(S3_3_C4_C4_0), mrs!(S3_3_C4_C4_1));
+        (self.fpcr, self.fpsr) = (fpcr, fpsr);
     }
 
     /// Puts the registers on the core.
@@ -158,7 +157,8 @@ impl FloatingPoint {
         unsafe {
             asm!(vector_pairs!("ldp"), base = in(reg) self.v.as_ptr(), options(nostack, readonly));
         }
-        msr!(S3_3_C4_C4_0, self.fpcr);
-        msr!(S3_3_C4_C4_1, self.fpsr);
+        let (fpcr, fpsr) = (self.fpcr, self.fpsr);
+        msr!(S3_3_C4_C4_0, fpcr);
+        msr!(S3_3_C4_C4_1, fpsr);
     }
 }

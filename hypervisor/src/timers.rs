@@ -72,10 +72,14 @@ impl GuestTimers {
 
     /// Takes the timers from the core and silences them there.
     pub fn save(&mut self) {
-        self.virtual_timer.control = mrs!(CNTV_CTL_EL0);
-        self.virtual_timer.compare = mrs!(CNTV_CVAL_EL0);
-        self.physical_timer.control = mrs!(CNTP_CTL_EL0);
-        self.physical_timer.compare = mrs!(CNTP_CVAL_EL0);
+        self.virtual_timer = SavedTimer {
+            control: mrs!(CNTV_CTL_EL0),
+            compare: mrs!(CNTV_CVAL_EL0),
+        };
+        self.physical_timer = SavedTimer {
+            control: mrs!(CNTP_CTL_EL0),
+            compare: mrs!(CNTP_CVAL_EL0),
+        };
         msr!(CNTV_CTL_EL0, 0);
         msr!(CNTP_CTL_EL0, 0);
         isb();
@@ -83,10 +87,11 @@ impl GuestTimers {
 
     /// Puts the timers on the core.
     pub fn restore(&self) {
-        msr!(CNTV_CVAL_EL0, self.virtual_timer.compare);
-        msr!(CNTP_CVAL_EL0, self.physical_timer.compare);
-        msr!(CNTV_CTL_EL0, self.virtual_timer.control);
-        msr!(CNTP_CTL_EL0, self.physical_timer.control);
+        let (virtual_timer, physical_timer) = (self.virtual_timer, self.physical_timer);
+        msr!(CNTV_CVAL_EL0, virtual_timer.compare);
+        msr!(CNTV_CTL_EL0, virtual_timer.control);
+        msr!(CNTP_CVAL_EL0, physical_timer.compare);
+        msr!(CNTP_CTL_EL0, physical_timer.control);
         isb();
     }
 

@@ -42,9 +42,11 @@ impl InterfaceRegisters {
     /// Takes the registers from the core. With 5 priority bits there is one active priority
     /// register per group (`ICH_VTR_EL2.PREbits`).
     pub fn save(&mut self) {
-        self.vmcr = mrs!(ICH_VMCR_EL2);
-        self.ap0r0 = mrs!(ICH_AP0R0_EL2);
-        self.ap1r0 = mrs!(ICH_AP1R0_EL2);
+        *self = Self {
+            vmcr: mrs!(ICH_VMCR_EL2),
+            ap0r0: mrs!(ICH_AP0R0_EL2),
+            ap1r0: mrs!(ICH_AP1R0_EL2),
+        };
     }
 
     /// The saved `ICH_VMCR_EL2`.
@@ -59,9 +61,10 @@ impl InterfaceRegisters {
 
     /// Puts the registers on the core.
     pub fn restore(&self) {
-        msr!(ICH_VMCR_EL2, self.vmcr);
-        msr!(ICH_AP0R0_EL2, self.ap0r0);
-        msr!(ICH_AP1R0_EL2, self.ap1r0);
+        let Self { vmcr, ap0r0, ap1r0 } = *self;
+        msr!(ICH_VMCR_EL2, vmcr);
+        msr!(ICH_AP0R0_EL2, ap0r0);
+        msr!(ICH_AP1R0_EL2, ap1r0);
     }
 }
 

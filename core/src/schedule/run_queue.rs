@@ -64,6 +64,7 @@ impl RunQueue {
     }
 
     /// Takes a vCPU out: it sleeps, stops or leaves the core. Returns whether it was queued.
+    #[inline(always)]
     pub fn remove(&mut self, vcpu: VcpuId) -> bool {
         if !self.contains(vcpu) {
             return false;
@@ -104,6 +105,7 @@ impl RunQueue {
         vcpu.index() < MAX_VCPUS && self.queued & 1 << vcpu.index() != 0
     }
 
+    #[inline(always)]
     fn append(&mut self, vcpu: VcpuId, band: Band) -> bool {
         let index = vcpu.index();
         if index >= MAX_VCPUS || self.contains(vcpu) {

@@ -222,6 +222,7 @@ impl Scheduler {
     }
 
     /// Decides who runs from `now` on, and notes the decision as carried out.
+    #[inline(always)]
     pub fn decide(&mut self, now: Ticks) -> Decision {
         let (before, since) = (self.current(), self.since);
         if let Some(band) = self.current_band() {
@@ -305,6 +306,7 @@ impl Scheduler {
 
     /// Puts the current vCPU back into the queue: with `rest` of its turn left before its equals,
     /// without any behind them.
+    #[inline(always)]
     fn requeue_current(&mut self, rest: Option<Ticks>) {
         let Some((vcpu, band)) = self.current.take() else {
             return;

@@ -115,6 +115,7 @@ impl CpuInterface {
     /// The vCPU leaves this core: takes all state back, empties the list registers and turns the
     /// virtual CPU interface off, so that no other vCPU sees them. No timer PPI stays active on
     /// this core. Returns whom to kick.
+    #[inline(always)]
     pub fn unload(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let kick = self.fold(gic, machine);
         for index in bits(self.stale) {

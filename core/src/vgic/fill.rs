@@ -88,17 +88,15 @@ impl CpuInterface {
     pub fn fill(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let registers = machine.list_registers().clamp(1, MAX_LIST_REGISTERS);
         let mut kick = VcpuSet::EMPTY;
-        if self.holds_active() {
+        let holds_active = self.holds_active();
+        if holds_active {
             // May ring this vCPU too, so before the bell is heard.
             kick = self.drop_requested(gic, machine).without(self.index);
         }
         let ready = self.collect_and_sample(gic, machine);
-        let fits = self.fill_unsorted(gic, ready, registers, &mut kick, machine);
+        let fits = self.fill_unsorted(gic, ready, holds_active, registers, &mut kick, machine);
         if fits.is_none() {
-            // Back with what has found room, to see which are the most urgent.
-            kick = kick.with(self.fold(gic, machine));
-            let ready = self.collect_and_sample(gic, machine);
-            kick = kick.with(self.fill_sorted(gic, ready, registers, machine));
+            kick = kick.with(self.fill_sorted(gic, registers, machine));
         }
         self.switch_on(gic, machine);
         kick
@@ -110,10 +108,12 @@ impl CpuInterface {
     }
 
     /// The short way: as long as all finds room, its order does not matter. `None` if it does not.
+    #[inline(always)]
     fn fill_unsorted(
         &mut self,
         gic: &GuestGic,
         ready: u32,
+        holds_active: bool,
         registers: usize,
         kick: &mut VcpuSet,
         machine: &mut impl PhysicalGic,
@@ -124,7 +124,7 @@ impl CpuInterface {
         for bit in bits(self.active) {
             self.place_active(gic, places.next()?, IntId(bit as u16), true, machine);
         }
-        if self.holds_active() {
+        if holds_active {
             for word in 0..SPI_WORDS {
                 for bit in bits(self.held[word]) {
                     let intid = Spi::at(word, bit).intid();
@@ -147,14 +147,17 @@ impl CpuInterface {
     }
 
     /// The long way: there may be more than list registers, and the most urgent win.
+    // Kept apart: the short way pays nothing for its tables.
+    #[inline(never)]
     fn fill_sorted(
         &mut self,
         gic: &GuestGic,
-        ready: u32,
         registers: usize,
         machine: &mut impl PhysicalGic,
     ) -> VcpuSet {
-        let mut kick = VcpuSet::EMPTY;
+        // Back with what has found room, to see which are the most urgent.
+        let mut kick = self.fold(gic, machine);
+        let ready = self.collect_and_sample(gic, machine);
         let active = self.most_urgent_active(gic, registers);
         self.active_overflow = active.overflow;
         let mut pending = Urgent::new(registers);
@@ -223,6 +226,7 @@ impl CpuInterface {
     }
 
     /// Hears the bell, looks at the timers, and returns the SGIs and PPIs to deliver.
+    #[inline(always)]
     fn collect_and_sample(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> u32 {
         self.collect(gic);
         // Collected, now look: pairs with the fences of those who change an SPI's state.
@@ -232,6 +236,7 @@ impl CpuInterface {
 
     /// Looks at the timers: keeps the physical PPI of each active as long as its output is high or
     /// the guest is at it, and no longer. Returns the private interrupts to deliver.
+    #[inline(always)]
     fn sample_timers(&mut self, control: u32, machine: &mut impl PhysicalGic) -> u32 {
         let lines = machine.lines() & TIMER_PPIS;
         let ready = (self.latch | lines) & self.open(control) & !self.active;
@@ -248,6 +253,7 @@ impl CpuInterface {
     }
 
     /// Ends what other vCPUs have asked to end of the SPIs held active.
+    #[inline(never)]
     fn drop_requested(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let mut kick = VcpuSet::EMPTY;
         for word in 0..SPI_WORDS {

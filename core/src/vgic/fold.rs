@@ -17,6 +17,7 @@ const HCR_EOI_COUNT_MASK: u64 = 0x1f;
 impl CpuInterface {
     /// Takes back from the list registers what the guest has made of them. Afterwards all state
     /// is in software. Loaded only; harmless if nothing is in list registers. Returns whom to kick.
+    #[inline(always)]
     pub fn fold(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let mut kick = VcpuSet::EMPTY;
         if self.active_overflow {
@@ -35,6 +36,7 @@ impl CpuInterface {
     /// What the guest deactivated without finding it in a list register. With EOImode = 0 it ends
     /// interrupts in the order of their priority, so those were the most urgent of the ones left
     /// out. With EOImode = 1 any could be meant, but then ICC_DIR_EL1 traps.
+    #[inline(never)]
     fn count_deactivations(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let mut kick = VcpuSet::EMPTY;
         if machine.vmcr() & VMCR_EOI_MODE != 0 {
@@ -56,6 +58,7 @@ impl CpuInterface {
     }
 
     /// Takes one list register back, with the value `lr`.
+    #[inline(never)]
     pub(super) fn fold_slot(
         &mut self,
         gic: &GuestGic,

@@ -70,6 +70,8 @@ impl CpuInterface {
 
     /// The guest writes `size` bytes at `offset` of a region. Loaded only. Returns whom to kick.
     /// What no register takes is ignored.
+    ///
+    /// Leaves all state folded: [`synchronize`](Self::synchronize) is to be called before the guest goes on.
     pub fn mmio_write(
         &mut self,
         gic: &GuestGic,
@@ -103,6 +105,6 @@ impl CpuInterface {
             | Register::PeripheralId2
             | Register::RedistributorType(..) => VcpuSet::EMPTY,
         });
-        kick.without(self.index()).with(self.fill(gic, machine))
+        kick.without(self.index())
     }
 }

@@ -48,7 +48,7 @@
 //! | the guest waits for an interrupt | [`CpuInterface::is_quiet`] first |
 //! | maintenance interrupt | [`CpuInterface::synchronize`] |
 //! | trapped ICC_SGI*R, ICC_DIR | [`CpuInterface::send_sgi`], [`CpuInterface::deactivate`] |
-//! | load or store in a GIC frame | [`CpuInterface::mmio_read`], [`CpuInterface::mmio_write`] |
+//! | load or store in a GIC frame | [`CpuInterface::mmio_read`], [`CpuInterface::mmio_write`] and then [`CpuInterface::synchronize`] |
 //! | output of the virtual UART | [`GuestGic::set_level`] |
 //!
 //! For each vCPU of a returned [`VcpuSet`]: `gic.doorbell(vcpu).location()` is the core to kick. If

@@ -277,6 +277,7 @@ impl CpuInterface {
         self.list(index, lr, slot, machine);
     }
 
+    #[inline(always)]
     fn list(&mut self, index: usize, lr: ListRegister, slot: Slot, machine: &mut impl PhysicalGic) {
         self.slots[index % MAX_LIST_REGISTERS] = Slot { lr, ..slot };
         self.used |= 1 << index;

@@ -159,6 +159,8 @@ impl Instance {
         let size = access.size.bytes() as u8;
         let kick = if access.write {
             let value = access.store_value(access.register.read(&vcpu.registers.x));
+            // A step of its own brings the list registers up to date.
+            self.interrupts_changed = true;
             vcpu.vgic
                 .mmio_write(shared, region, offset, size, value, &mut gic)
         } else {

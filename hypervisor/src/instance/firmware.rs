@@ -79,14 +79,13 @@ impl Instance {
 
     /// A vCPU that was suspended to powerdown is to run again: it begins at its entry point.
     pub(super) fn power_up_if_suspended(&mut self, id: VcpuId) {
-        let Some(start) = self.vcpus[id.index()]
-            .as_mut()
-            .and_then(|vcpu| vcpu.resume.take())
-        else {
+        let Some(start) = self.vcpu(id).and_then(|vcpu| vcpu.resume) else {
             return;
         };
         if self.loaded == Some(id) {
             self.save_loaded();
+            // It runs, and was saved only to begin anew.
+            self.deadlines.clear(id);
         }
         if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
             vcpu.power_up(start);

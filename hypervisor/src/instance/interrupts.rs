@@ -150,6 +150,9 @@ impl Instance {
             let Some(interrupt) = self.machine.gic.take() else {
                 return;
             };
+            if interrupt == ALARM {
+                return self.alarm_rang();
+            }
             note(self.core, Event::Interrupt, u64::from(interrupt.0));
             self.interrupt(interrupt);
         }
@@ -160,7 +163,6 @@ impl Instance {
         match interrupt {
             // Its deactivation is left to the guest, or to the virtual GIC.
             VIRTUAL_TIMER | PHYSICAL_TIMER => self.timer_fired(interrupt),
-            ALARM => self.alarm_rang(),
             IntId(0..16) => self.sgi(interrupt),
             MAINTENANCE => {
                 self.refresh_interrupts();

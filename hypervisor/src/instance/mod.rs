@@ -276,7 +276,7 @@ impl Instance {
             let Some(vcpu) = self.deadlines.take_due(now, running) else {
                 break;
             };
-            if self.moving == 0 {
+            if !self.moves(vcpu) {
                 self.scheduler.wake(vcpu);
             } else if self.has(vcpu) {
                 // One that was parked here may be elsewhere by now.
@@ -372,6 +372,10 @@ impl Instance {
     #[inline(always)]
     fn run_vcpu(&mut self, id: VcpuId) {
         if self.interrupts_changed {
+            if cpu::interrupt_pending() {
+                self.take_interrupts();
+                return;
+            }
             self.refresh_interrupts();
         }
         // Output that somebody had no time to write is written while nobody urgent runs.

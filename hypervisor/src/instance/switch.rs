@@ -91,7 +91,6 @@ impl Instance {
         // From here on the alarm stands in for its timers. One that has run out already needs
         // none: either it is why the vCPU is awake, or the guest does not want to hear of it.
         let now = now();
-        let lines = vcpu.timers.lines(now);
         if let Some(at) = vcpu.timers.deadline_after(now) {
             self.deadlines.set(id, vcpu.band, at);
             // There is no alarm for a lower band.
@@ -100,14 +99,17 @@ impl Instance {
         if self.scheduler.state(id) == Some(VcpuState::Sleep)
             && vcpu.vgic.has_deliverable(
                 &guest.gic,
-                lines,
+                vcpu.timers.lines(now),
                 vcpu.interface.vmcr(),
                 vcpu.interface.running_priority(),
             )
         {
             // It ran out while the vCPU was being saved.
             self.scheduler.wake(id);
-            self.must_decide = true;
+            // Less urgent than who runs, it only queues; an equal waits for the end of the turn.
+            let (band, current) = (Some(vcpu.band), self.scheduler.current_band());
+            self.must_decide |= band > current;
+            self.alarm_changed |= band == current;
         }
         self.kick_all(guest_id, kick);
     }
@@ -119,8 +121,6 @@ impl Instance {
             return;
         };
         let guest = self.machine.guest(vcpu.guest);
-        // Of a vCPU that was saved only to begin anew.
-        self.alarm_changed |= self.deadlines.clear(id);
         cpu::set_stage2(guest.vttbr);
         let last = &mut self.last_of_guest[vcpu.guest.index()];
         if *last != Some(id) {
@@ -138,17 +138,14 @@ impl Instance {
         };
         vcpu.interface.restore();
         vcpu.timers.restore();
-        self.loaded = Some(id);
-        if self.keeps_kernels_off {
-            self.stop_catching();
-        }
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
-            return;
-        };
         let mut gic = LoadedGic::new(self.machine, self.core, vcpu.guest, self.list_registers);
         let guest_id = vcpu.guest;
         let kick = vcpu.vgic.load(&guest.gic, &mut gic);
+        self.loaded = Some(id);
         self.interrupts_changed = false;
+        if self.keeps_kernels_off {
+            self.stop_catching();
+        }
         self.kick_all(guest_id, kick);
     }
 

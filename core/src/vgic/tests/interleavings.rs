@@ -71,6 +71,7 @@ impl Core {
         let _ = self
             .cpu
             .mmio_write(gic, Region::Distributor, offset, size, value, &mut here);
+        self.synchronize(gic);
     }
 
     fn lists(&self, state: State) -> bool {

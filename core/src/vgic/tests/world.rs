@@ -139,6 +139,7 @@ impl World {
         self.call(vcpu, |cpu, gic, here| {
             cpu.mmio_write(gic, region, offset, size, value, here)
         });
+        self.call(vcpu, |cpu, gic, here| cpu.synchronize(gic, here));
     }
 
     /// A word of this vCPU's own SGI_base frame.
