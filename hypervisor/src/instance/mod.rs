@@ -211,10 +211,16 @@ impl Instance {
     fn decide(&mut self) {
         let mut now = timers::now();
         self.wake_due(now);
-        if self.moving != 0 && self.look_for_work(now) {
-            // That took a while.
-            now = timers::now();
-            self.wake_due(now);
+        if self.moving != 0 {
+            let has_taken_time = self.look_for_work(now);
+            let is_interrupted = cpu::interrupt_pending();
+            if is_interrupted {
+                self.take_interrupts();
+            }
+            if has_taken_time || is_interrupted {
+                now = timers::now();
+                self.wake_due(now);
+            }
         }
         if self.holds_back(now) {
             return;
