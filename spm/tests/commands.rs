@@ -38,10 +38,10 @@ system.toml: sound. 2 guests, 3 vCPUs on 2 cores of qemu-virt
   0x41400000-0x453fffff   64 MiB    linux, seen where it is
                           172 MiB   free
 
-rt: starts at 0x40080000, image 4.0 KiB, device tree at 0x40000000 (1.4 KiB)
+rt: starts at 0x40080000, image 4.0 KiB, device tree at 0x40000000 (1.5 KiB)
 
 linux: starts at 0x41400000, image 64.0 KiB, ramdisk at 0x42c10000 (1.0 MiB), \
-device tree at 0x42c00000 (1.8 KiB)
+device tree at 0x42c00000 (2.0 KiB)
   device virtio0
   device virtio1
 ";

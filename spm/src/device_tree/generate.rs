@@ -17,6 +17,8 @@ const GIC: u32 = 1;
 /// Phandle of the fixed clock of the PrimeCell peripherals.
 const CLOCK: u32 = 2;
 
+/// Phandle of the first CPU; the others follow.
+const FIRST_CPU: u32 = 0x100;
 /// First cell of a GIC interrupt specifier: an SPI.
 const SPI: u32 = 0;
 /// First cell of a GIC interrupt specifier: a PPI.
@@ -121,15 +123,32 @@ fn cpus(count: usize, board: &Board) -> Result<DeviceTreeNode, ModelError> {
     let mut node = DeviceTreeNode::new("cpus")?;
     set(&mut node, "#address-cells", 1u32)?;
     set(&mut node, "#size-cells", 0u32)?;
+    node.add_child(cpu_map(count)?);
     for index in 0..count as u32 {
         let mut cpu = DeviceTreeNode::new(format!("cpu@{index:x}"))?;
         set(&mut cpu, "device_type", "cpu")?;
         set(&mut cpu, "compatible", board.core_compatible.as_str())?;
         set(&mut cpu, "reg", index)?;
         set(&mut cpu, "enable-method", "psci")?;
+        set(&mut cpu, "phandle", FIRST_CPU + index)?;
         node.add_child(cpu);
     }
     Ok(node)
+}
+
+/// All CPUs are near each other: Linux then looks for an idle one among all of them, as on the bare machine.
+fn cpu_map(count: usize) -> Result<DeviceTreeNode, ModelError> {
+    let mut cluster = DeviceTreeNode::new("cluster0")?;
+    for index in 0..count as u32 {
+        let mut core = DeviceTreeNode::new(format!("core{index}"))?;
+        set(&mut core, "cpu", FIRST_CPU + index)?;
+        cluster.add_child(core);
+    }
+    let mut socket = DeviceTreeNode::new("socket0")?;
+    socket.add_child(cluster);
+    let mut map = DeviceTreeNode::new("cpu-map")?;
+    map.add_child(socket);
+    Ok(map)
 }
 
 fn psci() -> Result<DeviceTreeNode, ModelError> {
