@@ -23,12 +23,9 @@ pub(super) enum Catch {
 impl Instance {
     /// Before the core looks for work: who is to leave it, leaves.
     pub(super) fn see_off(&mut self, now: Ticks) {
-        self.take_back(now);
         self.send_home();
-        let Some(stay) = self.conduct.restless else {
-            return;
-        };
-        if let Some(turn) = self.scheduler.turn()
+        if let Some(stay) = self.conduct.restless
+            && let Some(turn) = self.scheduler.turn()
             && let Some(id) = self.running.filter(|&id| self.moves(id))
         {
             let due = turn.since.saturating_add(stay);
@@ -38,6 +35,8 @@ impl Instance {
                 self.look_at = self.look_at.min(due);
             }
         }
+        // After the others: who was sent away just now must not be forgotten if this core idles from here on.
+        self.take_back(now);
     }
 
     /// Parks a vCPU of this core that could run, to be run by another one: `to`, or any.
