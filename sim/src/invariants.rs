@@ -1,0 +1,247 @@
+//! What must hold after each event, whatever the policy.
+//!
+//! - The token of each vCPU is on exactly one core, or parked, once.
+//! - A vCPU's registers are on one core at most, which has its token; only there it runs.
+//! - No vCPU that wants to run waits for long while a core where it may run idles. Whether it wants to is asked of
+//!   the guest and of the interrupts that were sent, not of the hypervisor: so a wake-up that is lost is seen too.
+//! - No vCPU waits for ever while cores are busy.
+//! - The real-time vCPU waits for no other vCPU: for one step at EL2, and its own switch.
+
+use crate::instance::Instance;
+use crate::setup::Setup;
+use crate::time::us;
+use crate::world::{RT, World};
+use core::fmt;
+use spumone_config::types::{PcpuId, VcpuId};
+use spumone_core::schedule::Ticks;
+
+/// What a hypervisor does not do in this time, it has forgotten: longer than a patience, a grace and a few kicks.
+const FORGOTTEN: Ticks = us(500);
+/// No vCPU waits for longer for each vCPU that it shares cores with: a turn and its grace, twice.
+const TURNS: u64 = 2;
+
+/// An invariant does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// When.
+    pub at: Ticks,
+    /// In which of the machine's systems.
+    pub system: usize,
+    /// What.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, system, what } = self;
+        write!(f, "at tick {} in system {system}: {what}", at.0)
+    }
+}
+
+/// The invariants of one system.
+#[derive(Debug)]
+pub struct Invariants {
+    /// All vCPUs; bit n for vCPU n.
+    all: u32,
+    /// Whose tokens each core has, and whose registers; bit n for vCPU n.
+    held: Vec<u32>,
+    loaded: Vec<u32>,
+    moves: bool,
+    homes: Vec<usize>,
+    /// Whom each core runs; bit n for vCPU n.
+    runs: Vec<u32>,
+    /// vCPUs that want to run and do not; bit n for vCPU n.
+    waiting: u32,
+    /// Since when, by vCPU.
+    waits_since: Vec<Ticks>,
+    /// Since when each core idles; [`Ticks::NEVER`]: it does not.
+    idle_since: Vec<Ticks>,
+    /// Cores that run somebody more urgent; bit n for core n.
+    cut_off: u32,
+    /// Since when they no longer do, by core.
+    free_since: Vec<Ticks>,
+    bound_of_wait: Ticks,
+    bound_of_dispatch: Ticks,
+    pub longest_wait: Ticks,
+    pub longest_wait_beside_idle: Ticks,
+}
+
+impl Invariants {
+    pub fn new(setup: &Setup, cores: &[Instance], world: &World) -> Self {
+        let vcpus = world.vcpus.len();
+        let first = usize::from(setup.rt.is_none());
+        let turn = setup.quantum.0 + us(300).0;
+        let equals = setup.guest_vcpus as u64;
+        let all = ((1_u64 << vcpus) - 1) as u32;
+        Self {
+            all: all & !(first as u32),
+            held: cores.iter().map(|it| it.holds(vcpus)).collect(),
+            loaded: vec![0; cores.len()],
+            moves: world.moving != 0,
+            homes: (0..vcpus).map(|it| it % setup.guest_cores).collect(),
+            runs: vec![0; setup.guest_cores],
+            waiting: 0,
+            waits_since: vec![Ticks(0); vcpus],
+            idle_since: vec![Ticks::NEVER; setup.guest_cores],
+            cut_off: 0,
+            free_since: vec![Ticks(0); setup.guest_cores],
+            bound_of_wait: Ticks(TURNS * equals * turn + FORGOTTEN.0 + setup.rt.map_or(0, |rt| rt.busy.0)),
+            bound_of_dispatch: setup.costs.bound_of_dispatch(
+                vcpus,
+                setup.guest_cores,
+                setup.cores - setup.guest_cores,
+            ),
+            longest_wait: Ticks(0),
+            longest_wait_beside_idle: Ticks(0),
+        }
+    }
+
+    /// After an event at `now` of core `worked`.
+    #[inline]
+    pub fn check(
+        &mut self,
+        cores: &[Instance],
+        w: &mut World,
+        worked: usize,
+        now: Ticks,
+    ) -> Result<(), String> {
+        self.check_places(cores, w, worked)?;
+        self.check_waits(cores, w, worked, now)?;
+        if let Some(rt) = &w.rt
+            && rt.longest_wait > self.bound_of_dispatch
+        {
+            return Err(format!(
+                "the real-time vCPU was dispatched after {} instructions, more than {}",
+                rt.longest_wait.0, self.bound_of_dispatch.0
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_places(
+        &mut self,
+        cores: &[Instance],
+        w: &mut World,
+        worked: usize,
+    ) -> Result<(), String> {
+        let count = w.vcpus.len();
+        // A core changes nothing of what another one has: that is what tokens are for.
+        self.held[worked] = cores[worked].holds(count);
+        self.loaded[worked] = cores[worked].loaded().map_or(0, |id| 1 << id.0);
+        let (mut once, mut twice, mut loaded, mut loaded_twice) = (w.parked, 0, 0, 0);
+        for (&held, &own) in self.held.iter().zip(&self.loaded) {
+            twice |= once & held;
+            once |= held;
+            loaded_twice |= loaded & own | own & !held;
+            loaded |= own;
+        }
+        let mut changed = core::mem::take(&mut w.changed_places);
+        while changed != 0 {
+            let index = changed.trailing_zeros();
+            changed &= changed - 1;
+            let is_there = w.is_parked(VcpuId(index as u8));
+            let is_said = w.parking[index as usize].slot.look().is_some();
+            if is_there != is_said || is_there != (w.parked >> index & 1 != 0) {
+                return Err(format!(
+                    "the slot of vCPU {index} does not say what is in it"
+                ));
+            }
+        }
+        if twice != 0 || once != self.all {
+            return Err(format!(
+                "each of the vCPUs {:#x} must be in one place: {once:#x} are in one, {twice:#x} in two",
+                self.all
+            ));
+        }
+        if loaded_twice != 0 {
+            return Err(format!(
+                "the vCPUs {loaded_twice:#x} are loaded on two cores, or on one that does not have them"
+            ));
+        }
+        if let Some(id) = cores[worked].in_guest()
+            && w.vcpus[id.index()].on != Some(PcpuId(worked as u8))
+        {
+            return Err(format!(
+                "vCPU {id} runs on core {worked} and on another one"
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_waits(
+        &mut self,
+        cores: &[Instance],
+        w: &World,
+        worked: usize,
+        now: Ticks,
+    ) -> Result<(), String> {
+        let core = &cores[worked];
+        self.runs[worked] = core.in_guest().map_or(0, |id| 1 << id.0);
+        self.idle_since[worked] = match core.is_idle() {
+            true => now.min(self.idle_since[worked]),
+            false => Ticks::NEVER,
+        };
+        if core.is_cut_off() {
+            self.cut_off |= 1 << worked;
+        } else if self.cut_off >> worked & 1 != 0 {
+            self.cut_off &= !(1 << worked);
+            self.free_since[worked] = now;
+        }
+        let running = self.runs.iter().fold(0, |all, own| all | own);
+        self.waiting &= !running;
+        let mut left = self.all & !running & !(1 << RT.0);
+        let mut longest_idle = Ticks::NEVER;
+        if left != 0 {
+            longest_idle = self
+                .idle_since
+                .iter()
+                .copied()
+                .min()
+                .unwrap_or(longest_idle);
+        }
+        while left != 0 {
+            let index = left.trailing_zeros() as usize;
+            let bit = left & left.wrapping_neg();
+            left ^= bit;
+            if !w.vcpus[index].wants_to_run(now) {
+                self.waiting &= !bit;
+                continue;
+            }
+            if self.waiting & bit == 0 {
+                self.waiting |= bit;
+                self.waits_since[index] = now;
+            }
+            let since = self.waits_since[index];
+            let (idle, from) = match self.moves {
+                true => (longest_idle, since),
+                false => {
+                    // One that stays can blame its own core only, and that only for the time that is left to it.
+                    let home = self.homes[index];
+                    if self.cut_off >> home & 1 != 0 {
+                        continue;
+                    }
+                    (self.idle_since[home], self.free_since[home].max(since))
+                }
+            };
+            let waits = now.saturating_sub(from);
+            self.longest_wait = self.longest_wait.max(waits);
+            if waits > self.bound_of_wait {
+                return Err(format!(
+                    "vCPU {index} has not run for {} ticks, more than {}",
+                    waits.0, self.bound_of_wait.0
+                ));
+            }
+            if idle != Ticks::NEVER {
+                let waits = now.saturating_sub(from.max(idle));
+                self.longest_wait_beside_idle = self.longest_wait_beside_idle.max(waits);
+                if waits > FORGOTTEN {
+                    return Err(format!(
+                        "vCPU {index} wants to run, has not for {} ticks, and a core idles",
+                        waits.0
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
