@@ -2,13 +2,15 @@
 //!
 //! - The token of each vCPU is on exactly one core, or parked, once.
 //! - A vCPU's registers are on one core at most, which has its token; only there it runs.
-//! - No vCPU that wants to run waits for long while a core where it may run idles. Whether it wants to is asked of
+//! - No vCPU that wants to run waits for long while a core where it may run idles; but one whose timer has run out, and
+//!   that sleeps on a core which runs an equal, may wait for the end of a turn. Whether it wants to is asked of
 //!   the guest and of the interrupts that were sent, not of the hypervisor: so a wake-up that is lost is seen too.
-//! - No vCPU waits for ever while cores are busy.
+//! - No vCPU waits for more than two turns of each vCPU of its guest, or, where vCPUs outnumber cores, of these and the
+//!   real-time vCPU.
 //! - The real-time vCPU waits for no other vCPU: for one step at EL2, and its own switch.
 
 use crate::instance::Instance;
-use crate::setup::Setup;
+use crate::setup::{Decisions, Setup};
 use crate::time::us;
 use crate::world::{RT, World};
 use core::fmt;
@@ -19,6 +21,8 @@ use spumone_core::schedule::Ticks;
 const FORGOTTEN: Ticks = us(500);
 /// No vCPU waits for longer for each vCPU that it shares cores with: a turn and its grace, twice.
 const TURNS: u64 = 2;
+/// The same where chance decides, which is not fair.
+const TURNS_BY_CHANCE: u64 = 20;
 
 /// An invariant does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +64,8 @@ pub struct Invariants {
     cut_off: u32,
     /// Since when they no longer do, by core.
     free_since: Vec<Ticks>,
+    /// The longest turn.
+    turn: Ticks,
     bound_of_wait: Ticks,
     bound_of_dispatch: Ticks,
     pub longest_wait: Ticks,
@@ -71,7 +77,17 @@ impl Invariants {
         let vcpus = world.vcpus.len();
         let first = usize::from(setup.rt.is_none());
         let turn = setup.quantum.0 + us(300).0;
-        let equals = setup.guest_vcpus as u64;
+        let turns = match setup.decisions {
+            Decisions::Policy(_) => TURNS,
+            Decisions::Random => TURNS_BY_CHANCE,
+        };
+        let turns = turns * setup.guest_vcpus as u64;
+        // Where vCPUs outnumber cores, the cores that are left may have enough, and take no more from that of the
+        // real-time vCPU until it sleeps.
+        let busy = match setup.guest_vcpus > setup.guest_cores {
+            true => setup.rt.map_or(0, |rt| rt.busy.0),
+            false => 0,
+        };
         let all = ((1_u64 << vcpus) - 1) as u32;
         Self {
             all: all & !(first as u32),
@@ -85,7 +101,8 @@ impl Invariants {
             idle_since: vec![Ticks::NEVER; setup.guest_cores],
             cut_off: 0,
             free_since: vec![Ticks(0); setup.guest_cores],
-            bound_of_wait: Ticks(TURNS * equals * turn + FORGOTTEN.0 + setup.rt.map_or(0, |rt| rt.busy.0)),
+            turn: Ticks(turn),
+            bound_of_wait: Ticks(turns * turn + FORGOTTEN.0 + busy),
             bound_of_dispatch: setup.costs.bound_of_dispatch(
                 vcpus,
                 setup.guest_cores,
@@ -203,7 +220,8 @@ impl Invariants {
             let index = left.trailing_zeros() as usize;
             let bit = left & left.wrapping_neg();
             left ^= bit;
-            if !w.vcpus[index].wants_to_run(now) {
+            let vcpu = &w.vcpus[index];
+            if !vcpu.wants_to_run(now) {
                 self.waiting &= !bit;
                 continue;
             }
@@ -234,7 +252,12 @@ impl Invariants {
             if idle != Ticks::NEVER {
                 let waits = now.saturating_sub(from.max(idle));
                 self.longest_wait_beside_idle = self.longest_wait_beside_idle.max(waits);
-                if waits > FORGOTTEN {
+                // The deadline of an equal is served at the end of a turn, whoever idles elsewhere.
+                let bound = match vcpu.is_awake() {
+                    true => FORGOTTEN,
+                    false => Ticks(FORGOTTEN.0 + self.turn.0),
+                };
+                if waits > bound {
                     return Err(format!(
                         "vCPU {index} wants to run, has not for {} ticks, and a core idles",
                         waits.0

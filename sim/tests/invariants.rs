@@ -42,7 +42,8 @@ proptest! {
     fn moves_by_chance_break_nothing(
         (cores, more, systems) in shape(),
         rt in rt(),
-        quantum in 5_u64..200,
+        // Longer than a switch.
+        quantum in 20_u64..300,
         catches_exit: bool,
         seed: u64,
     ) {

@@ -237,6 +237,9 @@ pub struct SimArgs {
     /// A machine with fewer cores has one guest on all of them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=31))]
     pub guest_cores: Option<u16>,
+    /// vCPUs of each SMP guest [default: one for each of its cores; with the policy "random" two].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=31))]
+    pub guest_vcpus: Option<u16>,
     /// What is done against lock-holder preemption.
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "none,steal", value_parser = policies())]
     pub policy: Vec<String>,

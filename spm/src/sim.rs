@@ -137,17 +137,18 @@ fn setup(args: &SimArgs, cores: usize, policy: &str, load: u8) -> Setup {
         Some(wanted) => usize::from(wanted).min(cores),
         None => usual_guest(cores),
     };
-    if policy == RANDOM {
-        return Setup {
-            cores,
-            ..Setup::churn(guest_cores, args.seed, args.migrations)
-        };
+    let mut setup = match policy {
+        RANDOM => Setup::churn(guest_cores, args.seed, args.migrations),
+        _ => Setup::new(guest_cores, decisions(policy), load, args.seed),
+    };
+    setup.cores = cores;
+    if policy != RANDOM {
+        setup.end = End::Time(Ticks(u64::from(args.seconds) * TICKS_PER_SECOND));
     }
-    Setup {
-        cores,
-        end: End::Time(Ticks(u64::from(args.seconds) * TICKS_PER_SECOND)),
-        ..Setup::new(guest_cores, decisions(policy), load, args.seed)
+    if let Some(vcpus) = args.guest_vcpus {
+        setup.guest_vcpus = usize::from(vcpus);
     }
+    setup
 }
 
 /// The largest part of the cores that a guest can have.
@@ -167,8 +168,8 @@ fn execute(run: &Run, progress: &Progress, args: &SimArgs) -> Result<Outcome, Fa
     } = run;
     let again = |failed| {
         failure(failed).help(format!(
-            "`spm sim --cores {} --guest-cores {} --policy {policy} --load {load_percent} --seconds {} --migrations {} --seed {}` shows it again",
-            setup.cores, setup.guest_cores, args.seconds, args.migrations, setup.seed
+            "`spm sim --cores {} --guest-cores {} --guest-vcpus {} --policy {policy} --load {load_percent} --seconds {} --migrations {} --seed {}` shows it again",
+            setup.cores, setup.guest_cores, setup.guest_vcpus, args.seconds, args.migrations, setup.seed
         ))
     };
     let mut simulation = Simulation::new(setup).map_err(failure)?;
@@ -238,11 +239,11 @@ fn micros(time: Ticks) -> f64 {
 
 fn show(rows: &[Row]) {
     println!(
-        "{:43} | for each {:24} | longest, in µs",
+        "{:49} | for each {:24} | longest, in µs",
         "", "switch, decision, telling"
     );
     println!(
-        "cores  guest  policy  load  seed  time/ideal      moves |    EL2  kicks   slots  cores asked, passed | dispatch   wait"
+        "cores  guest vCPUs  policy  load  seed  time/ideal      moves |    EL2  kicks   slots  cores asked, passed | dispatch   wait"
     );
     for row in rows {
         let Row {
@@ -253,9 +254,10 @@ fn show(rows: &[Row]) {
         let counters = &outcome.counters;
         let over_ideal = over_ideal.map_or("-".to_owned(), |it| format!("{it:.3}"));
         println!(
-            "{:5}  {:5}  {:6}  {:3} %  {:4}  {over_ideal:>10} {:>10} | {:6.0} {:6.2}  {:6.2} {:12.2} {:7.0} | {:8.2} {:6.0}",
+            "{:5}  {:5} {:5}  {:6}  {:3} %  {:4}  {over_ideal:>10} {:>10} | {:6.0} {:6.2}  {:6.2} {:12.2} {:7.0} | {:8.2} {:6.0}",
             run.setup.cores,
             run.setup.guest_cores,
+            run.setup.guest_vcpus,
             run.policy,
             run.load_percent,
             run.setup.seed,

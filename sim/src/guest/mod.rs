@@ -131,7 +131,13 @@ impl Vcpu {
     /// Whether it has anything to do.
     #[inline]
     pub fn wants_to_run(&self, now: Ticks) -> bool {
-        self.doing != Doing::Wait || self.bell | self.irqs != 0 || self.timer <= now
+        self.is_awake() || self.timer <= now
+    }
+
+    /// Whether it has something to do, whatever its timer says.
+    #[inline]
+    pub fn is_awake(&self) -> bool {
+        self.doing != Doing::Wait || self.bell | self.irqs != 0
     }
 
     /// A look at it, as EL2 has it: code that runs on is somewhere else at the next look, a loop is not.
