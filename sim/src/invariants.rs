@@ -5,8 +5,8 @@
 //! - No vCPU that wants to run waits for long while a core where it may run idles; but one whose timer has run out, and
 //!   that sleeps on a core which runs an equal, may wait for the end of a turn. Whether it wants to is asked of
 //!   the guest and of the interrupts that were sent, not of the hypervisor: so a wake-up that is lost is seen too.
-//! - No vCPU waits for more than two turns of each vCPU of its guest, or, where vCPUs outnumber cores, of these and the
-//!   real-time vCPU.
+//! - No vCPU waits for more than two turns of each vCPU of its guest, or, where vCPUs outnumber cores, as much longer
+//!   as the real-time vCPU leaves less time of its core.
 //! - The real-time vCPU waits for no other vCPU: for one step at EL2, and its own switch.
 
 use crate::instance::Instance;
@@ -56,6 +56,8 @@ pub struct Invariants {
     runs: Vec<u32>,
     /// vCPUs that want to run and do not; bit n for vCPU n.
     waiting: u32,
+    /// Of these, those that were woken by their timers.
+    by_timer: u32,
     /// Since when, by vCPU.
     waits_since: Vec<Ticks>,
     /// Since when each core idles; [`Ticks::NEVER`]: it does not.
@@ -82,12 +84,14 @@ impl Invariants {
             Decisions::Random => TURNS_BY_CHANCE,
         };
         let turns = turns * setup.guest_vcpus as u64;
+        let mut bound_of_wait = turns * turn;
         // Where vCPUs outnumber cores, the cores that are left may have enough, and take no more from that of the
-        // real-time vCPU until it sleeps.
-        let busy = match setup.guest_vcpus > setup.guest_cores {
-            true => setup.rt.map_or(0, |rt| rt.busy.0),
-            false => 0,
-        };
+        // real-time vCPU: turns there are as much longer as that leaves less time.
+        if let Some(rt) = setup.rt
+            && setup.guest_vcpus > setup.guest_cores
+        {
+            bound_of_wait = bound_of_wait * rt.period.0 / (rt.period.0 - rt.busy.0) + rt.busy.0;
+        }
         let all = ((1_u64 << vcpus) - 1) as u32;
         Self {
             all: all & !(first as u32),
@@ -97,12 +101,13 @@ impl Invariants {
             homes: (0..vcpus).map(|it| it % setup.guest_cores).collect(),
             runs: vec![0; setup.guest_cores],
             waiting: 0,
+            by_timer: 0,
             waits_since: vec![Ticks(0); vcpus],
             idle_since: vec![Ticks::NEVER; setup.guest_cores],
             cut_off: 0,
             free_since: vec![Ticks(0); setup.guest_cores],
             turn: Ticks(turn),
-            bound_of_wait: Ticks(turns * turn + FORGOTTEN.0 + busy),
+            bound_of_wait: Ticks(bound_of_wait + FORGOTTEN.0),
             bound_of_dispatch: setup.costs.bound_of_dispatch(
                 vcpus,
                 setup.guest_cores,
@@ -228,6 +233,10 @@ impl Invariants {
             if self.waiting & bit == 0 {
                 self.waiting |= bit;
                 self.waits_since[index] = now;
+                self.by_timer &= !bit;
+                if !vcpu.is_awake() {
+                    self.by_timer |= bit;
+                }
             }
             let since = self.waits_since[index];
             let (idle, from) = match self.moves {
@@ -253,7 +262,7 @@ impl Invariants {
                 let waits = now.saturating_sub(from.max(idle));
                 self.longest_wait_beside_idle = self.longest_wait_beside_idle.max(waits);
                 // The deadline of an equal is served at the end of a turn, whoever idles elsewhere.
-                let bound = match vcpu.is_awake() {
+                let bound = match self.by_timer & bit == 0 {
                     true => FORGOTTEN,
                     false => Ticks(FORGOTTEN.0 + self.turn.0),
                 };

@@ -108,10 +108,9 @@ fn runs(args: &SimArgs) -> Result<Vec<Run>, Failure> {
         for policy in &args.policy {
             let is_random = policy == RANDOM;
             // Moves by chance have no loads to compare.
-            let loads = if is_random {
-                &args.load[..1]
-            } else {
-                &args.load
+            let loads = match is_random {
+                true => &[Setup::CHURN_PERCENT][..],
+                false => &args.load,
             };
             for &load_percent in loads {
                 let setup = setup(args, usize::from(cores), policy, load_percent);
