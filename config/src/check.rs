@@ -6,6 +6,7 @@ mod cores;
 mod devices;
 mod machine;
 mod options;
+mod policy;
 mod priorities;
 
 use crate::board::Board;
@@ -22,6 +23,7 @@ pub fn check(description: &Description, board: &Board) -> Vec<Problem> {
     options::check(description, &mut problems);
     cores::check(description, board, &mut problems);
     priorities::check(description, &mut problems);
+    policy::check(description, &mut problems);
     devices::check(description, board, &mut problems);
     problems
 }

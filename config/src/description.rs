@@ -15,7 +15,16 @@ use toml::de::DeValue;
 const DEFAULT_QUANTUM_US: u64 = 2_000;
 
 /// The policies a description may name.
-pub const POLICIES: &[(&str, Policy)] = &[("none", Policy::None), ("steal", Policy::Steal)];
+pub const POLICIES: &[(&str, Policy)] = &[
+    ("none", Policy::None),
+    ("steal", Policy::Steal),
+    ("ondemand", Policy::OnDemand),
+    ("trap", Policy::Trap),
+    ("delay", Policy::Delay),
+    ("balance", Policy::Balance),
+    ("cosched", Policy::Cosched),
+    ("random", Policy::Random),
+];
 /// The interrupt priorities by name.
 const INTERRUPT_PRIORITIES: &[(&str, InterruptPriorities)] = &[
     ("split", InterruptPriorities::Split),
@@ -52,7 +61,7 @@ pub struct BoardChoice {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduler {
     /// What is done against lock-holder preemption.
-    pub policy: Policy,
+    pub policy: Spanned<Policy>,
     /// Time a vCPU runs before an equal gets its turn, in microseconds.
     pub quantum_us: Spanned<u64>,
     /// Whether a running vCPU is disturbed by interrupts for less urgent ones.
@@ -84,6 +93,8 @@ pub struct Guest {
     pub identity: Option<Spanned<bool>>,
     /// Home core of each vCPU.
     pub vcpus: Spanned<Vec<Spanned<u64>>>,
+    /// Cores that its vCPUs may move to besides each other's homes.
+    pub cores: Vec<Spanned<u64>>,
     /// Priority of all vCPUs, or of each.
     pub priority: Option<Priorities>,
     /// Kernel command line.
@@ -96,6 +107,13 @@ pub struct Guest {
     pub load: Option<Spanned<u64>>,
     /// Where a raw image is entered.
     pub entry: Option<Spanned<u64>>,
+}
+
+impl Guest {
+    /// Every core that its vCPUs may run on, as written: homes first, some more than once.
+    pub fn all_cores(&self) -> impl Iterator<Item = Spanned<u64>> {
+        self.vcpus.value.iter().chain(&self.cores).copied()
+    }
 }
 
 /// How an image is loaded.
@@ -184,7 +202,7 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
     let scheduler = match top.table("scheduler", "[scheduler]", "a table, written [scheduler]") {
         Some(table) => read_scheduler(table),
         None => Scheduler {
-            policy: Policy::None,
+            policy: Spanned::new(Policy::None, top.span),
             quantum_us: Spanned::new(DEFAULT_QUANTUM_US, top.span),
             interrupt_priorities: InterruptPriorities::Split,
         },
@@ -231,7 +249,7 @@ fn read_board(mut table: Table<'_, '_, '_>) -> Option<BoardChoice> {
 fn read_scheduler(mut table: Table<'_, '_, '_>) -> Scheduler {
     let policy = table
         .optional("policy", |value| choice(value, POLICIES))
-        .map_or(Policy::None, |policy| policy.value);
+        .unwrap_or(Spanned::new(Policy::None, table.span));
     let quantum_us = table
         .optional("quantum", duration_us)
         .unwrap_or(Spanned::new(DEFAULT_QUANTUM_US, table.span));
@@ -278,6 +296,9 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
     if vcpus.is_none() && !table.has("vcpus") {
         table.missing("vcpus", "[0]");
     }
+    let cores = table
+        .list("cores", "a list of cores such as [0, 1]", number)
+        .map(|list| list.value);
     let priority = read_priority(&mut table);
     let bootargs = table.optional("bootargs", string);
     let devices = table
@@ -299,6 +320,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
         pa,
         identity,
         vcpus: vcpus?,
+        cores: cores.unwrap_or_default(),
         priority,
         bootargs,
         devices: devices.unwrap_or_default(),

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// First eight bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"SPUMONE\0";
 /// Raised whenever the packed form changes: an image is built and read by one release.
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 /// Most memory ranges, load segments or device windows of one guest.
 pub const MAX_RANGES: usize = 16;
 /// Most register writes that silence the devices of one guest.
@@ -160,6 +160,18 @@ pub enum Policy {
     None,
     /// A preempted vCPU is taken by another core of its guest when that is worth it.
     Steal,
+    /// A vCPU departs when a more urgent one takes its core, and returns when that one sleeps.
+    OnDemand,
+    /// Kernels run only on cores that have no more urgent vCPU.
+    Trap,
+    /// A more urgent vCPU waits, for a while at most, until the one that runs holds no lock.
+    Delay,
+    /// A vCPU that has lost its core goes to one that idles.
+    Balance,
+    /// All vCPUs of a guest run, or none.
+    Cosched,
+    /// vCPUs change cores all the time: for tests.
+    Random,
 }
 
 /// One guest.
@@ -169,6 +181,8 @@ pub struct Guest {
     pub name: String<16>,
     /// Its vCPUs; the position is the guest's own CPU number (`MPIDR_EL1.Aff0`).
     pub vcpus: Vec<Vcpu, MAX_VCPUS_PER_GUEST>,
+    /// Cores that its vCPUs may run on where the policy moves them, their homes included; bit n for core n.
+    pub cores: u32,
     /// Its memory, each range 4 KiB aligned. Cleared, then loaded, at each start of the guest.
     pub memory: Vec<Mapping, MAX_RANGES>,
     /// Device registers passed through to it, each 4 KiB aligned.

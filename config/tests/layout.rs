@@ -324,6 +324,7 @@ fn the_largest_system_fits_its_room() {
     let id = IntId(u16::MAX);
     let guest = Guest {
         name: "abcdefghijklmnop".try_into().unwrap(),
+        cores: u32::MAX,
         vcpus: full(Vcpu {
             home: PcpuId(u8::MAX),
             priority: Priority(u8::MAX),

@@ -161,6 +161,7 @@ mod tests {
     fn guest(memory: &[Mapping], segments: &[Segment], seeds: &[SeedSlot]) -> Guest {
         Guest {
             name: "test".try_into().unwrap(),
+            cores: 1,
             vcpus: heapless_vec(&[]),
             memory: heapless_vec(memory),
             devices: heapless_vec(&[]),

@@ -21,7 +21,7 @@ use arm_gic::Trigger as GicTrigger;
 use core::mem::MaybeUninit;
 use dtoolkit::fdt::Fdt;
 use heapless::Vec;
-use spumone_config::packed::{BundleHeader, MAX_RANGES, System, Trigger};
+use spumone_config::packed::{self, BundleHeader, MAX_RANGES, System, Trigger};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr, Priority, VcpuId};
 use spumone_core::mailbox::Post;
@@ -40,7 +40,7 @@ const EARLY_UART: PhysAddr = PhysAddr(0x0900_0000);
 /// Pages for the stage 2 tables of all guests: for each at most two of the root, four at the ends
 /// of its one range of memory, and two for each of its device windows.
 /// Twice, for a guest whose vCPUs move has two sets of tables.
-const STAGE2_PAGES: usize = 2 * MAX_GUESTS * (2 + 4 + 2 * MAX_RANGES);
+const STAGE2_PAGES: usize = 3 * MAX_GUESTS * (2 + 4 + 2 * MAX_RANGES);
 /// Stack of a core other than the first, in pages.
 const STACK_PAGES: usize = 16;
 
@@ -186,7 +186,8 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         fatal!("stage 2 tables are not aligned");
     };
 
-    let policy = Policy::new(system.scheduler.policy, timers::frequency() as u32);
+    let policy = policy(&system, features);
+    let conduct = policy.conduct();
     let mut guests: Vec<Guest, MAX_GUESTS> = Vec::new();
     let mut next_vcpu = 0;
     let mut owners = Vec::new();
@@ -196,37 +197,58 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         let vttbr = build_stage2(id, config, &mut pool, features, Attributes::RAM);
         let gic = GuestGic::new();
         gic.configure(config.gic.spis, config.vcpus.len(), &config.interrupts);
-        let mut cores = 0;
         let mut vcpus = Vec::new();
-        for vcpu in &config.vcpus {
-            cores |= 1 << vcpu.home.0;
+        for _ in &config.vcpus {
             let _ = vcpus.push(VcpuId(next_vcpu));
             let _ = owners.push(id);
             next_vcpu += 1;
         }
-        let moves = policy.moves() && !u32::is_power_of_two(cores);
-        let vttbr_kernel = (moves && features.xnx)
+        let moves = policy.moves() && !config.cores.is_power_of_two();
+        let catches_exit = moves || conduct.delay.is_some() && config.vcpus.len() > 1;
+        let vttbr_kernel = (catches_exit && features.xnx)
             .then(|| build_stage2(id, config, &mut pool, features, Attributes::RAM_OF_KERNEL));
+        let vttbr_programs = (moves && conduct.keeps_kernels_off)
+            .then(|| build_stage2(id, config, &mut pool, features, Attributes::RAM_OF_PROGRAMS));
         let guest = Guest {
             config: config.clone(),
             moves,
             vttbr,
             vttbr_kernel,
+            vttbr_programs,
             gic,
             power: GuestPower::new(config.vcpus.len() as u8),
-            lifecycle: Lifecycle::new(cores),
+            lifecycle: Lifecycle::new(config.cores),
             vuart: Vuart::new(),
             vcpus,
         };
         let _ = guests.push(guest);
     }
-    let moving_level = guests
-        .iter()
-        .filter(|guest| guest.moves)
-        .flat_map(|guest| &guest.vcpus)
-        .map(|vcpu| Level::of(vcpu_bands.get(vcpu.index()).copied()))
-        .max()
-        .unwrap_or(Level::IDLE);
+    let moving_levels = || {
+        guests
+            .iter()
+            .filter(|guest| guest.moves)
+            .flat_map(|guest| &guest.vcpus)
+            .map(|vcpu| Level::of(vcpu_bands.get(vcpu.index()).copied()))
+    };
+    let moving_level = moving_levels().max().unwrap_or(Level::IDLE);
+    let moving_floor = moving_levels().min().unwrap_or(Level::IDLE);
+    let homes = |is_meant: &dyn Fn(&packed::Vcpu) -> bool| {
+        let vcpus = system.guests.iter().flat_map(|guest| &guest.vcpus);
+        vcpus
+            .filter(|&vcpu| is_meant(vcpu))
+            .fold(0, |cores, vcpu| cores | 1_u32 << vcpu.home.0)
+    };
+    let level = |vcpu: &packed::Vcpu| Level::of(bands.of(vcpu.priority));
+    let kernel_free = match conduct.keeps_kernels_off {
+        true => homes(&|vcpu| level(vcpu) > moving_level),
+        false => 0,
+    };
+    // The guest that has most to lose.
+    let largest = system.guests.iter().max_by_key(|guest| guest.vcpus.len());
+    let gang = largest
+        .and_then(|guest| bands.of(guest.vcpus.first()?.priority))
+        .filter(|_| conduct.gang)
+        .map(|band| (band, homes(&|vcpu| bands.of(vcpu.priority) == Some(band))));
     let machine = Machine {
         cores: system
             .board
@@ -239,7 +261,10 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         bands: vcpu_bands,
         parking: [const { Parking::new() }; MAX_VCPUS],
         policy,
+        kernel_free,
+        gang,
         moving_level,
+        moving_floor,
         post: Post::new(),
         gic: Gic::new(&system.board),
         destinations,
@@ -251,6 +276,19 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
     };
     // SAFETY: written once, by the only core that runs, before anyone reads it.
     unsafe { (&raw mut MACHINE).as_mut_unchecked().write(machine) }
+}
+
+/// The policy of the system, or what comes closest to it on these cores.
+fn policy(system: &System, features: Features) -> Policy {
+    let mut wanted = system.scheduler.policy;
+    if wanted == packed::Policy::Trap && !features.xnx {
+        wanted = packed::Policy::Steal;
+        say!(
+            PcpuId(0),
+            "policy trap needs FEAT_XNX, which these cores do not have: steal instead"
+        );
+    }
+    Policy::new(wanted, timers::frequency() as u32)
 }
 
 /// The core whose guests are least urgent serves the console; the last of several.
@@ -270,7 +308,7 @@ fn console_core(system: &System) -> PcpuId {
 
 fn build_stage2(
     id: GuestId,
-    config: &spumone_config::packed::Guest,
+    config: &packed::Guest,
     pool: &mut TablePool<'static>,
     features: Features,
     ram: Attributes,

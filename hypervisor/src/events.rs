@@ -29,6 +29,8 @@ pub enum Event {
     Start = 7,
     /// A vCPU came from another core; its id.
     Take = 8,
+    /// A vCPU was sent away; its id.
+    Send = 9,
 }
 
 impl Event {
@@ -43,6 +45,7 @@ impl Event {
             6 => "stop",
             7 => "start",
             8 => "take",
+            9 => "send",
             _ => "-",
         }
     }

@@ -81,6 +81,8 @@ pub struct Guest {
     /// The same with tables that let no program run, only the kernel, to catch the moment when it returns to one. Where
     /// vCPUs move and the core can (FEAT_XNX).
     pub vttbr_kernel: Option<u64>,
+    /// The same with tables that let no kernel run, only programs, where the policy keeps kernels off cores.
+    pub vttbr_programs: Option<u64>,
     /// Its virtual interrupt controller.
     pub gic: GuestGic,
     /// Which of its vCPUs are on.
@@ -171,8 +173,14 @@ pub struct Machine {
     pub parking: [Parking; MAX_VCPUS],
     /// What is done against lock-holder preemption.
     pub policy: Policy,
+    /// Cores where no kernel of a guest whose vCPUs move is to run, because they have somebody more urgent; bit n for core n.
+    pub kernel_free: u32,
+    /// The band of the vCPUs that run together or not at all, and their cores; bit n for core n.
+    pub gang: Option<(Band, u32)>,
     /// The highest level of a vCPU that may change cores.
     pub moving_level: Level,
+    /// The lowest one.
+    pub moving_floor: Level,
     /// Mail between the cores.
     pub post: Post,
     /// The interrupt controller.
@@ -221,6 +229,18 @@ impl Machine {
     /// Whose a vCPU is.
     pub fn owner(&self, id: VcpuId) -> Option<GuestId> {
         self.owners.get(id.index()).copied()
+    }
+
+    /// Whether no kernel of a guest whose vCPUs move is to run on `core`.
+    pub fn keeps_kernels_off(&self, core: PcpuId) -> bool {
+        self.kernel_free >> core.0 & 1 != 0
+    }
+
+    /// The home core of a vCPU.
+    pub fn home(&self, id: VcpuId) -> Option<PcpuId> {
+        let guest = self.guest(self.owner(id)?);
+        let index = guest.vcpus.iter().position(|&it| it == id)?;
+        Some(guest.config.vcpus.get(index)?.home)
     }
 
     /// The vCPUs that change cores and may come to `core`; bit n for vCPU n.

@@ -33,10 +33,10 @@ impl Deciding {
         }
     }
 
-    /// See [`Policy::patience`].
+    /// See [`spumone_core::migration::Conduct`].
     pub fn patience(&self) -> Option<Ticks> {
         match self {
-            Self::Policy(policy) => policy.patience(),
+            Self::Policy(policy) => policy.conduct().patience,
             Self::Random(_) => Some(us(10)),
         }
     }

@@ -143,6 +143,11 @@ impl World {
         }
     }
 
+    /// The home core of a vCPU: the last vCPU is on core 0, where the real-time one is, as on the testbed.
+    pub fn home(&self, id: VcpuId) -> PcpuId {
+        PcpuId((id.index() % self.cores.len()) as u8)
+    }
+
     /// The band of a vCPU.
     pub fn band(&self, id: VcpuId) -> Band {
         if id == RT { RT_BAND } else { SMP_BAND }

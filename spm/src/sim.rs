@@ -27,12 +27,13 @@ const EVENTS: u64 = 500_000;
 
 /// The policies that can be simulated, by name.
 pub fn policies() -> impl Iterator<Item = &'static str> {
-    let of_systems = POLICIES.iter().map(|(name, _)| *name);
-    of_systems.chain([RANDOM])
+    ["none", "steal", RANDOM].into_iter()
 }
 
 fn decisions(name: &str) -> Decisions {
-    let policy = POLICIES.iter().find(|(known, _)| *known == name);
+    let policy = POLICIES
+        .iter()
+        .find(|(known, _)| *known == name && name != RANDOM);
     policy.map_or(Decisions::Random, |(_, policy)| Decisions::Policy(*policy))
 }
 

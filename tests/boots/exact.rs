@@ -82,6 +82,33 @@ fn a_vcpu_that_moves_is_not_held_up() {
     );
 }
 
+/// A real-time guest whose core is taken by somebody still more urgent keeps its periods elsewhere, if it may.
+#[test]
+fn a_real_time_guest_keeps_its_periods_on_another_core() {
+    let late = ["none", "steal"].map(|policy| {
+        let name = "a_real_time_guest_keeps_its_periods_on_another_core";
+        let console = Boot::new(&format!("{name}_{policy}"))
+            .policy(policy)
+            .cores(2)
+            .exact()
+            .guest(
+                rt("period=1ms load=0% duration=600ms")
+                    .priority(200)
+                    .set("cores", "[0, 1]".into()),
+            )
+            .guest(
+                rt("period=1ms load=50% burst=100ms duration=600ms")
+                    .named("hog")
+                    .priority(250),
+            )
+            .guest(probe("spin", "suite=spin ms=400", &[0, 1]))
+            .run();
+        console.probe_is_well("spin").machine_ended();
+        console.number("rt", "rt-result", "late") + console.number("rt", "rt-result", "lost")
+    });
+    assert!(late[0] > 0 && late[1] == 0, "{late:?} periods late or lost");
+}
+
 /// The timer wakes a CPU at each moment of its way into CPU_SUSPEND.
 #[test]
 fn suspends_are_interrupted_at_every_moment() {

@@ -65,6 +65,51 @@ fn migration_through_many_lives() {
     machine.finish().expect_not("lives", "FAIL");
 }
 
+/// Every policy but those above: the kernel has nothing to complain about, and interrupts, timers and memory are sound.
+fn policy_is_sound(policy: &'static str) {
+    let console = Boot::new(&format!("migration_under_{policy}"))
+        .policy(policy)
+        .memory("1GiB")
+        .cores(3)
+        .guest(rt(BURSTS))
+        .guest(probe("busy", "suite=watch ms=4000 seed=1", &[0, 1, 2, 0]))
+        .guest(linux("all", "-g,1,-l,10", &[0, 1, 2, 0]))
+        .run();
+    console
+        .rt_is_well("rt")
+        .probe_is_well("busy")
+        .linux_is_well("linux", "selfcheck")
+        .linux_is_well("linux", "hackbench")
+        .machine_ended();
+}
+
+#[test]
+fn migration_on_demand() {
+    policy_is_sound("ondemand");
+}
+
+#[test]
+fn migration_by_trap() {
+    policy_is_sound("trap");
+}
+
+#[test]
+fn migration_at_random() {
+    policy_is_sound("random");
+}
+
+#[test]
+fn migration_with_balance() {
+    policy_is_sound("balance");
+}
+
+/// Those that move nobody.
+#[test]
+fn migration_none_but_delay_or_gangs() {
+    policy_is_sound("delay");
+    policy_is_sound("cosched");
+}
+
 /// The kernel has nothing to complain about, and all of it runs, with twice as many CPUs as cores.
 #[test]
 fn migration_of_linux_with_more_cpus_than_cores() {

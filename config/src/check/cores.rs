@@ -50,10 +50,16 @@ fn count(guest: &Guest, problems: &mut Vec<Problem>) {
 }
 
 fn homes(guest: &Guest, cores: u64, problems: &mut Vec<Problem>) {
-    for home in &guest.vcpus.value {
+    let homes = guest.vcpus.value.len();
+    for (index, home) in guest.all_cores().enumerate() {
         if home.value >= cores {
+            let what = if index < homes {
+                "is on"
+            } else {
+                "may move to"
+            };
             let message = format!(
-                "a vCPU of guest \"{}\" is on core {}, which is not there",
+                "a vCPU of guest \"{}\" {what} core {}, which is not there",
                 guest.name.value, home.value
             );
             let help = match cores {

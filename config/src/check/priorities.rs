@@ -64,14 +64,10 @@ fn written(guest: &Guest) -> impl Iterator<Item = Spanned<u64>> {
 }
 
 fn omitted(guest: &Guest, description: &Description, problems: &mut Vec<Problem>) {
-    let mine: BTreeSet<u64> = guest.vcpus.value.iter().map(|home| home.value).collect();
+    let mine: BTreeSet<u64> = guest.all_cores().map(|core| core.value).collect();
     let shares = |other: &&Guest| other.name.span != guest.name.span;
     for other in description.guests.iter().filter(shares) {
-        let shared = other
-            .vcpus
-            .value
-            .iter()
-            .find(|home| mine.contains(&home.value));
+        let shared = other.all_cores().find(|core| mine.contains(&core.value));
         let Some(home) = shared else { continue };
         let message = format!(
             "guest \"{}\" has no priority, but shares core {} with guest \"{}\"",

@@ -9,7 +9,7 @@ use crate::packed::{
     SeedSlot, Segment, System, Uart, Vcpu,
 };
 use crate::problem::Problem;
-use crate::types::{GuestAddr, PcpuId, PhysAddr, Priority};
+use crate::types::{GuestAddr, MAX_PCPUS, PcpuId, PhysAddr, Priority};
 use crate::units::{PAGE, align_up};
 
 /// A device tree, as far as packing needs it.
@@ -104,6 +104,10 @@ pub fn pack(
         let guest = Guest {
             name: text(&written.name.value)?,
             vcpus: list(vcpus(written, priorities), "vCPUs")?,
+            cores: written
+                .all_cores()
+                .filter(|core| core.value < MAX_PCPUS as u64)
+                .fold(0, |cores, core| cores | 1 << core.value),
             memory: list([planned.memory], "memory ranges")?,
             devices: list(windows(written, board).into_iter().map(identity), "devices")?,
             interrupts: list(interrupts(written, board), "interrupts")?,
@@ -138,7 +142,7 @@ pub fn pack(
                 .collect(),
         },
         scheduler: Scheduler {
-            policy: description.scheduler.policy,
+            policy: description.scheduler.policy.value,
             quantum_us: u32::try_from(description.scheduler.quantum_us.value)
                 .map_err(|_| limit("microseconds of the quantum"))?,
             interrupt_priorities: description.scheduler.interrupt_priorities,

@@ -97,6 +97,7 @@ mod tests {
                 rest,
             },
             band: Band::LOWEST,
+            home: PcpuId(0),
             since: Ticks(since),
             is_cut_off: true,
         }

@@ -82,6 +82,31 @@ fn loom_a_bell_and_a_sleeper_find_each_other() {
     });
 }
 
+/// An interrupt is rung for a vCPU that is parked where nothing gets through: who takes it hears of it, or it is
+/// still parked, with the bell rung.
+#[test]
+fn loom_a_pressed_vcpu_hears_the_bell() {
+    loom::model(|| {
+        let shared = Arc::new((ParkingSlot::new(), Doorbell::new()));
+        shared.0.park(RUNNABLE, Ticks(0));
+        let other = shared.clone();
+        let presser = thread::spawn(move || {
+            other.1.ring_spis(1);
+            other.0.look().is_some_and(|seen| other.0.press(seen))
+        });
+        let seen = shared.0.look();
+        let taken = seen.is_some_and(|seen| shared.0.claim(seen));
+        let heard = taken && {
+            shared.1.settle(PcpuId(1));
+            !shared.1.is_silent()
+        };
+        let pressed = presser.join().unwrap();
+        // Not pressed: the ringer kicks the core that it finds now.
+        assert!(!(pressed && taken) || heard);
+        assert!(pressed || taken);
+    });
+}
+
 /// The host rouses a sleeper while another core takes it: either it was roused first, and is taken as what it is then or not at
 /// all, or the taker, who has settled, hears the bell.
 #[test]

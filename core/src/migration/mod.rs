@@ -37,5 +37,5 @@ mod model_tests;
 pub use choice::{Choice, whom_to_tell};
 pub use grace::{Grace, Sample};
 pub use parking::{Glance, Parked, ParkingSlot, Rest};
-pub use policy::{Candidate, Here, Policy, Running, Verdict};
+pub use policy::{Candidate, Conduct, Here, Policy, Running, Verdict};
 pub use presence::{Level, Presence};

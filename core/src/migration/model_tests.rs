@@ -1,4 +1,4 @@
-//! Every state that three cores and a vCPU can get into by parking, taking, ringing and waking.
+//! Every state that three cores and a vCPU can get into by parking, taking, sending away, ringing and waking.
 //!
 //! A model of what `hypervisor/src/instance/migration.rs` does, one step for each access to what cores share. Steps of different
 //! cores come in every order, memory is sequentially consistent (what needs fences for that is tested under loom). Explored
@@ -19,7 +19,7 @@ const RINGS: u8 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Slot {
     Taken,
-    Parked { host: u8, asleep: bool },
+    Parked { host: u8, asleep: bool, sent: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,7 +113,7 @@ impl State {
             if core.deaf {
                 // It was deaf for a while: parks what it has kept, and tells of what it has parked.
                 if vcpu.holder == Some(c) {
-                    out.push(self.with(|it| it.park(c, v)));
+                    out.push(self.with(|it| it.park(c, v, false)));
                 } else if matches!(vcpu.slot, Slot::Parked { host, .. } if host == c) {
                     out.push(self.with(|it| it.cores[c as usize].step = Step::Tell(v)));
                 }
@@ -141,16 +141,21 @@ impl State {
                     if !vcpu.bell {
                         out.push(self.with(|it| it.vcpus[v as usize].asleep = true));
                     }
-                    out.push(self.with(|it| it.park(c, v)));
+                    out.push(self.with(|it| it.park(c, v, false)));
+                    // Or it is sent away, and another core is told.
+                    out.push(self.with(|it| {
+                        it.park(c, v, true);
+                        it.cores[c as usize].step = Step::Tell(v);
+                    }));
                 }
                 Slot::Taken => {}
-                Slot::Parked { host, asleep } if host == c => {
-                    // Dispatched, if it could run.
+                Slot::Parked { host, asleep, .. } if host == c => {
+                    // Dispatched, if it could run; or taken back, if it was sent away and nobody came.
                     if !asleep {
                         out.push(self.with(|it| it.claim(c, v)));
                     }
                 }
-                Slot::Parked { host, asleep } => {
+                Slot::Parked { host, asleep, .. } => {
                     if !asleep || self.cores[host as usize].deaf {
                         out.push(self.with(|it| {
                             it.claim(c, v);
@@ -174,6 +179,16 @@ impl State {
                 then(it, Step::Nothing);
                 it.wake(c, v);
             }
+            Step::Located(v, at)
+                if it.cores[at as usize].deaf
+                    && matches!(
+                        it.vcpus[v as usize].slot,
+                        Slot::Parked { asleep: false, .. }
+                    ) =>
+            {
+                // Pressed: whoever takes it looks at its bell, so nobody is kicked.
+                then(it, Step::Nothing);
+            }
             Step::Located(v, at) => {
                 // The claim compares: as good as one step with the look before it.
                 if it.cores[at as usize].deaf
@@ -192,7 +207,7 @@ impl State {
             }
             Step::Settled(v, asleep) => {
                 it.vcpus[v as usize].asleep = asleep;
-                it.park(c, v);
+                it.park(c, v, false);
             }
             Step::Parked(v) => {
                 then(it, Step::Nothing);
@@ -219,12 +234,13 @@ impl State {
         vcpu.asleep = false;
     }
 
-    fn park(&mut self, c: u8, v: u8) {
+    fn park(&mut self, c: u8, v: u8, sent: bool) {
         let vcpu = &mut self.vcpus[v as usize];
         assert_eq!(vcpu.holder.take(), Some(c), "parked by who has it");
         vcpu.slot = Slot::Parked {
             host: c,
             asleep: vcpu.asleep,
+            sent,
         };
         self.cores[c as usize].step = match vcpu.asleep {
             true => Step::Parked(v),
@@ -237,7 +253,7 @@ impl State {
         let vcpu = &mut self.vcpus[v as usize];
         match &mut vcpu.slot {
             Slot::Taken if vcpu.holder == Some(c) => vcpu.asleep = false,
-            Slot::Parked { host, asleep } if *host == c => *asleep = false,
+            Slot::Parked { host, asleep, .. } if *host == c => *asleep = false,
             _ => {}
         }
     }
@@ -256,7 +272,10 @@ impl State {
         for (v, vcpu) in self.vcpus.iter().enumerate() {
             let (host, asleep) = match vcpu.slot {
                 Slot::Taken => (vcpu.holder.unwrap_or(0), vcpu.asleep),
-                Slot::Parked { host, asleep } => (host, asleep),
+                Slot::Parked { host, asleep, sent } => {
+                    assert!(!(asleep && sent), "only who could run is sent away");
+                    (host, asleep)
+                }
             };
             let core = self.cores[host as usize];
             if vcpu.bell && asleep && !core.deaf {

@@ -9,8 +9,10 @@ use spumone_config::types::PcpuId;
 pub enum Rest {
     /// It could run, and was in a program of the guest, or has just been woken: it holds no lock of the kernel.
     Runnable = 1,
-    /// It could run, and was in the guest's kernel: others may be waiting for it.
+    /// It could run, and others may be waiting for it: it was in the guest's kernel, or an interrupt has come for it.
     InKernel,
+    /// It could run, and its host, which has sent it away, will not run it.
+    Sent,
     /// It waits for an interrupt.
     Asleep,
     /// It is turned off.
@@ -59,11 +61,13 @@ impl Parked {
     const fn decode(word: u32) -> Option<Self> {
         const RUNNABLE: u32 = Rest::Runnable as u32;
         const IN_KERNEL: u32 = Rest::InKernel as u32;
+        const SENT: u32 = Rest::Sent as u32;
         const ASLEEP: u32 = Rest::Asleep as u32;
         const OFF: u32 = Rest::Off as u32;
         let rest = match word >> REST_SHIFT {
             RUNNABLE => Rest::Runnable,
             IN_KERNEL => Rest::InKernel,
+            SENT => Rest::Sent,
             ASLEEP => Rest::Asleep,
             OFF => Rest::Off,
             _ => return None,
@@ -140,6 +144,27 @@ impl ParkingSlot {
             .is_ok()
     }
 
+    /// An interrupt was rung for a vCPU that is parked where nothing for it gets through, and could run: others wait for it
+    /// from now on. Returns whether it is still parked so; if not, who has it looks at its doorbell.
+    pub fn press(&self, seen: Parked) -> bool {
+        let pressed = Parked {
+            rest: match seen.rest {
+                Rest::Runnable => Rest::InKernel,
+                rest => rest,
+            },
+            ..seen
+        };
+        // Release: who claims it finds what was rung.
+        self.word
+            .compare_exchange(
+                seen.encode(),
+                pressed.encode(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+    }
+
     /// An interrupt has come for a vCPU that `host`, the caller, has parked asleep: it could run now. Returns whether that was
     /// so. If somebody claims it at the same moment, he looks at its doorbell.
     pub fn rouse(&self, host: PcpuId) -> bool {
@@ -177,7 +202,13 @@ impl Default for ParkingSlot {
 mod tests {
     use super::*;
 
-    const RESTS: [Rest; 4] = [Rest::Runnable, Rest::InKernel, Rest::Asleep, Rest::Off];
+    const RESTS: [Rest; 5] = [
+        Rest::Runnable,
+        Rest::InKernel,
+        Rest::Sent,
+        Rest::Asleep,
+        Rest::Off,
+    ];
 
     fn parked(host: u8, rest: Rest) -> Parked {
         Parked {
@@ -215,6 +246,22 @@ mod tests {
         assert!(slot.rouse(PcpuId(1)));
         assert!(!slot.claim(seen));
         assert!(slot.claim(parked(1, Rest::Runnable)));
+    }
+
+    #[test]
+    fn an_interrupt_makes_a_program_something_that_others_wait_for() {
+        let slot = ParkingSlot::new();
+        for (rest, pressed) in [
+            (Rest::Runnable, Rest::InKernel),
+            (Rest::InKernel, Rest::InKernel),
+            (Rest::Sent, Rest::Sent),
+        ] {
+            slot.park(parked(1, rest), Ticks(0));
+            assert!(slot.press(parked(1, rest)));
+            assert_eq!(slot.look(), Some(parked(1, pressed)));
+        }
+        assert!(!slot.press(parked(1, Rest::Runnable)));
+        assert!(!slot.press(parked(2, Rest::Sent)));
     }
 
     #[test]

@@ -1,16 +1,29 @@
-//! The policies against lock-holder preemption: when a parked vCPU changes cores.
+//! The policies against lock-holder preemption: when a vCPU changes cores.
 //!
-//! Each is one module and answers one question: a core of the guest looks at a parked vCPU; does it take it? All that
-//! follows from the answer (claims, clocks, who is told) is the same for all of them.
+//! Each is one module. Its [`Conduct`] is what it has the cores do on their own; its verdicts answer one question: a core of
+//! the guest looks at a parked vCPU; does it take it? All that follows (claims, clocks, who is told) is the same for all.
 
+mod balance;
+mod cosched;
+mod delay;
 mod none;
+mod ondemand;
+mod random;
 mod steal;
+mod trap;
 
 use super::Parked;
 use crate::schedule::{Band, Ticks};
+use balance::Balance;
+use cosched::Cosched;
+use delay::Delay;
 use none::Stay;
+use ondemand::OnDemand;
+use random::Random;
 use spumone_config::packed;
+use spumone_config::types::PcpuId;
 use steal::Steal;
+use trap::Trap;
 
 /// A parked vCPU of another core, as the core that looks sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +32,8 @@ pub struct Candidate {
     pub parked: Parked,
     /// Its band.
     pub band: Band,
+    /// Its home.
+    pub home: PcpuId,
     /// Since when it is parked.
     pub since: Ticks,
     /// Whether its host runs somebody more urgent, so that its interrupts and timers do not get through there.
@@ -39,12 +54,23 @@ pub struct Running {
 /// The core that looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Here {
+    /// Which it is.
+    pub core: PcpuId,
     /// The time.
     pub now: Ticks,
     /// Who runs; `None`: nobody.
     pub running: Option<Running>,
     /// Whether a vCPU of the running one's band waits here already.
     pub equal_waits: bool,
+    /// Whether guests' kernels are kept off this core.
+    pub keeps_kernels_off: bool,
+}
+
+impl Here {
+    /// Whether somebody more urgent runs here: the vCPU would get nothing.
+    fn is_too_urgent_for(&self, candidate: &Candidate) -> bool {
+        self.running.is_some_and(|it| it.band > candidate.band)
+    }
 }
 
 /// What is to be done about a parked vCPU.
@@ -60,12 +86,33 @@ pub enum Verdict {
     Swap,
 }
 
+/// What a policy has the cores do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conduct {
+    /// How long a vCPU that made room for a more urgent one is kept by its core before it is parked; `None`: for ever,
+    /// vCPUs never change cores.
+    pub patience: Option<Ticks>,
+    /// Whether vCPUs that are away go home once their home core could run them.
+    pub goes_home: bool,
+    /// Whether guests' kernels run only on cores that have no more urgent vCPU.
+    pub keeps_kernels_off: bool,
+    /// After how long a running vCPU is sent away, though nobody wants its core.
+    pub restless: Option<Ticks>,
+    /// For how long at most a more urgent vCPU waits until the guest's kernel has no lock.
+    pub delay: Option<Ticks>,
+    /// Whether all vCPUs of a guest wait while one of its cores is taken.
+    pub gang: bool,
+}
+
 /// One policy.
 trait Decide {
-    /// How long a vCPU that made room for a more urgent one is kept by its core before it is parked; `None`: for ever.
-    fn patience(&self) -> Option<Ticks>;
+    /// What it has the cores do.
+    fn conduct(&self) -> Conduct;
+
     /// Whether the core `here` takes the vCPU.
-    fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict;
+    fn verdict(&self, _: &Here, _: &Candidate) -> Verdict {
+        Verdict::Leave
+    }
 }
 
 /// The policy of a system.
@@ -75,6 +122,18 @@ pub enum Policy {
     None(Stay),
     /// See [`steal`].
     Steal(Steal),
+    /// See [`ondemand`].
+    OnDemand(OnDemand),
+    /// See [`trap`].
+    Trap(Trap),
+    /// See [`delay`].
+    Delay(Delay),
+    /// See [`balance`].
+    Balance(Balance),
+    /// See [`cosched`].
+    Cosched(Cosched),
+    /// See [`random`].
+    Random(Random),
 }
 
 impl Policy {
@@ -83,17 +142,23 @@ impl Policy {
         match policy {
             packed::Policy::None => Self::None(Stay),
             packed::Policy::Steal => Self::Steal(Steal::new(frequency_hz)),
+            packed::Policy::OnDemand => Self::OnDemand(OnDemand),
+            packed::Policy::Trap => Self::Trap(Trap::new(frequency_hz)),
+            packed::Policy::Delay => Self::Delay(Delay::new(frequency_hz)),
+            packed::Policy::Balance => Self::Balance(Balance::new(frequency_hz)),
+            packed::Policy::Cosched => Self::Cosched(Cosched),
+            packed::Policy::Random => Self::Random(Random::new(frequency_hz)),
         }
+    }
+
+    /// What it has the cores do.
+    pub fn conduct(&self) -> Conduct {
+        self.as_dyn().conduct()
     }
 
     /// Whether vCPUs ever change cores.
     pub fn moves(&self) -> bool {
-        self.patience().is_some()
-    }
-
-    /// How long a vCPU that made room for a more urgent one is kept by its core before it is parked; `None`: for ever.
-    pub fn patience(&self) -> Option<Ticks> {
-        self.as_dyn().patience()
+        self.conduct().patience.is_some()
     }
 
     /// Whether the core `here` takes a parked vCPU of another one.
@@ -105,6 +170,63 @@ impl Policy {
         match self {
             Self::None(policy) => policy,
             Self::Steal(policy) => policy,
+            Self::OnDemand(policy) => policy,
+            Self::Trap(policy) => policy,
+            Self::Delay(policy) => policy,
+            Self::Balance(policy) => policy,
+            Self::Cosched(policy) => policy,
+            Self::Random(policy) => policy,
+        }
+    }
+}
+
+/// What tests of policies start from.
+#[cfg(test)]
+mod samples {
+    use super::*;
+    use crate::migration::Rest;
+
+    /// Home and host of the candidates.
+    pub const HOME: PcpuId = PcpuId(0);
+    /// Another core.
+    pub const OTHER: PcpuId = PcpuId(1);
+    /// Above the candidates' band.
+    pub const HIGH: Band = match Band::new(1) {
+        Some(band) => band,
+        None => unreachable!(),
+    };
+
+    /// Cut off on its home core, since time 0.
+    pub fn candidate(rest: Rest) -> Candidate {
+        Candidate {
+            parked: Parked { host: HOME, rest },
+            band: Band::LOWEST,
+            home: HOME,
+            since: Ticks(0),
+            is_cut_off: true,
+        }
+    }
+
+    /// [`OTHER`], where an equal runs.
+    pub fn busy(now: u64, since: u64, turn_end: u64) -> Here {
+        Here {
+            core: OTHER,
+            now: Ticks(now),
+            running: Some(Running {
+                band: Band::LOWEST,
+                since: Ticks(since),
+                turn_end: Ticks(turn_end),
+            }),
+            equal_waits: false,
+            keeps_kernels_off: false,
+        }
+    }
+
+    /// [`OTHER`], where nobody runs.
+    pub fn idle(now: u64) -> Here {
+        Here {
+            running: None,
+            ..busy(now, 0, 0)
         }
     }
 }

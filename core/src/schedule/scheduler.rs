@@ -96,6 +96,8 @@ pub struct Scheduler {
     since: Ticks,
     /// When the turn of `current` is over.
     quantum_end: Ticks,
+    /// vCPUs of this band and below wait.
+    held: Option<Band>,
     loaded: Loaded,
 }
 
@@ -127,6 +129,7 @@ impl Scheduler {
             current: None,
             since: Ticks(0),
             quantum_end: Ticks(0),
+            held: None,
             loaded: Loaded::Idle,
         }
     }
@@ -224,7 +227,7 @@ impl Scheduler {
         if let Some(band) = self.current_band() {
             // Back into the queue, at the place that the rest of its turn gives it: there it may
             // well be the first again.
-            if self.queue.highest_band() >= Some(band) {
+            if self.queue.highest_band().max(self.held) >= Some(band) {
                 let left = self.quantum_end.saturating_sub(now);
                 self.requeue_current((left > Ticks(0)).then_some(left));
             }
@@ -268,6 +271,11 @@ impl Scheduler {
             quantum_end: self.quantum_end,
             equal_waits: self.queue.has_equal(band),
         })
+    }
+
+    /// vCPUs of `band` and below get no turn from the next decision on; `None`: all may.
+    pub fn hold(&mut self, band: Option<Band>) {
+        self.held = band;
     }
 
     /// The vCPU that runs gets a longer turn, to `end`.
@@ -316,6 +324,9 @@ impl Scheduler {
 
     /// Lets the first in the queue run.
     fn dispatch(&mut self, now: Ticks) {
+        if self.queue.highest_band() <= self.held {
+            return;
+        }
         let Some(vcpu) = self.queue.next() else {
             return;
         };

@@ -30,6 +30,11 @@ impl Attributes {
         execute: Execute::El1Only,
         ..Self::RAM
     };
+    /// Memory of a guest of which only programs run: an entry into the kernel faults. Needs FEAT_XNX.
+    pub const RAM_OF_PROGRAMS: Self = Self {
+        execute: Execute::El0Only,
+        ..Self::RAM
+    };
     /// Registers of a device passed through to a guest.
     pub const DEVICE: Self = Self {
         memory: Memory::Device,

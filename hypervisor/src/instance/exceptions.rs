@@ -2,6 +2,7 @@
 //! does is played, and a guest that does what it may not is stopped.
 
 use super::Instance;
+use super::departure::Catch;
 use super::interrupts::LoadedGic;
 use crate::console::{self, CONSOLE, say};
 use crate::cpu;
@@ -60,10 +61,10 @@ impl Instance {
             } => self.data_abort(id, access, syndrome),
             // Hidden from the guest, so undefined, as on a core without it.
             Exception::Sve => self.inject_undefined(id),
-            Exception::InstructionAbort(FaultStatus::Permission(_)) if self.catches_exit => {
-                // The kernel returns to a program: it holds no lock now.
-                self.stop_catching();
-                self.must_decide = true;
+            Exception::InstructionAbort(FaultStatus::Permission(_))
+                if self.catches != Catch::Nothing =>
+            {
+                self.caught(id);
             }
             Exception::DataAbort { .. } | Exception::InstructionAbort(_) => {
                 self.memory_fault(id, syndrome);

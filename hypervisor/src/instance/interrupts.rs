@@ -302,6 +302,9 @@ impl Instance {
     /// A vCPU of this core may have something in its doorbell.
     #[inline(always)]
     fn kicked(&mut self, id: VcpuId) {
+        if self.strangers >> (id.0 & 31) & 1 != 0 || self.conduct.gang {
+            self.must_decide = true;
+        }
         if self.loaded == Some(id)
             && let Some(vcpu) = self.vcpus[id.index()].as_mut()
         {

@@ -5,9 +5,8 @@
 //! faster, it is not here any more.
 
 use super::Instance;
-use crate::cpu::exchange_stage2;
+use super::departure::Catch;
 use crate::events::{Event, note};
-use crate::machine::Guest;
 use crate::sysreg::mrs;
 use crate::timers::now;
 use spumone_config::types::MAX_VCPUS;
@@ -19,9 +18,6 @@ use spumone_core::psci::Phase;
 use spumone_core::schedule::{Decision, Ticks, VcpuState};
 use spumone_core::vgic::VcpuIndex;
 
-/// After how many times the patience others are told again.
-const RETELL: u64 = 16;
-
 impl Instance {
     /// Whether a vCPU changes cores, this one among them.
     #[inline(always)]
@@ -31,7 +27,7 @@ impl Instance {
 
     /// What is parked of a vCPU.
     #[inline(always)]
-    fn parked(&self, id: VcpuId) -> Option<Parked> {
+    pub(super) fn parked(&self, id: VcpuId) -> Option<Parked> {
         self.machine.parking.get(id.index())?.slot.look()
     }
 
@@ -55,12 +51,20 @@ impl Instance {
             .parked(id)
             .filter(|seen| seen.host == self.core)
             .and_then(|seen| self.machine.parking.get(id.index())?.claim(seen));
-        let held = token.is_some();
-        if held {
-            self.vcpus[id.index()] = token;
-            self.has_parked &= !(1 << id.0);
+        let Some(token) = token else {
+            return false;
+        };
+        let band = token.band;
+        self.vcpus[id.index()] = Some(token);
+        let bit = 1 << id.0;
+        self.has_parked &= !bit;
+        if self.sent & bit != 0 {
+            // It was sent away, and nobody has come.
+            self.sent &= !bit;
+            let admitted = self.scheduler.admit(id, band, VcpuState::Suspend);
+            debug_assert!(admitted.is_ok(), "who is sent away leaves the run queue");
         }
-        held
+        true
     }
 
     /// Sees to it that this core has the token of the vCPU that a decision lets run; decides again where another core was
@@ -87,7 +91,6 @@ impl Instance {
         let Some(vcpu) = self.vcpu(id) else {
             return;
         };
-        let (guest, index) = (vcpu.guest, vcpu.index);
         let rest = match self.scheduler.state(id) {
             Some(VcpuState::Suspend) if vcpu.registers.is_in_kernel() => Rest::InKernel,
             Some(VcpuState::Suspend) => Rest::Runnable,
@@ -95,6 +98,15 @@ impl Instance {
             Some(VcpuState::Off) => Rest::Off,
             Some(VcpuState::Running) | None => return,
         };
+        self.lay_down(id, rest);
+    }
+
+    /// Lays the token of a vCPU down where other cores may take it.
+    pub(super) fn lay_down(&mut self, id: VcpuId, rest: Rest) {
+        let Some(vcpu) = self.vcpu(id) else {
+            return;
+        };
+        let (guest, index) = (vcpu.guest, vcpu.index);
         let parked = Parked {
             host: self.core,
             rest,
@@ -121,13 +133,13 @@ impl Instance {
     }
 
     /// A vCPU had to make room for another one, and is saved. For an equal, it is parked and another core is told at once; for
-    /// a more urgent vCPU, only when that one has run for a while, so that it pays for nothing before.
+    /// a more urgent vCPU, only when that one has run for a while, so that it pays for nothing before, if the policy is patient.
     #[inline(always)]
     pub(super) fn give_up(&mut self, id: VcpuId) {
         if !self.moves(id) {
             return;
         }
-        if self.own.presence.level() > self.machine.moving_level {
+        if self.is_cut_off_here(id) && self.patience > Ticks(0) {
             self.to_park |= 1 << id.0;
             return;
         }
@@ -135,6 +147,13 @@ impl Instance {
         if self.scheduler.state(id) == Some(VcpuState::Suspend) && self.hosts(id) {
             self.tell_others(id, true);
         }
+    }
+
+    /// Whether this core runs somebody more urgent than this vCPU.
+    #[inline(always)]
+    fn is_cut_off_here(&self, id: VcpuId) -> bool {
+        let band = self.machine.bands.get(id.index());
+        band.is_some_and(|&band| self.own.presence.is_above(band))
     }
 
     /// Parks vCPUs that were kept for the core to come back to them.
@@ -151,16 +170,19 @@ impl Instance {
 
     /// Tells a core that a vCPU is parked here: an idle one; else, if it may be a busy one, one that runs nobody more
     /// urgent.
-    fn tell_others(&mut self, id: VcpuId, busy: bool) {
+    pub(super) fn tell_others(&mut self, id: VcpuId, busy: bool) {
         let machine = self.machine;
         let Some((guest, &band)) = machine.owner(id).zip(machine.bands.get(id.index())) else {
             return;
         };
         let guest = machine.guest(guest);
+        let is_program = self.parked(id).is_some_and(|it| it.rest == Rest::Runnable);
         let count = machine.cores.len() as u8;
         let others = (1..count)
             .map(|step| PcpuId((self.core.0 + step) % count))
-            .filter(|&other| guest.may_run_on(other))
+            .filter(|&other| {
+                guest.may_run_on(other) && (is_program || !machine.keeps_kernels_off(other))
+            })
             .filter_map(|other| Some((other, machine.cores.get(other.index())?.presence.level())));
         if let Some(core) = whom_to_tell(others, band, busy) {
             machine.kick(core, id);
@@ -176,6 +198,10 @@ impl Instance {
         if top > self.machine.moving_level {
             return false;
         }
+        if self.sent | self.strangers != 0 || self.conduct.restless.is_some() {
+            self.see_off(now);
+        }
+        let top = Level::of(self.scheduler.highest_band());
         if top == Level::IDLE {
             // First published, then looked: who parks looks at who is idle afterwards.
             self.publish(Level::IDLE);
@@ -191,7 +217,8 @@ impl Instance {
                 // It is cared for, unless its host hears nothing.
                 Glance::Waits(host) => {
                     let host = self.machine.cores.get(host.index());
-                    host.is_some_and(|it| it.presence.level() > self.machine.moving_level)
+                    host.zip(self.machine.bands.get(id))
+                        .is_some_and(|(it, &band)| it.presence.is_above(band))
                 }
             };
             elsewhere |= u32::from(concerns) << id;
@@ -212,6 +239,7 @@ impl Instance {
     fn choose(&mut self, now: Ticks, mut elsewhere: u32, is_over: bool) {
         let turn = self.scheduler.turn();
         let here = Here {
+            core: self.core,
             now,
             running: turn.map(|turn| Running {
                 band: turn.band,
@@ -221,6 +249,7 @@ impl Instance {
             equal_waits: turn.map_or(self.scheduler.highest_band().is_some(), |turn| {
                 turn.equal_waits
             }),
+            keeps_kernels_off: self.keeps_kernels_off,
         };
         let mut choice = Choice::NOTHING;
         while elsewhere != 0 {
@@ -234,12 +263,12 @@ impl Instance {
                 self.take(id, candidate.parked, now);
             }
         }
-        self.look_at = choice.look_at;
+        self.look_at = self.look_at.min(choice.look_at);
         let must_let_go = is_over || choice.best.is_some_and(|it| it.swap);
         if must_let_go && let Some(until) = self.more_grace(now) {
             self.scheduler.extend_turn(until);
             self.look_at = self.look_at.min(until);
-            self.catch_exit();
+            self.catch(Catch::Exit);
             return;
         }
         self.stop_catching();
@@ -265,11 +294,13 @@ impl Instance {
         if !self.guest_runs(id) {
             return None;
         }
+        let home = self.machine.home(id)?;
         let band = *self.machine.bands.get(id.index())?;
         let host = self.machine.cores.get(parked.host.index())?;
         Some(Candidate {
             parked,
             band,
+            home,
             since: place.slot.since(),
             is_cut_off: host.presence.is_above(band),
         })
@@ -291,32 +322,6 @@ impl Instance {
             stack: mrs!(SP_EL1),
         };
         self.grace.more(now, sample)
-    }
-
-    /// Has the loaded vCPU come back when its kernel returns to a program, where the core can tell.
-    fn catch_exit(&mut self) {
-        if !self.catches_exit
-            && let Some(tables) = self.loaded_guest().and_then(|guest| guest.vttbr_kernel)
-        {
-            self.catches_exit = true;
-            exchange_stage2(tables);
-        }
-    }
-
-    /// The loaded vCPU may run programs again.
-    #[inline(always)]
-    pub(super) fn stop_catching(&mut self) {
-        if self.catches_exit {
-            self.catches_exit = false;
-            if let Some(guest) = self.loaded_guest() {
-                exchange_stage2(guest.vttbr);
-            }
-        }
-    }
-
-    fn loaded_guest(&self) -> Option<&'static Guest> {
-        let vcpu = self.vcpu(self.loaded?)?;
-        Some(self.machine.guest(vcpu.guest))
     }
 
     /// Becomes the host of a vCPU that another core has parked. Returns whether it has: not if that core, or a third, was
@@ -347,7 +352,7 @@ impl Instance {
         let _ = self.scheduler.remove(id);
         self.deadlines.clear(id);
         let mut state = match seen.rest {
-            Rest::Runnable | Rest::InKernel => VcpuState::Suspend,
+            Rest::Runnable | Rest::InKernel | Rest::Sent => VcpuState::Suspend,
             Rest::Asleep => VcpuState::Sleep,
             Rest::Off => VcpuState::Off,
         };
@@ -361,6 +366,12 @@ impl Instance {
         let admitted = self.scheduler.admit(id, band, state);
         debug_assert!(admitted.is_ok(), "a vCPU is on one core");
         self.vcpus[id.index()] = Some(token);
+        let bit = 1 << id.0;
+        self.sent &= !bit;
+        self.stays &= !bit;
+        if self.conduct.goes_home && self.at_home & bit == 0 {
+            self.strangers |= bit;
+        }
         self.alarm_changed = true;
         self.park(id);
         true
@@ -380,17 +391,21 @@ impl Instance {
         if !is_cut_off || !self.moves(id) {
             return false;
         }
-        let waits = self.parked(id).filter(|it| !it.rest.is_runnable());
-        let taken = waits.is_some_and(|seen| self.take(id, seen, now()));
-        if taken {
-            self.must_decide = true;
-        }
-        taken
+        let Some(seen) = self.parked(id) else {
+            return false;
+        };
+        let served = match self.machine.parking.get(id.index()) {
+            // Whoever takes it finds what was rung.
+            Some(place) if seen.rest.is_runnable() => place.slot.press(seen),
+            _ => self.take(id, seen, now()),
+        };
+        self.must_decide |= served;
+        served
     }
 
     /// Tells others whom this core runs, if that has changed: a fence costs.
     #[inline(always)]
-    fn publish(&mut self, level: Level) {
+    pub(super) fn publish(&mut self, level: Level) {
         if self.own.presence.level() != level {
             self.own.presence.publish(level);
         }
@@ -399,10 +414,14 @@ impl Instance {
     /// After a decision: others learn whom this core runs, and of vCPUs that wait here and could run elsewhere.
     pub(super) fn offer(&mut self, now: Ticks) {
         let level = Level::of(self.scheduler.current_band());
-        let has_changed = self.own.presence.level() != level;
+        let before = self.own.presence.level();
+        let has_changed = before != level;
         self.publish(level);
-        if level <= self.machine.moving_level {
+        if level <= self.machine.moving_floor {
             self.tell_at = Ticks::NEVER;
+            if before > self.machine.moving_floor && self.conduct.goes_home {
+                self.call_home();
+            }
             if self.to_park != 0 {
                 self.park_kept();
             }
@@ -421,7 +440,7 @@ impl Instance {
                 Some(id) => {
                     self.tell_others(id, true);
                     // Whom it told may just have become as deaf as this one.
-                    now.saturating_add(Ticks(self.patience.0 * RETELL))
+                    now.saturating_add(self.retell_after)
                 }
                 None => Ticks::NEVER,
             };

@@ -4,6 +4,7 @@
 //! data but what `machine` shows, wait for nothing, and never run with interrupts unmasked. An
 //! instance is a loop: decide who runs, let it run until it comes back, see why it came.
 
+mod departure;
 mod exceptions;
 mod firmware;
 mod interrupts;
@@ -21,11 +22,12 @@ use crate::loader;
 use crate::machine::{Core, Machine};
 use crate::timers;
 use crate::vcpu::{VcpuToken, Work};
+use departure::Catch;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Served;
 use spumone_core::mailbox::Port;
-use spumone_core::migration::Grace;
+use spumone_core::migration::{Conduct, Grace};
 use spumone_core::schedule::{Action, Band, Deadlines, Scheduler, Ticks, VcpuState, priority_mask};
 
 /// How often lines without an end are looked for, in microseconds.
@@ -34,6 +36,12 @@ const HOUSEKEEPING_US: u32 = 100_000;
 const GRACE_STEP_US: u32 = 50;
 /// How many times.
 const GRACE_STEPS: u8 = 5;
+/// After how long others are told again of vCPUs that are parked here for a more urgent one, in microseconds.
+const RETELL_US: u32 = 1_600;
+/// After how long a vCPU that was sent away is taken back if no core has taken it, in microseconds.
+const TAKE_BACK_US: u32 = 500;
+/// How often a vCPU for which a more urgent one is put off is looked at, in microseconds.
+const PUT_OFF_STEP_US: u32 = 20;
 
 /// One core's hypervisor.
 pub struct Instance {
@@ -65,8 +73,29 @@ pub struct Instance {
     housekeeping: Ticks,
     /// vCPUs that change cores, this one among them; bit n for vCPU n.
     moving: u32,
+    /// Those of them whose home this core is.
+    at_home: u32,
+    /// Those that this core has taken and whose home it is not, where the policy sends vCPUs home; perhaps others have
+    /// taken them since.
+    strangers: u32,
+    /// Those that this core has sent away; perhaps others have taken them since.
+    sent: u32,
+    /// Those that this core has taken back, so that it lets their kernel run.
+    stays: u32,
+    /// What the policy has the core do.
+    conduct: Conduct,
+    /// Guests' kernels, but those of the most urgent, do not run here.
+    keeps_kernels_off: bool,
     /// How long a vCPU that makes room for a more urgent one is left to this core.
     patience: Ticks,
+    /// See [`RETELL_US`].
+    retell_after: Ticks,
+    /// See [`TAKE_BACK_US`].
+    take_back_after: Ticks,
+    /// See [`PUT_OFF_STEP_US`].
+    put_off_step: Ticks,
+    /// Until when a more urgent vCPU is put off.
+    put_off_until: Ticks,
     /// vCPUs that this core has parked, and perhaps others have taken since; bit n for vCPU n.
     has_parked: u32,
     /// vCPUs that made room for a more urgent one, and are kept for a while before they are parked; bit n for vCPU n.
@@ -77,8 +106,8 @@ pub struct Instance {
     look_at: Ticks,
     /// What the running vCPU gets on top of its turn.
     grace: Grace,
-    /// The loaded vCPU comes back when its kernel returns to a program.
-    catches_exit: bool,
+    /// What brings the loaded vCPU back though it is allowed.
+    catches: Catch,
     /// Random numbers for TRNG calls.
     random: Stream,
     /// List registers of the core.
@@ -96,6 +125,12 @@ impl Instance {
     ) -> Self {
         let micros = |micros| Ticks::from_micros(micros, timers::frequency() as u32);
         let quantum = micros(machine.quantum_us);
+        let conduct = machine.policy.conduct();
+        let moving = machine.moving(core);
+        let at_home = (0..MAX_VCPUS as u8)
+            .map(VcpuId)
+            .filter(|&id| machine.home(id) == Some(core))
+            .fold(0, |mask, id| mask | 1 << id.0);
         Self {
             core,
             machine,
@@ -116,14 +151,24 @@ impl Instance {
             } else {
                 Ticks::NEVER
             },
-            moving: machine.moving(core),
-            patience: machine.policy.patience().unwrap_or(Ticks(0)),
+            moving,
+            at_home: moving & at_home,
+            strangers: 0,
+            sent: 0,
+            stays: 0,
+            conduct,
+            keeps_kernels_off: machine.keeps_kernels_off(core),
+            patience: conduct.patience.unwrap_or(Ticks(0)),
+            retell_after: micros(RETELL_US),
+            take_back_after: micros(TAKE_BACK_US),
+            put_off_step: micros(PUT_OFF_STEP_US),
+            put_off_until: Ticks::NEVER,
             has_parked: 0,
             to_park: 0,
             tell_at: Ticks::NEVER,
             look_at: Ticks::NEVER,
             grace: Grace::new(micros(GRACE_STEP_US), GRACE_STEPS),
-            catches_exit: false,
+            catches: Catch::Nothing,
             random: machine.entropy.of_core(core),
             list_registers,
         }
@@ -160,6 +205,9 @@ impl Instance {
             now = timers::now();
             self.wake_due(now);
         }
+        if self.holds_back(now) {
+            return;
+        }
         let mut decision = self.scheduler.decide(now);
         if self.moving != 0 {
             decision = self.hold_current(now, decision);
@@ -170,17 +218,42 @@ impl Instance {
         }
         if self.moving != 0 {
             self.offer(now);
+        } else if self.conduct.gang {
+            self.tell_gang();
         }
         if let Some(id) = self.running {
             self.power_up_if_suspended(id);
         }
         let band = decision.turn.map(|turn| turn.band);
-        let mask = priority_mask(self.machine.interrupt_priorities, band);
-        self.machine.gic.set_priority_mask(mask.0);
-        self.alarm_changed = true;
+        self.set_priority_mask(band);
         if band.is_none_or(|band| band == Band::LOWEST) {
             self.keep_house(now);
         }
+    }
+
+    /// From here on what may disturb a vCPU of `band` comes through, and the alarm is set anew.
+    #[inline(always)]
+    fn set_priority_mask(&mut self, band: Option<Band>) {
+        let mask = priority_mask(self.machine.interrupt_priorities, band);
+        self.machine.gic.set_priority_mask(mask.0);
+        self.alarm_changed = true;
+    }
+
+    /// What the policies `delay` and `cosched` do before a decision. Returns whether the last one stands.
+    #[inline(always)]
+    fn holds_back(&mut self, now: Ticks) -> bool {
+        if self.conduct.gang {
+            self.hold_gang();
+        }
+        let is_put_off = match self.conduct.delay {
+            Some(bound) => self.put_off(now, bound),
+            None => false,
+        };
+        if is_put_off {
+            self.must_decide = false;
+            self.set_priority_mask(self.scheduler.current_band());
+        }
+        is_put_off
     }
 
     /// Wakes the vCPUs whose timers have run out, but not those that would not get the core.

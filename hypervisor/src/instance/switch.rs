@@ -1,6 +1,7 @@
 //! Who has the core: the switch from one vCPU to another.
 
 use super::Instance;
+use super::departure::Catch;
 use super::interrupts::LoadedGic;
 use crate::cpu;
 use crate::events::{Event, note};
@@ -38,7 +39,7 @@ impl Instance {
             return;
         }
         if let Some(last) = self.loaded {
-            self.stop_catching();
+            self.catch(Catch::Nothing);
             self.save();
             self.give_up(last);
             // From here on the alarm stands in for the timers just saved, and may ring at once.
@@ -65,7 +66,7 @@ impl Instance {
     /// Takes the registers of the loaded vCPU from the core.
     #[inline(never)]
     pub(super) fn save_loaded(&mut self) {
-        self.stop_catching();
+        self.catch(Catch::Nothing);
         self.save();
     }
 
@@ -138,6 +139,12 @@ impl Instance {
         vcpu.interface.restore();
         vcpu.timers.restore();
         self.loaded = Some(id);
+        if self.keeps_kernels_off {
+            self.stop_catching();
+        }
+        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+            return;
+        };
         let mut gic = LoadedGic::new(self.machine, self.core, vcpu.guest, self.list_registers);
         let guest_id = vcpu.guest;
         let kick = vcpu.vgic.load(&guest.gic, &mut gic);

@@ -1,6 +1,7 @@
 //! vCPUs change cores: `hypervisor/src/instance/migration.rs`, function by function.
 
 use super::Instance;
+use crate::time::us;
 use crate::world::World;
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 use spumone_core::migration::{
@@ -8,8 +9,8 @@ use spumone_core::migration::{
 };
 use spumone_core::schedule::{Decision, Ticks, VcpuState};
 
-/// After how many times the patience others are told again.
-const RETELL: u64 = 16;
+/// See `RETELL_US` of the hypervisor.
+const RETELL_AFTER: Ticks = us(1_600);
 
 impl Instance {
     fn moves(&self, id: VcpuId) -> bool {
@@ -98,7 +99,7 @@ impl Instance {
         if !self.moves(id) {
             return;
         }
-        if self.level(w, self.core) > w.moving_level {
+        if self.is_cut_off_here(w, id) && self.patience > Ticks(0) {
             self.to_park |= 1 << id.0;
             return;
         }
@@ -106,6 +107,11 @@ impl Instance {
         if self.scheduler.state(id) == Some(VcpuState::Suspend) && self.hosts(w, id) {
             self.tell_others(w, id, true);
         }
+    }
+
+    /// Whether this core runs somebody more urgent than this vCPU.
+    fn is_cut_off_here(&self, w: &World, id: VcpuId) -> bool {
+        w.cores[self.core.index()].presence.is_above(w.band(id))
     }
 
     fn level(&self, w: &World, core: PcpuId) -> Level {
@@ -154,15 +160,15 @@ impl Instance {
         let mut left = self.moving;
         let mut glances = 0;
         while left != 0 {
-            let id = left.trailing_zeros() as usize;
+            let id = VcpuId(left.trailing_zeros() as u8);
             left &= left - 1;
             glances += 1;
-            let concerns = match w.parking[id].slot.glance(self.core) {
+            let concerns = match w.parking[id.index()].slot.glance(self.core) {
                 Glance::Nothing => false,
                 Glance::Runnable => true,
-                Glance::Waits(host) => self.level(w, host) > w.moving_level,
+                Glance::Waits(host) => w.cores[host.index()].presence.is_above(w.band(id)),
             };
-            elsewhere |= u32::from(concerns) << id;
+            elsewhere |= u32::from(concerns) << id.0;
         }
         w.counters.glances += glances;
         self.spend(w.costs.glance * glances);
@@ -179,6 +185,7 @@ impl Instance {
     fn choose(&mut self, w: &mut World, now: Ticks, mut elsewhere: u32, is_over: bool) {
         let turn = self.scheduler.turn();
         let here = Here {
+            core: self.core,
             now,
             running: turn.map(|turn| Running {
                 band: turn.band,
@@ -188,6 +195,7 @@ impl Instance {
             equal_waits: turn.map_or(self.scheduler.highest_band().is_some(), |turn| {
                 turn.equal_waits
             }),
+            keeps_kernels_off: false,
         };
         let mut choice = Choice::NOTHING;
         while elsewhere != 0 {
@@ -203,7 +211,7 @@ impl Instance {
                 self.take(w, id, candidate.parked, now);
             }
         }
-        self.look_at = choice.look_at;
+        self.look_at = self.look_at.min(choice.look_at);
         let must_let_go = is_over || choice.best.is_some_and(|it| it.swap);
         if must_let_go && let Some(until) = self.more_grace(w, now) {
             self.scheduler.extend_turn(until);
@@ -234,6 +242,7 @@ impl Instance {
         Some(Candidate {
             parked,
             band,
+            home: w.home(id),
             since: slot.since(),
             is_cut_off: w.cores[parked.host.index()].presence.is_above(band),
         })
@@ -258,7 +267,7 @@ impl Instance {
         let _ = self.scheduler.remove(id);
         self.deadlines.clear(id);
         let mut state = match seen.rest {
-            Rest::Runnable | Rest::InKernel => VcpuState::Suspend,
+            Rest::Runnable | Rest::InKernel | Rest::Sent => VcpuState::Suspend,
             Rest::Asleep => VcpuState::Sleep,
             Rest::Off => VcpuState::Off,
         };
@@ -283,15 +292,17 @@ impl Instance {
         if !is_cut_off || !self.moves(id) {
             return false;
         }
-        let waits = self.parked(w, id).filter(|it| !it.rest.is_runnable());
-        let taken = waits.is_some_and(|seen| {
-            let now = self.now();
-            self.take(w, id, seen, now)
-        });
-        if taken {
-            self.must_decide = true;
-        }
-        taken
+        let Some(seen) = self.parked(w, id) else {
+            return false;
+        };
+        let now = self.now();
+        let served = match seen.rest.is_runnable() {
+            // Whoever takes it finds what was rung.
+            true => w.parking[id.index()].slot.press(seen),
+            false => self.take(w, id, seen, now),
+        };
+        self.must_decide |= served;
+        served
     }
 
     fn publish(&self, w: &World, level: Level) {
@@ -324,7 +335,7 @@ impl Instance {
             self.tell_at = match self.parked_here(w) {
                 Some(id) => {
                     self.tell_others(w, id, true);
-                    now.saturating_add(Ticks(self.patience.0 * RETELL))
+                    now.saturating_add(RETELL_AFTER)
                 }
                 None => Ticks::NEVER,
             };

@@ -10,7 +10,7 @@ mod switch;
 
 use crate::setup::Setup;
 use crate::time::us;
-use crate::world::{Token, World};
+use crate::world::{RT, Token, World};
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 use spumone_core::migration::Grace;
 use spumone_core::schedule::{Action, Deadlines, Scheduler, Ticks, VcpuState};
@@ -79,12 +79,7 @@ impl Instance {
         };
         for index in 0..world.vcpus.len() {
             let id = VcpuId(index as u8);
-            // The last vCPU is on core 0, where the real-time one is: as on the testbed.
-            let home = match index {
-                0 => 0,
-                _ => index % setup.guest_cores,
-            };
-            if home == core.index() && (index != 0 || setup.rt.is_some()) {
+            if world.home(id) == core && (id != RT || setup.rt.is_some()) {
                 own.adopt(id, world);
                 // Others may start it, as with a vCPU that is turned on.
                 own.park(world, id);

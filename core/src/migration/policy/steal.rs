@@ -13,7 +13,7 @@
 //! So the cores that are left share all vCPUs in turns of a quantum, one of them is always parked, and it is parked where
 //! it holds no lock. An idle core takes whoever is parked.
 
-use super::{Candidate, Decide, Here, Verdict};
+use super::{Candidate, Conduct, Decide, Here, Verdict};
 use crate::migration::Rest;
 use crate::schedule::Ticks;
 
@@ -36,12 +36,15 @@ impl Steal {
 }
 
 impl Decide for Steal {
-    fn patience(&self) -> Option<Ticks> {
-        Some(self.patience)
+    fn conduct(&self) -> Conduct {
+        Conduct {
+            patience: Some(self.patience),
+            ..Conduct::default()
+        }
     }
 
     fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
-        if here.running.is_some_and(|it| it.band > candidate.band) {
+        if here.is_too_urgent_for(candidate) {
             return Verdict::Leave;
         }
         let is_runnable = candidate.parked.rest.is_runnable();
@@ -79,50 +82,12 @@ impl Decide for Steal {
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
-    use super::super::Running;
+    use super::super::samples::{HIGH, busy, candidate, idle};
     use super::*;
-    use crate::migration::Parked;
-    use crate::schedule::Band;
-    use spumone_config::types::PcpuId;
 
     const POLICY: Steal = Steal {
         patience: Ticks(10),
     };
-    const HIGH: Band = match Band::new(1) {
-        Some(band) => band,
-        None => unreachable!(),
-    };
-
-    fn candidate(rest: Rest) -> Candidate {
-        Candidate {
-            parked: Parked {
-                host: PcpuId(0),
-                rest,
-            },
-            band: Band::LOWEST,
-            since: Ticks(0),
-            is_cut_off: true,
-        }
-    }
-
-    fn busy(now: u64, since: u64, turn_end: u64) -> Here {
-        Here {
-            now: Ticks(now),
-            running: Some(Running {
-                band: Band::LOWEST,
-                since: Ticks(since),
-                turn_end: Ticks(turn_end),
-            }),
-            equal_waits: false,
-        }
-    }
-
-    fn idle(now: u64) -> Here {
-        Here {
-            running: None,
-            ..busy(now, 0, 0)
-        }
-    }
 
     #[test]
     fn an_idle_core_takes_whom_it_can_help() {

@@ -1,0 +1,68 @@
+//! `balance`: two vCPUs of a guest are never put on one core; one that has lost its core goes to a core that idles.
+//!
+//! ```text
+//!                    core 0                        core 1
+//!   rt wakes         keeps v
+//!                    … for a while: parks v        w runs: v waits
+//!                       ⋮                          w sleeps: takes v
+//!                       ⋮                          w wakes, and waits for its turn or for another core
+//! ```
+//!
+//! After *Is Co-scheduling Too Expensive for SMP VMs?* (Sukwong and Kim, 2011): a peer to compare with. While all
+//! vCPUs are busy it does nothing for a preempted lock holder.
+
+use super::{Candidate, Conduct, Decide, Here, Verdict};
+use crate::schedule::Ticks;
+
+/// In microseconds.
+const PATIENCE_US: u32 = 100;
+
+/// The policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Balance {
+    patience: Ticks,
+}
+
+impl Balance {
+    /// On a machine with this counter.
+    pub const fn new(frequency_hz: u32) -> Self {
+        Self {
+            patience: Ticks::from_micros(PATIENCE_US, frequency_hz),
+        }
+    }
+}
+
+impl Decide for Balance {
+    fn conduct(&self) -> Conduct {
+        Conduct {
+            patience: Some(self.patience),
+            ..Conduct::default()
+        }
+    }
+
+    fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
+        let concerns = candidate.parked.rest.is_runnable() || candidate.is_cut_off;
+        match here.running {
+            None if concerns => Verdict::Take,
+            _ => Verdict::Leave,
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::super::samples::{busy, candidate, idle};
+    use super::*;
+    use crate::migration::Rest;
+
+    #[test]
+    fn only_an_idle_core_takes() {
+        let policy = Balance::new(1_000_000);
+        for rest in [Rest::Runnable, Rest::InKernel, Rest::Asleep] {
+            let candidate = candidate(rest);
+            assert_eq!(policy.verdict(&idle(0), &candidate), Verdict::Take);
+            assert_eq!(policy.verdict(&busy(9, 0, 5), &candidate), Verdict::Leave);
+        }
+    }
+}

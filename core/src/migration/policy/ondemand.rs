@@ -1,0 +1,75 @@
+//! `ondemand`: a vCPU departs when a more urgent one takes its core, and returns when that one sleeps.
+//!
+//! ```text
+//!                    core 0                        core 1
+//!   rt wakes         parks v, tells core 1
+//!                    runs rt                       takes v, which shares the core with w in turns
+//!                       ⋮                             ⋮
+//!   rt sleeps        calls v home                  sends v away
+//!                    takes v
+//! ```
+//!
+//! As in *Solving the Lock Holder Preemption Problem* (2012), section 4.3: two moves for each activation of the
+//! more urgent vCPU, however short.
+
+use super::{Candidate, Conduct, Decide, Here, Verdict};
+use crate::schedule::Ticks;
+
+/// The policy.
+#[derive(Clone, Copy, Debug)]
+pub struct OnDemand;
+
+impl Decide for OnDemand {
+    fn conduct(&self) -> Conduct {
+        Conduct {
+            patience: Some(Ticks(0)),
+            goes_home: true,
+            ..Conduct::default()
+        }
+    }
+
+    fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
+        if here.is_too_urgent_for(candidate) {
+            return Verdict::Leave;
+        }
+        if candidate.is_cut_off || candidate.home == here.core {
+            Verdict::Take
+        } else {
+            Verdict::Leave
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::super::samples::{HIGH, HOME, OTHER, busy, candidate, idle};
+    use super::*;
+    use crate::migration::Rest;
+
+    #[test]
+    fn a_vcpu_departs_from_a_core_that_is_taken_away() {
+        for here in [idle(0), busy(0, 0, 10)] {
+            let verdict = OnDemand.verdict(&here, &candidate(Rest::InKernel));
+            assert_eq!(verdict, Verdict::Take);
+        }
+    }
+
+    #[test]
+    fn a_vcpu_returns_home_and_goes_nowhere_else() {
+        let mut away = candidate(Rest::Sent);
+        away.parked.host = OTHER;
+        away.is_cut_off = false;
+        assert_eq!(OnDemand.verdict(&idle(0), &away), Verdict::Leave);
+        let mut home = Here {
+            core: HOME,
+            ..idle(0)
+        };
+        assert_eq!(OnDemand.verdict(&home, &away), Verdict::Take);
+        home.running = busy(0, 0, 10).running.map(|mut it| {
+            it.band = HIGH;
+            it
+        });
+        assert_eq!(OnDemand.verdict(&home, &away), Verdict::Leave);
+    }
+}

@@ -1,0 +1,69 @@
+//! `random`: vCPUs change cores all the time, for no reason. For tests: what can go wrong in a move, goes wrong here first.
+//!
+//! A running vCPU is sent away after a while even if nobody wants its core, and whoever is parked is taken in exchange for
+//! the one that runs.
+
+use super::{Candidate, Conduct, Decide, Here, Verdict};
+use crate::schedule::Ticks;
+
+/// In microseconds.
+const STAY_US: u32 = 100;
+
+/// The policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Random {
+    stay: Ticks,
+}
+
+impl Random {
+    /// On a machine with this counter.
+    pub const fn new(frequency_hz: u32) -> Self {
+        Self {
+            stay: Ticks::from_micros(STAY_US, frequency_hz),
+        }
+    }
+}
+
+impl Decide for Random {
+    fn conduct(&self) -> Conduct {
+        Conduct {
+            patience: Some(Ticks(0)),
+            restless: Some(self.stay),
+            ..Conduct::default()
+        }
+    }
+
+    fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
+        if here.is_too_urgent_for(candidate) {
+            return Verdict::Leave;
+        }
+        let due = match here.running {
+            Some(running) if candidate.parked.rest.is_runnable() => {
+                // It shall get somewhere.
+                running.since.saturating_add(self.stay)
+            }
+            _ => return Verdict::Take,
+        };
+        if here.now < due {
+            Verdict::Later(due)
+        } else {
+            Verdict::Swap
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::super::samples::{busy, candidate};
+    use super::*;
+    use crate::migration::Rest;
+
+    #[test]
+    fn everybody_gets_somewhere() {
+        let policy = Random::new(1_000_000);
+        let verdict = |now| policy.verdict(&busy(now, 0, 1_000), &candidate(Rest::Runnable));
+        assert_eq!(verdict(99), Verdict::Later(Ticks(100)));
+        assert_eq!(verdict(100), Verdict::Swap);
+    }
+}

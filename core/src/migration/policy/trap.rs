@@ -1,0 +1,104 @@
+//! `trap`: a guest's kernel never runs on a core that has a more urgent vCPU, so none of its lock holders is preempted.
+//!
+//! ```text
+//!                    core 0                               core 1
+//!   v's program      system call or interrupt: stage 2
+//!                    lets no kernel run here. sends v
+//!                    away, tells core 1                   takes v in exchange for w, once w's kernel returns to its
+//!                    takes w                              program; tells core 0
+//!   rt wakes         w waits, in its program
+//!                                                         an interrupt for w: takes it, so that w is not late
+//! ```
+//!
+//! As in *Solving the Lock Holder Preemption Problem* (2012), section 4.2, which did it by patching the guest's entries and
+//! returns, and found it no better than `none`: interrupts for a preempted vCPU were late. The last line is the cure. There
+//! each vCPU went home; here any program may have the core, so that a crossing costs one exchange.
+
+use super::steal::Steal;
+use super::{Candidate, Conduct, Decide, Here, Verdict};
+use crate::migration::Rest;
+
+/// The policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Trap {
+    /// How cores on which kernels may run share what they have.
+    elsewhere: Steal,
+}
+
+impl Trap {
+    /// On a machine with this counter.
+    pub const fn new(frequency_hz: u32) -> Self {
+        Self {
+            elsewhere: Steal::new(frequency_hz),
+        }
+    }
+}
+
+impl Decide for Trap {
+    fn conduct(&self) -> Conduct {
+        Conduct {
+            keeps_kernels_off: true,
+            ..self.elsewhere.conduct()
+        }
+    }
+
+    fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
+        let is_program = candidate.parked.rest == Rest::Runnable;
+        match here.running {
+            None if is_program => Verdict::Take,
+            _ if here.keeps_kernels_off => Verdict::Leave,
+            // Preempted by a more urgent one, it waits.
+            _ if is_program && candidate.is_cut_off => Verdict::Leave,
+            Some(running) if candidate.parked.rest == Rest::Sent => {
+                match running.band <= candidate.band {
+                    true => Verdict::Swap,
+                    false => Verdict::Leave,
+                }
+            }
+            _ => self.elsewhere.verdict(here, candidate),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::super::samples::{busy, candidate, idle};
+    use super::*;
+
+    const TRAP: Trap = Trap::new(100_000);
+
+    #[test]
+    fn a_preempted_program_waits_until_an_interrupt_comes_for_it() {
+        let verdict = |rest| TRAP.verdict(&busy(100, 0, 200), &candidate(rest));
+        assert_eq!(verdict(Rest::Runnable), Verdict::Leave);
+        assert_eq!(verdict(Rest::InKernel), Verdict::Swap);
+        let verdict = TRAP.verdict(&idle(0), &candidate(Rest::Runnable));
+        assert_eq!(verdict, Verdict::Take);
+    }
+
+    #[test]
+    fn who_enters_its_kernel_is_let_in_at_once_where_kernels_may_run() {
+        let mut sent = candidate(Rest::Sent);
+        sent.is_cut_off = false;
+        let mut here = busy(0, 0, 200);
+        assert_eq!(TRAP.verdict(&here, &sent), Verdict::Swap);
+        here.keeps_kernels_off = true;
+        assert_eq!(TRAP.verdict(&here, &sent), Verdict::Leave);
+    }
+
+    #[test]
+    fn a_core_without_kernels_takes_programs() {
+        let here = Here {
+            keeps_kernels_off: true,
+            ..idle(0)
+        };
+        let verdict = |rest| {
+            let mut candidate = candidate(rest);
+            candidate.is_cut_off = false;
+            TRAP.verdict(&here, &candidate)
+        };
+        assert_eq!(verdict(Rest::Runnable), Verdict::Take);
+        assert_eq!(verdict(Rest::InKernel), Verdict::Leave);
+    }
+}
