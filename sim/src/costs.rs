@@ -1,5 +1,6 @@
 //! What the hypervisor's steps cost, in instructions. Rounded from what the testbed counts (`docs/results/latency.md`).
 
+use spumone_core::migration::Conduct;
 use spumone_core::schedule::Ticks;
 
 /// Instructions of each step at EL2, and how long an interrupt is under way.
@@ -74,12 +75,30 @@ impl Costs {
 
     /// The longest that the real-time vCPU may wait, from its timer to its first instruction: for the step at EL2 that is
     /// under way, of a system with so many vCPUs on so many cores among `others`, then for its own switch.
-    pub fn bound_of_dispatch(&self, vcpus: usize, cores: usize, others: usize) -> Ticks {
+    /// Under `delay`, for that as well.
+    pub fn bound_of_dispatch(
+        &self,
+        conduct: &Conduct,
+        vcpus: usize,
+        cores: usize,
+        others: usize,
+    ) -> Ticks {
         let (vcpus, cores, others) = (vcpus as u64, cores as u64, others as u64);
         let look = vcpus * (self.glance + self.candidate + self.take + self.park);
         let tell = cores * self.ask + others * self.pass + self.kick;
         // Twice: a decision that finds a vCPU gone decides again; what a take leaves over is told as well.
-        let step = self.exit + 2 * self.decide + look + 2 * tell + vcpus * self.kick;
+        let mut step = self.exit + 2 * self.decide + look + 2 * tell + vcpus * self.kick;
+        if conduct.goes_home || conduct.keeps_kernels_off || conduct.restless.is_some() {
+            // All that are here are sent away.
+            step += self.save + vcpus * (self.park + tell);
+        }
+        if conduct.gang {
+            step += cores * self.ask + vcpus * self.kick;
+        }
+        if let Some(delay) = conduct.delay {
+            // The look at the end of it begins with a step of its own.
+            step += delay.0 + step;
+        }
         Ticks(step + self.exit + self.decide + self.save + self.load)
     }
 }

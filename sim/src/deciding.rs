@@ -4,7 +4,8 @@
 use crate::random::Random;
 use crate::setup::Decisions;
 use crate::time::{FREQUENCY_HZ, us};
-use spumone_core::migration::{Candidate, Here, Policy, Verdict};
+use spumone_config::packed;
+use spumone_core::migration::{Candidate, Conduct, Here, Policy, Verdict};
 use spumone_core::schedule::Ticks;
 
 /// Who decides about moves.
@@ -13,31 +14,32 @@ pub enum Deciding {
     /// A policy of the hypervisor.
     Policy(Policy),
     /// Chance.
-    Random(Random),
+    Chance(Random),
 }
 
 impl Deciding {
-    /// As it was asked for; chance is the one of this seed.
-    pub fn new(decisions: Decisions, seed: u64) -> Self {
+    /// As it was asked for; chance is the one of this seed. Where cores cannot catch what a guest does, the hypervisor
+    /// has `steal` for `trap`.
+    pub fn new(decisions: Decisions, seed: u64, catches: bool) -> Self {
         match decisions {
+            Decisions::Policy(packed::Policy::Trap) if !catches => {
+                Self::Policy(Policy::new(packed::Policy::Steal, FREQUENCY_HZ))
+            }
             Decisions::Policy(policy) => Self::Policy(Policy::new(policy, FREQUENCY_HZ)),
-            Decisions::Random => Self::Random(Random::new(seed, u64::MAX)),
+            Decisions::Chance => Self::Chance(Random::new(seed, u64::MAX)),
         }
     }
 
-    /// See [`Policy::moves`].
-    pub fn moves(&self) -> bool {
+    /// See [`Policy::conduct`].
+    pub fn conduct(&self) -> Conduct {
         match self {
-            Self::Policy(policy) => policy.moves(),
-            Self::Random(_) => true,
-        }
-    }
-
-    /// See [`spumone_core::migration::Conduct`].
-    pub fn patience(&self) -> Option<Ticks> {
-        match self {
-            Self::Policy(policy) => policy.conduct().patience,
-            Self::Random(_) => Some(us(10)),
+            Self::Policy(policy) => policy.conduct(),
+            Self::Chance(_) => Conduct {
+                patience: Some(us(10)),
+                goes_home: true,
+                restless: Some(us(50)),
+                ..Conduct::default()
+            },
         }
     }
 
@@ -46,7 +48,7 @@ impl Deciding {
     pub fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
         match self {
             Self::Policy(policy) => policy.verdict(here, candidate),
-            Self::Random(random) => by_chance(random, here, candidate),
+            Self::Chance(random) => by_chance(random, here, candidate),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::setup::{Decisions, Setup};
 use crate::time::us;
 use crate::world::{RT, World};
 use core::fmt;
+use spumone_config::packed::Policy;
 use spumone_config::types::{PcpuId, VcpuId};
 use spumone_core::schedule::Ticks;
 
@@ -42,6 +43,37 @@ impl fmt::Display for Violation {
     }
 }
 
+/// What a policy lets vCPUs wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// For turns, while no core idles.
+    Turns,
+    /// As `Turns`, and for the real-time vCPU. (A core without kernels may idle.)
+    TurnsAndRt,
+    /// As that, while other cores idle, too.
+    Host,
+    /// For turns of its own core, where the real-time vCPU does not have it.
+    Home,
+    /// For turns of its own core, where the real-time vCPU has none.
+    Gang,
+}
+
+impl Waits {
+    fn of(decisions: Decisions, moves: bool) -> Self {
+        match decisions {
+            Decisions::Policy(Policy::Cosched) => Self::Gang,
+            _ if !moves => Self::Home,
+            Decisions::Policy(Policy::Balance | Policy::Trap) => Self::TurnsAndRt,
+            Decisions::Policy(Policy::OnDemand) => Self::Host,
+            _ => Self::Turns,
+        }
+    }
+
+    fn is_for_rt(self) -> bool {
+        matches!(self, Self::TurnsAndRt | Self::Host)
+    }
+}
+
 /// The invariants of one system.
 #[derive(Debug)]
 pub struct Invariants {
@@ -50,7 +82,7 @@ pub struct Invariants {
     /// Whose tokens each core has, and whose registers; bit n for vCPU n.
     held: Vec<u32>,
     loaded: Vec<u32>,
-    moves: bool,
+    waits: Waits,
     homes: Vec<usize>,
     /// Whom each core runs; bit n for vCPU n.
     runs: Vec<u32>,
@@ -79,16 +111,17 @@ impl Invariants {
         let vcpus = world.vcpus.len();
         let first = usize::from(setup.rt.is_none());
         let turn = setup.quantum.0 + us(300).0;
+        let waits = Waits::of(setup.decisions, world.moving != 0);
         let turns = match setup.decisions {
+            Decisions::Policy(Policy::Random) | Decisions::Chance => TURNS_BY_CHANCE,
             Decisions::Policy(_) => TURNS,
-            Decisions::Random => TURNS_BY_CHANCE,
         };
         let turns = turns * setup.guest_vcpus as u64;
         let mut bound_of_wait = turns * turn;
         // Where vCPUs outnumber cores, the cores that are left may have enough, and take no more from that of the
         // real-time vCPU: turns there are as much longer as that leaves less time.
         if let Some(rt) = setup.rt
-            && setup.guest_vcpus > setup.guest_cores
+            && (setup.guest_vcpus > setup.guest_cores || waits.is_for_rt())
         {
             bound_of_wait = bound_of_wait * rt.period.0 / (rt.period.0 - rt.busy.0) + rt.busy.0;
         }
@@ -97,7 +130,7 @@ impl Invariants {
             all: all & !(first as u32),
             held: cores.iter().map(|it| it.holds(vcpus)).collect(),
             loaded: vec![0; cores.len()],
-            moves: world.moving != 0,
+            waits,
             homes: (0..vcpus).map(|it| it % setup.guest_cores).collect(),
             runs: vec![0; setup.guest_cores],
             waiting: 0,
@@ -109,6 +142,7 @@ impl Invariants {
             turn: Ticks(turn),
             bound_of_wait: Ticks(bound_of_wait + FORGOTTEN.0),
             bound_of_dispatch: setup.costs.bound_of_dispatch(
+                &world.deciding.conduct(),
                 vcpus,
                 setup.guest_cores,
                 setup.cores - setup.guest_cores,
@@ -214,12 +248,9 @@ impl Invariants {
         let mut left = self.all & !running & !(1 << RT.0);
         let mut longest_idle = Ticks::NEVER;
         if left != 0 {
-            longest_idle = self
-                .idle_since
-                .iter()
-                .copied()
-                .min()
-                .unwrap_or(longest_idle);
+            let idle = (0..).zip(&self.idle_since);
+            let idle = idle.filter(|(core, _)| w.kernel_free >> core & 1 == 0);
+            longest_idle = idle.map(|(_, &it)| it).min().unwrap_or(longest_idle);
         }
         while left != 0 {
             let index = left.trailing_zeros() as usize;
@@ -239,15 +270,22 @@ impl Invariants {
                 }
             }
             let since = self.waits_since[index];
-            let (idle, from) = match self.moves {
-                true => (longest_idle, since),
-                false => {
+            let (idle, from) = match self.waits {
+                Waits::Turns | Waits::TurnsAndRt => (longest_idle, since),
+                Waits::Host => (Ticks::NEVER, since),
+                Waits::Home | Waits::Gang => {
                     // One that stays can blame its own core only, and that only for the time that is left to it.
                     let home = self.homes[index];
-                    if self.cut_off >> home & 1 != 0 {
+                    // Only core 0 is ever cut off.
+                    let cut_off = match self.waits {
+                        Waits::Gang => 0,
+                        _ => home,
+                    };
+                    if self.cut_off >> cut_off & 1 != 0 {
                         continue;
                     }
-                    (self.idle_since[home], self.free_since[home].max(since))
+                    let free_since = self.free_since[cut_off];
+                    (self.idle_since[home], free_since.max(since))
                 }
             };
             let waits = now.saturating_sub(from);

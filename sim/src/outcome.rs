@@ -14,6 +14,8 @@ pub struct Counters {
     pub switches: u64,
     /// vCPUs taken over by another core than the one that had parked them.
     pub migrations: u64,
+    /// vCPUs sent away by their cores.
+    pub sendings: u64,
     /// Parkings.
     pub parkings: u64,
     /// Claims that came too late.
@@ -42,6 +44,7 @@ impl Counters {
             decisions,
             switches,
             migrations,
+            sendings,
             parkings,
             lost_claims,
             glances,
@@ -56,6 +59,7 @@ impl Counters {
         self.decisions += decisions;
         self.switches += switches;
         self.migrations += migrations;
+        self.sendings += sendings;
         self.parkings += parkings;
         self.lost_claims += lost_claims;
         self.glances += glances;

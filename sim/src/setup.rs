@@ -18,7 +18,7 @@ pub enum Decisions {
     /// A policy of the hypervisor.
     Policy(packed::Policy),
     /// Chance: what the protocol allows is done at every opportunity. To test the protocol, not to measure.
-    Random,
+    Chance,
 }
 
 /// What the vCPUs of the SMP guest do.
@@ -138,7 +138,7 @@ impl Setup {
                 busy: us(10 * u64::from(Self::CHURN_PERCENT)),
                 tick: None,
             }),
-            ..Self::new(cores, Decisions::Random, 0, seed)
+            ..Self::new(cores, Decisions::Chance, 0, seed)
         }
     }
 

@@ -67,7 +67,9 @@ pub struct World {
     pub catches_exit: bool,
     /// vCPUs that change cores; bit n for vCPU n.
     pub moving: u32,
-    /// The highest level of a vCPU that may change cores.
+    /// Cores where no kernel of the SMP guest is to run; bit n for core n.
+    pub kernel_free: u32,
+    /// The level of the vCPUs that may change cores.
     pub moving_level: Level,
     /// The SMP guest.
     pub smp: Smp,
@@ -88,8 +90,11 @@ impl World {
     pub fn new(setup: &Setup, number: usize) -> Self {
         let number = number as u64;
         let count = setup.guest_vcpus + 1;
-        let deciding = Deciding::new(setup.decisions, setup.seed.wrapping_add(number));
-        let moves = deciding.moves() && setup.guest_cores > 1;
+        let seed = setup.seed.wrapping_add(number);
+        let deciding = Deciding::new(setup.decisions, seed, setup.catches_exit);
+        let conduct = deciding.conduct();
+        let moves = conduct.patience.is_some() && setup.guest_cores > 1;
+        let home_of_rt = u32::from(setup.rt.is_some()) << RT.0;
         let core = || Shared {
             kicked: 0,
             arrives: Ticks::NEVER,
@@ -121,6 +126,10 @@ impl World {
             costs: setup.costs,
             catches_exit: setup.catches_exit,
             moving: if moves { all_but_rt(count) } else { 0 },
+            kernel_free: match moves && conduct.keeps_kernels_off {
+                true => home_of_rt,
+                false => 0,
+            },
             moving_level: if moves {
                 Level::of(Some(SMP_BAND))
             } else {
@@ -146,6 +155,16 @@ impl World {
     /// The home core of a vCPU: the last vCPU is on core 0, where the real-time one is, as on the testbed.
     pub fn home(&self, id: VcpuId) -> PcpuId {
         PcpuId((id.index() % self.cores.len()) as u8)
+    }
+
+    /// Whether no kernel of the SMP guest is to run on `core`.
+    pub fn keeps_kernels_off(&self, core: PcpuId) -> bool {
+        self.kernel_free >> core.0 & 1 != 0
+    }
+
+    /// Whether a vCPU is one of several of its guest.
+    pub fn is_smp(&self, id: VcpuId) -> bool {
+        id != RT && self.vcpus.len() > 2
     }
 
     /// The band of a vCPU.

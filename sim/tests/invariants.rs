@@ -31,6 +31,19 @@ fn rt() -> impl Strategy<Value = Option<Rt>> {
     ]
 }
 
+fn policy() -> impl Strategy<Value = Policy> {
+    proptest::sample::select(vec![
+        Policy::None,
+        Policy::Steal,
+        Policy::OnDemand,
+        Policy::Trap,
+        Policy::Delay,
+        Policy::Balance,
+        Policy::Cosched,
+        Policy::Random,
+    ])
+}
+
 fn shape() -> impl Strategy<Value = (usize, usize, usize)> {
     (1_usize..=8, 0_usize..=12, 1_usize..=3)
 }
@@ -64,12 +77,11 @@ proptest! {
     fn policies_break_nothing(
         (cores, more, systems) in shape(),
         rt in rt(),
-        steals: bool,
+        policy in policy(),
         churns: bool,
         catches_exit: bool,
         seed: u64,
     ) {
-        let policy = if steals { Policy::Steal } else { Policy::None };
         let setup = Setup {
             cores: cores * systems,
             guest_cores: cores,
@@ -84,7 +96,7 @@ proptest! {
     }
 }
 
-/// A short one of the billion that `spm sim --policy random --migrations 1000000000` makes.
+/// A short one of the billion that `spm sim --policy chance --migrations 1000000000` makes.
 #[test]
 fn many_moves_by_chance() {
     let outcome = simulate(&Setup::churn(4, 1, 300_000)).unwrap();
@@ -94,7 +106,7 @@ fn many_moves_by_chance() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let good = Setup::new(4, Decisions::Random, 50, 1);
+    let good = Setup::new(4, Decisions::Chance, 50, 1);
     let bad = [
         Setup { cores: 0, ..good },
         Setup { cores: 6, ..good },

@@ -50,7 +50,7 @@ Examples:
   spm sim --load 0,10,30,50,70,90 --seeds 5 --svg lhp.svg
   spm sim --cores 4,16,64,256,1024 --guest-cores 4 --policy steal --load 50 --seconds 1
   spm sim --cores 2,4,8,16,31 --guest-cores 31 --policy steal
-  spm sim --policy random --migrations 1000000000
+  spm sim --policy chance --migrations 1000000000
   spm sim --json | jq '.runs[] | {policy, load_percent, time_over_ideal}'";
 
 /// The host tool of the Spumone hypervisor.
@@ -88,7 +88,7 @@ enum Command {
     ///
     /// The code that decides is the hypervisor's; every invariant is asserted after each event. SMP guests send messages between
     /// processes, as hackbench does; a real-time guest takes the first core of each for a share of every 500 ms. With the policy
-    /// "random" vCPUs move as often as they can instead. The same command gives the same numbers on any machine.
+    /// "chance" vCPUs move as often as they can instead. The same command gives the same numbers on any machine.
     #[command(after_help = help(SIM_EXAMPLES))]
     Sim(SimArgs),
 }
@@ -237,7 +237,7 @@ pub struct SimArgs {
     /// A machine with fewer cores has one guest on all of them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=31))]
     pub guest_cores: Option<u16>,
-    /// vCPUs of each SMP guest [default: one for each of its cores; with the policy "random" two].
+    /// vCPUs of each SMP guest [default: one for each of its cores; with the policy "chance" two].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=31))]
     pub guest_vcpus: Option<u16>,
     /// What is done against lock-holder preemption.
@@ -249,7 +249,7 @@ pub struct SimArgs {
     /// Virtual seconds of each run.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub seconds: u32,
-    /// Moves of vCPUs after which a run with the policy "random" ends.
+    /// Moves of vCPUs after which a run with the policy "chance" ends.
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub migrations: u64,
     /// Of all random numbers.

@@ -18,8 +18,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// The policy that tests the protocol.
-const RANDOM: &str = "random";
+/// No policy of systems: tests the protocol.
+const CHANCE: &str = "chance";
 /// Most vCPUs of a guest that the hypervisor serves: what a guest has unless `--guest-cores` says otherwise.
 const USUAL_GUEST: usize = spumone_config::types::MAX_VCPUS_PER_GUEST;
 /// Events between two looks at how far it is.
@@ -27,14 +27,13 @@ const EVENTS: u64 = 500_000;
 
 /// The policies that can be simulated, by name.
 pub fn policies() -> impl Iterator<Item = &'static str> {
-    ["none", "steal", RANDOM].into_iter()
+    let of_systems = POLICIES.iter().map(|(name, _)| *name);
+    of_systems.chain([CHANCE])
 }
 
 fn decisions(name: &str) -> Decisions {
-    let policy = POLICIES
-        .iter()
-        .find(|(known, _)| *known == name && name != RANDOM);
-    policy.map_or(Decisions::Random, |(_, policy)| Decisions::Policy(*policy))
+    let policy = POLICIES.iter().find(|(known, _)| *known == name);
+    policy.map_or(Decisions::Chance, |(_, policy)| Decisions::Policy(*policy))
 }
 
 /// One simulation.
@@ -107,9 +106,9 @@ fn runs(args: &SimArgs) -> Result<Vec<Run>, Failure> {
     let mut runs = Vec::new();
     for &cores in &args.cores {
         for policy in &args.policy {
-            let is_random = policy == RANDOM;
+            let is_chance = policy == CHANCE;
             // Moves by chance have no loads to compare.
-            let loads = match is_random {
+            let loads = match is_chance {
                 true => &[Setup::CHURN_PERCENT][..],
                 false => &args.load,
             };
@@ -138,11 +137,11 @@ fn setup(args: &SimArgs, cores: usize, policy: &str, load: u8) -> Setup {
         None => usual_guest(cores),
     };
     let mut setup = match policy {
-        RANDOM => Setup::churn(guest_cores, args.seed, args.migrations),
+        CHANCE => Setup::churn(guest_cores, args.seed, args.migrations),
         _ => Setup::new(guest_cores, decisions(policy), load, args.seed),
     };
     setup.cores = cores;
-    if policy != RANDOM {
+    if policy != CHANCE {
         setup.end = End::Time(Ticks(u64::from(args.seconds) * TICKS_PER_SECOND));
     }
     if let Some(vcpus) = args.guest_vcpus {
@@ -220,6 +219,7 @@ impl Row {
             "decisions": counters.decisions,
             "switches": counters.switches,
             "migrations": counters.migrations,
+            "sendings": counters.sendings,
             "parkings": counters.parkings,
             "lost_claims": counters.lost_claims,
             "glances": counters.glances,
@@ -239,11 +239,11 @@ fn micros(time: Ticks) -> f64 {
 
 fn show(rows: &[Row]) {
     println!(
-        "{:49} | for each {:24} | longest, in µs",
+        "{:51} | for each {:24} | longest, in µs",
         "", "switch, decision, telling"
     );
     println!(
-        "cores  guest vCPUs  policy  load  seed  time/ideal      moves |    EL2  kicks   slots  cores asked, passed | dispatch   wait"
+        "cores  guest vCPUs  policy    load  seed  time/ideal      moves |    EL2  kicks   slots  cores asked, passed | dispatch   wait"
     );
     for row in rows {
         let Row {
@@ -254,7 +254,7 @@ fn show(rows: &[Row]) {
         let counters = &outcome.counters;
         let over_ideal = over_ideal.map_or("-".to_owned(), |it| format!("{it:.3}"));
         println!(
-            "{:5}  {:5} {:5}  {:6}  {:3} %  {:4}  {over_ideal:>10} {:>10} | {:6.0} {:6.2}  {:6.2} {:12.2} {:7.0} | {:8.2} {:6.0}",
+            "{:5}  {:5} {:5}  {:8}  {:3} %  {:4}  {over_ideal:>10} {:>10} | {:6.0} {:6.2}  {:6.2} {:12.2} {:7.0} | {:8.2} {:6.0}",
             run.setup.cores,
             run.setup.guest_cores,
             run.setup.guest_vcpus,
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn each_combination_is_a_run() {
-        let all = runs(&args("--cores 4,16 --policy none,steal,random --load 0,50")).unwrap();
+        let all = runs(&args("--cores 4,16 --policy none,steal,chance --load 0,50")).unwrap();
         assert_eq!(all.len(), 2 * (2 * 2 + 1));
         assert!(
             all.iter()
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_short_run_has_numbers() {
-        let args = args("--policy random --migrations 1000");
+        let args = args("--policy chance --migrations 1000");
         let progress = Progress::start("test");
         let run = runs(&args).unwrap().remove(0);
         let outcome = execute(&run, &progress, &args).unwrap();

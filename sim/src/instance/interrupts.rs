@@ -60,6 +60,9 @@ impl Instance {
 
     /// A vCPU of this core may have something in its doorbell.
     fn kicked(&mut self, w: &mut World, id: VcpuId) {
+        if self.strangers >> (id.0 & 31) & 1 != 0 || self.conduct.gang {
+            self.must_decide = true;
+        }
         if self.loaded == Some(id) {
             // It is signalled when it is entered.
             self.wake(w, id);
@@ -88,12 +91,8 @@ impl Instance {
         let now = self.begun;
         match w.advance(id, now) {
             Exit::None => {
-                if self.catches_exit && !w.vcpus[id.index()].is_in_kernel() {
-                    // Its kernel returns to a program, which it must not: a fault.
-                    w.leave(id, now);
-                    self.spend(w.costs.exit);
-                    self.stop_catching();
-                    self.must_decide = true;
+                if self.is_caught(w, id) {
+                    self.come_back(w, id);
                 }
             }
             Exit::Sgi(targets, kind) => {

@@ -1,6 +1,7 @@
 //! vCPUs change cores: `hypervisor/src/instance/migration.rs`, function by function.
 
 use super::Instance;
+use super::departure::Catch;
 use crate::time::us;
 use crate::world::World;
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
@@ -13,16 +14,16 @@ use spumone_core::schedule::{Decision, Ticks, VcpuState};
 const RETELL_AFTER: Ticks = us(1_600);
 
 impl Instance {
-    fn moves(&self, id: VcpuId) -> bool {
+    pub(super) fn moves(&self, id: VcpuId) -> bool {
         self.moving >> (id.0 & 31) & 1 != 0
     }
 
-    fn parked(&self, w: &World, id: VcpuId) -> Option<Parked> {
+    pub(super) fn parked(&self, w: &World, id: VcpuId) -> Option<Parked> {
         w.parking[id.index()].slot.look()
     }
 
     /// Whether this core has parked a vCPU, and nobody has taken it.
-    fn hosts(&self, w: &World, id: VcpuId) -> bool {
+    pub(super) fn hosts(&self, w: &World, id: VcpuId) -> bool {
         self.parked(w, id).is_some_and(|it| it.host == self.core)
     }
 
@@ -31,18 +32,25 @@ impl Instance {
         self.vcpu(id).is_some() || self.hosts(w, id)
     }
 
-    fn hold(&mut self, w: &mut World, id: VcpuId) -> bool {
+    pub(super) fn hold(&mut self, w: &mut World, id: VcpuId) -> bool {
         if self.vcpu(id).is_some() {
             return true;
         }
         let own = self.parked(w, id).filter(|seen| seen.host == self.core);
         let token = own.and_then(|seen| w.claim(id, seen));
-        let held = token.is_some();
-        if held {
-            self.vcpus[id.index()] = token;
-            self.has_parked &= !(1 << id.0);
+        let Some(token) = token else {
+            return false;
+        };
+        let band = token.band;
+        self.vcpus[id.index()] = Some(token);
+        let bit = 1 << id.0;
+        self.has_parked &= !bit;
+        if self.sent & bit != 0 {
+            self.sent &= !bit;
+            let admitted = self.scheduler.admit(id, band, VcpuState::Suspend);
+            debug_assert!(admitted.is_ok(), "who is sent away leaves the run queue");
         }
-        held
+        true
     }
 
     pub(super) fn hold_current(
@@ -75,6 +83,11 @@ impl Instance {
             Some(VcpuState::Off) => Rest::Off,
             Some(VcpuState::Running) | None => return,
         };
+        self.lay_down(w, id, rest);
+    }
+
+    /// Lays the token of a vCPU down where other cores may take it.
+    pub(super) fn lay_down(&mut self, w: &mut World, id: VcpuId, rest: Rest) {
         let parked = Parked {
             host: self.core,
             rest,
@@ -129,11 +142,15 @@ impl Instance {
         }
     }
 
-    fn tell_others(&mut self, w: &mut World, id: VcpuId, busy: bool) {
+    pub(super) fn tell_others(&mut self, w: &mut World, id: VcpuId, busy: bool) {
         let count = w.cores.len() as u8;
+        let is_program = self
+            .parked(w, id)
+            .is_some_and(|it| it.rest == Rest::Runnable);
         let mut asked = 0;
         let others = (1..count)
             .map(|step| PcpuId((self.core.0 + step) % count))
+            .filter(|&other| is_program || !w.keeps_kernels_off(other))
             .inspect(|_| asked += 1)
             .map(|other| (other, w.cores[other.index()].presence.level()));
         let found = whom_to_tell(others, w.band(id), busy);
@@ -153,6 +170,10 @@ impl Instance {
         if top > w.moving_level {
             return false;
         }
+        if self.sent | self.strangers != 0 || self.conduct.restless.is_some() {
+            self.see_off(w, now);
+        }
+        let top = Level::of(self.scheduler.highest_band());
         if top == Level::IDLE {
             self.publish(w, Level::IDLE);
         }
@@ -175,7 +196,7 @@ impl Instance {
         let turn = self.scheduler.turn();
         let is_over = turn.is_some_and(|turn| turn.equal_waits && turn.quantum_end <= now);
         if elsewhere == 0 && !is_over {
-            self.stop_catching();
+            self.stop_catching(w);
             return false;
         }
         self.choose(w, now, elsewhere, is_over);
@@ -195,7 +216,7 @@ impl Instance {
             equal_waits: turn.map_or(self.scheduler.highest_band().is_some(), |turn| {
                 turn.equal_waits
             }),
-            keeps_kernels_off: false,
+            keeps_kernels_off: self.keeps_kernels_off,
         };
         let mut choice = Choice::NOTHING;
         while elsewhere != 0 {
@@ -216,10 +237,10 @@ impl Instance {
         if must_let_go && let Some(until) = self.more_grace(w, now) {
             self.scheduler.extend_turn(until);
             self.look_at = self.look_at.min(until);
-            self.catches_exit = w.catches_exit;
+            self.catch(w, Catch::Exit);
             return;
         }
-        self.stop_catching();
+        self.stop_catching(w);
         if let Some(found) = choice.best
             && self.take(w, found.vcpu, found.parked, now)
         {
@@ -253,10 +274,6 @@ impl Instance {
         self.grace.more(now, w.vcpus[id.index()].sample())
     }
 
-    pub(super) fn stop_catching(&mut self) {
-        self.catches_exit = false;
-    }
-
     fn take(&mut self, w: &mut World, id: VcpuId, seen: Parked, now: Ticks) -> bool {
         let Some(token) = w.claim(id, seen) else {
             return false;
@@ -282,6 +299,12 @@ impl Instance {
         let admitted = self.scheduler.admit(id, token.band, state);
         debug_assert!(admitted.is_ok(), "a vCPU is on one core");
         self.vcpus[id.index()] = Some(token);
+        let bit = 1 << id.0;
+        self.sent &= !bit;
+        self.stays &= !bit;
+        if self.conduct.goes_home && self.at_home & bit == 0 {
+            self.strangers |= bit;
+        }
         self.park(w, id);
         true
     }
@@ -305,7 +328,7 @@ impl Instance {
         served
     }
 
-    fn publish(&self, w: &World, level: Level) {
+    pub(super) fn publish(&self, w: &World, level: Level) {
         let presence = &w.cores[self.core.index()].presence;
         if presence.level() != level {
             presence.publish(level);
@@ -315,10 +338,14 @@ impl Instance {
     /// After a decision: others learn whom this core runs, and of vCPUs that wait here and could run elsewhere.
     pub(super) fn offer(&mut self, w: &mut World, now: Ticks) {
         let level = Level::of(self.scheduler.current_band());
-        let has_changed = self.level(w, self.core) != level;
+        let before = self.level(w, self.core);
+        let has_changed = before != level;
         self.publish(w, level);
         if level <= w.moving_level {
             self.tell_at = Ticks::NEVER;
+            if before > w.moving_level && self.conduct.goes_home {
+                self.call_home(w);
+            }
             if self.to_park != 0 {
                 self.park_kept(w);
             }

@@ -4,6 +4,7 @@
 //! Each call of [`Instance::step`] is one turn of the hypervisor's loop. It takes effect at its begin, and the core
 //! is back when its cost has passed; what arrives meanwhile is seen then.
 
+mod departure;
 mod interrupts;
 mod migration;
 mod switch;
@@ -11,8 +12,9 @@ mod switch;
 use crate::setup::Setup;
 use crate::time::us;
 use crate::world::{RT, Token, World};
+use departure::Catch;
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
-use spumone_core::migration::Grace;
+use spumone_core::migration::{Conduct, Grace};
 use spumone_core::schedule::{Action, Deadlines, Scheduler, Ticks, VcpuState};
 
 /// See `GRACE_STEP_US` of the hypervisor.
@@ -32,13 +34,20 @@ pub struct Instance {
     must_decide: bool,
     alarm: Ticks,
     moving: u32,
+    at_home: u32,
+    strangers: u32,
+    sent: u32,
+    stays: u32,
+    conduct: Conduct,
+    keeps_kernels_off: bool,
     patience: Ticks,
+    put_off_until: Ticks,
     has_parked: u32,
     to_park: u32,
     tell_at: Ticks,
     look_at: Ticks,
     grace: Grace,
-    catches_exit: bool,
+    catches: Catch,
     /// vCPUs for which interrupts get through: the priority mask.
     mask: u32,
     /// Cores of the machine that are none of this system's.
@@ -54,6 +63,11 @@ pub struct Instance {
 impl Instance {
     /// The instance of `core`, with the vCPUs that have their home there.
     pub fn new(core: PcpuId, setup: &Setup, world: &mut World) -> Self {
+        let conduct = world.deciding.conduct();
+        let at_home = (0..world.vcpus.len() as u8)
+            .map(VcpuId)
+            .filter(|&id| world.home(id) == core)
+            .fold(0, |mask, id| mask | 1 << id.0);
         let mut own = Self {
             core,
             scheduler: Scheduler::new(setup.quantum),
@@ -64,13 +78,20 @@ impl Instance {
             must_decide: true,
             alarm: Ticks::NEVER,
             moving: world.moving,
-            patience: world.deciding.patience().unwrap_or(Ticks(0)),
+            at_home: world.moving & at_home,
+            strangers: 0,
+            sent: 0,
+            stays: 0,
+            conduct,
+            keeps_kernels_off: world.keeps_kernels_off(core),
+            patience: conduct.patience.unwrap_or(Ticks(0)),
+            put_off_until: Ticks::NEVER,
             has_parked: 0,
             to_park: 0,
             tell_at: Ticks::NEVER,
             look_at: Ticks::NEVER,
             grace: Grace::new(GRACE_STEP, GRACE_STEPS),
-            catches_exit: false,
+            catches: Catch::Nothing,
             mask: u32::MAX,
             foreign_cores: (setup.cores - setup.guest_cores) as u64,
             begun: Ticks(0),
@@ -146,6 +167,9 @@ impl Instance {
         if self.must_decide || self.running.is_some() && self.running != self.loaded {
             return self.busy_until;
         }
+        if self.in_guest().is_some_and(|id| self.is_caught(w, id)) {
+            return self.busy_until;
+        }
         let mut next = self.alarm;
         let shared = &w.cores[self.core.index()];
         if shared.kicked & self.mask != 0 {
@@ -169,6 +193,9 @@ impl Instance {
             now = self.now();
             self.wake_due(w, now);
         }
+        if self.holds_back(w, now) {
+            return;
+        }
         let mut decision = self.scheduler.decide(now);
         if self.moving != 0 {
             decision = self.hold_current(w, now, decision);
@@ -179,8 +206,26 @@ impl Instance {
         }
         if self.moving != 0 {
             self.offer(w, now);
+        } else if self.conduct.gang {
+            self.tell_gang(w);
         }
         self.mask = w.at_least(decision.turn.map(|turn| turn.band));
+    }
+
+    /// What the policies `delay` and `cosched` do before a decision. Returns whether the last one stands.
+    fn holds_back(&mut self, w: &World, now: Ticks) -> bool {
+        if self.conduct.gang {
+            self.hold_gang(w);
+        }
+        let is_put_off = match self.conduct.delay {
+            Some(bound) => self.put_off(w, now, bound),
+            None => false,
+        };
+        if is_put_off {
+            self.must_decide = false;
+            self.mask = w.at_least(self.scheduler.current_band());
+        }
+        is_put_off
     }
 
     /// Wakes the vCPUs whose timers have run out, but not those that would not get the core.
@@ -222,9 +267,18 @@ impl Instance {
             w.leave(id, now);
             self.spend(w.costs.exit);
             self.alarm_rang();
+        } else if self.is_caught(w, id) {
+            self.come_back(w, id);
         } else {
             self.end_of_step(w, id);
         }
+    }
+
+    /// The vCPU does what is to be caught.
+    fn come_back(&mut self, w: &mut World, id: VcpuId) {
+        w.leave(id, self.begun);
+        self.spend(w.costs.exit);
+        self.caught(w, id);
     }
 
     /// Whose tokens the core has, of the first `count` vCPUs; bit n for vCPU n.

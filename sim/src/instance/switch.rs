@@ -1,6 +1,7 @@
 //! Who has the core: see `hypervisor/src/instance/switch.rs`.
 
 use super::Instance;
+use super::departure::Catch;
 use crate::world::{Token, World};
 use spumone_config::types::VcpuId;
 use spumone_core::schedule::{Ticks, VcpuState};
@@ -28,8 +29,7 @@ impl Instance {
             return;
         }
         if let Some(last) = self.loaded {
-            self.stop_catching();
-            self.save(w);
+            self.save_loaded(w);
             self.give_up(w, last);
             return;
         }
@@ -42,6 +42,9 @@ impl Instance {
         self.spend(w.costs.load);
         self.deadlines.clear(id);
         self.loaded = Some(id);
+        if self.keeps_kernels_off {
+            self.stop_catching(w);
+        }
     }
 
     fn overtaken(&mut self, w: &mut World) -> bool {
@@ -52,6 +55,12 @@ impl Instance {
             self.alarm_rang();
         }
         self.must_decide
+    }
+
+    /// Takes the registers of the loaded vCPU from the core.
+    pub(super) fn save_loaded(&mut self, w: &mut World) {
+        self.catch(w, Catch::Nothing);
+        self.save(w);
     }
 
     fn save(&mut self, w: &mut World) {
