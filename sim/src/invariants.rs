@@ -9,7 +9,7 @@
 //!   as the real-time vCPU leaves less time of its core.
 //! - The real-time vCPU waits for no other vCPU: for one step at EL2, and its own switch.
 
-use crate::instance::Instance;
+use crate::instance::{Instance, TAKE_BACK_AFTER};
 use crate::setup::{Decisions, Setup};
 use crate::time::us;
 use crate::world::{RT, World};
@@ -98,6 +98,8 @@ pub struct Invariants {
     cut_off: u32,
     /// Since when they no longer do, by core.
     free_since: Vec<Ticks>,
+    /// How long a vCPU may wait while a core idles.
+    forgotten: Ticks,
     /// The longest turn.
     turn: Ticks,
     bound_of_wait: Ticks,
@@ -125,6 +127,12 @@ impl Invariants {
         {
             bound_of_wait = bound_of_wait * rt.period.0 / (rt.period.0 - rt.busy.0) + rt.busy.0;
         }
+        let conduct = world.deciding.conduct();
+        // The core that idles may be the one that has sent it away.
+        let forgotten = match conduct.goes_home || conduct.restless.is_some() {
+            true => Ticks(FORGOTTEN.0 + TAKE_BACK_AFTER.0),
+            false => FORGOTTEN,
+        };
         let all = ((1_u64 << vcpus) - 1) as u32;
         Self {
             all: all & !(first as u32),
@@ -139,10 +147,11 @@ impl Invariants {
             idle_since: vec![Ticks::NEVER; setup.guest_cores],
             cut_off: 0,
             free_since: vec![Ticks(0); setup.guest_cores],
+            forgotten,
             turn: Ticks(turn),
-            bound_of_wait: Ticks(bound_of_wait + FORGOTTEN.0),
+            bound_of_wait: Ticks(bound_of_wait + forgotten.0),
             bound_of_dispatch: setup.costs.bound_of_dispatch(
-                &world.deciding.conduct(),
+                &conduct,
                 vcpus,
                 setup.guest_cores,
                 setup.cores - setup.guest_cores,
@@ -301,8 +310,8 @@ impl Invariants {
                 self.longest_wait_beside_idle = self.longest_wait_beside_idle.max(waits);
                 // The deadline of an equal is served at the end of a turn, whoever idles elsewhere.
                 let bound = match self.by_timer & bit == 0 {
-                    true => FORGOTTEN,
-                    false => Ticks(FORGOTTEN.0 + self.turn.0),
+                    true => self.forgotten,
+                    false => Ticks(self.forgotten.0 + self.turn.0),
                 };
                 if waits > bound {
                     return Err(format!(

@@ -6,7 +6,7 @@ use spumone_config::packed::Policy;
 use spumone_core::schedule::Ticks;
 use spumone_sim::ideal::Bare;
 use spumone_sim::outcome::Counters;
-use spumone_sim::{Decisions, End, Setup, TICKS_PER_SECOND, simulate};
+use spumone_sim::{Decisions, End, Setup, TICKS_PER_SECOND, TICKS_PER_US, simulate};
 
 fn setup(policy: Policy, load: u8, seed: u64) -> Setup {
     Setup {
@@ -36,6 +36,32 @@ fn policies_are_in_the_testbeds_order() {
     }
     let alone = over_ideal(&bare, Policy::Steal, 0);
     assert!((0.98..1.03).contains(&alone), "without load: {alone}");
+}
+
+#[test]
+fn policies_do_what_they_are_for() {
+    let of = |policy| simulate(&setup(policy, 50, 1)).unwrap();
+    let none = of(Policy::None);
+    // Longer than any step at EL2 here.
+    let late = Ticks(TICKS_PER_US * 30);
+    let delay = of(Policy::Delay);
+    assert!(delay.longest_dispatch > late);
+    assert_eq!(delay.counters.migrations, 0);
+    let cosched = of(Policy::Cosched);
+    assert_eq!(cosched.counters.migrations, 0);
+    assert!(cosched.work.spun < none.work.spun / 2);
+    let trap = of(Policy::Trap);
+    assert!(trap.work.spun < none.work.spun / 2);
+    let ondemand = of(Policy::OnDemand);
+    // While the real-time guest is not busy, each of its ticks sends one away, who comes back; `steal` has patience.
+    let half = ondemand.activations / 2;
+    assert!(ondemand.counters.migrations > half && ondemand.counters.sendings > 0);
+    assert!(of(Policy::Steal).counters.migrations < half);
+    let random = of(Policy::Random);
+    assert!(random.counters.sendings > ondemand.counters.sendings);
+    for prompt in [none, cosched, trap, ondemand, random, of(Policy::Balance)] {
+        assert!(prompt.longest_dispatch < late);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use spumone_core::migration::{Level, Rest};
 use spumone_core::schedule::{Ticks, VcpuState};
 
 /// See `TAKE_BACK_US` of the hypervisor.
-const TAKE_BACK_AFTER: Ticks = us(500);
+pub const TAKE_BACK_AFTER: Ticks = us(500);
 /// See `PUT_OFF_STEP_US` of the hypervisor.
 const PUT_OFF_STEP: Ticks = us(20);
 
@@ -25,12 +25,9 @@ pub(super) enum Catch {
 impl Instance {
     /// Before the core looks for work: who is to leave it, leaves.
     pub(super) fn see_off(&mut self, w: &mut World, now: Ticks) {
-        self.take_back(w, now);
         self.send_home(w);
-        let Some(stay) = self.conduct.restless else {
-            return;
-        };
-        if let Some(turn) = self.scheduler.turn()
+        if let Some(stay) = self.conduct.restless
+            && let Some(turn) = self.scheduler.turn()
             && let Some(id) = self.running.filter(|&id| self.moves(id))
         {
             let due = turn.since.saturating_add(stay);
@@ -40,6 +37,8 @@ impl Instance {
                 self.look_at = self.look_at.min(due);
             }
         }
+        // After the others: whoever was sent away just now must not be forgotten if this core idles from here on.
+        self.take_back(w, now);
     }
 
     fn send_away(&mut self, w: &mut World, id: VcpuId, to: Option<PcpuId>) {

@@ -13,6 +13,7 @@ use crate::setup::Setup;
 use crate::time::us;
 use crate::world::{RT, Token, World};
 use departure::Catch;
+pub use departure::TAKE_BACK_AFTER;
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 use spumone_core::migration::{Conduct, Grace};
 use spumone_core::schedule::{Action, Deadlines, Scheduler, Ticks, VcpuState};
