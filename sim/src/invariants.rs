@@ -7,7 +7,9 @@
 //!   the guest and of the interrupts that were sent, not of the hypervisor: so a wake-up that is lost is seen too.
 //! - No vCPU waits for more than two turns of each vCPU of its guest, or, where vCPUs outnumber cores, as much longer
 //!   as the real-time vCPU leaves less time of its core.
-//! - The real-time vCPU waits for no other vCPU: for one step at EL2, and its own switch.
+//! - A core that idles and has sent a vCPU away, whom nobody has taken, has an alarm to take it back.
+//! - The real-time vCPU waits for no other vCPU: for one step at EL2, and its own switch. Under `delay`, for the
+//!   bound of that too.
 
 use crate::instance::{Instance, TAKE_BACK_AFTER};
 use crate::setup::{Decisions, Setup};
@@ -171,6 +173,11 @@ impl Invariants {
         now: Ticks,
     ) -> Result<(), String> {
         self.check_places(cores, w, worked)?;
+        if cores[worked].has_forgotten(w) {
+            return Err(format!(
+                "core {worked} idles, and would not take back whom it has sent away"
+            ));
+        }
         self.check_waits(cores, w, worked, now)?;
         if let Some(rt) = &w.rt
             && rt.longest_wait > self.bound_of_dispatch

@@ -96,6 +96,25 @@ proptest! {
     }
 }
 
+/// A core sends away its last vCPU, nobody takes it, and the core, which idles from then on, is to take it back.
+#[test]
+fn who_was_sent_away_last_is_not_forgotten() {
+    let setup = Setup {
+        rt: Some(Rt {
+            period: us(1000),
+            busy: us(73),
+            tick: None,
+        }),
+        guest_vcpus: 2,
+        quantum: us(68),
+        end: End::Time(us(1_000_000)),
+        ..Setup::churn(2, 1, 1)
+    };
+    for seed in 1..=8 {
+        simulate(&Setup { seed, ..setup }).unwrap();
+    }
+}
+
 /// A short one of the billion that `spm sim --policy chance --migrations 1000000000` makes.
 #[test]
 fn many_moves_by_chance() {

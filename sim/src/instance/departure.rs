@@ -92,6 +92,15 @@ impl Instance {
         }
     }
 
+    /// Whether the core idles without an alarm though nobody has taken a vCPU that it has sent away: for the invariants.
+    pub fn has_forgotten(&self, w: &World) -> bool {
+        let is_sent = |id| self.sent >> id & 1 != 0 && self.sent_since(w, VcpuId(id)).is_some();
+        self.is_idle()
+            && self.sent != 0
+            && self.alarm == Ticks::NEVER
+            && (0..w.vcpus.len() as u8).any(is_sent)
+    }
+
     fn sent_since(&self, w: &World, id: VcpuId) -> Option<Ticks> {
         let slot = &w.parking[id.index()].slot;
         let seen = slot.look()?;
