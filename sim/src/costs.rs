@@ -97,7 +97,7 @@ impl Costs {
         }
         if let Some(delay) = conduct.delay {
             // The look at the end of it begins with a step of its own.
-            step += delay.0 + step;
+            step = 2 * step + delay.0;
         }
         Ticks(step + self.exit + self.decide + self.save + self.load)
     }

@@ -6,7 +6,7 @@
 //!   that sleeps on a core which runs an equal, may wait for the end of a turn. Whether it wants to is asked of
 //!   the guest and of the interrupts that were sent, not of the hypervisor: so a wake-up that is lost is seen too.
 //! - No vCPU waits for more than two turns of each vCPU of its guest, or, where vCPUs outnumber cores, as much longer
-//!   as the real-time vCPU leaves less time of its core.
+//!   as the real-time vCPU leaves less time of its core. What a policy does not help with is excepted: [`Waits`].
 //! - A core that idles and has sent a vCPU away, whom nobody has taken, has an alarm to take it back.
 //! - The real-time vCPU waits for no other vCPU: for one step at EL2, and its own switch. Under `delay`, for the
 //!   bound of that too.
