@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::failure::Failure;
-use crate::{bench, build, check, run};
+use crate::{bench, build, check, run, sim};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand};
 use spumone_bench::experiments::{self, yardstick};
@@ -14,7 +14,8 @@ Exit codes:
   0    done
   1    the description, or a file it names, was refused
   2    the command line is wrong
-  3    a file cannot be read or written, or a tool is missing; a run of `spm bench` failed
+  3    a file cannot be read or written, or a tool is missing; a run of `spm bench` failed;
+       an invariant of `spm sim` did not hold
   124  `spm run` ended the machine after --timeout
   `spm run` else passes on QEMU's exit code (128 + N where signal N ended it).";
 
@@ -42,6 +43,15 @@ Examples:
   spm bench lhp --policy none,steal --seeds 5
   spm bench lhp --only load-50 --seed 1
   spm bench yardsticks --out /tmp/figures --json | jq .verdicts";
+
+const SIM_EXAMPLES: &str = "\
+Examples:
+  spm sim
+  spm sim --load 0,10,30,50,70,90 --seeds 5 --svg lhp.svg
+  spm sim --cores 4,16,64,256,1024 --guest-cores 4 --policy steal --load 50 --seconds 1
+  spm sim --cores 2,4,8,16,31 --guest-cores 31 --policy steal
+  spm sim --policy chance --migrations 1000000000
+  spm sim --json | jq '.runs[] | {policy, load_percent, time_over_ideal}'";
 
 /// The host tool of the Spumone hypervisor.
 #[derive(Parser)]
@@ -74,6 +84,13 @@ enum Command {
     /// docs/results/, that of a quick look to build/bench/NAME/quick/.
     #[command(after_help = help(BENCH_EXAMPLES))]
     Bench(BenchArgs),
+    /// Simulate: the hypervisor's decisions in a model of time, costs and guests, on up to 1,024 cores.
+    ///
+    /// The code that decides is the hypervisor's; every invariant is asserted after each event. SMP guests send messages between
+    /// processes, as hackbench does; a real-time guest takes the first core of each for a share of every 500 ms. With the policy
+    /// "chance" vCPUs move as often as they can instead. The same command gives the same numbers on any machine.
+    #[command(after_help = help(SIM_EXAMPLES))]
+    Sim(SimArgs),
 }
 
 fn help(examples: &str) -> String {
@@ -209,6 +226,51 @@ pub struct BenchArgs {
     pub qemu: PathBuf,
 }
 
+/// `spm sim`.
+#[derive(Args)]
+pub struct SimArgs {
+    /// Cores of the machine.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "4", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub cores: Vec<u16>,
+    /// Cores of each SMP guest [default: all, if they are 8 at most; else the largest part of them that 8 cores have room for].
+    ///
+    /// A machine with fewer cores has one guest on all of them.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=31))]
+    pub guest_cores: Option<u16>,
+    /// vCPUs of each SMP guest [default: one for each of its cores; with the policy "chance" two].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=31))]
+    pub guest_vcpus: Option<u16>,
+    /// What is done against lock-holder preemption.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "none,steal", value_parser = policies())]
+    pub policy: Vec<String>,
+    /// Share of a core that the real-time guest takes, in percent.
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "0,50,90", value_parser = clap::value_parser!(u8).range(0..100))]
+    pub load: Vec<u8>,
+    /// Virtual seconds of each run.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub seconds: u32,
+    /// Moves of vCPUs after which a run with the policy "chance" ends.
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub migrations: u64,
+    /// Of all random numbers.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=u64::from(u32::MAX)))]
+    pub seed: u64,
+    /// Make each run with so many seeds, from --seed on.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub seeds: u32,
+    /// Draw time over ideal by load into this file: the median over seeds, and the range.
+    #[arg(long, value_name = "FILE.svg")]
+    pub svg: Option<PathBuf>,
+    /// Print the numbers as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The policies that can be simulated.
+fn policies() -> PossibleValuesParser {
+    PossibleValuesParser::new(sim::policies().map(PossibleValue::new))
+}
+
 /// The figures there are.
 fn figures() -> PossibleValuesParser {
     let figures = experiments::ALL.iter();
@@ -229,6 +291,7 @@ impl Cli {
             Command::Build(args) => build::command(args),
             Command::Run(args) => run::command(args),
             Command::Bench(args) => bench::command(args),
+            Command::Sim(args) => sim::command(args),
         }
     }
 
@@ -241,6 +304,15 @@ impl Cli {
         }
     }
 
+    /// The arguments of `spm sim`, if it is that.
+    #[cfg(test)]
+    pub fn into_sim(self) -> Option<SimArgs> {
+        match self.command {
+            Command::Sim(args) => Some(args),
+            _ => None,
+        }
+    }
+
     /// Whether results are to be JSON.
     pub fn json(&self) -> bool {
         match &self.command {
@@ -248,6 +320,7 @@ impl Cli {
             Command::Build(args) => args.json,
             Command::Run(_) => false,
             Command::Bench(args) => args.json,
+            Command::Sim(args) => args.json,
         }
     }
 }

@@ -17,6 +17,7 @@ mod hypervisor;
 mod progress;
 mod qemu;
 mod run;
+mod sim;
 mod summary;
 mod system;
 

@@ -1,6 +1,7 @@
 //! Shows on a terminal what is being done. Says nothing where standard error is no terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Steps shorter than this are not worth a flicker.
@@ -11,7 +12,7 @@ pub struct Progress(ProgressBar);
 
 impl Progress {
     /// Shows the first step.
-    pub fn start(step: &'static str) -> Self {
+    pub fn start(step: impl Into<Cow<'static, str>>) -> Self {
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
             bar.set_style(style);
@@ -22,7 +23,7 @@ impl Progress {
     }
 
     /// Shows the next step.
-    pub fn step(&self, step: &'static str) {
+    pub fn step(&self, step: impl Into<Cow<'static, str>>) {
         self.0.set_message(step);
     }
 }

@@ -1,0 +1,73 @@
+//! When each core has its next event: a tournament of times, whose winner is the next event of all.
+
+use spumone_core::schedule::Ticks;
+
+/// The next event of each core.
+#[derive(Debug)]
+pub struct Agenda {
+    /// Node n has the children 2n and 2n + 1; the second half are the cores. Each is the earlier of its children; the lower
+    /// core where both are equal.
+    nodes: Vec<(Ticks, u32)>,
+}
+
+impl Agenda {
+    /// Nothing happens on `cores` cores.
+    pub fn new(cores: usize) -> Self {
+        let leaves = cores.next_power_of_two().max(2);
+        let mut nodes = vec![(Ticks::NEVER, 0); 2 * leaves];
+        for (leaf, node) in nodes[leaves..].iter_mut().enumerate() {
+            node.1 = leaf as u32;
+        }
+        Self { nodes }
+    }
+
+    /// The next event of a core is then.
+    #[inline]
+    pub fn set(&mut self, core: usize, at: Ticks) {
+        let mut node = self.nodes.len() / 2 + core;
+        if self.nodes[node].0 == at {
+            return;
+        }
+        self.nodes[node].0 = at;
+        while node > 1 {
+            let (left, right) = (self.nodes[node & !1], self.nodes[node | 1]);
+            let winner = if right.0 < left.0 { right } else { left };
+            node /= 2;
+            if self.nodes[node] == winner {
+                return;
+            }
+            self.nodes[node] = winner;
+        }
+    }
+
+    /// The next event: when, and of which core.
+    #[inline]
+    pub fn next(&self) -> (Ticks, usize) {
+        let (at, core) = self.nodes[1];
+        (at, core as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn the_earliest_of_the_lowest_core_wins(
+            cores in 1_usize..20,
+            changes in proptest::collection::vec((0_usize..20, 0_u64..30), 1..60),
+        ) {
+            let mut agenda = Agenda::new(cores);
+            let mut times = vec![Ticks::NEVER; cores];
+            for (core, at) in changes {
+                let core = core % cores;
+                agenda.set(core, Ticks(at));
+                times[core] = Ticks(at);
+                let expected = times.iter().enumerate().min_by_key(|(_, at)| **at);
+                let (core, at) = expected.unwrap();
+                assert_eq!(agenda.next(), (*at, core));
+            }
+        }
+    }
+}

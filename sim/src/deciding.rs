@@ -1,0 +1,74 @@
+//! The policy, and all that the simulator knows of policies: whoever adds one to `spumone-core` changes this file at
+//! most.
+
+use crate::random::Random;
+use crate::setup::Decisions;
+use crate::time::{FREQUENCY_HZ, us};
+use spumone_config::packed;
+use spumone_core::migration::{Candidate, Conduct, Here, Policy, Verdict};
+use spumone_core::schedule::Ticks;
+
+/// Who decides about moves.
+#[derive(Debug)]
+pub enum Deciding {
+    /// A policy of the hypervisor.
+    Policy(Policy),
+    /// Chance.
+    Chance(Random),
+}
+
+impl Deciding {
+    /// As it was asked for; chance is the one of this seed. Where cores cannot catch what a guest does, the hypervisor
+    /// has `steal` for `trap`.
+    pub fn new(decisions: Decisions, seed: u64, catches: bool) -> Self {
+        match decisions {
+            Decisions::Policy(packed::Policy::Trap) if !catches => {
+                Self::Policy(Policy::new(packed::Policy::Steal, FREQUENCY_HZ))
+            }
+            Decisions::Policy(policy) => Self::Policy(Policy::new(policy, FREQUENCY_HZ)),
+            Decisions::Chance => Self::Chance(Random::new(seed, u64::MAX)),
+        }
+    }
+
+    /// See [`Policy::conduct`].
+    pub fn conduct(&self) -> Conduct {
+        match self {
+            Self::Policy(policy) => policy.conduct(),
+            Self::Chance(_) => Conduct {
+                patience: Some(us(10)),
+                goes_home: true,
+                restless: Some(us(50)),
+                ..Conduct::default()
+            },
+        }
+    }
+
+    /// See [`Policy::verdict`].
+    #[inline]
+    pub fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
+        match self {
+            Self::Policy(policy) => policy.verdict(here, candidate),
+            Self::Chance(random) => by_chance(random, here, candidate),
+        }
+    }
+}
+
+/// Anything that a policy may say of this candidate, most often that it is taken.
+fn by_chance(random: &mut Random, here: &Here, candidate: &Candidate) -> Verdict {
+    if here.running.is_some_and(|it| it.band > candidate.band) {
+        return Verdict::Leave;
+    }
+    if !candidate.parked.rest.is_runnable() {
+        return match candidate.is_cut_off {
+            true => Verdict::Take,
+            false => Verdict::Leave,
+        };
+    }
+    let soon = Ticks(here.now.0 + 1 + random.below(us(5).0));
+    match (random.below(8), here.running) {
+        (0, _) => Verdict::Later(soon),
+        (_, None) => Verdict::Take,
+        (1, Some(_)) => Verdict::Take,
+        (_, Some(_)) => Verdict::Swap,
+    }
+}

@@ -1,0 +1,428 @@
+//! An SMP system like Linux under a load like hackbench: for each vCPU five processes that send and five that receive,
+//! every sender to every receiver, through sockets of bounded room.
+//!
+//! What matters for lock-holder preemption is there: locks of sockets, of run queues, and of an allocator that all share;
+//! queued locks, whose waiters burn their core, so that a lock goes to its next waiter even if that one does not run; wake-ups that take
+//! the lock of another vCPU's run queue and ring it if it sleeps; vCPUs without work that fetch some from others; ticks; now and
+//! then a call to all vCPUs that waits for each one's answer.
+
+mod kernel;
+
+use super::{CALL, Doing, ENDLESS, Exit, TIMER, Vcpu};
+use crate::random::Random;
+use crate::time::us;
+use spumone_core::schedule::Ticks;
+use std::collections::VecDeque;
+
+/// Senders, and receivers, for each vCPU: 20 and 20 on four.
+const TASKS_OF_EACH_KIND: usize = 5;
+/// Messages that a socket has room for: 208 KiB in pieces of 768 bytes.
+const ROOM: u32 = 277;
+/// Senders are woken when no more than this is left in it.
+const ROOM_AGAIN: u32 = ROOM / 4;
+
+// Lengths of what the kernel does, in instructions. Fitted: see docs/simulator.md.
+const USER: u64 = 150;
+const SEND: u64 = 1300;
+const RECEIVE: u64 = 1050;
+const SOCKET: u64 = 800;
+const ALLOCATE: u64 = 60;
+/// One message in so many takes the allocator's lock.
+const ALLOCATE_EVERY: u64 = 4;
+const RETURN: u64 = 600;
+const WAKE: u64 = 250;
+const WAKE_LOCKED: u64 = 450;
+const SCHEDULE: u64 = 300;
+const SCHEDULE_LOCKED: u64 = 700;
+const FETCH_LOCKED: u64 = 300;
+const HANDLER: u64 = 300;
+const TICK_LOCKED: u64 = 500;
+const HOUSEKEEPING: u64 = 2000;
+/// From the release of a lock to its next holder's first instruction.
+const HAND_OVER: u64 = 30;
+
+/// 250 Hz.
+const TICK: Ticks = us(4_000);
+const SLICE: Ticks = us(3_000);
+/// How often each vCPU's own kernel thread has something to do; its timer wakes a vCPU that sleeps.
+const HOUSEKEEPING_PERIOD: Ticks = us(25_000);
+/// One housekeeping in so many calls all vCPUs.
+const CALL_EVERY: u64 = 16;
+
+type TaskId = u16;
+type LockId = u16;
+
+/// The guest.
+#[derive(Debug)]
+pub struct Messages {
+    cpus: Vec<Cpu>,
+    /// Senders, then as many receivers, then a kernel thread for each vCPU.
+    tasks: Vec<Task>,
+    sockets: Vec<Socket>,
+    /// Of the sockets, then of the run queues, then the allocator's.
+    locks: Vec<Lock>,
+    random: Random,
+    /// Messages that have arrived.
+    pub received: u64,
+    /// Time spent in waiting for locks and answers, in ticks, once it is over.
+    pub spun: u64,
+    pub(super) released: u32,
+}
+
+/// A vCPU, as the guest's kernel has it.
+#[derive(Debug)]
+struct Cpu {
+    /// What is to be done, the next one last.
+    ops: Vec<Op>,
+    queue: VecDeque<TaskId>,
+    current: Option<TaskId>,
+    /// `current` waits for something: another one is to run.
+    blocks: bool,
+    /// `current` has run for long enough.
+    is_over: bool,
+    slice_start: Ticks,
+    /// It has looked for work elsewhere since it last had some.
+    has_looked: bool,
+    holds: Option<(LockId, Then)>,
+    housekeeping: Ticks,
+    /// vCPUs that wait for its answer; bit n for vCPU n.
+    callers: u32,
+    /// Answers that it waits for.
+    answers: u32,
+}
+
+/// What a vCPU does next.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Run(Doing, u64),
+    /// Takes the lock, holds it for so long, then this is done and it is released.
+    Locked(LockId, u64, Then),
+    Wake(TaskId),
+    Interrupts(u8),
+    Ring(u32, u8),
+    Call,
+    Await,
+}
+
+/// What a critical section does.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Nothing,
+    Send,
+    Receive,
+    Enqueue(TaskId, u8),
+    Schedule,
+    Fetch(u8),
+}
+
+#[derive(Clone, Debug)]
+struct Task {
+    /// Where it ran last.
+    cpu: u8,
+    state: State,
+    /// It was woken before it had stopped.
+    woken: bool,
+    /// Receiver of the next message.
+    next: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// In a run queue, or running.
+    Ready,
+    /// Waits, or is about to.
+    Waits,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Socket {
+    messages: u32,
+    reader_waits: bool,
+    writers: Vec<TaskId>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Lock {
+    holder: Option<u8>,
+    /// With what each is to hold it for.
+    waiters: VecDeque<(u8, u64, Then)>,
+}
+
+impl Messages {
+    /// A guest with so many vCPUs, 32 at most, that has just been started.
+    pub fn new(cpus: usize, seed: u64, stream: u64) -> Self {
+        let mut random = Random::new(seed, stream);
+        let each = cpus * TASKS_OF_EACH_KIND;
+        let task = |number: usize, next: u64| Task {
+            cpu: (number % cpus) as u8,
+            state: State::Ready,
+            woken: false,
+            next: next as u16,
+        };
+        let users = (0..2 * each).map(|it| task(it, random.below(each as u64)));
+        let mut tasks: Vec<_> = users.collect();
+        let mut all = Vec::new();
+        for number in 0..cpus {
+            let mut cpu = Cpu::new(&mut random);
+            let own = (0..2 * each).filter(|it| it % cpus == number);
+            cpu.queue.extend(own.map(|it| it as TaskId));
+            all.push(cpu);
+            let mut thread = task(number, 0);
+            thread.state = State::Waits;
+            tasks.push(thread);
+        }
+        Self {
+            cpus: all,
+            tasks,
+            sockets: vec![Socket::default(); each],
+            locks: vec![Lock::default(); each + cpus + 1],
+            random,
+            received: 0,
+            spun: 0,
+            released: 0,
+        }
+    }
+
+    fn run_queue_lock(&self, cpu: usize) -> LockId {
+        (self.sockets.len() + cpu) as LockId
+    }
+
+    fn allocator_lock(&self) -> LockId {
+        (self.locks.len() - 1) as LockId
+    }
+
+    fn is_sender(&self, task: TaskId) -> bool {
+        usize::from(task) < self.sockets.len()
+    }
+
+    /// The kernel thread of a vCPU.
+    fn thread(&self, cpu: usize) -> TaskId {
+        (2 * self.sockets.len() + cpu) as TaskId
+    }
+
+    fn is_thread(&self, task: TaskId) -> bool {
+        usize::from(task) >= 2 * self.sockets.len()
+    }
+
+    /// The socket that a task is about.
+    fn socket_of(&self, task: TaskId) -> usize {
+        match self.is_sender(task) {
+            true => usize::from(self.tasks[usize::from(task)].next),
+            false => usize::from(task) - self.sockets.len(),
+        }
+    }
+
+    fn push<const N: usize>(&mut self, cpu: usize, ops: [Op; N]) {
+        self.cpus[cpu].ops.extend(ops.into_iter().rev());
+    }
+
+    pub(super) fn advance(&mut self, cpu: usize, now: Ticks, vcpus: &mut [Vcpu]) -> Exit {
+        if let Some((lock, then)) = self.cpus[cpu].holds.take() {
+            self.do_locked(cpu, now, then, vcpus);
+            self.unlock(lock, now, vcpus);
+        }
+        // Each round begins a step, or has one operation less to do.
+        loop {
+            if vcpus[cpu].irqs != 0 {
+                self.begin_handler(cpu, vcpus);
+            }
+            let Some(op) = self.cpus[cpu].ops.pop() else {
+                if self.refill(cpu, now, vcpus) {
+                    continue;
+                }
+                vcpus[cpu].begin(Doing::Wait, 0);
+                return Exit::Wfi;
+            };
+            match op {
+                Op::Run(doing, length) => {
+                    vcpus[cpu].begin(doing, length);
+                    return Exit::None;
+                }
+                Op::Locked(lock, length, then) => {
+                    self.lock(cpu, lock, length, then, vcpus);
+                    return Exit::None;
+                }
+                Op::Ring(targets, kind) => {
+                    vcpus[cpu].begin(Doing::Masked, 0);
+                    return Exit::Sgi(targets, kind);
+                }
+                Op::Await if self.cpus[cpu].answers != 0 => {
+                    vcpus[cpu].begin(Doing::Await, ENDLESS);
+                    return Exit::None;
+                }
+                Op::Await => {}
+                Op::Wake(task) => self.wake(cpu, task),
+                Op::Call => self.call(cpu),
+                Op::Interrupts(kinds) => self.handle(cpu, kinds, now, vcpus),
+            }
+        }
+    }
+
+    pub(super) fn deliver(&mut self, cpu: usize, now: Ticks, vcpus: &mut [Vcpu]) {
+        let vcpu = &mut vcpus[cpu];
+        if vcpu.irqs == 0 || !vcpu.is_open() {
+            return;
+        }
+        vcpu.count(now);
+        // The rest of the step comes after the handler.
+        let rest = match vcpu.doing {
+            Doing::Await => Some(Op::Await),
+            doing @ (Doing::User | Doing::Kernel) if vcpu.left != 0 => {
+                Some(Op::Run(doing, vcpu.left))
+            }
+            _ => None,
+        };
+        self.cpus[cpu].ops.extend(rest);
+        self.begin_handler(cpu, vcpus);
+        if let Some(Op::Run(doing, length)) = self.cpus[cpu].ops.pop() {
+            vcpus[cpu].begin(doing, length);
+        }
+    }
+
+    fn begin_handler(&mut self, cpu: usize, vcpus: &mut [Vcpu]) {
+        let kinds = core::mem::take(&mut vcpus[cpu].irqs);
+        self.push(
+            cpu,
+            [Op::Run(Doing::Masked, HANDLER), Op::Interrupts(kinds)],
+        );
+    }
+
+    fn lock(&mut self, cpu: usize, id: LockId, length: u64, then: Then, vcpus: &mut [Vcpu]) {
+        let length = self.random.around(length);
+        let lock = &mut self.locks[usize::from(id)];
+        if lock.holder.is_none() {
+            lock.holder = Some(cpu as u8);
+            self.cpus[cpu].holds = Some((id, then));
+            vcpus[cpu].begin(Doing::Masked, length);
+        } else {
+            lock.waiters.push_back((cpu as u8, length, then));
+            vcpus[cpu].begin(Doing::Spin, ENDLESS);
+        }
+    }
+
+    fn unlock(&mut self, id: LockId, now: Ticks, vcpus: &mut [Vcpu]) {
+        let lock = &mut self.locks[usize::from(id)];
+        lock.holder = None;
+        if let Some((next, length, then)) = lock.waiters.pop_front() {
+            lock.holder = Some(next);
+            let next = usize::from(next);
+            self.cpus[next].holds = Some((id, then));
+            let vcpu = &mut vcpus[next];
+            if vcpu.on.is_some() {
+                vcpu.count(now);
+            }
+            self.spun += vcpu.done;
+            vcpu.release(now, Doing::Masked, HAND_OVER + length);
+            self.released |= 1 << next;
+        }
+    }
+
+    /// Whether nothing waits and nobody who holds a lock is unknown: for tests.
+    #[cfg(test)]
+    fn check(&self) {
+        for (id, lock) in self.locks.iter().enumerate() {
+            assert!(lock.holder.is_some() || lock.waiters.is_empty());
+            if let Some(holder) = lock.holder {
+                let holds = self.cpus[usize::from(holder)].holds;
+                assert_eq!(holds.map(|it| usize::from(it.0)), Some(id));
+            }
+        }
+    }
+}
+
+impl Cpu {
+    fn new(random: &mut Random) -> Self {
+        Self {
+            ops: Vec::new(),
+            queue: VecDeque::new(),
+            current: None,
+            blocks: false,
+            is_over: false,
+            slice_start: Ticks(0),
+            has_looked: false,
+            holds: None,
+            housekeeping: Ticks(random.below(HOUSEKEEPING_PERIOD.0)),
+            callers: 0,
+            answers: 0,
+        }
+    }
+
+    /// Whether it has nothing to do.
+    fn is_idle(&self) -> bool {
+        self.current.is_none() && self.queue.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// vCPUs that always run, without a hypervisor.
+    fn run(cpus: usize, events: usize) -> Messages {
+        let mut guest = Messages::new(cpus, 1, 1);
+        let mut vcpus = vec![Vcpu::new(); cpus];
+        for vcpu in &mut vcpus {
+            vcpu.on = Some(spumone_config::types::PcpuId(0));
+        }
+        for _ in 0..events {
+            let next = |it: &Vcpu| it.end().min(it.timer);
+            let (cpu, at) = vcpus
+                .iter()
+                .enumerate()
+                .map(|(cpu, it)| (cpu, next(it)))
+                .filter(|(cpu, _)| {
+                    vcpus[*cpu].doing != Doing::Wait
+                        || vcpus[*cpu].irqs != 0
+                        || vcpus[*cpu].timer != Ticks::NEVER
+                })
+                .min_by_key(|(cpu, at)| match vcpus[*cpu].doing {
+                    Doing::Wait => vcpus[*cpu].timer,
+                    _ => *at,
+                })
+                .unwrap();
+            let at = match vcpus[cpu].doing {
+                Doing::Wait => vcpus[cpu].timer.max(vcpus[cpu].since),
+                _ => at,
+            };
+            let vcpu = &mut vcpus[cpu];
+            if vcpu.timer <= at {
+                vcpu.timer = Ticks::NEVER;
+                vcpu.irqs |= TIMER;
+                vcpu.count(at);
+                vcpu.since = at;
+                guest.deliver(cpu, at, &mut vcpus);
+                continue;
+            }
+            vcpu.count(at);
+            if let Exit::Sgi(targets, kind) = guest.advance(cpu, at, &mut vcpus) {
+                for target in 0..cpus {
+                    if targets >> target & 1 != 0 {
+                        vcpus[target].irqs |= kind;
+                        if vcpus[target].doing == Doing::Wait {
+                            vcpus[target].since = at;
+                        }
+                        guest.deliver(target, at, &mut vcpus);
+                    }
+                }
+            }
+            guest.check();
+        }
+        guest
+    }
+
+    #[test]
+    fn messages_arrive_and_none_is_lost() {
+        for cpus in [1, 2, 4, 9] {
+            let guest = run(cpus, 200_000);
+            assert!(guest.received > 5_000, "{cpus}: {}", guest.received);
+            assert!(guest.sockets.iter().all(|it| it.messages <= ROOM));
+        }
+    }
+
+    #[test]
+    fn the_guest_never_stops() {
+        let few = run(3, 100_000).received;
+        let many = run(3, 200_000).received;
+        assert!(many > few + few / 2);
+    }
+}

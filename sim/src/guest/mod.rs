@@ -1,0 +1,206 @@
+//! What runs on vCPUs.
+//!
+//! A vCPU works in steps: so many instructions in a program or in the kernel, a wait for a lock, a wait for an
+//! interrupt. At the end of a step its guest says what comes next. Steps take time only while the vCPU is on a core.
+
+mod churn;
+mod messages;
+mod rt;
+
+pub use churn::Churn;
+pub use messages::Messages;
+pub use rt::RtTask;
+
+use spumone_config::types::PcpuId;
+use spumone_core::migration::Sample;
+use spumone_core::schedule::Ticks;
+
+/// A step that ends by what another vCPU does.
+pub const ENDLESS: u64 = u64::MAX;
+
+/// An interrupt of another vCPU: there is work in your run queue.
+pub const RESCHEDULE: u8 = 1;
+/// An interrupt of another vCPU: call this function and say when you have.
+pub const CALL: u8 = 2;
+/// The vCPU's own timer.
+pub const TIMER: u8 = 4;
+
+/// What a vCPU is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// Runs a program.
+    User,
+    /// Runs the kernel.
+    Kernel,
+    /// Runs the kernel with interrupts masked: in a critical section, or in a handler.
+    Masked,
+    /// Waits for a lock in a loop, interrupts masked.
+    Spin,
+    /// Waits in a loop for other vCPUs to answer its call.
+    Await,
+    /// Waits for an interrupt (WFI).
+    Wait,
+}
+
+/// The registers of a vCPU, as far as the model has them.
+#[derive(Clone, Debug)]
+pub struct Vcpu {
+    /// What it is doing.
+    pub doing: Doing,
+    /// Instructions left of the step, as of `since`; [`ENDLESS`]: it waits.
+    pub left: u64,
+    /// Instructions of the step so far.
+    pub done: u64,
+    /// The core it runs on, in the guest.
+    pub on: Option<PcpuId>,
+    /// Since when, or when `left` was last counted.
+    pub since: Ticks,
+    /// When its timer fires; [`Ticks::NEVER`]: it is off, or has fired.
+    pub timer: Ticks,
+    /// Interrupts that were rung for it and are in its doorbell.
+    pub bell: u8,
+    /// Interrupts that are pending in it.
+    pub irqs: u8,
+    /// Which piece of code the step is.
+    pub code: u32,
+    /// On whose stack.
+    pub stack: u32,
+}
+
+impl Vcpu {
+    /// One that has just been turned on.
+    pub const fn new() -> Self {
+        Self {
+            doing: Doing::Kernel,
+            left: 0,
+            done: 0,
+            on: None,
+            since: Ticks(0),
+            timer: Ticks::NEVER,
+            bell: 0,
+            irqs: 0,
+            code: 0,
+            stack: 0,
+        }
+    }
+
+    /// Begins a step.
+    pub fn begin(&mut self, doing: Doing, length: u64) {
+        self.doing = doing;
+        self.left = length;
+        self.done = 0;
+        self.code = self.code.wrapping_add(1);
+    }
+
+    /// When the step ends if nothing intervenes.
+    #[inline]
+    pub fn end(&self) -> Ticks {
+        match self.on {
+            Some(_) if self.left != ENDLESS => Ticks(self.since.0 + self.left),
+            _ => Ticks::NEVER,
+        }
+    }
+
+    /// Counts what was done of the step.
+    #[inline]
+    pub fn count(&mut self, now: Ticks) {
+        let passed = now.saturating_sub(self.since).0;
+        if self.left != ENDLESS {
+            self.left = self.left.saturating_sub(passed);
+        }
+        self.done += passed;
+        self.since = self.since.max(now);
+    }
+
+    /// The wait of its step is over.
+    pub fn release(&mut self, now: Ticks, doing: Doing, length: u64) {
+        self.begin(doing, length);
+        self.since = self.since.max(now);
+    }
+
+    /// Whether it is in its guest's kernel.
+    pub fn is_in_kernel(&self) -> bool {
+        self.doing != Doing::User
+    }
+
+    /// Whether it takes interrupts where it is.
+    pub fn is_open(&self) -> bool {
+        !matches!(self.doing, Doing::Masked | Doing::Spin)
+    }
+
+    /// Whether it has anything to do.
+    #[inline]
+    pub fn wants_to_run(&self, now: Ticks) -> bool {
+        self.is_awake() || self.timer <= now
+    }
+
+    /// Whether it has something to do, whatever its timer says.
+    #[inline]
+    pub fn is_awake(&self) -> bool {
+        self.doing != Doing::Wait || self.bell | self.irqs != 0
+    }
+
+    /// A look at it, as EL2 has it: code that runs on is somewhere else at the next look, a loop is not.
+    pub fn sample(&self) -> Sample {
+        const CODE_BYTES: u64 = 1 << 20;
+        let done = match self.doing {
+            Doing::Spin | Doing::Await => 0,
+            _ => self.done * 4,
+        };
+        Sample {
+            in_kernel: self.is_in_kernel(),
+            pc: u64::from(self.code) * CODE_BYTES + done % CODE_BYTES,
+            stack: u64::from(self.stack),
+        }
+    }
+}
+
+/// Why a vCPU comes to EL2 at the end of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It does not.
+    None,
+    /// It sends an interrupt to these vCPUs of its guest; bit n for its vCPU n.
+    Sgi(u32, u8),
+    /// It waits for an interrupt.
+    Wfi,
+}
+
+/// The SMP guest.
+#[derive(Debug)]
+pub enum Smp {
+    /// See [`Messages`].
+    Messages(Box<Messages>),
+    /// See [`Churn`].
+    Churn(Churn),
+}
+
+impl Smp {
+    /// vCPU `index` has come to the end of its step, or has just been turned on.
+    #[inline]
+    pub fn advance(&mut self, index: usize, now: Ticks, vcpus: &mut [Vcpu]) -> Exit {
+        match self {
+            Self::Messages(it) => it.advance(index, now, vcpus),
+            Self::Churn(it) => it.advance(index, now, vcpus),
+        }
+    }
+
+    /// Interrupts are pending in vCPU `index`, which runs: if it takes them, its handler is the next step.
+    #[inline]
+    pub fn deliver(&mut self, index: usize, now: Ticks, vcpus: &mut [Vcpu]) {
+        match self {
+            Self::Messages(it) => it.deliver(index, now, vcpus),
+            // It looks when its step is over.
+            Self::Churn(_) => {}
+        }
+    }
+
+    /// vCPUs whose waits others have ended since this was last asked; bit n for vCPU n.
+    #[inline]
+    pub fn take_released(&mut self) -> u32 {
+        match self {
+            Self::Messages(it) => core::mem::take(&mut it.released),
+            Self::Churn(_) => 0,
+        }
+    }
+}

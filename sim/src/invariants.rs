@@ -1,0 +1,333 @@
+//! What must hold after each event, whatever the policy.
+//!
+//! - The token of each vCPU is on exactly one core, or parked, once.
+//! - A vCPU's registers are on one core at most, which has its token; only there it runs.
+//! - No vCPU that wants to run waits for long while a core where it may run idles; but one whose timer has run out, and
+//!   that sleeps on a core which runs an equal, may wait for the end of a turn. Whether it wants to is asked of
+//!   the guest and of the interrupts that were sent, not of the hypervisor: so a wake-up that is lost is seen too.
+//! - No vCPU waits for more than two turns of each vCPU of its guest, or, where vCPUs outnumber cores, as much longer
+//!   as the real-time vCPU leaves less time of its core. What a policy does not help with is excepted: [`Waits`].
+//! - A core that idles and has sent a vCPU away, whom nobody has taken, has an alarm to take it back.
+//! - The real-time vCPU waits for no other vCPU: for one step at EL2, and its own switch. Under `delay`, for the
+//!   bound of that too.
+
+use crate::instance::{Instance, TAKE_BACK_AFTER};
+use crate::setup::{Decisions, Setup};
+use crate::time::us;
+use crate::world::{RT, World};
+use core::fmt;
+use spumone_config::packed::Policy;
+use spumone_config::types::{PcpuId, VcpuId};
+use spumone_core::schedule::Ticks;
+
+/// What a hypervisor does not do in this time, it has forgotten: longer than a patience, a grace and a few kicks.
+const FORGOTTEN: Ticks = us(500);
+/// No vCPU waits for longer for each vCPU that it shares cores with: a turn and its grace, twice.
+const TURNS: u64 = 2;
+/// The same where chance decides, which is not fair.
+const TURNS_BY_CHANCE: u64 = 20;
+
+/// An invariant does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// When.
+    pub at: Ticks,
+    /// In which of the machine's systems.
+    pub system: usize,
+    /// What.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, system, what } = self;
+        write!(f, "at tick {} in system {system}: {what}", at.0)
+    }
+}
+
+/// What a policy lets vCPUs wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// For turns, while no core idles.
+    Turns,
+    /// As `Turns`, and for the real-time vCPU. (A core without kernels may idle.)
+    TurnsAndRt,
+    /// As that, while other cores idle, too.
+    Host,
+    /// For turns of its own core, where the real-time vCPU does not have it.
+    Home,
+    /// For turns of its own core, where the real-time vCPU has none.
+    Gang,
+}
+
+impl Waits {
+    fn of(decisions: Decisions, moves: bool) -> Self {
+        match decisions {
+            Decisions::Policy(Policy::Cosched) => Self::Gang,
+            _ if !moves => Self::Home,
+            Decisions::Policy(Policy::Balance | Policy::Trap) => Self::TurnsAndRt,
+            Decisions::Policy(Policy::OnDemand) => Self::Host,
+            _ => Self::Turns,
+        }
+    }
+
+    fn is_for_rt(self) -> bool {
+        matches!(self, Self::TurnsAndRt | Self::Host)
+    }
+}
+
+/// The invariants of one system.
+#[derive(Debug)]
+pub struct Invariants {
+    /// All vCPUs; bit n for vCPU n.
+    all: u32,
+    /// Whose tokens each core has, and whose registers; bit n for vCPU n.
+    held: Vec<u32>,
+    loaded: Vec<u32>,
+    waits: Waits,
+    homes: Vec<usize>,
+    /// Whom each core runs; bit n for vCPU n.
+    runs: Vec<u32>,
+    /// vCPUs that want to run and do not; bit n for vCPU n.
+    waiting: u32,
+    /// Of these, those that were woken by their timers.
+    by_timer: u32,
+    /// Since when, by vCPU.
+    waits_since: Vec<Ticks>,
+    /// Since when each core idles; [`Ticks::NEVER`]: it does not.
+    idle_since: Vec<Ticks>,
+    /// Cores that run somebody more urgent; bit n for core n.
+    cut_off: u32,
+    /// Since when they no longer do, by core.
+    free_since: Vec<Ticks>,
+    /// How long a vCPU may wait while a core idles.
+    forgotten: Ticks,
+    /// The longest turn.
+    turn: Ticks,
+    bound_of_wait: Ticks,
+    bound_of_dispatch: Ticks,
+    pub longest_wait: Ticks,
+    pub longest_wait_beside_idle: Ticks,
+}
+
+impl Invariants {
+    pub fn new(setup: &Setup, cores: &[Instance], world: &World) -> Self {
+        let vcpus = world.vcpus.len();
+        let first = usize::from(setup.rt.is_none());
+        let turn = setup.quantum.0 + us(300).0;
+        let waits = Waits::of(setup.decisions, world.moving != 0);
+        let turns = match setup.decisions {
+            Decisions::Policy(Policy::Random) | Decisions::Chance => TURNS_BY_CHANCE,
+            Decisions::Policy(_) => TURNS,
+        };
+        let turns = turns * setup.guest_vcpus as u64;
+        let mut bound_of_wait = turns * turn;
+        // Where vCPUs outnumber cores, the cores that are left may have enough, and take no more from that of the
+        // real-time vCPU: turns there are as much longer as that leaves less time.
+        if let Some(rt) = setup.rt
+            && (setup.guest_vcpus > setup.guest_cores || waits.is_for_rt())
+        {
+            bound_of_wait = bound_of_wait * rt.period.0 / (rt.period.0 - rt.busy.0) + rt.busy.0;
+        }
+        let conduct = world.deciding.conduct();
+        // The core that idles may be the one that has sent it away.
+        let forgotten = match conduct.goes_home || conduct.restless.is_some() {
+            true => Ticks(FORGOTTEN.0 + TAKE_BACK_AFTER.0),
+            false => FORGOTTEN,
+        };
+        let all = ((1_u64 << vcpus) - 1) as u32;
+        Self {
+            all: all & !(first as u32),
+            held: cores.iter().map(|it| it.holds(vcpus)).collect(),
+            loaded: vec![0; cores.len()],
+            waits,
+            homes: (0..vcpus).map(|it| it % setup.guest_cores).collect(),
+            runs: vec![0; setup.guest_cores],
+            waiting: 0,
+            by_timer: 0,
+            waits_since: vec![Ticks(0); vcpus],
+            idle_since: vec![Ticks::NEVER; setup.guest_cores],
+            cut_off: 0,
+            free_since: vec![Ticks(0); setup.guest_cores],
+            forgotten,
+            turn: Ticks(turn),
+            bound_of_wait: Ticks(bound_of_wait + forgotten.0),
+            bound_of_dispatch: setup.costs.bound_of_dispatch(
+                &conduct,
+                vcpus,
+                setup.guest_cores,
+                setup.cores - setup.guest_cores,
+            ),
+            longest_wait: Ticks(0),
+            longest_wait_beside_idle: Ticks(0),
+        }
+    }
+
+    /// After an event at `now` of core `worked`.
+    #[inline]
+    pub fn check(
+        &mut self,
+        cores: &[Instance],
+        w: &mut World,
+        worked: usize,
+        now: Ticks,
+    ) -> Result<(), String> {
+        self.check_places(cores, w, worked)?;
+        if cores[worked].has_forgotten(w) {
+            return Err(format!(
+                "core {worked} idles, and would not take back whom it has sent away"
+            ));
+        }
+        self.check_waits(cores, w, worked, now)?;
+        if let Some(rt) = &w.rt
+            && rt.longest_wait > self.bound_of_dispatch
+        {
+            return Err(format!(
+                "the real-time vCPU was dispatched after {} instructions, more than {}",
+                rt.longest_wait.0, self.bound_of_dispatch.0
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_places(
+        &mut self,
+        cores: &[Instance],
+        w: &mut World,
+        worked: usize,
+    ) -> Result<(), String> {
+        let count = w.vcpus.len();
+        // A core changes nothing of what another one has: that is what tokens are for.
+        self.held[worked] = cores[worked].holds(count);
+        self.loaded[worked] = cores[worked].loaded().map_or(0, |id| 1 << id.0);
+        let (mut once, mut twice, mut loaded, mut loaded_twice) = (w.parked, 0, 0, 0);
+        for (&held, &own) in self.held.iter().zip(&self.loaded) {
+            twice |= once & held;
+            once |= held;
+            loaded_twice |= loaded & own | own & !held;
+            loaded |= own;
+        }
+        let mut changed = core::mem::take(&mut w.changed_places);
+        while changed != 0 {
+            let index = changed.trailing_zeros();
+            changed &= changed - 1;
+            let is_there = w.is_parked(VcpuId(index as u8));
+            let is_said = w.parking[index as usize].slot.look().is_some();
+            if is_there != is_said || is_there != (w.parked >> index & 1 != 0) {
+                return Err(format!(
+                    "the slot of vCPU {index} does not say what is in it"
+                ));
+            }
+        }
+        if twice != 0 || once != self.all {
+            return Err(format!(
+                "each of the vCPUs {:#x} must be in one place: {once:#x} are in one, {twice:#x} in two",
+                self.all
+            ));
+        }
+        if loaded_twice != 0 {
+            return Err(format!(
+                "the vCPUs {loaded_twice:#x} are loaded on two cores, or on one that does not have them"
+            ));
+        }
+        if let Some(id) = cores[worked].in_guest()
+            && w.vcpus[id.index()].on != Some(PcpuId(worked as u8))
+        {
+            return Err(format!(
+                "vCPU {id} runs on core {worked} and on another one"
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_waits(
+        &mut self,
+        cores: &[Instance],
+        w: &World,
+        worked: usize,
+        now: Ticks,
+    ) -> Result<(), String> {
+        let core = &cores[worked];
+        self.runs[worked] = core.in_guest().map_or(0, |id| 1 << id.0);
+        self.idle_since[worked] = match core.is_idle() {
+            true => now.min(self.idle_since[worked]),
+            false => Ticks::NEVER,
+        };
+        if core.is_cut_off() {
+            self.cut_off |= 1 << worked;
+        } else if self.cut_off >> worked & 1 != 0 {
+            self.cut_off &= !(1 << worked);
+            self.free_since[worked] = now;
+        }
+        let running = self.runs.iter().fold(0, |all, own| all | own);
+        self.waiting &= !running;
+        let mut left = self.all & !running & !(1 << RT.0);
+        let mut longest_idle = Ticks::NEVER;
+        if left != 0 {
+            let idle = (0..).zip(&self.idle_since);
+            let idle = idle.filter(|(core, _)| w.kernel_free >> core & 1 == 0);
+            longest_idle = idle.map(|(_, &it)| it).min().unwrap_or(longest_idle);
+        }
+        while left != 0 {
+            let index = left.trailing_zeros() as usize;
+            let bit = left & left.wrapping_neg();
+            left ^= bit;
+            let vcpu = &w.vcpus[index];
+            if !vcpu.wants_to_run(now) {
+                self.waiting &= !bit;
+                continue;
+            }
+            if self.waiting & bit == 0 {
+                self.waiting |= bit;
+                self.waits_since[index] = now;
+                self.by_timer &= !bit;
+                if !vcpu.is_awake() {
+                    self.by_timer |= bit;
+                }
+            }
+            let since = self.waits_since[index];
+            let (idle, from) = match self.waits {
+                Waits::Turns | Waits::TurnsAndRt => (longest_idle, since),
+                Waits::Host => (Ticks::NEVER, since),
+                Waits::Home | Waits::Gang => {
+                    // One that stays can blame its own core only, and that only for the time that is left to it.
+                    let home = self.homes[index];
+                    // Only core 0 is ever cut off.
+                    let cut_off = match self.waits {
+                        Waits::Gang => 0,
+                        _ => home,
+                    };
+                    if self.cut_off >> cut_off & 1 != 0 {
+                        continue;
+                    }
+                    let free_since = self.free_since[cut_off];
+                    (self.idle_since[home], free_since.max(since))
+                }
+            };
+            let waits = now.saturating_sub(from);
+            self.longest_wait = self.longest_wait.max(waits);
+            if waits > self.bound_of_wait {
+                return Err(format!(
+                    "vCPU {index} has not run for {} ticks, more than {}",
+                    waits.0, self.bound_of_wait.0
+                ));
+            }
+            if idle != Ticks::NEVER {
+                let waits = now.saturating_sub(from.max(idle));
+                self.longest_wait_beside_idle = self.longest_wait_beside_idle.max(waits);
+                // The deadline of an equal is served at the end of a turn, whoever idles elsewhere.
+                let bound = match self.by_timer & bit == 0 {
+                    true => self.forgotten,
+                    false => Ticks(self.forgotten.0 + self.turn.0),
+                };
+                if waits > bound {
+                    return Err(format!(
+                        "vCPU {index} wants to run, has not for {} ticks, and a core idles",
+                        waits.0
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}

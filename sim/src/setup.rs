@@ -1,0 +1,211 @@
+//! What is to be simulated.
+
+use crate::costs::Costs;
+use crate::time::us;
+use core::fmt;
+use spumone_config::packed;
+use spumone_config::types::MAX_VCPUS;
+use spumone_core::schedule::Ticks;
+
+/// Most cores of a simulation.
+pub const MAX_CORES: usize = 1024;
+/// Most vCPUs of a system beside the real-time vCPU: the hypervisor's masks have a bit for each vCPU.
+pub const MAX_GUEST_VCPUS: usize = MAX_VCPUS - 1;
+
+/// Who decides whether a vCPU changes cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decisions {
+    /// A policy of the hypervisor.
+    Policy(packed::Policy),
+    /// Chance: what the protocol allows is done at every opportunity. To test the protocol, not to measure.
+    Chance,
+}
+
+/// What the vCPUs of the SMP guest do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Processes that send each other messages through sockets: locks, wake-ups, IPIs, ticks.
+    Messages,
+    /// vCPUs that compute, sleep and ring each other, each for some microseconds: as many moves as possible.
+    Churn,
+}
+
+/// When the simulation is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// At this virtual time.
+    Time(Ticks),
+    /// When vCPUs have changed cores so many times.
+    Migrations(u64),
+}
+
+/// A machine, what runs on it, and for how long.
+///
+/// The cores are divided among systems of equal size. Each has one SMP guest on all its cores, and a real-time
+/// guest on its first core.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Cores of the machine.
+    pub cores: usize,
+    /// Cores of each SMP guest: a divisor of `cores`.
+    pub guest_cores: usize,
+    /// vCPUs of each SMP guest; vCPU n has its home on core n + 1, the last on core 0.
+    pub guest_vcpus: usize,
+    /// Who decides about moves.
+    pub decisions: Decisions,
+    /// What the SMP guests do.
+    pub load: Load,
+    /// The real-time guests.
+    pub rt: Option<Rt>,
+    /// Length of a turn.
+    pub quantum: Ticks,
+    /// What EL2 costs.
+    pub costs: Costs,
+    /// Whether a core can tell when a guest leaves its kernel (FEAT_XNX).
+    pub catches_exit: bool,
+    /// Of all random numbers.
+    pub seed: u64,
+    /// When it is over.
+    pub end: End,
+}
+
+/// A real-time guest: a vCPU that preempts all others of its core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rt {
+    /// The length of its period.
+    pub period: Ticks,
+    /// How long it is busy in each period.
+    pub busy: Ticks,
+    /// How often its timer ticks; `None`: it has no tick, and wakes once a period.
+    pub tick: Option<Ticks>,
+}
+
+impl Rt {
+    /// Busy for a share of every 500 ms, with a tick of 1 kHz: as in `spm bench lhp`.
+    pub fn busy_percent(percent: u8) -> Self {
+        Self {
+            period: us(500_000),
+            busy: us(5_000 * u64::from(percent)),
+            tick: Some(us(1_000)),
+        }
+    }
+}
+
+impl Setup {
+    /// A machine of `cores` cores, one guest on all of them, loaded like the testbed's.
+    pub fn new(cores: usize, decisions: Decisions, busy_percent: u8, seed: u64) -> Self {
+        Self {
+            cores,
+            guest_cores: cores,
+            guest_vcpus: cores,
+            decisions,
+            load: Load::Messages,
+            rt: Some(Rt::busy_percent(busy_percent)),
+            quantum: us(2_000),
+            costs: Costs::SPUMONE,
+            catches_exit: true,
+            seed,
+            end: End::Time(us(5_000_000)),
+        }
+    }
+
+    /// The same guest, alone, on a machine without a hypervisor that has `cores` cores.
+    #[must_use]
+    pub fn bare(self, cores: usize) -> Self {
+        Self {
+            cores,
+            guest_cores: cores,
+            guest_vcpus: cores,
+            decisions: Decisions::Policy(packed::Policy::None),
+            rt: None,
+            costs: Costs::BARE,
+            ..self
+        }
+    }
+
+    /// Share of a core that the real-time guest takes in [`Self::churn`], in percent.
+    pub const CHURN_PERCENT: u8 = 10;
+
+    /// As many vCPUs move as often as they can, beside a real-time guest with short activations at 1 kHz.
+    pub fn churn(cores: usize, seed: u64, migrations: u64) -> Self {
+        Self {
+            load: Load::Churn,
+            guest_vcpus: (2 * cores).min(MAX_GUEST_VCPUS),
+            quantum: us(20),
+            end: End::Migrations(migrations),
+            rt: Some(Rt {
+                period: us(1_000),
+                busy: us(10 * u64::from(Self::CHURN_PERCENT)),
+                tick: None,
+            }),
+            ..Self::new(cores, Decisions::Chance, 0, seed)
+        }
+    }
+
+    /// Whether such a machine can be simulated.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and what would be right.
+    pub fn check(&self) -> Result<(), SetupError> {
+        let error = |message: String, help: String| Err(SetupError { message, help });
+        if !(1..=MAX_CORES).contains(&self.cores) {
+            return error(
+                format!("a machine cannot have {} cores", self.cores),
+                format!("1 to {MAX_CORES} can be simulated"),
+            );
+        }
+        if !(1..=MAX_GUEST_VCPUS).contains(&self.guest_cores) {
+            return error(
+                format!("a guest cannot have {} cores", self.guest_cores),
+                format!(
+                    "a system has {MAX_VCPUS} vCPUs at most, one of them the real-time one: 1 to {MAX_GUEST_VCPUS}"
+                ),
+            );
+        }
+        if !self.cores.is_multiple_of(self.guest_cores) {
+            return error(
+                format!(
+                    "{} cores cannot be divided among guests of {} cores",
+                    self.cores, self.guest_cores
+                ),
+                "choose a divisor of the number of cores".into(),
+            );
+        }
+        if !(self.guest_cores..=MAX_GUEST_VCPUS).contains(&self.guest_vcpus) {
+            return error(
+                format!("{} vCPUs on {} cores", self.guest_vcpus, self.guest_cores),
+                format!("each core is the home of one at least; at most {MAX_GUEST_VCPUS}"),
+            );
+        }
+        if let Some(rt) = self.rt {
+            if rt.period == Ticks(0) || rt.tick == Some(Ticks(0)) {
+                return error("a period of no time".into(), "at least one tick".into());
+            }
+            if rt.busy >= rt.period && rt.busy != Ticks(0) {
+                return error(
+                    "a real-time guest that never sleeps".into(),
+                    "it must be busy for less than its period".into(),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why something cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetupError {
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub help: String,
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.message, self.help)
+    }
+}
+
+impl std::error::Error for SetupError {}

@@ -1,0 +1,276 @@
+//! What the cores of one system share: in the hypervisor `Machine`, and the memory and the interrupt lines of the board.
+
+use crate::costs::Costs;
+use crate::deciding::Deciding;
+use crate::guest::{Churn, ENDLESS, Exit, Messages, RtTask, Smp, TIMER, Vcpu};
+use crate::outcome::Counters;
+use crate::random::Random;
+use crate::setup::{Load, Setup};
+use spumone_config::types::{PcpuId, VcpuId};
+use spumone_core::migration::{Level, Parked, ParkingSlot, Presence};
+use spumone_core::schedule::{Band, Ticks};
+
+/// The real-time vCPU. vCPU n of the SMP guest is vCPU n + 1 of the system.
+pub const RT: VcpuId = VcpuId(0);
+/// The band of the SMP guest.
+pub const SMP_BAND: Band = Band::LOWEST;
+/// The band of the real-time guest.
+pub const RT_BAND: Band = match Band::new(1) {
+    Some(band) => band,
+    None => Band::HIGHEST,
+};
+
+/// The right to touch a vCPU. As in the hypervisor neither `Clone` nor `Copy`: a vCPU is where its token is.
+#[derive(Debug)]
+pub struct Token {
+    /// Whose.
+    pub id: VcpuId,
+    /// Its band.
+    pub band: Band,
+}
+
+/// The parking place of one vCPU.
+#[derive(Debug)]
+pub struct Parking {
+    /// Who may take the token.
+    pub slot: ParkingSlot,
+    token: Option<Token>,
+}
+
+/// What others see of a core.
+#[derive(Debug)]
+pub struct Shared {
+    /// vCPUs that were kicked here; bit n for vCPU n.
+    pub kicked: u32,
+    /// When the interrupt that tells so arrives.
+    pub arrives: Ticks,
+    /// Whom it runs.
+    pub presence: Presence,
+}
+
+/// The system: everything but what each core has of its own.
+#[derive(Debug)]
+pub struct World {
+    /// By core.
+    pub cores: Vec<Shared>,
+    /// By vCPU.
+    pub parking: Vec<Parking>,
+    /// By vCPU.
+    pub vcpus: Vec<Vcpu>,
+    /// By vCPU: where its interrupts are sent (its doorbell's location).
+    pub location: Vec<PcpuId>,
+    /// The policy.
+    pub deciding: Deciding,
+    /// What steps cost.
+    pub costs: Costs,
+    /// Whether a core can tell when a guest leaves its kernel.
+    pub catches_exit: bool,
+    /// vCPUs that change cores; bit n for vCPU n.
+    pub moving: u32,
+    /// Cores where no kernel of the SMP guest is to run; bit n for core n.
+    pub kernel_free: u32,
+    /// The level of the vCPUs that may change cores.
+    pub moving_level: Level,
+    /// The SMP guest.
+    pub smp: Smp,
+    /// The real-time guest.
+    pub rt: Option<RtTask>,
+    /// What was counted.
+    pub counters: Counters,
+    /// vCPUs whose tokens lie in their places; bit n for vCPU n. Kept beside `parking`, and compared with it.
+    pub parked: u32,
+    /// vCPUs whose places have changed since this was last looked at; bit n for vCPU n.
+    pub changed_places: u32,
+    /// Cores whose next event may have changed, beside the one that works; bit n for core n.
+    pub touched: u32,
+}
+
+impl World {
+    /// System `number` of those that a setup describes.
+    pub fn new(setup: &Setup, number: usize) -> Self {
+        let number = number as u64;
+        let count = setup.guest_vcpus + 1;
+        let seed = setup.seed.wrapping_add(number);
+        let deciding = Deciding::new(setup.decisions, seed, setup.catches_exit);
+        let conduct = deciding.conduct();
+        let moves = conduct.patience.is_some() && setup.guest_cores > 1;
+        let home_of_rt = u32::from(setup.rt.is_some()) << RT.0;
+        let core = || Shared {
+            kicked: 0,
+            arrives: Ticks::NEVER,
+            presence: Presence::new(),
+        };
+        let parking = || Parking {
+            slot: ParkingSlot::new(),
+            token: None,
+        };
+        let smp = match setup.load {
+            Load::Messages => Smp::Messages(Box::new(Messages::new(
+                setup.guest_vcpus,
+                setup.seed,
+                number,
+            ))),
+            Load::Churn => Smp::Churn(Churn::new(setup.seed, number)),
+        };
+        // Real-time guests of different systems are not in step.
+        let mut random = Random::new(setup.seed, !number);
+        let rt = setup
+            .rt
+            .map(|rt| RtTask::new(rt, Ticks(random.below(rt.period.0))));
+        Self {
+            cores: (0..setup.guest_cores).map(|_| core()).collect(),
+            parking: (0..count).map(|_| parking()).collect(),
+            vcpus: vec![Vcpu::new(); count],
+            location: vec![PcpuId(0); count],
+            deciding,
+            costs: setup.costs,
+            catches_exit: setup.catches_exit,
+            moving: if moves { all_but_rt(count) } else { 0 },
+            kernel_free: match moves && conduct.keeps_kernels_off {
+                true => home_of_rt,
+                false => 0,
+            },
+            moving_level: if moves {
+                Level::of(Some(SMP_BAND))
+            } else {
+                Level::IDLE
+            },
+            smp,
+            rt,
+            counters: Counters::default(),
+            parked: 0,
+            changed_places: 0,
+            touched: 0,
+        }
+    }
+
+    /// vCPUs of this band and above; bit n for vCPU n.
+    pub fn at_least(&self, band: Option<Band>) -> u32 {
+        match band {
+            Some(RT_BAND) => 1 << RT.0,
+            _ => u32::MAX,
+        }
+    }
+
+    /// The home core of a vCPU: the last vCPU is on core 0, where the real-time one is, as on the testbed.
+    pub fn home(&self, id: VcpuId) -> PcpuId {
+        PcpuId((id.index() % self.cores.len()) as u8)
+    }
+
+    /// Whether no kernel of the SMP guest is to run on `core`.
+    pub fn keeps_kernels_off(&self, core: PcpuId) -> bool {
+        self.kernel_free >> core.0 & 1 != 0
+    }
+
+    /// Whether a vCPU is one of several of its guest.
+    pub fn is_smp(&self, id: VcpuId) -> bool {
+        id != RT && self.vcpus.len() > 2
+    }
+
+    /// The band of a vCPU.
+    pub fn band(&self, id: VcpuId) -> Band {
+        if id == RT { RT_BAND } else { SMP_BAND }
+    }
+
+    /// Parks a token.
+    pub fn park(&mut self, token: Token, parked: Parked, now: Ticks) {
+        self.counters.parkings += 1;
+        self.parked |= 1 << token.id.0;
+        self.changed_places |= 1 << token.id.0;
+        let place = &mut self.parking[token.id.index()];
+        place.token = Some(token);
+        place.slot.park(parked, now);
+    }
+
+    /// Takes a token, if it is still parked as it was seen.
+    #[inline]
+    pub fn claim(&mut self, id: VcpuId, seen: Parked) -> Option<Token> {
+        let place = &mut self.parking[id.index()];
+        if !place.slot.claim(seen) {
+            self.counters.lost_claims += 1;
+            return None;
+        }
+        self.parked &= !(1 << id.0);
+        self.changed_places |= 1 << id.0;
+        place.token.take()
+    }
+
+    /// Whether the token of a vCPU lies in its place.
+    pub fn is_parked(&self, id: VcpuId) -> bool {
+        self.parking[id.index()].token.is_some()
+    }
+
+    /// Tells core `to` that there is something for a vCPU.
+    pub fn kick(&mut self, to: PcpuId, id: VcpuId, now: Ticks) {
+        let core = &mut self.cores[to.index()];
+        let bit = 1 << id.0;
+        if core.kicked & bit == 0 {
+            core.kicked |= bit;
+            core.arrives = core.arrives.min(Ticks(now.0 + self.costs.flight));
+            self.counters.kicks += 1;
+            self.touched |= 1 << to.0;
+        }
+    }
+
+    /// A vCPU, whose registers are on core `core`, enters its guest at `now`.
+    #[inline]
+    pub fn enter(&mut self, id: VcpuId, core: PcpuId, now: Ticks) {
+        let vcpu = &mut self.vcpus[id.index()];
+        vcpu.on = Some(core);
+        vcpu.since = now;
+        self.signal(id, now);
+    }
+
+    /// A vCPU that runs gets what is pending for it.
+    #[inline]
+    pub fn signal(&mut self, id: VcpuId, now: Ticks) {
+        let vcpu = &mut self.vcpus[id.index()];
+        vcpu.irqs |= core::mem::take(&mut vcpu.bell);
+        if vcpu.timer <= now {
+            vcpu.timer = Ticks::NEVER;
+            vcpu.irqs |= TIMER;
+        }
+        if vcpu.irqs == 0 {
+            return;
+        }
+        match (id, &mut self.rt) {
+            (RT, Some(rt)) => rt.deliver(now, vcpu),
+            _ => self.smp.deliver(id.index() - 1, now, &mut self.vcpus[1..]),
+        }
+    }
+
+    /// The vCPU leaves its guest for EL2.
+    #[inline]
+    pub fn leave(&mut self, id: VcpuId, now: Ticks) {
+        let vcpu = &mut self.vcpus[id.index()];
+        vcpu.count(now);
+        vcpu.on = None;
+    }
+
+    /// The step of a vCPU that runs is over.
+    #[inline]
+    pub fn advance(&mut self, id: VcpuId, now: Ticks) -> Exit {
+        let vcpu = &mut self.vcpus[id.index()];
+        vcpu.count(now);
+        debug_assert!(vcpu.left == 0 || vcpu.left == ENDLESS);
+        let exit = match (id, &mut self.rt) {
+            (RT, Some(rt)) => rt.advance(now, vcpu),
+            _ => self.smp.advance(id.index() - 1, now, &mut self.vcpus[1..]),
+        };
+        let mut released = self.smp.take_released();
+        while released != 0 {
+            let other = released.trailing_zeros() as usize + 1;
+            released &= released - 1;
+            if let Some(core) = self.vcpus[other].on {
+                self.touched |= 1 << core.0;
+            }
+        }
+        exit
+    }
+}
+
+/// The vCPUs of the SMP guest in a system of `count`.
+fn all_but_rt(count: usize) -> u32 {
+    let all = (1_u64 << count) - 1;
+    all as u32 & !(1 << RT.0)
+}

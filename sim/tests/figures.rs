@@ -1,0 +1,99 @@
+//! What the simulator must show: the testbed's order of the policies, and that a machine's size costs a switch nothing.
+
+#![allow(clippy::unwrap_used, reason = "a test fails so")]
+
+use spumone_config::packed::Policy;
+use spumone_core::schedule::Ticks;
+use spumone_sim::ideal::Bare;
+use spumone_sim::outcome::Counters;
+use spumone_sim::{Decisions, End, Setup, TICKS_PER_SECOND, TICKS_PER_US, simulate};
+
+fn setup(policy: Policy, load: u8, seed: u64) -> Setup {
+    Setup {
+        // Three of the real-time guest's periods.
+        end: End::Time(Ticks(TICKS_PER_SECOND * 3 / 2)),
+        ..Setup::new(4, Decisions::Policy(policy), load, seed)
+    }
+}
+
+/// The mean over some seeds.
+fn over_ideal(bare: &Bare, policy: Policy, load: u8) -> f64 {
+    const SEEDS: u64 = 3;
+    let of = |seed| bare.ideal(load) / simulate(&setup(policy, load, seed)).unwrap().throughput();
+    (1..=SEEDS).map(of).sum::<f64>() / SEEDS as f64
+}
+
+#[test]
+fn policies_are_in_the_testbeds_order() {
+    let bare = Bare::of(&setup(Policy::None, 0, 1)).unwrap();
+    // docs/results/yardsticks.md: hackbench scales nearly as its cores.
+    assert!((1.25..1.4).contains(&(bare.all / bare.one_less)));
+    for load in [50, 90] {
+        let none = over_ideal(&bare, Policy::None, load);
+        let steal = over_ideal(&bare, Policy::Steal, load);
+        assert!(none > 1.2, "none at {load} %: {none}");
+        assert!((0.98..1.12).contains(&steal), "steal at {load} %: {steal}");
+    }
+    let alone = over_ideal(&bare, Policy::Steal, 0);
+    assert!((0.98..1.03).contains(&alone), "without load: {alone}");
+}
+
+#[test]
+fn policies_do_what_they_are_for() {
+    let of = |policy| simulate(&setup(policy, 50, 1)).unwrap();
+    let none = of(Policy::None);
+    // Longer than any step at EL2 here.
+    let late = Ticks(TICKS_PER_US * 30);
+    let delay = of(Policy::Delay);
+    assert!(delay.longest_dispatch > late);
+    assert_eq!(delay.counters.migrations, 0);
+    let cosched = of(Policy::Cosched);
+    assert_eq!(cosched.counters.migrations, 0);
+    assert!(cosched.work.spun < none.work.spun / 2);
+    let trap = of(Policy::Trap);
+    assert!(trap.work.spun < none.work.spun / 2);
+    let ondemand = of(Policy::OnDemand);
+    // While the real-time guest is not busy, each of its ticks sends one away, who comes back; `steal` has patience.
+    let half = ondemand.activations / 2;
+    assert!(ondemand.counters.migrations > half && ondemand.counters.sendings > 0);
+    assert!(of(Policy::Steal).counters.migrations < half);
+    let random = of(Policy::Random);
+    assert!(random.counters.sendings > ondemand.counters.sendings);
+    for prompt in [none, cosched, trap, ondemand, random, of(Policy::Balance)] {
+        assert!(prompt.longest_dispatch < late);
+    }
+}
+
+#[test]
+fn the_same_setup_has_the_same_outcome() {
+    let run = |seed| simulate(&setup(Policy::Steal, 50, seed)).unwrap();
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn what_a_decision_looks_at_does_not_grow_with_the_machine() {
+    let on = |cores| {
+        let setup = Setup {
+            cores,
+            // The real-time guest's period: each system has the same load.
+            end: End::Time(Ticks(TICKS_PER_SECOND / 2)),
+            ..setup(Policy::Steal, 50, 1)
+        };
+        simulate(&setup).unwrap()
+    };
+    // One system is one of many here: what differs is its chance.
+    let (small, large) = (on(16), on(48));
+    let counts: [fn(&Counters) -> f64; 3] = [
+        Counters::glances_per_decision,
+        Counters::asked_per_telling,
+        Counters::kicks_per_switch,
+    ];
+    for count in counts {
+        let ratio = count(&large.counters) / count(&small.counters);
+        assert!((0.85..1.15).contains(&ratio), "{ratio}");
+    }
+    // But for this: the hypervisor goes through all cores of the machine.
+    assert_eq!(small.counters.passed_over_per_telling(), 12.0);
+    assert_eq!(large.counters.passed_over_per_telling(), 44.0);
+}

@@ -1,0 +1,158 @@
+//! Every invariant, on machines and guests of all shapes: a simulation in which one does not hold has no outcome.
+
+#![allow(clippy::unwrap_used, reason = "a test fails so")]
+
+use proptest::prelude::*;
+use spumone_config::packed::Policy;
+use spumone_core::schedule::Ticks;
+use spumone_sim::setup::Rt;
+use spumone_sim::{Decisions, End, Failed, Load, Setup, TICKS_PER_US, simulate};
+
+const fn us(microseconds: u64) -> Ticks {
+    Ticks(microseconds * TICKS_PER_US)
+}
+
+/// Real-time guests: none, short activations at 1 kHz, long bursts, both.
+fn rt() -> impl Strategy<Value = Option<Rt>> {
+    let short = (20_u64..900).prop_map(|busy| Rt {
+        period: us(1000),
+        busy: us(busy),
+        tick: None,
+    });
+    let long = (1_000_u64..19_000, 200_u64..2_000).prop_map(|(busy, tick)| Rt {
+        period: us(20_000),
+        busy: us(busy),
+        tick: Some(us(tick)),
+    });
+    prop_oneof![
+        1 => Just(None),
+        2 => short.prop_map(Some),
+        2 => long.prop_map(Some)
+    ]
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    proptest::sample::select(vec![
+        Policy::None,
+        Policy::Steal,
+        Policy::OnDemand,
+        Policy::Trap,
+        Policy::Delay,
+        Policy::Balance,
+        Policy::Cosched,
+        Policy::Random,
+    ])
+}
+
+fn shape() -> impl Strategy<Value = (usize, usize, usize)> {
+    (1_usize..=8, 0_usize..=12, 1_usize..=3)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn moves_by_chance_break_nothing(
+        (cores, more, systems) in shape(),
+        rt in rt(),
+        // Longer than a switch.
+        quantum in 20_u64..300,
+        catches_exit: bool,
+        seed: u64,
+    ) {
+        let setup = Setup {
+            cores: cores * systems,
+            guest_cores: cores,
+            guest_vcpus: cores + more,
+            rt,
+            quantum: us(quantum),
+            catches_exit,
+            end: End::Time(us(100_000)),
+            ..Setup::churn(cores, seed, 1)
+        };
+        simulate(&setup).unwrap();
+    }
+
+    #[test]
+    fn policies_break_nothing(
+        (cores, more, systems) in shape(),
+        rt in rt(),
+        policy in policy(),
+        churns: bool,
+        catches_exit: bool,
+        seed: u64,
+    ) {
+        let setup = Setup {
+            cores: cores * systems,
+            guest_cores: cores,
+            guest_vcpus: cores + more,
+            load: if churns { Load::Churn } else { Load::Messages },
+            rt,
+            catches_exit,
+            end: End::Time(us(100_000)),
+            ..Setup::new(cores, Decisions::Policy(policy), 0, seed)
+        };
+        simulate(&setup).unwrap();
+    }
+}
+
+/// A core sends away its last vCPU, nobody takes it, and the core, which idles from then on, is to take it back.
+#[test]
+fn who_was_sent_away_last_is_not_forgotten() {
+    let setup = Setup {
+        rt: Some(Rt {
+            period: us(1000),
+            busy: us(73),
+            tick: None,
+        }),
+        guest_vcpus: 2,
+        quantum: us(68),
+        end: End::Time(us(1_000_000)),
+        ..Setup::churn(2, 1, 1)
+    };
+    for seed in 1..=8 {
+        simulate(&Setup { seed, ..setup }).unwrap();
+    }
+}
+
+/// A short one of the billion that `spm sim --policy chance --migrations 1000000000` makes.
+#[test]
+fn many_moves_by_chance() {
+    let outcome = simulate(&Setup::churn(4, 1, 300_000)).unwrap();
+    assert!(outcome.counters.migrations >= 300_000);
+    assert!(outcome.activations > 0);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let good = Setup::new(4, Decisions::Chance, 50, 1);
+    let bad = [
+        Setup { cores: 0, ..good },
+        Setup { cores: 6, ..good },
+        Setup {
+            cores: 32,
+            guest_cores: 32,
+            guest_vcpus: 32,
+            ..good
+        },
+        Setup {
+            guest_vcpus: 3,
+            ..good
+        },
+        Setup {
+            rt: Some(Rt {
+                period: us(1),
+                busy: us(1),
+                tick: None,
+            }),
+            ..good
+        },
+    ];
+    for setup in bad {
+        assert!(
+            matches!(simulate(&setup), Err(Failed::Setup(_))),
+            "{setup:?}"
+        );
+    }
+    assert!(good.check().is_ok());
+}

@@ -1,0 +1,359 @@
+//! `spm sim`: simulates, and shows what came out.
+
+use crate::cli::SimArgs;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use serde_json::{Value, json};
+use spumone_bench::plot::{Figure, Line, Lines, Reference};
+use spumone_bench::stats::Spread;
+use spumone_config::description::POLICIES;
+use spumone_core::schedule::Ticks;
+use spumone_sim::ideal::Bare;
+use spumone_sim::{
+    Decisions, End, Failed, Outcome, Setup, Simulation, TICKS_PER_SECOND, TICKS_PER_US,
+};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// No policy of systems: tests the protocol.
+const CHANCE: &str = "chance";
+/// Most vCPUs of a guest that the hypervisor serves: what a guest has unless `--guest-cores` says otherwise.
+const USUAL_GUEST: usize = spumone_config::types::MAX_VCPUS_PER_GUEST;
+/// Events between two looks at how far it is.
+const EVENTS: u64 = 500_000;
+
+/// The policies that can be simulated, by name.
+pub fn policies() -> impl Iterator<Item = &'static str> {
+    let of_systems = POLICIES.iter().map(|(name, _)| *name);
+    of_systems.chain([CHANCE])
+}
+
+fn decisions(name: &str) -> Decisions {
+    let policy = POLICIES.iter().find(|(known, _)| *known == name);
+    policy.map_or(Decisions::Chance, |(_, policy)| Decisions::Policy(*policy))
+}
+
+/// One simulation.
+#[derive(Clone)]
+struct Run {
+    policy: String,
+    load_percent: u8,
+    setup: Setup,
+}
+
+/// What came out of it.
+struct Row {
+    run: Run,
+    outcome: Outcome,
+    /// `None` where no work was measured.
+    over_ideal: Option<f64>,
+}
+
+/// Does what the command line says.
+pub fn command(args: &SimArgs) -> Result<ExitCode, Failure> {
+    let runs = runs(args)?;
+    let started = Instant::now();
+    let progress = Progress::start("simulates");
+    let mut rows: Vec<Row> = Vec::new();
+    // Of guests of this size, and this seed.
+    let mut bare = BTreeMap::new();
+    for run in runs {
+        let guest_cores = run.setup.guest_cores;
+        let outcome = execute(&run, &progress, args)?;
+        let over_ideal = match run.setup.end {
+            End::Migrations(_) => None,
+            End::Time(_) => {
+                let bare: &Bare = match bare.entry((guest_cores, run.setup.seed)) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(place) => {
+                        progress.step(format!("a guest alone on {guest_cores} cores"));
+                        place.insert(Bare::of(&run.setup).map_err(failure)?)
+                    }
+                };
+                let guests = (run.setup.cores / guest_cores) as f64;
+                Some(bare.ideal(run.load_percent) * guests / outcome.throughput().max(1.0))
+            }
+        };
+        rows.push(Row {
+            run,
+            outcome,
+            over_ideal,
+        });
+    }
+    drop(progress);
+    if let Some(path) = &args.svg {
+        draw(&rows, path)?;
+    }
+    if args.json {
+        let runs: Vec<_> = rows.iter().map(Row::json).collect();
+        println!("{:#}", json!({ "ok": true, "runs": runs }));
+    } else {
+        show(&rows);
+        // Apart from what is the same on each machine.
+        let moves: u64 = rows.iter().map(|it| it.outcome.counters.migrations).sum();
+        let events: u64 = rows.iter().map(|it| it.outcome.counters.events).sum();
+        let seconds = started.elapsed().as_secs_f64();
+        eprintln!("\n{events} events, {moves} moves in {seconds:.1} s of this machine");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All combinations; the size of the machine changes last.
+fn runs(args: &SimArgs) -> Result<Vec<Run>, Failure> {
+    let mut runs = Vec::new();
+    for &cores in &args.cores {
+        for policy in &args.policy {
+            let is_chance = policy == CHANCE;
+            // Moves by chance have no loads to compare.
+            let loads = match is_chance {
+                true => &[Setup::CHURN_PERCENT][..],
+                false => &args.load,
+            };
+            for &load_percent in loads {
+                let setup = setup(args, usize::from(cores), policy, load_percent);
+                setup
+                    .check()
+                    .map_err(|error| Failure::environment(error.message).help(error.help))?;
+                runs.extend((0..u64::from(args.seeds)).map(|more| Run {
+                    policy: policy.clone(),
+                    load_percent,
+                    setup: Setup {
+                        seed: args.seed + more,
+                        ..setup
+                    },
+                }));
+            }
+        }
+    }
+    Ok(runs)
+}
+
+fn setup(args: &SimArgs, cores: usize, policy: &str, load: u8) -> Setup {
+    let guest_cores = match args.guest_cores {
+        Some(wanted) => usize::from(wanted).min(cores),
+        None => usual_guest(cores),
+    };
+    let mut setup = match policy {
+        CHANCE => Setup::churn(guest_cores, args.seed, args.migrations),
+        _ => Setup::new(guest_cores, decisions(policy), load, args.seed),
+    };
+    setup.cores = cores;
+    if policy != CHANCE {
+        setup.end = End::Time(Ticks(u64::from(args.seconds) * TICKS_PER_SECOND));
+    }
+    if let Some(vcpus) = args.guest_vcpus {
+        setup.guest_vcpus = usize::from(vcpus);
+    }
+    setup
+}
+
+/// The largest part of the cores that a guest can have.
+fn usual_guest(cores: usize) -> usize {
+    let sizes = (1..=USUAL_GUEST.min(cores)).rev();
+    sizes
+        .into_iter()
+        .find(|size| cores.is_multiple_of(*size))
+        .unwrap_or(1)
+}
+
+fn execute(run: &Run, progress: &Progress, args: &SimArgs) -> Result<Outcome, Failure> {
+    let Run {
+        policy,
+        load_percent,
+        setup,
+    } = run;
+    let again = |failed| {
+        failure(failed).help(format!(
+            "`spm sim --cores {} --guest-cores {} --guest-vcpus {} --policy {policy} --load {load_percent} --seconds {} --migrations {} --seed {}` shows it again",
+            setup.cores, setup.guest_cores, setup.guest_vcpus, args.seconds, args.migrations, setup.seed
+        ))
+    };
+    let mut simulation = Simulation::new(setup).map_err(failure)?;
+    while !simulation.run(EVENTS).map_err(again)? {
+        progress.step(format!(
+            "{} cores, policy {policy}, load {load_percent} %: {:.0} %, {} moves",
+            setup.cores,
+            simulation.progress() * 100.0,
+            simulation.migrations()
+        ));
+    }
+    Ok(simulation.outcome())
+}
+
+fn failure(failed: Failed) -> Failure {
+    match failed {
+        Failed::Setup(error) => Failure::environment(error.message).help(error.help),
+        Failed::Violation(violation) => {
+            Failure::environment(format!("an invariant does not hold: {violation}"))
+        }
+    }
+}
+
+impl Row {
+    fn json(&self) -> Value {
+        let Self {
+            run,
+            outcome,
+            over_ideal,
+        } = self;
+        let counters = &outcome.counters;
+        json!({
+            "cores": run.setup.cores,
+            "guest_cores": run.setup.guest_cores,
+            "guest_vcpus": run.setup.guest_vcpus,
+            "policy": run.policy,
+            "seed": run.setup.seed,
+            "load_percent": run.load_percent,
+            "virtual_seconds": outcome.time.0 as f64 / TICKS_PER_SECOND as f64,
+            "time_over_ideal": over_ideal,
+            "messages": outcome.work.messages,
+            "spun_seconds": outcome.work.spun as f64 / TICKS_PER_SECOND as f64,
+            "activations": outcome.activations,
+            "longest_dispatch_instructions": outcome.longest_dispatch.0,
+            "longest_wait_us": micros(outcome.longest_wait),
+            "longest_wait_beside_an_idle_core_us": micros(outcome.longest_wait_beside_idle),
+            "events": counters.events,
+            "decisions": counters.decisions,
+            "switches": counters.switches,
+            "migrations": counters.migrations,
+            "sendings": counters.sendings,
+            "parkings": counters.parkings,
+            "lost_claims": counters.lost_claims,
+            "glances": counters.glances,
+            "candidates": counters.candidates,
+            "tellings": counters.tellings,
+            "cores_asked": counters.asked,
+            "cores_passed_over": counters.passed_over,
+            "kicks": counters.kicks,
+            "el2_instructions": counters.el2,
+        })
+    }
+}
+
+fn micros(time: Ticks) -> f64 {
+    time.0 as f64 / TICKS_PER_US as f64
+}
+
+fn show(rows: &[Row]) {
+    println!(
+        "{:51} | for each {:24} | longest, in µs",
+        "", "switch, decision, telling"
+    );
+    println!(
+        "cores  guest vCPUs  policy    load  seed  time/ideal      moves |    EL2  kicks   slots  cores asked, passed | dispatch   wait"
+    );
+    for row in rows {
+        let Row {
+            run,
+            outcome,
+            over_ideal,
+        } = row;
+        let counters = &outcome.counters;
+        let over_ideal = over_ideal.map_or("-".to_owned(), |it| format!("{it:.3}"));
+        println!(
+            "{:5}  {:5} {:5}  {:8}  {:3} %  {:4}  {over_ideal:>10} {:>10} | {:6.0} {:6.2}  {:6.2} {:12.2} {:7.0} | {:8.2} {:6.0}",
+            run.setup.cores,
+            run.setup.guest_cores,
+            run.setup.guest_vcpus,
+            run.policy,
+            run.load_percent,
+            run.setup.seed,
+            counters.migrations,
+            counters.el2_per_switch(),
+            counters.kicks_per_switch(),
+            counters.glances_per_decision(),
+            counters.asked_per_telling(),
+            counters.passed_over_per_telling(),
+            micros(outcome.longest_dispatch),
+            micros(outcome.longest_wait),
+        );
+    }
+}
+
+/// Draws time over ideal by load, a line for each machine and policy.
+fn draw(rows: &[Row], path: &Path) -> Result<(), Failure> {
+    let mut values: BTreeMap<(usize, &str), BTreeMap<u8, Vec<f64>>> = BTreeMap::new();
+    for row in rows {
+        let line = values
+            .entry((row.run.setup.cores, &row.run.policy))
+            .or_default();
+        let point = line.entry(row.run.load_percent).or_default();
+        point.extend(row.over_ideal);
+    }
+    let lines = values.into_iter().map(|((cores, policy), points)| Line {
+        name: format!("{policy}, {cores} cores"),
+        points: points
+            .into_iter()
+            .filter_map(|(load, values)| Some((f64::from(load), Spread::of(values)?)))
+            .collect(),
+    });
+    let figure = Figure::Lines(Lines {
+        title: "Messages in a simulated guest, by the load of the real-time guest".into(),
+        y_title: "time over ideal; median, and the range over seeds".into(),
+        x_title: "load of the real-time guest on one core of each guest, in %".into(),
+        lines: lines.filter(|it| !it.points.is_empty()).collect(),
+        curves: Vec::new(),
+        references: vec![Reference {
+            name: "ideal".into(),
+            y: 1.0,
+        }],
+    });
+    std::fs::write(path, figure.svg()?).map_err(|error| Failure::io("write", path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::Parser;
+
+    fn args(line: &str) -> SimArgs {
+        let words = ["spm", "sim"].into_iter().chain(line.split_whitespace());
+        Cli::parse_from(words).into_sim().unwrap()
+    }
+
+    fn refused(line: &str) -> bool {
+        let words = ["spm", "sim"].into_iter().chain(line.split_whitespace());
+        Cli::try_parse_from(words).is_err()
+    }
+
+    #[test]
+    fn each_combination_is_a_run() {
+        let all = runs(&args("--cores 4,16 --policy none,steal,chance --load 0,50")).unwrap();
+        assert_eq!(all.len(), 2 * (2 * 2 + 1));
+        assert!(
+            all.iter()
+                .all(|it| it.setup.guest_cores == it.setup.cores.min(8))
+        );
+    }
+
+    #[test]
+    fn guests_are_as_large_as_the_hypervisor_serves_unless_named() {
+        let sizes = [1, 4, 7, 8, 10, 64, 1024].map(usual_guest);
+        assert_eq!(sizes, [1, 4, 7, 8, 5, 8, 8]);
+        let named = runs(&args("--cores 31 --guest-cores 31")).unwrap();
+        assert_eq!(named[0].setup.guest_cores, 31);
+    }
+
+    #[test]
+    fn what_cannot_be_simulated_is_refused() {
+        assert!(refused("--policy nothing"));
+        assert!(refused("--cores 0"));
+        assert!(refused("--cores 1025"));
+        assert!(refused("--load 100"));
+        assert!(refused("--seconds 0"));
+        assert!(runs(&args("--cores 10 --guest-cores 4")).is_err());
+    }
+
+    #[test]
+    fn a_short_run_has_numbers() {
+        let args = args("--policy chance --migrations 1000");
+        let progress = Progress::start("test");
+        let run = runs(&args).unwrap().remove(0);
+        let outcome = execute(&run, &progress, &args).unwrap();
+        assert!(outcome.counters.migrations >= 1000);
+    }
+}
