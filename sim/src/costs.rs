@@ -24,8 +24,6 @@ pub struct Costs {
     pub load: u64,
     /// Asking one core whom it runs.
     pub ask: u64,
-    /// Passing over a core where the guest may not run.
-    pub pass: u64,
     /// Kicking a core.
     pub kick: u64,
     /// A guest's SGI, trapped.
@@ -48,7 +46,6 @@ impl Costs {
         save: 400,
         load: 400,
         ask: 8,
-        pass: 6,
         kick: 60,
         sgi: 250,
         wfi: 200,
@@ -66,7 +63,6 @@ impl Costs {
         save: 0,
         load: 0,
         ask: 0,
-        pass: 0,
         kick: 0,
         sgi: 0,
         wfi: 0,
@@ -74,18 +70,12 @@ impl Costs {
     };
 
     /// The longest that the real-time vCPU may wait, from its timer to its first instruction: for the step at EL2 that is
-    /// under way, of a system with so many vCPUs on so many cores among `others`, then for its own switch.
+    /// under way, of a system with so many vCPUs on so many cores, then for its own switch.
     /// Under `delay`, for that as well.
-    pub fn bound_of_dispatch(
-        &self,
-        conduct: &Conduct,
-        vcpus: usize,
-        cores: usize,
-        others: usize,
-    ) -> Ticks {
-        let (vcpus, cores, others) = (vcpus as u64, cores as u64, others as u64);
+    pub fn bound_of_dispatch(&self, conduct: &Conduct, vcpus: usize, cores: usize) -> Ticks {
+        let (vcpus, cores) = (vcpus as u64, cores as u64);
         let look = vcpus * (self.glance + self.candidate + self.take + self.park);
-        let tell = cores * self.ask + others * self.pass + self.kick;
+        let tell = cores * self.ask + self.kick;
         // Twice: a decision that finds a vCPU gone decides again; what a take leaves over is told as well.
         let mut step = self.exit + 2 * self.decide + look + 2 * tell + vcpus * self.kick;
         if conduct.goes_home || conduct.keeps_kernels_off || conduct.restless.is_some() {

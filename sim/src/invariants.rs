@@ -152,12 +152,9 @@ impl Invariants {
             forgotten,
             turn: Ticks(turn),
             bound_of_wait: Ticks(bound_of_wait + forgotten.0),
-            bound_of_dispatch: setup.costs.bound_of_dispatch(
-                &conduct,
-                vcpus,
-                setup.guest_cores,
-                setup.cores - setup.guest_cores,
-            ),
+            bound_of_dispatch: setup
+                .costs
+                .bound_of_dispatch(&conduct, vcpus, setup.guest_cores),
             longest_wait: Ticks(0),
             longest_wait_beside_idle: Ticks(0),
         }

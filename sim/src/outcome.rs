@@ -28,8 +28,6 @@ pub struct Counters {
     pub tellings: u64,
     /// Cores that were asked for that whom they run.
     pub asked: u64,
-    /// Cores of the machine that were passed over for that, because the guest may not run there.
-    pub passed_over: u64,
     /// Kicks sent.
     pub kicks: u64,
     /// Instructions at EL2.
@@ -51,7 +49,6 @@ impl Counters {
             candidates,
             tellings,
             asked,
-            passed_over,
             kicks,
             el2,
         } = *other;
@@ -66,7 +63,6 @@ impl Counters {
         self.candidates += candidates;
         self.tellings += tellings;
         self.asked += asked;
-        self.passed_over += passed_over;
         self.kicks += kicks;
         self.el2 += el2;
     }
@@ -84,11 +80,6 @@ impl Counters {
     /// Cores asked each time that somebody was to be told.
     pub fn asked_per_telling(&self) -> f64 {
         ratio(self.asked, self.tellings)
-    }
-
-    /// Cores passed over each time that somebody was to be told.
-    pub fn passed_over_per_telling(&self) -> f64 {
-        ratio(self.passed_over, self.tellings)
     }
 
     /// Kicks for each switch.

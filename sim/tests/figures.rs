@@ -93,7 +93,4 @@ fn what_a_decision_looks_at_does_not_grow_with_the_machine() {
         let ratio = count(&large.counters) / count(&small.counters);
         assert!((0.85..1.15).contains(&ratio), "{ratio}");
     }
-    // But for this: the hypervisor goes through all cores of the machine.
-    assert_eq!(small.counters.passed_over_per_telling(), 12.0);
-    assert_eq!(large.counters.passed_over_per_telling(), 44.0);
 }

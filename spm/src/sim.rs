@@ -226,7 +226,6 @@ impl Row {
             "candidates": counters.candidates,
             "tellings": counters.tellings,
             "cores_asked": counters.asked,
-            "cores_passed_over": counters.passed_over,
             "kicks": counters.kicks,
             "el2_instructions": counters.el2,
         })
@@ -239,11 +238,11 @@ fn micros(time: Ticks) -> f64 {
 
 fn show(rows: &[Row]) {
     println!(
-        "{:51} | for each {:24} | longest, in µs",
+        "{:51} | for each {:16} | longest, in µs",
         "", "switch, decision, telling"
     );
     println!(
-        "cores  guest vCPUs  policy    load  seed  time/ideal      moves |    EL2  kicks   slots  cores asked, passed | dispatch   wait"
+        "cores  guest vCPUs  policy    load  seed  time/ideal      moves |    EL2  kicks   slots  cores asked | dispatch   wait"
     );
     for row in rows {
         let Row {
@@ -254,7 +253,7 @@ fn show(rows: &[Row]) {
         let counters = &outcome.counters;
         let over_ideal = over_ideal.map_or("-".to_owned(), |it| format!("{it:.3}"));
         println!(
-            "{:5}  {:5} {:5}  {:8}  {:3} %  {:4}  {over_ideal:>10} {:>10} | {:6.0} {:6.2}  {:6.2} {:12.2} {:7.0} | {:8.2} {:6.0}",
+            "{:5}  {:5} {:5}  {:8}  {:3} %  {:4}  {over_ideal:>10} {:>10} | {:6.0} {:6.2}  {:6.2} {:12.2} | {:8.2} {:6.0}",
             run.setup.cores,
             run.setup.guest_cores,
             run.setup.guest_vcpus,
@@ -266,7 +265,6 @@ fn show(rows: &[Row]) {
             counters.kicks_per_switch(),
             counters.glances_per_decision(),
             counters.asked_per_telling(),
-            counters.passed_over_per_telling(),
             micros(outcome.longest_dispatch),
             micros(outcome.longest_wait),
         );

@@ -156,8 +156,7 @@ impl Instance {
         let found = whom_to_tell(others, w.band(id), busy);
         w.counters.tellings += 1;
         w.counters.asked += asked;
-        w.counters.passed_over += self.foreign_cores;
-        self.spend(w.costs.ask * asked + w.costs.pass * self.foreign_cores);
+        self.spend(w.costs.ask * asked);
         if let Some(core) = found {
             self.spend(w.costs.kick);
             w.kick(core, id, self.now());

@@ -51,8 +51,6 @@ pub struct Instance {
     catches: Catch,
     /// vCPUs for which interrupts get through: the priority mask.
     mask: u32,
-    /// Cores of the machine that are none of this system's.
-    foreign_cores: u64,
     /// When the step under way began.
     begun: Ticks,
     /// Instructions of the step under way.
@@ -91,10 +89,9 @@ impl Instance {
             to_park: 0,
             tell_at: Ticks::NEVER,
             look_at: Ticks::NEVER,
-            grace: Grace::new(GRACE_STEP, GRACE_STEPS),
+            grace: Grace::new(GRACE_STEP, GRACE_STEPS, true),
             catches: Catch::Nothing,
             mask: u32::MAX,
-            foreign_cores: (setup.cores - setup.guest_cores) as u64,
             begun: Ticks(0),
             spent: 0,
             busy_until: Ticks(0),
