@@ -212,6 +212,8 @@ impl Instance {
         }
         self.put_off_until = until;
         self.look_at = until.min(now.saturating_add(self.put_off_step));
+        // No equal has the core before: no alarm for the end of a turn that is over.
+        self.scheduler.extend_turn(self.look_at);
         self.catch(Catch::Exit);
         true
     }

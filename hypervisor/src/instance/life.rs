@@ -133,6 +133,8 @@ impl Instance {
         if current != generation || !matches!(phase, Phase::Stopping(_)) {
             return;
         }
+        // A new life must not meet the translations of this one, also where its vCPUs have moved on.
+        self.last_of_guest[guest_id.index()] = None;
         for &id in &guest.vcpus {
             if !self.hold(id) {
                 // Of an earlier stay here.
@@ -145,8 +147,6 @@ impl Instance {
                 self.save_loaded();
             }
             self.take_off(id);
-            // A new life must not meet the translations of this one.
-            self.last_of_guest[guest_id.index()] = None;
             if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
                 vcpu.reset(EntryPoint {
                     entry: guest.config.entry,

@@ -48,10 +48,13 @@ impl Instance {
         if self.vcpu(id).is_some() {
             return true;
         }
-        let token = self
-            .parked(id)
-            .filter(|seen| seen.host == self.core)
-            .and_then(|seen| self.machine.parking.get(id.index())?.claim(seen));
+        let claim = || {
+            self.parked(id)
+                .filter(|seen| seen.host == self.core)
+                .and_then(|seen| self.machine.parking.get(id.index())?.claim(seen))
+        };
+        // It may be pressed between look and claim, once.
+        let token = claim().or_else(claim);
         let Some(token) = token else {
             return false;
         };
@@ -403,6 +406,11 @@ impl Instance {
         let served = match self.machine.parking.get(id.index()) {
             // Whoever takes it finds what was rung.
             Some(place) if seen.rest.is_runnable() => place.slot.press(seen),
+            // Here it would be cut off too.
+            _ if self.scheduler.current_band() > Some(band) => {
+                self.tell_others(id, true);
+                false
+            }
             _ => self.take(id, seen, now()),
         };
         self.must_decide |= served;

@@ -297,7 +297,8 @@ impl Instance {
         let turn = self.scheduler.turn();
         let mut alarm = self.deadlines.next_alarm(turn).unwrap_or(Ticks::NEVER);
         alarm = alarm.min(self.look_at).min(self.tell_at);
-        if turn.is_none_or(|turn| turn.band == Band::LOWEST) {
+        // While somebody is put off, the house is not kept.
+        if self.put_off_until == Ticks::NEVER && turn.is_none_or(|turn| turn.band == Band::LOWEST) {
             alarm = alarm.min(self.housekeeping);
         }
         if alarm != self.alarm {

@@ -209,6 +209,7 @@ impl Instance {
         }
         self.put_off_until = until;
         self.look_at = until.min(now.saturating_add(PUT_OFF_STEP));
+        self.scheduler.extend_turn(self.look_at);
         self.catch(w, Catch::Exit);
         true
     }

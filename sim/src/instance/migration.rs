@@ -321,6 +321,10 @@ impl Instance {
         let served = match seen.rest.is_runnable() {
             // Whoever takes it finds what was rung.
             true => w.parking[id.index()].slot.press(seen),
+            false if self.scheduler.current_band() > Some(w.band(id)) => {
+                self.tell_others(w, id, true);
+                false
+            }
             false => self.take(w, id, seen, now),
         };
         self.must_decide |= served;
