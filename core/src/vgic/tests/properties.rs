@@ -270,7 +270,7 @@ impl Pair {
         it.line = high;
         // Active, but not on behalf of what the guest has active, or had before it was cleared.
         let waits = match it.active {
-            Some(instance) => !instance.hardware,
+            Some(instance) => !instance.hardware && fired,
             None => fired || !stuck,
         };
         it.taken |= !high && active && waits;
