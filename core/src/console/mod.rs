@@ -21,6 +21,7 @@ mod ring;
 #[cfg(not(loom))]
 mod tests;
 mod token;
+mod waiting;
 
 pub use input::{InputEffect, InputSwitch};
 pub use mux::{Drained, Mux, Sink};
@@ -30,6 +31,7 @@ pub use token::{Served, UartSlot, UartToken};
 use crate::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use core::fmt;
 use spumone_config::types::{GuestId, MAX_GUESTS, MAX_PCPUS, PcpuId};
+use waiting::Waiting;
 
 /// Slots of each source's ring.
 const RING_SLOTS: usize = 1024;
@@ -72,6 +74,7 @@ impl Source {
 /// What the cores share: the rings, the token's slot and requests to the [`Mux`].
 pub struct Console {
     rings: [OutputRing<RING_SLOTS>; SOURCES],
+    waiting: Waiting,
     slot: UartSlot,
     /// Guest with the input focus in the low byte, number of changes in the high one.
     /// Written by the core that reads the input, read by the token's holder.
@@ -88,6 +91,7 @@ impl Console {
     pub const fn new() -> Self {
         Self {
             rings: [const { OutputRing::new() }; SOURCES],
+            waiting: Waiting::new(),
             slot: UartSlot::new(),
             focus: AtomicU16::new(0),
             idle: AtomicU8::new(0),
@@ -100,6 +104,7 @@ impl Console {
     pub fn new() -> Self {
         Self {
             rings: core::array::from_fn(|_| OutputRing::new()),
+            waiting: Waiting::new(),
             slot: UartSlot::new(),
             focus: AtomicU16::new(0),
             idle: AtomicU8::new(0),
@@ -117,7 +122,10 @@ impl Console {
     /// # Errors
     /// [`Full`] when the source has [`OutputRing::CAPACITY`] bytes waiting.
     pub fn push(&self, source: Source, byte: u8) -> Result<(), Full> {
-        self.rings[source.index()].push(byte)
+        let source = source.index();
+        self.rings[source].push(byte)?;
+        self.waiting.add(source);
+        Ok(())
     }
 
     /// A writer of the hypervisor's own messages on `core`, to be used only by that core.

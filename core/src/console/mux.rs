@@ -171,6 +171,10 @@ impl Mux {
             return false;
         };
         self.turn_left -= 1;
+        if self.turn_left == 0 {
+            // It may have more, for another turn.
+            console.waiting.add(self.turn);
+        }
         let element = self.streams[self.turn].feed(byte);
         self.act(self.turn, element);
         true
@@ -178,8 +182,10 @@ impl Mux {
 
     /// Gives the turn to the next source that has output.
     fn next_turn(&mut self, token: &UartToken, console: &Console) -> bool {
-        for step in 1..=SOURCES {
-            let source = (self.turn + step) % SOURCES;
+        for _ in 0..SOURCES {
+            let Some(source) = console.waiting.take_after(self.turn) else {
+                return false;
+            };
             if !console.rings[source].is_empty(token) {
                 self.turn = source;
                 self.turn_left = BURST;

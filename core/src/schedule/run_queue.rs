@@ -9,18 +9,25 @@ use spumone_config::types::{MAX_VCPUS, VcpuId};
 /// Runnable vCPUs of one core, by band and in the order of their turns.
 #[derive(Clone, Debug)]
 pub struct RunQueue {
-    /// Of each queued vCPU, by id: who comes after it in its band; after the last, the first.
-    after: [VcpuId; MAX_VCPUS],
-    /// The reverse of `after`.
-    before: [VcpuId; MAX_VCPUS],
-    /// Of each queued vCPU, by id.
-    band: [Band; MAX_VCPUS],
+    /// By id; valid for queued vCPUs.
+    places: [Place; MAX_VCPUS],
     /// The first of each band that has members.
     first: [VcpuId; Band::COUNT],
     /// Bit n is set while vCPU n is queued.
     queued: u32,
     /// Bit b is set while the queue of band b has members.
     occupied: u8,
+}
+
+/// Where a vCPU is queued. Of four bytes, so that it is found by a shift.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(4))]
+struct Place {
+    /// Who comes after it in its band; after the last, the first.
+    after: VcpuId,
+    /// The reverse of `after`.
+    before: VcpuId,
+    band: Band,
 }
 
 const _: () = assert!(Band::COUNT <= u8::BITS as usize);
@@ -30,9 +37,11 @@ impl RunQueue {
     /// An empty queue.
     pub const fn new() -> Self {
         Self {
-            after: [VcpuId(0); MAX_VCPUS],
-            before: [VcpuId(0); MAX_VCPUS],
-            band: [Band::LOWEST; MAX_VCPUS],
+            places: [Place {
+                after: VcpuId(0),
+                before: VcpuId(0),
+                band: Band::LOWEST,
+            }; MAX_VCPUS],
             first: [VcpuId(0); Band::COUNT],
             queued: 0,
             occupied: 0,
@@ -70,14 +79,18 @@ impl RunQueue {
             return false;
         }
         let index = vcpu.index();
-        let (before, after, band) = (self.before[index], self.after[index], self.band[index]);
+        let Place {
+            before,
+            after,
+            band,
+        } = self.places[index];
         self.queued &= !(1 << index);
         if after == vcpu {
             self.occupied &= !(1 << band.index());
             return true;
         }
-        self.after[before.index()] = after;
-        self.before[after.index()] = before;
+        self.places[before.index()].after = after;
+        self.places[after.index()].before = before;
         let first = &mut self.first[band.index()];
         if *first == vcpu {
             *first = after;
@@ -113,18 +126,23 @@ impl RunQueue {
         }
         if self.has_equal(band) {
             let first = self.first[band.index()];
-            let last = self.before[first.index()];
-            self.before[index] = last;
-            self.after[index] = first;
-            self.after[last.index()] = vcpu;
-            self.before[first.index()] = vcpu;
+            let last = self.places[first.index()].before;
+            self.places[index] = Place {
+                after: first,
+                before: last,
+                band,
+            };
+            self.places[last.index()].after = vcpu;
+            self.places[first.index()].before = vcpu;
         } else {
-            self.before[index] = vcpu;
-            self.after[index] = vcpu;
+            self.places[index] = Place {
+                after: vcpu,
+                before: vcpu,
+                band,
+            };
             self.first[band.index()] = vcpu;
             self.occupied |= 1 << band.index();
         }
-        self.band[index] = band;
         self.queued |= 1 << index;
         true
     }

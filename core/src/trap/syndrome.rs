@@ -1,7 +1,7 @@
 //! `ESR_EL2`: why the guest came to EL2.
 
 use super::abort::{AccessSize, DataAccess, FaultStatus};
-use super::sysreg::SysRegAccess;
+use super::sysreg::{SysReg, SysRegAccess};
 use core::fmt;
 
 /// The number of a general-purpose register as instructions encode it: 0 to 30, and 31 for the
@@ -16,6 +16,11 @@ impl Gpr {
     /// Register `number`, of which the low five bits count.
     pub const fn new(number: u8) -> Self {
         Self(number & 31)
+    }
+
+    /// The number that instructions encode.
+    pub const fn number(self) -> u8 {
+        self.0
     }
 
     /// Its value in a guest's registers x0 to x30; the zero register reads as zero.
@@ -158,6 +163,25 @@ impl Syndrome {
     /// `ISS`, bits 24:0.
     pub const fn iss(self) -> u32 {
         (self.0 & 0x1ff_ffff) as u32
+    }
+
+    /// What an `MSR` to `register` writes, if that is what trapped. A short way to part of what [`decode`](Self::decode) tells.
+    #[inline(always)]
+    pub const fn write_of(self, register: SysReg) -> Option<Gpr> {
+        /// `Rt` in the ISS.
+        const RT: u32 = 0b1_1111 << 5;
+        let wanted = SysRegAccess {
+            register,
+            gpr: Gpr::new(0),
+            read: false,
+        };
+        let is_it =
+            self.class().0 == ExceptionClass::SYS64.0 && self.iss() & !RT == wanted.encode();
+        if is_it {
+            Some(Gpr::new((self.iss() >> 5) as u8))
+        } else {
+            None
+        }
     }
 
     /// Size in bytes of the instruction that trapped (`IL`): how far to skip it.

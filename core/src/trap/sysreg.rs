@@ -72,6 +72,18 @@ impl SysRegAccess {
             read: iss & 1 != 0,
         }
     }
+
+    /// The ISS that [`decode`](Self::decode) decodes to this.
+    pub const fn encode(self) -> u32 {
+        let register = self.register;
+        (register.op0() as u32) << 20
+            | (register.op2() as u32) << 17
+            | (register.op1() as u32) << 14
+            | (register.crn() as u32) << 10
+            | (self.gpr.number() as u32) << 5
+            | (register.crm() as u32) << 1
+            | self.read as u32
+    }
 }
 
 macro_rules! registers {
@@ -319,6 +331,7 @@ impl fmt::Debug for SysReg {
 
 #[cfg(test)]
 mod tests {
+    use super::super::syndrome::{Exception, Syndrome};
     use super::*;
     use proptest::prelude::*;
     use std::string::ToString;
@@ -335,6 +348,27 @@ mod tests {
         assert_eq!(access.gpr, Gpr::new(2));
         assert!(!access.read && access.register.is_sgi());
         assert!(!SysReg::ICC_DIR_EL1.is_sgi());
+    }
+
+    proptest! {
+        #[test]
+        fn encoding_undoes_decoding(iss in 0..1_u32 << 22) {
+            prop_assert_eq!(SysRegAccess::decode(iss).encode(), iss);
+        }
+
+        #[test]
+        fn the_short_way_tells_what_the_long_way_tells(iss in 0..1_u64 << 22, class in 0x17..=0x18_u64) {
+            let syndrome = Syndrome(class << 26 | 1 << 25 | iss);
+            let register = SysRegAccess::decode(iss as u32).register;
+            let written = match syndrome.decode() {
+                Exception::SysReg(access) if !access.read => Some(access.gpr),
+                _ => None,
+            };
+            prop_assert_eq!(syndrome.write_of(register), written);
+            if register != SysReg::ICC_SGI1R_EL1 {
+                prop_assert_eq!(syndrome.write_of(SysReg::ICC_SGI1R_EL1), None);
+            }
+        }
     }
 
     #[test]

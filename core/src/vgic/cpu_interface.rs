@@ -151,8 +151,14 @@ impl CpuInterface {
         ppi: IntId,
         machine: &mut impl PhysicalGic,
     ) -> VcpuSet {
-        self.fired |= 1u32.checked_shl(u32::from(ppi.0)).unwrap_or(0) & TIMER_PPIS;
+        self.timer_fired_late(ppi);
         self.deliver(gic, machine)
+    }
+
+    /// As [`timer_fired`](Self::timer_fired) for a vCPU that is about to be unloaded, or
+    /// [synchronized](Self::synchronize) if that does not come to pass: the interrupt waits until then.
+    pub fn timer_fired_late(&mut self, ppi: IntId) {
+        self.fired |= 1u32.checked_shl(u32::from(ppi.0)).unwrap_or(0) & TIMER_PPIS;
     }
 
     /// As [`timer_fired`](Self::timer_fired) for the most frequent case: the timer's last interrupt

@@ -13,9 +13,9 @@ use spumone_core::console::Source;
 use spumone_core::psci::StopReason;
 use spumone_core::schedule::Band;
 use spumone_core::trap::{
-    DataAccess, Exception, FaultReport, FaultStatus, Offence, Syndrome, WaitKind, fault_ipa,
+    DataAccess, Exception, FaultReport, FaultStatus, Offence, Syndrome, SysReg, WaitKind, fault_ipa,
 };
-use spumone_core::vgic::Region;
+use spumone_core::vgic::{Region, SgiRegister};
 use spumone_core::vuart::Vuart;
 
 /// Size of a distributor frame.
@@ -33,6 +33,12 @@ impl Instance {
     /// The running vCPU `id` came back with a synchronous exception.
     pub(super) fn exception(&mut self, id: VcpuId) {
         let syndrome = Syndrome(mrs!(ESR_EL2));
+        // By far the most frequent one has a short way, and is not noted.
+        if let Some(from) = syndrome.write_of(SysReg::ICC_SGI1R_EL1)
+            && !cpu::interrupt_pending()
+        {
+            return self.send_sgi(id, SgiRegister::Sgi1r, from);
+        }
         note(self.core, Event::Trap, syndrome.0);
         match syndrome.decode() {
             // Nothing has been done yet: the interrupt comes first, and the guest tries again.

@@ -17,7 +17,7 @@ use spumone_config::{GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::console::{InputEffect, Served};
 use spumone_core::mailbox::{CAPACITY, Message};
 use spumone_core::psci::Phase;
-use spumone_core::schedule::{Band, Ticks, priority_mask};
+use spumone_core::schedule::{Band, Ticks, VcpuState, priority_mask};
 use spumone_core::vgic::{ListRegister, PhysicalGic, VcpuIndex, VcpuSet, running_priority};
 
 /// Interrupts taken before the core looks at its vCPUs again: bounds a storm.
@@ -226,6 +226,12 @@ impl Instance {
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
             return;
         };
+        if self.scheduler.state(id) == Some(VcpuState::Suspend) {
+            // On its way out, for somebody who shall not pay for this.
+            vcpu.vgic.timer_fired_late(timer);
+            self.interrupts_changed = true;
+            return;
+        }
         let (core, guest) = (self.core, vcpu.guest);
         let mut gic = LoadedGic::new(self.machine, core, guest, self.list_registers);
         let kick = vcpu
@@ -310,6 +316,12 @@ impl Instance {
         if self.loaded == Some(id)
             && let Some(vcpu) = self.vcpus[id.index()].as_mut()
         {
+            if self.scheduler.state(id) != Some(VcpuState::Running) {
+                // It hears the bell when it goes on or is loaded again: that is a step of its own.
+                self.interrupts_changed = true;
+                self.wake(id);
+                return;
+            }
             let guest = vcpu.guest;
             let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
             let shared = &self.machine.guest(guest).gic;

@@ -195,14 +195,14 @@ impl Instance {
         }
     }
 
-    /// Looks what other cores have parked, and takes what the policy says. Returns whether there was something, so that time has
-    /// passed.
+    /// Looks what other cores have parked, and takes what the policy says. Returns whether there was something, so that time
+    /// has passed; `None` if somebody wants the core at once, so that nothing was looked at.
     #[inline(always)]
-    pub(super) fn look_for_work(&mut self, now: Ticks) -> bool {
+    pub(super) fn look_for_work(&mut self, now: Ticks) -> Option<bool> {
         self.look_at = Ticks::NEVER;
         let top = Level::of(self.scheduler.highest_band());
         if top > self.machine.moving_level {
-            return false;
+            return None;
         }
         if self.sent | self.strangers != 0 || self.conduct.restless.is_some() {
             self.see_off(now);
@@ -233,10 +233,10 @@ impl Instance {
         let is_over = turn.is_some_and(|turn| turn.equal_waits && turn.quantum_end <= now);
         if elsewhere == 0 && !is_over {
             self.stop_catching();
-            return false;
+            return Some(false);
         }
         self.choose(now, elsewhere, is_over);
-        true
+        Some(true)
     }
 
     /// Takes what the policy says of these vCPUs, which other cores have parked. `is_over`: the running vCPU is to let go for

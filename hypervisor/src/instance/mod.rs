@@ -195,6 +195,10 @@ impl Instance {
                     self.take_interrupts();
                 }
                 self.decide();
+                if cpu::interrupt_pending() {
+                    self.take_interrupts();
+                    continue;
+                }
             }
             if self.alarm_changed {
                 self.set_alarm();
@@ -211,8 +215,9 @@ impl Instance {
     fn decide(&mut self) {
         let mut now = timers::now();
         self.wake_due(now);
-        if self.moving != 0 {
-            let has_taken_time = self.look_for_work(now);
+        if self.moving != 0
+            && let Some(has_taken_time) = self.look_for_work(now)
+        {
             let is_interrupted = cpu::interrupt_pending();
             if is_interrupted {
                 self.take_interrupts();

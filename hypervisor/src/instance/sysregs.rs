@@ -6,8 +6,8 @@ use crate::guest_entry::GuestRegisters;
 use crate::sysreg::{mrs, msr};
 use spumone_config::{IntId, VcpuId};
 use spumone_core::trap::{
-    DebugAction, IdPolicy, MDSCR_WRITABLE, Offence, Syndrome, SysReg, SysRegAccess, debug_register,
-    guest_id_register,
+    DebugAction, Gpr, IdPolicy, MDSCR_WRITABLE, Offence, Syndrome, SysReg, SysRegAccess,
+    debug_register, guest_id_register,
 };
 use spumone_core::vgic::SgiRegister;
 
@@ -36,7 +36,7 @@ impl Instance {
             _ => None,
         };
         if let (Some(register), false) = (sgi, access.read) {
-            self.send_sgi(id, register, access);
+            self.send_sgi(id, register, access.gpr);
             return;
         }
         match access.register {
@@ -55,12 +55,14 @@ impl Instance {
         }
     }
 
-    fn send_sgi(&mut self, id: VcpuId, register: SgiRegister, access: SysRegAccess) {
+    /// The running vCPU writes `from` to a register that sends SGIs.
+    #[inline(always)]
+    pub(super) fn send_sgi(&mut self, id: VcpuId, register: SgiRegister, from: Gpr) {
         let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
             return;
         };
         let guest = vcpu.guest;
-        let value = access.register_value(&vcpu.registers.x);
+        let value = from.read(&vcpu.registers.x);
         vcpu.registers.skip_instruction(A64_INSTRUCTION);
         let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
         let kick = vcpu
