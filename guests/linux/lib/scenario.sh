@@ -98,5 +98,15 @@ online_cpus() {
     done
 }
 
+# Fails if the kernel has complained of anything since it was booted.
+kernel_is_well() {
+    local trouble
+    dmesg > /tmp/dmesg
+    for trouble in 'BUG:' 'WARNING' 'rcu.*stall' 'soft lockup' 'hung_task\|blocked for more' 'Unhandled' \
+        'Internal error' 'Call trace'; do
+        if grep -m 3 "$trouble" /tmp/dmesg; then fail "dmesg-$(echo "$trouble" | tr -cd A-Za-z)"; fi
+    done
+}
+
 # Milliseconds since boot, to 10 ms.
 uptime_ms() { awk '{ printf "%d\n", $1 * 1000 }' /proc/uptime; }
