@@ -30,6 +30,11 @@ const INTERRUPT_PRIORITIES: &[(&str, InterruptPriorities)] = &[
     ("split", InterruptPriorities::Split),
     ("flat", InterruptPriorities::Flat),
 ];
+/// What policy `delay` may wait for, by name.
+const DELAYS: &[(&str, DelayWhile)] = &[
+    ("in-kernel", DelayWhile::InKernel),
+    ("preempt-count", DelayWhile::PreemptCount),
+];
 /// Turns a mechanism off.
 type TurnOff = fn(&mut Without);
 /// What a policy can do without, by name.
@@ -77,6 +82,17 @@ pub struct Scheduler {
     pub interrupt_priorities: InterruptPriorities,
     /// What the policy does without.
     pub without: Option<Spanned<Without>>,
+    /// While what holds policy `delay` puts others off, where the description says so.
+    pub delay_while: Option<Spanned<DelayWhile>>,
+}
+
+/// By what policy `delay` tells that a vCPU may hold a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DelayWhile {
+    /// It is in its kernel.
+    InKernel,
+    /// Its kernel has turned preemption or interrupts off.
+    PreemptCount,
 }
 
 impl Scheduler {
@@ -86,6 +102,14 @@ impl Scheduler {
         self.without
             .as_ref()
             .map_or(Without::default(), |it| it.value)
+    }
+
+    /// Where the description asks that guests' `preempt_count` is read.
+    #[must_use]
+    pub fn reads_preempt_count(&self) -> Option<Span> {
+        let written = self.delay_while?;
+        (self.policy.value == Policy::Delay && written.value == DelayWhile::PreemptCount)
+            .then_some(written.span)
     }
 }
 
@@ -134,6 +158,12 @@ impl Guest {
     /// Every core that its vCPUs may run on, as written: homes first, some more than once.
     pub fn all_cores(&self) -> impl Iterator<Item = Spanned<u64>> {
         self.vcpus.value.iter().chain(&self.cores).copied()
+    }
+
+    /// Whether it is a Linux with several vCPUs: one whose vCPUs wait for each other's locks.
+    #[must_use]
+    pub fn is_smp_linux(&self) -> bool {
+        self.kind.value == Kind::Linux && self.vcpus.value.len() > 1
     }
 }
 
@@ -227,6 +257,7 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
             quantum_us: Spanned::new(DEFAULT_QUANTUM_US, top.span),
             interrupt_priorities: InterruptPriorities::Split,
             without: None,
+            delay_while: None,
         },
     };
     let tables = top.tables("guest");
@@ -287,8 +318,11 @@ fn read_scheduler(mut table: Table<'_, '_, '_>) -> Scheduler {
         list.value.iter().for_each(|it| (it.value)(&mut without));
         Spanned::new(without, list.span)
     });
-    // Whether it fits a policy that cannot be read is not known.
-    let without = without.filter(|_| policy.is_some() || !names_policy);
+    let delay_while = table.optional("delay-while", |value| choice(value, DELAYS));
+    // Whether they fit a policy that cannot be read is not known.
+    let is_policy_known = policy.is_some() || !names_policy;
+    let without = without.filter(|_| is_policy_known);
+    let delay_while = delay_while.filter(|_| is_policy_known);
     let table_span = table.span;
     table.finish();
     Scheduler {
@@ -296,6 +330,7 @@ fn read_scheduler(mut table: Table<'_, '_, '_>) -> Scheduler {
         quantum_us,
         interrupt_priorities,
         without,
+        delay_while,
     }
 }
 

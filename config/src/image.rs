@@ -79,6 +79,8 @@ pub struct GuestFiles {
     pub initrd_size: Option<u64>,
     /// Bytes of the user's own device tree.
     pub dtb_size: Option<u64>,
+    /// Where its kernel counts what holds off preemption, if it is asked: see [`crate::packed::Guest::preempt_count`].
+    pub preempt_count: Option<u32>,
 }
 
 #[cfg(test)]

@@ -65,6 +65,8 @@ pub struct GuestPlan {
     pub console: Option<VirtualUart>,
     /// Its interrupt controller.
     pub gic: VirtualGic,
+    /// See [`crate::packed::Guest::preempt_count`].
+    pub preempt_count: Option<u32>,
 }
 
 /// Something copied into a guest's memory. The device tree is not among [`GuestPlan::loads`]: its
@@ -143,6 +145,7 @@ pub fn plan(
                     .unwrap_or(PALETTE[index % PALETTE.len()]),
             }),
             gic: gics[index],
+            preempt_count: files.preempt_count,
         });
     }
     if problems.is_empty() && guests.len() == description.guests.len() {

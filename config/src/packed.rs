@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// First eight bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"SPUMONE\0";
 /// Raised whenever the packed form changes: an image is built and read by one release.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 /// Most memory ranges, load segments or device windows of one guest.
 pub const MAX_RANGES: usize = 16;
 /// Most register writes that silence the devices of one guest.
@@ -219,6 +219,9 @@ pub struct Guest {
     pub console: Option<VirtualUart>,
     /// Its virtual interrupt controller.
     pub gic: VirtualGic,
+    /// Where policy `delay` is to read whether a vCPU may hold a lock: bytes from what `SP_EL0` points to in the kernel
+    /// (Linux: the current task) to 32 bits that are 0 if it holds none. `None`: it may wherever the kernel runs.
+    pub preempt_count: Option<u32>,
 }
 
 /// One vCPU.

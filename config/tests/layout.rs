@@ -52,6 +52,7 @@ fn image() -> impl Strategy<Value = (GuestFiles, bool)> {
                     image,
                     initrd_size,
                     dtb_size: None,
+                    preempt_count: None,
                 },
                 false,
             )
@@ -77,6 +78,7 @@ fn image() -> impl Strategy<Value = (GuestFiles, bool)> {
                 },
                 initrd_size: None,
                 dtb_size: None,
+                preempt_count: None,
             },
             true,
         )
@@ -361,6 +363,7 @@ fn the_largest_system_fits_its_room() {
             redistributor: GuestAddr(FAR),
             spis: u16::MAX,
         },
+        preempt_count: Some(u32::MAX),
     };
     let range = MemoryRange {
         start: PhysAddr(FAR),

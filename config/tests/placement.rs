@@ -22,6 +22,7 @@ fn flat(size: u64) -> GuestFiles {
         image: Image::Flat { size, header: None },
         initrd_size: None,
         dtb_size: None,
+        preempt_count: None,
     }
 }
 
@@ -39,6 +40,7 @@ fn kernel(text_offset: u64, initrd_size: Option<u64>) -> GuestFiles {
         image,
         initrd_size,
         dtb_size: None,
+        preempt_count: None,
     }
 }
 
@@ -57,6 +59,7 @@ fn elf(address: u64, memory_size: u64) -> GuestFiles {
         image,
         initrd_size: None,
         dtb_size: None,
+        preempt_count: None,
     }
 }
 

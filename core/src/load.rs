@@ -177,6 +177,7 @@ mod tests {
                 redistributor: GuestAddr(0),
                 spis: 32,
             },
+            preempt_count: None,
         }
     }
 

@@ -201,17 +201,19 @@ pub fn exchange_stage2(vttbr: u64) {
 }
 
 /// Where a virtual address of the loaded vCPU leads on the machine, for a read by its kernel;
-/// `None` where that would fault. Overwrites the vCPU's `PAR_EL1`: only for one that is to be
-/// stopped.
+/// `None` where that would fault.
 pub fn translate(address: u64) -> Option<PhysAddr> {
     /// `PAR_EL1.F`: the translation failed.
     const FAILED: u64 = 1;
     const PAGE: u64 = 0x0000_FFFF_FFFF_F000;
+    // The kernel may be between a translation of its own and the result.
+    let of_guest = mrs!(PAR_EL1);
     // SAFETY: an address translation changes `PAR_EL1` only.
     unsafe {
         asm!("at s12e1r, {}", "isb", in(reg) address, options(nostack, preserves_flags));
     }
     let par = mrs!(PAR_EL1);
+    msr!(PAR_EL1, of_guest);
     (par & FAILED == 0).then_some(PhysAddr((par & PAGE) | (address & 0xFFF)))
 }
 

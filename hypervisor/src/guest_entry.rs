@@ -43,6 +43,13 @@ impl GuestRegisters {
         self.pstate & AARCH32 == 0 && self.pstate & EXCEPTION_LEVEL != 0
     }
 
+    /// Whether the guest held off IRQs.
+    pub fn masks_interrupts(&self) -> bool {
+        /// `PSTATE.I`.
+        const IRQ_MASK: u64 = 1 << 7;
+        self.pstate & IRQ_MASK != 0
+    }
+
     /// Steps over the instruction that trapped, which has `size` bytes.
     pub fn skip_instruction(&mut self, size: u64) {
         /// `PSTATE.SS`: the step that a debugger inside the guest has asked for is done.

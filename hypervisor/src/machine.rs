@@ -104,17 +104,20 @@ impl Guest {
             .any(|range| ipa.0.wrapping_sub(range.ipa.0) < range.size)
     }
 
-    /// The instruction at an address of the loaded vCPU, which is this guest's and about to be
-    /// stopped; `None` if its kernel could not read it, or it lies outside the guest's memory.
-    pub fn read_instruction(&self, pc: u64) -> Option<u32> {
-        let at = cpu::translate(pc & !3)?;
+    /// The 32 bits at an address of the loaded vCPU, which is this guest's; `None` if the address is no multiple of 4, its
+    /// kernel could not read them, or they lie outside the guest's memory.
+    pub fn read_word(&self, address: u64) -> Option<u32> {
+        if !address.is_multiple_of(4) {
+            return None;
+        }
+        let at = cpu::translate(address)?;
         let is_own = self
             .config
             .memory
             .iter()
             .any(|range| at.0.wrapping_sub(range.pa.0) < range.size);
-        // SAFETY: memory of the guest, mapped; other vCPUs of the guest may write it meanwhile,
-        // which a volatile read of a word allows for.
+        // SAFETY: memory of the guest, mapped, aligned, and a multiple of pages, so the whole word is; vCPUs of the guest
+        // may write it meanwhile, which a volatile read of a word allows for.
         is_own.then(|| unsafe { (at.0 as *const u32).read_volatile() })
     }
 

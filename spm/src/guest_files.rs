@@ -1,11 +1,13 @@
 //! Reads the files a guest names and says what is wrong with them.
 
+mod btf;
 mod elf;
 mod pe;
+mod preempt_count;
 
 use crate::device_tree;
 use flate2::read::GzDecoder;
-use spumone_config::description::{Guest, Kind};
+use spumone_config::description::{Guest, Kind, Scheduler};
 use spumone_config::image::{GuestFiles, Image, LinuxHeader};
 use spumone_config::problem::{Problem, Spanned};
 use std::io::{ErrorKind, Read};
@@ -27,12 +29,18 @@ pub struct Contents {
 }
 
 /// Reads the files of `guest`; `None` where one of them was refused.
-pub fn read(guest: &Guest, folder: &Path, problems: &mut Vec<Problem>) -> Option<Contents> {
+pub fn read(
+    guest: &Guest,
+    scheduler: &Scheduler,
+    folder: &Path,
+    problems: &mut Vec<Problem>,
+) -> Option<Contents> {
     let image = file(guest, "image", &guest.image, folder, problems)
         .and_then(|bytes| unpack(guest, bytes, problems))
         .and_then(|bytes| {
             let facts = inspect(guest, &bytes, problems)?;
-            Some((facts, bytes))
+            let preempt_count = preempt_count(guest, scheduler, &bytes, problems)?;
+            Some((facts, preempt_count, bytes))
         });
     let initrd = optional(guest, "initrd", guest.initrd.as_ref(), folder, problems);
     let dtb = optional(guest, "dtb", guest.dtb.as_ref(), folder, problems);
@@ -41,13 +49,14 @@ pub fn read(guest: &Guest, folder: &Path, problems: &mut Vec<Problem>) -> Option
         problems.push(problem);
         return None;
     }
-    let ((facts, image), initrd, dtb) = (image?, initrd?, dtb?);
+    let ((facts, preempt_count, image), initrd, dtb) = (image?, initrd?, dtb?);
     let size = |bytes: &Vec<u8>| bytes.len() as u64;
     Some(Contents {
         files: GuestFiles {
             image: facts,
             initrd_size: initrd.as_ref().map(size),
             dtb_size: dtb.as_ref().map(size),
+            preempt_count,
         },
         image,
         initrd,
@@ -106,6 +115,34 @@ fn file(
     };
     problems.push(problem);
     None
+}
+
+/// Where the kernel counts what holds off preemption, if that is to be read: `None` only where it cannot be.
+fn preempt_count(
+    guest: &Guest,
+    scheduler: &Scheduler,
+    image: &[u8],
+    problems: &mut Vec<Problem>,
+) -> Option<Option<u32>> {
+    let Some(asked) = scheduler
+        .reads_preempt_count()
+        .filter(|_| guest.is_smp_linux())
+    else {
+        return Some(None);
+    };
+    match preempt_count::offset(image) {
+        Ok(offset) => Some(Some(offset)),
+        Err(no) => {
+            let message = format!("the kernel of guest \"{}\" {}", guest.name.value, no.what);
+            problems.push(
+                Problem::new("preempt-count", message)
+                    .at(guest.image.span, "this kernel")
+                    .at(asked, "asks for its `preempt_count`")
+                    .help(no.help),
+            );
+            None
+        }
+    }
 }
 
 /// Unpacks a gzip-compressed image (Debian and others ship `vmlinuz` so).

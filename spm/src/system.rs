@@ -60,7 +60,7 @@ pub fn load(path: &Path, hypervisor_size: u64, progress: &Progress) -> Result<Sy
     let contents: Vec<_> = description
         .guests
         .iter()
-        .map(|guest| guest_files::read(guest, &folder, &mut problems))
+        .map(|guest| guest_files::read(guest, &description.scheduler, &folder, &mut problems))
         .collect();
     let files: Vec<_> = contents
         .iter()

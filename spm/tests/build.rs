@@ -167,6 +167,23 @@ fn a_compressed_kernel_is_unpacked() {
     assert_eq!(built.segment(&built.system.guests[1], 0), plain);
 }
 
+/// Only of a Linux with several vCPUs, and only when it is asked for.
+#[test]
+fn where_a_kernel_counts_is_told_to_the_hypervisor() {
+    let folder = support::folder();
+    let kernel = support::linux_image_with(&support::btf::kernel(true).bytes());
+    fs::write(folder.path().join("Image"), kernel).unwrap();
+    let counts = |delay_while: &str| -> Vec<_> {
+        let scheduler = format!("[scheduler]\npolicy = \"delay\"\n{delay_while}\n[[guest]]");
+        let built = build(folder.path(), &SYSTEM.replacen("[[guest]]", &scheduler, 1));
+        let guests = built.system.guests.iter();
+        guests.map(|guest| guest.preempt_count).collect()
+    };
+    assert_eq!(counts(""), [None, None]);
+    assert_eq!(counts("delay-while = \"in-kernel\""), [None, None]);
+    assert_eq!(counts("delay-while = \"preempt-count\""), [None, Some(16)]);
+}
+
 #[test]
 fn a_device_tree_says_what_the_guest_gets() {
     let folder = support::folder();

@@ -13,7 +13,7 @@ use dtoolkit::model::{DeviceTree, DeviceTreeNode, DeviceTreeProperty};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use support::{Elf, linux_image};
+use support::{Elf, btf, linux_image, linux_image_with};
 
 /// A code that no description can bring about: the checks before it do not let it.
 const UNREACHABLE: &[&str] = &["limit"];
@@ -48,6 +48,14 @@ fn prepare(folder: &Path) {
     write("Image-sizeless", &linux_image(0, 0));
     write("Image-cut.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1]);
     write("Image-cut", &cut_image());
+    let kernel = |counts| btf::kernel(counts).bytes();
+    write("Image-preempt", &linux_image_with(&kernel(true)));
+    write("Image-voluntary", &linux_image_with(&kernel(false)));
+    write("Image-strange", &linux_image_with(&strange_types()));
+    let mut damaged = kernel(true);
+    // The kind of the first type.
+    damaged[24 + 7] = 31;
+    write("Image-damaged", &linux_image_with(&damaged));
 
     elf("rt-32bit.elf", Elf { class: 1, ..good() });
     elf(
@@ -149,6 +157,14 @@ fn cut_image() -> Vec<u8> {
     let section = 64 + 24;
     image[section + 16..section + 20].copy_from_slice(&0x2_0000u32.to_le_bytes());
     image
+}
+
+/// Of a kernel that counts, but not in its tasks.
+fn strange_types() -> Vec<u8> {
+    let mut types = btf::Types::new();
+    types.structure(btf::STRUCT, "task_struct", &[("stack", 0, 0)]);
+    types.add(btf::FUNC, "preempt_schedule", 0, &[]);
+    types.bytes()
 }
 
 fn tree(memory: u64, cpus: u32) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! vCPUs that change cores: nothing is lost. That they do change cores is seen on the exact clock (`exact`).
 
-use boot_tests::{Boot, linux, probe, rt};
+use boot_tests::{Boot, linux, linux_rt, probe, rt};
 
 /// A real-time guest that has core 0 for long bursts: vCPUs at home there must go elsewhere again and again.
 const BURSTS: &str = "period=1ms load=60% burst=20ms duration=8s";
@@ -108,6 +108,27 @@ fn migration_with_balance() {
 fn migration_none_but_delay_or_gangs() {
     policy_is_sound("delay");
     policy_is_sound("cosched");
+}
+
+/// A Linux that tells by its `preempt_count` when it may hold a lock.
+#[test]
+fn migration_none_but_delay_by_preempt_count() {
+    let console = Boot::new("migration_none_but_delay_by_preempt_count")
+        .delay_while("preempt-count")
+        .memory("1GiB")
+        .cores(2)
+        .guest(rt("period=1ms load=60% burst=20ms duration=5s"))
+        .guest(
+            linux_rt("all", "-g,1,-l,10", &[0, 1])
+                .named("linux")
+                .priority(100),
+        )
+        .run();
+    console
+        .rt_is_well("rt")
+        .linux_is_well("linux", "selfcheck")
+        .linux_is_well("linux", "hackbench")
+        .machine_ended();
 }
 
 /// The kernel has nothing to complain about, and all of it runs, with twice as many CPUs as cores.

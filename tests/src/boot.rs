@@ -4,6 +4,7 @@ use crate::console::{Console, Facts};
 use crate::files;
 use crate::guest::Guest;
 use crate::machine::Machine;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -53,6 +54,7 @@ pub struct Boot {
     cores: usize,
     memory: String,
     policy: &'static str,
+    delay_while: Option<&'static str>,
     quantum: String,
     guests: Vec<Guest>,
     qemu_args: Vec<String>,
@@ -69,6 +71,7 @@ impl Boot {
             cores: 1,
             memory: "512MiB".to_owned(),
             policy: "none",
+            delay_while: None,
             quantum: "2ms".to_owned(),
             guests: Vec::new(),
             qemu_args: Vec::new(),
@@ -93,6 +96,13 @@ impl Boot {
     /// What is done against lock-holder preemption.
     pub fn policy(mut self, policy: &'static str) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// Policy `delay`, and what it waits for.
+    pub fn delay_while(mut self, what: &'static str) -> Self {
+        self.policy = "delay";
+        self.delay_while = Some(what);
         self
     }
 
@@ -199,6 +209,10 @@ impl Boot {
              memory = \"{}\"\n\n[scheduler]\npolicy = {:?}\nquantum = \"{}\"\n",
             self.name, self.cores, self.memory, self.policy, self.quantum
         );
+        if let Some(what) = self.delay_while {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "delay-while = {what:?}");
+        }
         text.extend(self.guests.iter().map(Guest::table));
         text
     }

@@ -1,4 +1,4 @@
-//! Whether a policy against lock-holder preemption has what it needs: other cores.
+//! Whether a policy against lock-holder preemption has what it needs: other cores, and options that are for it.
 
 use super::resolve_priorities;
 use crate::description::{Description, Guest};
@@ -7,6 +7,7 @@ use crate::problem::Problem;
 use crate::types::Priority;
 
 pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
+    delay_while(description, problems);
     let policy = description.scheduler.policy;
     let moves = match policy.value {
         Policy::None | Policy::Delay | Policy::Cosched => return,
@@ -27,6 +28,29 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
         );
     } else if policy.value == Policy::Trap {
         cores_for_kernels(description, problems);
+    }
+}
+
+fn delay_while(description: &Description, problems: &mut Vec<Problem>) {
+    let scheduler = &description.scheduler;
+    let Some(written) = scheduler.delay_while else {
+        return;
+    };
+    if scheduler.policy.value != Policy::Delay {
+        problems.push(
+            Problem::new("delay-while", "only policy \"delay\" puts others off")
+                .at(written.span, "of no use to this policy")
+                .help("leave it out, or write policy = \"delay\""),
+        );
+    } else if let Some(span) = scheduler.reads_preempt_count()
+        && !description.guests.iter().any(Guest::is_smp_linux)
+    {
+        let message = "there is no guest whose `preempt_count` could be read";
+        problems.push(
+            Problem::new("no-preempt-count", message)
+                .at(span, "of guests of kind \"linux\" with several vCPUs")
+                .help("write delay-while = \"in-kernel\", or give a guest of kind \"linux\" several vCPUs"),
+        );
     }
 }
 

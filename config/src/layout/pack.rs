@@ -118,6 +118,7 @@ pub fn pack(
             seeds: list(seeds, "seeds")?,
             console: planned.console,
             gic: planned.gic,
+            preempt_count: planned.preempt_count,
         };
         guests.push(guest).map_err(|_| limit("guests"))?;
     }

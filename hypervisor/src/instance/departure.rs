@@ -201,7 +201,7 @@ impl Instance {
             .and_then(|id| self.vcpu(id))
             .filter(|vcpu| {
                 let is_smp = self.machine.guest(vcpu.guest).vcpus.len() > 1;
-                is_smp && vcpu.registers.is_in_kernel()
+                is_smp && self.may_hold_lock(vcpu)
             });
         let until = self.put_off_until.min(now.saturating_add(bound));
         if holder.is_none() || until <= now {

@@ -242,7 +242,7 @@ impl Instance {
             syndrome,
             pc: vcpu.registers.pc,
             far: mrs!(FAR_EL2),
-            instruction: guest.read_instruction(vcpu.registers.pc),
+            instruction: guest.read_word(vcpu.registers.pc & !3),
             offence,
         };
         say!(self.core, "{report}");

@@ -9,6 +9,7 @@ mod exceptions;
 mod firmware;
 mod interrupts;
 mod life;
+mod lock_holder;
 mod migration;
 mod switch;
 mod sysregs;

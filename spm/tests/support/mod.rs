@@ -4,6 +4,8 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+pub mod btf;
+
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -127,6 +129,13 @@ pub fn linux_image(image_size: u64, flags: u64) -> Vec<u8> {
     image[16..24].copy_from_slice(&image_size.to_le_bytes());
     image[24..32].copy_from_slice(&flags.to_le_bytes());
     image[56..60].copy_from_slice(b"ARM\x64");
+    image
+}
+
+/// As [`linux_image`], with type information in it.
+pub fn linux_image_with(types: &[u8]) -> Vec<u8> {
+    let mut image = linux_image(KERNEL_SIZE, 0xa);
+    image[0x1230..][..types.len()].copy_from_slice(types);
     image
 }
 

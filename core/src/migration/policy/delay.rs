@@ -1,9 +1,9 @@
 //! `delay`: a more urgent vCPU waits, for a while at most, until the one that runs holds no lock.
 //!
 //! ```text
-//!                    core 0
-//!   v in its kernel  rt is due: v runs on …
-//!   v returns to a program, or the bound is reached: rt runs
+//!                      core 0
+//!   v may hold a lock  rt is due: v runs on …
+//!   v holds none, or the bound is reached: rt runs
 //! ```
 //!
 //! As in *Solving the Lock Holder Preemption Problem* (2012), section 4.1, and *safe/unsafe* scheduling. vCPUs stay at home.
