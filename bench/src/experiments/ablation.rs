@@ -93,12 +93,7 @@ impl Experiment for Ablation {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults {
-            ipus: 100,
-            quantum: 500,
-            seeds: 3,
-            quick_seeds: 1,
-        }
+        Defaults::THROUGHPUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

@@ -53,12 +53,7 @@ impl Experiment for Lhp {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults {
-            ipus: 100,
-            quantum: 500,
-            seeds: 3,
-            quick_seeds: 1,
-        }
+        Defaults::THROUGHPUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

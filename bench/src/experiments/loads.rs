@@ -2,7 +2,7 @@
 
 use super::yardstick::Yardstick;
 use super::{Plan, Table};
-use crate::machine::{ClockSettings, Machine, Order, Run};
+use crate::machine::{Machine, Order, Run};
 use crate::plot::{Curve, Line, Reference};
 use crate::results::{Outcome, Results};
 use crate::stats::Spread;
@@ -51,15 +51,6 @@ impl Bare {
 }
 
 impl Loads {
-    fn clock(plan: &Plan) -> ClockSettings {
-        ClockSettings {
-            quantum: plan.quantum,
-            ipus: plan.ipus,
-            seed: 0,
-            end_us: None,
-        }
-    }
-
     /// Label of a bare run.
     pub fn bare_label(&self, cores: u32) -> String {
         format!("{}-bare-{cores}", self.yardstick.name)
@@ -80,7 +71,7 @@ impl Loads {
                 label: self.bare_label(cores),
                 machine: Machine::BareLinux(linux(cores)),
                 disk_mib: 0,
-                clock: Self::clock(plan),
+                clock: plan.clock(None),
                 order: Order::Any,
                 weight: ((1.5 + 4.0 * length * plan.speed()) * 1000.0) as u64,
             })
@@ -109,7 +100,7 @@ impl Loads {
                         ..System::default()
                     }),
                     disk_mib: 0,
-                    clock: Self::clock(plan),
+                    clock: plan.clock(None),
                     order: Order::LinuxFirst {
                         rt_until: (allowed * 1e9) as u64,
                     },

@@ -3,7 +3,7 @@
 
 use super::yardstick::{self, Yardstick};
 use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict};
-use crate::machine::{ClockSettings, Machine, Order, Run};
+use crate::machine::{Machine, Order, Run};
 use crate::plot::{Curve, Figure, Line, Lines};
 use crate::results::{Outcome, Results};
 use crate::stats::Spread;
@@ -80,12 +80,7 @@ impl Experiment for Timer {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults {
-            ipus: 100,
-            quantum: 500,
-            seeds: 3,
-            quick_seeds: 1,
-        }
+        Defaults::THROUGHPUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
@@ -117,12 +112,7 @@ impl Experiment for Timer {
                         ..System::default()
                     }),
                     disk_mib: 0,
-                    clock: ClockSettings {
-                        quantum: plan.quantum,
-                        ipus: plan.ipus,
-                        seed: 0,
-                        end_us: None,
-                    },
+                    clock: plan.clock(None),
                     order: Order::LinuxFirst {
                         rt_until: (allowed * 1e9) as u64,
                     },
