@@ -2,6 +2,7 @@
 #include "marks.h"
 
 #include "clock.h"
+#include "options.h"
 #include "registers.h"
 #include "schedule.h"
 #include "util.h"
@@ -52,6 +53,8 @@ static void on_mark(unsigned vcpu, void *data)
     if (site->has_x0)
         mark->x0 = registers_read(REGISTER_X0);
     schedule_hash(mark->x0 ^ (uint64_t)mark->at << 16 ^ mark->number);
+    if (mark->number == options.end_mark)
+        schedule_set_end(mark->at);
 }
 
 void marks_translated(struct qemu_plugin_insn *insn, uint32_t opcode, const struct block *block,

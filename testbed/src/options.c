@@ -15,6 +15,7 @@ struct options options = {
     .quantum = 1000,
     .instructions_per_us = 1000,
     .disk_us = 100,
+    .end_mark = NO_MARK,
     .top = 200,
 };
 
@@ -30,6 +31,7 @@ static const struct number numbers[] = {
     {"seed", &options.seed, 0, UINT32_MAX},
     {"disk-us", &options.disk_us, 0, 1000000},
     {"end-us", &options.end_us, 0, UINT32_MAX * 1000ull},
+    {"end-mark", &options.end_mark, 0, UINT16_MAX},
     {"top", &options.top, 0, 1000000},
 };
 
@@ -71,7 +73,7 @@ static bool read_option(const char *name, const char *value)
         return true;
     }
     fprintf(stderr, "spumone-clock: unknown option %s=%s; known are q, ipus, seed, disk-us, end-us, "
-                    "top, out, trace, symbols, spin and causes=on|off\n", name, value);
+                    "end-mark, top, out, trace, symbols, spin and causes=on|off\n", name, value);
     return false;
 }
 

@@ -7,12 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* More than the number of any mark. */
+#define NO_MARK UINT64_MAX
+
 struct options {
     uint64_t quantum;             /* instructions */
     uint64_t instructions_per_us; /* of each core */
     uint64_t seed;
     uint64_t disk_us;             /* virtual time that a disk request takes */
     uint64_t end_us;              /* 0: no end */
+    uint64_t end_mark;            /* NO_MARK: none ends the run */
     uint64_t top;                 /* functions in the profile */
     const char *out;              /* JSON file; NULL: none */
     const char *trace;            /* file for a line per quantum; NULL: none */

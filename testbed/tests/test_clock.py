@@ -143,6 +143,20 @@ class Timers(unittest.TestCase):
         self.assertEqual(result["virtual_ns"] // 1000, 30_000)
         self.assertEqual(len(result["marks"]), 2)
 
+    def test_end_of_the_run_at_a_mark(self):
+        for options in ({}, {"seed": 3}, {"q": 20000}):
+            whole = run("timer", **options)["marks"]
+            first, again = (run("timer", end_mark=2, **options) for _ in range(2))
+            self.assertEqual(first["hash"], again["hash"])
+            self.assertEqual(first["outside_events"], 0)
+            # All up to the first mark 2, and nothing of the second that the guest sleeps afterwards.
+            numbers = [mark["mark"] for mark in whole]
+            self.assertEqual(first["marks"], whole[: numbers.index(2) + 1])
+            self.assertLess(first["virtual_ns"], first["marks"][-1]["ns"] + 20000 * NS_PER_INSTRUCTION)
+
+    def test_a_mark_that_is_not_passed_ends_nothing(self):
+        self.assertEqual(run("timer", end_mark=9)["hash"], run("timer")["hash"])
+
 
 class Wakes(unittest.TestCase):
     def test_a_sleeping_core_goes_on_when_it_is_woken(self):
