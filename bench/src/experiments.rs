@@ -2,6 +2,7 @@
 
 pub mod ablation;
 mod beside;
+mod bursts;
 pub mod dhrystone;
 mod dispatch;
 pub mod ipi;

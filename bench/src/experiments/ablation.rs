@@ -52,14 +52,12 @@ impl Ablation {
                 loads: vec![50],
                 burst_ms: 100,
                 seconds: 0.4,
-                repeats: 1,
             },
             false => Loads {
                 yardstick,
                 loads: vec![30, 50, 70, 90],
                 burst_ms: 500,
                 seconds: 2.5,
-                repeats: 2,
             },
         })
     }
@@ -71,7 +69,10 @@ fn worst_latency(results: &Results, loads: &Loads, variant: &str) -> Option<f64>
     labels
         .flat_map(|label| {
             results.values(&label, |it| {
-                it.rt_instructions("max_ns").into_iter().collect()
+                let wait = it.clock.longest_wait_ns();
+                wait.map(|ns| it.instructions(ns as f64))
+                    .into_iter()
+                    .collect()
             })
         })
         .reduce(f64::max)
@@ -213,6 +214,7 @@ impl Experiment for Ablation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Mark;
     use crate::experiments::lhp::Lhp;
     use crate::experiments::loads::tests::plan;
     use crate::results::samples;
@@ -256,11 +258,13 @@ mod tests {
             for (load, more) in [(50, 1.0), (90, 1.2)] {
                 let time = bare.ideal(f64::from(load) / 100.0) * slowdown * more;
                 let label = loads.label(variant, load);
-                let log = format!(
-                    "linux-result scenario=a ok=1 seconds={time}\nrt-result max_ns={}\n",
-                    load * 400
-                );
-                results.add(samples::outcome(&label, 1, &log));
+                let mut outcome = samples::linux(&label, 1, &[time]);
+                outcome.clock.marks = vec![Mark {
+                    mark: 14,
+                    ns: 1,
+                    x0: Some(format!("{:#x}", load * 400)),
+                }];
+                results.add(outcome);
             }
         }
         let evaluation = Ablation.evaluate(&plan(), &results);

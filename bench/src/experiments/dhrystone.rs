@@ -26,7 +26,6 @@ impl Dhrystone {
                 },
                 burst_ms: if plan.quick { 100 } else { 500 },
                 seconds: if plan.quick { 0.3 } else { 2.5 },
-                repeats: if plan.quick { 1 } else { 2 },
             })
         };
         Ok([of("dhrystone")?, of("hackbench")?])

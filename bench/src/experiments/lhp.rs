@@ -23,14 +23,12 @@ impl Lhp {
                 loads: vec![0, 50, 90],
                 burst_ms: 100,
                 seconds: 0.4,
-                repeats: 1,
             },
             false => Loads {
                 yardstick,
                 loads: vec![0, 10, 30, 50, 70, 90],
                 burst_ms: 500,
                 seconds: 2.5,
-                repeats: 2,
             },
         })
     }
