@@ -156,11 +156,6 @@ impl Policy {
         self.as_dyn().conduct()
     }
 
-    /// Whether vCPUs ever change cores.
-    pub fn moves(&self) -> bool {
-        self.conduct().patience.is_some()
-    }
-
     /// Whether the core `here` takes a parked vCPU of another one.
     pub fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
         self.as_dyn().verdict(here, candidate)
