@@ -1,7 +1,7 @@
 //! `ablation`: what each mechanism of policy `steal` is worth: the load experiment with one after the other turned off.
 
-use super::loads::Loads;
-use super::{Defaults, Evaluation, Experiment, Plan, Table, yardstick};
+use super::loads::{self, Loads};
+use super::{Defaults, Evaluation, Experiment, Plan, Table};
 use crate::machine::{Machine, Run};
 use crate::plot::{Dot, Dots, Figure, Row};
 use crate::results::Results;
@@ -11,7 +11,6 @@ use serde_json::json;
 /// The figure.
 pub struct Ablation;
 
-const YARDSTICK: &str = "hackbench";
 /// The policy with all that it has.
 const POLICY: &str = "steal";
 /// Between the policy's name and that of what it does without, in labels.
@@ -44,22 +43,7 @@ fn variant_plan(plan: &Plan) -> Plan {
 impl Ablation {
     /// Where loads are as in `lhp`, its runs are these.
     fn loads(plan: &Plan) -> Result<Loads, String> {
-        let name = plan.yardstick.as_deref().unwrap_or(YARDSTICK);
-        let yardstick = yardstick::find(name)?;
-        Ok(match plan.quick {
-            true => Loads {
-                yardstick,
-                loads: vec![50],
-                burst_ms: 100,
-                seconds: 0.4,
-            },
-            false => Loads {
-                yardstick,
-                loads: vec![30, 50, 70, 90],
-                burst_ms: 500,
-                seconds: 2.5,
-            },
-        })
+        Loads::new(plan, loads::yardstick(plan), &[50], &[30, 50, 70, 90])
     }
 }
 

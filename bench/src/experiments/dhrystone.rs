@@ -2,7 +2,7 @@
 //! slowdown a matter of the benchmark?
 
 use super::loads::Loads;
-use super::{Defaults, Evaluation, Experiment, Plan, Verdict, yardstick};
+use super::{Defaults, Evaluation, Experiment, Plan, Verdict};
 use crate::machine::Run;
 use crate::plot::{Curve, Figure, Line, Lines};
 use crate::results::Results;
@@ -17,17 +17,7 @@ const POLICY: &str = "none";
 
 impl Dhrystone {
     fn loads(plan: &Plan) -> Result<[Loads; 2], String> {
-        let of = |name| {
-            Ok::<_, String>(Loads {
-                yardstick: yardstick::find(name)?,
-                loads: match plan.quick {
-                    true => vec![0, 90],
-                    false => vec![0, 30, 60, 90],
-                },
-                burst_ms: if plan.quick { 100 } else { 500 },
-                seconds: if plan.quick { 0.3 } else { 2.5 },
-            })
-        };
+        let of = |name| Loads::new(plan, name, &[0, 90], &[0, 30, 60, 90]);
         Ok([of("dhrystone")?, of("hackbench")?])
     }
 

@@ -1,7 +1,7 @@
 //! What `lhp`, `dhrystone` and `ablation` share: one yardstick, by the load that the real-time guest puts on one core.
 
 use super::bursts::{self, Bursts};
-use super::yardstick::Yardstick;
+use super::yardstick::{self, Yardstick};
 use super::{Plan, Table};
 use crate::machine::{Machine, Order, Run};
 use crate::plot::{Curve, Line, Reference};
@@ -46,7 +46,34 @@ impl Bare {
     }
 }
 
+/// What measures where the plan names nothing.
+const YARDSTICK: &str = "hackbench";
+
+/// The name of the plan's yardstick.
+pub fn yardstick(plan: &Plan) -> &str {
+    plan.yardstick.as_deref().unwrap_or(YARDSTICK)
+}
+
 impl Loads {
+    /// The yardstick of this name, under loads of a quick look or of the whole figure.
+    ///
+    /// # Errors
+    ///
+    /// There is none of this name; says which there are.
+    pub fn new(plan: &Plan, name: &str, quick: &[u32], whole: &[u32]) -> Result<Self, String> {
+        let (loads, burst_ms, seconds) = match plan.quick {
+            true => (quick, 100, 0.4),
+            // Five bursts in each.
+            false => (whole, 500, 2.5),
+        };
+        Ok(Self {
+            yardstick: yardstick::find(name)?,
+            loads: loads.to_vec(),
+            burst_ms,
+            seconds,
+        })
+    }
+
     /// Label of a bare run.
     pub fn bare_label(&self, cores: u32) -> String {
         format!("{}-bare-{cores}", self.yardstick.name)

@@ -284,12 +284,6 @@ impl Mux {
             return;
         }
         let fits = match element {
-            Element::Text(byte) => stream.append(byte),
-            Element::Style => stream.append_style(),
-            Element::Control(byte) => {
-                stream.control(byte);
-                true
-            }
             Element::CarriageReturn => {
                 stream.returned = true;
                 true
@@ -305,7 +299,12 @@ impl Mux {
                 true
             }
             // What moves the cursor has no place in a line between others.
-            Element::Nothing | Element::Sequence | Element::SequencePart(_) => true,
+            Element::Text(_)
+            | Element::Style
+            | Element::Control(_)
+            | Element::Nothing
+            | Element::Sequence
+            | Element::SequencePart(_) => stream.write(element),
         };
         if !fits {
             self.print(source, true);
@@ -331,16 +330,7 @@ impl Mux {
                     return;
                 }
                 let stream = &mut self.streams[source];
-                let fits = match element {
-                    Element::Text(byte) => stream.append(byte),
-                    Element::Style => stream.append_style(),
-                    Element::Control(byte) => {
-                        stream.control(byte);
-                        true
-                    }
-                    _ => true,
-                };
-                if !fits {
+                if !stream.write(element) {
                     stream.clear_line();
                     self.head_lost = true;
                     self.postponed = Some((source, element));

@@ -71,6 +71,15 @@ impl Here {
     fn is_too_urgent_for(&self, candidate: &Candidate) -> bool {
         self.running.is_some_and(|it| it.band > candidate.band)
     }
+
+    /// Takes it in exchange, once the time `due` has come.
+    fn swap_from(&self, due: Ticks) -> Verdict {
+        if self.now < due {
+            Verdict::Later(due)
+        } else {
+            Verdict::Swap
+        }
+    }
 }
 
 /// What is to be done about a parked vCPU.
