@@ -219,6 +219,7 @@ fn plan<'a>(
         qemu: &inputs.qemu,
         arguments: &arguments,
         clock: crate::machine::ClockSettings { seed, ..run.clock },
+        end_mark: run.end_mark(),
         disk_mib: run.disk_mib,
         files: &hashes,
     }

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 const MARK_BEGIN: u64 = 1;
 /// The mark at its end.
 const MARK_END: u64 = 2;
+/// The mark that the real-time guest passes when a job has waited longer than any before; its value: how long, in ns.
+const MARK_WAIT: u64 = 14;
 const NS_PER_SECOND: f64 = 1e9;
 
 /// One run, as the clock saw it. Keys that are not used here are left out.
@@ -126,6 +128,17 @@ impl ClockReport {
         ends.map(|it| it.ns).max()
     }
 
+    /// The longest that a job of the real-time guest has waited, in nanoseconds. Known from runs that end before its report,
+    /// too.
+    pub fn longest_wait_ns(&self) -> Option<u64> {
+        let waits = self.marks.iter().filter(|it| it.mark == MARK_WAIT);
+        let values = waits.filter_map(|it| {
+            let digits = it.x0.as_deref()?.strip_prefix("0x")?;
+            u64::from_str_radix(digits, 16).ok()
+        });
+        values.max()
+    }
+
     /// Seconds of each measured repeat by the clock, in order: from its first mark to its second.
     pub fn repeats(&self) -> Vec<f64> {
         let of = |number| self.marks.iter().filter(move |it| it.mark == number);
@@ -152,6 +165,8 @@ mod tests {
             "spin": [], "profile": [], "host": {"seconds": 1.5},
             "marks": [{"mark": 1, "core": 0, "el": 0, "ns": 1000, "instructions": 3, "x0": "0x1"},
                       {"mark": 7, "core": 0, "el": 0, "ns": 1100, "instructions": 3},
+                      {"mark": 14, "core": 0, "el": 1, "ns": 1200, "instructions": 3, "x0": "0x1f4"},
+                      {"mark": 14, "core": 0, "el": 1, "ns": 1300, "instructions": 3, "x0": "0x3e8"},
                       {"mark": 2, "core": 0, "el": 0, "ns": 1500000000, "instructions": 4}]}"#;
         let report: ClockReport = serde_json::from_str(text).unwrap();
         assert_eq!(report.cores[0].el2, 5);
@@ -160,5 +175,6 @@ mod tests {
         assert_eq!(report.visits[0].rest.unwrap().most, 1);
         assert_eq!(report.repeats(), [1.499999]);
         assert_eq!(report.last_end(), Some(1_500_000_000));
+        assert_eq!(report.longest_wait_ns(), Some(1000));
     }
 }

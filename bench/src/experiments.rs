@@ -1,12 +1,16 @@
 //! The figures: each experiment says which runs it needs, and what their results mean.
 
 pub mod ablation;
+mod beside;
+mod bursts;
 pub mod dhrystone;
+mod dispatch;
 pub mod ipi;
 pub mod latency;
 pub mod lhp;
 pub(crate) mod loads;
 pub mod migration;
+mod moves;
 pub mod overhead;
 pub mod priorities;
 pub mod timer;
@@ -14,7 +18,7 @@ mod visits;
 pub mod yardstick;
 pub mod yardsticks;
 
-use crate::machine::Run;
+use crate::machine::{ClockSettings, Run};
 use crate::plot::{Dots, Figure};
 use crate::results::Results;
 use serde_json::Value;
@@ -45,6 +49,16 @@ impl Plan {
         f64::from(self.ipus) / REFERENCE_IPUS
     }
 
+    /// The clock of a run, before it is given a seed; `end_us`: when it ends, if guests do not end by themselves.
+    fn clock(&self, end_us: Option<u64>) -> ClockSettings {
+        ClockSettings {
+            quantum: self.quantum,
+            ipus: self.ipus,
+            seed: 0,
+            end_us,
+        }
+    }
+
     /// Virtual seconds from power on to the first repeat at most, on undisturbed cores.
     fn boot_seconds(&self) -> f64 {
         BOOT_SECONDS / self.speed()
@@ -62,6 +76,22 @@ pub struct Defaults {
     pub seeds: u32,
     /// Seeds of a quick look.
     pub quick_seeds: u32,
+}
+
+impl Defaults {
+    /// Where the question is how long Linux takes for its work: many virtual seconds, so a slow core.
+    const THROUGHPUT: Self = Self {
+        ipus: 100,
+        quantum: 500,
+        seeds: 3,
+        quick_seeds: 1,
+    };
+    /// Where single waits count: a core as fast as today's, cores that see each other soon.
+    const LATENCY: Self = Self {
+        ipus: 250,
+        quantum: 200,
+        ..Self::THROUGHPUT
+    };
 }
 
 /// A table of a page.

@@ -166,6 +166,9 @@ pub struct ClockSettings {
     pub end_us: Option<u64>,
 }
 
+/// The mark that Linux passes when all its results are out (`guests/linux/programs/mark.h`).
+const MARK_DONE: u32 = 15;
+
 /// Which guest must be the first to give its result: the other one is there to disturb it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -196,6 +199,14 @@ pub struct Run {
     pub order: Order,
     /// About how long it takes, in virtual milliseconds times busy cores: for the progress bar only.
     pub weight: u64,
+}
+
+impl Run {
+    /// The mark that ends the run: once Linux has its results, it does not matter what the real-time guest does.
+    pub fn end_mark(&self) -> Option<u32> {
+        let linux_first = matches!(self.order, Order::LinuxFirst { .. });
+        (linux_first && self.machine.linux().is_some()).then_some(MARK_DONE)
+    }
 }
 
 /// Host time after which a run is taken to hang. It only ends such runs; nothing is measured by it.

@@ -78,6 +78,9 @@ pub fn clock_options(run: &Run, seed: u32) -> Vec<String> {
     if let Some(end) = run.clock.end_us {
         option("--end-us", end.to_string());
     }
+    if let Some(mark) = run.end_mark() {
+        option("--end-mark", mark.to_string());
+    }
     words
 }
 
@@ -338,6 +341,19 @@ mod tests {
             "testbed/run --qemu qemu --q 500 --ipus 250 --seed 3 --top 0 --end-us 7 --json"
         ));
         assert!(words.contains("file=") && words.contains("a.disk"));
+    }
+
+    #[test]
+    fn a_run_ends_with_linux_where_linux_is_measured() {
+        let words = |order| clock_options(&both(order), 1).join(" ");
+        assert!(words(Order::LinuxFirst { rt_until: 1 }).ends_with("--end-mark 15"));
+        assert!(!words(Order::RtFirst).contains("--end-mark"));
+        // The probe passes no such mark.
+        let mut run = both(Order::LinuxFirst { rt_until: 1 });
+        if let Machine::Spumone(system) = &mut run.machine {
+            system.linux = None;
+        }
+        assert_eq!(run.end_mark(), None);
     }
 
     #[test]

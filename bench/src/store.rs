@@ -21,6 +21,9 @@ pub struct Recipe<'a> {
     pub arguments: &'a [String],
     /// Settings of the clock.
     pub clock: crate::machine::ClockSettings,
+    /// The mark at which it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_mark: Option<u32>,
     /// Size of the blank disk.
     pub disk_mib: u32,
     /// SHA-256 of each file, the clock and its script among them.
@@ -116,6 +119,7 @@ mod tests {
                 seed,
                 end_us: None,
             },
+            end_mark: None,
             disk_mib: 0,
             files: &files,
         };

@@ -35,14 +35,12 @@ const DELAYS: &[(&str, DelayWhile)] = &[
     ("in-kernel", DelayWhile::InKernel),
     ("preempt-count", DelayWhile::PreemptCount),
 ];
-/// Turns a mechanism off.
-type TurnOff = fn(&mut Without);
 /// What a policy can do without, by name.
-const MECHANISMS: &[(&str, TurnOff)] = &[
-    ("grace", |without| without.grace = true),
-    ("yield-on-spin", |without| without.yield_on_spin = true),
-    ("patience", |without| without.patience = true),
-    ("ipi-pull", |without| without.ipi_pull = true),
+const MECHANISMS: &[(&str, Mechanism)] = &[
+    ("grace", Mechanism::Grace),
+    ("yield-on-spin", Mechanism::YieldOnSpin),
+    ("patience", Mechanism::Patience),
+    ("ipi-pull", Mechanism::IpiPull),
 ];
 
 /// A whole description.
@@ -81,7 +79,7 @@ pub struct Scheduler {
     /// Whether a running vCPU is disturbed by interrupts for less urgent ones.
     pub interrupt_priorities: InterruptPriorities,
     /// What the policy does without.
-    pub without: Option<Spanned<Without>>,
+    pub without: Vec<Spanned<Mechanism>>,
     /// While what holds policy `delay` puts others off, where the description says so.
     pub delay_while: Option<Spanned<DelayWhile>>,
 }
@@ -95,13 +93,30 @@ pub enum DelayWhile {
     PreemptCount,
 }
 
+/// A part of a policy, each as in [`Without`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// [`Without::grace`].
+    Grace,
+    /// [`Without::yield_on_spin`].
+    YieldOnSpin,
+    /// [`Without::patience`].
+    Patience,
+    /// [`Without::ipi_pull`].
+    IpiPull,
+}
+
 impl Scheduler {
     /// What the policy does without.
     #[must_use]
     pub fn without(&self) -> Without {
-        self.without
-            .as_ref()
-            .map_or(Without::default(), |it| it.value)
+        let lacks = |mechanism| self.without.iter().any(|it| it.value == mechanism);
+        Without {
+            grace: lacks(Mechanism::Grace),
+            yield_on_spin: lacks(Mechanism::YieldOnSpin),
+            patience: lacks(Mechanism::Patience),
+            ipi_pull: lacks(Mechanism::IpiPull),
+        }
     }
 
     /// Where the description asks that guests' `preempt_count` is read.
@@ -256,7 +271,7 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
             policy: Spanned::new(Policy::None, top.span),
             quantum_us: Spanned::new(DEFAULT_QUANTUM_US, top.span),
             interrupt_priorities: InterruptPriorities::Split,
-            without: None,
+            without: Vec::new(),
             delay_while: None,
         },
     };
@@ -313,15 +328,11 @@ fn read_scheduler(mut table: Table<'_, '_, '_>) -> Scheduler {
     let named = table.list("without", "a list of strings", |value| {
         choice(value, MECHANISMS)
     });
-    let without = named.map(|list| {
-        let mut without = Without::default();
-        list.value.iter().for_each(|it| (it.value)(&mut without));
-        Spanned::new(without, list.span)
-    });
     let delay_while = table.optional("delay-while", |value| choice(value, DELAYS));
     // Whether they fit a policy that cannot be read is not known.
     let is_policy_known = policy.is_some() || !names_policy;
-    let without = without.filter(|_| is_policy_known);
+    let without = named.filter(|_| is_policy_known);
+    let without = without.map_or(Vec::new(), |list| list.value);
     let delay_while = delay_while.filter(|_| is_policy_known);
     let table_span = table.span;
     table.finish();

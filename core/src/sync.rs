@@ -8,14 +8,14 @@ pub use core::sync::atomic;
 
 /// A constructor that is `const`, except under loom, whose atomics are not.
 macro_rules! constructor {
-    ($(#[$meta:meta])* pub fn new() -> Self $body:block) => {
+    ($(#[$meta:meta])* $vis:vis fn new($($argument:ident: $type:ty)?) -> Self $body:block) => {
         $(#[$meta])*
         #[cfg(not(loom))]
-        pub const fn new() -> Self $body
+        $vis const fn new($($argument: $type)?) -> Self $body
 
         $(#[$meta])*
         #[cfg(loom)]
-        pub fn new() -> Self $body
+        $vis fn new($($argument: $type)?) -> Self $body
     };
 }
 

@@ -45,13 +45,15 @@ fi
 port=$kernel/portable/GCC/ARM_AARCH64_SRE
 [ -f "$port/portASM.S" ] || fail "$kernel is not a FreeRTOS kernel with the port ARM_AARCH64_SRE"
 
+# Marks of the exact clock are the same in both guests.
+marks=$here/../linux/programs
 own=$(ls "$here"/app/*.c "$here"/platform/*.c "$here"/libc/*.c "$here"/platform/*.S)
 theirs="$kernel/tasks.c $kernel/list.c $port/port.c $port/portASM.S"
 
 # Nothing to do if the image is newer than everything it is made of.
 stamp=$out/kernel-dir
 if [ -f "$elf" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$kernel" ] &&
-    [ -z "$(find "$here" "$kernel/tasks.c" "$port" -type f -newer "$elf" | head -n 1)" ]; then
+    [ -z "$(find "$here" "$marks/mark.h" "$kernel/tasks.c" "$port" -type f -newer "$elf" | head -n 1)" ]; then
     echo "$elf: up to date"
     exit 0
 fi
@@ -66,7 +68,7 @@ flags="-std=gnu11 -O2 -march=armv8-a -mgeneral-regs-only -mno-outline-atomics -m
     -fno-common -ffunction-sections -fdata-sections -fno-tree-loop-distribute-patterns
     -ffile-prefix-map=$here=guests/rt -ffile-prefix-map=$kernel=FreeRTOS-Kernel
     -DGUEST -nostdinc -isystem $($cc -print-file-name=include) -isystem $here/libc
-    -I$here/kernel -I$here/platform -I$here/app -isystem $kernel/include -isystem $port"
+    -I$here/kernel -I$here/platform -I$here/app -I$marks -isystem $kernel/include -isystem $port"
 strict="-Wall -Wextra -Werror -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wconversion
     -Wno-sign-conversion"
 

@@ -25,7 +25,7 @@ use spumone_config::packed::{self, BundleHeader, MAX_RANGES, System, Trigger};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr, Priority, VcpuId};
 use spumone_core::mailbox::Post;
-use spumone_core::migration::{Level, Policy};
+use spumone_core::migration::{Member, Policy, Roles, Tables, changes_cores};
 use spumone_core::psci::{GuestPower, Lifecycle};
 use spumone_core::schedule::{ALARM_PRIORITY, Band, Bands, OWN_PRIORITY, kick_sgi};
 use spumone_core::stage2::{
@@ -39,7 +39,7 @@ use spumone_core::vuart::Vuart;
 const EARLY_UART: PhysAddr = PhysAddr(0x0900_0000);
 /// Pages for the stage 2 tables of all guests: for each at most two of the root, four at the ends
 /// of its one range of memory, and two for each of its device windows.
-/// Twice, for a guest whose vCPUs move has two sets of tables.
+/// Three times: a guest whose vCPUs move may have two more sets, one for its kernel and one for its programs alone.
 const STAGE2_PAGES: usize = 3 * MAX_GUESTS * (2 + 4 + 2 * MAX_RANGES);
 /// Stack of a core other than the first, in pages.
 const STACK_PAGES: usize = 16;
@@ -166,17 +166,11 @@ fn boot_core(system: &System) -> PcpuId {
 }
 
 fn build_machine(system: System, entropy: Entropy, features: Features) -> &'static Machine {
-    let mut priorities: Vec<Priority, MAX_VCPUS> = Vec::new();
-    for vcpu in system.guests.iter().flat_map(|guest| &guest.vcpus) {
-        let _ = priorities.push(vcpu.priority);
-    }
+    let vcpus = || system.guests.iter().flat_map(|guest| &guest.vcpus);
+    let priorities: Vec<Priority, MAX_VCPUS> = vcpus().map(|it| it.priority).collect();
     let Ok(bands) = Bands::from_priorities(&priorities) else {
         fatal!("more distinct priorities than bands");
     };
-    let vcpu_bands: Vec<Band, MAX_VCPUS> = priorities
-        .iter()
-        .filter_map(|&priority| bands.of(priority))
-        .collect();
 
     // SAFETY: taken once, by the only core that runs. The tables lie in the hypervisor's memory,
     // identity mapped.
@@ -189,26 +183,33 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
     let policy = policy(&system, features);
     let conduct = policy.conduct();
     let mut guests: Vec<Guest, MAX_GUESTS> = Vec::new();
-    let mut next_vcpu = 0;
-    let mut owners = Vec::new();
+    let mut members: Vec<Member, MAX_VCPUS> = Vec::new();
     let destinations = Destinations::new(&system);
     for (index, config) in system.guests.iter().enumerate() {
         let id = GuestId(index as u8);
-        let vttbr = build_stage2(id, config, &mut pool, features, Attributes::RAM);
-        let gic = GuestGic::new();
-        gic.configure(config.gic.spis, config.vcpus.len(), &config.interrupts);
+        let moves = changes_cores(&conduct, config.cores);
         let mut vcpus = Vec::new();
-        for _ in &config.vcpus {
-            let _ = vcpus.push(VcpuId(next_vcpu));
-            let _ = owners.push(id);
-            next_vcpu += 1;
+        for vcpu in &config.vcpus {
+            let Some(band) = bands.of(vcpu.priority) else {
+                fatal!("a vCPU of {} has a priority without a band", config.name);
+            };
+            let _ = vcpus.push(VcpuId(members.len() as u8));
+            let _ = members.push(Member {
+                guest: id,
+                moves,
+                band,
+                home: vcpu.home,
+            });
         }
-        let moves = policy.moves() && !config.cores.is_power_of_two();
-        let catches_exit = moves || conduct.delay.is_some() && config.vcpus.len() > 1;
-        let vttbr_kernel = (catches_exit && features.xnx)
-            .then(|| build_stage2(id, config, &mut pool, features, Attributes::RAM_OF_KERNEL));
-        let vttbr_programs = (moves && conduct.keeps_kernels_off)
-            .then(|| build_stage2(id, config, &mut pool, features, Attributes::RAM_OF_PROGRAMS));
+        let mut stage2 = |ram| build_stage2(id, config, &mut pool, features, ram);
+        let tables = Tables::needed(&conduct, moves, vcpus.len(), features.xnx);
+        let vttbr = stage2(Attributes::RAM);
+        let vttbr_kernel = tables.of_kernel.then(|| stage2(Attributes::RAM_OF_KERNEL));
+        let vttbr_programs = tables
+            .of_programs
+            .then(|| stage2(Attributes::RAM_OF_PROGRAMS));
+        let gic = GuestGic::new();
+        gic.configure(config.gic.spis, vcpus.len(), &config.interrupts);
         let guest = Guest {
             config: config.clone(),
             moves,
@@ -216,39 +217,14 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             vttbr_kernel,
             vttbr_programs,
             gic,
-            power: GuestPower::new(config.vcpus.len() as u8),
+            power: GuestPower::new(vcpus.len() as u8),
             lifecycle: Lifecycle::new(config.cores),
             vuart: Vuart::new(),
             vcpus,
         };
         let _ = guests.push(guest);
     }
-    let moving_levels = || {
-        guests
-            .iter()
-            .filter(|guest| guest.moves)
-            .flat_map(|guest| &guest.vcpus)
-            .map(|vcpu| Level::of(vcpu_bands.get(vcpu.index()).copied()))
-    };
-    let moving_level = moving_levels().max().unwrap_or(Level::IDLE);
-    let moving_floor = moving_levels().min().unwrap_or(Level::IDLE);
-    let homes = |is_meant: &dyn Fn(&packed::Vcpu) -> bool| {
-        let vcpus = system.guests.iter().flat_map(|guest| &guest.vcpus);
-        vcpus
-            .filter(|&vcpu| is_meant(vcpu))
-            .fold(0, |cores, vcpu| cores | 1_u32 << vcpu.home.0)
-    };
-    let level = |vcpu: &packed::Vcpu| Level::of(bands.of(vcpu.priority));
-    let kernel_free = match conduct.keeps_kernels_off {
-        true => homes(&|vcpu| level(vcpu) > moving_level),
-        false => 0,
-    };
-    // The guest that has most to lose.
-    let largest = system.guests.iter().max_by_key(|guest| guest.vcpus.len());
-    let gang = largest
-        .and_then(|guest| bands.of(guest.vcpus.first()?.priority))
-        .filter(|_| conduct.gang)
-        .map(|band| (band, homes(&|vcpu| bands.of(vcpu.priority) == Some(band))));
+    let roles = Roles::new(&conduct, &members);
     let machine = Machine {
         cores: system
             .board
@@ -257,15 +233,15 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             .map(|&mpidr| Core::new(mpidr))
             .collect(),
         guests,
-        owners,
-        bands: vcpu_bands,
+        owners: members.iter().map(|it| it.guest).collect(),
+        bands: members.iter().map(|it| it.band).collect(),
         parking: [const { Parking::new() }; MAX_VCPUS],
         policy,
-        kernel_free,
-        gang,
+        kernel_free: roles.kernel_free,
+        gang: roles.gang,
         without: system.scheduler.without,
-        moving_level,
-        moving_floor,
+        moving_level: roles.moving_level,
+        moving_floor: roles.moving_floor,
         post: Post::new(),
         gic: Gic::new(&system.board),
         destinations,

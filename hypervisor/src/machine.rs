@@ -79,7 +79,7 @@ pub struct Guest {
     /// Value of `VTTBR_EL2`.
     pub vttbr: u64,
     /// The same with tables that let no program run, only the kernel, to catch the moment when it returns to one. Where
-    /// vCPUs move and the core can (FEAT_XNX).
+    /// vCPUs move, or somebody more urgent waits for that moment (policy `delay`), and the core can (FEAT_XNX).
     pub vttbr_kernel: Option<u64>,
     /// The same with tables that let no kernel run, only programs, where the policy keeps kernels off cores.
     pub vttbr_programs: Option<u64>,

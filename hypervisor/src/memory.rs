@@ -151,10 +151,9 @@ impl El2Map {
 
     /// Makes the calling core use the map.
     pub fn activate(&self) {
-        // SAFETY: the map covers code, data, stacks and devices of the hypervisor with the
-        // addresses they have now, and lives as long as the machine. What the core has cached of
-        // the initial map, which permits more, is forgotten; so are translations of guests that
-        // ran before this hypervisor.
+        // What the core has cached of the initial map, which permits more, is forgotten; so are
+        // translations of guests that ran before this hypervisor.
+        // SAFETY: the map has all that the hypervisor uses where it is now, and lives for ever.
         unsafe {
             self.0.activate();
             asm!(

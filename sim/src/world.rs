@@ -6,8 +6,8 @@ use crate::guest::{Churn, ENDLESS, Exit, Messages, RtTask, Smp, TIMER, Vcpu};
 use crate::outcome::Counters;
 use crate::random::Random;
 use crate::setup::{Load, Setup};
-use spumone_config::types::{PcpuId, VcpuId};
-use spumone_core::migration::{Level, Parked, ParkingSlot, Presence};
+use spumone_config::types::{GuestId, PcpuId, VcpuId};
+use spumone_core::migration::{Level, Member, Parked, ParkingSlot, Presence, Roles, changes_cores};
 use spumone_core::schedule::{Band, Ticks};
 
 /// The real-time vCPU. vCPU n of the SMP guest is vCPU n + 1 of the system.
@@ -93,8 +93,8 @@ impl World {
         let seed = setup.seed.wrapping_add(number);
         let deciding = Deciding::new(setup.decisions, seed, setup.catches_exit);
         let conduct = deciding.conduct();
-        let moves = conduct.patience.is_some() && setup.guest_cores > 1;
-        let home_of_rt = u32::from(setup.rt.is_some()) << RT.0;
+        let moves = changes_cores(&conduct, u32::MAX >> (u32::BITS - setup.guest_cores as u32));
+        let roles = Roles::new(&conduct, &members(setup, moves));
         let core = || Shared {
             kicked: 0,
             arrives: Ticks::NEVER,
@@ -126,15 +126,8 @@ impl World {
             costs: setup.costs,
             catches_exit: setup.catches_exit,
             moving: if moves { all_but_rt(count) } else { 0 },
-            kernel_free: match moves && conduct.keeps_kernels_off {
-                true => home_of_rt,
-                false => 0,
-            },
-            moving_level: if moves {
-                Level::of(Some(SMP_BAND))
-            } else {
-                Level::IDLE
-            },
+            kernel_free: roles.kernel_free,
+            moving_level: roles.moving_level,
             smp,
             rt,
             counters: Counters::default(),
@@ -154,7 +147,7 @@ impl World {
 
     /// The home core of a vCPU: the last vCPU is on core 0, where the real-time one is, as on the testbed.
     pub fn home(&self, id: VcpuId) -> PcpuId {
-        PcpuId((id.index() % self.cores.len()) as u8)
+        home(id, self.cores.len())
     }
 
     /// Whether no kernel of the SMP guest is to run on `core`.
@@ -267,6 +260,23 @@ impl World {
         }
         exit
     }
+}
+
+fn home(id: VcpuId, cores: usize) -> PcpuId {
+    PcpuId((id.index() % cores) as u8)
+}
+
+/// All vCPUs of a system: the real-time one, if it is there, and those of the SMP guest.
+fn members(setup: &Setup, moves: bool) -> Vec<Member> {
+    let member = |guest, moves, band, id| Member {
+        guest: GuestId(guest),
+        moves,
+        band,
+        home: home(id, setup.guest_cores),
+    };
+    let rt = setup.rt.map(|_| member(0, false, RT_BAND, RT));
+    let smp = (1..=setup.guest_vcpus).map(|id| member(1, moves, SMP_BAND, VcpuId(id as u8)));
+    rt.into_iter().chain(smp).collect()
 }
 
 /// The vCPUs of the SMP guest in a system of `count`.

@@ -1,7 +1,7 @@
 //! `ablation`: what each mechanism of policy `steal` is worth: the load experiment with one after the other turned off.
 
-use super::loads::Loads;
-use super::{Defaults, Evaluation, Experiment, Plan, Table, yardstick};
+use super::loads::{self, Loads};
+use super::{Defaults, Evaluation, Experiment, Plan, Table};
 use crate::machine::{Machine, Run};
 use crate::plot::{Dot, Dots, Figure, Row};
 use crate::results::Results;
@@ -11,7 +11,6 @@ use serde_json::json;
 /// The figure.
 pub struct Ablation;
 
-const YARDSTICK: &str = "hackbench";
 /// The policy with all that it has.
 const POLICY: &str = "steal";
 /// Between the policy's name and that of what it does without, in labels.
@@ -44,24 +43,7 @@ fn variant_plan(plan: &Plan) -> Plan {
 impl Ablation {
     /// Where loads are as in `lhp`, its runs are these.
     fn loads(plan: &Plan) -> Result<Loads, String> {
-        let name = plan.yardstick.as_deref().unwrap_or(YARDSTICK);
-        let yardstick = yardstick::find(name)?;
-        Ok(match plan.quick {
-            true => Loads {
-                yardstick,
-                loads: vec![50],
-                burst_ms: 100,
-                seconds: 0.4,
-                repeats: 1,
-            },
-            false => Loads {
-                yardstick,
-                loads: vec![30, 50, 70, 90],
-                burst_ms: 500,
-                seconds: 2.5,
-                repeats: 2,
-            },
-        })
+        Loads::new(plan, loads::yardstick(plan), &[50], &[30, 50, 70, 90])
     }
 }
 
@@ -71,7 +53,10 @@ fn worst_latency(results: &Results, loads: &Loads, variant: &str) -> Option<f64>
     labels
         .flat_map(|label| {
             results.values(&label, |it| {
-                it.rt_instructions("max_ns").into_iter().collect()
+                let wait = it.clock.longest_wait_ns();
+                wait.map(|ns| it.instructions(ns as f64))
+                    .into_iter()
+                    .collect()
             })
         })
         .reduce(f64::max)
@@ -93,12 +78,7 @@ impl Experiment for Ablation {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults {
-            ipus: 100,
-            quantum: 500,
-            seeds: 3,
-            quick_seeds: 1,
-        }
+        Defaults::THROUGHPUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
@@ -218,6 +198,7 @@ impl Experiment for Ablation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Mark;
     use crate::experiments::lhp::Lhp;
     use crate::experiments::loads::tests::plan;
     use crate::results::samples;
@@ -261,11 +242,13 @@ mod tests {
             for (load, more) in [(50, 1.0), (90, 1.2)] {
                 let time = bare.ideal(f64::from(load) / 100.0) * slowdown * more;
                 let label = loads.label(variant, load);
-                let log = format!(
-                    "linux-result scenario=a ok=1 seconds={time}\nrt-result max_ns={}\n",
-                    load * 400
-                );
-                results.add(samples::outcome(&label, 1, &log));
+                let mut outcome = samples::linux(&label, 1, &[time]);
+                outcome.clock.marks = vec![Mark {
+                    mark: 14,
+                    ns: 1,
+                    x0: Some(format!("{:#x}", load * 400)),
+                }];
+                results.add(outcome);
             }
         }
         let evaluation = Ablation.evaluate(&plan(), &results);

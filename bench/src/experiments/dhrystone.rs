@@ -2,7 +2,7 @@
 //! slowdown a matter of the benchmark?
 
 use super::loads::Loads;
-use super::{Defaults, Evaluation, Experiment, Plan, Verdict, yardstick};
+use super::{Defaults, Evaluation, Experiment, Plan, Verdict};
 use crate::machine::Run;
 use crate::plot::{Curve, Figure, Line, Lines};
 use crate::results::Results;
@@ -17,18 +17,7 @@ const POLICY: &str = "none";
 
 impl Dhrystone {
     fn loads(plan: &Plan) -> Result<[Loads; 2], String> {
-        let of = |name| {
-            Ok::<_, String>(Loads {
-                yardstick: yardstick::find(name)?,
-                loads: match plan.quick {
-                    true => vec![0, 90],
-                    false => vec![0, 30, 60, 90],
-                },
-                burst_ms: if plan.quick { 100 } else { 500 },
-                seconds: if plan.quick { 0.3 } else { 2.5 },
-                repeats: if plan.quick { 1 } else { 2 },
-            })
-        };
+        let of = |name| Loads::new(plan, name, &[0, 90], &[0, 30, 60, 90]);
         Ok([of("dhrystone")?, of("hackbench")?])
     }
 
@@ -59,12 +48,7 @@ impl Experiment for Dhrystone {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults {
-            ipus: 100,
-            quantum: 500,
-            seeds: 3,
-            quick_seeds: 1,
-        }
+        Defaults::THROUGHPUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

@@ -2,7 +2,7 @@
 //! cores because of that.
 
 use super::{Defaults, Evaluation, Experiment, Plan, Table};
-use crate::machine::{ClockSettings, Machine, Order, Run};
+use crate::machine::{Machine, Order, Run};
 use crate::plot::{Figure, Histograms, Panel};
 use crate::results::{Outcome, Results};
 use crate::stats::grouped;
@@ -165,10 +165,8 @@ impl Experiment for Ipi {
 
     fn defaults(&self) -> Defaults {
         Defaults {
-            ipus: 250,
             quantum: 50,
-            seeds: 3,
-            quick_seeds: 1,
+            ..Defaults::LATENCY
         }
     }
 
@@ -191,12 +189,7 @@ impl Experiment for Ipi {
                 ..System::default()
             }),
             disk_mib: 0,
-            clock: ClockSettings {
-                quantum: plan.quantum,
-                ipus: plan.ipus,
-                seed: 0,
-                end_us: None,
-            },
+            clock: plan.clock(None),
             order: match case.rt {
                 true => Order::LinuxFirst {
                     rt_until: length_ms * 1_000_000,

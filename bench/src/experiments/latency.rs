@@ -1,26 +1,18 @@
 //! `latency`: how long the real-time guest waits between a task's due time and its first instruction,
 //! beside a Linux that rests, computes or writes to a disk.
 
-use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict, visits};
-use crate::machine::{ClockSettings, Linux, Machine, Order, Run};
-use crate::plot::{Figure, Histograms, Panel};
-use crate::results::{Outcome, Results};
-use crate::stats::{Spread, grouped};
-use crate::system::System;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use super::beside::{Load, Periods, run_bare, run_beside};
+use super::dispatch::{figure, method, summary, table, worst};
+use super::{Defaults, Evaluation, Experiment, Plan, Verdict, visits};
+use crate::machine::Run;
+use crate::results::Results;
+use crate::stats::grouped;
 
 /// The figure.
 pub struct Latency;
 
 /// The policy that all runs have but those that compare policies.
 const BASE: &str = "none";
-/// Virtual time between the real-time guest's last period and the end of the run: it prints its report.
-const REPORT_US: u64 = 600_000;
-/// Virtual time from power on to the real-time guest's first period, at most.
-const START_US: u64 = 200_000;
-/// Size of the disk that Linux writes to.
-const DISK_MIB: u32 = 16;
 
 /// What a policy may cost the real-time guest, in instructions.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,118 +41,6 @@ fn with_policy(label: &str, policy: &str) -> String {
     match policy {
         BASE => label.to_owned(),
         _ => format!("{label}-{policy}"),
-    }
-}
-
-/// What Linux does meanwhile.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Load {
-    /// It sleeps.
-    Idle,
-    /// hackbench, again and again.
-    Hackbench,
-    /// Direct writes to a virtio disk without a pause.
-    Disk,
-}
-
-impl Load {
-    /// For labels.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Hackbench => "hackbench",
-            Self::Disk => "disk",
-        }
-    }
-
-    /// For people.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Idle => "Linux idle",
-            Self::Hackbench => "Linux runs hackbench",
-            Self::Disk => "Linux writes to a disk",
-        }
-    }
-}
-
-/// Periods of the real-time guest.
-#[derive(Clone, Copy)]
-pub struct Periods {
-    /// Length of one.
-    pub us: u64,
-    /// How many.
-    pub count: u64,
-    /// More parameters of the guest, each after a space.
-    pub more: &'static str,
-}
-
-impl Periods {
-    /// The guest's parameters.
-    pub fn bootargs(self) -> String {
-        format!("period={}us samples={}{}", self.us, self.count, self.more)
-    }
-
-    /// All of them, in virtual microseconds.
-    pub fn length_us(self) -> u64 {
-        self.us * self.count
-    }
-}
-
-/// The run that measures latency beside a loaded Linux.
-pub fn run_beside(
-    plan: &Plan,
-    label: String,
-    policy: &str,
-    load: Load,
-    periods: Periods,
-    split: Option<&str>,
-) -> Run {
-    let end_us = START_US + periods.length_us() + REPORT_US;
-    // The load outlasts the run, which the clock ends.
-    let seconds = format!("seconds={}", end_us / 1_000_000 + 2);
-    let linux = match load {
-        Load::Idle => Linux::new(4, "idle", &[&seconds]),
-        Load::Hackbench => Linux::new(4, "load", &["load=hackbench", &seconds, "-g 1 -l 1000"]),
-        Load::Disk => Linux::new(4, "diskwrite", &[&seconds]),
-    };
-    let disk = load == Load::Disk;
-    Run {
-        label,
-        machine: Machine::Spumone(System {
-            cores: 4,
-            policy: policy.into(),
-            interrupt_priorities: split.map(Into::into),
-            rt: Some(periods.bootargs()),
-            linux: Some(linux),
-            disk,
-            ..System::default()
-        }),
-        disk_mib: if disk { DISK_MIB } else { 0 },
-        clock: ClockSettings {
-            quantum: plan.quantum,
-            ipus: plan.ipus,
-            seed: 0,
-            end_us: Some(end_us),
-        },
-        order: Order::RtFirst,
-        weight: end_us / 1000 * if load == Load::Hackbench { 4 } else { 2 },
-    }
-}
-
-/// The run of the real-time guest alone on the bare machine.
-pub fn run_bare(plan: &Plan, label: String, periods: Periods) -> Run {
-    Run {
-        label,
-        machine: Machine::BareRt(periods.bootargs()),
-        disk_mib: 0,
-        clock: ClockSettings {
-            quantum: plan.quantum,
-            ipus: plan.ipus,
-            seed: 0,
-            end_us: None,
-        },
-        order: Order::Any,
-        weight: periods.length_us() / 10_000,
     }
 }
 
@@ -262,12 +142,7 @@ impl Experiment for Latency {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults {
-            ipus: 250,
-            quantum: 200,
-            seeds: 3,
-            quick_seeds: 1,
-        }
+        Defaults::LATENCY
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
@@ -376,191 +251,14 @@ fn verdict(results: &Results, policy: &str) -> Verdict {
     }
 }
 
-/// How latencies are taken.
-pub fn method(periods: Periods, plan: &Plan) -> Vec<String> {
-    vec![
-        format!(
-            "{} periods of {} µs. Latency is the counter at the task's first instruction minus the due time, which is \
-             absolute and does not drift; the counter runs at 62.5 MHz, so it counts in steps of {} instructions.",
-            grouped(periods.count as f64),
-            periods.us,
-            plan.ipus * 16 / 1000
-        ),
-        "Both guests start together, so the first three virtual seconds or less are Linux's boot, also where \
-         it says that Linux is idle; what Linux then does lasts to the end."
-            .into(),
-    ]
-}
-
-/// The largest latency over all seeds, in instructions.
-pub fn worst(results: &Results, label: &str) -> Option<f64> {
-    let values = results
-        .of(label)
-        .iter()
-        .filter_map(|it| it.rt_instructions("max_ns"));
-    values.reduce(f64::max)
-}
-
 fn total(results: &Results, key: &str) -> f64 {
     results.all().filter_map(|it| it.rt(key)).sum()
-}
-
-/// One histogram for each case, all seeds together, all with rows of the same width.
-pub fn figure(cases: &[(String, String)], results: &Results) -> Figure {
-    let largest = cases.iter().filter_map(|(label, _)| worst(results, label));
-    let outcomes = || cases.iter().flat_map(|(label, _)| results.of(label));
-    // No finer than the guests' own rows.
-    let rows = outcomes().map(|it| it.instructions(it.console.histogram.width_ns as f64));
-    let width = row_width(
-        largest
-            .fold(0.0, f64::max)
-            .max(200.0 * rows.fold(0.0, f64::max)),
-    );
-    let panels = cases
-        .iter()
-        .map(|(label, name)| {
-            let outcomes = results.of(label);
-            let spread = |key| Spread::of(outcomes.iter().filter_map(|it| it.rt_instructions(key)));
-            let facts = match (
-                spread("min_ns"),
-                spread("avg_ns"),
-                spread("p99_9_ns"),
-                spread("max_ns"),
-            ) {
-                (Some(min), Some(avg), Some(tail), Some(max)) => format!(
-                    "minimum {} · average {} · 99.9 % {} · maximum {}",
-                    grouped(min.low),
-                    grouped(avg.median),
-                    grouped(tail.high),
-                    grouped(max.high)
-                ),
-                _ => "no result".into(),
-            };
-            let max = spread("max_ns").map(|it| ("max".to_owned(), it.high));
-            Panel {
-                name: name.clone(),
-                bars: bars(outcomes, width),
-                facts,
-                marks: max.into_iter().collect(),
-            }
-        })
-        .collect();
-    Figure::Histograms(Histograms {
-        title: "Dispatch latency of the real-time guest".into(),
-        y_title: format!("periods in each {width} instructions, all seeds together (logarithmic)"),
-        x_title: "instructions from due time to the task's first instruction".into(),
-        logarithmic: false,
-        panels,
-    })
-}
-
-/// A round width with which `largest` takes about 200 rows.
-fn row_width(largest: f64) -> f64 {
-    // A multiple of a counter tick at 250 instructions a microsecond, so that rows hold equally many.
-    const WIDTHS: [f64; 9] = [4.0, 8.0, 20.0, 40.0, 100.0, 200.0, 400.0, 1000.0, 2000.0];
-    let wanted = largest / 200.0;
-    WIDTHS
-        .into_iter()
-        .find(|&it| it >= wanted)
-        .unwrap_or(wanted)
-}
-
-/// Rows of this width over all seeds, in instructions: from, to, count.
-fn bars(outcomes: &[Outcome], width: f64) -> Vec<(f64, f64, u64)> {
-    let mut rows: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut bars = Vec::new();
-    for outcome in outcomes {
-        let histogram = &outcome.console.histogram;
-        for &(start, count) in &histogram.rows {
-            let row = (outcome.instructions(start as f64) / width) as u64;
-            *rows.entry(row).or_default() += count;
-        }
-        // What the coarse table has above its last row: where between they lie is not known.
-        if let (Some(max), Some(&(last, _))) =
-            (outcome.rt_instructions("max_ns"), histogram.rows.last())
-            && histogram.above > 0
-        {
-            let from = outcome.instructions((last + histogram.width_ns) as f64);
-            bars.push((from, max.max(from), histogram.above));
-        }
-    }
-    bars.extend(rows.into_iter().map(|(row, count)| {
-        let from = row as f64 * width;
-        (from, from + width, count)
-    }));
-    bars
-}
-
-/// Latencies in instructions.
-pub fn table(cases: &[(String, String)], results: &Results) -> Table {
-    let columns = [
-        "", "minimum", "average", "99.9 %", "maximum", "lost", "late",
-    ];
-    let mut table = Table::new(
-        "Latency in instructions: median of the seeds, and their range",
-        &columns,
-    );
-    for (label, name) in cases {
-        let outcomes = results.of(label);
-        let cell = |key: &str| {
-            let spread = Spread::of(outcomes.iter().filter_map(|it| it.rt_instructions(key)));
-            spread.map_or("-".into(), show)
-        };
-        let count = |key: &str| {
-            let sum: f64 = outcomes.iter().filter_map(|it| it.rt(key)).sum();
-            match outcomes.is_empty() {
-                true => "-".into(),
-                false => grouped(sum),
-            }
-        };
-        let mut row = vec![name.clone()];
-        row.extend(["min_ns", "avg_ns", "p99_9_ns", "max_ns"].map(cell));
-        row.extend(["lost", "late"].map(count));
-        table.rows.push(row);
-    }
-    table
-}
-
-fn show(spread: Spread) -> String {
-    let (low, median, high) = (
-        grouped(spread.low),
-        grouped(spread.median),
-        grouped(spread.high),
-    );
-    match low == high {
-        true => median,
-        false => format!("{median} ({low} to {high})"),
-    }
-}
-
-/// For programs.
-pub fn summary(cases: &[(String, String)], results: &Results) -> Value {
-    let mut all = serde_json::Map::new();
-    for (label, _) in cases {
-        let spread = |key| {
-            Spread::of(
-                results
-                    .of(label)
-                    .iter()
-                    .filter_map(|it| it.rt_instructions(key)),
-            )
-        };
-        all.insert(
-            label.clone(),
-            json!({
-                "minimum": spread("min_ns"),
-                "average": spread("avg_ns"),
-                "p99_9": spread("p99_9_ns"),
-                "maximum": spread("max_ns"),
-            }),
-        );
-    }
-    json!({ "latency_instructions": all })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Machine;
     use crate::results::samples;
 
     fn plan() -> Plan {
@@ -652,22 +350,5 @@ mod tests {
     fn what_is_missing_has_no_verdict() {
         let evaluation = Latency.evaluate(&plan(), &Results::default());
         assert!(evaluation.verdicts.iter().all(|it| it.met.is_none()));
-    }
-
-    #[test]
-    fn rows_of_several_seeds_add_up() {
-        let outcomes = [1, 2].map(|seed| samples::rt("a", seed, [400, 800, 1200, 4000]));
-        // 400 ns are 100 instructions, 1200 ns are 300.
-        assert_eq!(
-            bars(&outcomes, 100.0),
-            [(100.0, 200.0, 180), (300.0, 400.0, 18)]
-        );
-        assert_eq!(bars(&outcomes, 400.0), [(0.0, 400.0, 198)]);
-    }
-
-    #[test]
-    fn rows_are_of_round_widths() {
-        assert_eq!(row_width(5388.0), 40.0);
-        assert_eq!(row_width(0.0), 4.0);
     }
 }

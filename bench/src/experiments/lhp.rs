@@ -1,7 +1,7 @@
 //! `lhp`: what a real-time guest's load costs an SMP Linux beside it, against the ideal.
 
-use super::loads::Loads;
-use super::{Defaults, Evaluation, Experiment, Plan, Verdict, yardstick};
+use super::loads::{self, Loads};
+use super::{Defaults, Evaluation, Experiment, Plan, Verdict};
 use crate::machine::Run;
 use crate::plot::{Figure, Lines};
 use crate::results::Results;
@@ -11,28 +11,15 @@ pub struct Lhp;
 
 /// Aim: time over the ideal at every load.
 const AIM: f64 = 1.05;
-const YARDSTICK: &str = "hackbench";
 
 impl Lhp {
     fn loads(plan: &Plan) -> Result<Loads, String> {
-        let name = plan.yardstick.as_deref().unwrap_or(YARDSTICK);
-        let yardstick = yardstick::find(name)?;
-        Ok(match plan.quick {
-            true => Loads {
-                yardstick,
-                loads: vec![0, 50, 90],
-                burst_ms: 100,
-                seconds: 0.4,
-                repeats: 1,
-            },
-            false => Loads {
-                yardstick,
-                loads: vec![0, 10, 30, 50, 70, 90],
-                burst_ms: 500,
-                seconds: 2.5,
-                repeats: 2,
-            },
-        })
+        Loads::new(
+            plan,
+            loads::yardstick(plan),
+            &[0, 50, 90],
+            &[0, 10, 30, 50, 70, 90],
+        )
     }
 }
 
@@ -53,12 +40,7 @@ impl Experiment for Lhp {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults {
-            ipus: 100,
-            quantum: 500,
-            seeds: 3,
-            quick_seeds: 1,
-        }
+        Defaults::THROUGHPUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

@@ -1,12 +1,12 @@
-//! What `lhp` and `dhrystone` share: one yardstick, by the load that the real-time guest puts on one core.
+//! What `lhp`, `dhrystone` and `ablation` share: one yardstick, by the load that the real-time guest puts on one core.
 
-use super::yardstick::Yardstick;
+use super::bursts::{self, Bursts};
+use super::yardstick::{self, Yardstick};
 use super::{Plan, Table};
-use crate::machine::{ClockSettings, Machine, Order, Run};
+use crate::machine::{Machine, Order, Run};
 use crate::plot::{Curve, Line, Reference};
 use crate::results::{Outcome, Results};
 use crate::stats::Spread;
-use crate::system::System;
 use serde_json::{Value, json};
 
 /// Cores of the machine.
@@ -16,10 +16,8 @@ const BARE: [u32; 3] = [2, 3, 4];
 /// Linux's CPU 3 is the one at home on the shared core. Were it CPU 0, the whole boot would get only what the
 /// load leaves of that core.
 const HOMES: [u32; 4] = [1, 2, 3, 0];
-/// What the boot becomes longer by under full load, over its length without: CPU 3 takes part in it.
-const BOOT_UNDER_LOAD: f64 = 1.0;
-/// The worst slowdown that a run's length allows for.
-const SLOWEST: f64 = 3.0;
+/// Repeats in a run. Seeds vary more than repeats do, so each has one that spans several bursts.
+const REPEATS: u32 = 1;
 
 /// A yardstick under load.
 pub struct Loads {
@@ -29,10 +27,8 @@ pub struct Loads {
     pub loads: Vec<u32>,
     /// Period of the real-time guest's bursts in milliseconds.
     pub burst_ms: u32,
-    /// Length of one repeat on four bare cores, about, in seconds.
+    /// Length of what is measured, on four bare cores, about, in seconds.
     pub seconds: f64,
-    /// Repeats in a run.
-    pub repeats: u32,
 }
 
 /// Measured times of the bare machine with 2, 3 and 4 cores.
@@ -50,14 +46,32 @@ impl Bare {
     }
 }
 
+/// What measures where the plan names nothing.
+const YARDSTICK: &str = "hackbench";
+
+/// The name of the plan's yardstick.
+pub fn yardstick(plan: &Plan) -> &str {
+    plan.yardstick.as_deref().unwrap_or(YARDSTICK)
+}
+
 impl Loads {
-    fn clock(plan: &Plan) -> ClockSettings {
-        ClockSettings {
-            quantum: plan.quantum,
-            ipus: plan.ipus,
-            seed: 0,
-            end_us: None,
-        }
+    /// The yardstick of this name, under loads of a quick look or of the whole figure.
+    ///
+    /// # Errors
+    ///
+    /// There is none of this name; says which there are.
+    pub fn new(plan: &Plan, name: &str, quick: &[u32], whole: &[u32]) -> Result<Self, String> {
+        let (loads, burst_ms, seconds) = match plan.quick {
+            true => (quick, 100, 0.4),
+            // Five bursts in each.
+            false => (whole, 500, 2.5),
+        };
+        Ok(Self {
+            yardstick: yardstick::find(name)?,
+            loads: loads.to_vec(),
+            burst_ms,
+            seconds,
+        })
     }
 
     /// Label of a bare run.
@@ -72,49 +86,35 @@ impl Loads {
 
     /// The bare machines, and each policy under each load.
     pub fn runs(&self, plan: &Plan) -> Vec<Run> {
-        let linux = |cpus| self.yardstick.linux(plan, cpus, self.seconds, self.repeats);
-        let length = self.seconds * f64::from(self.repeats);
+        let linux = |cpus| self.yardstick.linux(plan, cpus, self.seconds, REPEATS);
         let mut runs: Vec<_> = BARE
             .iter()
             .map(|&cores| Run {
                 label: self.bare_label(cores),
                 machine: Machine::BareLinux(linux(cores)),
                 disk_mib: 0,
-                clock: Self::clock(plan),
+                clock: plan.clock(None),
                 order: Order::Any,
-                weight: ((1.5 + 4.0 * length * plan.speed()) * 1000.0) as u64,
+                weight: ((1.5 + 4.0 * self.seconds * plan.speed()) * 1000.0) as u64,
             })
             .collect();
         for policy in &plan.policies {
             for &load in &self.loads {
-                let f = f64::from(load) / 100.0;
-                let boot = plan.boot_seconds() * (1.0 + BOOT_UNDER_LOAD * f);
-                let allowed = boot + length * (1.3 + (SLOWEST - 1.3) * f);
-                let rt = format!(
-                    "period=1ms load={load}% burst={}ms duration={}ms histogram=off",
-                    self.burst_ms,
-                    (allowed * 1000.0).ceil()
-                );
-                let mut shared = linux(CORES);
-                shared.homes = HOMES.to_vec();
-                runs.push(Run {
-                    label: self.label(policy, load),
-                    machine: Machine::Spumone(System {
-                        cores: CORES,
-                        policy: policy.clone(),
-                        interrupt_priorities: None,
-                        rt: Some(rt),
-                        linux: Some(shared),
-                        disk: false,
-                        ..System::default()
-                    }),
-                    disk_mib: 0,
-                    clock: Self::clock(plan),
-                    order: Order::LinuxFirst {
-                        rt_until: (allowed * 1e9) as u64,
-                    },
-                    weight: ((2.0 + (4.0 * length + allowed * f) * plan.speed()) * 1000.0) as u64,
-                });
+                let mut linux = linux(CORES);
+                linux.homes = HOMES.to_vec();
+                let bursts = Bursts {
+                    load,
+                    ms: self.burst_ms,
+                };
+                let label = self.label(policy, load);
+                runs.push(bursts::run_beside(
+                    plan,
+                    label,
+                    policy,
+                    bursts,
+                    linux,
+                    self.seconds,
+                ));
             }
         }
         runs
@@ -128,7 +128,7 @@ impl Loads {
         })
     }
 
-    /// Seconds over all seeds and repeats.
+    /// Seconds over all seeds.
     pub fn spread(&self, results: &Results, label: &str) -> Option<Spread> {
         Spread::of(results.values(label, Outcome::seconds))
     }
@@ -272,11 +272,10 @@ impl Loads {
                 self.burst_ms
             ),
             format!(
-                "Linux measures `{}` ({}) itself, {} times a run; each point is the median of all repeats and seeds, the \
-                 band goes from the smallest to the largest.",
-                self.yardstick.linux(plan, CORES, self.seconds, self.repeats).arguments.join(" "),
-                self.yardstick.what,
-                self.repeats
+                "Linux measures `{}` ({}) itself, once a run; each point is the median of all seeds, the band goes from the \
+                 smallest to the largest. The real-time guest goes on for as long.",
+                self.yardstick.linux(plan, CORES, self.seconds, REPEATS).arguments.join(" "),
+                self.yardstick.what
             ),
             "Ideal: 1 / (T(3) + (1 - f) × (T(4) - T(3))), where T(n) = 1 / (time on n bare cores), as measured."
                 .into(),
@@ -296,7 +295,6 @@ pub mod tests {
             loads: vec![0, 50],
             burst_ms: 500,
             seconds: 2.5,
-            repeats: 2,
         }
     }
 
@@ -347,19 +345,5 @@ pub mod tests {
             Some(50)
         );
         assert_eq!(loads().first_worse_than(&results, &bare, "none", 2), None);
-    }
-
-    #[test]
-    fn the_real_time_guest_outlives_a_slow_linux() {
-        let runs = loads().runs(&plan());
-        assert_eq!(runs.len(), 5);
-        let Machine::Spumone(system) = &runs[4].machine else {
-            panic!("not a system")
-        };
-        // 3 s + 3 s × 0.5 + 5 s × (1.3 + 1.7 × 0.5)
-        assert_eq!(
-            system.rt.as_deref(),
-            Some("period=1ms load=50% burst=500ms duration=15250ms histogram=off")
-        );
     }
 }

@@ -3,9 +3,9 @@
 //! The hypervisor passes steps (`hypervisor/src/steps.rs`), and the clock counts visits to EL2 apart by the steps that they
 //! passed. So each visit that has to do with a move is known, whole and in parts.
 
-use super::latency::{self, Load, Periods};
+use super::beside::{Load, Periods, run_beside};
+use super::moves::{Costs, KINDS, Kind, PARTS, Sum};
 use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict};
-use crate::clock::{Part, Visits};
 use crate::machine::{Machine, Run};
 use crate::plot::{Dot, Dots, Figure, Row};
 use crate::results::Results;
@@ -17,8 +17,6 @@ pub struct Migration;
 
 /// Aim for a round trip, in instructions of both cores together.
 const AIM: f64 = 3000.0;
-/// A round trip is two moves.
-const MOVES: f64 = 2.0;
 /// Without policies that move vCPUs in the plan.
 const POLICY: &str = "steal";
 /// Nothing moves.
@@ -29,212 +27,6 @@ const BUSY: &str = " load=30% burst=10ms histogram=off";
 /// Linux's CPU 3 is the one at home on the real-time guest's core. Were it CPU 0, which boots, EL2 would load the guest
 /// there in visits as long as the pauses of the real-time guest.
 const HOMES: [u32; 4] = [1, 2, 3, 0];
-
-/// Guests are loaded in the first visit of a core.
-const START: &str = "start of a core";
-
-/// Steps by number, as in `hypervisor/src/steps.rs`.
-const LOOK: u32 = 0;
-const TAKE: u32 = 1;
-const TAKEN: u32 = 2;
-const PARK: u32 = 3;
-const PARKED: u32 = 4;
-const TOLD: u32 = 5;
-
-/// What a visit did about moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Gave a vCPU up, and told another core.
-    Gave,
-    /// Took one.
-    Took,
-    /// Took one, and gave up the one that it had.
-    Exchanged,
-    /// Looked, or told, and left all as it was: not yet, or too late.
-    Looked,
-}
-
-const KINDS: [(Kind, &str); 4] = [
-    (Kind::Gave, "gives a vCPU up"),
-    (Kind::Took, "takes one"),
-    (Kind::Exchanged, "takes one, gives one up"),
-    (Kind::Looked, "looks or tells, nothing moves"),
-];
-
-/// The ways to steps, and behind the last one, in the order of a visit.
-const PARTS: [(Option<u32>, &str); 7] = [
-    (
-        Some(LOOK),
-        "interrupt, decision, a glance at what is parked",
-    ),
-    (Some(TAKE), "choice and claim"),
-    (
-        Some(TAKEN),
-        "settling: interrupts and timers follow, run queue",
-    ),
-    (Some(PARK), "switch, save of the vCPU that makes room"),
-    (Some(PARKED), "parking"),
-    (Some(TOLD), "telling another core"),
-    (None, "load, entry"),
-];
-
-/// Visits, or parts of them, together.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Sum {
-    count: f64,
-    instructions: f64,
-    most: f64,
-}
-
-impl Sum {
-    fn add(&mut self, count: u64, part: Part) {
-        self.count += count as f64;
-        self.instructions += part.instructions as f64;
-        self.most = self.most.max(part.most as f64);
-    }
-
-    fn mean(self) -> Option<f64> {
-        (self.count > 0.0).then(|| self.instructions / self.count)
-    }
-
-    /// A dot at the mean, and a bar to the largest.
-    fn spread(self) -> Option<Spread> {
-        let mean = self.mean()?;
-        Some(Spread {
-            low: mean,
-            median: mean,
-            high: self.most,
-            count: self.count as usize,
-        })
-    }
-
-    fn cells(self) -> [String; 3] {
-        [
-            grouped(self.count),
-            self.mean().map_or("-".into(), grouped),
-            match self.count > 0.0 {
-                true => grouped(self.most),
-                false => "-".into(),
-            },
-        ]
-    }
-}
-
-/// What moves cost under one policy, over all seeds.
-#[derive(Debug, Default)]
-struct Costs {
-    /// Whole visits, as [`KINDS`].
-    kinds: [Sum; KINDS.len()],
-    /// Parts of visits that took and gave up a vCPU, as [`PARTS`].
-    parts: [Sum; PARTS.len()],
-    /// Visits that parked a vCPU which an earlier visit had saved.
-    kept: f64,
-}
-
-fn has(visits: &Visits, step: u32) -> bool {
-    visits.steps.iter().any(|it| it.step == step)
-}
-
-/// `None`: nothing about moves. A core that parks a vCPU and tells nobody has one that sleeps, and makes room for
-/// another one of its own.
-fn kind(visits: &Visits) -> Option<Kind> {
-    let starts = visits.cause == START;
-    match (has(visits, TAKE), has(visits, PARK)) {
-        _ if starts || visits.steps.is_empty() => None,
-        (true, true) => Some(Kind::Exchanged),
-        (true, false) => Some(Kind::Took),
-        (false, true) => has(visits, TOLD).then_some(Kind::Gave),
-        (false, false) => Some(Kind::Looked),
-    }
-}
-
-impl Costs {
-    fn of(results: &Results, label: &str) -> Self {
-        let mut costs = Self::default();
-        let all = results.of(label).iter().flat_map(|it| &it.clock.visits);
-        for visits in all {
-            if let Some(kind) = kind(visits) {
-                costs.add(visits, kind);
-            }
-        }
-        costs
-    }
-
-    fn add(&mut self, visits: &Visits, kind: Kind) {
-        for (sum, (it, _)) in self.kinds.iter_mut().zip(KINDS) {
-            if it == kind {
-                let whole = Part {
-                    instructions: visits.instructions,
-                    most: visits.most,
-                };
-                sum.add(visits.visits, whole);
-            }
-        }
-        match kind {
-            // The core runs somebody more urgent, who has not been interrupted for anything else.
-            Kind::Gave if !has(visits, LOOK) && visits.end == "stays" => {
-                self.kept += visits.visits as f64;
-            }
-            // Only there each step follows the one before it.
-            Kind::Exchanged if has(visits, LOOK) => {
-                for (sum, (step, _)) in self.parts.iter_mut().zip(PARTS) {
-                    let part = match step {
-                        Some(step) => visits.steps.iter().find(|it| it.step == step),
-                        None => None,
-                    };
-                    let part = part.map(|it| it.part);
-                    let rest = visits.rest.filter(|_| step.is_none());
-                    if let Some(part) = part.or(rest) {
-                        sum.add(visits.visits, part);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn kind(&self, wanted: Kind) -> Sum {
-        let found = KINDS.iter().zip(self.kinds).find(|it| it.0.0 == wanted);
-        found.map_or(Sum::default(), |it| it.1)
-    }
-
-    fn part(&self, step: u32) -> Sum {
-        let found = PARTS.iter().zip(self.parts);
-        let mut found = found.filter(|it| it.0.0 == Some(step));
-        found.next().map_or(Sum::default(), |it| it.1)
-    }
-
-    /// vCPUs that changed cores; one at least in each visit that took.
-    fn moves(&self) -> f64 {
-        self.kind(Kind::Took).count + self.kind(Kind::Exchanged).count
-    }
-
-    /// A round trip: all visits that gave or took, over the number of moves, times two.
-    fn mean(&self) -> Option<f64> {
-        let visits = [Kind::Gave, Kind::Took, Kind::Exchanged].map(|it| self.kind(it).instructions);
-        let save = self.part(PARK).mean().unwrap_or(0.0);
-        self.per_trip(visits.iter().sum::<f64>() + self.kept * save)
-    }
-
-    /// What is executed for a round trip without moving anybody: until a vCPU lets go, or another core is found.
-    fn in_vain(&self) -> Option<f64> {
-        self.per_trip(self.kind(Kind::Looked).instructions)
-    }
-
-    fn per_trip(&self, instructions: f64) -> Option<f64> {
-        let moves = self.moves();
-        (moves > 0.0).then(|| MOVES * instructions / moves)
-    }
-
-    /// No round trip can have cost more: the longest visits of all, after each other. Whoever is taken in exchange was
-    /// given up in a visit of that kind, so the longest of either counts, and a save that came before it.
-    fn most(&self) -> Option<f64> {
-        let of = |kind| self.kind(kind).most;
-        let took = of(Kind::Took).max(of(Kind::Exchanged));
-        let gave = of(Kind::Gave) + self.part(PARK).most;
-        (self.moves() > 0.0).then_some(MOVES * (gave + took))
-    }
-}
 
 /// Policies that move vCPUs.
 fn policies(plan: &Plan) -> Vec<String> {
@@ -303,19 +95,14 @@ impl Experiment for Migration {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults {
-            ipus: 250,
-            quantum: 200,
-            seeds: 3,
-            quick_seeds: 1,
-        }
+        Defaults::LATENCY
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
         let runs = policies(plan).into_iter().map(|policy| {
             let label = policy.clone();
             let periods = Self::periods(plan);
-            let mut run = latency::run_beside(plan, label, &policy, Load::Hackbench, periods, None);
+            let mut run = run_beside(plan, label, &policy, Load::Hackbench, periods, None);
             if let Machine::Spumone(system) = &mut run.machine
                 && let Some(linux) = &mut system.linux
             {
@@ -441,91 +228,11 @@ impl Experiment for Migration {
         }
     }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Step;
     use crate::experiments::loads::tests::plan;
-    use crate::results::samples;
-
-    /// Visits that passed steps, with so many instructions before each, and 100 behind the last one.
-    fn visits(end: &str, visits: u64, steps: &[(u32, u64)]) -> Visits {
-        let part = |it| Part {
-            instructions: it * visits,
-            most: it + 1,
-        };
-        let way: u64 = steps.iter().map(|it| it.1).sum::<u64>() + 100;
-        Visits {
-            cause: "IRQ".into(),
-            intid: Some(1),
-            end: end.into(),
-            visits,
-            instructions: way * visits,
-            most: way + 1,
-            longest_deaf: 0,
-            most_at_ns: 0,
-            most_on_core: 0,
-            steps: steps
-                .iter()
-                .map(|&(step, it)| Step {
-                    step,
-                    part: part(it),
-                })
-                .collect(),
-            rest: Some(part(100)),
-        }
-    }
-
-    /// Ten vCPUs are parked by a core that runs somebody urgent, and taken in exchange.
-    fn results(save: u64) -> Results {
-        let mut outcome = samples::outcome("steal", 1, "");
-        let exchange = [
-            (LOOK, 200),
-            (TAKE, 50),
-            (TAKEN, 150),
-            (PARK, save),
-            (PARKED, 20),
-            (TOLD, 30),
-        ];
-        outcome.clock.visits = vec![
-            visits("stays", 10, &[(PARK, 200), (PARKED, 20), (TOLD, 30)]),
-            visits("stays", 10, &exchange),
-            visits("stays", 5, &[(LOOK, 200)]),
-            // It sleeps, and another one of the same core runs.
-            visits("stays", 40, &[(PARK, 900), (PARKED, 70)]),
-            Visits {
-                cause: START.into(),
-                ..visits("switches", 1, &[(TOLD, 1_000_000)])
-            },
-            visits("switches", 100, &[]),
-        ];
-        let mut results = Results::default();
-        results.add(outcome);
-        results
-    }
-
-    #[test]
-    fn all_that_is_about_moves_counts_and_nothing_else() {
-        let costs = Costs::of(&results(300), "steal");
-        assert_eq!(costs.moves(), 10.0);
-        assert_eq!(costs.kind(Kind::Gave).mean(), Some(350.0));
-        assert_eq!(costs.kind(Kind::Exchanged).mean(), Some(850.0));
-        assert_eq!(costs.kind(Kind::Looked).mean(), Some(300.0));
-        // 350 + 850, and a save before.
-        assert_eq!(costs.mean(), Some(2.0 * (350.0 + 850.0 + 300.0)));
-        // Half a look for each move.
-        assert_eq!(costs.in_vain(), Some(2.0 * 150.0));
-        assert_eq!(costs.most(), Some(2.0 * (351.0 + 851.0 + 301.0)));
-    }
-
-    #[test]
-    fn the_parts_of_an_exchange_add_up() {
-        let costs = Costs::of(&results(300), "steal");
-        let parts: f64 = costs.parts.iter().filter_map(|it| it.mean()).sum();
-        assert_eq!(Some(parts), costs.kind(Kind::Exchanged).mean());
-        assert_eq!(costs.part(TOLD).mean(), Some(30.0));
-    }
+    use crate::experiments::moves::tests::results;
 
     #[test]
     fn the_aim_is_judged_by_the_mean() {

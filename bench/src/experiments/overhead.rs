@@ -3,7 +3,7 @@
 
 use super::yardstick::{self, Yardstick};
 use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict};
-use crate::machine::{ClockSettings, Linux, Machine, Order, Run};
+use crate::machine::{Linux, Machine, Order, Run};
 use crate::plot::{Dot, Dots, Figure, Row};
 use crate::results::{Outcome, Results};
 use crate::stats::Spread;
@@ -127,12 +127,7 @@ impl Experiment for Overhead {
                     label: label(yardstick, case),
                     machine: case.machine(linux, allowed),
                     disk_mib: 0,
-                    clock: ClockSettings {
-                        quantum: plan.quantum,
-                        ipus: plan.ipus,
-                        seed: 0,
-                        end_us: None,
-                    },
+                    clock: plan.clock(None),
                     order: Order::LinuxFirst {
                         rt_until: (allowed * 1e9) as u64,
                     },

@@ -1,6 +1,7 @@
 //! `priorities`: what splitting the GIC's priorities between the guests is worth.
 
-use super::latency::{self, Load, Periods};
+use super::beside::{Load, Periods, run_beside};
+use super::dispatch;
 use super::{Defaults, Evaluation, Experiment, Plan, Verdict, visits};
 use crate::machine::Run;
 use crate::plot::Figure;
@@ -60,17 +61,12 @@ impl Experiment for Priorities {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults {
-            ipus: 250,
-            quantum: 200,
-            seeds: 3,
-            quick_seeds: 1,
-        }
+        Defaults::LATENCY
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
         let runs = Self::cases().into_iter().map(|(label, _, load, kind)| {
-            latency::run_beside(plan, label, "none", load, Self::periods(plan), Some(kind))
+            run_beside(plan, label, "none", load, Self::periods(plan), Some(kind))
         });
         Ok(runs.collect())
     }
@@ -83,7 +79,7 @@ impl Experiment for Priorities {
         let mut findings = Vec::new();
         let mut verdicts = Vec::new();
         for load in LOADS {
-            let worst = |kind: &str| latency::worst(results, &format!("{}-{kind}", load.name()));
+            let worst = |kind: &str| dispatch::worst(results, &format!("{}-{kind}", load.name()));
             let both = worst(SPLIT).zip(worst(FLAT));
             if let Some((split, flat)) = both {
                 findings.push(format!(
@@ -104,7 +100,7 @@ impl Experiment for Priorities {
                 met: both.map(|(split, flat)| split <= flat * SAME),
             });
         }
-        let mut figure = latency::figure(&cases, results);
+        let mut figure = dispatch::figure(&cases, results);
         if let Figure::Histograms(histograms) = &mut figure {
             histograms.title =
                 "Dispatch latency with split and with flat interrupt priorities".into();
@@ -116,12 +112,12 @@ impl Experiment for Priorities {
             findings,
             verdicts,
             tables: vec![
-                latency::table(&cases, results),
+                dispatch::table(&cases, results),
                 visits::table(results, &cases[0].0),
                 visits::table(results, &cases[1].0),
             ],
             method: {
-                let mut method = latency::method(Self::periods(plan), plan);
+                let mut method = dispatch::method(Self::periods(plan), plan);
                 method.push(
                     "Besides its periodic task, the real-time guest computes for 3 ms of every 10 ms on the shared core, so \
                      that Linux's interrupts find it running."
@@ -129,7 +125,7 @@ impl Experiment for Priorities {
                 );
                 method
             },
-            summary: latency::summary(&cases, results),
+            summary: dispatch::summary(&cases, results),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! `timer-on-shared-core`: the first hypothesis of *The influence of spinlocks on Linux on virtualized CPUs*: does
 //! Linux measure wrongly because its time-keeping CPU is preempted?
 
+use super::bursts::{self, Bursts};
 use super::yardstick::{self, Yardstick};
 use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict};
-use crate::machine::{ClockSettings, Machine, Order, Run};
+use crate::machine::Run;
 use crate::plot::{Curve, Figure, Line, Lines};
 use crate::results::{Outcome, Results};
 use crate::stats::Spread;
-use crate::system::System;
 use serde_json::json;
 
 /// The figure.
@@ -18,8 +18,6 @@ const CORES: u32 = 4;
 const YARDSTICK: &str = "forkexec";
 /// Aim: how far Linux's time may be from the clock's.
 const AIM: f64 = 0.001;
-/// The worst slowdown that a run's length allows for.
-const SLOWEST: f64 = 3.0;
 
 /// Which Linux CPU is at home on the core that the real-time guest shares. CPU 0 keeps the time from boot on.
 const HOMES: [(&str, &str, [u32; 4]); 2] = [
@@ -80,12 +78,7 @@ impl Experiment for Timer {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults {
-            ipus: 100,
-            quantum: 500,
-            seeds: 3,
-            quick_seeds: 1,
-        }
+        Defaults::THROUGHPUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
@@ -95,39 +88,16 @@ impl Experiment for Timer {
         let mut runs = Vec::new();
         for (homes, _, cores) in HOMES {
             for &load in Self::loads(plan) {
-                let f = f64::from(load) / 100.0;
-                // CPU 0 boots: on the shared core it gets only what the load leaves.
-                let allowed =
-                    plan.boot_seconds() / (1.0 - f) + length * (1.3 + (SLOWEST - 1.3) * f);
                 let mut linux = yardstick.linux(plan, CORES, seconds, repeats);
                 linux.homes = cores.to_vec();
-                runs.push(Run {
-                    label: label(homes, load),
-                    machine: Machine::Spumone(System {
-                        cores: CORES,
-                        policy: "none".into(),
-                        interrupt_priorities: None,
-                        rt: Some(format!(
-                            "period=1ms load={load}% burst={}ms duration={}ms histogram=off",
-                            if plan.quick { 100 } else { 500 },
-                            (allowed * 1000.0).ceil()
-                        )),
-                        linux: Some(linux),
-                        disk: false,
-                        ..System::default()
-                    }),
-                    disk_mib: 0,
-                    clock: ClockSettings {
-                        quantum: plan.quantum,
-                        ipus: plan.ipus,
-                        seed: 0,
-                        end_us: None,
-                    },
-                    order: Order::LinuxFirst {
-                        rt_until: (allowed * 1e9) as u64,
-                    },
-                    weight: ((2.0 + (4.0 * length + allowed * f) * plan.speed()) * 1000.0) as u64,
-                });
+                let bursts = Bursts {
+                    load,
+                    ms: if plan.quick { 100 } else { 500 },
+                };
+                let label = label(homes, load);
+                runs.push(bursts::run_beside(
+                    plan, label, "none", bursts, linux, length,
+                ));
             }
         }
         Ok(runs)

@@ -2,7 +2,7 @@
 
 use super::yardstick::{self, Yardstick};
 use super::{Defaults, Evaluation, Experiment, Plan, Table};
-use crate::machine::{ClockSettings, Machine, Order, Run};
+use crate::machine::{Machine, Order, Run};
 use crate::plot::{Curve, Figure, Line, Lines};
 use crate::results::{Outcome, Results};
 use crate::stats::Spread;
@@ -55,12 +55,7 @@ impl Experiment for Yardsticks {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults {
-            ipus: 100,
-            quantum: 500,
-            seeds: 3,
-            quick_seeds: 1,
-        }
+        Defaults::THROUGHPUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
@@ -72,12 +67,7 @@ impl Experiment for Yardsticks {
                     label: label(yardstick, cores),
                     machine: Machine::BareLinux(yardstick.linux(plan, cores, seconds, repeats)),
                     disk_mib: 0,
-                    clock: ClockSettings {
-                        quantum: plan.quantum,
-                        ipus: plan.ipus,
-                        seed: 0,
-                        end_us: None,
-                    },
+                    clock: plan.clock(None),
                     order: Order::Any,
                     weight: ((1.5 + 4.0 * seconds * f64::from(repeats) * plan.speed()) * 1000.0)
                         as u64,

@@ -2,7 +2,6 @@
 
 use crate::board::Board;
 use crate::description::{Description, Guest};
-use crate::packed::{Policy, Without};
 use crate::problem::Problem;
 use crate::types::{MAX_GUESTS, MAX_PCPUS};
 use crate::units::{self, BLOCK};
@@ -18,7 +17,6 @@ pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec
     cores(description, board, problems);
     memory(description, board, problems);
     quantum(description, problems);
-    without(description, problems);
     if let Some(guest) = description.guests.get(MAX_GUESTS) {
         let message = format!(
             "{} guests, but at most {MAX_GUESTS}",
@@ -115,20 +113,6 @@ fn quantum(description: &Description, problems: &mut Vec<Problem>) {
             Problem::new("quantum", "the quantum must be from 100us to 1s")
                 .at(quantum.span, format!("{} microseconds", quantum.value))
                 .help("write for example quantum = \"2ms\""),
-        );
-    }
-}
-
-fn without(description: &Description, problems: &mut Vec<Problem>) {
-    let scheduler = &description.scheduler;
-    if let Some(without) = &scheduler.without
-        && without.value != Without::default()
-        && scheduler.policy.value == Policy::None
-    {
-        problems.push(
-            Problem::new("without", "policy \"none\" has nothing to do without")
-                .at(without.span, "vCPUs stay on their home cores anyway")
-                .help("leave it out, or write policy = \"steal\""),
         );
     }
 }

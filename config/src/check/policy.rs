@@ -1,21 +1,22 @@
-//! Whether a policy against lock-holder preemption has what it needs: other cores, and options that are for it.
+//! Whether a policy against lock-holder preemption has what it needs, and no option is given that means nothing to it.
 
 use super::resolve_priorities;
-use crate::description::{Description, Guest};
+use crate::description::{Description, Guest, Mechanism, POLICIES, Priorities};
 use crate::packed::Policy;
-use crate::problem::Problem;
+use crate::problem::{Problem, Span};
 use crate::types::Priority;
 
 pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
     delay_while(description, problems);
+    without(description, problems);
     let policy = description.scheduler.policy;
-    let moves = match policy.value {
-        Policy::None | Policy::Delay | Policy::Cosched => return,
-        Policy::Steal | Policy::OnDemand | Policy::Trap | Policy::Balance | Policy::Random => {
-            description.guests.iter().any(has_several_cores)
-        }
-    };
-    if !moves {
+    if policy.value == Policy::Cosched {
+        one_priority_for_gang(description, problems);
+    }
+    if !moves_vcpus(policy.value) {
+        return;
+    }
+    if !description.guests.iter().any(has_several_cores) {
         let message = "the policy lets vCPUs change cores, but each guest has one core only";
         let help = match description.board.cores.value {
             0 | 1 => "use `cores = 2` or more in [board], and list several home cores for a guest",
@@ -26,7 +27,7 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
                 .at(policy.span, "needs a second core")
                 .help(format!("{help}; or choose policy = \"none\"")),
         );
-    } else if policy.value == Policy::Trap {
+    } else if policy.value == Policy::Trap && one_priority_for_movers(description, problems) {
         cores_for_kernels(description, problems);
     }
 }
@@ -51,6 +52,101 @@ fn delay_while(description: &Description, problems: &mut Vec<Problem>) {
                 .at(span, "of guests of kind \"linux\" with several vCPUs")
                 .help("write delay-while = \"in-kernel\", or give a guest of kind \"linux\" several vCPUs"),
         );
+    }
+}
+
+/// Whether vCPUs change cores under a policy.
+fn moves_vcpus(policy: Policy) -> bool {
+    match policy {
+        Policy::None | Policy::Delay | Policy::Cosched => false,
+        Policy::Steal | Policy::OnDemand | Policy::Trap | Policy::Balance | Policy::Random => true,
+    }
+}
+
+/// A mechanism that the policy does not have cannot be turned off: whoever tries measures nothing.
+fn without(description: &Description, problems: &mut Vec<Problem>) {
+    let policy = description.scheduler.policy.value;
+    let name = POLICIES.iter().find(|it| it.1 == policy);
+    let name = name.map_or("", |it| it.0);
+    for mechanism in &description.scheduler.without {
+        let why = match (policy, mechanism.value) {
+            _ if !moves_vcpus(policy) => "a part of how vCPUs change cores, and here none does",
+            (Policy::OnDemand | Policy::Random, Mechanism::Patience) => "it has none anyway",
+            _ => continue,
+        };
+        let message = format!("policy \"{name}\" does not have what is to be turned off");
+        problems.push(
+            Problem::new("without", message)
+                .at(mechanism.span, why)
+                .help("leave it out, or write policy = \"steal\", which has all of them"),
+        );
+    }
+}
+
+/// Under `cosched` the vCPUs of the largest guest run together or not at all, so none is above another.
+fn one_priority_for_gang(description: &Description, problems: &mut Vec<Problem>) {
+    let priorities = resolve_priorities(description);
+    let guests = description.guests.iter().zip(&priorities);
+    // As the hypervisor chooses: the last one of the largest.
+    let Some((guest, priorities)) = guests.max_by_key(|it| it.0.vcpus.value.len()) else {
+        return;
+    };
+    if priorities.iter().any(|it| Some(it) != priorities.first()) {
+        let message = format!(
+            "under policy \"cosched\", the vCPUs of guest \"{}\" run together, so none goes before another",
+            guest.name.value
+        );
+        problems.push(
+            Problem::new("gang-priorities", message)
+                .at(priority_span(guest), "different priorities")
+                .help("write one number for all of its vCPUs, or choose another policy"),
+        );
+    }
+}
+
+/// Under `trap` kernels are kept off the cores of whoever is more urgent. Of one that changes cores nobody knows, when the
+/// system starts, which these are; so those that do are equals. Returns whether they are.
+fn one_priority_for_movers(description: &Description, problems: &mut Vec<Problem>) -> bool {
+    let priorities = resolve_priorities(description);
+    let movers = || {
+        let guests = description.guests.iter().zip(&priorities);
+        guests
+            .filter(|(guest, _)| has_several_cores(guest))
+            .flat_map(|(guest, list)| list.iter().map(move |&priority| (priority, guest)))
+    };
+    let most = movers().max_by_key(|it| it.0);
+    let least = movers().min_by_key(|it| it.0);
+    let Some(((most, urgent), (least, other))) = most.zip(least).filter(|(a, b)| a.0 != b.0) else {
+        return true;
+    };
+    let message = format!(
+        "under policy \"trap\", vCPUs that change cores must have one priority, not {} and {}",
+        least.0, most.0
+    );
+    let problem = Problem::new("trap-priorities", message);
+    problems.push(match urgent.name.span == other.name.span {
+        true => problem
+            .at(priority_span(urgent), "different priorities")
+            .help("write one number for all of its vCPUs, or choose policy = \"steal\""),
+        false => problem
+            .at(
+                priority_span(urgent),
+                "more urgent, and on which core is not known beforehand",
+            )
+            .at(priority_span(other), "its kernel would be preempted there")
+            .help(
+                "keep the more urgent one on one core (one home, no `cores`), or choose policy = \"steal\"",
+            ),
+    });
+    false
+}
+
+/// Where its priority is written; where it is not, where it would matter.
+fn priority_span(guest: &Guest) -> Span {
+    match &guest.priority {
+        Some(Priorities::All(priority)) => priority.span,
+        Some(Priorities::PerVcpu(list)) => list.span,
+        None => guest.vcpus.span,
     }
 }
 

@@ -205,9 +205,26 @@ impl Stream {
         }
     }
 
+    /// Does to the line what an element does that has a place in it; false if there is no room. The others do nothing.
+    pub(super) fn write(&mut self, element: Element) -> bool {
+        match element {
+            Element::Text(byte) => self.append(byte),
+            Element::Style => self.append_style(),
+            Element::Control(byte) => {
+                self.control(byte);
+                true
+            }
+            Element::Nothing
+            | Element::CarriageReturn
+            | Element::LineFeed
+            | Element::Sequence
+            | Element::SequencePart(_) => true,
+        }
+    }
+
     /// Adds a byte of text to the line; false if there is no room. Bytes that are not UTF-8, or
     /// are control characters in UTF-8, become `?`.
-    pub(super) fn append(&mut self, byte: u8) -> bool {
+    fn append(&mut self, byte: u8) -> bool {
         let continues = byte & 0xc0 == 0x80 && self.expected > 0;
         if !continues && self.line.len() > LINE_SIZE - CHARACTER_SIZE {
             return false;
@@ -237,7 +254,7 @@ impl Stream {
     }
 
     /// Adds the style in [`Stream::escape`] to the line; false if there is no room.
-    pub(super) fn append_style(&mut self) -> bool {
+    fn append_style(&mut self) -> bool {
         if self.line.len() + self.escape.len() > LINE_SIZE {
             return false;
         }
@@ -248,7 +265,7 @@ impl Stream {
 
     /// Takes a control character into account: a backspace removes the last character of the
     /// line (editing sends backspace, space, backspace), if it is not a style.
-    pub(super) fn control(&mut self, byte: u8) {
+    fn control(&mut self, byte: u8) {
         if byte != BACKSPACE || self.ends_with_style() {
             return;
         }

@@ -86,29 +86,17 @@ pub struct Console {
 }
 
 impl Console {
-    /// A console without output, with the input focus on `GuestId(0)`.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self {
-            rings: [const { OutputRing::new() }; SOURCES],
-            waiting: Waiting::new(),
-            slot: UartSlot::new(),
-            focus: AtomicU16::new(0),
-            idle: AtomicU8::new(0),
-            ended: AtomicU16::new(0),
-        }
-    }
-
-    /// A console without output, with the input focus on `GuestId(0)`.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self {
-            rings: core::array::from_fn(|_| OutputRing::new()),
-            waiting: Waiting::new(),
-            slot: UartSlot::new(),
-            focus: AtomicU16::new(0),
-            idle: AtomicU8::new(0),
-            ended: AtomicU16::new(0),
+    constructor! {
+        /// A console without output, with the input focus on `GuestId(0)`.
+        pub fn new() -> Self {
+            Self {
+                rings: atomics!(OutputRing::new()),
+                waiting: Waiting::new(),
+                slot: UartSlot::new(),
+                focus: AtomicU16::new(0),
+                idle: AtomicU8::new(0),
+                ended: AtomicU16::new(0),
+            }
         }
     }
 

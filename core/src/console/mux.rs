@@ -290,12 +290,6 @@ impl Mux {
             return;
         }
         let fits = match element {
-            Element::Text(byte) => stream.append(byte),
-            Element::Style => stream.append_style(),
-            Element::Control(byte) => {
-                stream.control(byte);
-                true
-            }
             Element::CarriageReturn => {
                 stream.returned = true;
                 true
@@ -311,7 +305,12 @@ impl Mux {
                 true
             }
             // What moves the cursor has no place in a line between others.
-            Element::Nothing | Element::Sequence | Element::SequencePart(_) => true,
+            Element::Text(_)
+            | Element::Style
+            | Element::Control(_)
+            | Element::Nothing
+            | Element::Sequence
+            | Element::SequencePart(_) => stream.write(element),
         };
         if !fits {
             self.print(source, true);
@@ -337,16 +336,7 @@ impl Mux {
                     return;
                 }
                 let stream = &mut self.streams[source];
-                let fits = match element {
-                    Element::Text(byte) => stream.append(byte),
-                    Element::Style => stream.append_style(),
-                    Element::Control(byte) => {
-                        stream.control(byte);
-                        true
-                    }
-                    _ => true,
-                };
-                if !fits {
+                if !stream.write(element) {
                     stream.clear_line();
                     self.head_lost = true;
                     self.postponed = Some((source, element));

@@ -50,16 +50,11 @@ pub enum Served {
 pub struct UartSlot(AtomicU8);
 
 impl UartSlot {
-    /// A slot with its token in it.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self(AtomicU8::new(0))
-    }
-
-    /// A slot with its token in it.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self(AtomicU8::new(0))
+    constructor! {
+        /// A slot with its token in it.
+        pub fn new() -> Self {
+            Self(AtomicU8::new(0))
+        }
     }
 
     /// Asks for the token. `None`: another core holds it, and will look at all rings again.

@@ -75,30 +75,19 @@ impl<const CORES: usize, const SLOTS: usize> Post<CORES, SLOTS> {
     /// The masks have a bit for each core.
     const CORES_FIT_THE_MASK: () = assert!(CORES <= u32::BITS as usize);
 
-    /// Empty boxes.
-    #[cfg(not(loom))]
-    #[expect(
-        clippy::new_without_default,
-        reason = "made once, as a constant initializer; a copy on the stack would be too large"
-    )]
-    pub const fn new() -> Self {
-        let () = Self::CORES_FIT_THE_MASK;
-        Self {
-            boxes: [const { [const { Ring::new() }; CORES] }; CORES],
-            pending: [const { Line(AtomicU32::new(0)) }; CORES],
-            taken: AtomicU32::new(0),
-        }
-    }
-
-    /// As the constant constructor, which atomics under loom do not permit.
-    #[cfg(loom)]
-    #[expect(clippy::new_without_default, reason = "as of the constant constructor")]
-    pub fn new() -> Self {
-        let () = Self::CORES_FIT_THE_MASK;
-        Self {
-            boxes: core::array::from_fn(|_| core::array::from_fn(|_| Ring::new())),
-            pending: core::array::from_fn(|_| Line(AtomicU32::new(0))),
-            taken: AtomicU32::new(0),
+    constructor! {
+        /// Empty boxes.
+        #[expect(
+            clippy::new_without_default,
+            reason = "made once, as a constant initializer; a copy on the stack would be too large"
+        )]
+        pub fn new() -> Self {
+            let () = Self::CORES_FIT_THE_MASK;
+            Self {
+                boxes: atomics!(atomics!(Ring::new())),
+                pending: atomics!(Line(AtomicU32::new(0))),
+                taken: AtomicU32::new(0),
+            }
         }
     }
 

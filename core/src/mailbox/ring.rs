@@ -26,23 +26,14 @@ impl<const SLOTS: usize> Ring<SLOTS> {
     /// The counters wrap at a power of two, and so must the slots.
     const SLOTS_IS_A_POWER_OF_TWO: () = assert!(SLOTS.is_power_of_two());
 
-    #[cfg(not(loom))]
-    pub(super) const fn new() -> Self {
-        let () = Self::SLOTS_IS_A_POWER_OF_TWO;
-        Self {
-            sent: Line(AtomicU32::new(0)),
-            received: Line(AtomicU32::new(0)),
-            slots: [const { [const { AtomicU64::new(0) }; WORDS] }; SLOTS],
-        }
-    }
-
-    #[cfg(loom)]
-    pub(super) fn new() -> Self {
-        let () = Self::SLOTS_IS_A_POWER_OF_TWO;
-        Self {
-            sent: Line(AtomicU32::new(0)),
-            received: Line(AtomicU32::new(0)),
-            slots: core::array::from_fn(|_| core::array::from_fn(|_| AtomicU64::new(0))),
+    constructor! {
+        pub(super) fn new() -> Self {
+            let () = Self::SLOTS_IS_A_POWER_OF_TWO;
+            Self {
+                sent: Line(AtomicU32::new(0)),
+                received: Line(AtomicU32::new(0)),
+                slots: atomics!(atomics!(AtomicU64::new(0))),
+            }
         }
     }
 

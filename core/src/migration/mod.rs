@@ -26,6 +26,7 @@ mod grace;
 mod parking;
 mod policy;
 mod presence;
+mod roles;
 
 #[cfg(test)]
 #[cfg(loom)]
@@ -39,3 +40,4 @@ pub use grace::{Grace, Sample};
 pub use parking::{Glance, Parked, ParkingSlot, Rest};
 pub use policy::{Candidate, Conduct, Here, Policy, Running, Verdict};
 pub use presence::{Level, Presence};
+pub use roles::{Member, Roles, Tables, changes_cores};

@@ -71,6 +71,15 @@ impl Here {
     fn is_too_urgent_for(&self, candidate: &Candidate) -> bool {
         self.running.is_some_and(|it| it.band > candidate.band)
     }
+
+    /// Takes it in exchange, once the time `due` has come.
+    fn swap_from(&self, due: Ticks) -> Verdict {
+        if self.now < due {
+            Verdict::Later(due)
+        } else {
+            Verdict::Swap
+        }
+    }
 }
 
 /// What is to be done about a parked vCPU.
@@ -154,11 +163,6 @@ impl Policy {
     /// What it has the cores do.
     pub fn conduct(&self) -> Conduct {
         self.as_dyn().conduct()
-    }
-
-    /// Whether vCPUs ever change cores.
-    pub fn moves(&self) -> bool {
-        self.conduct().patience.is_some()
     }
 
     /// Whether the core `here` takes a parked vCPU of another one.

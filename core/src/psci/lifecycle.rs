@@ -67,24 +67,15 @@ pub struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// A guest before its first start, being restored: generation 0. `cores`: bit n is set if core
-    /// n holds a vCPU of it.
-    #[cfg(not(loom))]
-    pub const fn new(cores: u32) -> Self {
-        Self {
-            word: AtomicU64::new(pack(Phase::Restoring, Generation(0))),
-            cores_left: AtomicU32::new(cores),
-            cores,
-        }
-    }
-
-    /// As the constant constructor, which atomics under loom do not permit.
-    #[cfg(loom)]
-    pub fn new(cores: u32) -> Self {
-        Self {
-            word: AtomicU64::new(pack(Phase::Restoring, Generation(0))),
-            cores_left: AtomicU32::new(cores),
-            cores,
+    constructor! {
+        /// A guest before its first start, being restored: generation 0. `cores`: bit n is set if core
+        /// n holds a vCPU of it.
+        pub fn new(cores: u32) -> Self {
+            Self {
+                word: AtomicU64::new(pack(Phase::Restoring, Generation(0))),
+                cores_left: AtomicU32::new(cores),
+                cores,
+            }
         }
     }
 

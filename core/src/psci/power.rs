@@ -41,23 +41,14 @@ pub struct GuestPower {
 }
 
 impl GuestPower {
-    /// A guest of `count` vCPUs, at most [`MAX_VCPUS_PER_GUEST`], all off.
-    #[cfg(not(loom))]
-    pub const fn new(count: u8) -> Self {
-        Self {
-            vcpus: [const { AtomicU8::new(Power::Off as u8) }; MAX_VCPUS_PER_GUEST],
-            alive: AtomicU8::new(0),
-            count: Self::limited(count),
-        }
-    }
-
-    /// As the constant constructor, which atomics under loom do not permit.
-    #[cfg(loom)]
-    pub fn new(count: u8) -> Self {
-        Self {
-            vcpus: core::array::from_fn(|_| AtomicU8::new(Power::Off as u8)),
-            alive: AtomicU8::new(0),
-            count: Self::limited(count),
+    constructor! {
+        /// A guest of `count` vCPUs, at most [`MAX_VCPUS_PER_GUEST`], all off.
+        pub fn new(count: u8) -> Self {
+            Self {
+                vcpus: atomics!(AtomicU8::new(Power::Off as u8)),
+                alive: AtomicU8::new(0),
+                count: Self::limited(count),
+            }
         }
     }
 

@@ -20,21 +20,13 @@ pub(super) struct Fifo {
 }
 
 impl Fifo {
-    #[cfg(not(loom))]
-    pub(super) const fn new() -> Self {
-        Self {
-            bytes: [const { AtomicU8::new(0) }; DEPTH],
-            head: AtomicU32::new(0),
-            tail: AtomicU32::new(0),
-        }
-    }
-
-    #[cfg(loom)]
-    pub(super) fn new() -> Self {
-        Self {
-            bytes: core::array::from_fn(|_| AtomicU8::new(0)),
-            head: AtomicU32::new(0),
-            tail: AtomicU32::new(0),
+    constructor! {
+        pub(super) fn new() -> Self {
+            Self {
+                bytes: atomics!(AtomicU8::new(0)),
+                head: AtomicU32::new(0),
+                tail: AtomicU32::new(0),
+            }
         }
     }
 

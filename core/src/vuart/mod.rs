@@ -122,35 +122,20 @@ impl Vuart {
     /// Size of the register frame in bytes.
     pub const FRAME_SIZE: u64 = 0x1000;
 
-    /// A UART after reset.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self {
-            ibrd: AtomicU32::new(0),
-            fbrd: AtomicU32::new(0),
-            lcr_h: AtomicU32::new(0),
-            cr: AtomicU32::new(CR_RESET),
-            ifls: AtomicU32::new(IFLS_RESET),
-            imsc: AtomicU32::new(0),
-            raised: AtomicU32::new(0),
-            received: Fifo::new(),
-            stalled: AtomicBool::new(false),
-        }
-    }
-
-    /// A UART after reset.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self {
-            ibrd: AtomicU32::new(0),
-            fbrd: AtomicU32::new(0),
-            lcr_h: AtomicU32::new(0),
-            cr: AtomicU32::new(CR_RESET),
-            ifls: AtomicU32::new(IFLS_RESET),
-            imsc: AtomicU32::new(0),
-            raised: AtomicU32::new(0),
-            received: Fifo::new(),
-            stalled: AtomicBool::new(false),
+    constructor! {
+        /// A UART after reset.
+        pub fn new() -> Self {
+            Self {
+                ibrd: AtomicU32::new(0),
+                fbrd: AtomicU32::new(0),
+                lcr_h: AtomicU32::new(0),
+                cr: AtomicU32::new(CR_RESET),
+                ifls: AtomicU32::new(IFLS_RESET),
+                imsc: AtomicU32::new(0),
+                raised: AtomicU32::new(0),
+                received: Fifo::new(),
+                stalled: AtomicBool::new(false),
+            }
         }
     }
 

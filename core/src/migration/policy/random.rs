@@ -44,11 +44,7 @@ impl Decide for Random {
             }
             _ => return Verdict::Take,
         };
-        if here.now < due {
-            Verdict::Later(due)
-        } else {
-            Verdict::Swap
-        }
+        here.swap_from(due)
     }
 }
 

@@ -81,11 +81,7 @@ impl Decide for Steal {
                 .min(running.since.saturating_add(self.patience)),
             _ => running.turn_end,
         };
-        if here.now < due {
-            Verdict::Later(due)
-        } else {
-            Verdict::Swap
-        }
+        here.swap_from(due)
     }
 }
 

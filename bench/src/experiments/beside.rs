@@ -1,0 +1,114 @@
+//! Runs in which the real-time guest measures its dispatch latency: beside a Linux that does something, or alone.
+
+use super::Plan;
+use crate::machine::{Linux, Machine, Order, Run};
+use crate::system::System;
+
+/// Virtual time between the real-time guest's last period and the end of the run: it prints its report.
+const REPORT_US: u64 = 600_000;
+/// Virtual time from power on to the real-time guest's first period, at most.
+const START_US: u64 = 200_000;
+/// Size of the disk that Linux writes to.
+const DISK_MIB: u32 = 16;
+
+/// What Linux does meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// It sleeps.
+    Idle,
+    /// hackbench, again and again.
+    Hackbench,
+    /// Direct writes to a virtio disk without a pause.
+    Disk,
+}
+
+impl Load {
+    /// For labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Hackbench => "hackbench",
+            Self::Disk => "disk",
+        }
+    }
+
+    /// For people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Idle => "Linux idle",
+            Self::Hackbench => "Linux runs hackbench",
+            Self::Disk => "Linux writes to a disk",
+        }
+    }
+}
+
+/// Periods of the real-time guest.
+#[derive(Clone, Copy)]
+pub struct Periods {
+    /// Length of one.
+    pub us: u64,
+    /// How many.
+    pub count: u64,
+    /// More parameters of the guest, each after a space.
+    pub more: &'static str,
+}
+
+impl Periods {
+    /// The guest's parameters.
+    pub fn bootargs(self) -> String {
+        format!("period={}us samples={}{}", self.us, self.count, self.more)
+    }
+
+    /// All of them, in virtual microseconds.
+    pub fn length_us(self) -> u64 {
+        self.us * self.count
+    }
+}
+
+/// The run that measures latency beside a loaded Linux.
+pub fn run_beside(
+    plan: &Plan,
+    label: String,
+    policy: &str,
+    load: Load,
+    periods: Periods,
+    split: Option<&str>,
+) -> Run {
+    let end_us = START_US + periods.length_us() + REPORT_US;
+    // The load outlasts the run, which the clock ends.
+    let seconds = format!("seconds={}", end_us / 1_000_000 + 2);
+    let linux = match load {
+        Load::Idle => Linux::new(4, "idle", &[&seconds]),
+        Load::Hackbench => Linux::new(4, "load", &["load=hackbench", &seconds, "-g 1 -l 1000"]),
+        Load::Disk => Linux::new(4, "diskwrite", &[&seconds]),
+    };
+    let disk = load == Load::Disk;
+    Run {
+        label,
+        machine: Machine::Spumone(System {
+            cores: 4,
+            policy: policy.into(),
+            interrupt_priorities: split.map(Into::into),
+            rt: Some(periods.bootargs()),
+            linux: Some(linux),
+            disk,
+            ..System::default()
+        }),
+        disk_mib: if disk { DISK_MIB } else { 0 },
+        clock: plan.clock(Some(end_us)),
+        order: Order::RtFirst,
+        weight: end_us / 1000 * if load == Load::Hackbench { 4 } else { 2 },
+    }
+}
+
+/// The run of the real-time guest alone on the bare machine.
+pub fn run_bare(plan: &Plan, label: String, periods: Periods) -> Run {
+    Run {
+        label,
+        machine: Machine::BareRt(periods.bootargs()),
+        disk_mib: 0,
+        clock: plan.clock(None),
+        order: Order::Any,
+        weight: periods.length_us() / 10_000,
+    }
+}

@@ -1,0 +1,92 @@
+//! Runs in which Linux measures itself beside a real-time guest that takes a share of one core in bursts.
+
+use super::Plan;
+use crate::machine::{Linux, Machine, Order, Run};
+use crate::system::System;
+
+/// How much longer than expected a run may take: the real-time guest's load must outlast what Linux measures. The run ends
+/// with Linux, so a long one costs nothing.
+const ROOM: f64 = 2.0;
+const NS_PER_SECOND: f64 = 1e9;
+
+/// What the real-time guest does.
+#[derive(Clone, Copy)]
+pub struct Bursts {
+    /// Share of core 0 in per cent.
+    pub load: u32,
+    /// Period in milliseconds.
+    pub ms: u32,
+}
+
+impl Bursts {
+    /// Its share of a core.
+    fn share(self) -> f64 {
+        f64::from(self.load) / 100.0
+    }
+
+    /// Seconds from power on for which the real-time guest must go on, for work that takes bare cores so many seconds.
+    fn allowed(self, plan: &Plan, seconds: f64) -> f64 {
+        // At worst all of Linux gets only what the load leaves.
+        ROOM * (plan.boot_seconds() + seconds) / (1.0 - self.share())
+    }
+}
+
+/// The run. `seconds`: how long `linux` takes on as many bare cores for what it measures.
+pub fn run_beside(
+    plan: &Plan,
+    label: String,
+    policy: &str,
+    bursts: Bursts,
+    linux: Linux,
+    seconds: f64,
+) -> Run {
+    let allowed = bursts.allowed(plan, seconds);
+    let cores = linux.cpus;
+    let busy = f64::from(cores) * seconds + (plan.boot_seconds() + seconds) * bursts.share();
+    let rt = format!(
+        "period=1ms load={}% burst={}ms duration={}ms histogram=off",
+        bursts.load,
+        bursts.ms,
+        (allowed * 1000.0).ceil()
+    );
+    Run {
+        label,
+        machine: Machine::Spumone(System {
+            cores,
+            policy: policy.into(),
+            rt: Some(rt),
+            linux: Some(linux),
+            ..System::default()
+        }),
+        disk_mib: 0,
+        clock: plan.clock(None),
+        order: Order::LinuxFirst {
+            rt_until: (allowed * NS_PER_SECOND) as u64,
+        },
+        weight: ((2.0 + busy * plan.speed()) * 1000.0) as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::loads::tests::plan;
+
+    #[test]
+    fn the_real_time_guest_outlives_a_slow_linux() {
+        let linux = Linux::new(4, "hackbench", &[]);
+        let bursts = Bursts { load: 50, ms: 500 };
+        let run = run_beside(&plan(), "a".into(), "none", bursts, linux, 2.5);
+        let Machine::Spumone(system) = &run.machine else {
+            panic!("not a system")
+        };
+        // Twice (3 s + 2.5 s), at half the speed, and as much again.
+        assert_eq!(
+            system.rt.as_deref(),
+            Some("period=1ms load=50% burst=500ms duration=22000ms histogram=off")
+        );
+        let rt_until = 22_000_000_000;
+        assert_eq!(run.order, Order::LinuxFirst { rt_until });
+        assert!(run.end_mark().is_some());
+    }
+}

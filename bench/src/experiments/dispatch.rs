@@ -1,0 +1,213 @@
+//! What runs tell of dispatch latency: histograms, a table, the largest.
+
+use super::beside::Periods;
+use super::{Plan, Table};
+use crate::plot::{Figure, Histograms, Panel};
+use crate::results::{Outcome, Results};
+use crate::stats::{Spread, grouped};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// A run's label, and its name for people.
+pub type Named = (String, String);
+
+/// How latencies are taken.
+pub fn method(periods: Periods, plan: &Plan) -> Vec<String> {
+    vec![
+        format!(
+            "{} periods of {} µs. Latency is the counter at the task's first instruction minus the due time, which is \
+             absolute and does not drift; the counter runs at 62.5 MHz, so it counts in steps of {} instructions.",
+            grouped(periods.count as f64),
+            periods.us,
+            plan.ipus * 16 / 1000
+        ),
+        "Both guests start together, so the first three virtual seconds or less are Linux's boot, also where \
+         it says that Linux is idle; what Linux then does lasts to the end."
+            .into(),
+    ]
+}
+
+/// The largest latency over all seeds, in instructions.
+pub fn worst(results: &Results, label: &str) -> Option<f64> {
+    let values = results
+        .of(label)
+        .iter()
+        .filter_map(|it| it.rt_instructions("max_ns"));
+    values.reduce(f64::max)
+}
+
+/// One histogram for each case, all seeds together, all with rows of the same width.
+pub fn figure(cases: &[Named], results: &Results) -> Figure {
+    let largest = cases.iter().filter_map(|(label, _)| worst(results, label));
+    let outcomes = || cases.iter().flat_map(|(label, _)| results.of(label));
+    // No finer than the guests' own rows.
+    let rows = outcomes().map(|it| it.instructions(it.console.histogram.width_ns as f64));
+    let width = row_width(
+        largest
+            .fold(0.0, f64::max)
+            .max(200.0 * rows.fold(0.0, f64::max)),
+    );
+    let panels = cases
+        .iter()
+        .map(|(label, name)| {
+            let outcomes = results.of(label);
+            let spread = |key| Spread::of(outcomes.iter().filter_map(|it| it.rt_instructions(key)));
+            let facts = match (
+                spread("min_ns"),
+                spread("avg_ns"),
+                spread("p99_9_ns"),
+                spread("max_ns"),
+            ) {
+                (Some(min), Some(avg), Some(tail), Some(max)) => format!(
+                    "minimum {} · average {} · 99.9 % {} · maximum {}",
+                    grouped(min.low),
+                    grouped(avg.median),
+                    grouped(tail.high),
+                    grouped(max.high)
+                ),
+                _ => "no result".into(),
+            };
+            let max = spread("max_ns").map(|it| ("max".to_owned(), it.high));
+            Panel {
+                name: name.clone(),
+                bars: bars(outcomes, width),
+                facts,
+                marks: max.into_iter().collect(),
+            }
+        })
+        .collect();
+    Figure::Histograms(Histograms {
+        title: "Dispatch latency of the real-time guest".into(),
+        y_title: format!("periods in each {width} instructions, all seeds together (logarithmic)"),
+        x_title: "instructions from due time to the task's first instruction".into(),
+        logarithmic: false,
+        panels,
+    })
+}
+
+/// A round width with which `largest` takes about 200 rows.
+fn row_width(largest: f64) -> f64 {
+    // A multiple of a counter tick at 250 instructions a microsecond, so that rows hold equally many.
+    const WIDTHS: [f64; 9] = [4.0, 8.0, 20.0, 40.0, 100.0, 200.0, 400.0, 1000.0, 2000.0];
+    let wanted = largest / 200.0;
+    WIDTHS
+        .into_iter()
+        .find(|&it| it >= wanted)
+        .unwrap_or(wanted)
+}
+
+/// Rows of this width over all seeds, in instructions: from, to, count.
+fn bars(outcomes: &[Outcome], width: f64) -> Vec<(f64, f64, u64)> {
+    let mut rows: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut bars = Vec::new();
+    for outcome in outcomes {
+        let histogram = &outcome.console.histogram;
+        for &(start, count) in &histogram.rows {
+            let row = (outcome.instructions(start as f64) / width) as u64;
+            *rows.entry(row).or_default() += count;
+        }
+        // What the coarse table has above its last row: where between they lie is not known.
+        if let (Some(max), Some(&(last, _))) =
+            (outcome.rt_instructions("max_ns"), histogram.rows.last())
+            && histogram.above > 0
+        {
+            let from = outcome.instructions((last + histogram.width_ns) as f64);
+            bars.push((from, max.max(from), histogram.above));
+        }
+    }
+    bars.extend(rows.into_iter().map(|(row, count)| {
+        let from = row as f64 * width;
+        (from, from + width, count)
+    }));
+    bars
+}
+
+/// Latencies in instructions.
+pub fn table(cases: &[Named], results: &Results) -> Table {
+    let columns = [
+        "", "minimum", "average", "99.9 %", "maximum", "lost", "late",
+    ];
+    let mut table = Table::new(
+        "Latency in instructions: median of the seeds, and their range",
+        &columns,
+    );
+    for (label, name) in cases {
+        let outcomes = results.of(label);
+        let cell = |key: &str| {
+            let spread = Spread::of(outcomes.iter().filter_map(|it| it.rt_instructions(key)));
+            spread.map_or("-".into(), show)
+        };
+        let count = |key: &str| {
+            let sum: f64 = outcomes.iter().filter_map(|it| it.rt(key)).sum();
+            match outcomes.is_empty() {
+                true => "-".into(),
+                false => grouped(sum),
+            }
+        };
+        let mut row = vec![name.clone()];
+        row.extend(["min_ns", "avg_ns", "p99_9_ns", "max_ns"].map(cell));
+        row.extend(["lost", "late"].map(count));
+        table.rows.push(row);
+    }
+    table
+}
+
+fn show(spread: Spread) -> String {
+    let (low, median, high) = (
+        grouped(spread.low),
+        grouped(spread.median),
+        grouped(spread.high),
+    );
+    match low == high {
+        true => median,
+        false => format!("{median} ({low} to {high})"),
+    }
+}
+
+/// For programs.
+pub fn summary(cases: &[Named], results: &Results) -> Value {
+    let mut all = serde_json::Map::new();
+    for (label, _) in cases {
+        let spread = |key| {
+            Spread::of(
+                results
+                    .of(label)
+                    .iter()
+                    .filter_map(|it| it.rt_instructions(key)),
+            )
+        };
+        all.insert(
+            label.clone(),
+            json!({
+                "minimum": spread("min_ns"),
+                "average": spread("avg_ns"),
+                "p99_9": spread("p99_9_ns"),
+                "maximum": spread("max_ns"),
+            }),
+        );
+    }
+    json!({ "latency_instructions": all })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::samples;
+
+    #[test]
+    fn rows_of_several_seeds_add_up() {
+        let outcomes = [1, 2].map(|seed| samples::rt("a", seed, [400, 800, 1200, 4000]));
+        // 400 ns are 100 instructions, 1200 ns are 300.
+        assert_eq!(
+            bars(&outcomes, 100.0),
+            [(100.0, 200.0, 180), (300.0, 400.0, 18)]
+        );
+        assert_eq!(bars(&outcomes, 400.0), [(0.0, 400.0, 198)]);
+    }
+
+    #[test]
+    fn rows_are_of_round_widths() {
+        assert_eq!(row_width(5388.0), 40.0);
+        assert_eq!(row_width(0.0), 4.0);
+    }
+}
