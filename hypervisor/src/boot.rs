@@ -166,11 +166,17 @@ fn boot_core(system: &System) -> PcpuId {
 }
 
 fn build_machine(system: System, entropy: Entropy, features: Features) -> &'static Machine {
-    let vcpus = || system.guests.iter().flat_map(|guest| &guest.vcpus);
-    let priorities: Vec<Priority, MAX_VCPUS> = vcpus().map(|it| it.priority).collect();
+    let mut priorities: Vec<Priority, MAX_VCPUS> = Vec::new();
+    for vcpu in system.guests.iter().flat_map(|guest| &guest.vcpus) {
+        let _ = priorities.push(vcpu.priority);
+    }
     let Ok(bands) = Bands::from_priorities(&priorities) else {
         fatal!("more distinct priorities than bands");
     };
+    let vcpu_bands: Vec<Band, MAX_VCPUS> = priorities
+        .iter()
+        .filter_map(|&priority| bands.of(priority))
+        .collect();
 
     // SAFETY: taken once, by the only core that runs. The tables lie in the hypervisor's memory,
     // identity mapped.
@@ -183,33 +189,26 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
     let policy = policy(&system, features);
     let conduct = policy.conduct();
     let mut guests: Vec<Guest, MAX_GUESTS> = Vec::new();
-    let mut members: Vec<Member, MAX_VCPUS> = Vec::new();
+    let mut next_vcpu = 0;
+    let mut owners = Vec::new();
     let destinations = Destinations::new(&system);
     for (index, config) in system.guests.iter().enumerate() {
         let id = GuestId(index as u8);
-        let moves = changes_cores(&conduct, config.cores);
-        let mut vcpus = Vec::new();
-        for vcpu in &config.vcpus {
-            let Some(band) = bands.of(vcpu.priority) else {
-                fatal!("a vCPU of {} has a priority without a band", config.name);
-            };
-            let _ = vcpus.push(VcpuId(members.len() as u8));
-            let _ = members.push(Member {
-                guest: id,
-                moves,
-                band,
-                home: vcpu.home,
-            });
-        }
-        let mut stage2 = |ram| build_stage2(id, config, &mut pool, features, ram);
-        let tables = Tables::needed(&conduct, moves, vcpus.len(), features.xnx);
-        let vttbr = stage2(Attributes::RAM);
-        let vttbr_kernel = tables.of_kernel.then(|| stage2(Attributes::RAM_OF_KERNEL));
-        let vttbr_programs = tables
-            .of_programs
-            .then(|| stage2(Attributes::RAM_OF_PROGRAMS));
+        let vttbr = build_stage2(id, config, &mut pool, features, Attributes::RAM);
         let gic = GuestGic::new();
-        gic.configure(config.gic.spis, vcpus.len(), &config.interrupts);
+        gic.configure(config.gic.spis, config.vcpus.len(), &config.interrupts);
+        let mut vcpus = Vec::new();
+        for _ in &config.vcpus {
+            let _ = vcpus.push(VcpuId(next_vcpu));
+            let _ = owners.push(id);
+            next_vcpu += 1;
+        }
+        let moves = changes_cores(&conduct, config.cores);
+        let tables = Tables::needed(&conduct, moves, config.vcpus.len(), features.xnx);
+        let vttbr_kernel = (tables.of_kernel)
+            .then(|| build_stage2(id, config, &mut pool, features, Attributes::RAM_OF_KERNEL));
+        let vttbr_programs = (tables.of_programs)
+            .then(|| build_stage2(id, config, &mut pool, features, Attributes::RAM_OF_PROGRAMS));
         let guest = Guest {
             config: config.clone(),
             moves,
@@ -217,12 +216,25 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             vttbr_kernel,
             vttbr_programs,
             gic,
-            power: GuestPower::new(vcpus.len() as u8),
+            power: GuestPower::new(config.vcpus.len() as u8),
             lifecycle: Lifecycle::new(config.cores),
             vuart: Vuart::new(),
             vcpus,
         };
         let _ = guests.push(guest);
+    }
+    let mut members: Vec<Member, MAX_VCPUS> = Vec::new();
+    for (index, guest) in guests.iter().enumerate() {
+        for (vcpu, id) in guest.config.vcpus.iter().zip(&guest.vcpus) {
+            if let Some(&band) = vcpu_bands.get(id.index()) {
+                let _ = members.push(Member {
+                    guest: GuestId(index as u8),
+                    moves: guest.moves,
+                    band,
+                    home: vcpu.home,
+                });
+            }
+        }
     }
     let roles = Roles::new(&conduct, &members);
     let machine = Machine {
@@ -233,8 +245,8 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             .map(|&mpidr| Core::new(mpidr))
             .collect(),
         guests,
-        owners: members.iter().map(|it| it.guest).collect(),
-        bands: members.iter().map(|it| it.band).collect(),
+        owners,
+        bands: vcpu_bands,
         parking: [const { Parking::new() }; MAX_VCPUS],
         policy,
         kernel_free: roles.kernel_free,
