@@ -25,8 +25,6 @@ pub const RT_BAND: Band = match Band::new(1) {
 pub struct Token {
     /// Whose.
     pub id: VcpuId,
-    /// Its band.
-    pub band: Band,
 }
 
 /// The parking place of one vCPU.
@@ -69,6 +67,8 @@ pub struct World {
     pub moving: u32,
     /// Cores where no kernel of the SMP guest is to run; bit n for core n.
     pub kernel_free: u32,
+    /// The band of the vCPUs that run together or not at all, and their cores; bit n for core n.
+    pub gang: Option<(Band, u32)>,
     /// The level of the vCPUs that may change cores.
     pub moving_level: Level,
     /// The SMP guest.
@@ -93,7 +93,7 @@ impl World {
         let seed = setup.seed.wrapping_add(number);
         let deciding = Deciding::new(setup.decisions, seed, setup.catches_exit);
         let conduct = deciding.conduct();
-        let moves = conduct.patience.is_some() && setup.guest_cores > 1;
+        let moves = conduct.moves && setup.guest_cores > 1;
         let home_of_rt = u32::from(setup.rt.is_some()) << RT.0;
         let core = || Shared {
             kicked: 0,
@@ -130,6 +130,7 @@ impl World {
                 true => home_of_rt,
                 false => 0,
             },
+            gang: conduct.gang.then_some((SMP_BAND, mask(setup.guest_cores))),
             moving_level: if moves {
                 Level::of(Some(SMP_BAND))
             } else {
@@ -155,6 +156,11 @@ impl World {
     /// The home core of a vCPU: the last vCPU is on core 0, where the real-time one is, as on the testbed.
     pub fn home(&self, id: VcpuId) -> PcpuId {
         PcpuId((id.index() % self.cores.len()) as u8)
+    }
+
+    /// The cores of the system; bit n for core n.
+    pub fn all_cores(&self) -> u32 {
+        mask(self.cores.len())
     }
 
     /// Whether no kernel of the SMP guest is to run on `core`.
@@ -271,6 +277,10 @@ impl World {
 
 /// The vCPUs of the SMP guest in a system of `count`.
 fn all_but_rt(count: usize) -> u32 {
-    let all = (1_u64 << count) - 1;
-    all as u32 & !(1 << RT.0)
+    mask(count) & !(1 << RT.0)
+}
+
+/// The first `count` bits.
+const fn mask(count: usize) -> u32 {
+    ((1_u64 << count) - 1) as u32
 }

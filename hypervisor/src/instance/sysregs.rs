@@ -56,7 +56,7 @@ impl Instance {
     }
 
     fn send_sgi(&mut self, id: VcpuId, register: SgiRegister, access: SysRegAccess) {
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         let guest = vcpu.guest;
@@ -70,7 +70,7 @@ impl Instance {
     }
 
     fn deactivate(&mut self, id: VcpuId, access: SysRegAccess) {
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         let guest = vcpu.guest;
@@ -101,7 +101,7 @@ impl Instance {
 
     /// Gives the guest the value it reads, or takes nothing where it writes, and goes on.
     fn complete(&mut self, id: VcpuId, access: SysRegAccess, value: u64) {
-        if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
+        if let Some(vcpu) = self.local.vcpus[id.index()].as_mut() {
             if access.read {
                 access.gpr.write(&mut vcpu.registers.x, value);
             }
