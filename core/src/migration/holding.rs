@@ -1,7 +1,7 @@
 //! Where the token of a vCPU is: with this core, or parked.
 //!
-//! A vCPU that changes cores is parked when it does not run and its registers are saved. What a core has parked stays in
-//! its run queue, and is claimed when it is dispatched; if another core was faster, it is not here any more.
+//! A vCPU that changes cores is parked when it does not run and its registers are saved. What a core has parked stays
+//! in its run queue, and is claimed when it is dispatched; if another core was faster, it is not here any more.
 
 use super::local::bit;
 use super::{Mark, Parked, Rest, Site};
@@ -10,7 +10,7 @@ use spumone_config::types::{MAX_VCPUS, VcpuId};
 
 /// Whether a vCPU is on this core, or parked by it.
 #[inline(always)]
-pub fn has(site: &impl Site, id: VcpuId) -> bool {
+pub(super) fn has(site: &impl Site, id: VcpuId) -> bool {
     site.local().token(id).is_some() || hosts(site, id)
 }
 
@@ -27,12 +27,15 @@ pub fn hold(site: &mut impl Site, id: VcpuId) -> bool {
     if site.local().token(id).is_some() {
         return true;
     }
+    let Some(band) = site.band(id) else {
+        return false;
+    };
     // It may be pressed between look and claim, once.
     let token = match claim_own(site, id) {
         None => claim_own(site, id),
         token => token,
     };
-    let (Some(token), Some(band)) = (token, site.band(id)) else {
+    let Some(token) = token else {
         return false;
     };
     let local = site.local_mut();

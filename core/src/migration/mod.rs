@@ -51,7 +51,7 @@ mod site_tests;
 pub use catching::{Catch, catch, caught, stop_catching};
 use choice::{Choice, whom_to_tell};
 pub use grace::{Grace, Sample};
-pub use holding::{has, hold, hold_current, kicked, park, wake, wake_due};
+pub use holding::{hold, hold_current, kicked, park, wake, wake_due};
 pub use holding_back::{holds_back, tell_gang};
 pub use local::{Local, Setting, TAKE_BACK_US};
 pub use parking::{Glance, Parked, ParkingSlot, Rest};

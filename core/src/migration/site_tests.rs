@@ -219,8 +219,8 @@ impl Site for Core {
     fn mark(&mut self, _: Mark) {}
 }
 
-/// A vCPU in its kernel, whose turn is over, gets time for an equal that waits; not for a more urgent one that is parked
-/// elsewhere.
+/// A vCPU in its kernel, whose turn is over, gets time for an equal that waits; not for a more urgent one that is
+/// parked elsewhere.
 #[test]
 fn a_more_urgent_vcpu_does_not_wait_for_the_grace_of_another() {
     for (is_more_urgent, host) in [(false, OTHER), (true, OWN)] {

@@ -11,8 +11,8 @@ use super::{
 use crate::schedule::{Ticks, VcpuState};
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// Looks what other cores have parked, and takes what the policy says. Returns whether there was something, so that time has
-/// passed.
+/// Looks what other cores have parked, and takes what the policy says. Returns whether there was something, so that
+/// time has passed.
 #[inline(always)]
 pub fn look_for_work(site: &mut impl Site, now: Ticks) -> bool {
     let local = site.local_mut();
@@ -59,8 +59,8 @@ fn is_cut_off(site: &impl Site, id: VcpuId, host: PcpuId) -> bool {
     host.is_some_and(|(it, band)| it.is_above(band))
 }
 
-/// Takes what the policy says of these vCPUs, which other cores have parked. `is_over`: the running vCPU is to let go for
-/// one that is here.
+/// Takes what the policy says of these vCPUs, which other cores have parked. `is_over`: the running vCPU is to let go
+/// for one that is here.
 #[inline(never)]
 fn choose(site: &mut impl Site, now: Ticks, elsewhere: u32, is_over: bool) {
     site.mark(Mark::Look);
@@ -189,9 +189,10 @@ fn take(site: &mut impl Site, id: VcpuId, seen: Parked, now: Ticks) -> bool {
     true
 }
 
-/// An interrupt was rung, or a start is asked, for a vCPU whose host hears nothing because it runs somebody more urgent.
-/// One that could run is pressed: whoever takes it finds what was rung. One that waits is taken, or, where it would be cut
-/// off here too, others are told. Returns whether it is pressed or taken: if not, the host is to be kicked.
+/// An interrupt was rung, or a start is asked, for a vCPU whose host hears nothing because it runs somebody more
+/// urgent. One that could run is pressed: whoever takes it finds what was rung. One that waits is taken, or, where it
+/// would be cut off here too, others are told. Returns whether it is pressed or taken: if not, the host is to be
+/// kicked.
 pub fn summon(site: &mut impl Site, id: VcpuId, host: PcpuId) -> bool {
     let local = site.local();
     if !local.pulls_by_ipi || !local.moves(id) || !is_cut_off(site, id, host) {

@@ -7,8 +7,8 @@ use super::{Level, Mark, Rest, Site, whom_to_tell};
 use crate::schedule::{Ticks, VcpuState};
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// The core goes to `to`, or to nobody, as was decided. The registers of the vCPU that had it stay until another one needs
-/// it.
+/// The core goes to `to`, or to nobody, as was decided. The registers of the vCPU that had it stay until another one
+/// needs it.
 #[inline(always)]
 pub fn hand_over(site: &mut impl Site, to: Option<VcpuId>) {
     let local = site.local_mut();
@@ -27,8 +27,9 @@ pub fn hand_over(site: &mut impl Site, to: Option<VcpuId>) {
     }
 }
 
-/// A vCPU had to make room for another one, and is saved. For an equal, it is parked and another core is told at once; for
-/// a more urgent vCPU, only when that one has run for a while, so that it pays for nothing before, if the policy is patient.
+/// A vCPU had to make room for another one, and is saved. For an equal, it is parked and another core is told at once;
+/// for a more urgent vCPU, only when that one has run for a while, so that it pays for nothing before, if the policy is
+/// patient.
 #[inline(always)]
 pub fn give_up(site: &mut impl Site, id: VcpuId) {
     if !site.local().moves(id) {
@@ -141,8 +142,8 @@ pub fn offer(site: &mut impl Site, now: Ticks) {
     }
 }
 
-/// Of the vCPUs that this core has parked, the one of which another core is best told: one that could run before one that
-/// waits, which counts only where the core hears nothing for it; of these, the most urgent.
+/// Of the vCPUs that this core has parked, the one of which another core is best told: one that could run before one
+/// that waits, which counts only where the core hears nothing for it; of these, the most urgent.
 fn most_wanted(site: &mut impl Site) -> Option<VcpuId> {
     let current = site.local().scheduler.current_band();
     let mut best = None;

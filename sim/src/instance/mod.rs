@@ -229,7 +229,8 @@ impl Instance {
         }
     }
 
-    /// Whether the core idles without an alarm though nobody has taken a vCPU that it has sent away: for the invariants.
+    /// Whether the core idles without an alarm though nobody has taken a vCPU that it has sent away: for the
+    /// invariants.
     pub fn has_forgotten(&self, w: &World) -> bool {
         let ids = || (0..w.vcpus.len() as u8).map(VcpuId);
         let is_left = |id: VcpuId| w.parking[id.index()].slot.sent_by(self.core).is_some();
