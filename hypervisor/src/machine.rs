@@ -121,24 +121,9 @@ impl Guest {
         is_own.then(|| unsafe { (at.0 as *const u32).read_volatile() })
     }
 
-    /// The cores its vCPUs may run on but `core`, from the next one on, around.
-    pub fn cores_after(&self, core: PcpuId) -> impl Iterator<Item = PcpuId> {
-        let rotated = self.config.cores.rotate_right(u32::from(core.0) + 1);
-        // The last bit is `core` itself.
-        let mut left = rotated & !(1 << (u32::BITS - 1));
-        core::iter::from_fn(move || {
-            let step = left.trailing_zeros();
-            if left == 0 {
-                return None;
-            }
-            left &= left - 1;
-            Some(PcpuId((step as u8 + core.0 + 1) % u32::BITS as u8))
-        })
-    }
-
-    /// Whether its vCPUs may run on `core`: on every core that is the home of one.
-    pub fn may_run_on(&self, core: PcpuId) -> bool {
-        self.config.cores >> core.0 & 1 != 0
+    /// The cores its vCPUs may run on: the home of each, and those of its description's `cores`; bit n for core n.
+    pub fn cores(&self) -> u32 {
+        self.lifecycle.cores()
     }
 
     /// The vCPU of the system that is this one of the guest's.
@@ -256,11 +241,24 @@ impl Machine {
         self.kernel_free >> core.0 & 1 != 0
     }
 
+    /// Whose a vCPU is, and which of the guest's it is.
+    pub fn place(&self, id: VcpuId) -> Option<(&Guest, VcpuIndex)> {
+        let guest = self.guest(self.owner(id)?);
+        // Start-up numbers the vCPUs of a guest in a row.
+        let index = id.0.checked_sub(guest.vcpus.first()?.0)?;
+        Some((guest, VcpuIndex(index)))
+    }
+
     /// The home core of a vCPU.
     pub fn home(&self, id: VcpuId) -> Option<PcpuId> {
-        let guest = self.guest(self.owner(id)?);
-        let index = guest.vcpus.iter().position(|&it| it == id)?;
-        Some(guest.config.vcpus.get(index)?.home)
+        let (guest, index) = self.place(id)?;
+        Some(guest.config.vcpus.get(index.index())?.home)
+    }
+
+    /// The core where interrupts for a vCPU are sent: where it is, or was parked last.
+    pub fn host(&self, id: VcpuId) -> Option<PcpuId> {
+        let (guest, index) = self.place(id)?;
+        Some(guest.gic.doorbell(index).location())
     }
 
     /// The vCPUs that change cores and may come to `core`; bit n for vCPU n.
@@ -268,7 +266,7 @@ impl Machine {
         let guests = self
             .guests
             .iter()
-            .filter(|guest| guest.moves && guest.may_run_on(core));
+            .filter(|guest| guest.moves && guest.cores() >> core.0 & 1 != 0);
         guests
             .flat_map(|guest| &guest.vcpus)
             .fold(0, |moving, vcpu| moving | 1 << vcpu.0)

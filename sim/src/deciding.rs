@@ -35,7 +35,8 @@ impl Deciding {
         match self {
             Self::Policy(policy) => policy.conduct(),
             Self::Chance(_) => Conduct {
-                patience: Some(us(10)),
+                moves: true,
+                patience: us(10),
                 goes_home: true,
                 restless: Some(us(50)),
                 ..Conduct::default()

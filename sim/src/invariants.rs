@@ -11,13 +11,14 @@
 //! - The real-time vCPU waits for no other vCPU: for one step at EL2, and its own switch. Under `delay`, for the
 //!   bound of that too.
 
-use crate::instance::{Instance, TAKE_BACK_AFTER};
+use crate::instance::Instance;
 use crate::setup::{Decisions, Setup};
 use crate::time::us;
 use crate::world::{RT, World};
 use core::fmt;
 use spumone_config::packed::Policy;
 use spumone_config::types::{PcpuId, VcpuId};
+use spumone_core::migration::TAKE_BACK_US;
 use spumone_core::schedule::Ticks;
 
 /// What a hypervisor does not do in this time, it has forgotten: longer than a patience, a grace and a few kicks.
@@ -132,7 +133,7 @@ impl Invariants {
         let conduct = world.deciding.conduct();
         // The core that idles may be the one that has sent it away.
         let forgotten = match conduct.goes_home || conduct.restless.is_some() {
-            true => Ticks(FORGOTTEN.0 + TAKE_BACK_AFTER.0),
+            true => Ticks(FORGOTTEN.0 + us(TAKE_BACK_US.into()).0),
             false => FORGOTTEN,
         };
         let all = ((1_u64 << vcpus) - 1) as u32;

@@ -25,8 +25,6 @@ pub const RT_BAND: Band = match Band::new(1) {
 pub struct Token {
     /// Whose.
     pub id: VcpuId,
-    /// Its band.
-    pub band: Band,
 }
 
 /// The parking place of one vCPU.
@@ -69,6 +67,8 @@ pub struct World {
     pub moving: u32,
     /// Cores where no kernel of the SMP guest is to run; bit n for core n.
     pub kernel_free: u32,
+    /// The band of the vCPUs that run together or not at all, and their cores; bit n for core n.
+    pub gang: Option<(Band, u32)>,
     /// The level of the vCPUs that may change cores.
     pub moving_level: Level,
     /// The SMP guest.
@@ -128,6 +128,7 @@ impl World {
             moving: if moves { all_but_rt(count) } else { 0 },
             kernel_free: roles.kernel_free,
             moving_level: roles.moving_level,
+            gang: roles.gang,
             smp,
             rt,
             counters: Counters::default(),
@@ -148,6 +149,11 @@ impl World {
     /// The home core of a vCPU: the last vCPU is on core 0, where the real-time one is, as on the testbed.
     pub fn home(&self, id: VcpuId) -> PcpuId {
         home(id, self.cores.len())
+    }
+
+    /// The cores of the system; bit n for core n.
+    pub fn all_cores(&self) -> u32 {
+        mask(self.cores.len())
     }
 
     /// Whether no kernel of the SMP guest is to run on `core`.
@@ -281,6 +287,10 @@ fn members(setup: &Setup, moves: bool) -> Vec<Member> {
 
 /// The vCPUs of the SMP guest in a system of `count`.
 fn all_but_rt(count: usize) -> u32 {
-    let all = (1_u64 << count) - 1;
-    all as u32 & !(1 << RT.0)
+    mask(count) & !(1 << RT.0)
+}
+
+/// The first `count` bits.
+const fn mask(count: usize) -> u32 {
+    ((1_u64 << count) - 1) as u32
 }

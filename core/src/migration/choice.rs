@@ -2,6 +2,7 @@
 
 use super::{Candidate, Level, Parked, Verdict};
 use crate::schedule::{Band, Ticks};
+use core::cmp::Reverse;
 use spumone_config::types::{PcpuId, VcpuId};
 
 /// A parked vCPU that the core may run.
@@ -11,15 +12,24 @@ pub struct Found {
     pub vcpu: VcpuId,
     /// As it was seen.
     pub parked: Parked,
+    /// Its band.
+    pub band: Band,
     /// The vCPU that runs lets go for it.
     pub swap: bool,
     since: Ticks,
 }
 
+impl Found {
+    /// The most urgent comes first; of equals the one that has been parked longest.
+    fn rank(&self) -> (Band, Reverse<Ticks>) {
+        (self.band, Reverse(self.since))
+    }
+}
+
 /// What a core has found so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// The one that has been parked longest.
+    /// Of the most urgent, the one that has been parked longest.
     pub best: Option<Found>,
     /// Another one: for another core.
     pub left_over: Option<VcpuId>,
@@ -38,7 +48,12 @@ impl Choice {
     /// Takes note of a verdict. Returns whether the core is to become the vCPU's host at once: it waits for something,
     /// so it competes with nobody.
     pub fn note(&mut self, vcpu: VcpuId, candidate: &Candidate, verdict: Verdict) -> bool {
-        let Candidate { parked, since, .. } = *candidate;
+        let Candidate {
+            parked,
+            band,
+            since,
+            ..
+        } = *candidate;
         match verdict {
             Verdict::Leave => return false,
             Verdict::Later(at) => {
@@ -51,11 +66,12 @@ impl Choice {
         let found = Found {
             vcpu,
             parked,
+            band,
             swap: verdict == Verdict::Swap,
             since,
         };
         match self.best {
-            Some(best) if best.since <= since => self.left_over = Some(vcpu),
+            Some(best) if best.rank() >= found.rank() => self.left_over = Some(vcpu),
             _ => {
                 let former = self.best.replace(found).map(|best| best.vcpu);
                 self.left_over = former.or(self.left_over);
@@ -116,6 +132,23 @@ mod tests {
                 Some((VcpuId(1), true))
             );
             assert!(choice.left_over.is_some_and(|it| it != VcpuId(1)));
+        }
+    }
+
+    #[test]
+    fn the_most_urgent_is_best_however_short_it_has_been_parked() {
+        let urgent = Candidate {
+            band: Band::HIGHEST,
+            ..candidate(Rest::Runnable, 30)
+        };
+        let lowest = candidate(Rest::Runnable, 10);
+        for order in [[(1, lowest), (2, urgent)], [(2, urgent), (1, lowest)]] {
+            let mut choice = Choice::NOTHING;
+            for (vcpu, candidate) in order {
+                choice.note(VcpuId(vcpu), &candidate, Verdict::Take);
+            }
+            assert_eq!(choice.best.map(|it| it.vcpu), Some(VcpuId(2)));
+            assert_eq!(choice.left_over, Some(VcpuId(1)));
         }
     }
 

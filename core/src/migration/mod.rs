@@ -20,13 +20,24 @@
 //! - A core that goes to sleep publishes that in its [`Presence`] and then looks for parked vCPUs; one that parks a
 //!   vCPU then looks for idle cores. At least one of both sees the other.
 //! - A core that parks a sleeping vCPU then looks at its doorbell; who rings then looks whether it is parked.
+//!
+//! What a core does about vCPUs that move is a few functions, which run on a [`Site`]: a core of the hypervisor or of the
+//! simulator. What it remembers between them is its [`Local`].
 
+mod catching;
 mod choice;
+mod departing;
 mod grace;
+mod holding;
+mod holding_back;
+mod local;
 mod parking;
 mod policy;
 mod presence;
 mod roles;
+mod site;
+mod taking;
+mod telling;
 
 #[cfg(test)]
 #[cfg(loom)]
@@ -34,10 +45,20 @@ mod loom_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod model_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod site_tests;
 
-pub use choice::{Choice, whom_to_tell};
+pub use catching::{Catch, catch, caught, stop_catching};
+use choice::{Choice, whom_to_tell};
 pub use grace::{Grace, Sample};
+pub use holding::{hold, hold_current, kicked, park, wake, wake_due};
+pub use holding_back::{holds_back, tell_gang};
+pub use local::{Local, Setting, TAKE_BACK_US};
 pub use parking::{Glance, Parked, ParkingSlot, Rest};
 pub use policy::{Candidate, Conduct, Here, Policy, Running, Verdict};
 pub use presence::{Level, Presence};
 pub use roles::{Member, Roles, Tables, changes_cores};
+pub use site::{Mark, Site};
+pub use taking::{look_for_work, summon};
+pub use telling::{give_up, hand_over, offer};

@@ -1,8 +1,8 @@
 //! Every state that three cores and a vCPU can get into by parking, taking, sending away, ringing and waking.
 //!
-//! A model of what `hypervisor/src/instance/migration.rs` does, one step for each access to what cores share. Steps of different
-//! cores come in every order, memory is sequentially consistent (what needs fences for that is tested under loom). Explored
-//! breadth first, so what is printed of a violation is a shortest way to it.
+//! A model of what `holding`, `taking` and `departing` do, one step for each access to what cores share. Steps of
+//! different cores come in every order, memory is sequentially consistent (what needs fences for that is tested under
+//! loom). Explored breadth first, so what is printed of a violation is a shortest way to it.
 //!
 //! - A vCPU is held by one core or parked, never both, never neither.
 //! - When nobody has anything left to do, no vCPU sleeps with its bell rung on a core that could hear it.

@@ -136,6 +136,15 @@ impl ParkingSlot {
         Ticks(self.since.load(Ordering::Relaxed))
     }
 
+    /// Since when a vCPU that `core` has sent away waits for somebody; `None`: it does not.
+    pub fn sent_by(&self, core: PcpuId) -> Option<Ticks> {
+        let sent = Parked {
+            host: core,
+            rest: Rest::Sent,
+        };
+        (self.look() == Some(sent)).then(|| self.since())
+    }
+
     /// Takes the token, if it is still parked as it was seen. Returns whether the caller has it now.
     #[must_use = "who claims a token must keep it"]
     pub fn claim(&self, seen: Parked) -> bool {

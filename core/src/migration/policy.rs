@@ -98,9 +98,10 @@ pub enum Verdict {
 /// What a policy has the cores do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conduct {
-    /// How long a vCPU that made room for a more urgent one is kept by its core before it is parked; `None`: for ever,
-    /// vCPUs never change cores.
-    pub patience: Option<Ticks>,
+    /// Whether vCPUs ever change cores.
+    pub moves: bool,
+    /// How long a vCPU that made room for a more urgent one is kept by its core before it is parked, if vCPUs move.
+    pub patience: Ticks,
     /// Whether vCPUs that are away go home once their home core could run them.
     pub goes_home: bool,
     /// Whether guests' kernels run only on cores that have no more urgent vCPU.

@@ -19,7 +19,7 @@ pub struct Member {
 
 /// Whether the vCPUs of a guest that may run on these cores (bit n for core n) change them.
 pub const fn changes_cores(conduct: &Conduct, cores: u32) -> bool {
-    conduct.patience.is_some() && cores.count_ones() > 1
+    conduct.moves && cores.count_ones() > 1
 }
 
 /// Which stage 2 tables a guest needs beside those in which all of it may run.

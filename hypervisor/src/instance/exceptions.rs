@@ -2,7 +2,6 @@
 //! does is played, and a guest that does what it may not is stopped.
 
 use super::Instance;
-use super::departure::Catch;
 use super::interrupts::LoadedGic;
 use crate::console::{self, CONSOLE, say};
 use crate::cpu;
@@ -10,6 +9,7 @@ use crate::events::{Event, note};
 use crate::sysreg::mrs;
 use spumone_config::{GuestAddr, GuestId, VcpuId};
 use spumone_core::console::Source;
+use spumone_core::migration::{self, Catch};
 use spumone_core::psci::StopReason;
 use spumone_core::schedule::Band;
 use spumone_core::trap::{
@@ -50,8 +50,8 @@ impl Instance {
                 match wait.kind {
                     WaitKind::Wfi | WaitKind::Wfit => self.wait_for_interrupt(id),
                     WaitKind::Wfe | WaitKind::Wfet => {
-                        self.scheduler.yield_current();
-                        self.must_decide = true;
+                        self.local.scheduler.yield_current();
+                        self.local.must_decide = true;
                     }
                 }
             }
@@ -68,9 +68,9 @@ impl Instance {
             // Hidden from the guest, so undefined, as on a core without it.
             Exception::Sve => self.inject_undefined(id),
             Exception::InstructionAbort(FaultStatus::Permission(_))
-                if self.catches != Catch::Nothing =>
+                if self.local.catches != Catch::Nothing =>
             {
-                self.caught(id);
+                migration::caught(self, id);
             }
             Exception::DataAbort { .. } | Exception::InstructionAbort(_) => {
                 self.memory_fault(id, syndrome);
@@ -101,7 +101,7 @@ impl Instance {
     }
 
     pub(super) fn skip_instruction(&mut self, id: VcpuId, size: u64) {
-        if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
+        if let Some(vcpu) = self.local.vcpus[id.index()].as_mut() {
             vcpu.registers.skip_instruction(size);
         }
     }
@@ -157,7 +157,7 @@ impl Instance {
         offset: u64,
         access: DataAccess,
     ) {
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         let shared = &self.machine.guest(guest).gic;
@@ -180,7 +180,7 @@ impl Instance {
     }
 
     fn access_uart(&mut self, id: VcpuId, guest: GuestId, offset: u64, access: DataAccess) {
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         let vuart = &self.machine.guest(guest).vuart;
@@ -201,7 +201,7 @@ impl Instance {
             let _ = CONSOLE.push(source, byte);
         }
         // An urgent guest does not pay for what others have written, unless it waits for room.
-        let is_urgent = self.scheduler.current_band() > Some(Band::LOWEST);
+        let is_urgent = self.local.scheduler.current_band() > Some(Band::LOWEST);
         if effect.stalled || (effect.transmit.is_some() && !is_urgent) {
             let _ = self.serve_console();
         } else if effect.transmit.is_some() {
@@ -251,7 +251,7 @@ impl Instance {
 
     /// The guest executed what its core does not have: it gets the exception it would get there.
     pub(super) fn inject_undefined(&mut self, id: VcpuId) {
-        if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
+        if let Some(vcpu) = self.local.vcpus[id.index()].as_mut() {
             super::sysregs::inject_undefined(&mut vcpu.registers);
         }
     }

@@ -3,6 +3,7 @@
 use super::Instance;
 use spumone_config::{GuestId, VcpuId};
 use spumone_core::mailbox::Message;
+use spumone_core::migration;
 use spumone_core::psci::{self, EntryPoint, Outcome, StopReason};
 use spumone_core::schedule::VcpuState;
 use spumone_core::smccc::{Call, SUCCESS, random_registers};
@@ -25,13 +26,13 @@ impl Instance {
             }
             Outcome::Suspend { powerdown } => {
                 self.answer(id, SUCCESS);
-                if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
+                if let Some(vcpu) = self.local.vcpus[id.index()].as_mut() {
                     vcpu.resume = powerdown;
                 }
                 self.wait_for_interrupt(id);
-                if self.scheduler.state(id) != Some(VcpuState::Sleep) {
+                if self.local.scheduler.state(id) != Some(VcpuState::Sleep) {
                     // An interrupt was there already: it powers up again at once.
-                    self.must_decide = true;
+                    self.local.must_decide = true;
                 }
             }
             Outcome::StopSelf => self.turn_off(id),
@@ -45,13 +46,13 @@ impl Instance {
     }
 
     fn answer(&mut self, id: VcpuId, value: u64) {
-        if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
+        if let Some(vcpu) = self.local.vcpus[id.index()].as_mut() {
             vcpu.registers.x[0] = value;
         }
     }
 
     fn answer_four(&mut self, id: VcpuId, values: [u64; 4]) {
-        if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
+        if let Some(vcpu) = self.local.vcpus[id.index()].as_mut() {
             vcpu.registers.x[..4].copy_from_slice(&values);
         }
     }
@@ -65,7 +66,7 @@ impl Instance {
         };
         let generation = shared.lifecycle.now().1;
         let core = shared.gic.doorbell(index).location();
-        if core == self.core || self.summon(vcpu, core) {
+        if core == self.core || migration::summon(self, vcpu, core) {
             self.start_vcpu(vcpu, entry_point, generation);
         } else {
             let message = Message::StartVcpu {
@@ -82,12 +83,12 @@ impl Instance {
         let Some(start) = self.vcpu(id).and_then(|vcpu| vcpu.resume) else {
             return;
         };
-        if self.loaded == Some(id) {
+        if self.local.loaded == Some(id) {
             self.save_loaded();
             // It runs, and was saved only to begin anew.
-            self.deadlines.clear(id);
+            self.local.deadlines.clear(id);
         }
-        if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
+        if let Some(vcpu) = self.local.vcpus[id.index()].as_mut() {
             vcpu.power_up(start);
         }
     }

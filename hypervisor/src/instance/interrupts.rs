@@ -16,6 +16,7 @@ use spumone_config::types::MAX_PCPUS;
 use spumone_config::{GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::console::{InputEffect, Served};
 use spumone_core::mailbox::{CAPACITY, Message};
+use spumone_core::migration;
 use spumone_core::psci::Phase;
 use spumone_core::schedule::{Band, Ticks, VcpuState, priority_mask};
 use spumone_core::vgic::{ListRegister, PhysicalGic, VcpuIndex, VcpuSet, running_priority};
@@ -126,7 +127,7 @@ impl Instance {
             return;
         };
         if matches!(interrupt, VIRTUAL_TIMER | PHYSICAL_TIMER)
-            && let Some(vcpu) = self.vcpus[id.index()].as_mut()
+            && let Some(vcpu) = self.local.vcpus[id.index()].as_mut()
         {
             let mut gic = LoadedGic::new(self.machine, self.core, vcpu.guest, self.list_registers);
             if vcpu.vgic.timer_fired_again(interrupt, &mut gic) {
@@ -178,7 +179,7 @@ impl Instance {
         self.alarm = Ticks::NEVER;
         timers::set_alarm(Ticks::NEVER);
         self.machine.gic.deactivate(ALARM);
-        self.must_decide = true;
+        self.local.must_decide = true;
         // Who is to be woken has waited for long enough: what else is pending comes after the
         // decision, which sets the mask anew.
         let mask = priority_mask(self.machine.interrupt_priorities, Some(Band::HIGHEST));
@@ -218,15 +219,15 @@ impl Instance {
 
     /// A timer of the loaded vCPU, which may be asleep while the core idles.
     fn timer_fired(&mut self, timer: IntId) {
-        let Some(id) = self.loaded else {
+        let Some(id) = self.local.loaded else {
             // No vCPU is loaded, so no timer can run: a late echo of one just saved.
             self.machine.gic.deactivate(timer);
             return;
         };
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
-        if self.scheduler.state(id) == Some(VcpuState::Suspend) {
+        if self.local.scheduler.state(id) == Some(VcpuState::Suspend) {
             // On its way out, for somebody who shall not pay for this.
             vcpu.vgic.timer_fired_late(timer);
             self.interrupts_changed = true;
@@ -237,7 +238,7 @@ impl Instance {
         let kick = vcpu
             .vgic
             .timer_fired(&self.machine.guest(guest).gic, timer, &mut gic);
-        self.wake(id);
+        migration::wake(self, id);
         self.kick_all(guest, kick);
     }
 
@@ -252,12 +253,12 @@ impl Instance {
             return;
         }
         let kick = match self.loaded_of(guest) {
-            Some(id) => match self.vcpus[id.index()].as_mut() {
+            Some(id) => match self.local.vcpus[id.index()].as_mut() {
                 Some(vcpu) => {
                     let mut gic =
                         LoadedGic::new(self.machine, self.core, guest, self.list_registers);
                     let kick = vcpu.vgic.spi_arrived(&shared.gic, number, &mut gic);
-                    self.wake(id);
+                    migration::wake(self, id);
                     kick
                 }
                 None => VcpuSet::EMPTY,
@@ -269,7 +270,7 @@ impl Instance {
 
     /// The loaded vCPU, if it is one of `guest`.
     fn loaded_of(&self, guest: GuestId) -> Option<VcpuId> {
-        let id = self.loaded?;
+        let id = self.local.loaded?;
         (self.vcpu(id)?.guest == guest).then_some(id)
     }
 
@@ -290,7 +291,7 @@ impl Instance {
             let core = shared.gic.doorbell(index).location();
             if core == self.core {
                 self.kicked(id);
-            } else if !self.summon(id, core) {
+            } else if !migration::summon(self, id, core) {
                 self.machine.kick(core, id);
             }
         }
@@ -310,36 +311,33 @@ impl Instance {
     /// A vCPU of this core may have something in its doorbell.
     #[inline(always)]
     fn kicked(&mut self, id: VcpuId) {
-        if self.strangers >> (id.0 & 31) & 1 != 0 || self.conduct.gang {
-            self.must_decide = true;
+        if self.local.is_called(id) {
+            self.local.must_decide = true;
         }
-        if self.loaded == Some(id)
-            && let Some(vcpu) = self.vcpus[id.index()].as_mut()
+        if self.local.loaded == Some(id)
+            && let Some(vcpu) = self.local.vcpus[id.index()].as_mut()
         {
-            if self.scheduler.state(id) != Some(VcpuState::Running) {
+            if self.local.scheduler.state(id) != Some(VcpuState::Running) {
                 // It hears the bell when it goes on or is loaded again: that is a step of its own.
                 self.interrupts_changed = true;
-                self.wake(id);
+                migration::wake(self, id);
                 return;
             }
             let guest = vcpu.guest;
             let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
             let shared = &self.machine.guest(guest).gic;
             if vcpu.vgic.kicked_again(shared, &mut gic) {
-                self.wake(id);
+                migration::wake(self, id);
                 return;
             }
             let kick = vcpu.vgic.kicked(shared, &mut gic);
-            self.wake(id);
+            migration::wake(self, id);
             // Kicks lead to kicks only where an SPI changes hands, which happens once a call.
             for index in kick.iter() {
                 self.kick_remote(guest, index);
             }
-        } else if self.has(id) {
-            self.wake(id);
         } else {
-            // It is parked on another core, which tells so; or it has moved.
-            self.must_decide = true;
+            migration::kicked(self, id);
         }
     }
 
@@ -351,27 +349,12 @@ impl Instance {
         };
         let core = shared.gic.doorbell(index).location();
         if core == self.core {
-            if self.loaded == Some(id) {
+            if self.local.loaded == Some(id) {
                 self.interrupts_changed = true;
             }
-            self.wake(id);
+            migration::wake(self, id);
         } else {
             self.machine.kick(core, id);
-        }
-    }
-
-    /// Wakes a vCPU that sleeps on this core.
-    #[inline(always)]
-    pub(super) fn wake(&mut self, id: VcpuId) {
-        // As long as the last decision stands, who runs is awake.
-        if self.running == Some(id) && !self.must_decide {
-            return;
-        }
-        if self.scheduler.wake(id) {
-            self.must_decide = true;
-            if self.vcpu(id).is_none() {
-                self.rouse(id);
-            }
         }
     }
 
@@ -379,10 +362,10 @@ impl Instance {
     #[inline(never)]
     pub(super) fn refresh_interrupts(&mut self) {
         self.interrupts_changed = false;
-        let Some(id) = self.loaded else {
+        let Some(id) = self.local.loaded else {
             return;
         };
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         let guest = vcpu.guest;
@@ -390,13 +373,13 @@ impl Instance {
         let kick = vcpu
             .vgic
             .synchronize(&self.machine.guest(guest).gic, &mut gic);
-        self.wake(id);
+        migration::wake(self, id);
         self.kick_all(guest, kick);
     }
 
     /// The running vCPU waits for an interrupt. If none is there, it sleeps.
     pub(super) fn wait_for_interrupt(&mut self, id: VcpuId) {
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         let guest = vcpu.guest;
@@ -404,8 +387,8 @@ impl Instance {
         let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
         let (quiet, mut kick) = vcpu.vgic.is_quiet(shared, &mut gic);
         if quiet {
-            self.scheduler.sleep_current();
-            self.must_decide = true;
+            self.local.scheduler.sleep_current();
+            self.local.must_decide = true;
             self.kick_all(guest, kick);
             return;
         }
@@ -425,8 +408,8 @@ impl Instance {
         // interrupt will come and wake the vCPU.
         deliverable |= timers::live_lines() & !lines != 0;
         if !deliverable {
-            self.scheduler.sleep_current();
-            self.must_decide = true;
+            self.local.scheduler.sleep_current();
+            self.local.must_decide = true;
         }
         self.kick_all(guest, kick);
     }

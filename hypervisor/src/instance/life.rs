@@ -15,6 +15,7 @@ use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Source;
 use spumone_core::load::Progress;
 use spumone_core::mailbox::Message;
+use spumone_core::migration;
 use spumone_core::psci::{AfterStop, EntryPoint, Generation, Phase, StopReason};
 use spumone_core::vgic::VcpuIndex;
 
@@ -30,11 +31,16 @@ impl Instance {
 
     /// Turns a vCPU of this core on, if its guest still is in the life in which that was asked.
     pub(super) fn start_vcpu(&mut self, id: VcpuId, start: EntryPoint, generation: Generation) {
-        if !self.hold(id) {
+        if !migration::hold(self, id) {
             self.forward_start(id, start, generation);
             return;
         }
-        let Some(vcpu) = self.vcpus.get_mut(id.index()).and_then(Option::as_mut) else {
+        let Some(vcpu) = self
+            .local
+            .vcpus
+            .get_mut(id.index())
+            .and_then(Option::as_mut)
+        else {
             return;
         };
         let guest = self.machine.guest(vcpu.guest);
@@ -43,15 +49,15 @@ impl Instance {
         }
         vcpu.power_on(start);
         guest.power.started(vcpu.index.0);
-        if self.scheduler.start(id).is_ok() {
-            self.must_decide = true;
+        if self.local.scheduler.start(id).is_ok() {
+            self.local.must_decide = true;
         }
-        self.park(id);
+        migration::park(self, id);
     }
 
     /// A vCPU that is to be turned on has moved: one hop.
     fn forward_start(&mut self, vcpu: VcpuId, entry_point: EntryPoint, generation: Generation) {
-        let Some((guest, host)) = self.machine.owner(vcpu).zip(self.host(vcpu)) else {
+        let Some((guest, host)) = self.machine.owner(vcpu).zip(self.machine.host(vcpu)) else {
             return;
         };
         let message = Message::StartVcpu {
@@ -64,7 +70,7 @@ impl Instance {
 
     /// The running vCPU turns itself off (PSCI CPU_OFF).
     pub(super) fn turn_off(&mut self, id: VcpuId) {
-        if self.loaded == Some(id) {
+        if self.local.loaded == Some(id) {
             self.save_loaded();
         }
         self.take_off(id);
@@ -75,7 +81,7 @@ impl Instance {
         // As on hardware, it comes back without what it had cached.
         self.last_of_guest[guest_id.index()] = None;
         let guest = self.machine.guest(guest_id);
-        self.park(id);
+        migration::park(self, id);
         if guest.power.stopped(index.0) {
             // Nobody inside can turn a vCPU on again.
             self.stop_guest(guest_id, StopReason::Off);
@@ -84,12 +90,12 @@ impl Instance {
 
     /// A vCPU of this core does not run any more.
     fn take_off(&mut self, id: VcpuId) {
-        self.deadlines.clear(id);
-        if self.scheduler.stop(id).is_ok() {
-            self.must_decide = true;
+        self.local.deadlines.clear(id);
+        if self.local.scheduler.stop(id).is_ok() {
+            self.local.must_decide = true;
         }
-        if self.running == Some(id) {
-            self.running = None;
+        if self.local.running == Some(id) {
+            self.local.running = None;
         }
     }
 
@@ -100,7 +106,7 @@ impl Instance {
             // Somebody else stops it already, and the message is on its way. Who asked does not
             // go on until then.
             if matches!(guest.lifecycle.now().0, Phase::Stopping(_))
-                && let Some(id) = self.running
+                && let Some(id) = self.local.running
                 && self.vcpu(id).is_some_and(|vcpu| vcpu.guest == guest_id)
             {
                 self.take_off(id);
@@ -108,7 +114,7 @@ impl Instance {
             return;
         };
         note(self.core, Event::Stop, u64::from(guest_id.0));
-        let cores = guest.lifecycle.cores();
+        let cores = guest.cores();
         for core in (0..self.machine.cores.len() as u8).map(PcpuId) {
             if core != self.core && cores >> core.0 & 1 != 0 {
                 let message = Message::StopGuest {
@@ -136,24 +142,24 @@ impl Instance {
         // A new life must not meet the translations of this one, also where its vCPUs have moved on.
         self.last_of_guest[guest_id.index()] = None;
         for &id in &guest.vcpus {
-            if !self.hold(id) {
+            if !migration::hold(self, id) {
                 // Of an earlier stay here.
-                let _ = self.scheduler.remove(id);
-                self.deadlines.clear(id);
+                let _ = self.local.scheduler.remove(id);
+                self.local.deadlines.clear(id);
                 continue;
             }
-            if self.loaded == Some(id) {
+            if self.local.loaded == Some(id) {
                 // Saved only to free what it holds of the core's GIC and timers.
                 self.save_loaded();
             }
             self.take_off(id);
-            if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
+            if let Some(vcpu) = self.local.vcpus[id.index()].as_mut() {
                 vcpu.reset(EntryPoint {
                     entry: guest.config.entry,
                     context: 0,
                 });
             }
-            self.park(id);
+            migration::park(self, id);
         }
         if guest.lifecycle.acknowledge(self.core) {
             self.clear_guest(guest_id);
@@ -231,19 +237,19 @@ impl Instance {
         let Some(id) = guest.vcpu(VcpuIndex(0)) else {
             return;
         };
-        self.hold(id);
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        migration::hold(self, id);
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         vcpu.work = Work::Load(Progress::start());
-        if self.scheduler.start(id).is_ok() {
-            self.must_decide = true;
+        if self.local.scheduler.start(id).is_ok() {
+            self.local.must_decide = true;
         }
     }
 
     /// A guest is loaded: its first vCPU, which has done it, starts.
     pub(super) fn begin_life(&mut self, id: VcpuId) {
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         note(self.core, Event::Start, u64::from(vcpu.guest.0));

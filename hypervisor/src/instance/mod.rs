@@ -4,13 +4,12 @@
 //! data but what `machine` shows, wait for nothing, and never run with interrupts unmasked. An
 //! instance is a loop: decide who runs, let it run until it comes back, see why it came.
 
-mod departure;
 mod exceptions;
 mod firmware;
 mod interrupts;
 mod life;
 mod lock_holder;
-mod migration;
+mod site;
 mod switch;
 mod sysregs;
 
@@ -23,26 +22,15 @@ use crate::loader;
 use crate::machine::{Core, Machine};
 use crate::timers;
 use crate::vcpu::{VcpuToken, Work};
-use departure::Catch;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Served;
 use spumone_core::mailbox::Port;
-use spumone_core::migration::{Conduct, Grace};
-use spumone_core::schedule::{Action, Band, Deadlines, Scheduler, Ticks, VcpuState, priority_mask};
+use spumone_core::migration::{self, Local, Setting};
+use spumone_core::schedule::{Action, Band, Ticks, VcpuState, priority_mask};
 
 /// How often lines without an end are looked for, in microseconds.
 const HOUSEKEEPING_US: u32 = 100_000;
-/// How often a vCPU that is to let go, but is in its kernel, is looked at, in microseconds.
-const GRACE_STEP_US: u32 = 50;
-/// How many times.
-const GRACE_STEPS: u8 = 5;
-/// After how long others are told again of vCPUs that are parked here for a more urgent one, in microseconds.
-const RETELL_US: u32 = 1_600;
-/// After how long a vCPU that was sent away is taken back if no core has taken it, in microseconds.
-const TAKE_BACK_US: u32 = 500;
-/// How often a vCPU for which a more urgent one is put off is looked at, in microseconds.
-const PUT_OFF_STEP_US: u32 = 20;
 
 /// One core's hypervisor.
 pub struct Instance {
@@ -51,19 +39,10 @@ pub struct Instance {
     /// What this core tells others of itself.
     own: &'static Core,
     port: Port<'static>,
-    scheduler: Scheduler,
-    deadlines: Deadlines,
-    /// The vCPUs that are on this core, by id.
-    vcpus: [Option<VcpuToken>; MAX_VCPUS],
-    /// Who runs, as decided; `None` while the core idles.
-    running: Option<VcpuId>,
-    /// Whose registers the core holds. While the core idles it still holds those of the last
-    /// vCPU: most often the same one is next.
-    loaded: Option<VcpuId>,
+    /// Its vCPUs, and what it knows of those that move.
+    local: Local<VcpuToken>,
     /// The last vCPU of each guest that ran here, for the TLB.
     last_of_guest: [Option<VcpuId>; MAX_GUESTS],
-    /// Something has happened that the scheduler must be asked about.
-    must_decide: bool,
     /// The virtual interrupts of the loaded vCPU may have changed.
     interrupts_changed: bool,
     /// The alarm may have to be set anew: somebody else runs, or a deadline has come or gone.
@@ -72,43 +51,6 @@ pub struct Instance {
     alarm: Ticks,
     /// When the console's held lines are looked at next; on the console's core only.
     housekeeping: Ticks,
-    /// vCPUs that change cores, this one among them; bit n for vCPU n.
-    moving: u32,
-    /// Those of them whose home this core is.
-    at_home: u32,
-    /// Those that this core has taken and whose home it is not, where the policy sends vCPUs home; perhaps others have
-    /// taken them since.
-    strangers: u32,
-    /// Those that this core has sent away; perhaps others have taken them since.
-    sent: u32,
-    /// Those that this core has taken back, so that it lets their kernel run.
-    stays: u32,
-    /// What the policy has the core do.
-    conduct: Conduct,
-    /// Guests' kernels, but those of the most urgent, do not run here.
-    keeps_kernels_off: bool,
-    /// How long a vCPU that makes room for a more urgent one is left to this core.
-    patience: Ticks,
-    /// See [`RETELL_US`].
-    retell_after: Ticks,
-    /// See [`TAKE_BACK_US`].
-    take_back_after: Ticks,
-    /// See [`PUT_OFF_STEP_US`].
-    put_off_step: Ticks,
-    /// Until when a more urgent vCPU is put off.
-    put_off_until: Ticks,
-    /// vCPUs that this core has parked, and perhaps others have taken since; bit n for vCPU n.
-    has_parked: u32,
-    /// vCPUs that made room for a more urgent one, and are kept for a while before they are parked; bit n for vCPU n.
-    to_park: u32,
-    /// When to park those, and to tell others of vCPUs that are parked here for a more urgent one.
-    tell_at: Ticks,
-    /// When to look again what other cores have parked.
-    look_at: Ticks,
-    /// What the running vCPU gets on top of its turn.
-    grace: Grace,
-    /// What brings the loaded vCPU back though it is allowed.
-    catches: Catch,
     /// Random numbers for TRNG calls.
     random: Stream,
     /// List registers of the core.
@@ -124,26 +66,27 @@ impl Instance {
         vcpus: [Option<VcpuToken>; MAX_VCPUS],
         list_registers: usize,
     ) -> Self {
-        let micros = |micros| Ticks::from_micros(micros, timers::frequency() as u32);
-        let quantum = micros(machine.quantum_us);
-        let conduct = machine.policy.conduct();
-        let moving = machine.moving(core);
+        let frequency_hz = timers::frequency() as u32;
         let at_home = (0..MAX_VCPUS as u8)
             .map(VcpuId)
             .filter(|&id| machine.home(id) == Some(core))
             .fold(0, |mask, id| mask | 1 << id.0);
+        let setting = Setting {
+            quantum: Ticks::from_micros(machine.quantum_us, frequency_hz),
+            frequency_hz,
+            conduct: machine.policy.conduct(),
+            without: machine.without,
+            moving: machine.moving(core),
+            at_home,
+            keeps_kernels_off: machine.keeps_kernels_off(core),
+        };
         Self {
             core,
             machine,
             own: &machine.cores[core.index()],
             port,
-            scheduler: Scheduler::new(quantum),
-            deadlines: Deadlines::new(),
-            vcpus,
-            running: None,
-            loaded: None,
+            local: Local::new(&setting, vcpus),
             last_of_guest: [None; MAX_GUESTS],
-            must_decide: true,
             interrupts_changed: false,
             alarm_changed: true,
             alarm: Ticks::NEVER,
@@ -152,35 +95,6 @@ impl Instance {
             } else {
                 Ticks::NEVER
             },
-            moving,
-            at_home: moving & at_home,
-            strangers: 0,
-            sent: 0,
-            stays: 0,
-            conduct,
-            keeps_kernels_off: machine.keeps_kernels_off(core),
-            patience: conduct
-                .patience
-                .filter(|_| !machine.without.patience)
-                .unwrap_or(Ticks(0)),
-            retell_after: micros(RETELL_US),
-            take_back_after: micros(TAKE_BACK_US),
-            put_off_step: micros(PUT_OFF_STEP_US),
-            put_off_until: Ticks::NEVER,
-            has_parked: 0,
-            to_park: 0,
-            tell_at: Ticks::NEVER,
-            look_at: Ticks::NEVER,
-            grace: Grace::new(
-                micros(GRACE_STEP_US),
-                if machine.without.grace {
-                    0
-                } else {
-                    GRACE_STEPS
-                },
-                !machine.without.yield_on_spin,
-            ),
-            catches: Catch::Nothing,
             random: machine.entropy.of_core(core),
             list_registers,
         }
@@ -191,7 +105,7 @@ impl Instance {
         self.adopt_vcpus();
         // Each turn is one bounded step; interrupts are looked at in between.
         loop {
-            if self.must_decide {
+            if self.local.must_decide {
                 if cpu::interrupt_pending() {
                     self.take_interrupts();
                 }
@@ -204,9 +118,9 @@ impl Instance {
             if self.alarm_changed {
                 self.set_alarm();
             }
-            match self.running {
+            match self.local.running {
                 None => self.idle(),
-                Some(vcpu) if self.loaded == Some(vcpu) => self.run_vcpu(vcpu),
+                Some(vcpu) if self.local.loaded == Some(vcpu) => self.run_vcpu(vcpu),
                 Some(vcpu) => self.prepare_vcpu(vcpu),
             }
         }
@@ -215,9 +129,9 @@ impl Instance {
     /// Asks the scheduler who runs now, and makes it so.
     fn decide(&mut self) {
         let mut now = timers::now();
-        self.wake_due(now);
-        if self.moving != 0
-            && let Some(has_taken_time) = self.look_for_work(now)
+        migration::wake_due(self, now);
+        if self.local.moving != 0
+            && let Some(has_taken_time) = migration::look_for_work(self, now)
         {
             let is_interrupted = cpu::interrupt_pending();
             if is_interrupted {
@@ -225,26 +139,28 @@ impl Instance {
             }
             if has_taken_time || is_interrupted {
                 now = timers::now();
-                self.wake_due(now);
+                migration::wake_due(self, now);
             }
         }
-        if self.holds_back(now) {
+        if migration::holds_back(self, now) {
+            // The last decision stands.
+            self.set_priority_mask(self.local.scheduler.current_band());
             return;
         }
-        let mut decision = self.scheduler.decide(now);
-        if self.moving != 0 {
-            decision = self.hold_current(now, decision);
+        let mut decision = self.local.scheduler.decide(now);
+        if self.local.moving != 0 {
+            decision = migration::hold_current(self, now, decision);
         }
-        self.must_decide = false;
+        self.local.must_decide = false;
         if let Action::Switch { to } = decision.action {
             self.switch_to(to);
         }
-        if self.moving != 0 {
-            self.offer(now);
-        } else if self.conduct.gang {
-            self.tell_gang();
+        if self.local.moving != 0 {
+            migration::offer(self, now);
+        } else if self.local.conduct.gang {
+            migration::tell_gang(self);
         }
-        if let Some(id) = self.running {
+        if let Some(id) = self.local.running {
             self.power_up_if_suspended(id);
         }
         let band = decision.turn.map(|turn| turn.band);
@@ -262,49 +178,18 @@ impl Instance {
         self.alarm_changed = true;
     }
 
-    /// What the policies `delay` and `cosched` do before a decision. Returns whether the last one stands.
-    #[inline(always)]
-    fn holds_back(&mut self, now: Ticks) -> bool {
-        if self.conduct.gang {
-            self.hold_gang();
-        }
-        let is_put_off = match self.conduct.delay {
-            Some(bound) => self.put_off(now, bound),
-            None => false,
-        };
-        if is_put_off {
-            self.must_decide = false;
-            self.set_priority_mask(self.scheduler.current_band());
-        }
-        is_put_off
-    }
-
-    /// Wakes the vCPUs whose timers have run out, but not those that would not get the core.
-    #[inline(always)]
-    fn wake_due(&mut self, now: Ticks) {
-        let running = self.scheduler.current_band();
-        // At most one deadline for each vCPU.
-        for _ in 0..MAX_VCPUS {
-            let Some(vcpu) = self.deadlines.take_due(now, running) else {
-                break;
-            };
-            if !self.moves(vcpu) {
-                self.scheduler.wake(vcpu);
-            } else if self.has(vcpu) {
-                // One that was parked here may be elsewhere by now.
-                self.wake(vcpu);
-            }
-        }
-    }
-
     /// Sets the alarm to the next time at which something must be decided.
     fn set_alarm(&mut self) {
         self.alarm_changed = false;
-        let turn = self.scheduler.turn();
-        let mut alarm = self.deadlines.next_alarm(turn).unwrap_or(Ticks::NEVER);
-        alarm = alarm.min(self.look_at).min(self.tell_at);
+        let turn = self.local.scheduler.turn();
+        let mut alarm = self
+            .local
+            .deadlines
+            .next_alarm(turn)
+            .unwrap_or(Ticks::NEVER);
+        alarm = alarm.min(self.local.next_look());
         // While somebody is put off, the house is not kept.
-        if self.put_off_until == Ticks::NEVER && turn.is_none_or(|turn| turn.band == Band::LOWEST) {
+        if !self.local.puts_off() && turn.is_none_or(|turn| turn.band == Band::LOWEST) {
             alarm = alarm.min(self.housekeeping);
         }
         if alarm != self.alarm {
@@ -329,11 +214,11 @@ impl Instance {
         let mut more = CONSOLE.work_left();
         // Each round writes some bytes, so the rings' size bounds their number; an interrupt
         // ends them.
-        while more && !cpu::interrupt_pending() && !self.must_decide {
+        while more && !cpu::interrupt_pending() && !self.local.must_decide {
             more = self.serve_console() == Served::BudgetSpent;
         }
         // Room in the console may have woken a vCPU.
-        if self.must_decide {
+        if self.local.must_decide {
             return;
         }
         cpu::wait_for_interrupt();
@@ -349,8 +234,8 @@ impl Instance {
             Some(Work::Load(_)) => self.load_guest(id),
             None => {
                 // The scheduler knows the vCPUs of this core only.
-                self.running = None;
-                self.must_decide = true;
+                self.local.running = None;
+                self.local.must_decide = true;
             }
         }
     }
@@ -358,7 +243,7 @@ impl Instance {
     /// The next piece of work that brings the guest of vCPU `id` to where it starts.
     #[inline(never)]
     fn load_guest(&mut self, id: VcpuId) {
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         let guest_id = vcpu.guest;
@@ -393,13 +278,13 @@ impl Instance {
         }
         // Output that somebody had no time to write is written while nobody urgent runs.
         if CONSOLE.work_left()
-            && self.scheduler.current_band() == Some(Band::LOWEST)
+            && self.local.scheduler.current_band() == Some(Band::LOWEST)
             && !cpu::interrupt_pending()
         {
             let _ = self.serve_console();
         }
         // Either may have woken a more urgent vCPU of this core, or changed this one's interrupts.
-        let is_held_up = self.must_decide || self.interrupts_changed;
+        let is_held_up = self.local.must_decide || self.interrupts_changed;
         if cpu::interrupt_pending() {
             // It would come back at once.
             self.take_interrupts();
@@ -408,7 +293,7 @@ impl Instance {
         if is_held_up {
             return;
         }
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         match enter(&mut vcpu.registers) {
@@ -422,10 +307,13 @@ impl Instance {
     /// vCPU is here are loaded.
     fn adopt_vcpus(&mut self) {
         let mut first = heapless::Vec::<GuestId, MAX_GUESTS>::new();
-        for vcpu in self.vcpus.iter().flatten() {
+        for vcpu in self.local.vcpus.iter().flatten() {
             let guest = self.machine.guest(vcpu.guest);
             guest.gic.doorbell(vcpu.index).settle(self.core);
-            let admitted = self.scheduler.admit(vcpu.id, vcpu.band, VcpuState::Off);
+            let admitted = self
+                .local
+                .scheduler
+                .admit(vcpu.id, vcpu.band, VcpuState::Off);
             debug_assert!(admitted.is_ok(), "start-up places each vCPU once");
             if vcpu.index.0 == 0 {
                 let _ = first.push(vcpu.guest);
@@ -437,8 +325,8 @@ impl Instance {
         for index in 0..MAX_VCPUS as u8 {
             // One that loads its guest could run, but has nothing to be parked with.
             let id = VcpuId(index);
-            if self.scheduler.state(id) == Some(VcpuState::Off) {
-                self.park(id);
+            if self.local.scheduler.state(id) == Some(VcpuState::Off) {
+                migration::park(self, id);
             }
         }
         note(self.core, Event::Start, 0);

@@ -1,34 +1,23 @@
 //! Who has the core: the switch from one vCPU to another.
 
 use super::Instance;
-use super::departure::Catch;
 use super::interrupts::LoadedGic;
 use crate::cpu;
 use crate::events::{Event, note};
 use crate::timers::now;
 use spumone_config::VcpuId;
+use spumone_core::migration::{self, Catch};
 use spumone_core::schedule::VcpuState;
 
 impl Instance {
     /// Gives the core to `to`, or to nobody. The registers of the vCPU that had it stay on the
     /// core until another one needs it: [`Self::exchange`].
     pub(super) fn switch_to(&mut self, to: Option<VcpuId>) {
-        let last = core::mem::replace(&mut self.running, to);
-        self.grace.renew();
-        if self.moving != 0
-            && let Some(last) = last
-            && self.loaded != Some(last)
-        {
-            // Overtaken before it was loaded.
-            self.give_up(last);
+        migration::hand_over(self, to);
+        match to {
+            Some(id) => note(self.core, Event::Dispatch, u64::from(id.0)),
+            None => note(self.core, Event::Idle, 0),
         }
-        let Some(id) = to else {
-            note(self.core, Event::Idle, 0);
-            return;
-        };
-        note(self.core, Event::Dispatch, u64::from(id.0));
-        // It runs, so its timers need no alarm.
-        self.deadlines.clear(id);
     }
 
     /// Puts the registers of the running vCPU on the core instead of those of another one, unless a
@@ -38,10 +27,10 @@ impl Instance {
         if self.overtaken() {
             return;
         }
-        if let Some(last) = self.loaded {
-            self.catch(Catch::Nothing);
+        if let Some(last) = self.local.loaded {
+            migration::catch(self, Catch::Nothing);
             self.save();
-            self.give_up(last);
+            migration::give_up(self, last);
             // From here on the alarm stands in for the timers just saved, and may ring at once.
             if self.alarm_changed {
                 self.set_alarm();
@@ -60,22 +49,22 @@ impl Instance {
         if cpu::interrupt_pending() {
             self.take_interrupts();
         }
-        self.must_decide
+        self.local.must_decide
     }
 
     /// Takes the registers of the loaded vCPU from the core.
     #[inline(never)]
     pub(super) fn save_loaded(&mut self) {
-        self.catch(Catch::Nothing);
+        migration::catch(self, Catch::Nothing);
         self.save();
     }
 
     #[inline(always)]
     fn save(&mut self) {
-        let Some(id) = self.loaded.take() else {
+        let Some(id) = self.local.loaded.take() else {
             return;
         };
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         let guest = self.machine.guest(vcpu.guest);
@@ -92,11 +81,11 @@ impl Instance {
         // none: either it is why the vCPU is awake, or the guest does not want to hear of it.
         let now = now();
         if let Some(at) = vcpu.timers.deadline_after(now) {
-            self.deadlines.set(id, vcpu.band, at);
+            self.local.deadlines.set(id, vcpu.band, at);
             // There is no alarm for a lower band.
-            self.alarm_changed |= Some(vcpu.band) >= self.scheduler.current_band();
+            self.alarm_changed |= Some(vcpu.band) >= self.local.scheduler.current_band();
         }
-        if self.scheduler.state(id) == Some(VcpuState::Sleep)
+        if self.local.scheduler.state(id) == Some(VcpuState::Sleep)
             && vcpu.vgic.has_deliverable(
                 &guest.gic,
                 vcpu.timers.lines(now),
@@ -105,10 +94,10 @@ impl Instance {
             )
         {
             // It ran out while the vCPU was being saved.
-            self.scheduler.wake(id);
+            self.local.scheduler.wake(id);
             // Less urgent than who runs, it only queues; an equal waits for the end of the turn.
-            let (band, current) = (Some(vcpu.band), self.scheduler.current_band());
-            self.must_decide |= band > current;
+            let (band, current) = (Some(vcpu.band), self.local.scheduler.current_band());
+            self.local.must_decide |= band > current;
             self.alarm_changed |= band == current;
         }
         self.kick_all(guest_id, kick);
@@ -117,7 +106,7 @@ impl Instance {
     /// Puts a vCPU's registers on the core, which holds none; unless a more urgent one turns up.
     #[inline(always)]
     fn load(&mut self, id: VcpuId) {
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         let guest = self.machine.guest(vcpu.guest);
@@ -133,7 +122,7 @@ impl Instance {
         if self.overtaken() {
             return;
         }
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         vcpu.interface.restore();
@@ -141,16 +130,16 @@ impl Instance {
         let mut gic = LoadedGic::new(self.machine, self.core, vcpu.guest, self.list_registers);
         let guest_id = vcpu.guest;
         let kick = vcpu.vgic.load(&guest.gic, &mut gic);
-        self.loaded = Some(id);
+        self.local.loaded = Some(id);
         self.interrupts_changed = false;
-        if self.keeps_kernels_off {
-            self.stop_catching();
+        if self.local.keeps_kernels_off {
+            migration::stop_catching(self);
         }
         self.kick_all(guest_id, kick);
     }
 
     /// The vCPU with this id, if it is on this core.
     pub(super) fn vcpu(&self, id: VcpuId) -> Option<&crate::vcpu::Vcpu> {
-        self.vcpus.get(id.index())?.as_deref()
+        self.local.token(id).map(|token| &**token)
     }
 }

@@ -58,7 +58,7 @@ impl Instance {
     /// The running vCPU writes `from` to a register that sends SGIs.
     #[inline(always)]
     pub(super) fn send_sgi(&mut self, id: VcpuId, register: SgiRegister, from: Gpr) {
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         let guest = vcpu.guest;
@@ -72,7 +72,7 @@ impl Instance {
     }
 
     fn deactivate(&mut self, id: VcpuId, access: SysRegAccess) {
-        let Some(vcpu) = self.vcpus[id.index()].as_mut() else {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
         let guest = vcpu.guest;
@@ -103,7 +103,7 @@ impl Instance {
 
     /// Gives the guest the value it reads, or takes nothing where it writes, and goes on.
     fn complete(&mut self, id: VcpuId, access: SysRegAccess, value: u64) {
-        if let Some(vcpu) = self.vcpus[id.index()].as_mut() {
+        if let Some(vcpu) = self.local.vcpus[id.index()].as_mut() {
             if access.read {
                 access.gpr.write(&mut vcpu.registers.x, value);
             }

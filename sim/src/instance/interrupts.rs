@@ -4,6 +4,7 @@ use super::Instance;
 use crate::guest::{Exit, TIMER};
 use crate::world::World;
 use spumone_config::types::VcpuId;
+use spumone_core::migration;
 use spumone_core::schedule::Ticks;
 
 impl Instance {
@@ -11,6 +12,7 @@ impl Instance {
     pub(super) fn interrupt_pending(&self, w: &World) -> bool {
         self.kick_pending(w)
             || self
+                .local
                 .loaded
                 .is_some_and(|id| w.vcpus[id.index()].timer <= self.begun)
     }
@@ -22,7 +24,7 @@ impl Instance {
 
     /// Takes what is pending and passes the priority mask.
     pub(super) fn take_interrupts(&mut self, w: &mut World) {
-        if let Some(id) = self.loaded {
+        if let Some(id) = self.local.loaded {
             self.timer_fired(w, id);
         }
         if self.kick_pending(w) {
@@ -48,41 +50,26 @@ impl Instance {
         if vcpu.timer <= self.begun {
             vcpu.timer = Ticks::NEVER;
             vcpu.irqs |= TIMER;
-            self.wake(w, id);
+            migration::wake(&mut self.at(w), id);
         }
     }
 
     /// It is time to decide again.
     pub(super) fn alarm_rang(&mut self) {
         self.alarm = Ticks::NEVER;
-        self.must_decide = true;
+        self.local.must_decide = true;
     }
 
     /// A vCPU of this core may have something in its doorbell.
     fn kicked(&mut self, w: &mut World, id: VcpuId) {
-        if self.strangers >> (id.0 & 31) & 1 != 0 || self.conduct.gang {
-            self.must_decide = true;
+        if self.local.is_called(id) {
+            self.local.must_decide = true;
         }
-        if self.loaded == Some(id) {
+        if self.local.loaded == Some(id) {
             // It is signalled when it is entered.
-            self.wake(w, id);
-        } else if self.has(w, id) {
-            self.wake(w, id);
+            migration::wake(&mut self.at(w), id);
         } else {
-            self.must_decide = true;
-        }
-    }
-
-    /// Wakes a vCPU that sleeps on this core.
-    pub(super) fn wake(&mut self, w: &mut World, id: VcpuId) {
-        if self.running == Some(id) && !self.must_decide {
-            return;
-        }
-        if self.scheduler.wake(id) {
-            self.must_decide = true;
-            if self.vcpu(id).is_none() {
-                self.rouse(w, id);
-            }
+            migration::kicked(&mut self.at(w), id);
         }
     }
 
@@ -118,7 +105,7 @@ impl Instance {
             self.spend(w.costs.kick);
             if core == self.core {
                 self.kicked(w, id);
-            } else if !self.summon(w, id, core) {
+            } else if !migration::summon(&mut self.at(w), id, core) {
                 w.kick(core, id, self.now());
             }
         }
@@ -128,8 +115,8 @@ impl Instance {
     fn wait_for_interrupt(&mut self, w: &World, id: VcpuId) {
         let vcpu = &w.vcpus[id.index()];
         if vcpu.bell | vcpu.irqs == 0 && vcpu.timer > self.now() {
-            self.scheduler.sleep_current();
-            self.must_decide = true;
+            self.local.scheduler.sleep_current();
+            self.local.must_decide = true;
         }
     }
 }

@@ -35,7 +35,8 @@ impl Balance {
 impl Decide for Balance {
     fn conduct(&self) -> Conduct {
         Conduct {
-            patience: Some(self.patience),
+            moves: true,
+            patience: self.patience,
             ..Conduct::default()
         }
     }

@@ -13,7 +13,6 @@
 //! more urgent vCPU, however short.
 
 use super::{Candidate, Conduct, Decide, Here, Verdict};
-use crate::schedule::Ticks;
 
 /// The policy.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +21,7 @@ pub struct OnDemand;
 impl Decide for OnDemand {
     fn conduct(&self) -> Conduct {
         Conduct {
-            patience: Some(Ticks(0)),
+            moves: true,
             goes_home: true,
             ..Conduct::default()
         }

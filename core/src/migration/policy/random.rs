@@ -27,7 +27,7 @@ impl Random {
 impl Decide for Random {
     fn conduct(&self) -> Conduct {
         Conduct {
-            patience: Some(Ticks(0)),
+            moves: true,
             restless: Some(self.stay),
             ..Conduct::default()
         }

@@ -43,7 +43,8 @@ impl Steal {
 impl Decide for Steal {
     fn conduct(&self) -> Conduct {
         Conduct {
-            patience: Some(self.patience),
+            moves: true,
+            patience: self.patience,
             ..Conduct::default()
         }
     }

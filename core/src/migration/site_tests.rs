@@ -1,0 +1,324 @@
+//! What one core does, on a machine of three cores that are only what others see of them.
+
+use super::*;
+use crate::schedule::{Band, Scheduler, Ticks, VcpuState};
+use spumone_config::packed::{self, Without};
+use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
+use std::vec::Vec;
+
+const OWN: PcpuId = PcpuId(0);
+const OTHER: PcpuId = PcpuId(1);
+const CORES: usize = 3;
+const FREQUENCY_HZ: u32 = 1_000_000;
+/// In microseconds, and ticks.
+const QUANTUM: u64 = 2_000;
+const MIDDLE: Band = match Band::new(1) {
+    Some(band) => band,
+    None => Band::HIGHEST,
+};
+
+/// The core [`OWN`]. vCPU n has band `bands[n]`.
+struct Core {
+    local: Local<VcpuId>,
+    bands: Vec<Band>,
+    slots: [ParkingSlot; MAX_VCPUS],
+    tokens: [Option<VcpuId>; MAX_VCPUS],
+    presences: [Presence; CORES],
+    policy: Policy,
+    rung: u32,
+    now: Ticks,
+    in_kernel: bool,
+    kicks: Vec<(PcpuId, VcpuId)>,
+}
+
+impl Core {
+    fn new(policy: packed::Policy, without: Without, bands: &[Band]) -> Self {
+        let policy = Policy::new(policy, FREQUENCY_HZ);
+        let setting = Setting {
+            quantum: Ticks(QUANTUM),
+            frequency_hz: FREQUENCY_HZ,
+            conduct: policy.conduct(),
+            without,
+            moving: (1 << bands.len()) - 1,
+            at_home: u32::MAX,
+            keeps_kernels_off: false,
+        };
+        Self {
+            local: Local::new(&setting, [None; MAX_VCPUS]),
+            bands: bands.to_vec(),
+            slots: core::array::from_fn(|_| ParkingSlot::new()),
+            tokens: [None; MAX_VCPUS],
+            presences: core::array::from_fn(|_| Presence::new()),
+            policy,
+            rung: 0,
+            now: Ticks(1),
+            in_kernel: true,
+            kicks: Vec::new(),
+        }
+    }
+
+    fn steal(bands: &[Band]) -> Self {
+        Self::new(packed::Policy::Steal, Without::default(), bands)
+    }
+
+    fn scheduler(&mut self) -> &mut Scheduler {
+        &mut self.local.scheduler
+    }
+
+    /// A vCPU has been placed here, as what it does.
+    fn admit(&mut self, id: u8, state: VcpuState) {
+        let (id, band) = (VcpuId(id), self.bands[usize::from(id)]);
+        self.local.vcpus[id.index()] = Some(id);
+        self.scheduler().admit(id, band, state).unwrap();
+    }
+
+    /// Runs the first in the queue, which is loaded.
+    fn dispatch(&mut self) {
+        let now = self.now;
+        self.scheduler().decide(now);
+        self.local.running = self.local.scheduler.current();
+        self.local.loaded = self.local.running;
+    }
+
+    /// Another core has parked a vCPU.
+    fn parked_elsewhere(&mut self, id: u8, rest: Rest, since: u64) {
+        let parked = Parked { host: OTHER, rest };
+        self.tokens[usize::from(id)] = Some(VcpuId(id));
+        self.slots[usize::from(id)].park(parked, Ticks(since));
+    }
+
+    fn host_of(&self, id: u8) -> Option<PcpuId> {
+        self.slots[usize::from(id)].look().map(|it| it.host)
+    }
+
+    fn runs(&self, core: PcpuId, band: Band) {
+        self.presences[core.index()].publish(Level::of(Some(band)));
+    }
+}
+
+impl Site for Core {
+    type Token = VcpuId;
+
+    fn local(&self) -> &Local<VcpuId> {
+        &self.local
+    }
+
+    fn local_mut(&mut self) -> &mut Local<VcpuId> {
+        &mut self.local
+    }
+
+    fn core(&self) -> PcpuId {
+        OWN
+    }
+
+    fn now(&self) -> Ticks {
+        self.now
+    }
+
+    fn slot(&self, id: VcpuId) -> &ParkingSlot {
+        &self.slots[id.index()]
+    }
+
+    fn lay(&mut self, id: VcpuId, token: VcpuId, parked: Parked) {
+        assert_eq!(id, token);
+        self.tokens[id.index()] = Some(token);
+        self.slots[id.index()].park(parked, self.now);
+    }
+
+    fn claim(&mut self, id: VcpuId, seen: Parked) -> Option<VcpuId> {
+        self.slots[id.index()].claim(seen).then_some(())?;
+        self.tokens[id.index()].take()
+    }
+
+    fn own_presence(&self) -> &Presence {
+        &self.presences[OWN.index()]
+    }
+
+    fn presence(&self, core: PcpuId) -> Option<&Presence> {
+        self.presences.get(core.index())
+    }
+
+    fn kick(&mut self, core: PcpuId, id: VcpuId) {
+        self.kicks.push((core, id));
+    }
+
+    fn band(&self, id: VcpuId) -> Option<Band> {
+        self.bands.get(id.index()).copied()
+    }
+
+    fn home(&self, id: VcpuId) -> Option<PcpuId> {
+        Some(PcpuId(id.0 % CORES as u8))
+    }
+
+    fn host(&self, _: VcpuId) -> Option<PcpuId> {
+        Some(OTHER)
+    }
+
+    fn cores_of(&self, _: VcpuId) -> u32 {
+        (1 << CORES) - 1
+    }
+
+    fn guest_runs(&self, _: VcpuId) -> bool {
+        true
+    }
+
+    fn is_rung(&self, id: VcpuId) -> bool {
+        self.rung >> id.0 & 1 != 0
+    }
+
+    fn moving_level(&self) -> Level {
+        Level::of(self.bands.iter().copied().max())
+    }
+
+    fn moving_floor(&self) -> Level {
+        Level::of(self.bands.iter().copied().min())
+    }
+
+    fn keeps_kernels_off(&self, _: PcpuId) -> bool {
+        false
+    }
+
+    fn gang(&self) -> Option<(Band, u32)> {
+        None
+    }
+
+    fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
+        self.policy.verdict(here, candidate)
+    }
+
+    fn was_in_kernel(&self, _: &VcpuId) -> bool {
+        self.in_kernel
+    }
+
+    fn next_timer(&self, _: &VcpuId, _: Ticks) -> Option<Ticks> {
+        None
+    }
+
+    fn settle(&mut self, _: &VcpuId) {}
+
+    fn save_loaded(&mut self) {
+        self.local.loaded = None;
+    }
+
+    fn sample(&self, _: VcpuId) -> Option<Sample> {
+        Some(Sample {
+            in_kernel: self.in_kernel,
+            pc: 0,
+            stack: 0,
+        })
+    }
+
+    fn may_hold_lock(&self, _: VcpuId) -> bool {
+        self.in_kernel
+    }
+
+    fn set_catch(&mut self, _: Catch) -> bool {
+        true
+    }
+
+    fn mark(&mut self, _: Mark) {}
+}
+
+/// A vCPU in its kernel, whose turn is over, gets time for an equal that waits; not for a more urgent one that is
+/// parked elsewhere.
+#[test]
+fn a_more_urgent_vcpu_does_not_wait_for_the_grace_of_another() {
+    for (is_more_urgent, host) in [(false, OTHER), (true, OWN)] {
+        let band = if is_more_urgent { MIDDLE } else { Band::LOWEST };
+        let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST, band]);
+        core.admit(0, VcpuState::Suspend);
+        core.admit(1, VcpuState::Suspend);
+        core.dispatch();
+        core.parked_elsewhere(2, Rest::Runnable, 0);
+        core.now = Ticks(QUANTUM + 1);
+        assert_eq!(look_for_work(&mut core, Ticks(QUANTUM + 1)), Some(true));
+        assert_eq!(core.host_of(2), Some(host));
+        if is_more_urgent {
+            core.dispatch();
+            assert_eq!(core.local.running, Some(VcpuId(2)));
+        }
+    }
+}
+
+#[test]
+fn of_two_that_are_parked_elsewhere_the_more_urgent_is_taken() {
+    let mut core = Core::steal(&[Band::LOWEST, MIDDLE]);
+    core.parked_elsewhere(0, Rest::Runnable, 10);
+    core.parked_elsewhere(1, Rest::Runnable, 20);
+    assert_eq!(look_for_work(&mut core, Ticks(30)), Some(true));
+    assert_eq!((core.host_of(0), core.host_of(1)), (Some(OTHER), Some(OWN)));
+}
+
+/// Of which vCPU others are told while somebody more urgent runs here.
+fn told(bands: [Band; 3], states: [VcpuState; 3]) -> Option<VcpuId> {
+    let mut core = Core::steal(&[bands[0], bands[1], bands[2], Band::HIGHEST]);
+    for (id, state) in (0..).zip(states) {
+        core.admit(id, state);
+        park(&mut core, VcpuId(id));
+    }
+    core.admit(3, VcpuState::Suspend);
+    core.dispatch();
+    // It has run for a while, and nobody else does anything.
+    let now = core.now;
+    offer(&mut core, now);
+    core.kicks.clear();
+    core.now = Ticks(1_000_000);
+    offer(&mut core, Ticks(1_000_000));
+    assert!(core.kicks.len() <= 1);
+    core.kicks.first().map(|&(_, id)| id)
+}
+
+#[test]
+fn others_are_told_of_the_one_that_is_most_wanted() {
+    use VcpuState::{Sleep, Suspend};
+    let low = Band::LOWEST;
+    let one = |id| Some(VcpuId(id));
+    assert_eq!(told([low, MIDDLE, low], [Suspend; 3]), one(1));
+    assert_eq!(told([low, MIDDLE, low], [Suspend, Sleep, Suspend]), one(0));
+    assert_eq!(told([low, MIDDLE, low], [Sleep, Sleep, Suspend]), one(2));
+    assert_eq!(told([low, MIDDLE, low], [Sleep; 3]), one(1));
+}
+
+#[test]
+fn who_makes_room_is_kept_for_a_while_unless_the_policy_is_without_patience() {
+    let impatient = Without {
+        patience: true,
+        ..Without::default()
+    };
+    for (without, is_parked) in [(Without::default(), false), (impatient, true)] {
+        let bands = [Band::LOWEST, Band::HIGHEST];
+        let mut core = Core::new(packed::Policy::Steal, without, &bands);
+        core.admit(0, VcpuState::Suspend);
+        core.runs(OWN, Band::HIGHEST);
+        give_up(&mut core, VcpuId(0));
+        assert_eq!(core.host_of(0).is_some(), is_parked);
+        assert_eq!(core.kicks.len(), usize::from(is_parked));
+        assert_eq!(core.local.token(VcpuId(0)).is_some(), !is_parked);
+    }
+}
+
+/// One that could run is pressed and stays where it is; a sleeper is taken, unless it would be cut off here too.
+#[test]
+fn an_interrupt_presses_one_that_could_run_and_fetches_a_sleeper() {
+    let fetched = |rest, own| {
+        let mut core = Core::steal(&[Band::LOWEST, Band::HIGHEST]);
+        core.parked_elsewhere(0, rest, 0);
+        core.runs(OTHER, Band::HIGHEST);
+        if own {
+            core.admit(1, VcpuState::Suspend);
+            core.dispatch();
+        }
+        let served = summon(&mut core, VcpuId(0), OTHER);
+        (served, core.slots[0].look().unwrap(), core.kicks)
+    };
+    let at = |host, rest| Parked { host, rest };
+    let told = [(PcpuId(2), VcpuId(0))];
+    let (served, parked, kicks) = fetched(Rest::Runnable, false);
+    assert_eq!((served, parked), (true, at(OTHER, Rest::InKernel)));
+    assert!(kicks.is_empty());
+    let (served, parked, _) = fetched(Rest::Asleep, false);
+    assert_eq!((served, parked), (true, at(OWN, Rest::Asleep)));
+    let (served, parked, kicks) = fetched(Rest::Asleep, true);
+    assert_eq!((served, parked), (false, at(OTHER, Rest::Asleep)));
+    assert_eq!(kicks, told);
+}

@@ -1,0 +1,201 @@
+//! vCPUs change cores: `core/src/migration` decides, here is what it needs of this core.
+
+use super::{Instance, lock_holder};
+use crate::cpu::exchange_stage2;
+use crate::events::{Event, note};
+use crate::steps::step;
+use crate::sysreg::mrs;
+use crate::timers;
+use crate::vcpu::VcpuToken;
+use spumone_config::types::MAX_VCPUS;
+use spumone_config::{PcpuId, VcpuId};
+use spumone_core::migration::{
+    Candidate, Catch, Here, Level, Local, Mark, Parked, ParkingSlot, Presence, Sample, Site,
+    Verdict,
+};
+use spumone_core::psci::Phase;
+use spumone_core::schedule::{Band, Ticks};
+
+impl Site for Instance {
+    type Token = VcpuToken;
+
+    #[inline(always)]
+    fn local(&self) -> &Local<VcpuToken> {
+        &self.local
+    }
+
+    #[inline(always)]
+    fn local_mut(&mut self) -> &mut Local<VcpuToken> {
+        &mut self.local
+    }
+
+    #[inline(always)]
+    fn core(&self) -> PcpuId {
+        self.core
+    }
+
+    #[inline(always)]
+    fn now(&self) -> Ticks {
+        timers::now()
+    }
+
+    #[inline(always)]
+    fn slot(&self, id: VcpuId) -> &ParkingSlot {
+        &self.machine.parking[id.index() % MAX_VCPUS].slot
+    }
+
+    #[inline(always)]
+    fn lay(&mut self, id: VcpuId, token: VcpuToken, parked: Parked) {
+        let place = &self.machine.parking[id.index() % MAX_VCPUS];
+        place.park(token, parked, timers::now());
+    }
+
+    #[inline(always)]
+    fn claim(&mut self, id: VcpuId, seen: Parked) -> Option<VcpuToken> {
+        self.machine.parking[id.index() % MAX_VCPUS].claim(seen)
+    }
+
+    #[inline(always)]
+    fn own_presence(&self) -> &Presence {
+        &self.own.presence
+    }
+
+    #[inline(always)]
+    fn presence(&self, core: PcpuId) -> Option<&Presence> {
+        Some(&self.machine.cores.get(core.index())?.presence)
+    }
+
+    #[inline(always)]
+    fn kick(&mut self, core: PcpuId, id: VcpuId) {
+        self.machine.kick(core, id);
+    }
+
+    #[inline(always)]
+    fn band(&self, id: VcpuId) -> Option<Band> {
+        self.machine.bands.get(id.index()).copied()
+    }
+
+    fn home(&self, id: VcpuId) -> Option<PcpuId> {
+        self.machine.home(id)
+    }
+
+    fn host(&self, id: VcpuId) -> Option<PcpuId> {
+        self.machine.host(id)
+    }
+
+    fn cores_of(&self, id: VcpuId) -> u32 {
+        let owner = self.machine.owner(id);
+        owner.map_or(0, |guest| self.machine.guest(guest).cores())
+    }
+
+    fn guest_runs(&self, id: VcpuId) -> bool {
+        let guest = self.machine.owner(id).map(|it| self.machine.guest(it));
+        guest.is_some_and(|it| it.lifecycle.now().0 == Phase::Running)
+    }
+
+    fn is_rung(&self, id: VcpuId) -> bool {
+        let place = self.machine.place(id);
+        place.is_some_and(|(guest, index)| !guest.gic.doorbell(index).is_silent())
+    }
+
+    #[inline(always)]
+    fn moving_level(&self) -> Level {
+        self.machine.moving_level
+    }
+
+    #[inline(always)]
+    fn moving_floor(&self) -> Level {
+        self.machine.moving_floor
+    }
+
+    fn keeps_kernels_off(&self, core: PcpuId) -> bool {
+        self.machine.keeps_kernels_off(core)
+    }
+
+    fn gang(&self) -> Option<(Band, u32)> {
+        self.machine.gang
+    }
+
+    fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
+        self.machine.policy.verdict(here, candidate)
+    }
+
+    #[inline(always)]
+    fn was_in_kernel(&self, token: &VcpuToken) -> bool {
+        token.registers.is_in_kernel()
+    }
+
+    fn next_timer(&self, token: &VcpuToken, now: Ticks) -> Option<Ticks> {
+        match token.timers.lines(now) {
+            0 => token.timers.deadline_after(now),
+            _ => Some(now),
+        }
+    }
+
+    #[inline(always)]
+    fn settle(&mut self, token: &VcpuToken) {
+        let shared = self.machine.guest(token.guest);
+        shared.gic.doorbell(token.index).settle(self.core);
+        if !shared.config.interrupts.is_empty() {
+            for physical in shared.gic.physical_spis_of(token.index) {
+                self.machine.gic.route_spi(physical, self.own.mpidr);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn save_loaded(&mut self) {
+        Self::save_loaded(self);
+    }
+
+    #[inline(always)]
+    fn sample(&self, id: VcpuId) -> Option<Sample> {
+        let registers = &self.vcpu(id)?.registers;
+        Some(Sample {
+            in_kernel: registers.is_in_kernel(),
+            pc: registers.pc,
+            stack: mrs!(SP_EL1),
+        })
+    }
+
+    fn may_hold_lock(&self, id: VcpuId) -> bool {
+        self.vcpu(id).is_some_and(|vcpu| {
+            let guest = self.machine.guest(vcpu.guest);
+            guest.vcpus.len() > 1 && lock_holder::may_hold_lock(guest, &vcpu.registers)
+        })
+    }
+
+    #[inline(never)]
+    fn set_catch(&mut self, catch: Catch) -> bool {
+        let Some(vcpu) = self.local.loaded.and_then(|id| self.vcpu(id)) else {
+            return false;
+        };
+        let guest = self.machine.guest(vcpu.guest);
+        let tables = match catch {
+            Catch::Nothing => Some(guest.vttbr),
+            Catch::Exit => guest.vttbr_kernel,
+            Catch::Entry => guest.vttbr_programs,
+        };
+        if let Some(tables) = tables {
+            exchange_stage2(tables);
+        }
+        tables.is_some()
+    }
+
+    #[inline(always)]
+    fn mark(&mut self, mark: Mark) {
+        match mark {
+            Mark::Look => step!(Look),
+            Mark::Take(id) => {
+                step!(Take);
+                note(self.core, Event::Take, u64::from(id.0));
+            }
+            Mark::Taken => step!(Taken),
+            Mark::Park => step!(Park),
+            Mark::Parked => step!(Parked),
+            Mark::Send(id) => note(self.core, Event::Send, u64::from(id.0)),
+            Mark::Told => step!(Told),
+            Mark::Glanced(_) | Mark::Asked(_) | Mark::AskedGang(_) | Mark::Again => {}
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! vCPUs change cores: `core/src/migration` decides, here is what it needs of a core, and what its steps cost.
+
+use super::Instance;
+use crate::world::{Token, World};
+use spumone_config::types::{PcpuId, VcpuId};
+use spumone_core::migration::{
+    Candidate, Catch, Here, Level, Local, Mark, Parked, ParkingSlot, Presence, Sample, Site,
+    Verdict,
+};
+use spumone_core::schedule::{Band, Ticks};
+
+/// A core at work in its world.
+pub(super) struct AtWork<'a> {
+    own: &'a mut Instance,
+    world: &'a mut World,
+}
+
+impl Instance {
+    pub(super) fn at<'a>(&'a mut self, world: &'a mut World) -> AtWork<'a> {
+        AtWork { own: self, world }
+    }
+}
+
+impl Site for AtWork<'_> {
+    type Token = Token;
+
+    fn local(&self) -> &Local<Token> {
+        &self.own.local
+    }
+
+    fn local_mut(&mut self) -> &mut Local<Token> {
+        &mut self.own.local
+    }
+
+    fn core(&self) -> PcpuId {
+        self.own.core
+    }
+
+    fn now(&self) -> Ticks {
+        self.own.now()
+    }
+
+    fn slot(&self, id: VcpuId) -> &ParkingSlot {
+        &self.world.parking[id.index()].slot
+    }
+
+    fn lay(&mut self, _: VcpuId, token: Token, parked: Parked) {
+        self.own.spend(self.world.costs.park);
+        self.world.park(token, parked, self.own.now());
+    }
+
+    fn claim(&mut self, id: VcpuId, seen: Parked) -> Option<Token> {
+        self.world.claim(id, seen)
+    }
+
+    fn own_presence(&self) -> &Presence {
+        &self.world.cores[self.own.core.index()].presence
+    }
+
+    fn presence(&self, core: PcpuId) -> Option<&Presence> {
+        Some(&self.world.cores.get(core.index())?.presence)
+    }
+
+    fn kick(&mut self, core: PcpuId, id: VcpuId) {
+        self.own.spend(self.world.costs.kick);
+        self.world.kick(core, id, self.own.now());
+    }
+
+    fn band(&self, id: VcpuId) -> Option<Band> {
+        (id.index() < self.world.vcpus.len()).then(|| self.world.band(id))
+    }
+
+    fn home(&self, id: VcpuId) -> Option<PcpuId> {
+        Some(self.world.home(id))
+    }
+
+    fn host(&self, id: VcpuId) -> Option<PcpuId> {
+        self.world.location.get(id.index()).copied()
+    }
+
+    fn cores_of(&self, _: VcpuId) -> u32 {
+        self.world.all_cores()
+    }
+
+    fn guest_runs(&self, _: VcpuId) -> bool {
+        true
+    }
+
+    fn is_rung(&self, id: VcpuId) -> bool {
+        self.world.vcpus[id.index()].bell != 0
+    }
+
+    fn moving_level(&self) -> Level {
+        self.world.moving_level
+    }
+
+    fn moving_floor(&self) -> Level {
+        self.world.moving_level
+    }
+
+    fn keeps_kernels_off(&self, core: PcpuId) -> bool {
+        self.world.keeps_kernels_off(core)
+    }
+
+    fn gang(&self) -> Option<(Band, u32)> {
+        self.world.gang
+    }
+
+    fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
+        self.world.counters.candidates += 1;
+        self.own.spend(self.world.costs.candidate);
+        self.world.deciding.verdict(here, candidate)
+    }
+
+    fn was_in_kernel(&self, token: &Token) -> bool {
+        self.world.vcpus[token.id.index()].is_in_kernel()
+    }
+
+    fn next_timer(&self, token: &Token, _: Ticks) -> Option<Ticks> {
+        let timer = self.world.vcpus[token.id.index()].timer;
+        (timer != Ticks::NEVER).then_some(timer)
+    }
+
+    fn settle(&mut self, token: &Token) {
+        self.world.location[token.id.index()] = self.own.core;
+    }
+
+    fn save_loaded(&mut self) {
+        self.own.save_loaded(self.world);
+    }
+
+    fn sample(&self, id: VcpuId) -> Option<Sample> {
+        Some(self.world.vcpus[id.index()].sample())
+    }
+
+    fn may_hold_lock(&self, id: VcpuId) -> bool {
+        self.world.is_smp(id) && self.world.vcpus[id.index()].is_in_kernel()
+    }
+
+    fn set_catch(&mut self, catch: Catch) -> bool {
+        let Some(id) = self.own.local.loaded else {
+            return false;
+        };
+        match catch {
+            Catch::Nothing => true,
+            Catch::Exit => self.world.is_smp(id) && self.world.catches_exit,
+            Catch::Entry => self.world.is_smp(id),
+        }
+    }
+
+    fn mark(&mut self, mark: Mark) {
+        let (counters, costs) = (&mut self.world.counters, &self.world.costs);
+        let cost = match mark {
+            Mark::Glanced(slots) => {
+                counters.glances += u64::from(slots);
+                costs.glance * u64::from(slots)
+            }
+            Mark::Take(_) => {
+                counters.migrations += 1;
+                costs.take
+            }
+            Mark::Send(_) => {
+                counters.sendings += 1;
+                0
+            }
+            Mark::Asked(cores) => {
+                counters.tellings += 1;
+                counters.asked += u64::from(cores);
+                costs.ask * u64::from(cores)
+            }
+            Mark::AskedGang(cores) => costs.ask * u64::from(cores),
+            Mark::Again => costs.decide,
+            Mark::Look | Mark::Taken | Mark::Park | Mark::Parked | Mark::Told => 0,
+        };
+        self.own.spend(cost);
+    }
+}
