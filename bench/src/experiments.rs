@@ -13,6 +13,7 @@ pub mod migration;
 mod moves;
 pub mod overhead;
 pub mod priorities;
+pub mod soak;
 pub mod timer;
 mod visits;
 pub mod yardstick;
@@ -176,6 +177,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &migration::Migration,
     &ipi::Ipi,
     &ablation::Ablation,
+    &soak::Soak,
     &overhead::Overhead,
     &priorities::Priorities,
     &dhrystone::Dhrystone,

@@ -321,7 +321,7 @@ mod tests {
             "**Incomplete: no result of hackbench-none-load-90 seed 1.**",
             "## What came out",
             "- Policy `none`: at worst 1.97 times the ideal",
-            "| policy `none`: at most 1.05 × the ideal at every load | 1.97 × at 50 % | **not met** |",
+            "| policy `none` shows the problem: worse off than with 3 bare cores from a load near 50 % | worse from 50 % on | met |",
             "| load | ideal | none | none / ideal |\n| --- | ---: | ---: | ---: |\n| 0 % | 2.000 | 2.000 | 1.00 |",
             "## How",
             "seed of the clock (1, 2)",
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn the_numbers_are_there_for_programs() {
         let value = with_page(|page| page.json());
-        assert_eq!(value["verdicts"][0]["met"], false);
+        assert_eq!(value["verdicts"][0]["met"], true);
         assert_eq!(value["summary"]["bare"][2]["seconds"]["median"], 2.0);
         assert_eq!(value["runs"].as_array().unwrap().len(), 5);
     }

@@ -1,0 +1,178 @@
+//! `soak`: whether Linux stays well under every policy and load: its data, its kernel log, its wake-ups.
+
+use super::bursts::{self, Bursts};
+use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict};
+use crate::console::number;
+use crate::machine::{Linux, Run};
+use crate::plot::{Figure, Line, Lines};
+use crate::results::{Outcome, Results};
+use crate::stats::Spread;
+use serde_json::json;
+
+/// The figure.
+pub struct Soak;
+
+const CORES: u32 = 4;
+/// As for `lhp`: Linux's CPU 3 is on the shared core.
+const HOMES: [u32; 4] = [1, 2, 3, 0];
+const BURST_MS: u32 = 500;
+/// What a round takes four bare cores at the reference speed, about, in seconds.
+const SECONDS: f64 = 2.0;
+
+impl Soak {
+    fn loads(plan: &Plan) -> &'static [u32] {
+        match plan.quick {
+            true => &[60],
+            false => &[0, 30, 60, 90],
+        }
+    }
+}
+
+fn label(policy: &str, load: u32) -> String {
+    format!("{policy}-load-{load:02}")
+}
+
+/// The longest wake-up that cyclictest saw, in microseconds.
+fn longest(outcome: &Outcome) -> Vec<f64> {
+    let facts = outcome.console.linux.first();
+    facts
+        .and_then(|it| number(it, "cyclictest_max_us"))
+        .into_iter()
+        .collect()
+}
+
+impl Experiment for Soak {
+    fn name(&self) -> &'static str {
+        "soak"
+    }
+
+    fn title(&self) -> &'static str {
+        "Does Linux stay well under every policy?"
+    }
+
+    fn question(&self) -> &'static str {
+        "Beside a real-time guest that takes a share of one core in long bursts, Linux moves data between its CPUs and \
+         compares it, runs hackbench, cyclictest and a parallel build, and looks whether its kernel has complained: of stalls, \
+         lockups, anything. A run that is not well has no result."
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults {
+            seeds: 5,
+            ..Defaults::THROUGHPUT
+        }
+    }
+
+    fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
+        let runs = plan.policies.iter().flat_map(|policy| {
+            Self::loads(plan).iter().map(move |&load| {
+                let mut linux = Linux::new(CORES, "soak", &[]);
+                linux.homes = HOMES.to_vec();
+                linux.bench_initrd = true;
+                let bursts = Bursts { load, ms: BURST_MS };
+                // The work is the same at every speed.
+                let seconds = SECONDS / plan.speed();
+                bursts::run_beside(plan, label(policy, load), policy, bursts, linux, seconds)
+            })
+        });
+        Ok(runs.collect())
+    }
+
+    fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
+        let mut table = Table::new(
+            "Runs that were well, and the longest wake-up that cyclictest saw there, in ms",
+            &["policy", "load", "runs", "longest wake-up"],
+        );
+        let mut lines = Vec::new();
+        let mut verdicts = Vec::new();
+        let mut summary = serde_json::Map::new();
+        let mut well = 0;
+        for policy in &plan.policies {
+            let mut points = Vec::new();
+            let mut missing = Vec::new();
+            for &load in Self::loads(plan) {
+                let name = label(policy, load);
+                let waits = results.values(&name, longest);
+                let milliseconds: Vec<_> = waits.iter().map(|it| it / 1000.0).collect();
+                let spread = Spread::of(milliseconds);
+                if let Some(spread) = spread {
+                    points.push((f64::from(load), spread));
+                } else {
+                    missing.push(format!("{load} %"));
+                }
+                well += waits.len();
+                table.rows.push(vec![
+                    policy.clone(),
+                    format!("{load} %"),
+                    waits.len().to_string(),
+                    spread.map_or("-".into(), |it| it.show(2)),
+                ]);
+                summary.insert(name, json!({ "well": waits.len(), "longest_ms": spread }));
+            }
+            verdicts.push(Verdict {
+                aim: format!("policy `{policy}`: Linux is well at every load"),
+                measured: match missing.is_empty() {
+                    true => "well".into(),
+                    false => format!("no result at {}", missing.join(", ")),
+                },
+                met: Some(missing.is_empty()),
+            });
+            lines.push(Line {
+                name: format!("policy {policy}"),
+                points,
+            });
+        }
+        Evaluation {
+            figure: Figure::Lines(Lines {
+                title: "The longest that a thread of Linux waited for its wake-up".into(),
+                y_title: "milliseconds, as cyclictest saw it; median, and the range over seeds".into(),
+                x_title: "load of the real-time guest on one of four cores, in %".into(),
+                lines,
+                curves: Vec::new(),
+                references: Vec::new(),
+            }),
+            caption: "Longest wake-ups in Linux by the load of the real-time guest, a line for each policy".into(),
+            findings: vec![format!(
+                "{well} runs in which all data was right and the kernel had nothing to complain about."
+            )],
+            verdicts,
+            tables: vec![table],
+            method: vec![
+                "FreeRTOS spins for the given share of every 500 ms on core 0, above Linux's four vCPUs (one at home on each of \
+                 four cores; CPU 3 on core 0), and takes its 1 kHz tick."
+                    .into(),
+                "Linux runs one round of the scenario `soak` (guests/linux): 256 KiB of random data from each CPU through a \
+                 second to a third and compared, hackbench, 50 wake-ups of cyclictest on each CPU, a build of zlib whose result \
+                 is run; then it searches its log."
+                    .into(),
+            ],
+            summary: summary.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::loads::tests::plan;
+    use crate::results::samples;
+
+    #[test]
+    fn every_load_of_every_policy_is_asked_for() {
+        let mut results = Results::default();
+        for load in [0, 30, 60, 90] {
+            let log = "linux-result scenario=soak ok=1 rounds=1 kib=1024 cyclictest_max_us=1500\n";
+            results.add(samples::outcome(&label("none", load), 1, log));
+        }
+        let of = |policies: &[&str], results| {
+            let policies = policies.iter().map(|&it| it.to_owned()).collect();
+            Soak.evaluate(&Plan { policies, ..plan() }, results)
+        };
+        let evaluation = of(&["none"], &results);
+        assert_eq!(evaluation.verdicts[0].met, Some(true));
+        assert_eq!(evaluation.tables[0].rows[0][3], "1.50");
+        let evaluation = of(&["none", "steal"], &results);
+        assert_eq!(evaluation.verdicts[1].met, Some(false));
+        assert_eq!(Soak.runs(&plan()).map(|it| it.len()), Ok(4));
+    }
+}
