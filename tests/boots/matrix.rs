@@ -129,3 +129,22 @@ fn matrix_linux_boots_often() {
     });
     console.expect_not("rt", "rt-fault:");
 }
+
+/// A minute of Linux whose CPUs are moved at every opportunity: what it moves between them is right at the end, and its
+/// kernel has nothing to complain about.
+#[test]
+#[ignore = "long"]
+fn matrix_random_moves_for_a_minute() {
+    let console = Boot::new("matrix_random_moves_for_a_minute")
+        .policy("random")
+        .cores(3)
+        .memory("1GiB")
+        .limit(900)
+        .guest(rt("period=2ms load=40% burst=20ms duration=70s"))
+        .guest(linux("soak", "seconds=60,kib=256", &[1, 2, 0, 1]))
+        .run();
+    console
+        .rt_is_well("rt")
+        .linux_is_well("linux", "soak")
+        .machine_ended();
+}

@@ -23,7 +23,7 @@ impl Priorities {
     fn periods(plan: &Plan) -> Periods {
         Periods {
             us: 100,
-            count: if plan.quick { 50_000 } else { 140_000 },
+            count: if plan.quick { 20_000 } else { 60_000 },
             more: BUSY,
         }
     }
