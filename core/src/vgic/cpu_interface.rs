@@ -104,12 +104,21 @@ impl CpuInterface {
 
     /// The vCPU is about to run on this core: its timer registers are in place, list registers
     /// are free, [`Doorbell::settle`](super::Doorbell::settle) was called. Writes list registers
-    /// and `ICH_HCR_EL2`. Returns whom to kick.
-    pub fn load(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+    /// and `ICH_HCR_EL2`. Returns whom to kick, and whether the vCPU may run.
+    ///
+    /// It may not if `is_overtaken`, asked when its own timers do not show any more, says that
+    /// another vCPU wants the core: then it is loaded with nothing in list registers, to be unloaded, or
+    /// [synchronized](Self::synchronize) before it runs.
+    pub fn load(
+        &mut self,
+        gic: &GuestGic,
+        machine: &mut impl PhysicalGic,
+        is_overtaken: impl FnOnce() -> bool,
+    ) -> (VcpuSet, bool) {
         for bit in bits(self.active_physical) {
             machine.set_active(IntId(bit as u16), true);
         }
-        self.fill(gic, machine)
+        self.fill_unless(gic, machine, is_overtaken)
     }
 
     /// The vCPU leaves this core: takes all state back, empties the list registers and turns the

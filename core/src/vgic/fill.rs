@@ -86,6 +86,18 @@ impl CpuInterface {
     /// ICC_DIR_EL1 then trap, and in a guest of several vCPUs always: one may deactivate what
     /// another has acknowledged.
     pub fn fill(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+        self.fill_unless(gic, machine, || false).0
+    }
+
+    /// As [`fill`](Self::fill), but writes no list register if `is_overtaken`, asked once all is
+    /// known that is to be written, says so. Returns whom to kick, and whether it has filled them.
+    #[inline(always)]
+    pub(super) fn fill_unless(
+        &mut self,
+        gic: &GuestGic,
+        machine: &mut impl PhysicalGic,
+        is_overtaken: impl FnOnce() -> bool,
+    ) -> (VcpuSet, bool) {
         let registers = machine.list_registers().clamp(1, MAX_LIST_REGISTERS);
         let mut kick = VcpuSet::EMPTY;
         let holds_active = self.holds_active();
@@ -94,12 +106,15 @@ impl CpuInterface {
             kick = self.drop_requested(gic, machine).without(self.index);
         }
         let ready = self.collect_and_sample(gic, machine);
+        if is_overtaken() {
+            return (kick, false);
+        }
         let fits = self.fill_unsorted(gic, ready, holds_active, registers, &mut kick, machine);
         if fits.is_none() {
             kick = kick.with(self.fill_sorted(gic, registers, machine));
         }
         self.switch_on(gic, machine);
-        kick
+        (kick, true)
     }
 
     /// Whether there are SPIs held active and not in a list register.

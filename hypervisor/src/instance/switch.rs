@@ -118,7 +118,7 @@ impl Instance {
         }
         vcpu.system.restore();
         vcpu.floating_point.restore();
-        // The last look: a timer that is due would show from here on.
+        // A timer of its own that is due shows from here on, until the virtual GIC has seen it.
         if self.overtaken() {
             return;
         }
@@ -129,9 +129,10 @@ impl Instance {
         vcpu.timers.restore();
         let mut gic = LoadedGic::new(self.machine, self.core, vcpu.guest, self.list_registers);
         let guest_id = vcpu.guest;
-        let kick = vcpu.vgic.load(&guest.gic, &mut gic);
+        let (kick, is_ready) = vcpu.vgic.load(&guest.gic, &mut gic, cpu::interrupt_pending);
         self.local.loaded = Some(id);
-        self.interrupts_changed = false;
+        // Who is overtaken has them refreshed, if it runs after all.
+        self.interrupts_changed = !is_ready;
         if self.local.keeps_kernels_off {
             migration::stop_catching(self);
         }

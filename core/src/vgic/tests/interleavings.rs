@@ -53,7 +53,7 @@ impl Core {
 
     fn load(&mut self, gic: &GuestGic) {
         let mut here = self.machine.here(0, &mut self.context);
-        let _ = self.cpu.load(gic, &mut here);
+        let _ = self.cpu.load(gic, &mut here, || false);
     }
 
     fn kicked(&mut self, gic: &GuestGic) {

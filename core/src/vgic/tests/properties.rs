@@ -8,7 +8,7 @@
 
 use super::super::{Region, SgiRegister, State, TIMER_PPIS, VMCR_EOI_MODE, VcpuIndex};
 use super::reference::{Active, Family, Reference};
-use super::steps::{Async, PLAYED, PRIVATE, SHARED, Step, step};
+use super::steps::{Async, Overtaken, PLAYED, PRIVATE, SHARED, Step, step};
 use super::world::{MAPPED, SPIS, World};
 use crate::sync::atomic::Ordering;
 use proptest::prelude::*;
@@ -236,13 +236,28 @@ impl Pair {
                     }
                 }
             }
-            Async::Load { vcpu, core } => {
+            Async::Load {
+                vcpu,
+                core,
+                overtaken,
+            } => {
                 let core = core % self.cores;
                 if vcpu < self.world.vcpus.len() && !self.world.is_loaded(vcpu) {
                     if let Some(other) = self.world.on_core(core) {
                         self.world.unload(other);
                     }
-                    self.world.load(vcpu, core);
+                    match overtaken {
+                        Overtaken::No => self.world.load(vcpu, core),
+                        Overtaken::RunsAfterAll => {
+                            self.world.load_overtaken(vcpu, core);
+                            self.world
+                                .call(vcpu, |cpu, gic, here| cpu.synchronize(gic, here));
+                        }
+                        Overtaken::Unloaded => {
+                            self.world.load_overtaken(vcpu, core);
+                            self.world.unload(vcpu);
+                        }
+                    }
                 }
             }
             Async::Unload { vcpu } => {
@@ -496,7 +511,11 @@ impl Pair {
         }
         for round in 0..2 * vcpus {
             let vcpu = round % vcpus;
-            self.take_async(&Async::Load { vcpu, core: 0 });
+            self.take_async(&Async::Load {
+                vcpu,
+                core: 0,
+                overtaken: Overtaken::No,
+            });
             self.settle();
             while !self.world.vcpus[vcpu].acknowledged.is_empty() {
                 self.end(vcpu);

@@ -63,6 +63,15 @@ pub enum Step {
     },
 }
 
+/// Whether another vCPU wants the core while one is being loaded.
+#[derive(Clone, Copy, Debug)]
+pub enum Overtaken {
+    No,
+    /// It did not want it after all.
+    RunsAfterAll,
+    Unloaded,
+}
+
 #[derive(Clone, Debug)]
 pub enum Async {
     Device {
@@ -87,6 +96,7 @@ pub enum Async {
     Load {
         vcpu: usize,
         core: usize,
+        overtaken: Overtaken,
     },
     Unload {
         vcpu: usize,
@@ -130,8 +140,17 @@ fn asynchronous() -> impl Strategy<Value = Async> {
                 Async::Sgi { vcpu, register, sgi, targets }
             }
         ),
-        2 => (vcpu.clone(), 0..2usize).prop_map(|(vcpu, core)| Async::Load { vcpu, core }),
+        2 => (vcpu.clone(), 0..2usize, overtaken())
+            .prop_map(|(vcpu, core, overtaken)| Async::Load { vcpu, core, overtaken }),
         1 => vcpu.prop_map(|vcpu| Async::Unload { vcpu }),
+    ]
+}
+
+fn overtaken() -> impl Strategy<Value = Overtaken> {
+    prop_oneof![
+        2 => Just(Overtaken::No),
+        1 => Just(Overtaken::RunsAfterAll),
+        1 => Just(Overtaken::Unloaded),
     ]
 }
 

@@ -112,11 +112,27 @@ impl World {
     }
 
     pub fn load(&mut self, vcpu: usize, core: usize) {
+        self.load_unless(vcpu, core, false);
+    }
+
+    /// Another vCPU wants the core half way.
+    pub fn load_overtaken(&mut self, vcpu: usize, core: usize) {
+        self.load_unless(vcpu, core, true);
+        let core = &self.machine.cores[core];
+        assert!(core.lrs.iter().all(|lr| lr.state() == State::Inactive));
+        assert_eq!(core.hcr, 0);
+    }
+
+    fn load_unless(&mut self, vcpu: usize, core: usize, overtaken: bool) {
         assert!(self.on_core(core).is_none() && !self.is_loaded(vcpu));
         let index = self.vcpus[vcpu].cpu.index();
         self.gic.doorbell(index).settle(PcpuId(core as u8));
         self.vcpus[vcpu].core = Some(core);
-        self.call(vcpu, |cpu, gic, here| cpu.load(gic, here));
+        self.call(vcpu, |cpu, gic, here| {
+            let (kick, is_ready) = cpu.load(gic, here, || overtaken);
+            assert_eq!(is_ready, !overtaken);
+            kick
+        });
     }
 
     pub fn unload(&mut self, vcpu: usize) {
