@@ -105,9 +105,33 @@ pub(super) fn lay_down(site: &mut impl Site, id: VcpuId, rest: Rest) {
     };
     site.lay(id, token, parked);
     site.local_mut().has_parked |= bit(id);
-    if rest == Rest::Asleep && site.is_rung(id) {
+    if site.is_rung(id) {
         // Who rang may not have seen it parked.
-        wake(site, id);
+        if rest == Rest::Asleep {
+            wake(site, id);
+        }
+        if site.local().pulls_by_ipi && is_cut_off_here(site, id) {
+            press_own(site, id);
+        }
+    }
+}
+
+/// Whether this core runs somebody more urgent than a vCPU.
+#[inline(always)]
+pub(super) fn is_cut_off_here(site: &impl Site, id: VcpuId) -> bool {
+    let band = site.band(id);
+    band.is_some_and(|band| site.own_presence().is_above(band))
+}
+
+/// Presses a vCPU that this core has parked and that could run, as who rings for it would.
+fn press_own(site: &impl Site, id: VcpuId) {
+    let slot = site.slot(id);
+    let seen = slot
+        .look()
+        .filter(|it| it.host == site.core() && it.rest.is_runnable());
+    if let Some(seen) = seen {
+        // If not, it is with who has claimed it.
+        let _ = slot.press(seen);
     }
 }
 

@@ -322,3 +322,32 @@ fn an_interrupt_presses_one_that_could_run_and_fetches_a_sleeper() {
     assert_eq!((served, parked), (false, at(OTHER, Rest::Asleep)));
     assert_eq!(kicks, told);
 }
+
+/// What was rung while the vCPU was on its way into the slot presses it as well: nobody rings for it a second time.
+#[test]
+fn who_is_parked_with_an_interrupt_rung_is_pressed_where_nothing_gets_through() {
+    let laid_down = |state, is_cut_off, without| {
+        let bands = [Band::LOWEST, Band::HIGHEST];
+        let mut core = Core::new(packed::Policy::Steal, without, &bands);
+        core.in_kernel = false;
+        core.admit(0, state);
+        core.admit(1, VcpuState::Suspend);
+        if is_cut_off {
+            core.dispatch();
+            core.runs(OWN, Band::HIGHEST);
+        }
+        core.rung = 1;
+        park(&mut core, VcpuId(0));
+        core.slots[0].look().unwrap().rest
+    };
+    let all = Without::default();
+    let no_pull = Without {
+        ipi_pull: true,
+        ..Without::default()
+    };
+    for state in [VcpuState::Suspend, VcpuState::Sleep] {
+        assert_eq!(laid_down(state, true, all), Rest::InKernel);
+        assert_eq!(laid_down(state, false, all), Rest::Runnable);
+        assert_eq!(laid_down(state, true, no_pull), Rest::Runnable);
+    }
+}

@@ -1,7 +1,7 @@
 //! What a core tells others: whom it runs, and of vCPUs that wait here and could run elsewhere.
 
 use super::departing::call_home;
-use super::holding::{hosts, park};
+use super::holding::{hosts, is_cut_off_here, park};
 use super::local::{bit, ids};
 use super::{Level, Mark, Rest, Site, whom_to_tell};
 use crate::schedule::{Ticks, VcpuState};
@@ -45,13 +45,6 @@ pub fn give_up(site: &mut impl Site, id: VcpuId) {
     if site.local().scheduler.state(id) == Some(VcpuState::Suspend) && hosts(site, id) {
         tell_others(site, id, true);
     }
-}
-
-/// Whether this core runs somebody more urgent than this vCPU.
-#[inline(always)]
-fn is_cut_off_here(site: &impl Site, id: VcpuId) -> bool {
-    let band = site.band(id);
-    band.is_some_and(|band| site.own_presence().is_above(band))
 }
 
 /// Parks vCPUs that were kept for the core to come back to them.
