@@ -76,7 +76,7 @@ impl Outcome {
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     by_label: BTreeMap<String, Vec<Outcome>>,
-    /// Runs that have no result.
+    /// Names of runs that have no result: label, ` seed `, number.
     pub missing: Vec<String>,
 }
 
@@ -91,6 +91,14 @@ impl Results {
     /// The results of one run, one for each seed.
     pub fn of(&self, label: &str) -> &[Outcome] {
         self.by_label.get(label).map_or(&[], Vec::as_slice)
+    }
+
+    /// How many runs with this label have no result.
+    pub fn missing_of(&self, label: &str) -> usize {
+        let names = self.missing.iter();
+        names
+            .filter(|name| name.rsplit_once(" seed ").is_some_and(|it| it.0 == label))
+            .count()
     }
 
     /// All of them, by label and seed.

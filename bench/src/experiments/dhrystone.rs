@@ -12,13 +12,18 @@ pub struct Dhrystone;
 
 /// A benchmark that computes only holds no lock: it should lose the load's share and no more.
 const AIM: f64 = 1.10;
+/// How much longer Dhrystone runs than hackbench. Its begin and its end may each wait for a burst to be over, which in a
+/// short run looks like a slowdown.
+const LONGER: f64 = 4.0;
 /// The policy under which the documents saw the slowdown.
 const POLICY: &str = "none";
 
 impl Dhrystone {
     fn loads(plan: &Plan) -> Result<[Loads; 2], String> {
         let of = |name| Loads::new(plan, name, &[0, 90], &[0, 30, 60, 90]);
-        Ok([of("dhrystone")?, of("hackbench")?])
+        let mut dhrystone = of("dhrystone")?;
+        dhrystone.seconds *= LONGER;
+        Ok([dhrystone, of("hackbench")?])
     }
 
     /// One policy, whatever the plan says: the question is about benchmarks.

@@ -121,7 +121,7 @@ impl Experiment for Lhp {
 }
 
 /// What is aimed at with a policy: `none` is there to show the problem, `steal` to solve it, and each of the others to be
-/// better than `none`.
+/// better than `none`. Judged when there is a result at every load; that it shows is seen with fewer.
 fn aims(
     loads: &Loads,
     results: &Results,
@@ -129,11 +129,19 @@ fn aims(
     policy: &str,
     worst: Option<(f64, u32)>,
 ) -> Vec<Verdict> {
+    let behind_three = bare.map(|bare| loads.first_worse_than(results, bare, policy, 3));
+    let shows = behind_three.is_some_and(|load| load.is_some_and(|load| load <= NEAR_50));
+    let missing = loads
+        .missing(results, policy)
+        .filter(|_| policy != "none" || !shows);
+    let bare = bare.filter(|_| missing.is_none());
+    let worst = worst.filter(|_| missing.is_none());
+    let nothing = missing.clone().unwrap_or_else(|| "no result".into());
     let measured = match worst {
         Some((ratio, load)) => format!("{ratio:.2} × at {load} %"),
-        None => "no result".into(),
+        None => nothing.clone(),
     };
-    let behind_three = bare.map(|bare| loads.first_worse_than(results, bare, policy, 3));
+    let behind_three = behind_three.filter(|_| missing.is_none());
     let said = |load: Option<u32>| match load {
         Some(load) => format!("worse from {load} % on"),
         None => "never worse".into(),
@@ -142,7 +150,7 @@ fn aims(
         "none" => vec![Verdict {
             aim: "policy `none` shows the problem: worse off than with 3 bare cores from a load near 50 %".into(),
             measured: behind_three.map_or(measured, said),
-            met: behind_three.map(|load| load.is_some_and(|load| load <= NEAR_50)),
+            met: behind_three.map(|_| shows),
         }],
         "steal" => vec![
             Verdict {
@@ -152,12 +160,15 @@ fn aims(
             },
             Verdict {
                 aim: "policy `steal`: never worse off than with 3 bare cores".into(),
-                measured: behind_three.map_or("no result".into(), said),
+                measured: behind_three.map_or(nothing, said),
                 met: behind_three.map(|load| load.is_none()),
             },
         ],
         _ => {
-            let none = bare.and_then(|bare| loads.worst(results, bare, "none"));
+            let whole = loads.missing(results, "none").is_none();
+            let none = bare
+                .filter(|_| whole)
+                .and_then(|bare| loads.worst(results, bare, "none"));
             vec![Verdict {
                 aim: format!("policy `{policy}`: at its worst better than `none` at its worst"),
                 measured,
@@ -173,18 +184,40 @@ mod tests {
     use crate::experiments::loads::tests::{plan, results};
     use crate::results::samples;
 
+    /// Beside 0 and 50 %; nothing is made of it here.
+    const LAST: u32 = 90;
+
+    fn quick() -> Plan {
+        Plan {
+            quick: true,
+            ..plan()
+        }
+    }
+
+    /// `none` took so long at 0 and 50 %, and at the last load as long as at 0 %.
+    fn of_none(times: [f64; 2]) -> Results {
+        let mut all = results(times);
+        let loads = Lhp::loads(&quick()).unwrap();
+        all.add(samples::linux(&loads.label("none", LAST), 1, &[times[0]]));
+        all
+    }
+
     /// Verdicts of a policy that took so long at loads of 0 and 50 %, beside a `none` that took 2.0 and 4.5 s.
     fn verdicts(policy: &str, times: [f64; 2]) -> Vec<(String, Option<bool>)> {
-        let mut both = results([2.0, 4.5]);
-        for (load, time) in [0, 50].into_iter().zip(times) {
-            let loads = Lhp::loads(&plan()).unwrap();
+        let mut both = of_none([2.0, 4.5]);
+        for (load, time) in [(0, times[0]), (50, times[1]), (LAST, times[0])] {
+            let loads = Lhp::loads(&quick()).unwrap();
             both.add(samples::linux(&loads.label(policy, load), 1, &[time]));
         }
+        verdicts_of(policy, &both)
+    }
+
+    fn verdicts_of(policy: &str, results: &Results) -> Vec<(String, Option<bool>)> {
         let plan = Plan {
             policies: vec![policy.into()],
-            ..plan()
+            ..quick()
         };
-        let verdicts = Lhp.evaluate(&plan, &both).verdicts;
+        let verdicts = Lhp.evaluate(&plan, results).verdicts;
         verdicts
             .into_iter()
             .map(|it| (it.measured, it.met))
@@ -193,7 +226,7 @@ mod tests {
 
     #[test]
     fn none_is_to_show_the_problem() {
-        let evaluation = Lhp.evaluate(&plan(), &results([2.0, 4.5]));
+        let evaluation = Lhp.evaluate(&quick(), &of_none([2.0, 4.5]));
         let verdict = &evaluation.verdicts[0];
         assert_eq!(
             (verdict.measured.as_str(), verdict.met),
@@ -206,7 +239,7 @@ mod tests {
                  50 % on; worse off than with 2 bare cores from 50 % on."
             ]
         );
-        let evaluation = Lhp.evaluate(&plan(), &results([2.0, 2.3]));
+        let evaluation = Lhp.evaluate(&quick(), &of_none([2.0, 2.3]));
         assert_eq!(evaluation.verdicts[0].met, Some(false));
     }
 
@@ -223,6 +256,19 @@ mod tests {
     fn others_are_to_be_better_than_none() {
         assert_eq!(verdicts("trap", [2.0, 4.0])[0].1, Some(true));
         assert_eq!(verdicts("trap", [2.0, 4.6])[0].1, Some(false));
+    }
+
+    #[test]
+    fn a_policy_without_a_result_at_some_load_is_not_judged() {
+        let missing = ("no result at 0 %, 50 %, 90 %".to_owned(), None);
+        let none = of_none([2.0, 4.5]);
+        assert_eq!(verdicts_of("steal", &none), [missing.clone(), missing]);
+        // At one load only, where it is as good as can be.
+        let mut some = of_none([2.0, 4.5]);
+        let loads = Lhp::loads(&quick()).unwrap();
+        some.add(samples::linux(&loads.label("trap", 0), 1, &[2.0]));
+        let missing = ("no result at 50 %, 90 %".to_owned(), None);
+        assert_eq!(verdicts_of("trap", &some), [missing]);
     }
 
     #[test]

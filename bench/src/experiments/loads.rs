@@ -178,6 +178,16 @@ impl Loads {
         ratios.max_by(|a, b| a.0.total_cmp(&b.0))
     }
 
+    /// The loads at which a policy has no result, in words; `None` if there are none.
+    pub fn missing(&self, results: &Results, policy: &str) -> Option<String> {
+        let loads = self.loads.iter();
+        let missing: Vec<_> = loads
+            .filter(|&&load| self.spread(results, &self.label(policy, load)).is_none())
+            .map(|load| format!("{load} %"))
+            .collect();
+        (!missing.is_empty()).then(|| format!("no result at {}", missing.join(", ")))
+    }
+
     /// The smallest load at which the median is above the time of so many bare cores.
     pub fn first_worse_than(
         &self,
