@@ -205,9 +205,11 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         }
         let moves = changes_cores(&conduct, config.cores);
         let tables = Tables::needed(&conduct, moves, config.vcpus.len(), features.xnx);
-        let vttbr_kernel = (tables.of_kernel)
+        let vttbr_kernel = tables
+            .of_kernel
             .then(|| build_stage2(id, config, &mut pool, features, Attributes::RAM_OF_KERNEL));
-        let vttbr_programs = (tables.of_programs)
+        let vttbr_programs = tables
+            .of_programs
             .then(|| build_stage2(id, config, &mut pool, features, Attributes::RAM_OF_PROGRAMS));
         let guest = Guest {
             config: config.clone(),

@@ -101,15 +101,6 @@ impl<const SLOTS: usize> OutputRing<SLOTS> {
         Some(byte)
     }
 
-    /// Forgets all bytes: of a guest that is being restarted, once no core pushes for it.
-    pub fn clear(&self, token: &mut UartToken) {
-        for _ in 0..SLOTS {
-            if self.pop(token).is_none() {
-                break;
-            }
-        }
-    }
-
     fn slot(&self, ticket: u32) -> &AtomicU16 {
         &self.slots[ticket as usize % SLOTS]
     }
@@ -146,8 +137,6 @@ mod tests {
             }
             assert_eq!(ring.pop(&mut token), None);
         }
-        ring.push(1).unwrap();
-        ring.clear(&mut token);
         assert!(ring.is_empty(&token));
         slot.leave(token);
     }

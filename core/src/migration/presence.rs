@@ -46,11 +46,6 @@ impl Presence {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether nobody runs there.
-    pub fn is_idle(&self) -> bool {
-        self.level() == Level::IDLE
-    }
-
     /// Whether somebody more urgent than `band` runs there, so that nothing for `band` gets through.
     pub fn is_above(&self, band: Band) -> bool {
         self.level() > Level::of(Some(band))
@@ -78,15 +73,15 @@ mod tests {
     fn a_core_is_idle_below_above_or_at_a_band() {
         let presence = Presence::new();
         let bands: std::vec::Vec<_> = (0..Band::COUNT as u8).filter_map(Band::new).collect();
-        assert!(presence.is_idle());
+        assert!(presence.level() == Level::IDLE);
         for &running in &bands {
             presence.publish(Level::of(Some(running)));
-            assert!(!presence.is_idle());
+            assert!(presence.level() != Level::IDLE);
             for &band in &bands {
                 assert_eq!(presence.is_above(band), running > band);
             }
         }
         presence.publish(Level::IDLE);
-        assert!(presence.is_idle() && !presence.is_above(Band::LOWEST));
+        assert!(presence.level() == Level::IDLE && !presence.is_above(Band::LOWEST));
     }
 }

@@ -110,6 +110,7 @@ impl Lifecycle {
 
     /// Whether the guest is being stopped at the end of this life. A `StopGuest` of another life is
     /// to be dropped.
+    #[cfg(test)]
     pub fn is_stopping(&self, generation: Generation) -> bool {
         matches!(self.now(), (Phase::Stopping(_), current) if current == generation)
     }

@@ -289,19 +289,9 @@ impl Scheduler {
         self.current_band().max(self.queue.highest_band())
     }
 
-    /// The first in the queue.
-    pub fn next_waiting(&self) -> Option<VcpuId> {
-        self.queue.next()
-    }
-
     /// What a vCPU is doing; `None` if it is not on this core.
     pub fn state(&self, vcpu: VcpuId) -> Option<VcpuState> {
         self.entry(vcpu).ok().map(|entry| entry.state)
-    }
-
-    /// The band of a vCPU; `None` if it is not on this core.
-    pub fn band(&self, vcpu: VcpuId) -> Option<Band> {
-        self.entry(vcpu).ok().map(|entry| entry.band)
     }
 
     /// Puts the current vCPU back into the queue: with `rest` of its turn left before its equals,

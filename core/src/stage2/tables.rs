@@ -109,6 +109,7 @@ impl<'a> Stage2<'a> {
     }
 
     /// Pages that the tables take.
+    #[cfg(test)]
     pub fn pages_used(&self) -> usize {
         self.pool.used()
     }

@@ -271,16 +271,6 @@ impl SysReg {
         self.op0() == 2
     }
 
-    /// Whether it belongs to the performance monitors (not to the statistical profiling).
-    pub const fn is_pmu(self) -> bool {
-        self.op0() == 3
-            && match (self.op1(), self.crn()) {
-                (0 | 3, 9) => matches!(self.crm(), 12..=14),
-                (3, 14) => matches!(self.crm(), 8..=15),
-                _ => false,
-            }
-    }
-
     /// Whether it is one of the three registers that send a software generated interrupt.
     pub const fn is_sgi(self) -> bool {
         matches!(
@@ -390,18 +380,6 @@ mod tests {
         assert!(SysReg::ID_AA64MMFR4_EL1.is_id() && SysReg::new(3, 0, 0, 7, 7).is_id());
         assert!(!SysReg::MPIDR_EL1.is_id() && !SysReg::new(3, 0, 0, 8, 0).is_id());
         assert!(SysReg::MDSCR_EL1.is_debug() && !SysReg::ID_AA64DFR0_EL1.is_debug());
-        for register in [
-            SysReg::PMCR_EL0,
-            SysReg::PMINTENSET_EL1,
-            SysReg::PMUSERENR_EL0,
-            SysReg::PMCCFILTR_EL0,
-            SysReg::new(3, 3, 14, 8, 0),
-        ] {
-            assert!(register.is_pmu(), "{register}");
-        }
-        for register in [SysReg::PMSCR_EL1, SysReg::CNTV_CTL_EL0, SysReg::AMCR_EL0] {
-            assert!(!register.is_pmu(), "{register}");
-        }
     }
 
     proptest! {

@@ -76,7 +76,7 @@ impl Instance {
             return;
         };
         let guest = vcpu.guest;
-        let interrupt = IntId(access.register_value(&vcpu.registers.x) as u16);
+        let interrupt = IntId(access.gpr.read(&vcpu.registers.x) as u16);
         vcpu.registers.skip_instruction(A64_INSTRUCTION);
         let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
         let kick = vcpu
@@ -92,7 +92,7 @@ impl Instance {
             DebugAction::Mdscr if access.read => self.complete(id, access, mrs!(MDSCR_EL1)),
             DebugAction::Mdscr => {
                 if let Some(vcpu) = self.vcpu(id) {
-                    let value = access.register_value(&vcpu.registers.x);
+                    let value = access.gpr.read(&vcpu.registers.x);
                     msr!(MDSCR_EL1, value & MDSCR_WRITABLE);
                 }
                 self.skip_instruction(id, A64_INSTRUCTION);
@@ -109,17 +109,6 @@ impl Instance {
             }
             vcpu.registers.skip_instruction(A64_INSTRUCTION);
         }
-    }
-}
-
-/// What an access writes.
-trait RegisterValue {
-    fn register_value(&self, registers: &[u64; 31]) -> u64;
-}
-
-impl RegisterValue for SysRegAccess {
-    fn register_value(&self, registers: &[u64; 31]) -> u64 {
-        self.gpr.read(registers)
     }
 }
 
