@@ -2,6 +2,7 @@
 
 use crate::experiments::{Evaluation, Experiment, Plan, Table};
 use crate::failure::Failure;
+use crate::machine::Role;
 use crate::plot;
 use crate::project::Inputs;
 use crate::results::{Outcome, Results};
@@ -123,14 +124,25 @@ impl Page<'_> {
         text += &self.inputs_text();
         let _ = write!(
             text,
-            "\n## To repeat it\n\n```sh\nmake build guests && make -C testbed\n{}\n```\n\n\
+            "\n## To repeat it\n\n```sh\n{}\n{}\n```\n\n\
              Run hash `{}`: SHA-256 over all runs' trace hashes; the same on any machine with the same inputs. \
              Numbers: [`{name}.json`]({name}.json). One run alone, with its trace hash: \
              `target/host/spm bench {name} --only LABEL --seed N`.\n",
+            self.preparation(),
             self.command,
             self.results.hash()
         );
         text
+    }
+
+    /// What makes all that the runs need.
+    fn preparation(&self) -> String {
+        let bench = Role::BenchInitrd.to_string();
+        let more = match self.inputs.files.contains_key(&bench) {
+            true => " && guests/linux/build.sh --bench",
+            false => "",
+        };
+        format!("make build guests clock{more}")
     }
 
     fn inputs_text(&self) -> String {
@@ -333,6 +345,7 @@ mod tests {
             "| Linux | linux-image 6.12 |",
             "| Image | SHA-256 `00ff` |",
             "## To repeat it",
+            "make build guests clock\n",
             "spm bench lhp",
             "Run hash `",
         ];
