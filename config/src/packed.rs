@@ -189,6 +189,33 @@ pub enum Policy {
     Random,
 }
 
+impl Policy {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::None,
+        Self::Steal,
+        Self::OnDemand,
+        Self::Trap,
+        Self::Delay,
+        Self::Balance,
+        Self::Cosched,
+        Self::Random,
+    ];
+
+    /// Whether vCPUs ever change cores.
+    pub const fn moves_vcpus(self) -> bool {
+        match self {
+            Self::None | Self::Delay | Self::Cosched => false,
+            Self::Steal | Self::OnDemand | Self::Trap | Self::Balance | Self::Random => true,
+        }
+    }
+
+    /// Whether a vCPU that made room for a more urgent one is kept for a while by its core before it is parked.
+    pub const fn is_patient(self) -> bool {
+        matches!(self, Self::Steal | Self::Trap | Self::Balance)
+    }
+}
+
 /// One guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guest {

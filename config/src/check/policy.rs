@@ -13,7 +13,7 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
     if policy.value == Policy::Cosched {
         one_priority_for_gang(description, problems);
     }
-    if !moves_vcpus(policy.value) {
+    if !policy.value.moves_vcpus() {
         return;
     }
     if !description.guests.iter().any(has_several_cores) {
@@ -55,14 +55,6 @@ fn delay_while(description: &Description, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether vCPUs change cores under a policy.
-fn moves_vcpus(policy: Policy) -> bool {
-    match policy {
-        Policy::None | Policy::Delay | Policy::Cosched => false,
-        Policy::Steal | Policy::OnDemand | Policy::Trap | Policy::Balance | Policy::Random => true,
-    }
-}
-
 /// A mechanism that the policy does not have cannot be turned off: whoever tries measures nothing.
 fn without(description: &Description, problems: &mut Vec<Problem>) {
     let policy = description.scheduler.policy.value;
@@ -70,8 +62,8 @@ fn without(description: &Description, problems: &mut Vec<Problem>) {
     let name = name.map_or("", |it| it.0);
     for mechanism in &description.scheduler.without {
         let why = match (policy, mechanism.value) {
-            _ if !moves_vcpus(policy) => "a part of how vCPUs change cores, and here none does",
-            (Policy::OnDemand | Policy::Random, Mechanism::Patience) => "it has none anyway",
+            _ if !policy.moves_vcpus() => "a part of how vCPUs change cores, and here none does",
+            (policy, Mechanism::Patience) if !policy.is_patient() => "it has none anyway",
             _ => continue,
         };
         let message = format!("policy \"{name}\" does not have what is to be turned off");

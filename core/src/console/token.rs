@@ -8,7 +8,8 @@
 //!
 //! 1. A core pushes its byte, then asks. Either it gets the token, or its mark comes before the
 //!    holder's [`UartSlot::put_back`], which then fails, and the holder drains again; it sees the
-//!    byte, because the mark was set with release and read with acquire order.
+//!    byte, and the byte's bit in the set of sources that wait, because the mark was set with release and read with
+//!    acquire order.
 //! 2. A holder that must stop with work left uses [`UartSlot::leave`], which sets the mark
 //!    itself, so [`UartSlot::work_left`] stays true until someone has drained.
 //!
@@ -142,6 +143,7 @@ mod loom_tests {
     //! Run with `RUSTFLAGS="--cfg loom" cargo test -p spumone-core --release loom_tests`.
 
     use super::super::ring::OutputRing;
+    use super::super::waiting::Waiting;
     use super::*;
     use crate::sync::atomic::AtomicBool;
     use loom::sync::Arc;
@@ -152,6 +154,7 @@ mod loom_tests {
         slot: UartSlot,
         /// The smallest rings there are: of eight bytes.
         rings: [OutputRing<16>; 2],
+        waiting: Waiting,
         /// Whether a core is at the terminal.
         inside: AtomicBool,
         /// What the terminal shows. Not one of loom's, so that it does not order anything.
@@ -163,6 +166,7 @@ mod loom_tests {
             Arc::new(Self {
                 slot: UartSlot::new(),
                 rings: [OutputRing::new(), OutputRing::new()],
+                waiting: Waiting::new(),
                 inside: AtomicBool::new(false),
                 shown: std::sync::Mutex::new(Vec::new()),
             })
@@ -179,8 +183,7 @@ mod loom_tests {
 
         fn drain(&self, token: &mut UartToken, budget: usize) -> Drained {
             for _ in 0..budget {
-                let [first, second] = &self.rings;
-                let Some(byte) = first.pop(token).or_else(|| second.pop(token)) else {
+                let Some(byte) = self.pop(token) else {
                     return Drained::Empty;
                 };
                 self.shown.lock().unwrap().push(byte);
@@ -188,9 +191,26 @@ mod loom_tests {
             Drained::BudgetSpent
         }
 
+        /// As [`Mux`](super::super::Mux) with turns of one byte.
+        fn pop(&self, token: &mut UartToken) -> Option<u8> {
+            for _ in 0..=self.rings.len() {
+                let source = self.waiting.take_after(0)?;
+                if let Some(byte) = self.rings[source].pop(token) {
+                    self.waiting.add(source);
+                    return Some(byte);
+                }
+            }
+            None
+        }
+
         fn write(&self, ring: usize, byte: u8, budget: usize) {
-            self.rings[ring].push(byte).unwrap();
+            self.push(ring, byte);
             self.serve(budget);
+        }
+
+        fn push(&self, ring: usize, byte: u8) {
+            self.rings[ring].push(byte).unwrap();
+            self.waiting.add(ring);
         }
 
         fn shown(&self) -> Vec<u8> {
@@ -198,9 +218,16 @@ mod loom_tests {
         }
     }
 
+    /// Every interleaving with at most three preemptions.
+    fn explore(act: impl Fn() + Sync + Send + 'static) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(act);
+    }
+
     #[test]
     fn no_byte_is_stranded() {
-        loom::model(|| {
+        explore(|| {
             let shared = Shared::new();
             let other = shared.clone();
             let core = thread::spawn(move || {
@@ -223,9 +250,7 @@ mod loom_tests {
 
     #[test]
     fn three_cores() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
+        explore(|| {
             let shared = Shared::new();
             let cores: Vec<_> = (0..2)
                 .map(|ring| {
@@ -244,7 +269,7 @@ mod loom_tests {
 
     #[test]
     fn work_that_is_left_is_known() {
-        loom::model(|| {
+        explore(|| {
             let shared = Shared::new();
             let other = shared.clone();
             // A budget of one byte: whoever serves always leaves the token with work.
@@ -264,11 +289,11 @@ mod loom_tests {
 
     #[test]
     fn what_was_only_asked_for_is_written_or_known() {
-        loom::model(|| {
+        explore(|| {
             let shared = Shared::new();
             let other = shared.clone();
             let core = thread::spawn(move || {
-                other.rings[1].push(b'x').unwrap();
+                other.push(1, b'x');
                 other.slot.ask();
             });
             shared.write(0, b'a', 8);
@@ -282,7 +307,7 @@ mod loom_tests {
 
     #[test]
     fn bytes_of_one_guest_keep_their_order_across_cores() {
-        loom::model(|| {
+        explore(|| {
             let shared = Shared::new();
             let other = shared.clone();
             // The guest's own lock, handed from one vCPU to the other.
@@ -293,7 +318,7 @@ mod loom_tests {
                     other.write(0, b'2', 8);
                 }
             });
-            shared.rings[0].push(b'1').unwrap();
+            shared.push(0, b'1');
             lock.store(true, Ordering::Release);
             shared.serve(8);
             core.join().unwrap();

@@ -10,7 +10,9 @@ const _: () = assert!(SOURCES <= u16::BITS as usize);
 pub struct Waiting {
     /// Bit n: source n has pushed since its bit was last taken. Shared because every core pushes. Set with release after
     /// the byte is in its ring, taken with acquire before the ring is looked at: a byte is in the ring that is looked at,
-    /// or its bit is still to come. Both are read-modify-writes of one word, so no fence is needed.
+    /// or its bit is still to come. The look that says which bit to take is relaxed, so it may miss a bit: not one whose
+    /// producer has [asked](super::UartSlot) before the holder took the token or last heard of it, which is ordered by
+    /// that word, and for any other the holder drains again.
     sources: AtomicU16,
 }
 

@@ -235,3 +235,19 @@ mod samples {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_as_descriptions_are_checked_for() {
+        for packed in packed::Policy::ALL {
+            let conduct = Policy::new(packed, 1_000_000).conduct();
+            assert_eq!(conduct.moves, packed.moves_vcpus(), "{packed:?}");
+            let is_patient = conduct.patience > Ticks(0);
+            assert_eq!(is_patient, packed.is_patient(), "{packed:?}");
+        }
+    }
+}

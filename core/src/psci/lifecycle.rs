@@ -69,7 +69,7 @@ pub struct Lifecycle {
 impl Lifecycle {
     constructor! {
         /// A guest before its first start, being restored: generation 0. `cores`: bit n is set if core
-        /// n holds a vCPU of it.
+        /// n may hold a vCPU of it.
         pub fn new(cores: u32) -> Self {
             Self {
                 word: AtomicU64::new(pack(Phase::Restoring, Generation(0))),
@@ -79,7 +79,7 @@ impl Lifecycle {
         }
     }
 
-    /// All cores that hold vCPUs of the guest; bit n for core n.
+    /// All cores that may hold vCPUs of the guest; bit n for core n.
     pub fn cores(&self) -> u32 {
         self.cores
     }
@@ -118,7 +118,7 @@ impl Lifecycle {
     /// This core has taken all vCPUs of the stopping guest off. Returns `true` to the last core
     /// only: no core touches the guest any more, and until it calls
     /// [`finish_stop`](Self::finish_stop) it may clear what is left of the guest undisturbed. A core
-    /// that says so twice, or holds no vCPU of the guest, is ignored.
+    /// that says so twice, or never holds a vCPU of the guest, is ignored.
     ///
     /// Before this, or right after it without a return to a guest, the core receives all its mail:
     /// the [capacity](crate::mailbox::CAPACITY) of the boxes depends on it.

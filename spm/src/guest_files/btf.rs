@@ -103,13 +103,18 @@ impl Type<'_> {
     }
 }
 
+/// Places that may look like type information and are not: chance makes one or two, and each may cost a look at all of the
+/// image.
+const MAX_PLACES: usize = 64;
+
 impl<'a> Btf<'a> {
     /// Finds the type information in a kernel's image: nothing says where it stands, so the first place counts that looks
     /// like it and holds together.
     pub fn find(image: &'a [u8]) -> Result<Self, Fault> {
         let mut fault = Fault::Missing;
         let places = image.windows(MAGIC.len()).enumerate();
-        for (at, _) in places.filter(|(_, bytes)| **bytes == MAGIC) {
+        let places = places.filter(|(_, bytes)| **bytes == MAGIC);
+        for (at, _) in places.take(MAX_PLACES) {
             match Self::parse(&image[at..]) {
                 Ok(btf) => return Ok(btf),
                 Err(Fault::Missing) => {}
