@@ -50,6 +50,9 @@ pub fn caught(site: &mut impl Site, id: VcpuId) {
         send_away(site, id, None);
     } else {
         stop_catching(site);
-        site.local_mut().must_decide = true;
+        let local = site.local_mut();
+        // It was given time until now.
+        local.scheduler.withdraw_extension();
+        local.must_decide = true;
     }
 }

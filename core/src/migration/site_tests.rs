@@ -351,3 +351,21 @@ fn who_is_parked_with_an_interrupt_rung_is_pressed_where_nothing_gets_through() 
         assert_eq!(laid_down(state, true, no_pull), Rest::Runnable);
     }
 }
+
+/// The moment that was waited for: not the end of the time that was given.
+#[test]
+fn who_is_caught_on_the_way_back_to_a_program_lets_go_at_once() {
+    let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST]);
+    core.admit(0, VcpuState::Suspend);
+    core.dispatch();
+    core.parked_elsewhere(1, Rest::Runnable, 0);
+    let over = Ticks(QUANTUM + 1);
+    assert_eq!(look_for_work(&mut core, over), Some(true));
+    assert_eq!(core.host_of(1), Some(OTHER));
+    core.in_kernel = false;
+    caught(&mut core, VcpuId(0));
+    assert!(core.local.must_decide);
+    assert_eq!(look_for_work(&mut core, over), Some(true));
+    assert_eq!(core.host_of(1), Some(OWN));
+    assert_eq!(core.local.scheduler.current(), None);
+}

@@ -24,6 +24,8 @@ enum Event {
     Yield,
     /// The turn of the vCPU that runs is not over for so long.
     Extend(u64),
+    /// No longer than it would have been.
+    Withdraw,
     /// Decide this many ticks later.
     Decide(u64),
 }
@@ -44,7 +46,8 @@ fn any_event() -> impl Strategy<Value = Event> {
         6 => vcpu().prop_map(Event::Wake),
         3 => Just(Event::Sleep),
         1 => Just(Event::Yield),
-        1 => (0..QUANTUM).prop_map(Event::Extend),
+        2 => (0..QUANTUM).prop_map(Event::Extend),
+        1 => Just(Event::Withdraw),
         8 => (0_u64..2 * QUANTUM).prop_map(Event::Decide),
     ]
 }
@@ -69,8 +72,10 @@ struct ModelVcpu {
     band: Band,
     state: VcpuState,
     place: i64,
-    /// Ticks run in this turn.
+    /// Ticks run in this turn, but those that an extension has given back.
     used: u64,
+    /// Those.
+    lent: u64,
 }
 
 impl Model {
@@ -87,7 +92,8 @@ impl Model {
     fn queue(&mut self, vcpu: u8) {
         let place = self.last_place();
         if let Some(v) = self.vcpu(vcpu) {
-            (v.state, v.place, v.used) = (VcpuState::Suspend, place, 0);
+            (v.state, v.place) = (VcpuState::Suspend, place);
+            (v.used, v.lent) = (0, 0);
         }
     }
 
@@ -119,6 +125,7 @@ impl Model {
                         state,
                         place,
                         used: 0,
+                        lent: 0,
                     });
                 }
             }
@@ -144,7 +151,14 @@ impl Model {
             }
             Event::Extend(by) => {
                 if let Some(v) = self.current.and_then(|vcpu| self.vcpu(vcpu)) {
-                    v.used = v.used.min(QUANTUM - by);
+                    let used = v.used.min(QUANTUM - by);
+                    v.lent += v.used - used;
+                    v.used = used;
+                }
+            }
+            Event::Withdraw => {
+                if let Some(v) = self.current.and_then(|vcpu| self.vcpu(vcpu)) {
+                    v.used += core::mem::take(&mut v.lent);
                 }
             }
             Event::Decide(later) => self.decide(later),
@@ -182,7 +196,8 @@ impl Model {
                 .max_by_key(|(_, v)| (v.band, -v.place))
                 .map(|(vcpu, _)| vcpu);
             if let Some(next) = next {
-                self.vcpu(next).unwrap().state = VcpuState::Running;
+                let v = self.vcpu(next).unwrap();
+                (v.state, v.lent) = (VcpuState::Running, 0);
                 self.current = Some(next);
                 self.since = self.now;
             }
@@ -236,6 +251,7 @@ fn apply(scheduler: &mut Scheduler, event: Event, now: Ticks) -> Option<Decision
             assert_eq!(scheduler.yield_current(), current);
         }
         Event::Extend(by) => scheduler.extend_turn(now.saturating_add(Ticks(by))),
+        Event::Withdraw => scheduler.withdraw_extension(),
         Event::Decide(_) => return Some(scheduler.decide(now)),
     }
     None

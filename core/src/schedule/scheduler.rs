@@ -96,6 +96,8 @@ pub struct Scheduler {
     since: Ticks,
     /// When the turn of `current` is over.
     quantum_end: Ticks,
+    /// By how much that is later than its quantum has it.
+    extended_by: Ticks,
     /// vCPUs of this band and below wait.
     held: Option<Band>,
     loaded: Loaded,
@@ -129,6 +131,7 @@ impl Scheduler {
             current: None,
             since: Ticks(0),
             quantum_end: Ticks(0),
+            extended_by: Ticks(0),
             held: None,
             loaded: Loaded::Idle,
         }
@@ -225,18 +228,22 @@ impl Scheduler {
     #[inline(always)]
     pub fn decide(&mut self, now: Ticks) -> Decision {
         let (before, since) = (self.current(), self.since);
+        let mut extended_by = self.extended_by;
         if let Some(band) = self.current_band() {
             // Back into the queue, at the place that the rest of its turn gives it: there it may
             // well be the first again.
             if self.queue.highest_band().max(self.held) >= Some(band) {
                 let left = self.quantum_end.saturating_sub(now);
+                if left == Ticks(0) {
+                    extended_by = left;
+                }
                 self.requeue_current((left > Ticks(0)).then_some(left));
             }
         }
         if self.current.is_none() {
             self.dispatch(now);
             if self.current() == before {
-                self.since = since;
+                (self.since, self.extended_by) = (since, extended_by);
             }
         }
         let wanted = self.current().map_or(Loaded::Idle, Loaded::Vcpu);
@@ -281,7 +288,16 @@ impl Scheduler {
 
     /// The vCPU that runs gets a longer turn, to `end`.
     pub fn extend_turn(&mut self, end: Ticks) {
-        self.quantum_end = self.quantum_end.max(end);
+        let more = end.saturating_sub(self.quantum_end);
+        self.quantum_end = self.quantum_end.saturating_add(more);
+        self.extended_by = self.extended_by.saturating_add(more);
+    }
+
+    /// The turn of the vCPU that runs ends when it would have ended without
+    /// [extensions](Self::extend_turn): at once, if that time is past.
+    pub fn withdraw_extension(&mut self) {
+        self.quantum_end = self.quantum_end.saturating_sub(self.extended_by);
+        self.extended_by = Ticks(0);
     }
 
     /// The highest band of what runs or could run.
@@ -328,6 +344,7 @@ impl Scheduler {
             let (band, left) = (entry.band, entry.quantum_left);
             self.since = now;
             self.quantum_end = now.saturating_add(left);
+            self.extended_by = Ticks(0);
             self.current = Some((vcpu, band));
         }
     }
