@@ -126,11 +126,11 @@ impl Page<'_> {
             text,
             "\n## To repeat it\n\n```sh\n{}\n{}\n```\n\n\
              Run hash `{}`: SHA-256 over all runs' trace hashes; the same on any machine with the same inputs. \
-             Numbers: [`{name}.json`]({name}.json). One run alone, with its trace hash: \
-             `target/host/spm bench {name} --only LABEL --seed N`.\n",
+             Numbers: [`{name}.json`]({name}.json). One run alone, with its trace hash: `{}`.\n",
             self.preparation(),
             self.command,
-            self.results.hash()
+            self.results.hash(),
+            self.one_run()
         );
         text
     }
@@ -145,6 +145,23 @@ impl Page<'_> {
         format!("make build guests clock{more}")
     }
 
+    /// The command for one run of these.
+    fn one_run(&self) -> String {
+        let mut words = self.command.split(' ');
+        let mut kept = Vec::new();
+        while let Some(word) = words.next() {
+            match word {
+                "--seeds" => {
+                    words.next();
+                }
+                "--keep-going" => {}
+                _ => kept.push(word),
+            }
+        }
+        kept.extend(["--only", "LABEL", "--seed", "N"]);
+        kept.join(" ")
+    }
+
     fn inputs_text(&self) -> String {
         let mut text = "\n## Versions\n\n| | |\n| --- | --- |\n".to_owned();
         let mut row = |name: &str, value: &str| {
@@ -153,7 +170,7 @@ impl Page<'_> {
         };
         row("Spumone", &self.inputs.spumone);
         row("QEMU", &self.inputs.qemu);
-        if self.results.all().any(|it| !it.console.linux.is_empty()) {
+        if self.inputs.files.contains_key(&Role::Kernel.to_string()) {
             row("Linux", &self.inputs.linux);
         }
         let freertos = self
@@ -240,14 +257,18 @@ fn markdown_table(table: &Table) -> String {
 ///
 /// It cannot be written.
 pub fn write_index(folder: &Path, experiments: &[&dyn Experiment]) -> Result<(), Failure> {
+    let text = index_of(folder, experiments);
+    store::write(&folder.join("README.md"), text.as_bytes())
+}
+
+fn index_of(folder: &Path, experiments: &[&dyn Experiment]) -> String {
     let found = experiments.iter().filter_map(|experiment| {
         let path = folder.join(experiment.name()).with_extension("json");
         let text = std::fs::read_to_string(path).ok()?;
         let numbers: Value = serde_json::from_str(&text).ok()?;
         Some((*experiment, numbers))
     });
-    let text = index(&found.collect::<Vec<_>>());
-    store::write(&folder.join("README.md"), text.as_bytes())
+    index(&found.collect::<Vec<_>>())
 }
 
 /// Before the figures.
@@ -290,6 +311,13 @@ fn index(found: &[(&dyn Experiment, Value)]) -> String {
         for finding in findings.filter_map(Value::as_str) {
             let _ = writeln!(text, "- {finding}");
         }
+        match numbers["settings"]["seeds"].as_array().map_or(0, Vec::len) {
+            0 => {}
+            1 => text += "- (One seed.)\n",
+            seeds => {
+                let _ = writeln!(text, "- ({seeds} seeds.)");
+            }
+        }
     }
     text
 }
@@ -315,11 +343,22 @@ mod tests {
             experiment: &Lhp,
             plan: &plan,
             seeds: &[1, 2],
-            command: "spm bench lhp",
+            command: "spm bench lhp --keep-going --seeds 2 --policy none",
             inputs: &inputs,
             results: &results,
             evaluation: &evaluation,
         })
+    }
+
+    #[test]
+    fn the_list_of_results_says_what_their_pages_say() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results");
+        let written = std::fs::read_to_string(folder.join("README.md")).unwrap();
+        assert_eq!(
+            index_of(&folder, crate::experiments::ALL),
+            written,
+            "`spm bench NAME` writes it"
+        );
     }
 
     #[test]
@@ -346,8 +385,9 @@ mod tests {
             "| Image | SHA-256 `00ff` |",
             "## To repeat it",
             "make build guests clock\n",
-            "spm bench lhp",
+            "spm bench lhp --keep-going --seeds 2 --policy none\n",
             "Run hash `",
+            "`spm bench lhp --policy none --only LABEL --seed N`",
         ];
         let mut rest = text.as_str();
         for part in parts {

@@ -163,18 +163,23 @@ impl Project {
         kernel_package(&text).unwrap_or("unknown").to_owned()
     }
 
+    /// The commit; `-dirty` if more than pages of results has changed since.
     fn spumone_version(&self) -> String {
-        let output = Command::new("git")
-            .arg("-C")
-            .arg(&self.root)
-            .args(["describe", "--always", "--dirty", "--tags"])
-            .output();
-        match output {
-            Ok(output) if output.status.success() => {
-                String::from_utf8_lossy(&output.stdout).trim().to_owned()
-            }
-            _ => "unknown".into(),
+        let Some(commit) = self.git(&["describe", "--always", "--tags"]) else {
+            return "unknown".into();
+        };
+        let others = ["status", "--porcelain", "--", ".", ":(exclude)docs/results"];
+        match self.git(&others) {
+            Some(changed) if changed.is_empty() => commit,
+            _ => format!("{commit}-dirty"),
         }
+    }
+
+    fn git(&self, arguments: &[&str]) -> Option<String> {
+        let mut git = Command::new("git");
+        let output = git.arg("-C").arg(&self.root).args(arguments).output();
+        let output = output.ok().filter(|it| it.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 }
 

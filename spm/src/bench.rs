@@ -41,8 +41,15 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let runs = experiment.runs(&plan).map_err(Failure::environment)?;
     let runs = campaign::selected(runs, args.only.as_deref());
     if runs.is_empty() {
-        return Err(Failure::environment("no run's label contains that")
-            .help(format!("`spm bench {name} --list` lists them")));
+        let only = args.only.as_deref().unwrap_or_default();
+        let unselected = BenchArgs {
+            only: None,
+            ..args.clone()
+        };
+        return Err(
+            Failure::environment(format!("no run's label contains \"{only}\""))
+                .help(format!("`{} --list` lists them", command_line(&unselected))),
+        );
     }
     let seeds = seeds(experiment, args);
     if args.list {
@@ -99,7 +106,15 @@ fn list_runs(runs: &[Run], seeds: usize) {
         };
         println!("{:32} {what}", run.label);
     }
-    println!("{} runs, each with {seeds} seeds", runs.len());
+    let counted = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    };
+    println!(
+        "{}, each with {}",
+        counted(runs.len(), "run"),
+        counted(seeds, "seed")
+    );
 }
 
 fn measure(
@@ -311,5 +326,6 @@ mod tests {
         assert!(Cli::try_parse_from(["spm", "bench"]).is_err());
         assert!(Cli::try_parse_from(["spm", "bench", "--list"]).is_ok());
         assert!(Cli::try_parse_from(["spm", "bench", "lhp", "--yardstick", "nothing"]).is_err());
+        assert!(Cli::try_parse_from(["spm", "bench", "lhp", "--policy", "none,nothing"]).is_err());
     }
 }

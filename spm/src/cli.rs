@@ -5,6 +5,7 @@ use crate::{bench, build, check, run, sim};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand};
 use spumone_bench::experiments::{self, yardstick};
+use spumone_config::description::POLICIES;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -169,7 +170,7 @@ pub struct RunArgs {
 }
 
 /// `spm bench`.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct BenchArgs {
     /// The figure; --list shows which there are.
     #[arg(required_unless_present = "list", value_parser = figures())]
@@ -212,7 +213,8 @@ pub struct BenchArgs {
         long,
         value_name = "NAME",
         value_delimiter = ',',
-        default_value = "none"
+        default_value = "none",
+        value_parser = system_policies()
     )]
     pub policy: Vec<String>,
     /// What Linux is measured by, where a figure leaves the choice.
@@ -269,6 +271,11 @@ pub struct SimArgs {
 /// The policies that can be simulated.
 fn policies() -> PossibleValuesParser {
     PossibleValuesParser::new(sim::policies().map(PossibleValue::new))
+}
+
+/// Those that a system can have.
+fn system_policies() -> PossibleValuesParser {
+    PossibleValuesParser::new(POLICIES.iter().map(|(name, _)| PossibleValue::new(*name)))
 }
 
 /// The figures there are.

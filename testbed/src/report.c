@@ -239,6 +239,8 @@ static void write_line(void)
     double host = clock_host_seconds();
     uint64_t all = 0;
 
+    if (!schedule_cores())
+        return; /* QEMU has said why it did not start. */
     fprintf(stderr, "spumone-clock: %.9f s, hash %016" PRIx64 ", instructions", seconds,
             totals->hash);
     for (int i = 0; i < schedule_cores(); i++) {

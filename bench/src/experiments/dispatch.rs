@@ -36,17 +36,22 @@ pub fn worst(results: &Results, label: &str) -> Option<f64> {
     values.reduce(f64::max)
 }
 
-/// One histogram for each case, all seeds together, all with rows of the same width.
+/// Where one case's maximum is so many times another's, a linear axis would show nothing of that one.
+const WIDE: f64 = 20.0;
+
+/// One histogram for each case, all seeds together, all with rows of the same width on a linear axis.
 pub fn figure(cases: &[Named], results: &Results) -> Figure {
-    let largest = cases.iter().filter_map(|(label, _)| worst(results, label));
-    let outcomes = || cases.iter().flat_map(|(label, _)| results.of(label));
-    // No finer than the guests' own rows.
-    let rows = outcomes().map(|it| it.instructions(it.console.histogram.width_ns as f64));
-    let width = row_width(
-        largest
-            .fold(0.0, f64::max)
-            .max(200.0 * rows.fold(0.0, f64::max)),
-    );
+    let maxima = || cases.iter().filter_map(|(label, _)| worst(results, label));
+    let largest = maxima().fold(0.0, f64::max);
+    let logarithmic = largest > WIDE * maxima().fold(f64::INFINITY, f64::min);
+    // No finer than the guest's own rows, in 200 of which it puts almost all.
+    let finest = |label: &str| {
+        let rows = results.of(label).iter();
+        let widths = rows.map(|it| it.instructions(it.console.histogram.width_ns as f64));
+        200.0 * widths.fold(0.0, f64::max)
+    };
+    let same = cases.iter().map(|(label, _)| finest(label));
+    let same = row_width(same.fold(largest, f64::max));
     let panels = cases
         .iter()
         .map(|(label, name)| {
@@ -70,7 +75,14 @@ pub fn figure(cases: &[Named], results: &Results) -> Figure {
             let max = spread("max_ns").map(|it| ("max".to_owned(), it.high));
             Panel {
                 name: name.clone(),
-                bars: bars(outcomes, width),
+                bars: bars(
+                    outcomes,
+                    if logarithmic {
+                        row_width(finest(label))
+                    } else {
+                        same
+                    },
+                ),
                 facts,
                 marks: max.into_iter().collect(),
             }
@@ -78,9 +90,14 @@ pub fn figure(cases: &[Named], results: &Results) -> Figure {
         .collect();
     Figure::Histograms(Histograms {
         title: "Dispatch latency of the real-time guest".into(),
-        y_title: format!("periods in each {width} instructions, all seeds together (logarithmic)"),
+        y_title: match logarithmic {
+            true => "periods in each row, all seeds together (logarithmic)".into(),
+            false => {
+                format!("periods in each {same} instructions, all seeds together (logarithmic)")
+            }
+        },
         x_title: "instructions from due time to the task's first instruction".into(),
-        logarithmic: false,
+        logarithmic,
         panels,
     })
 }

@@ -91,7 +91,7 @@ impl Experiment for Priorities {
             }
             verdicts.push(Verdict {
                 aim: format!(
-                    "{}: the split does not make the maximum larger",
+                    "{}: the split does not make the maximum larger by more than 5 %",
                     load.title()
                 ),
                 measured: both.map_or("no result".into(), |(split, flat)| {

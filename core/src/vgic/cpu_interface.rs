@@ -109,6 +109,8 @@ impl CpuInterface {
     /// It may not if `is_overtaken`, asked when its own timers do not show any more, says that
     /// another vCPU wants the core: then it is loaded with nothing in list registers, to be unloaded, or
     /// [synchronized](Self::synchronize) before it runs.
+    // Kept apart: within the run loop it would take registers from all other ways.
+    #[inline(never)]
     pub fn load(
         &mut self,
         gic: &GuestGic,
