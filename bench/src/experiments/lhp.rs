@@ -138,7 +138,7 @@ fn aims(
     let worst = worst.filter(|_| missing.is_none());
     let nothing = missing.clone().unwrap_or_else(|| "no result".into());
     let measured = match worst {
-        Some((ratio, load)) => format!("{ratio:.2} × at {load} %"),
+        Some((ratio, load)) => format!("{ratio:.3} × at {load} %"),
         None => nothing.clone(),
     };
     let behind_three = behind_three.filter(|_| missing.is_none());
@@ -248,7 +248,7 @@ mod tests {
         let good = verdicts("steal", [2.02, 2.3]);
         assert!(good.iter().all(|it| it.1 == Some(true)), "{good:?}");
         let bad = verdicts("steal", [2.02, 2.7]);
-        assert_eq!(bad[0], ("1.18 × at 50 %".into(), Some(false)));
+        assert_eq!(bad[0], ("1.181 × at 50 %".into(), Some(false)));
         assert_eq!(bad[1], ("worse from 50 % on".into(), Some(false)));
     }
 

@@ -9,6 +9,8 @@ const HEIGHT: u32 = 520;
 /// Room for the labels at the right.
 const RIGHT: u32 = 190;
 const TOP: u32 = 70;
+/// How far above the highest reference the picture goes: a line that leaves it tells no more by how far it goes.
+const ABOVE_REFERENCES: f64 = 1.5;
 /// Dashes of references and curves, in pixels.
 const DASH: i32 = 6;
 
@@ -89,8 +91,12 @@ impl Lines {
             .curves
             .iter()
             .flat_map(|it| it.points.iter().map(|(_, y)| *y));
-        let references = self.references.iter().map(|it| it.y);
-        style::round_up(lines.chain(curves).chain(references).fold(0.0, f64::max))
+        let references = || self.references.iter().map(|it| it.y);
+        let all = lines.chain(curves).chain(references()).fold(0.0, f64::max);
+        match references().reduce(f64::max) {
+            Some(highest) => style::round_up(all.min(highest * ABOVE_REFERENCES)),
+            None => style::round_up(all),
+        }
     }
 
     pub(super) fn draw(&self, area: &Area<'_>) -> Drawn {
@@ -144,21 +150,25 @@ impl Lines {
         }
         for (number, line) in self.lines.iter().enumerate() {
             let colour = style::colour(number);
-            let upper = line.points.iter().map(|(x, y)| (*x, y.high));
-            let lower = line.points.iter().rev().map(|(x, y)| (*x, y.low));
-            let band: Vec<_> = upper.chain(lower).collect();
+            let of = |value: fn(&Spread) -> f64| {
+                let points = line.points.iter().map(|(x, y)| (*x, value(y)));
+                points.collect::<Vec<_>>()
+            };
+            let medians = of(|it| it.median);
+            let shown = up_to(&medians, y_end);
+            let mut band = up_to(&of(|it| it.high), y_end);
+            band.extend(up_to(&of(|it| it.low), y_end).into_iter().rev());
             chart.draw_series([Polygon::new(band, colour.mix(0.18))])?;
-            let medians: Vec<_> = line.points.iter().map(|(x, y)| (*x, y.median)).collect();
-            chart.draw_series(LineSeries::new(medians.clone(), colour.stroke_width(3)))?;
-            chart.draw_series(
-                medians
-                    .iter()
-                    .map(|&at| Circle::new(at, 4, colour.filled())),
-            )?;
-            if let Some((_, y)) = medians.last() {
+            chart.draw_series(LineSeries::new(shown.clone(), colour.stroke_width(3)))?;
+            let dots = medians.iter().zip(&shown).filter(|(at, shown)| at == shown);
+            chart.draw_series(dots.map(|(&at, _)| Circle::new(at, 4, colour.filled())))?;
+            if let (Some(&(_, last)), Some(&(_, y))) = (medians.last(), shown.last()) {
                 labels.push(Label {
-                    text: line.name.clone(),
-                    at: height(&chart, *y),
+                    text: match last > y_end {
+                        true => format!("{} (to {last:.1})", line.name),
+                        false => line.name.clone(),
+                    },
+                    at: height(&chart, y),
                     colour,
                 });
             }
@@ -177,8 +187,37 @@ impl Lines {
     }
 }
 
+/// The line as far as it stays below `limit`, and the point where it leaves.
+fn up_to(points: &[(f64, f64)], limit: f64) -> Vec<(f64, f64)> {
+    let mut shown: Vec<(f64, f64)> = Vec::new();
+    for &(x, y) in points {
+        if y <= limit {
+            shown.push((x, y));
+            continue;
+        }
+        let (from, below) = shown.last().copied().unwrap_or((x, limit));
+        let share = (limit - below) / (y - below);
+        shown.push((from + (x - from) * share, limit));
+        break;
+    }
+    shown
+}
+
 /// A number without zeros at its end.
 pub(super) fn trimmed(number: f64) -> String {
     let text = format!("{number:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_ends_where_it_leaves_the_picture() {
+        let line = [(0.0, 1.0), (10.0, 2.0), (20.0, 4.0), (30.0, 1.0)];
+        assert_eq!(up_to(&line, 4.0), line);
+        assert_eq!(up_to(&line, 3.0), [(0.0, 1.0), (10.0, 2.0), (15.0, 3.0)]);
+        assert_eq!(up_to(&line, 0.5), [(0.0, 0.5)]);
+    }
 }

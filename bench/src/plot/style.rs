@@ -13,13 +13,15 @@ pub const SIZE_TEXT: u32 = 14;
 pub const LABEL_GAP: i32 = 17;
 
 /// Okabe and Ito, "Color Universal Design" (2008): blue, vermillion, green, purple, orange, sky.
-const PALETTE: [RGBColor; 6] = [
+const PALETTE: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
     RGBColor(204, 121, 167),
     RGBColor(230, 159, 0),
     RGBColor(86, 180, 233),
+    RGBColor(126, 87, 160),
+    RGBColor(120, 94, 70),
 ];
 /// Text.
 pub const INK: RGBColor = RGBColor(34, 34, 34);
