@@ -19,7 +19,8 @@
 //! Two questions span several words, and are made safe by *write, fence, look*:
 //! - A core that goes to sleep publishes that in its [`Presence`] and then looks for parked vCPUs; one that parks a
 //!   vCPU then looks for idle cores. At least one of both sees the other.
-//! - A core that parks a sleeping vCPU then looks at its doorbell; who rings then looks whether it is parked.
+//! - A core that parks a vCPU then looks at its doorbell; who rings then looks whether it is parked. One wakes it, or
+//!   *presses* it: others wait for one that could run and has an interrupt.
 //!
 //! What a core does about vCPUs that move is a few functions, which run on a [`Site`]: a core of the hypervisor or of the
 //! simulator. What it remembers between them is its [`Local`].
