@@ -8,7 +8,6 @@ mod exceptions;
 mod firmware;
 mod interrupts;
 mod life;
-mod lock_holder;
 mod site;
 mod switch;
 mod sysregs;

@@ -1,6 +1,6 @@
 //! vCPUs change cores: `core/src/migration` decides, here is what it needs of this core.
 
-use super::{Instance, lock_holder};
+use super::Instance;
 use crate::cpu::exchange_stage2;
 use crate::events::{Event, note};
 use crate::steps::step;
@@ -10,8 +10,8 @@ use crate::vcpu::VcpuToken;
 use spumone_config::types::MAX_VCPUS;
 use spumone_config::{PcpuId, VcpuId};
 use spumone_core::migration::{
-    Candidate, Catch, Here, Level, Local, Mark, Parked, ParkingSlot, Presence, Sample, Site,
-    Verdict,
+    Candidate, Catch, Here, Interrupted, Level, Local, Mark, Parked, ParkingSlot, Presence, Sample,
+    Site, Verdict, may_hold_lock,
 };
 use spumone_core::psci::Phase;
 use spumone_core::schedule::{Band, Ticks};
@@ -159,10 +159,22 @@ impl Site for Instance {
     }
 
     fn may_hold_lock(&self, id: VcpuId) -> bool {
-        self.vcpu(id).is_some_and(|vcpu| {
-            let guest = self.machine.guest(vcpu.guest);
-            guest.vcpus.len() > 1 && lock_holder::may_hold_lock(guest, &vcpu.registers)
-        })
+        let Some(vcpu) = self.vcpu(id) else {
+            return false;
+        };
+        let guest = self.machine.guest(vcpu.guest);
+        let seen = Interrupted {
+            in_kernel: vcpu.registers.is_in_kernel(),
+            masks_interrupts: vcpu.registers.masks_interrupts(),
+        };
+        let preempt_count = guest.config.preempt_count.map(|offset| {
+            // The guest may have written anything there: only its own memory is read.
+            move || {
+                let current: u64 = mrs!(SP_EL0);
+                guest.read_word(current.wrapping_add(u64::from(offset)))
+            }
+        });
+        guest.vcpus.len() > 1 && may_hold_lock(seen, preempt_count)
     }
 
     #[inline(never)]
