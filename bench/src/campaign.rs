@@ -150,7 +150,7 @@ fn remove(path: &Path) {
 fn needed(run: &Run) -> Vec<Role> {
     let mut roles = Vec::new();
     if let Some(linux) = run.machine.linux() {
-        roles.extend([Role::Kernel, linux.initrd()]);
+        roles.extend([Role::Kernel, Role::KernelNames, linux.initrd()]);
     }
     if run.machine.has_rt() {
         roles.push(Role::Rt);

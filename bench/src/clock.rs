@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// The mark that a guest passes when a measured repeat begins (`guests/linux/programs/mark.h`).
-const MARK_BEGIN: u64 = 1;
+pub const MARK_BEGIN: u64 = 1;
 /// The mark at its end.
-const MARK_END: u64 = 2;
+pub const MARK_END: u64 = 2;
 /// The mark that the real-time guest passes when a job has waited longer than any before; its value: how long, in ns.
 const MARK_WAIT: u64 = 14;
 const NS_PER_SECOND: f64 = 1e9;
@@ -27,6 +27,15 @@ pub struct ClockReport {
     pub visits: Vec<Visits>,
     /// Points in time that guests marked.
     pub marks: Vec<Mark>,
+    /// What `profile` and `spin` are of.
+    #[serde(default)]
+    pub profiled: Profiled,
+    /// Functions with most time; without those that are never executed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profile: Vec<Function>,
+    /// Lock functions that were entered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spin: Vec<Spin>,
     /// The host's side; says nothing about the machine.
     pub host: Host,
 }
@@ -114,6 +123,56 @@ pub struct Mark {
     pub x0: Option<String>,
 }
 
+/// The time between two marks, and what all cores together did in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Profiled {
+    /// When it began, in nanoseconds.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+    /// Instructions at EL0.
+    pub el0: u64,
+    /// Those at EL1.
+    pub el1: u64,
+    /// Those at EL2.
+    pub el2: u64,
+    /// Time given away by waiting instructions.
+    pub polled_ns: u64,
+}
+
+/// What all cores together executed of one function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Function {
+    /// Exception level.
+    pub el: u32,
+    /// Its name; [`Function::NO_NAME`] for all that have none.
+    pub function: String,
+    /// Instructions.
+    pub instructions: u64,
+    /// Time given away by waiting instructions.
+    pub polled_ns: u64,
+}
+
+/// What all cores together did in a function that waits for another core.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spin {
+    /// Its name.
+    pub function: String,
+    /// Times that a core came to it.
+    pub entries: u64,
+    /// Instructions.
+    pub instructions: u64,
+    /// Time given away by waiting instructions.
+    pub polled_ns: u64,
+    /// The longest stay, in nanoseconds.
+    pub longest_ns: u64,
+}
+
+impl Function {
+    /// All that has no name and is in the lower half of addresses (TTBR0). Linux's kernel is in the upper half.
+    pub const NO_NAME: &str = "?";
+}
+
 /// What the run cost the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Host {
@@ -162,7 +221,9 @@ mod tests {
             "visits": [{"cause": "IRQ", "visits": 1, "instructions": 5, "most": 5, "most_at_ns": 4,
                         "most_on_core": 0, "steps": [{"step": 3, "instructions": 4, "most": 4}],
                         "rest": {"instructions": 1, "most": 1}, "by_power_of_two": [0, 0, 1]}],
-            "spin": [], "profile": [], "host": {"seconds": 1.5},
+            "profiled": {"from_ns": 1000, "to_ns": 3000, "el0": 2, "el1": 1, "el2": 0, "el3": 0, "polled_ns": 9},
+            "spin": [{"function": "osq_lock", "entries": 1, "instructions": 2, "polled_ns": 3, "longest_ns": 4}],
+            "profile": [{"el": 1, "function": "?", "instructions": 5, "polled_ns": 0}], "host": {"seconds": 1.5},
             "marks": [{"mark": 1, "core": 0, "el": 0, "ns": 1000, "instructions": 3, "x0": "0x1"},
                       {"mark": 7, "core": 0, "el": 0, "ns": 1100, "instructions": 3},
                       {"mark": 14, "core": 0, "el": 1, "ns": 1200, "instructions": 3, "x0": "0x1f4"},
@@ -176,5 +237,8 @@ mod tests {
         assert_eq!(report.repeats(), [1.499999]);
         assert_eq!(report.last_end(), Some(1_500_000_000));
         assert_eq!(report.longest_wait_ns(), Some(1000));
+        assert_eq!(report.profiled.to_ns, 3000);
+        assert_eq!(report.profile[0].function, Function::NO_NAME);
+        assert_eq!(report.spin[0].longest_ns, 4);
     }
 }

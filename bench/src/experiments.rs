@@ -13,6 +13,7 @@ pub mod migration;
 mod moves;
 pub mod overhead;
 pub mod priorities;
+mod shares;
 pub mod soak;
 pub mod timer;
 mod visits;

@@ -21,6 +21,8 @@ pub const LINUX_MEMORY_MIB: u32 = 512;
 pub enum Role {
     /// The Linux kernel.
     Kernel,
+    /// The names of its functions.
+    KernelNames,
     /// Linux's first file system.
     Initrd,
     /// The same with what the yardsticks need.
@@ -39,6 +41,7 @@ impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Kernel => "Image",
+            Self::KernelNames => "Image.map",
             Self::Initrd => "initrd.cpio",
             Self::BenchInitrd => "initrd-bench.cpio",
             Self::Rt => "freertos.elf",
@@ -146,8 +149,9 @@ impl Machine {
     /// The files it is started with, but for those that each run makes anew.
     pub fn files(&self) -> Vec<Role> {
         match self {
-            Self::BareLinux(linux) => vec![Role::Kernel, linux.initrd()],
+            Self::BareLinux(linux) => vec![Role::Kernel, Role::KernelNames, linux.initrd()],
             Self::BareRt(_) => vec![Role::Rt],
+            Self::Spumone(System { linux: Some(_), .. }) => vec![Role::System, Role::KernelNames],
             Self::Spumone(_) => vec![Role::System],
         }
     }

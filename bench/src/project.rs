@@ -71,6 +71,7 @@ impl Project {
     pub fn file(&self, role: Role) -> PathBuf {
         let path = match role {
             Role::Kernel => "build/guests/linux/Image",
+            Role::KernelNames => "build/guests/linux/Image.map",
             Role::Initrd => "build/guests/linux/initrd.cpio",
             Role::BenchInitrd => "build/guests/linux/initrd-bench.cpio",
             Role::Rt => "build/guests/rt/freertos.elf",
@@ -94,6 +95,7 @@ impl Project {
         for &role in roles {
             let (what, target) = match role {
                 Role::Kernel => ("the Linux kernel", "make guests"),
+                Role::KernelNames => ("the list of its functions", "make guests"),
                 Role::Initrd => ("Linux's initial file system", "make guests"),
                 Role::BenchInitrd => (
                     "the file system with the yardsticks",

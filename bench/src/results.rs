@@ -126,7 +126,7 @@ pub mod samples {
     //! Results made up for tests.
 
     use super::*;
-    use crate::clock::Host;
+    use crate::clock::{Host, Profiled};
 
     /// A result with this console log.
     pub fn outcome(label: &str, seed: u32, log: &str) -> Outcome {
@@ -145,6 +145,9 @@ pub mod samples {
                 cores: Vec::new(),
                 visits: Vec::new(),
                 marks: Vec::new(),
+                profiled: Profiled::default(),
+                profile: Vec::new(),
+                spin: Vec::new(),
                 host: Host { seconds: 1.0 },
             },
         }

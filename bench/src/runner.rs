@@ -1,6 +1,6 @@
 //! One run: QEMU on the clock, its console in a log, its results read and judged.
 
-use crate::clock::ClockReport;
+use crate::clock::{ClockReport, MARK_BEGIN, MARK_END};
 use crate::console::{self, Console};
 use crate::failure::Failure;
 use crate::machine::{self, LIMIT, Order, Role, Run};
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const POLL: Duration = Duration::from_millis(50);
 /// Lines of the console shown when a run fails.
 const TAIL: usize = 12;
+/// Functions kept of a run's profile.
+const FUNCTIONS: u32 = 12;
 /// Bytes in a MiB.
 const MIB: u64 = 1 << 20;
 
@@ -60,6 +62,10 @@ pub fn command(project: &Project, run: &Run, seed: u32, places: &Places) -> Vec<
         show(&project.qemu),
     ];
     words.extend(clock_options(run, seed));
+    if run.machine.linux().is_some() {
+        let names = places.file(Role::KernelNames);
+        words.extend(["--symbols".into(), format!("el1:{}:auto", show(&names))]);
+    }
     words.extend(["--json".into(), show(&places.base.with_extension("clock"))]);
     words.push("--".into());
     words.extend(machine::arguments(run, |role| show(&places.file(role))));
@@ -73,8 +79,9 @@ pub fn clock_options(run: &Run, seed: u32) -> Vec<String> {
     option("--q", run.clock.quantum.to_string());
     option("--ipus", run.clock.ipus.to_string());
     option("--seed", seed.to_string());
-    // Profiles by function are not used.
-    option("--top", "0".into());
+    option("--profile-from", MARK_BEGIN.to_string());
+    option("--profile-to", MARK_END.to_string());
+    option("--top", FUNCTIONS.to_string());
     if let Some(end) = run.clock.end_us {
         option("--end-us", end.to_string());
     }
@@ -338,7 +345,7 @@ mod tests {
         let run = run(Machine::BareRt("period=1ms".into()), Order::Any);
         let words = command(&project, &run, 3, &places).join(" ");
         assert!(words.contains(
-            "testbed/run --qemu qemu --q 500 --ipus 250 --seed 3 --top 0 --end-us 7 --json"
+            "testbed/run --qemu qemu --q 500 --ipus 250 --seed 3 --profile-from 1 --profile-to 2 --top 12 --end-us 7 --json"
         ));
         assert!(words.contains("file=") && words.contains("a.disk"));
     }

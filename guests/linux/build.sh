@@ -9,7 +9,8 @@
 #
 # Writes to OUT_DIR:
 #   Image, initrd.cpio          the kernel (arm64 boot Image) and its initramfs (newc cpio, not compressed)
-#   Image-rt, initrd-rt.cpio    the same for --rt
+#   Image.map                   the kernel's function names, for profiles on the exact clock
+#   Image-rt, initrd-rt.cpio    the same for --rt, and Image-rt.map
 #   initrd-bench.cpio           what initrd.cpio holds and more, for --bench; initrd-rt-bench.cpio for both
 #   versions.txt                each package used, with version and SHA-256, and the files' SHA-256
 #
@@ -56,7 +57,7 @@ done
 out=${out:-$root/build/guests/linux}
 
 cc=${CROSS_COMPILE:-aarch64-linux-gnu-}gcc
-for tool in cpio depmod modprobe readelf xz sha256sum flock "$cc"; do
+for tool in cpio python3 depmod modprobe readelf xz sha256sum flock "$cc"; do
     command -v "$tool" >/dev/null || die "$tool is missing: run scripts/setup"
 done
 
@@ -219,6 +220,7 @@ build_flavour() {
     esac
     [[ $(dd if="$work/Image$2" bs=1 skip=56 count=4 status=none) == ARMd ]] ||
         die "$vmlinuz is not an arm64 boot Image (no magic ARMd at offset 56)"
+    "$root/testbed/image-symbols" "$work/Image$2" > "$work/Image$2.map"
 
     mkdir -p "$rootfs"/{bin,dev,etc,lib,mnt,proc,root,run,sys,tmp,usr}
     ln -s bin "$rootfs/sbin"
@@ -243,12 +245,12 @@ packages=$(sort <<< "$packages")
 outputs=()
 for flavour in "${flavours[@]}"; do
     suffix=${flavour#cloud} suffix=${suffix:+-$suffix}
-    outputs+=("Image$suffix" "initrd$suffix.cpio")
+    outputs+=("Image$suffix" "Image$suffix.map" "initrd$suffix.cpio")
     [[ $bench == no ]] || outputs+=("initrd$suffix-bench.cpio")
 done
 sources=$(cd "$here" && find build.sh init lib programs scenarios -type f | sort)
 # shellcheck disable=SC2086  # the sources are words
-stamp=$({ cut -f1-3 <<< "$packages"; "$cc" --version; cd "$here"; sha256sum $sources; } | sha256sum)
+stamp=$({ cut -f1-3 <<< "$packages"; "$cc" --version; cd "$here"; sha256sum $sources "$root/testbed/image-symbols"; } | sha256sum)
 fresh=yes
 for file in "${outputs[@]}" versions.txt; do [[ -s $out/$file ]] || fresh=no; done
 if [[ $fresh == yes && $(cat "$out/.stamp" 2>/dev/null) == *"$stamp"* ]]; then

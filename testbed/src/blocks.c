@@ -124,9 +124,9 @@ void blocks_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
     qemu_plugin_register_vcpu_tb_exec_cb(tb, schedule_block, QEMU_PLUGIN_CB_NO_REGS, known);
 }
 
-void blocks_each(void (*visit)(const struct block *block, void *data), void *data)
+void blocks_each(void (*visit)(struct block *block, void *data), void *data)
 {
     for (int i = 0; i < BUCKETS; i++)
-        for (const struct block *block = buckets[i]; block; block = block->same_hash)
+        for (struct block *block = buckets[i]; block; block = block->same_hash)
             visit(block, data);
 }

@@ -38,6 +38,6 @@ struct block {
 void blocks_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
 
 /* Calls `visit` for each block there ever was. */
-void blocks_each(void (*visit)(const struct block *block, void *data), void *data);
+void blocks_each(void (*visit)(struct block *block, void *data), void *data);
 
 #endif

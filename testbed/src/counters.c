@@ -40,9 +40,15 @@ uint8_t counters_spin_function(int el, uint64_t address)
     return 0;
 }
 
-const struct spin *counters_spin(int number)
+void counters_copy_spins(struct spin to[MAX_SPIN_FUNCTIONS])
 {
-    return number > 0 && number < spin_count ? &spins[number] : NULL;
+    memcpy(to, spins, sizeof(spins));
+}
+
+void counters_forget_spins(void)
+{
+    for (int i = 0; i < spin_count; i++)
+        spins[i] = (struct spin){.function = spins[i].function};
 }
 
 /*

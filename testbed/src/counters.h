@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /* Lock functions that can be told apart. */
-#define MAX_SPIN_FUNCTIONS 32
+#define MAX_SPIN_FUNCTIONS 32 /* number 0, which stands for none, included */
 
 struct core;
 
@@ -60,7 +60,10 @@ void counters_add_spin_function(const char *name);
 /* The number of the lock function that an address belongs to; 0: none. */
 uint8_t counters_spin_function(int el, uint64_t address);
 
-/* By number, from 1; NULL behind the last one. */
-const struct spin *counters_spin(int number);
+/* What was counted in lock functions until now, by number. */
+void counters_copy_spins(struct spin to[MAX_SPIN_FUNCTIONS]);
+
+/* Begins to count them anew. */
+void counters_forget_spins(void);
 
 #endif

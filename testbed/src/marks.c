@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "options.h"
+#include "profile.h"
 #include "registers.h"
 #include "schedule.h"
 #include "util.h"
@@ -53,6 +54,7 @@ static void on_mark(unsigned vcpu, void *data)
     if (site->has_x0)
         mark->x0 = registers_read(REGISTER_X0);
     schedule_hash(mark->x0 ^ (uint64_t)mark->at << 16 ^ mark->number);
+    profile_mark(mark->number, mark->at);
     if (mark->number == options.end_mark)
         schedule_set_end(mark->at);
 }

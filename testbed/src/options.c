@@ -16,6 +16,8 @@ struct options options = {
     .instructions_per_us = 1000,
     .disk_us = 100,
     .end_mark = NO_MARK,
+    .profile_from = NO_MARK,
+    .profile_to = NO_MARK,
     .top = 200,
 };
 
@@ -32,6 +34,8 @@ static const struct number numbers[] = {
     {"disk-us", &options.disk_us, 0, 1000000},
     {"end-us", &options.end_us, 0, UINT32_MAX * 1000ull},
     {"end-mark", &options.end_mark, 0, UINT16_MAX},
+    {"profile-from", &options.profile_from, 0, UINT16_MAX},
+    {"profile-to", &options.profile_to, 0, UINT16_MAX},
     {"top", &options.top, 0, 1000000},
 };
 
@@ -73,7 +77,7 @@ static bool read_option(const char *name, const char *value)
         return true;
     }
     fprintf(stderr, "spumone-clock: unknown option %s=%s; known are q, ipus, seed, disk-us, end-us, "
-                    "end-mark, top, out, trace, symbols, spin and causes=on|off\n", name, value);
+                    "end-mark, profile-from, profile-to, top, out, trace, symbols, spin and causes=on|off\n", name, value);
     return false;
 }
 

@@ -2,6 +2,8 @@
 #include "profile.h"
 
 #include "blocks.h"
+#include "clock.h"
+#include "options.h"
 #include "symbols.h"
 #include "util.h"
 
@@ -13,7 +15,18 @@ struct list {
     size_t count, room;
 };
 
-static void add_block(const struct block *block, void *to)
+/* Which half of the addresses: TTBR0_ELx translates the lower one, TTBR1_ELx the upper one. */
+#define UPPER_HALF (1ull << 55)
+
+/* NULL: it has no name, and is in the lower half. */
+static const char *name_of(const struct block *block)
+{
+    const char *name = symbols_find(block->el, block->start);
+
+    return !name && block->start & UPPER_HALF ? PROFILE_UPPER_HALF : name;
+}
+
+static void add_block(struct block *block, void *to)
 {
     struct list *list = to;
 
@@ -25,7 +38,7 @@ static void add_block(const struct block *block, void *to)
     }
     list->entries[list->count++] = (struct profile_entry){
         .el = block->el,
-        .function = symbols_find(block->el, block->start),
+        .function = name_of(block),
         .instructions = block->runs * block->instructions - block->taken_back,
         .polled = block->polled,
     };
@@ -53,7 +66,7 @@ static int by_amount(const void *a, const void *b)
     return by_function(a, b);
 }
 
-struct profile_entry *profile_make(size_t *count)
+static struct profile_entry *make(size_t *count)
 {
     struct list list = {0};
     size_t kept = 0;
@@ -76,4 +89,49 @@ struct profile_entry *profile_make(size_t *count)
     *count = kept + 1;
     qsort(list.entries, *count, sizeof(*list.entries), by_amount);
     return list.entries;
+}
+
+/* What was counted when a core last passed the mark at which the profile ends. */
+static struct profile ended;
+static bool begun;
+static int64_t begun_at;
+
+static void forget_block(struct block *block, void *data)
+{
+    (void)data;
+    block->runs = 0;
+    block->taken_back = 0;
+    block->polled = 0;
+}
+
+static struct profile until(int64_t at)
+{
+    struct profile profile = {.from = begun_at, .to = at};
+
+    profile.entries = make(&profile.count);
+    for (size_t i = 0; i < profile.count; i++) {
+        profile.executed[profile.entries[i].el] += profile.entries[i].instructions;
+        profile.polled += profile.entries[i].polled;
+    }
+    counters_copy_spins(profile.spins);
+    return profile;
+}
+
+void profile_mark(uint64_t number, int64_t at)
+{
+    if (number == options.profile_from && !begun) {
+        begun = true;
+        begun_at = at;
+        blocks_each(forget_block, NULL);
+        counters_forget_spins();
+    }
+    if (number == options.profile_to) {
+        free(ended.entries);
+        ended = until(at);
+    }
+}
+
+struct profile profile_end(void)
+{
+    return ended.entries ? ended : until(clock_now());
 }

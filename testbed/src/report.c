@@ -22,6 +22,8 @@
 #define FORMAT_VERSION 1
 #define NS_PER_S 1e9
 
+static const char *const level_names[EXCEPTION_LEVELS] = {"el0", "el1", "el2", "el3"};
+
 static FILE *output;
 
 static bool open_file(const char *option, const char *path, FILE **file)
@@ -64,7 +66,6 @@ static void write_host(struct json *json)
 
 static void write_core(struct json *json, const struct core *core)
 {
-    static const char *const names[EXCEPTION_LEVELS] = {"el0", "el1", "el2", "el3"};
     int64_t busy = clock_ns((int64_t)core->executed);
     int64_t polled = clock_ns((int64_t)core->counters.polled);
     int64_t absent = clock_now() - busy - polled;
@@ -73,7 +74,7 @@ static void write_core(struct json *json, const struct core *core)
     json_number(json, "core", (uint64_t)core->index);
     json_number(json, "instructions", core->executed);
     for (int el = 0; el < EXCEPTION_LEVELS; el++)
-        json_number(json, names[el], core->counters.executed[el]);
+        json_number(json, level_names[el], core->counters.executed[el]);
     json_number(json, "busy_ns", (uint64_t)busy);
     json_number(json, "polled_ns", (uint64_t)polled);
     json_number(json, "asleep_ns", absent > 0 ? (uint64_t)absent : 0);
@@ -150,12 +151,12 @@ static void write_visits(struct json *json)
     json_close(json, ']');
 }
 
-static void write_spins(struct json *json)
+static void write_spins(struct json *json, const struct spin spins[MAX_SPIN_FUNCTIONS])
 {
-    const struct spin *spin;
-
     json_open(json, "spin", '[');
-    for (int i = 1; (spin = counters_spin(i)); i++) {
+    for (int i = 1; i < MAX_SPIN_FUNCTIONS && spins[i].function; i++) {
+        const struct spin *spin = &spins[i];
+
         if (!spin->entries)
             continue;
         json_open(json, NULL, '{');
@@ -169,13 +170,23 @@ static void write_spins(struct json *json)
     json_close(json, ']');
 }
 
-static void write_profile(struct json *json)
+static void write_profiled(struct json *json, const struct profile *profile)
 {
-    size_t count;
-    struct profile_entry *entries = profile_make(&count);
+    json_open(json, "profiled", '{');
+    json_number(json, "from_ns", (uint64_t)profile->from);
+    json_number(json, "to_ns", (uint64_t)profile->to);
+    for (int el = 0; el < EXCEPTION_LEVELS; el++)
+        json_number(json, level_names[el], profile->executed[el]);
+    json_number(json, "polled_ns", (uint64_t)clock_ns((int64_t)profile->polled));
+    json_close(json, '}');
+}
+
+static void write_profile(struct json *json, const struct profile *profile)
+{
+    const struct profile_entry *entries = profile->entries;
 
     json_open(json, "profile", '[');
-    for (size_t i = 0; i < count && i < options.top; i++) {
+    for (size_t i = 0; i < profile->count && i < options.top; i++) {
         json_open(json, NULL, '{');
         json_number(json, "el", (uint64_t)entries[i].el);
         json_text(json, "function", entries[i].function ? entries[i].function : "?");
@@ -184,7 +195,6 @@ static void write_profile(struct json *json)
         json_close(json, '}');
     }
     json_close(json, ']');
-    free(entries);
 }
 
 static void write_marks(struct json *json)
@@ -211,6 +221,7 @@ static void write_json(void)
 {
     struct json json = {.to = output};
     const struct schedule_totals *totals = schedule_totals();
+    struct profile profile = profile_end();
 
     json_open(&json, NULL, '{');
     json_number(&json, "version", FORMAT_VERSION);
@@ -223,9 +234,10 @@ static void write_json(void)
     json_number(&json, "sleeps", totals->sleeps);
     write_cores(&json);
     write_visits(&json);
-    write_spins(&json);
+    write_spins(&json, profile.spins);
     write_marks(&json);
-    write_profile(&json);
+    write_profiled(&json, &profile);
+    write_profile(&json, &profile);
     write_host(&json);
     json_close(&json, '}');
     if (ferror(output) | fclose(output))

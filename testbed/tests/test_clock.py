@@ -52,6 +52,29 @@ class Counting(unittest.TestCase):
         functions = {entry["function"]: entry for entry in result["profile"]}
         self.assertEqual(functions["work_with_lock"]["instructions"], 2 + 100000 + 1)
 
+    def test_profile_between_marks(self):
+        symbols = ["el1:" + str(guest("spin").with_suffix(".nm"))]
+        whole = run("spin", cores=2, symbols=symbols)
+        inside = run("spin", cores=2, symbols=symbols, profile_from=1, profile_to=2)
+        before = run("spin", cores=2, symbols=symbols, profile_to=1)
+        self.assertEqual(whole["hash"], inside["hash"])
+        count = lambda result, name: sum(
+            entry["instructions"] for entry in result["profile"] if entry["function"] == name
+        )
+        self.assertEqual(count(inside, "work_with_lock"), count(whole, "work_with_lock"))
+        self.assertLess(count(inside, "_start"), count(whole, "_start"))
+        times = [mark["ns"] for mark in whole["marks"] if mark["mark"] in (1, 2)]
+        self.assertEqual([inside["profiled"][key] for key in ("from_ns", "to_ns")], times)
+        self.assertEqual(inside["profiled"]["el1"], sum(it["instructions"] for it in inside["profile"]))
+        self.assertEqual(count(before, "work_with_lock"), 0)
+        # Marks that nobody passes: from power on, to the end.
+        never = run("spin", cores=2, symbols=symbols, profile_from=99, profile_to=99)
+        self.assertEqual(never["profile"], whole["profile"])
+        self.assertEqual(never["spin"], whole["spin"])
+        # Counted anew from the mark at the end of what it waits for: next to nothing is left.
+        behind = run("spin", cores=2, symbols=symbols, profile_from=2)
+        self.assertLess(sum(entry["instructions"] for entry in behind["profile"]), 2000)
+
 
 class Marks(unittest.TestCase):
     def test_number_value_and_place(self):

@@ -1,7 +1,7 @@
 //! `lhp`: what a real-time guest's load costs an SMP Linux beside it, against the ideal.
 
 use super::loads::{self, Bare, Loads};
-use super::{Defaults, Evaluation, Experiment, Plan, Verdict};
+use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict, shares};
 use crate::machine::Run;
 use crate::plot::{Figure, Lines};
 use crate::results::Results;
@@ -74,6 +74,15 @@ impl Experiment for Lhp {
                     against(2)
                 ));
             }
+            let most = loads.loads.iter().max();
+            if let Some((load, waiting)) = most.and_then(|&load| {
+                let outcomes = results.of(&loads.label(policy, load));
+                Some((load, shares::waiting(outcomes)?))
+            }) {
+                findings.push(format!(
+                    "Policy `{policy}`: at {load} % load Linux waits for locks in {waiting} % of the time of all cores."
+                ));
+            }
             verdicts.extend(aims(&loads, results, bare.as_ref(), policy, worst));
         }
         let (lines, curves, references) = match &bare {
@@ -113,11 +122,36 @@ impl Experiment for Lhp {
             ),
             findings,
             verdicts,
-            tables: vec![loads.table(plan, results), loads.bare_table(results)],
+            tables: tables(&loads, plan, results),
             method: loads.method(plan),
             summary: loads.summary(plan, results),
         }
     }
+}
+
+/// Times, and where the time went.
+fn tables(loads: &Loads, plan: &Plan, results: &Results) -> Vec<Table> {
+    let policies = || plan.policies.iter();
+    let at = |policy: &str, load| results.of(&loads.label(policy, load));
+    let bare = loads.bare_label(4);
+    let mut runs = vec![("4 bare cores".to_owned(), results.of(&bare))];
+    for policy in policies() {
+        let each = loads.loads.iter();
+        runs.extend(each.map(|&load| (format!("`{policy}`, {load} %"), at(policy, load))));
+    }
+    let most = loads.loads.iter().copied().max().unwrap_or_default();
+    let most: Vec<_> = policies()
+        .map(|policy| (format!("`{policy}`"), at(policy, most)))
+        .collect();
+    vec![
+        loads.table(plan, results),
+        loads.bare_table(results),
+        shares::table(runs.into_iter()),
+        shares::locks(
+            "Waits for locks at the highest load, by function, in % of the time of all cores",
+            &most,
+        ),
+    ]
 }
 
 /// What is aimed at with a policy: `none` is there to show the problem, `steal` to solve it, and each of the others to be

@@ -1,7 +1,7 @@
 //! `yardsticks`: how Linux's benchmarks scale on the bare machine, from one core to four.
 
 use super::yardstick::{self, Yardstick};
-use super::{Defaults, Evaluation, Experiment, Plan, Table};
+use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict, shares};
 use crate::machine::{Machine, Order, Run};
 use crate::plot::{Curve, Figure, Line, Lines};
 use crate::results::{Outcome, Results};
@@ -12,6 +12,8 @@ use serde_json::json;
 pub struct Yardsticks;
 
 const CORES: [u32; 4] = [1, 2, 3, 4];
+/// A yardstick that gains less from three more cores says nothing about them.
+const LEAST_GAIN: f64 = 3.0;
 
 fn label(yardstick: &Yardstick, cores: u32) -> String {
     format!("{}-{cores}", yardstick.name)
@@ -134,6 +136,20 @@ impl Experiment for Yardsticks {
             )],
             _ => Vec::new(),
         };
+        let verdicts = gains
+            .iter()
+            .map(|&(gain, name)| Verdict {
+                aim: format!(
+                    "`{name}` becomes at least {LEAST_GAIN:.0} times as fast on four cores"
+                ),
+                measured: format!("{gain:.2} times"),
+                met: Some(gain >= LEAST_GAIN),
+            })
+            .collect();
+        let most_cores = || {
+            let names = chosen.iter().map(|it| (it.name, results.of(&label(it, 4))));
+            names.map(|(name, outcomes)| (format!("`{name}`, 4 cores"), outcomes))
+        };
         Evaluation {
             figure: Figure::Lines(Lines {
                 title: "Speed-up of Linux's yardsticks on the bare machine".into(),
@@ -148,8 +164,12 @@ impl Experiment for Yardsticks {
             }),
             caption: "Speed-up of Linux's yardsticks from one bare core to four".into(),
             findings,
-            verdicts: Vec::new(),
-            tables: vec![table],
+            verdicts,
+            tables: vec![
+                table,
+                shares::table(most_cores()),
+                shares::functions(most_cores()),
+            ],
             method: vec![format!(
                 "The same amount of work on each number of cores, as many processes as cores (hackbench: always 40); \
                  Linux measures itself, {} times a run.",

@@ -1,0 +1,266 @@
+//! Where the time of all cores went while Linux measured itself: levels, lock functions, functions.
+
+use super::Table;
+use crate::clock::Function;
+use crate::results::Outcome;
+use crate::stats::Spread;
+
+/// Functions named in a row.
+const NAMED: usize = 5;
+
+/// Parts of the time of all cores, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shares {
+    /// Linux's programs.
+    pub programs: f64,
+    /// Linux's kernel, without `spinning`.
+    pub kernel: f64,
+    /// In Linux's lock functions.
+    pub spinning: f64,
+    /// The real-time guest.
+    pub rt: f64,
+    /// The hypervisor.
+    pub hypervisor: f64,
+    /// Asleep.
+    pub asleep: f64,
+}
+
+/// Time of all cores in a profile, in nanoseconds.
+fn whole(outcome: &Outcome) -> f64 {
+    let profiled = outcome.clock.profiled;
+    profiled.to_ns.saturating_sub(profiled.from_ns) as f64 * outcome.clock.cores.len() as f64
+}
+
+/// Nanoseconds of so many instructions.
+fn ns(outcome: &Outcome, instructions: u64) -> f64 {
+    instructions as f64 * 1000.0 / f64::from(outcome.ipus)
+}
+
+impl Shares {
+    /// Of one run; `None` without a profile.
+    pub fn of(outcome: &Outcome) -> Option<Self> {
+        let whole = whole(outcome);
+        let clock = &outcome.clock;
+        let ns = |instructions| ns(outcome, instructions);
+        // Code at EL1 that is not Linux's is the real-time guest's.
+        let unnamed = clock
+            .profile
+            .iter()
+            .find(|it| it.el == 1 && it.function == Function::NO_NAME);
+        let rt = unnamed.map_or(0.0, |it| ns(it.instructions) + it.polled_ns as f64);
+        let spinning = clock.spin.iter();
+        let spinning: f64 = spinning
+            .map(|it| ns(it.instructions) + it.polled_ns as f64)
+            .sum();
+        let profiled = clock.profiled;
+        let (programs, hypervisor) = (ns(profiled.el0), ns(profiled.el2));
+        let kernel = ns(profiled.el1) + profiled.polled_ns as f64 - rt - spinning;
+        let asleep = whole - programs - kernel - spinning - rt - hypervisor;
+        (whole > 0.0 && !clock.profile.is_empty()).then(|| Self {
+            programs: programs / whole,
+            kernel: kernel / whole,
+            spinning: spinning / whole,
+            rt: rt / whole,
+            hypervisor: hypervisor / whole,
+            asleep: asleep.max(0.0) / whole,
+        })
+    }
+}
+
+/// One value of each seed's shares, as a cell in per cent.
+fn cell(all: &[Shares], part: impl Fn(&Shares) -> f64) -> String {
+    let spread = Spread::of(all.iter().map(|it| 100.0 * part(it)));
+    spread.map_or("-".into(), |it| it.show(1))
+}
+
+/// A row for each run: where the time of its cores went.
+pub fn table<'a>(runs: impl Iterator<Item = (String, &'a [Outcome])>) -> Table {
+    let mut table = Table::new(
+        "Where the time of all cores went while Linux measured, in %",
+        &[
+            "",
+            "Linux's programs",
+            "Linux's kernel",
+            "Linux waits for a lock",
+            "real-time guest",
+            "hypervisor",
+            "asleep",
+        ],
+    );
+    for (name, outcomes) in runs {
+        let shares: Vec<_> = outcomes.iter().filter_map(Shares::of).collect();
+        if shares.is_empty() {
+            continue;
+        }
+        table.rows.push(vec![
+            name,
+            cell(&shares, |it| it.programs),
+            cell(&shares, |it| it.kernel),
+            cell(&shares, |it| it.spinning),
+            cell(&shares, |it| it.rt),
+            cell(&shares, |it| it.hypervisor),
+            cell(&shares, |it| it.asleep),
+        ]);
+    }
+    table
+}
+
+/// A row for each lock function of some runs; a column for the share of each run in all cores' time, in per cent.
+pub fn locks(title: &str, runs: &[(String, &[Outcome])]) -> Table {
+    let mut columns = vec!["function"];
+    columns.extend(runs.iter().map(|it| it.0.as_str()));
+    let mut table = Table::new(title, &columns);
+    let mut names: Vec<&str> = Vec::new();
+    for spin in runs
+        .iter()
+        .flat_map(|it| it.1)
+        .flat_map(|it| &it.clock.spin)
+    {
+        if !names.contains(&spin.function.as_str()) {
+            names.push(&spin.function);
+        }
+    }
+    names.sort_unstable();
+    for name in names {
+        let mut row = vec![format!("`{name}`")];
+        for (_, outcomes) in runs {
+            let shares = outcomes.iter().map(|outcome| {
+                let spin = outcome.clock.spin.iter().find(|it| it.function == name);
+                let ns = spin.map_or(0.0, |it| ns(outcome, it.instructions) + it.polled_ns as f64);
+                100.0 * ns / whole(outcome)
+            });
+            row.push(Spread::of(shares).map_or("-".into(), |it| it.show(2)));
+        }
+        table.rows.push(row);
+    }
+    table
+}
+
+/// A row for each run: the functions with most time, of its first seed.
+pub fn functions<'a>(runs: impl Iterator<Item = (String, &'a [Outcome])>) -> Table {
+    let mut table = Table::new(
+        "Functions of the kernel with most time, in % of the time of all cores (first seed)",
+        &["", "functions"],
+    );
+    for (name, outcomes) in runs {
+        let Some(outcome) = outcomes.first().filter(|it| !it.clock.profile.is_empty()) else {
+            continue;
+        };
+        let kernel = outcome.clock.profile.iter().filter(|it| it.el == 1);
+        let words: Vec<_> = kernel
+            .take(NAMED)
+            .map(|it| {
+                let ns = ns(outcome, it.instructions) + it.polled_ns as f64;
+                format!("`{}` {:.1}", it.function, 100.0 * ns / whole(outcome))
+            })
+            .collect();
+        table.rows.push(vec![name, words.join(", ")]);
+    }
+    table
+}
+
+/// For sentences: the share of time in lock functions over all seeds, in per cent.
+pub fn waiting(outcomes: &[Outcome]) -> Option<String> {
+    let shares: Vec<_> = outcomes.iter().filter_map(Shares::of).collect();
+    (!shares.is_empty()).then(|| cell(&shares, |it| it.spinning))
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::clock::{Core, Profiled, Spin};
+    use crate::results::samples;
+
+    /// Two cores for 4 µs at 250 instructions a microsecond: 2,000 instructions' time in all.
+    pub fn profiled(label: &str) -> Outcome {
+        let mut outcome = samples::outcome(label, 1, "");
+        let core = Core {
+            instructions: 0,
+            el0: 0,
+            el1: 0,
+            el2: 0,
+            busy_ns: 0,
+            polled_ns: 0,
+            asleep_ns: 0,
+        };
+        outcome.clock.cores = vec![core.clone(), core];
+        outcome.clock.profiled = Profiled {
+            from_ns: 1000,
+            to_ns: 5000,
+            el0: 200,
+            el1: 1000,
+            el2: 100,
+            polled_ns: 400,
+        };
+        let function = |name: &str, instructions| Function {
+            el: 1,
+            function: name.into(),
+            instructions,
+            polled_ns: 0,
+        };
+        outcome.clock.profile = vec![function("?", 500), function("copy", 300)];
+        outcome.clock.spin = vec![Spin {
+            function: "osq_lock".into(),
+            entries: 7,
+            instructions: 100,
+            polled_ns: 400,
+            longest_ns: 2_000_000,
+        }];
+        outcome
+    }
+
+    #[test]
+    fn shares_add_up() {
+        let shares = Shares::of(&profiled("a")).unwrap();
+        let expected = Shares {
+            programs: 0.1,
+            kernel: 0.2,
+            spinning: 0.1,
+            rt: 0.25,
+            hypervisor: 0.05,
+            asleep: 0.3,
+        };
+        for (own, other) in [
+            (shares.programs, expected.programs),
+            (shares.kernel, expected.kernel),
+            (shares.spinning, expected.spinning),
+            (shares.rt, expected.rt),
+            (shares.hypervisor, expected.hypervisor),
+            (shares.asleep, expected.asleep),
+        ] {
+            assert!((own - other).abs() < 1e-9, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_without_a_profile_has_no_row() {
+        let outcomes = [samples::outcome("a", 1, "")];
+        assert!(
+            table([("a".to_owned(), &outcomes[..])].into_iter())
+                .rows
+                .is_empty()
+        );
+        assert!(
+            functions([("a".to_owned(), &outcomes[..])].into_iter())
+                .rows
+                .is_empty()
+        );
+        assert_eq!(waiting(&outcomes), None);
+    }
+
+    #[test]
+    fn cells_are_in_per_cent() {
+        let outcomes = [profiled("a")];
+        let run = || [("a".to_owned(), &outcomes[..])];
+        assert_eq!(
+            table(run().into_iter()).rows,
+            [["a", "10.0", "20.0", "10.0", "25.0", "5.0", "30.0"]]
+        );
+        assert_eq!(locks("", &run()).rows, [["`osq_lock`", "10.00"]]);
+        assert_eq!(
+            functions(run().into_iter()).rows,
+            [["a", "`?` 25.0, `copy` 15.0"]]
+        );
+        assert_eq!(waiting(&outcomes).unwrap(), "10.0");
+    }
+}
