@@ -172,8 +172,8 @@ pub struct RunArgs {
 /// `spm bench`.
 #[derive(Args, Clone)]
 pub struct BenchArgs {
-    /// The figure; --list shows which there are.
-    #[arg(required_unless_present = "list", value_parser = figures())]
+    /// The figure; without one, those that there are.
+    #[arg(value_parser = figures())]
     pub name: Option<String>,
     /// A short look: smaller runs, fewer seeds.
     #[arg(long)]

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// The description or a file it names was refused.
 pub const EXIT_REFUSED: u8 = 1;
+/// The command line is wrong: what `clap` finds has this code too.
+pub const EXIT_COMMAND_LINE: u8 = 2;
 /// A file could not be read or written, or a tool is missing.
 pub const EXIT_ENVIRONMENT: u8 = 3;
 

@@ -135,6 +135,22 @@ fn exit_codes_tell_kinds_of_failure_apart() {
 }
 
 #[test]
+fn who_names_no_figure_is_told_which_there_are() {
+    let folder = folder();
+    let output = spm(folder.path(), &["bench"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stdout(&output), "");
+    let said = stderr(&output);
+    let listed = stdout(&spm(folder.path(), &["bench", "--list"]));
+    assert!(said.contains(&listed), "{said}");
+    assert!(said.contains("`spm bench NAME --quick`"), "{said}");
+    for experiment in spumone_bench::experiments::ALL {
+        let of = |line: &&str| line.starts_with(experiment.name());
+        assert_eq!(listed.lines().filter(of).count(), 1, "{listed}");
+    }
+}
+
+#[test]
 fn help_has_examples_and_exit_codes() {
     let folder = folder();
     for command in ["check", "build", "run", "bench"] {
