@@ -246,6 +246,22 @@ mod tests {
     }
 
     #[test]
+    fn the_same_virtual_time_of_a_faster_core_is_more_work_for_the_host() {
+        for name in ["latency", "migration", "ipi", "priorities"] {
+            let experiment = find(name).unwrap();
+            let weight = |ipus| -> u64 {
+                let plan = Plan {
+                    ipus,
+                    ..plan(false)
+                };
+                let runs = experiment.runs(&plan).unwrap();
+                runs.iter().map(|run| run.weight).sum()
+            };
+            assert!(weight(1000) > 3 * weight(250), "{name}");
+        }
+    }
+
+    #[test]
     fn names_are_unique_and_found() {
         for experiment in ALL {
             assert_eq!(find(experiment.name()).unwrap().title(), experiment.title());

@@ -7,6 +7,7 @@
 //! | [`machine`], [`system`] | what a run boots: bare Linux, bare FreeRTOS, or a Spumone system |
 //! | [`project`] | where the files are, their hashes, versions |
 //! | [`campaign`] | the whole matrix: plan, run what has no result yet, collect |
+//! | [`duration`] | about how long that takes |
 //! | [`runner`], [`console`], [`clock`] | one run: QEMU, what guests printed, what the clock counted |
 //! | [`store`] | results on disk, so that a run is not repeated |
 //! | [`stats`] | median and range |
@@ -19,6 +20,7 @@
 pub mod campaign;
 pub mod clock;
 pub mod console;
+pub mod duration;
 pub mod experiments;
 pub mod failure;
 pub mod hash;

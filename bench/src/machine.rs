@@ -201,7 +201,8 @@ pub struct Run {
     pub clock: ClockSettings,
     /// Who must end first.
     pub order: Order,
-    /// About how long it takes, in virtual milliseconds times busy cores: for the progress bar only.
+    /// About how much the host has to do for it, in milliseconds of one busy core at the reference speed (250,000
+    /// instructions): for the progress bar and [`crate::duration`] only.
     pub weight: u64,
 }
 

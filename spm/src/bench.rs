@@ -6,6 +6,7 @@ use crate::failure::{EXIT_COMMAND_LINE, EXIT_ENVIRONMENT, Failure};
 use crate::hypervisor;
 use crate::qemu;
 use spumone_bench::campaign::{self, Collected, Options};
+use spumone_bench::duration;
 use spumone_bench::experiments::{self, Experiment, Plan};
 use spumone_bench::machine::{Machine, Run};
 use spumone_bench::page::{self, Page};
@@ -50,11 +51,11 @@ pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
                 .help(format!("`{} --list` lists them", command_line(&unselected))),
         );
     }
-    let seeds = seeds(experiment, args);
     if args.list {
-        list_runs(&runs, seeds.len());
+        print!("{}", list_runs(experiment, args, &runs));
         return Ok(ExitCode::SUCCESS);
     }
+    let seeds = seeds(experiment, args);
     measure(args, experiment, &plan, &runs, seeds)
 }
 
@@ -84,25 +85,61 @@ fn seeds(experiment: &dyn Experiment, args: &BenchArgs) -> Vec<u32> {
 /// Which figures there are: what was asked for, or what is missing on the command line.
 fn without_name(args: &BenchArgs) -> ExitCode {
     if args.list {
-        print!("{}", list());
+        print!("{}", list(args));
         return ExitCode::SUCCESS;
     }
     eprint!(
         "error: `spm bench` needs the name of a figure:\n\n{}\n\
          `spm bench NAME --quick` takes a short look at one, `spm bench NAME` makes it; \
          `spm bench --help` tells the rest.\n",
-        list()
+        list(args)
     );
     ExitCode::from(EXIT_COMMAND_LINE)
 }
 
-/// A line for each figure.
-fn list() -> String {
-    let line = |it: &&dyn Experiment| format!("{:22} {}\n", it.name(), it.title());
-    experiments::ALL.iter().map(line).collect()
+/// A line for each figure, with about how long a quick look at it takes and the whole of it, as `args` has them.
+fn list(args: &BenchArgs) -> String {
+    let time = |experiment: &dyn Experiment, quick| {
+        let args = BenchArgs {
+            quick,
+            ..args.clone()
+        };
+        let runs = experiment.runs(&plan(experiment, &args));
+        runs.map_or("-".into(), |runs| host_time(experiment, &args, &runs))
+    };
+    let mut text = format!("{:22} {:>7}  {:>7}\n", "", "--quick", "whole");
+    for experiment in experiments::ALL {
+        text += &format!(
+            "{:22} {:>7}  {:>7}  {}\n",
+            experiment.name(),
+            time(*experiment, true),
+            time(*experiment, false),
+            experiment.title()
+        );
+    }
+    text + &format!(
+        "\n--quick, whole: about how long it takes {}, to a factor of two; --policy and --seeds change it.\n",
+        on_host(args)
+    )
 }
 
-fn list_runs(runs: &[Run], seeds: usize) {
+/// About how long these runs take on the host.
+fn host_time(experiment: &dyn Experiment, args: &BenchArgs, runs: &[Run]) -> String {
+    let seeds = seeds(experiment, args).len();
+    duration::show(duration::of(runs, seeds, args.jobs as usize))
+}
+
+/// What [`host_time`] counts on.
+fn on_host(args: &BenchArgs) -> String {
+    match args.jobs {
+        1 => "on an idle host core".into(),
+        jobs => format!("on {jobs} idle host cores"),
+    }
+}
+
+/// A line for each of these runs, and about how long all take.
+fn list_runs(experiment: &dyn Experiment, args: &BenchArgs, runs: &[Run]) -> String {
+    let mut text = String::new();
     for run in runs {
         let what = match &run.machine {
             Machine::BareLinux(linux) => {
@@ -118,17 +155,19 @@ fn list_runs(runs: &[Run], seeds: usize) {
                 )
             }
         };
-        println!("{:32} {what}", run.label);
+        text += &format!("{:32} {what}\n", run.label);
     }
     let counted = |count: usize, what: &str| match count {
         1 => format!("1 {what}"),
         _ => format!("{count} {what}s"),
     };
-    println!(
-        "{}, each with {}",
+    text + &format!(
+        "{}, each with {}: about {} {}, to a factor of two, less what is there from before\n",
         counted(runs.len(), "run"),
-        counted(seeds, "seed")
-    );
+        counted(seeds(experiment, args).len(), "seed"),
+        host_time(experiment, args, runs),
+        on_host(args)
+    )
 }
 
 fn measure(
@@ -314,6 +353,41 @@ mod tests {
         // What does not change the numbers is left out.
         let line = "latency --jobs 1 --out /tmp/x --json";
         assert_eq!(command_line(&args(line)), "target/host/spm bench latency");
+    }
+
+    /// About how long `line`, without `--list`, takes.
+    fn told(line: &str) -> String {
+        let args = args(line);
+        let experiment = experiments::find(args.name.as_deref().unwrap()).unwrap();
+        let runs = experiment.runs(&plan(experiment, &args)).unwrap();
+        host_time(experiment, &args, &runs)
+    }
+
+    #[test]
+    fn figures_are_listed_with_their_time_on_the_host() {
+        for options in ["", "--jobs 1", "--policy none,steal,trap --seeds 6"] {
+            let text = list(&args(&format!("--list {options}")));
+            let quick = told(&format!("lhp --quick {options}"));
+            let whole = told(&format!("lhp {options}"));
+            let title = experiments::find("lhp").unwrap().title();
+            let row = format!("{:22} {quick:>7}  {whole:>7}  {title}\n", "lhp");
+            assert!(text.contains(&row), "{row} is not in:\n{text}");
+        }
+        assert_ne!(told("lhp"), told("lhp --jobs 1"));
+        assert!(list(&args("--list --jobs 1")).contains("on an idle host core,"));
+    }
+
+    #[test]
+    fn runs_are_listed_with_their_time_on_the_host() {
+        let experiment = experiments::find("lhp").unwrap();
+        let args = args("lhp --list --quick");
+        let runs = experiment.runs(&plan(experiment, &args)).unwrap();
+        let said = format!(
+            "\n6 runs, each with 1 seed: about {} on 2 idle host cores, to a factor of two",
+            told("lhp --quick")
+        );
+        let text = list_runs(experiment, &args, &runs);
+        assert!(text.contains(&said), "{text}");
     }
 
     #[test]

@@ -196,7 +196,7 @@ pub struct BenchArgs {
     /// Print the numbers as JSON.
     #[arg(long)]
     pub json: bool,
-    /// List the figures, or the runs of the figure that is named.
+    /// List the figures, or the runs of the figure that is named, and about how long they take.
     #[arg(long)]
     pub list: bool,
     /// Go on when a run fails, and write a page that says what is missing.

@@ -83,6 +83,7 @@ pub fn run_beside(
         Load::Disk => Linux::new(4, "diskwrite", &[&seconds]),
     };
     let disk = load == Load::Disk;
+    let busy = if load == Load::Hackbench { 4.0 } else { 2.0 };
     Run {
         label,
         machine: Machine::Spumone(System {
@@ -97,7 +98,7 @@ pub fn run_beside(
         disk_mib: if disk { DISK_MIB } else { 0 },
         clock: plan.clock(Some(end_us)),
         order: Order::RtFirst,
-        weight: end_us / 1000 * if load == Load::Hackbench { 4 } else { 2 },
+        weight: (end_us as f64 / 1000.0 * busy * plan.speed()) as u64,
     }
 }
 
