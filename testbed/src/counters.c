@@ -25,7 +25,7 @@ static int spin_count = 10;
 void counters_add_spin_function(const char *name)
 {
     if (spin_count == MAX_SPIN_FUNCTIONS)
-        fail("spin=%s: at most %d functions", name, MAX_SPIN_FUNCTIONS - 1);
+        fail("--spin %s: at most %d functions", name, MAX_SPIN_FUNCTIONS - 1);
     spins[spin_count++].function = name;
 }
 

@@ -48,9 +48,21 @@ static bool read_number(const struct number *number, const char *text)
     if (!errno && text[0] >= '0' && text[0] <= '9' && !*rest && *number->to >= number->least &&
         *number->to <= number->most)
         return true;
-    fprintf(stderr, "spumone-clock: %s=%s: expected a number from %" PRIu64 " to %" PRIu64 "\n",
+    fprintf(stderr, "spumone-clock: --%s %s: expected a number from %" PRIu64 " to %" PRIu64 "\n",
             number->name, text, number->least, number->most);
     return false;
+}
+
+static bool read_causes(const char *text)
+{
+    bool on = !strcmp(text, "on");
+
+    if (!on && strcmp(text, "off")) {
+        fprintf(stderr, "spumone-clock: --causes %s: expected on or off\n", text);
+        return false;
+    }
+    visits_read_causes(on);
+    return true;
 }
 
 static bool read_option(const char *name, const char *value)
@@ -58,8 +70,8 @@ static bool read_option(const char *name, const char *value)
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (!strcmp(name, numbers[i].name))
             return read_number(&numbers[i], value);
-    if (!strcmp(name, "out")) {
-        options.out = value;
+    if (!strcmp(name, "json")) {
+        options.json = value;
         return true;
     }
     if (!strcmp(name, "trace")) {
@@ -72,12 +84,11 @@ static bool read_option(const char *name, const char *value)
         counters_add_spin_function(value);
         return true;
     }
-    if (!strcmp(name, "causes") && (!strcmp(value, "on") || !strcmp(value, "off"))) {
-        visits_read_causes(!strcmp(value, "on"));
-        return true;
-    }
-    fprintf(stderr, "spumone-clock: unknown option %s=%s; known are q, ipus, seed, disk-us, end-us, "
-                    "end-mark, profile-from, profile-to, top, out, trace, symbols, spin and causes=on|off\n", name, value);
+    if (!strcmp(name, "causes"))
+        return read_causes(value);
+    fprintf(stderr, "spumone-clock: unknown option %s; known are q, ipus, seed, disk-us, end-us, "
+                    "end-mark, profile-from, profile-to, top, json, trace, symbols, spin and causes\n",
+            name);
     return false;
 }
 

@@ -20,13 +20,16 @@ struct options {
     uint64_t profile_from;        /* the mark whose first pass begins profile and spin; NO_MARK: power on */
     uint64_t profile_to;          /* the mark whose last pass ends them; NO_MARK: the end of the run */
     uint64_t top;                 /* functions in the profile */
-    const char *out;              /* JSON file; NULL: none */
+    const char *json;             /* file for the results; NULL: none */
     const char *trace;            /* file for a line per quantum; NULL: none */
 };
 
 extern struct options options;
 
-/* Reads the arguments, each `name=value`. Returns false, with a message, if one is wrong. */
+/*
+ * Reads the arguments, each `name=value`. Returns false, with a message, if one is wrong. Messages have
+ * `--name value`, as users of `run` write it: the names are the same.
+ */
 bool options_read(int count, char **arguments);
 
 #endif

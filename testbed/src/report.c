@@ -32,7 +32,7 @@ static bool open_file(const char *option, const char *path, FILE **file)
         return true;
     *file = fopen(path, "we");
     if (!*file)
-        fprintf(stderr, "spumone-clock: %s=%s: %s\n", option, path, strerror(errno));
+        fprintf(stderr, "spumone-clock: --%s %s: %s\n", option, path, strerror(errno));
     return *file;
 }
 
@@ -40,7 +40,7 @@ bool report_open(void)
 {
     FILE *trace = NULL;
 
-    if (!open_file("out", options.out, &output) || !open_file("trace", options.trace, &trace))
+    if (!open_file("json", options.json, &output) || !open_file("trace", options.trace, &trace))
         return false;
     schedule_set_trace(trace);
     return true;
@@ -241,7 +241,7 @@ static void write_json(void)
     write_host(&json);
     json_close(&json, '}');
     if (ferror(output) | fclose(output))
-        fprintf(stderr, "spumone-clock: out=%s: not all could be written\n", options.out);
+        fprintf(stderr, "spumone-clock: --json %s: not all could be written\n", options.json);
 }
 
 static void write_line(void)

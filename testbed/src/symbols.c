@@ -45,14 +45,14 @@ static int by_address(const void *a, const void *b)
 }
 
 /* Reads the functions; other symbols, and the assembler's mapping symbols ($x, $d), are left out. */
-static bool read_file(struct file *file, const char *path)
+static bool read_file(struct file *file, const char *path, const char *specification)
 {
     FILE *input = fopen(path, "re");
     char *line = NULL;
     size_t room = 0, symbols_room = 0;
 
     if (!input) {
-        fprintf(stderr, "spumone-clock: symbols %s: %s\n", path, strerror(errno));
+        fprintf(stderr, "spumone-clock: --symbols %s: %s\n", specification, strerror(errno));
         return false;
     }
     while (getline(&line, &room, input) > 0) {
@@ -72,8 +72,8 @@ static bool read_file(struct file *file, const char *path)
     free(line);
     fclose(input);
     if (!file->count) {
-        fprintf(stderr, "spumone-clock: symbols %s: no functions in it; expected the output of nm\n",
-                path);
+        fprintf(stderr, "spumone-clock: --symbols %s: no functions in it; expected the output of nm\n",
+                specification);
         return false;
     }
     qsort(file->symbols, file->count, sizeof(*file->symbols), by_address);
@@ -86,12 +86,12 @@ bool symbols_load(const char *specification)
     char *copy, *path, *offset, *rest;
 
     if (file_count == MAX_FILES) {
-        fprintf(stderr, "spumone-clock: at most %d symbol files\n", MAX_FILES);
+        fprintf(stderr, "spumone-clock: --symbols %s: at most %d files\n", specification, MAX_FILES);
         return false;
     }
     if (strncmp(specification, "el", 2) || specification[2] < '0' ||
         specification[2] >= '0' + EXCEPTION_LEVELS || specification[3] != ':') {
-        fprintf(stderr, "spumone-clock: symbols=%s: expected elN:FILE[:OFFSET], N from 0 to 3\n",
+        fprintf(stderr, "spumone-clock: --symbols %s: expected elN:FILE[:OFFSET], N from 0 to 3\n",
                 specification);
         return false;
     }
@@ -108,14 +108,14 @@ bool symbols_load(const char *specification)
         } else {
             file->offset = strtoull(offset, &rest, 0);
             if (*rest || !*offset) {
-                fprintf(stderr, "spumone-clock: symbols=%s: the offset is a number or `auto`\n",
+                fprintf(stderr, "spumone-clock: --symbols %s: the offset is a number or `auto`\n",
                         specification);
                 free(copy);
                 return false;
             }
         }
     }
-    if (!read_file(file, path)) {
+    if (!read_file(file, path, specification)) {
         free(copy);
         return false;
     }

@@ -321,19 +321,23 @@ class Errors(unittest.TestCase):
         self.assertIn(text, caught.exception.stderr)
 
     def test_wrong_options(self):
-        self.assert_error("q=7: expected a number from 50", q=7)
-        self.assert_error("ipus=fast: expected a number", ipus="fast")
-        self.assert_error("expected elN:FILE", symbols=["kernel.map"])
-        self.assert_error("No such file", symbols=["el1:/nowhere.map"])
-        self.assert_error("the offset is a number", symbols=["el1:/dev/null:x"])
-        self.assert_error("no functions in it", symbols=["el1:/dev/null"])
-        self.assert_error("/nowhere/trace: No such file", trace="/nowhere/trace")
-        self.assert_error("causes=perhaps", causes="perhaps")
+        # As they were written.
+        self.assert_error(" --q 7: expected a number from 50", q=7)
+        self.assert_error(" --ipus fast: expected a number", ipus="fast")
+        self.assert_error(" --end-us 1s: expected a number", end_us="1s")
+        self.assert_error(" --symbols kernel.map: expected elN:FILE", symbols=["kernel.map"])
+        missing = "el1:/nowhere.map:auto"
+        self.assert_error(f" --symbols {missing}: No such file", symbols=[missing])
+        self.assert_error(" --symbols el1:/dev/null:x: the offset", symbols=["el1:/dev/null:x"])
+        self.assert_error(" --symbols el1:/dev/null: no functions", symbols=["el1:/dev/null"])
+        self.assert_error(" --trace /nowhere/trace: No such file", trace="/nowhere/trace")
+        self.assert_error(" --json /nowhere/a,b: No such file", json="/nowhere/a,b")
+        self.assert_error(" --causes perhaps: expected on or off", causes="perhaps")
         self.assert_error("run: unknown option --speed", speed=1)
 
-    def assert_qemu_refuses(self, text, accelerator, environment):
+    def assert_qemu_refuses(self, text, accelerator, environment, settings=""):
         command = ["qemu-system-aarch64", "-M", "virt", "-smp", "2", "-display", "none"]
-        command += ["-accel", accelerator, "-plugin", str(clock())]
+        command += ["-accel", accelerator, "-plugin", f"{clock()}{settings}"]
         result = subprocess.run(
             command, env=os.environ | environment, capture_output=True, text=True, timeout=60
         )
@@ -343,6 +347,11 @@ class Errors(unittest.TestCase):
     def test_one_thread_for_each_core_is_refused(self):
         preload = {"LD_PRELOAD": str(clock())}
         self.assert_qemu_refuses("use -accel tcg,thread=single", "tcg,thread=multi", preload)
+
+    def test_the_plugin_alone_names_its_options(self):
+        preload = {"LD_PRELOAD": str(clock())}
+        known = "unknown option speed; known are q, ipus, seed, disk-us, end-us, end-mark, "
+        self.assert_qemu_refuses(known, "tcg,thread=single", preload, ",speed=1")
 
     def test_a_plugin_that_is_not_preloaded_is_refused(self):
         self.assert_qemu_refuses("must be preloaded", "tcg,thread=single", {})
