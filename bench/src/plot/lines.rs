@@ -82,17 +82,36 @@ impl Lines {
         (from, to.max(from + 1.0))
     }
 
+    /// Zero, or, if something lies below, a round number below that.
+    fn y_start(&self) -> f64 {
+        let lines = self
+            .lines
+            .iter()
+            .flat_map(|it| it.points.iter().map(|(_, y)| y.low));
+        let lowest = lines.chain(self.computed()).fold(0.0, f64::min);
+        if lowest < 0.0 {
+            -style::round_up(-lowest)
+        } else {
+            0.0
+        }
+    }
+
+    /// Heights of curves and references.
+    fn computed(&self) -> impl Iterator<Item = f64> {
+        let curves = self
+            .curves
+            .iter()
+            .flat_map(|it| it.points.iter().map(|(_, y)| *y));
+        curves.chain(self.references.iter().map(|it| it.y))
+    }
+
     fn y_end(&self) -> f64 {
         let lines = self
             .lines
             .iter()
             .flat_map(|it| it.points.iter().map(|(_, y)| y.high));
-        let curves = self
-            .curves
-            .iter()
-            .flat_map(|it| it.points.iter().map(|(_, y)| *y));
         let references = || self.references.iter().map(|it| it.y);
-        let all = lines.chain(curves).chain(references()).fold(0.0, f64::max);
+        let all = lines.chain(self.computed()).fold(0.0, f64::max);
         match references().reduce(f64::max) {
             Some(highest) => style::round_up(all.min(highest * ABOVE_REFERENCES)),
             None => style::round_up(all),
@@ -100,7 +119,7 @@ impl Lines {
     }
 
     pub(super) fn draw(&self, area: &Area<'_>) -> Drawn {
-        let ((x_start, x_end), y_end) = (self.x_range(), self.y_end());
+        let ((x_start, x_end), y_start, y_end) = (self.x_range(), self.y_start(), self.y_end());
         // Few whole numbers get one tick each.
         let ticks = (x_end - x_start).min(9.0) as usize + 1;
         let mut chart = ChartBuilder::on(area)
@@ -110,7 +129,7 @@ impl Lines {
             .margin_bottom(12)
             .x_label_area_size(46)
             .y_label_area_size(48)
-            .build_cartesian_2d(x_start..x_end, 0.0..y_end)?;
+            .build_cartesian_2d(x_start..x_end, y_start..y_end)?;
         chart
             .configure_mesh()
             .disable_x_mesh()
@@ -173,7 +192,7 @@ impl Lines {
                 });
             }
         }
-        let left = chart.backend_coord(&(x_end, 0.0));
+        let left = chart.backend_coord(&(x_end, y_start));
         let wanted: Vec<_> = labels.iter().map(|it| it.at).collect();
         for (label, at) in labels.iter().zip(style::apart(&wanted, LABEL_GAP, left.1)) {
             let place = (left.0 + 10, at - SIZE_TEXT as i32 / 2);
@@ -212,6 +231,30 @@ pub(super) fn trimmed(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(values: [f64; 2]) -> Lines {
+        Lines {
+            title: String::new(),
+            y_title: String::new(),
+            x_title: String::new(),
+            lines: vec![Line {
+                name: "a".into(),
+                points: Spread::of(values).map(|it| (1.0, it)).into_iter().collect(),
+            }],
+            curves: Vec::new(),
+            references: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn heights_begin_at_zero_unless_something_is_below() {
+        assert_eq!(
+            (of([1.0, 2.9]).y_start(), of([1.0, 2.9]).y_end()),
+            (0.0, 3.0)
+        );
+        assert_eq!(of([-31.0, 9.0]).y_start(), -40.0);
+        assert_eq!(of([-31.0, 9.0]).y_end(), 10.0);
+    }
 
     #[test]
     fn a_line_ends_where_it_leaves_the_picture() {
