@@ -46,6 +46,11 @@ impl Spread {
         }
     }
 
+    /// From the smallest to the largest, as a share of the median, which must be positive.
+    pub fn width(&self) -> f64 {
+        (self.high - self.low) / self.median
+    }
+
     /// `median (low to high)`, with so many decimals; the median alone if all are the same.
     pub fn show(&self, decimals: usize) -> String {
         let number = |value: f64| format!("{value:.decimals$}");
@@ -95,6 +100,7 @@ mod tests {
     fn a_range_is_shown_only_where_there_is_one() {
         let spread = Spread::of([2.0, 3.0, 4.0]).unwrap();
         assert_eq!(spread.over(2.0).show(2), "1.50 (1.00 to 2.00)");
+        assert_eq!(Spread::of([3.0, 4.0, 5.0]).unwrap().width(), 0.5);
         assert_eq!(Spread::of([1.0, 1.001]).unwrap().show(2), "1.00");
     }
 

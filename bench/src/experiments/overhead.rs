@@ -186,6 +186,22 @@ impl Experiment for Overhead {
                     per_cent(tick.median)
                 ));
             }
+            let widths = CASES
+                .into_iter()
+                .filter_map(|case| Some((time(yardstick, case)?.width(), case)));
+            let widest = widths.max_by(|a, b| a.0.total_cmp(&b.0));
+            if let Some((width, case)) = widest
+                && width > AIM - 1.0
+            {
+                findings.push(format!(
+                    "`{}`: its own spread over seeds and repeats, {:.1} % of the median from the smallest to the largest \
+                     ({}), is wider than the aim of {:.1} %, so its verdict rests on the medians only.",
+                    yardstick.name,
+                    width * 100.0,
+                    case.title(),
+                    (AIM - 1.0) * 100.0
+                ));
+            }
             rows.push(row);
         }
         let verdict = |case: Case| {
@@ -237,6 +253,32 @@ mod tests {
     use super::*;
     use crate::experiments::loads::tests::plan;
     use crate::results::samples;
+
+    #[test]
+    fn a_spread_wider_than_the_aim_is_said() {
+        let mut results = Results::default();
+        for (label, times) in [
+            ("hackbench-bare", [1.96, 2.0, 2.03]),
+            ("hackbench-alone", [1.94, 2.0, 2.06]),
+            ("hackbench-tick", [2.01, 2.01, 2.01]),
+            ("build-bare", [1.0, 1.002, 1.009]),
+            ("build-alone", [1.0, 1.0, 1.0]),
+            ("build-tick", [1.005, 1.006, 1.007]),
+        ] {
+            for (seed, time) in (1..).zip(times) {
+                results.add(samples::linux(label, seed, &[time]));
+            }
+        }
+        assert_eq!(
+            Overhead.evaluate(&plan(), &results).findings,
+            [
+                "`hackbench`: +0.0 % alone, +0.5 % beside the tick.",
+                "`hackbench`: its own spread over seeds and repeats, 6.0 % of the median from the smallest to the largest \
+                 (under Spumone alone), is wider than the aim of 1.0 %, so its verdict rests on the medians only.",
+                "`build`: -0.2 % alone, +0.4 % beside the tick.",
+            ]
+        );
+    }
 
     #[test]
     fn the_worst_yardstick_decides() {
