@@ -80,6 +80,12 @@ pub struct Visits {
     /// The longest stretch, in instructions, in which the core did not look for interrupts.
     #[serde(default)]
     pub longest_deaf: u64,
+    /// Where in the code that stretch began: an address, or, once it is stored, a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deaf_from: Option<String>,
+    /// Where it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deaf_to: Option<String>,
     /// When that one began, in nanoseconds.
     pub most_at_ns: u64,
     /// On which core.

@@ -9,6 +9,7 @@
 //! | [`campaign`] | the whole matrix: plan, run what has no result yet, collect |
 //! | [`duration`] | about how long that takes |
 //! | [`runner`], [`console`], [`clock`] | one run: QEMU, what guests printed, what the clock counted |
+//! | [`code_names`] | functions of the hypervisor, for addresses |
 //! | [`store`] | results on disk, so that a run is not repeated |
 //! | [`stats`] | median and range |
 //! | [`plot`], [`page`] | pictures and text |
@@ -19,6 +20,7 @@
 
 pub mod campaign;
 pub mod clock;
+pub mod code_names;
 pub mod console;
 pub mod duration;
 pub mod experiments;

@@ -1,9 +1,10 @@
 //! One run: QEMU on the clock, its console in a log, its results read and judged.
 
 use crate::clock::{ClockReport, MARK_BEGIN, MARK_END};
+use crate::code_names::CodeNames;
 use crate::console::{self, Console};
 use crate::failure::Failure;
-use crate::machine::{self, LIMIT, Order, Role, Run};
+use crate::machine::{self, LIMIT, Machine, Order, Role, Run};
 use crate::project::Project;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -111,9 +112,14 @@ pub fn execute(
         let path = places.base.with_extension("clock");
         let text = std::fs::read_to_string(&path)
             .map_err(|error| format!("the clock wrote no results: {error}"))?;
-        let clock: ClockReport = serde_json::from_str(&text)
+        let mut clock: ClockReport = serde_json::from_str(&text)
             .map_err(|error| format!("the clock's results cannot be read: {error}"))?;
         judge(run, &console, &clock)?;
+        if matches!(run.machine, Machine::Spumone(_))
+            && let Some(names) = CodeNames::open(&project.hypervisor)
+        {
+            names.name_stretches(&mut clock.visits);
+        }
         // It is stored with the result from here on.
         let _ = std::fs::remove_file(path);
         Ok((console, clock))

@@ -119,7 +119,7 @@ void counters_change(struct core *core, const struct block *next)
     else if (next->el != 2 && level_of(from) == 2)
         visits_leave(core, VISIT_RETURNS);
     else if (next->looks || from & CLASS_ACKNOWLEDGES)
-        visits_looked(core);
+        visits_looked(core, next->start);
 }
 
 void counters_polled(struct core *core, int64_t instructions)

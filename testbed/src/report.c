@@ -126,7 +126,9 @@ static void write_visit(struct json *json, const struct visit_sum *sum)
         json_text(json, "end", end);
     json_number(json, "visits", sum->visits);
     json_number(json, "instructions", sum->instructions);
-    json_number(json, "longest_deaf", sum->deaf);
+    json_number(json, "longest_deaf", sum->deaf.instructions);
+    json_hex(json, "deaf_from", sum->deaf.from);
+    json_hex(json, "deaf_to", sum->deaf.to);
     json_number(json, "most", sum->most);
     json_number(json, "most_at_ns", (uint64_t)sum->most_at);
     json_number(json, "most_on_core", sum->most_core);

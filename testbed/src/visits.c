@@ -52,12 +52,13 @@ static struct visit_sum *find_sum(const struct visit_cause *cause)
     return sum;
 }
 
-static void begin(struct core *core, const struct visit_cause *cause)
+static void begin(struct core *core, const struct visit_cause *cause, uint64_t address)
 {
     core->counters.visit = (struct visit){
         .cause = *cause,
         .begun = core->executed,
         .looked = core->executed,
+        .looked_in = address,
         .passed = core->executed,
         .at = schedule_time_before(0),
         .guest = reads_causes ? registers_read(REGISTER_VTTBR_EL2) : 0,
@@ -96,7 +97,7 @@ void visits_enter(struct core *core, const struct block *first)
 {
     struct visit_cause cause = read_cause(core, first);
 
-    begin(core, &cause);
+    begin(core, &cause, first->start);
 }
 
 void visits_acknowledged(struct core *core, int general)
@@ -110,14 +111,15 @@ void visits_acknowledged(struct core *core, int general)
     cause->intid = intid + 1;
 }
 
-void visits_looked(struct core *core)
+void visits_looked(struct core *core, uint64_t address)
 {
     struct visit *visit = &core->counters.visit;
     uint64_t deaf = core->executed - visit->looked;
 
-    if (deaf > visit->deaf)
-        visit->deaf = deaf;
+    if (deaf > visit->deaf.instructions)
+        visit->deaf = (struct visit_stretch){deaf, visit->looked_in, address};
     visit->looked = core->executed;
+    visit->looked_in = address;
 }
 
 void visits_step(struct core *core, int step, uint64_t executed)
@@ -152,7 +154,7 @@ void visits_leave(struct core *core, enum visit_end how)
     else if (how == VISIT_RETURNS)
         how = registers_read(REGISTER_VTTBR_EL2) == visit->guest ? VISIT_STAYS : VISIT_SWITCHES;
     visit->cause.end = how;
-    visits_looked(core);
+    visits_looked(core, core->last->start);
     sum = find_sum(&visit->cause);
     visit->cause.kind = VISIT_NONE;
     while (bucket < VISIT_BUCKETS - 1 && instructions >> (bucket + 1))
@@ -164,7 +166,7 @@ void visits_leave(struct core *core, enum visit_end how)
         if (visit->cause.steps >> step & 1)
             add_part(&sum->steps[step], visit->steps[step]);
     add_part(&sum->rest, core->executed - visit->passed);
-    if (visit->deaf > sum->deaf)
+    if (visit->deaf.instructions > sum->deaf.instructions)
         sum->deaf = visit->deaf;
     if (instructions > sum->most) {
         sum->most = instructions;
@@ -178,7 +180,7 @@ void visits_resume(struct core *core)
     const struct visit_cause wake = {.kind = VISIT_WAKE};
 
     visits_leave(core, VISIT_SLEEPS);
-    begin(core, &wake);
+    begin(core, &wake, core->last->start);
 }
 
 const struct visit_sum *visits_sum(int number)

@@ -57,11 +57,16 @@ struct visit_part {
     uint64_t sum, most;
 };
 
+/* Instructions between two looks for interrupts, and the code at either end. */
+struct visit_stretch {
+    uint64_t instructions, from, to;
+};
+
 /* All visits of one cause. */
 struct visit_sum {
     struct visit_cause cause;
     uint64_t visits, instructions;
-    uint64_t deaf; /* longest stretch of instructions without a look for interrupts */
+    struct visit_stretch deaf; /* the longest without a look for interrupts */
     uint64_t most; /* instructions in the longest visit */
     int64_t most_at; /* when that visit began, in nanoseconds */
     uint8_t most_core;
@@ -75,7 +80,8 @@ struct visit {
     struct visit_cause cause; /* kind VISIT_NONE: there is none */
     uint64_t begun;           /* instructions the core had executed by then */
     uint64_t looked;          /* the same when it last looked for interrupts */
-    uint64_t deaf;            /* longest stretch without a look until then */
+    uint64_t looked_in;       /* address of the code where it did */
+    struct visit_stretch deaf; /* the longest without a look until then */
     int64_t at;
     uint64_t guest; /* VTTBR_EL2 */
     uint64_t passed;                /* instructions the core had executed at the last step */
@@ -88,8 +94,8 @@ void visits_read_causes(bool yes);
 void visits_enter(struct core *core, const struct block *first);
 /* The core has read ICC_IAR1_EL1 into this general register. */
 void visits_acknowledged(struct core *core, int general);
-/* The core looks for interrupts, with ISR_EL1, or has just looked with ICC_IAR1_EL1. */
-void visits_looked(struct core *core);
+/* The core, which is at this address, looks for interrupts, with ISR_EL1, or has just looked with ICC_IAR1_EL1. */
+void visits_looked(struct core *core, uint64_t address);
 /* The core, which had executed so many instructions before, passes a step of its visit. Only its first
    pass counts. */
 void visits_step(struct core *core, int step, uint64_t executed);

@@ -227,6 +227,11 @@ class Visits(unittest.TestCase):
         two, four = self.causes["HVC 0x00000002"], self.causes["HVC 0x00000004"]
         self.assertEqual((two["most"], two["longest_deaf"]), (208, 208))
         self.assertEqual((four["most"], four["longest_deaf"]), (153, 110))
+        # Both from the vector (lower level, synchronous) on; one to the return, the other to the look before it.
+        vector, entry = 0x800, 0x400
+        self.assertEqual({int(it["deaf_from"], 16) % vector for it in (two, four)}, {entry})
+        self.assertEqual(two["deaf_from"], four["deaf_from"])
+        self.assertNotEqual(two["deaf_to"], four["deaf_to"])
 
     def test_start(self):
         self.assertEqual(self.causes["start of a core"]["visits"], 1)

@@ -45,6 +45,11 @@ fn with_policy(label: &str, policy: &str) -> String {
     }
 }
 
+/// What makes the mean of one kind of visits large.
+const LOADING: &str = "\
+    Linux's images are copied at its start, at EL2, whenever the real-time guest pauses, with a look for interrupts every \
+    few hundred instructions: visits because of WFI in which the guest stays are few and long for that reason.";
+
 impl Latency {
     fn periods(plan: &Plan) -> [(&'static str, Periods); 2] {
         let (fast, slow) = match plan.quick {
@@ -200,9 +205,9 @@ impl Experiment for Latency {
         if let Some((visit, label)) = visits::longest(results, cases.iter().map(|it| it.0.as_str()))
         {
             findings.push(format!(
-                "The longest stretch at EL2 without a look for interrupts, which are masked there, was {} instructions \
-                 ({}, run `{label}`), apart from the start of a core and the end of a guest.",
-                grouped(visit.longest_deaf as f64),
+                "The longest stretch at EL2 without a look for interrupts, which are masked there, was {} (in a visit because \
+                 of {}, run `{label}`), apart from the start of a core and the end of a guest.",
+                visits::stretch(&visit),
                 visit.cause
             ));
         }
@@ -215,7 +220,11 @@ impl Experiment for Latency {
             findings,
             verdicts,
             tables,
-            method: method(Self::periods(plan)[0].1, plan),
+            method: {
+                let mut lines = method(Self::periods(plan)[0].1, plan);
+                lines.push(LOADING.into());
+                lines
+            },
             summary: summary(&cases, results),
         }
     }

@@ -242,6 +242,8 @@ pub mod tests {
             instructions: way * visits,
             most: way + 1,
             longest_deaf: 0,
+            deaf_from: None,
+            deaf_to: None,
             most_at_ns: 0,
             most_on_core: 0,
             steps: steps

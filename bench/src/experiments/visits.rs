@@ -41,6 +41,7 @@ pub fn table(results: &Results, label: &str) -> Table {
         "the guest",
         "visits",
         "mean instructions",
+        "most",
         "longest stretch without a look for interrupts",
     ];
     let mut table = Table::new(&title, &columns);
@@ -50,6 +51,7 @@ pub fn table(results: &Results, label: &str) -> Table {
             visits.end.clone(),
             grouped(visits.visits as f64),
             grouped(mean(&visits)),
+            grouped(visits.most as f64),
             grouped(visits.longest_deaf as f64),
         ]);
     }
@@ -79,6 +81,15 @@ pub fn verdicts(results: &Results, label: &str) -> Vec<Verdict> {
     .collect()
 }
 
+/// The longest stretch of visits without a look for interrupts, in words.
+pub fn stretch(visits: &Visits) -> String {
+    let length = grouped(visits.longest_deaf as f64);
+    match (&visits.deaf_from, &visits.deaf_to) {
+        (Some(from), Some(to)) => format!("{length} instructions, from {from} to {to}"),
+        _ => format!("{length} instructions"),
+    }
+}
+
 fn mean(visits: &Visits) -> f64 {
     visits.instructions as f64 / visits.visits.max(1) as f64
 }
@@ -96,7 +107,11 @@ fn visits(results: &Results, label: &str) -> Vec<Visits> {
                 it.visits += visits.visits;
                 it.instructions += visits.instructions;
                 it.most = it.most.max(visits.most);
-                it.longest_deaf = it.longest_deaf.max(visits.longest_deaf);
+                if visits.longest_deaf > it.longest_deaf {
+                    it.longest_deaf = visits.longest_deaf;
+                    it.deaf_from.clone_from(&visits.deaf_from);
+                    it.deaf_to.clone_from(&visits.deaf_to);
+                }
             }
             None => together.push(Visits {
                 cause,
@@ -166,6 +181,8 @@ mod tests {
             instructions,
             most: deaf,
             longest_deaf: deaf,
+            deaf_from: Some(format!("`a` {deaf}")),
+            deaf_to: Some("`b`".into()),
             most_at_ns: 0,
             most_on_core: 0,
             steps: Vec::new(),
@@ -187,16 +204,27 @@ mod tests {
             results.add(outcome);
         }
         let table = table(&results, "a");
-        assert_eq!(table.rows[0], [OWN_TIMER, "stays", "6", "500", "900"]);
+        assert_eq!(
+            table.rows[0],
+            [OWN_TIMER, "stays", "6", "500", "900", "900"]
+        );
         assert_eq!(
             table.rows[1],
-            ["read of a system register", "stays", "4", "200", "300"]
+            [
+                "read of a system register",
+                "stays",
+                "4",
+                "200",
+                "300",
+                "300"
+            ]
         );
         let (longest, label) = longest(&results, ["b", "a"].into_iter()).unwrap();
         assert_eq!(
             (longest.cause.as_str(), longest.longest_deaf, label),
             (OWN_TIMER, 900, "a")
         );
+        assert_eq!(stretch(&longest), "900 instructions, from `a` 900 to `b`");
         let met: Vec<_> = verdicts(&results, "a").iter().map(|it| it.met).collect();
         assert_eq!(met, [Some(false), None, None]);
     }

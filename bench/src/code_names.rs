@@ -1,0 +1,89 @@
+//! Names for places in the hypervisor's code, from its debug information.
+
+use crate::clock::Visits;
+use addr2line::Loader;
+use std::path::Path;
+
+/// Where the project's own code is told from that of libraries: names of its functions, demangled.
+const OWN: [&str; 2] = ["spumone", "<spumone"];
+/// Files are named from here on.
+const SOURCES: &str = "/src/";
+
+/// The hypervisor's ELF file.
+pub struct CodeNames(Loader);
+
+impl CodeNames {
+    /// Of an ELF file; `None` if it cannot be read.
+    pub fn open(elf: &Path) -> Option<Self> {
+        Loader::new(elf).ok().map(Self)
+    }
+
+    /// The innermost function of the project's own at this address, inlined or not, with its file; in assembly the
+    /// symbol.
+    pub fn at(&self, address: u64) -> Option<String> {
+        self.inlined(address)
+            .or_else(|| self.0.find_symbol(address).map(|it| format!("`{it}`")))
+    }
+
+    fn inlined(&self, address: u64) -> Option<String> {
+        let mut frames = self.0.find_frames(address).ok()?;
+        while let Ok(Some(frame)) = frames.next() {
+            let Some(function) = &frame.function else {
+                continue;
+            };
+            let Ok(name) = function.demangle() else {
+                continue;
+            };
+            if !OWN.iter().any(|own| name.starts_with(own)) {
+                continue;
+            }
+            let file = frame.location.and_then(|it| it.file).unwrap_or_default();
+            let file = file.rsplit_once(SOURCES).map_or(file, |it| it.1);
+            return Some(format!("`{}` ({file})", last_part(&name)));
+        }
+        None
+    }
+
+    /// Puts names in place of the addresses of stretches without a look for interrupts, where there are any.
+    pub fn name_stretches(&self, visits: &mut [Visits]) {
+        for visit in visits {
+            for end in [&mut visit.deaf_from, &mut visit.deaf_to] {
+                let digits = end.as_deref().and_then(|it| it.strip_prefix("0x"));
+                let address = digits.and_then(|it| u64::from_str_radix(it, 16).ok());
+                if let Some(name) = address.and_then(|it| self.at(it)) {
+                    *end = Some(name);
+                }
+            }
+        }
+    }
+}
+
+/// A function's own name, without its path; a closure's is that of the function which it is in.
+fn last_part(name: &str) -> &str {
+    let mut parts = name.rsplit("::");
+    parts
+        .find(|it| !it.starts_with('{') && !it.is_empty())
+        .unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_named_without_its_path() {
+        assert_eq!(
+            last_part("spumone::instance::switch::<impl spumone::instance::Instance>::exchange"),
+            "exchange"
+        );
+        assert_eq!(last_part("spumone_core::bits::bits::{{closure}}"), "bits");
+        assert_eq!(last_part("guest_exit"), "guest_exit");
+    }
+
+    #[test]
+    fn what_has_no_name_keeps_its_address() {
+        assert!(CodeNames::open(Path::new("/nowhere")).is_none());
+        let names = CodeNames::open(&std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(names.at(0), None);
+    }
+}
