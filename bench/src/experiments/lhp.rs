@@ -14,6 +14,13 @@ const AIM: f64 = 1.05;
 /// The highest load in per cent that counts as near 50 %.
 const NEAR_50: u32 = 60;
 
+/// How to read where the time went.
+const HOW_IT_SHOWS: &str = "\
+    A vCPU whose core is taken away is missed in two ways. Others spin for a lock that it holds, or waits for in the queue of: in \
+    a queued spinlock nobody passes who has come later. And others sleep, with nothing to do, until processes on its run queue \
+    go on: Linux does not know that this CPU does not run, and takes few of them away from it. Both are bare Linux's own waits \
+    made longer; which of them a burst hits is a matter of where it begins, so seeds differ.";
+
 impl Lhp {
     fn loads(plan: &Plan) -> Result<Loads, String> {
         Loads::new(
@@ -74,17 +81,9 @@ impl Experiment for Lhp {
                     against(2)
                 ));
             }
-            let most = loads.loads.iter().max();
-            if let Some((load, waiting)) = most.and_then(|&load| {
-                let outcomes = results.of(&loads.label(policy, load));
-                Some((load, shares::waiting(outcomes)?))
-            }) {
-                findings.push(format!(
-                    "Policy `{policy}`: at {load} % load Linux waits for locks in {waiting} % of the time of all cores."
-                ));
-            }
             verdicts.extend(aims(&loads, results, bare.as_ref(), policy, worst));
         }
+        findings.extend(losses(&loads, plan, results));
         let (lines, curves, references) = match &bare {
             Some(bare) => (
                 plan.policies
@@ -123,10 +122,26 @@ impl Experiment for Lhp {
             findings,
             verdicts,
             tables: tables(&loads, plan, results),
-            method: loads.method(plan),
+            method: {
+                let mut lines = loads.method(plan);
+                lines.push(HOW_IT_SHOWS.into());
+                lines
+            },
             summary: loads.summary(plan, results),
         }
     }
+}
+
+/// Where the time goes at the highest load, against four bare cores.
+fn losses(loads: &Loads, plan: &Plan, results: &Results) -> Vec<String> {
+    let lost = |label: String| shares::lost(results.of(&label));
+    let bare = lost(loads.bare_label(4)).map(|it| format!("On 4 bare cores Linux {it}."));
+    let most = loads.loads.iter().copied().max().unwrap_or_default();
+    let policies = plan.policies.iter().filter_map(|policy| {
+        let lost = lost(loads.label(policy, most))?;
+        Some(format!("Policy `{policy}`: at {most} % load Linux {lost}."))
+    });
+    bare.into_iter().chain(policies).collect()
 }
 
 /// Times, and where the time went.

@@ -159,10 +159,16 @@ pub fn functions<'a>(runs: impl Iterator<Item = (String, &'a [Outcome])>) -> Tab
     table
 }
 
-/// For sentences: the share of time in lock functions over all seeds, in per cent.
-pub fn waiting(outcomes: &[Outcome]) -> Option<String> {
+/// For sentences: how much of the time of all cores, over all seeds, goes by in lock functions and asleep.
+pub fn lost(outcomes: &[Outcome]) -> Option<String> {
     let shares: Vec<_> = outcomes.iter().filter_map(Shares::of).collect();
-    (!shares.is_empty()).then(|| cell(&shares, |it| it.spinning))
+    (!shares.is_empty()).then(|| {
+        format!(
+            "waits for locks in {} % of the time of all cores, and sleeps in {} %",
+            cell(&shares, |it| it.spinning),
+            cell(&shares, |it| it.asleep)
+        )
+    })
 }
 
 #[cfg(test)]
@@ -245,7 +251,7 @@ pub mod tests {
                 .rows
                 .is_empty()
         );
-        assert_eq!(waiting(&outcomes), None);
+        assert_eq!(lost(&outcomes), None);
     }
 
     #[test]
@@ -261,6 +267,9 @@ pub mod tests {
             functions(run().into_iter()).rows,
             [["a", "`?` 25.0, `copy` 15.0"]]
         );
-        assert_eq!(waiting(&outcomes).unwrap(), "10.0");
+        assert_eq!(
+            lost(&outcomes).unwrap(),
+            "waits for locks in 10.0 % of the time of all cores, and sleeps in 30.0 %"
+        );
     }
 }
