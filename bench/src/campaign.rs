@@ -105,7 +105,7 @@ pub fn execute<E: From<Failure>>(
             _ => (None, None),
         };
         let before = jobs.len();
-        for &seed in &options.seeds {
+        for &seed in experiments::seeds_of(experiment, run, &options.seeds) {
             let job = plan(
                 project,
                 run,

@@ -1,5 +1,6 @@
 //! About how long runs take on the host. Nothing is measured by it.
 
+use crate::experiments::{Experiment, seeds_of};
 use crate::machine::Run;
 use std::time::Duration;
 
@@ -8,12 +9,18 @@ use std::time::Duration;
 /// this is the middle, so that it is wrong by a factor of two at most.
 const WEIGHT_PER_SECOND: f64 = 200.0;
 
-/// Host time to make each run with so many seeds, `jobs` at a time, each on a core of its own. To a factor of two.
-pub fn of(runs: &[Run], seeds: usize, jobs: usize) -> Duration {
-    let all: u64 = runs.iter().map(|run| run.weight).sum();
-    let longest = runs.iter().map(|run| run.weight).max().unwrap_or(0) as f64;
-    let shared = all as f64 * seeds as f64 / jobs.max(1) as f64;
-    Duration::from_secs_f64(shared.max(longest) / WEIGHT_PER_SECOND)
+/// Host time to make the runs of an experiment with these seeds, `jobs` at a time, each on a core of its own. To a factor of
+/// two.
+pub fn of(experiment: &dyn Experiment, runs: &[Run], seeds: &[u32], jobs: usize) -> Duration {
+    let of_run = |run| run_weight(run) * seeds_of(experiment, run, seeds).len() as f64;
+    let shared = runs.iter().map(of_run).sum::<f64>() / jobs.max(1) as f64;
+    let longest = runs.iter().map(run_weight).fold(0.0, f64::max);
+    let any = f64::from(u8::from(!seeds.is_empty()));
+    Duration::from_secs_f64(shared.max(any * longest) / WEIGHT_PER_SECOND)
+}
+
+fn run_weight(run: &Run) -> f64 {
+    run.weight as f64
 }
 
 /// For people, no finer than it is known: `40 s`, `12 min`, `2.5 h`.
@@ -41,7 +48,8 @@ mod tests {
             ipus: defaults.ipus,
             quantum: defaults.quantum,
         };
-        of(&experiment.runs(&plan).unwrap(), 1, 2).as_secs_f64() / 60.0
+        let runs = experiment.runs(&plan).unwrap();
+        of(experiment, &runs, &[1], 2).as_secs_f64() / 60.0
     }
 
     /// Of one seed on two idle cores of a host, two runs at a time.
@@ -73,9 +81,13 @@ mod tests {
         let experiment = experiments::find("priorities").unwrap();
         let plan = crate::experiments::loads::tests::plan();
         let runs = experiment.runs(&plan).unwrap();
-        assert_eq!(of(&runs[..1], 1, 1), of(&runs[..1], 1, 8));
-        assert_eq!(of(&runs[..1], 4, 1), 4 * of(&runs[..1], 1, 1));
-        assert_eq!(of(&[], 3, 2), Duration::ZERO);
+        let of = |runs, seeds, jobs| of(experiment, runs, seeds, jobs);
+        assert_eq!(of(&runs[..1], &[1], 1), of(&runs[..1], &[1], 8));
+        assert_eq!(
+            of(&runs[..1], &[1, 2, 3, 4], 1),
+            4 * of(&runs[..1], &[1], 1)
+        );
+        assert_eq!(of(&[], &[1, 2, 3], 2), Duration::ZERO);
     }
 
     #[test]

@@ -167,6 +167,10 @@ pub trait Experiment: Sync {
     ///
     /// The plan asks for something that does not exist; says what does.
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String>;
+    /// Whether a run is made with the first seed only: it is there to be compared with, and no aim is near it.
+    fn once(&self, _run: &Run) -> bool {
+        false
+    }
     /// What the results mean. Some may be missing.
     fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation;
 }
@@ -185,6 +189,14 @@ pub const ALL: &[&dyn Experiment] = &[
     &timer::Timer,
     &yardsticks::Yardsticks,
 ];
+
+/// Of these seeds, the ones that a run is made with.
+pub fn seeds_of<'a>(experiment: &dyn Experiment, run: &Run, seeds: &'a [u32]) -> &'a [u32] {
+    match experiment.once(run) {
+        true => &seeds[..seeds.len().min(1)],
+        false => seeds,
+    }
+}
 
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<&'static dyn Experiment> {

@@ -112,7 +112,7 @@ impl Page<'_> {
         let seeds: Vec<_> = self.seeds.iter().map(u32::to_string).collect();
         let _ = write!(
             text,
-            "- Each run once with each seed of the clock ({}): each another lawful interleaving of the same system. Guests' \
+            "- Runs have these seeds of the clock: {}. Each is another lawful interleaving of the same system. Guests' \
              random seeds are fixed.\n\n\
              ## The machine\n\n\
              QEMU's `virt` with a GICv3 and `cortex-a76` cores on the exact clock ([`testbed/`](../../testbed/)): {} instructions \
@@ -375,7 +375,7 @@ mod tests {
             "| policy `none` shows the problem: worse off than with 3 bare cores from a load near 50 % | worse from 50 % on | met |",
             "| load | ideal | none | none / ideal |\n| --- | ---: | ---: | ---: |\n| 0 % | 2.000 | 2.000 | 1.00 |",
             "## How",
-            "seed of the clock (1, 2)",
+            "seeds of the clock: 1, 2.",
             "## The machine",
             "250 instructions in a virtual microsecond on each core, quantum 500 instructions.",
             "no caches",

@@ -125,8 +125,8 @@ fn list(args: &BenchArgs) -> String {
 
 /// About how long these runs take on the host.
 fn host_time(experiment: &dyn Experiment, args: &BenchArgs, runs: &[Run]) -> String {
-    let seeds = seeds(experiment, args).len();
-    duration::show(duration::of(runs, seeds, args.jobs as usize))
+    let seeds = seeds(experiment, args);
+    duration::show(duration::of(experiment, runs, &seeds, args.jobs as usize))
 }
 
 /// What [`host_time`] counts on.

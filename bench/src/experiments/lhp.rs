@@ -2,7 +2,7 @@
 
 use super::loads::{self, Bare, Loads};
 use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict, shares};
-use crate::machine::Run;
+use crate::machine::{Machine, Run};
 use crate::plot::{Figure, Lines};
 use crate::results::Results;
 
@@ -13,6 +13,13 @@ pub struct Lhp;
 const AIM: f64 = 1.05;
 /// The highest load in per cent that counts as near 50 %.
 const NEAR_50: u32 = 60;
+
+/// Policies whose aims are close: each point has all seeds. The others are there to be compared with.
+const JUDGED: [&str; 2] = ["none", "steal"];
+
+fn is_peer(policy: &str) -> bool {
+    !JUDGED.contains(&policy)
+}
 
 /// How to read where the time went.
 const HOW_IT_SHOWS: &str = "\
@@ -54,6 +61,10 @@ impl Experiment for Lhp {
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
         Ok(Self::loads(plan)?.runs(plan))
+    }
+
+    fn once(&self, run: &Run) -> bool {
+        matches!(&run.machine, Machine::Spumone(system) if is_peer(&system.policy))
     }
 
     fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
@@ -124,6 +135,14 @@ impl Experiment for Lhp {
             tables: tables(&loads, plan, results),
             method: {
                 let mut lines = loads.method(plan);
+                let peers: Vec<_> = plan.policies.iter().filter(|it| is_peer(it)).collect();
+                if !peers.is_empty() {
+                    let names: Vec<_> = peers.iter().map(|it| format!("`{it}`")).collect();
+                    lines.push(format!(
+                        "{}: the first seed only, since they are here to be compared with.",
+                        names.join(", ")
+                    ));
+                }
                 lines.push(HOW_IT_SHOWS.into());
                 lines
             },
@@ -271,6 +290,24 @@ mod tests {
             .into_iter()
             .map(|it| (it.measured, it.met))
             .collect()
+    }
+
+    #[test]
+    fn peers_have_one_seed() {
+        let plan = Plan {
+            policies: vec!["steal".into(), "trap".into()],
+            ..quick()
+        };
+        for run in Lhp.runs(&plan).unwrap() {
+            let seeds = crate::experiments::seeds_of(&Lhp, &run, &[4, 5]);
+            assert_eq!(seeds == [4], run.label.contains("trap"), "{}", run.label);
+        }
+        let method = Lhp.evaluate(&plan, &results([2.0, 4.5])).method;
+        assert!(
+            method
+                .iter()
+                .any(|it| it.starts_with("`trap`: the first seed only"))
+        );
     }
 
     #[test]
