@@ -17,6 +17,9 @@ const NEAR_50: u32 = 60;
 /// Policies whose aims are close: each point has all seeds. The others are there to be compared with.
 const JUDGED: [&str; 2] = ["none", "steal"];
 
+/// Policies of other hypervisors: nothing is aimed at with them.
+const COMPARED: [&str; 2] = ["balance", "cosched"];
+
 fn is_peer(policy: &str) -> bool {
     !JUDGED.contains(&policy)
 }
@@ -188,7 +191,7 @@ fn tables(loads: &Loads, plan: &Plan, results: &Results) -> Vec<Table> {
     ]
 }
 
-/// What is aimed at with a policy: `none` is there to show the problem, `steal` to solve it, and each of the others to be
+/// What is aimed at with a policy: `none` is there to show the problem, `steal` to solve it, and each of the project's others to be
 /// better than `none`. Judged when there is a result at every load; that it shows is seen with fewer.
 fn aims(
     loads: &Loads,
@@ -232,6 +235,7 @@ fn aims(
                 met: behind_three.map(|load| load.is_none()),
             },
         ],
+        _ if COMPARED.contains(&policy) => Vec::new(),
         _ => {
             let whole = loads.missing(results, "none").is_none();
             let none = bare
@@ -342,6 +346,7 @@ mod tests {
     fn others_are_to_be_better_than_none() {
         assert_eq!(verdicts("trap", [2.0, 4.0])[0].1, Some(true));
         assert_eq!(verdicts("trap", [2.0, 4.6])[0].1, Some(false));
+        assert!(verdicts("cosched", [2.0, 4.6]).is_empty());
     }
 
     #[test]

@@ -131,7 +131,9 @@ pub fn locks(title: &str, runs: &[(String, &[Outcome])]) -> Table {
             });
             row.push(Spread::of(shares).map_or("-".into(), |it| it.show(2)));
         }
-        table.rows.push(row);
+        if row[1..].iter().any(|it| it != "0.00") {
+            table.rows.push(row);
+        }
     }
     table
 }
@@ -262,7 +264,13 @@ pub mod tests {
             table(run().into_iter()).rows,
             [["a", "10.0", "20.0", "10.0", "25.0", "5.0", "30.0"]]
         );
-        assert_eq!(locks("", &run()).rows, [["`osq_lock`", "10.00"]]);
+        let mut with_little = profiled("a");
+        let mut little = with_little.clock.spin[0].clone();
+        little.function = "never_long".into();
+        (little.instructions, little.polled_ns) = (0, 0);
+        with_little.clock.spin.push(little);
+        let all = [("a".to_owned(), &[with_little][..])];
+        assert_eq!(locks("", &all).rows, [["`osq_lock`", "10.00"]]);
         assert_eq!(
             functions(run().into_iter()).rows,
             [["a", "`?` 25.0, `copy` 15.0"]]
