@@ -6,7 +6,7 @@ use super::local::bit;
 use spumone_config::types::VcpuId;
 
 /// Of what the loaded vCPU does, that which brings it back to EL2 though it is allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Catch {
     /// Nothing is caught.
     Nothing,

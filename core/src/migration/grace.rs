@@ -17,7 +17,7 @@ pub struct Sample {
 }
 
 /// What two looks in a row tell.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Spin {
     last: Option<(u64, u64)>,
 }
@@ -41,7 +41,7 @@ impl Spin {
 }
 
 /// The grace of the vCPU that runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grace {
     step: Ticks,
     steps: u8,

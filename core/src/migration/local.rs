@@ -38,6 +38,7 @@ pub struct Setting {
 
 /// One core's vCPUs. In masks bit n is for vCPU n.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct Local<T> {
     /// Who runs.
     pub scheduler: Scheduler,

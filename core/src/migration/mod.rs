@@ -42,6 +42,9 @@ mod taking;
 mod telling;
 
 #[cfg(test)]
+#[cfg(not(loom))]
+mod exhaustive_tests;
+#[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
 #[cfg(test)]

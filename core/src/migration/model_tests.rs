@@ -1,8 +1,11 @@
-//! Every state that three cores and a vCPU can get into by parking, taking, sending away, ringing and waking.
+//! Every state that three cores and a vCPU can get into by parking, taking, sending away, ringing and waking, when steps
+//! of cores cross.
 //!
 //! A model of what `holding`, `taking` and `departing` do, one step for each access to what cores share. Steps of
 //! different cores come in every order, memory is sequentially consistent (what needs fences for that is tested under
-//! loom). Explored breadth first, so what is printed of a violation is a shortest way to it.
+//! loom). The code itself, with three vCPUs and with policies, is gone through in
+//! [`exhaustive_tests`](super::exhaustive_tests), where a core is not interrupted. Explored breadth first, so what is
+//! printed of a violation is a shortest way to it.
 //!
 //! - A vCPU is held by one core or parked, never both, never neither.
 //! - When nobody has anything left to do, no vCPU sleeps with its bell rung on a core that could hear it.
@@ -11,7 +14,8 @@ use std::collections::{HashSet, VecDeque};
 use std::vec::Vec;
 
 const CORES: usize = 3;
-/// vCPUs share no word of a slot, a bell or a location with each other: what may go wrong goes wrong with one.
+/// vCPUs share no word of a slot, a bell or a location with each other: what goes wrong between single accesses goes wrong
+/// with one. What they share is a core's time, which is not modelled here.
 const VCPUS: usize = 1;
 /// Bells that are rung in a run; more only repeat.
 const RINGS: u8 = 2;

@@ -1,0 +1,276 @@
+//! All states of a system, those first that need least from outside, so that what is printed of a violation is a short
+//! way to it.
+
+use super::state::{CoreState, Shared};
+use super::visit::Own;
+use super::{CORES, Event, Seen, System, VCPUS};
+use std::collections::{HashMap, VecDeque};
+use std::format;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::vec;
+use std::vec::Vec;
+
+/// Quicker than what `std` has: keys come from nobody who means harm.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 29;
+    }
+
+    fn write_u128(&mut self, value: u128) {
+        self.write_u64(value as u64);
+        self.write_u64((value >> 64) as u64);
+    }
+}
+
+type Map<K> = HashMap<K, u32, BuildHasherDefault<Mix>>;
+
+/// Bits for the number of what a core alone has.
+const CORE_BITS: u32 = 21;
+
+/// What cores alone can have, each with the first that had it.
+#[derive(Default)]
+struct Cores {
+    numbers: Map<(u8, CoreState)>,
+    all: Vec<(CoreState, Own)>,
+}
+
+impl Cores {
+    fn number(&mut self, core: u8, own: Own) -> u32 {
+        let state = CoreState::new(core, &own);
+        let next = self.all.len() as u32;
+        let number = *self.numbers.entry((core, state.clone())).or_insert(next);
+        if number == next {
+            assert!(number < 1 << CORE_BITS, "too many");
+            self.all.push((state, own));
+        }
+        number
+    }
+}
+
+/// What all of a state is packed to: shared words, and a number for each core.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Packed(u128);
+
+impl Packed {
+    fn new(shared: &Shared, cores: [u32; CORES]) -> Self {
+        let fold = |word, core| word << CORE_BITS | u128::from(core);
+        Self(cores.into_iter().fold(u128::from(shared.pack()), fold))
+    }
+
+    fn shared(self) -> Shared {
+        Shared::unpack((self.0 >> (CORE_BITS * CORES as u32)) as u64)
+    }
+
+    fn cores(self) -> [u32; CORES] {
+        core::array::from_fn(|core| {
+            let shift = CORE_BITS * (CORES - 1 - core) as u32;
+            (self.0 >> shift) as u32 & ((1 << CORE_BITS) - 1)
+        })
+    }
+}
+
+/// The last step to a state.
+#[derive(Clone, Copy)]
+struct Way {
+    before: u32,
+    event: Option<Event>,
+}
+
+impl Way {
+    /// The state has not been looked at.
+    const NONE: Self = Self {
+        before: u32::MAX,
+        event: None,
+    };
+
+    fn is_none(self) -> bool {
+        self.before == u32::MAX
+    }
+}
+
+struct Exploration<'a> {
+    system: &'a System,
+    cores: Cores,
+    states: Vec<Packed>,
+    numbers: Map<Packed>,
+    /// How each state is come to.
+    ways: Vec<Way>,
+    /// What follows from which state without anything from outside.
+    internal: Vec<(u32, u32)>,
+}
+
+/// Goes through all that follows from up to `bound` events from outside. Returns how many states there are.
+pub fn explore(system: &System, bound: u8) -> usize {
+    let mut it = Exploration {
+        system,
+        cores: Cores::default(),
+        states: Vec::new(),
+        numbers: Map::default(),
+        ways: Vec::new(),
+        internal: Vec::new(),
+    };
+    it.reach_all(bound);
+    it.see_all_settle();
+    std::println!(
+        "{:?}: {} states, {} steps that nothing from outside makes",
+        system.name,
+        it.states.len(),
+        it.internal.len()
+    );
+    it.states.len()
+}
+
+impl Exploration<'_> {
+    fn seen(&self, packed: Packed) -> Seen<'_> {
+        Seen {
+            shared: packed.shared(),
+            cores: packed.cores().map(|core| &self.cores.all[core as usize].0),
+        }
+    }
+
+    fn number(&mut self, shared: &Shared, cores: [u32; CORES]) -> u32 {
+        let packed = Packed::new(shared, cores);
+        let next = self.states.len() as u32;
+        let number = *self.numbers.entry(packed).or_insert(next);
+        if number == next {
+            self.states.push(packed);
+            self.ways.push(Way::NONE);
+        }
+        number
+    }
+
+    /// In the order of how much comes from outside, so each state when it is first known how little it takes.
+    fn reach_all(&mut self, bound: u8) {
+        let (shared, owns) = self.system.start();
+        let mut core = 0;
+        let cores = owns.map(|own| {
+            core += 1;
+            self.cores.number(core - 1, own)
+        });
+        let start = self.number(&shared, cores);
+        let mut events = Vec::new();
+        let mut later = vec![(start, start, None)];
+        for outside in 0..=bound {
+            let mut left: VecDeque<_> = core::mem::take(&mut later).into();
+            while let Some((number, before, event)) = left.pop_front() {
+                if !self.ways[number as usize].is_none() {
+                    continue;
+                }
+                self.ways[number as usize] = Way { before, event };
+                let packed = self.states[number as usize];
+                let seen = self.seen(packed);
+                if let Err(what) = self.system.check(&seen) {
+                    self.fail(number, &what);
+                }
+                let may_more = outside < bound;
+                self.system.events(&seen, may_more, &mut events);
+                let shared = packed.shared();
+                for event in events.drain(..) {
+                    let mut cores = packed.cores();
+                    let core = usize::from(event.core);
+                    let own = self.cores.all[cores[core] as usize].1.clone();
+                    let apply = || self.system.apply(event, own, &shared);
+                    let Ok((own, after)) = catch_unwind(AssertUnwindSafe(apply)) else {
+                        self.fail(number, &format!("and then {event:?}"));
+                    };
+                    cores[core] = self.cores.number(event.core, own);
+                    let next = self.number(&after, cores);
+                    let is_internal = event.what.is_internal();
+                    if is_internal && next != number {
+                        self.internal.push((next, number));
+                    }
+                    if self.ways[next as usize].is_none() {
+                        let queue = (next, number, Some(event));
+                        match is_internal {
+                            true => left.push_back(queue),
+                            false => later.push(queue),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// From each state, without anything from outside, all get to what they wait for.
+    fn see_all_settle(&mut self) {
+        self.internal.sort_unstable();
+        for id in 0..VCPUS {
+            let lost = self.first_without(|seen| self.system.is_content(seen, id));
+            if let Some(state) = lost {
+                self.fail(state, &format!("vCPU {id} waits for ever"));
+            }
+        }
+        if let Some(state) = self.first_without(|seen| self.system.is_settled(seen)) {
+            self.fail(state, "something is left to do for ever");
+        }
+    }
+
+    /// The first state from which none leads to a goal.
+    fn first_without(&self, is_goal: impl Fn(&Seen) -> bool) -> Option<u32> {
+        let goals = self
+            .states
+            .iter()
+            .map(|&packed| is_goal(&self.seen(packed)));
+        let mut leads: Vec<bool> = goals.collect();
+        let mut left: Vec<u32> = (0..)
+            .zip(&leads)
+            .filter(|it| *it.1)
+            .map(|it| it.0)
+            .collect();
+        while let Some(state) = left.pop() {
+            let first = self.internal.partition_point(|it| it.0 < state);
+            for &(_, before) in self.internal[first..].iter().take_while(|it| it.0 == state) {
+                if !leads[before as usize] {
+                    leads[before as usize] = true;
+                    left.push(before);
+                }
+            }
+        }
+        (0..).zip(&leads).find(|it| !it.1).map(|it| it.0)
+    }
+
+    /// Tells the way to a state, and stops.
+    fn fail(&self, state: u32, what: &str) -> ! {
+        let mut way = Vec::new();
+        let mut at = state;
+        while let Way {
+            before,
+            event: Some(event),
+        } = self.ways[at as usize]
+        {
+            way.push(event);
+            at = before;
+        }
+        std::eprintln!("\n{:?}, with all cores running a vCPU:", self.system.name);
+        for (step, event) in way.iter().rev().enumerate() {
+            std::eprintln!("{step:3}  {event:?}");
+        }
+        let seen = self.seen(self.states[state as usize]);
+        std::eprintln!("{:#?}", seen.shared);
+        for core in seen.cores {
+            std::eprintln!("{core:?}");
+        }
+        panic!("{:?}: {what}", self.system.name);
+    }
+}

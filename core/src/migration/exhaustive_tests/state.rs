@@ -1,0 +1,362 @@
+//! A state as something that can be compared: all that decides what may happen next, and nothing else. Times are told
+//! from now on, in ticks; what is past is past.
+
+use super::visit::{Own, Token, moves};
+use super::{CORES, HIGH, LOW, VCPUS, rt_of};
+use crate::migration::*;
+use crate::schedule::{Band, Scheduler, Ticks, VcpuState};
+use crate::vgic::Doorbell;
+use spumone_config::types::{PcpuId, VcpuId};
+
+/// The timer of a vCPU that does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Timer {
+    None,
+    /// It runs out with the next tick of the core that has the vCPU.
+    Armed,
+    Due,
+}
+
+/// What a slot shows, and whether time has passed since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub parked: Parked,
+    pub aged: bool,
+}
+
+/// What cores share.
+pub struct World {
+    /// The last one is never used.
+    pub slots: [ParkingSlot; VCPUS + 1],
+    pub lying: [Option<Token>; VCPUS],
+    pub bells: [Doorbell; VCPUS],
+    pub presences: [Presence; CORES],
+    /// vCPUs a core was kicked for; bit n for vCPU n.
+    pub kicked: [u32; CORES],
+    /// What vCPUs were doing that do not run.
+    pub in_kernel: [bool; VCPUS],
+    pub timers: [Timer; VCPUS],
+}
+
+/// The same, as values.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared {
+    pub places: [Option<Place>; VCPUS],
+    pub rung: [bool; VCPUS],
+    pub locations: [u8; VCPUS],
+    /// The band that a core tells it runs.
+    pub levels: [Option<Band>; CORES],
+    pub kicked: [u32; CORES],
+    pub in_kernel: [bool; VCPUS],
+    pub timers: [Timer; VCPUS],
+}
+
+const RESTS: [Rest; 5] = [
+    Rest::Runnable,
+    Rest::InKernel,
+    Rest::Sent,
+    Rest::Asleep,
+    Rest::Off,
+];
+const LEVELS: [Option<Band>; 3] = [None, Some(LOW), Some(HIGH)];
+const STATES: [VcpuState; 4] = [
+    VcpuState::Off,
+    VcpuState::Sleep,
+    VcpuState::Suspend,
+    VcpuState::Running,
+];
+const TIMERS: [Timer; 3] = [Timer::None, Timer::Armed, Timer::Due];
+
+/// Which of these it is.
+fn number<T: PartialEq>(all: &[T], it: &T) -> u64 {
+    all.iter().position(|other| other == it).unwrap() as u64
+}
+
+impl Shared {
+    /// Each vCPU is with its core, which idles.
+    pub fn start() -> Self {
+        Self {
+            places: [None; VCPUS],
+            rung: [false; VCPUS],
+            locations: core::array::from_fn(|id| id as u8),
+            levels: [None; CORES],
+            kicked: [0; CORES],
+            in_kernel: [true; VCPUS],
+            timers: [Timer::None; VCPUS],
+        }
+    }
+
+    /// The words that cores read and write, where the clock shows `now`.
+    pub fn restore(&self, now: Ticks) -> World {
+        let slot = |place: &Option<Place>| {
+            let slot = ParkingSlot::new();
+            if let Some(it) = place {
+                let before = now.saturating_sub(Ticks(it.aged.into()));
+                slot.park(it.parked, before);
+            }
+            slot
+        };
+        let mut slots = [const { ParkingSlot::new() }; VCPUS + 1];
+        for (at, place) in slots.iter_mut().zip(&self.places) {
+            *at = slot(place);
+        }
+        World {
+            slots,
+            lying: core::array::from_fn(|id| self.places[id].map(|_| Token(VcpuId(id as u8)))),
+            bells: core::array::from_fn(|id| {
+                let bell = Doorbell::new();
+                bell.settle(PcpuId(self.locations[id]));
+                if self.rung[id] {
+                    bell.ring_spis(1);
+                }
+                bell
+            }),
+            presences: core::array::from_fn(|core| {
+                let presence = Presence::new();
+                presence.publish(Level::of(self.levels[core]));
+                presence
+            }),
+            kicked: self.kicked,
+            in_kernel: self.in_kernel,
+            timers: self.timers,
+        }
+    }
+
+    pub fn pack(&self) -> u64 {
+        let mut word = 0;
+        let mut push = |bits: u32, value: u64| {
+            assert!(value < 1 << bits);
+            word = word << bits | value;
+        };
+        for id in 0..VCPUS {
+            push(
+                6,
+                self.places[id].map_or(0, |it| {
+                    let rest = number(&RESTS, &it.parked.rest) + 1;
+                    rest << 3 | u64::from(it.parked.host.0) << 1 | u64::from(it.aged)
+                }),
+            );
+            push(1, self.rung[id].into());
+            push(2, self.locations[id].into());
+            push(1, self.in_kernel[id].into());
+            push(2, number(&TIMERS, &self.timers[id]));
+        }
+        for core in 0..CORES {
+            push(2, number(&LEVELS, &self.levels[core]));
+            push(VCPUS as u32, self.kicked[core].into());
+        }
+        word
+    }
+
+    pub fn unpack(mut word: u64) -> Self {
+        let mut pop = |bits: u32| {
+            let value = word & ((1 << bits) - 1);
+            word >>= bits;
+            value
+        };
+        let mut it = Self::start();
+        for core in (0..CORES).rev() {
+            it.kicked[core] = pop(VCPUS as u32) as u32;
+            it.levels[core] = LEVELS[pop(2) as usize];
+        }
+        for id in (0..VCPUS).rev() {
+            it.timers[id] = TIMERS[pop(2) as usize];
+            it.in_kernel[id] = pop(1) != 0;
+            it.locations[id] = pop(2) as u8;
+            it.rung[id] = pop(1) != 0;
+            let (aged, host, rest) = (pop(1) != 0, pop(2) as u8, pop(3) as usize);
+            it.places[id] = rest.checked_sub(1).map(|rest| Place {
+                parked: Parked {
+                    host: PcpuId(host),
+                    rest: RESTS[rest],
+                },
+                aged,
+            });
+        }
+        it
+    }
+}
+
+impl World {
+    pub fn shared(&self, now: Ticks) -> Shared {
+        Shared {
+            places: core::array::from_fn(|id| {
+                let parked = self.slots[id].look();
+                let token = self.lying[id].as_ref().map(|it| it.0);
+                assert_eq!(
+                    token,
+                    parked.map(|_| VcpuId(id as u8)),
+                    "a slot tells of a token that is there"
+                );
+                parked.map(|parked| Place {
+                    parked,
+                    // Since when a sleeper is there tells nothing until it is woken: long enough.
+                    aged: self.slots[id].since() < now || !parked.rest.is_runnable(),
+                })
+            }),
+            rung: core::array::from_fn(|id| !self.bells[id].is_silent()),
+            locations: core::array::from_fn(|id| self.bells[id].location().0),
+            levels: core::array::from_fn(|core| {
+                let level = self.presences[core].level();
+                LEVELS[number(&LEVELS.map(Level::of), &level) as usize]
+            }),
+            kicked: self.kicked,
+            in_kernel: self.in_kernel,
+            timers: self.timers,
+        }
+    }
+}
+
+/// Never, in ticks from now on.
+const NEVER: u8 = u8::MAX;
+
+/// What a core alone has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CoreState {
+    tokens: u8,
+    running: Option<u8>,
+    loaded: Option<u8>,
+    catches: Catch,
+    /// `strangers`, `sent`, `stays`, `has_parked`, `to_park`.
+    masks: [u8; 5],
+    tell_at: u8,
+    look_at: u8,
+    grace: Grace,
+    deadlines: [u8; VCPUS],
+    /// Of its vCPUs and its real-time one.
+    states: [u8; VCPUS + 1],
+    /// Of whom it runs, if that is not the real-time one: whether it has run for a tick, when its turn is over,
+    /// and when it would be without extensions.
+    turn: Option<(bool, u8, u8)>,
+    /// In which order they run next, and what is left of their turns.
+    queue: [Option<(u8, u8)>; VCPUS],
+}
+
+impl CoreState {
+    pub fn new(core: u8, own: &Own) -> Self {
+        let Own { local, now } = own;
+        // Whatever is not here is the same for all states, or is at rest.
+        let Local {
+            scheduler,
+            deadlines,
+            vcpus,
+            running,
+            loaded,
+            must_decide,
+            moving: _,
+            conduct: _,
+            keeps_kernels_off: _,
+            catches,
+            at_home: _,
+            strangers,
+            sent,
+            stays,
+            has_parked,
+            to_park,
+            tell_at,
+            look_at,
+            put_off_until,
+            grace,
+            pulls_by_ipi: _,
+            retell_after: _,
+            take_back_after: _,
+            put_off_step: _,
+        } = local;
+        assert!(!must_decide && *put_off_until == Ticks::NEVER);
+        assert_eq!(*running, scheduler.current());
+        let from_now = |at: Ticks| match at {
+            Ticks::NEVER => NEVER,
+            at => at.saturating_sub(*now).0.try_into().unwrap(),
+        };
+        let mut tokens = 0;
+        for (id, token) in (0..).map(VcpuId).zip(vcpus) {
+            if let Some(token) = token {
+                assert_eq!(token.0, id);
+                if moves(id) {
+                    tokens |= 1 << id.0;
+                }
+            }
+        }
+        let mut due = deadlines.clone();
+        let mut at = [NEVER; VCPUS];
+        for later in 0..2 {
+            while let Some(id) = due.take_due(now.saturating_add(Ticks(later)), None) {
+                at[id.index()] = later as u8;
+            }
+        }
+        assert_eq!(due.next_alarm(None), None);
+        let state = |id| {
+            let state = scheduler.state(id);
+            state.map_or(0, |it| number(&STATES, &it) as u8 + 1)
+        };
+        let turn = scheduler.turn().filter(|turn| turn.band == LOW);
+        let own_name = |id: VcpuId| if moves(id) { id.0 } else { VCPUS as u8 };
+        Self {
+            tokens,
+            running: running.map(own_name),
+            loaded: loaded.map(own_name),
+            catches: *catches,
+            masks: [*strangers, *sent, *stays, *has_parked, *to_park].map(|mask| mask as u8),
+            tell_at: from_now(*tell_at),
+            look_at: from_now(*look_at),
+            grace: *grace,
+            deadlines: at,
+            states: core::array::from_fn(|id| {
+                state(if id < VCPUS {
+                    VcpuId(id as u8)
+                } else {
+                    rt_of(core)
+                })
+            }),
+            turn: turn.map(|turn| {
+                let mut without = scheduler.clone();
+                without.withdraw_extension();
+                let end = without.turn().map_or(Ticks(0), |it| it.quantum_end);
+                (turn.since < *now, from_now(turn.quantum_end), from_now(end))
+            }),
+            queue: queue(scheduler, *now),
+        }
+    }
+
+    /// vCPUs whose tokens the core has; bit n for vCPU n.
+    pub fn tokens(&self) -> u8 {
+        self.tokens
+    }
+
+    /// Who runs: a vCPU that moves, or any other number.
+    pub fn running(&self) -> Option<VcpuId> {
+        self.running.map(VcpuId)
+    }
+
+    pub fn catches(&self) -> Catch {
+        self.catches
+    }
+
+    /// What a vCPU that moves is doing, as far as this core knows.
+    pub fn state(&self, id: VcpuId) -> Option<VcpuState> {
+        self.states[id.index()]
+            .checked_sub(1)
+            .map(|it| STATES[usize::from(it)])
+    }
+}
+
+/// Who runs next, as the scheduler itself would have it.
+fn queue(scheduler: &Scheduler, now: Ticks) -> [Option<(u8, u8)>; VCPUS] {
+    let mut queue = [None; VCPUS];
+    let is_queued = |id| scheduler.state(VcpuId(id)) == Some(VcpuState::Suspend);
+    if !(0..VCPUS as u8).any(is_queued) {
+        return queue;
+    }
+    let mut places = queue.iter_mut();
+    let mut rest = scheduler.clone();
+    while let Some(last) = rest.current() {
+        let _ = rest.remove(last);
+        if let Some(turn) = rest.decide(now).turn
+            && let Some(id) = rest.current().filter(|&id| moves(id))
+            && let Some(place) = places.next()
+        {
+            *place = Some((id.0, turn.quantum_end.saturating_sub(now).0 as u8));
+        }
+    }
+    queue
+}
