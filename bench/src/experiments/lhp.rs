@@ -29,7 +29,9 @@ const HOW_IT_SHOWS: &str = "\
     A vCPU whose core is taken away is missed in two ways. Others spin for a lock that it holds, or waits for in the queue of: in \
     a queued spinlock nobody passes who has come later. And others sleep, with nothing to do, until processes on its run queue \
     go on: Linux does not know that this CPU does not run, and takes few of them away from it. Both are bare Linux's own waits \
-    made longer; which of them a burst hits is a matter of where it begins, so seeds differ.";
+    made longer. On bare cores it hardly waits for locks: they are held so briefly that many a burst hits none which \
+    others want, and each that does costs the rest of the burst. So a few bursts decide a run, seeds differ much, and the \
+    median crosses the lines of fewer bare cores later than in the documents, whose kernel was another one.";
 
 impl Lhp {
     fn loads(plan: &Plan) -> Result<Loads, String> {
