@@ -146,9 +146,16 @@ impl Experiment for Yardsticks {
                 met: Some(gain >= LEAST_GAIN),
             })
             .collect();
-        let most_cores = || {
-            let names = chosen.iter().map(|it| (it.name, results.of(&label(it, 4))));
-            names.map(|(name, outcomes)| (format!("`{name}`, 4 cores"), outcomes))
+        let both_ends = || {
+            let runs = chosen.iter().flat_map(|it| [1, 4].map(|cores| (it, cores)));
+            runs.map(|(it, cores)| {
+                let name = format!(
+                    "`{}`, {cores} core{}",
+                    it.name,
+                    if cores == 1 { "" } else { "s" }
+                );
+                (name, results.of(&label(it, cores)))
+            })
         };
         Evaluation {
             figure: Figure::Lines(Lines {
@@ -167,8 +174,8 @@ impl Experiment for Yardsticks {
             verdicts,
             tables: vec![
                 table,
-                shares::table(most_cores()),
-                shares::functions(most_cores()),
+                shares::table(both_ends()),
+                shares::functions(both_ends()),
             ],
             method: vec![format!(
                 "The same amount of work on each number of cores, as many processes as cores (hackbench: always 40); \
