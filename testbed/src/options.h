@@ -17,8 +17,8 @@ struct options {
     uint64_t disk_us;             /* virtual time that a disk request takes */
     uint64_t end_us;              /* 0: no end */
     uint64_t end_mark;            /* NO_MARK: none ends the run */
-    uint64_t profile_from;        /* the mark whose first pass begins profile and spin; NO_MARK: power on */
-    uint64_t profile_to;          /* the mark whose last pass ends them; NO_MARK: the end of the run */
+    uint64_t profile_from;        /* the mark that begins profile and spin anew; NO_MARK: power on */
+    uint64_t profile_to;          /* the mark whose last pass behind it ends them; NO_MARK: the end of the run */
     uint64_t top;                 /* functions in the profile */
     const char *json;             /* file for the results; NULL: none */
     const char *trace;            /* file for a line per quantum; NULL: none */

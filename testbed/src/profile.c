@@ -87,13 +87,16 @@ static struct profile_entry *make(size_t *count)
         last->polled += list.entries[i].polled;
     }
     *count = kept + 1;
+    for (size_t i = 0; i < *count; i++)
+        if ((int64_t)list.entries[i].instructions < 0)
+            list.entries[i].instructions = 0; /* Taken back from what ran before the profile began. */
     qsort(list.entries, *count, sizeof(*list.entries), by_amount);
     return list.entries;
 }
 
-/* What was counted when a core last passed the mark at which the profile ends. */
+/* What was counted when a core last passed the mark at which the profile ends, behind the one at which it begins. */
 static struct profile ended;
-static bool begun;
+static bool has_ended;
 static int64_t begun_at;
 
 static void forget_block(struct block *block, void *data)
@@ -119,19 +122,19 @@ static struct profile until(int64_t at)
 
 void profile_mark(uint64_t number, int64_t at)
 {
-    if (number == options.profile_from && !begun) {
-        begun = true;
+    if (number == options.profile_from) {
         begun_at = at;
+        has_ended = false;
         blocks_each(forget_block, NULL);
         counters_forget_spins();
-    }
-    if (number == options.profile_to) {
+    } else if (number == options.profile_to) {
         free(ended.entries);
         ended = until(at);
+        has_ended = true;
     }
 }
 
 struct profile profile_end(void)
 {
-    return ended.entries ? ended : until(clock_now());
+    return has_ended ? ended : until(clock_now());
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Where the time went: instructions and waiting by exception level and function, and in lock functions; of the
- * whole run, or between two marks. What is under way at a mark, a block or a stay in a lock function, counts on
- * one side of it.
+ * whole run, or between two marks, the last time that they were passed. What is under way at a mark, a block or a
+ * stay in a lock function, counts on one side of it.
  */
 #ifndef PROFILE_H
 #define PROFILE_H

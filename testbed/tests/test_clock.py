@@ -75,6 +75,26 @@ class Counting(unittest.TestCase):
         behind = run("spin", cores=2, symbols=symbols, profile_from=2)
         self.assertLess(sum(entry["instructions"] for entry in behind["profile"]), 2000)
 
+    def profile_of_repeats(self, **options):
+        result = run("repeats", symbols=["el1:" + str(guest("repeats").with_suffix(".nm"))], **options)
+        functions = {it["function"]: it["instructions"] for it in result["profile"]}
+        return result, functions
+
+    def test_of_repeats_the_profile_has_the_last_one_and_not_what_is_between(self):
+        result, functions = self.profile_of_repeats(profile_from=1, profile_to=2)
+        self.assertEqual((functions["measured"], functions.get("between")), (2 + 200 + 1, None))
+        times = [mark["ns"] for mark in result["marks"]][-2:]
+        self.assertEqual([result["profiled"][key] for key in ("from_ns", "to_ns")], times)
+
+    def test_a_mark_before_the_profile_begins_does_not_end_it(self):
+        result, functions = self.profile_of_repeats(profile_from=2, profile_to=3)
+        self.assertEqual(result["profiled"]["to_ns"], result["virtual_ns"])
+        self.assertEqual((functions["between"], functions.get("cut")), (2 + 200 + 1, None))
+
+    def test_what_a_device_access_takes_back_from_before_the_profile_is_not_missing_in_it(self):
+        result, functions = self.profile_of_repeats(profile_from=3)
+        self.assertLess(max(functions.values()), 1000, functions)
+
 
 class Marks(unittest.TestCase):
     def test_number_value_and_place(self):
