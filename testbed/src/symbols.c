@@ -99,8 +99,9 @@ bool symbols_load(const char *specification)
     file->offset_is_known = true;
     copy = strdup(specification + 4);
     path = copy;
-    offset = strchr(path, ':');
-    if (offset) {
+    offset = strrchr(path, ':');
+    /* A folder may have a colon in its name. */
+    if (offset && !strchr(offset, '/')) {
         *offset++ = '\0';
         if (!strcmp(offset, "auto")) {
             file->offset_is_known = false;

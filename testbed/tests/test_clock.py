@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The clock on small guests without an operating system. See guests/*.S for what each one does."""
 import os
+import shutil
 import subprocess
+import tempfile
 import unittest
+import unittest.mock
 
 from testbed import BUSY_LOOPS, Run, busy_loops, clock, guest, run
 
@@ -359,6 +362,19 @@ class Errors(unittest.TestCase):
         self.assert_error(" --json /nowhere/a,b: No such file", json="/nowhere/a,b")
         self.assert_error(" --causes perhaps: expected on or off", causes="perhaps")
         self.assert_error("run: unknown option --speed", speed=1)
+
+    def test_a_folder_of_symbols_may_have_a_colon_and_a_comma_in_its_name(self):
+        with tempfile.TemporaryDirectory(prefix="a:b,c d") as folder:
+            names = shutil.copy(guest("spin").with_suffix(".nm"), folder)
+            for offset in ("", ":0"):
+                result = run("spin", cores=2, symbols=[f"el1:{names}{offset}"])
+                self.assertIn("work_with_lock", [entry["function"] for entry in result["profile"]])
+
+    def test_a_clock_that_cannot_be_preloaded_is_named(self):
+        with tempfile.TemporaryDirectory(prefix="a b") as folder:
+            copy = shutil.copy(clock(), folder)
+            with unittest.mock.patch.dict(os.environ, SPUMONE_CLOCK=copy):
+                self.assert_error(f"run: {copy}: LD_PRELOAD takes no path")
 
     def assert_qemu_refuses(self, text, accelerator, environment, settings=""):
         command = ["qemu-system-aarch64", "-M", "virt", "-smp", "2", "-display", "none"]
