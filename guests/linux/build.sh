@@ -248,9 +248,9 @@ for flavour in "${flavours[@]}"; do
     outputs+=("Image$suffix" "Image$suffix.map" "initrd$suffix.cpio")
     [[ $bench == no ]] || outputs+=("initrd$suffix-bench.cpio")
 done
-sources=$(cd "$here" && find build.sh init lib programs scenarios -type f | sort)
+sources=$(cd "$here" && find build.sh init lib programs scenarios ../../testbed/image-symbols -type f | sort)
 # shellcheck disable=SC2086  # the sources are words
-stamp=$({ cut -f1-3 <<< "$packages"; "$cc" --version; cd "$here"; sha256sum $sources "$root/testbed/image-symbols"; } | sha256sum)
+stamp=$({ cut -f1-3 <<< "$packages"; "$cc" --version; cd "$here"; sha256sum $sources; } | sha256sum)
 fresh=yes
 for file in "${outputs[@]}" versions.txt; do [[ -s $out/$file ]] || fresh=no; done
 if [[ $fresh == yes && $(cat "$out/.stamp" 2>/dev/null) == *"$stamp"* ]]; then
