@@ -86,9 +86,9 @@ pub struct Visits {
     /// Where it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deaf_to: Option<String>,
-    /// When that one began, in nanoseconds.
+    /// When the longest visit began, in nanoseconds.
     pub most_at_ns: u64,
-    /// On which core.
+    /// On which core it was.
     pub most_on_core: u64,
     /// The steps that they passed, in the order of their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -177,6 +177,8 @@ pub struct Spin {
 impl Function {
     /// All that has no name and is in the lower half of addresses (TTBR0). Linux's kernel is in the upper half.
     pub const NO_NAME: &str = "?";
+    /// All that has no name and is in the upper half: copies of the kernel's entry code.
+    pub const NO_NAME_UPPER: &str = "?upper";
 }
 
 /// What the run cost the host.

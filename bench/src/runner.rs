@@ -1,6 +1,6 @@
 //! One run: QEMU on the clock, its console in a log, its results read and judged.
 
-use crate::clock::{ClockReport, MARK_BEGIN, MARK_END};
+use crate::clock::{ClockReport, Function, MARK_BEGIN, MARK_END};
 use crate::code_names::CodeNames;
 use crate::console::{self, Console};
 use crate::failure::Failure;
@@ -16,8 +16,10 @@ use std::time::{Duration, Instant};
 const POLL: Duration = Duration::from_millis(50);
 /// Lines of the console shown when a run fails.
 const TAIL: usize = 12;
-/// Functions kept of a run's profile.
-const FUNCTIONS: u32 = 12;
+/// Functions kept of a run's profile, beside what has no name.
+const FUNCTIONS: usize = 12;
+/// As many as the clock can name, so that what has no name is among them, however little it is.
+const ALL_FUNCTIONS: u32 = 1_000_000;
 /// Bytes in a MiB.
 const MIB: u64 = 1 << 20;
 
@@ -82,7 +84,7 @@ pub fn clock_options(run: &Run, seed: u32) -> Vec<String> {
     option("--seed", seed.to_string());
     option("--profile-from", MARK_BEGIN.to_string());
     option("--profile-to", MARK_END.to_string());
-    option("--top", FUNCTIONS.to_string());
+    option("--top", ALL_FUNCTIONS.to_string());
     if let Some(end) = run.clock.end_us {
         option("--end-us", end.to_string());
     }
@@ -115,6 +117,7 @@ pub fn execute(
         let mut clock: ClockReport = serde_json::from_str(&text)
             .map_err(|error| format!("the clock's results cannot be read: {error}"))?;
         judge(run, &console, &clock)?;
+        shorten(&mut clock.profile);
         if matches!(run.machine, Machine::Spumone(_))
             && let Some(names) = CodeNames::open(&project.hypervisor)
         {
@@ -176,6 +179,15 @@ fn start(project: &Project, run: &Run, seed: u32, places: &Places) -> Result<Exi
             Err(error) => return Err(format!("cannot wait for QEMU: {error}")),
         }
     }
+}
+
+/// Leaves of a profile, the largest first, what is stored.
+fn shorten(profile: &mut Vec<Function>) {
+    let mut number = 0;
+    profile.retain(|it| {
+        number += 1;
+        number <= FUNCTIONS || it.function == Function::NO_NAME
+    });
 }
 
 /// Whether guests gave good results, in the right order.
@@ -351,9 +363,25 @@ mod tests {
         let run = run(Machine::BareRt("period=1ms".into()), Order::Any);
         let words = command(&project, &run, 3, &places).join(" ");
         assert!(words.contains(
-            "testbed/run --qemu qemu --q 500 --ipus 250 --seed 3 --profile-from 1 --profile-to 2 --top 12 --end-us 7 --json"
+            "testbed/run --qemu qemu --q 500 --ipus 250 --seed 3 --profile-from 1 --profile-to 2 --top 1000000 --end-us 7 --json"
         ));
         assert!(words.contains("file=") && words.contains("a.disk"));
+    }
+
+    #[test]
+    fn what_has_no_name_is_kept_however_little_it_is() {
+        let function = |name: &str| Function {
+            el: 1,
+            function: name.into(),
+            instructions: 1,
+            polled_ns: 0,
+        };
+        let mut profile = vec![function("copy"); FUNCTIONS + 5];
+        profile.push(function(Function::NO_NAME));
+        profile.push(function("copy"));
+        shorten(&mut profile);
+        assert_eq!(profile.len(), FUNCTIONS + 1);
+        assert_eq!(profile[FUNCTIONS].function, Function::NO_NAME);
     }
 
     #[test]

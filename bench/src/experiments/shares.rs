@@ -153,7 +153,11 @@ pub fn functions<'a>(runs: impl Iterator<Item = (String, &'a [Outcome])>) -> Tab
             .take(NAMED)
             .map(|it| {
                 let ns = ns(outcome, it.instructions) + it.polled_ns as f64;
-                format!("`{}` {:.1}", it.function, 100.0 * ns / whole(outcome))
+                let name = match it.function.as_str() {
+                    Function::NO_NAME_UPPER => "entry code without a name".into(),
+                    name => format!("`{name}`"),
+                };
+                format!("{name} {:.1}", 100.0 * ns / whole(outcome))
             })
             .collect();
         table.rows.push(vec![name, words.join(", ")]);
@@ -174,13 +178,13 @@ pub fn lost(outcomes: &[Outcome]) -> Option<String> {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
     use crate::clock::{Core, Profiled, Spin};
     use crate::results::samples;
 
     /// Two cores for 4 µs at 250 instructions a microsecond: 2,000 instructions' time in all.
-    pub fn profiled(label: &str) -> Outcome {
+    fn profiled(label: &str) -> Outcome {
         let mut outcome = samples::outcome(label, 1, "");
         let core = Core {
             instructions: 0,
@@ -206,7 +210,11 @@ pub mod tests {
             instructions,
             polled_ns: 0,
         };
-        outcome.clock.profile = vec![function("?", 500), function("copy", 300)];
+        outcome.clock.profile = vec![
+            function("?", 500),
+            function("copy", 300),
+            function("?upper", 20),
+        ];
         outcome.clock.spin = vec![Spin {
             function: "osq_lock".into(),
             entries: 7,
@@ -273,7 +281,7 @@ pub mod tests {
         assert_eq!(locks("", &all).rows, [["`osq_lock`", "10.00"]]);
         assert_eq!(
             functions(run().into_iter()).rows,
-            [["a", "`?` 25.0, `copy` 15.0"]]
+            [["a", "`?` 25.0, `copy` 15.0, entry code without a name 1.0"]]
         );
         assert_eq!(
             lost(&outcomes).unwrap(),

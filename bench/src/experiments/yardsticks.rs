@@ -160,7 +160,9 @@ impl Experiment for Yardsticks {
         Evaluation {
             figure: Figure::Lines(Lines {
                 title: "Speed-up of Linux's yardsticks on the bare machine".into(),
-                y_title: "speed over that of one core; median, and the range over seeds".into(),
+                y_title:
+                    "speed over that of one core; median, and the range over seeds and repeats"
+                        .into(),
                 x_title: "cores".into(),
                 lines,
                 curves: vec![Curve {
@@ -179,7 +181,7 @@ impl Experiment for Yardsticks {
             ],
             method: vec![format!(
                 "The same amount of work on each number of cores, as many processes as cores (hackbench: always 40); \
-                 Linux measures itself, {} times a run.",
+                 Linux measures itself, {} times a run. Where the time went is told of the last of them.",
                 size(plan).1
             )],
             summary: summary.into(),
