@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(200);
 /// How a campaign is to go.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Seeds of the clock: each run is made once with each.
+    /// Seeds of the clock: each run is made once with each, but for those of [`Experiment::once`].
     pub seeds: Vec<u32>,
     /// Runs at a time.
     pub jobs: usize,

@@ -9,8 +9,8 @@ use std::time::Duration;
 /// this is the middle, so that it is wrong by a factor of two at most.
 const WEIGHT_PER_SECOND: f64 = 200.0;
 
-/// Host time to make the runs of an experiment with these seeds, `jobs` at a time, each on a core of its own. To a factor of
-/// two.
+/// Host time to make the runs of an experiment with these seeds, `jobs` at a time, each on a core of its own. To a
+/// factor of two.
 pub fn of(experiment: &dyn Experiment, runs: &[Run], seeds: &[u32], jobs: usize) -> Duration {
     let of_run = |run| run_weight(run) * seeds_of(experiment, run, seeds).len() as f64;
     let shared = runs.iter().map(of_run).sum::<f64>() / jobs.max(1) as f64;

@@ -8,6 +8,7 @@ use crate::project::Inputs;
 use crate::results::{Outcome, Results};
 use crate::store;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -15,8 +16,8 @@ use std::path::Path;
 const LIMITS: &str = "\
 - One instruction is one unit of time, whichever it is. There are no caches, no TLB misses, no pipelines, and an
   exception costs only the instructions that handle it.
-- Cores run in turns of a quantum, so what one core does is seen by another up to a quantum late.
-- Devices answer after a fixed virtual time.
+- Cores run in turns of a quantum, so what one core does is seen by another up to a quantum early or late.
+- Disk requests take a fixed virtual time, other devices none.
 - The numbers compare systems on this model. They predict no board.
 ";
 
@@ -284,9 +285,9 @@ also writes this list.
   ([`testbed/`](../../testbed/)). One instruction is one unit of time; there are no caches. So figures compare systems on one
   model, to the instruction and repeatably, and predict no board.
 - \"Bare\" is the same guest on the same machine with no hypervisor and no EL2.
-- Lines and dots are medians, bands and bars go from the smallest to the largest value over several seeds of the
-  clock. A seed picks another lawful interleaving of the same system: with one seed the numbers are exact, and a change of one
-  instruction may move them by a few per cent.
+- Lines and dots are medians, bands and bars go from the smallest to the largest value over seeds of the clock, and over
+  repeats in a run. A seed picks another lawful interleaving of the same system: with one seed the numbers are exact, and a
+  change of one instruction may move them by a few per cent.
 - Latencies are in instructions; at 250 instructions a microsecond, 1,000 are 4 µs.
 - The run hash at the end of each page is the same wherever the same inputs are run.
 
@@ -311,15 +312,23 @@ fn index(found: &[(&dyn Experiment, Value)]) -> String {
         for finding in findings.filter_map(Value::as_str) {
             let _ = writeln!(text, "- {finding}");
         }
-        match numbers["settings"]["seeds"].as_array().map_or(0, Vec::len) {
-            0 => {}
-            1 => text += "- (One seed.)\n",
-            seeds => {
-                let _ = writeln!(text, "- ({seeds} seeds.)");
-            }
-        }
+        text += &match seeds_of_runs(numbers) {
+            None => String::new(),
+            Some((1, 1)) => "- (One seed.)\n".into(),
+            Some((least, most)) if least == most => format!("- ({most} seeds.)\n"),
+            Some((least, most)) => format!("- ({least} to {most} seeds.)\n"),
+        };
     }
     text
+}
+
+/// Of the run with fewest seeds and the one with most, how many each has.
+fn seeds_of_runs(numbers: &Value) -> Option<(usize, usize)> {
+    let mut seeds = BTreeMap::new();
+    for run in numbers["runs"].as_array().into_iter().flatten() {
+        *seeds.entry(run["label"].as_str()).or_insert(0) += 1;
+    }
+    Some((*seeds.values().min()?, *seeds.values().max()?))
 }
 
 #[cfg(test)]
@@ -404,6 +413,18 @@ mod tests {
         assert_eq!(value["verdicts"][0]["met"], true);
         assert_eq!(value["summary"]["bare"][2]["seconds"]["median"], 2.0);
         assert_eq!(value["runs"].as_array().unwrap().len(), 5);
+    }
+
+    #[test]
+    fn the_list_says_how_many_seeds_runs_have() {
+        let said = |runs: &[&str]| {
+            let runs: Vec<_> = runs.iter().map(|it| json!({ "label": it })).collect();
+            let text = index(&[(&Lhp, json!({ "runs": runs }))]);
+            text.lines().last().unwrap_or_default().to_owned()
+        };
+        assert_eq!(said(&["a", "b"]), "- (One seed.)");
+        assert_eq!(said(&["a", "a", "b", "b"]), "- (2 seeds.)");
+        assert_eq!(said(&["a", "a", "a", "b"]), "- (1 to 3 seeds.)");
     }
 
     #[test]
