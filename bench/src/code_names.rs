@@ -1,7 +1,7 @@
 //! Names for places in the hypervisor's code, from its debug information.
 
 use crate::clock::Visits;
-use addr2line::Loader;
+use addr2line::{Loader, demangle_auto};
 use std::path::Path;
 
 /// Where the project's own code is told from that of libraries: names of its functions, demangled.
@@ -22,7 +22,7 @@ impl CodeNames {
     /// symbol.
     pub fn at(&self, address: u64) -> Option<String> {
         self.inlined(address)
-            .or_else(|| self.0.find_symbol(address).map(|it| format!("`{it}`")))
+            .or_else(|| self.0.find_symbol(address).map(symbol))
     }
 
     fn inlined(&self, address: u64) -> Option<String> {
@@ -58,6 +58,11 @@ impl CodeNames {
     }
 }
 
+/// A symbol as it is shown.
+fn symbol(name: &str) -> String {
+    format!("`{}`", last_part(&demangle_auto(name.into(), None)))
+}
+
 /// A function's own name, without its path; a closure's is that of the function which it is in.
 fn last_part(name: &str) -> &str {
     let mut parts = name.rsplit("::");
@@ -77,7 +82,11 @@ mod tests {
             "exchange"
         );
         assert_eq!(last_part("spumone_core::bits::bits::{{closure}}"), "bits");
-        assert_eq!(last_part("guest_exit"), "guest_exit");
+        assert_eq!(symbol("guest_exit"), "`guest_exit`");
+        assert_eq!(
+            symbol("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE"),
+            "`pad`"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Rises when stored results of older versions can no longer be used.
+/// Rises when stored results of older versions can no longer be used, as when more or other functions of a profile are kept.
 const FORMAT: u32 = 1;
 /// Hexadecimal digits of the key in a file name.
 const KEY_DIGITS: usize = 12;

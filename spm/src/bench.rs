@@ -161,10 +161,16 @@ fn list_runs(experiment: &dyn Experiment, args: &BenchArgs, runs: &[Run]) -> Str
         1 => format!("1 {what}"),
         _ => format!("{count} {what}s"),
     };
+    let seeds = seeds(experiment, args);
+    let seeds_of = |run| experiments::seeds_of(experiment, run, &seeds).len();
+    let least = runs.iter().map(seeds_of).min().unwrap_or_default();
+    let with = match least == seeds.len() {
+        true => format!("each with {}", counted(seeds.len(), "seed")),
+        false => format!("each with {least} to {}", counted(seeds.len(), "seed")),
+    };
     text + &format!(
-        "{}, each with {}: about {} {}, to a factor of two, less what is there from before\n",
+        "{}, {with}: about {} {}, to a factor of two, less what is there from before\n",
         counted(runs.len(), "run"),
-        counted(seeds(experiment, args).len(), "seed"),
         host_time(experiment, args, runs),
         on_host(args)
     )
@@ -388,6 +394,13 @@ mod tests {
         );
         let text = list_runs(experiment, &args, &runs);
         assert!(text.contains(&said), "{text}");
+        let args = self::args("lhp --list --policy steal,trap --seeds 6");
+        let runs = experiment.runs(&plan(experiment, &args)).unwrap();
+        let text = list_runs(experiment, &args, &runs);
+        assert!(
+            text.contains("\n15 runs, each with 1 to 6 seeds: about "),
+            "{text}"
+        );
     }
 
     #[test]

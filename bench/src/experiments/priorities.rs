@@ -24,7 +24,7 @@ const WHY_SO_LITTLE: &str = "\
     With either, all interrupts come to EL2, and Linux can mask its own only. What differs: without the split, one for Linux \
     (of a device, or a kick from another core) that comes while the real-time guest runs, or is about to, is taken at once and \
     not when that guest sleeps. EL2 notes it for Linux, whose code does not run, and goes on; so the real-time guest waits \
-    longer by about one visit to EL2 at most. Linux's timer does not come while the real-time guest runs, with either.";
+    longer by one visit to EL2, rarely more. Linux's timer does not come while the real-time guest runs, with either.";
 
 impl Priorities {
     fn periods(plan: &Plan) -> Periods {
@@ -190,7 +190,7 @@ mod tests {
             evaluation
                 .method
                 .iter()
-                .any(|it| it.contains("about one visit to EL2 at most"))
+                .any(|it| it.contains("one visit to EL2, rarely more"))
         );
     }
 

@@ -13,7 +13,7 @@ const NAMED: usize = 5;
 pub struct Shares {
     /// Linux's programs.
     pub programs: f64,
-    /// Linux's kernel, without `spinning`.
+    /// Linux's kernel, without `spinning`; with what little WFE and YIELD give away elsewhere.
     pub kernel: f64,
     /// In Linux's lock functions.
     pub spinning: f64,
