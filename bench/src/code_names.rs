@@ -6,6 +6,8 @@ use std::path::Path;
 
 /// Where the project's own code is told from that of libraries: names of its functions, demangled.
 const OWN: [&str; 2] = ["spumone", "<spumone"];
+/// Functions in this file are single instructions: who calls them is meant.
+const ACCESSORS: &str = "sysreg.rs";
 /// Files are named from here on.
 const SOURCES: &str = "/src/";
 
@@ -18,8 +20,8 @@ impl CodeNames {
         Loader::new(elf).ok().map(Self)
     }
 
-    /// The innermost function of the project's own at this address, inlined or not, with its file; in assembly the
-    /// symbol.
+    /// The innermost function of the project's own at this address, inlined or not, with its file, that does more than to
+    /// access a register; in assembly the symbol.
     pub fn at(&self, address: u64) -> Option<String> {
         self.inlined(address)
             .or_else(|| self.0.find_symbol(address).map(symbol))
@@ -39,6 +41,9 @@ impl CodeNames {
             }
             let file = frame.location.and_then(|it| it.file).unwrap_or_default();
             let file = file.rsplit_once(SOURCES).map_or(file, |it| it.1);
+            if file == ACCESSORS {
+                continue;
+            }
             return Some(format!("`{}` ({file})", last_part(&name)));
         }
         None
