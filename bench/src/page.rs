@@ -143,7 +143,13 @@ impl Page<'_> {
             true => " && guests/linux/build.sh --bench",
             false => "",
         };
-        format!("make build guests clock{more}")
+        // What is dirty has no name.
+        let commit = match self.inputs.spumone.as_str() {
+            "unknown" => String::new(),
+            it if it.ends_with("-dirty") => String::new(),
+            it => format!("git checkout {it}\n"),
+        };
+        format!("{commit}make build guests clock{more}")
     }
 
     /// The command for one run of these.
@@ -235,6 +241,9 @@ fn run_json(outcome: &Outcome) -> Value {
         "seconds_by_clock": outcome.clock.repeats(),
         "rt": outcome.console.rt,
         "instructions": instructions,
+        "profiled": outcome.clock.profiled,
+        "profile": outcome.clock.profile,
+        "spin": outcome.clock.spin,
     })
 }
 
@@ -312,12 +321,14 @@ fn index(found: &[(&dyn Experiment, Value)]) -> String {
         for finding in findings.filter_map(Value::as_str) {
             let _ = writeln!(text, "- {finding}");
         }
-        text += &match seeds_of_runs(numbers) {
-            None => String::new(),
-            Some((1, 1)) => "- (One seed.)\n".into(),
-            Some((least, most)) if least == most => format!("- ({most} seeds.)\n"),
-            Some((least, most)) => format!("- ({least} to {most} seeds.)\n"),
+        let seeds = match seeds_of_runs(numbers) {
+            None => continue,
+            Some((1, 1)) => "One seed".into(),
+            Some((least, most)) if least == most => format!("{most} seeds"),
+            Some((least, most)) => format!("{least} to {most} seeds"),
         };
+        let version = numbers["inputs"]["spumone"].as_str().unwrap_or("unknown");
+        let _ = writeln!(text, "- ({seeds}; Spumone {version}.)");
     }
     text
 }
@@ -393,7 +404,7 @@ mod tests {
             "| Linux | linux-image 6.12 |",
             "| Image | SHA-256 `00ff` |",
             "## To repeat it",
-            "make build guests clock\n",
+            "git checkout v1\nmake build guests clock\n",
             "spm bench lhp --keep-going --seeds 2 --policy none\n",
             "Run hash `",
             "`spm bench lhp --policy none --only LABEL --seed N`",
@@ -419,12 +430,12 @@ mod tests {
     fn the_list_says_how_many_seeds_runs_have() {
         let said = |runs: &[&str]| {
             let runs: Vec<_> = runs.iter().map(|it| json!({ "label": it })).collect();
-            let text = index(&[(&Lhp, json!({ "runs": runs }))]);
+            let text = index(&[(&Lhp, json!({ "runs": runs, "inputs": { "spumone": "v1" } }))]);
             text.lines().last().unwrap_or_default().to_owned()
         };
-        assert_eq!(said(&["a", "b"]), "- (One seed.)");
-        assert_eq!(said(&["a", "a", "b", "b"]), "- (2 seeds.)");
-        assert_eq!(said(&["a", "a", "a", "b"]), "- (1 to 3 seeds.)");
+        assert_eq!(said(&["a", "b"]), "- (One seed; Spumone v1.)");
+        assert_eq!(said(&["a", "a", "b", "b"]), "- (2 seeds; Spumone v1.)");
+        assert_eq!(said(&["a", "a", "a", "b"]), "- (1 to 3 seeds; Spumone v1.)");
     }
 
     #[test]

@@ -26,12 +26,19 @@ fn is_peer(policy: &str) -> bool {
 
 /// How to read where the time went.
 const HOW_IT_SHOWS: &str = "\
-    A vCPU whose core is taken away is missed in two ways. Others spin for a lock that it holds, or waits for in the queue of: in \
-    a queued spinlock nobody passes who has come later. And others sleep, with nothing to do, until processes on its run queue \
-    go on: Linux does not know that this CPU does not run, and takes few of them away from it. Both are bare Linux's own waits \
-    made longer. On bare cores it hardly waits for locks: they are held so briefly that many a burst hits none which \
-    others want, and each that does costs the rest of the burst. So a few bursts decide a run, seeds differ much, and the \
-    median crosses the lines of fewer bare cores later than in the documents, whose kernel was another one.";
+    A vCPU whose core is taken away is missed in two ways. Others spin for a lock that it holds, or for which it queues ahead of \
+    them: a queued spinlock serves its waiters strictly in order. And others sleep, with nothing to do, until processes on its \
+    run queue go on: Linux does not know that this CPU does not run. On bare cores Linux hardly waits for locks: they are held \
+    so briefly that many a burst hits none which others want, while one that does costs the rest of the burst. So \
+    seeds differ much, and what is lost at low loads is less than in the documents, which had another kernel.";
+/// What the tables of shares are of.
+const WINDOW: &str = "\
+    Shares are of the whole program, from its start to its end, 2 to 10 % longer than what it measures itself: its processes are \
+    created and end in it. They are medians over seeds, so a row need not add up to 100.";
+/// What a point is of.
+const BURSTS: &str = "\
+    A run sees 5 to 11 bursts, and begins anywhere in one: the share that the real-time guest really had of core 0 (four times that \
+    of all cores) differs from the load by a few per cent of it. The ideal is that of the load.";
 
 impl Lhp {
     fn loads(plan: &Plan) -> Result<Loads, String> {
@@ -148,7 +155,10 @@ impl Experiment for Lhp {
                         names.join(", ")
                     ));
                 }
-                lines.push(HOW_IT_SHOWS.into());
+                lines.extend([HOW_IT_SHOWS, WINDOW].map(Into::into));
+                if !plan.quick {
+                    lines.push(BURSTS.into());
+                }
                 lines
             },
             summary: loads.summary(plan, results),
@@ -161,7 +171,8 @@ fn losses(loads: &Loads, plan: &Plan, results: &Results) -> Vec<String> {
     let lost = |label: String| shares::lost(results.of(&label));
     let bare = lost(loads.bare_label(4)).map(|it| format!("On 4 bare cores Linux {it}."));
     let most = loads.loads.iter().copied().max().unwrap_or_default();
-    let policies = plan.policies.iter().filter_map(|policy| {
+    let judged = plan.policies.iter().filter(|it| !is_peer(it));
+    let policies = judged.filter_map(|policy| {
         let lost = lost(loads.label(policy, most))?;
         Some(format!("Policy `{policy}`: at {most} % load Linux {lost}."))
     });

@@ -124,8 +124,8 @@ impl Experiment for Migration {
             let trip = costs.mean().zip(costs.most());
             if let Some((mean, most)) = trip {
                 findings.push(format!(
-                    "Policy `{policy}`: a round trip costs {} instructions on both cores together, and never more than {} \
-                     ({} moves).",
+                    "Policy `{policy}`: a round trip costs {} instructions on both cores together ({} if each of its visits were the \
+                     longest of all; {} moves).",
                     grouped(mean),
                     grouped(most),
                     grouped(costs.moves())

@@ -38,6 +38,13 @@ fn seconds(plan: &Plan) -> f64 {
     }
 }
 
+fn counted(cores: u32) -> String {
+    match cores {
+        1 => "1 core".into(),
+        _ => format!("{cores} cores"),
+    }
+}
+
 fn cores(plan: &Plan) -> &'static [u32] {
     match plan.quick {
         true => &[1, 4],
@@ -87,7 +94,7 @@ impl Experiment for Yardsticks {
             Spread::of(results.values(&label(yardstick, cores), Outcome::seconds))
         };
         let mut columns = vec!["".to_owned()];
-        columns.extend(cores(plan).iter().map(|cores| format!("{cores} cores, s")));
+        columns.extend(cores(plan).iter().map(|&it| format!("{}, s", counted(it))));
         columns.push("speed-up".into());
         let mut table = Table {
             title: "Seconds, median and range; speed-up from one core to four".into(),
@@ -151,11 +158,7 @@ impl Experiment for Yardsticks {
         let both_ends = || {
             let runs = chosen.iter().flat_map(|it| [1, 4].map(|cores| (it, cores)));
             runs.map(|(it, cores)| {
-                let name = format!(
-                    "`{}`, {cores} core{}",
-                    it.name,
-                    if cores == 1 { "" } else { "s" }
-                );
+                let name = format!("`{}`, {}", it.name, counted(cores));
                 (name, results.of(&label(it, cores)))
             })
         };
