@@ -7,6 +7,7 @@ use crate::stats::Spread;
 
 /// Functions named in a row.
 const NAMED: usize = 5;
+const NS_PER_SECOND: f64 = 1e9;
 
 /// Parts of the time of all cores, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,9 +50,9 @@ impl Shares {
             .find(|it| it.el == 1 && it.function == Function::NO_NAME);
         let rt = unnamed.map_or(0.0, |it| ns(it.instructions) + it.polled_ns as f64);
         let spinning = clock.spin.iter();
-        let spinning: f64 = spinning
+        let spinning = spinning
             .map(|it| ns(it.instructions) + it.polled_ns as f64)
-            .sum();
+            .fold(0.0, |sum, it| sum + it);
         let profiled = clock.profiled;
         let (programs, hypervisor) = (ns(profiled.el0), ns(profiled.el2));
         let kernel = ns(profiled.el1) + profiled.polled_ns as f64 - rt - spinning;
@@ -165,6 +166,15 @@ pub fn functions<'a>(runs: impl Iterator<Item = (String, &'a [Outcome])>) -> Tab
     table
 }
 
+/// Seconds in which cores did something, all together; median over seeds.
+pub fn busy(outcomes: &[Outcome]) -> Option<f64> {
+    let busy = outcomes.iter().filter_map(|outcome| {
+        let shares = Shares::of(outcome)?;
+        Some((1.0 - shares.asleep) * whole(outcome) / NS_PER_SECOND)
+    });
+    Some(Spread::of(busy)?.median)
+}
+
 /// For sentences: how much of the time of all cores, over all seeds, goes by in lock functions and asleep.
 pub fn lost(outcomes: &[Outcome]) -> Option<String> {
     let shares: Vec<_> = outcomes.iter().filter_map(Shares::of).collect();
@@ -249,6 +259,15 @@ mod tests {
     }
 
     #[test]
+    fn who_never_waits_for_a_lock_does_so_in_zero_and_not_in_minus_zero() {
+        let mut outcome = profiled("a");
+        outcome.clock.spin.clear();
+        let outcomes = [outcome];
+        let table = table([("a".to_owned(), &outcomes[..])].into_iter());
+        assert_eq!(table.rows[0][3], "0.0");
+    }
+
+    #[test]
     fn a_run_without_a_profile_has_no_row() {
         let outcomes = [samples::outcome("a", 1, "")];
         assert!(
@@ -283,6 +302,8 @@ mod tests {
             functions(run().into_iter()).rows,
             [["a", "`?` 25.0, `copy` 15.0, entry code without a name 1.0"]]
         );
+        // 70 % of 8 µs.
+        assert!((busy(&outcomes).unwrap() - 5.6e-6).abs() < 1e-9);
         assert_eq!(
             lost(&outcomes).unwrap(),
             "waits for locks in 10.0 % of the time of all cores, and sleeps in 30.0 %"

@@ -136,7 +136,7 @@ impl Experiment for Yardsticks {
             });
         }
         gains.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let findings = match (gains.first(), gains.last()) {
+        let mut findings = match (gains.first(), gains.last()) {
             (Some((least, worst)), Some((most, best))) if gains.len() > 1 => vec![format!(
                 "From one core to four, `{worst}` becomes {least:.2} times as fast, `{best}` {most:.2} times."
             )],
@@ -145,6 +145,23 @@ impl Experiment for Yardsticks {
             )],
             _ => Vec::new(),
         };
+        // More than cores can give: they do less.
+        for it in &chosen {
+            let gain = gains
+                .iter()
+                .find(|gain| gain.1 == it.name)
+                .map_or(0.0, |gain| gain.0);
+            let busy = |cores| shares::busy(results.of(&label(it, cores)));
+            if gain > 4.0
+                && let Some((one, four)) = busy(1).zip(busy(4))
+            {
+                findings.push(format!(
+                    "`{}` gains more than four cores give, since four execute {:.1} % less in all for the same work.",
+                    it.name,
+                    100.0 * (1.0 - four / one)
+                ));
+            }
+        }
         let verdicts = gains
             .iter()
             .map(|&(gain, name)| Verdict {
