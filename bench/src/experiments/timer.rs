@@ -24,11 +24,11 @@ const PER_CENT: f64 = 1e4;
 /// In a second.
 const MICROS: f64 = 1e6;
 
-/// Which Linux CPU is at home on the core that the real-time guest shares. CPU 0 keeps the time from boot on.
+/// Which Linux CPU is at home on the core that the real-time guest shares. CPU 0 boots; a kernel without an idle tick may hand its timekeeping on.
 const HOMES: [(&str, &str, [u32; 4]); 2] = [
     (
         "cpu0",
-        "CPU 0, which keeps time, is on the shared core",
+        "CPU 0, which booted, is on the shared core",
         [0, 1, 2, 3],
     ),
     ("cpu3", "CPU 3 is on the shared core", [1, 2, 3, 0]),
