@@ -94,6 +94,32 @@ mod tests {
         );
     }
 
+    /// Where it lies in the file: the loader puts the file anywhere.
+    #[inline(never)]
+    fn somewhere_in_this_file() -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let base = maps.split('-').next().unwrap();
+        let here: fn() -> u64 = somewhere_in_this_file;
+        here as usize as u64 - u64::from_str_radix(base, 16).unwrap()
+    }
+
+    #[test]
+    fn ends_of_a_stretch_get_names() {
+        let names = CodeNames::open(&std::env::current_exe().unwrap()).unwrap();
+        let mut visit: Visits = serde_json::from_str(
+            r#"{"cause": "IRQ", "visits": 1, "instructions": 1, "most": 1, "most_at_ns": 0, "most_on_core": 0}"#,
+        )
+        .unwrap();
+        visit.deaf_from = Some(format!("{:#x}", somewhere_in_this_file()));
+        visit.deaf_to = Some("0x0".into());
+        let mut visits = [visit];
+        names.name_stretches(&mut visits);
+        // Its file is named where debug information is whole, as the hypervisor's.
+        let named = visits[0].deaf_from.as_deref().unwrap();
+        assert!(named.starts_with("`somewhere_in_this_file`"), "{named}");
+        assert_eq!(visits[0].deaf_to.as_deref(), Some("0x0"));
+    }
+
     #[test]
     fn what_has_no_name_keeps_its_address() {
         assert!(CodeNames::open(Path::new("/nowhere")).is_none());

@@ -47,8 +47,8 @@ fn with_policy(label: &str, policy: &str) -> String {
 
 /// What makes the mean of one kind of visits large.
 const LOADING: &str = "\
-    Linux's images are copied at its start, at EL2, whenever the real-time guest pauses, with a look for interrupts every \
-    few hundred instructions: visits because of WFI in which the guest stays are few and long for that reason.";
+    Linux's images are copied at its start, at EL2, whenever the real-time guest pauses, with looks for interrupts in \
+    between: visits because of WFI in which the guest stays are few and long for that reason.";
 
 impl Latency {
     fn periods(plan: &Plan) -> [(&'static str, Periods); 2] {

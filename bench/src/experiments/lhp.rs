@@ -33,12 +33,12 @@ const HOW_IT_SHOWS: &str = "\
     seeds differ much, and what is lost at low loads is less than in the documents, which had another kernel.";
 /// What the tables of shares are of.
 const WINDOW: &str = "\
-    Shares are of the whole program, from its start to its end, 2 to 10 % longer than what it measures itself: its processes are \
+    Shares are of the whole program, from its start to its end, which is longer than what it measures itself: its processes are \
     created and end in it. They are medians over seeds, so a row need not add up to 100.";
 /// What a point is of.
 const BURSTS: &str = "\
-    A run sees 5 to 11 bursts, and begins anywhere in one: the share that the real-time guest really had of core 0 (four times that \
-    of all cores) differs from the load by a few per cent of it. The ideal is that of the load.";
+    A run sees few bursts, and begins anywhere in one: the share that the real-time guest really had of core 0 (four times that \
+    of all cores) is not exactly the load. The ideal is that of the load.";
 
 impl Lhp {
     fn loads(plan: &Plan) -> Result<Loads, String> {

@@ -46,8 +46,6 @@ pub struct Grace {
     step: Ticks,
     steps: u8,
     used: u8,
-    /// When the last step ends.
-    until: Ticks,
     spin: Spin,
     sees_spin: bool,
 }
@@ -59,49 +57,25 @@ impl Grace {
             step,
             steps,
             used: 0,
-            until: Ticks(0),
             spin: Spin { last: None },
             sees_spin,
         }
     }
 
-    /// Another vCPU runs.
+    /// Another vCPU runs, or nobody wants this one to let go any more.
     pub fn renew(&mut self) {
         self.used = 0;
         self.spin = Spin::default();
     }
 
-    /// Whether nobody looked after the last step.
-    fn is_over(&self, now: Ticks) -> bool {
-        now > self.until.saturating_add(self.step)
-    }
-
-    /// The same with times from now on, for comparisons.
-    #[cfg(test)]
-    pub fn from_now(mut self, now: Ticks) -> Self {
-        if self.is_over(now) {
-            self.renew();
-        }
-        self.until = match self.used {
-            0 => Ticks(0),
-            _ => self.until.saturating_add(self.step).saturating_sub(now),
-        };
-        self
-    }
-
-    /// The running vCPU is to let go. `Some`: not before it is looked at again, then. If it was not looked at again after the
-    /// last step, nobody wanted it to let go any more, and this is the first look for somebody else.
+    /// The running vCPU is to let go. `Some`: not before it is looked at again, then.
     pub fn more(&mut self, now: Ticks, sample: Sample) -> Option<Ticks> {
-        if self.is_over(now) {
-            self.renew();
-        }
         let spins = self.sees_spin && self.spin.seen(sample);
         if !sample.in_kernel || spins || self.used >= self.steps {
             return None;
         }
         self.used += 1;
-        self.until = now.saturating_add(self.step);
-        Some(self.until)
+        Some(now.saturating_add(self.step))
     }
 }
 
@@ -137,15 +111,6 @@ mod tests {
         assert_eq!(grace.more(Ticks(15), at(9 * 4096)), None);
         grace.renew();
         assert!(grace.more(Ticks(20), at(0)).is_some());
-    }
-
-    #[test]
-    fn what_one_turn_has_used_the_next_one_has_again() {
-        let mut grace = Grace::new(Ticks(5), 1, true);
-        assert_eq!(grace.more(Ticks(100), at(0)), Some(Ticks(105)));
-        assert_eq!(grace.more(Ticks(110), at(4096)), None);
-        // Meanwhile whoever waited was taken elsewhere: it runs on.
-        assert_eq!(grace.more(Ticks(111), at(4096)), Some(Ticks(116)));
     }
 
     #[test]

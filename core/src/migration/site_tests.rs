@@ -369,3 +369,20 @@ fn who_is_caught_on_the_way_back_to_a_program_lets_go_at_once() {
     assert_eq!(core.host_of(1), Some(OWN));
     assert_eq!(core.local.scheduler.current(), None);
 }
+
+/// Whoever waited was taken elsewhere. The next time is looked at anew: all of the grace, and no spin seen before.
+#[test]
+fn what_one_turn_has_used_of_the_grace_the_next_one_has_again() {
+    let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST]);
+    core.admit(0, VcpuState::Suspend);
+    core.dispatch();
+    for turn in 1..9 {
+        let over = turn * QUANTUM + 1;
+        core.parked_elsewhere(1, Rest::Runnable, 0);
+        assert_eq!(look_for_work(&mut core, Ticks(over)), Some(true));
+        assert_eq!(core.host_of(1), Some(OTHER), "turn {turn}");
+        let seen = core.slots[1].look().unwrap();
+        assert!(core.slots[1].claim(seen));
+        assert_eq!(look_for_work(&mut core, Ticks(over + 1)), Some(false));
+    }
+}

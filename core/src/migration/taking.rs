@@ -45,7 +45,7 @@ pub fn look_for_work(site: &mut impl Site, now: Ticks) -> Option<bool> {
     let turn = site.local().scheduler.turn();
     let is_over = turn.is_some_and(|turn| turn.equal_waits && turn.quantum_end <= now);
     if elsewhere == 0 && !is_over {
-        stop_catching(site);
+        run_on(site);
         return Some(false);
     }
     choose(site, now, elsewhere, is_over);
@@ -106,7 +106,7 @@ fn choose(site: &mut impl Site, now: Ticks, elsewhere: u32, is_over: bool) {
         catch(site, Catch::Exit);
         return;
     }
-    stop_catching(site);
+    run_on(site);
     if let Some(found) = choice.best
         && take(site, found.vcpu, found.parked, now)
     {
@@ -117,6 +117,13 @@ fn choose(site: &mut impl Site, now: Ticks, elsewhere: u32, is_over: bool) {
             tell_others(site, id, true);
         }
     }
+}
+
+/// The running vCPU is not, or no longer, given time to let go: what it has used of it is forgotten.
+#[inline(always)]
+fn run_on(site: &mut impl Site) {
+    stop_catching(site);
+    site.local_mut().grace.renew();
 }
 
 /// A vCPU that another core has parked, of a guest that runs.

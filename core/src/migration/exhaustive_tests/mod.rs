@@ -355,7 +355,7 @@ fn holds(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
 
 #[test]
 fn steal() {
-    holds(packed::Policy::Steal, 0b001, 0b001, 4, 990_000);
+    holds(packed::Policy::Steal, 0b001, 0b001, 4, 970_000);
 }
 
 #[test]
@@ -366,17 +366,17 @@ fn steal_where_two_cores_are_taken() {
 #[test]
 #[ignore = "takes a minute, and gigabytes"]
 fn steal_further() {
-    holds(packed::Policy::Steal, 0b001, 0b111, 5, 4_500_000);
+    holds(packed::Policy::Steal, 0b001, 0b111, 5, 4_400_000);
 }
 
 #[test]
 fn ondemand() {
-    holds(packed::Policy::OnDemand, 0b001, 0b001, 6, 750_000);
+    holds(packed::Policy::OnDemand, 0b001, 0b001, 6, 710_000);
 }
 
 #[test]
 fn trap() {
-    holds(packed::Policy::Trap, 0b001, 0b001, 2, 390_000);
+    holds(packed::Policy::Trap, 0b001, 0b001, 2, 380_000);
 }
 
 #[test]

@@ -299,7 +299,7 @@ impl CoreState {
             masks: [*strangers, *sent, *stays, *has_parked, *to_park].map(|mask| mask as u8),
             tell_at: from_now(*tell_at),
             look_at: from_now(*look_at),
-            grace: grace.from_now(*now),
+            grace: *grace,
             deadlines: at,
             states: core::array::from_fn(|id| {
                 state(if id < VCPUS {
