@@ -62,7 +62,7 @@ mod tests {
             ("lhp", false, &ALL[..], 20.0),
             ("lhp", true, &ALL[..1], 1.5),
             ("latency", false, &ALL[..5], 34.0),
-            ("overhead", false, &ALL[..1], 4.0),
+            ("overhead", false, &ALL[..1], 8.0),
             ("timer-on-shared-core", false, &ALL[..1], 4.0),
             ("dhrystone", false, &ALL[..1], 4.0),
             ("priorities", false, &ALL[..1], 3.0),

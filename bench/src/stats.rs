@@ -1,4 +1,4 @@
-//! Median and range: all that a handful of exact runs can carry.
+//! Median and range: all that a handful of exact runs can carry; and the mean of many, with its error.
 
 use serde::Serialize;
 
@@ -46,11 +46,6 @@ impl Spread {
         }
     }
 
-    /// From the smallest to the largest, as a share of the median, which must be positive.
-    pub fn width(&self) -> f64 {
-        (self.high - self.low) / self.median
-    }
-
     /// `median (low to high)`, with so many decimals; the median alone if all are the same.
     pub fn show(&self, decimals: usize) -> String {
         let number = |value: f64| format!("{value:.decimals$}");
@@ -58,6 +53,56 @@ impl Spread {
         match low == high {
             true => median,
             false => format!("{median} ({low} to {high})"),
+        }
+    }
+}
+
+/// Mean of many values of one thing, for differences smaller than their range.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Mean {
+    /// The mean.
+    pub mean: f64,
+    /// Its standard error: about two of three such means are nearer than this to that of very many values.
+    pub error: f64,
+    /// How many values there are.
+    pub count: usize,
+}
+
+impl Mean {
+    /// Of independent values; those that are not finite do not count. `None` with less than two.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let values: Vec<f64> = values.into_iter().filter(|it| it.is_finite()).collect();
+        if values.len() < 2 {
+            return None;
+        }
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|it| (it - mean).powi(2)).sum();
+        Some(Self {
+            mean,
+            error: (squares / (count - 1.0) / count).sqrt(),
+            count: values.len(),
+        })
+    }
+
+    /// The ratio of this to another, which must be positive and independent of it; the smaller count.
+    #[must_use]
+    pub fn over(self, unit: Self) -> Self {
+        let mean = self.mean / unit.mean;
+        Self {
+            mean,
+            error: mean * (self.error / self.mean).hypot(unit.error / unit.mean),
+            count: self.count.min(unit.count),
+        }
+    }
+
+    /// The mean, and two errors to each side.
+    pub fn interval(self) -> Spread {
+        Spread {
+            low: self.mean - 2.0 * self.error,
+            median: self.mean,
+            high: self.mean + 2.0 * self.error,
+            count: self.count,
         }
     }
 }
@@ -100,8 +145,31 @@ mod tests {
     fn a_range_is_shown_only_where_there_is_one() {
         let spread = Spread::of([2.0, 3.0, 4.0]).unwrap();
         assert_eq!(spread.over(2.0).show(2), "1.50 (1.00 to 2.00)");
-        assert_eq!(Spread::of([3.0, 4.0, 5.0]).unwrap().width(), 0.5);
         assert_eq!(Spread::of([1.0, 1.001]).unwrap().show(2), "1.00");
+    }
+
+    #[test]
+    fn the_error_of_a_mean_shrinks_with_the_square_root_of_the_count() {
+        let few = Mean::of([1.0, 3.0].repeat(8)).unwrap();
+        let many = Mean::of([1.0, 3.0].repeat(32)).unwrap();
+        assert_eq!((few.mean, many.mean), (2.0, 2.0));
+        assert!((few.error - (1.0_f64 / 15.0).sqrt()).abs() < 1e-12);
+        assert!((few.error / many.error - (63.0_f64 / 15.0).sqrt()).abs() < 1e-12);
+        assert_eq!(Mean::of([1.0, f64::NAN]), None);
+    }
+
+    #[test]
+    fn errors_of_a_ratio_add_as_squares() {
+        let mean = |mean, error| Mean {
+            mean,
+            error,
+            count: 9,
+        };
+        let ratio = mean(3.0, 0.09).over(mean(2.0, 0.08));
+        assert_eq!(ratio.mean, 1.5);
+        assert!((ratio.error - 0.075).abs() < 1e-12);
+        let interval = ratio.interval();
+        assert!((interval.low - 1.35).abs() < 1e-12 && (interval.high - 1.65).abs() < 1e-12);
     }
 
     #[test]

@@ -32,9 +32,9 @@ fn whole(outcome: &Outcome) -> f64 {
     profiled.to_ns.saturating_sub(profiled.from_ns) as f64 * outcome.clock.cores.len() as f64
 }
 
-/// Nanoseconds of so many instructions.
-fn ns(outcome: &Outcome, instructions: u64) -> f64 {
-    instructions as f64 * 1000.0 / f64::from(outcome.ipus)
+/// Nanoseconds of so many instructions, and of what they gave away with WFE and YIELD.
+fn ns(outcome: &Outcome, instructions: u64, polled_ns: u64) -> f64 {
+    instructions as f64 * 1000.0 / f64::from(outcome.ipus) + polled_ns as f64
 }
 
 impl Shares {
@@ -42,20 +42,20 @@ impl Shares {
     pub fn of(outcome: &Outcome) -> Option<Self> {
         let whole = whole(outcome);
         let clock = &outcome.clock;
-        let ns = |instructions| ns(outcome, instructions);
+        let ns = |instructions, polled_ns| ns(outcome, instructions, polled_ns);
         // Code at EL1 that is not Linux's is the real-time guest's.
         let unnamed = clock
             .profile
             .iter()
             .find(|it| it.el == 1 && it.function == Function::NO_NAME);
-        let rt = unnamed.map_or(0.0, |it| ns(it.instructions) + it.polled_ns as f64);
+        let rt = unnamed.map_or(0.0, |it| ns(it.instructions, it.polled_ns));
         let spinning = clock.spin.iter();
         let spinning = spinning
-            .map(|it| ns(it.instructions) + it.polled_ns as f64)
+            .map(|it| ns(it.instructions, it.polled_ns))
             .fold(0.0, |sum, it| sum + it);
         let profiled = clock.profiled;
-        let (programs, hypervisor) = (ns(profiled.el0), ns(profiled.el2));
-        let kernel = ns(profiled.el1) + profiled.polled_ns as f64 - rt - spinning;
+        let (programs, hypervisor) = (ns(profiled.el0, 0), ns(profiled.el2, 0));
+        let kernel = ns(profiled.el1, profiled.polled_ns) - rt - spinning;
         let asleep = whole - programs - kernel - spinning - rt - hypervisor;
         (whole > 0.0 && !clock.profile.is_empty()).then(|| Self {
             programs: programs / whole,
@@ -127,7 +127,7 @@ pub fn locks(title: &str, runs: &[(String, &[Outcome])]) -> Table {
         for (_, outcomes) in runs {
             let shares = outcomes.iter().map(|outcome| {
                 let spin = outcome.clock.spin.iter().find(|it| it.function == name);
-                let ns = spin.map_or(0.0, |it| ns(outcome, it.instructions) + it.polled_ns as f64);
+                let ns = spin.map_or(0.0, |it| ns(outcome, it.instructions, it.polled_ns));
                 100.0 * ns / whole(outcome)
             });
             row.push(Spread::of(shares).map_or("-".into(), |it| it.show(2)));
@@ -153,7 +153,7 @@ pub fn functions<'a>(runs: impl Iterator<Item = (String, &'a [Outcome])>) -> Tab
         let words: Vec<_> = kernel
             .take(NAMED)
             .map(|it| {
-                let ns = ns(outcome, it.instructions) + it.polled_ns as f64;
+                let ns = ns(outcome, it.instructions, it.polled_ns);
                 let name = match it.function.as_str() {
                     Function::NO_NAME_UPPER => "entry code without a name".into(),
                     name => format!("`{name}`"),

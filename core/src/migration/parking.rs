@@ -19,6 +19,18 @@ pub enum Rest {
     Off,
 }
 
+#[cfg(test)]
+impl Rest {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Runnable,
+        Self::InKernel,
+        Self::Sent,
+        Self::Asleep,
+        Self::Off,
+    ];
+}
+
 /// A parked vCPU, as others see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parked {
@@ -211,14 +223,6 @@ impl Default for ParkingSlot {
 mod tests {
     use super::*;
 
-    const RESTS: [Rest; 5] = [
-        Rest::Runnable,
-        Rest::InKernel,
-        Rest::Sent,
-        Rest::Asleep,
-        Rest::Off,
-    ];
-
     fn parked(host: u8, rest: Rest) -> Parked {
         Parked {
             host: PcpuId(host),
@@ -228,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_is_parked_is_seen_and_claimed_once() {
-        for rest in RESTS {
+        for rest in Rest::ALL {
             let slot = ParkingSlot::new();
             assert_eq!(slot.look(), None);
             assert_eq!(slot.glance(PcpuId(2)), Glance::Nothing);

@@ -51,13 +51,6 @@ pub struct Shared {
     pub timers: [Timer; VCPUS],
 }
 
-const RESTS: [Rest; 5] = [
-    Rest::Runnable,
-    Rest::InKernel,
-    Rest::Sent,
-    Rest::Asleep,
-    Rest::Off,
-];
 const LEVELS: [Option<Band>; 3] = [None, Some(LOW), Some(HIGH)];
 const STATES: [VcpuState; 4] = [
     VcpuState::Off,
@@ -132,7 +125,7 @@ impl Shared {
             push(
                 6,
                 self.places[id].map_or(0, |it| {
-                    let rest = number(&RESTS, &it.parked.rest) + 1;
+                    let rest = number(&Rest::ALL, &it.parked.rest) + 1;
                     rest << 3 | u64::from(it.parked.host.0) << 1 | u64::from(it.aged)
                 }),
             );
@@ -168,7 +161,7 @@ impl Shared {
             it.places[id] = rest.checked_sub(1).map(|rest| Place {
                 parked: Parked {
                     host: PcpuId(host),
-                    rest: RESTS[rest],
+                    rest: Rest::ALL[rest],
                 },
                 aged,
             });
