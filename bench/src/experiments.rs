@@ -17,6 +17,7 @@ mod shares;
 pub mod soak;
 pub mod timer;
 mod visits;
+pub mod workloads;
 pub mod yardstick;
 pub mod yardsticks;
 
@@ -178,6 +179,7 @@ pub trait Experiment: Sync {
 /// All experiments, in the order of the index.
 pub const ALL: &[&dyn Experiment] = &[
     &lhp::Lhp,
+    &workloads::Workloads,
     &latency::Latency,
     &migration::Migration,
     &ipi::Ipi,

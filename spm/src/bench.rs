@@ -246,11 +246,15 @@ fn finish(
 ) -> Result<ExitCode, Failure> {
     let name = page.experiment.name();
     let partial = args.seed.is_some() || args.only.is_some();
-    let folder: Option<PathBuf> = match (&args.out, partial, args.quick) {
+    let other = match (args.quick, &args.yardstick) {
+        (true, _) => Some("quick"),
+        (false, yardstick) => yardstick.as_deref(),
+    };
+    let folder: Option<PathBuf> = match (&args.out, partial, other) {
         (Some(out), ..) => Some(out.clone()),
         (None, true, _) => None,
-        (None, false, true) => Some(project.root.join("build/bench").join(name).join("quick")),
-        (None, false, false) => Some(project.root.join(RESULTS)),
+        (None, false, Some(other)) => Some(project.root.join("build/bench").join(name).join(other)),
+        (None, false, None) => Some(project.root.join(RESULTS)),
     };
     if let Some(folder) = &folder {
         page.write(folder)?;

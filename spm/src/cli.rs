@@ -217,7 +217,7 @@ pub struct BenchArgs {
         value_parser = system_policies()
     )]
     pub policy: Vec<String>,
-    /// What Linux is measured by, where a figure leaves the choice.
+    /// What Linux is measured by, where a figure leaves the choice; its page goes to build/bench/FIGURE/NAME/.
     #[arg(long, value_name = "NAME", value_parser = yardsticks())]
     pub yardstick: Option<String>,
     /// The hypervisor's ELF file [default: where `make` leaves it, in target/].

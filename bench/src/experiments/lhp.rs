@@ -42,13 +42,13 @@ const BURSTS: &str = "\
 
 impl Lhp {
     fn loads(plan: &Plan) -> Result<Loads, String> {
-        Loads::new(
-            plan,
-            loads::yardstick(plan),
-            &[0, 50, 90],
-            &[0, 10, 30, 50, 70, 90],
-        )
+        loads_of(plan, loads::yardstick(plan))
     }
+}
+
+/// A yardstick under this figure's loads.
+pub(super) fn loads_of(plan: &Plan, yardstick: &str) -> Result<Loads, String> {
+    Loads::new(plan, yardstick, &[0, 50, 90], &[0, 10, 30, 50, 70, 90])
 }
 
 impl Experiment for Lhp {
@@ -206,7 +206,7 @@ fn tables(loads: &Loads, plan: &Plan, results: &Results) -> Vec<Table> {
 
 /// What is aimed at with a policy: `none` is there to show the problem, `steal` to solve it, and each of the project's others to be
 /// better than `none`. Judged when there is a result at every load; that it shows is seen with fewer.
-fn aims(
+pub(super) fn aims(
     loads: &Loads,
     results: &Results,
     bare: Option<&Bare>,
