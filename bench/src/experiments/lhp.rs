@@ -106,6 +106,7 @@ impl Experiment for Lhp {
             }
             verdicts.extend(aims(&loads, results, bare.as_ref(), policy, worst));
         }
+        verdicts.extend(fastest(&loads, results, &plan.policies));
         findings.extend(losses(&loads, plan, results));
         let (lines, curves, references) = match &bare {
             Some(bare) => (
@@ -263,6 +264,32 @@ pub(super) fn aims(
     }
 }
 
+/// Whether `steal` is the best of all these policies wherever the real-time guest takes time.
+fn fastest(loads: &Loads, results: &Results, policies: &[String]) -> Option<Verdict> {
+    const BEST: &str = "steal";
+    let others = || policies.iter().filter(|&it| it != BEST);
+    let is_asked = policies.len() > others().count() && others().count() > 0;
+    let median =
+        |policy: &str, load| Some(loads.spread(results, &loads.label(policy, load))?.median);
+    let taken = || loads.loads.iter().copied().filter(|&load| load > 0);
+    let is_whole = taken().all(|load| policies.iter().all(|it| median(it, load).is_some()));
+    let mut behind = Vec::new();
+    for load in taken() {
+        let own = median(BEST, load)?;
+        let faster = others().filter(|&it| median(it, load).is_some_and(|it| it < own));
+        behind.extend(faster.map(|it| format!("`{it}` at {load} %")));
+    }
+    is_asked.then(|| Verdict {
+        aim: "policy `steal`: the fastest of all policies at every load but 0 %".into(),
+        measured: match (behind.is_empty(), is_whole) {
+            (true, true) => "the fastest".into(),
+            (true, false) => "not all have results".into(),
+            (false, _) => format!("slower than {}", behind.join(", ")),
+        },
+        met: (is_whole || !behind.is_empty()).then_some(behind.is_empty()),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,6 +334,25 @@ mod tests {
             .into_iter()
             .map(|it| (it.measured, it.met))
             .collect()
+    }
+
+    #[test]
+    fn steal_is_the_fastest_or_it_is_said_who_is() {
+        let loads = Lhp::loads(&quick()).unwrap();
+        let policies = ["none", "steal"].map(String::from);
+        let mut results = of_none([2.0, 4.5]);
+        let judged = |results: &Results| {
+            let verdict = fastest(&loads, results, &policies)?;
+            Some((verdict.measured, verdict.met))
+        };
+        assert_eq!(judged(&results), None);
+        results.add(samples::linux(&loads.label("steal", 50), 1, &[4.0]));
+        results.add(samples::linux(&loads.label("steal", LAST), 1, &[2.0]));
+        assert_eq!(judged(&results), Some(("the fastest".into(), Some(true))));
+        results.add(samples::linux(&loads.label("steal", LAST), 2, &[2.2]));
+        let said = "slower than `none` at 90 %".into();
+        assert_eq!(judged(&results), Some((said, Some(false))));
+        assert_eq!(fastest(&loads, &results, &policies[1..]), None);
     }
 
     #[test]

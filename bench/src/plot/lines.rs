@@ -10,7 +10,7 @@ const HEIGHT: u32 = 520;
 const RIGHT: u32 = 190;
 const TOP: u32 = 70;
 /// How far above the highest reference the picture goes: a line that leaves it tells no more by how far it goes.
-const ABOVE_REFERENCES: f64 = 1.5;
+const ABOVE_REFERENCES: f64 = 1.25;
 /// Dashes of references and curves, in pixels.
 const DASH: i32 = 6;
 
@@ -195,7 +195,9 @@ impl Lines {
         let left = chart.backend_coord(&(x_end, y_start));
         let wanted: Vec<_> = labels.iter().map(|it| it.at).collect();
         for (label, at) in labels.iter().zip(style::apart(&wanted, LABEL_GAP, left.1)) {
-            let place = (left.0 + 10, at - SIZE_TEXT as i32 / 2);
+            let leader = [(left.0 + 5, label.at), (left.0 + 12, at)];
+            area.draw(&PathElement::new(leader, label.colour.stroke_width(1)))?;
+            let place = (left.0 + 15, at - SIZE_TEXT as i32 / 2);
             area.draw(&Text::new(
                 label.text.clone(),
                 place,

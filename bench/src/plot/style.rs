@@ -56,15 +56,34 @@ pub fn coloured(colour: RGBColor) -> TextStyle<'static> {
 }
 
 /// Heights for labels that want to be at `wanted`: as near as can be, `gap` apart, none below `bottom`
-/// (heights count downwards).
+/// (heights count downwards). Labels that get in each other's way lie around the middle of where they want to be.
 pub fn apart(wanted: &[i32], gap: i32, bottom: i32) -> Vec<i32> {
     let mut order: Vec<_> = (0..wanted.len()).collect();
     order.sort_by_key(|&index| wanted[index]);
-    let mut heights = wanted.to_vec();
-    let mut above: Option<i32> = None;
+    // Groups of neighbours that touch, from above: how many, and where the first one wants to be, summed over all.
+    let mut groups: Vec<(i32, i32)> = Vec::new();
+    let first = |&(count, sum): &(i32, i32)| sum / count;
     for &index in &order {
-        heights[index] = above.map_or(wanted[index], |it| wanted[index].max(it + gap));
-        above = Some(heights[index]);
+        let mut group = (1, wanted[index]);
+        while let Some(above) = groups.last().copied() {
+            if first(&above) + above.0 * gap <= first(&group) {
+                break;
+            }
+            groups.pop();
+            group = (
+                above.0 + group.0,
+                above.1 + group.1 - group.0 * above.0 * gap,
+            );
+        }
+        groups.push(group);
+    }
+    let places = groups.iter().flat_map(|group| {
+        let first = first(group);
+        (0..group.0).map(move |number| first + number * gap)
+    });
+    let mut heights = wanted.to_vec();
+    for (&index, place) in order.iter().zip(places) {
+        heights[index] = place;
     }
     let mut below = bottom + gap;
     for &index in order.iter().rev() {
@@ -92,7 +111,10 @@ mod tests {
     #[test]
     fn labels_keep_their_distance_and_their_order() {
         assert_eq!(apart(&[100, 50], 10, 500), [100, 50]);
-        assert_eq!(apart(&[52, 50, 51], 10, 500), [70, 50, 60]);
+        // Around 51.
+        assert_eq!(apart(&[52, 50, 51], 10, 500), [61, 41, 51]);
+        // Two groups become one: 0 and 10, 14 and 24 would overlap.
+        assert_eq!(apart(&[5, 5, 19, 19], 10, 500), [-3, 7, 17, 27]);
         assert_eq!(apart(&[500, 499], 10, 500), [500, 490]);
         assert!(apart(&[], 10, 500).is_empty());
     }
