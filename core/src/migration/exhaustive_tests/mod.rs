@@ -6,7 +6,8 @@
 //! [`explore`] goes through them.
 //!
 //! From outside come interrupts, rung for any vCPU on any core; vCPUs that wait, with a timer or without, or
-//! leave or enter their kernel where that is caught; real-time vCPUs that wake and sleep. All that follows from up to so many of
+//! leave or enter their kernel where that is caught; real-time vCPUs that wake and sleep; vCPUs that are turned on and off,
+//! and a guest that is reset, where [`lives`] are gone through. All that follows from up to so many of
 //! these, in every order, is gone through: kicks arrive when they like, and time passes on each core apart, so whichever
 //! of two waits on different cores is shorter, both orders are there. But a kick arrives before the next tick of its core.
 //!
@@ -19,15 +20,20 @@
 //!   is excepted in [`System::is_content`].
 //! - As well, all get to where no core has a kick to hear, or idles beside a vCPU that it may take.
 //!
-//! Not here: vCPUs that are turned on and off, guests that end, real-time vCPUs that move.
+//! - A vCPU that is turned on starts, and a guest that is reset runs again, unless a core that has one of its vCPUs hears
+//!   nothing.
+//!
+//! Not here: guests that end for good, real-time vCPUs that move.
 
 mod explore;
+mod lives;
 mod state;
 mod visit;
 
 use super::{Catch, Conduct, Grace, Local, Policy, Rest, Setting};
 use crate::schedule::{Band, Ticks, VcpuState};
 use explore::explore;
+use lives::Life;
 use spumone_config::packed::{self, Without};
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 use state::{CoreState, Shared, Timer};
@@ -72,13 +78,28 @@ enum What {
     /// Something is sent for a vCPU: by the one that runs, or by a device.
     Ring(VcpuId),
     /// The vCPU that runs waits for an interrupt, its timer set or not.
-    Wait { timer: bool },
+    Wait {
+        timer: bool,
+    },
     /// The real-time vCPU of the core wakes, or sleeps.
-    Rt { wakes: bool },
+    Rt {
+        wakes: bool,
+    },
     /// The vCPU that runs does what is to be caught.
     Caught,
+    /// The vCPU that runs turns another one on, or itself off.
+    Start(VcpuId),
+    Off,
+    /// It resets its guest, or somebody at the console does.
+    Reset,
     /// A kick arrives.
     Kick,
+    /// Messages arrive: that the guest stops before that a vCPU starts, or after.
+    Mail {
+        stops_first: bool,
+    },
+    /// The guest is loaded.
+    Loaded,
     /// Time passes; an alarm may ring.
     Tick,
 }
@@ -86,7 +107,10 @@ enum What {
 impl What {
     /// It follows from what has happened, sooner or later.
     fn is_internal(self) -> bool {
-        matches!(self, Self::Kick | Self::Tick)
+        matches!(
+            self,
+            Self::Kick | Self::Mail { .. } | Self::Loaded | Self::Tick
+        )
     }
 }
 
@@ -98,6 +122,8 @@ struct System {
     rt: u8,
     /// vCPUs that set their timers; bit n for vCPU n.
     timers: u8,
+    /// Whether vCPUs are turned on and off, and the guest is reset.
+    lives: bool,
 }
 
 /// A state, to be looked at.
@@ -113,13 +139,61 @@ impl Seen<'_> {
     }
 
     fn sleeps(&self, id: usize) -> bool {
+        self.rests(id, Rest::Asleep, VcpuState::Sleep)
+    }
+
+    fn is_off(&self, id: usize) -> bool {
+        self.rests(id, Rest::Off, VcpuState::Off)
+    }
+
+    /// Whether a vCPU is parked so, or its core has it so.
+    fn rests(&self, id: usize, rest: Rest, state: VcpuState) -> bool {
         match self.shared.places[id] {
-            Some(place) => place.parked.rest == Rest::Asleep,
+            Some(place) => place.parked.rest == rest,
             None => {
                 let host = self.cores[usize::from(self.shared.locations[id])];
-                host.state(VcpuId(id as u8)) == Some(VcpuState::Sleep)
+                host.state(VcpuId(id as u8)) == Some(state)
             }
         }
+    }
+
+    fn hears(&self, core: u8) -> bool {
+        self.shared.levels[usize::from(core)] != Some(HIGH)
+    }
+
+    /// Whether a core has messages.
+    fn has_mail(&self, core: u8) -> bool {
+        let mut starts = self.shared.starts.iter();
+        starts.any(|it| it.present == Some(core) || it.past == Some(core))
+            || self.is_to_stop(core)
+            || self.shared.life
+                == Life::Restoring {
+                    core,
+                    has_begun: false,
+                }
+    }
+
+    fn is_to_stop(&self, core: u8) -> bool {
+        matches!(self.shared.life, Life::Stopping { left } if left >> core & 1 != 0)
+    }
+
+    /// Whether a core loads the guest, and hears.
+    fn loads(&self, core: u8) -> bool {
+        let begun = Life::Restoring {
+            core,
+            has_begun: true,
+        };
+        self.shared.life == begun && self.cores[usize::from(core)].running() == Some(VcpuId(0))
+    }
+
+    /// Whether the life of the guest goes on only when a core hears again that does not.
+    fn waits_for_deaf(&self) -> bool {
+        let waits = |core| match self.shared.life {
+            Life::Running => false,
+            Life::Stopping { .. } => self.is_to_stop(core),
+            Life::Restoring { core: loads, .. } => loads == core,
+        };
+        (0..CORES as u8).any(|core| !self.hears(core) && waits(core))
     }
 
     fn is_cut_off(&self, id: usize) -> bool {
@@ -141,6 +215,7 @@ impl System {
             policy: Policy::new(name, FREQUENCY_HZ),
             rt,
             timers,
+            lives: false,
         }
     }
 
@@ -213,8 +288,17 @@ impl System {
             let kicked = seen.shared.kicked[usize::from(core)];
             if kicked != 0 && !is_deaf {
                 push(What::Kick, kernels);
-            } else {
+            }
+            if seen.has_mail(core) && !is_deaf {
+                push(What::Mail { stops_first: false }, kernels);
+                if seen.is_to_stop(core) {
+                    push(What::Mail { stops_first: true }, kernels);
+                }
+            } else if kicked == 0 || is_deaf {
                 push(What::Tick, kernels);
+            }
+            if seen.loads(core) {
+                push(What::Loaded, kernels);
             }
             if has_rt && is_external {
                 push(What::Rt { wakes: !is_deaf }, kernels);
@@ -227,9 +311,27 @@ impl System {
                     push(What::Ring(VcpuId(id as u8)), &kernels[kernels.len() - 1..]);
                 }
             }
-            let Some(guest) = guest else {
+            let is_reset = match seen.shared.life {
+                Life::Running => !is_deaf,
+                Life::Stopping { .. } => guest.is_some(),
+                Life::Restoring { .. } => false,
+            };
+            if self.lives && is_reset {
+                push(What::Reset, &kernels[kernels.len() - 1..]);
+            }
+            let Some(guest) = guest.filter(|_| !seen.loads(core)) else {
                 continue;
             };
+            if self.lives && own.catches() != Catch::Entry {
+                for id in (0..VCPUS).filter(|&id| seen.is_off(id)) {
+                    if seen.shared.starts[id].present.is_none() {
+                        push(What::Start(VcpuId(id as u8)), &[true]);
+                    }
+                }
+                if (0..VCPUS).any(|id| id != guest.index() && !seen.is_off(id)) {
+                    push(What::Off, &[true]);
+                }
+            }
             if own.catches() != Catch::Nothing {
                 push(What::Caught, &[false]);
             }
@@ -253,7 +355,12 @@ impl System {
             (What::Ring(id), _) => visit.ring(id),
             (What::Wait { timer }, Some(id)) => visit.wait(id, timer),
             (What::Caught, Some(id)) => visit.caught(id),
-            (What::Wait { .. } | What::Caught, None) => {}
+            (What::Start(id), _) => visit.start(id),
+            (What::Off, Some(id)) => visit.turn_off(id),
+            (What::Reset, _) => visit.reset(),
+            (What::Mail { stops_first }, _) => visit.take_mail(stops_first),
+            (What::Loaded, _) => visit.begin_life(),
+            (What::Wait { .. } | What::Caught | What::Off, None) => {}
             (What::Rt { wakes }, _) => visit.rt(wakes),
             (What::Kick, _) => visit.take_kicks(),
             (What::Tick, _) => visit.tick(),
@@ -307,6 +414,14 @@ impl System {
 
     /// Whether a vCPU waits for nothing, or for what its policy does not promise.
     fn is_content(&self, seen: &Seen, id: usize) -> bool {
+        if seen.shared.life != Life::Running {
+            return seen.waits_for_deaf();
+        }
+        if seen.is_off(id) {
+            // A message that was sent before its core ceased to hear waits until it hears again.
+            let asked = seen.shared.starts[id].present;
+            return asked.is_none_or(|core| !seen.hears(core));
+        }
         if seen.runs(id) {
             return !seen.shared.rung[id];
         }
@@ -334,14 +449,16 @@ impl System {
             packed::Policy::Trap => !self.keeps_kernels_off(core) || rest == Some(Rest::Runnable),
             _ => true,
         };
-        !seen.runs(id) && !seen.sleeps(id) && seen.idle().any(may_take)
+        let could_run = !seen.runs(id) && !seen.sleeps(id) && !seen.is_off(id);
+        could_run && seen.shared.life == Life::Running && seen.idle().any(may_take)
     }
 
     /// Whether nobody has anything left to do.
     fn is_settled(&self, seen: &Seen) -> bool {
-        let hears = |core: usize| seen.shared.levels[core] != Some(HIGH);
-        let is_kicked = (0..CORES).any(|core| hears(core) && seen.shared.kicked[core] != 0);
-        !is_kicked && !(0..VCPUS).any(|id| self.is_beside_idle(seen, id))
+        let is_kicked =
+            |core: u8| seen.shared.kicked[usize::from(core)] != 0 || seen.has_mail(core);
+        let is_asked = (0..CORES as u8).any(|core| seen.hears(core) && is_kicked(core));
+        !is_asked && !(0..VCPUS).any(|id| self.is_beside_idle(seen, id))
     }
 }
 
@@ -351,6 +468,42 @@ impl System {
 fn holds(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
     let found = explore(&System::new(policy, rt, timers), bound);
     assert!(found >= states, "{found} states");
+}
+
+/// As [`holds`], where vCPUs are turned on and off and the guest is reset.
+#[track_caller]
+fn lives(policy: packed::Policy, bound: u8, states: usize) {
+    let system = System {
+        lives: true,
+        ..System::new(policy, 0b001, 0)
+    };
+    let found = explore(&system, bound);
+    assert!(found >= states, "{found} states");
+}
+
+#[test]
+fn lives_under_steal() {
+    lives(packed::Policy::Steal, 4, 1_200_000);
+}
+
+#[test]
+fn lives_under_ondemand() {
+    lives(packed::Policy::OnDemand, 5, 600_000);
+}
+
+#[test]
+fn lives_under_trap() {
+    lives(packed::Policy::Trap, 2, 470_000);
+}
+
+#[test]
+fn lives_under_balance() {
+    lives(packed::Policy::Balance, 6, 400_000);
+}
+
+#[test]
+fn lives_under_random() {
+    lives(packed::Policy::Random, 1, 18_000);
 }
 
 #[test]

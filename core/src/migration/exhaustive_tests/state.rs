@@ -1,6 +1,7 @@
 //! A state as something that can be compared: all that decides what may happen next, and nothing else. Times are told
 //! from now on, in ticks; what is past is past.
 
+use super::lives::{Life, Starts};
 use super::visit::{Own, Token, moves};
 use super::{CORES, HIGH, LOW, VCPUS, rt_of};
 use crate::migration::*;
@@ -36,6 +37,8 @@ pub struct World {
     /// What vCPUs were doing that do not run.
     pub in_kernel: [bool; VCPUS],
     pub timers: [Timer; VCPUS],
+    pub life: Life,
+    pub starts: [Starts; VCPUS],
 }
 
 /// The same, as values.
@@ -49,6 +52,8 @@ pub struct Shared {
     pub kicked: [u32; CORES],
     pub in_kernel: [bool; VCPUS],
     pub timers: [Timer; VCPUS],
+    pub life: Life,
+    pub starts: [Starts; VCPUS],
 }
 
 const LEVELS: [Option<Band>; 3] = [None, Some(LOW), Some(HIGH)];
@@ -59,6 +64,9 @@ const STATES: [VcpuState; 4] = [
     VcpuState::Running,
 ];
 const TIMERS: [Timer; 3] = [Timer::None, Timer::Armed, Timer::Due];
+
+/// What a slot can show: nothing, or how a vCPU rests, whose it is, and whether time has passed.
+const PLACES: u64 = 1 + Rest::ALL.len() as u64 * CORES as u64 * 2;
 
 /// Which of these it is.
 fn number<T: PartialEq>(all: &[T], it: &T) -> u64 {
@@ -76,6 +84,8 @@ impl Shared {
             kicked: [0; CORES],
             in_kernel: [true; VCPUS],
             timers: [Timer::None; VCPUS],
+            life: Life::Running,
+            starts: [Starts::default(); VCPUS],
         }
     }
 
@@ -112,58 +122,62 @@ impl Shared {
             kicked: self.kicked,
             in_kernel: self.in_kernel,
             timers: self.timers,
+            life: self.life,
+            starts: self.starts,
         }
     }
 
     pub fn pack(&self) -> u64 {
-        let mut word = 0;
-        let mut push = |bits: u32, value: u64| {
-            assert!(value < 1 << bits);
-            word = word << bits | value;
+        let mut word: u64 = 0;
+        let mut push = |values: u64, value: u64| {
+            assert!(value < values);
+            word = word * values + value;
         };
         for id in 0..VCPUS {
-            push(
-                6,
-                self.places[id].map_or(0, |it| {
-                    let rest = number(&Rest::ALL, &it.parked.rest) + 1;
-                    rest << 3 | u64::from(it.parked.host.0) << 1 | u64::from(it.aged)
-                }),
-            );
-            push(1, self.rung[id].into());
-            push(2, self.locations[id].into());
-            push(1, self.in_kernel[id].into());
-            push(2, number(&TIMERS, &self.timers[id]));
+            let place = self.places[id].map_or(0, |it| {
+                let rest = number(&Rest::ALL, &it.parked.rest);
+                let host = u64::from(it.parked.host.0);
+                1 + (rest * CORES as u64 + host) * 2 + u64::from(it.aged)
+            });
+            push(PLACES, place);
+            push(2, self.rung[id].into());
+            push(CORES as u64, self.locations[id].into());
+            push(2, self.in_kernel[id].into());
+            push(TIMERS.len() as u64, number(&TIMERS, &self.timers[id]));
+            push(Starts::COUNT, self.starts[id].number());
         }
         for core in 0..CORES {
-            push(2, number(&LEVELS, &self.levels[core]));
-            push(VCPUS as u32, self.kicked[core].into());
+            push(LEVELS.len() as u64, number(&LEVELS, &self.levels[core]));
+            push(1 << VCPUS, self.kicked[core].into());
         }
+        push(Life::COUNT, self.life.number());
         word
     }
 
     pub fn unpack(mut word: u64) -> Self {
-        let mut pop = |bits: u32| {
-            let value = word & ((1 << bits) - 1);
-            word >>= bits;
+        let mut pop = |values: u64| {
+            let value = word % values;
+            word /= values;
             value
         };
         let mut it = Self::start();
+        it.life = Life::numbered(pop(Life::COUNT));
         for core in (0..CORES).rev() {
-            it.kicked[core] = pop(VCPUS as u32) as u32;
-            it.levels[core] = LEVELS[pop(2) as usize];
+            it.kicked[core] = pop(1 << VCPUS) as u32;
+            it.levels[core] = LEVELS[pop(LEVELS.len() as u64) as usize];
         }
         for id in (0..VCPUS).rev() {
-            it.timers[id] = TIMERS[pop(2) as usize];
-            it.in_kernel[id] = pop(1) != 0;
-            it.locations[id] = pop(2) as u8;
-            it.rung[id] = pop(1) != 0;
-            let (aged, host, rest) = (pop(1) != 0, pop(2) as u8, pop(3) as usize);
-            it.places[id] = rest.checked_sub(1).map(|rest| Place {
+            it.starts[id] = Starts::numbered(pop(Starts::COUNT));
+            it.timers[id] = TIMERS[pop(TIMERS.len() as u64) as usize];
+            it.in_kernel[id] = pop(2) != 0;
+            it.locations[id] = pop(CORES as u64) as u8;
+            it.rung[id] = pop(2) != 0;
+            it.places[id] = pop(PLACES).checked_sub(1).map(|place| Place {
                 parked: Parked {
-                    host: PcpuId(host),
-                    rest: Rest::ALL[rest],
+                    host: PcpuId((place / 2 % CORES as u64) as u8),
+                    rest: Rest::ALL[(place / 2 / CORES as u64) as usize],
                 },
-                aged,
+                aged: place % 2 != 0,
             });
         }
         it
@@ -196,6 +210,8 @@ impl World {
             kicked: self.kicked,
             in_kernel: self.in_kernel,
             timers: self.timers,
+            life: self.life,
+            starts: self.starts,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One core at EL2, from what brings it there until its guest, or nobody, runs: the functions of [`migration`](super)
 //! in the order in which `hypervisor/src/instance/` calls them.
 
+use super::lives::Life;
 use super::state::{Shared, Timer, World};
 use super::{HIGH, LOW, MOVING, QUANTUM, STARVED, System, VCPUS, rt_of};
 use crate::migration::*;
@@ -21,9 +22,9 @@ pub struct Own {
 /// A core at work.
 pub struct Visit<'a> {
     system: &'a System,
-    core: PcpuId,
-    own: Own,
-    world: World,
+    pub(super) core: PcpuId,
+    pub(super) own: Own,
+    pub(super) world: World,
     /// The loaded vCPU looks at its doorbell before it goes on.
     interrupts_changed: bool,
 }
@@ -57,6 +58,7 @@ impl<'a> Visit<'a> {
                     }
                     return self.rest();
                 }
+                Some(id) if self.is_loading(id) => return self.rest(),
                 Some(id) => self.exchange(id),
             }
         }
@@ -301,7 +303,7 @@ impl Site for Visit<'_> {
     }
 
     fn guest_runs(&self, _: VcpuId) -> bool {
-        true
+        self.world.life == Life::Running
     }
 
     fn is_rung(&self, id: VcpuId) -> bool {

@@ -1,0 +1,262 @@
+//! vCPUs that are turned on and off, and a guest that is reset, as in `hypervisor/src/instance/life.rs` and
+//! `firmware.rs`: messages to cores, and what a core makes of them.
+
+use super::state::Timer;
+use super::visit::{Visit, moves};
+use super::{CORES, LOW, VCPUS};
+use crate::migration::*;
+use spumone_config::types::{PcpuId, VcpuId};
+
+/// The vCPU that loads the guest, and starts first.
+const FIRST: VcpuId = VcpuId(0);
+
+/// Where the guest is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Life {
+    Running,
+    /// Bit n is set while core n has yet to take its vCPUs off, and has a message that says so.
+    Stopping {
+        left: u8,
+    },
+    /// The core that is to load the guest: it has a message, or has begun.
+    Restoring {
+        core: u8,
+        has_begun: bool,
+    },
+}
+
+impl Life {
+    /// How many there are.
+    pub const COUNT: u64 = 1 + (1 << CORES) + 2 * CORES as u64;
+
+    pub fn number(self) -> u64 {
+        match self {
+            Self::Running => 0,
+            Self::Stopping { left } => 1 + u64::from(left),
+            Self::Restoring { core, has_begun } => {
+                1 + (1 << CORES) + u64::from(core) * 2 + u64::from(has_begun)
+            }
+        }
+    }
+
+    /// The one with this number.
+    pub fn numbered(number: u64) -> Self {
+        let mut cores = (0..CORES as u8)
+            .flat_map(|core| [false, true].map(|has_begun| Self::Restoring { core, has_begun }));
+        let mut all = core::iter::once(Self::Running)
+            .chain((0..1 << CORES).map(|left| Self::Stopping { left }))
+            .chain(&mut cores);
+        all.nth(number as usize).unwrap()
+    }
+}
+
+/// Messages that a vCPU is to start: to which core, of the present life and of one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Starts {
+    pub present: Option<u8>,
+    pub past: Option<u8>,
+}
+
+impl Starts {
+    pub const COUNT: u64 = (CORES as u64 + 1) * (CORES as u64 + 1);
+
+    pub fn number(self) -> u64 {
+        let one = |to: Option<u8>| to.map_or(0, |core| u64::from(core) + 1);
+        one(self.present) * (CORES as u64 + 1) + one(self.past)
+    }
+
+    /// The one with this number.
+    pub fn numbered(number: u64) -> Self {
+        let one = |number: u64| number.checked_sub(1).map(|core| core as u8);
+        Self {
+            present: one(number / (CORES as u64 + 1)),
+            past: one(number % (CORES as u64 + 1)),
+        }
+    }
+
+    fn of(&mut self, is_past: bool) -> &mut Option<u8> {
+        match is_past {
+            true => &mut self.past,
+            false => &mut self.present,
+        }
+    }
+}
+
+fn all() -> impl Iterator<Item = VcpuId> {
+    (0..VCPUS as u8).map(VcpuId)
+}
+
+impl Visit<'_> {
+    /// The running vCPU turns another one on. See `Instance::send_start`.
+    pub fn start(&mut self, id: VcpuId) {
+        let host = self.world.bells[id.index()].location();
+        if host == self.core || summon(self, id, host) {
+            self.started(id, false);
+        } else {
+            let lies_there = self.world.slots[id.index()].look().is_some();
+            let hears = !self.world.presences[host.index()].is_above(LOW);
+            let may_take = self.own.local.pulls_by_ipi && self.world.life == Life::Running;
+            assert!(
+                hears || !lies_there || !may_take,
+                "sent to a core that hears nothing, where it could be taken"
+            );
+            self.post_start(id, host, false);
+        }
+    }
+
+    fn post_start(&mut self, id: VcpuId, to: PcpuId, is_past: bool) {
+        let message = self.world.starts[id.index()].of(is_past).replace(to.0);
+        assert_eq!(message, None, "a second message to start vCPU {}", id.0);
+    }
+
+    /// See `Instance::start_vcpu`.
+    fn started(&mut self, id: VcpuId, is_past: bool) {
+        if !hold(self, id) {
+            let host = self.world.bells[id.index()].location();
+            self.post_start(id, host, is_past);
+            return;
+        }
+        if is_past || self.world.life != Life::Running {
+            return;
+        }
+        self.power_on(id);
+        if self.own.local.scheduler.start(id).is_ok() {
+            self.own.local.must_decide = true;
+        }
+        park(self, id);
+    }
+
+    /// It begins in its kernel, and has set no timer.
+    fn power_on(&mut self, id: VcpuId) {
+        self.world.in_kernel[id.index()] = true;
+        self.world.timers[id.index()] = Timer::None;
+    }
+
+    /// See `Instance::turn_off`.
+    pub fn turn_off(&mut self, id: VcpuId) {
+        if self.own.local.loaded == Some(id) {
+            self.save_loaded();
+        }
+        self.take_off(id);
+        park(self, id);
+    }
+
+    fn take_off(&mut self, id: VcpuId) {
+        let local = &mut self.own.local;
+        local.deadlines.clear(id);
+        if local.scheduler.stop(id).is_ok() {
+            local.must_decide = true;
+        }
+        if local.running == Some(id) {
+            local.running = None;
+        }
+        self.world.timers[id.index()] = Timer::None;
+    }
+
+    /// The running vCPU resets the guest, or somebody at the console does. See `Instance::stop_guest`.
+    pub fn reset(&mut self) {
+        if self.world.life == Life::Running {
+            self.world.life = Life::Stopping {
+                left: (1 << CORES) - 1,
+            };
+            self.take_mail(false);
+        } else if let Some(id) = self.own.local.running.filter(|&id| moves(id)) {
+            self.take_off(id);
+        }
+    }
+
+    /// Whether this core has a message.
+    pub fn take_mail(&mut self, stops_first: bool) {
+        self.take_starts(true);
+        if !stops_first {
+            self.take_starts(false);
+        }
+        let this = 1 << self.core.0;
+        if let Life::Stopping { left } = self.world.life
+            && left & this != 0
+        {
+            self.stop(left & !this);
+        }
+        if stops_first {
+            self.take_starts(false);
+        }
+        let own = Life::Restoring {
+            core: self.core.0,
+            has_begun: false,
+        };
+        if self.world.life == own {
+            self.load();
+        }
+    }
+
+    fn take_starts(&mut self, is_past: bool) {
+        for id in all() {
+            let message = self.world.starts[id.index()].of(is_past);
+            if *message == Some(self.core.0) {
+                *message = None;
+                self.started(id, is_past);
+            }
+        }
+    }
+
+    /// See `Instance::stop_own_vcpus`; the last core, as `left` says, sees to it that the guest is loaded again.
+    fn stop(&mut self, left: u8) {
+        for id in all() {
+            if !hold(self, id) {
+                let local = &mut self.own.local;
+                let _ = local.scheduler.remove(id);
+                local.deadlines.clear(id);
+                continue;
+            }
+            if self.own.local.loaded == Some(id) {
+                self.save_loaded();
+            }
+            self.take_off(id);
+            self.power_on(id);
+            park(self, id);
+        }
+        self.world.life = Life::Stopping { left };
+        if left == 0 {
+            self.world.life = Life::Restoring {
+                core: self.world.bells[FIRST.index()].location().0,
+                has_begun: false,
+            };
+        }
+    }
+
+    /// See `Instance::begin_loading`.
+    fn load(&mut self) {
+        assert!(hold(self, FIRST), "who is to load the guest is here");
+        self.world.life = Life::Restoring {
+            core: self.core.0,
+            has_begun: true,
+        };
+        if self.own.local.scheduler.start(FIRST).is_ok() {
+            self.own.local.must_decide = true;
+        }
+    }
+
+    /// Whether this vCPU is at work on this core to load its guest.
+    pub fn is_loading(&self, id: VcpuId) -> bool {
+        let own = Life::Restoring {
+            core: self.core.0,
+            has_begun: true,
+        };
+        id == FIRST && self.world.life == own
+    }
+
+    /// See `Instance::begin_life`.
+    pub fn begin_life(&mut self) {
+        self.world.life = Life::Running;
+        self.power_on(FIRST);
+        for bell in &self.world.bells[..VCPUS] {
+            bell.reset();
+        }
+        for starts in &mut self.world.starts {
+            if let Some(to) = starts.present.take() {
+                let before = starts.past.replace(to);
+                assert_eq!(before, None, "messages of two lives that are over");
+            }
+        }
+    }
+}
