@@ -303,6 +303,9 @@ also writes this list.
 `spm bench --list` lists what there is; `spm bench NAME --quick` is a short look that stays out of this folder.
 ";
 
+/// Findings of a figure in the list; its page has all.
+const LISTED_FINDINGS: usize = 4;
+
 /// The list, of experiments with the numbers in their JSON files.
 fn index(found: &[(&dyn Experiment, Value)]) -> String {
     let mut text = INDEX_HEAD.to_owned();
@@ -318,8 +321,11 @@ fn index(found: &[(&dyn Experiment, Value)]) -> String {
             title = experiment.title()
         );
         let findings = numbers["findings"].as_array().into_iter().flatten();
-        for finding in findings.filter_map(Value::as_str) {
+        for finding in findings.filter_map(Value::as_str).take(LISTED_FINDINGS) {
             let _ = writeln!(text, "- {finding}");
+        }
+        if let Some(aims) = aims(numbers) {
+            let _ = writeln!(text, "- {aims}");
         }
         let seeds = match seeds_of_runs(numbers) {
             None => continue,
@@ -331,6 +337,26 @@ fn index(found: &[(&dyn Experiment, Value)]) -> String {
         let _ = writeln!(text, "- ({seeds}; Spumone {version}.)");
     }
     text
+}
+
+/// How many aims are met, and which are not; `None`: there are none.
+fn aims(numbers: &Value) -> Option<String> {
+    let verdicts = numbers["verdicts"].as_array()?;
+    let said = |met| {
+        let those = verdicts.iter().filter(move |it| it["met"] == json!(met));
+        let words = those.map(|it| {
+            let (aim, measured) = (it["aim"].as_str()?, it["measured"].as_str()?);
+            Some(format!("{aim} ({measured})"))
+        });
+        words.flatten().collect::<Vec<_>>()
+    };
+    let (met, missed) = (said(true).len(), said(false));
+    let judged = met + missed.len();
+    let missed = match missed.is_empty() {
+        true => String::new(),
+        false => format!("; **not met:** {}", missed.join("; ")),
+    };
+    (judged > 0).then(|| format!("Aims met: {met} of {judged}{missed}."))
 }
 
 /// Of the run with fewest seeds and the one with most, how many each has.
@@ -436,6 +462,22 @@ mod tests {
         assert_eq!(said(&["a", "b"]), "- (One seed; Spumone v1.)");
         assert_eq!(said(&["a", "a", "b", "b"]), "- (2 seeds; Spumone v1.)");
         assert_eq!(said(&["a", "a", "a", "b"]), "- (1 to 3 seeds; Spumone v1.)");
+    }
+
+    #[test]
+    fn the_list_says_which_aims_are_missed() {
+        let verdict =
+            |aim: &str, met: Option<bool>| json!({ "aim": aim, "measured": "1", "met": met });
+        let of = |verdicts: &[Value]| aims(&json!({ "verdicts": verdicts }));
+        assert_eq!(of(&[verdict("a", None)]), None);
+        assert_eq!(
+            of(&[verdict("a", Some(true))]).unwrap(),
+            "Aims met: 1 of 1."
+        );
+        assert_eq!(
+            of(&[verdict("a", Some(true)), verdict("b", Some(false))]).unwrap(),
+            "Aims met: 1 of 2; **not met:** b (1)."
+        );
     }
 
     #[test]
