@@ -168,7 +168,8 @@ pub trait Experiment: Sync {
     ///
     /// The plan asks for something that does not exist; says what does.
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String>;
-    /// Whether a run is made with the first seed only: it is there to be compared with, and no aim is near it.
+    /// Whether a run is made with the first seed only: its aims, if it has any, leave room for
+    /// what a seed moves.
     fn once(&self, _run: &Run) -> bool {
         false
     }

@@ -246,16 +246,7 @@ fn finish(
 ) -> Result<ExitCode, Failure> {
     let name = page.experiment.name();
     let partial = args.seed.is_some() || args.only.is_some();
-    let other = match (args.quick, &args.yardstick) {
-        (true, _) => Some("quick"),
-        (false, yardstick) => yardstick.as_deref(),
-    };
-    let folder: Option<PathBuf> = match (&args.out, partial, other) {
-        (Some(out), ..) => Some(out.clone()),
-        (None, true, _) => None,
-        (None, false, Some(other)) => Some(project.root.join("build/bench").join(name).join(other)),
-        (None, false, None) => Some(project.root.join(RESULTS)),
-    };
+    let folder = folder(args, name).map(|it| project.root.join(it));
     if let Some(folder) = &folder {
         page.write(folder)?;
         if *folder == project.root.join(RESULTS) {
@@ -274,6 +265,23 @@ fn finish(
         true => ExitCode::SUCCESS,
         false => ExitCode::from(EXIT_ENVIRONMENT),
     })
+}
+
+/// Where the page of figure `name` goes, from the project's folder; `None`: there is to be none.
+fn folder(args: &BenchArgs, name: &str) -> Option<PathBuf> {
+    if args.out.is_some() {
+        return args.out.clone();
+    }
+    if args.seed.is_some() || args.only.is_some() {
+        return None;
+    }
+    let other = match (args.quick, &args.yardstick) {
+        (false, None) => return Some(RESULTS.into()),
+        (true, None) => "quick".to_owned(),
+        (false, Some(yardstick)) => yardstick.clone(),
+        (true, Some(yardstick)) => format!("{yardstick}-quick"),
+    };
+    Some(PathBuf::from("build/bench").join(name).join(other))
 }
 
 fn show(page: &Page<'_>, collected: &Collected, every_run: bool) {
@@ -363,6 +371,23 @@ mod tests {
         // What does not change the numbers is left out.
         let line = "latency --jobs 1 --out /tmp/x --json";
         assert_eq!(command_line(&args(line)), "target/host/spm bench latency");
+    }
+
+    #[test]
+    fn only_the_figure_itself_goes_to_the_results() {
+        let at = |line: &str| Some(folder(&args(line), "lhp")?.display().to_string());
+        assert_eq!(at("lhp --seeds 9").unwrap(), "docs/results");
+        assert_eq!(at("lhp --quick").unwrap(), "build/bench/lhp/quick");
+        assert_eq!(
+            at("lhp --yardstick build").unwrap(),
+            "build/bench/lhp/build"
+        );
+        assert_eq!(
+            at("lhp --quick --yardstick build").unwrap(),
+            "build/bench/lhp/build-quick"
+        );
+        assert_eq!(at("lhp --only x --out /tmp/x").unwrap(), "/tmp/x");
+        assert_eq!(at("lhp --seed 1"), None);
     }
 
     /// About how long `line`, without `--list`, takes.

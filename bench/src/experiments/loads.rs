@@ -282,8 +282,7 @@ impl Loads {
                 self.burst_ms
             ),
             format!(
-                "Linux measures `{}` ({}) itself, once a run; each point is the median of all seeds, the band goes from the \
-                 smallest to the largest. The real-time guest goes on for as long.",
+                "Linux measures `{}` ({}) itself, once a run. The real-time guest goes on for as long.",
                 self.yardstick.linux(plan, CORES, self.seconds, REPEATS).arguments.join(" "),
                 self.yardstick.what
             ),

@@ -26,7 +26,7 @@ impl Workloads {
     }
 }
 
-/// Time over the ideal, over all loads and seeds.
+/// Time over the ideal, median of seeds, over all loads.
 fn over_ideal(loads: &Loads, results: &Results, policy: &str) -> Option<Spread> {
     let bare = loads.bare(results)?;
     let ratios = loads.loads.iter().filter_map(|&load| {
@@ -147,13 +147,17 @@ impl Experiment for Workloads {
     }
 }
 
-/// How it was done: that of each kind of work, said once.
+/// How it was done: what is the same for several kinds of work, said once.
 fn method(all: &[Loads], plan: &Plan) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in all.iter().flat_map(|it| it.method(plan)) {
         if !lines.contains(&line) {
             lines.push(line);
         }
+    }
+    lines.push(lhp::WINDOW.into());
+    if !plan.quick {
+        lines.push(lhp::BURSTS.into());
     }
     lines
 }

@@ -19,18 +19,6 @@ pub enum Rest {
     Off,
 }
 
-#[cfg(test)]
-impl Rest {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Runnable,
-        Self::InKernel,
-        Self::Sent,
-        Self::Asleep,
-        Self::Off,
-    ];
-}
-
 /// A parked vCPU, as others see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parked {
@@ -222,6 +210,17 @@ impl Default for ParkingSlot {
 #[cfg(not(loom))]
 mod tests {
     use super::*;
+
+    impl Rest {
+        /// All of them.
+        pub const ALL: [Self; 5] = [
+            Self::Runnable,
+            Self::InKernel,
+            Self::Sent,
+            Self::Asleep,
+            Self::Off,
+        ];
+    }
 
     fn parked(host: u8, rest: Rest) -> Parked {
         Parked {

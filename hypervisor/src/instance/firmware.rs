@@ -2,8 +2,6 @@
 
 use super::Instance;
 use spumone_config::{GuestId, VcpuId};
-use spumone_core::mailbox::Message;
-use spumone_core::migration;
 use spumone_core::psci::{self, EntryPoint, Outcome, StopReason};
 use spumone_core::schedule::VcpuState;
 use spumone_core::smccc::{Call, SUCCESS, random_registers};
@@ -57,24 +55,12 @@ impl Instance {
         }
     }
 
-    /// Sees to it that a vCPU starts, whichever core has it.
+    /// Sees to it that a vCPU of a guest that runs here starts, whichever core has it.
     fn send_start(&mut self, guest: GuestId, index: u8, entry_point: EntryPoint) {
         let shared = self.machine.guest(guest);
-        let index = spumone_core::vgic::VcpuIndex(index);
-        let Some(vcpu) = shared.vcpu(index) else {
-            return;
-        };
-        let generation = shared.lifecycle.now().1;
-        let core = shared.gic.doorbell(index).location();
-        if core == self.core || migration::summon(self, vcpu, core) {
+        if let Some(vcpu) = shared.vcpu(spumone_core::vgic::VcpuIndex(index)) {
+            let generation = shared.lifecycle.now().1;
             self.start_vcpu(vcpu, entry_point, generation);
-        } else {
-            let message = Message::StartVcpu {
-                vcpu,
-                entry_point,
-                generation,
-            };
-            self.post(core, guest, message);
         }
     }
 

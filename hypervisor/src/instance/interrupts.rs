@@ -291,9 +291,16 @@ impl Instance {
             let core = shared.gic.doorbell(index).location();
             if core == self.core {
                 self.kicked(id);
-            } else if !migration::summon(self, id, core) {
-                self.machine.kick(core, id);
+            } else {
+                self.kick_remote(id, core);
             }
+        }
+    }
+
+    /// Kicks a vCPU of another core, or gets hold of it where that core hears nothing.
+    fn kick_remote(&mut self, id: VcpuId, core: PcpuId) {
+        if !migration::summon(self, id, core) {
+            self.machine.kick(core, id);
         }
     }
 
@@ -334,15 +341,15 @@ impl Instance {
             migration::wake(self, id);
             // Kicks lead to kicks only where an SPI changes hands, which happens once a call.
             for index in kick.iter() {
-                self.kick_remote(guest, index);
+                self.pass_on(guest, index);
             }
         } else {
             migration::kicked(self, id);
         }
     }
 
-    /// Kicks a vCPU that is elsewhere; one that is here looks at its doorbell when it is next.
-    fn kick_remote(&mut self, guest: GuestId, index: VcpuIndex) {
+    /// An SPI that came for one vCPU is another one's now. One that is here looks at its doorbell when it is next.
+    fn pass_on(&mut self, guest: GuestId, index: VcpuIndex) {
         let shared = self.machine.guest(guest);
         let Some(id) = shared.vcpu(index) else {
             return;
@@ -354,7 +361,7 @@ impl Instance {
             }
             migration::wake(self, id);
         } else {
-            self.machine.kick(core, id);
+            self.kick_remote(id, core);
         }
     }
 

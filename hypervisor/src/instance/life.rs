@@ -29,24 +29,31 @@ impl Instance {
         self.machine.announce_mail(to, guest);
     }
 
-    /// Turns a vCPU of this core on, if its guest still is in the life in which that was asked.
+    /// Turns a vCPU on, wherever it is, if its guest still is in the life in which that was asked.
     pub(super) fn start_vcpu(&mut self, id: VcpuId, start: EntryPoint, generation: Generation) {
-        if !migration::hold(self, id) {
-            self.forward_start(id, start, generation);
-            return;
-        }
-        let Some(vcpu) = self
-            .local
-            .vcpus
-            .get_mut(id.index())
-            .and_then(Option::as_mut)
-        else {
+        let Some(guest_id) = self.machine.owner(id) else {
             return;
         };
-        let guest = self.machine.guest(vcpu.guest);
+        let guest = self.machine.guest(guest_id);
+        // Before anything else: in another life there may be a second message about it (core/mailbox).
         if !guest.lifecycle.is_running(generation) {
             return;
         }
+        if !self.reach(id) {
+            let Some(host) = self.machine.host(id) else {
+                return;
+            };
+            let message = Message::StartVcpu {
+                vcpu: id,
+                entry_point: start,
+                generation,
+            };
+            self.post(host, guest_id, message);
+            return;
+        }
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
+            return;
+        };
         vcpu.power_on(start);
         guest.power.started(vcpu.index.0);
         if self.local.scheduler.start(id).is_ok() {
@@ -55,17 +62,12 @@ impl Instance {
         migration::park(self, id);
     }
 
-    /// A vCPU that is to be turned on has moved: one hop.
-    fn forward_start(&mut self, vcpu: VcpuId, entry_point: EntryPoint, generation: Generation) {
-        let Some((guest, host)) = self.machine.owner(vcpu).zip(self.machine.host(vcpu)) else {
-            return;
-        };
-        let message = Message::StartVcpu {
-            vcpu,
-            entry_point,
-            generation,
-        };
-        self.post(host, guest, message);
+    /// Whether this core has a vCPU that is off; it takes it from a core that hears nothing.
+    fn reach(&mut self, id: VcpuId) -> bool {
+        migration::hold(self, id)
+            || self.machine.host(id).is_some_and(|host| {
+                host != self.core && migration::summon(self, id, host) && migration::hold(self, id)
+            })
     }
 
     /// The running vCPU turns itself off (PSCI CPU_OFF).

@@ -5,7 +5,7 @@ use super::state::Timer;
 use super::visit::{Visit, moves};
 use super::{CORES, LOW, VCPUS};
 use crate::migration::*;
-use spumone_config::types::{PcpuId, VcpuId};
+use spumone_config::types::VcpuId;
 
 /// The vCPU that loads the guest, and starts first.
 const FIRST: VcpuId = VcpuId(0);
@@ -87,43 +87,33 @@ fn all() -> impl Iterator<Item = VcpuId> {
 }
 
 impl Visit<'_> {
-    /// The running vCPU turns another one on. See `Instance::send_start`.
-    pub fn start(&mut self, id: VcpuId) {
-        let host = self.world.bells[id.index()].location();
-        if host == self.core || summon(self, id, host) {
-            self.started(id, false);
-        } else {
-            let lies_there = self.world.slots[id.index()].look().is_some();
-            let hears = !self.world.presences[host.index()].is_above(LOW);
-            let may_take = self.own.local.pulls_by_ipi && self.world.life == Life::Running;
-            assert!(
-                hears || !lies_there || !may_take,
-                "sent to a core that hears nothing, where it could be taken"
-            );
-            self.post_start(id, host, false);
-        }
-    }
-
-    fn post_start(&mut self, id: VcpuId, to: PcpuId, is_past: bool) {
-        let message = self.world.starts[id.index()].of(is_past).replace(to.0);
-        assert_eq!(message, None, "a second message to start vCPU {}", id.0);
-    }
-
-    /// See `Instance::start_vcpu`.
-    fn started(&mut self, id: VcpuId, is_past: bool) {
-        if !hold(self, id) {
-            let host = self.world.bells[id.index()].location();
-            self.post_start(id, host, is_past);
-            return;
-        }
+    /// A vCPU is turned on, by the one that runs or by a message. See `Instance::start_vcpu`.
+    pub fn start(&mut self, id: VcpuId, is_past: bool) {
         if is_past || self.world.life != Life::Running {
             return;
         }
-        self.power_on(id);
-        if self.own.local.scheduler.start(id).is_ok() {
-            self.own.local.must_decide = true;
+        if !self.reach(id) {
+            let host = self.world.bells[id.index()].location();
+            let lies_there = self.world.slots[id.index()].look().is_some();
+            let hears = !self.world.presences[host.index()].is_above(LOW);
+            assert!(
+                hears || !lies_there || !self.own.local.pulls_by_ipi,
+                "sent to a core that hears nothing, where it could be taken"
+            );
+            let message = self.world.starts[id.index()].present.replace(host.0);
+            assert_eq!(message, None, "a second message to start vCPU {}", id.0);
+            return;
         }
+        self.power_on(id);
+        assert_eq!(self.own.local.scheduler.start(id), Ok(()), "it was off");
+        self.own.local.must_decide = true;
         park(self, id);
+    }
+
+    /// See `Instance::reach`.
+    fn reach(&mut self, id: VcpuId) -> bool {
+        let host = self.world.bells[id.index()].location();
+        hold(self, id) || host != self.core && summon(self, id, host) && hold(self, id)
     }
 
     /// It begins in its kernel, and has set no timer.
@@ -165,7 +155,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Whether this core has a message.
+    /// The core reads its mail.
     pub fn take_mail(&mut self, stops_first: bool) {
         self.take_starts(true);
         if !stops_first {
@@ -194,7 +184,7 @@ impl Visit<'_> {
             let message = self.world.starts[id.index()].of(is_past);
             if *message == Some(self.core.0) {
                 *message = None;
-                self.started(id, is_past);
+                self.start(id, is_past);
             }
         }
     }
