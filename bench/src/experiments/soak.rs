@@ -89,6 +89,7 @@ impl Experiment for Soak {
         let mut verdicts = Vec::new();
         let mut summary = serde_json::Map::new();
         let mut well = 0;
+        let mut waits_of = Vec::new();
         for policy in &plan.policies {
             let mut points = Vec::new();
             let mut unwell = Vec::new();
@@ -114,6 +115,10 @@ impl Experiment for Soak {
                 ]);
                 summary.insert(name, json!({ "well": waits.len(), "longest_ms": spread }));
             }
+            let longest = points.iter().max_by(|a, b| a.1.high.total_cmp(&b.1.high));
+            if let Some((load, spread)) = longest {
+                waits_of.push(format!("`{policy}` {:.1} ms ({load} %)", spread.high));
+            }
             verdicts.push(Verdict {
                 aim: format!("policy `{policy}`: Linux is well at every load"),
                 measured: match unwell.is_empty() {
@@ -127,6 +132,15 @@ impl Experiment for Soak {
                 points,
             });
         }
+        let mut findings = vec![format!(
+            "{well} runs in which all data was right and the kernel had nothing to complain about."
+        )];
+        if !waits_of.is_empty() {
+            findings.push(format!(
+                "The longest that any thread of Linux waited for its wake-up, and at which load: {}.",
+                waits_of.join(", ")
+            ));
+        }
         Evaluation {
             figure: Figure::Lines(Lines {
                 title: "The longest that a thread of Linux waited for its wake-up".into(),
@@ -137,9 +151,7 @@ impl Experiment for Soak {
                 references: Vec::new(),
             }),
             caption: "Longest wake-ups in Linux by the load of the real-time guest, a line for each policy".into(),
-            findings: vec![format!(
-                "{well} runs in which all data was right and the kernel had nothing to complain about."
-            )],
+            findings,
             verdicts,
             tables: vec![table],
             method: vec![
@@ -177,6 +189,7 @@ mod tests {
         let evaluation = of(&["none"], &results);
         assert_eq!(evaluation.verdicts[0].met, Some(true));
         assert_eq!(evaluation.tables[0].rows[0][3], "1.50");
+        assert!(evaluation.findings[1].ends_with("`none` 1.5 ms (90 %)."));
         let evaluation = of(&["none", "steal"], &results);
         assert_eq!(evaluation.verdicts[1].met, Some(false));
         results.missing.push("none-load-30 seed 2".into());
