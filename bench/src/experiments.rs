@@ -79,6 +79,10 @@ pub struct Defaults {
     pub seeds: u32,
     /// Seeds of a quick look.
     pub quick_seeds: u32,
+    /// Policies of the whole experiment.
+    pub policies: &'static [&'static str],
+    /// Policies of a quick look.
+    pub quick_policies: &'static [&'static str],
 }
 
 impl Defaults {
@@ -88,6 +92,16 @@ impl Defaults {
         quantum: 500,
         seeds: 3,
         quick_seeds: 1,
+        policies: &["none"],
+        quick_policies: &["none"],
+    };
+    /// Where all policies are compared; in a quick look, what Spumone is for with what it is against.
+    const ALL_POLICIES: Self = Self {
+        policies: &[
+            "none", "steal", "ondemand", "trap", "delay", "balance", "cosched",
+        ],
+        quick_policies: &["none", "steal"],
+        ..Self::THROUGHPUT
     };
     /// Where single waits count: a core as fast as today's, cores that see each other soon.
     const LATENCY: Self = Self {

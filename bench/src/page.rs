@@ -295,9 +295,11 @@ also writes this list.
   model, to the instruction and repeatably, and predict no board.
 - \"Bare\" is the same guest on the same machine with no hypervisor and no EL2.
 - Lines and dots are medians, bands and bars go from the smallest to the largest value over seeds of the clock, and over
-  repeats in a run. A seed picks another lawful interleaving of the same system: with one seed the numbers are exact, and a
+  repeats in a run, unless the picture says otherwise. A seed picks another lawful interleaving of the same system: with one seed the numbers are exact, and a
   change of one instruction may move them by a few per cent.
-- Latencies are in instructions; at 250 instructions a microsecond, 1,000 are 4 µs.
+- Latencies are in instructions; at 250 instructions a microsecond, 1,000 are 4 µs. `lhp`, `workloads`, `soak` and other figures
+  of many virtual seconds have cores of 100 instructions a microsecond: there a 1 kHz tick weighs 2.5 times as much.
+- What the policies do is told in [policies](../policies.md). \"The documents\" are the papers on SPUMONE that pages name.
 - The run hash at the end of each page is the same wherever the same inputs are run.
 
 `spm bench --list` lists what there is; `spm bench NAME --quick` is a short look that stays out of this folder.

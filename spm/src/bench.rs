@@ -63,10 +63,24 @@ fn plan(experiment: &dyn Experiment, args: &BenchArgs) -> Plan {
     let defaults = experiment.defaults();
     Plan {
         quick: args.quick,
-        policies: args.policy.clone(),
+        policies: policies(experiment, args),
         yardstick: args.yardstick.clone(),
         ipus: args.ipus.unwrap_or(defaults.ipus),
         quantum: args.q.unwrap_or(defaults.quantum),
+    }
+}
+
+fn policies(experiment: &dyn Experiment, args: &BenchArgs) -> Vec<String> {
+    let defaults = experiment.defaults();
+    match (args.policy.is_empty(), args.quick) {
+        (false, _) => args.policy.clone(),
+        (true, quick) => {
+            let own = match quick {
+                true => defaults.quick_policies,
+                false => defaults.policies,
+            };
+            own.iter().map(|&it| it.into()).collect()
+        }
     }
 }
 
@@ -345,7 +359,7 @@ fn command_line(args: &BenchArgs) -> String {
     option("--ipus", args.ipus.map(|it| it.to_string()));
     option("--q", args.q.map(|it| it.to_string()));
     let policies = args.policy.join(",");
-    option("--policy", (policies != "none").then_some(policies));
+    option("--policy", (!policies.is_empty()).then_some(policies));
     option("--yardstick", args.yardstick.clone());
     words.join(" ")
 }
@@ -418,7 +432,7 @@ mod tests {
         let args = args("lhp --list --quick");
         let runs = experiment.runs(&plan(experiment, &args)).unwrap();
         let said = format!(
-            "\n6 runs, each with 1 seed: about {} on 2 idle host cores, to a factor of two",
+            "\n9 runs, each with 1 seed: about {} on 2 idle host cores, to a factor of two",
             told("lhp --quick")
         );
         let text = list_runs(experiment, &args, &runs);
@@ -448,6 +462,10 @@ mod tests {
             experiment.defaults().quantum
         );
         assert_eq!(plan(experiment, &args("latency --q 100")).quantum, 100);
+        let policies = |line| plan(experiment, &args(line)).policies;
+        assert_eq!(policies("latency"), experiment.defaults().policies);
+        assert_eq!(policies("latency --quick"), ["none", "steal"]);
+        assert_eq!(policies("latency --policy trap"), ["trap"]);
     }
 
     #[test]

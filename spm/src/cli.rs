@@ -208,12 +208,11 @@ pub struct BenchArgs {
     /// Instructions that a core executes before the next one's turn [default: the figure's own].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(50..=1_000_000))]
     pub q: Option<u32>,
-    /// Policies against lock-holder preemption, each a line of the figure.
+    /// Policies against lock-holder preemption, each a line of the figure [default: the figure's own].
     #[arg(
         long,
         value_name = "NAME",
         value_delimiter = ',',
-        default_value = "none",
         value_parser = system_policies()
     )]
     pub policy: Vec<String>,

@@ -148,7 +148,11 @@ impl Experiment for Latency {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults::LATENCY
+        Defaults {
+            policies: &["none", "steal", "ondemand", "trap", "delay"],
+            quick_policies: &["none", "steal"],
+            ..Defaults::LATENCY
+        }
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

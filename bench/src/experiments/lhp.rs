@@ -69,7 +69,7 @@ impl Experiment for Lhp {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults::THROUGHPUT
+        Defaults::ALL_POLICIES
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
@@ -124,7 +124,11 @@ impl Experiment for Lhp {
         let lines = lines
             .into_iter()
             .map(|mut line| {
-                line.name = format!("policy {}", line.name);
+                let is_once = is_peer(&line.name) && !plan.quick;
+                line.name = match is_once {
+                    true => format!("policy {} (one seed)", line.name),
+                    false => format!("policy {}", line.name),
+                };
                 line
             })
             .collect();

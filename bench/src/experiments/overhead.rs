@@ -121,7 +121,7 @@ impl Experiment for Overhead {
             ipus: 250,
             quantum: 500,
             seeds: 5,
-            quick_seeds: 1,
+            ..Defaults::THROUGHPUT
         }
     }
 
@@ -254,7 +254,9 @@ impl Experiment for Overhead {
             verdicts: vec![verdict(Case::Alone), verdict(Case::Tick)],
             tables: vec![table, shares::table(runs)],
             method: vec![
-                "The same kernel, command line, CPUs and memory on the bare machine (no EL2) and under Spumone.".into(),
+                "The same kernel, command line, CPUs and memory on the bare machine (no EL2) and under Spumone, there with policy \
+                 `none`: nobody moves."
+                    .into(),
                 format!(
                     "Linux measures itself, several times a run: {}.",
                     yardsticks
@@ -265,7 +267,7 @@ impl Experiment for Overhead {
                 ),
                 "Times of one case differ by more than what is looked for, so means are compared. After ± stands the \
                  standard error of a ratio, from the spread of the times of both; two of three such figures are nearer \
-                 than this to the true one. An aim is met, or not, if that holds two errors away as well."
+                 than this to the true one, and what is within two errors of nothing may be nothing. An aim is met, or not, if that holds two errors away as well."
                     .into(),
                 "What stage 2 costs in TLB misses is not in it, since the model has none: on a chip expect more."
                     .into(),
@@ -283,10 +285,10 @@ fn per_cent(ratio: f64) -> String {
     format!("{:+.1} %", (ratio - 1.0) * 100.0)
 }
 
-/// The same with its standard error: `+0.8 ± 0.2 %`.
+/// The same with its standard error: `+0.82 ± 0.21 %`.
 fn with_error(ratio: Mean) -> String {
     format!(
-        "{:+.1} ± {:.1} %",
+        "{:+.2} ± {:.2} %",
         (ratio.mean - 1.0) * 100.0,
         ratio.error * 100.0
     )
@@ -316,8 +318,8 @@ mod tests {
         assert_eq!(
             Overhead.evaluate(&plan(), &results).findings,
             [
-                "`hackbench`: +0.0 ± 2.1 % alone, +0.5 ± 1.2 % beside the tick.",
-                "`build`: -0.4 ± 0.3 % alone, +0.2 ± 0.3 % beside the tick.",
+                "`hackbench`: +0.00 ± 2.08 % alone, +0.50 ± 1.16 % beside the tick.",
+                "`build`: -0.37 ± 0.27 % alone, +0.23 ± 0.28 % beside the tick.",
             ]
         );
     }
@@ -339,9 +341,15 @@ mod tests {
             results.add(samples::linux(label, 1, &[time, time]));
         }
         let evaluation = Overhead.evaluate(&plan(), &results);
-        assert_eq!(evaluation.verdicts[0].measured, "+0.5 ± 0.0 % (hackbench)");
+        assert_eq!(
+            evaluation.verdicts[0].measured,
+            "+0.50 ± 0.00 % (hackbench)"
+        );
         assert_eq!(evaluation.verdicts[0].met, Some(true));
-        assert_eq!(evaluation.verdicts[1].measured, "+6.0 ± 0.0 % (dhrystone)");
+        assert_eq!(
+            evaluation.verdicts[1].measured,
+            "+6.00 ± 0.00 % (dhrystone)"
+        );
         assert_eq!(evaluation.verdicts[1].met, Some(false));
     }
 

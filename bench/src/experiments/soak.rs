@@ -61,7 +61,7 @@ impl Experiment for Soak {
     fn defaults(&self) -> Defaults {
         Defaults {
             seeds: 5,
-            ..Defaults::THROUGHPUT
+            ..Defaults::ALL_POLICIES
         }
     }
 
