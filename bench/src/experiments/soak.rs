@@ -163,6 +163,9 @@ impl Experiment for Soak {
                      second to a third and compared, hackbench, {WAKES} s of cyclictest with a thread on each CPU, which wakes \
                      every 1 to 2.5 ms, a build of zlib whose result is run; then it searches its log."
                 ),
+                "A thread of cyclictest that begins late, because its CPU waits for its core, may see no wake-up at all within that \
+                 time: where a CPU waits for whole bursts, a short longest wake-up proves nothing."
+                    .into(),
             ],
             summary: summary.into(),
         }
