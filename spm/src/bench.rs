@@ -260,7 +260,7 @@ fn finish(
 ) -> Result<ExitCode, Failure> {
     let name = page.experiment.name();
     let partial = args.seed.is_some() || args.only.is_some();
-    let folder = folder(args, name).map(|it| project.root.join(it));
+    let folder = folder(args, name, &project.root);
     if let Some(folder) = &folder {
         page.write(folder)?;
         if *folder == project.root.join(RESULTS) {
@@ -281,8 +281,9 @@ fn finish(
     })
 }
 
-/// Where the page of figure `name` goes, from the project's folder; `None`: there is to be none.
-fn folder(args: &BenchArgs, name: &str) -> Option<PathBuf> {
+/// Where the page of figure `name` goes: what the user named, as it is, or a folder of the project in `root`. `None`: there is
+/// to be none.
+fn folder(args: &BenchArgs, name: &str, root: &Path) -> Option<PathBuf> {
     if args.out.is_some() {
         return args.out.clone();
     }
@@ -290,12 +291,12 @@ fn folder(args: &BenchArgs, name: &str) -> Option<PathBuf> {
         return None;
     }
     let other = match (args.quick, &args.yardstick) {
-        (false, None) => return Some(RESULTS.into()),
+        (false, None) => return Some(root.join(RESULTS)),
         (true, None) => "quick".to_owned(),
         (false, Some(yardstick)) => yardstick.clone(),
         (true, Some(yardstick)) => format!("{yardstick}-quick"),
     };
-    Some(PathBuf::from("build/bench").join(name).join(other))
+    Some(root.join("build/bench").join(name).join(other))
 }
 
 fn show(page: &Page<'_>, collected: &Collected, every_run: bool) {
@@ -389,18 +390,21 @@ mod tests {
 
     #[test]
     fn only_the_figure_itself_goes_to_the_results() {
-        let at = |line: &str| Some(folder(&args(line), "lhp")?.display().to_string());
-        assert_eq!(at("lhp --seeds 9").unwrap(), "docs/results");
-        assert_eq!(at("lhp --quick").unwrap(), "build/bench/lhp/quick");
+        let at = |line: &str| {
+            let folder = folder(&args(line), "lhp", Path::new("/p"))?;
+            Some(folder.display().to_string())
+        };
+        assert_eq!(at("lhp --seeds 9").unwrap(), "/p/docs/results");
+        assert_eq!(at("lhp --quick").unwrap(), "/p/build/bench/lhp/quick");
         assert_eq!(
             at("lhp --yardstick build").unwrap(),
-            "build/bench/lhp/build"
+            "/p/build/bench/lhp/build"
         );
         assert_eq!(
             at("lhp --quick --yardstick build").unwrap(),
-            "build/bench/lhp/build-quick"
+            "/p/build/bench/lhp/build-quick"
         );
-        assert_eq!(at("lhp --only x --out /tmp/x").unwrap(), "/tmp/x");
+        assert_eq!(at("lhp --only x --out x").unwrap(), "x");
         assert_eq!(at("lhp --seed 1"), None);
     }
 

@@ -24,7 +24,8 @@ const PER_CENT: f64 = 1e4;
 /// In a second.
 const MICROS: f64 = 1e6;
 
-/// Which Linux CPU is at home on the core that the real-time guest shares. CPU 0 boots; a kernel without an idle tick may hand its timekeeping on.
+/// Which Linux CPU is at home on the core that the real-time guest shares. CPU 0 boots; a kernel without an idle tick may
+/// hand its timekeeping on.
 const HOMES: [(&str, &str, [u32; 4]); 2] = [
     (
         "cpu0",

@@ -66,5 +66,5 @@ pub use policy::{Candidate, Conduct, Here, Policy, Running, Verdict};
 pub use presence::{Level, Presence};
 pub use roles::{Member, Roles, Tables, changes_cores};
 pub use site::{Mark, Site};
-pub use taking::{look_for_work, summon};
+pub use taking::{look_for_work, reach, summon};
 pub use telling::{give_up, hand_over, offer};

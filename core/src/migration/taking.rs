@@ -1,7 +1,7 @@
 //! What a core takes of that which others have parked.
 
 use super::departing::see_off;
-use super::holding::park;
+use super::holding::{hold, park};
 use super::local::{bit, ids};
 use super::telling::{publish, tell_others};
 use super::{
@@ -194,6 +194,15 @@ fn take(site: &mut impl Site, id: VcpuId, seen: Parked, now: Ticks) -> bool {
     park(site, id);
     site.mark(Mark::Taken);
     true
+}
+
+/// A vCPU that is off is to start: gets hold of it if it is here, or parked by a core that hears nothing. Returns whether
+/// this core has it: if not, its host is to be told.
+pub fn reach(site: &mut impl Site, id: VcpuId) -> bool {
+    hold(site, id)
+        || site
+            .host(id)
+            .is_some_and(|host| host != site.core() && summon(site, id, host) && hold(site, id))
 }
 
 /// An interrupt was rung, or a start is asked, for a vCPU whose host hears nothing because it runs somebody more

@@ -39,7 +39,7 @@ impl Instance {
         if !guest.lifecycle.is_running(generation) {
             return;
         }
-        if !self.reach(id) {
+        if !migration::reach(self, id) {
             let Some(host) = self.machine.host(id) else {
                 return;
             };
@@ -60,14 +60,6 @@ impl Instance {
             self.local.must_decide = true;
         }
         migration::park(self, id);
-    }
-
-    /// Whether this core has a vCPU that is off; it takes it from a core that hears nothing.
-    fn reach(&mut self, id: VcpuId) -> bool {
-        migration::hold(self, id)
-            || self.machine.host(id).is_some_and(|host| {
-                host != self.core && migration::summon(self, id, host) && migration::hold(self, id)
-            })
     }
 
     /// The running vCPU turns itself off (PSCI CPU_OFF).

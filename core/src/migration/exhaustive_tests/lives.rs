@@ -92,7 +92,7 @@ impl Visit<'_> {
         if is_past || self.world.life != Life::Running {
             return;
         }
-        if !self.reach(id) {
+        if !reach(self, id) {
             let host = self.world.bells[id.index()].location();
             let lies_there = self.world.slots[id.index()].look().is_some();
             let hears = !self.world.presences[host.index()].is_above(LOW);
@@ -108,12 +108,6 @@ impl Visit<'_> {
         assert_eq!(self.own.local.scheduler.start(id), Ok(()), "it was off");
         self.own.local.must_decide = true;
         park(self, id);
-    }
-
-    /// See `Instance::reach`.
-    fn reach(&mut self, id: VcpuId) -> bool {
-        let host = self.world.bells[id.index()].location();
-        hold(self, id) || host != self.core && summon(self, id, host) && hold(self, id)
     }
 
     /// It begins in its kernel, and has set no timer.
