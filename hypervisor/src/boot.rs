@@ -10,7 +10,7 @@ use crate::entropy::Entropy;
 use crate::epitaph::{self, fatal};
 use crate::gic::{ALARM, Gic, MAINTENANCE, PHYSICAL_TIMER, SpiSetup, VIRTUAL_TIMER};
 use crate::instance::Instance;
-use crate::machine::{Core, Destinations, Guest, Machine};
+use crate::machine::{Core, Destinations, Guest, Machine, VcpuFacts};
 use crate::memory::{El2Map, bundle_start};
 use crate::parking::Parking;
 use crate::sysreg::mrs;
@@ -70,6 +70,9 @@ pub fn guard_pages() -> impl Iterator<Item = u64> {
     (0..MAX_PCPUS).map(|core| unsafe { (&raw const STACKS[core].guard) as u64 })
 }
 static mut VCPUS: [MaybeUninit<Vcpu>; MAX_VCPUS] = [const { MaybeUninit::uninit() }; MAX_VCPUS];
+static mut GUESTS: [MaybeUninit<Guest>; MAX_GUESTS] = [const { MaybeUninit::uninit() }; MAX_GUESTS];
+/// Mail between the cores.
+static POST: Post = Post::new();
 static mut MACHINE: MaybeUninit<Machine> = MaybeUninit::uninit();
 static mut MAP: MaybeUninit<El2Map> = MaybeUninit::uninit();
 
@@ -188,9 +191,10 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
 
     let policy = policy(&system, features);
     let conduct = policy.conduct();
-    let mut guests: Vec<Guest, MAX_GUESTS> = Vec::new();
+    let mut guests: Vec<&'static Guest, MAX_GUESTS> = Vec::new();
+    // SAFETY: taken once, by the only core that runs.
+    let mut storage = unsafe { (&raw mut GUESTS).as_mut_unchecked() }.iter_mut();
     let mut next_vcpu = 0;
-    let mut owners = Vec::new();
     let destinations = Destinations::new(&system);
     for (index, config) in system.guests.iter().enumerate() {
         let id = GuestId(index as u8);
@@ -200,7 +204,6 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         let mut vcpus = Vec::new();
         for _ in &config.vcpus {
             let _ = vcpus.push(VcpuId(next_vcpu));
-            let _ = owners.push(id);
             next_vcpu += 1;
         }
         let moves = changes_cores(&conduct, config.cores);
@@ -223,21 +226,22 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             vuart: Vuart::new(),
             vcpus,
         };
-        let _ = guests.push(guest);
+        let Some(place) = storage.next() else {
+            fatal!("more guests than the hypervisor has room for");
+        };
+        let _ = guests.push(place.write(guest));
     }
-    let mut members: Vec<Member, MAX_VCPUS> = Vec::new();
-    for (index, guest) in guests.iter().enumerate() {
-        for (vcpu, id) in guest.config.vcpus.iter().zip(&guest.vcpus) {
-            if let Some(&band) = vcpu_bands.get(id.index()) {
-                let _ = members.push(Member {
-                    guest: GuestId(index as u8),
-                    moves: guest.moves,
-                    band,
-                    home: vcpu.home,
-                });
-            }
-        }
-    }
+    let vcpus = vcpu_facts(&guests, &vcpu_bands);
+    let members: Vec<Member, MAX_VCPUS> = vcpus
+        .iter()
+        .flatten()
+        .map(|vcpu| Member {
+            guest: vcpu.owner,
+            moves: vcpu.guest.moves,
+            band: vcpu.band,
+            home: vcpu.home,
+        })
+        .collect();
     let roles = Roles::new(&conduct, &members);
     let machine = Machine {
         cores: system
@@ -247,8 +251,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             .map(|&mpidr| Core::new(mpidr))
             .collect(),
         guests,
-        owners,
-        bands: vcpu_bands,
+        vcpus,
         parking: [const { Parking::new() }; MAX_VCPUS],
         policy,
         kernel_free: roles.kernel_free,
@@ -256,7 +259,6 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         without: system.scheduler.without,
         moving_level: roles.moving_level,
         moving_floor: roles.moving_floor,
-        post: Post::new(),
         gic: Gic::new(&system.board),
         destinations,
         entropy,
@@ -267,6 +269,27 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
     };
     // SAFETY: written once, by the only core that runs, before anyone reads it.
     unsafe { (&raw mut MACHINE).as_mut_unchecked().write(machine) }
+}
+
+/// What never changes of each vCPU.
+fn vcpu_facts(guests: &[&'static Guest], bands: &[Band]) -> [Option<VcpuFacts>; MAX_VCPUS] {
+    let mut facts = [None; MAX_VCPUS];
+    for (owner, &guest) in guests.iter().enumerate() {
+        for (index, (vcpu, &id)) in guest.config.vcpus.iter().zip(&guest.vcpus).enumerate() {
+            let (Some(place), Some(&band)) = (facts.get_mut(id.index()), bands.get(id.index()))
+            else {
+                fatal!("vCPU {id} has no band");
+            };
+            *place = Some(VcpuFacts {
+                guest,
+                owner: GuestId(owner as u8),
+                index: VcpuIndex(index as u8),
+                home: vcpu.home,
+                band,
+            });
+        }
+    }
+    facts
 }
 
 /// The policy of the system, or what comes closest to it on these cores.
@@ -332,18 +355,10 @@ fn place_vcpus(machine: &'static Machine) -> [Tokens; MAX_PCPUS] {
     let mut places = [const { [const { None }; MAX_VCPUS] }; MAX_PCPUS];
     // SAFETY: taken once, by the only core that runs.
     let mut storage = unsafe { (&raw mut VCPUS).as_mut_unchecked() }.iter_mut();
-    for (guest_index, guest) in machine.guests.iter().enumerate() {
-        for (index, vcpu) in guest.config.vcpus.iter().enumerate() {
-            let index = VcpuIndex(index as u8);
-            let (Some(slot), Some(id)) = (storage.next(), guest.vcpu(index)) else {
-                fatal!("more vCPUs than the hypervisor has room for");
-            };
-            let Some(&band) = machine.bands.get(id.index()) else {
-                fatal!("vCPU {id} has no band");
-            };
-            guest.gic.doorbell(index).settle(vcpu.home);
-            let vcpu_state = Vcpu::new(id, GuestId(guest_index as u8), index, band);
-            let token = VcpuToken::new(slot.write(vcpu_state));
+    for id in (0..MAX_VCPUS as u8).map(VcpuId) {
+        if let (Some(slot), Some(vcpu)) = (storage.next(), machine.vcpu(id)) {
+            vcpu.guest.gic.doorbell(vcpu.index).settle(vcpu.home);
+            let token = VcpuToken::new(slot.write(Vcpu::new(id, vcpu)));
             places[vcpu.home.index()][id.index()] = Some(token);
         }
     }
@@ -371,7 +386,7 @@ fn set_up_gic(machine: &Machine) {
         let band = guest
             .vcpus
             .iter()
-            .filter_map(|vcpu| machine.bands.get(vcpu.index()))
+            .filter_map(|&id| Some(machine.vcpu(id)?.band))
             .max();
         let priority = band.map_or(0xFF, |band| band.interrupt_priority().0);
         guest
@@ -467,7 +482,7 @@ fn start_cores(
 fn run_instance(machine: &'static Machine, core: PcpuId, tokens: Tokens, vtcr: u64) -> ! {
     cpu::set_up(vtcr);
     let list_registers = machine.gic.set_up_core();
-    let Some(port) = machine.post.port(core) else {
+    let Some(port) = POST.port(core) else {
         fatal!("core {core} has its mailbox twice");
     };
     Instance::new(core, machine, port, tokens, list_registers).run()

@@ -9,7 +9,6 @@ use heapless::Vec;
 use spumone_config::packed::{self, Board, InterruptPriorities, System, Without};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
-use spumone_core::mailbox::Post;
 use spumone_core::migration::{Level, Policy, Presence};
 use spumone_core::psci::{GuestPower, Lifecycle};
 use spumone_core::schedule::{Band, kick_sgi};
@@ -162,18 +161,41 @@ impl Core {
     }
 }
 
+/// What never changes of a vCPU.
+#[derive(Clone, Copy)]
+pub struct VcpuFacts {
+    /// Whose it is.
+    pub guest: &'static Guest,
+    /// The same, by its id.
+    pub owner: GuestId,
+    /// Which of the guest's it is.
+    pub index: VcpuIndex,
+    /// Its home core.
+    pub home: PcpuId,
+    /// Its band.
+    pub band: Band,
+}
+
 /// The machine and all that runs on it.
+// In this order, since what is looked at in each switch then is in reach of a load's immediate offset.
+#[repr(C)]
 pub struct Machine {
+    /// The interrupt controller.
+    pub gic: Gic,
+    /// Whether interrupts for less urgent vCPUs are held back.
+    pub interrupt_priorities: InterruptPriorities,
+    /// The highest level of a vCPU that may change cores.
+    pub moving_level: Level,
+    /// The lowest one.
+    pub moving_floor: Level,
+    /// Where the tokens of vCPUs lie that are on no core; a `VcpuId` is an index.
+    pub parking: [Parking; MAX_VCPUS],
+    /// The vCPUs; a `VcpuId` is an index.
+    pub vcpus: [Option<VcpuFacts>; MAX_VCPUS],
     /// The cores; a `PcpuId` is an index.
     pub cores: Vec<Core, MAX_PCPUS>,
     /// The guests; a `GuestId` is an index.
-    pub guests: Vec<Guest, MAX_GUESTS>,
-    /// Whose each vCPU is; a `VcpuId` is an index.
-    pub owners: Vec<GuestId, MAX_VCPUS>,
-    /// The band of each vCPU; a `VcpuId` is an index.
-    pub bands: Vec<Band, MAX_VCPUS>,
-    /// Where the tokens of vCPUs lie that are on no core; a `VcpuId` is an index.
-    pub parking: [Parking; MAX_VCPUS],
+    pub guests: Vec<&'static Guest, MAX_GUESTS>,
     /// What is done against lock-holder preemption.
     pub policy: Policy,
     /// Cores where no kernel of a guest whose vCPUs move is to run, because they have somebody more urgent; bit n for core n.
@@ -182,14 +204,6 @@ pub struct Machine {
     pub gang: Option<(Band, u32)>,
     /// What the policy does without.
     pub without: Without,
-    /// The highest level of a vCPU that may change cores.
-    pub moving_level: Level,
-    /// The lowest one.
-    pub moving_floor: Level,
-    /// Mail between the cores.
-    pub post: Post,
-    /// The interrupt controller.
-    pub gic: Gic,
     /// Who owns which interrupt.
     pub destinations: Destinations,
     /// Where random numbers come from.
@@ -198,8 +212,6 @@ pub struct Machine {
     pub console_core: PcpuId,
     /// How long equals take turns, in microseconds.
     pub quantum_us: u32,
-    /// Whether interrupts for less urgent vCPUs are held back.
-    pub interrupt_priorities: InterruptPriorities,
     /// The board.
     pub board: Board,
 }
@@ -207,8 +219,14 @@ pub struct Machine {
 impl Machine {
     /// A guest by its id, which comes from this machine's own tables.
     #[inline(always)]
-    pub fn guest(&self, id: GuestId) -> &Guest {
-        &self.guests[id.index()]
+    pub fn guest(&self, id: GuestId) -> &'static Guest {
+        self.guests[id.index()]
+    }
+
+    /// What never changes of a vCPU; `None` if there is none with this id.
+    #[inline(always)]
+    pub fn vcpu(&self, id: VcpuId) -> Option<&VcpuFacts> {
+        self.vcpus.get(id.index())?.as_ref()
     }
 
     /// The board's device at this address, for reports. Devices are where they are on the machine.
@@ -231,34 +249,15 @@ impl Machine {
         }
     }
 
-    /// Whose a vCPU is.
-    pub fn owner(&self, id: VcpuId) -> Option<GuestId> {
-        self.owners.get(id.index()).copied()
-    }
-
     /// Whether no kernel of a guest whose vCPUs move is to run on `core`.
     pub fn keeps_kernels_off(&self, core: PcpuId) -> bool {
         self.kernel_free >> core.0 & 1 != 0
     }
 
-    /// Whose a vCPU is, and which of the guest's it is.
-    pub fn place(&self, id: VcpuId) -> Option<(&Guest, VcpuIndex)> {
-        let guest = self.guest(self.owner(id)?);
-        // Start-up numbers the vCPUs of a guest in a row.
-        let index = id.0.checked_sub(guest.vcpus.first()?.0)?;
-        Some((guest, VcpuIndex(index)))
-    }
-
-    /// The home core of a vCPU.
-    pub fn home(&self, id: VcpuId) -> Option<PcpuId> {
-        let (guest, index) = self.place(id)?;
-        Some(guest.config.vcpus.get(index.index())?.home)
-    }
-
     /// The core where interrupts for a vCPU are sent: where it is, or was parked last.
     pub fn host(&self, id: VcpuId) -> Option<PcpuId> {
-        let (guest, index) = self.place(id)?;
-        Some(guest.gic.doorbell(index).location())
+        let vcpu = self.vcpu(id)?;
+        Some(vcpu.guest.gic.doorbell(vcpu.index).location())
     }
 
     /// The vCPUs that change cores and may come to `core`; bit n for vCPU n.
@@ -275,27 +274,25 @@ impl Machine {
     /// Tells core `to`, another one, that there is something for `vcpu`.
     #[inline(always)]
     pub fn kick(&self, to: PcpuId, vcpu: VcpuId) {
-        let (Some(core), Some(&band)) = (self.cores.get(to.index()), self.bands.get(vcpu.index()))
-        else {
+        let (Some(core), Some(facts)) = (self.cores.get(to.index()), self.vcpu(vcpu)) else {
             return;
         };
         let bit = 1 << vcpu.index();
         // If the bit stands already, somebody else's SGI is on its way.
         if core.kicked.fetch_or(bit, Ordering::Release) & bit == 0 {
-            self.gic.send_sgi(kick_sgi(band).0 as u8, core.mpidr);
+            self.gic.send_sgi(kick_sgi(facts.band).0 as u8, core.mpidr);
         }
     }
 
     /// Tells core `to`, another one, that there is mail about `guest`: with the urgency of its
     /// most urgent vCPU.
     pub fn announce_mail(&self, to: PcpuId, guest: GuestId) {
-        let band = self
-            .guest(guest)
-            .vcpus
+        let vcpus = &self.guest(guest).vcpus;
+        let band = vcpus
             .iter()
-            .filter_map(|vcpu| self.bands.get(vcpu.index()))
+            .filter_map(|&id| Some(self.vcpu(id)?.band))
             .max();
-        if let (Some(core), Some(&band)) = (self.cores.get(to.index()), band) {
+        if let (Some(core), Some(band)) = (self.cores.get(to.index()), band) {
             self.gic.send_sgi(kick_sgi(band).0 as u8, core.mpidr);
         }
     }

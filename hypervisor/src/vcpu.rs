@@ -2,6 +2,7 @@
 
 use crate::context::{FloatingPoint, SystemRegisters};
 use crate::guest_entry::GuestRegisters;
+use crate::machine::{Guest, VcpuFacts};
 use crate::sysreg::{mrs, msr};
 use crate::timers::GuestTimers;
 use core::ops::{Deref, DerefMut};
@@ -91,6 +92,8 @@ pub struct Vcpu {
     pub id: VcpuId,
     /// Whose.
     pub guest: GuestId,
+    /// The same, as its cores share it.
+    pub shared: &'static Guest,
     /// Which vCPU of its guest.
     pub index: VcpuIndex,
     /// Its band.
@@ -99,20 +102,21 @@ pub struct Vcpu {
 
 impl Vcpu {
     /// A vCPU that is turned off.
-    pub fn new(id: VcpuId, guest: GuestId, index: VcpuIndex, band: Band) -> Self {
+    pub fn new(id: VcpuId, facts: &VcpuFacts) -> Self {
         Self {
             registers: GuestRegisters::new(),
-            system: SystemRegisters::reset(index.0),
+            system: SystemRegisters::reset(facts.index.0),
             floating_point: FloatingPoint::new(),
             timers: GuestTimers::reset(),
             interface: InterfaceRegisters::reset(),
-            vgic: CpuInterface::new(index),
+            vgic: CpuInterface::new(facts.index),
             work: Work::Guest,
             resume: None,
             id,
-            guest,
-            index,
-            band,
+            guest: facts.owner,
+            shared: facts.guest,
+            index: facts.index,
+            band: facts.band,
         }
     }
 

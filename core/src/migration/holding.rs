@@ -3,7 +3,7 @@
 //! A vCPU that changes cores is parked when it does not run and its registers are saved. What a core has parked stays
 //! in its run queue, and is claimed when it is dispatched; if another core was faster, it is not here any more.
 
-use super::local::bit;
+use super::local::{bit, ids};
 use super::{Mark, Parked, Rest, Site};
 use crate::schedule::{Decision, Ticks, VcpuState};
 use spumone_config::types::{MAX_VCPUS, VcpuId};
@@ -58,7 +58,7 @@ fn claim_own<S: Site>(site: &mut S, id: VcpuId) -> Option<S::Token> {
 }
 
 /// Sees to it that this core has the token of the vCPU that a decision lets run; decides again where another core was
-/// faster.
+/// faster. What it has taken and does not run is parked.
 #[inline(always)]
 pub fn hold_current(site: &mut impl Site, now: Ticks, mut decision: Decision) -> Decision {
     for _ in 0..MAX_VCPUS {
@@ -70,6 +70,13 @@ pub fn hold_current(site: &mut impl Site, now: Ticks, mut decision: Decision) ->
                 decision = scheduler.decide(now);
             }
             _ => break,
+        }
+    }
+    let taken = core::mem::take(&mut site.local_mut().taken);
+    if taken != 0 {
+        let current = site.local().scheduler.current();
+        for id in ids(taken).filter(|&id| current != Some(id)) {
+            park(site, id);
         }
     }
     decision

@@ -87,8 +87,12 @@ impl Core {
         self.slots[usize::from(id)].park(parked, Ticks(since));
     }
 
+    /// Where it is parked, or held.
     fn host_of(&self, id: u8) -> Option<PcpuId> {
-        self.slots[usize::from(id)].look().map(|it| it.host)
+        match self.local.token(VcpuId(id)) {
+            Some(_) => Some(OWN),
+            None => self.slots[usize::from(id)].look().map(|it| it.host),
+        }
     }
 
     fn runs(&self, core: PcpuId, band: Band) {
@@ -249,6 +253,27 @@ fn of_two_that_are_parked_elsewhere_the_more_urgent_is_taken() {
     assert_eq!((core.host_of(0), core.host_of(1)), (Some(OTHER), Some(OWN)));
 }
 
+/// It is parked once, where it comes from: not on its way to the core, unless somebody else gets that.
+#[test]
+fn who_is_taken_is_parked_only_if_another_one_runs() {
+    for is_overtaken in [false, true] {
+        let mut core = Core::steal(&[Band::LOWEST, Band::HIGHEST]);
+        core.admit(1, VcpuState::Sleep);
+        core.parked_elsewhere(0, Rest::Runnable, 0);
+        assert_eq!(look_for_work(&mut core, Ticks(30)), Some(true));
+        assert_eq!(core.slots[0].look(), None);
+        if is_overtaken {
+            core.scheduler().wake(VcpuId(1));
+        }
+        let decision = core.scheduler().decide(Ticks(30));
+        hold_current(&mut core, Ticks(30), decision);
+        let current = core.local.scheduler.current();
+        assert_eq!(current, Some(VcpuId(u8::from(is_overtaken))));
+        assert_eq!(core.slots[0].look().is_some(), is_overtaken);
+        assert_eq!(core.local.token(VcpuId(0)).is_some(), !is_overtaken);
+    }
+}
+
 /// Of which vCPU others are told while somebody more urgent runs here.
 fn told(bands: [Band; 3], states: [VcpuState; 3]) -> Option<VcpuId> {
     let mut core = Core::steal(&[bands[0], bands[1], bands[2], Band::HIGHEST]);
@@ -291,7 +316,7 @@ fn who_makes_room_is_kept_for_a_while_unless_the_policy_is_without_patience() {
         core.admit(0, VcpuState::Suspend);
         core.runs(OWN, Band::HIGHEST);
         give_up(&mut core, VcpuId(0));
-        assert_eq!(core.host_of(0).is_some(), is_parked);
+        assert_eq!(core.slots[0].look().is_some(), is_parked);
         assert_eq!(core.kicks.len(), usize::from(is_parked));
         assert_eq!(core.local.token(VcpuId(0)).is_some(), !is_parked);
     }

@@ -86,7 +86,7 @@ fn choose(site: &mut impl Site, now: Ticks, elsewhere: u32, is_over: bool) {
         };
         let verdict = site.verdict(&here, &candidate);
         if choice.note(id, &candidate, verdict) {
-            take(site, id, candidate.parked, now);
+            take_in(site, id, candidate.parked, now);
         }
     }
     let local = site.local_mut();
@@ -110,6 +110,8 @@ fn choose(site: &mut impl Site, now: Ticks, elsewhere: u32, is_over: bool) {
     if let Some(found) = choice.best
         && take(site, found.vcpu, found.parked, now)
     {
+        // Most likely it runs next.
+        site.local_mut().taken |= bit(found.vcpu);
         if found.swap {
             site.local_mut().scheduler.yield_current();
         }
@@ -151,8 +153,17 @@ fn more_grace(site: &mut impl Site, now: Ticks) -> Option<Ticks> {
     site.local_mut().grace.more(now, sample)
 }
 
-/// Becomes the host of a vCPU that another core has parked. Returns whether it has: not if that core, or a third, was
-/// faster, or its guest does not run.
+/// Becomes the host of a vCPU that another core has parked, and parks it here. Returns whether it has.
+fn take_in(site: &mut impl Site, id: VcpuId, seen: Parked, now: Ticks) -> bool {
+    let has_taken = take(site, id, seen, now);
+    if has_taken {
+        park(site, id);
+    }
+    has_taken
+}
+
+/// Takes a vCPU that another core has parked into the run queue. Returns whether it has: not if that core, or a third,
+/// was faster, or its guest does not run.
 fn take(site: &mut impl Site, id: VcpuId, seen: Parked, now: Ticks) -> bool {
     let Some(band) = site.band(id).filter(|_| site.guest_runs(id)) else {
         return false;
@@ -191,7 +202,6 @@ fn take(site: &mut impl Site, id: VcpuId, seen: Parked, now: Ticks) -> bool {
     if local.conduct.goes_home && local.at_home & bit(id) == 0 {
         local.strangers |= bit(id);
     }
-    park(site, id);
     site.mark(Mark::Taken);
     true
 }
@@ -224,7 +234,7 @@ pub fn summon(site: &mut impl Site, id: VcpuId, host: PcpuId) -> bool {
         false
     } else {
         let now = site.now();
-        take(site, id, seen, now)
+        take_in(site, id, seen, now)
     };
     site.local_mut().must_decide |= served;
     served

@@ -184,6 +184,16 @@ impl Syndrome {
         }
     }
 
+    /// Whether stage 2 has refused to let the guest execute code (a permission fault). As [`write_of`](Self::write_of), a
+    /// short way.
+    #[inline(always)]
+    pub const fn is_refused_execution(self) -> bool {
+        /// `IFSC` without the level.
+        const STATUS: u64 = 0b11_1100;
+        const PERMISSION: u64 = 0b00_1100;
+        self.class().0 == ExceptionClass::INSTRUCTION_ABORT.0 && self.0 & STATUS == PERMISSION
+    }
+
     /// Size in bytes of the instruction that trapped (`IL`): how far to skip it.
     pub const fn instruction_size(self) -> u64 {
         if self.0 & 1 << 25 != 0 { 4 } else { 2 }
@@ -311,6 +321,20 @@ mod tests {
             wait(WaitKind::Wfet, Some(Gpr::ZERO))
         );
         assert_eq!(decode(0b011 | 5 << 5), wait(WaitKind::Wfet, None));
+    }
+
+    #[test]
+    fn refused_execution_is_an_instruction_abort_with_a_permission_fault() {
+        for class in 0..0x40 {
+            for status in 0..0x40 {
+                let syndrome = Syndrome(class << 26 | 1 << 25 | status);
+                let is_it = matches!(
+                    syndrome.decode(),
+                    Exception::InstructionAbort(FaultStatus::Permission(_))
+                );
+                assert_eq!(syndrome.is_refused_execution(), is_it, "{syndrome:?}");
+            }
+        }
     }
 
     #[test]

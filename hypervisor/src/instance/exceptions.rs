@@ -13,7 +13,7 @@ use spumone_core::migration::{self, Catch};
 use spumone_core::psci::StopReason;
 use spumone_core::schedule::Band;
 use spumone_core::trap::{
-    DataAccess, Exception, FaultReport, FaultStatus, Offence, Syndrome, SysReg, WaitKind, fault_ipa,
+    DataAccess, Exception, FaultReport, Offence, Syndrome, SysReg, WaitKind, fault_ipa,
 };
 use spumone_core::vgic::{Region, SgiRegister};
 use spumone_core::vuart::Vuart;
@@ -38,6 +38,9 @@ impl Instance {
             && !cpu::interrupt_pending()
         {
             return self.send_sgi(id, SgiRegister::Sgi1r, from);
+        }
+        if self.local.catches != Catch::Nothing && syndrome.is_refused_execution() {
+            return migration::caught(self, id);
         }
         note(self.core, Event::Trap, syndrome.0);
         match syndrome.decode() {
@@ -67,11 +70,6 @@ impl Instance {
             } => self.data_abort(id, access, syndrome),
             // Hidden from the guest, so undefined, as on a core without it.
             Exception::Sve => self.inject_undefined(id),
-            Exception::InstructionAbort(FaultStatus::Permission(_))
-                if self.local.catches != Catch::Nothing =>
-            {
-                migration::caught(self, id);
-            }
             Exception::DataAbort { .. } | Exception::InstructionAbort(_) => {
                 self.memory_fault(id, syndrome);
             }

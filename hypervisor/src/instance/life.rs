@@ -10,6 +10,7 @@ use crate::console::{CONSOLE, say};
 use crate::cpu;
 use crate::epitaph::fatal;
 use crate::events::{Event, note};
+use crate::machine::VcpuFacts;
 use crate::vcpu::Work;
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Source;
@@ -31,10 +32,9 @@ impl Instance {
 
     /// Turns a vCPU on, wherever it is, if its guest still is in the life in which that was asked.
     pub(super) fn start_vcpu(&mut self, id: VcpuId, start: EntryPoint, generation: Generation) {
-        let Some(guest_id) = self.machine.owner(id) else {
+        let Some(&VcpuFacts { guest, owner, .. }) = self.machine.vcpu(id) else {
             return;
         };
-        let guest = self.machine.guest(guest_id);
         // Before anything else: in another life there may be a second message about it (core/mailbox).
         if !guest.lifecycle.is_running(generation) {
             return;
@@ -48,7 +48,7 @@ impl Instance {
                 entry_point: start,
                 generation,
             };
-            self.post(host, guest_id, message);
+            self.post(host, owner, message);
             return;
         }
         let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
@@ -247,7 +247,7 @@ impl Instance {
             return;
         };
         note(self.core, Event::Start, u64::from(vcpu.guest.0));
-        let guest = self.machine.guest(vcpu.guest);
+        let guest = vcpu.shared;
         let config = &guest.config;
         vcpu.reset(EntryPoint {
             entry: config.entry,

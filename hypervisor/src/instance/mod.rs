@@ -68,7 +68,7 @@ impl Instance {
         let frequency_hz = timers::frequency() as u32;
         let at_home = (0..MAX_VCPUS as u8)
             .map(VcpuId)
-            .filter(|&id| machine.home(id) == Some(core))
+            .filter(|&id| machine.vcpu(id).is_some_and(|it| it.home == core))
             .fold(0, |mask, id| mask | 1 << id.0);
         let setting = Setting {
             quantum: Ticks::from_micros(machine.quantum_us, frequency_hz),
@@ -307,8 +307,7 @@ impl Instance {
     fn adopt_vcpus(&mut self) {
         let mut first = heapless::Vec::<GuestId, MAX_GUESTS>::new();
         for vcpu in self.local.vcpus.iter().flatten() {
-            let guest = self.machine.guest(vcpu.guest);
-            guest.gic.doorbell(vcpu.index).settle(self.core);
+            vcpu.shared.gic.doorbell(vcpu.index).settle(self.core);
             let admitted = self
                 .local
                 .scheduler

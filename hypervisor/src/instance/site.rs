@@ -72,11 +72,11 @@ impl Site for Instance {
 
     #[inline(always)]
     fn band(&self, id: VcpuId) -> Option<Band> {
-        self.machine.bands.get(id.index()).copied()
+        Some(self.machine.vcpu(id)?.band)
     }
 
     fn home(&self, id: VcpuId) -> Option<PcpuId> {
-        self.machine.home(id)
+        Some(self.machine.vcpu(id)?.home)
     }
 
     fn host(&self, id: VcpuId) -> Option<PcpuId> {
@@ -84,18 +84,18 @@ impl Site for Instance {
     }
 
     fn cores_of(&self, id: VcpuId) -> u32 {
-        let owner = self.machine.owner(id);
-        owner.map_or(0, |guest| self.machine.guest(guest).cores())
+        let vcpu = self.machine.vcpu(id);
+        vcpu.map_or(0, |it| it.guest.cores())
     }
 
     fn guest_runs(&self, id: VcpuId) -> bool {
-        let guest = self.machine.owner(id).map(|it| self.machine.guest(it));
-        guest.is_some_and(|it| it.lifecycle.now().0 == Phase::Running)
+        let vcpu = self.machine.vcpu(id);
+        vcpu.is_some_and(|it| it.guest.lifecycle.now().0 == Phase::Running)
     }
 
     fn is_rung(&self, id: VcpuId) -> bool {
-        let place = self.machine.place(id);
-        place.is_some_and(|(guest, index)| !guest.gic.doorbell(index).is_silent())
+        let vcpu = self.machine.vcpu(id);
+        vcpu.is_some_and(|it| !it.guest.gic.doorbell(it.index).is_silent())
     }
 
     #[inline(always)]
@@ -134,7 +134,7 @@ impl Site for Instance {
 
     #[inline(always)]
     fn settle(&mut self, token: &VcpuToken) {
-        let shared = self.machine.guest(token.guest);
+        let shared = token.shared;
         shared.gic.doorbell(token.index).settle(self.core);
         if !shared.config.interrupts.is_empty() {
             for physical in shared.gic.physical_spis_of(token.index) {
@@ -162,7 +162,7 @@ impl Site for Instance {
         let Some(vcpu) = self.vcpu(id) else {
             return false;
         };
-        let guest = self.machine.guest(vcpu.guest);
+        let guest = vcpu.shared;
         let seen = Interrupted {
             in_kernel: vcpu.registers.is_in_kernel(),
             masks_interrupts: vcpu.registers.masks_interrupts(),
@@ -182,7 +182,7 @@ impl Site for Instance {
         let Some(vcpu) = self.local.loaded.and_then(|id| self.vcpu(id)) else {
             return false;
         };
-        let guest = self.machine.guest(vcpu.guest);
+        let guest = vcpu.shared;
         let tables = match catch {
             Catch::Nothing => Some(guest.vttbr),
             Catch::Exit => guest.vttbr_kernel,

@@ -67,7 +67,7 @@ impl Instance {
         let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
-        let guest = self.machine.guest(vcpu.guest);
+        let guest = vcpu.shared;
         let mut gic = LoadedGic::new(self.machine, self.core, vcpu.guest, self.list_registers);
         let guest_id = vcpu.guest;
         let kick = vcpu.vgic.unload(&guest.gic, &mut gic);
@@ -109,7 +109,7 @@ impl Instance {
         let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
-        let guest = self.machine.guest(vcpu.guest);
+        let guest = vcpu.shared;
         cpu::set_stage2(guest.vttbr);
         let last = &mut self.last_of_guest[vcpu.guest.index()];
         if *last != Some(id) {
