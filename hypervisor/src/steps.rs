@@ -1,8 +1,8 @@
 //! Steps of a move between cores, for the exact clock (`testbed/README.md`, "Marks"): it counts the instructions from the
 //! entry to EL2 to each, which makes the figure `migration`.
 //!
-//! A step is one instruction that does nothing on any core, so the program that is measured is the one that runs. None
-//! is between an interrupt of a more urgent guest and that guest.
+//! A step is one instruction that does nothing on any core, so the program that is measured is the one that runs. Three,
+//! those of the switch, are also between an interrupt of a more urgent guest and that guest.
 
 /// A step; its value is the number of its mark.
 #[derive(Clone, Copy)]
@@ -14,12 +14,18 @@ pub enum Step {
     Take,
     /// The vCPU is settled, and in the run queue.
     Taken,
+    /// A vCPU of this core has to make room, and is about to be saved.
+    Save,
     /// A vCPU of this core is about to be parked; its registers are saved.
     Park,
     /// It is parked.
     Parked,
     /// Another core is told.
     Told,
+    /// The core holds nobody's registers, and is about to load a vCPU's.
+    Load,
+    /// They are loaded.
+    Loaded,
 }
 
 /// Passes a step.

@@ -128,7 +128,7 @@ void visits_step(struct core *core, int step, uint64_t executed)
 
     if (!reads_causes || visit->cause.kind == VISIT_NONE || visit->cause.steps >> step & 1)
         return;
-    visit->cause.steps |= (uint8_t)(1 << step);
+    visit->cause.steps |= (uint16_t)(1 << step);
     visit->steps[step] = executed - visit->passed;
     visit->passed = executed;
 }

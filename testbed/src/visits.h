@@ -20,7 +20,7 @@
 #define VISIT_BUCKETS 24
 /* Numbers of the marks that are steps of a visit, at EL2. */
 #define VISIT_STEP_FIRST 0xff00
-#define VISIT_STEPS 8
+#define VISIT_STEPS 16
 
 struct core;
 
@@ -49,7 +49,7 @@ struct visit_cause {
     uint32_t detail; /* SMC, HVC: function (W0); system register access: its encoding; else 0 */
     uint32_t intid; /* of the interrupt acknowledged first, plus 1; 0: none */
     enum visit_end end;
-    uint8_t steps; /* bit n: it passed step n */
+    uint16_t steps; /* bit n: it passed step n */
 };
 
 /* Instructions on a part of the way, over all visits of one cause, and in the one with most. */

@@ -235,7 +235,7 @@ class Visits(unittest.TestCase):
             return parts, tuple(visit["rest"].values())
 
         self.assertEqual(
-            steps("HVC 0x00000001"), ([(0, 10 * 3, 3), (7, 10 * 2, 2)], (10 * 3, 3))
+            steps("HVC 0x00000001"), ([(0, 10 * 3, 3), (15, 10 * 2, 2)], (10 * 3, 3))
         )
         self.assertEqual(steps("HVC 0x00000002"), ([(1, 3 * 206, 206)], (3 * 2, 2)))
         self.assertNotIn("steps", self.causes["HVC 0x00000003"])

@@ -4,7 +4,7 @@
 //! passed. So each visit that has to do with a move is known, whole and in parts.
 
 use super::beside::{Load, Periods, run_beside};
-use super::moves::{Costs, KINDS, Kind, PARTS, Sum};
+use super::moves::{Costs, KINDS, Kind, PARTS, Side, Sum};
 use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict};
 use crate::machine::{Machine, Run};
 use crate::plot::{Dot, Dots, Figure, Row};
@@ -65,8 +65,8 @@ impl Migration {
             &format!("Policy `{policy}`: visits that took a vCPU and gave one up, in parts"),
             &["part", "visits", "mean instructions", "most"],
         );
-        for ((_, name), sum) in PARTS.iter().zip(costs.parts) {
-            parts.rows.push(row(name, sum.cells()));
+        for (way, sum) in PARTS.iter().zip(costs.parts) {
+            parts.rows.push(row(&way.label(), sum.cells()));
         }
         let all = costs.kind(Kind::Exchanged);
         parts.rows.push(row("the whole visit", all.cells()));
@@ -121,13 +121,23 @@ impl Experiment for Migration {
         let mut summary = serde_json::Map::new();
         for policy in policies(plan) {
             let costs = Costs::of(results, &policy);
-            let trip = costs.mean().zip(costs.most());
-            if let Some((mean, most)) = trip {
+            let trip = costs.mean().zip(costs.worst());
+            let sides = costs.side(Side::GivesUp).zip(costs.side(Side::Accepts));
+            if let Some(((mean, worst), (gives_up, accepts))) = trip.zip(sides) {
                 findings.push(format!(
-                    "Policy `{policy}`: a round trip costs {} instructions on both cores together ({} if each of its visits were the \
-                     longest of all; {} moves).",
+                    "Policy `{policy}`: a departure and a return cost {} instructions on both cores together: twice {} to give a \
+                     vCPU up and {} to accept it; at worst {}.",
                     grouped(mean),
-                    grouped(most),
+                    grouped(gives_up),
+                    grouped(accepts),
+                    grouped(worst)
+                ));
+            }
+            if let Some(whole) = costs.whole() {
+                findings.push(format!(
+                    "Policy `{policy}`: {} with all that these visits to EL2 do besides: exception and interrupt, who runs next, \
+                     alarm, way back ({} moves).",
+                    grouped(whole),
                     grouped(costs.moves())
                 ));
             }
@@ -140,14 +150,14 @@ impl Experiment for Migration {
             }
             verdicts.push(Verdict {
                 aim: format!(
-                    "policy `{policy}`: a round trip at most {} instructions, both cores together",
+                    "policy `{policy}`: a departure and a return at most {} instructions, both cores together",
                     grouped(AIM)
                 ),
-                measured: trip.map_or("no result".into(), |(mean, most)| {
+                measured: trip.map_or("no result".into(), |(mean, worst)| {
                     format!(
-                        "{} on average, {} if all goes worst",
+                        "{} on average, {} at worst",
                         grouped(mean),
-                        grouped(most)
+                        grouped(worst)
                     )
                 }),
                 met: trip.map(|(mean, _)| mean <= AIM),
@@ -162,13 +172,19 @@ impl Experiment for Migration {
                 .zip(costs.kinds)
                 .map(|((_, name), sum)| dot(name, sum.spread()))
                 .collect();
-            let whole = trip.map(|(mean, most)| Spread {
-                low: mean,
-                median: mean,
-                high: most,
-                count: costs.moves() as usize,
-            });
-            dots.push(dot("round trip", whole));
+            let trips = [
+                ("departure and return", costs.mean(), costs.worst()),
+                ("the same, whole visits", costs.whole(), costs.most()),
+            ];
+            for (name, mean, most) in trips {
+                let spread = mean.zip(most).map(|(mean, most)| Spread {
+                    low: mean,
+                    median: mean,
+                    high: most,
+                    count: costs.moves() as usize,
+                });
+                dots.push(dot(name, spread));
+            }
             rows.push(Row {
                 name: policy.clone(),
                 dots,
@@ -184,13 +200,16 @@ impl Experiment for Migration {
             let parts: Vec<_> = PARTS
                 .iter()
                 .zip(costs.parts)
-                .map(|((_, name), it)| json!({ "what": name, "cost": sum(it) }))
+                .map(|(way, it)| json!({ "what": way.name, "of_a_move": way.is_of_a_move(), "cost": sum(it) }))
                 .collect();
             summary.insert(
                 policy,
                 json!({
                     "moves": costs.moves(),
-                    "round_trip": { "mean": costs.mean(), "most": costs.most(), "in_vain": costs.in_vain() },
+                    "departure_and_return": { "mean": costs.mean(), "most": costs.worst() },
+                    "gives_up": costs.side(Side::GivesUp),
+                    "accepts": costs.side(Side::Accepts),
+                    "whole_visits": { "mean": costs.whole(), "most": costs.most(), "in_vain": costs.in_vain() },
                     "visits": kinds,
                     "parts": parts,
                 }),
@@ -218,10 +237,14 @@ impl Experiment for Migration {
                  besides. The hypervisor marks steps on its way (one instruction each), and the clock counts visits by the \
                  steps that they passed."
                     .into(),
-                "Round trip: the instructions of all visits that took a vCPU, or parked one and told of it, over the number of vCPUs taken, \
-                 times two. They contain the switch from and to other vCPUs. Where a vCPU was saved in an earlier visit, \
-                 because the real-time guest took the core, the mean of the save (part “switch, save”) is \
-                 added. The worst is the longest visit of each side, times two."
+                "Departure and return: counted as the document does (its figure 10), which adds up the function that \
+                 gives a vCPU up on one core and the one that accepts it on the other. Here that is saving, parking, telling; \
+                 and choosing, claiming, settling, loading: the parts marked • above, added up, times two. Of what is not marked \
+                 a switch that moves nobody has its own."
+                    .into(),
+                "Whole visits: the instructions of all visits that took a vCPU, or parked one and told of it, over the number of vCPUs \
+                 taken, times two. Where a vCPU was saved in an earlier visit, because the real-time guest took the core, the \
+                 mean of the save is added. At worst: the longest visit of each side, times two."
                     .into(),
             ],
             summary: summary.into(),
@@ -237,9 +260,9 @@ mod tests {
     #[test]
     fn the_aim_is_judged_by_the_mean() {
         let met = |save| Migration.evaluate(&plan(), &results(save)).verdicts[0].met;
-        // 2 × (350 + 850 + 300) = 3,000; each instruction of a save counts twice, and twice.
-        assert_eq!(met(301), Some(false));
-        assert_eq!(met(300), Some(true));
+        // 2 × (50 + 260 + 1,190) = 3,000.
+        assert_eq!(met(1191), Some(false));
+        assert_eq!(met(1190), Some(true));
         let evaluation = Migration.evaluate(&plan(), &Results::default());
         assert_eq!(evaluation.verdicts[0].met, None);
     }

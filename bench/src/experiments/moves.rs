@@ -14,9 +14,12 @@ const START: &str = "start of a core";
 const LOOK: u32 = 0;
 const TAKE: u32 = 1;
 const TAKEN: u32 = 2;
-const PARK: u32 = 3;
-const PARKED: u32 = 4;
-const TOLD: u32 = 5;
+const SAVE: u32 = 3;
+const PARK: u32 = 4;
+const PARKED: u32 = 5;
+const TOLD: u32 = 6;
+const LOAD: u32 = 7;
+const LOADED: u32 = 8;
 
 /// What a visit did about moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,21 +42,76 @@ pub const KINDS: [(Kind, &str); 4] = [
     (Kind::Looked, "looks or tells, nothing moves"),
 ];
 
-/// The ways to steps, and behind the last one, in the order of a visit.
-pub const PARTS: [(Option<u32>, &str); 7] = [
-    (
-        Some(LOOK),
-        "interrupt, decision, a glance at what is parked",
+/// The way to a step from the one before it, or behind the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    to: Option<u32>,
+    /// Its name for people.
+    pub name: &'static str,
+    /// Whose work on a move it is; `None`: what a visit does besides.
+    side: Option<Side>,
+}
+
+/// Whose work a part of a move is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Of the core that a vCPU leaves.
+    GivesUp,
+    /// Of the core that it comes to.
+    Accepts,
+}
+
+impl Way {
+    /// Whether it is work of a move, which a switch without one does not have.
+    pub fn is_of_a_move(&self) -> bool {
+        self.side.is_some()
+    }
+
+    /// Its name, marked if it is [of a move](Self::is_of_a_move).
+    pub fn label(&self) -> String {
+        match self.is_of_a_move() {
+            true => format!("• {}", self.name),
+            false => self.name.into(),
+        }
+    }
+}
+
+const fn way(to: u32, name: &'static str, side: Option<Side>) -> Way {
+    Way {
+        to: Some(to),
+        name,
+        side,
+    }
+}
+
+/// All ways, in the order of a visit.
+pub const PARTS: [Way; 10] = [
+    way(
+        LOOK,
+        "exception, interrupt, a glance at what is parked",
+        None,
     ),
-    (Some(TAKE), "choice and claim"),
-    (
-        Some(TAKEN),
+    way(TAKE, "choice and claim", Some(Side::Accepts)),
+    way(
+        TAKEN,
         "settling: interrupts and timers follow, run queue",
+        Some(Side::Accepts),
     ),
-    (Some(PARK), "switch, save of the vCPU that makes room"),
-    (Some(PARKED), "parking"),
-    (Some(TOLD), "telling another core"),
-    (None, "load, entry"),
+    way(
+        SAVE,
+        "who runs next, and telling others; priority mask, alarm",
+        None,
+    ),
+    way(PARK, "save", Some(Side::GivesUp)),
+    way(PARKED, "parking", Some(Side::GivesUp)),
+    way(TOLD, "telling another core", Some(Side::GivesUp)),
+    way(LOAD, "alarm, a look for interrupts", None),
+    way(LOADED, "load", Some(Side::Accepts)),
+    Way {
+        to: None,
+        name: "entry",
+        side: None,
+    },
 ];
 
 /// Visits, or parts of them, together.
@@ -114,6 +172,18 @@ pub struct Costs {
     kept: f64,
 }
 
+/// The way to a step, or behind the last one.
+fn part(visits: &Visits, to: Option<u32>) -> Option<Part> {
+    match to {
+        Some(step) => visits
+            .steps
+            .iter()
+            .find(|it| it.step == step)
+            .map(|it| it.part),
+        None => visits.rest,
+    }
+}
+
 fn has(visits: &Visits, step: u32) -> bool {
     visits.steps.iter().any(|it| it.step == step)
 }
@@ -127,7 +197,7 @@ fn kind(visits: &Visits) -> Option<Kind> {
         (true, true) => Some(Kind::Exchanged),
         (true, false) => Some(Kind::Took),
         (false, true) => has(visits, TOLD).then_some(Kind::Gave),
-        (false, false) => Some(Kind::Looked),
+        (false, false) => (has(visits, LOOK) || has(visits, TOLD)).then_some(Kind::Looked),
     }
 }
 
@@ -161,14 +231,8 @@ impl Costs {
             }
             // Only there each step follows the one before it.
             Kind::Exchanged if has(visits, LOOK) => {
-                for (sum, (step, _)) in self.parts.iter_mut().zip(PARTS) {
-                    let part = match step {
-                        Some(step) => visits.steps.iter().find(|it| it.step == step),
-                        None => None,
-                    };
-                    let part = part.map(|it| it.part);
-                    let rest = visits.rest.filter(|_| step.is_none());
-                    if let Some(part) = part.or(rest) {
+                for (sum, way) in self.parts.iter_mut().zip(PARTS) {
+                    if let Some(part) = part(visits, way.to) {
                         sum.add(visits.visits, part);
                     }
                 }
@@ -185,7 +249,7 @@ impl Costs {
 
     fn part(&self, step: u32) -> Sum {
         let found = PARTS.iter().zip(self.parts);
-        let mut found = found.filter(|it| it.0.0 == Some(step));
+        let mut found = found.filter(|it| it.0.to == Some(step));
         found.next().map_or(Sum::default(), |it| it.1)
     }
 
@@ -194,11 +258,40 @@ impl Costs {
         self.kind(Kind::Took).count + self.kind(Kind::Exchanged).count
     }
 
-    /// A round trip: all visits that gave or took, over the number of moves, times two.
+    /// A departure and a return: in each of the two moves one core gives the vCPU up, and another accepts it.
     pub fn mean(&self) -> Option<f64> {
+        Some(MOVES * (self.side(Side::GivesUp)? + self.side(Side::Accepts)?))
+    }
+
+    /// One side of one move: its parts, on average.
+    pub fn side(&self, side: Side) -> Option<f64> {
+        self.sum_of(side, Sum::mean)
+    }
+
+    /// No departure and return can have cost more: the longest of each part.
+    pub fn worst(&self) -> Option<f64> {
+        let most = |sum: Sum| (sum.count > 0.0).then_some(sum.most);
+        let sides = [Side::GivesUp, Side::Accepts].map(|side| self.sum_of(side, most));
+        Some(MOVES * (sides[0]? + sides[1]?))
+    }
+
+    fn sum_of(&self, side: Side, value: impl Fn(Sum) -> Option<f64>) -> Option<f64> {
+        let parts = PARTS.iter().zip(self.parts);
+        parts
+            .filter(|(way, _)| way.side == Some(side))
+            .map(|(_, sum)| value(sum))
+            .sum()
+    }
+
+    /// The same with all that is done besides: visits that gave or took, whole.
+    pub fn whole(&self) -> Option<f64> {
         let visits = [Kind::Gave, Kind::Took, Kind::Exchanged].map(|it| self.kind(it).instructions);
-        let save = self.part(PARK).mean().unwrap_or(0.0);
-        self.per_trip(visits.iter().sum::<f64>() + self.kept * save)
+        self.per_trip(visits.iter().sum::<f64>() + self.kept_saves())
+    }
+
+    /// Instructions of saves in earlier visits.
+    fn kept_saves(&self) -> f64 {
+        self.kept * self.part(PARK).mean().unwrap_or(0.0)
     }
 
     /// What is executed for a round trip without moving anybody: until a vCPU lets go, or another core is found.
@@ -264,9 +357,12 @@ pub mod tests {
             (LOOK, 200),
             (TAKE, 50),
             (TAKEN, 150),
+            (SAVE, 400),
             (PARK, save),
             (PARKED, 20),
             (TOLD, 30),
+            (LOAD, 40),
+            (LOADED, 60),
         ];
         outcome.clock.visits = vec![
             visits("stays", 10, &[(PARK, 200), (PARKED, 20), (TOLD, 30)]),
@@ -279,6 +375,8 @@ pub mod tests {
                 ..visits("switches", 1, &[(TOLD, 1_000_000)])
             },
             visits("switches", 100, &[]),
+            // From one vCPU to another of the same core.
+            visits("switches", 100, &[(SAVE, 500), (LOAD, 300), (LOADED, 70)]),
         ];
         let mut results = Results::default();
         results.add(outcome);
@@ -290,13 +388,26 @@ pub mod tests {
         let costs = Costs::of(&results(300), "steal");
         assert_eq!(costs.moves(), 10.0);
         assert_eq!(costs.kind(Kind::Gave).mean(), Some(350.0));
-        assert_eq!(costs.kind(Kind::Exchanged).mean(), Some(850.0));
+        assert_eq!(costs.kind(Kind::Exchanged).mean(), Some(1350.0));
         assert_eq!(costs.kind(Kind::Looked).mean(), Some(300.0));
-        // 350 + 850, and a save before.
-        assert_eq!(costs.mean(), Some(2.0 * (350.0 + 850.0 + 300.0)));
+        // 350 + 1350, and a save before.
+        assert_eq!(costs.whole(), Some(2.0 * (350.0 + 1350.0 + 300.0)));
         // Half a look for each move.
         assert_eq!(costs.in_vain(), Some(2.0 * 150.0));
-        assert_eq!(costs.most(), Some(2.0 * (351.0 + 851.0 + 301.0)));
+        assert_eq!(costs.most(), Some(2.0 * (351.0 + 1351.0 + 301.0)));
+    }
+
+    #[test]
+    fn a_move_is_what_one_side_does_to_give_up_and_the_other_to_accept() {
+        let costs = Costs::of(&results(300), "steal");
+        let gives_up = 300.0 + 20.0 + 30.0;
+        let accepts = 50.0 + 150.0 + 60.0;
+        assert_eq!(costs.side(Side::GivesUp), Some(gives_up));
+        assert_eq!(costs.side(Side::Accepts), Some(accepts));
+        assert_eq!(costs.mean(), Some(2.0 * (gives_up + accepts)));
+        // Six parts, each one longer at worst.
+        assert_eq!(costs.worst(), Some(2.0 * (gives_up + accepts + 6.0)));
+        assert_eq!(Costs::default().mean(), None);
     }
 
     #[test]

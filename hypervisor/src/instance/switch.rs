@@ -4,6 +4,7 @@ use super::Instance;
 use super::interrupts::LoadedGic;
 use crate::cpu;
 use crate::events::{Event, note};
+use crate::steps::step;
 use crate::timers::now;
 use spumone_config::VcpuId;
 use spumone_core::migration::{self, Catch};
@@ -67,6 +68,7 @@ impl Instance {
         let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
+        step!(Save);
         let guest = vcpu.shared;
         let mut gic = LoadedGic::new(self.machine, self.core, vcpu.guest, self.list_registers);
         let guest_id = vcpu.guest;
@@ -109,6 +111,7 @@ impl Instance {
         let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };
+        step!(Load);
         let guest = vcpu.shared;
         cpu::set_stage2(guest.vttbr);
         let last = &mut self.last_of_guest[vcpu.guest.index()];
@@ -136,6 +139,7 @@ impl Instance {
         if self.local.keeps_kernels_off {
             migration::stop_catching(self);
         }
+        step!(Loaded);
         self.kick_all(guest_id, kick);
     }
 

@@ -71,7 +71,7 @@ call:                                   /* 1 instruction before this */
         b       .
 1:      mark    0xff00                  /* 1 + 2 + 5; step 0 after 3 */
         nop
-        mark    0xff07                  /* step 7 after 2 more */
+        mark    0xff0f                  /* step 15 after 2 more */
         nop
         eret
 2:      mov     x10, #100               /* 1 + 4 + 1 + 200 + 2 */
