@@ -149,8 +149,8 @@ impl Experiment for Latency {
 
     fn defaults(&self) -> Defaults {
         Defaults {
-            policies: &["none", "steal", "ondemand", "trap", "delay"],
-            quick_policies: &["none", "steal"],
+            policies: Defaults::ALL_POLICIES.policies,
+            quick_policies: Defaults::ALL_POLICIES.quick_policies,
             ..Defaults::LATENCY
         }
     }
