@@ -29,9 +29,14 @@ pub fn command(args: &BuildArgs) -> Result<ExitCode, Failure> {
 /// Builds a system into `output`; returns it with the size of the file in bytes.
 pub fn build(args: &SystemArgs, output: &Path) -> Result<(System, u64), Failure> {
     let progress = Progress::start("reading the hypervisor");
-    let path = hypervisor::find(args.hypervisor.as_deref())?;
-    let hypervisor = hypervisor::read(&path)?;
-    let system = system::load(&args.description, hypervisor.bytes.len() as u64, &progress)?;
+    let found = hypervisor::find(args.hypervisor.as_deref())
+        .and_then(|path| Ok((hypervisor::read(&path)?, path)));
+    let size = found
+        .as_ref()
+        .map_or(hypervisor::ASSUMED_SIZE, |(it, _)| it.bytes.len() as u64);
+    // What is wrong with the description is said first: it is the user's own.
+    let system = system::load(&args.description, size, &progress)?;
+    let (hypervisor, path) = found?;
     let wanted = system.board.memory.base + system.board.memory.image_offset;
     if hypervisor.address != wanted {
         return Err(Failure::environment(format!(

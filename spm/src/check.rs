@@ -7,11 +7,7 @@ use crate::progress::Progress;
 use crate::summary;
 use crate::system;
 use serde_json::json;
-use spumone_config::units::MIB;
 use std::process::ExitCode;
-
-/// What the hypervisor is taken to need in memory where it is not built yet.
-const ASSUMED_HYPERVISOR_SIZE: u64 = 4 * MIB;
 
 /// Checks what the command line says.
 pub fn command(args: &CheckArgs) -> Result<ExitCode, Failure> {
@@ -24,7 +20,7 @@ pub fn command(args: &CheckArgs) -> Result<ExitCode, Failure> {
     };
     let size = built
         .as_ref()
-        .map_or(ASSUMED_HYPERVISOR_SIZE, |built| built.bytes.len() as u64);
+        .map_or(hypervisor::ASSUMED_SIZE, |built| built.bytes.len() as u64);
     let system = system::load(&args.system.description, size, &progress)?;
     drop(progress);
     if args.json {
@@ -36,7 +32,7 @@ pub fn command(args: &CheckArgs) -> Result<ExitCode, Failure> {
     }
     print!("{}", summary::text(&args.system.description, &system));
     if built.is_none() {
-        println!("\nThe hypervisor is not built yet: its size is assumed.");
+        println!("\nThe hypervisor was not found: its size is assumed.");
     }
     Ok(ExitCode::SUCCESS)
 }

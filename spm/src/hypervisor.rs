@@ -5,15 +5,19 @@ use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
 use spumone_config::image::LinuxHeader;
-use spumone_config::units::PAGE;
+use spumone_config::units::{MIB, PAGE};
 use std::path::{Path, PathBuf};
 
-/// Where `make` leaves the hypervisor, from the root of the source tree.
+/// Where `make build` leaves the hypervisor, from the folder `target` of the source tree.
 const DEFAULT_PATH: &str = "aarch64-unknown-none-softfloat/release/spumone";
 /// The symbol after everything that the hypervisor has in memory: where the bundle goes.
 const BUNDLE_START: &str = "bundle_start";
 /// More than the hypervisor can be; keeps a damaged file from asking for all memory.
 const MAX_SIZE: u64 = 1 << 30;
+
+/// What it is taken to need in memory where it is not built yet.
+pub const ASSUMED_SIZE: u64 = 4 * MIB;
+const HELP: &str = "build it with `make build` in Spumone's sources, or name it with --hypervisor";
 
 /// The hypervisor as it lies in memory.
 pub struct Hypervisor {
@@ -23,7 +27,8 @@ pub struct Hypervisor {
     pub bytes: Vec<u8>,
 }
 
-/// Finds the hypervisor: as named, or where `make` leaves it in this folder or one above.
+/// Finds the hypervisor: as named, or where `make build` leaves it, in this folder, one above, or where `spm` itself was
+/// built.
 pub fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
         return Ok(path.to_owned());
@@ -37,27 +42,27 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::io("find the current folder", Path::new("."), &error))?;
     let default = Path::new("target").join(DEFAULT_PATH);
+    let spm = std::env::current_exe().unwrap_or_default();
     here.ancestors()
+        .chain(spm.ancestors())
         .map(|folder| folder.join(&default))
         .find(|path| path.is_file())
         .ok_or_else(|| {
             Failure::environment(format!(
-                "the hypervisor is not there: {}",
+                "the hypervisor was not found: {}, here or above, or above `spm`",
                 default.display()
             ))
-            .help("build it with `make`, or name it with --hypervisor")
+            .help(HELP)
         })
 }
 
 /// Reads and flattens the hypervisor.
 pub fn read(path: &Path) -> Result<Hypervisor, Failure> {
-    let file = std::fs::read(path).map_err(|error| {
-        Failure::io("read the hypervisor", path, &error)
-            .help("build it with `make`, or name it with --hypervisor")
-    })?;
+    let file = std::fs::read(path)
+        .map_err(|error| Failure::io("read the hypervisor", path, &error).help(HELP))?;
     flatten(&file).map_err(|what| {
         Failure::environment(format!("{}: {what}", path.display()))
-            .help("build the hypervisor anew with `make`")
+            .help("build the hypervisor anew with `make build`")
     })
 }
 

@@ -2,6 +2,7 @@
 
 use crate::system::System;
 use serde_json::Value;
+use spumone_config::description::POLICIES;
 use spumone_config::layout::Source;
 use spumone_config::packed::Guest;
 use spumone_config::units::{KIB, MIB, range, size};
@@ -27,7 +28,7 @@ pub fn text(path: &Path, system: &System) -> String {
         packed.board.name
     );
     text += &table(&cores(system));
-    text.push('\n');
+    writeln!(text, "\n  {}\n", policy(system)).unwrap_or_default();
     text += &table(&memory(system));
     for (index, guest) in packed.guests.iter().enumerate() {
         text.push('\n');
@@ -65,6 +66,43 @@ fn cores(system: &System) -> Vec<Vec<String>> {
         rows.push(row);
     }
     rows
+}
+
+/// What the policy means here: who moves, and where to.
+fn policy(system: &System) -> String {
+    let packed = &system.packed.system;
+    let policy = packed.scheduler.policy;
+    let name = POLICIES.iter().find(|it| it.1 == policy);
+    let name = name.map_or("", |it| it.0);
+    let moves = |guest: &Guest| policy.moves_vcpus() && guest.cores.count_ones() > 1;
+    let who: Vec<_> = packed
+        .guests
+        .iter()
+        .map(|guest| match moves(guest) {
+            true => format!("{} moves among cores {}", guest.name, numbers(guest.cores)),
+            false => format!("{} stays", guest.name),
+        })
+        .collect();
+    format!("policy {name}: {}", who.join(", "))
+}
+
+/// The numbers of the bits that are set, for people: `0-2, 5`.
+fn numbers(mask: u32) -> String {
+    let is_set = |bit: u32| mask.checked_shr(bit).unwrap_or(0) & 1 != 0;
+    let mut runs = Vec::new();
+    let mut bit = 0;
+    while bit < u32::BITS {
+        let from = bit;
+        while is_set(bit) {
+            bit += 1;
+        }
+        match bit - from {
+            0 => bit += 1,
+            1 => runs.push(from.to_string()),
+            _ => runs.push(format!("{from}-{}", bit - 1)),
+        }
+    }
+    runs.join(", ")
 }
 
 /// What the machine's memory is used for.
@@ -170,5 +208,13 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [["core", "linux"], ["0", "vCPU 0"]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(table(&rows), "  core   linux\n  0      vCPU 0\n");
+    }
+
+    #[test]
+    fn cores_in_a_row_are_a_range() {
+        assert_eq!(numbers(0b1111), "0-3");
+        assert_eq!(numbers(0b10_0111), "0-2, 5");
+        assert_eq!(numbers(1 << 31 | 1), "0, 31");
+        assert_eq!(numbers(0), "");
     }
 }

@@ -32,6 +32,8 @@ system.toml: sound. 2 guests, 3 vCPUs on 2 cores of qemu-virt
   0      vCPU 0, priority 200   vCPU 0, priority 100
   1      -                      vCPU 1, priority 100
 
+  policy none: rt stays, linux stays
+
   memory                  size      what
   0x40000000-0x403fffff   4 MiB     hypervisor and images
   0x40400000-0x413fffff   16 MiB    rt, seen at 0x40000000
@@ -50,11 +52,26 @@ device tree at 0x42c00000 (2.0 KiB)
 }
 
 #[test]
+fn who_moves_is_shown() {
+    let folder = folder();
+    let steal = SYSTEM.replace(
+        "[[guest]]\nname = \"rt\"",
+        "[scheduler]\npolicy = \"steal\"\n\n[[guest]]\nname = \"rt\"",
+    );
+    fs::write(folder.path().join("system.toml"), steal).unwrap();
+    let shown = stdout(&spm(folder.path(), CHECK));
+    assert!(
+        shown.contains("policy steal: rt stays, linux moves among cores 0-1"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn a_system_can_be_checked_before_the_hypervisor_is_built() {
     let folder = folder();
-    let output = spm(folder.path(), &["check", "system.toml"]);
+    let output = support::spm_alone(folder.path(), &["check", "system.toml"]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(stdout(&output).contains("not built yet"));
+    assert!(stdout(&output).contains("not found: its size is assumed"));
 }
 
 #[test]
@@ -97,10 +114,20 @@ fn json_has_the_problems_with_their_places() {
 #[test]
 fn json_has_failures_of_the_environment_too() {
     let folder = folder();
-    let output = spm(folder.path(), &["build", "system.toml", "--json"]);
+    let output = support::spm_alone(folder.path(), &["build", "system.toml", "--json"]);
     assert_eq!(output.status.code(), Some(3));
     let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert!(json["error"]["help"].as_str().unwrap().contains("make"));
+}
+
+#[test]
+fn a_faulty_description_is_said_before_a_missing_hypervisor() {
+    let folder = folder();
+    let faulty = SYSTEM.replace("priority", "prioritie");
+    fs::write(folder.path().join("system.toml"), faulty).unwrap();
+    let output = support::spm_alone(folder.path(), &["build", "system.toml"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("prioritie"));
 }
 
 #[test]

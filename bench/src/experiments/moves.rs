@@ -48,8 +48,8 @@ pub struct Way {
     to: Option<u32>,
     /// Its name for people.
     pub name: &'static str,
-    /// Whose work on a move it is; `None`: what a visit does besides.
-    side: Option<Side>,
+    /// Whose work on a move it is, where the step before it was this one; `None`: what a visit does besides.
+    of_move: Option<(u32, Side)>,
 }
 
 /// Whose work a part of a move is.
@@ -62,9 +62,9 @@ pub enum Side {
 }
 
 impl Way {
-    /// Whether it is work of a move, which a switch without one does not have.
+    /// Whether it is work of one side of a move.
     pub fn is_of_a_move(&self) -> bool {
-        self.side.is_some()
+        self.of_move.is_some()
     }
 
     /// Its name, marked if it is [of a move](Self::is_of_a_move).
@@ -76,11 +76,11 @@ impl Way {
     }
 }
 
-const fn way(to: u32, name: &'static str, side: Option<Side>) -> Way {
+const fn way(to: u32, name: &'static str, of_move: Option<(u32, Side)>) -> Way {
     Way {
         to: Some(to),
         name,
-        side,
+        of_move,
     }
 }
 
@@ -91,26 +91,26 @@ pub const PARTS: [Way; 10] = [
         "exception, interrupt, a glance at what is parked",
         None,
     ),
-    way(TAKE, "choice and claim", Some(Side::Accepts)),
+    way(TAKE, "choice and claim", Some((LOOK, Side::Accepts))),
     way(
         TAKEN,
         "settling: interrupts and timers follow, run queue",
-        Some(Side::Accepts),
+        Some((TAKE, Side::Accepts)),
     ),
     way(
         SAVE,
         "who runs next, and telling others; priority mask, alarm",
         None,
     ),
-    way(PARK, "save", Some(Side::GivesUp)),
-    way(PARKED, "parking", Some(Side::GivesUp)),
-    way(TOLD, "telling another core", Some(Side::GivesUp)),
+    way(PARK, "save", Some((SAVE, Side::GivesUp))),
+    way(PARKED, "parking", Some((PARK, Side::GivesUp))),
+    way(TOLD, "telling another core", Some((PARKED, Side::GivesUp))),
     way(LOAD, "alarm, a look for interrupts", None),
-    way(LOADED, "load", Some(Side::Accepts)),
+    way(LOADED, "load", Some((LOAD, Side::Accepts))),
     Way {
         to: None,
         name: "entry",
-        side: None,
+        of_move: None,
     },
 ];
 
@@ -168,6 +168,8 @@ pub struct Costs {
     pub kinds: [Sum; KINDS.len()],
     /// Parts of visits that took and gave up a vCPU, as [`PARTS`].
     pub parts: [Sum; PARTS.len()],
+    /// The same parts of all visits that gave one up or took one, where they are of a move.
+    pieces: [Sum; PARTS.len()],
     /// Visits that parked a vCPU which an earlier visit had saved.
     kept: f64,
 }
@@ -224,11 +226,11 @@ impl Costs {
                 sum.add(visits.visits, whole);
             }
         }
+        if kind != Kind::Looked {
+            self.add_pieces(visits, kind);
+        }
         match kind {
-            // The core runs somebody more urgent, who has not been interrupted for anything else.
-            Kind::Gave if !has(visits, LOOK) && visits.end == "stays" => {
-                self.kept += visits.visits as f64;
-            }
+            Kind::Gave if !has(visits, SAVE) => self.kept += visits.visits as f64,
             // Only there each step follows the one before it.
             Kind::Exchanged if has(visits, LOOK) => {
                 for (sum, way) in self.parts.iter_mut().zip(PARTS) {
@@ -238,6 +240,19 @@ impl Costs {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn add_pieces(&mut self, visits: &Visits, kind: Kind) {
+        for (sum, way) in self.pieces.iter_mut().zip(PARTS) {
+            let Some((_, side)) = way.of_move.filter(|&(from, _)| has(visits, from)) else {
+                continue;
+            };
+            // What a core loads that has only given one up was its own already.
+            let is_own = side == Side::Accepts && kind == Kind::Gave;
+            if let Some(part) = part(visits, way.to).filter(|_| !is_own) {
+                sum.add(visits.visits, part);
+            }
         }
     }
 
@@ -268,7 +283,7 @@ impl Costs {
         self.sum_of(side, Sum::mean)
     }
 
-    /// No departure and return can have cost more: the longest of each part.
+    /// No departure and return can have cost more: the longest of each part, in any visit.
     pub fn worst(&self) -> Option<f64> {
         let most = |sum: Sum| (sum.count > 0.0).then_some(sum.most);
         let sides = [Side::GivesUp, Side::Accepts].map(|side| self.sum_of(side, most));
@@ -276,9 +291,9 @@ impl Costs {
     }
 
     fn sum_of(&self, side: Side, value: impl Fn(Sum) -> Option<f64>) -> Option<f64> {
-        let parts = PARTS.iter().zip(self.parts);
-        parts
-            .filter(|(way, _)| way.side == Some(side))
+        let pieces = PARTS.iter().zip(self.pieces);
+        pieces
+            .filter(|(way, _)| way.of_move.is_some_and(|it| it.1 == side))
             .map(|(_, sum)| value(sum))
             .sum()
     }
@@ -408,6 +423,27 @@ pub mod tests {
         // Six parts, each one longer at worst.
         assert_eq!(costs.worst(), Some(2.0 * (gives_up + accepts + 6.0)));
         assert_eq!(Costs::default().mean(), None);
+    }
+
+    #[test]
+    fn what_any_visit_does_for_a_move_counts() {
+        let mut results = results(300);
+        let mut outcome = samples::outcome("steal", 2, "");
+        // One makes room for another of the same core: what that one needs is no part of a move.
+        let steps = [
+            (SAVE, 9),
+            (PARK, 700),
+            (PARKED, 20),
+            (TOLD, 30),
+            (LOAD, 9),
+            (LOADED, 800),
+        ];
+        outcome.clock.visits = vec![visits("switches", 10, &steps)];
+        results.add(outcome);
+        let costs = Costs::of(&results, "steal");
+        assert_eq!(costs.side(Side::GivesUp), Some(500.0 + 20.0 + 30.0));
+        assert_eq!(costs.side(Side::Accepts), Some(260.0));
+        assert_eq!(costs.worst(), Some(2.0 * (701.0 + 21.0 + 31.0 + 263.0)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A vCPU that changes cores is parked when it does not run and its registers are saved. What a core has parked stays
 //! in its run queue, and is claimed when it is dispatched; if another core was faster, it is not here any more.
 
-use super::local::{bit, ids};
+use super::local::bit;
 use super::{Mark, Parked, Rest, Site};
 use crate::schedule::{Decision, Ticks, VcpuState};
 use spumone_config::types::{MAX_VCPUS, VcpuId};
@@ -58,7 +58,8 @@ fn claim_own<S: Site>(site: &mut S, id: VcpuId) -> Option<S::Token> {
 }
 
 /// Sees to it that this core has the token of the vCPU that a decision lets run; decides again where another core was
-/// faster. What it has taken and does not run is parked.
+/// faster. Who was to run next, and does not, is parked: by and by, if somebody more urgent has come between, who pays for
+/// nothing.
 #[inline(always)]
 pub fn hold_current(site: &mut impl Site, now: Ticks, mut decision: Decision) -> Decision {
     for _ in 0..MAX_VCPUS {
@@ -72,10 +73,12 @@ pub fn hold_current(site: &mut impl Site, now: Ticks, mut decision: Decision) ->
             _ => break,
         }
     }
-    let taken = core::mem::take(&mut site.local_mut().taken);
-    if taken != 0 {
-        let current = site.local().scheduler.current();
-        for id in ids(taken).filter(|&id| current != Some(id)) {
+    if let Some(id) = site.local_mut().unparked.take()
+        && site.local().scheduler.current() != Some(id)
+    {
+        if site.local().scheduler.current_band() > site.band(id) {
+            site.local_mut().to_park |= bit(id);
+        } else {
             park(site, id);
         }
     }
@@ -117,9 +120,7 @@ pub(super) fn lay_down(site: &mut impl Site, id: VcpuId, rest: Rest) {
         if rest == Rest::Asleep {
             wake(site, id);
         }
-        if site.local().pulls_by_ipi && is_cut_off_here(site, id) {
-            press_own(site, id);
-        }
+        press_if_cut_off(site, id);
     }
 }
 
@@ -130,8 +131,12 @@ pub(super) fn is_cut_off_here(site: &impl Site, id: VcpuId) -> bool {
     band.is_some_and(|band| site.own_presence().is_above(band))
 }
 
-/// Presses a vCPU that this core has parked and that could run, as who rings for it would.
-fn press_own(site: &impl Site, id: VcpuId) {
+/// Presses a vCPU that this core has parked and that could run, as who rings for it elsewhere would, if this core runs
+/// somebody more urgent.
+fn press_if_cut_off(site: &impl Site, id: VcpuId) {
+    if !site.local().pulls_by_ipi || !is_cut_off_here(site, id) {
+        return;
+    }
     let slot = site.slot(id);
     let seen = slot
         .look()
@@ -182,6 +187,7 @@ pub fn wake_due(site: &mut impl Site, now: Ticks) {
 pub fn kicked(site: &mut impl Site, id: VcpuId) {
     if has(site, id) {
         wake(site, id);
+        press_if_cut_off(site, id);
     } else {
         // It is parked on another core, which tells so; or it has moved.
         site.local_mut().must_decide = true;

@@ -70,8 +70,8 @@ pub struct Local<T> {
     pub(super) sent: u32,
     /// Those that this core has taken back, so that it lets their kernel run.
     pub(super) stays: u32,
-    /// Those that this core has taken and not parked, because they are likely to run next.
-    pub(super) taken: u32,
+    /// One that this core has just taken, and not parked, since it is to run next.
+    pub(super) unparked: Option<VcpuId>,
     /// Those that this core has parked, and perhaps others have taken since.
     pub(super) has_parked: u32,
     /// Those that made room for a more urgent one, and are kept for a while before they are parked.
@@ -119,7 +119,7 @@ impl<T> Local<T> {
             strangers: 0,
             sent: 0,
             stays: 0,
-            taken: 0,
+            unparked: None,
             has_parked: 0,
             to_park: 0,
             tell_at: Ticks::NEVER,

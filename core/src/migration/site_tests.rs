@@ -253,25 +253,50 @@ fn of_two_that_are_parked_elsewhere_the_more_urgent_is_taken() {
     assert_eq!((core.host_of(0), core.host_of(1)), (Some(OTHER), Some(OWN)));
 }
 
-/// It is parked once, where it comes from: not on its way to the core, unless somebody else gets that.
+/// A core that takes vCPU 0, and before it has decided who runs is told of vCPU 1, which slept and has this band. vCPU 2
+/// waits here.
+fn overtaken_by(band: Band) -> Core {
+    let mut core = Core::steal(&[Band::LOWEST, band, Band::LOWEST]);
+    core.runs(OWN, band);
+    core.admit(1, VcpuState::Sleep);
+    core.admit(2, VcpuState::Suspend);
+    core.parked_elsewhere(0, Rest::Runnable, 0);
+    let now = core.now;
+    assert_eq!(look_for_work(&mut core, now), Some(true));
+    assert_eq!(core.slots[0].look(), None, "it is parked where it was only");
+    core.scheduler().wake(VcpuId(1));
+    let decision = core.scheduler().decide(now);
+    hold_current(&mut core, now, decision);
+    core
+}
+
 #[test]
-fn who_is_taken_is_parked_only_if_another_one_runs() {
-    for is_overtaken in [false, true] {
-        let mut core = Core::steal(&[Band::LOWEST, Band::HIGHEST]);
-        core.admit(1, VcpuState::Sleep);
-        core.parked_elsewhere(0, Rest::Runnable, 0);
-        assert_eq!(look_for_work(&mut core, Ticks(30)), Some(true));
-        assert_eq!(core.slots[0].look(), None);
-        if is_overtaken {
-            core.scheduler().wake(VcpuId(1));
-        }
-        let decision = core.scheduler().decide(Ticks(30));
-        hold_current(&mut core, Ticks(30), decision);
-        let current = core.local.scheduler.current();
-        assert_eq!(current, Some(VcpuId(u8::from(is_overtaken))));
-        assert_eq!(core.slots[0].look().is_some(), is_overtaken);
-        assert_eq!(core.local.token(VcpuId(0)).is_some(), !is_overtaken);
-    }
+fn who_is_taken_and_has_to_wait_for_an_equal_is_parked() {
+    let core = overtaken_by(Band::LOWEST);
+    assert_eq!(core.local.scheduler.current(), Some(VcpuId(2)));
+    let parked = Parked {
+        host: OWN,
+        rest: Rest::InKernel,
+    };
+    assert_eq!(core.slots[0].look(), Some(parked));
+}
+
+/// The more urgent one pays for nothing; when it has run for a while, others are told, even if they never learnt that the
+/// core was free in between.
+#[test]
+fn who_is_taken_and_overtaken_is_kept_for_a_while() {
+    let mut core = overtaken_by(Band::HIGHEST);
+    core.rung = 1;
+    let now = core.now;
+    assert_eq!(core.local.scheduler.current(), Some(VcpuId(1)));
+    offer(&mut core, now);
+    assert_eq!((core.slots[0].look(), core.kicks.len()), (None, 0));
+    let later = core.local.next_look();
+    assert!(later > now && later < Ticks::NEVER);
+    offer(&mut core, later);
+    let rest = core.slots[0].look().map(|it| it.rest);
+    assert_eq!(rest, Some(Rest::InKernel), "what was rung presses it");
+    assert_eq!(core.kicks, [(PcpuId(1), VcpuId(0))]);
 }
 
 /// Of which vCPU others are told while somebody more urgent runs here.
@@ -314,7 +339,8 @@ fn who_makes_room_is_kept_for_a_while_unless_the_policy_is_without_patience() {
         let bands = [Band::LOWEST, Band::HIGHEST];
         let mut core = Core::new(packed::Policy::Steal, without, &bands);
         core.admit(0, VcpuState::Suspend);
-        core.runs(OWN, Band::HIGHEST);
+        core.admit(1, VcpuState::Suspend);
+        core.dispatch();
         give_up(&mut core, VcpuId(0));
         assert_eq!(core.slots[0].look().is_some(), is_parked);
         assert_eq!(core.kicks.len(), usize::from(is_parked));

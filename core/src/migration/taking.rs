@@ -11,7 +11,8 @@ use super::{
 use crate::schedule::{Ticks, VcpuState};
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// Looks what other cores have parked, and takes what the policy says. Returns whether there was something, so that
+/// Looks what other cores have parked, and takes what the policy says; a decision, and [`hold_current`](super::hold_current),
+/// must follow. Returns whether there was something, so that
 /// time has passed; `None` if somebody wants the core at once, so that nothing was looked at.
 #[inline(always)]
 pub fn look_for_work(site: &mut impl Site, now: Ticks) -> Option<bool> {
@@ -110,8 +111,12 @@ fn choose(site: &mut impl Site, now: Ticks, elsewhere: u32, is_over: bool) {
     if let Some(found) = choice.best
         && take(site, found.vcpu, found.parked, now)
     {
-        // Most likely it runs next.
-        site.local_mut().taken |= bit(found.vcpu);
+        // Of who runs next the token is needed at once.
+        let runs_next = turn.is_none_or(|turn| found.swap || found.band > turn.band);
+        match runs_next {
+            true => site.local_mut().unparked = Some(found.vcpu),
+            false => park(site, found.vcpu),
+        }
         if found.swap {
             site.local_mut().scheduler.yield_current();
         }

@@ -1,7 +1,7 @@
 //! What a core tells others: whom it runs, and of vCPUs that wait here and could run elsewhere.
 
 use super::departing::call_home;
-use super::holding::{hosts, is_cut_off_here, park};
+use super::holding::{hosts, park};
 use super::local::{bit, ids};
 use super::{Level, Mark, Rest, Site, whom_to_tell};
 use crate::schedule::{Ticks, VcpuState};
@@ -35,7 +35,9 @@ pub fn give_up(site: &mut impl Site, id: VcpuId) {
     if !site.local().moves(id) {
         return;
     }
-    if is_cut_off_here(site, id) && site.local().conduct.patience > Ticks(0) {
+    // As decided: others may not know yet.
+    let makes_room = site.local().scheduler.current_band() > site.band(id);
+    if makes_room && site.local().conduct.patience > Ticks(0) {
         site.local_mut().to_park |= bit(id);
         return;
     }
@@ -119,7 +121,7 @@ pub fn offer(site: &mut impl Site, now: Ticks) {
         {
             tell_others(site, id, false);
         }
-    } else if has_changed {
+    } else if has_changed || local.to_park != 0 && local.tell_at == Ticks::NEVER {
         // If it sleeps again soon, nothing has happened.
         let at = now.saturating_add(local.conduct.patience);
         local.tell_at = local.tell_at.min(at);

@@ -172,7 +172,22 @@ pub fn folder() -> TempDir {
 
 /// Runs `spm` in `folder`.
 pub fn spm(folder: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_spm"))
+    run(env!("CARGO_BIN_EXE_spm").as_ref(), folder, args)
+}
+
+/// The same as if it were installed there, far from the sources and the hypervisor.
+pub fn spm_alone(folder: &Path, args: &[&str]) -> Output {
+    let copy = folder.join("installed-spm");
+    // By another process: what this one has open for writing, children of other tests would have too, and a program that
+    // somebody has open for writing cannot be started.
+    let mut cp = Command::new("cp");
+    cp.arg(env!("CARGO_BIN_EXE_spm")).arg(&copy);
+    assert!(cp.status().unwrap().success());
+    run(&copy, folder, args)
+}
+
+fn run(program: &Path, folder: &Path, args: &[&str]) -> Output {
+    Command::new(program)
         .args(args)
         .current_dir(folder)
         .env_remove("CARGO_TARGET_DIR")

@@ -83,6 +83,9 @@ enum What {
     Rt {
         wakes: bool,
     },
+    /// It wakes when its core has looked for work, and not yet decided who runs: after a kick, with time, or just after it
+    /// has gone to sleep.
+    RtBetween,
     /// The vCPU that runs does what is to be caught.
     Caught,
     /// The vCPU that runs turns another one on, or itself off.
@@ -300,6 +303,7 @@ impl System {
             }
             if has_rt && is_external {
                 push(What::Rt { wakes: !is_deaf }, kernels);
+                push(What::RtBetween, kernels);
             }
             if !is_external {
                 continue;
@@ -363,6 +367,7 @@ impl System {
             (What::Loaded, _) => visit.begin_life(),
             (What::Wait { .. } | What::Caught | What::Off, None) => {}
             (What::Rt { wakes }, _) => visit.rt(wakes),
+            (What::RtBetween, _) => visit.rt_between(),
             (What::Kick, _) => visit.take_kicks(),
             (What::Tick, _) => visit.tick(),
         }
@@ -438,7 +443,11 @@ impl System {
                 (!sleeps || seen.is_cut_off(id)) && seen.idle().next().is_none()
             }
             // A preempted program waits, until an interrupt comes for it.
-            packed::Policy::Trap => rest == Some(Rest::Runnable) && seen.idle().next().is_none(),
+            packed::Policy::Trap => {
+                rest == Some(Rest::Runnable)
+                    && !seen.shared.rung[id]
+                    && seen.idle().next().is_none()
+            }
             _ => false,
         }
     }

@@ -260,7 +260,7 @@ impl CoreState {
             strangers,
             sent,
             stays,
-            taken,
+            unparked,
             has_parked,
             to_park,
             tell_at,
@@ -272,7 +272,7 @@ impl CoreState {
             take_back_after: _,
             put_off_step: _,
         } = local;
-        assert!(!must_decide && *taken == 0 && *put_off_until == Ticks::NEVER);
+        assert!(!must_decide && unparked.is_none() && *put_off_until == Ticks::NEVER);
         assert_eq!(*running, scheduler.current());
         let from_now = |at: Ticks| match at {
             Ticks::NEVER => NEVER,

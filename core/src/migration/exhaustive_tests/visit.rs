@@ -27,6 +27,8 @@ pub struct Visit<'a> {
     pub(super) world: World,
     /// The loaded vCPU looks at its doorbell before it goes on.
     interrupts_changed: bool,
+    /// The real-time vCPU wakes after the next look for work.
+    rt_is_near: bool,
 }
 
 impl<'a> Visit<'a> {
@@ -38,6 +40,7 @@ impl<'a> Visit<'a> {
             own,
             world,
             interrupts_changed: false,
+            rt_is_near: false,
         }
     }
 
@@ -79,7 +82,11 @@ impl<'a> Visit<'a> {
     fn decide(&mut self) {
         let now = self.own.now;
         wake_due(self, now);
-        if look_for_work(self, now) == Some(true) {
+        let has_looked = look_for_work(self, now);
+        if core::mem::take(&mut self.rt_is_near) {
+            self.rt(true);
+        }
+        if has_looked == Some(true) {
             wake_due(self, now);
         }
         if holds_back(self, now) {
@@ -138,6 +145,21 @@ impl<'a> Visit<'a> {
         } else {
             self.sleep();
         }
+    }
+
+    /// See `What::RtBetween`.
+    pub fn rt_between(&mut self) {
+        self.rt_is_near = true;
+        let rt = rt_of(self.core.0);
+        if self.own.local.scheduler.current() == Some(rt) {
+            self.rt(false);
+        } else if self.world.kicked[self.core.index()] != 0 {
+            self.take_kicks();
+        } else {
+            self.tick();
+        }
+        // That it has looked is what counts.
+        self.own.local.must_decide = true;
     }
 
     fn sleep(&mut self) {
