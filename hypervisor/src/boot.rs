@@ -276,8 +276,10 @@ fn vcpu_facts(guests: &[&'static Guest], bands: &[Band]) -> [Option<VcpuFacts>; 
     let mut facts = [None; MAX_VCPUS];
     for (owner, &guest) in guests.iter().enumerate() {
         for (index, (vcpu, &id)) in guest.config.vcpus.iter().zip(&guest.vcpus).enumerate() {
-            let (Some(place), Some(&band)) = (facts.get_mut(id.index()), bands.get(id.index()))
-            else {
+            let Some(place) = facts.get_mut(id.index()) else {
+                fatal!("more vCPUs than the hypervisor has room for");
+            };
+            let Some(&band) = bands.get(id.index()) else {
                 fatal!("vCPU {id} has no band");
             };
             *place = Some(VcpuFacts {

@@ -19,7 +19,7 @@ pub enum Event {
     Idle = 2,
     /// A physical interrupt; its INTID.
     Interrupt = 3,
-    /// A synchronous exception of a guest; its `ESR_EL2`.
+    /// A synchronous exception of a guest, if it is not one of the most frequent; its `ESR_EL2`.
     Trap = 4,
     /// Mail from another core.
     Mail = 5,

@@ -263,7 +263,8 @@ fn finish(
     let folder = folder(args, name, &project.root);
     if let Some(folder) = &folder {
         page.write(folder)?;
-        if *folder == project.root.join(RESULTS) {
+        let is_same = |other: &Path| folder.canonicalize().ok() == other.canonicalize().ok();
+        if is_same(&project.root.join(RESULTS)) {
             page::write_index(folder, experiments::ALL)?;
         }
     }

@@ -8,6 +8,8 @@ use plotters::prelude::*;
 const HEIGHT: u32 = 520;
 /// Room for the labels at the right.
 const RIGHT: u32 = 190;
+/// Between the end of the lines, their labels, and the edge.
+const BESIDE: u32 = 15 + 8;
 const TOP: u32 = 70;
 /// How far above the highest reference the picture goes: a line that leaves it tells no more by how far it goes.
 const ABOVE_REFERENCES: f64 = 1.25;
@@ -118,13 +120,38 @@ impl Lines {
         }
     }
 
+    /// What stands beside the end of a line that has its last point there.
+    fn label(line: &Line, last: f64, y_end: f64) -> String {
+        match last > y_end {
+            true => format!("{} (to {last:.1})", line.name),
+            false => line.name.clone(),
+        }
+    }
+
+    /// Room for the longest label.
+    fn right(&self, area: &Area<'_>, y_end: f64) -> Result<u32, Box<dyn std::error::Error>> {
+        let of_lines = self.lines.iter().filter_map(|line| {
+            let (_, last) = line.points.last()?;
+            Some(Self::label(line, last.median, y_end))
+        });
+        let curves = self.curves.iter().map(|it| it.name.clone());
+        let references = self.references.iter().map(|it| it.name.clone());
+        let mut widest = RIGHT;
+        for text in of_lines.chain(curves).chain(references) {
+            let (width, _) = area.estimate_text_size(&text, &style::text(SIZE_TEXT))?;
+            // Fonts of readers are not all as wide.
+            widest = widest.max(width + width / 10 + BESIDE);
+        }
+        Ok(widest)
+    }
+
     pub(super) fn draw(&self, area: &Area<'_>) -> Drawn {
         let ((x_start, x_end), y_start, y_end) = (self.x_range(), self.y_start(), self.y_end());
         // Few whole numbers get one tick each.
         let ticks = (x_end - x_start).min(9.0) as usize + 1;
         let mut chart = ChartBuilder::on(area)
             .margin_top(TOP)
-            .margin_right(RIGHT)
+            .margin_right(self.right(area, y_end)?)
             .margin_left(12)
             .margin_bottom(12)
             .x_label_area_size(46)
@@ -183,10 +210,7 @@ impl Lines {
             chart.draw_series(dots.map(|(&at, _)| Circle::new(at, 4, colour.filled())))?;
             if let (Some(&(_, last)), Some(&(_, y))) = (medians.last(), shown.last()) {
                 labels.push(Label {
-                    text: match last > y_end {
-                        true => format!("{} (to {last:.1})", line.name),
-                        false => line.name.clone(),
-                    },
+                    text: Self::label(line, last, y_end),
                     at: height(&chart, y),
                     colour,
                 });

@@ -5,6 +5,7 @@ use crate::description::{Description, Guest, Mechanism, POLICIES, Priorities};
 use crate::packed::Policy;
 use crate::problem::{Problem, Span};
 use crate::types::Priority;
+use std::cmp::Reverse;
 
 pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
     delay_while(description, problems);
@@ -79,8 +80,14 @@ fn without(description: &Description, problems: &mut Vec<Problem>) {
 fn one_priority_for_gang(description: &Description, problems: &mut Vec<Problem>) {
     let priorities = resolve_priorities(description);
     let guests = description.guests.iter().zip(&priorities);
-    // As the hypervisor chooses: the last one of the largest.
-    let Some((guest, priorities)) = guests.max_by_key(|it| it.0.vcpus.value.len()) else {
+    // As the hypervisor chooses: the least urgent one of the largest.
+    let gang = guests.max_by_key(|(guest, priorities)| {
+        (
+            guest.vcpus.value.len(),
+            Reverse(priorities.first().copied()),
+        )
+    });
+    let Some((guest, priorities)) = gang else {
         return;
     };
     if priorities.iter().any(|it| Some(it) != priorities.first()) {

@@ -2,6 +2,7 @@
 
 use super::{Conduct, Level};
 use crate::schedule::Band;
+use core::cmp::Reverse;
 use spumone_config::types::{GuestId, MAX_GUESTS, PcpuId};
 
 /// A vCPU of the system, as far as it matters here.
@@ -87,11 +88,14 @@ fn homes(members: &[Member], is_meant: impl Fn(&Member) -> bool) -> u32 {
     meant.fold(0, |cores, it| cores | 1_u32 << it.home.0)
 }
 
-/// The band of the guest that has most vCPUs, so most to lose; of its first vCPU's, the last such guest's.
+/// The band of the guest that has most vCPUs, so most to lose: of its first vCPU. Of guests with equally many, the least urgent
+/// one's, which is the one that others take cores from.
 fn gang_band(members: &[Member]) -> Option<Band> {
     let of = |guest| members.iter().filter(move |it| it.guest.index() == guest);
-    let largest = (0..MAX_GUESTS).max_by_key(|&guest| of(guest).count())?;
-    of(largest).next().map(|it| it.band)
+    let first_band = |guest| of(guest).next().map(|it| it.band);
+    let largest =
+        (0..MAX_GUESTS).max_by_key(|&guest| (of(guest).count(), Reverse(first_band(guest))))?;
+    first_band(largest)
 }
 
 #[cfg(test)]
@@ -143,6 +147,18 @@ mod tests {
             assert!(!changes_cores(&conduct(policy), 0b1111), "{policy:?}");
             assert_eq!(system(policy).moving_level, Level::IDLE);
             assert_eq!(system(policy).moving_floor, Level::IDLE);
+        }
+    }
+
+    #[test]
+    fn of_guests_with_equally_many_vcpus_the_least_urgent_is_the_gang() {
+        let (urgent, other) = (
+            members(0, false, HIGH, &[0, 1]),
+            members(1, false, LOW, &[0, 1]),
+        );
+        for all in [[urgent.clone(), other.clone()], [other, urgent]] {
+            let roles = Roles::new(&conduct(packed::Policy::Cosched), &all.concat());
+            assert_eq!(roles.gang, Some((LOW, 0b11)));
         }
     }
 

@@ -33,7 +33,7 @@ impl Instance {
     /// The running vCPU `id` came back with a synchronous exception.
     pub(super) fn exception(&mut self, id: VcpuId) {
         let syndrome = Syndrome(mrs!(ESR_EL2));
-        // By far the most frequent one has a short way, and is not noted.
+        // The most frequent ones have short ways, and are not noted: an SGI, and what a policy waits for.
         if let Some(from) = syndrome.write_of(SysReg::ICC_SGI1R_EL1)
             && !cpu::interrupt_pending()
         {

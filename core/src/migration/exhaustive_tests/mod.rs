@@ -478,6 +478,7 @@ impl System {
 #[track_caller]
 fn holds(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
     let found = explore(&System::new(policy, rt, timers), bound);
+    std::println!("{found} states");
     assert!(found >= states, "{found} states");
 }
 
@@ -489,6 +490,7 @@ fn lives(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
         ..System::new(policy, rt, timers)
     };
     let found = explore(&system, bound);
+    std::println!("{found} states");
     assert!(found >= states, "{found} states");
 }
 
