@@ -136,6 +136,11 @@ impl Invariants {
             true => Ticks(FORGOTTEN.0 + us(TAKE_BACK_US.into()).0),
             false => FORGOTTEN,
         };
+        let (bound_of_wait, forgotten) = match setup.storm {
+            // A storm takes what time it likes from the SMP guest on its core.
+            Some(_) => (Ticks::NEVER, Ticks::NEVER),
+            None => (Ticks(bound_of_wait + forgotten.0), forgotten),
+        };
         let all = ((1_u64 << vcpus) - 1) as u32;
         Self {
             all: all & !(first as u32),
@@ -152,10 +157,12 @@ impl Invariants {
             free_since: vec![Ticks(0); setup.guest_cores],
             forgotten,
             turn: Ticks(turn),
-            bound_of_wait: Ticks(bound_of_wait + forgotten.0),
+            bound_of_wait,
             bound_of_dispatch: setup
                 .costs
-                .bound_of_dispatch(&conduct, vcpus, setup.guest_cores),
+                .bound_of_dispatch(&conduct, vcpus, setup.guest_cores)
+                // The interrupt that is being handled when the real-time vCPU is due: one, however many are pending.
+                .saturating_add(Ticks(setup.storm.map_or(0, |it| it.cost))),
             longest_wait: Ticks(0),
             longest_wait_beside_idle: Ticks(0),
         }
@@ -316,7 +323,7 @@ impl Invariants {
                 // The deadline of an equal is served at the end of a turn, whoever idles elsewhere.
                 let bound = match self.by_timer & bit == 0 {
                     true => self.forgotten,
-                    false => Ticks(self.forgotten.0 + self.turn.0),
+                    false => self.forgotten.saturating_add(self.turn),
                 };
                 if waits > bound {
                     return Err(format!(

@@ -30,6 +30,8 @@ pub struct Counters {
     pub asked: u64,
     /// Kicks sent.
     pub kicks: u64,
+    /// Interrupts of the storm that were taken.
+    pub storm: u64,
     /// Instructions at EL2.
     pub el2: u64,
 }
@@ -50,6 +52,7 @@ impl Counters {
             tellings,
             asked,
             kicks,
+            storm,
             el2,
         } = *other;
         self.events += events;
@@ -64,6 +67,7 @@ impl Counters {
         self.tellings += tellings;
         self.asked += asked;
         self.kicks += kicks;
+        self.storm += storm;
         self.el2 += el2;
     }
 

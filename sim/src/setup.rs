@@ -57,6 +57,8 @@ pub struct Setup {
     pub load: Load,
     /// The real-time guests.
     pub rt: Option<Rt>,
+    /// Interrupts that come to the real-time guest's core without end.
+    pub storm: Option<Storm>,
     /// Length of a turn.
     pub quantum: Ticks,
     /// What EL2 costs.
@@ -67,6 +69,15 @@ pub struct Setup {
     pub seed: u64,
     /// When it is over.
     pub end: End,
+}
+
+/// A device of the SMP guest that interrupts the first core without end, each time for another vCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Storm {
+    /// From one interrupt to the next.
+    pub interval: Ticks,
+    /// Instructions that EL2 needs for each.
+    pub cost: u64,
 }
 
 /// A real-time guest: a vCPU that preempts all others of its core.
@@ -101,6 +112,7 @@ impl Setup {
             decisions,
             load: Load::Messages,
             rt: Some(Rt::busy_percent(busy_percent)),
+            storm: None,
             quantum: us(2_000),
             costs: Costs::SPUMONE,
             catches_exit: true,
@@ -118,6 +130,7 @@ impl Setup {
             guest_vcpus: cores,
             decisions: Decisions::Policy(packed::Policy::None),
             rt: None,
+            storm: None,
             costs: Costs::BARE,
             ..self
         }
@@ -176,6 +189,12 @@ impl Setup {
             return error(
                 format!("{} vCPUs on {} cores", self.guest_vcpus, self.guest_cores),
                 format!("each core is the home of one at least; at most {MAX_GUEST_VCPUS}"),
+            );
+        }
+        if self.storm.is_some_and(|it| it.interval == Ticks(0)) {
+            return error(
+                "a storm of interrupts with no time between them".into(),
+                "at least one tick".into(),
             );
         }
         if let Some(rt) = self.rt {

@@ -5,13 +5,17 @@ use crate::deciding::Deciding;
 use crate::guest::{Churn, ENDLESS, Exit, Messages, RtTask, Smp, TIMER, Vcpu};
 use crate::outcome::Counters;
 use crate::random::Random;
-use crate::setup::{Load, Setup};
+use crate::setup::{Load, Setup, Storm};
 use spumone_config::types::{GuestId, PcpuId, VcpuId};
 use spumone_core::migration::{Level, Member, Parked, ParkingSlot, Presence, Roles, changes_cores};
 use spumone_core::schedule::{Band, Ticks};
 
 /// The real-time vCPU. vCPU n of the SMP guest is vCPU n + 1 of the system.
 pub const RT: VcpuId = VcpuId(0);
+/// The vCPUs of the SMP guest; bit n for vCPU n.
+pub const SMP_VCPUS: u32 = !(1 << RT.0);
+/// The core to which the interrupts of a [`Storm`](crate::setup::Storm) come: that of the real-time vCPU.
+pub const STORM_CORE: PcpuId = PcpuId(0);
 /// The band of the SMP guest.
 pub const SMP_BAND: Band = Band::LOWEST;
 /// The band of the real-time guest.
@@ -71,6 +75,8 @@ pub struct World {
     pub gang: Option<(Band, u32)>,
     /// The level of the vCPUs that may change cores.
     pub moving_level: Level,
+    /// See [`Setup::storm`].
+    pub storm: Option<Storm>,
     /// The SMP guest.
     pub smp: Smp,
     /// The real-time guest.
@@ -129,6 +135,7 @@ impl World {
             kernel_free: roles.kernel_free,
             moving_level: roles.moving_level,
             gang: roles.gang,
+            storm: setup.storm,
             smp,
             rt,
             counters: Counters::default(),
@@ -287,7 +294,7 @@ fn members(setup: &Setup, moves: bool) -> Vec<Member> {
 
 /// The vCPUs of the SMP guest in a system of `count`.
 fn all_but_rt(count: usize) -> u32 {
-    mask(count) & !(1 << RT.0)
+    mask(count) & SMP_VCPUS
 }
 
 /// The first `count` bits.

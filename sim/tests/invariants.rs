@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use spumone_config::packed::Policy;
 use spumone_core::schedule::Ticks;
-use spumone_sim::setup::Rt;
+use spumone_sim::setup::{Rt, Storm};
 use spumone_sim::{Decisions, End, Failed, Load, Setup, TICKS_PER_US, simulate};
 
 const fn us(microseconds: u64) -> Ticks {
@@ -93,6 +93,34 @@ proptest! {
             ..Setup::new(cores, Decisions::Policy(policy), 0, seed)
         };
         simulate(&setup).unwrap();
+    }
+}
+
+/// Interrupts for vCPUs that move come to the real-time guest's core without end, and each keeps EL2 for far longer than a
+/// decision does. The real-time vCPU waits for one of them at most: its alarm is armed before the next one is taken.
+#[test]
+fn a_storm_of_interrupts_delays_the_real_time_vcpu_by_one_of_them() {
+    for policy in [Policy::None, Policy::Steal, Policy::Random] {
+        for (interval, quantum) in [(1, 20), (300, 100), (2_000, 2_000)] {
+            let setup = Setup {
+                guest_vcpus: 5,
+                load: Load::Churn,
+                rt: Some(Rt {
+                    period: us(1_000),
+                    busy: us(100),
+                    tick: None,
+                }),
+                storm: Some(Storm {
+                    interval: Ticks(interval),
+                    cost: 20_000,
+                }),
+                quantum: us(quantum),
+                end: End::Time(us(200_000)),
+                ..Setup::new(4, Decisions::Policy(policy), 0, 1)
+            };
+            let outcome = simulate(&setup).unwrap();
+            assert!(outcome.counters.storm > 500, "{:?}", outcome.counters);
+        }
     }
 }
 

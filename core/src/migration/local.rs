@@ -2,7 +2,7 @@
 
 use super::{Catch, Conduct, Grace};
 use crate::bits::bits;
-use crate::schedule::{Deadlines, Scheduler, Ticks};
+use crate::schedule::{Band, Deadlines, Scheduler, Ticks};
 use spumone_config::packed::Without;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
@@ -53,6 +53,14 @@ pub struct Local<T> {
     pub loaded: Option<VcpuId>,
     /// Something has happened that the scheduler must be asked about.
     pub must_decide: bool,
+    /// What the alarm is armed for.
+    pub alarm: Ticks,
+    /// The alarm may be armed for the wrong time: a deadline has come or gone, or another vCPU runs, since it was armed.
+    pub alarm_is_stale: bool,
+    /// The alarm has rung since the last decision.
+    pub(super) alarm_rang: bool,
+    /// The band of the last decision, which the priority mask lets through; `None` while the core idles.
+    pub(super) decided_band: Option<Band>,
     /// vCPUs that change cores, this one among them.
     pub moving: u32,
     /// What the policy has the core do.
@@ -111,6 +119,10 @@ impl<T> Local<T> {
             running: None,
             loaded: None,
             must_decide: true,
+            alarm: Ticks::NEVER,
+            alarm_is_stale: true,
+            alarm_rang: false,
+            decided_band: None,
             moving: setting.moving,
             conduct,
             keeps_kernels_off: setting.keeps_kernels_off,

@@ -27,6 +27,7 @@
 
 mod catching;
 mod choice;
+mod decide;
 mod departing;
 mod grace;
 mod holding;
@@ -56,9 +57,9 @@ mod site_tests;
 
 pub use catching::{Catch, catch, caught, stop_catching};
 use choice::{Choice, whom_to_tell};
+pub use decide::{Next, Taken, alarm_rang, arm_stale_alarm, take_interrupts, turn};
 pub use grace::{Grace, Sample};
-pub use holding::{hold, hold_current, kicked, park, wake, wake_due};
-pub use holding_back::{holds_back, tell_gang};
+pub use holding::{hold, kicked, park, wake};
 pub use local::{Local, Setting, TAKE_BACK_US};
 pub use lock_holder::{Interrupted, may_hold_lock};
 pub use parking::{Glance, Parked, ParkingSlot, Rest};
@@ -66,5 +67,5 @@ pub use policy::{Candidate, Conduct, Here, Policy, Running, Verdict};
 pub use presence::{Level, Presence};
 pub use roles::{Member, Roles, Tables, changes_cores};
 pub use site::{Mark, Site};
-pub use taking::{look_for_work, reach, summon};
-pub use telling::{give_up, hand_over, offer};
+pub use taking::{reach, summon};
+pub use telling::give_up;

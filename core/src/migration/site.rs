@@ -1,13 +1,17 @@
 //! What the moves of vCPUs need of the core on which they are made: registers, interrupts and a clock in the
 //! hypervisor, a model of them in the simulator.
 
-use super::{Candidate, Catch, Here, Level, Local, Parked, ParkingSlot, Presence, Sample, Verdict};
+use super::{
+    Candidate, Catch, Here, Level, Local, Parked, ParkingSlot, Presence, Sample, Taken, Verdict,
+};
 use crate::schedule::{Band, Ticks};
 use spumone_config::types::{PcpuId, VcpuId};
 
 /// A step on the way of a move: for who measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
+    /// The core is about to decide.
+    Decide,
     /// The core has glanced at so many slots.
     Glanced(u32),
     /// Other cores have parked a vCPU, or a turn is over: the core is about to choose.
@@ -30,6 +34,8 @@ pub enum Mark {
     AskedGang(u32),
     /// Another core was faster: the core decides again.
     Again,
+    /// The core goes to this vCPU; `None`: it idles.
+    Dispatch(Option<VcpuId>),
 }
 
 /// One core, as the functions of this module use it. They decide and call what is here, which does and decides nothing.
@@ -45,6 +51,20 @@ pub trait Site {
     fn core(&self) -> PcpuId;
     /// The time.
     fn now(&self) -> Ticks;
+
+    /// Whether an interrupt is pending that the priority mask lets through.
+    fn is_interrupted(&self) -> bool;
+    /// Takes the interrupt of the highest priority that is pending, and does what it calls for on this core. It may take
+    /// none though [`Self::is_interrupted`], never the other way round.
+    fn take_interrupt(&mut self) -> Taken;
+    /// Holds back interrupts of lower bands than `band`; `None`: of no band.
+    fn set_priority_mask(&mut self, band: Option<Band>);
+    /// Has the alarm ring at this time, at once if it is past; [`Ticks::NEVER`]: not at all.
+    fn set_alarm(&mut self, at: Ticks);
+    /// When the hypervisor has something to do here that concerns no vCPU.
+    fn next_chore(&self) -> Ticks;
+    /// A decision was taken at `now`, and is in force.
+    fn decided(&mut self, now: Ticks);
 
     /// Who may take the token of a vCPU.
     fn slot(&self, id: VcpuId) -> &ParkingSlot;

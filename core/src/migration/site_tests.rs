@@ -1,5 +1,8 @@
 //! What one core does, on a machine of three cores that are only what others see of them.
 
+use super::holding::hold_current;
+use super::taking::look_for_work;
+use super::telling::offer;
 use super::*;
 use crate::schedule::{Band, Scheduler, Ticks, VcpuState};
 use spumone_config::packed::{self, Without};
@@ -12,6 +15,8 @@ const CORES: usize = 3;
 const FREQUENCY_HZ: u32 = 1_000_000;
 /// In microseconds, and ticks.
 const QUANTUM: u64 = 2_000;
+/// How long the handler of an interrupt takes, in ticks.
+const HANDLER: u64 = 10;
 const MIDDLE: Band = match Band::new(1) {
     Some(band) => band,
     None => Band::HIGHEST,
@@ -29,6 +34,12 @@ struct Core {
     now: Ticks,
     in_kernel: bool,
     kicks: Vec<(PcpuId, VcpuId)>,
+    /// vCPUs for which interrupts are pending, the last one first.
+    pending: Vec<VcpuId>,
+    /// Interrupts of this band and above get through.
+    mask: Option<Band>,
+    /// What the alarm is set to.
+    alarm: Ticks,
 }
 
 impl Core {
@@ -54,6 +65,9 @@ impl Core {
             now: Ticks(1),
             in_kernel: true,
             kicks: Vec::new(),
+            pending: Vec::new(),
+            mask: None,
+            alarm: Ticks::NEVER,
         }
     }
 
@@ -95,6 +109,11 @@ impl Core {
         }
     }
 
+    fn next_pending(&self) -> Option<VcpuId> {
+        let passes = |id: &VcpuId| Some(self.bands[id.index()]) >= self.mask;
+        self.pending.last().copied().filter(passes)
+    }
+
     fn runs(&self, core: PcpuId, band: Band) {
         self.presences[core.index()].publish(Level::of(Some(band)));
     }
@@ -118,6 +137,38 @@ impl Site for Core {
     fn now(&self) -> Ticks {
         self.now
     }
+
+    fn is_interrupted(&self) -> bool {
+        self.alarm <= self.now || self.next_pending().is_some()
+    }
+
+    fn take_interrupt(&mut self) -> Taken {
+        if self.alarm <= self.now {
+            self.alarm = Ticks::NEVER;
+            return Taken::Alarm;
+        }
+        let Some(id) = self.next_pending() else {
+            return Taken::Nothing;
+        };
+        self.pending.pop();
+        self.now.0 += HANDLER;
+        kicked(self, id);
+        Taken::Other
+    }
+
+    fn set_priority_mask(&mut self, band: Option<Band>) {
+        self.mask = band;
+    }
+
+    fn set_alarm(&mut self, at: Ticks) {
+        self.alarm = at;
+    }
+
+    fn next_chore(&self) -> Ticks {
+        Ticks::NEVER
+    }
+
+    fn decided(&mut self, _: Ticks) {}
 
     fn slot(&self, id: VcpuId) -> &ParkingSlot {
         &self.slots[id.index()]
@@ -436,4 +487,46 @@ fn what_one_turn_has_used_of_the_grace_the_next_one_has_again() {
         assert!(core.slots[1].claim(seen));
         assert_eq!(look_for_work(&mut core, Ticks(over + 1)), Some(false));
     }
+}
+
+/// A core that runs vCPU 0, of the lowest band, and where the real-time vCPU 1 sleeps.
+fn beside_sleeping_rt() -> Core {
+    let mut core = Core::new(
+        packed::Policy::None,
+        Without::default(),
+        &[Band::LOWEST, MIDDLE],
+    );
+    core.local.moving = 0;
+    core.admit(0, VcpuState::Suspend);
+    core.admit(1, VcpuState::Sleep);
+    turn(&mut core);
+    core.local.loaded = core.local.running;
+    assert_eq!(core.local.running, Some(VcpuId(0)));
+    core
+}
+
+#[test]
+fn a_deadline_is_in_the_alarm_before_an_interrupt_is_taken() {
+    let mut core = beside_sleeping_rt();
+    // Due while the second of many interrupts is handled.
+    let due = Ticks(core.now.0 + HANDLER + HANDLER / 2);
+    core.local.deadlines.set(VcpuId(1), MIDDLE, due);
+    core.local.alarm_is_stale = true;
+    core.local.must_decide = true;
+    core.pending = [VcpuId(0); 100].to_vec();
+    while core.local.running != Some(VcpuId(1)) {
+        turn(&mut core);
+    }
+    assert!(core.now.0 < due.0 + HANDLER, "{:?} after {due:?}", core.now);
+}
+
+#[test]
+fn a_preemption_is_decided_before_the_next_interrupt_is_taken() {
+    let mut core = beside_sleeping_rt();
+    core.local.must_decide = true;
+    core.pending = [VcpuId(0); 100].to_vec();
+    core.pending.push(VcpuId(1));
+    turn(&mut core);
+    assert_eq!(core.local.running, Some(VcpuId(1)));
+    assert_eq!(core.pending.len(), 100);
 }

@@ -18,6 +18,7 @@ use spumone_config::types::{PcpuId, VcpuId};
 pub fn look_for_work(site: &mut impl Site, now: Ticks) -> Option<bool> {
     let local = site.local_mut();
     local.look_at = Ticks::NEVER;
+    local.alarm_is_stale = true;
     let top = Level::of(local.scheduler.highest_band());
     if top > site.moving_level() {
         return None;
@@ -196,6 +197,7 @@ fn take(site: &mut impl Site, id: VcpuId, seen: Parked, now: Ticks) -> bool {
         Some(at) if at <= now => state = VcpuState::Suspend,
         Some(at) => {
             local.deadlines.set(id, band, at);
+            local.alarm_is_stale = true;
         }
         None => {}
     }

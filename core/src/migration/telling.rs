@@ -44,7 +44,9 @@ pub fn give_up(site: &mut impl Site, id: VcpuId) {
     site.mark(Mark::Park);
     park(site, id);
     site.mark(Mark::Parked);
-    if site.local().scheduler.state(id) == Some(VcpuState::Suspend) && hosts(site, id) {
+    // One that sleeps counts where this core no longer hears its interrupts: `offer` may have looked before it was parked.
+    let is_runnable = site.local().scheduler.state(id) == Some(VcpuState::Suspend);
+    if (is_runnable || makes_room) && hosts(site, id) {
         tell_others(site, id, true);
     }
 }

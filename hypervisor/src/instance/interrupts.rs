@@ -16,13 +16,11 @@ use spumone_config::types::MAX_PCPUS;
 use spumone_config::{GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::console::{InputEffect, Served};
 use spumone_core::mailbox::{CAPACITY, Message};
-use spumone_core::migration;
+use spumone_core::migration::{self, Taken};
 use spumone_core::psci::Phase;
-use spumone_core::schedule::{Band, Ticks, VcpuState, priority_mask};
+use spumone_core::schedule::{Ticks, VcpuState};
 use spumone_core::vgic::{ListRegister, PhysicalGic, VcpuIndex, VcpuSet, running_priority};
 
-/// Interrupts taken before the core looks at its vCPUs again: bounds a storm.
-const MAX_TAKEN: usize = 8;
 /// More messages than all boxes to one core can hold.
 const MAX_MAIL: usize = (CAPACITY + 1) * MAX_PCPUS;
 
@@ -138,24 +136,28 @@ impl Instance {
         if interrupt.is_sgi() {
             self.sgi(interrupt);
         } else if interrupt == ALARM {
-            self.alarm_rang();
+            self.silence_alarm();
+            migration::alarm_rang(&mut self.local);
         } else {
             note(self.core, Event::Interrupt, u64::from(interrupt.0));
             self.interrupt(interrupt);
         }
     }
 
-    /// Takes what is pending and passes the priority mask.
-    pub(super) fn take_interrupts(&mut self) {
-        for _ in 0..MAX_TAKEN {
-            let Some(interrupt) = self.machine.gic.take() else {
-                return;
-            };
-            if interrupt == ALARM {
-                return self.alarm_rang();
+    /// Takes one interrupt. The alarm is left to the caller.
+    #[inline(always)]
+    pub(super) fn take_interrupt(&mut self) -> Taken {
+        match self.machine.gic.take() {
+            None => Taken::Nothing,
+            Some(ALARM) => {
+                self.silence_alarm();
+                Taken::Alarm
             }
-            note(self.core, Event::Interrupt, u64::from(interrupt.0));
-            self.interrupt(interrupt);
+            Some(interrupt) => {
+                note(self.core, Event::Interrupt, u64::from(interrupt.0));
+                self.interrupt(interrupt);
+                Taken::Other
+            }
         }
     }
 
@@ -173,17 +175,11 @@ impl Instance {
         }
     }
 
-    /// It is time to decide again.
+    /// The alarm has rung: its line is lowered before the interrupt is ended.
     #[inline(always)]
-    fn alarm_rang(&mut self) {
-        self.alarm = Ticks::NEVER;
+    fn silence_alarm(&mut self) {
         timers::set_alarm(Ticks::NEVER);
         self.machine.gic.deactivate(ALARM);
-        self.local.must_decide = true;
-        // Who is to be woken has waited for long enough: what else is pending comes after the
-        // decision, which sets the mask anew.
-        let mask = priority_mask(self.machine.interrupt_priorities, Some(Band::HIGHEST));
-        self.machine.gic.set_priority_mask(mask.0);
     }
 
     /// Another core has sent something.

@@ -25,8 +25,8 @@ use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Served;
 use spumone_core::mailbox::Port;
-use spumone_core::migration::{self, Local, Setting};
-use spumone_core::schedule::{Action, Band, Ticks, VcpuState, priority_mask};
+use spumone_core::migration::{self, Local, Next, Setting};
+use spumone_core::schedule::{Band, Ticks, VcpuState};
 
 /// How often lines without an end are looked for, in microseconds.
 const HOUSEKEEPING_US: u32 = 100_000;
@@ -44,10 +44,6 @@ pub struct Instance {
     last_of_guest: [Option<VcpuId>; MAX_GUESTS],
     /// The virtual interrupts of the loaded vCPU may have changed.
     interrupts_changed: bool,
-    /// The alarm may have to be set anew: somebody else runs, or a deadline has come or gone.
-    alarm_changed: bool,
-    /// What the alarm is set to.
-    alarm: Ticks,
     /// When the console's held lines are looked at next; on the console's core only.
     housekeeping: Ticks,
     /// Random numbers for TRNG calls.
@@ -87,8 +83,6 @@ impl Instance {
             local: Local::new(&setting, vcpus),
             last_of_guest: [None; MAX_GUESTS],
             interrupts_changed: false,
-            alarm_changed: true,
-            alarm: Ticks::NEVER,
             housekeeping: if core == machine.console_core {
                 Ticks(0)
             } else {
@@ -104,97 +98,18 @@ impl Instance {
         self.adopt_vcpus();
         // Each turn is one bounded step; interrupts are looked at in between.
         loop {
-            if self.local.must_decide {
-                if cpu::interrupt_pending() {
-                    self.take_interrupts();
-                }
-                self.decide();
-                if cpu::interrupt_pending() {
-                    self.take_interrupts();
-                    continue;
-                }
-            }
-            if self.alarm_changed {
-                self.set_alarm();
-            }
-            match self.local.running {
-                None => self.idle(),
-                Some(vcpu) if self.local.loaded == Some(vcpu) => self.run_vcpu(vcpu),
-                Some(vcpu) => self.prepare_vcpu(vcpu),
+            match migration::turn(&mut self) {
+                Next::Turn => {}
+                Next::Idle => self.idle(),
+                Next::Run(vcpu) => self.run_vcpu(vcpu),
+                Next::Exchange(vcpu) => self.prepare_vcpu(vcpu),
             }
         }
     }
 
-    /// Asks the scheduler who runs now, and makes it so.
-    fn decide(&mut self) {
-        let mut now = timers::now();
-        migration::wake_due(self, now);
-        if self.local.moving != 0
-            && let Some(has_taken_time) = migration::look_for_work(self, now)
-        {
-            let is_interrupted = cpu::interrupt_pending();
-            if is_interrupted {
-                self.take_interrupts();
-            }
-            if has_taken_time || is_interrupted {
-                now = timers::now();
-                migration::wake_due(self, now);
-            }
-        }
-        if migration::holds_back(self, now) {
-            // The last decision stands.
-            self.set_priority_mask(self.local.scheduler.current_band());
-            return;
-        }
-        let mut decision = self.local.scheduler.decide(now);
-        if self.local.moving != 0 {
-            decision = migration::hold_current(self, now, decision);
-        }
-        self.local.must_decide = false;
-        if let Action::Switch { to } = decision.action {
-            self.switch_to(to);
-        }
-        if self.local.moving != 0 {
-            migration::offer(self, now);
-        } else if self.local.conduct.gang {
-            migration::tell_gang(self);
-        }
-        if let Some(id) = self.local.running {
-            self.power_up_if_suspended(id);
-        }
-        let band = decision.turn.map(|turn| turn.band);
-        self.set_priority_mask(band);
-        if band.is_none_or(|band| band == Band::LOWEST) {
-            self.keep_house(now);
-        }
-    }
-
-    /// From here on what may disturb a vCPU of `band` comes through, and the alarm is set anew.
-    #[inline(always)]
-    fn set_priority_mask(&mut self, band: Option<Band>) {
-        let mask = priority_mask(self.machine.interrupt_priorities, band);
-        self.machine.gic.set_priority_mask(mask.0);
-        self.alarm_changed = true;
-    }
-
-    /// Sets the alarm to the next time at which something must be decided.
-    fn set_alarm(&mut self) {
-        self.alarm_changed = false;
-        let turn = self.local.scheduler.turn();
-        let mut alarm = self
-            .local
-            .deadlines
-            .next_alarm(turn)
-            .unwrap_or(Ticks::NEVER);
-        alarm = alarm.min(self.local.next_look());
-        // While somebody is put off, the house is not kept.
-        if !self.local.puts_off() && turn.is_none_or(|turn| turn.band == Band::LOWEST) {
-            alarm = alarm.min(self.housekeeping);
-        }
-        if alarm != self.alarm {
-            self.alarm = alarm;
-            timers::set_alarm(alarm);
-        }
+    /// Takes interrupts that are pending.
+    pub(super) fn take_interrupts(&mut self) {
+        migration::take_interrupts(self);
     }
 
     /// Has the console show lines that wait for their end, every now and then. Only while nobody
@@ -203,6 +118,7 @@ impl Instance {
         if now >= self.housekeeping {
             let interval = Ticks::from_micros(HOUSEKEEPING_US, timers::frequency() as u32);
             self.housekeeping = now.saturating_add(interval);
+            self.local.alarm_is_stale = true;
             CONSOLE.flush_idle();
             let _ = self.serve_console();
         }

@@ -1,7 +1,7 @@
 //! vCPUs change cores: `core/src/migration` decides, here is what it needs of this core.
 
 use super::Instance;
-use crate::cpu::exchange_stage2;
+use crate::cpu::{self, exchange_stage2};
 use crate::events::{Event, note};
 use crate::steps::step;
 use crate::sysreg::mrs;
@@ -11,10 +11,10 @@ use spumone_config::types::MAX_VCPUS;
 use spumone_config::{PcpuId, VcpuId};
 use spumone_core::migration::{
     Candidate, Catch, Here, Interrupted, Level, Local, Mark, Parked, ParkingSlot, Presence, Sample,
-    Site, Verdict, may_hold_lock,
+    Site, Taken, Verdict, may_hold_lock,
 };
 use spumone_core::psci::Phase;
-use spumone_core::schedule::{Band, Ticks};
+use spumone_core::schedule::{Band, Ticks, priority_mask};
 
 impl Site for Instance {
     type Token = VcpuToken;
@@ -37,6 +37,42 @@ impl Site for Instance {
     #[inline(always)]
     fn now(&self) -> Ticks {
         timers::now()
+    }
+
+    #[inline(always)]
+    fn is_interrupted(&self) -> bool {
+        cpu::interrupt_pending()
+    }
+
+    #[inline(always)]
+    fn take_interrupt(&mut self) -> Taken {
+        Self::take_interrupt(self)
+    }
+
+    #[inline(always)]
+    fn set_priority_mask(&mut self, band: Option<Band>) {
+        let mask = priority_mask(self.machine.interrupt_priorities, band);
+        self.machine.gic.set_priority_mask(mask.0);
+    }
+
+    #[inline(always)]
+    fn set_alarm(&mut self, at: Ticks) {
+        timers::set_alarm(at);
+    }
+
+    #[inline(always)]
+    fn next_chore(&self) -> Ticks {
+        self.housekeeping
+    }
+
+    #[inline(always)]
+    fn decided(&mut self, now: Ticks) {
+        if let Some(id) = self.local.running {
+            self.power_up_if_suspended(id);
+        }
+        if self.local.scheduler.current_band() <= Some(Band::LOWEST) {
+            self.keep_house(now);
+        }
     }
 
     #[inline(always)]
@@ -207,7 +243,10 @@ impl Site for Instance {
             Mark::Parked => step!(Parked),
             Mark::Send(id) => note(self.core, Event::Send, u64::from(id.0)),
             Mark::Told => step!(Told),
-            Mark::Glanced(_) | Mark::Asked(_) | Mark::AskedGang(_) | Mark::Again => {}
+            Mark::Dispatch(Some(id)) => note(self.core, Event::Dispatch, u64::from(id.0)),
+            Mark::Dispatch(None) => note(self.core, Event::Idle, 0),
+            Mark::Decide | Mark::Glanced(_) | Mark::Asked(_) | Mark::AskedGang(_) | Mark::Again => {
+            }
         }
     }
 }

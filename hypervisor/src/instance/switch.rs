@@ -3,7 +3,6 @@
 use super::Instance;
 use super::interrupts::LoadedGic;
 use crate::cpu;
-use crate::events::{Event, note};
 use crate::steps::step;
 use crate::timers::now;
 use spumone_config::VcpuId;
@@ -11,16 +10,6 @@ use spumone_core::migration::{self, Catch};
 use spumone_core::schedule::VcpuState;
 
 impl Instance {
-    /// Gives the core to `to`, or to nobody. The registers of the vCPU that had it stay on the
-    /// core until another one needs it: [`Self::exchange`].
-    pub(super) fn switch_to(&mut self, to: Option<VcpuId>) {
-        migration::hand_over(self, to);
-        match to {
-            Some(id) => note(self.core, Event::Dispatch, u64::from(id.0)),
-            None => note(self.core, Event::Idle, 0),
-        }
-    }
-
     /// Puts the registers of the running vCPU on the core instead of those of another one, unless a
     /// more urgent vCPU turns up half way.
     #[inline(always)]
@@ -33,9 +22,7 @@ impl Instance {
             self.save();
             migration::give_up(self, last);
             // From here on the alarm stands in for the timers just saved, and may ring at once.
-            if self.alarm_changed {
-                self.set_alarm();
-            }
+            migration::arm_stale_alarm(self);
             if self.overtaken() {
                 return;
             }
@@ -85,7 +72,7 @@ impl Instance {
         if let Some(at) = vcpu.timers.deadline_after(now) {
             self.local.deadlines.set(id, vcpu.band, at);
             // There is no alarm for a lower band.
-            self.alarm_changed |= Some(vcpu.band) >= self.local.scheduler.current_band();
+            self.local.alarm_is_stale |= Some(vcpu.band) >= self.local.scheduler.current_band();
         }
         if self.local.scheduler.state(id) == Some(VcpuState::Sleep)
             && vcpu.vgic.has_deliverable(
@@ -100,7 +87,7 @@ impl Instance {
             // Less urgent than who runs, it only queues; an equal waits for the end of the turn.
             let (band, current) = (Some(vcpu.band), self.local.scheduler.current_band());
             self.local.must_decide |= band > current;
-            self.alarm_changed |= band == current;
+            self.local.alarm_is_stale |= band == current;
         }
         self.kick_all(guest_id, kick);
     }

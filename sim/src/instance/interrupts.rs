@@ -1,35 +1,64 @@
 //! Interrupts, and what guests ask for: see `hypervisor/src/instance/interrupts.rs`.
 
 use super::Instance;
-use crate::guest::{Exit, TIMER};
-use crate::world::World;
+use crate::guest::{Exit, RESCHEDULE, TIMER};
+use crate::world::{SMP_VCPUS, World};
 use spumone_config::types::VcpuId;
-use spumone_core::migration;
+use spumone_core::migration::{self, Taken};
 use spumone_core::schedule::Ticks;
 
 impl Instance {
-    /// Whether an interrupt waits that the priority mask lets through: a kick, or the timer of the loaded vCPU.
+    /// Whether an interrupt is pending that the priority mask lets through: the alarm, the timer of the loaded vCPU, a
+    /// kick, or one of the storm.
     pub(super) fn interrupt_pending(&self, w: &World) -> bool {
-        self.kick_pending(w)
-            || self
-                .local
-                .loaded
-                .is_some_and(|id| w.vcpus[id.index()].timer <= self.begun)
+        self.local.alarm <= self.now()
+            || self.timer_pending(w).is_some()
+            || self.kick_pending(w)
+            || self.storm_pending()
+    }
+
+    fn timer_pending(&self, w: &World) -> Option<VcpuId> {
+        let is_due = |id: &VcpuId| w.vcpus[id.index()].timer <= self.now();
+        self.local.loaded.filter(is_due)
+    }
+
+    fn storm_pending(&self) -> bool {
+        self.storm_at <= self.now() && self.mask & SMP_VCPUS != 0
     }
 
     fn kick_pending(&self, w: &World) -> bool {
         let shared = &w.cores[self.core.index()];
-        shared.kicked & self.mask != 0 && shared.arrives <= self.begun
+        shared.kicked & self.mask != 0 && shared.arrives <= self.now()
     }
 
-    /// Takes what is pending and passes the priority mask.
-    pub(super) fn take_interrupts(&mut self, w: &mut World) {
-        if let Some(id) = self.local.loaded {
+    /// Takes the interrupt that has the highest priority.
+    pub(super) fn take_interrupt(&mut self, w: &mut World) -> Taken {
+        if self.local.alarm <= self.now() {
+            return Taken::Alarm;
+        }
+        if let Some(id) = self.timer_pending(w) {
             self.timer_fired(w, id);
-        }
-        if self.kick_pending(w) {
+        } else if self.kick_pending(w) {
             self.take_kicks(w);
+        } else if self.storm_pending() {
+            self.take_storm(w);
+        } else {
+            return Taken::Nothing;
         }
+        Taken::Other
+    }
+
+    /// An interrupt of the storm: for each vCPU of the SMP guest in turn, as a device's may be.
+    fn take_storm(&mut self, w: &mut World) {
+        let Some(storm) = w.storm else {
+            self.storm_at = Ticks::NEVER;
+            return;
+        };
+        self.spend(storm.cost);
+        self.storm_at = self.now().saturating_add(storm.interval);
+        w.counters.storm += 1;
+        let target = w.counters.storm % (w.vcpus.len() as u64 - 1);
+        self.send(w, 1 << target, RESCHEDULE);
     }
 
     /// The vCPUs that other cores have kicked.
@@ -47,17 +76,9 @@ impl Instance {
     /// A timer of the loaded vCPU, which may be asleep while the core idles.
     fn timer_fired(&mut self, w: &mut World, id: VcpuId) {
         let vcpu = &mut w.vcpus[id.index()];
-        if vcpu.timer <= self.begun {
-            vcpu.timer = Ticks::NEVER;
-            vcpu.irqs |= TIMER;
-            migration::wake(&mut self.at(w), id);
-        }
-    }
-
-    /// It is time to decide again.
-    pub(super) fn alarm_rang(&mut self) {
-        self.alarm = Ticks::NEVER;
-        self.local.must_decide = true;
+        vcpu.timer = Ticks::NEVER;
+        vcpu.irqs |= TIMER;
+        migration::wake(&mut self.at(w), id);
     }
 
     /// A vCPU of this core may have something in its doorbell.

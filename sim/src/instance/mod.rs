@@ -10,18 +10,17 @@ mod switch;
 
 use crate::setup::Setup;
 use crate::time::FREQUENCY_HZ;
-use crate::world::{RT, Token, World};
+use crate::world::{RT, SMP_VCPUS, STORM_CORE, Token, World};
 use spumone_config::packed::Without;
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 use spumone_core::migration::{self, Catch, Local, Setting};
-use spumone_core::schedule::{Action, Ticks, VcpuState};
+use spumone_core::schedule::{Ticks, VcpuState};
 
 /// One core's hypervisor.
 #[derive(Debug)]
 pub struct Instance {
     core: PcpuId,
     local: Local<Token>,
-    alarm: Ticks,
     /// vCPUs for which interrupts get through: the priority mask.
     mask: u32,
     /// When the step under way began.
@@ -30,6 +29,8 @@ pub struct Instance {
     spent: u64,
     /// The core is at EL2 until then.
     busy_until: Ticks,
+    /// When the next interrupt of the storm is pending; [`Ticks::NEVER`]: there is no storm here.
+    storm_at: Ticks,
 }
 
 impl Instance {
@@ -51,11 +52,14 @@ impl Instance {
         let mut own = Self {
             core,
             local: Local::new(&setting, [const { None }; MAX_VCPUS]),
-            alarm: Ticks::NEVER,
             mask: u32::MAX,
             begun: Ticks(0),
             spent: 0,
             busy_until: Ticks(0),
+            storm_at: match setup.storm {
+                Some(storm) if core == STORM_CORE => storm.interval,
+                _ => Ticks::NEVER,
+            },
         };
         for index in 0..world.vcpus.len() {
             let id = VcpuId(index as u8);
@@ -99,12 +103,10 @@ impl Instance {
         }
         // A step that has cost something is over: what arrived meanwhile comes first.
         if self.local.must_decide && self.spent <= w.costs.exit {
-            if self.interrupt_pending(w) {
-                self.take_interrupts(w);
-            }
-            self.decide(w);
+            migration::turn(&mut self.at(w));
+        } else if !self.local.must_decide {
+            migration::arm_stale_alarm(&mut self.at(w));
         }
-        self.set_alarm();
         w.counters.el2 += self.spent;
         self.busy_until = self.now();
         if let Some(id) = self.in_guest()
@@ -132,7 +134,10 @@ impl Instance {
         if self.in_guest().is_some_and(|id| self.is_caught(w, id)) {
             return self.busy_until;
         }
-        let mut next = self.alarm;
+        let mut next = self.local.alarm;
+        if self.mask & SMP_VCPUS != 0 {
+            next = next.min(self.storm_at);
+        }
         let shared = &w.cores[self.core.index()];
         if shared.kicked & self.mask != 0 {
             next = next.min(shared.arrives);
@@ -145,54 +150,9 @@ impl Instance {
         next.max(self.busy_until)
     }
 
-    /// Asks the scheduler who runs now, and makes it so.
-    fn decide(&mut self, w: &mut World) {
-        w.counters.decisions += 1;
-        self.spend(w.costs.decide);
-        let mut now = self.now();
-        migration::wake_due(&mut self.at(w), now);
-        if self.local.moving != 0 && migration::look_for_work(&mut self.at(w), now) == Some(true) {
-            now = self.now();
-            migration::wake_due(&mut self.at(w), now);
-        }
-        if migration::holds_back(&mut self.at(w), now) {
-            self.mask = w.at_least(self.local.scheduler.current_band());
-            return;
-        }
-        let mut decision = self.local.scheduler.decide(now);
-        if self.local.moving != 0 {
-            decision = migration::hold_current(&mut self.at(w), now, decision);
-        }
-        self.local.must_decide = false;
-        if let Action::Switch { to } = decision.action {
-            migration::hand_over(&mut self.at(w), to);
-        }
-        if self.local.moving != 0 {
-            migration::offer(&mut self.at(w), now);
-        } else if self.local.conduct.gang {
-            migration::tell_gang(&mut self.at(w));
-        }
-        self.mask = w.at_least(decision.turn.map(|turn| turn.band));
-    }
-
-    /// Sets the alarm to the next time at which something must be decided.
-    fn set_alarm(&mut self) {
-        let turn = self.local.scheduler.turn();
-        let deadline = self
-            .local
-            .deadlines
-            .next_alarm(turn)
-            .unwrap_or(Ticks::NEVER);
-        self.alarm = deadline.min(self.local.next_look());
-    }
-
     /// Nobody has the core, and something has happened.
     fn idle(&mut self, w: &mut World) {
-        if self.alarm <= self.begun {
-            self.alarm_rang();
-        } else {
-            self.take_interrupts(w);
-        }
+        migration::take_interrupts(&mut self.at(w));
     }
 
     /// The vCPU that runs was interrupted, or its step is over.
@@ -201,11 +161,7 @@ impl Instance {
         if self.interrupt_pending(w) {
             w.leave(id, now);
             self.spend(w.costs.exit);
-            self.take_interrupts(w);
-        } else if self.alarm <= now {
-            w.leave(id, now);
-            self.spend(w.costs.exit);
-            self.alarm_rang();
+            migration::take_interrupts(&mut self.at(w));
         } else if self.is_caught(w, id) {
             self.come_back(w, id);
         } else {
@@ -235,7 +191,7 @@ impl Instance {
         let ids = || (0..w.vcpus.len() as u8).map(VcpuId);
         let is_left = |id: VcpuId| w.parking[id.index()].slot.sent_by(self.core).is_some();
         self.is_idle()
-            && self.alarm == Ticks::NEVER
+            && self.local.alarm == Ticks::NEVER
             && ids().any(|id| self.local.has_sent(id) && is_left(id))
     }
 

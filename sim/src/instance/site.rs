@@ -4,7 +4,7 @@ use super::Instance;
 use crate::world::{Token, World};
 use spumone_config::types::{PcpuId, VcpuId};
 use spumone_core::migration::{
-    Candidate, Catch, Here, Level, Local, Mark, Parked, ParkingSlot, Presence, Sample, Site,
+    Candidate, Catch, Here, Level, Local, Mark, Parked, ParkingSlot, Presence, Sample, Site, Taken,
     Verdict,
 };
 use spumone_core::schedule::{Band, Ticks};
@@ -39,6 +39,26 @@ impl Site for AtWork<'_> {
     fn now(&self) -> Ticks {
         self.own.now()
     }
+
+    fn is_interrupted(&self) -> bool {
+        self.own.interrupt_pending(self.world)
+    }
+
+    fn take_interrupt(&mut self) -> Taken {
+        self.own.take_interrupt(self.world)
+    }
+
+    fn set_priority_mask(&mut self, band: Option<Band>) {
+        self.own.mask = self.world.at_least(band);
+    }
+
+    fn set_alarm(&mut self, _: Ticks) {}
+
+    fn next_chore(&self) -> Ticks {
+        Ticks::NEVER
+    }
+
+    fn decided(&mut self, _: Ticks) {}
 
     fn slot(&self, id: VcpuId) -> &ParkingSlot {
         &self.world.parking[id.index()].slot
@@ -151,6 +171,10 @@ impl Site for AtWork<'_> {
     fn mark(&mut self, mark: Mark) {
         let (counters, costs) = (&mut self.world.counters, &self.world.costs);
         let cost = match mark {
+            Mark::Decide => {
+                counters.decisions += 1;
+                costs.decide
+            }
             Mark::Glanced(slots) => {
                 counters.glances += u64::from(slots);
                 costs.glance * u64::from(slots)
@@ -170,7 +194,12 @@ impl Site for AtWork<'_> {
             }
             Mark::AskedGang(cores) => costs.ask * u64::from(cores),
             Mark::Again => costs.decide,
-            Mark::Look | Mark::Taken | Mark::Park | Mark::Parked | Mark::Told => 0,
+            Mark::Look
+            | Mark::Taken
+            | Mark::Park
+            | Mark::Parked
+            | Mark::Told
+            | Mark::Dispatch(_) => 0,
         };
         self.own.spend(cost);
     }

@@ -34,10 +34,7 @@ impl Instance {
 
     fn overtaken(&mut self, w: &mut World) -> bool {
         if self.interrupt_pending(w) {
-            self.take_interrupts(w);
-        }
-        if self.alarm <= self.begun {
-            self.alarm_rang();
+            migration::take_interrupts(&mut self.at(w));
         }
         self.local.must_decide
     }
@@ -58,6 +55,7 @@ impl Instance {
         let lines = vcpu.timer <= now;
         if !lines && vcpu.timer != Ticks::NEVER {
             self.local.deadlines.set(id, w.band(id), vcpu.timer);
+            self.local.alarm_is_stale = true;
         }
         if self.local.scheduler.state(id) == Some(VcpuState::Sleep)
             && (lines || vcpu.bell | vcpu.irqs != 0)

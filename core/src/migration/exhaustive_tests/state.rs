@@ -228,6 +228,7 @@ pub struct CoreState {
     catches: Catch,
     /// `strangers`, `sent`, `stays`, `has_parked`, `to_park`.
     masks: [u8; 5],
+    alarm: u8,
     tell_at: u8,
     look_at: u8,
     grace: Grace,
@@ -252,6 +253,10 @@ impl CoreState {
             running,
             loaded,
             must_decide,
+            alarm,
+            alarm_is_stale,
+            alarm_rang,
+            decided_band,
             moving: _,
             conduct: _,
             keeps_kernels_off: _,
@@ -274,6 +279,9 @@ impl CoreState {
         } = local;
         assert!(!must_decide && unparked.is_none() && *put_off_until == Ticks::NEVER);
         assert_eq!(*running, scheduler.current());
+        assert_eq!((*alarm_is_stale, *alarm_rang), (false, false));
+        assert_eq!(*decided_band, scheduler.current_band());
+        assert!(*alarm <= local.next_deadline(), "the alarm is late");
         let from_now = |at: Ticks| match at {
             Ticks::NEVER => NEVER,
             at => at.saturating_sub(*now).0.try_into().unwrap(),
@@ -307,6 +315,7 @@ impl CoreState {
             loaded: loaded.map(own_name),
             catches: *catches,
             masks: [*strangers, *sent, *stays, *has_parked, *to_park].map(|mask| mask as u8),
+            alarm: from_now(*alarm),
             tell_at: from_now(*tell_at),
             look_at: from_now(*look_at),
             grace: *grace,

@@ -5,7 +5,7 @@ use super::lives::Life;
 use super::state::{Shared, Timer, World};
 use super::{HIGH, LOW, MOVING, QUANTUM, STARVED, System, VCPUS, rt_of};
 use crate::migration::*;
-use crate::schedule::{Action, Band, Ticks, VcpuState};
+use crate::schedule::{Band, Ticks, Turn, VcpuState};
 use spumone_config::types::{PcpuId, VcpuId};
 
 /// The right to touch a vCPU. A copy of a state has copies of its tokens: that each is there once is checked.
@@ -19,6 +19,31 @@ pub struct Own {
     pub now: Ticks,
 }
 
+/// An interrupt that arrives while the core is at EL2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupt {
+    /// The real-time vCPU of the core wakes.
+    Rt,
+    /// What other cores have kicked it for.
+    Kick,
+}
+
+/// Where the core looks for interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// It has looked what other cores have parked, and has not yet decided.
+    Looked,
+    /// It has decided.
+    Decided,
+    /// It has decided, and saved the vCPU that ran before.
+    Saved,
+}
+
+impl Point {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Looked, Self::Decided, Self::Saved];
+}
+
 /// A core at work.
 pub struct Visit<'a> {
     system: &'a System,
@@ -27,20 +52,27 @@ pub struct Visit<'a> {
     pub(super) world: World,
     /// The loaded vCPU looks at its doorbell before it goes on.
     interrupts_changed: bool,
-    /// The real-time vCPU wakes after the next look for work.
-    rt_is_near: bool,
+    /// An interrupt that arrives while the core is at EL2.
+    pending: Option<(Interrupt, Point)>,
+    /// The last of the points that the core has passed.
+    passed: Option<Point>,
+    /// The band whose interrupts and those above get through.
+    mask: Option<Band>,
 }
 
 impl<'a> Visit<'a> {
     pub fn new(system: &'a System, core: u8, own: Own, shared: &Shared) -> Self {
         let world = shared.restore(own.now);
+        let mask = own.local.scheduler.current_band();
         Self {
             system,
             core: PcpuId(core),
             own,
             world,
             interrupts_changed: false,
-            rt_is_near: false,
+            pending: None,
+            passed: None,
+            mask,
         }
     }
 
@@ -48,21 +80,17 @@ impl<'a> Visit<'a> {
     pub fn end(mut self) -> (Own, Shared) {
         // Each round decides, saves or loads; none of that is undone for ever.
         for _ in 0..64 {
-            let local = &self.own.local;
-            if local.must_decide {
-                self.decide();
-                continue;
-            }
-            match local.running {
-                None => return self.rest(),
-                Some(id) if local.loaded == Some(id) => {
+            match turn(&mut self) {
+                Next::Turn => {}
+                Next::Idle => return self.rest(),
+                Next::Run(id) => {
                     if self.interrupts_changed {
                         self.hear(id);
                     }
                     return self.rest();
                 }
-                Some(id) if self.is_loading(id) => return self.rest(),
-                Some(id) => self.exchange(id),
+                Next::Exchange(id) if self.is_loading(id) => return self.rest(),
+                Next::Exchange(id) => self.exchange(id),
             }
         }
         panic!("core {} does not come to rest", self.core.0);
@@ -78,29 +106,6 @@ impl<'a> Visit<'a> {
         (self.own, shared)
     }
 
-    /// See `Instance::decide`.
-    fn decide(&mut self) {
-        let now = self.own.now;
-        wake_due(self, now);
-        let has_looked = look_for_work(self, now);
-        if core::mem::take(&mut self.rt_is_near) {
-            self.rt(true);
-        }
-        if has_looked == Some(true) {
-            wake_due(self, now);
-        }
-        if holds_back(self, now) {
-            return;
-        }
-        let mut decision = self.own.local.scheduler.decide(now);
-        decision = hold_current(self, now, decision);
-        self.own.local.must_decide = false;
-        if let Action::Switch { to } = decision.action {
-            hand_over(self, to);
-        }
-        offer(self, now);
-    }
-
     /// See `Instance::prepare_vcpu` and `Instance::exchange`.
     fn exchange(&mut self, id: VcpuId) {
         if self.own.local.token(id).is_none() {
@@ -111,6 +116,11 @@ impl<'a> Visit<'a> {
         if let Some(last) = self.own.local.loaded {
             self.save_loaded();
             give_up(self, last);
+            arm_stale_alarm(self);
+            self.passed = Some(Point::Saved);
+            if self.is_interrupted() {
+                take_interrupts(self);
+            }
             if self.own.local.must_decide {
                 return;
             }
@@ -147,13 +157,14 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// See `What::RtBetween`.
-    pub fn rt_between(&mut self) {
-        self.rt_is_near = true;
+    /// See `What::Between`.
+    pub fn between(&mut self, interrupt: Interrupt, point: Point) {
+        self.pending = Some((interrupt, point));
         let rt = rt_of(self.core.0);
+        let is_kicked = self.world.kicked[self.core.index()] != 0;
         if self.own.local.scheduler.current() == Some(rt) {
             self.rt(false);
-        } else if self.world.kicked[self.core.index()] != 0 {
+        } else if is_kicked && interrupt != Interrupt::Kick {
             self.take_kicks();
         } else {
             self.tick();
@@ -236,8 +247,8 @@ impl<'a> Visit<'a> {
             self.interrupts_changed = true;
             wake(self, id);
         }
-        if alarm(&self.own.local) <= self.own.now {
-            self.own.local.must_decide = true;
+        if self.own.local.alarm <= self.own.now {
+            alarm_rang(&mut self.own.local);
         }
     }
 
@@ -247,12 +258,6 @@ impl<'a> Visit<'a> {
         self.set_in_kernel(id, in_kernel);
         caught(self, id);
     }
-}
-
-/// See `Instance::set_alarm`.
-pub fn alarm<T>(local: &Local<T>) -> Ticks {
-    let deadline = local.deadlines.next_alarm(local.scheduler.turn());
-    deadline.unwrap_or(Ticks::NEVER).min(local.next_look())
 }
 
 /// Whether it is one of those that change cores.
@@ -277,6 +282,57 @@ impl Site for Visit<'_> {
 
     fn now(&self) -> Ticks {
         self.own.now
+    }
+
+    fn is_interrupted(&self) -> bool {
+        let arrives = |(interrupt, point)| match interrupt {
+            _ if self.passed != Some(point) => false,
+            Interrupt::Rt => true,
+            Interrupt::Kick => self.world.kicked[self.core.index()] != 0 && self.mask != Some(HIGH),
+        };
+        self.own.local.alarm <= self.own.now || self.pending.is_some_and(arrives)
+    }
+
+    fn take_interrupt(&mut self) -> Taken {
+        let local = &self.own.local;
+        // That an equal waits since an interrupt woke it is left to the decision that follows.
+        let turn = local.scheduler.turn().map(|turn| Turn {
+            equal_waits: turn.equal_waits && !local.must_decide,
+            ..turn
+        });
+        let deadline = local.deadlines.next_alarm(turn);
+        let due = deadline.unwrap_or(Ticks::NEVER).min(local.next_look());
+        assert!(
+            local.alarm <= due,
+            "an interrupt is taken, the alarm is at {:?}, too late for {due:?}",
+            local.alarm,
+        );
+        if local.alarm <= self.own.now {
+            return Taken::Alarm;
+        }
+        if !self.is_interrupted() {
+            return Taken::Nothing;
+        }
+        match self.pending.take() {
+            None => return Taken::Nothing,
+            Some((Interrupt::Rt, _)) => self.rt(true),
+            Some((Interrupt::Kick, _)) => self.take_kicks(),
+        }
+        Taken::Other
+    }
+
+    fn set_priority_mask(&mut self, band: Option<Band>) {
+        self.mask = band;
+    }
+
+    fn set_alarm(&mut self, _: Ticks) {}
+
+    fn next_chore(&self) -> Ticks {
+        Ticks::NEVER
+    }
+
+    fn decided(&mut self, _: Ticks) {
+        self.passed = Some(Point::Decided);
     }
 
     fn slot(&self, id: VcpuId) -> &ParkingSlot {
@@ -388,12 +444,15 @@ impl Site for Visit<'_> {
         if timer == Timer::Armed {
             let at = self.own.now.saturating_add(Ticks(1));
             local.deadlines.set(id, LOW, at);
+            local.alarm_is_stale |= Some(LOW) >= local.scheduler.current_band();
         }
         if local.scheduler.state(id) == Some(VcpuState::Sleep)
             && (timer == Timer::Due || !self.world.bells[id.index()].is_silent())
         {
             local.scheduler.wake(id);
-            local.must_decide |= Some(LOW) > local.scheduler.current_band();
+            let current = local.scheduler.current_band();
+            local.must_decide |= Some(LOW) > current;
+            local.alarm_is_stale |= Some(LOW) == current;
         }
     }
 
@@ -415,5 +474,12 @@ impl Site for Visit<'_> {
         loaded.is_some_and(moves) || catch == Catch::Nothing && loaded.is_some()
     }
 
-    fn mark(&mut self, _: Mark) {}
+    fn mark(&mut self, mark: Mark) {
+        match mark {
+            Mark::Decide => self.passed = None,
+            // The core has looked what other cores have parked.
+            Mark::Glanced(_) => self.passed = Some(Point::Looked),
+            _ => {}
+        }
+    }
 }
