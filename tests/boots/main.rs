@@ -14,3 +14,4 @@ mod migration;
 mod overcommit;
 mod probes;
 mod sharing;
+mod storm;

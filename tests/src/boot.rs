@@ -56,6 +56,7 @@ pub struct Boot {
     policy: &'static str,
     delay_while: Option<&'static str>,
     quantum: String,
+    devices: String,
     guests: Vec<Guest>,
     qemu_args: Vec<String>,
     exact: bool,
@@ -73,6 +74,7 @@ impl Boot {
             policy: "none",
             delay_while: None,
             quantum: "2ms".to_owned(),
+            devices: String::new(),
             guests: Vec::new(),
             qemu_args: Vec::new(),
             exact: false,
@@ -112,6 +114,12 @@ impl Boot {
         self
     }
 
+    /// Adds tables to the board file, which is then a file of the boot's own.
+    pub fn board(mut self, tables: &str) -> Self {
+        self.devices.push_str(tables);
+        self
+    }
+
     /// Adds a guest.
     pub fn guest(mut self, guest: Guest) -> Self {
         self.guests.push(guest);
@@ -148,6 +156,15 @@ impl Boot {
         let description = self.folder.join("system.toml");
         std::fs::write(&description, self.description())
             .unwrap_or_else(|error| panic!("cannot write {}: {error}", description.display()));
+        if !self.devices.is_empty() {
+            let board = files::root().join("boards/qemu-virt.toml");
+            let board = std::fs::read_to_string(&board)
+                .unwrap_or_else(|error| panic!("cannot read {}: {error}", board.display()));
+            let boards = self.folder.join("boards");
+            std::fs::create_dir_all(&boards)
+                .and_then(|()| std::fs::write(boards.join("qemu-virt.toml"), board + &self.devices))
+                .unwrap_or_else(|error| panic!("cannot write in {}: {error}", boards.display()));
+        }
         let image = self.folder.join("system.img");
         let mut build = Command::new(files::spm());
         build

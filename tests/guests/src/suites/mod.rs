@@ -9,6 +9,7 @@ mod ipi;
 mod lives;
 mod psci;
 mod spin;
+mod storm;
 mod timer;
 mod watch;
 
@@ -25,6 +26,7 @@ pub fn find(name: &str) -> Option<fn()> {
         "off" => psci::all_off,
         "psci" => psci::run,
         "spin" => spin::run,
+        "storm" => storm::run,
         "timer" => timer::run,
         "watch" => watch::run,
         _ => return None,

@@ -1,0 +1,80 @@
+//! Storms of interrupts that a guest causes for its own vCPUs, on the exact clock: a real-time guest of a higher priority on
+//! the same core feels no more of them than it does where no vCPU changes cores.
+
+use boot_tests::{Boot, INSTRUCTIONS_PER_US, probe, rt};
+
+/// How many instructions later than under `none` the real-time task may begin.
+const MORE_THAN_NONE: u64 = 2_000;
+/// The virtual distributor has as many SPIs as the highest one that the guest owns asks for.
+const MOST_SPIS: u64 = 256;
+
+/// A device whose interrupt is the last SPI, so that the guest that owns it has all 256.
+const LAST_SPI: &str = r#"
+[[device]]
+name = "last-spi"
+node = "device"
+compatible = ["test,last-spi"]
+base = 0x0903_0000
+size = "4KiB"
+interrupts = [287]
+trigger = "level"
+"#;
+
+/// The longest time from the moment when a period is due to the first instruction of its task, in instructions.
+fn longest_dispatch(name: &str, policy: &'static str, quantum: &str, pending: u64) -> u64 {
+    let storm = format!("suite=storm ms=600 pending={pending}");
+    let mut guest = probe("storm", &storm, &[0, 0, 1, 2, 3]);
+    let mut boot = Boot::new(&format!("{name}_{policy}"))
+        .policy(policy)
+        .quantum(quantum)
+        .cores(4)
+        .exact();
+    if pending == MOST_SPIS {
+        boot = boot.board(LAST_SPI);
+        guest = guest.devices(&["last-spi"]);
+    }
+    let console = boot
+        .guest(rt("period=1ms load=10% duration=600ms"))
+        .guest(guest)
+        .run();
+    console
+        .rt_is_well("rt")
+        .probe_is_well("storm")
+        .machine_ended();
+    let late = console.number("rt", "rt-result", "late");
+    console.demand(late == 0, &format!("{late} periods are late"));
+    console.number("rt", "rt-result", "max_ns") * INSTRUCTIONS_PER_US / 1000
+}
+
+fn is_not_felt(name: &str, quantum: &str, pending: u64) {
+    let stays = longest_dispatch(name, "none", quantum, pending);
+    let moves = longest_dispatch(name, "steal", quantum, pending);
+    println!("{name}: at most {stays} instructions under none, {moves} under steal");
+    assert!(
+        moves <= stays + MORE_THAN_NONE,
+        "at most {stays} instructions under none, {moves} under steal"
+    );
+}
+
+#[test]
+fn a_storm_of_sgis_is_not_felt() {
+    is_not_felt("a_storm_of_sgis_is_not_felt", "2ms", 32);
+}
+
+#[test]
+fn a_storm_beside_256_pending_spis_is_not_felt() {
+    is_not_felt(
+        "a_storm_beside_256_pending_spis_is_not_felt",
+        "2ms",
+        MOST_SPIS,
+    );
+}
+
+#[test]
+fn a_storm_beside_256_pending_spis_is_not_felt_with_short_turns() {
+    is_not_felt(
+        "a_storm_beside_256_pending_spis_is_not_felt_with_short_turns",
+        "100us",
+        MOST_SPIS,
+    );
+}
