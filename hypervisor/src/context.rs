@@ -14,12 +14,14 @@ macro_rules! system_registers {
             $($(#[$doc])* pub $first: u64, pub $second: u64,)*
             /// What the guest reads as its `MPIDR_EL1`. It cannot write it.
             pub VMPIDR_EL2: u64,
+            /// On cores with FEAT_RAS only.
+            pub errors: ErrorRegisters,
         }
 
         impl SystemRegisters {
             /// All zero.
             const fn zero() -> Self {
-                Self { $($first: 0, $second: 0,)* VMPIDR_EL2: 0 }
+                Self { $($first: 0, $second: 0,)* VMPIDR_EL2: 0, errors: ErrorRegisters::zero() }
             }
 
             /// Takes the registers from the core.
@@ -74,6 +76,37 @@ impl SystemRegisters {
         registers.SCTLR_EL1 = SCTLR_EL1_RESET;
         registers.VMPIDR_EL2 = MPIDR_RES1 | affinity as u64;
         registers
+    }
+}
+
+// `VDISR_EL2` is S3_4_C12_C1_1 and `VSESR_EL2` S3_4_C5_C2_3: the assembler of an Armv8.0 target knows them by number
+// only.
+
+/// Registers of deferred SErrors. `DISR_EL1` of a guest is `VDISR_EL2` (`HCR_EL2.AMO`), and the guest can write it,
+/// although its ID registers hide FEAT_RAS (Arm ARM DDI 0487, D24.2.41 and D24.2.195).
+#[derive(Clone, Copy, Debug)]
+pub struct ErrorRegisters {
+    vdisr: u64,
+    vsesr: u64,
+}
+
+impl ErrorRegisters {
+    /// All zero.
+    const fn zero() -> Self {
+        Self { vdisr: 0, vsesr: 0 }
+    }
+
+    /// Takes the registers from a core with FEAT_RAS.
+    pub fn save(&mut self) {
+        let (vdisr, vsesr) = (mrs!(S3_4_C12_C1_1), mrs!(S3_4_C5_C2_3));
+        (self.vdisr, self.vsesr) = (vdisr, vsesr);
+    }
+
+    /// Puts the registers on a core with FEAT_RAS.
+    pub fn restore(&self) {
+        let (vdisr, vsesr) = (self.vdisr, self.vsesr);
+        msr!(S3_4_C12_C1_1, vdisr);
+        msr!(S3_4_C5_C2_3, vsesr);
     }
 }
 

@@ -164,6 +164,13 @@ pub fn set_up(vtcr: u64) {
     isb();
 }
 
+/// Whether the calling core has FEAT_RAS, and with it the registers of deferred SErrors.
+pub fn has_error_registers() -> bool {
+    /// `ID_AA64PFR0_EL1.RAS`.
+    const RAS: u64 = 0xF << 28;
+    mrs!(ID_AA64PFR0_EL1) & RAS != 0
+}
+
 /// Makes the guest whose stage 2 this is the current one. Takes effect at the next `ERET`.
 pub fn set_stage2(vttbr: u64) {
     msr!(VTTBR_EL2, vttbr);

@@ -50,6 +50,8 @@ pub struct Instance {
     random: Stream,
     /// List registers of the core.
     list_registers: usize,
+    /// Whether the core has the registers of deferred SErrors, which are switched then.
+    has_error_registers: bool,
 }
 
 impl Instance {
@@ -90,6 +92,7 @@ impl Instance {
             },
             random: machine.entropy.of_core(core),
             list_registers,
+            has_error_registers: cpu::has_error_registers(),
         }
     }
 

@@ -63,6 +63,9 @@ impl Instance {
         vcpu.interface.save();
         vcpu.timers.save();
         vcpu.system.save();
+        if self.has_error_registers {
+            vcpu.system.errors.save();
+        }
         vcpu.floating_point.save();
         self.interrupts_changed = false;
 
@@ -107,6 +110,9 @@ impl Instance {
             cpu::forget_guest_translations();
         }
         vcpu.system.restore();
+        if self.has_error_registers {
+            vcpu.system.errors.restore();
+        }
         vcpu.floating_point.restore();
         // A timer of its own that is due shows from here on, until the virtual GIC has seen it.
         if self.overtaken() {
