@@ -13,5 +13,6 @@ mod matrix;
 mod migration;
 mod overcommit;
 mod probes;
+mod registers;
 mod sharing;
 mod storm;

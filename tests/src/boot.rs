@@ -13,6 +13,9 @@ use std::time::Duration;
 /// on a busy host. `SPUMONE_LIMIT` overrides it.
 const LIMIT: u64 = 300;
 
+/// The core type of all boots that do not choose one.
+const CPU: &str = "cortex-a76";
+
 /// How fast a core is on the exact clock.
 pub const INSTRUCTIONS_PER_US: u64 = 250;
 
@@ -26,19 +29,12 @@ fn limit(seconds: u64) -> Duration {
 /// Runs the probe guest on the bare machine with so many cores, under the name "probe".
 pub fn bare(name: &str, cores: usize, bootargs: &str) -> Console {
     let mut qemu = Command::new("qemu-system-aarch64");
-    qemu.args([
-        "-M",
-        "virt,gic-version=3",
-        "-cpu",
-        "cortex-a76",
-        "-m",
-        "128M",
-    ])
-    .args(["-smp", &cores.to_string()])
-    .args(["-nographic", "-nodefaults", "-serial", "stdio"])
-    .arg("-kernel")
-    .arg(files::probe())
-    .args(["-append", bootargs]);
+    qemu.args(["-M", "virt,gic-version=3", "-cpu", CPU, "-m", "128M"])
+        .args(["-smp", &cores.to_string()])
+        .args(["-nographic", "-nodefaults", "-serial", "stdio"])
+        .arg("-kernel")
+        .arg(files::probe())
+        .args(["-append", bootargs]);
     let facts = Facts {
         name: name.to_owned(),
         guests: vec!["probe".to_owned()],
@@ -51,6 +47,7 @@ pub fn bare(name: &str, cores: usize, bootargs: &str) -> Console {
 #[must_use = "a boot does nothing until it is run"]
 pub struct Boot {
     name: String,
+    cpu: String,
     cores: usize,
     memory: String,
     policy: &'static str,
@@ -69,6 +66,7 @@ impl Boot {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
+            cpu: CPU.to_owned(),
             cores: 1,
             memory: "512MiB".to_owned(),
             policy: "none",
@@ -81,6 +79,12 @@ impl Boot {
             limit: LIMIT,
             folder: files::folder(name),
         }
+    }
+
+    /// QEMU's name of the core type; a Cortex-A76 unless a test says otherwise.
+    pub fn cpu(mut self, cpu: &str) -> Self {
+        cpu.clone_into(&mut self.cpu);
+        self
     }
 
     /// Number of cores.
@@ -199,7 +203,7 @@ impl Boot {
             Command::new("qemu-system-aarch64")
         };
         qemu.args(["-M", "virt,virtualization=on,gic-version=3"])
-            .args(["-cpu", "cortex-a76", "-smp", &self.cores.to_string()])
+            .args(["-cpu", &self.cpu, "-smp", &self.cores.to_string()])
             .args(["-m", self.memory.trim_end_matches("iB")])
             .args(["-nographic", "-nodefaults", "-serial", "stdio"])
             // Boards have had modern virtio from the start; QEMU's default is the old one.

@@ -8,6 +8,7 @@ mod hostile;
 mod ipi;
 mod lives;
 mod psci;
+mod registers;
 mod spin;
 mod storm;
 mod timer;
@@ -25,6 +26,7 @@ pub fn find(name: &str) -> Option<fn()> {
         "lives" => lives::run,
         "off" => psci::all_off,
         "psci" => psci::run,
+        "registers" => registers::run,
         "spin" => spin::run,
         "storm" => storm::run,
         "timer" => timer::run,
