@@ -160,8 +160,40 @@ pub fn set_up(vtcr: u64) {
     msr!(OSLAR_EL1, 0);
     msr!(OSDLR_EL1, 0);
     msr!(HSTR_EL2, 0);
+    hide_later_features();
     msr!(VPIDR_EL2, mrs!(MIDR_EL1));
     isb();
+}
+
+// HCRX_EL2 is S3_4_C1_C2_2. Of FEAT_FGT, HFGRTR_EL2, HFGWTR_EL2 and HFGITR_EL2 are S3_4_C1_C1_4 to 6, HDFGRTR_EL2 and
+// HDFGWTR_EL2 S3_4_C3_C1_4 and 5; of FEAT_FGT2, HDFGRTR2_EL2, HDFGWTR2_EL2, HFGRTR2_EL2 and HFGWTR2_EL2 are S3_4_C3_C1_0
+// to 3, HFGITR2_EL2 is S3_4_C3_C1_7: the assembler of an Armv8.0 target knows them by number only.
+
+/// Has registers of features that came after Armv8.0 trap, where the core has a bit for it. Zero does so: in these
+/// registers, a bit that is set enables a feature which is not switched (`TCR2_EL1`, `TPIDR2_EL0`, `PIR_EL1`, …), or
+/// traps what guests have. The registers are UNKNOWN after a reset (Arm ARM DDI 0487, D24.2).
+fn hide_later_features() {
+    /// `ID_AA64MMFR1_EL1.HCX`.
+    const HCX: u64 = 0xF << 40;
+    if mrs!(ID_AA64MMFR1_EL1) & HCX != 0 {
+        msr!(S3_4_C1_C2_2, 0);
+    }
+    // ID_AA64MMFR0_EL1.FGT: 1 is FEAT_FGT, 2 also FEAT_FGT2.
+    let fine_grained_traps = mrs!(ID_AA64MMFR0_EL1) >> 56 & 0xF;
+    if fine_grained_traps >= 1 {
+        msr!(S3_4_C1_C1_4, 0);
+        msr!(S3_4_C1_C1_5, 0);
+        msr!(S3_4_C1_C1_6, 0);
+        msr!(S3_4_C3_C1_4, 0);
+        msr!(S3_4_C3_C1_5, 0);
+    }
+    if fine_grained_traps >= 2 {
+        msr!(S3_4_C3_C1_0, 0);
+        msr!(S3_4_C3_C1_1, 0);
+        msr!(S3_4_C3_C1_2, 0);
+        msr!(S3_4_C3_C1_3, 0);
+        msr!(S3_4_C3_C1_7, 0);
+    }
 }
 
 /// Whether the calling core has FEAT_RAS, and with it the registers of deferred SErrors.

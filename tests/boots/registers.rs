@@ -83,4 +83,11 @@ core_types! {
     registers_cortex_a72: "cortex-a72";
     registers_cortex_a76: "cortex-a76";
     registers_neoverse_n1: "neoverse-n1";
+    registers_max: "max";
+    #[ignore = "long"]
+    matrix_registers_cortex_a710: "cortex-a710";
+    #[ignore = "long"]
+    matrix_registers_neoverse_v1: "neoverse-v1";
+    #[ignore = "long"]
+    matrix_registers_neoverse_n2: "neoverse-n2";
 }

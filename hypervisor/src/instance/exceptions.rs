@@ -13,7 +13,8 @@ use spumone_core::migration::{self, Catch};
 use spumone_core::psci::StopReason;
 use spumone_core::schedule::Band;
 use spumone_core::trap::{
-    DataAccess, Exception, FaultReport, Offence, Syndrome, SysReg, WaitKind, fault_ipa,
+    DataAccess, Exception, ExceptionClass, FaultReport, Offence, Syndrome, SysReg, WaitKind,
+    fault_ipa,
 };
 use spumone_core::vgic::{Region, SgiRegister};
 use spumone_core::vuart::Vuart;
@@ -70,6 +71,9 @@ impl Instance {
             } => self.data_abort(id, access, syndrome),
             // Hidden from the guest, so undefined, as on a core without it.
             Exception::Sve => self.inject_undefined(id),
+            Exception::Other(ExceptionClass::SME | ExceptionClass::POINTER_AUTHENTICATION) => {
+                self.inject_undefined(id);
+            }
             Exception::DataAbort { .. } | Exception::InstructionAbort(_) => {
                 self.memory_fault(id, syndrome);
             }
