@@ -506,29 +506,29 @@ fn lives(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
 
 #[test]
 fn lives_under_steal() {
-    lives(packed::Policy::Steal, 0b001, 0b001, 3, 790_000);
+    lives(packed::Policy::Steal, 0b001, 0b001, 3, 1_100_000);
 }
 
 #[test]
 #[ignore = "takes a minute"]
 fn lives_under_steal_further() {
-    lives(packed::Policy::Steal, 0b001, 0b001, 4, 4_500_000);
+    lives(packed::Policy::Steal, 0b001, 0b001, 4, 6_300_000);
 }
 
 #[test]
 fn lives_under_steal_where_two_cores_are_taken() {
-    lives(packed::Policy::Steal, 0b011, 0b000, 2, 230_000);
+    lives(packed::Policy::Steal, 0b011, 0b000, 2, 280_000);
 }
 
 #[test]
 #[ignore = "takes a minute"]
 fn lives_under_steal_where_two_cores_are_taken_further() {
-    lives(packed::Policy::Steal, 0b011, 0b000, 3, 3_500_000);
+    lives(packed::Policy::Steal, 0b011, 0b000, 3, 4_500_000);
 }
 
 #[test]
 fn lives_under_balance_where_two_cores_are_taken() {
-    lives(packed::Policy::Balance, 0b011, 0b000, 5, 870_000);
+    lives(packed::Policy::Balance, 0b011, 0b000, 5, 1_040_000);
 }
 
 #[test]
@@ -538,39 +538,39 @@ fn lives_under_ondemand() {
 
 #[test]
 fn lives_under_trap() {
-    lives(packed::Policy::Trap, 0b001, 0b001, 2, 480_000);
+    lives(packed::Policy::Trap, 0b001, 0b001, 2, 490_000);
 }
 
 #[test]
 fn lives_under_balance() {
-    lives(packed::Policy::Balance, 0b001, 0b001, 6, 840_000);
+    lives(packed::Policy::Balance, 0b001, 0b001, 6, 1_000_000);
 }
 
 #[test]
 fn lives_under_random() {
-    lives(packed::Policy::Random, 0b001, 0b001, 1, 37_000);
+    lives(packed::Policy::Random, 0b001, 0b001, 1, 330_000);
 }
 
 #[test]
 fn steal() {
-    holds(packed::Policy::Steal, 0b001, 0b001, 3, 670_000);
+    holds(packed::Policy::Steal, 0b001, 0b001, 3, 960_000);
 }
 
 #[test]
 fn steal_where_two_cores_are_taken() {
-    holds(packed::Policy::Steal, 0b011, 0b000, 2, 225_000);
+    holds(packed::Policy::Steal, 0b011, 0b000, 2, 275_000);
 }
 
 #[test]
 #[ignore = "takes a minute"]
 fn steal_where_two_cores_are_taken_further() {
-    holds(packed::Policy::Steal, 0b011, 0b000, 3, 3_300_000);
+    holds(packed::Policy::Steal, 0b011, 0b000, 3, 4_100_000);
 }
 
 #[test]
 #[ignore = "takes a minute"]
 fn steal_further() {
-    holds(packed::Policy::Steal, 0b001, 0b111, 4, 3_900_000);
+    holds(packed::Policy::Steal, 0b001, 0b111, 4, 5_500_000);
 }
 
 #[test]
@@ -580,15 +580,15 @@ fn ondemand() {
 
 #[test]
 fn trap() {
-    holds(packed::Policy::Trap, 0b001, 0b001, 2, 385_000);
+    holds(packed::Policy::Trap, 0b001, 0b001, 2, 400_000);
 }
 
 #[test]
 fn balance() {
-    holds(packed::Policy::Balance, 0b001, 0b001, 7, 710_000);
+    holds(packed::Policy::Balance, 0b001, 0b001, 7, 930_000);
 }
 
 #[test]
 fn random() {
-    holds(packed::Policy::Random, 0b001, 0b001, 1, 37_000);
+    holds(packed::Policy::Random, 0b001, 0b001, 1, 330_000);
 }
