@@ -20,6 +20,7 @@ pub mod mailbox;
 pub mod migration;
 pub mod psci;
 pub mod schedule;
+pub mod sets;
 pub mod smccc;
 pub mod stage2;
 pub mod trap;

@@ -28,6 +28,7 @@ use spumone_core::mailbox::Post;
 use spumone_core::migration::{Member, Policy, Roles, Tables, changes_cores};
 use spumone_core::psci::{GuestPower, Lifecycle};
 use spumone_core::schedule::{ALARM_PRIORITY, Band, Bands, OWN_PRIORITY, kick_sgi};
+use spumone_core::sets::CoreSet;
 use spumone_core::stage2::{
     Attributes, Features, Stage2, Table, TablePool, Vmid, pages_needed, vtcr,
 };
@@ -190,7 +191,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
     };
 
     let policy = policy(&system, features);
-    let conduct = policy.conduct();
+    let rules = policy.rules();
     let mut guests: Vec<&'static Guest, MAX_GUESTS> = Vec::new();
     // SAFETY: taken once, by the only core that runs.
     let mut storage = unsafe { (&raw mut GUESTS).as_mut_unchecked() }.iter_mut();
@@ -206,8 +207,8 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             let _ = vcpus.push(VcpuId(next_vcpu));
             next_vcpu += 1;
         }
-        let moves = changes_cores(&conduct, config.cores);
-        let tables = Tables::needed(&conduct, moves, config.vcpus.len(), features.xnx);
+        let moves = changes_cores(&rules, CoreSet::from_bits(config.cores));
+        let tables = Tables::needed(&rules, moves, config.vcpus.len(), features.xnx);
         let vttbr_kernel = tables
             .of_kernel
             .then(|| build_stage2(id, config, &mut pool, features, Attributes::RAM_OF_KERNEL));
@@ -242,7 +243,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             home: vcpu.home,
         })
         .collect();
-    let roles = Roles::new(&conduct, &members);
+    let roles = Roles::new(&rules, &members);
     let machine = Machine {
         cores: system
             .board
@@ -257,8 +258,8 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         kernel_free: roles.kernel_free,
         gang: roles.gang,
         without: system.scheduler.without,
-        moving_level: roles.moving_level,
-        moving_floor: roles.moving_floor,
+        highest_movable: roles.highest_movable,
+        lowest_movable: roles.lowest_movable,
         gic: Gic::new(&system.board),
         destinations,
         entropy,

@@ -12,6 +12,7 @@ use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::migration::{Level, Policy, Presence};
 use spumone_core::psci::{GuestPower, Lifecycle};
 use spumone_core::schedule::{Band, kick_sgi};
+use spumone_core::sets::{CoreSet, VcpuSet};
 use spumone_core::vgic::{GuestGic, VcpuIndex};
 use spumone_core::vuart::Vuart;
 
@@ -185,9 +186,9 @@ pub struct Machine {
     /// Whether interrupts for less urgent vCPUs are held back.
     pub interrupt_priorities: InterruptPriorities,
     /// The highest level of a vCPU that may change cores.
-    pub moving_level: Level,
+    pub highest_movable: Level,
     /// The lowest one.
-    pub moving_floor: Level,
+    pub lowest_movable: Level,
     /// Where the tokens of vCPUs lie that are on no core; a `VcpuId` is an index.
     pub parking: [Parking; MAX_VCPUS],
     /// The vCPUs; a `VcpuId` is an index.
@@ -198,10 +199,10 @@ pub struct Machine {
     pub guests: Vec<&'static Guest, MAX_GUESTS>,
     /// What is done against lock-holder preemption.
     pub policy: Policy,
-    /// Cores where no kernel of a guest whose vCPUs move is to run, because they have somebody more urgent; bit n for core n.
-    pub kernel_free: u32,
-    /// The band of the vCPUs that run together or not at all, and their cores; bit n for core n.
-    pub gang: Option<(Band, u32)>,
+    /// Cores off which kernels of guests that migrate are kept, because they are the home of a vCPU of a higher band.
+    pub kernel_free: CoreSet,
+    /// The band of the gang, and its cores.
+    pub gang: Option<(Band, CoreSet)>,
     /// What the policy does without.
     pub without: Without,
     /// Who owns which interrupt.
@@ -250,8 +251,8 @@ impl Machine {
     }
 
     /// Whether no kernel of a guest whose vCPUs move is to run on `core`.
-    pub fn keeps_kernels_off(&self, core: PcpuId) -> bool {
-        self.kernel_free >> core.0 & 1 != 0
+    pub fn excludes_kernels(&self, core: PcpuId) -> bool {
+        self.kernel_free.contains(core)
     }
 
     /// The core where interrupts for a vCPU are sent: where it is, or was parked last.
@@ -260,15 +261,15 @@ impl Machine {
         Some(vcpu.guest.gic.doorbell(vcpu.index).location())
     }
 
-    /// The vCPUs that change cores and may come to `core`; bit n for vCPU n.
-    pub fn moving(&self, core: PcpuId) -> u32 {
+    /// The vCPUs that migrate and may come to `core`.
+    pub fn moving(&self, core: PcpuId) -> VcpuSet {
         let guests = self
             .guests
             .iter()
             .filter(|guest| guest.moves && guest.cores() >> core.0 & 1 != 0);
         guests
-            .flat_map(|guest| &guest.vcpus)
-            .fold(0, |moving, vcpu| moving | 1 << vcpu.0)
+            .flat_map(|guest| guest.vcpus.iter().copied())
+            .collect()
     }
 
     /// Tells core `to`, another one, that there is something for `vcpu`.

@@ -21,7 +21,7 @@ pub enum Step {
     /// It is parked.
     Parked,
     /// Another core is told.
-    Told,
+    Notified,
     /// The core holds nobody's registers, and is about to load a vCPU's.
     Load,
     /// They are loaded.

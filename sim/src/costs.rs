@@ -1,6 +1,6 @@
 //! What the hypervisor's steps cost, in instructions. Rounded from what the testbed counts (`docs/results/latency.md`).
 
-use spumone_core::migration::Conduct;
+use spumone_core::migration::PolicyRules;
 use spumone_core::schedule::Ticks;
 
 /// Instructions of each step at EL2, and how long an interrupt is under way.
@@ -72,20 +72,20 @@ impl Costs {
     /// The longest that the real-time vCPU may wait, from its timer to its first instruction: for the step at EL2 that is
     /// under way, of a system with so many vCPUs on so many cores, then for its own switch.
     /// Under `delay`, for that as well.
-    pub fn bound_of_dispatch(&self, conduct: &Conduct, vcpus: usize, cores: usize) -> Ticks {
+    pub fn bound_of_dispatch(&self, rules: &PolicyRules, vcpus: usize, cores: usize) -> Ticks {
         let (vcpus, cores) = (vcpus as u64, cores as u64);
         let look = vcpus * (self.glance + self.candidate + self.take + self.park);
         let tell = cores * self.ask + self.kick;
         // Twice: a decision that finds a vCPU gone decides again; what a take leaves over is told as well.
         let mut step = self.exit + 2 * self.decide + look + 2 * tell + vcpus * self.kick;
-        if conduct.goes_home || conduct.keeps_kernels_off || conduct.restless.is_some() {
+        if rules.returns_home || rules.excludes_kernels || rules.max_stay.is_some() {
             // All that are here are sent away.
             step += self.save + vcpus * (self.park + tell);
         }
-        if conduct.gang {
+        if rules.gang {
             step += cores * self.ask + vcpus * self.kick;
         }
-        if let Some(delay) = conduct.delay {
+        if let Some(delay) = rules.max_delay {
             // The look at the end of it begins with a step of its own.
             step = 2 * step + delay.0;
         }

@@ -5,7 +5,7 @@ use crate::random::Random;
 use crate::setup::Decisions;
 use crate::time::{FREQUENCY_HZ, us};
 use spumone_config::packed;
-use spumone_core::migration::{Candidate, Conduct, Here, Policy, Verdict};
+use spumone_core::migration::{Candidate, Here, Policy, PolicyRules, Verdict};
 use spumone_core::schedule::Ticks;
 
 /// Who decides about moves.
@@ -30,16 +30,16 @@ impl Deciding {
         }
     }
 
-    /// See [`Policy::conduct`].
-    pub fn conduct(&self) -> Conduct {
+    /// See [`Policy::rules`].
+    pub fn rules(&self) -> PolicyRules {
         match self {
-            Self::Policy(policy) => policy.conduct(),
-            Self::Chance(_) => Conduct {
+            Self::Policy(policy) => policy.rules(),
+            Self::Chance(_) => PolicyRules {
                 moves: true,
-                patience: us(10),
-                goes_home: true,
-                restless: Some(us(50)),
-                ..Conduct::default()
+                park_delay: us(10),
+                returns_home: true,
+                max_stay: Some(us(50)),
+                ..PolicyRules::default()
             },
         }
     }
@@ -59,7 +59,7 @@ fn by_chance(random: &mut Random, here: &Here, candidate: &Candidate) -> Verdict
     if here.running.is_some_and(|it| it.band > candidate.band) {
         return Verdict::Leave;
     }
-    if !candidate.parked.rest.is_runnable() {
+    if !candidate.parked.state.is_runnable() {
         return match candidate.is_cut_off {
             true => Verdict::Take,
             false => Verdict::Leave,

@@ -130,9 +130,9 @@ impl Invariants {
         {
             bound_of_wait = bound_of_wait * rt.period.0 / (rt.period.0 - rt.busy.0) + rt.busy.0;
         }
-        let conduct = world.deciding.conduct();
+        let rules = world.deciding.rules();
         // The core that idles may be the one that has sent it away.
-        let forgotten = match conduct.goes_home || conduct.restless.is_some() {
+        let forgotten = match rules.returns_home || rules.max_stay.is_some() {
             true => Ticks(FORGOTTEN.0 + us(TAKE_BACK_US.into()).0),
             false => FORGOTTEN,
         };
@@ -160,7 +160,7 @@ impl Invariants {
             bound_of_wait,
             bound_of_dispatch: setup
                 .costs
-                .bound_of_dispatch(&conduct, vcpus, setup.guest_cores)
+                .bound_of_dispatch(&rules, vcpus, setup.guest_cores)
                 // The interrupt that is being handled when the real-time vCPU is due: one, however many are pending.
                 .saturating_add(Ticks(setup.storm.map_or(0, |it| it.cost))),
             longest_wait: Ticks(0),
@@ -217,7 +217,7 @@ impl Invariants {
             let index = changed.trailing_zeros();
             changed &= changed - 1;
             let is_there = w.is_parked(VcpuId(index as u8));
-            let is_said = w.parking[index as usize].slot.look().is_some();
+            let is_said = w.parking[index as usize].slot.parked().is_some();
             if is_there != is_said || is_there != (w.parked >> index & 1 != 0) {
                 return Err(format!(
                     "the slot of vCPU {index} does not say what is in it"
@@ -270,7 +270,7 @@ impl Invariants {
         let mut longest_idle = Ticks::NEVER;
         if left != 0 {
             let idle = (0..).zip(&self.idle_since);
-            let idle = idle.filter(|(core, _)| w.kernel_free >> core & 1 == 0);
+            let idle = idle.filter(|(core, _)| !w.kernel_free.contains(PcpuId(*core as u8)));
             longest_idle = idle.map(|(_, &it)| it).min().unwrap_or(longest_idle);
         }
         while left != 0 {

@@ -9,6 +9,7 @@ use crate::setup::{Load, Setup, Storm};
 use spumone_config::types::{GuestId, PcpuId, VcpuId};
 use spumone_core::migration::{Level, Member, Parked, ParkingSlot, Presence, Roles, changes_cores};
 use spumone_core::schedule::{Band, Ticks};
+use spumone_core::sets::CoreSet;
 
 /// The real-time vCPU. vCPU n of the SMP guest is vCPU n + 1 of the system.
 pub const RT: VcpuId = VcpuId(0);
@@ -69,12 +70,12 @@ pub struct World {
     pub catches_exit: bool,
     /// vCPUs that change cores; bit n for vCPU n.
     pub moving: u32,
-    /// Cores where no kernel of the SMP guest is to run; bit n for core n.
-    pub kernel_free: u32,
-    /// The band of the vCPUs that run together or not at all, and their cores; bit n for core n.
-    pub gang: Option<(Band, u32)>,
+    /// Cores off which the kernel of the SMP guest is kept.
+    pub kernel_free: CoreSet,
+    /// The band of the gang, and its cores.
+    pub gang: Option<(Band, CoreSet)>,
     /// The level of the vCPUs that may change cores.
-    pub moving_level: Level,
+    pub highest_movable: Level,
     /// See [`Setup::storm`].
     pub storm: Option<Storm>,
     /// The SMP guest.
@@ -98,9 +99,9 @@ impl World {
         let count = setup.guest_vcpus + 1;
         let seed = setup.seed.wrapping_add(number);
         let deciding = Deciding::new(setup.decisions, seed, setup.catches_exit);
-        let conduct = deciding.conduct();
-        let moves = changes_cores(&conduct, u32::MAX >> (u32::BITS - setup.guest_cores as u32));
-        let roles = Roles::new(&conduct, &members(setup, moves));
+        let rules = deciding.rules();
+        let moves = changes_cores(&rules, CoreSet::from_bits(mask(setup.guest_cores)));
+        let roles = Roles::new(&rules, &members(setup, moves));
         let core = || Shared {
             kicked: 0,
             arrives: Ticks::NEVER,
@@ -133,7 +134,7 @@ impl World {
             catches_exit: setup.catches_exit,
             moving: if moves { all_but_rt(count) } else { 0 },
             kernel_free: roles.kernel_free,
-            moving_level: roles.moving_level,
+            highest_movable: roles.highest_movable,
             gang: roles.gang,
             storm: setup.storm,
             smp,
@@ -148,6 +149,7 @@ impl World {
     /// vCPUs of this band and above; bit n for vCPU n.
     pub fn at_least(&self, band: Option<Band>) -> u32 {
         match band {
+            Some(band) if band > RT_BAND => 0,
             Some(RT_BAND) => 1 << RT.0,
             _ => u32::MAX,
         }
@@ -164,8 +166,8 @@ impl World {
     }
 
     /// Whether no kernel of the SMP guest is to run on `core`.
-    pub fn keeps_kernels_off(&self, core: PcpuId) -> bool {
-        self.kernel_free >> core.0 & 1 != 0
+    pub fn excludes_kernels(&self, core: PcpuId) -> bool {
+        self.kernel_free.contains(core)
     }
 
     /// Whether a vCPU is one of several of its guest.

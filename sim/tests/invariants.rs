@@ -124,6 +124,25 @@ fn a_storm_of_interrupts_delays_the_real_time_vcpu_by_one_of_them() {
     }
 }
 
+/// The alarm of a core is due again at each look, and the real-time vCPU, which sleeps there, is still loaded: its timer is
+/// an interrupt, and must not wait until the alarm is silent.
+#[test]
+fn an_alarm_that_is_always_due_does_not_hide_the_timer_of_the_loaded_vcpu() {
+    let setup = Setup {
+        guest_vcpus: 17,
+        rt: Some(Rt {
+            period: us(1_000),
+            busy: us(802),
+            tick: None,
+        }),
+        quantum: us(52),
+        catches_exit: false,
+        end: End::Time(us(100_000)),
+        ..Setup::churn(6, 8_634_239_006_458_287_442, 1)
+    };
+    simulate(&setup).unwrap();
+}
+
 /// A core sends away its last vCPU, nobody takes it, and the core, which idles from then on, is to take it back.
 #[test]
 fn who_was_sent_away_last_is_not_forgotten() {

@@ -1,9 +1,10 @@
-//! What a core makes of all that it finds: which one it takes, and whom it tells of one that it leaves.
+//! Which of the vCPUs that a core has found it claims, and of which one it notifies another core.
 
-use super::{Candidate, Level, Parked, Verdict};
+use super::policy::{Candidate, Verdict};
+use super::slot::Parked;
 use crate::schedule::{Band, Ticks};
 use core::cmp::Reverse;
-use spumone_config::types::{PcpuId, VcpuId};
+use spumone_config::types::VcpuId;
 
 /// A parked vCPU that the core may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,13 +15,13 @@ pub struct Found {
     pub parked: Parked,
     /// Its band.
     pub band: Band,
-    /// The vCPU that runs lets go for it.
+    /// The running vCPU gives up its time slice for it.
     pub swap: bool,
     since: Ticks,
 }
 
 impl Found {
-    /// The most urgent comes first; of equals the one that has been parked longest.
+    /// The highest band comes first; of one band, the vCPU that has been parked longest.
     fn rank(&self) -> (Band, Reverse<Ticks>) {
         (self.band, Reverse(self.since))
     }
@@ -29,12 +30,12 @@ impl Found {
 /// What a core has found so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// Of the most urgent, the one that has been parked longest.
+    /// The one to claim.
     pub best: Option<Found>,
-    /// Another one: for another core.
+    /// Another one, of which another core is to be notified.
     pub left_over: Option<VcpuId>,
     /// When to look again.
-    pub look_at: Ticks,
+    pub fetch_at: Ticks,
 }
 
 impl Choice {
@@ -42,11 +43,11 @@ impl Choice {
     pub const NOTHING: Self = Self {
         best: None,
         left_over: None,
-        look_at: Ticks::NEVER,
+        fetch_at: Ticks::NEVER,
     };
 
-    /// Takes note of a verdict. Returns whether the core is to become the vCPU's host at once: it waits for something,
-    /// so it competes with nobody.
+    /// Takes note of a verdict. Returns whether the core is to become the vCPU's host at once: a vCPU that waits for
+    /// something does not compete for the core.
     pub fn note(&mut self, vcpu: VcpuId, candidate: &Candidate, verdict: Verdict) -> bool {
         let Candidate {
             parked,
@@ -57,10 +58,10 @@ impl Choice {
         match verdict {
             Verdict::Leave => return false,
             Verdict::Later(at) => {
-                self.look_at = self.look_at.min(at);
+                self.fetch_at = self.fetch_at.min(at);
                 return false;
             }
-            Verdict::Take if !parked.rest.is_runnable() => return true,
+            Verdict::Take if !parked.state.is_runnable() => return true,
             Verdict::Take | Verdict::Swap => {}
         }
         let found = Found {
@@ -81,36 +82,18 @@ impl Choice {
     }
 }
 
-/// Which of other cores, in the order in which they are to be asked, is told that a vCPU of `band` is parked: one that
-/// idles; else, if it may be a busy one, the first that runs nobody more urgent.
-pub fn whom_to_tell(
-    others: impl Iterator<Item = (PcpuId, Level)>,
-    band: Band,
-    busy: bool,
-) -> Option<PcpuId> {
-    let mut first = None;
-    for (core, level) in others {
-        if level == Level::IDLE {
-            return Some(core);
-        }
-        if busy && first.is_none() && level <= Level::of(Some(band)) {
-            first = Some(core);
-        }
-    }
-    first
-}
-
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
     use super::*;
-    use crate::migration::Rest;
+    use crate::migration::ParkedState;
+    use spumone_config::types::PcpuId;
 
-    fn candidate(rest: Rest, since: u64) -> Candidate {
+    fn candidate(state: ParkedState, since: u64) -> Candidate {
         Candidate {
             parked: Parked {
                 host: PcpuId(0),
-                rest,
+                state,
             },
             band: Band::LOWEST,
             home: PcpuId(0),
@@ -124,7 +107,7 @@ mod tests {
         for order in [[(1, 10), (2, 20), (3, 30)], [(3, 30), (2, 20), (1, 10)]] {
             let mut choice = Choice::NOTHING;
             for (vcpu, since) in order {
-                let candidate = candidate(Rest::Runnable, since);
+                let candidate = candidate(ParkedState::Runnable, since);
                 assert!(!choice.note(VcpuId(vcpu), &candidate, Verdict::Swap));
             }
             assert_eq!(
@@ -139,9 +122,9 @@ mod tests {
     fn the_most_urgent_is_best_however_short_it_has_been_parked() {
         let urgent = Candidate {
             band: Band::HIGHEST,
-            ..candidate(Rest::Runnable, 30)
+            ..candidate(ParkedState::Runnable, 30)
         };
-        let lowest = candidate(Rest::Runnable, 10);
+        let lowest = candidate(ParkedState::Runnable, 10);
         for order in [[(1, lowest), (2, urgent)], [(2, urgent), (1, lowest)]] {
             let mut choice = Choice::NOTHING;
             for (vcpu, candidate) in order {
@@ -155,31 +138,14 @@ mod tests {
     #[test]
     fn a_sleeper_is_taken_beside_all_others_and_the_earliest_look_counts() {
         let mut choice = Choice::NOTHING;
-        let asleep = candidate(Rest::Asleep, 0);
+        let asleep = candidate(ParkedState::Asleep, 0);
         assert!(choice.note(VcpuId(1), &asleep, Verdict::Take));
         for at in [30, 20, 40] {
-            let runnable = candidate(Rest::Runnable, 0);
+            let runnable = candidate(ParkedState::Runnable, 0);
             assert!(!choice.note(VcpuId(2), &runnable, Verdict::Later(Ticks(at))));
         }
         assert!(!choice.note(VcpuId(3), &asleep, Verdict::Leave));
-        assert_eq!(choice.look_at, Ticks(20));
+        assert_eq!(choice.fetch_at, Ticks(20));
         assert!(choice.best.is_none() && choice.left_over.is_none());
-    }
-
-    #[test]
-    fn an_idle_core_is_told_before_a_busy_one_and_no_deaf_one() {
-        let level = |rank| Level::of(Band::new(rank));
-        let others = [(1, level(1)), (2, level(0)), (3, Level::IDLE)];
-        let tell = |count: usize, busy| {
-            let others = others[..count]
-                .iter()
-                .map(|&(core, level)| (PcpuId(core), level));
-            whom_to_tell(others, Band::LOWEST, busy)
-        };
-        assert_eq!(tell(3, true), Some(PcpuId(3)));
-        assert_eq!(tell(3, false), Some(PcpuId(3)));
-        assert_eq!(tell(2, true), Some(PcpuId(2)));
-        assert_eq!(tell(2, false), None);
-        assert_eq!(tell(1, true), None);
     }
 }

@@ -1,71 +1,76 @@
-//! How vCPUs move between cores.
+//! How vCPUs migrate between cores.
 //!
-//! The token of a vCPU that may move is in one of two places: with a core, which runs the vCPU, or keeps it
-//! saved for a while; or it is *parked*: the token lies in the vCPU's own [`ParkingSlot`], where any core of
-//! its guest may take it. The core that parked it is its *host*: interrupts for it go there, and its
-//! timers ring there.
+//! The token of a vCPU that may migrate is in one of two places. Either a core has it: the core runs the vCPU, or keeps
+//! its saved registers for a while. Or the vCPU is *parked*: the token lies in the vCPU's own [`ParkingSlot`], where any
+//! core of its guest may claim it. The core that parked it is its *host*: interrupts for it go there, and its deadlines
+//! are kept there.
 //!
 //! ```text
 //!                   park (release)
 //!   with core a ──────────────────► parked, host a ──── claim (acquire) ──► with core b
 //!       ▲                                 │
-//!       └───────── claim by the host ─────┘      nothing moved: no message, no other core involved
+//!       └───────── claim by the host ─────┘      no migration: no message, no other core involved
 //! ```
 //!
-//! To give a vCPU up costs its core one store; who needs it fetches it. A move is a claim, after which the
-//! new core says that it is the host ([`Doorbell::settle`](crate::vgic::Doorbell::settle)) and then looks what has been
-//! rung, so that no interrupt is lost whatever crosses.
+//! A core that parks a vCPU pays for one store; the core that needs the vCPU fetches it. After the claim, the new core
+//! makes itself the host ([`Doorbell::settle`](crate::vgic::Doorbell::settle)) and then looks at the doorbell, so no
+//! interrupt is lost, whatever crosses.
 //!
-//! Two questions span several words, and are made safe by *write, fence, look*:
-//! - A core that goes to sleep publishes that in its [`Presence`] and then looks for parked vCPUs; one that parks a
-//!   vCPU then looks for idle cores. At least one of both sees the other.
-//! - A core that parks a vCPU then looks at its doorbell; who rings then looks whether it is parked. One wakes it, or
-//!   *presses* it: others wait for one that could run and has an interrupt.
+//! Two questions span several words. *Write, fence, look* makes them safe:
+//! - A core that goes idle publishes that in its [`Presence`], then looks for parked vCPUs. A core that parks a vCPU
+//!   then looks for idle cores. At least one of the two sees the other.
+//! - A core that parks a vCPU then looks at the vCPU's doorbell. A core that rings a doorbell then looks whether the
+//!   vCPU is parked. One of them wakes the vCPU, or marks it as *wanted*.
 //!
-//! What a core does about vCPUs that move is a few functions, which run on a [`Site`]: a core of the hypervisor or of the
-//! simulator. What it remembers between them is its [`Local`].
+//! All of this runs on a [`Platform`]: a core of the hypervisor, of the simulator, or of the exhaustive test. What a core
+//! remembers between two calls is its [`CoreState`]. The modules, each of which imports only those above it:
+//!
+//! | module | what it is about |
+//! | --- | --- |
+//! | `slot`, `presence` | the words that cores share |
+//! | `grace`, `lock_holder` | when a vCPU may lose its core |
+//! | `policy`, `choice`, `roles` | which vCPU is taken, and what each core is for |
+//! | `core_state`, `platform` | what a core knows, and what it can do |
+//! | `park`, `catch`, `notify` | a core gives vCPUs up, and says so |
+//! | `send`, `fetch`, `pull` | vCPUs leave and come |
+//! | `gang`, `defer` | a runnable vCPU that must wait all the same |
+//! | `interrupt`, `decide` | one turn of a core's loop |
 
-mod catching;
+mod catch;
 mod choice;
+mod core_state;
 mod decide;
-mod departing;
+mod defer;
+mod fetch;
+mod gang;
 mod grace;
-mod holding;
-mod holding_back;
-mod local;
+mod interrupt;
 mod lock_holder;
-mod parking;
+mod notify;
+mod park;
+mod platform;
 mod policy;
 mod presence;
+mod pull;
 mod roles;
-mod site;
-mod taking;
-mod telling;
+mod send;
+mod slot;
 
 #[cfg(test)]
-#[cfg(not(loom))]
-mod exhaustive_tests;
-#[cfg(test)]
-#[cfg(loom)]
-mod loom_tests;
-#[cfg(test)]
-#[cfg(not(loom))]
-mod model_tests;
-#[cfg(test)]
-#[cfg(not(loom))]
-mod site_tests;
+mod tests;
 
-pub use catching::{Catch, catch, caught, stop_catching};
-use choice::{Choice, whom_to_tell};
-pub use decide::{Next, Taken, alarm_rang, arm_stale_alarm, take_interrupts, turn};
+pub use catch::{catch, stop_catching};
+pub use core_state::{Catch, CoreSetup, CoreState, TAKE_BACK_US};
+pub use decide::{Next, next_action};
 pub use grace::{Grace, Sample};
-pub use holding::{hold, kicked, park, wake};
-pub use local::{Local, Setting, TAKE_BACK_US};
+pub use interrupt::{alarm_rang, arm_stale_alarm, kicked, notify_vcpu, take_interrupts};
 pub use lock_holder::{Interrupted, may_hold_lock};
-pub use parking::{Glance, Parked, ParkingSlot, Rest};
-pub use policy::{Candidate, Conduct, Here, Policy, Running, Verdict};
+pub use notify::release_preempted;
+pub use park::{acquire_token, park, wake};
+pub use platform::{Platform, Taken, TracePoint};
+pub use policy::{Candidate, Here, Policy, PolicyRules, Running, Verdict};
 pub use presence::{Level, Presence};
+pub use pull::pull_for_start;
 pub use roles::{Member, Roles, Tables, changes_cores};
-pub use site::{Mark, Site};
-pub use taking::{reach, summon};
-pub use telling::give_up;
+pub use send::caught;
+pub use slot::{Parked, ParkedState, ParkingSlot, Peek};

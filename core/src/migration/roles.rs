@@ -1,45 +1,47 @@
 //! What each core and each guest is for under a policy: decided once, at start.
 
-use super::{Conduct, Level};
+use super::policy::PolicyRules;
+use super::presence::Level;
 use crate::schedule::Band;
+use crate::sets::CoreSet;
 use core::cmp::Reverse;
 use spumone_config::types::{GuestId, MAX_GUESTS, PcpuId};
 
 /// A vCPU of the system, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Whose it is.
+    /// Its guest.
     pub guest: GuestId,
-    /// Whether it may change cores ([`changes_cores`]).
+    /// Whether it may migrate ([`changes_cores`]).
     pub moves: bool,
     /// Its band.
     pub band: Band,
-    /// Its home.
+    /// Its home core.
     pub home: PcpuId,
 }
 
-/// Whether the vCPUs of a guest that may run on these cores (bit n for core n) change them.
-pub const fn changes_cores(conduct: &Conduct, cores: u32) -> bool {
-    conduct.moves && cores.count_ones() > 1
+/// Whether the vCPUs of a guest that may run on these cores migrate.
+pub const fn changes_cores(rules: &PolicyRules, cores: CoreSet) -> bool {
+    rules.moves && cores.count() > 1
 }
 
 /// Which stage 2 tables a guest needs beside those in which all of it may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables {
-    /// Those in which only its kernel may run: they catch the moment when it returns to a program.
+    /// Those in which only its kernel may run: they catch the moment at which it returns to a program.
     pub of_kernel: bool,
-    /// Those in which only its programs may run: they catch the moment when one enters the kernel.
+    /// Those in which only its programs may run: they catch the moment at which one enters the kernel.
     pub of_programs: bool,
 }
 
 impl Tables {
     /// For a guest with so many vCPUs. `xnx`: stage 2 can tell the kernel from programs (FEAT_XNX).
-    pub const fn needed(conduct: &Conduct, moves: bool, vcpus: usize, xnx: bool) -> Self {
-        // A guest with one vCPU has no other one that would wait for its locks.
-        let is_waited_for = conduct.delay.is_some() && vcpus > 1;
+    pub const fn needed(rules: &PolicyRules, moves: bool, vcpus: usize, xnx: bool) -> Self {
+        // A guest with one vCPU has no other vCPU that would wait for its locks.
+        let is_waited_for = rules.max_delay.is_some() && vcpus > 1;
         Self {
             of_kernel: xnx && (moves || is_waited_for),
-            of_programs: xnx && moves && conduct.keeps_kernels_off,
+            of_programs: xnx && moves && rules.excludes_kernels,
         }
     }
 }
@@ -47,49 +49,51 @@ impl Tables {
 /// What the cores of a system are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
-    /// Cores where no kernel of a guest whose vCPUs move is to run, because they are the home of somebody more urgent; bit n
-    /// for core n.
-    pub kernel_free: u32,
-    /// The band of the vCPUs that run together or not at all, and their homes; bit n for core n.
-    pub gang: Option<(Band, u32)>,
-    /// The highest level of a vCPU that may change cores.
-    pub moving_level: Level,
+    /// Cores off which kernels of guests that migrate are kept, because they are the home of a vCPU of a higher band.
+    pub kernel_free: CoreSet,
+    /// The band of the gang, and the homes of its vCPUs.
+    pub gang: Option<(Band, CoreSet)>,
+    /// The highest level of a vCPU that may migrate.
+    pub highest_movable: Level,
     /// The lowest one.
-    pub moving_floor: Level,
+    pub lowest_movable: Level,
 }
 
 impl Roles {
     /// For these vCPUs, those of a guest in the order of its own numbers.
-    pub fn new(conduct: &Conduct, members: &[Member]) -> Self {
+    pub fn new(rules: &PolicyRules, members: &[Member]) -> Self {
         let moving = members.iter().filter(|it| it.moves);
         let levels = moving.map(|it| Level::of(Some(it.band)));
-        let moving_level = levels.clone().max();
-        let kernel_free = match moving_level {
-            Some(moving) if conduct.keeps_kernels_off => {
+        let highest_movable = levels.clone().max();
+        let kernel_free = match highest_movable {
+            Some(moving) if rules.excludes_kernels => {
                 homes(members, |it| Level::of(Some(it.band)) > moving)
             }
-            _ => 0,
+            _ => CoreSet::EMPTY,
         };
-        let gang = match conduct.gang {
+        let gang = match rules.gang {
             true => gang_band(members),
             false => None,
         };
         Self {
             kernel_free,
             gang: gang.map(|band| (band, homes(members, |it| it.band == band))),
-            moving_level: moving_level.unwrap_or(Level::IDLE),
-            moving_floor: levels.min().unwrap_or(Level::IDLE),
+            highest_movable: highest_movable.unwrap_or(Level::IDLE),
+            lowest_movable: levels.min().unwrap_or(Level::IDLE),
         }
     }
 }
 
-fn homes(members: &[Member], is_meant: impl Fn(&Member) -> bool) -> u32 {
-    let meant = members.iter().filter(|&it| is_meant(it));
-    meant.fold(0, |cores, it| cores | 1_u32 << it.home.0)
+fn homes(members: &[Member], is_meant: impl Fn(&Member) -> bool) -> CoreSet {
+    members
+        .iter()
+        .filter(|&it| is_meant(it))
+        .map(|it| it.home)
+        .collect()
 }
 
-/// The band of the guest that has most vCPUs, so most to lose: of its first vCPU. Of guests with equally many, the least urgent
-/// one's, which is the one that others take cores from.
+/// The band of the gang: that of the first vCPU of the guest that has most vCPUs, since it has most to lose. Of guests with
+/// equally many, it is the one of the lowest band, from which others take cores.
 fn gang_band(members: &[Member]) -> Option<Band> {
     let of = |guest| members.iter().filter(move |it| it.guest.index() == guest);
     let first_band = |guest| of(guest).next().map(|it| it.band);
@@ -112,8 +116,8 @@ mod tests {
         None => unreachable!(),
     };
 
-    fn conduct(policy: packed::Policy) -> Conduct {
-        Policy::new(policy, 1_000_000).conduct()
+    fn rules(policy: packed::Policy) -> PolicyRules {
+        Policy::new(policy, 1_000_000).rules()
     }
 
     fn members(guest: u8, moves: bool, band: Band, homes: &[u8]) -> Vec<Member> {
@@ -128,25 +132,36 @@ mod tests {
 
     /// A real-time guest on core 2, and one with four vCPUs.
     fn system(policy: packed::Policy) -> Roles {
-        let conduct = conduct(policy);
-        let moves = changes_cores(&conduct, 0b1111);
-        let rt = members(0, changes_cores(&conduct, 0b0100), HIGH, &[2]);
+        let rules = rules(policy);
+        let moves = changes_cores(&rules, CoreSet::from_bits(0b1111));
+        let rt = members(
+            0,
+            changes_cores(&rules, CoreSet::from_bits(0b0100)),
+            HIGH,
+            &[2],
+        );
         let all = [rt, members(1, moves, LOW, &[0, 1, 2, 3])].concat();
-        Roles::new(&conduct, &all)
+        Roles::new(&rules, &all)
     }
 
     #[test]
     fn who_has_one_core_stays_and_under_some_policies_all_do() {
-        let steal = conduct(packed::Policy::Steal);
-        assert!(changes_cores(&steal, 0b101) && !changes_cores(&steal, 0b100));
+        let steal = rules(packed::Policy::Steal);
+        assert!(
+            changes_cores(&steal, CoreSet::from_bits(0b101))
+                && !changes_cores(&steal, CoreSet::from_bits(0b100))
+        );
         for policy in [
             packed::Policy::None,
             packed::Policy::Delay,
             packed::Policy::Cosched,
         ] {
-            assert!(!changes_cores(&conduct(policy), 0b1111), "{policy:?}");
-            assert_eq!(system(policy).moving_level, Level::IDLE);
-            assert_eq!(system(policy).moving_floor, Level::IDLE);
+            assert!(
+                !changes_cores(&rules(policy), CoreSet::from_bits(0b1111)),
+                "{policy:?}"
+            );
+            assert_eq!(system(policy).highest_movable, Level::IDLE);
+            assert_eq!(system(policy).lowest_movable, Level::IDLE);
         }
     }
 
@@ -157,57 +172,66 @@ mod tests {
             members(1, false, LOW, &[0, 1]),
         );
         for all in [[urgent.clone(), other.clone()], [other, urgent]] {
-            let roles = Roles::new(&conduct(packed::Policy::Cosched), &all.concat());
-            assert_eq!(roles.gang, Some((LOW, 0b11)));
+            let roles = Roles::new(&rules(packed::Policy::Cosched), &all.concat());
+            assert_eq!(roles.gang, Some((LOW, CoreSet::from_bits(0b11))));
         }
     }
 
     #[test]
     fn kernels_are_kept_off_the_homes_of_the_more_urgent_under_trap_only() {
-        assert_eq!(system(packed::Policy::Trap).kernel_free, 0b0100);
-        assert_eq!(system(packed::Policy::Steal).kernel_free, 0);
+        assert_eq!(
+            system(packed::Policy::Trap).kernel_free,
+            CoreSet::from_bits(0b0100)
+        );
+        assert_eq!(
+            system(packed::Policy::Steal).kernel_free,
+            CoreSet::from_bits(0)
+        );
         // Where nobody moves, there is nobody to keep off.
-        let trap = conduct(packed::Policy::Trap);
+        let trap = rules(packed::Policy::Trap);
         let stay = members(0, false, HIGH, &[0, 1]);
-        assert_eq!(Roles::new(&trap, &stay).kernel_free, 0);
+        assert_eq!(Roles::new(&trap, &stay).kernel_free, CoreSet::from_bits(0));
         // Nobody is above a real-time guest that moves itself.
         let rt = members(0, true, HIGH, &[2]);
         let all = [rt, members(1, true, LOW, &[0, 1])].concat();
-        assert_eq!(Roles::new(&trap, &all).kernel_free, 0);
+        assert_eq!(Roles::new(&trap, &all).kernel_free, CoreSet::from_bits(0));
     }
 
     #[test]
     fn levels_are_those_of_the_vcpus_that_move() {
-        let steal = conduct(packed::Policy::Steal);
+        let steal = rules(packed::Policy::Steal);
         let all = [
             members(0, true, HIGH, &[0]),
             members(1, true, LOW, &[1]),
             members(2, false, Band::HIGHEST, &[2]),
         ];
         let roles = Roles::new(&steal, &all.concat());
-        assert_eq!(roles.moving_level, Level::of(Some(HIGH)));
-        assert_eq!(roles.moving_floor, Level::of(Some(LOW)));
+        assert_eq!(roles.highest_movable, Level::of(Some(HIGH)));
+        assert_eq!(roles.lowest_movable, Level::of(Some(LOW)));
     }
 
     #[test]
     fn the_gang_is_the_largest_guests_and_all_of_its_band() {
-        assert_eq!(system(packed::Policy::Cosched).gang, Some((LOW, 0b1111)));
+        assert_eq!(
+            system(packed::Policy::Cosched).gang,
+            Some((LOW, CoreSet::from_bits(0b1111)))
+        );
         assert_eq!(system(packed::Policy::None).gang, None);
-        let cosched = conduct(packed::Policy::Cosched);
+        let cosched = rules(packed::Policy::Cosched);
         let all = [
             members(0, false, LOW, &[0]),
             members(1, false, HIGH, &[1, 2]),
             members(2, false, HIGH, &[4]),
         ];
         let gang = Roles::new(&cosched, &all.concat()).gang;
-        assert_eq!(gang, Some((HIGH, 0b10110)));
+        assert_eq!(gang, Some((HIGH, CoreSet::from_bits(0b10110))));
         assert_eq!(Roles::new(&cosched, &[]).gang, None);
     }
 
     #[test]
     fn tables_are_made_only_for_whom_they_serve() {
         let needed = |policy, moves, vcpus, xnx| {
-            let tables = Tables::needed(&conduct(policy), moves, vcpus, xnx);
+            let tables = Tables::needed(&rules(policy), moves, vcpus, xnx);
             (tables.of_kernel, tables.of_programs)
         };
         use packed::Policy::{Delay, None, Steal, Trap};

@@ -137,7 +137,7 @@ impl Instance {
             self.sgi(interrupt);
         } else if interrupt == ALARM {
             self.silence_alarm();
-            migration::alarm_rang(&mut self.local);
+            migration::alarm_rang(self);
         } else {
             note(self.core, Event::Interrupt, u64::from(interrupt.0));
             self.interrupt(interrupt);
@@ -284,19 +284,7 @@ impl Instance {
             let Some(id) = shared.vcpu(index) else {
                 continue;
             };
-            let core = shared.gic.doorbell(index).location();
-            if core == self.core {
-                self.kicked(id);
-            } else {
-                self.kick_remote(id, core);
-            }
-        }
-    }
-
-    /// Kicks a vCPU of another core, or gets hold of it where that core hears nothing.
-    fn kick_remote(&mut self, id: VcpuId, core: PcpuId) {
-        if !migration::summon(self, id, core) {
-            self.machine.kick(core, id);
+            migration::notify_vcpu(self, id);
         }
     }
 
@@ -307,40 +295,34 @@ impl Instance {
         while kicked != 0 {
             let id = VcpuId(kicked.trailing_zeros() as u8);
             kicked &= kicked - 1;
-            self.kicked(id);
+            migration::kicked(self, id);
         }
     }
 
-    /// A vCPU of this core may have something in its doorbell.
+    /// The loaded vCPU has something in its doorbell. If it is about to be switched out, that waits until it runs again, so
+    /// that the vCPU which runs next does not pay for it.
     #[inline(always)]
-    fn kicked(&mut self, id: VcpuId) {
-        if self.local.is_called(id) {
-            self.local.must_decide = true;
-        }
-        if self.local.loaded == Some(id)
-            && let Some(vcpu) = self.local.vcpus[id.index()].as_mut()
-        {
-            if self.local.scheduler.state(id) != Some(VcpuState::Running) {
-                // It hears the bell when it goes on or is loaded again: that is a step of its own.
-                self.interrupts_changed = true;
-                migration::wake(self, id);
-                return;
-            }
-            let guest = vcpu.guest;
-            let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
-            let shared = &self.machine.guest(guest).gic;
-            if vcpu.vgic.kicked_again(shared, &mut gic) {
-                migration::wake(self, id);
-                return;
-            }
-            let kick = vcpu.vgic.kicked(shared, &mut gic);
+    pub(super) fn deliver_to_loaded(&mut self, id: VcpuId) {
+        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
+            return;
+        };
+        if self.local.scheduler.state(id) != Some(VcpuState::Running) {
+            self.interrupts_changed = true;
             migration::wake(self, id);
-            // Kicks lead to kicks only where an SPI changes hands, which happens once a call.
-            for index in kick.iter() {
-                self.pass_on(guest, index);
-            }
-        } else {
-            migration::kicked(self, id);
+            return;
+        }
+        let guest = vcpu.guest;
+        let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
+        let shared = &self.machine.guest(guest).gic;
+        if vcpu.vgic.kicked_again(shared, &mut gic) {
+            migration::wake(self, id);
+            return;
+        }
+        let kick = vcpu.vgic.kicked(shared, &mut gic);
+        migration::wake(self, id);
+        // Kicks lead to kicks only where an SPI changes hands, which happens once a call.
+        for index in kick.iter() {
+            self.pass_on(guest, index);
         }
     }
 
@@ -357,7 +339,7 @@ impl Instance {
             }
             migration::wake(self, id);
         } else {
-            self.kick_remote(id, core);
+            migration::notify_vcpu(self, id);
         }
     }
 

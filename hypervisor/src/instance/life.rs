@@ -39,7 +39,7 @@ impl Instance {
         if !guest.lifecycle.is_running(generation) {
             return;
         }
-        if !migration::reach(self, id) {
+        if !migration::pull_for_start(self, id) {
             let Some(host) = self.machine.host(id) else {
                 return;
             };
@@ -136,7 +136,7 @@ impl Instance {
         // A new life must not meet the translations of this one, also where its vCPUs have moved on.
         self.last_of_guest[guest_id.index()] = None;
         for &id in &guest.vcpus {
-            if !migration::hold(self, id) {
+            if !migration::acquire_token(self, id) {
                 // Of an earlier stay here.
                 let _ = self.local.scheduler.remove(id);
                 self.local.deadlines.clear(id);
@@ -231,7 +231,7 @@ impl Instance {
         let Some(id) = guest.vcpu(VcpuIndex(0)) else {
             return;
         };
-        migration::hold(self, id);
+        migration::acquire_token(self, id);
         let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
             return;
         };

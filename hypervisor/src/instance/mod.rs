@@ -25,7 +25,7 @@ use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Served;
 use spumone_core::mailbox::Port;
-use spumone_core::migration::{self, Local, Next, Setting};
+use spumone_core::migration::{self, CoreSetup, CoreState, Next};
 use spumone_core::schedule::{Band, Ticks, VcpuState};
 
 /// How often lines without an end are looked for, in microseconds.
@@ -39,7 +39,7 @@ pub struct Instance {
     own: &'static Core,
     port: Port<'static>,
     /// Its vCPUs, and what it knows of those that move.
-    local: Local<VcpuToken>,
+    local: CoreState<VcpuToken>,
     /// The last vCPU of each guest that ran here, for the TLB.
     last_of_guest: [Option<VcpuId>; MAX_GUESTS],
     /// The virtual interrupts of the loaded vCPU may have changed.
@@ -64,25 +64,25 @@ impl Instance {
         list_registers: usize,
     ) -> Self {
         let frequency_hz = timers::frequency() as u32;
-        let at_home = (0..MAX_VCPUS as u8)
+        let home_vcpus = (0..MAX_VCPUS as u8)
             .map(VcpuId)
             .filter(|&id| machine.vcpu(id).is_some_and(|it| it.home == core))
-            .fold(0, |mask, id| mask | 1 << id.0);
-        let setting = Setting {
+            .collect();
+        let setting = CoreSetup {
             quantum: Ticks::from_micros(machine.quantum_us, frequency_hz),
             frequency_hz,
-            conduct: machine.policy.conduct(),
+            rules: machine.policy.rules(),
             without: machine.without,
             moving: machine.moving(core),
-            at_home,
-            keeps_kernels_off: machine.keeps_kernels_off(core),
+            home_vcpus,
+            excludes_kernels: machine.excludes_kernels(core),
         };
         Self {
             core,
             machine,
             own: &machine.cores[core.index()],
             port,
-            local: Local::new(&setting, vcpus),
+            local: CoreState::new(&setting, vcpus),
             last_of_guest: [None; MAX_GUESTS],
             interrupts_changed: false,
             housekeeping: if core == machine.console_core {
@@ -101,7 +101,7 @@ impl Instance {
         self.adopt_vcpus();
         // Each turn is one bounded step; interrupts are looked at in between.
         loop {
-            match migration::turn(&mut self) {
+            match migration::next_action(&mut self) {
                 Next::Turn => {}
                 Next::Idle => self.idle(),
                 Next::Run(vcpu) => self.run_vcpu(vcpu),

@@ -10,22 +10,23 @@ use crate::vcpu::VcpuToken;
 use spumone_config::types::MAX_VCPUS;
 use spumone_config::{PcpuId, VcpuId};
 use spumone_core::migration::{
-    Candidate, Catch, Here, Interrupted, Level, Local, Mark, Parked, ParkingSlot, Presence, Sample,
-    Site, Taken, Verdict, may_hold_lock,
+    Candidate, Catch, CoreState, Here, Interrupted, Level, Parked, ParkingSlot, Platform, Presence,
+    Sample, Taken, TracePoint, Verdict, may_hold_lock,
 };
 use spumone_core::psci::Phase;
 use spumone_core::schedule::{Band, Ticks, priority_mask};
+use spumone_core::sets::CoreSet;
 
-impl Site for Instance {
+impl Platform for Instance {
     type Token = VcpuToken;
 
     #[inline(always)]
-    fn local(&self) -> &Local<VcpuToken> {
+    fn local(&self) -> &CoreState<VcpuToken> {
         &self.local
     }
 
     #[inline(always)]
-    fn local_mut(&mut self) -> &mut Local<VcpuToken> {
+    fn local_mut(&mut self) -> &mut CoreState<VcpuToken> {
         &mut self.local
     }
 
@@ -47,6 +48,11 @@ impl Site for Instance {
     #[inline(always)]
     fn take_interrupt(&mut self) -> Taken {
         Self::take_interrupt(self)
+    }
+
+    #[inline(always)]
+    fn deliver_to_loaded(&mut self, id: VcpuId) {
+        Self::deliver_to_loaded(self, id);
     }
 
     #[inline(always)]
@@ -81,7 +87,7 @@ impl Site for Instance {
     }
 
     #[inline(always)]
-    fn lay(&mut self, id: VcpuId, token: VcpuToken, parked: Parked) {
+    fn store_parked(&mut self, id: VcpuId, token: VcpuToken, parked: Parked) {
         let place = &self.machine.parking[id.index() % MAX_VCPUS];
         place.park(token, parked, timers::now());
     }
@@ -119,9 +125,9 @@ impl Site for Instance {
         self.machine.host(id)
     }
 
-    fn cores_of(&self, id: VcpuId) -> u32 {
+    fn cores_of(&self, id: VcpuId) -> CoreSet {
         let vcpu = self.machine.vcpu(id);
-        vcpu.map_or(0, |it| it.guest.cores())
+        vcpu.map_or(CoreSet::EMPTY, |it| CoreSet::from_bits(it.guest.cores()))
     }
 
     fn guest_runs(&self, id: VcpuId) -> bool {
@@ -135,20 +141,20 @@ impl Site for Instance {
     }
 
     #[inline(always)]
-    fn moving_level(&self) -> Level {
-        self.machine.moving_level
+    fn highest_movable(&self) -> Level {
+        self.machine.highest_movable
     }
 
     #[inline(always)]
-    fn moving_floor(&self) -> Level {
-        self.machine.moving_floor
+    fn lowest_movable(&self) -> Level {
+        self.machine.lowest_movable
     }
 
-    fn keeps_kernels_off(&self, core: PcpuId) -> bool {
-        self.machine.keeps_kernels_off(core)
+    fn excludes_kernels(&self, core: PcpuId) -> bool {
+        self.machine.excludes_kernels(core)
     }
 
-    fn gang(&self) -> Option<(Band, u32)> {
+    fn gang(&self) -> Option<(Band, CoreSet)> {
         self.machine.gang
     }
 
@@ -231,22 +237,25 @@ impl Site for Instance {
     }
 
     #[inline(always)]
-    fn mark(&mut self, mark: Mark) {
+    fn trace(&mut self, mark: TracePoint) {
         match mark {
-            Mark::Look => step!(Look),
-            Mark::Take(id) => {
+            TracePoint::Look => step!(Look),
+            TracePoint::Take(id) => {
                 step!(Take);
                 note(self.core, Event::Take, u64::from(id.0));
             }
-            Mark::Taken => step!(Taken),
-            Mark::Park => step!(Park),
-            Mark::Parked => step!(Parked),
-            Mark::Send(id) => note(self.core, Event::Send, u64::from(id.0)),
-            Mark::Told => step!(Told),
-            Mark::Dispatch(Some(id)) => note(self.core, Event::Dispatch, u64::from(id.0)),
-            Mark::Dispatch(None) => note(self.core, Event::Idle, 0),
-            Mark::Decide | Mark::Glanced(_) | Mark::Asked(_) | Mark::AskedGang(_) | Mark::Again => {
-            }
+            TracePoint::Taken => step!(Taken),
+            TracePoint::Park => step!(Park),
+            TracePoint::Parked => step!(Parked),
+            TracePoint::Send(id) => note(self.core, Event::Send, u64::from(id.0)),
+            TracePoint::Notified => step!(Notified),
+            TracePoint::Dispatch(Some(id)) => note(self.core, Event::Dispatch, u64::from(id.0)),
+            TracePoint::Dispatch(None) => note(self.core, Event::Idle, 0),
+            TracePoint::Decide
+            | TracePoint::Peeked(_)
+            | TracePoint::Checked(_)
+            | TracePoint::CheckedGang(_)
+            | TracePoint::Again => {}
         }
     }
 }

@@ -20,7 +20,7 @@ impl Instance {
         if let Some(last) = self.local.loaded {
             migration::catch(self, Catch::Nothing);
             self.save();
-            migration::give_up(self, last);
+            migration::release_preempted(self, last);
             // From here on the alarm stands in for the timers just saved, and may ring at once.
             migration::arm_stale_alarm(self);
             if self.overtaken() {
@@ -129,7 +129,7 @@ impl Instance {
         self.local.loaded = Some(id);
         // Who is overtaken has them refreshed, if it runs after all.
         self.interrupts_changed = !is_ready;
-        if self.local.keeps_kernels_off {
+        if self.local.excludes_kernels {
             migration::stop_catching(self);
         }
         step!(Loaded);

@@ -265,14 +265,14 @@ impl Messages {
         }
         vcpu.count(now);
         // The rest of the step comes after the handler.
-        let rest = match vcpu.doing {
+        let state = match vcpu.doing {
             Doing::Await => Some(Op::Await),
             doing @ (Doing::User | Doing::Kernel) if vcpu.left != 0 => {
                 Some(Op::Run(doing, vcpu.left))
             }
             _ => None,
         };
-        self.cpus[cpu].ops.extend(rest);
+        self.cpus[cpu].ops.extend(state);
         self.begin_handler(cpu, vcpus);
         if let Some(Op::Run(doing, length)) = self.cpus[cpu].ops.pop() {
             vcpus[cpu].begin(doing, length);

@@ -69,7 +69,7 @@ impl Instance {
         while kicked != 0 {
             let id = VcpuId(kicked.trailing_zeros() as u8);
             kicked &= kicked - 1;
-            self.kicked(w, id);
+            migration::kicked(&mut self.at(w), id);
         }
     }
 
@@ -79,19 +79,6 @@ impl Instance {
         vcpu.timer = Ticks::NEVER;
         vcpu.irqs |= TIMER;
         migration::wake(&mut self.at(w), id);
-    }
-
-    /// A vCPU of this core may have something in its doorbell.
-    fn kicked(&mut self, w: &mut World, id: VcpuId) {
-        if self.local.is_called(id) {
-            self.local.must_decide = true;
-        }
-        if self.local.loaded == Some(id) {
-            // It is signalled when it is entered.
-            migration::wake(&mut self.at(w), id);
-        } else {
-            migration::kicked(&mut self.at(w), id);
-        }
     }
 
     /// The step of the running vCPU is over.
@@ -122,13 +109,7 @@ impl Instance {
             let id = VcpuId(targets.trailing_zeros() as u8 + 1);
             targets &= targets - 1;
             w.vcpus[id.index()].bell |= kind;
-            let core = w.location[id.index()];
-            self.spend(w.costs.kick);
-            if core == self.core {
-                self.kicked(w, id);
-            } else if !migration::summon(&mut self.at(w), id, core) {
-                w.kick(core, id, self.now());
-            }
+            migration::notify_vcpu(&mut self.at(w), id);
         }
     }
 

@@ -13,14 +13,15 @@ use crate::time::FREQUENCY_HZ;
 use crate::world::{RT, SMP_VCPUS, STORM_CORE, Token, World};
 use spumone_config::packed::Without;
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
-use spumone_core::migration::{self, Catch, Local, Setting};
+use spumone_core::migration::{self, Catch, CoreSetup, CoreState};
 use spumone_core::schedule::{Ticks, VcpuState};
+use spumone_core::sets::VcpuSet;
 
 /// One core's hypervisor.
 #[derive(Debug)]
 pub struct Instance {
     core: PcpuId,
-    local: Local<Token>,
+    local: CoreState<Token>,
     /// vCPUs for which interrupts get through: the priority mask.
     mask: u32,
     /// When the step under way began.
@@ -36,22 +37,22 @@ pub struct Instance {
 impl Instance {
     /// The instance of `core`, with the vCPUs that have their home there.
     pub fn new(core: PcpuId, setup: &Setup, world: &mut World) -> Self {
-        let at_home = (0..world.vcpus.len() as u8)
+        let home_vcpus = (0..world.vcpus.len() as u8)
             .map(VcpuId)
             .filter(|&id| world.home(id) == core)
-            .fold(0, |mask, id| mask | 1 << id.0);
-        let setting = Setting {
+            .collect();
+        let setting = CoreSetup {
             quantum: setup.quantum,
             frequency_hz: FREQUENCY_HZ,
-            conduct: world.deciding.conduct(),
+            rules: world.deciding.rules(),
             without: Without::default(),
-            moving: world.moving,
-            at_home,
-            keeps_kernels_off: world.keeps_kernels_off(core),
+            moving: VcpuSet::from_bits(world.moving),
+            home_vcpus,
+            excludes_kernels: world.excludes_kernels(core),
         };
         let mut own = Self {
             core,
-            local: Local::new(&setting, [const { None }; MAX_VCPUS]),
+            local: CoreState::new(&setting, [const { None }; MAX_VCPUS]),
             mask: u32::MAX,
             begun: Ticks(0),
             spent: 0,
@@ -103,8 +104,8 @@ impl Instance {
         }
         // A step that has cost something is over: what arrived meanwhile comes first.
         if self.local.must_decide && self.spent <= w.costs.exit {
-            migration::turn(&mut self.at(w));
-        } else if !self.local.must_decide {
+            migration::next_action(&mut self.at(w));
+        } else {
             migration::arm_stale_alarm(&mut self.at(w));
         }
         w.counters.el2 += self.spent;

@@ -4,10 +4,11 @@ use super::Instance;
 use crate::world::{Token, World};
 use spumone_config::types::{PcpuId, VcpuId};
 use spumone_core::migration::{
-    Candidate, Catch, Here, Level, Local, Mark, Parked, ParkingSlot, Presence, Sample, Site, Taken,
-    Verdict,
+    self, Candidate, Catch, CoreState, Here, Level, Parked, ParkingSlot, Platform, Presence,
+    Sample, Taken, TracePoint, Verdict,
 };
 use spumone_core::schedule::{Band, Ticks};
+use spumone_core::sets::CoreSet;
 
 /// A core at work in its world.
 pub(super) struct AtWork<'a> {
@@ -21,14 +22,14 @@ impl Instance {
     }
 }
 
-impl Site for AtWork<'_> {
+impl Platform for AtWork<'_> {
     type Token = Token;
 
-    fn local(&self) -> &Local<Token> {
+    fn local(&self) -> &CoreState<Token> {
         &self.own.local
     }
 
-    fn local_mut(&mut self) -> &mut Local<Token> {
+    fn local_mut(&mut self) -> &mut CoreState<Token> {
         &mut self.own.local
     }
 
@@ -48,6 +49,11 @@ impl Site for AtWork<'_> {
         self.own.take_interrupt(self.world)
     }
 
+    fn deliver_to_loaded(&mut self, id: VcpuId) {
+        // It is signalled when it is entered.
+        migration::wake(self, id);
+    }
+
     fn set_priority_mask(&mut self, band: Option<Band>) {
         self.own.mask = self.world.at_least(band);
     }
@@ -64,7 +70,7 @@ impl Site for AtWork<'_> {
         &self.world.parking[id.index()].slot
     }
 
-    fn lay(&mut self, _: VcpuId, token: Token, parked: Parked) {
+    fn store_parked(&mut self, _: VcpuId, token: Token, parked: Parked) {
         self.own.spend(self.world.costs.park);
         self.world.park(token, parked, self.own.now());
     }
@@ -98,8 +104,8 @@ impl Site for AtWork<'_> {
         self.world.location.get(id.index()).copied()
     }
 
-    fn cores_of(&self, _: VcpuId) -> u32 {
-        self.world.all_cores()
+    fn cores_of(&self, _: VcpuId) -> CoreSet {
+        CoreSet::from_bits(self.world.all_cores())
     }
 
     fn guest_runs(&self, _: VcpuId) -> bool {
@@ -110,19 +116,19 @@ impl Site for AtWork<'_> {
         self.world.vcpus[id.index()].bell != 0
     }
 
-    fn moving_level(&self) -> Level {
-        self.world.moving_level
+    fn highest_movable(&self) -> Level {
+        self.world.highest_movable
     }
 
-    fn moving_floor(&self) -> Level {
-        self.world.moving_level
+    fn lowest_movable(&self) -> Level {
+        self.world.highest_movable
     }
 
-    fn keeps_kernels_off(&self, core: PcpuId) -> bool {
-        self.world.keeps_kernels_off(core)
+    fn excludes_kernels(&self, core: PcpuId) -> bool {
+        self.world.excludes_kernels(core)
     }
 
-    fn gang(&self) -> Option<(Band, u32)> {
+    fn gang(&self) -> Option<(Band, CoreSet)> {
         self.world.gang
     }
 
@@ -168,38 +174,38 @@ impl Site for AtWork<'_> {
         }
     }
 
-    fn mark(&mut self, mark: Mark) {
+    fn trace(&mut self, mark: TracePoint) {
         let (counters, costs) = (&mut self.world.counters, &self.world.costs);
         let cost = match mark {
-            Mark::Decide => {
+            TracePoint::Decide => {
                 counters.decisions += 1;
                 costs.decide
             }
-            Mark::Glanced(slots) => {
+            TracePoint::Peeked(slots) => {
                 counters.glances += u64::from(slots);
                 costs.glance * u64::from(slots)
             }
-            Mark::Take(_) => {
+            TracePoint::Take(_) => {
                 counters.migrations += 1;
                 costs.take
             }
-            Mark::Send(_) => {
+            TracePoint::Send(_) => {
                 counters.sendings += 1;
                 0
             }
-            Mark::Asked(cores) => {
+            TracePoint::Checked(cores) => {
                 counters.tellings += 1;
                 counters.asked += u64::from(cores);
                 costs.ask * u64::from(cores)
             }
-            Mark::AskedGang(cores) => costs.ask * u64::from(cores),
-            Mark::Again => costs.decide,
-            Mark::Look
-            | Mark::Taken
-            | Mark::Park
-            | Mark::Parked
-            | Mark::Told
-            | Mark::Dispatch(_) => 0,
+            TracePoint::CheckedGang(cores) => costs.ask * u64::from(cores),
+            TracePoint::Again => costs.decide,
+            TracePoint::Look
+            | TracePoint::Taken
+            | TracePoint::Park
+            | TracePoint::Parked
+            | TracePoint::Notified
+            | TracePoint::Dispatch(_) => 0,
         };
         self.own.spend(cost);
     }

@@ -15,7 +15,7 @@ impl Instance {
         }
         if let Some(last) = self.local.loaded {
             self.save_loaded(w);
-            migration::give_up(&mut self.at(w), last);
+            migration::release_preempted(&mut self.at(w), last);
             return;
         }
         if self.local.token(id).is_none() {
@@ -27,7 +27,7 @@ impl Instance {
         self.spend(w.costs.load);
         self.local.deadlines.clear(id);
         self.local.loaded = Some(id);
-        if self.local.keeps_kernels_off {
+        if self.local.excludes_kernels {
             migration::stop_catching(&mut self.at(w));
         }
     }

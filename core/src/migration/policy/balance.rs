@@ -11,7 +11,8 @@
 //! After *Is Co-scheduling Too Expensive for SMP VMs?* (Sukwong and Kim, 2011): a peer to compare with. While all
 //! vCPUs are busy it does nothing for a preempted lock holder.
 
-use super::{Candidate, Conduct, Decide, Here, Verdict};
+use super::rules::{Decide, PolicyRules};
+use super::view::{Candidate, Here, Verdict};
 use crate::schedule::Ticks;
 
 /// In microseconds.
@@ -20,29 +21,29 @@ const PATIENCE_US: u32 = 100;
 /// The policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Balance {
-    patience: Ticks,
+    park_delay: Ticks,
 }
 
 impl Balance {
     /// On a machine with this counter.
     pub const fn new(frequency_hz: u32) -> Self {
         Self {
-            patience: Ticks::from_micros(PATIENCE_US, frequency_hz),
+            park_delay: Ticks::from_micros(PATIENCE_US, frequency_hz),
         }
     }
 }
 
 impl Decide for Balance {
-    fn conduct(&self) -> Conduct {
-        Conduct {
+    fn rules(&self) -> PolicyRules {
+        PolicyRules {
             moves: true,
-            patience: self.patience,
-            ..Conduct::default()
+            park_delay: self.park_delay,
+            ..PolicyRules::default()
         }
     }
 
     fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
-        let concerns = candidate.parked.rest.is_runnable() || candidate.is_cut_off;
+        let concerns = candidate.parked.state.is_runnable() || candidate.is_cut_off;
         match here.running {
             None if concerns => Verdict::Take,
             _ => Verdict::Leave,
@@ -55,13 +56,17 @@ impl Decide for Balance {
 mod tests {
     use super::super::samples::{busy, candidate, idle};
     use super::*;
-    use crate::migration::Rest;
+    use crate::migration::slot::ParkedState;
 
     #[test]
     fn only_an_idle_core_takes() {
         let policy = Balance::new(1_000_000);
-        for rest in [Rest::Runnable, Rest::InKernel, Rest::Asleep] {
-            let candidate = candidate(rest);
+        for state in [
+            ParkedState::Runnable,
+            ParkedState::Wanted,
+            ParkedState::Asleep,
+        ] {
+            let candidate = candidate(state);
             assert_eq!(policy.verdict(&idle(0), &candidate), Verdict::Take);
             assert_eq!(policy.verdict(&busy(9, 0, 5), &candidate), Verdict::Leave);
         }

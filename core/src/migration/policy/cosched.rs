@@ -8,17 +8,17 @@
 //!
 //! Gang scheduling, as virtual machine monitors had it: a peer to compare with. Nothing spins, and nothing else runs either.
 
-use super::{Conduct, Decide};
+use super::rules::{Decide, PolicyRules};
 
 /// The policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Cosched;
 
 impl Decide for Cosched {
-    fn conduct(&self) -> Conduct {
-        Conduct {
+    fn rules(&self) -> PolicyRules {
+        PolicyRules {
             gang: true,
-            ..Conduct::default()
+            ..PolicyRules::default()
         }
     }
 }

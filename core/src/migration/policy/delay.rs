@@ -10,7 +10,7 @@
 //! Latency has the tail that the guest's longest critical section gives it, up to the bound: unfit for most real-time
 //! guests, and here to be compared with.
 
-use super::{Conduct, Decide};
+use super::rules::{Decide, PolicyRules};
 use crate::schedule::Ticks;
 
 /// In microseconds.
@@ -32,10 +32,10 @@ impl Delay {
 }
 
 impl Decide for Delay {
-    fn conduct(&self) -> Conduct {
-        Conduct {
-            delay: Some(self.bound),
-            ..Conduct::default()
+    fn rules(&self) -> PolicyRules {
+        PolicyRules {
+            max_delay: Some(self.bound),
+            ..PolicyRules::default()
         }
     }
 }

@@ -12,23 +12,24 @@
 //! As in *Solving the Lock Holder Preemption Problem* (2012), section 4.3: two moves for each activation of the
 //! more urgent vCPU, however short.
 
-use super::{Candidate, Conduct, Decide, Here, Verdict};
+use super::rules::{Decide, PolicyRules};
+use super::view::{Candidate, Here, Verdict};
 
 /// The policy.
 #[derive(Clone, Copy, Debug)]
 pub struct OnDemand;
 
 impl Decide for OnDemand {
-    fn conduct(&self) -> Conduct {
-        Conduct {
+    fn rules(&self) -> PolicyRules {
+        PolicyRules {
             moves: true,
-            goes_home: true,
-            ..Conduct::default()
+            returns_home: true,
+            ..PolicyRules::default()
         }
     }
 
     fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
-        if here.is_too_urgent_for(candidate) {
+        if here.runs_higher_band_than(candidate) {
             return Verdict::Leave;
         }
         if candidate.is_cut_off || candidate.home == here.core {
@@ -44,19 +45,19 @@ impl Decide for OnDemand {
 mod tests {
     use super::super::samples::{HIGH, HOME, OTHER, busy, candidate, idle};
     use super::*;
-    use crate::migration::Rest;
+    use crate::migration::slot::ParkedState;
 
     #[test]
     fn a_vcpu_departs_from_a_core_that_is_taken_away() {
         for here in [idle(0), busy(0, 0, 10)] {
-            let verdict = OnDemand.verdict(&here, &candidate(Rest::InKernel));
+            let verdict = OnDemand.verdict(&here, &candidate(ParkedState::Wanted));
             assert_eq!(verdict, Verdict::Take);
         }
     }
 
     #[test]
     fn a_vcpu_returns_home_and_goes_nowhere_else() {
-        let mut away = candidate(Rest::Sent);
+        let mut away = candidate(ParkedState::Sent);
         away.parked.host = OTHER;
         away.is_cut_off = false;
         assert_eq!(OnDemand.verdict(&idle(0), &away), Verdict::Leave);

@@ -3,7 +3,8 @@
 //! A running vCPU is sent away after a while even if nobody wants its core, and whoever is parked is taken in exchange for
 //! the one that runs.
 
-use super::{Candidate, Conduct, Decide, Here, Verdict};
+use super::rules::{Decide, PolicyRules};
+use super::view::{Candidate, Here, Verdict};
 use crate::schedule::Ticks;
 
 /// In microseconds.
@@ -25,26 +26,26 @@ impl Random {
 }
 
 impl Decide for Random {
-    fn conduct(&self) -> Conduct {
-        Conduct {
+    fn rules(&self) -> PolicyRules {
+        PolicyRules {
             moves: true,
-            restless: Some(self.stay),
-            ..Conduct::default()
+            max_stay: Some(self.stay),
+            ..PolicyRules::default()
         }
     }
 
     fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
-        if here.is_too_urgent_for(candidate) {
+        if here.runs_higher_band_than(candidate) {
             return Verdict::Leave;
         }
         let due = match here.running {
-            Some(running) if candidate.parked.rest.is_runnable() => {
+            Some(running) if candidate.parked.state.is_runnable() => {
                 // It shall get somewhere.
                 running.since.saturating_add(self.stay)
             }
             _ => return Verdict::Take,
         };
-        here.swap_from(due)
+        here.swap_at(due)
     }
 }
 
@@ -53,12 +54,12 @@ impl Decide for Random {
 mod tests {
     use super::super::samples::{busy, candidate};
     use super::*;
-    use crate::migration::Rest;
+    use crate::migration::slot::ParkedState;
 
     #[test]
     fn everybody_gets_somewhere() {
         let policy = Random::new(1_000_000);
-        let verdict = |now| policy.verdict(&busy(now, 0, 1_000), &candidate(Rest::Runnable));
+        let verdict = |now| policy.verdict(&busy(now, 0, 1_000), &candidate(ParkedState::Runnable));
         assert_eq!(verdict(99), Verdict::Later(Ticks(100)));
         assert_eq!(verdict(100), Verdict::Swap);
     }

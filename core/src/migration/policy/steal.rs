@@ -13,8 +13,9 @@
 //! So the cores that are left share all vCPUs in turns of a quantum, one of them is always parked, and it is parked where
 //! it holds no lock. An idle core takes whoever is parked.
 
-use super::{Candidate, Conduct, Decide, Here, Verdict};
-use crate::migration::Rest;
+use super::rules::{Decide, PolicyRules};
+use super::view::{Candidate, Here, Verdict};
+use crate::migration::slot::ParkedState;
 use crate::schedule::Ticks;
 
 /// In microseconds: longer than a short periodic task, for which nobody need move, and short beside a turn.
@@ -26,7 +27,7 @@ const STARVED_US: u32 = 5_000;
 /// The policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Steal {
-    patience: Ticks,
+    park_delay: Ticks,
     starved: Ticks,
 }
 
@@ -34,26 +35,26 @@ impl Steal {
     /// On a machine with this counter.
     pub const fn new(frequency_hz: u32) -> Self {
         Self {
-            patience: Ticks::from_micros(PATIENCE_US, frequency_hz),
+            park_delay: Ticks::from_micros(PATIENCE_US, frequency_hz),
             starved: Ticks::from_micros(STARVED_US, frequency_hz),
         }
     }
 }
 
 impl Decide for Steal {
-    fn conduct(&self) -> Conduct {
-        Conduct {
+    fn rules(&self) -> PolicyRules {
+        PolicyRules {
             moves: true,
-            patience: self.patience,
-            ..Conduct::default()
+            park_delay: self.park_delay,
+            ..PolicyRules::default()
         }
     }
 
     fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
-        if here.is_too_urgent_for(candidate) {
+        if here.runs_higher_band_than(candidate) {
             return Verdict::Leave;
         }
-        let is_runnable = candidate.parked.rest.is_runnable();
+        let is_runnable = candidate.parked.state.is_runnable();
         if !is_runnable && !candidate.is_cut_off {
             return Verdict::Leave;
         }
@@ -76,13 +77,13 @@ impl Decide for Steal {
             };
         }
         // Somebody may be waiting for a lock that it holds.
-        let due = match candidate.parked.rest {
-            Rest::InKernel => running
+        let due = match candidate.parked.state {
+            ParkedState::Wanted => running
                 .turn_end
-                .min(running.since.saturating_add(self.patience)),
+                .min(running.since.saturating_add(self.park_delay)),
             _ => running.turn_end,
         };
-        here.swap_from(due)
+        here.swap_at(due)
     }
 }
 
@@ -93,35 +94,40 @@ mod tests {
     use super::*;
 
     const POLICY: Steal = Steal {
-        patience: Ticks(10),
+        park_delay: Ticks(10),
         starved: Ticks(1_000),
     };
 
     #[test]
     fn an_idle_core_takes_whom_it_can_help() {
-        for rest in [Rest::Runnable, Rest::InKernel, Rest::Asleep, Rest::Off] {
-            assert_eq!(POLICY.verdict(&idle(100), &candidate(rest)), Verdict::Take);
+        for state in [
+            ParkedState::Runnable,
+            ParkedState::Wanted,
+            ParkedState::Asleep,
+            ParkedState::Off,
+        ] {
+            assert_eq!(POLICY.verdict(&idle(100), &candidate(state)), Verdict::Take);
         }
     }
 
     #[test]
     fn a_program_waits_for_the_end_of_a_turn_a_kernel_does_not() {
         let here = busy(100, 95, 200);
-        let of = |rest| POLICY.verdict(&here, &candidate(rest));
-        assert_eq!(of(Rest::Runnable), Verdict::Later(Ticks(200)));
-        assert_eq!(of(Rest::InKernel), Verdict::Later(Ticks(105)));
+        let of = |state| POLICY.verdict(&here, &candidate(state));
+        assert_eq!(of(ParkedState::Runnable), Verdict::Later(Ticks(200)));
+        assert_eq!(of(ParkedState::Wanted), Verdict::Later(Ticks(105)));
         let here = busy(105, 95, 200);
-        let verdict = POLICY.verdict(&here, &candidate(Rest::InKernel));
+        let verdict = POLICY.verdict(&here, &candidate(ParkedState::Wanted));
         assert_eq!(verdict, Verdict::Swap);
         let here = busy(200, 95, 200);
-        let verdict = POLICY.verdict(&here, &candidate(Rest::Runnable));
+        let verdict = POLICY.verdict(&here, &candidate(ParkedState::Runnable));
         assert_eq!(verdict, Verdict::Swap);
     }
 
     #[test]
     fn a_sleeper_is_taken_only_from_a_core_that_hears_nothing() {
-        for rest in [Rest::Asleep, Rest::Off] {
-            let cut_off = candidate(rest);
+        for state in [ParkedState::Asleep, ParkedState::Off] {
+            let cut_off = candidate(state);
             let reachable = Candidate {
                 is_cut_off: false,
                 ..cut_off
@@ -136,13 +142,13 @@ mod tests {
         let mut here = busy(100, 95, 200);
         let urgent = Candidate {
             band: HIGH,
-            ..candidate(Rest::Runnable)
+            ..candidate(ParkedState::Runnable)
         };
         assert_eq!(POLICY.verdict(&here, &urgent), Verdict::Take);
         if let Some(running) = &mut here.running {
             running.band = HIGH;
         }
-        let verdict = POLICY.verdict(&here, &candidate(Rest::InKernel));
+        let verdict = POLICY.verdict(&here, &candidate(ParkedState::Wanted));
         assert_eq!(verdict, Verdict::Leave);
     }
 
@@ -153,7 +159,7 @@ mod tests {
             here.equal_waits = true;
             let candidate = Candidate {
                 is_cut_off,
-                ..candidate(Rest::Runnable)
+                ..candidate(ParkedState::Runnable)
             };
             POLICY.verdict(&here, &candidate)
         };

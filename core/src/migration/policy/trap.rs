@@ -14,9 +14,10 @@
 //! returns, and found it no better than `none`: interrupts for a preempted vCPU were late. The last line is the cure. There
 //! each vCPU went home; here any program may have the core, so that a crossing costs one exchange.
 
+use super::rules::{Decide, PolicyRules};
 use super::steal::Steal;
-use super::{Candidate, Conduct, Decide, Here, Verdict};
-use crate::migration::Rest;
+use super::view::{Candidate, Here, Verdict};
+use crate::migration::slot::ParkedState;
 
 /// The policy.
 #[derive(Clone, Copy, Debug)]
@@ -35,21 +36,21 @@ impl Trap {
 }
 
 impl Decide for Trap {
-    fn conduct(&self) -> Conduct {
-        Conduct {
-            keeps_kernels_off: true,
-            ..self.elsewhere.conduct()
+    fn rules(&self) -> PolicyRules {
+        PolicyRules {
+            excludes_kernels: true,
+            ..self.elsewhere.rules()
         }
     }
 
     fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
-        let is_program = candidate.parked.rest == Rest::Runnable;
+        let is_program = candidate.parked.state == ParkedState::Runnable;
         match here.running {
             None if is_program => Verdict::Take,
-            _ if here.keeps_kernels_off => Verdict::Leave,
+            _ if here.excludes_kernels => Verdict::Leave,
             // Preempted by a more urgent one, it waits.
             _ if is_program && candidate.is_cut_off => Verdict::Leave,
-            Some(running) if candidate.parked.rest == Rest::Sent => {
+            Some(running) if candidate.parked.state == ParkedState::Sent => {
                 match running.band <= candidate.band {
                     true => Verdict::Swap,
                     false => Verdict::Leave,
@@ -70,35 +71,35 @@ mod tests {
 
     #[test]
     fn a_preempted_program_waits_until_an_interrupt_comes_for_it() {
-        let verdict = |rest| TRAP.verdict(&busy(100, 0, 200), &candidate(rest));
-        assert_eq!(verdict(Rest::Runnable), Verdict::Leave);
-        assert_eq!(verdict(Rest::InKernel), Verdict::Swap);
-        let verdict = TRAP.verdict(&idle(0), &candidate(Rest::Runnable));
+        let verdict = |state| TRAP.verdict(&busy(100, 0, 200), &candidate(state));
+        assert_eq!(verdict(ParkedState::Runnable), Verdict::Leave);
+        assert_eq!(verdict(ParkedState::Wanted), Verdict::Swap);
+        let verdict = TRAP.verdict(&idle(0), &candidate(ParkedState::Runnable));
         assert_eq!(verdict, Verdict::Take);
     }
 
     #[test]
     fn who_enters_its_kernel_is_let_in_at_once_where_kernels_may_run() {
-        let mut sent = candidate(Rest::Sent);
+        let mut sent = candidate(ParkedState::Sent);
         sent.is_cut_off = false;
         let mut here = busy(0, 0, 200);
         assert_eq!(TRAP.verdict(&here, &sent), Verdict::Swap);
-        here.keeps_kernels_off = true;
+        here.excludes_kernels = true;
         assert_eq!(TRAP.verdict(&here, &sent), Verdict::Leave);
     }
 
     #[test]
     fn a_core_without_kernels_takes_programs() {
         let here = Here {
-            keeps_kernels_off: true,
+            excludes_kernels: true,
             ..idle(0)
         };
-        let verdict = |rest| {
-            let mut candidate = candidate(rest);
+        let verdict = |state| {
+            let mut candidate = candidate(state);
             candidate.is_cut_off = false;
             TRAP.verdict(&here, &candidate)
         };
-        assert_eq!(verdict(Rest::Runnable), Verdict::Take);
-        assert_eq!(verdict(Rest::InKernel), Verdict::Leave);
+        assert_eq!(verdict(ParkedState::Runnable), Verdict::Take);
+        assert_eq!(verdict(ParkedState::Wanted), Verdict::Leave);
     }
 }

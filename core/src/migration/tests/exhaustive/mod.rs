@@ -1,8 +1,8 @@
 //! Every state that three cores and three vCPUs get into, with the code that the hypervisor runs.
 //!
-//! [`visit`] is one core at EL2: the real [`Local`], [`Scheduler`](crate::schedule::Scheduler), slots, doorbells and
+//! [`visit`] is one core at EL2: the real [`CoreState`], [`Scheduler`](crate::schedule::Scheduler), slots, doorbells and
 //! presences, and the functions of [`migration`](super), called as `hypervisor/src/instance/` calls them. A visit is one
-//! step; [`model_tests`](super::model_tests) and loom take what crosses within one. [`state`] makes states comparable,
+//! step; [`model_tests`](super::super::model) and loom take what crosses within one. [`state`] makes states comparable,
 //! [`explore`] goes through them.
 //!
 //! From outside come interrupts, rung for any vCPU on any core; vCPUs that wait, with a timer or without, or
@@ -28,13 +28,14 @@ mod lives;
 mod state;
 mod visit;
 
-use super::{Catch, Conduct, Grace, Local, Policy, Rest, Setting};
+use crate::migration::{Catch, CoreSetup, CoreState, Grace, ParkedState, Policy, PolicyRules};
 use crate::schedule::{Band, Ticks, VcpuState};
+use crate::sets::VcpuSet;
 use explore::explore;
 use lives::Life;
 use spumone_config::packed::{self, Without};
 use spumone_config::types::{MAX_VCPUS, VcpuId};
-use state::{CoreState, Shared, Timer};
+use state::{CoreSnapshot, Shared, Timer};
 use std::format;
 use std::string::String;
 use std::vec::Vec;
@@ -133,7 +134,7 @@ struct System {
 /// A state, to be looked at.
 struct Seen<'a> {
     shared: Shared,
-    cores: [&'a CoreState; CORES],
+    cores: [&'a CoreSnapshot; CORES],
 }
 
 impl Seen<'_> {
@@ -143,17 +144,17 @@ impl Seen<'_> {
     }
 
     fn sleeps(&self, id: usize) -> bool {
-        self.rests(id, Rest::Asleep, VcpuState::Sleep)
+        self.rests(id, ParkedState::Asleep, VcpuState::Sleep)
     }
 
     fn is_off(&self, id: usize) -> bool {
-        self.rests(id, Rest::Off, VcpuState::Off)
+        self.rests(id, ParkedState::Off, VcpuState::Off)
     }
 
     /// Whether a vCPU is parked so, or its core has it so.
-    fn rests(&self, id: usize, rest: Rest, state: VcpuState) -> bool {
+    fn rests(&self, id: usize, parked: ParkedState, state: VcpuState) -> bool {
         match self.shared.places[id] {
-            Some(place) => place.parked.rest == rest,
+            Some(place) => place.parked.state == parked,
             None => {
                 let host = self.cores[usize::from(self.shared.locations[id])];
                 host.state(VcpuId(id as u8)) == Some(state)
@@ -223,8 +224,8 @@ impl System {
         }
     }
 
-    fn keeps_kernels_off(&self, core: u8) -> bool {
-        self.policy.conduct().keeps_kernels_off && self.rt >> core & 1 != 0
+    fn excludes_kernels(&self, core: u8) -> bool {
+        self.policy.rules().excludes_kernels && self.rt >> core & 1 != 0
     }
 
     /// All run at home.
@@ -241,20 +242,20 @@ impl System {
     }
 
     fn core(&self, core: u8) -> Own {
-        let conduct: Conduct = self.policy.conduct();
-        let setting = Setting {
+        let rules: PolicyRules = self.policy.rules();
+        let setting = CoreSetup {
             quantum: QUANTUM,
             frequency_hz: FREQUENCY_HZ,
-            conduct,
+            rules,
             without: Without::default(),
-            moving: MOVING,
-            at_home: 1 << core,
-            keeps_kernels_off: self.keeps_kernels_off(core),
+            moving: VcpuSet::from_bits(MOVING),
+            home_vcpus: VcpuSet::of(VcpuId(core)),
+            excludes_kernels: self.excludes_kernels(core),
         };
-        let mut local = Local::new(&setting, [const { None }; MAX_VCPUS]);
+        let mut local = CoreState::new(&setting, [const { None }; MAX_VCPUS]);
         // Looked at once more: that it may be more often adds states, and nothing that others see.
         local.grace = Grace::new(Ticks(1), 1, true);
-        local.retell_after = Ticks(1);
+        local.notify_again_after = Ticks(1);
         local.take_back_after = Ticks(1);
         for (id, band) in [(VcpuId(core), LOW), (rt_of(core), HIGH)] {
             local.vcpus[id.index()] = Some(Token(id));
@@ -402,11 +403,11 @@ impl System {
                 ));
             }
             let known = seen.cores[host].state(VcpuId(id as u8));
-            let told = place.map(|it| match it.parked.rest {
-                Rest::Runnable | Rest::InKernel => Some(VcpuState::Suspend),
-                Rest::Sent => None,
-                Rest::Asleep => Some(VcpuState::Sleep),
-                Rest::Off => Some(VcpuState::Off),
+            let told = place.map(|it| match it.parked.state {
+                ParkedState::Runnable | ParkedState::Wanted => Some(VcpuState::Suspend),
+                ParkedState::Sent => None,
+                ParkedState::Asleep => Some(VcpuState::Sleep),
+                ParkedState::Off => Some(VcpuState::Off),
             });
             if told.map_or(known.is_none(), |told| told != known) {
                 return Err(format!(
@@ -448,7 +449,7 @@ impl System {
         if sleeps && !seen.shared.rung[id] && seen.shared.timers[id] == Timer::None {
             return true;
         }
-        let rest = seen.shared.places[id].map(|it| it.parked.rest);
+        let state = seen.shared.places[id].map(|it| it.parked.state);
         match self.name {
             // Only an idle core helps, also one that sleeps where its timer, or a kick that came late, is not heard.
             packed::Policy::Balance => {
@@ -456,7 +457,7 @@ impl System {
             }
             // A preempted program waits, until an interrupt comes for it.
             packed::Policy::Trap => {
-                rest == Some(Rest::Runnable)
+                state == Some(ParkedState::Runnable)
                     && !seen.shared.rung[id]
                     && seen.idle().next().is_none()
             }
@@ -466,10 +467,12 @@ impl System {
 
     /// Whether a vCPU could run, does not, and a core idles that may take it.
     fn is_beside_idle(&self, seen: &Seen, id: usize) -> bool {
-        let rest = seen.shared.places[id].map(|it| it.parked.rest);
+        let state = seen.shared.places[id].map(|it| it.parked.state);
         let may_take = |core: u8| match self.name {
             packed::Policy::OnDemand => seen.is_cut_off(id) || usize::from(core) == id,
-            packed::Policy::Trap => !self.keeps_kernels_off(core) || rest == Some(Rest::Runnable),
+            packed::Policy::Trap => {
+                !self.excludes_kernels(core) || state == Some(ParkedState::Runnable)
+            }
             _ => true,
         };
         let could_run = !seen.runs(id) && !seen.sleeps(id) && !seen.is_off(id);

@@ -6,11 +6,11 @@ use spumone_config::types::PcpuId;
 
 /// What a parked vCPU was doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum ParkedState {
     /// It could run, and was in a program of the guest, or has just been woken: it holds no lock of the kernel.
     Runnable = 1,
     /// It could run, and others may be waiting for it: it was in the guest's kernel, or an interrupt has come for it.
-    InKernel,
+    Wanted,
     /// It could run, and its host, which has sent it away, will not run it.
     Sent,
     /// It waits for an interrupt.
@@ -25,12 +25,12 @@ pub struct Parked {
     /// The core that parked it.
     pub host: PcpuId,
     /// What it was doing.
-    pub rest: Rest,
+    pub state: ParkedState,
 }
 
 /// A glance at a slot by a core that looks for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Glance {
+pub enum Peek {
     /// The vCPU is on a core, or parked by the one that looks.
     Nothing,
     /// Another core has parked it, and it could run.
@@ -43,7 +43,7 @@ pub enum Glance {
 const TAKEN: u32 = 0;
 const REST_SHIFT: u32 = 8;
 
-impl Rest {
+impl ParkedState {
     /// Whether the vCPU could run.
     #[inline(always)]
     pub const fn is_runnable(self) -> bool {
@@ -54,27 +54,27 @@ impl Rest {
 impl Parked {
     #[inline(always)]
     const fn encode(self) -> u32 {
-        (self.rest as u32) << REST_SHIFT | self.host.0 as u32
+        (self.state as u32) << REST_SHIFT | self.host.0 as u32
     }
 
     #[inline(always)]
     const fn decode(word: u32) -> Option<Self> {
-        const RUNNABLE: u32 = Rest::Runnable as u32;
-        const IN_KERNEL: u32 = Rest::InKernel as u32;
-        const SENT: u32 = Rest::Sent as u32;
-        const ASLEEP: u32 = Rest::Asleep as u32;
-        const OFF: u32 = Rest::Off as u32;
-        let rest = match word >> REST_SHIFT {
-            RUNNABLE => Rest::Runnable,
-            IN_KERNEL => Rest::InKernel,
-            SENT => Rest::Sent,
-            ASLEEP => Rest::Asleep,
-            OFF => Rest::Off,
+        const RUNNABLE: u32 = ParkedState::Runnable as u32;
+        const IN_KERNEL: u32 = ParkedState::Wanted as u32;
+        const SENT: u32 = ParkedState::Sent as u32;
+        const ASLEEP: u32 = ParkedState::Asleep as u32;
+        const OFF: u32 = ParkedState::Off as u32;
+        let state = match word >> REST_SHIFT {
+            RUNNABLE => ParkedState::Runnable,
+            IN_KERNEL => ParkedState::Wanted,
+            SENT => ParkedState::Sent,
+            ASLEEP => ParkedState::Asleep,
+            OFF => ParkedState::Off,
             _ => return None,
         };
         Some(Self {
             host: PcpuId(word as u8),
-            rest,
+            state,
         })
     }
 }
@@ -114,20 +114,20 @@ impl ParkingSlot {
 
     /// What `core` finds here that may concern it.
     #[inline(always)]
-    pub fn glance(&self, core: PcpuId) -> Glance {
+    pub fn peek(&self, core: PcpuId) -> Peek {
         let word = self.word.load(Ordering::Relaxed);
         let host = PcpuId(word as u8);
         if word == TAKEN || host == core {
-            Glance::Nothing
-        } else if word >> REST_SHIFT < Rest::Asleep as u32 {
-            Glance::Runnable
+            Peek::Nothing
+        } else if word >> REST_SHIFT < ParkedState::Asleep as u32 {
+            Peek::Runnable
         } else {
-            Glance::Waits(host)
+            Peek::Waits(host)
         }
     }
 
     /// What is parked here; `None` while the token is with a core.
-    pub fn look(&self) -> Option<Parked> {
+    pub fn parked(&self) -> Option<Parked> {
         Parked::decode(self.word.load(Ordering::Relaxed))
     }
 
@@ -140,9 +140,9 @@ impl ParkingSlot {
     pub fn sent_by(&self, core: PcpuId) -> Option<Ticks> {
         let sent = Parked {
             host: core,
-            rest: Rest::Sent,
+            state: ParkedState::Sent,
         };
-        (self.look() == Some(sent)).then(|| self.since())
+        (self.parked() == Some(sent)).then(|| self.since())
     }
 
     /// Takes the token, if it is still parked as it was seen. Returns whether the caller has it now.
@@ -155,11 +155,11 @@ impl ParkingSlot {
 
     /// An interrupt was rung for a vCPU that is parked where nothing for it gets through, and could run: others wait for it
     /// from now on. Returns whether it is still parked so; if not, who has it looks at its doorbell.
-    pub fn press(&self, seen: Parked) -> bool {
+    pub fn mark_wanted(&self, seen: Parked) -> bool {
         let pressed = Parked {
-            rest: match seen.rest {
-                Rest::Runnable => Rest::InKernel,
-                rest => rest,
+            state: match seen.state {
+                ParkedState::Runnable => ParkedState::Wanted,
+                state => state,
             },
             ..seen
         };
@@ -176,14 +176,14 @@ impl ParkingSlot {
 
     /// An interrupt has come for a vCPU that `host`, the caller, has parked asleep: it could run now. Returns whether that was
     /// so. If somebody claims it at the same moment, he looks at its doorbell.
-    pub fn rouse(&self, host: PcpuId) -> bool {
+    pub fn mark_runnable(&self, host: PcpuId) -> bool {
         let asleep = Parked {
             host,
-            rest: Rest::Asleep,
+            state: ParkedState::Asleep,
         };
         let awake = Parked {
             host,
-            rest: Rest::Runnable,
+            state: ParkedState::Runnable,
         };
         // Relaxed: as a read-modify-write it goes on with the release of `park`. The fence is for the look at idle cores.
         let roused = self
@@ -211,80 +211,80 @@ impl Default for ParkingSlot {
 mod tests {
     use super::*;
 
-    impl Rest {
+    impl ParkedState {
         /// All of them.
         pub const ALL: [Self; 5] = [
             Self::Runnable,
-            Self::InKernel,
+            Self::Wanted,
             Self::Sent,
             Self::Asleep,
             Self::Off,
         ];
     }
 
-    fn parked(host: u8, rest: Rest) -> Parked {
+    fn parked(host: u8, state: ParkedState) -> Parked {
         Parked {
             host: PcpuId(host),
-            rest,
+            state,
         }
     }
 
     #[test]
     fn what_is_parked_is_seen_and_claimed_once() {
-        for rest in Rest::ALL {
+        for state in ParkedState::ALL {
             let slot = ParkingSlot::new();
-            assert_eq!(slot.look(), None);
-            assert_eq!(slot.glance(PcpuId(2)), Glance::Nothing);
-            slot.park(parked(3, rest), Ticks(7));
-            let seen = slot.look().unwrap();
-            assert_eq!((seen, slot.since()), (parked(3, rest), Ticks(7)));
-            assert_eq!(slot.glance(PcpuId(3)), Glance::Nothing);
-            let glance = match rest.is_runnable() {
-                true => Glance::Runnable,
-                false => Glance::Waits(PcpuId(3)),
+            assert_eq!(slot.parked(), None);
+            assert_eq!(slot.peek(PcpuId(2)), Peek::Nothing);
+            slot.park(parked(3, state), Ticks(7));
+            let seen = slot.parked().unwrap();
+            assert_eq!((seen, slot.since()), (parked(3, state), Ticks(7)));
+            assert_eq!(slot.peek(PcpuId(3)), Peek::Nothing);
+            let glance = match state.is_runnable() {
+                true => Peek::Runnable,
+                false => Peek::Waits(PcpuId(3)),
             };
-            assert_eq!(slot.glance(PcpuId(2)), glance);
+            assert_eq!(slot.peek(PcpuId(2)), glance);
             assert!(slot.claim(seen));
             assert!(!slot.claim(seen));
-            assert_eq!(slot.look(), None);
+            assert_eq!(slot.parked(), None);
         }
     }
 
     #[test]
     fn a_claim_counts_only_for_what_was_seen() {
         let slot = ParkingSlot::new();
-        slot.park(parked(1, Rest::Asleep), Ticks(0));
-        let seen = slot.look().unwrap();
-        assert!(slot.rouse(PcpuId(1)));
+        slot.park(parked(1, ParkedState::Asleep), Ticks(0));
+        let seen = slot.parked().unwrap();
+        assert!(slot.mark_runnable(PcpuId(1)));
         assert!(!slot.claim(seen));
-        assert!(slot.claim(parked(1, Rest::Runnable)));
+        assert!(slot.claim(parked(1, ParkedState::Runnable)));
     }
 
     #[test]
     fn an_interrupt_makes_a_program_something_that_others_wait_for() {
         let slot = ParkingSlot::new();
-        for (rest, pressed) in [
-            (Rest::Runnable, Rest::InKernel),
-            (Rest::InKernel, Rest::InKernel),
-            (Rest::Sent, Rest::Sent),
+        for (state, pressed) in [
+            (ParkedState::Runnable, ParkedState::Wanted),
+            (ParkedState::Wanted, ParkedState::Wanted),
+            (ParkedState::Sent, ParkedState::Sent),
         ] {
-            slot.park(parked(1, rest), Ticks(0));
-            assert!(slot.press(parked(1, rest)));
-            assert_eq!(slot.look(), Some(parked(1, pressed)));
+            slot.park(parked(1, state), Ticks(0));
+            assert!(slot.mark_wanted(parked(1, state)));
+            assert_eq!(slot.parked(), Some(parked(1, pressed)));
         }
-        assert!(!slot.press(parked(1, Rest::Runnable)));
-        assert!(!slot.press(parked(2, Rest::Sent)));
+        assert!(!slot.mark_wanted(parked(1, ParkedState::Runnable)));
+        assert!(!slot.mark_wanted(parked(2, ParkedState::Sent)));
     }
 
     #[test]
     fn only_its_host_rouses_a_sleeper() {
         let slot = ParkingSlot::new();
-        slot.park(parked(1, Rest::Asleep), Ticks(0));
-        assert!(!slot.rouse(PcpuId(2)));
-        assert!(slot.rouse(PcpuId(1)));
-        assert!(!slot.rouse(PcpuId(1)));
+        slot.park(parked(1, ParkedState::Asleep), Ticks(0));
+        assert!(!slot.mark_runnable(PcpuId(2)));
+        assert!(slot.mark_runnable(PcpuId(1)));
+        assert!(!slot.mark_runnable(PcpuId(1)));
         let slot = ParkingSlot::new();
-        slot.park(parked(1, Rest::Off), Ticks(0));
-        assert!(!slot.rouse(PcpuId(1)));
+        slot.park(parked(1, ParkedState::Off), Ticks(0));
+        assert!(!slot.mark_runnable(PcpuId(1)));
     }
 }

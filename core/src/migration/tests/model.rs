@@ -4,7 +4,7 @@
 //! A model of what `holding`, `taking` and `departing` do, one step for each access to what cores share. Steps of
 //! different cores come in every order, memory is sequentially consistent (what needs fences for that is tested under
 //! loom). The code itself, with three vCPUs and with policies, is gone through in
-//! [`exhaustive_tests`](super::exhaustive_tests), where a core is not interrupted. Explored breadth first, so what is
+//! [`exhaustive`](super::exhaustive), where a core is not interrupted. Explored breadth first, so what is
 //! printed of a violation is a shortest way to it.
 //!
 //! - A vCPU is held by one core or parked, never both, never neither.

@@ -1,6 +1,6 @@
 //! Every interleaving of the cores around a parked vCPU.
 
-use super::{Level, Parked, ParkingSlot, Presence, Rest};
+use crate::migration::{Level, Parked, ParkedState, ParkingSlot, Presence};
 use crate::schedule::{Band, Ticks};
 use crate::vgic::Doorbell;
 use loom::cell::UnsafeCell;
@@ -11,11 +11,11 @@ use spumone_config::types::PcpuId;
 const HOST: PcpuId = PcpuId(0);
 const ASLEEP: Parked = Parked {
     host: HOST,
-    rest: Rest::Asleep,
+    state: ParkedState::Asleep,
 };
 const RUNNABLE: Parked = Parked {
     host: HOST,
-    rest: Rest::Runnable,
+    state: ParkedState::Runnable,
 };
 
 /// Of the host and two thieves one gets the token, and finds what was saved.
@@ -39,7 +39,7 @@ fn loom_a_parked_token_is_claimed_once() {
 }
 
 fn take(place: &(ParkingSlot, UnsafeCell<()>)) -> bool {
-    let claimed = place.0.look().is_some_and(|seen| place.0.claim(seen));
+    let claimed = place.0.parked().is_some_and(|seen| place.0.claim(seen));
     if claimed {
         // loom fails where two could be here at once, or one without having seen what the other did.
         place.1.with_mut(|_| ());
@@ -56,7 +56,7 @@ fn loom_an_idle_core_and_a_parked_vcpu_find_each_other() {
         let other = shared.clone();
         let idler = thread::spawn(move || {
             other.1.publish(Level::IDLE);
-            other.0.look().is_some()
+            other.0.parked().is_some()
         });
         shared.0.park(RUNNABLE, Ticks(0));
         let seen = shared.1.level() == Level::IDLE;
@@ -74,7 +74,7 @@ fn loom_a_bell_and_a_sleeper_find_each_other() {
         let ringer = thread::spawn(move || {
             other.1.ring_spis(1);
             let _ = other.1.location();
-            other.0.look().is_some_and(|seen| other.0.claim(seen))
+            other.0.parked().is_some_and(|seen| other.0.claim(seen))
         });
         shared.0.park(ASLEEP, Ticks(0));
         let heard = !shared.1.is_silent();
@@ -92,9 +92,12 @@ fn loom_a_pressed_vcpu_hears_the_bell() {
         let other = shared.clone();
         let presser = thread::spawn(move || {
             other.1.ring_spis(1);
-            other.0.look().is_some_and(|seen| other.0.press(seen))
+            other
+                .0
+                .parked()
+                .is_some_and(|seen| other.0.mark_wanted(seen))
         });
-        let seen = shared.0.look();
+        let seen = shared.0.parked();
         let taken = seen.is_some_and(|seen| shared.0.claim(seen));
         let heard = taken && {
             shared.1.settle(PcpuId(1));
@@ -123,10 +126,10 @@ fn loom_a_roused_sleeper_is_not_lost() {
             !other.1.is_silent()
         });
         shared.1.ring_spis(1);
-        let at_home = shared.1.location() == HOST;
-        let roused = at_home && shared.0.rouse(HOST);
+        let home_vcpus = shared.1.location() == HOST;
+        let roused = home_vcpus && shared.0.mark_runnable(HOST);
         let heard = taker.join().unwrap();
         // Kicked at its new core, awake at its old one, or heard by who took it.
-        assert!(!at_home || roused || heard);
+        assert!(!home_vcpus || roused || heard);
     });
 }

@@ -66,7 +66,7 @@ const STATES: [VcpuState; 4] = [
 const TIMERS: [Timer; 3] = [Timer::None, Timer::Armed, Timer::Due];
 
 /// What a slot can show: nothing, or how a vCPU rests, whose it is, and whether time has passed.
-const PLACES: u64 = 1 + Rest::ALL.len() as u64 * CORES as u64 * 2;
+const PLACES: u64 = 1 + ParkedState::ALL.len() as u64 * CORES as u64 * 2;
 
 /// Which of these it is.
 fn number<T: PartialEq>(all: &[T], it: &T) -> u64 {
@@ -135,9 +135,9 @@ impl Shared {
         };
         for id in 0..VCPUS {
             let place = self.places[id].map_or(0, |it| {
-                let rest = number(&Rest::ALL, &it.parked.rest);
+                let state = number(&ParkedState::ALL, &it.parked.state);
                 let host = u64::from(it.parked.host.0);
-                1 + (rest * CORES as u64 + host) * 2 + u64::from(it.aged)
+                1 + (state * CORES as u64 + host) * 2 + u64::from(it.aged)
             });
             push(PLACES, place);
             push(2, self.rung[id].into());
@@ -175,7 +175,7 @@ impl Shared {
             it.places[id] = pop(PLACES).checked_sub(1).map(|place| Place {
                 parked: Parked {
                     host: PcpuId((place / 2 % CORES as u64) as u8),
-                    rest: Rest::ALL[(place / 2 / CORES as u64) as usize],
+                    state: ParkedState::ALL[(place / 2 / CORES as u64) as usize],
                 },
                 aged: place % 2 != 0,
             });
@@ -188,7 +188,7 @@ impl World {
     pub fn shared(&self, now: Ticks) -> Shared {
         Shared {
             places: core::array::from_fn(|id| {
-                let parked = self.slots[id].look();
+                let parked = self.slots[id].parked();
                 let token = self.lying[id].as_ref().map(|it| it.0);
                 assert_eq!(
                     token,
@@ -198,7 +198,7 @@ impl World {
                 parked.map(|parked| Place {
                     parked,
                     // Since when a sleeper is there tells nothing until it is woken: long enough.
-                    aged: self.slots[id].since() < now || !parked.rest.is_runnable(),
+                    aged: self.slots[id].since() < now || !parked.state.is_runnable(),
                 })
             }),
             rung: core::array::from_fn(|id| !self.bells[id].is_silent()),
@@ -221,7 +221,7 @@ const NEVER: u8 = u8::MAX;
 
 /// What a core alone has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CoreState {
+pub struct CoreSnapshot {
     tokens: u8,
     running: Option<u8>,
     loaded: Option<u8>,
@@ -229,8 +229,8 @@ pub struct CoreState {
     /// `strangers`, `sent`, `stays`, `has_parked`, `to_park`.
     masks: [u8; 5],
     alarm: u8,
-    tell_at: u8,
-    look_at: u8,
+    notify_at: u8,
+    fetch_at: u8,
     grace: Grace,
     deadlines: [u8; VCPUS],
     /// Of its vCPUs and its real-time one.
@@ -242,11 +242,11 @@ pub struct CoreState {
     queue: [Option<(u8, u8)>; VCPUS],
 }
 
-impl CoreState {
+impl CoreSnapshot {
     pub fn new(core: u8, own: &Own) -> Self {
         let Own { local, now } = own;
         // Whatever is not here is the same for all states, or is at rest.
-        let Local {
+        let CoreState {
             scheduler,
             deadlines,
             vcpus,
@@ -258,26 +258,26 @@ impl CoreState {
             alarm_rang,
             decided_band,
             moving: _,
-            conduct: _,
-            keeps_kernels_off: _,
+            rules: _,
+            excludes_kernels: _,
             catches,
-            at_home: _,
-            strangers,
+            home_vcpus: _,
+            visitors,
             sent,
-            stays,
-            unparked,
-            has_parked,
-            to_park,
-            tell_at,
-            look_at,
-            put_off_until,
+            taken_back,
+            fetched,
+            parked_here,
+            park_later,
+            notify_at,
+            fetch_at,
+            deferred_until,
             grace,
-            pulls_by_ipi: _,
-            retell_after: _,
+            pulls_for_interrupts: _,
+            notify_again_after: _,
             take_back_after: _,
-            put_off_step: _,
+            defer_step: _,
         } = local;
-        assert!(!must_decide && unparked.is_none() && *put_off_until == Ticks::NEVER);
+        assert!(!must_decide && fetched.is_none() && *deferred_until == Ticks::NEVER);
         assert_eq!(*running, scheduler.current());
         assert_eq!((*alarm_is_stale, *alarm_rang), (false, false));
         assert_eq!(*decided_band, scheduler.current_band());
@@ -314,10 +314,11 @@ impl CoreState {
             running: running.map(own_name),
             loaded: loaded.map(own_name),
             catches: *catches,
-            masks: [*strangers, *sent, *stays, *has_parked, *to_park].map(|mask| mask as u8),
+            masks: [*visitors, *sent, *taken_back, *parked_here, *park_later]
+                .map(|set| set.bits() as u8),
             alarm: from_now(*alarm),
-            tell_at: from_now(*tell_at),
-            look_at: from_now(*look_at),
+            notify_at: from_now(*notify_at),
+            fetch_at: from_now(*fetch_at),
             grace: *grace,
             deadlines: at,
             states: core::array::from_fn(|id| {
@@ -367,11 +368,11 @@ fn queue(scheduler: &Scheduler, now: Ticks) -> [Option<(u8, u8)>; VCPUS] {
         return queue;
     }
     let mut places = queue.iter_mut();
-    let mut rest = scheduler.clone();
-    while let Some(last) = rest.current() {
-        let _ = rest.remove(last);
-        if let Some(turn) = rest.decide(now).turn
-            && let Some(id) = rest.current().filter(|&id| moves(id))
+    let mut state = scheduler.clone();
+    while let Some(last) = state.current() {
+        let _ = state.remove(last);
+        if let Some(turn) = state.decide(now).turn
+            && let Some(id) = state.current().filter(|&id| moves(id))
             && let Some(place) = places.next()
         {
             *place = Some((id.0, turn.quantum_end.saturating_sub(now).0 as u8));

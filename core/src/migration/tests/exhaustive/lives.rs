@@ -92,12 +92,12 @@ impl Visit<'_> {
         if is_past || self.world.life != Life::Running {
             return;
         }
-        if !reach(self, id) {
+        if !pull_for_start(self, id) {
             let host = self.world.bells[id.index()].location();
-            let lies_there = self.world.slots[id.index()].look().is_some();
+            let lies_there = self.world.slots[id.index()].parked().is_some();
             let hears = !self.world.presences[host.index()].is_above(LOW);
             assert!(
-                hears || !lies_there || !self.own.local.pulls_by_ipi,
+                hears || !lies_there || !self.own.local.pulls_for_interrupts,
                 "sent to a core that hears nothing, where it could be taken"
             );
             let message = self.world.starts[id.index()].present.replace(host.0);
@@ -186,7 +186,7 @@ impl Visit<'_> {
     /// See `Instance::stop_own_vcpus`; the last core, as `left` says, sees to it that the guest is loaded again.
     fn stop(&mut self, left: u8) {
         for id in all() {
-            if !hold(self, id) {
+            if !acquire_token(self, id) {
                 let local = &mut self.own.local;
                 let _ = local.scheduler.remove(id);
                 local.deadlines.clear(id);
@@ -210,7 +210,10 @@ impl Visit<'_> {
 
     /// See `Instance::begin_loading`.
     fn load(&mut self) {
-        assert!(hold(self, FIRST), "who is to load the guest is here");
+        assert!(
+            acquire_token(self, FIRST),
+            "who is to load the guest is here"
+        );
         self.world.life = Life::Restoring {
             core: self.core.0,
             has_begun: true,

@@ -1,7 +1,7 @@
 //! All states of a system, those first that need least from outside, so that what is printed of a violation is a short
 //! way to it.
 
-use super::state::{CoreState, Shared};
+use super::state::{CoreSnapshot, Shared};
 use super::visit::Own;
 use super::{CORES, Event, Seen, System, VCPUS};
 use std::collections::{HashMap, VecDeque};
@@ -51,13 +51,13 @@ const CORE_BITS: u32 = 21;
 /// What cores alone can have, each with the first that had it.
 #[derive(Default)]
 struct Cores {
-    numbers: Map<(u8, CoreState)>,
-    all: Vec<(CoreState, Own)>,
+    numbers: Map<(u8, CoreSnapshot)>,
+    all: Vec<(CoreSnapshot, Own)>,
 }
 
 impl Cores {
     fn number(&mut self, core: u8, own: Own) -> u32 {
-        let state = CoreState::new(core, &own);
+        let state = CoreSnapshot::new(core, &own);
         let next = self.all.len() as u32;
         let number = *self.numbers.entry((core, state.clone())).or_insert(next);
         if number == next {

@@ -6,6 +6,7 @@ use super::state::{Shared, Timer, World};
 use super::{HIGH, LOW, MOVING, QUANTUM, STARVED, System, VCPUS, rt_of};
 use crate::migration::*;
 use crate::schedule::{Band, Ticks, Turn, VcpuState};
+use crate::sets::CoreSet;
 use spumone_config::types::{PcpuId, VcpuId};
 
 /// The right to touch a vCPU. A copy of a state has copies of its tokens: that each is there once is checked.
@@ -15,7 +16,7 @@ pub struct Token(pub VcpuId);
 /// What a core alone has, and its clock. Clocks of different cores are not compared: each goes as it likes.
 #[derive(Clone)]
 pub struct Own {
-    pub local: Local<Token>,
+    pub local: CoreState<Token>,
     pub now: Ticks,
 }
 
@@ -80,7 +81,7 @@ impl<'a> Visit<'a> {
     pub fn end(mut self) -> (Own, Shared) {
         // Each round decides, saves or loads; none of that is undone for ever.
         for _ in 0..64 {
-            match turn(&mut self) {
+            match next_action(&mut self) {
                 Next::Turn => {}
                 Next::Idle => return self.rest(),
                 Next::Run(id) => {
@@ -93,7 +94,7 @@ impl<'a> Visit<'a> {
                 Next::Exchange(id) => self.exchange(id),
             }
         }
-        panic!("core {} does not come to rest", self.core.0);
+        panic!("core {} does not come to state", self.core.0);
     }
 
     fn rest(mut self) -> (Own, Shared) {
@@ -115,7 +116,7 @@ impl<'a> Visit<'a> {
         }
         if let Some(last) = self.own.local.loaded {
             self.save_loaded();
-            give_up(self, last);
+            release_preempted(self, last);
             arm_stale_alarm(self);
             self.passed = Some(Point::Saved);
             if self.is_interrupted() {
@@ -127,7 +128,7 @@ impl<'a> Visit<'a> {
         }
         self.own.local.loaded = Some(id);
         self.hear(id);
-        if self.own.local.keeps_kernels_off {
+        if self.own.local.excludes_kernels {
             stop_catching(self);
         }
     }
@@ -196,36 +197,14 @@ impl<'a> Visit<'a> {
     pub fn ring(&mut self, id: VcpuId) {
         let bell = &self.world.bells[id.index()];
         bell.ring_spis(1);
-        let host = bell.location();
-        if host == self.core {
-            self.kicked(id);
-        } else if !summon(self, id, host) {
-            self.kick(host, id);
-        }
+        notify_vcpu(self, id);
     }
 
     /// See `Instance::take_kicks`.
     pub fn take_kicks(&mut self) {
-        let kicked = core::mem::take(&mut self.world.kicked[self.core.index()]);
-        for id in crate::bits::bits(kicked) {
-            self.kicked(VcpuId(id as u8));
-        }
-    }
-
-    /// See `Instance::kicked`.
-    fn kicked(&mut self, id: VcpuId) {
-        if self.own.local.is_called(id) {
-            self.own.local.must_decide = true;
-        }
-        if self.own.local.loaded == Some(id) {
-            if self.own.local.scheduler.state(id) == Some(VcpuState::Running) {
-                self.hear(id);
-            } else {
-                self.interrupts_changed = true;
-            }
-            wake(self, id);
-        } else {
-            kicked(self, id);
+        let ids = core::mem::take(&mut self.world.kicked[self.core.index()]);
+        for id in crate::bits::bits(ids) {
+            kicked(self, VcpuId(id as u8));
         }
     }
 
@@ -235,7 +214,7 @@ impl<'a> Visit<'a> {
         let local = &self.own.local;
         for (id, timer) in (0..).map(VcpuId).zip(&mut self.world.timers) {
             let hosts = self.world.slots[id.index()]
-                .look()
+                .parked()
                 .is_some_and(|it| it.host == self.core);
             if *timer == Timer::Armed && (hosts || local.token(id).is_some()) {
                 *timer = Timer::Due;
@@ -248,7 +227,7 @@ impl<'a> Visit<'a> {
             wake(self, id);
         }
         if self.own.local.alarm <= self.own.now {
-            alarm_rang(&mut self.own.local);
+            alarm_rang(self);
         }
     }
 
@@ -265,14 +244,14 @@ pub fn moves(id: VcpuId) -> bool {
     MOVING >> id.0 & 1 != 0
 }
 
-impl Site for Visit<'_> {
+impl Platform for Visit<'_> {
     type Token = Token;
 
-    fn local(&self) -> &Local<Token> {
+    fn local(&self) -> &CoreState<Token> {
         &self.own.local
     }
 
-    fn local_mut(&mut self) -> &mut Local<Token> {
+    fn local_mut(&mut self) -> &mut CoreState<Token> {
         &mut self.own.local
     }
 
@@ -287,8 +266,11 @@ impl Site for Visit<'_> {
     fn is_interrupted(&self) -> bool {
         let arrives = |(interrupt, point)| match interrupt {
             _ if self.passed != Some(point) => false,
-            Interrupt::Rt => true,
-            Interrupt::Kick => self.world.kicked[self.core.index()] != 0 && self.mask != Some(HIGH),
+            // A timer of the loaded vCPU is never held back.
+            Interrupt::Rt => {
+                self.mask <= Some(HIGH) || self.own.local.loaded == Some(rt_of(self.core.0))
+            }
+            Interrupt::Kick => self.world.kicked[self.core.index()] != 0 && self.mask <= Some(LOW),
         };
         self.own.local.alarm <= self.own.now || self.pending.is_some_and(arrives)
     }
@@ -301,9 +283,11 @@ impl Site for Visit<'_> {
             ..turn
         });
         let deadline = local.deadlines.next_alarm(turn);
-        let due = deadline.unwrap_or(Ticks::NEVER).min(local.next_look());
+        let due = deadline
+            .unwrap_or(Ticks::NEVER)
+            .min(local.next_own_deadline());
         assert!(
-            local.alarm <= due,
+            local.alarm <= due || local.alarm_rang,
             "an interrupt is taken, the alarm is at {:?}, too late for {due:?}",
             local.alarm,
         );
@@ -319,6 +303,16 @@ impl Site for Visit<'_> {
             Some((Interrupt::Kick, _)) => self.take_kicks(),
         }
         Taken::Other
+    }
+
+    /// See `Instance::deliver_to_loaded`.
+    fn deliver_to_loaded(&mut self, id: VcpuId) {
+        if self.own.local.scheduler.state(id) == Some(VcpuState::Running) {
+            self.hear(id);
+        } else {
+            self.interrupts_changed = true;
+        }
+        wake(self, id);
     }
 
     fn set_priority_mask(&mut self, band: Option<Band>) {
@@ -340,7 +334,7 @@ impl Site for Visit<'_> {
         &self.world.slots[id.index().min(VCPUS)]
     }
 
-    fn lay(&mut self, id: VcpuId, token: Token, parked: Parked) {
+    fn store_parked(&mut self, id: VcpuId, token: Token, parked: Parked) {
         assert_eq!(id, token.0);
         let lies = self.world.lying[id.index()].replace(token);
         assert_eq!(lies, None, "a second token");
@@ -376,8 +370,8 @@ impl Site for Visit<'_> {
         Some(self.world.bells.get(id.index())?.location())
     }
 
-    fn cores_of(&self, _: VcpuId) -> u32 {
-        MOVING
+    fn cores_of(&self, _: VcpuId) -> CoreSet {
+        CoreSet::from_bits(MOVING)
     }
 
     fn guest_runs(&self, _: VcpuId) -> bool {
@@ -388,19 +382,19 @@ impl Site for Visit<'_> {
         !self.world.bells[id.index()].is_silent()
     }
 
-    fn moving_level(&self) -> Level {
+    fn highest_movable(&self) -> Level {
         Level::of(Some(LOW))
     }
 
-    fn moving_floor(&self) -> Level {
+    fn lowest_movable(&self) -> Level {
         Level::of(Some(LOW))
     }
 
-    fn keeps_kernels_off(&self, core: PcpuId) -> bool {
-        self.system.keeps_kernels_off(core.0)
+    fn excludes_kernels(&self, core: PcpuId) -> bool {
+        self.system.excludes_kernels(core.0)
     }
 
-    fn gang(&self) -> Option<(Band, u32)> {
+    fn gang(&self) -> Option<(Band, CoreSet)> {
         None
     }
 
@@ -474,11 +468,11 @@ impl Site for Visit<'_> {
         loaded.is_some_and(moves) || catch == Catch::Nothing && loaded.is_some()
     }
 
-    fn mark(&mut self, mark: Mark) {
+    fn trace(&mut self, mark: TracePoint) {
         match mark {
-            Mark::Decide => self.passed = None,
+            TracePoint::Decide => self.passed = None,
             // The core has looked what other cores have parked.
-            Mark::Glanced(_) => self.passed = Some(Point::Looked),
+            TracePoint::Peeked(_) => self.passed = Some(Point::Looked),
             _ => {}
         }
     }

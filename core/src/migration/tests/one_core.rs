@@ -1,10 +1,12 @@
 //! What one core does, on a machine of three cores that are only what others see of them.
 
-use super::holding::hold_current;
-use super::taking::look_for_work;
-use super::telling::offer;
-use super::*;
+use crate::migration::fetch::fetch;
+use crate::migration::notify::publish_and_notify;
+use crate::migration::park::acquire_current;
+use crate::migration::pull::pull_for_interrupt;
+use crate::migration::*;
 use crate::schedule::{Band, Scheduler, Ticks, VcpuState};
+use crate::sets::{CoreSet, VcpuSet};
 use spumone_config::packed::{self, Without};
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 use std::vec::Vec;
@@ -24,7 +26,7 @@ const MIDDLE: Band = match Band::new(1) {
 
 /// The core [`OWN`]. vCPU n has band `bands[n]`.
 struct Core {
-    local: Local<VcpuId>,
+    local: CoreState<VcpuId>,
     bands: Vec<Band>,
     slots: [ParkingSlot; MAX_VCPUS],
     tokens: [Option<VcpuId>; MAX_VCPUS],
@@ -45,17 +47,17 @@ struct Core {
 impl Core {
     fn new(policy: packed::Policy, without: Without, bands: &[Band]) -> Self {
         let policy = Policy::new(policy, FREQUENCY_HZ);
-        let setting = Setting {
+        let setting = CoreSetup {
             quantum: Ticks(QUANTUM),
             frequency_hz: FREQUENCY_HZ,
-            conduct: policy.conduct(),
+            rules: policy.rules(),
             without,
-            moving: (1 << bands.len()) - 1,
-            at_home: u32::MAX,
-            keeps_kernels_off: false,
+            moving: VcpuSet::from_bits((1 << bands.len()) - 1),
+            home_vcpus: VcpuSet::from_bits(u32::MAX),
+            excludes_kernels: false,
         };
         Self {
-            local: Local::new(&setting, [None; MAX_VCPUS]),
+            local: CoreState::new(&setting, [None; MAX_VCPUS]),
             bands: bands.to_vec(),
             slots: core::array::from_fn(|_| ParkingSlot::new()),
             tokens: [None; MAX_VCPUS],
@@ -95,8 +97,8 @@ impl Core {
     }
 
     /// Another core has parked a vCPU.
-    fn parked_elsewhere(&mut self, id: u8, rest: Rest, since: u64) {
-        let parked = Parked { host: OTHER, rest };
+    fn parked_elsewhere(&mut self, id: u8, state: ParkedState, since: u64) {
+        let parked = Parked { host: OTHER, state };
         self.tokens[usize::from(id)] = Some(VcpuId(id));
         self.slots[usize::from(id)].park(parked, Ticks(since));
     }
@@ -105,7 +107,7 @@ impl Core {
     fn host_of(&self, id: u8) -> Option<PcpuId> {
         match self.local.token(VcpuId(id)) {
             Some(_) => Some(OWN),
-            None => self.slots[usize::from(id)].look().map(|it| it.host),
+            None => self.slots[usize::from(id)].parked().map(|it| it.host),
         }
     }
 
@@ -119,14 +121,14 @@ impl Core {
     }
 }
 
-impl Site for Core {
+impl Platform for Core {
     type Token = VcpuId;
 
-    fn local(&self) -> &Local<VcpuId> {
+    fn local(&self) -> &CoreState<VcpuId> {
         &self.local
     }
 
-    fn local_mut(&mut self) -> &mut Local<VcpuId> {
+    fn local_mut(&mut self) -> &mut CoreState<VcpuId> {
         &mut self.local
     }
 
@@ -156,6 +158,10 @@ impl Site for Core {
         Taken::Other
     }
 
+    fn deliver_to_loaded(&mut self, id: VcpuId) {
+        wake(self, id);
+    }
+
     fn set_priority_mask(&mut self, band: Option<Band>) {
         self.mask = band;
     }
@@ -174,7 +180,7 @@ impl Site for Core {
         &self.slots[id.index()]
     }
 
-    fn lay(&mut self, id: VcpuId, token: VcpuId, parked: Parked) {
+    fn store_parked(&mut self, id: VcpuId, token: VcpuId, parked: Parked) {
         assert_eq!(id, token);
         self.tokens[id.index()] = Some(token);
         self.slots[id.index()].park(parked, self.now);
@@ -209,8 +215,8 @@ impl Site for Core {
         Some(OTHER)
     }
 
-    fn cores_of(&self, _: VcpuId) -> u32 {
-        (1 << CORES) - 1
+    fn cores_of(&self, _: VcpuId) -> CoreSet {
+        CoreSet::from_bits((1 << CORES) - 1)
     }
 
     fn guest_runs(&self, _: VcpuId) -> bool {
@@ -221,19 +227,19 @@ impl Site for Core {
         self.rung >> id.0 & 1 != 0
     }
 
-    fn moving_level(&self) -> Level {
+    fn highest_movable(&self) -> Level {
         Level::of(self.bands.iter().copied().max())
     }
 
-    fn moving_floor(&self) -> Level {
+    fn lowest_movable(&self) -> Level {
         Level::of(self.bands.iter().copied().min())
     }
 
-    fn keeps_kernels_off(&self, _: PcpuId) -> bool {
+    fn excludes_kernels(&self, _: PcpuId) -> bool {
         false
     }
 
-    fn gang(&self) -> Option<(Band, u32)> {
+    fn gang(&self) -> Option<(Band, CoreSet)> {
         None
     }
 
@@ -271,7 +277,7 @@ impl Site for Core {
         true
     }
 
-    fn mark(&mut self, _: Mark) {}
+    fn trace(&mut self, _: TracePoint) {}
 }
 
 /// A vCPU in its kernel, whose turn is over, gets time for an equal that waits; not for a more urgent one that is
@@ -284,9 +290,9 @@ fn a_more_urgent_vcpu_does_not_wait_for_the_grace_of_another() {
         core.admit(0, VcpuState::Suspend);
         core.admit(1, VcpuState::Suspend);
         core.dispatch();
-        core.parked_elsewhere(2, Rest::Runnable, 0);
+        core.parked_elsewhere(2, ParkedState::Runnable, 0);
         core.now = Ticks(QUANTUM + 1);
-        assert_eq!(look_for_work(&mut core, Ticks(QUANTUM + 1)), Some(true));
+        assert_eq!(fetch(&mut core, Ticks(QUANTUM + 1)), Some(true));
         assert_eq!(core.host_of(2), Some(host));
         if is_more_urgent {
             core.dispatch();
@@ -298,9 +304,9 @@ fn a_more_urgent_vcpu_does_not_wait_for_the_grace_of_another() {
 #[test]
 fn of_two_that_are_parked_elsewhere_the_more_urgent_is_taken() {
     let mut core = Core::steal(&[Band::LOWEST, MIDDLE]);
-    core.parked_elsewhere(0, Rest::Runnable, 10);
-    core.parked_elsewhere(1, Rest::Runnable, 20);
-    assert_eq!(look_for_work(&mut core, Ticks(30)), Some(true));
+    core.parked_elsewhere(0, ParkedState::Runnable, 10);
+    core.parked_elsewhere(1, ParkedState::Runnable, 20);
+    assert_eq!(fetch(&mut core, Ticks(30)), Some(true));
     assert_eq!((core.host_of(0), core.host_of(1)), (Some(OTHER), Some(OWN)));
 }
 
@@ -311,13 +317,17 @@ fn overtaken_by(band: Band) -> Core {
     core.runs(OWN, band);
     core.admit(1, VcpuState::Sleep);
     core.admit(2, VcpuState::Suspend);
-    core.parked_elsewhere(0, Rest::Runnable, 0);
+    core.parked_elsewhere(0, ParkedState::Runnable, 0);
     let now = core.now;
-    assert_eq!(look_for_work(&mut core, now), Some(true));
-    assert_eq!(core.slots[0].look(), None, "it is parked where it was only");
+    assert_eq!(fetch(&mut core, now), Some(true));
+    assert_eq!(
+        core.slots[0].parked(),
+        None,
+        "it is parked where it was only"
+    );
     core.scheduler().wake(VcpuId(1));
     let decision = core.scheduler().decide(now);
-    hold_current(&mut core, now, decision);
+    acquire_current(&mut core, now, decision);
     core
 }
 
@@ -327,9 +337,9 @@ fn who_is_taken_and_has_to_wait_for_an_equal_is_parked() {
     assert_eq!(core.local.scheduler.current(), Some(VcpuId(2)));
     let parked = Parked {
         host: OWN,
-        rest: Rest::InKernel,
+        state: ParkedState::Wanted,
     };
-    assert_eq!(core.slots[0].look(), Some(parked));
+    assert_eq!(core.slots[0].parked(), Some(parked));
 }
 
 /// The more urgent one pays for nothing; when it has run for a while, others are told, even if they never learnt that the
@@ -340,13 +350,13 @@ fn who_is_taken_and_overtaken_is_kept_for_a_while() {
     core.rung = 1;
     let now = core.now;
     assert_eq!(core.local.scheduler.current(), Some(VcpuId(1)));
-    offer(&mut core, now);
-    assert_eq!((core.slots[0].look(), core.kicks.len()), (None, 0));
-    let later = core.local.next_look();
+    publish_and_notify(&mut core, now);
+    assert_eq!((core.slots[0].parked(), core.kicks.len()), (None, 0));
+    let later = core.local.next_own_deadline();
     assert!(later > now && later < Ticks::NEVER);
-    offer(&mut core, later);
-    let rest = core.slots[0].look().map(|it| it.rest);
-    assert_eq!(rest, Some(Rest::InKernel), "what was rung presses it");
+    publish_and_notify(&mut core, later);
+    let state = core.slots[0].parked().map(|it| it.state);
+    assert_eq!(state, Some(ParkedState::Wanted), "what was rung presses it");
     assert_eq!(core.kicks, [(PcpuId(1), VcpuId(0))]);
 }
 
@@ -361,10 +371,10 @@ fn told(bands: [Band; 3], states: [VcpuState; 3]) -> Option<VcpuId> {
     core.dispatch();
     // It has run for a while, and nobody else does anything.
     let now = core.now;
-    offer(&mut core, now);
+    publish_and_notify(&mut core, now);
     core.kicks.clear();
     core.now = Ticks(1_000_000);
-    offer(&mut core, Ticks(1_000_000));
+    publish_and_notify(&mut core, Ticks(1_000_000));
     assert!(core.kicks.len() <= 1);
     core.kicks.first().map(|&(_, id)| id)
 }
@@ -392,8 +402,8 @@ fn who_makes_room_is_kept_for_a_while_unless_the_policy_is_without_patience() {
         core.admit(0, VcpuState::Suspend);
         core.admit(1, VcpuState::Suspend);
         core.dispatch();
-        give_up(&mut core, VcpuId(0));
-        assert_eq!(core.slots[0].look().is_some(), is_parked);
+        release_preempted(&mut core, VcpuId(0));
+        assert_eq!(core.slots[0].parked().is_some(), is_parked);
         assert_eq!(core.kicks.len(), usize::from(is_parked));
         assert_eq!(core.local.token(VcpuId(0)).is_some(), !is_parked);
     }
@@ -402,26 +412,26 @@ fn who_makes_room_is_kept_for_a_while_unless_the_policy_is_without_patience() {
 /// One that could run is pressed and stays where it is; a sleeper is taken, unless it would be cut off here too.
 #[test]
 fn an_interrupt_presses_one_that_could_run_and_fetches_a_sleeper() {
-    let fetched = |rest, own| {
+    let fetched = |state, own| {
         let mut core = Core::steal(&[Band::LOWEST, Band::HIGHEST]);
-        core.parked_elsewhere(0, rest, 0);
+        core.parked_elsewhere(0, state, 0);
         core.runs(OTHER, Band::HIGHEST);
         if own {
             core.admit(1, VcpuState::Suspend);
             core.dispatch();
         }
-        let served = summon(&mut core, VcpuId(0), OTHER);
-        (served, core.slots[0].look().unwrap(), core.kicks)
+        let served = pull_for_interrupt(&mut core, VcpuId(0), OTHER);
+        (served, core.slots[0].parked().unwrap(), core.kicks)
     };
-    let at = |host, rest| Parked { host, rest };
+    let at = |host, state| Parked { host, state };
     let told = [(PcpuId(2), VcpuId(0))];
-    let (served, parked, kicks) = fetched(Rest::Runnable, false);
-    assert_eq!((served, parked), (true, at(OTHER, Rest::InKernel)));
+    let (served, parked, kicks) = fetched(ParkedState::Runnable, false);
+    assert_eq!((served, parked), (true, at(OTHER, ParkedState::Wanted)));
     assert!(kicks.is_empty());
-    let (served, parked, _) = fetched(Rest::Asleep, false);
-    assert_eq!((served, parked), (true, at(OWN, Rest::Asleep)));
-    let (served, parked, kicks) = fetched(Rest::Asleep, true);
-    assert_eq!((served, parked), (false, at(OTHER, Rest::Asleep)));
+    let (served, parked, _) = fetched(ParkedState::Asleep, false);
+    assert_eq!((served, parked), (true, at(OWN, ParkedState::Asleep)));
+    let (served, parked, kicks) = fetched(ParkedState::Asleep, true);
+    assert_eq!((served, parked), (false, at(OTHER, ParkedState::Asleep)));
     assert_eq!(kicks, told);
 }
 
@@ -440,7 +450,7 @@ fn who_is_parked_with_an_interrupt_rung_is_pressed_where_nothing_gets_through() 
         }
         core.rung = 1;
         park(&mut core, VcpuId(0));
-        core.slots[0].look().unwrap().rest
+        core.slots[0].parked().unwrap().state
     };
     let all = Without::default();
     let no_pull = Without {
@@ -448,9 +458,9 @@ fn who_is_parked_with_an_interrupt_rung_is_pressed_where_nothing_gets_through() 
         ..Without::default()
     };
     for state in [VcpuState::Suspend, VcpuState::Sleep] {
-        assert_eq!(laid_down(state, true, all), Rest::InKernel);
-        assert_eq!(laid_down(state, false, all), Rest::Runnable);
-        assert_eq!(laid_down(state, true, no_pull), Rest::Runnable);
+        assert_eq!(laid_down(state, true, all), ParkedState::Wanted);
+        assert_eq!(laid_down(state, false, all), ParkedState::Runnable);
+        assert_eq!(laid_down(state, true, no_pull), ParkedState::Runnable);
     }
 }
 
@@ -460,14 +470,14 @@ fn who_is_caught_on_the_way_back_to_a_program_lets_go_at_once() {
     let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST]);
     core.admit(0, VcpuState::Suspend);
     core.dispatch();
-    core.parked_elsewhere(1, Rest::Runnable, 0);
+    core.parked_elsewhere(1, ParkedState::Runnable, 0);
     let over = Ticks(QUANTUM + 1);
-    assert_eq!(look_for_work(&mut core, over), Some(true));
+    assert_eq!(fetch(&mut core, over), Some(true));
     assert_eq!(core.host_of(1), Some(OTHER));
     core.in_kernel = false;
     caught(&mut core, VcpuId(0));
     assert!(core.local.must_decide);
-    assert_eq!(look_for_work(&mut core, over), Some(true));
+    assert_eq!(fetch(&mut core, over), Some(true));
     assert_eq!(core.host_of(1), Some(OWN));
     assert_eq!(core.local.scheduler.current(), None);
 }
@@ -480,12 +490,12 @@ fn what_one_turn_has_used_of_the_grace_the_next_one_has_again() {
     core.dispatch();
     for turn in 1..9 {
         let over = turn * QUANTUM + 1;
-        core.parked_elsewhere(1, Rest::Runnable, 0);
-        assert_eq!(look_for_work(&mut core, Ticks(over)), Some(true));
+        core.parked_elsewhere(1, ParkedState::Runnable, 0);
+        assert_eq!(fetch(&mut core, Ticks(over)), Some(true));
         assert_eq!(core.host_of(1), Some(OTHER), "turn {turn}");
-        let seen = core.slots[1].look().unwrap();
+        let seen = core.slots[1].parked().unwrap();
         assert!(core.slots[1].claim(seen));
-        assert_eq!(look_for_work(&mut core, Ticks(over + 1)), Some(false));
+        assert_eq!(fetch(&mut core, Ticks(over + 1)), Some(false));
     }
 }
 
@@ -496,10 +506,10 @@ fn beside_sleeping_rt() -> Core {
         Without::default(),
         &[Band::LOWEST, MIDDLE],
     );
-    core.local.moving = 0;
+    core.local.moving = VcpuSet::EMPTY;
     core.admit(0, VcpuState::Suspend);
     core.admit(1, VcpuState::Sleep);
-    turn(&mut core);
+    next_action(&mut core);
     core.local.loaded = core.local.running;
     assert_eq!(core.local.running, Some(VcpuId(0)));
     core
@@ -515,7 +525,7 @@ fn a_deadline_is_in_the_alarm_before_an_interrupt_is_taken() {
     core.local.must_decide = true;
     core.pending = [VcpuId(0); 100].to_vec();
     while core.local.running != Some(VcpuId(1)) {
-        turn(&mut core);
+        next_action(&mut core);
     }
     assert!(core.now.0 < due.0 + HANDLER, "{:?} after {due:?}", core.now);
 }
@@ -526,7 +536,7 @@ fn a_preemption_is_decided_before_the_next_interrupt_is_taken() {
     core.local.must_decide = true;
     core.pending = [VcpuId(0); 100].to_vec();
     core.pending.push(VcpuId(1));
-    turn(&mut core);
+    next_action(&mut core);
     assert_eq!(core.local.running, Some(VcpuId(1)));
     assert_eq!(core.pending.len(), 100);
 }

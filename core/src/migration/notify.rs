@@ -1,0 +1,219 @@
+//! What a core tells other cores: which band it runs, and that vCPUs are parked here which they could run.
+
+use super::park::{is_parked_here, park};
+use super::platform::{Platform, TracePoint};
+use super::presence::Level;
+use super::slot::ParkedState;
+use crate::schedule::{Band, Ticks, VcpuState};
+use spumone_config::types::{PcpuId, VcpuId};
+
+/// The core goes to `to`, or idles, as was decided. The registers of the vCPU that ran stay on the core until another
+/// vCPU needs it.
+#[inline(always)]
+pub(super) fn switch_to(platform: &mut impl Platform, to: Option<VcpuId>) {
+    let local = platform.local_mut();
+    let last = core::mem::replace(&mut local.running, to);
+    local.grace.renew();
+    if !local.moving.is_empty()
+        && let Some(last) = last
+        && local.loaded != Some(last)
+    {
+        // It was overtaken before it was loaded.
+        release_preempted(platform, last);
+    }
+    if let Some(id) = to {
+        // A vCPU that runs has its timers in the hardware.
+        platform.local_mut().deadlines.clear(id);
+    }
+}
+
+/// A vCPU was preempted, or its time slice is over, and its registers are saved. For a vCPU of the same band, it is
+/// parked and another core notified at once. For a higher band, that waits for the park delay, if the policy has one: a
+/// short activation of the higher band then costs that band nothing.
+#[inline(always)]
+pub fn release_preempted(platform: &mut impl Platform, id: VcpuId) {
+    if !platform.local().moves(id) {
+        return;
+    }
+    // As decided: other cores may not know yet.
+    let is_preempted = platform.local().scheduler.current_band() > platform.band(id);
+    if is_preempted && platform.local().rules.park_delay > Ticks(0) {
+        platform.local_mut().park_later.insert(id);
+        return;
+    }
+    platform.trace(TracePoint::Park);
+    park(platform, id);
+    platform.trace(TracePoint::Parked);
+    // One that sleeps counts where this core no longer hears its interrupts: `publish_and_notify` may have looked before
+    // it was parked.
+    let is_runnable = platform.local().scheduler.state(id) == Some(VcpuState::Suspend);
+    if (is_runnable || is_preempted) && is_parked_here(platform, id) {
+        notify_other_core(platform, id, true);
+    }
+}
+
+/// Parks the vCPUs that were kept for the park delay.
+fn park_kept(platform: &mut impl Platform) {
+    for id in platform.local_mut().park_later.take().iter() {
+        let local = platform.local();
+        if local.loaded != Some(id) && local.running != Some(id) {
+            platform.trace(TracePoint::Park);
+            park(platform, id);
+            platform.trace(TracePoint::Parked);
+        }
+    }
+}
+
+/// Publishes which band this core runs. Publishes only changes, because publishing needs a fence.
+#[inline(always)]
+pub(super) fn publish_level(platform: &impl Platform, level: Level) {
+    let presence = platform.own_presence();
+    if presence.level() != level {
+        presence.publish(level);
+    }
+}
+
+/// Notifies one core that a vCPU is parked here: an idle one; else, if `or_busy`, one that runs no higher band.
+pub(super) fn notify_other_core(platform: &mut impl Platform, id: VcpuId, or_busy: bool) {
+    let Some(band) = platform.band(id) else {
+        return;
+    };
+    let parked = platform.slot(id).parked();
+    let is_program = parked.is_some_and(|it| it.state == ParkedState::Runnable);
+    let mut checked = 0;
+    let others = platform
+        .cores_of(id)
+        .others_from(platform.core())
+        .filter(|&other| is_program || !platform.excludes_kernels(other))
+        .filter_map(|other| Some((other, platform.presence(other)?.level())))
+        .inspect(|_| checked += 1);
+    let target = core_to_notify(others, band, or_busy);
+    platform.trace(TracePoint::Checked(checked));
+    if let Some(core) = target {
+        platform.kick(core, id);
+        platform.trace(TracePoint::Notified);
+    }
+}
+
+/// Which of other cores, in the order in which they are asked, is notified that a vCPU of `band` is parked: one that
+/// idles; else, if `or_busy`, the first that runs no higher band.
+fn core_to_notify(
+    others: impl Iterator<Item = (PcpuId, Level)>,
+    band: Band,
+    or_busy: bool,
+) -> Option<PcpuId> {
+    let mut first_busy = None;
+    for (core, level) in others {
+        if level == Level::IDLE {
+            return Some(core);
+        }
+        if or_busy && first_busy.is_none() && level <= Level::of(Some(band)) {
+            first_busy = Some(core);
+        }
+    }
+    first_busy
+}
+
+/// After a decision: publishes which band this core runs, and notifies another core of a vCPU that is parked here and
+/// could run there.
+pub(super) fn publish_and_notify(platform: &mut impl Platform, now: Ticks) {
+    let level = Level::of(platform.local().scheduler.current_band());
+    let before = platform.own_presence().level();
+    let has_changed = before != level;
+    publish_level(platform, level);
+    let floor = platform.lowest_movable();
+    let local = platform.local_mut();
+    if level <= floor {
+        local.notify_at = Ticks::NEVER;
+        if before > floor && local.rules.returns_home {
+            call_home(platform);
+        }
+        if !platform.local().park_later.is_empty() {
+            park_kept(platform);
+        }
+        if !platform.local().parked_here.is_empty()
+            && level != Level::IDLE
+            && let Some(id) = most_urgent_parked(platform)
+        {
+            notify_other_core(platform, id, false);
+        }
+    } else if has_changed || !local.park_later.is_empty() && local.notify_at == Ticks::NEVER {
+        // If the higher band sleeps again soon, nothing has happened.
+        let at = now.saturating_add(local.rules.park_delay);
+        local.notify_at = local.notify_at.min(at);
+    } else if local.notify_at <= now {
+        // The core that is notified may just have begun to run a higher band, like this one.
+        let again = now.saturating_add(local.notify_again_after);
+        park_kept(platform);
+        let notified = most_urgent_parked(platform);
+        if let Some(id) = notified {
+            notify_other_core(platform, id, true);
+        }
+        platform.local_mut().notify_at = notified.map_or(Ticks::NEVER, |_| again);
+    }
+}
+
+/// Of the vCPUs that this core has parked, the one of which another core is best notified: a runnable one before one that
+/// waits, and of these the one of the highest band. One that waits counts only where it is cut off.
+fn most_urgent_parked(platform: &mut impl Platform) -> Option<VcpuId> {
+    let current = platform.local().scheduler.current_band();
+    let mut best = None;
+    for id in platform.local().parked_here.iter() {
+        let parked = platform
+            .slot(id)
+            .parked()
+            .filter(|it| it.host == platform.core());
+        let Some(parked) = parked else {
+            platform.local_mut().parked_here.remove(id);
+            continue;
+        };
+        let (is_runnable, band) = (parked.state.is_runnable(), platform.band(id));
+        let rank = (is_runnable, band);
+        if (is_runnable || current > band) && best.is_none_or(|(highest, _)| rank > highest) {
+            best = Some((rank, id));
+        }
+    }
+    best.map(|(_, id)| id)
+}
+
+/// This core ran a higher band until now, and could run the vCPUs again whose home it is: has those that are elsewhere
+/// come back.
+fn call_home(platform: &mut impl Platform) {
+    for id in platform.local().home_vcpus.iter() {
+        if platform.local().token(id).is_some() {
+            continue;
+        }
+        match platform.slot(id).parked() {
+            // It is fetched at the next look, or called when it wakes.
+            Some(it) => platform.local_mut().must_decide |= it.state.is_runnable(),
+            None => {
+                if let Some(host) = platform.host(id).filter(|&host| host != platform.core()) {
+                    platform.kick(host, id);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    const LOW: Band = Band::LOWEST;
+    const HIGH: Level = Level::of(Some(Band::HIGHEST));
+
+    fn notified(levels: &[Level], or_busy: bool) -> Option<u8> {
+        let others = (1..).map(PcpuId).zip(levels.iter().copied());
+        core_to_notify(others, LOW, or_busy).map(|core| core.0)
+    }
+
+    #[test]
+    fn an_idle_core_is_notified_before_a_busy_one() {
+        let low = Level::of(Some(LOW));
+        assert_eq!(notified(&[low, HIGH, Level::IDLE], true), Some(3));
+        assert_eq!(notified(&[HIGH, low, low], true), Some(2));
+        assert_eq!(notified(&[low, low], false), None);
+        assert_eq!(notified(&[HIGH, HIGH], true), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! The policies against lock-holder preemption: when a vCPU migrates.
+//!
+//! Each policy is one module. Its [`PolicyRules`] say what cores do on their own. Its verdicts answer one question: a core of
+//! the guest looks at a parked vCPU; does it take the vCPU? All that follows (claims, timers, notifications) is the same for
+//! all policies.
+
+mod balance;
+mod cosched;
+mod delay;
+mod none;
+mod ondemand;
+mod random;
+mod rules;
+#[cfg(test)]
+mod samples;
+mod steal;
+mod trap;
+mod view;
+
+use balance::Balance;
+use cosched::Cosched;
+use delay::Delay;
+use none::Stay;
+use ondemand::OnDemand;
+use random::Random;
+use rules::Decide;
+pub use rules::PolicyRules;
+use spumone_config::packed;
+use steal::Steal;
+use trap::Trap;
+pub use view::{Candidate, Here, Running, Verdict};
+
+/// The policy of a system.
+#[derive(Clone, Copy, Debug)]
+pub enum Policy {
+    /// See [`none`].
+    None(Stay),
+    /// See [`steal`].
+    Steal(Steal),
+    /// See [`ondemand`].
+    OnDemand(OnDemand),
+    /// See [`trap`].
+    Trap(Trap),
+    /// See [`delay`].
+    Delay(Delay),
+    /// See [`balance`].
+    Balance(Balance),
+    /// See [`cosched`].
+    Cosched(Cosched),
+    /// See [`random`].
+    Random(Random),
+}
+
+impl Policy {
+    /// The policy of a description, on a machine whose counter has this frequency.
+    pub fn new(policy: packed::Policy, frequency_hz: u32) -> Self {
+        match policy {
+            packed::Policy::None => Self::None(Stay),
+            packed::Policy::Steal => Self::Steal(Steal::new(frequency_hz)),
+            packed::Policy::OnDemand => Self::OnDemand(OnDemand),
+            packed::Policy::Trap => Self::Trap(Trap::new(frequency_hz)),
+            packed::Policy::Delay => Self::Delay(Delay::new(frequency_hz)),
+            packed::Policy::Balance => Self::Balance(Balance::new(frequency_hz)),
+            packed::Policy::Cosched => Self::Cosched(Cosched),
+            packed::Policy::Random => Self::Random(Random::new(frequency_hz)),
+        }
+    }
+
+    /// What it has the cores do.
+    pub fn rules(&self) -> PolicyRules {
+        self.as_dyn().rules()
+    }
+
+    /// Whether the core `here` takes a parked vCPU of another one.
+    pub fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
+        self.as_dyn().verdict(here, candidate)
+    }
+
+    fn as_dyn(&self) -> &dyn Decide {
+        match self {
+            Self::None(policy) => policy,
+            Self::Steal(policy) => policy,
+            Self::OnDemand(policy) => policy,
+            Self::Trap(policy) => policy,
+            Self::Delay(policy) => policy,
+            Self::Balance(policy) => policy,
+            Self::Cosched(policy) => policy,
+            Self::Random(policy) => policy,
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_as_descriptions_are_checked_for() {
+        for packed in packed::Policy::ALL {
+            let rules = Policy::new(packed, 1_000_000).rules();
+            assert_eq!(rules.moves, packed.moves_vcpus(), "{packed:?}");
+            let is_patient = rules.park_delay > crate::schedule::Ticks(0);
+            assert_eq!(is_patient, packed.is_patient(), "{packed:?}");
+        }
+    }
+}

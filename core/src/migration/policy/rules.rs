@@ -1,0 +1,34 @@
+//! What a policy has cores do on their own, and the trait of all policies.
+
+use super::view::{Candidate, Here, Verdict};
+use crate::schedule::Ticks;
+
+/// What a policy has cores do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PolicyRules {
+    /// Whether vCPUs ever migrate.
+    pub moves: bool,
+    /// How long a core keeps a preempted vCPU before it parks it, if vCPUs migrate.
+    pub park_delay: Ticks,
+    /// Whether vCPUs return to their home core as soon as it could run them.
+    pub returns_home: bool,
+    /// Whether guests' kernels are kept off cores that are the home of a vCPU of a higher band.
+    pub excludes_kernels: bool,
+    /// After how long a running vCPU is sent away, although no other one wants its core.
+    pub max_stay: Option<Ticks>,
+    /// For how long at most a preemption is deferred while the running vCPU may hold a lock.
+    pub max_delay: Option<Ticks>,
+    /// Whether all vCPUs of a guest wait while one of its cores runs a higher band.
+    pub gang: bool,
+}
+
+/// One policy.
+pub(super) trait Decide {
+    /// What it has cores do.
+    fn rules(&self) -> PolicyRules;
+
+    /// Whether the core `here` takes the candidate.
+    fn verdict(&self, _: &Here, _: &Candidate) -> Verdict {
+        Verdict::Leave
+    }
+}

@@ -1,0 +1,50 @@
+//! What tests of policies start from.
+
+use super::view::{Candidate, Here, Running};
+use crate::migration::slot::{Parked, ParkedState};
+use crate::schedule::{Band, Ticks};
+use spumone_config::types::PcpuId;
+
+/// Home and host of the candidates.
+pub const HOME: PcpuId = PcpuId(0);
+/// Another core.
+pub const OTHER: PcpuId = PcpuId(1);
+/// Above the candidates' band.
+pub const HIGH: Band = match Band::new(1) {
+    Some(band) => band,
+    None => unreachable!(),
+};
+
+/// Cut off on its home core, since time 0.
+pub fn candidate(state: ParkedState) -> Candidate {
+    Candidate {
+        parked: Parked { host: HOME, state },
+        band: Band::LOWEST,
+        home: HOME,
+        since: Ticks(0),
+        is_cut_off: true,
+    }
+}
+
+/// [`OTHER`], where a vCPU of the same band runs.
+pub fn busy(now: u64, since: u64, turn_end: u64) -> Here {
+    Here {
+        core: OTHER,
+        now: Ticks(now),
+        running: Some(Running {
+            band: Band::LOWEST,
+            since: Ticks(since),
+            turn_end: Ticks(turn_end),
+        }),
+        equal_waits: false,
+        excludes_kernels: false,
+    }
+}
+
+/// [`OTHER`], which idles.
+pub fn idle(now: u64) -> Here {
+    Here {
+        running: None,
+        ..busy(now, 0, 0)
+    }
+}

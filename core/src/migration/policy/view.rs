@@ -1,0 +1,75 @@
+//! What a policy is asked, and what it answers.
+
+use crate::migration::slot::Parked;
+use crate::schedule::{Band, Ticks};
+use spumone_config::types::PcpuId;
+
+/// A vCPU that another core has parked, as the core that looks sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The core that parked it, and what it was doing.
+    pub parked: Parked,
+    /// Its band.
+    pub band: Band,
+    /// Its home core.
+    pub home: PcpuId,
+    /// Since when it is parked.
+    pub since: Ticks,
+    /// Whether its host runs a higher band, so that its interrupts and timers do not get through there.
+    pub is_cut_off: bool,
+}
+
+/// The vCPU that runs on the core that looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Its band.
+    pub band: Band,
+    /// Since when it runs.
+    pub since: Ticks,
+    /// When its time slice is over.
+    pub turn_end: Ticks,
+}
+
+/// The core that looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Here {
+    /// Which core it is.
+    pub core: PcpuId,
+    /// The time.
+    pub now: Ticks,
+    /// The vCPU that runs; `None`: the core idles.
+    pub running: Option<Running>,
+    /// Whether another vCPU of the running one's band waits here already.
+    pub equal_waits: bool,
+    /// Whether kernels of guests that migrate are kept off this core.
+    pub excludes_kernels: bool,
+}
+
+impl Here {
+    /// Whether a band above the candidate's runs here: the candidate would not get this core.
+    pub(super) fn runs_higher_band_than(&self, candidate: &Candidate) -> bool {
+        self.running.is_some_and(|it| it.band > candidate.band)
+    }
+
+    /// Exchanges the running vCPU for the candidate, once the time `due` has come.
+    pub(super) fn swap_at(&self, due: Ticks) -> Verdict {
+        if self.now < due {
+            Verdict::Later(due)
+        } else {
+            Verdict::Swap
+        }
+    }
+}
+
+/// What the core does about the candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It leaves the candidate where it is.
+    Leave,
+    /// It looks again at this time.
+    Later(Ticks),
+    /// It becomes the candidate's host. The candidate runs if no other vCPU wants the core.
+    Take,
+    /// As `Take`, and the running vCPU gives up its time slice, after its [grace](crate::migration::Grace).
+    Swap,
+}
