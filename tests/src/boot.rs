@@ -57,6 +57,8 @@ pub struct Boot {
     guests: Vec<Guest>,
     qemu_args: Vec<String>,
     exact: bool,
+    end_us: Option<u64>,
+    typed: Option<String>,
     limit: u64,
     folder: PathBuf,
 }
@@ -76,6 +78,8 @@ impl Boot {
             guests: Vec::new(),
             qemu_args: Vec::new(),
             exact: false,
+            end_us: None,
+            typed: None,
             limit: LIMIT,
             folder: files::folder(name),
         }
@@ -144,6 +148,19 @@ impl Boot {
         self
     }
 
+    /// As [`Self::exact`]; the machine ends at this virtual time, if it has not ended before.
+    pub fn exact_until_us(mut self, end_us: u64) -> Self {
+        self.end_us = Some(end_us);
+        self.exact()
+    }
+
+    /// These keys are typed from the moment when the machine is turned on, as fast as they are taken. Nothing
+    /// else can be typed then. On the exact clock each run is the same.
+    pub fn typed(mut self, keys: &str) -> Self {
+        self.typed = Some(keys.to_owned());
+        self
+    }
+
     /// Seconds after which the machine is killed.
     pub fn limit(mut self, seconds: u64) -> Self {
         self.limit = seconds;
@@ -191,13 +208,11 @@ impl Boot {
         );
         let mut qemu = if self.exact {
             let mut clock = Command::new(files::clock());
-            clock.args([
-                "--q",
-                "500",
-                "--ipus",
-                &INSTRUCTIONS_PER_US.to_string(),
-                "--",
-            ]);
+            clock.args(["--q", "500", "--ipus", &INSTRUCTIONS_PER_US.to_string()]);
+            if let Some(end_us) = self.end_us {
+                clock.args(["--end-us", &end_us.to_string()]);
+            }
+            clock.arg("--");
             clock
         } else {
             Command::new("qemu-system-aarch64")
@@ -205,7 +220,8 @@ impl Boot {
         qemu.args(["-M", "virt,virtualization=on,gic-version=3"])
             .args(["-cpu", &self.cpu, "-smp", &self.cores.to_string()])
             .args(["-m", self.memory.trim_end_matches("iB")])
-            .args(["-nographic", "-nodefaults", "-serial", "stdio"])
+            .args(["-nographic", "-nodefaults"])
+            .args(self.serial())
             // Boards have had modern virtio from the start; QEMU's default is the old one.
             .args(["-global", "virtio-mmio.force-legacy=false"])
             .arg("-kernel")
@@ -222,6 +238,21 @@ impl Boot {
     /// Runs the machine until it ends by itself, which all guests ending makes it do.
     pub fn run(self) -> Console {
         self.start().finish()
+    }
+
+    /// QEMU's arguments for the console.
+    fn serial(&self) -> [String; 4] {
+        let console = match &self.typed {
+            None => "stdio,id=console".to_owned(),
+            Some(keys) => {
+                let file = self.folder.join("typed");
+                std::fs::write(&file, keys)
+                    .unwrap_or_else(|error| panic!("cannot write {}: {error}", file.display()));
+                let file = file.display();
+                format!("file,id=console,path=/dev/stdout,input-path={file}")
+            }
+        };
+        ["-chardev", &console, "-serial", "chardev:console"].map(str::to_owned)
     }
 
     fn description(&self) -> String {

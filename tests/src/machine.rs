@@ -81,15 +81,20 @@ impl Machine {
         }
     }
 
-    /// Types these keys again and again, until `guest` has a line with `text` in it.
+    /// Types these keys once a second, until `guest` has a line with `text` in it.
     pub fn type_until(&mut self, keys: &str, guest: &str, text: &str) -> Console {
+        const PAUSE: Duration = Duration::from_secs(1);
+        let mut next = Instant::now();
         loop {
             let console = self.console();
             if console.says(guest, text) {
                 return console;
             }
-            self.type_keys(keys);
-            if !self.listen_for(Duration::from_secs(1)) {
+            if Instant::now() >= next {
+                self.type_keys(keys);
+                next = Instant::now() + PAUSE;
+            }
+            if !self.listen_for(PAUSE) {
                 self.fail(&format!(
                     "the machine ended before: {guest} says \"{text}\""
                 ));
@@ -149,13 +154,17 @@ impl Machine {
         self.complained.extend(self.complaints.try_iter().flatten());
         let left = self.end.saturating_duration_since(Instant::now());
         match self.output.recv_timeout(left.min(most)) {
-            Ok(bytes) => self.bytes.extend(bytes),
+            Ok(bytes) if !left.is_zero() => {
+                self.bytes.extend(bytes);
+                // QEMU writes byte by byte: to look at all after each would take longer than to write it.
+                self.bytes.extend(self.output.try_iter().flatten());
+            }
             Err(RecvTimeoutError::Disconnected) => {
                 self.complained.extend(self.complaints.iter().flatten());
                 return false;
             }
             Err(RecvTimeoutError::Timeout) if Instant::now() < self.end => return true,
-            Err(RecvTimeoutError::Timeout) => {
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {
                 let seconds = self.limit.as_secs();
                 self.fail(&format!("killed after {seconds} s (SPUMONE_LIMIT)"));
             }

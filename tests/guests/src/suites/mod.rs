@@ -3,6 +3,7 @@
 mod devices;
 mod echo;
 mod fault;
+mod flood;
 mod gic;
 mod hostile;
 mod ipi;
@@ -20,6 +21,7 @@ pub fn find(name: &str) -> Option<fn()> {
         "devices" => devices::run,
         "echo" => echo::run,
         "fault" => fault::run,
+        "flood" => flood::run,
         "gic" => gic::run,
         "hostile" => hostile::run,
         "ipi" => ipi::run,

@@ -1,18 +1,47 @@
 //! `suite=spin`: wants the core all the time, for `ms=` milliseconds (default 1000), and counts
-//! how often it comes round. A tenth of the time gives a line.
+//! how often it comes round. A tenth of the time gives a line. `all=1`: the other CPUs are turned on
+//! first, and spin for the same time. `after=`: it sleeps for so many milliseconds before all that.
 
-use crate::machine::bootargs;
-use crate::machine::time::{now, us};
+use crate::machine::time::{Timer, now, us};
 use crate::machine::uart::say;
+use crate::machine::{bootargs, cpus, gic, interrupts};
 use crate::report::{Verdict, record};
 
 /// Runs the suite.
 pub fn run() {
+    let after = bootargs::number_or("after", 0);
+    if after > 0 {
+        gic::start_distributor();
+        gic::start_cpu();
+        Timer::Virtual.start_us(after * 1000);
+        interrupts::sleep_until(|| interrupts::count(0) > 0);
+    }
+    let others = match bootargs::number_or("all", 0) {
+        0 => 1..1,
+        _ => 1..cpus::start_all(),
+    };
+    for cpu in others.clone() {
+        cpus::begin(cpu, spin_silently);
+    }
     record("spin", spin());
+    for cpu in others {
+        cpus::finish(cpu);
+    }
+}
+
+/// A tenth of the time that is to be spent.
+fn tenth() -> u64 {
+    us(bootargs::number_or("ms", 1000) * 100)
+}
+
+/// The same without a line.
+fn spin_silently() {
+    let end = now() + 10 * tenth();
+    while now() < end {}
 }
 
 fn spin() -> Verdict {
-    let tenth = us(bootargs::number_or("ms", 1000) * 100);
+    let tenth = tenth();
     let start = now();
     let mut loops = 0_u64;
     for part in 1..=10 {
