@@ -12,31 +12,43 @@
 //! belongs to the holder of the token; the EL2 program keeps it in a cell that it opens only with
 //! a `&mut UartToken` in hand.
 
+mod answer;
+mod attendance;
 mod input;
 mod label;
 mod line;
 mod mux;
 mod ring;
+mod script;
+mod sink;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;
 mod token;
 mod waiting;
 
+pub use answer::{Answer, Answers, GuestState};
+pub use attendance::{Attendance, Duty, Left};
 pub use input::{InputEffect, InputSwitch};
-pub use mux::{Drained, Mux, Sink};
+pub use mux::Mux;
 pub use ring::{Full, OutputRing};
+pub use sink::{Drained, Sink};
 pub use token::{Served, UartSlot, UartToken};
 
-use crate::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
 use core::fmt;
 use spumone_config::types::{GuestId, MAX_GUESTS, MAX_PCPUS, PcpuId};
 use waiting::Waiting;
 
 /// Slots of each source's ring.
 const RING_SLOTS: usize = 1024;
-/// All sources: the guests, then the hypervisor's instance on each core.
-const SOURCES: usize = MAX_GUESTS + MAX_PCPUS;
+/// All sources: the guests, then the hypervisor's instance on each core, then its answers to the operator.
+const SOURCES: usize = MAX_GUESTS + MAX_PCPUS + 1;
+/// The first source of the hypervisor's.
+const FIRST_OF_HYPERVISOR: usize = MAX_GUESTS;
+/// The answers to the operator, which go before all else.
+const OPERATOR: usize = MAX_GUESTS + MAX_PCPUS;
+
 /// Who wrote a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
@@ -44,6 +56,9 @@ pub enum Source {
     Guest(GuestId),
     /// The hypervisor's own messages; each core's instance has its own lines.
     Hypervisor(PcpuId),
+    /// The hypervisor's answers to what the operator types; written by the core that reads it. They
+    /// are printed before all else.
+    Operator,
 }
 
 impl Source {
@@ -67,6 +82,7 @@ impl Source {
                         MAX_PCPUS - 1
                     }
             }
+            Self::Operator => OPERATOR,
         }
     }
 }
@@ -82,8 +98,14 @@ pub struct Console {
     /// Number of calls of [`Console::flush_idle`]; the holder acts when it has changed.
     idle: AtomicU8,
     /// One bit for each source whose stream has ended.
-    ended: AtomicU16,
+    ended: AtomicU32,
+    /// Whether the terminal is in the middle of something of the hypervisor's. Written by the holder of the
+    /// token, read by the core that answers the operator.
+    is_speaking: AtomicBool,
 }
+
+/// How much each source has written at some time.
+pub struct Marks([u32; SOURCES]);
 
 impl Console {
     constructor! {
@@ -95,7 +117,8 @@ impl Console {
                 slot: UartSlot::new(),
                 focus: AtomicU16::new(0),
                 idle: AtomicU8::new(0),
-                ended: AtomicU16::new(0),
+                ended: AtomicU32::new(0),
+                is_speaking: AtomicBool::new(false),
             }
         }
     }
@@ -148,6 +171,27 @@ impl Console {
     /// printed and its next byte starts a new line.
     pub fn end_stream(&self, source: Source) {
         self.ended.fetch_or(1 << source.index(), Ordering::Release);
+    }
+
+    /// Whether an answer to the operator, or another message of the hypervisor, is not yet printed.
+    pub fn has_message(&self) -> bool {
+        let rings = self.rings.iter().skip(FIRST_OF_HYPERVISOR);
+        self.is_speaking.load(Ordering::Relaxed) || rings.into_iter().any(|ring| !ring.is_read())
+    }
+
+    /// How much each source has written until now.
+    pub fn marks(&self) -> Marks {
+        Marks(core::array::from_fn(|source| self.rings[source].written()))
+    }
+
+    /// Whether all that was written before `marks` is printed, however much came since.
+    pub fn has_printed(&self, marks: &Marks) -> bool {
+        !self.is_speaking.load(Ordering::Relaxed)
+            && self
+                .rings
+                .iter()
+                .zip(&marks.0)
+                .all(|(ring, &written)| ring.has_read(written))
     }
 
     /// Whether output waits and nobody writes it. One relaxed load, to be looked at on the way

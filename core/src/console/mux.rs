@@ -13,62 +13,17 @@
 
 use super::label::{Label, NAME_SIZE};
 use super::line::{Element, Stream};
-use super::{Console, SOURCES, Source, UartToken};
+use super::script::{DEFAULT_STYLE, ERASE, NEW_LINE, Part, SCRIPT_SIZE};
+use super::sink::{Drained, Sink};
+use super::{Console, FIRST_OF_HYPERVISOR, OPERATOR, SOURCES, Source, UartToken};
 use crate::sync::atomic::Ordering;
 use heapless::Deque;
 use spumone_config::types::{GuestId, MAX_GUESTS};
 
 /// Bytes taken from one source before the next has its turn.
 const BURST: usize = 64;
-/// Parts of the longest script: a line printed while the focused guest is in mid-line.
-const SCRIPT_SIZE: usize = 16;
 
-/// Back to the first column in default style, clear the line.
-const ERASE: &str = "\r\x1b[0m\x1b[K";
-const DEFAULT_STYLE: &str = "\x1b[0m";
-const NEW_LINE: &str = "\r\n";
 const SPACES: [u8; NAME_SIZE] = [b' '; NAME_SIZE];
-
-/// Where the terminal's bytes go: the transmit FIFO of the UART.
-pub trait Sink {
-    /// Takes one byte; false if the FIFO is full and the byte was not taken.
-    fn put(&mut self, byte: u8) -> bool;
-
-    /// Whether something more urgent waits than output, which is nobody's deadline.
-    fn is_interrupted(&self) -> bool {
-        false
-    }
-}
-
-/// How a drain ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drained {
-    /// Nothing is left to write.
-    Empty,
-    /// The sink took no more, or was interrupted.
-    SinkFull,
-    /// The budget is spent.
-    BudgetSpent,
-}
-
-/// One part of a script.
-#[derive(Clone, Copy, Debug)]
-enum Part {
-    Text(&'static str),
-    Byte(u8),
-    /// The source's name, in its colour.
-    Label(usize),
-    /// The source's name alone.
-    Name(usize),
-    /// This many spaces.
-    Pad(usize),
-    /// The source's line so far.
-    Line(usize),
-    /// The source's last escape sequence.
-    Escape(usize),
-    /// Prints nothing; empties the source's line.
-    Clear(usize),
-}
 
 /// The terminal's state. Plain data: touch it with the [`UartToken`] in hand only.
 pub struct Mux {
@@ -90,7 +45,11 @@ pub struct Mux {
     /// so that it cannot be drawn again.
     head_lost: bool,
     /// Sources whose unfinished line is to be printed.
-    flush: u16,
+    flush: u32,
+    /// Whether the script is the hypervisor's own: a line of it, or the notice of a new focus.
+    is_own: bool,
+    /// Whether the focused guest's unfinished line is to be drawn when the operator has been answered.
+    draws_again: bool,
     /// The source whose turn it is, and how many bytes more.
     turn: usize,
     turn_left: usize,
@@ -113,6 +72,8 @@ impl Mux {
             shown: false,
             head_lost: false,
             flush: 0,
+            is_own: false,
+            draws_again: false,
             turn: 0,
             turn_left: 0,
             seen_focus: 0,
@@ -139,6 +100,20 @@ impl Mux {
         sink: &mut impl Sink,
         budget: usize,
     ) -> Drained {
+        let drained = self.steps(token, console, sink, budget);
+        let is_unfocused = console.focus.load(Ordering::Relaxed) != self.seen_focus;
+        let is_speaking = is_unfocused || self.is_own && !self.is_still();
+        console.is_speaking.store(is_speaking, Ordering::Relaxed);
+        drained
+    }
+
+    fn steps(
+        &mut self,
+        token: &mut UartToken,
+        console: &Console,
+        sink: &mut impl Sink,
+        budget: usize,
+    ) -> Drained {
         for _ in 0..budget {
             if sink.is_interrupted() {
                 return Drained::SinkFull;
@@ -151,7 +126,9 @@ impl Mux {
             } else if let Some((source, element)) = self.postponed.take() {
                 self.act(source, element);
             } else if !self.follow_focus(console)
+                && !self.prefer_operator(console)
                 && !self.take_byte(token, console)
+                && !self.draw_again()
                 && !self.attend(token, console)
                 && !self.next_turn(token, console)
             {
@@ -159,6 +136,26 @@ impl Mux {
             }
         }
         Drained::BudgetSpent
+    }
+
+    /// Whether all that was begun is printed.
+    fn is_still(&self) -> bool {
+        self.script.is_empty() && self.postponed.is_none()
+    }
+
+    /// Answers to the operator interrupt the turn of any other source.
+    fn prefer_operator(&mut self, console: &Console) -> bool {
+        let has_turn = self.turn == OPERATOR && self.turn_left > 0;
+        if has_turn || !console.waiting.has(OPERATOR) {
+            return false;
+        }
+        if self.turn_left > 0 {
+            console.waiting.add(self.turn);
+        }
+        console.waiting.take(OPERATOR);
+        self.turn = OPERATOR;
+        self.turn_left = BURST;
+        true
     }
 
     /// Takes one byte of the source whose turn it is.
@@ -175,6 +172,7 @@ impl Mux {
             // It may have more, for another turn.
             console.waiting.add(self.turn);
         }
+        self.is_own = self.turn >= FIRST_OF_HYPERVISOR;
         let element = self.streams[self.turn].feed(byte);
         self.act(self.turn, element);
         true
@@ -237,6 +235,7 @@ impl Mux {
             return false;
         }
         self.seen_focus = wanted;
+        self.is_own = true;
         self.make_way();
         self.focus = Source::Guest(GuestId(wanted.to_le_bytes()[0])).index();
         self.say(Part::Text(" -- input: "));
@@ -395,7 +394,10 @@ impl Mux {
         self.say(Part::Text(NEW_LINE));
         self.say(Part::Clear(source));
         self.streams[source].continuing = continues;
-        if source != self.focus {
+        if source == OPERATOR {
+            // Once, behind all lines of an answer.
+            self.draws_again = true;
+        } else if source != self.focus {
             self.show_again();
         }
     }
@@ -423,6 +425,15 @@ impl Mux {
         if !self.streams[self.focus].line().is_empty() {
             self.show(self.focus);
         }
+    }
+
+    /// Draws that line again after an answer.
+    fn draw_again(&mut self) -> bool {
+        if !core::mem::take(&mut self.draws_again) || self.shown {
+            return false;
+        }
+        self.show_again();
+        true
     }
 
     fn show(&mut self, source: usize) {

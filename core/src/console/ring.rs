@@ -81,6 +81,22 @@ impl<const SLOTS: usize> OutputRing<SLOTS> {
         Ok(())
     }
 
+    /// Bytes written so far; wraps.
+    pub fn written(&self) -> u32 {
+        self.head.load(Ordering::Relaxed)
+    }
+
+    /// Whether as many bytes were removed as had been [written](Self::written) at some time not long ago.
+    pub fn has_read(&self, written: u32) -> bool {
+        // Negative once more than that were removed; counters wrap.
+        written.wrapping_sub(self.tail.load(Ordering::Relaxed)) as i32 <= 0
+    }
+
+    /// Whether no byte waits.
+    pub fn is_read(&self) -> bool {
+        self.has_read(self.written())
+    }
+
     /// Whether the next byte is there. A byte whose producer is between ticket and slot is not;
     /// that producer asks for the token once the slot is filled.
     pub fn is_empty(&self, _token: &UartToken) -> bool {

@@ -16,7 +16,7 @@
 //! Hence: whenever a byte is in a ring and its producer has asked, either the token is held by
 //! someone who will look again, or `work_left()` is true. The loom tests below try it.
 
-use super::mux::Drained;
+use super::sink::Drained;
 use crate::sync::atomic::{AtomicU8, Ordering};
 
 /// How often one call of [`UartSlot::serve`] drains because others asked meanwhile.

@@ -1,9 +1,9 @@
 //! Which sources may have output, so that whoever drains does not look at all of them.
 
 use super::SOURCES;
-use crate::sync::atomic::{AtomicU16, Ordering};
+use crate::sync::atomic::{AtomicU32, Ordering};
 
-const _: () = assert!(SOURCES <= u16::BITS as usize);
+const _: () = assert!(SOURCES <= u32::BITS as usize);
 
 /// A set of sources: all that have output, and perhaps some that have none any more.
 #[derive(Debug)]
@@ -13,14 +13,14 @@ pub struct Waiting {
     /// or its bit is still to come. The look that says which bit to take is relaxed, so it may miss a bit: not one whose
     /// producer has [asked](super::UartSlot) before the holder took the token or last heard of it, which is ordered by
     /// that word, and for any other the holder drains again.
-    sources: AtomicU16,
+    sources: AtomicU32,
 }
 
 impl Waiting {
     constructor! {
         /// Nobody.
         pub fn new() -> Self {
-            Self { sources: AtomicU16::new(0) }
+            Self { sources: AtomicU32::new(0) }
         }
     }
 
@@ -30,17 +30,28 @@ impl Waiting {
         self.sources.fetch_or(1 << source, Ordering::Release);
     }
 
+    /// Whether `source` is in the set.
+    #[inline(always)]
+    pub fn has(&self, source: usize) -> bool {
+        self.sources.load(Ordering::Relaxed) >> source & 1 != 0
+    }
+
+    /// Takes out a source.
+    pub fn take(&self, source: usize) {
+        self.sources.fetch_and(!(1 << source), Ordering::Acquire);
+    }
+
     /// Takes out the next source after `last`, around.
     pub fn take_after(&self, last: usize) -> Option<usize> {
         let sources = self.sources.load(Ordering::Relaxed);
-        let later = sources & u16::MAX.checked_shl(last as u32 + 1).unwrap_or(0);
+        let later = sources & u32::MAX.checked_shl(last as u32 + 1).unwrap_or(0);
         let first = if later == 0 { sources } else { later };
         if first == 0 {
             return None;
         }
-        let source = first.trailing_zeros();
-        self.sources.fetch_and(!(1 << source), Ordering::Acquire);
-        Some(source as usize)
+        let source = first.trailing_zeros() as usize;
+        self.take(source);
+        Some(source)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the way out: guests and the hypervisor write, a screen shows.
 
 mod lossless;
+mod operator;
 mod screens;
 
 use super::*;
