@@ -1,22 +1,24 @@
 //! The machine's one UART, shared by all guests.
 //!
-//! Whoever holds the UART token may touch [`Device`]; no core waits for it (`core/console`).
-//! Receiving, too, is done with the token in hand: the UART's interrupt is level-sensitive, so a
-//! core that did not get the token is interrupted again.
+//! Whoever holds the UART token may touch [`Device`], which sends; no core waits for it
+//! (`core/console`). What is typed is read by the console's core alone, through its [`Keyboard`], so
+//! that no flood of output keeps it from that.
 
 use crate::cpu;
+use crate::machine::Machine;
+use crate::timers;
 use arm_pl011_uart::{
     DataBits, Interrupts, LineConfig, PL011Registers, Parity, StopBits, Uart, UniqueMmioPointer,
 };
 use core::cell::UnsafeCell;
 use core::fmt::Write;
 use core::ptr::NonNull;
-use heapless::Vec;
 use spumone_config::packed::System;
-use spumone_config::{GuestId, PcpuId};
+use spumone_config::{GuestId, PcpuId, PhysAddr};
 use spumone_core::console::{
     Console, Drained, InputEffect, InputSwitch, Mux, Served, Sink, Source, UartToken,
 };
+use spumone_core::schedule::Ticks;
 
 /// What all cores share of the console.
 pub static CONSOLE: Console = Console::new();
@@ -24,8 +26,8 @@ pub static CONSOLE: Console = Console::new();
 /// Steps of one visit: with the look for interrupts before each, this bounds the time a
 /// core spends for the console.
 const BUDGET: usize = 32;
-/// Bytes taken from the receive FIFO in one visit; the UART's interrupt stays up for the rest.
-pub const MAX_RECEIVED: usize = 4;
+/// The same of a step that heeds no interrupt.
+const SHORT_BUDGET: usize = 4;
 /// Clock that QEMU's PL011 claims; real boards keep the firmware's divisor close to this.
 const UART_CLOCK_HZ: u32 = 24_000_000;
 const BAUD_RATE: u32 = 115_200;
@@ -34,7 +36,6 @@ const BAUD_RATE: u32 = 115_200;
 struct Device {
     uart: Uart<'static>,
     mux: Mux,
-    input: InputSwitch,
     /// Whether the UART is asked to say when its transmit FIFO has room.
     waits_for_room: bool,
 }
@@ -63,19 +64,22 @@ impl DeviceCell {
 }
 
 /// The transmit FIFO.
-struct Transmit<'a>(&'a mut Uart<'static>);
+struct Transmit<'a> {
+    uart: &'a mut Uart<'static>,
+    heeds_interrupts: bool,
+}
 
 impl Sink for Transmit<'_> {
     fn put(&mut self, byte: u8) -> bool {
-        if self.0.is_tx_fifo_full() {
+        if self.uart.is_tx_fifo_full() {
             return false;
         }
-        self.0.write_word(byte);
+        self.uart.write_word(byte);
         true
     }
 
     fn is_interrupted(&self) -> bool {
-        cpu::interrupt_pending()
+        self.heeds_interrupts && cpu::interrupt_pending()
     }
 }
 
@@ -97,21 +101,17 @@ pub fn prepare(system: &System) {
     uart.set_interrupt_masks(Interrupts::RXI | Interrupts::RTI);
 
     let mut mux = Mux::new();
-    let mut consoles = 0;
     for (index, guest) in system.guests.iter().enumerate() {
         if let Some(console) = &guest.console {
             mux.add_guest(GuestId(index as u8), &guest.name, console.colour);
-            consoles |= 1 << index;
         }
     }
-    let focus = first_focus(system);
-    CONSOLE.set_focus(focus);
+    CONSOLE.set_focus(first_focus(system));
     // SAFETY: no other core runs yet and nobody holds the token.
     unsafe {
         *DEVICE.0.get() = Some(Device {
             uart,
             mux,
-            input: InputSwitch::new(consoles, focus),
             waits_for_room: false,
         });
     }
@@ -136,14 +136,22 @@ pub fn room(guest: GuestId) -> usize {
 
 /// Writes some of what waits, if no other core is at it.
 pub fn serve() -> Served {
-    CONSOLE.serve(drain)
+    CONSOLE.serve(|token| drain(token, BUDGET, true))
 }
 
-fn drain(token: &mut UartToken) -> Drained {
+/// As [`serve`], a little, whatever interrupts wait.
+pub fn serve_a_little() -> Served {
+    CONSOLE.serve(|token| drain(token, SHORT_BUDGET, false))
+}
+
+fn drain(token: &mut UartToken, budget: usize, heeds_interrupts: bool) -> Drained {
     DEVICE
         .with(token, |device, token| {
-            let mut sink = Transmit(&mut device.uart);
-            let drained = device.mux.drain(token, &CONSOLE, &mut sink, BUDGET);
+            let mut sink = Transmit {
+                uart: &mut device.uart,
+                heeds_interrupts,
+            };
+            let drained = device.mux.drain(token, &CONSOLE, &mut sink, budget);
             let full = drained == Drained::SinkFull && device.uart.is_tx_fifo_full();
             device.expect_room(full);
             drained
@@ -151,48 +159,102 @@ fn drain(token: &mut UartToken) -> Drained {
         .unwrap_or(Drained::Empty)
 }
 
-/// Writes all that waits, however long it takes. Only when the machine is about to stop.
-pub fn flush() {
-    /// More visits than full rings need; the UART may be stuck.
+/// Writes what guests and hypervisor have written until now, for `at_most`. What they write
+/// meanwhile makes it no longer. Only when the machine is about to stop.
+pub fn flush(at_most: Ticks) {
+    /// More visits than fit into the time: the counter may stand still.
     const VISITS: usize = 1_000_000;
-    // A line that has not grown between two marks is printed without its end.
+    /// Visits beyond that: what was taken from the rings has to be printed, and a host may stop this core
+    /// for all of the time.
+    const LAST_VISITS: usize = 100;
+    let end = timers::now().saturating_add(at_most);
+    // A line that has not grown between two looks is printed without its end.
     for _ in 0..2 {
         CONSOLE.flush_idle();
+        let marks = CONSOLE.marks();
+        let mut last_visits = 0;
         for _ in 0..VISITS {
-            if CONSOLE.serve(drain) == Served::Done {
+            let served = CONSOLE.serve(|token| drain(token, BUDGET, false));
+            if CONSOLE.has_printed(&marks) || timers::now() >= end {
+                last_visits += 1;
+            }
+            if served == Served::Done || last_visits >= LAST_VISITS {
                 break;
             }
         }
     }
 }
 
-/// Serves the UART's interrupt: what was typed leads to `effects`.
-pub fn receive(effects: &mut Vec<InputEffect, MAX_RECEIVED>) {
-    let _ = CONSOLE.serve(|token| {
-        let taken = DEVICE.with(token, |device, _| device.take_input(effects));
-        match taken {
-            Some(()) => drain(token),
-            None => Drained::Empty,
+/// What is typed, for the one core that reads it.
+pub struct Keyboard {
+    uart: PhysAddr,
+    input: InputSwitch,
+}
+
+impl Keyboard {
+    /// The keyboard of this machine. To be made once, by the console's core.
+    pub fn new(machine: &Machine) -> Self {
+        let mut consoles = 0;
+        for (index, guest) in machine.guests.iter().enumerate() {
+            consoles |= u8::from(guest.config.console.is_some()) << index;
         }
-    });
+        let keyboard = Self {
+            uart: machine.board.uart.base,
+            input: InputSwitch::new(consoles, CONSOLE.focus()),
+        };
+        // A byte from before the UART was set up. QEMU takes no other one until this one is read.
+        keyboard.read(register::DR);
+        keyboard
+    }
+
+    /// Whether a byte waits.
+    pub fn has_input(&self) -> bool {
+        self.read(register::FR) & register::FR_RXFE == 0
+    }
+
+    /// Takes a byte, if one waits. What it leads to, if it leads to something.
+    pub fn take(&mut self) -> Option<InputEffect> {
+        if !self.has_input() {
+            return None;
+        }
+        let data = self.read(register::DR);
+        // A byte with a line error is lost.
+        let is_whole = data & register::DR_ERRORS == 0;
+        is_whole.then(|| self.input.feed(data as u8)).flatten()
+    }
+
+    /// Ends the interrupt of a UART that has nothing to read: one of bytes that were lost when it was set up
+    /// would come for ever. A byte that comes just now is found at the next look.
+    pub fn silence(&mut self) {
+        // SAFETY: a register of the board's PL011, mapped as device memory. Writing clears interrupts of the
+        // receiving half, with which no other code is concerned.
+        unsafe {
+            let clear = (self.uart.0 + register::ICR) as *mut u32;
+            clear.write_volatile(register::ICR_RECEIVE);
+        }
+    }
+
+    fn read(&self, register: u64) -> u32 {
+        // SAFETY: a register of the board's PL011, mapped as device memory. Reading has no effect, except that it
+        // takes a byte out of the receive FIFO, which no other code does.
+        unsafe { ((self.uart.0 + register) as *const u32).read_volatile() }
+    }
+}
+
+/// Registers of the PL011's receiving half (Arm DDI 0183, 3.3).
+mod register {
+    /// Data, and the errors of the byte: overrun, break, parity, framing.
+    pub const DR: u64 = 0x00;
+    pub const DR_ERRORS: u32 = 0b1111 << 8;
+    /// Flags; the receive FIFO is empty.
+    pub const FR: u64 = 0x18;
+    pub const FR_RXFE: u32 = 1 << 4;
+    /// Interrupt clear; all but those of transmitting and the modem.
+    pub const ICR: u64 = 0x44;
+    pub const ICR_RECEIVE: u32 = 0b111_1101_0000;
 }
 
 impl Device {
-    fn take_input(&mut self, effects: &mut Vec<InputEffect, MAX_RECEIVED>) {
-        while !effects.is_full() {
-            // A byte with a line error is lost.
-            let Ok(Some(byte)) = self.uart.read_word() else {
-                break;
-            };
-            if let Some(effect) = self.input.feed(byte) {
-                let _ = effects.push(effect);
-            }
-        }
-        self.uart.clear_interrupts(
-            Interrupts::RTI | Interrupts::OEI | Interrupts::FEI | Interrupts::PEI,
-        );
-    }
-
     /// Asks the UART to say when it has room, or not to.
     fn expect_room(&mut self, expect: bool) {
         if self.waits_for_room != expect {
@@ -211,7 +273,8 @@ pub fn say_line(core: PcpuId, message: core::fmt::Arguments<'_>) {
     let mut log = CONSOLE.log(core);
     let _ = log.write_fmt(message);
     let _ = CONSOLE.push(Source::Hypervisor(core), b'\n');
-    // Written when nobody urgent has the core (`Instance::idle`, `Instance::run_vcpu`).
+    // Written by a core that idles or runs the lowest band (`Instance::idle`, `Instance::run_vcpu`), and, in
+    // small steps, by the console's core in any case (`Instance::attend`).
     CONSOLE.ask();
 }
 

@@ -285,7 +285,7 @@ impl Machine {
         }
     }
 
-    /// Tells core `to`, another one, that there is mail about `guest`: with the urgency of its
+    /// Tells core `to` that there is mail about `guest`: with the urgency of its
     /// most urgent vCPU.
     pub fn announce_mail(&self, to: PcpuId, guest: GuestId) {
         let vcpus = &self.guest(guest).vcpus;

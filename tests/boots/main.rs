@@ -11,6 +11,7 @@ mod hostile;
 mod lives;
 mod matrix;
 mod migration;
+mod operator;
 mod overcommit;
 mod probes;
 mod registers;

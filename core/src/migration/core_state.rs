@@ -191,10 +191,10 @@ impl<T> CoreState<T> {
             .min(self.next_own_deadline())
     }
 
-    /// Whether the hypervisor may do its own chores: no vCPU above the lowest band runs, and none is deferred.
+    /// Whether a preemption is deferred, so that the last decision stands.
     #[inline(always)]
-    pub(super) fn may_do_chores(&self) -> bool {
-        self.deferred_until == Ticks::NEVER && self.scheduler.current_band() <= Some(Band::LOWEST)
+    pub fn defers_preemption(&self) -> bool {
+        self.deferred_until != Ticks::NEVER
     }
 
     /// Whether a vCPU of a higher band than the last decision's is runnable, so that the decision must not wait for

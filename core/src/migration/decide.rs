@@ -73,7 +73,7 @@ fn decide(platform: &mut impl Platform) {
     }
     if last_decision_stands(platform, now) {
         let band = platform.local().scheduler.current_band();
-        return put_into_force(platform, band);
+        return put_into_force(platform, now, band);
     }
     let mut decision = platform.local_mut().scheduler.decide(now);
     if !platform.local().moving.is_empty() {
@@ -89,8 +89,7 @@ fn decide(platform: &mut impl Platform) {
     } else if platform.local().rules.gang {
         notify_gang(platform);
     }
-    put_into_force(platform, decision.turn.map(|turn| turn.band));
-    platform.decided(now);
+    put_into_force(platform, now, decision.turn.map(|turn| turn.band));
 }
 
 /// Whether the last decision stands, because a preemption is deferred. Has the gang wait, where there is one.
@@ -112,10 +111,12 @@ fn last_decision_stands(platform: &mut impl Platform, now: Ticks) -> bool {
 
 /// From here on an interrupt that may disturb a vCPU of `band` gets through, and the alarm is that of the decision.
 #[inline(always)]
-fn put_into_force(platform: &mut impl Platform, band: Option<Band>) {
+fn put_into_force(platform: &mut impl Platform, now: Ticks, band: Option<Band>) {
     let local = platform.local_mut();
     local.decided_band = band;
     local.alarm_rang = false;
+    local.alarm_is_stale = true;
     platform.set_priority_mask(band);
+    platform.decided(now);
     arm_alarm(platform);
 }

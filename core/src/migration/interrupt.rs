@@ -65,10 +65,7 @@ pub(super) fn arm_alarm(platform: &mut impl Platform) {
     let chore = platform.next_chore();
     let local = platform.local_mut();
     local.alarm_is_stale = false;
-    let mut at = local.next_deadline();
-    if local.may_do_chores() {
-        at = at.min(chore);
-    }
+    let at = local.next_deadline().min(chore);
     if at != local.alarm {
         local.alarm = at;
         platform.set_alarm(at);

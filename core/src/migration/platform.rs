@@ -78,9 +78,9 @@ pub trait Platform {
     fn set_priority_mask(&mut self, band: Option<Band>);
     /// Arms the alarm for this time, at once if it is past; [`Ticks::NEVER`]: not at all.
     fn set_alarm(&mut self, at: Ticks);
-    /// When the hypervisor has something to do here that concerns no vCPU.
+    /// When the hypervisor has something to do here that concerns no vCPU, given what runs; [`Ticks::NEVER`]: nothing.
     fn next_chore(&self) -> Ticks;
-    /// A decision was taken at `now`, and is in force.
+    /// A decision was taken at `now`, and the priority mask is that of it. The alarm is armed next.
     fn decided(&mut self, now: Ticks);
 
     /// The parking slot of a vCPU.

@@ -1,7 +1,7 @@
 //! Physical interrupts: taken here, given to the vCPU they are for.
 
 use super::Instance;
-use crate::console::{self, MAX_RECEIVED, say};
+use crate::console;
 use crate::cpu;
 use crate::epitaph::{self, fatal};
 use crate::events::{Event, note};
@@ -11,10 +11,8 @@ use crate::gic::{
 use crate::machine::{Destination, Machine};
 use crate::sysreg::{isb, mrs, msr};
 use crate::timers;
-use heapless::Vec;
 use spumone_config::types::MAX_PCPUS;
 use spumone_config::{GuestId, IntId, PcpuId, VcpuId};
-use spumone_core::console::{InputEffect, Served};
 use spumone_core::mailbox::{CAPACITY, Message};
 use spumone_core::migration::{self, Taken};
 use spumone_core::psci::Phase;
@@ -419,73 +417,14 @@ impl Instance {
             }
         }
     }
-
-    /// The console UART: somebody typed, or it has room again.
-    fn console_interrupt(&mut self) {
-        let mut effects: Vec<InputEffect, MAX_RECEIVED> = Vec::new();
-        console::receive(&mut effects);
-        for effect in effects {
-            match effect {
-                InputEffect::Deliver(guest, byte) => {
-                    if self.machine.guest(guest).vuart.receive(byte) {
-                        self.publish_uart_line(guest);
-                    }
-                }
-                InputEffect::Focus(guest) => {
-                    console::CONSOLE.set_focus(guest);
-                    let _ = self.serve_console();
-                }
-                InputEffect::Status => self.print_status(),
-                InputEffect::Restart(guest) => self.restart_guest(guest),
-                InputEffect::Stop => self.stop_machine(),
-                InputEffect::Notice(text) => {
-                    for line in text.lines() {
-                        say!(self.core, "{line}");
-                    }
-                }
-            }
-        }
-        self.wake_stalled_uarts();
-    }
-
-    /// Writes some console output that waits, and tells guests that wait for room that there is
-    /// some.
-    pub(super) fn serve_console(&mut self) -> Served {
-        let served = console::serve();
-        self.wake_stalled_uarts();
-        served
-    }
-
-    fn wake_stalled_uarts(&mut self) {
-        for index in 0..self.machine.guests.len() {
-            let guest = GuestId(index as u8);
-            let vuart = &self.machine.guest(guest).vuart;
-            let room = console::room(guest);
-            if vuart.is_stalled() && vuart.output_drained(room) {
-                self.publish_uart_line(guest);
-            }
-        }
-    }
-
-    /// Hands the interrupt line of a guest's virtual UART to its virtual GIC.
-    pub(super) fn publish_uart_line(&mut self, guest: GuestId) {
-        let shared = self.machine.guest(guest);
-        let Some(console) = &shared.config.console else {
-            return;
-        };
-        let mut kick = VcpuSet::EMPTY;
-        shared.vuart.publish_line(|high| {
-            kick = kick.with(shared.gic.set_level(console.interrupt, high));
-        });
-        self.kick_all(guest, kick);
-    }
 }
 
-/// Stops the machine where the firmware can.
-pub(super) fn power_off(machine: &Machine) -> ! {
-    // The console stops writing when an interrupt waits. None counts any more.
+/// Stops the machine where the firmware can, after what was printed is out, for which it takes so many
+/// microseconds at most.
+pub(super) fn power_off(machine: &Machine, flush_us: u32) -> ! {
+    // None counts any more.
     machine.gic.set_priority_mask(0);
-    console::flush();
+    console::flush(Ticks::from_micros(flush_us, timers::frequency() as u32));
     // An error leaves nothing else to do.
     let _ = smccc::psci::system_off::<smccc::Smc>();
     cpu::halt()

@@ -6,11 +6,12 @@
 
 use super::Instance;
 use super::interrupts::{LoadedGic, power_off};
-use crate::console::{CONSOLE, say};
+use crate::console::{self, CONSOLE, say};
 use crate::cpu;
 use crate::epitaph::fatal;
 use crate::events::{Event, note};
 use crate::machine::VcpuFacts;
+use crate::timers;
 use crate::vcpu::Work;
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Source;
@@ -18,7 +19,14 @@ use spumone_core::load::Progress;
 use spumone_core::mailbox::Message;
 use spumone_core::migration;
 use spumone_core::psci::{AfterStop, EntryPoint, Generation, Phase, StopReason};
+use spumone_core::schedule::Ticks;
 use spumone_core::vgic::VcpuIndex;
+
+/// How long the last output of guests may take when the machine goes off by itself, in microseconds: all
+/// rings at 115200 baud.
+const LAST_OUTPUT_US: u32 = 2_000_000;
+/// The same when the operator turns it off: a line or two.
+const LAST_WORDS_US: u32 = 20_000;
 
 impl Instance {
     /// Sends a message about `guest` to another core.
@@ -107,22 +115,23 @@ impl Instance {
             }
             return;
         };
-        note(self.core, Event::Stop, u64::from(guest_id.0));
-        let cores = guest.cores();
-        for core in (0..self.machine.cores.len() as u8).map(PcpuId) {
-            if core != self.core && cores >> core.0 & 1 != 0 {
-                let message = Message::StopGuest {
-                    guest: guest_id,
-                    generation,
-                };
-                self.post(core, guest_id, message);
-            }
-        }
-        if cores >> self.core.0 & 1 != 0 {
+        let this_core = 1 << self.core.0;
+        self.send_stop(guest_id, generation, guest.cores() & !this_core);
+        if guest.cores() & this_core != 0 {
             // Mail of this life is read before the life is acknowledged as over: that bounds
             // what a mailbox must hold (core/mailbox).
             self.read_mail();
             self.stop_own_vcpus(guest_id, generation);
+        }
+    }
+
+    /// Has these cores (bit n: core n) take the vCPUs of a stopping guest off.
+    fn send_stop(&mut self, guest: GuestId, generation: Generation, cores: u32) {
+        note(self.core, Event::Stop, u64::from(guest.0));
+        for core in (0..self.machine.cores.len() as u8).map(PcpuId) {
+            if cores >> core.0 & 1 != 0 {
+                self.post(core, guest, Message::StopGuest { guest, generation });
+            }
         }
     }
 
@@ -200,7 +209,7 @@ impl Instance {
                     .all(|guest| matches!(guest.lifecycle.now().0, Phase::Stopped(_)));
                 if all_stopped {
                     say!(self.core, "all guests have ended, the machine goes off");
-                    power_off(self.machine);
+                    power_off(self.machine, LAST_OUTPUT_US);
                 }
             }
             AfterStop::Restore => {
@@ -267,35 +276,39 @@ impl Instance {
         }
     }
 
-    /// Starts a guest anew, whatever it is doing.
-    pub(super) fn restart_guest(&mut self, guest_id: GuestId) {
-        if self.machine.guest(guest_id).lifecycle.begin_restore() {
+    /// Starts a guest anew for the operator; returns in which phase it was. A guest that is being loaded, or
+    /// stopped, goes on with that.
+    ///
+    /// This core does its part when its own mail comes, as the other cores do: not while it runs a more urgent
+    /// guest.
+    pub(super) fn restart_guest(&mut self, guest_id: GuestId) -> Phase {
+        let guest = self.machine.guest(guest_id);
+        let phase = guest.lifecycle.now().0;
+        if guest.lifecycle.begin_restore() {
             self.send_restart(guest_id);
-        } else {
-            self.stop_guest(guest_id, StopReason::Reset);
+        } else if let Some(generation) = guest.lifecycle.begin_stop(StopReason::Reset) {
+            self.send_stop(guest_id, generation, guest.cores());
         }
+        phase
     }
 
     /// Turns the machine off at once.
-    pub(super) fn stop_machine(&mut self) {
-        say!(self.core, "the machine goes off");
-        power_off(self.machine);
-    }
-
-    /// Prints what every guest is doing.
-    pub(super) fn print_status(&mut self) {
-        for guest in &self.machine.guests {
-            let on = (0..guest.power.count())
-                .filter(|&index| guest.power.get(index) == Some(spumone_core::psci::Power::On))
-                .count();
-            let (phase, generation) = guest.lifecycle.now();
-            say!(
-                self.core,
-                "guest {}: {phase:?}, life {}, {on} of {} vCPUs on",
-                guest.config.name,
-                generation.0,
-                guest.power.count()
-            );
+    pub(super) fn stop_machine(&mut self) -> ! {
+        let text = if self.answers.is_in_line() {
+            "\nthe machine goes off\n"
+        } else {
+            "the machine goes off\n"
+        };
+        if CONSOLE.room(Source::Operator) < text.len() {
+            // Answers to what was typed before.
+            console::flush(Ticks::from_micros(
+                LAST_WORDS_US,
+                timers::frequency() as u32,
+            ));
         }
+        let _ = text
+            .bytes()
+            .try_for_each(|byte| CONSOLE.push(Source::Operator, byte));
+        power_off(self.machine, LAST_WORDS_US);
     }
 }

@@ -8,11 +8,12 @@ mod exceptions;
 mod firmware;
 mod interrupts;
 mod life;
+mod operator;
 mod site;
 mod switch;
 mod sysregs;
 
-use crate::console::CONSOLE;
+use crate::console::{CONSOLE, Keyboard};
 use crate::cpu;
 use crate::entropy::Stream;
 use crate::events::{Event, note};
@@ -23,13 +24,10 @@ use crate::timers;
 use crate::vcpu::{VcpuToken, Work};
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
-use spumone_core::console::Served;
+use spumone_core::console::{Answers, Attendance, Served};
 use spumone_core::mailbox::Port;
 use spumone_core::migration::{self, CoreSetup, CoreState, Next};
 use spumone_core::schedule::{Band, Ticks, VcpuState};
-
-/// How often lines without an end are looked for, in microseconds.
-const HOUSEKEEPING_US: u32 = 100_000;
 
 /// One core's hypervisor.
 pub struct Instance {
@@ -44,8 +42,14 @@ pub struct Instance {
     last_of_guest: [Option<VcpuId>; MAX_GUESTS],
     /// The virtual interrupts of the loaded vCPU may have changed.
     interrupts_changed: bool,
-    /// When the console's held lines are looked at next; on the console's core only.
-    housekeeping: Ticks,
+    /// When this core attends to the console.
+    attendance: Attendance,
+    /// What is typed; on the console's core only.
+    keyboard: Option<Keyboard>,
+    /// What the operator has yet to be answered.
+    answers: Answers,
+    /// What is done first in the next step for the operator.
+    next_chore: usize,
     /// Random numbers for TRNG calls.
     random: Stream,
     /// List registers of the core.
@@ -64,6 +68,7 @@ impl Instance {
         list_registers: usize,
     ) -> Self {
         let frequency_hz = timers::frequency() as u32;
+        let has_console = core == machine.console_core;
         let home_vcpus = (0..MAX_VCPUS as u8)
             .map(VcpuId)
             .filter(|&id| machine.vcpu(id).is_some_and(|it| it.home == core))
@@ -85,11 +90,10 @@ impl Instance {
             local: CoreState::new(&setting, vcpus),
             last_of_guest: [None; MAX_GUESTS],
             interrupts_changed: false,
-            housekeeping: if core == machine.console_core {
-                Ticks(0)
-            } else {
-                Ticks::NEVER
-            },
+            attendance: Attendance::new(has_console, frequency_hz),
+            keyboard: has_console.then(|| Keyboard::new(machine)),
+            answers: Answers::new(),
+            next_chore: 0,
             random: machine.entropy.of_core(core),
             list_registers,
             has_error_registers: cpu::has_error_registers(),
@@ -113,18 +117,6 @@ impl Instance {
     /// Takes interrupts that are pending.
     pub(super) fn take_interrupts(&mut self) {
         migration::take_interrupts(self);
-    }
-
-    /// Has the console show lines that wait for their end, every now and then. Only while nobody
-    /// urgent has the core.
-    fn keep_house(&mut self, now: Ticks) {
-        if now >= self.housekeeping {
-            let interval = Ticks::from_micros(HOUSEKEEPING_US, timers::frequency() as u32);
-            self.housekeeping = now.saturating_add(interval);
-            self.local.alarm_is_stale = true;
-            CONSOLE.flush_idle();
-            let _ = self.serve_console();
-        }
     }
 
     /// Nobody wants the core: it writes what the console has left, then sleeps until an interrupt.

@@ -68,17 +68,19 @@ impl Platform for Instance {
 
     #[inline(always)]
     fn next_chore(&self) -> Ticks {
-        self.housekeeping
+        self.attendance.due()
     }
 
     #[inline(always)]
     fn decided(&mut self, now: Ticks) {
+        if self.local.defers_preemption() {
+            self.attendance.put_off(now);
+            return;
+        }
         if let Some(id) = self.local.running {
             self.power_up_if_suspended(id);
         }
-        if self.local.scheduler.current_band() <= Some(Band::LOWEST) {
-            self.keep_house(now);
-        }
+        self.keep_house(now, self.local.scheduler.current_band());
     }
 
     #[inline(always)]

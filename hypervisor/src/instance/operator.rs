@@ -1,0 +1,203 @@
+//! The console as this core serves it: what is typed, what the operator is answered, and what waits to be
+//! printed. `core/console/attendance.rs` says when.
+
+use super::Instance;
+use crate::console::{self, CONSOLE};
+use crate::cpu;
+use spumone_config::GuestId;
+use spumone_core::console::{Answer, GuestState, InputEffect, Left, Served, Source};
+use spumone_core::psci::Power;
+use spumone_core::schedule::{Band, Ticks};
+use spumone_core::vgic::VcpuSet;
+
+/// Bytes taken from the keyboard at an interrupt; the UART's line stays up for the rest.
+const MAX_RECEIVED: usize = 4;
+
+/// What a step may do. Each is done in its turn, so that none keeps another from being done.
+#[derive(Clone, Copy)]
+enum Chore {
+    /// Take a byte that was typed, and do what it says.
+    Obey,
+    /// Say a piece of what is to be answered.
+    Answer,
+    /// Write some bytes to the UART.
+    Write,
+}
+
+const CHORES: [Chore; 3] = [Chore::Obey, Chore::Answer, Chore::Write];
+
+impl Instance {
+    /// Attends to the console if it is time. `band` has the core from here on.
+    #[inline(always)]
+    pub(super) fn keep_house(&mut self, now: Ticks, band: Option<Band>) {
+        let is_low = band.is_none_or(|band| band == Band::LOWEST);
+        if self.attendance.is_concerned(now, is_low) {
+            self.attend(now, is_low);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn attend(&mut self, now: Ticks, is_low: bool) {
+        let Some(duty) = self.attendance.duty(now, is_low) else {
+            return;
+        };
+        if cpu::interrupt_pending() {
+            self.take_interrupts();
+            if self.local.must_decide && self.attendance.yields(now) {
+                return;
+            }
+        }
+        if duty.looks_for_idle_lines {
+            CONSOLE.flush_idle();
+        }
+        let mut left = Left::Nothing;
+        for _ in 0..duty.steps {
+            left = self.do_chore();
+            if left != Left::Some || cpu::interrupt_pending() {
+                break;
+            }
+        }
+        self.attendance.done(now, left);
+    }
+
+    /// One short step for the operator.
+    fn do_chore(&mut self) -> Left {
+        let mut served = Served::Done;
+        for _ in 0..CHORES.len() {
+            let chore = CHORES.get(self.next_chore % CHORES.len());
+            self.next_chore = self.next_chore.wrapping_add(1);
+            let is_done = match chore {
+                Some(Chore::Obey) if self.has_input() => {
+                    self.take_key();
+                    true
+                }
+                Some(Chore::Answer) => self.say_more(),
+                Some(Chore::Write) if CONSOLE.work_left() || CONSOLE.has_message() => {
+                    served = console::serve_a_little();
+                    self.wake_stalled_uarts();
+                    true
+                }
+                _ => false,
+            };
+            if is_done {
+                break;
+            }
+        }
+        if self.has_input() || !self.answers.is_empty() || CONSOLE.has_message() {
+            if served == Served::SinkFull {
+                Left::UartFull
+            } else {
+                Left::Some
+            }
+        } else {
+            Left::Nothing
+        }
+    }
+
+    /// Says a piece of what is to be answered; false if there is nothing, or no room.
+    fn say_more(&mut self) -> bool {
+        if self.answers.is_empty() || CONSOLE.room(Source::Operator) == 0 {
+            return false;
+        }
+        let machine = self.machine;
+        let state = |guest: GuestId| {
+            let guest = *machine.guests.get(guest.index())?;
+            let (phase, life) = guest.lifecycle.now();
+            let vcpus = guest.power.count();
+            let on = (0..vcpus).filter(|&vcpu| guest.power.get(vcpu) == Some(Power::On));
+            Some(GuestState {
+                name: &guest.config.name,
+                phase,
+                life: life.0,
+                on: on.count() as u8,
+                vcpus,
+            })
+        };
+        let push = |byte| CONSOLE.push(Source::Operator, byte).is_ok();
+        self.answers.step(state, push);
+        CONSOLE.ask();
+        true
+    }
+
+    fn has_input(&self) -> bool {
+        self.keyboard.as_ref().is_some_and(|keys| keys.has_input())
+    }
+
+    /// Takes a byte that was typed, and does what it says. What takes long is only noted.
+    fn take_key(&mut self) {
+        let Some(effect) = self.keyboard.as_mut().and_then(|keys| keys.take()) else {
+            return;
+        };
+        match effect {
+            InputEffect::Deliver(guest, byte) => {
+                if self.machine.guest(guest).vuart.receive(byte) {
+                    self.publish_uart_line(guest);
+                }
+                return;
+            }
+            InputEffect::Focus(guest) => {
+                CONSOLE.set_focus(guest);
+                CONSOLE.ask();
+            }
+            InputEffect::Status => self.answers.order(Answer::Status),
+            InputEffect::Restart(guest) => {
+                let phase = self.restart_guest(guest);
+                self.answers.order(Answer::Restart(guest, phase));
+            }
+            InputEffect::Stop => self.stop_machine(),
+            InputEffect::Notice(text) => self.answers.order(Answer::Text(text)),
+        }
+        self.attendance.press();
+    }
+
+    /// The console UART: a byte was typed, or it has room again.
+    pub(super) fn console_interrupt(&mut self) {
+        if let Some(keyboard) = self.keyboard.as_mut().filter(|keys| !keys.has_input()) {
+            keyboard.silence();
+        }
+        for _ in 0..MAX_RECEIVED {
+            if !self.has_input() {
+                break;
+            }
+            self.take_key();
+        }
+        if self.attendance.is_pressing() {
+            // What was asked for is due.
+            self.local.must_decide = true;
+        }
+        let _ = self.serve_console();
+    }
+
+    /// Writes some console output that waits, and tells guests that wait for room that there is
+    /// some.
+    pub(super) fn serve_console(&mut self) -> Served {
+        let served = console::serve();
+        self.wake_stalled_uarts();
+        served
+    }
+
+    fn wake_stalled_uarts(&mut self) {
+        for index in 0..self.machine.guests.len() {
+            let guest = GuestId(index as u8);
+            let vuart = &self.machine.guest(guest).vuart;
+            let room = console::room(guest);
+            if vuart.is_stalled() && vuart.output_drained(room) {
+                self.publish_uart_line(guest);
+            }
+        }
+    }
+
+    /// Hands the interrupt line of a guest's virtual UART to its virtual GIC.
+    pub(super) fn publish_uart_line(&mut self, guest: GuestId) {
+        let shared = self.machine.guest(guest);
+        let Some(console) = &shared.config.console else {
+            return;
+        };
+        let mut kick = VcpuSet::EMPTY;
+        shared.vuart.publish_line(|high| {
+            kick = kick.with(shared.gic.set_level(console.interrupt, high));
+        });
+        self.kick_all(guest, kick);
+    }
+}
