@@ -14,9 +14,9 @@ use std::path::Path;
 
 /// What the model leaves out, the same for all figures.
 const LIMITS: &str = "\
-- One instruction is one unit of time, whichever it is. There are no caches, no TLB misses, no pipelines, and an
+- Every instruction takes one unit of time. There are no caches, no TLB misses, no pipelines, and an
   exception costs only the instructions that handle it.
-- Cores run in turns of a quantum, so what one core does is seen by another up to a quantum early or late.
+- Cores execute in turns of a quantum, so a core sees the actions of another core up to a quantum early or late.
 - Disk requests take a fixed virtual time, other devices none.
 - The numbers compare systems on this model. They predict no board.
 ";
@@ -290,19 +290,21 @@ also writes this list.
 
 ## How to read them
 
-- Time is virtual: QEMU with a clock that gives every core a quantum of instructions in turn
-  ([`testbed/`](../../testbed/)). One instruction is one unit of time; there are no caches. So figures compare systems on one
-  model, to the instruction and repeatably, and predict no board.
+- Time is virtual: QEMU runs with a clock that gives every core a quantum of instructions in turn
+  ([`testbed/`](../../testbed/README.md)). One instruction takes one unit of time, and there are no caches. So figures compare
+  systems on one model; they are exact to the instruction and repeatable. They do not predict the speed of a board.
 - \"Bare\" is the same guest on the same machine with no hypervisor and no EL2.
-- Lines and dots are medians, bands and bars go from the smallest to the largest value over seeds of the clock, and over
-  repeats in a run, unless the picture says otherwise. A seed picks another lawful interleaving of the same system: with one seed the numbers are exact, and a
-  change of one instruction may move them by a few per cent.
-- Latencies are in instructions; at 250 instructions a microsecond, 1,000 are 4 µs. `lhp`, `workloads`, `soak` and other figures
-  of many virtual seconds have cores of 100 instructions a microsecond: there a 1 kHz tick weighs 2.5 times as much.
-- What the policies do is told in [policies](../policies.md). \"The documents\" are the papers on SPUMONE that pages name.
+- Lines and dots are medians. Bands and bars go from the smallest to the largest value over seeds of the clock, and over
+  repeats in a run, unless the picture says otherwise. A seed selects another lawful interleaving of the same system. With one
+  seed the numbers are exact, but a change of one instruction may move them by a few per cent.
+- Latencies are in instructions; at 250 instructions per microsecond, 1,000 are 4 µs. `lhp`, `workloads`, `soak` and other
+  figures of many virtual seconds have cores of 100 instructions per microsecond. There, a 1 kHz tick costs 2.5 times as large a
+  share of the time.
+- [Policies](../policies.md) describes the policies, and the [glossary](../glossary.md) the terms. \"The documents\" are the papers
+  on SPUMONE that pages cite by title.
 - The run hash at the end of each page is the same wherever the same inputs are run.
 
-`spm bench --list` lists what there is; `spm bench NAME --quick` is a short look that stays out of this folder.
+`spm bench --list` lists the figures. `spm bench NAME --quick` is a short run whose page does not go to this folder.
 ";
 
 /// Findings of a figure in the list; its page has all.

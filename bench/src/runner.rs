@@ -219,7 +219,7 @@ fn judge(run: &Run, console: &Console, clock: &ClockReport) -> Result<(), String
             return Err("Linux's load ended before the real-time guest had measured".into());
         }
         Order::LinuxFirst { rt_until } if rt => match clock.last_end() {
-            None => return Err("nobody passed marks: build the guests anew".into()),
+            None => return Err("no guest passed marks: build the guests again".into()),
             Some(end) if end > rt_until => {
                 return Err("the real-time guest may have ended before all was measured".into());
             }

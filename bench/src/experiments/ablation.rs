@@ -72,9 +72,11 @@ impl Experiment for Ablation {
     }
 
     fn question(&self) -> &'static str {
-        "A vCPU that is to let go gets grace in its kernel; one that spins gets none; one that makes room for the \
-         real-time guest is kept for a while before others are told; and who interrupts a vCPU that sleeps where nobody \
-         hears takes it. What does Linux lose when one of these is turned off, and what does the real-time guest gain?"
+        "Policy `steal` has four mechanisms. At the end of its time slice a vCPU gets grace in its kernel. A vCPU that spins \
+         gets no grace. A vCPU that the real-time guest preempts is kept for a while before it is parked and other cores are \
+         notified (`patience`). A core that has an interrupt for a sleeping vCPU whose host core runs a higher band pulls \
+         that vCPU (`ipi-pull`). What does Linux lose when one of these is turned off, and what does the real-time guest \
+         gain?"
     }
 
     fn defaults(&self) -> Defaults {
@@ -186,7 +188,7 @@ impl Experiment for Ablation {
             method: {
                 let mut method = loads.method(&variants);
                 method.push(
-                    "`[scheduler] without` turns one mechanism off (`docs/migration.md`); all else is the same.".into(),
+                    "`[scheduler] without` turns one mechanism off (`docs/migration.md`); nothing else changes.".into(),
                 );
                 method
             },

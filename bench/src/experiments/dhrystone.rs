@@ -46,10 +46,10 @@ impl Experiment for Dhrystone {
 
     fn question(&self) -> &'static str {
         "Hypothesis 2 of *The influence of spinlocks on Linux on virtualized CPUs*: hackbench slows down because \
-         its processes wait for each other, so one slow core holds up all; a benchmark without communication \
-         would not. There, Dhrystone slowed down with the load as well, and the hypothesis was dropped. \
-         Here both are set against their own ideal, which tells the share that the real-time guest takes from what is lost \
-         beyond it."
+         its processes wait for each other, so one slow core delays all of them; a benchmark without communication \
+         would not slow down. There, Dhrystone slowed down with the load as well, and the hypothesis was dropped. \
+         Here each benchmark is compared with its own ideal. The ideal separates the share that the real-time guest takes \
+         from what is lost beyond that share."
     }
 
     fn defaults(&self) -> Defaults {

@@ -21,8 +21,8 @@ pub fn method(periods: Periods, plan: &Plan) -> Vec<String> {
             periods.us,
             plan.ipus * 16 / 1000
         ),
-        "Both guests start together, so the first three virtual seconds or less are Linux's boot, also where \
-         it says that Linux is idle; what Linux then does lasts to the end."
+        "Both guests start together. So up to the first three virtual seconds are Linux's boot, even in the run called \
+         Linux idle. What Linux does after its boot lasts to the end."
             .into(),
     ]
 }

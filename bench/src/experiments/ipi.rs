@@ -158,9 +158,9 @@ impl Experiment for Ipi {
     }
 
     fn question(&self) -> &'static str {
-        "How long is it from the write of ICC_SGI1R_EL1 to the first instruction of the other vCPU's handler? Late \
-         interrupts between CPUs are what trap-based migration broke on in *Solving the Lock Holder Preemption Problem* \
-         (2012)."
+        "How long does it take from the write of ICC_SGI1R_EL1 to the first instruction of the other vCPU's handler? In \
+         *Solving the Lock Holder Preemption Problem* (2012), section 4.2, trap-based migration failed because interrupts \
+         between CPUs were late."
     }
 
     fn defaults(&self) -> Defaults {
@@ -266,12 +266,12 @@ impl Experiment for Ipi {
                     grouped(count(plan) as f64),
                     GAP_US / 1000
                 ),
-                "FreeRTOS, where it is there, computes for 4 ms of every 5 ms on the core of vCPU 1.".into(),
-                "Both ends pass marks of the exact clock, the sender right before the write, the target as the first instruction \
+                "Where there is a real-time guest, FreeRTOS computes for 4 ms of every 5 ms on the core of vCPU 1.".into(),
+                "Both vCPUs pass marks of the exact clock: the sender right before the write, the target as the first instruction \
                  of its vector."
                     .into(),
-                "What one core does is seen by another up to a quantum early or late, and so are these times. On the bare \
-                 machine, where the model has no time between write and handler, that is all there is."
+                "A core sees the actions of another core up to a quantum early or late, so these times are exact to a quantum. On \
+                 the bare machine the model has no time between write and handler, so a quantum is all that is measured there."
                     .into(),
             ],
             summary: summary.into(),

@@ -47,8 +47,8 @@ fn with_policy(label: &str, policy: &str) -> String {
 
 /// What makes the mean of one kind of visits large.
 const LOADING: &str = "\
-    Linux's images are copied at its start, at EL2, whenever the real-time guest pauses, with looks for interrupts in \
-    between: visits because of WFI in which the guest stays are few and long for that reason.";
+    At its start, EL2 copies Linux's images whenever the real-time guest sleeps, and looks for interrupts in between. \
+    For that reason, exits by WFI in which the guest stays are few and long.";
 
 impl Latency {
     fn periods(plan: &Plan) -> [(&'static str, Periods); 2] {
@@ -143,7 +143,7 @@ impl Experiment for Latency {
 
     fn question(&self) -> &'static str {
         "A task of the real-time guest is due at a fixed time. How many instructions later does it begin, and \
-         does what Linux does on the same core matter? It renews figures 5 to 7 of *Solving the Lock Holder \
+         does it matter what Linux does on the same core? The experiment repeats figures 5 to 7 of *Solving the Lock Holder \
          Preemption Problem* (2012), which has averages of 2.3 to 24 µs beside hackbench."
     }
 
@@ -209,8 +209,8 @@ impl Experiment for Latency {
         if let Some((visit, label)) = visits::longest(results, cases.iter().map(|it| it.0.as_str()))
         {
             findings.push(format!(
-                "The longest stretch at EL2 without a look for interrupts, which are masked there, was {} (in a visit because \
-                 of {}, run `{label}`), apart from the start of a core and the end of a guest.",
+                "The longest stretch at EL2 without a look for interrupts, which are masked there, was {} (after an exit by \
+                 {}, run `{label}`), apart from the start of a core and the end of a guest.",
                 visits::stretch(&visit),
                 visit.cause
             ));

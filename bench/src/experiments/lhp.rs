@@ -27,19 +27,19 @@ fn is_peer(policy: &str) -> bool {
 
 /// How to read where the time went.
 const HOW_IT_SHOWS: &str = "\
-    A vCPU whose core is taken away is missed in two ways. Others spin for a lock that it holds, or for which it queues ahead of \
-    them: a queued spinlock serves its waiters strictly in order. And others sleep, with nothing to do, until processes on its \
-    run queue go on: Linux does not know that this CPU does not run. On bare cores Linux hardly waits for locks: they are held \
-    so briefly that many a burst hits none which others want, while one that does costs the rest of the burst. So \
-    seeds differ much, and what is lost at low loads is less than in the documents, which had another kernel.";
+    A preempted vCPU delays the other vCPUs in two ways. Some spin for a lock that it holds, or for which it queues ahead of \
+    them, since a queued spinlock serves its waiters strictly in order. Others sleep, with nothing to do, until processes on \
+    its run queue go on, since Linux does not know that this CPU does not run. On bare cores Linux hardly waits for locks, \
+    because it holds them so briefly. So many bursts preempt no lock holder, but a burst that does costs the rest of the \
+    burst. For this reason seeds differ much. The loss at low loads is smaller than in the paper, which had another kernel.";
 /// What the tables of shares are of.
 pub(super) const WINDOW: &str = "\
-    Shares are of the whole program, from its start to its end, which is longer than what it measures itself: its processes are \
-    created and end in it. They are medians over seeds, so a row need not add up to 100.";
+    Shares are of the whole program, from its start to its end. That is longer than the time that the program measures itself, \
+    since it includes the creation and the end of its processes. Shares are medians over seeds, so a row need not add up to 100.";
 /// What a point is of.
 pub(super) const BURSTS: &str = "\
-    A run sees few bursts, and begins anywhere in one: the share that the real-time guest really had of core 0 (four times that \
-    of all cores) is not exactly the load. The ideal is that of the load.";
+    A run has few bursts, and may begin at any point of one. So the real-time guest's actual share of core 0 (four times its \
+    share of all cores) is not exactly the load. The ideal is that of the exact load.";
 
 impl Lhp {
     fn loads(plan: &Plan) -> Result<Loads, String> {
@@ -63,7 +63,7 @@ impl Experiment for Lhp {
 
     fn question(&self) -> &'static str {
         "The real-time guest takes a share of one core in long bursts. A Linux vCPU that it preempts may hold a \
-         lock, for which all the others then wait. How much more than that share does Linux lose? It renews \
+         lock, and then all other vCPUs wait for it. How much more than that share does Linux lose? The experiment repeats \
          figures 1, 8 and 9 of *Solving the Lock Holder Preemption Problem* (2012), where Linux was worse off than with \
          three cores of its own from a load of 50 %, and worse than with two from 80 %."
     }
@@ -157,7 +157,7 @@ impl Experiment for Lhp {
                 if !peers.is_empty() {
                     let names: Vec<_> = peers.iter().map(|it| format!("`{it}`")).collect();
                     lines.push(format!(
-                        "{}: the first seed only, since they are here to be compared with.",
+                        "{}: the first seed only, since these policies are here for comparison.",
                         names.join(", ")
                     ));
                 }

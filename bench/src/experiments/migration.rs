@@ -54,7 +54,7 @@ impl Migration {
     fn tables(policy: &str, costs: &Costs) -> [Table; 2] {
         let mut whole = Table::new(
             &format!(
-                "Policy `{policy}`: visits to EL2 in which the core did something about moves, whole"
+                "Policy `{policy}`: visits to EL2 in which the core did something about moves, as a whole"
             ),
             &["the core", "visits", "mean instructions", "most"],
         );
@@ -62,7 +62,9 @@ impl Migration {
             whole.rows.push(row(name, sum.cells()));
         }
         let mut parts = Table::new(
-            &format!("Policy `{policy}`: visits that took a vCPU and gave one up, in parts"),
+            &format!(
+                "Policy `{policy}`: visits in which the core took a vCPU and gave one up, in parts"
+            ),
             &["part", "visits", "mean instructions", "most"],
         );
         for (way, sum) in PARTS.iter().zip(costs.parts) {
@@ -91,7 +93,8 @@ impl Experiment for Migration {
 
     fn question(&self) -> &'static str {
         "How many instructions do both cores execute at EL2, so that a vCPU leaves one core for another and comes back? \
-         It renews the measurement of *Solving the Lock Holder Preemption Problem* (2012): about 50 µs for each of the two."
+         The experiment repeats a measurement of *Solving the Lock Holder Preemption Problem* (2012): about 50 µs for each of \
+         the two."
     }
 
     fn defaults(&self) -> Defaults {
@@ -135,27 +138,27 @@ impl Experiment for Migration {
             }
             if let Some(whole) = costs.whole() {
                 findings.push(format!(
-                    "Policy `{policy}`: {} with all that these visits to EL2 do besides: exception and interrupt, who runs next, \
-                     alarm, way back ({} moves).",
+                    "Policy `{policy}`: {} with all other work of these visits to EL2: exception and interrupt, decision, alarm, \
+                     entry ({} moves).",
                     grouped(whole),
                     grouped(costs.moves())
                 ));
             }
             if let Some(in_vain) = costs.in_vain() {
                 findings.push(format!(
-                    "Policy `{policy}`: {} more instructions for each round trip are looks after which nothing moves, mostly \
-                     at vCPUs that are to let go and have not left their kernel yet.",
+                    "Policy `{policy}`: {} more instructions for each round trip are looks for work after which nothing moves, mostly \
+                     while a vCPU in its grace has not left its kernel yet.",
                     grouped(in_vain)
                 ));
             }
             verdicts.push(Verdict {
                 aim: format!(
-                    "policy `{policy}`: a departure and a return, counted as in the document, at most {} instructions, both cores together",
+                    "policy `{policy}`: a departure and a return, counted as in the paper, at most {} instructions, both cores together",
                     grouped(AIM)
                 ),
                 measured: trip.map_or("no result".into(), |(mean, worst)| {
                     format!(
-                        "{} on average, {} at worst; {} with all else in these visits",
+                        "{} on average, {} at worst; {} with all other work of these visits",
                         grouped(mean),
                         grouped(worst),
                         costs.whole().map_or("-".into(), grouped)
@@ -234,19 +237,19 @@ impl Experiment for Migration {
                      then Linux's vCPUs share the other three cores and move among them.",
                     grouped(Self::periods(plan).length_us() as f64 / 1000.0)
                 ),
-                "A visit is what a core executes at EL2 without a break, from the exception to the return, whatever it does \
-                 besides. The hypervisor marks steps on its way (one instruction each), and the clock counts visits by the \
-                 steps that they passed."
+                "A visit is all that a core executes at EL2 without a break, from exit to entry. The hypervisor marks steps on its \
+                 way (one instruction each), and the clock counts visits by the steps that were passed."
                     .into(),
-                "Departure and return: counted as the document does (its figure 10), which adds up the function that \
-                 gives a vCPU up on one core and the one that accepts it on the other. Here that is saving, parking, telling; \
-                 and choosing, claiming, settling, loading: the parts marked • above, in all visits that gave a vCPU up or took one, \
-                 their means added up, times two. Not in it: exceptions and interrupts, the scheduler's decision, alarms; whole visits have \
-                 them."
+                "Departure and return are counted as in the paper (figure 10), which adds up the function that gives a vCPU up on one \
+                 core and the function that accepts it on the other. Here these are saving, parking and notifying on the one \
+                 side, and choosing, claiming, settling and loading on the other. They are the parts marked • above, in all \
+                 visits that gave a vCPU up or took one; their means are added up and doubled. Exceptions, interrupts, the \
+                 scheduler's decision and alarms are not included; whole visits include them."
                     .into(),
-                "Whole visits: the instructions of all visits that took a vCPU, or parked one and told of it, over the number of vCPUs \
-                 taken, times two. Where a vCPU was saved in an earlier visit, because the real-time guest took the core, the \
-                 mean of the save is added. At worst: the longest visit of each side, times two."
+                "Whole visits: the instructions of all visits in which the core took a vCPU, or parked one and notified another core, \
+                 divided by the number of vCPUs taken, times two. Where a vCPU was saved in an earlier visit, because the \
+                 real-time guest preempted it, the mean of the save is added. At worst: the longest visit of each side, times \
+                 two."
                     .into(),
             ],
             summary: summary.into(),

@@ -39,7 +39,7 @@ pub const KINDS: [(Kind, &str); 4] = [
     (Kind::Gave, "gives a vCPU up"),
     (Kind::Took, "takes one"),
     (Kind::Exchanged, "takes one, gives one up"),
-    (Kind::Looked, "looks or tells, nothing moves"),
+    (Kind::Looked, "looks or notifies, nothing moves"),
 ];
 
 /// The way to a step from the one before it, or behind the last one.
@@ -88,7 +88,7 @@ const fn way(to: u32, name: &'static str, of_move: Option<(u32, Side)>) -> Way {
 pub const PARTS: [Way; 10] = [
     way(
         LOOK,
-        "exception, interrupt, a glance at what is parked",
+        "exception, interrupt, a look at the parking slots",
         None,
     ),
     way(TAKE, "choice and claim", Some((LOOK, Side::Accepts))),
@@ -99,12 +99,16 @@ pub const PARTS: [Way; 10] = [
     ),
     way(
         SAVE,
-        "who runs next, and telling others; priority mask, alarm",
+        "decision, notifying other cores; priority mask, alarm",
         None,
     ),
     way(PARK, "save", Some((SAVE, Side::GivesUp))),
     way(PARKED, "parking", Some((PARK, Side::GivesUp))),
-    way(TOLD, "telling another core", Some((PARKED, Side::GivesUp))),
+    way(
+        TOLD,
+        "notifying another core",
+        Some((PARKED, Side::GivesUp)),
+    ),
     way(LOAD, "alarm, a look for interrupts", None),
     way(LOADED, "load", Some((LOAD, Side::Accepts))),
     Way {

@@ -112,7 +112,7 @@ impl Experiment for Overhead {
 
     fn question(&self) -> &'static str {
         "How much slower is Linux under Spumone than on the bare machine: alone, and beside a real-time guest \
-         that only takes its 1 kHz tick? It renews the kernel build of *Towards Co-existing of Linux and Real-Time OSes* (2011), \
+         that only takes its 1 kHz tick? The experiment repeats the kernel build of *Towards Co-existing of Linux and Real-Time OSes* (2011), \
          which took 1.4 % longer."
     }
 
@@ -254,8 +254,8 @@ impl Experiment for Overhead {
             verdicts: vec![verdict(Case::Alone), verdict(Case::Tick)],
             tables: vec![table, shares::table(runs)],
             method: vec![
-                "The same kernel, command line, CPUs and memory on the bare machine (no EL2) and under Spumone, there with policy \
-                 `none`: nobody moves."
+                "The same kernel, command line, CPUs and memory on the bare machine (no EL2) and under Spumone. Under Spumone \
+                 the policy is `none`, so no vCPU moves."
                     .into(),
                 format!(
                     "Linux measures itself, several times a run: {}.",
@@ -265,14 +265,15 @@ impl Experiment for Overhead {
                         .collect::<Vec<_>>()
                         .join(", ")
                 ),
-                "Times of one case differ by more than what is looked for, so means are compared. After ± stands the \
-                 standard error of a ratio, from the spread of the times of both; two of three such figures are nearer \
-                 than this to the true one, and what is within two errors of nothing may be nothing. An aim is met, or not, if that holds two errors away as well."
+                "The times of one case differ by more than the difference that is looked for, so means are compared. The value after \
+                 ± is the standard error of the ratio, from the spread of both times. Two of three such figures are nearer to \
+                 the true value than one error, and a difference of less than two errors may be no difference. An aim counts as \
+                 met, or as not met, only if that also holds two errors away."
                     .into(),
-                "What stage 2 costs in TLB misses is not in it, since the model has none: on a chip expect more."
+                "The cost of stage 2 in TLB misses is not included, since the model has none: expect more on a chip."
                     .into(),
-                "Where the time went is told of the last repeat. What the hypervisor and the real-time guest take there does \
-                 not vary as the times do."
+                "The table of where the time went is from the last repeat. The shares of the hypervisor and of the real-time guest \
+                 vary less than the times do."
                     .into(),
             ],
             summary: summary.into(),

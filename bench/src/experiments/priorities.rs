@@ -21,10 +21,11 @@ const LOADS: [Load; 2] = [Load::Hackbench, Load::Disk];
 
 /// Why the difference is no larger: `docs/interrupts.md`, and `take_interrupts`, `alarm_rang` of the hypervisor.
 const WHY_SO_LITTLE: &str = "\
-    With either, all interrupts come to EL2, and Linux can mask its own only. What differs: without the split, one for Linux \
-    (of a device, or a kick from another core) that comes while the real-time guest runs, or is about to, is taken at once and \
-    not when that guest sleeps. EL2 notes it for Linux, whose code does not run, and goes on; so the real-time guest waits \
-    longer by one visit to EL2, rarely more. Linux's timer does not come while the real-time guest runs, with either.";
+    With and without the split, all interrupts come to EL2, and Linux can mask only its own. The difference is an interrupt \
+    for Linux (of a device, or a kick from another core) that comes while the real-time guest runs, or is about to run. \
+    Without the split the core takes it at once; with the split, when the real-time guest sleeps. EL2 notes it for Linux, \
+    and no code of Linux runs. So the real-time guest waits longer by one visit to EL2, rarely more. Linux's timer never \
+    interrupts the real-time guest.";
 
 impl Priorities {
     fn periods(plan: &Plan) -> Periods {
@@ -63,7 +64,7 @@ impl Experiment for Priorities {
 
     fn question(&self) -> &'static str {
         "While the real-time guest runs, the GIC holds Linux's interrupts back, because they have lower \
-         priorities. What if all had the same? It renews the comparison of *Towards Co-existing of Linux and \
+         priorities. What changes if all have the same priority? The experiment repeats the comparison of *Towards Co-existing of Linux and \
          Real-Time OSes* (2011): over 100 µs without the separation, all within 40 µs with it."
     }
 
@@ -136,7 +137,7 @@ impl Experiment for Priorities {
                 let mut method = dispatch::method(Self::periods(plan), plan);
                 method.push(
                     "Besides its periodic task, the real-time guest computes for 3 ms of every 10 ms on the shared core, so \
-                     that Linux's interrupts find it running."
+                     that Linux's interrupts come while it runs."
                         .into(),
                 );
                 method.push(WHY_SO_LITTLE.into());

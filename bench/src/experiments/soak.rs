@@ -54,8 +54,8 @@ impl Experiment for Soak {
 
     fn question(&self) -> &'static str {
         "Beside a real-time guest that takes a share of one core in long bursts, Linux moves data between its CPUs and \
-         compares it, runs hackbench, cyclictest and a parallel build, and looks whether its kernel has complained: of stalls, \
-         lockups, anything. A run that is not well has no result."
+         compares it, runs hackbench, cyclictest and a parallel build, and checks its kernel's log for complaints (stalls, \
+         lockups, anything). A run in which something failed has no result."
     }
 
     fn defaults(&self) -> Defaults {

@@ -90,8 +90,8 @@ impl Experiment for Timer {
         "Hypothesis 1 of *The influence of spinlocks on Linux on virtualized CPUs*: when the core that takes Linux's \
          timer interrupt is shared with the real-time guest, ticks are lost and Linux measures too little. \
          There (Linux 2.6.16), measured times indeed became shorter as the load grew, until the interrupt was moved to \
-         another core. Here the time that Linux measures is set beside that of the exact clock, which \
-         sees the same two points of the same program."
+         another core. Here the time that Linux measures is compared with that of the exact clock between the \
+         same two points of the same program."
     }
 
     fn defaults(&self) -> Defaults {

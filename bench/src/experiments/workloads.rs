@@ -50,8 +50,9 @@ impl Experiment for Workloads {
     }
 
     fn question(&self) -> &'static str {
-        "What `lhp` asks with hackbench, asked with work of other kinds: a parallel compilation, processes and files that come \
-         and go, TCP within the machine, and computing only. How much more than the real-time guest's share does each lose?"
+        "`lhp` asks how much Linux loses with hackbench. This experiment asks the same for other work: a parallel compilation, \
+         processes and files that come and go, TCP within the machine, and computing only. How much more than the real-time \
+         guest's share does each lose?"
     }
 
     fn defaults(&self) -> Defaults {

@@ -62,8 +62,8 @@ impl Experiment for Yardsticks {
     }
 
     fn question(&self) -> &'static str {
-        "What Linux loses beside a real-time guest is told against the bare machine with fewer cores. So: how much \
-         faster does each yardstick become from one core to four, with nothing under it?"
+        "Other figures compare Linux beside a real-time guest with the bare machine with fewer cores. So, how much faster does \
+         each yardstick become from one core to four, without a hypervisor?"
     }
 
     fn defaults(&self) -> Defaults {
