@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Spumone: everything a user or a developer calls, one line each.  `make help` lists it.
 
 TARGET     := aarch64-unknown-none-softfloat

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The whole matrix of an experiment: plans it, runs what has no result yet, collects.
 
 use crate::experiments::{self, Experiment};

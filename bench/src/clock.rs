@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the exact clock counted in a run: the JSON that `testbed/run --json` writes.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names for places in the hypervisor's code, from its debug information.
 
 use crate::clock::Visits;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What guests print for programs to read, out of a console log.
 //!
 //! Under Spumone each line has its guest's name before it, and colours; on the bare machine it has

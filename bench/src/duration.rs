@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! About how long runs take on the host. Nothing is measured by it.
 
 use crate::experiments::{Experiment, seeds_of};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The figures: each experiment says which runs it needs, and what their results mean.
 
 pub mod ablation;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why an experiment cannot go on.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! SHA-256, as hexadecimal text.
 
 use crate::failure::Failure;

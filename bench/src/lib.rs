@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The project's figures: each experiment is a matrix of runs on the exact clock (`testbed/`), repeated
 //! over several seeds, and ends in a page with a picture, a table and everything needed to repeat it.
 //!

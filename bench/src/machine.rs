@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one run boots, and how QEMU is told. Nothing here looks at a file.
 
 use crate::system::System;

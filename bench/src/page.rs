@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of a figure: picture first, then what came out, then all that is needed to repeat it.
 
 use crate::experiments::{Evaluation, Experiment, Plan, Table};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pictures: SVG by `plotters`, PNG of that SVG by `resvg` with a font that comes with the program, so
 //! that it looks the same on every machine.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the project's files are, their hashes and versions; what is missing, and what makes it.
 
 use crate::failure::Failure;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What came out of runs, by label.
 
 use crate::clock::ClockReport;

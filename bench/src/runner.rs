@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One run: QEMU on the clock, its console in a log, its results read and judged.
 
 use crate::clock::{ClockReport, Function, MARK_BEGIN, MARK_END};

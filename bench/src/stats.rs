@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Median and range: all that a handful of exact runs can carry; and the mean of many, with its error.
 
 use serde::Serialize;

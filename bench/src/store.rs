@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results on disk. A run whose result is there, with the same key, is not repeated.
 
 use crate::failure::Failure;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The board file: what a machine has and where.
 //!
 //! Guests see their interrupt controller and console UART at the addresses the board has them at,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The rules that need no image: cores, priorities, names, devices.
 //!
 //! Each rule is a function that appends what it finds; none relies on another having held.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The system description: what a user writes in TOML.
 //!
 //! Reading it checks the form only (keys, types, words). Whether it makes sense on its board is

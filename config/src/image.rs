@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What must be known of guest images to place them. The bytes are read elsewhere.
 
 /// Magic number of a Linux arm64 `Image` at [`LINUX_MAGIC_OFFSET`]

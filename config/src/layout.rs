@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decides every address: which memory of the machine each guest gets, where it sees it, and what
 //! is loaded where. What does not fit is refused here.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The system description: which guests share which cores of which board.
 //!
 //! Two forms of one thing. The *description* is what a user writes in TOML; it is parsed and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The packed form: what the hypervisor reads at start, as written by `spm build`.
 //!
 //! It is trusted: the host tool has checked every rule before it wrote it, and it lies in the

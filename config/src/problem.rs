@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is wrong with a description, said so that its author can mend it.
 //!
 //! Checks never stop at the first fault: each appends a [`Problem`] and goes on, so that one run

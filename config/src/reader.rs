@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads TOML tables key by key and collects every fault, where a `serde` derive would stop at
 //! the first. What it cannot use it reports, with its place, and leaves out.
 

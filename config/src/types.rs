@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The words of the field as types, so that a guest's address is never taken for the machine's,
 //! nor a core for a vCPU.
 

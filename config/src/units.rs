@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sizes and durations as people write them: `"16MiB"`, `"2ms"`.
 
 /// Bytes of a KiB.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Properties of every plan, over random systems: nothing overlaps, everything is inside what it
 //! belongs to, and the packed form survives its encoding.
 

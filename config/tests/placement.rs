@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where single systems put things, in numbers.
 
 // The helpers of tests say what they expect by unwrapping it, as tests do.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sets of small numbers, as the bits of a word.
 
 /// The positions of the bits that are set, lowest first.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The decisions of the hypervisor: scheduling, interrupt virtualization, power control, stage 2
 //! and console, as state machines without `unsafe`, assembly or I/O.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What it takes to bring a guest to the state it starts in: memory cleared, images copied, seeds
 //! drawn.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sets of vCPUs and of cores, as the bits of a word: both ids are below 32.
 
 use core::fmt;

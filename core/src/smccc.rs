@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a guest asks of its firmware: decoding of SMC and HVC calls.
 //!
 //! Sources: SMC Calling Convention (DEN0028), PSCI 1.1 (DEN0022), TRNG firmware interface 1.0

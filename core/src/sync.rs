@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Atomics, from loom where a test explores their interleavings.
 
 #[cfg(loom)]

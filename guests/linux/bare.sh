@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Boots the Linux guest on QEMU's virt machine with nothing under it: to try a scenario, and as the
 # bare machine that a hypervisor is compared with. The machine has a blank disk and QEMU's user network.
 #

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Builds the Linux guest from unmodified Debian arm64 packages: a kernel and a small initramfs.
 #
 # usage: build.sh [--rt] [--bench] [--update] [OUT_DIR]        OUT_DIR defaults to build/guests/linux

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Tests the Linux guest on the bare machine: every scenario says ok=1 where it should, and ok=0 where
 # the machine is made to lack what it wants. Takes some minutes under emulation.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From reset to running instances: the boot core reads the bundle, builds everything, and then
 //! gives each core what is its own.
 //!

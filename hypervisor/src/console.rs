@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine's one UART, shared by all guests.
 //!
 //! Whoever holds the UART token may touch [`Device`], which sends; no core waits for it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a vCPU leaves on a core besides its general registers: the system registers of EL1 and
 //! EL0 and the floating point registers. Saved when another vCPU takes the core, not before.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a core is set up at EL2: what traps, what a guest may do by itself.
 //!
 //! Source: Arm ARM DDI 0487, chapter D23 (register descriptions).

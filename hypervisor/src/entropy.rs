@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random numbers for guests: a kernel without entropy takes a global lock at every system call
 //! (docs/guests.md), so each start hands out fresh seeds, and SMCCC TRNG is served.
 //!

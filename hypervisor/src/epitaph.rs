@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is left when EL2 itself dies: registers and last events, at a fixed place where a
 //! debugger finds them, and on the console.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The last things each core did, for the epitaph. Not a trace: a few words in a ring that is
 //! overwritten for ever, cheap enough to be always on.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine's GICv3 as the hypervisor uses it: `EOImode` = 1, so that taking an interrupt and
 //! deactivating it are two steps, and the second can be left to the guest.
 //!

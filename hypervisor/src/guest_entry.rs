@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The way into a guest and back: the only code that runs with a guest's general registers.
 //!
 //! To the run loop a guest is a function call: [`enter`] loads the registers of a vCPU, leaves

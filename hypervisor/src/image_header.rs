@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The first 64 bytes of the image: the header of a Linux arm64 `Image`, so that QEMU's
 //! `-kernel` and U-Boot's `booti` load and enter the hypervisor as they would a kernel.
 //!

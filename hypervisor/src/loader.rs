@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Carries out what `core/load` says it takes to load a guest.
 
 use crate::memory::bundle_start;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the instances on all cores share: facts that never change after start, and atomics.
 
 use crate::cpu;

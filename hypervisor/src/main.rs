@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The EL2 program: what carries out the decisions of `core`.
 //!
 //! Read in this order: `boot` (from reset to running instances), `instance` (the loop of one core

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The hypervisor's own view of memory: an identity map in which only code can be executed, only
 //! data written, and nothing but the board's devices is device memory.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the token of a vCPU lies that is on no core.
 
 use crate::vcpu::VcpuToken;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Steps of a move between cores, for the exact clock (`testbed/README.md`, "Marks"): it counts the instructions from the
 //! entry to EL2 to each, which makes the figure `migration`.
 //!

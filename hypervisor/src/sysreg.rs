@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! System registers by name, for those that are read and written in bulk at a switch of vCPUs or
 //! on the interrupt path. Others are used through the `arm-sysregs` crate.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The generic timers: the two a guest owns, and the alarm of EL2.
 //!
 //! A guest reads and writes its timers without EL2. They are saved when another vCPU takes the

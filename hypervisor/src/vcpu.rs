@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A vCPU: everything that is somewhere when it is not on a core.
 
 use crate::context::{FloatingPoint, SystemRegisters};

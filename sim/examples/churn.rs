@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How many moves a second of this machine the simulator makes: `cargo run --release --example churn [MOVES] [CORES]`.
 
 use spumone_sim::{Failed, Setup, simulate};

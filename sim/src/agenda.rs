@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! When each core has its next event: a tournament of times, whose winner is the next event of all.
 
 use spumone_core::schedule::Ticks;

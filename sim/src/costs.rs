@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the hypervisor's steps cost, in instructions. Rounded from what the testbed counts (`docs/results/latency.md`).
 
 use spumone_core::migration::PolicyRules;

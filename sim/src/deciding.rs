@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The policy, and all that the simulator knows of policies: whoever adds one to `spumone-core` changes this file at
 //! most.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a load of the real-time guest costs at least.
 
 use crate::setup::Setup;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What must hold after each event, whatever the policy.
 //!
 //! - The token of each vCPU is on exactly one core, or parked, once.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The hypervisor's decisions in a model of a machine: time, costs and guests are modelled, `spumone-core` decides.
 //!
 //! A simulation is a sequence of events, each at one core at one virtual time: an interrupt, an alarm, the end of a

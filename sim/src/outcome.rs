@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What comes out of a simulation.
 
 use crate::time::TICKS_PER_SECOND;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random numbers that are the same everywhere: SplitMix64 (Steele, Lea, Flood 2014).
 
 /// A generator.

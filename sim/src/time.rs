@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The unit of time: one instruction of the machine on which the testbed measures loads.
 
 use spumone_core::schedule::Ticks;

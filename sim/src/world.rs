@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the cores of one system share: in the hypervisor `Machine`, and the memory and the interrupt lines of the board.
 
 use crate::costs::Costs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the simulator must show: the testbed's order of the policies, and that a machine's size costs a switch nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test fails so")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every invariant, on machines and guests of all shapes: a simulation in which one does not hold has no outcome.
 
 #![allow(clippy::unwrap_used, reason = "a test fails so")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `spm bench`: makes the runs of a figure, then its page.
 
 use crate::build;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes the bootable file: hypervisor, packed system, payloads.
 
 use crate::hypervisor::Hypervisor;

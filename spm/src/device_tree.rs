@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The device tree each guest gets: generated, or the user's own completed.
 
 mod generate;

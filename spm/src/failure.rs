@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why a command failed, how that is shown, and the exit code that tells scripts.
 
 use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report};

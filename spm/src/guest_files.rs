@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads the files a guest names and says what is wrong with them.
 
 mod btf;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads the hypervisor's ELF file and flattens it into the image that is loaded.
 
 use crate::failure::Failure;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `spm`, the host tool: checks a system description, builds one bootable file of it, runs it.
 //!
 //! Reading, ELF, gzip and QEMU are here; what makes a description sound, and where everything

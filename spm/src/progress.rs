@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shows on a terminal what is being done. Says nothing where standard error is no terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which QEMU, and its command line for a system.
 
 use crate::failure::Failure;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `spm sim`: simulates, and shows what came out.
 
 use crate::cli::SimArgs;

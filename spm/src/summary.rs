@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shows a system that passed: which vCPU runs where, and what lies where in memory.
 
 use crate::system::System;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a system (description, board file, guest files), checks it and decides its addresses.
 
 use crate::device_tree::{self, DeviceTree};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Exit codes, output for people and for scripts, and how QEMU is started (a script plays QEMU).
 
 // The helpers of tests say what they expect by unwrapping it, as tests do.

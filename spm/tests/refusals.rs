@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `spm check` says to each description it must refuse.
 //!
 //! `refusals/NAME.toml` is a description with faults, `refusals/NAME.expected` what people read.

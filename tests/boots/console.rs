@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One terminal for all guests: whose lines are whose, who is typed to, the keys' commands.
 
 use boot_tests::{Boot, ESCAPE, linux, probe, rt};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Devices that guests are given: the second UART and the clock, disks and network cards.
 
 use boot_tests::{Boot, linux, probe, rt};

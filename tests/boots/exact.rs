@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Boots on a clock that counts instructions: what guests say of time counts, and each run is the
 //! same.
 //!

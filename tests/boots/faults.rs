@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A guest that does what it may not is stopped, with a report that says who, where, at which
 //! address, and what to change. The others run on; the machine ends when they have.
 

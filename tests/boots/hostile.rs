@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Guests that do all they can to disturb: no other guest notices, and the hypervisor lives.
 
 use boot_tests::{Boot, ESCAPE, probe};

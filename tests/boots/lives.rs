@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Restarted guests find a machine like new.
 
 use boot_tests::{Boot, probe};

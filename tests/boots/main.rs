@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whole boots on QEMU, one a test. `scripts/test boot` builds what they need and runs them.
 //!
 //! Tests named `matrix_…` are many and long; `scripts/test nightly` runs them too.

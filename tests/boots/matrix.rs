@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Linux in many shapes beside real-time guests in many shapes; long, so most are for the night.
 
 use boot_tests::{Boot, linux, linux_rt, rt};

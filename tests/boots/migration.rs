@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! vCPUs that change cores: nothing is lost. That they do change cores is seen on the exact clock (`exact`).
 
 use boot_tests::{Boot, linux, linux_rt, probe, rt};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The operator's keys are served whatever guests do: those that keep all cores, flood the console, or storm
 //! with interrupts.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! More vCPUs than cores: equals take turns, the urgent go first, nobody's timer is lost.
 
 use boot_tests::{Boot, linux, probe, rt};

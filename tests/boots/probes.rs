@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The probe guest's suites (tests/guests), on as many cores as vCPUs and on fewer.
 
 use boot_tests::{Boot, Console, probe, raw_probe};

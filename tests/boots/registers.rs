@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! No system register carries what one guest writes to another guest on the same core, nor to the guest's own next
 //! life. Shown with every core type of QEMU on which the hypervisor can run: two guests of equal priority share a core;
 //! one fills all registers that it can write with patterns, the other one reads all that it can read.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! FreeRTOS and Linux side by side on the same cores.
 
 use boot_tests::{Boot, linux, rt};

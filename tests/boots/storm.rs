@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Storms of interrupts that a guest causes for its own vCPUs, on the exact clock: a real-time guest of a higher priority on
 //! the same core feels no more of them than it does where no vCPU changes cores.
 

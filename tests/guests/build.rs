@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Links the probe with its own memory layout.
 
 fn main() {

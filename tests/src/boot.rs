@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Describes a boot and starts it.
 
 use crate::console::{Console, Facts};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a machine said: by guest, line by line; and what tests demand of it.
 
 use crate::terminal::Terminal;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where what was built lies.
 
 use std::path::{Path, PathBuf};

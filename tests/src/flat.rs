@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bytes as they lie in memory, from an ELF file (64 bits, little endian; System V ABI, chapter 4
 //! and 5).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Guests of a boot, each as its table of the system description.
 
 use crate::{files, flat};

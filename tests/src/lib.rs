@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Boots whole systems on QEMU and looks at what their guests report.
 //!
 //! A test describes a system with [`Boot`], which writes the description, has `spm` build the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A machine that runs: its console, its keyboard, and its end.
 
 use crate::console::{Console, Facts};

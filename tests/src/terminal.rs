@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a terminal would show: the console's bytes as finished lines.
 //!
 //! The hypervisor erases an unfinished line to let another pass, and draws it again (carriage

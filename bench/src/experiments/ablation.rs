@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ablation`: what each mechanism of policy `steal` is worth: the load experiment with one after the other turned off.
 
 use super::loads::{self, Loads};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs in which the real-time guest measures its dispatch latency: beside a Linux that does something, or alone.
 
 use super::Plan;

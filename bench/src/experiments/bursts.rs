@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs in which Linux measures itself beside a real-time guest that takes a share of one core in bursts.
 
 use super::Plan;

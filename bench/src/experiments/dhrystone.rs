@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `dhrystone`: the second hypothesis of *The influence of spinlocks on Linux on virtualized CPUs*: is the
 //! slowdown a matter of the benchmark?
 

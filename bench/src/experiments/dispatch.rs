@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What runs tell of dispatch latency: histograms, a table, the largest.
 
 use super::beside::Periods;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ipi`: how long an interrupt between two vCPUs of a guest takes, while its target runs, was preempted, or has changed
 //! cores because of that.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `latency`: how long the real-time guest waits between a task's due time and its first instruction,
 //! beside a Linux that rests, computes or writes to a disk.
 

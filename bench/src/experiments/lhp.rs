@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `lhp`: what a real-time guest's load costs an SMP Linux beside it, against the ideal.
 
 use super::loads::{self, Bare, Loads};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `lhp`, `dhrystone` and `ablation` share: one yardstick, by the load that the real-time guest puts on one core.
 
 use super::bursts::{self, Bursts};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `migration`: what it costs that a vCPU goes to another core and comes back, on both sides, in instructions at EL2.
 //!
 //! The hypervisor passes steps (`hypervisor/src/steps.rs`), and the clock counts visits to EL2 apart by the steps that they

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the clock's visits to EL2 tell of moves of vCPUs: which of them gave one up or took one, and what that cost.
 
 use crate::clock::{Part, Visits};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `overhead`: what Spumone costs Linux where there is nothing to share, and beside a real-time guest that only
 //! takes its tick.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `priorities`: what splitting the GIC's priorities between the guests is worth.
 
 use super::beside::{Load, Periods, run_beside};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the time of all cores went while Linux measured itself: levels, lock functions, functions.
 
 use super::Table;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `soak`: whether Linux stays well under every policy and load: its data, its kernel log, its wake-ups.
 
 use super::bursts::{self, Bursts};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `timer-on-shared-core`: the first hypothesis of *The influence of spinlocks on Linux on virtualized CPUs*: does
 //! Linux measure wrongly because its time-keeping CPU is preempted?
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Visits to EL2 by cause: how often, how many instructions, and how long the core was deaf to
 //! interrupts meanwhile, which is what the hypervisor can add to a latency.
 

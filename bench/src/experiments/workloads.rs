@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `workloads`: the load experiment on work of other kinds than hackbench, each against its own ideal.
 
 use super::lhp;

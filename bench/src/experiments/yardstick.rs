@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What Linux is measured by: scenarios of `guests/linux/scenarios/` that print `seconds=`, sized so that
 //! four bare cores take about as long as wanted.
 

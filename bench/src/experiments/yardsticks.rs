@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `yardsticks`: how Linux's benchmarks scale on the bare machine, from one core to four.
 
 use super::yardstick::{self, Yardstick};

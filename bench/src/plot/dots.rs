@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One value with its range for each row: ratios, mostly, beside the line of 1.
 
 use super::lines::trimmed;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Histograms one below the other on a common axis, counts on a logarithmic one, so that what happened
 //! once in 100,000 times is seen beside what happened always.
 

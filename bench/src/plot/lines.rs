@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lines with bands: the median, and from the smallest to the largest value.
 
 use super::style::{self, FAINT, GREY, LABEL_GAP, SIZE_TEXT, Size, WIDTH};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! SVG to PNG, with no other font than the one in the program.
 
 use crate::failure::Failure;

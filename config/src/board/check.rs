@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules across the parts of a board file.
 
 use super::{Board, Device};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a board file: the form, and each value by itself.
 
 use super::{Board, Device, Gic, Memory, Qemu, Timer, Uart};

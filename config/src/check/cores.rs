@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules on vCPUs and their home cores.
 
 use crate::board::Board;

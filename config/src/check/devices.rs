@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules on devices passed through.
 //!
 //! Stage 2 gives pages, so two devices in one 4 KiB page go together or not at all.

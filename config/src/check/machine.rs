@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules on the machine as a whole: `[board]`, `[scheduler]`, the number and names of guests.
 
 use crate::board::Board;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules on one guest's options: which go together and which kind they are for.
 
 use crate::description::{Description, Guest, Kind};

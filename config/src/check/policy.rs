@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a policy against lock-holder preemption has what it needs, and no option is given that means nothing to it.
 
 use super::resolve_priorities;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules on priorities, and what they are where none is written.
 
 use crate::description::{Description, Guest, Priorities};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a guest's image, ramdisk and device tree go in its memory.
 //!
 //! All addresses here are guest addresses (IPA).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which memory of the machine each guest gets, and where it sees it.
 
 use super::{GIC_DISTRIBUTOR_SIZE, GIC_REDISTRIBUTOR_SIZE};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes a plan as the packed form.
 
 use super::{Plan, SYSTEM_ROOM, Source, intid};

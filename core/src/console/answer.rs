@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the hypervisor answers to the operator's commands, made in pieces.
 //!
 //! A whole answer takes thousands of instructions. So commands are only noted, and each

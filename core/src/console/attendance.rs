@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! When the console's core attends to the console: to what is typed, and to the hypervisor's answers.
 //!
 //! The UART's interrupt has the lowest band, so that nothing typed or printed disturbs an urgent guest.

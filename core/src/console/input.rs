@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which guest gets what is typed, and the commands to the hypervisor itself.
 //!
 //! A command is [`InputSwitch::ESCAPE`] and one key. Everything else goes to the guest with the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The name of a source in its colour, as it stands before each of its lines.
 
 /// Bytes of a name that count.

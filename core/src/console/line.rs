@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One source's stream of bytes: what is text, what is an escape sequence, and the line so far.
 //!
 //! The line is kept in a form that is safe to print between other sources' lines: printable

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One terminal for all guests and the hypervisor.
 //!
 //! The way of a byte out: a guest's vCPU writes to its virtual UART ([`crate::vuart`]); its core

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes tagged lines of the bytes of all sources.
 //!
 //! Each line on the terminal begins with the name of its source: `linux   | login:`. A line is

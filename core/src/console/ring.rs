@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The bytes one source has written and the terminal has not yet shown.
 //!
 //! A ring per *source* rather than per core: the vCPUs of one guest write from several cores, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is about to appear on the terminal.
 
 /// Parts of the longest script: a line printed while the focused guest is in mid-line.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where output goes, and how a visit there ends.
 
 /// Where the terminal's bytes go: the transmit FIFO of the UART.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who may write to the UART: a token that moves, instead of a lock that is waited for.
 //!
 //! A core that has output asks for the token once. If it gets it, it writes what all cores have

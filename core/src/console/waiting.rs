@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which sources may have output, so that whoever drains does not look at all of them.
 
 use super::SOURCES;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! All interleavings of senders and receivers; each test names the outcomes it must have met.
 //!
 //! Loom does not let a load see a store that is made later, so it cannot show what the order of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What cores tell each other, and how it is put into words.
 
 use crate::psci::{EntryPoint, Generation};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages between cores, without locks.
 //!
 //! There is a box for each ordered pair of cores: a ring that one core fills and one core empties,

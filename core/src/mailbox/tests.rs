@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Order, capacity and coding, one step at a time.
 
 use super::ring::Ring;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Catching the moment at which the loaded vCPU's kernel holds no lock, or needs another core.
 
 use super::core_state::Catch;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which of the vCPUs that a core has found it claims, and of which one it notifies another core.
 
 use super::policy::{Candidate, Verdict};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one core knows of vCPUs, and no other core sees: which vCPUs are here, which one runs, and what became of those
 //! that left.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One turn of a core's loop at EL2: which vCPU runs next, when the alarm rings, and which interrupts get through
 //! meanwhile.
 //!

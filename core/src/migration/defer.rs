@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Deferred preemption, for policy `delay`: a vCPU of a higher band waits, with a bound, while the running vCPU may hold a
 //! lock. vCPUs stay at home.
 

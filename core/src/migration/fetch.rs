@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fetching: a core looks at the vCPUs that other cores have parked, and claims the one that the policy chooses.
 
 use super::catch::{catch, stop_catching};

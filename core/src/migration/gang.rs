@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The gang of policy `cosched`: its vCPUs run together or not at all. They stay at home.
 
 use super::notify::publish_level;

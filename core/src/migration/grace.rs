@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! When a vCPU whose turn is over lets go: not while its guest's kernel may hold a lock.
 //!
 //! A vCPU in the guest's kernel gets a little more time, and is looked at again, until it is back in a program, or spins

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Interrupts at EL2: when a core takes them, and where those for a vCPU go.
 //!
 //! Interrupts are masked at EL2, so the core takes them at chosen points. Two rules keep a storm of interrupts, which a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a vCPU may hold a lock, seen from outside: its kernel is not asked.
 //!
 //! A kernel that holds a spinlock is in EL1, so one in EL1 may. A Linux that can be preempted counts its reasons not to be,

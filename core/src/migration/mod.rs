@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How vCPUs migrate between cores.
 //!
 //! The token of a vCPU that may migrate is in one of two places. Either a core has it: the core runs the vCPU, or keeps

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a core tells other cores: which band it runs, and that vCPUs are parked here which they could run.
 
 use super::park::{is_parked_here, park};

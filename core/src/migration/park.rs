@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the token of a vCPU is: with this core, or in its parking slot.
 //!
 //! A vCPU that migrates is parked when it does not run and its registers are saved. A vCPU that a core has parked stays in

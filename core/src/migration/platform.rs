@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What migration needs of the core on which it runs: registers, interrupts and a clock in the hypervisor, a model of
 //! them in the simulator and in tests.
 

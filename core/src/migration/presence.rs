@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a core tells others of what it does.
 
 use crate::schedule::Band;

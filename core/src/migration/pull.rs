@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pulling: an interrupt or a start has come for a vCPU whose host core does not hear it, because it runs a higher band.
 //! The core that sends it fetches the vCPU.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What each core and each guest is for under a policy: decided once, at start.
 
 use super::policy::PolicyRules;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! vCPUs that leave their core before another core has asked: sent away, returned to their home, taken back if no core
 //! has claimed them.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The life of a guest: running, stopping on all its cores, stopped or restored, running again.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! All interleavings of the cores that race for a vCPU or for the end of a guest.
 //!
 //! Loom leaves interleavings out where a thread reads a word before it changes it, so each test

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Power control: what the firmware calls of a guest do to its vCPUs and to the guest.
 //!
 //! Source: Power State Coordination Interface, version 1.1 (DEN0022). To a guest the hypervisor is

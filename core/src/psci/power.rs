@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which vCPUs of a guest are on.
 //!
 //! A vCPU goes round: off, being started, on, off. Each step has one owner, so it is one

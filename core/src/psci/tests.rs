@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every call against its specification, and sequences of calls against a model.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Priorities as small consecutive numbers.
 //!
 //! A user spreads priorities over 0 to 255 as he likes; a system has few distinct ones. Each

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! When a vCPU that does not run must be woken.
 //!
 //! A vCPU takes the virtual timer of its core with it while it runs. When it is switched out, the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! GIC priorities, so that the hardware itself holds back what may not disturb a core.
 //!
 //! An interrupt has the band of the vCPU it is for. While a vCPU of band b runs, the priority mask

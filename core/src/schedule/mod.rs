@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which vCPU a core runs, and when it must decide again.
 //!
 //! Each core has one [`Scheduler`] and one set of [`Deadlines`] of its own; nothing here is shared

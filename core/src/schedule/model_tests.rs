@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scheduler against a naive model, and its alarms against a core that looks at every tick.
 
 use super::*;

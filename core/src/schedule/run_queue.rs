@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The vCPUs of a core that could run but do not.
 //!
 //! One first-in first-out queue per band, as a ring of links between vCPU ids, and a bitmap of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The state machine of one core's scheduler.
 //!
 //! Events (`start`, `wake`, `sleep`, …) only note what has become of a vCPU; [`Scheduler::decide`]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a descriptor says, and its bits.
 //!
 //! DDI 0487, chapter D8: "VMSAv8-64 descriptor formats" for the layout, the sections on stage 2

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a range is cut into leaves, and how many tables that takes.
 
 use super::{Level, ROOT_TABLES};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Stage 2 translation tables: what a guest takes for physical memory, and where it really is.
 //!
 //! A guest reaches exactly what is mapped here and nothing else, so these tables are the wall

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The same mappings, made by an independent implementation: crate `aarch64-paging`.
 //!
 //! It has neither concatenated root tables nor FEAT_XNX, so its walk starts at level 0, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pages that translation tables are made of.
 
 use super::attributes::Descriptor;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The registers that make the tables known to the hardware, as values.
 
 use super::IPA_BITS;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Building and reading the tables.
 
 use super::attributes::Descriptor;

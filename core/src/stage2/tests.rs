@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limits, refusals, register values and the count of pages.
 
 use super::attributes::Descriptor;

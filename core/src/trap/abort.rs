@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Aborts at stage 2: what was accessed, where and how.
 
 use super::syndrome::{Gpr, Syndrome};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Debug system registers (op0 = 2), trapped by `MDCR_EL2.TDA`, `TDOSA` and `TDRA`.
 //!
 //! Hardware breakpoints and watchpoints belong to the whole core and would have to be switched

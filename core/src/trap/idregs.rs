@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a guest sees of the machine's features (`HCR_EL2.TID3`).
 //!
 //! A guest uses what the ID registers promise, so they must promise nothing that traps, that needs

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a guest's exception into EL2 means, and what is answered to it.
 //!
 //! Everything here is a pure function of register values that the EL2 program has read, so that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report on a guest that did what it may not.
 //!
 //! It is all that a user sees of the mistake, so it names everything one needs to find the code

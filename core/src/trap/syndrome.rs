@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ESR_EL2`: why the guest came to EL2.
 
 use super::abort::{AccessSize, DataAccess, FaultStatus};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! System registers by their encoding, and by name.
 
 use super::syndrome::Gpr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one vCPU has of the GIC to itself: SGIs and PPIs, the SPIs it holds, and a record of its
 //! list registers. This file has the state and the events; `fill` moves interrupts to list
 //! registers, `fold` takes them back.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The short way: one interrupt more for a running vCPU whose list registers have room. All else
 //! goes the long way, through fold and fill.
 

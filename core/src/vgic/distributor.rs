@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The SPIs of a guest: what all its vCPUs, on any cores, see and change at the same time.
 //!
 //! One bit per SPI and property, in words of 32. A change of state is a read-modify-write of one

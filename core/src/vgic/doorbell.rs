@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a core tells a vCPU, wherever it is, that there is an interrupt for it.
 //!
 //! A sender sets bits, then looks where the vCPU is and kicks that core. A core that takes the

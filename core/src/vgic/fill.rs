@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The most urgent interrupts into list registers.
 
 use super::cpu_interface::CpuInterface;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the guest has made of its list registers, back into state.
 
 use super::cpu_interface::CpuInterface;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the vCPUs of one guest share, and how they tell each other.
 
 use super::distributor::{Distributor, Spi};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A list register as a value: one virtual interrupt on its way through the guest's CPU interface.
 //!
 //! Layout of `ICH_LR<n>_EL2` (IHI 0069, section 12.4.8).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A guest's load or store in a GIC frame.
 //!
 //! Whoever reads what the list registers change (pending, active), or writes anything, folds

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The distributor's registers (IHI 0069, section 12.9), with affinity routing and a single
 //! Security state fixed (GICD_CTLR.ARE = DS = 1). So fields of SGIs and PPIs, GICD_ITARGETSR,
 //! GICD_SGIR, GICD_IGRPMODR and GICD_NSACR are RAZ/WI.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The redistributors' registers (IHI 0069, sections 12.10 and 12.11). GICR_CTLR has nothing to
 //! control without LPIs and 1-of-N distribution: RAZ/WI, as is GICR_STATUSR.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The virtual GICv3 of a guest: what the guest sees when it programs its interrupt controller,
 //! and what goes into the list registers of the core that runs it.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which register a guest means: offset and size of an access to a typed register.
 //!
 //! Offsets and access sizes: IHI 0069, sections 12.8 to 12.11. All that is not decoded here is

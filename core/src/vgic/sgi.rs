@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Software-generated interrupts: what a write to one of the three SGI registers asks for.
 //!
 //! ICC_SGI1R_EL1, ICC_SGI0R_EL1 and ICC_ASGI1R_EL1 share one layout (IHI 0069, section 12.2). With

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One interrupt into one list register, and the record of it.
 
 use super::cpu_interface::{CpuInterface, SGIS};

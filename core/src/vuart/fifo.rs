@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The receive FIFO: bytes from the console to the guest.
 
 use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every interleaving of the terminal's core with the guest's. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test -p spumone-core --release loom_tests`.
 

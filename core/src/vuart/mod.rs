@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The PL011 that the hypervisor plays for a guest (Arm DDI 0183, revision r1p5).
 //!
 //! The guest's vCPUs reach it from several cores at once, so every register is an atomic. Races

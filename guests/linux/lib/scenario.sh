@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # What every scenario uses: options, reasons for failure, the result line. To be sourced.
 #
 # Arguments of the form key=value are options of the scenario; the others are for the program it runs.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Builds zlib and its example program minigzip COPIES times below the current directory, each in a
 # directory of its own: 1, 2, …
 SOURCE := /usr/src/zlib

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Synchronous exceptions of guests: what was meant for EL2 is served, what a device or register
 //! does is played, and a guest that does what it may not is stopped.
 

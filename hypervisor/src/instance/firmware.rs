@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The firmware calls of guests: PSCI, SMCCC and TRNG. Decided in `core/psci`, done here.
 
 use super::Instance;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Physical interrupts: taken here, given to the vCPU they are for.
 
 use super::Instance;

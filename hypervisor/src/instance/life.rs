@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The life of guests: vCPUs turned on and off, guests loaded, stopped, restarted.
 //!
 //! A guest is stopped by whoever wins `Lifecycle::begin_stop`; every core that has vCPUs of it

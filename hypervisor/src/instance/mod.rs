@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The hypervisor on one core.
 //!
 //! Each core runs an instance of its own: its vCPUs, its run queue, its stack. Instances share no

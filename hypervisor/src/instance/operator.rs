@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The console as this core serves it: what is typed, what the operator is answered, and what waits to be
 //! printed. `core/console/attendance.rs` says when.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! vCPUs change cores: `core/src/migration` decides, here is what it needs of this core.
 
 use super::Instance;

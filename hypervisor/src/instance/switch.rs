@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who has the core: the switch from one vCPU to another.
 
 use super::Instance;

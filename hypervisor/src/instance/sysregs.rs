@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! System registers that trap: SGIs, ID registers, debug registers.
 
 use super::Instance;

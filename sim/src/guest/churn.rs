@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A guest whose vCPUs compute, sleep and ring each other for some microseconds each, so that they move all the time.
 
 use super::{Doing, Exit, RESCHEDULE, Vcpu};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An SMP system like Linux under a load like hackbench: for each vCPU five processes that send and five that receive,
 //! every sender to every receiver, through sockets of bounded room.
 //!

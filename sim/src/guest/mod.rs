@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What runs on vCPUs.
 //!
 //! A vCPU works in steps: so many instructions in a program or in the kernel, a wait for a lock, a wait for an

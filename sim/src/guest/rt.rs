@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The real-time guest: a task with a period, and the tick of its system.
 
 use super::{Doing, ENDLESS, Exit, TIMER, Vcpu};

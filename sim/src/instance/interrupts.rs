@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Interrupts, and what guests ask for: see `hypervisor/src/instance/interrupts.rs`.
 
 use super::Instance;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The hypervisor on one core: what `hypervisor/src/instance/` does around the decisions of `spumone-core`, by the same
 //! names, without registers, guests' lives and devices.
 //!

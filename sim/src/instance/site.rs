@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! vCPUs change cores: `core/src/migration` decides, here is what it needs of a core, and what its steps cost.
 
 use super::Instance;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who has the core: see `hypervisor/src/instance/switch.rs`.
 
 use super::Instance;

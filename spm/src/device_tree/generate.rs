@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Generates a guest's device tree (Devicetree Specification 0.4; bindings of the Linux kernel).
 //!
 //! It describes what the guest is given and nothing else, in the shape of QEMU's `virt` machine,

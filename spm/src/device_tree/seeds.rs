@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random seeds in `/chosen`: kept free here, filled by the hypervisor at each start.
 //!
 //! Without `rng-seed` Linux starts with an unready generator, which makes every system call take

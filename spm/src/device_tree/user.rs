@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A device tree that the user gives: checked against what the guest gets, then completed. What
 //! the description says of command line and ramdisk goes in, and seeds are renewed; all else
 //! stays.

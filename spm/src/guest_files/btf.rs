@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads the type information (BTF) that a Linux kernel carries of itself (Linux, Documentation/bpf/btf.rst).
 //!
 //! So much of it as finding a field of a structure takes. It may hold anything: what does not hold together is refused, and

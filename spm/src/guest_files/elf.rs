@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads ELF executables of guests (ELF-64 object file format; ELF for the Arm 64-bit
 //! Architecture, IHI 0056).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds out whether a Linux image is whole.
 //!
 //! The arm64 header does not say how long the file is, but kernels with an EFI stub (all that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds out where a Linux kernel counts what holds off preemption: `current->thread_info.preempt_count`.
 
 use super::btf::{Btf, Fault};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes type information (BTF) as a kernel carries it, for tests.
 
 /// Kinds of types.

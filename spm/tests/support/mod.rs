@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files for tests: small ELF executables, Linux images and a hypervisor, made from nothing, so
 //! that tests need no toolchain and no download.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A bare-metal guest that tests the machine it runs on, and reports on its UART.
 //!
 //! What it finds right, it finds right on QEMU's bare machine as well: a test of a virtual machine

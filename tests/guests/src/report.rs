@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was tested, and how it went: one line each, and a last one with the sums.
 
 use crate::machine::bootargs;

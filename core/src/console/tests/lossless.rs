@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whatever happens: all that was written is shown, and only what may be.
 
 use super::*;

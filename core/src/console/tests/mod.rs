@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the way out: guests and the hypervisor write, a screen shows.
 
 mod lossless;

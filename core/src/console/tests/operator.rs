@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The operator is answered whatever guests write.
 
 use super::*;

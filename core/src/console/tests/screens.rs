@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the screen shows, byte by byte.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `balance`: two vCPUs of a guest are never put on one core; one that has lost its core goes to a core that idles.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cosched`: all vCPUs of a guest run, or none.
 //!
 //! ```text

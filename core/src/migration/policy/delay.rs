@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `delay`: a more urgent vCPU waits, for a while at most, until the one that runs holds no lock.
 //!
 //! ```text

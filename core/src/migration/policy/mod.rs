@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The policies against lock-holder preemption: when a vCPU migrates.
 //!
 //! Each policy is one module. Its [`PolicyRules`] say what cores do on their own. Its verdicts answer one question: a core of

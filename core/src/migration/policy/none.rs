@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `none`: plain fixed priority. vCPUs stay on their home cores. The baseline that suffers.
 
 use super::rules::{Decide, PolicyRules};

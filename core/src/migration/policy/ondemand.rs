@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ondemand`: a vCPU departs when a more urgent one takes its core, and returns when that one sleeps.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `random`: vCPUs change cores all the time, for no reason. For tests: what can go wrong in a move, goes wrong here first.
 //!
 //! A running vCPU is sent away after a while even if nobody wants its core, and whoever is parked is taken in exchange for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a policy has cores do on their own, and the trait of all policies.
 
 use super::view::{Candidate, Here, Verdict};

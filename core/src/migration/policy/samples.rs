@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What tests of policies start from.
 
 use super::view::{Candidate, Here, Running};

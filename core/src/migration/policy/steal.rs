@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `steal`: a preempted vCPU stays where it is until another core has a use for it.
 //!
 //! ```text

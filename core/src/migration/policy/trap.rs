@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `trap`: a guest's kernel never runs on a core that has a more urgent vCPU, so none of its lock holders is preempted.
 //!
 //! ```text

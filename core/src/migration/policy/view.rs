@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a policy is asked, and what it answers.
 
 use crate::migration::slot::Parked;

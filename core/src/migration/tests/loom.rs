@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every interleaving of the cores around a parked vCPU.
 
 use crate::migration::{Level, Parked, ParkedState, ParkingSlot, Presence};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every state that three cores and a vCPU can get into by parking, taking, sending away, ringing and waking, when steps
 //! of cores cross.
 //!

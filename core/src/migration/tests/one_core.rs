@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one core does, on a machine of three cores that are only what others see of them.
 
 use crate::migration::fetch::fetch;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two or three cores at once, in every order of their accesses and with every value that the
 //! memory model lets a load see:
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Simulated cores. What the guest's ICC_* instructions do to list registers follows the
 //! pseudocode of IHI 0069 (VirtualReadIAR1, VirtualWriteEOIR1, VirtualWriteDIR), with 5 bits of
 //! priority and preemption.

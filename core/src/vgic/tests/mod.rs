@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The virtual GIC on simulated cores.
 //!
 //! * `machine`: cores with list registers and a physical GIC, as far as the virtual one needs them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Several vCPUs on several cores, all doing random things, compared with the reference.
 //!
 //! After each step that lets everything settle: each running vCPU has in its list registers the

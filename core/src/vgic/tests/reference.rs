@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the architecture says of each interrupt, one plain record at a time (IHI 0069, sections
 //! 4.1 and 4.8): no list registers, no holders, no physical interrupts.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Each register's reset value, and what sticks when all bits are written.
 
 use super::super::Region;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Single stories, told call by call.
 
 use super::super::{Region, SgiRegister, State, VcpuIndex, VcpuSet, running_priority};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What may happen to a guest: the steps of the property test and how they are drawn.
 
 use super::super::SgiRegister;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A guest on the simulated cores: what the EL2 program does around the virtual GIC, with as few
 //! decisions of its own as possible.
 

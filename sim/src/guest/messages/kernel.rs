@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the guest's kernel does: system calls, wake-ups, its scheduler, its interrupts.
 
 use super::{

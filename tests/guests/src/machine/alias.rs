@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An address that means another page on each CPU: what one CPU has in its TLB must not serve
 //! another, though both are of one machine and may run on one core by turns.
 

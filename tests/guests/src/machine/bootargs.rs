@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The device tree and its command line: words `key=value`.
 
 use super::entry;

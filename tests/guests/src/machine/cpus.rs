@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The CPUs: turning them on, and giving them work.
 
 use super::sysreg::{cpu, mask, wfi};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the first instruction to Rust: what a CPU had at entry is kept, then it gets a stack,
 //! vectors and the MMU.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The GICv3: distributor, redistributors, CPU interface (IHI 0069).
 
 use super::mmio::{read32, read64, write32, write64};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Interrupts that were taken: each CPU keeps a log; a test may put in a handler of its own.
 
 use super::MAX_CPUS;

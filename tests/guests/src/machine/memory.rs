@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What memory there is, and where this program and its device tree lie in it.
 
 use super::bootargs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loads and stores of a given width at a given address, none that the hypervisor could not play.
 
 use core::arch::asm;

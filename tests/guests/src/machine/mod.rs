@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine as this program uses it: just enough of a kernel to test what is under it.
 //!
 //! Each CPU runs at EL1 with the MMU on, memory mapped as it is. Interrupts are masked except

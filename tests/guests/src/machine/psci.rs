@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls of the firmware: SMCCC, PSCI, TRNG (DEN0028, DEN0022, DEN0098).
 
 use core::arch::asm;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers that look random: xorshift64*, the same for the same seed.
 
 /// A generator.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! System registers and the instructions that go with them.
 
 use core::arch::asm;

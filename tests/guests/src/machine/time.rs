@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The counter and the two timers of EL1 (Arm ARM DDI 0487, chapter D11).
 
 use super::sysreg::{mrs, msr};

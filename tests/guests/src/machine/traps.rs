@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Exceptions at EL1: interrupts go to [`super::interrupts`]; a synchronous one either was
 //! expected, and its instruction is skipped, or is a failure that says where.
 

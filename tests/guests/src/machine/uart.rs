@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The PL011 at which this program prints (Arm DDI 0183).
 
 use super::cpus::Lock;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=devices`: the machine's second PL011 and its PL031 clock, passed through: registers, and
 //! interrupts that come from a real line, routed to each CPU.
 

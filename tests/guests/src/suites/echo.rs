@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=echo`: sends back what is typed, line by line, received by interrupt while it sleeps. A
 //! line `quit` ends it.
 

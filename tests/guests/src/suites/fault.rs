@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=fault kind=KIND address=ADDRESS cpu=N`: does what a guest may not, on that CPU, and says
 //! before at which instruction, so that the hypervisor's report can be compared.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=hostile seed=N ops=N`: does what it can to disturb. Each CPU makes so many random
 //! accesses (default 10,000): to the registers of its GIC and UART, of any width and at any
 //! offset; calls of the firmware; system registers; SGIs. What it must not do is what it may not at

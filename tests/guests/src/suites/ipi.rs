@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=ipi`: how long an SGI takes from the write that sends it to the first instruction of the handler. CPU 0 sends
 //! `count=` (default 500) SGIs to CPU 1, each a while after the last one was taken, at most `gap=` microseconds
 //! (default 1000). CPU 1 spins, or sleeps with `asleep=1`; other CPUs sleep, or spin with `busy=1`.

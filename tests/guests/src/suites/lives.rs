@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=lives`: is reset again and again. Each life looks for anything that the one before has
 //! left behind, says `life-ok` or what it found, leaves marks all over the machine, and resets it.
 //! When a `q` is typed, it ends.

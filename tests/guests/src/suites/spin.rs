@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=spin`: wants the core all the time, for `ms=` milliseconds (default 1000), and counts
 //! how often it comes round. A tenth of the time gives a line. `all=1`: the other CPUs are turned on
 //! first, and spin for the same time. `after=`: it sleeps for so many milliseconds before all that.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=storm ms=N pending=N`: CPUs 0 and 1 take SGIs in WFI; all other CPUs send SGIs to both without end, for `ms=`
 //! milliseconds (default 1000). Meanwhile the first `pending=` SPIs (default 0) are pending for CPU 0, which masks them by
 //! their priority: each look of a hypervisor at its virtual interrupts goes over all of them.

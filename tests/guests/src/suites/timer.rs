@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=timer`: the EL1 virtual and physical timers (Arm ARM DDI 0487, chapter D11), and their
 //! interrupts, which are level-sensitive PPIs. `repeat=N` runs it so often.
 //!

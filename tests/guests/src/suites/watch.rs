@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=watch`: looks after its own. For `ms=` milliseconds (default 1000) each CPU compares its
 //! memory, its registers, its timers and its SGIs with what it has set, over and over, while other
 //! guests do what they do. `seed=` makes it differ from the same program in another guest.

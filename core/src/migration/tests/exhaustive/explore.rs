@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! All states of a system, those first that need least from outside, so that what is printed of a violation is a short
 //! way to it.
 

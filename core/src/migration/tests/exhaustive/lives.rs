@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! vCPUs that are turned on and off, and a guest that is reset, as in `hypervisor/src/instance/life.rs` and
 //! `firmware.rs`: messages to cores, and what a core makes of them.
 

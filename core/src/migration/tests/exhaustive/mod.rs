@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every state that three cores and three vCPUs get into, with the code that the hypervisor runs.
 //!
 //! [`visit`] is one core at EL2: the real [`CoreState`], [`Scheduler`](crate::schedule::Scheduler), slots, doorbells and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A state as something that can be compared: all that decides what may happen next, and nothing else. Times are told
 //! from now on, in ticks; what is past is past.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One core at EL2, from what brings it there until its guest, or nobody, runs: the functions of [`migration`](super)
 //! in the order in which `hypervisor/src/instance/` calls them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Group 0, which comes as FIQ.
 
 use super::{clean, is_pending, next, stray};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The states of one interrupt of a CPU's own: pending, active, both, enabled or not.
 
 use super::{clean, is_active, is_pending, next, pend, stray};

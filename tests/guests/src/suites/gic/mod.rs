@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=gic`: the GICv3 as IHI 0069 has it, in a system with one Security state. `repeat=N` runs
 //! it so often.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which of several comes first, and which may interrupt which.
 
 use super::{clean, next, pend, stray};

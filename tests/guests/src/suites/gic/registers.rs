@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Identification, fields that can be written and that cannot, addresses with nothing.
 
 use crate::machine::gic::{self, FREE_SPI, GICD, REDISTRIBUTOR_SIZE, register};

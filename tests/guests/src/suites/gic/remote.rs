@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! SGIs between CPUs: asleep, awake, to one, to some, to all others, in great number.
 
 use super::{clean, stray};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! SPIs: made pending by software, routed to each CPU, moved, withdrawn.
 
 use super::{clean, is_active, is_pending, next, pend, stray};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The console UART's interrupt: level-sensitive, on each CPU.
 
 use super::{clean, next, stray};

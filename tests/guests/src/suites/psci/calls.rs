@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can be asked without anything happening.
 
 use crate::machine::psci::{Conduit, call, call_by, code, function, power};

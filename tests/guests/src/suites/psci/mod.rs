@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=psci`: the firmware's calls (SMCCC DEN0028, PSCI 1.1 DEN0022, TRNG DEN0098), as the
 //! hypervisor's documentation promises them. QEMU's own firmware is laxer in places. `repeat=N`:
 //! all CPUs turn one on at once so often.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! CPUs that are turned on and off.
 
 use super::{entered_afresh, take_one};

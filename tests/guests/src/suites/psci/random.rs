@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random numbers.
 
 use crate::machine::psci::{Conduit, call, call_by, code, function};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! CPU_SUSPEND, to standby and to powerdown.
 
 use super::{entered_afresh, entered_rightly, take_one};

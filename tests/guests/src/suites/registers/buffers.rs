@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory of the suite: code that is made at run time, and what it reads. All of it lies behind the program.
 
 use super::encoding::COUNT;

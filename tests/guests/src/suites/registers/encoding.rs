@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The encodings of `MRS`, `MSR`, `SYS` and `SYSL`, and what is special about some of them.
 //!
 //! Source: Arm ARM DDI 0487, C5.1 (the System instruction class encoding space).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fills all registers with a pattern and waits while another guest has the core.
 
 use super::buffers::{Buffers, publish};

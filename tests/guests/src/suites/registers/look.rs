@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `role=look`: reads all registers over and over, and writes none.
 
 use super::buffers::{Buffers, publish};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=registers role=NAME`: which system registers one guest can pass on to another.
 //!
 //! The instructions `MRS`, `MSR`, `SYS` and `SYSL` have 2^16 encodings in each direction. Both roles execute

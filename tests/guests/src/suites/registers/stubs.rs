@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Code that is made at run time: a stub for each encoding, and lists of all that turned out to be accessible.
 
 use super::buffers::STUB_SIZE;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executes the stubs of all encodings, with the MMU off and with vectors of its own that skip what ends in an
 //! exception. So any register may have any value for a moment, those that translate addresses included.
 

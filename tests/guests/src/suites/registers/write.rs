@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `role=write`: fills all registers with patterns.
 
 use super::buffers::{Buffers, publish};
