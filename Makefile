@@ -35,7 +35,7 @@ run: build guests ## a Linux shell beside the running FreeRTOS
 test: setup ## everything that must pass: lint, host tests, boots on QEMU
 	@scripts/test
 
-lint: setup ## formatting and clippy, warnings denied
+lint: setup ## formatting, clippy and documentation, warnings denied
 	@scripts/test lint
 
 host-test: setup ## unit and property tests

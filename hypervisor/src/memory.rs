@@ -20,7 +20,7 @@ const VALID: Attributes = Attributes::VALID
     .union(Attributes::ACCESSED)
     .union(Attributes::USER_RES1);
 
-/// What the entry code runs on until [`EL2Map::new`] is active: 1 GiB blocks, the first for
+/// What the entry code runs on until [`El2Map::new`] is active: 1 GiB blocks, the first for
 /// devices, the next seven for memory.
 const INITIAL: InitialPagetable = {
     const BLOCK: usize = 1 << 30;

@@ -16,7 +16,7 @@ use spumone_core::sets::CoreSet;
 pub const RT: VcpuId = VcpuId(0);
 /// The vCPUs of the SMP guest; bit n for vCPU n.
 pub const SMP_VCPUS: u32 = !(1 << RT.0);
-/// The core to which the interrupts of a [`Storm`](crate::setup::Storm) come: that of the real-time vCPU.
+/// The core to which the interrupts of a [`Storm`] come: that of the real-time vCPU.
 pub const STORM_CORE: PcpuId = PcpuId(0);
 /// The band of the SMP guest.
 pub const SMP_BAND: Band = Band::LOWEST;

@@ -11,7 +11,7 @@ use super::{GuestGic, PhysicalGic, SPI_WORDS, VcpuIndex, VcpuSet, bits};
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::types::IntId;
 
-/// GICD_IROUTER<n>: Aff2, Aff1, Aff0. Aff3 (GICD_TYPER.A3V = 0) and Interrupt_Routing_Mode
+/// `GICD_IROUTER<n>`: Aff2, Aff1, Aff0. Aff3 (GICD_TYPER.A3V = 0) and Interrupt_Routing_Mode
 /// (GICD_TYPER.No1N = 1) are RES0.
 const AFFINITY_MASK: u64 = 0xff_ffff;
 /// Interrupts in one word of GICD_ICFGR.

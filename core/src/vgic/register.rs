@@ -87,7 +87,7 @@ pub(super) enum Register {
     Implementer,
     /// GICD_PIDR2, GICR_PIDR2.
     PeripheralId2,
-    /// GICD_IROUTER<n>.
+    /// `GICD_IROUTER<n>`.
     Route(IntId, Part),
     /// SPIs, in the distributor.
     Shared(InterruptRegister),
