@@ -44,7 +44,7 @@ host-test: setup ## unit and property tests
 loom: setup ## interleavings of what cores share
 	@scripts/test loom
 
-miri: setup ## undefined behaviour in host tests
+miri: setup ## weak memory: what cores share, under Miri
 	@scripts/test miri
 
 boot-test: build guests ## whole boots on QEMU

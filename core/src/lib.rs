@@ -27,3 +27,6 @@ pub mod stage2;
 pub mod trap;
 pub mod vgic;
 pub mod vuart;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod weak_memory_tests;

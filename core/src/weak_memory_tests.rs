@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What cores share, on threads. `make miri` runs these tests under Miri, where a load returns, at random, any value that
+//! the memory model allows.
+//!
+//! loom goes through all interleavings of a few accesses; Miri takes samples, of longer runs, and follows the language's
+//! rules for fences. The crate has no `unsafe`, so there is no undefined behaviour to find: a memory order that is too weak
+//! shows as a stale value of a relaxed word, which stands for a vCPU's registers or a guest's memory.
+
+use crate::console::{Drained, OutputRing, UartSlot};
+use crate::mailbox::{Message, Post};
+use crate::migration::{Level, Parked, ParkingSlot, Presence, Rest};
+use crate::psci::{EntryPoint, Generation};
+use crate::schedule::{Band, Ticks};
+use crate::vgic::Doorbell;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use spumone_config::types::{GuestAddr, PcpuId, VcpuId};
+use std::sync::Mutex;
+use std::thread;
+use std::vec::Vec;
+
+/// How often each test is repeated: Miri finds an order that is too weak in nearly every such run.
+const ROUNDS: u64 = if cfg!(miri) { 100 } else { 500 };
+/// How often a core looks for what another one may never do.
+const LOOKS: usize = 20;
+
+const HOST: PcpuId = PcpuId(0);
+const OTHER: PcpuId = PcpuId(1);
+const RUNNABLE: Parked = Parked {
+    host: HOST,
+    rest: Rest::Runnable,
+};
+const ASLEEP: Parked = Parked {
+    host: HOST,
+    rest: Rest::Asleep,
+};
+
+/// Looks a few times, and gives other threads time between the looks.
+fn poll<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    (0..LOOKS).find_map(|_| {
+        thread::yield_now();
+        look()
+    })
+}
+
+/// One core of three gets the token, and it finds the registers that were saved before.
+#[test]
+fn a_claimed_vcpu_has_the_registers_that_were_parked() {
+    for round in 1..=ROUNDS {
+        let slot = ParkingSlot::new();
+        // Relaxed everywhere: the order must come from the slot.
+        let registers = AtomicU64::new(0);
+        let fetch = || {
+            let seen = slot.look()?;
+            slot.claim(seen).then(|| registers.load(Ordering::Relaxed))
+        };
+        let fetched = thread::scope(|cores| {
+            let others = [(); 2].map(|()| cores.spawn(|| poll(fetch)));
+            registers.store(round, Ordering::Relaxed);
+            slot.park(RUNNABLE, Ticks(0));
+            let at_home = poll(fetch);
+            let [first, second] = others.map(|other| other.join().unwrap());
+            [at_home, first, second]
+        });
+        let fetched: Vec<_> = fetched.into_iter().flatten().collect();
+        assert_eq!(fetched, [round]);
+    }
+}
+
+/// A vCPU that was pressed is claimed with what was written before the press.
+#[test]
+fn a_pressed_vcpu_is_claimed_with_its_interrupt() {
+    for _ in 0..ROUNDS {
+        let slot = ParkingSlot::new();
+        slot.park(RUNNABLE, Ticks(0));
+        let interrupt = AtomicU64::new(0);
+        thread::scope(|cores| {
+            cores.spawn(|| {
+                interrupt.store(1, Ordering::Relaxed);
+                assert!(slot.press(RUNNABLE));
+            });
+            let pressed = Parked {
+                rest: Rest::InKernel,
+                ..RUNNABLE
+            };
+            if poll(|| slot.claim(pressed).then_some(())).is_some() {
+                assert_eq!(interrupt.load(Ordering::Relaxed), 1);
+            }
+        });
+    }
+}
+
+/// A core goes idle while another one parks: the idle core finds the vCPU, or is seen to be idle.
+#[test]
+fn an_idle_core_and_a_parked_vcpu_find_each_other() {
+    for _ in 0..ROUNDS {
+        let (slot, presence) = (ParkingSlot::new(), Presence::new());
+        presence.publish(Level::of(Some(Band::LOWEST)));
+        thread::scope(|cores| {
+            let idle = cores.spawn(|| {
+                presence.publish(Level::IDLE);
+                slot.look().is_some()
+            });
+            slot.park(RUNNABLE, Ticks(0));
+            let seen = presence.level() == Level::IDLE;
+            assert!(idle.join().unwrap() || seen);
+        });
+    }
+}
+
+/// An interrupt is rung while the vCPU moves: the new core hears the bell, or it is the one that is kicked.
+#[test]
+fn a_moving_vcpu_hears_the_bell_or_its_new_core_is_kicked() {
+    for _ in 0..ROUNDS {
+        let bell = Doorbell::new();
+        bell.settle(HOST);
+        thread::scope(|cores| {
+            let sender = cores.spawn(|| {
+                bell.ring_spis(1);
+                bell.location()
+            });
+            bell.settle(OTHER);
+            let heard = !bell.is_silent();
+            assert!(sender.join().unwrap() == OTHER || heard);
+        });
+    }
+}
+
+/// An interrupt is rung while the vCPU is parked asleep: the host hears the bell, or the sender finds the vCPU parked.
+#[test]
+fn a_bell_and_a_sleeping_vcpu_find_each_other() {
+    for _ in 0..ROUNDS {
+        let (slot, bell) = (ParkingSlot::new(), Doorbell::new());
+        thread::scope(|cores| {
+            let sender = cores.spawn(|| {
+                bell.ring_spis(1);
+                let _ = bell.location();
+                slot.look().is_some()
+            });
+            slot.park(ASLEEP, Ticks(0));
+            let heard = !bell.is_silent();
+            assert!(sender.join().unwrap() || heard);
+        });
+    }
+}
+
+/// Every word of the message tells its number, so a torn message shows.
+fn numbered(number: u64) -> Message {
+    Message::StartVcpu {
+        vcpu: VcpuId(number as u8),
+        entry_point: EntryPoint {
+            entry: GuestAddr(number),
+            context: number,
+        },
+        generation: Generation(number as u32),
+    }
+}
+
+/// Slots are used many times: messages stay whole and in order, and come after what their sender wrote before.
+#[test]
+fn messages_stay_whole_in_order_and_behind_what_was_written_before() {
+    // As many as Miri does in a few seconds; a number fits in the message's smallest field.
+    const MESSAGES: u64 = 200;
+    let post = Post::<2, 2>::new();
+    let written = AtomicU64::new(0);
+    thread::scope(|cores| {
+        cores.spawn(|| {
+            let mut port = post.port(OTHER).unwrap();
+            for number in 1..=MESSAGES {
+                written.store(number, Ordering::Relaxed);
+                while port.send(HOST, numbered(number)).is_err() {
+                    thread::yield_now();
+                }
+            }
+        });
+        let mut port = post.port(HOST).unwrap();
+        for number in 1..=MESSAGES {
+            let message = loop {
+                match port.receive() {
+                    Some(message) => break message,
+                    None => thread::yield_now(),
+                }
+            };
+            assert_eq!(message, numbered(number));
+            assert!(written.load(Ordering::Relaxed) >= number);
+        }
+    });
+}
+
+/// Two cores write: one at a time holds the token, and each byte is shown, or some core still has to look.
+#[test]
+fn each_byte_is_shown_once_by_the_core_with_the_token() {
+    for _ in 0..ROUNDS {
+        let slot = UartSlot::new();
+        let rings = [OutputRing::<16>::new(), OutputRing::<16>::new()];
+        let inside = AtomicBool::new(false);
+        // What a core leaves behind with the token. Relaxed: the order must come from the token.
+        let drained = AtomicU64::new(0);
+        let shown = Mutex::new(Vec::new());
+        let serve = || {
+            slot.serve(|token| {
+                assert!(!inside.load(Ordering::Relaxed), "two tokens");
+                inside.store(true, Ordering::Relaxed);
+                for ring in &rings {
+                    while let Some(byte) = ring.pop(token) {
+                        let before = drained.load(Ordering::Relaxed);
+                        drained.store(before + 1, Ordering::Relaxed);
+                        shown.lock().unwrap().push(byte);
+                    }
+                }
+                inside.store(false, Ordering::Relaxed);
+                Drained::Empty
+            })
+        };
+        let write = |ring: usize, bytes: &[u8]| {
+            for &byte in bytes {
+                rings[ring].push(byte).unwrap();
+                serve();
+            }
+        };
+        thread::scope(|cores| {
+            cores.spawn(|| write(1, b"xyz"));
+            write(0, b"abc");
+        });
+        if slot.work_left() {
+            serve();
+        }
+        let mut shown = shown.into_inner().unwrap();
+        shown.sort_unstable();
+        assert_eq!(shown, b"abcxyz");
+        assert_eq!(drained.load(Ordering::Relaxed), 6);
+    }
+}
