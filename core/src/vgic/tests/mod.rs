@@ -8,6 +8,7 @@
 //!   compared with what the architecture says of each interrupt.
 //! * `interleavings`: two or three cores at once, in every order of their accesses (loom).
 
+#[cfg_attr(loom, expect(dead_code, reason = "interleavings need a part of it"))]
 mod machine;
 
 #[cfg(loom)]
