@@ -8,7 +8,10 @@ RT         := build/guests/rt/freertos.elf
 LINUX      := build/guests/linux/Image
 LINUX_RT   := build/guests/linux/Image-rt
 
-.PHONY: help setup build guests clock demo run test lint host-test loom miri boot-test clock-test sizes clean
+.PHONY: help setup build guests clock demo run test lint host-test loom miri boot-test clock-test nightly sizes clean
+
+# A Rust that `setup` has just installed is found by what is called after it.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,6 +55,9 @@ boot-test: build guests ## whole boots on QEMU
 
 clock-test: build guests ## the exact clock's own tests
 	@scripts/test clock
+
+nightly: build guests ## boots and exhaustive tests that take hours
+	@scripts/test nightly
 
 sizes: build ## lines of EL2 code, size of the image
 	@scripts/sizes
