@@ -13,6 +13,7 @@ mod ondemand;
 mod random;
 mod rules;
 #[cfg(test)]
+#[cfg(not(loom))]
 mod samples;
 mod steal;
 mod trap;
