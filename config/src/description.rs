@@ -75,6 +75,8 @@ pub struct BoardChoice {
 pub struct Scheduler {
     /// What is done against lock-holder preemption.
     pub policy: Spanned<Policy>,
+    /// Whether the description names the policy; else it is the default of such guests.
+    pub names_policy: bool,
     /// Time a vCPU runs before an equal gets its turn, in microseconds.
     pub quantum_us: Spanned<u64>,
     /// Whether a running vCPU is disturbed by interrupts for less urgent ones.
@@ -176,6 +178,14 @@ impl Guest {
         self.vcpus.value.iter().chain(&self.cores).copied()
     }
 
+    /// Whether its vCPUs may run on several cores: a policy that moves vCPUs can move them.
+    #[must_use]
+    pub fn has_several_cores(&self) -> bool {
+        let mut cores = self.all_cores().map(|core| core.value);
+        let first = cores.next();
+        cores.any(|core| Some(core) != first)
+    }
+
     /// Whether it is a Linux with several vCPUs: one whose vCPUs wait for each other's locks.
     #[must_use]
     pub fn is_smp_linux(&self) -> bool {
@@ -266,16 +276,7 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
                 ),
         );
     }
-    let scheduler = match top.table("scheduler", "[scheduler]", "a table, written [scheduler]") {
-        Some(table) => read_scheduler(table),
-        None => Scheduler {
-            policy: Spanned::new(Policy::None, top.span),
-            quantum_us: Spanned::new(DEFAULT_QUANTUM_US, top.span),
-            interrupt_priorities: InterruptPriorities::Split,
-            without: Vec::new(),
-            delay_while: None,
-        },
-    };
+    let scheduler_table = top.table("scheduler", "[scheduler]", "a table, written [scheduler]");
     let tables = top.tables("guest");
     let written = tables.len();
     let has_guests = top.has("guest");
@@ -287,6 +288,19 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
                 .help("add a [[guest]] with name, kind, image, memory and vcpus"),
         );
     }
+    // The default policy depends on the guests.
+    let default_policy = default_policy(&guests);
+    let scheduler = match scheduler_table {
+        Some(table) => read_scheduler(table, default_policy),
+        None => Scheduler {
+            policy: Spanned::new(default_policy, top.span),
+            names_policy: false,
+            quantum_us: Spanned::new(DEFAULT_QUANTUM_US, top.span),
+            interrupt_priorities: InterruptPriorities::Split,
+            without: Vec::new(),
+            delay_while: None,
+        },
+    };
     let seed = top.optional("seed", number).map(|seed| seed.value);
     let qemu_args = top
         .table("run", "[run]", "a table, written [run]")
@@ -315,7 +329,15 @@ fn read_board(mut table: Table<'_, '_, '_>) -> Option<BoardChoice> {
     })
 }
 
-fn read_scheduler(mut table: Table<'_, '_, '_>) -> Scheduler {
+/// The policy of a description that names none: the one that is meant for use, if it can move a vCPU.
+fn default_policy(guests: &[Guest]) -> Policy {
+    match guests.iter().any(Guest::has_several_cores) {
+        true => Policy::Steal,
+        false => Policy::None,
+    }
+}
+
+fn read_scheduler(mut table: Table<'_, '_, '_>, default_policy: Policy) -> Scheduler {
     let names_policy = table.has("policy");
     let policy = table.optional("policy", |value| choice(value, POLICIES));
     let quantum_us = table
@@ -338,7 +360,8 @@ fn read_scheduler(mut table: Table<'_, '_, '_>) -> Scheduler {
     let table_span = table.span;
     table.finish();
     Scheduler {
-        policy: policy.unwrap_or(Spanned::new(Policy::None, table_span)),
+        policy: policy.unwrap_or(Spanned::new(default_policy, table_span)),
+        names_policy,
         quantum_us,
         interrupt_priorities,
         without,

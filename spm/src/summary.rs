@@ -69,14 +69,22 @@ fn cores(system: &System) -> Vec<Vec<String>> {
     rows
 }
 
-/// What the policy means here: who moves, and where to.
+/// Which policy the system has and why, and which guests move, among which cores.
 fn policy(system: &System) -> String {
     let packed = &system.packed.system;
     let policy = packed.scheduler.policy;
     let name = POLICIES.iter().find(|it| it.1 == policy);
     let name = name.map_or("", |it| it.0);
+    let why = match (
+        system.description.scheduler.names_policy,
+        policy.moves_vcpus(),
+    ) {
+        (true, _) => "as the description says",
+        (false, true) => "the default where a guest has several cores",
+        (false, false) => "the default where no guest has several cores",
+    };
     let moves = |guest: &Guest| policy.moves_vcpus() && guest.cores.count_ones() > 1;
-    let who: Vec<_> = packed
+    let guests: Vec<_> = packed
         .guests
         .iter()
         .map(|guest| match moves(guest) {
@@ -84,7 +92,7 @@ fn policy(system: &System) -> String {
             false => format!("{} stays", guest.name),
         })
         .collect();
-    format!("policy {name}: {}", who.join(", "))
+    format!("policy {name}, {why}: {}", guests.join(", "))
 }
 
 /// The numbers of the bits that are set, for people: `0-2, 5`.

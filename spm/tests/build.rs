@@ -92,7 +92,7 @@ fn the_guests_files_are_in_the_bundle() {
         built.segment(linux, 1),
         fs::read(folder.path().join("initrd.cpio")).unwrap()
     );
-    assert_eq!(built.system.scheduler.policy, Policy::None);
+    assert_eq!(built.system.scheduler.policy, Policy::Steal);
     assert_eq!(built.system.scheduler.quantum_us, 2000);
     assert_eq!(built.system.board.core_mpidrs.as_slice(), [0, 1]);
 }

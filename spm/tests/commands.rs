@@ -33,7 +33,7 @@ system.toml: sound. 2 guests, 3 vCPUs on 2 cores of qemu-virt
   0      vCPU 0, priority 200   vCPU 0, priority 100
   1      -                      vCPU 1, priority 100
 
-  policy none: rt stays, linux stays
+  policy steal, the default where a guest has several cores: rt stays, linux moves among cores 0-1
 
   memory                  size      what
   0x40000000-0x403fffff   4 MiB     hypervisor and images
@@ -53,18 +53,24 @@ device tree at 0x42c00000 (2.0 KiB)
 }
 
 #[test]
-fn who_moves_is_shown() {
+fn the_policy_is_shown_with_its_reason() {
     let folder = folder();
-    let steal = SYSTEM.replace(
-        "[[guest]]\nname = \"rt\"",
-        "[scheduler]\npolicy = \"steal\"\n\n[[guest]]\nname = \"rt\"",
+    let shown = |text: &str| {
+        fs::write(folder.path().join("system.toml"), text).unwrap();
+        stdout(&spm(folder.path(), CHECK))
+    };
+    let none = SYSTEM.replacen(
+        "[[guest]]",
+        "[scheduler]\npolicy = \"none\"\n\n[[guest]]",
+        1,
     );
-    fs::write(folder.path().join("system.toml"), steal).unwrap();
-    let shown = stdout(&spm(folder.path(), CHECK));
-    assert!(
-        shown.contains("policy steal: rt stays, linux moves among cores 0-1"),
-        "{shown}"
-    );
+    let text = shown(&none);
+    let expected = "policy none, as the description says: rt stays, linux stays";
+    assert!(text.contains(expected), "{text}");
+    let text = shown(&SYSTEM.replace("vcpus = [0, 1]", "vcpus = [1, 1]"));
+    let expected =
+        "policy none, the default where no guest has several cores: rt stays, linux stays";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
     if !policy.value.moves_vcpus() {
         return;
     }
-    if !description.guests.iter().any(has_several_cores) {
+    if !description.guests.iter().any(Guest::has_several_cores) {
         let message = "the policy lets vCPUs change cores, but each guest has one core only";
         let help = match description.board.cores.value {
             0 | 1 => "use `cores = 2` or more in [board], and list several home cores for a guest",
@@ -111,7 +111,7 @@ fn one_priority_for_movers(description: &Description, problems: &mut Vec<Problem
     let movers = || {
         let guests = description.guests.iter().zip(&priorities);
         guests
-            .filter(|(guest, _)| has_several_cores(guest))
+            .filter(|(guest, _)| guest.has_several_cores())
             .flat_map(|(guest, list)| list.iter().map(move |&priority| (priority, guest)))
     };
     let most = movers().max_by_key(|it| it.0);
@@ -150,12 +150,6 @@ fn priority_span(guest: &Guest) -> Span {
     }
 }
 
-fn has_several_cores(guest: &Guest) -> bool {
-    let mut cores = guest.all_cores().map(|core| core.value);
-    let first = cores.next();
-    cores.any(|core| Some(core) != first)
-}
-
 /// Under `trap` a guest's kernel runs only where nobody is more urgent.
 fn cores_for_kernels(description: &Description, problems: &mut Vec<Problem>) {
     let priorities = resolve_priorities(description);
@@ -164,7 +158,7 @@ fn cores_for_kernels(description: &Description, problems: &mut Vec<Problem>) {
         homes.zip(priorities[of].iter().copied()).collect()
     };
     let moving =
-        (0..description.guests.len()).filter(|&of| has_several_cores(&description.guests[of]));
+        (0..description.guests.len()).filter(|&of| description.guests[of].has_several_cores());
     let Some(most_urgent) = moving
         .clone()
         .flat_map(vcpus)

@@ -1,0 +1,42 @@
+//! What a description has where it says nothing.
+
+// The helpers of tests say what they expect by unwrapping it, as tests do.
+#![allow(clippy::unwrap_used)]
+
+use spumone_config::description::{Description, Scheduler};
+use spumone_config::packed::Policy;
+
+/// The scheduler of a system with this `[scheduler]` table, and these cores in its only guest.
+fn scheduler(table: &str, cores: &str) -> Scheduler {
+    let text = format!(
+        "[board]\nname = \"qemu-virt\"\ncores = 2\nmemory = \"1GiB\"\n{table}\n\
+         [[guest]]\nname = \"a\"\nkind = \"elf\"\nimage = \"a\"\nmemory = \"16MiB\"\n{cores}\n"
+    );
+    let (description, problems) = Description::parse(&text);
+    assert!(problems.is_empty(), "{problems:?}");
+    description.unwrap().scheduler
+}
+
+#[test]
+fn the_default_policy_moves_vcpus_where_one_can_move() {
+    for table in ["", "[scheduler]\nquantum = \"1ms\""] {
+        for (cores, expected) in [
+            ("vcpus = [0, 1]", Policy::Steal),
+            ("vcpus = [0]\ncores = [1]", Policy::Steal),
+            ("vcpus = [1]", Policy::None),
+            ("vcpus = [0, 0]", Policy::None),
+            ("vcpus = [1]\ncores = [1]", Policy::None),
+        ] {
+            let scheduler = scheduler(table, cores);
+            assert_eq!(scheduler.policy.value, expected, "{table} {cores}");
+            assert!(!scheduler.names_policy);
+        }
+    }
+}
+
+#[test]
+fn a_policy_that_is_named_is_no_default() {
+    let scheduler = scheduler("[scheduler]\npolicy = \"none\"", "vcpus = [0, 1]");
+    assert_eq!(scheduler.policy.value, Policy::None);
+    assert!(scheduler.names_policy);
+}
