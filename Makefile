@@ -29,8 +29,8 @@ guests: setup ## FreeRTOS, and Linux from Debian packages
 clock: setup ## the exact clock for QEMU
 	@$(MAKE) --silent -C testbed
 
-demo: build guests ## both guests side by side on one screen; ends by itself
-	@scripts/demo
+demo: build guests clock ## both guests side by side on one screen, on the exact clock; ends with a table
+	@$(SPM) demo
 
 run: build guests ## a Linux shell beside the running FreeRTOS
 	@$(SPM) run systems/shell.toml

@@ -10,6 +10,7 @@
 //! | [`campaign`] | the whole matrix: plan, run what has no result yet, collect |
 //! | [`duration`] | about how long that takes |
 //! | [`runner`], [`console`], [`clock`] | one run: QEMU, what guests printed, what the clock counted |
+//! | [`demo`] | the runs and the table of the demo, which is no figure |
 //! | [`code_names`] | functions of the hypervisor, for addresses |
 //! | [`store`] | results on disk, so that a run is not repeated |
 //! | [`stats`] | median and range |
@@ -23,6 +24,7 @@ pub mod campaign;
 pub mod clock;
 pub mod code_names;
 pub mod console;
+pub mod demo;
 pub mod duration;
 pub mod experiments;
 pub mod failure;

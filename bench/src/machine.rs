@@ -13,6 +13,8 @@ const WITH_EL2: &str = "virt,virtualization=on,gic-version=3";
 const CPU: &str = "cortex-a76";
 /// Memory of every machine; guests of a Spumone system get parts of it.
 const MEMORY: &str = "2048M";
+/// What the command line of each Linux begins with, up to the name of its scenario.
+const BOOTARGS: &str = "console=ttyAMA0 quiet cryptomgr.notests spumone.run=";
 /// Memory of Linux, bare or as a guest, so that its own decisions are the same.
 pub const LINUX_MEMORY_MIB: u32 = 512;
 
@@ -80,12 +82,18 @@ impl Linux {
         }
     }
 
+    /// The one with so many CPUs and this command line, if it is one that [`Self::bootargs`] makes.
+    pub fn from_bootargs(cpus: u32, bootargs: &str) -> Option<Self> {
+        let rest = bootargs.strip_prefix(BOOTARGS)?;
+        let (scenario, arguments) = rest.split_once(" spumone.args=").unwrap_or((rest, ""));
+        let arguments: Vec<_> = arguments.split(',').filter(|it| !it.is_empty()).collect();
+        let linux = Self::new(cpus, scenario, &arguments);
+        (linux.bootargs() == bootargs).then_some(linux)
+    }
+
     /// The kernel's command line, the same bare and under Spumone.
     pub fn bootargs(&self) -> String {
-        let mut text = format!(
-            "console=ttyAMA0 quiet cryptomgr.notests spumone.run={}",
-            self.scenario
-        );
+        let mut text = format!("{BOOTARGS}{}", self.scenario);
         if !self.arguments.is_empty() {
             // The guest's first process reads a comma as a space.
             let words: Vec<_> = self.arguments.iter().flat_map(|it| it.split(' ')).collect();
@@ -298,6 +306,23 @@ mod tests {
              -serial stdio -no-reboot -kernel {Image} -initrd {initrd.cpio} -append \
              console=ttyAMA0 quiet cryptomgr.notests spumone.run=hackbench spumone.args=-g,1,runs=2"
         );
+    }
+
+    #[test]
+    fn linux_is_read_from_its_command_line() {
+        for linux in [
+            Linux::new(4, "hackbench", &["-g", "1", "runs=2"]),
+            Linux::new(1, "idle", &[]),
+        ] {
+            let read = Linux::from_bootargs(linux.cpus, &linux.bootargs());
+            assert_eq!(read, Some(linux));
+        }
+        for other in [
+            "console=ttyAMA0 quiet spumone.run=hackbench",
+            "console=ttyAMA0 quiet cryptomgr.notests spumone.run=idle spumone.args=",
+        ] {
+            assert_eq!(Linux::from_bootargs(1, other), None);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use crate::clock::ClockReport;
 use crate::console::{self, Console};
 use crate::hash;
+use crate::machine::Run;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -27,6 +28,19 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Of a run that is not stored, so it needs nothing to be found by.
+    pub fn unstored(run: &Run, seed: u32, console: Console, clock: ClockReport) -> Self {
+        Self {
+            key: String::new(),
+            label: run.label.clone(),
+            seed,
+            ipus: run.clock.ipus,
+            arguments: Vec::new(),
+            console,
+            clock,
+        }
+    }
+
     /// Seconds of each repeat, as Linux measured them.
     pub fn seconds(&self) -> Vec<f64> {
         self.console

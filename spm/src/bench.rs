@@ -12,6 +12,7 @@ use spumone_bench::experiments::{self, Experiment, Plan};
 use spumone_bench::machine::{Machine, Run};
 use spumone_bench::page::{self, Page};
 use spumone_bench::project::Project;
+use spumone_bench::runner::Broken;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -233,7 +234,9 @@ fn measure(
             build::build(&system, image).map(|_| ())
         },
     )?;
-    show_broken(&collected);
+    for (name, broken) in &collected.broken {
+        show_broken(name, broken);
+    }
     if !collected.broken.is_empty() && !args.keep_going {
         return Err(Failure::environment(format!("{} runs failed", collected.broken.len())).help(
             "look at the logs; those that ended well are kept and not repeated; --keep-going makes a page without the others",
@@ -337,12 +340,11 @@ fn show(page: &Page<'_>, collected: &Collected, every_run: bool) {
     );
 }
 
-fn show_broken(collected: &Collected) {
-    for (name, broken) in &collected.broken {
-        eprintln!("\n{name}: {}\n{}:", broken.reason, broken.log.display());
-        for line in &broken.tail {
-            eprintln!("  {line}");
-        }
+/// Shows why run `name` has no result, and the end of its console.
+pub fn show_broken(name: &str, broken: &Broken) {
+    eprintln!("\n{name}: {}\n{}:", broken.reason, broken.log.display());
+    for line in &broken.tail {
+        eprintln!("  {line}");
     }
 }
 

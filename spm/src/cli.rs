@@ -2,7 +2,7 @@
 //! The command line.
 
 use crate::failure::Failure;
-use crate::{bench, build, check, run, sim};
+use crate::{bench, build, check, demo, run, sim};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand};
 use spumone_bench::experiments::{self, yardstick};
@@ -16,7 +16,8 @@ Exit codes:
   0    done
   1    the description, or a file it names, was refused
   2    the command line is wrong
-  3    a file cannot be read or written, or a tool is missing; a run of `spm bench` failed;
+  3    a file cannot be read or written, or a tool is missing; a run of `spm bench` failed,
+       or something in `spm demo` went wrong;
        an invariant of `spm sim` did not hold
   124  `spm run` ended the machine after --timeout
   `spm run` else passes on QEMU's exit code (128 + N where signal N ended it).";
@@ -86,6 +87,12 @@ enum Command {
     /// docs/results/, that of a quick look to build/bench/NAME/quick/.
     #[command(after_help = help(BENCH_EXAMPLES))]
     Bench(BenchArgs),
+    /// Show both guests side by side, then what each of them pays for the other one.
+    ///
+    /// Runs systems/demo.toml on the exact clock, its console in this terminal, and each guest alone on the bare machine; ends with
+    /// a table that compares them. The keyboard is not connected; `spm run systems/shell.toml` is for that.
+    #[command(after_help = EXIT_CODES)]
+    Demo(demo::DemoArgs),
     /// Simulate: the hypervisor's decisions in a model of time, costs and guests, on up to 1,024 cores.
     ///
     /// The code that decides is the hypervisor's; every invariant is asserted after each event. SMP guests send messages between
@@ -298,6 +305,7 @@ impl Cli {
             Command::Build(args) => build::command(args),
             Command::Run(args) => run::command(args),
             Command::Bench(args) => bench::command(args),
+            Command::Demo(args) => demo::command(args),
             Command::Sim(args) => sim::command(args),
         }
     }
@@ -325,7 +333,7 @@ impl Cli {
         match &self.command {
             Command::Check(args) => args.json,
             Command::Build(args) => args.json,
-            Command::Run(_) => false,
+            Command::Run(_) | Command::Demo(_) => false,
             Command::Bench(args) => args.json,
             Command::Sim(args) => args.json,
         }

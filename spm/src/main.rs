@@ -11,6 +11,7 @@ mod build;
 mod bundle;
 mod check;
 mod cli;
+mod demo;
 mod device_tree;
 mod failure;
 mod guest_files;

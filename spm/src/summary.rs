@@ -185,7 +185,7 @@ fn about(bytes: u64) -> String {
 }
 
 /// Columns, aligned.
-fn table(rows: &[Vec<String>]) -> String {
+pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
         .map(|column| {

@@ -42,9 +42,15 @@ impl Bare {
     /// Time at which the real-time guest takes the share `f` of one core, and nothing is lost by it: throughput is
     /// that of three cores, and of the fourth what is left.
     pub fn ideal(&self, f: f64) -> f64 {
-        let [_, three, four] = self.times.map(|time| 1.0 / time);
-        1.0 / (three + (1.0 - f) * (four - three))
+        ideal(self.times[1], self.times[2], f)
     }
+}
+
+/// The time of work that takes bare machines with three and four cores so long, with all of three cores and all but the
+/// share `f` of the fourth.
+pub fn ideal(three: f64, four: f64, f: f64) -> f64 {
+    let [three, four] = [three, four].map(|time| 1.0 / time);
+    1.0 / (three + (1.0 - f) * (four - three))
 }
 
 /// What measures where the plan names nothing.
