@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The demo: FreeRTOS and Linux share a machine on the clock, and each has a bare machine for itself, to compare with.
 //! It ends in one table. A figure is more: it has seeds, a page and aims.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a description has where it says nothing.
 
 // The helpers of tests say what they expect by unwrapping it, as tests do.

@@ -8,7 +8,7 @@
 
 use crate::console::{Drained, OutputRing, UartSlot};
 use crate::mailbox::{Message, Post};
-use crate::migration::{Level, Parked, ParkingSlot, Presence, Rest};
+use crate::migration::{Level, Parked, ParkedState, ParkingSlot, Presence};
 use crate::psci::{EntryPoint, Generation};
 use crate::schedule::{Band, Ticks};
 use crate::vgic::Doorbell;
@@ -27,11 +27,11 @@ const HOST: PcpuId = PcpuId(0);
 const OTHER: PcpuId = PcpuId(1);
 const RUNNABLE: Parked = Parked {
     host: HOST,
-    rest: Rest::Runnable,
+    state: ParkedState::Runnable,
 };
 const ASLEEP: Parked = Parked {
     host: HOST,
-    rest: Rest::Asleep,
+    state: ParkedState::Asleep,
 };
 
 /// Looks a few times, and gives other threads time between the looks.
@@ -50,7 +50,7 @@ fn a_claimed_vcpu_has_the_registers_that_were_parked() {
         // Relaxed everywhere: the order must come from the slot.
         let registers = AtomicU64::new(0);
         let fetch = || {
-            let seen = slot.look()?;
+            let seen = slot.parked()?;
             slot.claim(seen).then(|| registers.load(Ordering::Relaxed))
         };
         let fetched = thread::scope(|cores| {
@@ -66,9 +66,9 @@ fn a_claimed_vcpu_has_the_registers_that_were_parked() {
     }
 }
 
-/// A vCPU that was pressed is claimed with what was written before the press.
+/// A vCPU that was marked as wanted is claimed with what was written before.
 #[test]
-fn a_pressed_vcpu_is_claimed_with_its_interrupt() {
+fn a_wanted_vcpu_is_claimed_with_its_interrupt() {
     for _ in 0..ROUNDS {
         let slot = ParkingSlot::new();
         slot.park(RUNNABLE, Ticks(0));
@@ -76,13 +76,13 @@ fn a_pressed_vcpu_is_claimed_with_its_interrupt() {
         thread::scope(|cores| {
             cores.spawn(|| {
                 interrupt.store(1, Ordering::Relaxed);
-                assert!(slot.press(RUNNABLE));
+                assert!(slot.mark_wanted(RUNNABLE));
             });
-            let pressed = Parked {
-                rest: Rest::InKernel,
+            let wanted = Parked {
+                state: ParkedState::Wanted,
                 ..RUNNABLE
             };
-            if poll(|| slot.claim(pressed).then_some(())).is_some() {
+            if poll(|| slot.claim(wanted).then_some(())).is_some() {
                 assert_eq!(interrupt.load(Ordering::Relaxed), 1);
             }
         });
@@ -98,7 +98,7 @@ fn an_idle_core_and_a_parked_vcpu_find_each_other() {
         thread::scope(|cores| {
             let idle = cores.spawn(|| {
                 presence.publish(Level::IDLE);
-                slot.look().is_some()
+                slot.parked().is_some()
             });
             slot.park(RUNNABLE, Ticks(0));
             let seen = presence.level() == Level::IDLE;
@@ -134,7 +134,7 @@ fn a_bell_and_a_sleeping_vcpu_find_each_other() {
             let sender = cores.spawn(|| {
                 bell.ring_spis(1);
                 let _ = bell.location();
-                slot.look().is_some()
+                slot.parked().is_some()
             });
             slot.park(ASLEEP, Ticks(0));
             let heard = !bell.is_silent();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `spm demo`: both guests side by side on the exact clock, beside it each guest alone on the bare machine, and a table.
 
 use crate::bench::show_broken;

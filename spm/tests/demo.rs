@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `spm demo` with the project's own description; a script plays the clock and QEMU.
 
 // The helpers of tests say what they expect by unwrapping it, as tests do.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! vCPUs that change cores: nothing is lost. That they do change cores is seen on the exact clock (`exact`).
+//! vCPUs that change cores: nothing is lost. On the exact clock it is also seen, for each policy, whether they do.
 
-use boot_tests::{Boot, linux, linux_rt, probe, rt};
+use boot_tests::{Boot, INSTRUCTIONS_PER_US, linux, linux_rt, probe, rt};
 
 /// A real-time guest that has core 0 for long bursts: vCPUs at home there must go elsewhere again and again.
 const BURSTS: &str = "period=1ms load=60% burst=20ms duration=8s";
@@ -66,6 +66,47 @@ fn migration_through_many_lives() {
     machine.finish().expect_not("lives", "FAIL");
 }
 
+/// Instructions of guests on a core where no vCPU is at home. One vCPU may move there: its own core has a real-time guest that takes
+/// 60 % of it in bursts.
+fn executed_away_from_home(policy: &'static str) -> u64 {
+    let console = Boot::new(&format!("migration_from_home_under_{policy}"))
+        .policy(policy)
+        .cores(2)
+        .exact()
+        .guest(rt("period=1ms load=60% burst=20ms duration=400ms"))
+        .guest(probe("spin", "suite=spin ms=300", &[0]).set("cores", "[1]".into()))
+        .run();
+    console
+        .rt_is_well("rt")
+        .probe_is_well("spin")
+        .machine_ended();
+    console.guest_instructions(1)
+}
+
+/// The policy moves vCPUs: the one that may leave its core executes at least a tenth of its time elsewhere.
+fn vcpus_move(policy: &'static str) {
+    const TENTH: u64 = 30_000 * INSTRUCTIONS_PER_US;
+    let away = executed_away_from_home(policy);
+    println!("policy {policy}: {away} instructions away from home");
+    assert!(away > TENTH, "policy {policy}: {away} instructions");
+}
+
+/// The policy moves no vCPU.
+fn vcpus_stay(policy: &'static str) {
+    let away = executed_away_from_home(policy);
+    assert_eq!(away, 0, "policy {policy}");
+}
+
+#[test]
+fn migration_none_without_a_policy() {
+    vcpus_stay("none");
+}
+
+#[test]
+fn migration_by_stealing() {
+    vcpus_move("steal");
+}
+
 /// Every policy but those above: the kernel has nothing to complain about, and interrupts, timers and memory are sound.
 fn policy_is_sound(policy: &'static str) {
     let console = Boot::new(&format!("migration_under_{policy}"))
@@ -86,29 +127,35 @@ fn policy_is_sound(policy: &'static str) {
 
 #[test]
 fn migration_on_demand() {
+    vcpus_move("ondemand");
     policy_is_sound("ondemand");
 }
 
 #[test]
 fn migration_by_trap() {
+    vcpus_move("trap");
     policy_is_sound("trap");
 }
 
 #[test]
 fn migration_at_random() {
+    vcpus_move("random");
     policy_is_sound("random");
 }
 
 #[test]
 fn migration_with_balance() {
+    vcpus_move("balance");
     policy_is_sound("balance");
 }
 
-/// Those that move nobody.
+/// Those that move no vCPU.
 #[test]
 fn migration_none_but_delay_or_gangs() {
-    policy_is_sound("delay");
-    policy_is_sound("cosched");
+    for policy in ["delay", "cosched"] {
+        vcpus_stay(policy);
+        policy_is_sound(policy);
+    }
 }
 
 /// A Linux that tells by its `preempt_count` when it may hold a lock.

@@ -40,6 +40,7 @@ pub fn bare(name: &str, cores: usize, bootargs: &str) -> Console {
         name: name.to_owned(),
         guests: vec!["probe".to_owned()],
         again: format!("{qemu:?}"),
+        clock: None,
     };
     Machine::start(facts, qemu, None, limit(LIMIT)).finish()
 }
@@ -207,16 +208,21 @@ impl Boot {
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
-        let mut qemu = if self.exact {
-            let mut clock = Command::new(files::clock());
-            clock.args(["--q", "500", "--ipus", &INSTRUCTIONS_PER_US.to_string()]);
-            if let Some(end_us) = self.end_us {
-                clock.args(["--end-us", &end_us.to_string()]);
+        let counted = self.exact.then(|| self.folder.join("clock.json"));
+        let mut qemu = match &counted {
+            Some(counted) => {
+                let mut clock = Command::new(files::clock());
+                clock
+                    .args(["--q", "500", "--ipus", &INSTRUCTIONS_PER_US.to_string()])
+                    .arg("--json")
+                    .arg(counted);
+                if let Some(end_us) = self.end_us {
+                    clock.args(["--end-us", &end_us.to_string()]);
+                }
+                clock.arg("--");
+                clock
             }
-            clock.arg("--");
-            clock
-        } else {
-            Command::new("qemu-system-aarch64")
+            None => Command::new("qemu-system-aarch64"),
         };
         qemu.args(["-M", "virt,virtualization=on,gic-version=3"])
             .args(["-cpu", &self.cpu, "-smp", &self.cores.to_string()])
@@ -232,6 +238,7 @@ impl Boot {
             name: self.name,
             guests: self.guests.into_iter().map(|guest| guest.name).collect(),
             again: format!("{build:?} && {qemu:?}"),
+            clock: counted,
         };
         Machine::start(facts, qemu, Some(image), limit(self.limit))
     }

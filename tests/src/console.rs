@@ -2,7 +2,9 @@
 //! What a machine said: by guest, line by line; and what tests demand of it.
 
 use crate::terminal::Terminal;
+use spumone_bench::clock::ClockReport;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 /// The tag of the hypervisor's own lines.
 pub const HYPERVISOR: &str = "spumone";
@@ -13,6 +15,8 @@ pub(crate) struct Facts {
     pub name: String,
     pub guests: Vec<String>,
     pub again: String,
+    /// Where the exact clock writes what it counted.
+    pub clock: Option<PathBuf>,
 }
 
 /// All that was said.
@@ -106,6 +110,19 @@ impl Console {
         match number {
             Ok(number) => number,
             Err(_) => self.fail(&format!("{guest} says {key}={value}, which is no number")),
+        }
+    }
+
+    /// Instructions that guests executed on a core, to the end of a run on the exact clock.
+    #[track_caller]
+    pub fn guest_instructions(&self, core: usize) -> u64 {
+        let Some(path) = &self.facts.clock else {
+            self.fail("instructions are counted on the exact clock only");
+        };
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        match serde_json::from_str::<ClockReport>(&text) {
+            Ok(report) => report.cores.get(core).map_or(0, |it| it.el0 + it.el1),
+            Err(error) => self.fail(&format!("{} cannot be read: {error}", path.display())),
         }
     }
 
@@ -228,6 +245,7 @@ mod tests {
             name: "test".into(),
             guests: vec!["linux".into(), "rt".into()],
             again: String::new(),
+            clock: None,
         };
         Console::new(facts, text.as_bytes())
     }
