@@ -87,10 +87,10 @@ enum Command {
     /// docs/results/, that of a quick look to build/bench/NAME/quick/.
     #[command(after_help = help(BENCH_EXAMPLES))]
     Bench(BenchArgs),
-    /// Show both guests side by side, then what each of them pays for the other one.
+    /// Run the demo: both guests side by side, then a table that compares them with the bare machine.
     ///
-    /// Runs systems/demo.toml on the exact clock, its console in this terminal, and each guest alone on the bare machine; ends with
-    /// a table that compares them. The keyboard is not connected; `spm run systems/shell.toml` is for that.
+    /// Runs systems/demo.toml on the exact clock, its console in this terminal, and beside it each guest alone on the bare machine.
+    /// The keyboard is not connected: `spm run systems/shell.toml` is interactive.
     #[command(after_help = EXIT_CODES)]
     Demo(demo::DemoArgs),
     /// Simulate: the hypervisor's decisions in a model of time, costs and guests, on up to 1,024 cores.
