@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When a vCPU whose turn is over lets go: not while its guest's kernel may hold a lock.
+//! When a vCPU whose time slice is over gives up the core: not while its guest's kernel may hold a lock.
 //!
-//! A vCPU in the guest's kernel gets a little more time, and is looked at again, until it is back in a program, or spins
-//! (then it waits for somebody else), or has had enough. Sampled, for no machine tells when a guest leaves its kernel.
+//! A vCPU in its kernel gets a little more time and is sampled again, until it is back in a program, or spins (it then waits
+//! for another vCPU), or has used up its grace. Where the core can tell (FEAT_XNX), the return to a program is caught as well
+//! ([`catch`](super::catch())), and ends the grace at once.
 
 use crate::schedule::Ticks;
 
-/// A look at a vCPU that was interrupted.
+/// A sample of a vCPU that was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// In the guest's kernel (EL1), not in a program.
@@ -17,7 +18,7 @@ pub struct Sample {
     pub stack: u64,
 }
 
-/// What two looks in a row tell.
+/// What two samples in a row show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Spin {
     last: Option<(u64, u64)>,
@@ -27,8 +28,8 @@ pub struct Spin {
 const LOOP_BYTES: u64 = 64;
 
 impl Spin {
-    /// Whether the vCPU seems to wait in a loop: in the kernel, on the same stack at the same few instructions as at the last
-    /// look.
+    /// Whether the vCPU seems to wait in a loop: it is in the kernel, on the same stack and at the same few instructions as in
+    /// the last sample.
     pub fn seen(&mut self, sample: Sample) -> bool {
         let now = sample.in_kernel.then_some((sample.pc, sample.stack));
         let before = core::mem::replace(&mut self.last, now);
@@ -52,7 +53,7 @@ pub struct Grace {
 }
 
 impl Grace {
-    /// At most `steps` times `step`; none for one that spins, if that is to be seen.
+    /// At most `steps` times `step`. If `sees_spin`, a vCPU that spins gets none.
     pub const fn new(step: Ticks, steps: u8, sees_spin: bool) -> Self {
         Self {
             step,
@@ -63,13 +64,13 @@ impl Grace {
         }
     }
 
-    /// Another vCPU runs, or nobody wants this one to let go any more.
+    /// Another vCPU runs, or no vCPU waits for this one's core any more.
     pub fn renew(&mut self) {
         self.used = 0;
         self.spin = Spin::default();
     }
 
-    /// The running vCPU is to let go. `Some`: not before it is looked at again, then.
+    /// The running vCPU is to give up the core. `Some`: not before it is sampled again at that time.
     pub fn more(&mut self, now: Ticks, sample: Sample) -> Option<Ticks> {
         let spins = self.sees_spin && self.spin.seen(sample);
         if !sample.in_kernel || spins || self.used >= self.steps {
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_lets_go_at_once() {
+    fn a_program_gives_up_the_core_at_once() {
         let sample = Sample {
             in_kernel: false,
             ..at(0)
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn who_spins_gets_none() {
+    fn a_vcpu_that_spins_gets_none() {
         let mut grace = Grace::new(Ticks(5), 3, true);
         assert!(grace.more(Ticks(0), at(4096)).is_some());
         assert_eq!(grace.more(Ticks(5), at(4096 + 8)), None);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a vCPU may hold a lock, seen from outside: its kernel is not asked.
+//! Whether a vCPU may hold a lock, as far as EL2 can see without the kernel's help.
 //!
-//! A kernel that holds a spinlock is in EL1, so one in EL1 may. A Linux that can be preempted counts its reasons not to be,
-//! spinlocks among them, in the current task, to which `SP_EL0` points while its kernel runs. So 0 there says that it
-//! holds none.
+//! A kernel that holds a spinlock is at EL1, so a vCPU at EL1 may hold one. A preemptible Linux counts its reasons not to be
+//! preempted, spinlocks among them, in the current task (`preempt_count`). `SP_EL0` points to the task while the kernel
+//! runs. A count of 0 says that the kernel holds no spinlock.
 
 /// What is seen of a vCPU that was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +14,8 @@ pub struct Interrupted {
     pub masks_interrupts: bool,
 }
 
-/// Whether it may hold a spinlock of its kernel: what cannot be told counts as one. `preempt_count`: where to read the
-/// kernel's count, if it keeps one; the reading gives `None` where there is nothing to read. It is made only when the
-/// count decides.
+/// Whether it may hold a spinlock of its kernel; if that cannot be told, it may. `preempt_count` reads the kernel's count,
+/// if it keeps one, and gives `None` where there is nothing to read. It is called only when the count decides.
 pub fn may_hold_lock(
     seen: Interrupted,
     preempt_count: Option<impl FnOnce() -> Option<u32>>,
@@ -25,8 +24,8 @@ pub fn may_hold_lock(
         return false;
     }
     match preempt_count {
-        // On the way in and out of the kernel `SP_EL0` is still, or again, the program's: interrupts are masked there. So
-        // they are before an interrupt is counted.
+        // On the way into and out of the kernel, `SP_EL0` is the program's, and interrupts are masked. They are also masked
+        // before an interrupt is counted.
         //
         // Preemption, soft, hard and non-maskable interrupts have bits of their own; any of them holds off preemption.
         // Whether a reschedule is due stands in the other half of the 64 bits.

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a core tells others of what it does.
+//! Which band a core runs, as other cores see it.
 
 use crate::schedule::Band;
 use crate::sync::atomic::{AtomicU8, Ordering, fence};
 
-/// Whom a core runs, as a number: the higher, the more urgent.
+/// The band that a core runs, as a number: 0 while it idles, one more than the band otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level(u8);
 
 impl Level {
-    /// Nobody.
+    /// The core idles.
     pub const IDLE: Self = Self(0);
 
-    /// Of the band that runs.
+    /// The level of a core that runs this band.
     #[inline(always)]
     pub const fn of(band: Option<Band>) -> Self {
         match band {
@@ -22,11 +22,11 @@ impl Level {
     }
 }
 
-/// Whom a core runs, for cores that look for one to give work to, or must know whether it can be reached.
+/// The level of a core, for cores that have a vCPU to give away, or must know whether an interrupt gets through there.
 #[derive(Debug)]
 pub struct Presence {
-    /// A [`Level`]. Written by the core alone. Relaxed: ordered against other words by the fence in
-    /// [`Self::publish`], and where others look, by theirs.
+    /// A [`Level`]. Only the core itself writes it. Relaxed: it is ordered against other words by the fence in
+    /// [`Self::publish`] and by the fence of the core that looks.
     level: AtomicU8,
 }
 
@@ -40,19 +40,19 @@ impl Presence {
         }
     }
 
-    /// The core itself: that runs from now on. A look at other words that follows comes after it.
+    /// Called by the core itself: its level from now on. What it reads afterwards is read after that.
     #[inline(always)]
     pub fn publish(&self, level: Level) {
         self.level.store(level.0, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Whether somebody more urgent than `band` runs there, so that nothing for `band` gets through.
+    /// Whether the core runs a band above `band`, so that no interrupt for `band` gets through there.
     pub fn is_above(&self, band: Band) -> bool {
         self.level() > Level::of(Some(band))
     }
 
-    /// Whom it runs.
+    /// Its level.
     #[inline(always)]
     pub fn level(&self) -> Level {
         Level(self.level.load(Ordering::Relaxed))

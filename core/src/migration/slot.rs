@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the token of a vCPU lies that is on no core.
+//! Where the token of a parked vCPU lies.
 
 use crate::schedule::Ticks;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -8,11 +8,11 @@ use spumone_config::types::PcpuId;
 /// What a parked vCPU was doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParkedState {
-    /// It could run, and was in a program of the guest, or has just been woken: it holds no lock of the kernel.
+    /// It is runnable, and was in a program of the guest or has just been woken: it holds no lock of the kernel.
     Runnable = 1,
-    /// It could run, and others may be waiting for it: it was in the guest's kernel, or an interrupt has come for it.
+    /// It is runnable, and others may wait for it: it was in the guest's kernel, or an interrupt has come for it.
     Wanted,
-    /// It could run, and its host, which has sent it away, will not run it.
+    /// It is runnable, and its host, which has sent it away, will not run it.
     Sent,
     /// It waits for an interrupt.
     Asleep,
@@ -20,7 +20,7 @@ pub enum ParkedState {
     Off,
 }
 
-/// A parked vCPU, as others see it.
+/// A parked vCPU, as other cores see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parked {
     /// The core that parked it.
@@ -29,14 +29,14 @@ pub struct Parked {
     pub state: ParkedState,
 }
 
-/// A glance at a slot by a core that looks for work.
+/// What a core that looks for work sees in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peek {
-    /// The vCPU is on a core, or parked by the one that looks.
+    /// The vCPU is on a core, or parked by the core that looks.
     Nothing,
-    /// Another core has parked it, and it could run.
+    /// Another core has parked it, and it is runnable.
     Runnable,
-    /// This other core has parked it, and it waits for something.
+    /// This other core has parked it, and it sleeps or is off.
     Waits(PcpuId),
 }
 
@@ -45,7 +45,7 @@ const TAKEN: u32 = 0;
 const REST_SHIFT: u32 = 8;
 
 impl ParkedState {
-    /// Whether the vCPU could run.
+    /// Whether the vCPU is runnable.
     #[inline(always)]
     pub const fn is_runnable(self) -> bool {
         (self as u32) < Self::Asleep as u32
@@ -80,15 +80,15 @@ impl Parked {
     }
 }
 
-/// The parking slot of one vCPU: who may take its token.
+/// The parking slot of one vCPU. The core whose claim succeeds has the token.
 #[derive(Debug)]
 pub struct ParkingSlot {
-    /// [`TAKEN`], or what is parked. Shared because any core of the guest may claim it. Stored with release by the
-    /// core that has the token, so that who claims it, with acquire, finds the registers in memory. Whoever changes it
-    /// from parked to taken has the token.
+    /// [`TAKEN`], or what is parked. Shared because any core of the guest may claim it. The core that has the token
+    /// stores it with release order, so that the core that claims it, with acquire order, finds the registers in memory.
+    /// The core that changes it from parked to taken has the token.
     word: AtomicU32,
-    /// When it was parked, in ticks. A hint beside `word`, so relaxed: read with another parking's word it makes a choice
-    /// less fair, never wrong.
+    /// When it was parked, in ticks. A hint beside `word`, so relaxed: if it is read together with the word of another
+    /// parking, a choice is less fair, never wrong.
     since: AtomicU64,
 }
 
@@ -105,7 +105,7 @@ impl ParkingSlot {
 
     /// The core that has the token, `parked.host`, gives it up; it has put it where a claim finds it.
     ///
-    /// A look at other words that follows (a doorbell, a [`Presence`](super::Presence)) comes after the parking.
+    /// What the core reads afterwards (a doorbell, a [`Presence`](super::Presence)) is read after the parking.
     pub fn park(&self, parked: Parked, now: Ticks) {
         self.since.store(now.0, Ordering::Relaxed);
         self.word.store(parked.encode(), Ordering::Release);
@@ -137,7 +137,7 @@ impl ParkingSlot {
         Ticks(self.since.load(Ordering::Relaxed))
     }
 
-    /// Since when a vCPU that `core` has sent away waits for somebody; `None`: it does not.
+    /// Since when a vCPU that `core` has sent away waits for a core; `None`: it does not.
     pub fn sent_by(&self, core: PcpuId) -> Option<Ticks> {
         let sent = Parked {
             host: core,
@@ -147,15 +147,15 @@ impl ParkingSlot {
     }
 
     /// Takes the token, if it is still parked as it was seen. Returns whether the caller has it now.
-    #[must_use = "who claims a token must keep it"]
+    #[must_use = "a claimed token must be kept"]
     pub fn claim(&self, seen: Parked) -> bool {
         self.word
             .compare_exchange(seen.encode(), TAKEN, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// An interrupt was rung for a vCPU that is parked where nothing for it gets through, and could run: others wait for it
-    /// from now on. Returns whether it is still parked so; if not, who has it looks at its doorbell.
+    /// An interrupt was rung for a runnable vCPU that is cut off where it is parked: from now on it is wanted. Returns
+    /// whether it is still parked as it was seen. If not, the core that has it looks at its doorbell.
     pub fn mark_wanted(&self, seen: Parked) -> bool {
         let pressed = Parked {
             state: match seen.state {
@@ -164,7 +164,7 @@ impl ParkingSlot {
             },
             ..seen
         };
-        // Release: who claims it finds what was rung.
+        // Release: the core that claims it finds what was rung.
         self.word
             .compare_exchange(
                 seen.encode(),
@@ -175,8 +175,8 @@ impl ParkingSlot {
             .is_ok()
     }
 
-    /// An interrupt has come for a vCPU that `host`, the caller, has parked asleep: it could run now. Returns whether that was
-    /// so. If somebody claims it at the same moment, he looks at its doorbell.
+    /// An interrupt has come for a vCPU that `host`, the caller, has parked asleep: it is runnable now. Returns whether it
+    /// was parked so. A core that claims it at the same moment looks at its doorbell.
     pub fn mark_runnable(&self, host: PcpuId) -> bool {
         let asleep = Parked {
             host,
@@ -186,7 +186,7 @@ impl ParkingSlot {
             host,
             state: ParkedState::Runnable,
         };
-        // Relaxed: as a read-modify-write it goes on with the release of `park`. The fence is for the look at idle cores.
+        // Relaxed: a read-modify-write continues the release sequence of `park`. The fence is for the look at idle cores.
         let roused = self
             .word
             .compare_exchange(
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_host_rouses_a_sleeper() {
+    fn only_its_host_wakes_a_parked_vcpu() {
         let slot = ParkingSlot::new();
         slot.park(parked(1, ParkedState::Asleep), Ticks(0));
         assert!(!slot.mark_runnable(PcpuId(2)));

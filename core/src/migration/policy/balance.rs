@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `balance`: two vCPUs of a guest are never put on one core; one that has lost its core goes to a core that idles.
+//! `balance`: two vCPUs of a guest are never placed on one core; a preempted vCPU goes to a core that idles.
 //!
 //! ```text
 //!                    core 0                        core 1
 //!   rt wakes         keeps v
 //!                    … for a while: parks v        w runs: v waits
 //!                       ⋮                          w sleeps: takes v
-//!                       ⋮                          w wakes, and waits for its turn or for another core
+//!                       ⋮                          w wakes, and waits for its time slice or for another core
 //! ```
 //!
-//! After *Is Co-scheduling Too Expensive for SMP VMs?* (Sukwong and Kim, 2011): a peer to compare with. While all
-//! vCPUs are busy it does nothing for a preempted lock holder.
+//! After *Is Co-scheduling Too Expensive for SMP VMs?* (Sukwong and Kim, 2011): for comparison. While all
+//! vCPUs are busy, it does nothing for a preempted lock holder.
 
 use super::rules::{Decide, PolicyRules};
 use super::view::{Candidate, Here, Verdict};
 use crate::schedule::Ticks;
 
 /// In microseconds.
-const PATIENCE_US: u32 = 100;
+const PARK_DELAY_US: u32 = 100;
 
 /// The policy.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ impl Balance {
     /// On a machine with this counter.
     pub const fn new(frequency_hz: u32) -> Self {
         Self {
-            park_delay: Ticks::from_micros(PATIENCE_US, frequency_hz),
+            park_delay: Ticks::from_micros(PARK_DELAY_US, frequency_hz),
         }
     }
 }

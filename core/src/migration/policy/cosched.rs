@@ -3,11 +3,11 @@
 //!
 //! ```text
 //!                    core 0                        cores 1, 2, 3
-//!   rt wakes         v waits, tells the others     w, x, y wait too: nobody spins for a lock that v holds
-//!   rt sleeps        v runs, tells the others      run
+//!   rt wakes         v waits; kicks the others     w, x, y wait too: none spins for a lock that v holds
+//!   rt sleeps        v runs; kicks the others      they run
 //! ```
 //!
-//! Gang scheduling, as virtual machine monitors had it: a peer to compare with. Nothing spins, and nothing else runs either.
+//! Gang scheduling, as in earlier virtual machine monitors: for comparison. No vCPU spins, and three cores idle.
 
 use super::rules::{Decide, PolicyRules};
 

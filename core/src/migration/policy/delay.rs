@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `delay`: a more urgent vCPU waits, for a while at most, until the one that runs holds no lock.
+//! `delay`: a vCPU of a higher band waits, with a bound, until the running one holds no lock.
 //!
 //! ```text
 //!                      core 0
@@ -7,9 +7,9 @@
 //!   v holds none, or the bound is reached: rt runs
 //! ```
 //!
-//! As in *Solving the Lock Holder Preemption Problem* (2012), section 4.1, and *safe/unsafe* scheduling. vCPUs stay at home.
-//! Latency has the tail that the guest's longest critical section gives it, up to the bound: unfit for most real-time
-//! guests, and here to be compared with.
+//! After *Solving the Lock Holder Preemption Problem* (2012), section 4.1 (safe/unsafe scheduling). vCPUs stay at home.
+//! Latency has a tail as long as the guest's longest critical section, up to the bound. That is unfit for most real-time
+//! guests; the policy is here for comparison.
 
 use super::rules::{Decide, PolicyRules};
 use crate::schedule::Ticks;

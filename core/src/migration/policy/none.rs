@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `none`: plain fixed priority. vCPUs stay on their home cores. The baseline that suffers.
+//! `none`: plain fixed priority. vCPUs stay on their home cores. The baseline, which suffers from lock-holder preemption.
 
 use super::rules::{Decide, PolicyRules};
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `random`: vCPUs change cores all the time, for no reason. For tests: what can go wrong in a move, goes wrong here first.
+//! `random`: vCPUs migrate all the time, without a reason. For tests: it makes faults in a migration show early.
 //!
-//! A running vCPU is sent away after a while even if nobody wants its core, and whoever is parked is taken in exchange for
-//! the one that runs.
+//! A running vCPU is sent away after a while even if no other vCPU wants its core, and a core takes any parked vCPU in
+//! exchange for the one that runs.
 
 use super::rules::{Decide, PolicyRules};
 use super::view::{Candidate, Here, Verdict};

@@ -4,24 +4,24 @@
 //! ```text
 //!                      core 0                       core 1
 //!   rt wakes       keeps v
-//!                  runs rt                      rt sleeps soon: nothing has happened
+//!                  runs rt                      if rt sleeps soon, nothing has migrated
 //!                  … for 100 µs: parks v,
-//!                  tells core 1                 takes v in exchange for w, once w's kernel has no lock
-//!                     ⋮                         parks w, tells core 2, which takes w when a turn is over …
-//!   rt sleeps      takes who is parked longest
+//!                  notifies core 1              takes v in exchange for w, once w's kernel holds no lock
+//!                     ⋮                         parks w, notifies core 2, which takes w at the end of a time slice …
+//!   rt sleeps      takes the vCPU that has been parked longest
 //! ```
 //!
-//! So the cores that are left share all vCPUs in turns of a quantum, one of them is always parked, and it is parked where
-//! it holds no lock. An idle core takes whoever is parked.
+//! So the cores that are left share all vCPUs in time slices. One vCPU is always parked, at a point at which it holds no
+//! lock. An idle core takes any parked vCPU.
 
 use super::rules::{Decide, PolicyRules};
 use super::view::{Candidate, Here, Verdict};
 use crate::migration::slot::ParkedState;
 use crate::schedule::Ticks;
 
-/// In microseconds: longer than a short periodic task, for which nobody need move, and short beside a turn.
-const PATIENCE_US: u32 = 100;
-/// In microseconds: after that long on a core that is taken, a vCPU goes where others wait already. With as many vCPUs as cores
+/// In microseconds: longer than a short periodic task, for which no vCPU needs to migrate, and short beside a quantum.
+const PARK_DELAY_US: u32 = 100;
+/// In microseconds: after so long cut off, a vCPU goes to a core where another vCPU of its band waits already. With as many vCPUs as cores
 /// none waits for so long.
 const STARVED_US: u32 = 5_000;
 
@@ -36,7 +36,7 @@ impl Steal {
     /// On a machine with this counter.
     pub const fn new(frequency_hz: u32) -> Self {
         Self {
-            park_delay: Ticks::from_micros(PATIENCE_US, frequency_hz),
+            park_delay: Ticks::from_micros(PARK_DELAY_US, frequency_hz),
             starved: Ticks::from_micros(STARVED_US, frequency_hz),
         }
     }
@@ -69,7 +69,7 @@ impl Decide for Steal {
             return Verdict::Take;
         }
         if here.equal_waits {
-            // There are enough here already.
+            // Another vCPU of its band waits here already.
             let due = candidate.since.saturating_add(self.starved);
             return match candidate.is_cut_off {
                 false => Verdict::Leave,
@@ -77,7 +77,7 @@ impl Decide for Steal {
                 true => Verdict::Take,
             };
         }
-        // Somebody may be waiting for a lock that it holds.
+        // Another vCPU may wait for a lock that a wanted one holds.
         let due = match candidate.parked.state {
             ParkedState::Wanted => running
                 .turn_end
@@ -100,7 +100,7 @@ mod tests {
     };
 
     #[test]
-    fn an_idle_core_takes_whom_it_can_help() {
+    fn an_idle_core_takes_every_vcpu_that_it_can_help() {
         for state in [
             ParkedState::Runnable,
             ParkedState::Wanted,
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_waits_for_the_end_of_a_turn_a_kernel_does_not() {
+    fn a_program_waits_for_the_end_of_a_time_slice_a_wanted_vcpu_does_not() {
         let here = busy(100, 95, 200);
         let of = |state| POLICY.verdict(&here, &candidate(state));
         assert_eq!(of(ParkedState::Runnable), Verdict::Later(Ticks(200)));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_is_taken_only_from_a_core_that_hears_nothing() {
+    fn a_sleeping_vcpu_is_taken_only_where_it_is_cut_off() {
         for state in [ParkedState::Asleep, ParkedState::Off] {
             let cut_off = candidate(state);
             let reachable = Candidate {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_takes_what_its_vcpu_must_yield_to_and_nothing_else() {
+    fn a_core_takes_a_vcpu_of_a_higher_band_and_leaves_one_of_a_lower() {
         let mut here = busy(100, 95, 200);
         let urgent = Candidate {
             band: HIGH,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_does_not_collect_but_who_starves() {
+    fn a_core_with_a_waiting_vcpu_takes_only_one_that_starves() {
         let verdict = |now, is_cut_off| {
             let mut here = busy(now, 0, 200);
             here.equal_waits = true;

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `trap`: a guest's kernel never runs on a core that has a more urgent vCPU, so none of its lock holders is preempted.
+//! `trap`: a guest's kernel never runs on a core that has a vCPU of a higher band, so no lock holder is preempted.
 //!
 //! ```text
 //!                    core 0                               core 1
 //!   v's program      system call or interrupt: stage 2
-//!                    lets no kernel run here. sends v
-//!                    away, tells core 1                   takes v in exchange for w, once w's kernel returns to its
-//!                    takes w                              program; tells core 0
+//!                    lets no kernel run here; sends v
+//!                    away, notifies core 1                takes v in exchange for w, once w's kernel returns to its
+//!                    takes w                              program; notifies core 0
 //!   rt wakes         w waits, in its program
 //!                                                         an interrupt for w: takes it, so that w is not late
 //! ```
 //!
-//! As in *Solving the Lock Holder Preemption Problem* (2012), section 4.2, which did it by patching the guest's entries and
-//! returns, and found it no better than `none`: interrupts for a preempted vCPU were late. The last line is the cure. There
-//! each vCPU went home; here any program may have the core, so that a crossing costs one exchange.
+//! After *Solving the Lock Holder Preemption Problem* (2012), section 4.2. The paper patched the entries and returns of the
+//! guest's kernel, and found the policy no better than `none`, because interrupts for a preempted vCPU were late. The last
+//! line above is the cure. In the paper each vCPU returned to its home core; here any program may have the core, so that a
+//! crossing costs one exchange.
 
 use super::rules::{Decide, PolicyRules};
 use super::steal::Steal;
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn who_enters_its_kernel_is_let_in_at_once_where_kernels_may_run() {
+    fn a_vcpu_that_enters_its_kernel_runs_at_once_where_kernels_may_run() {
         let mut sent = candidate(ParkedState::Sent);
         sent.is_cut_off = false;
         let mut here = busy(0, 0, 200);
