@@ -34,9 +34,9 @@ const ASLEEP: Parked = Parked {
     state: ParkedState::Asleep,
 };
 
-/// Looks a few times, and gives other threads time between the looks.
-fn poll<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    (0..LOOKS).find_map(|_| {
+/// Looks so often, and gives other threads time between the looks.
+fn poll<T>(looks: usize, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    (0..looks).find_map(|_| {
         thread::yield_now();
         look()
     })
@@ -54,10 +54,10 @@ fn a_claimed_vcpu_has_the_registers_that_were_parked() {
             slot.claim(seen).then(|| registers.load(Ordering::Relaxed))
         };
         let fetched = thread::scope(|cores| {
-            let others = [(); 2].map(|()| cores.spawn(|| poll(fetch)));
+            let others = [(); 2].map(|()| cores.spawn(|| poll(LOOKS, fetch)));
             registers.store(round, Ordering::Relaxed);
             slot.park(RUNNABLE, Ticks(0));
-            let at_home = poll(fetch);
+            let at_home = poll(LOOKS, fetch);
             let [first, second] = others.map(|other| other.join().unwrap());
             [at_home, first, second]
         });
@@ -82,7 +82,7 @@ fn a_wanted_vcpu_is_claimed_with_its_interrupt() {
                 state: ParkedState::Wanted,
                 ..RUNNABLE
             };
-            if poll(|| slot.claim(wanted).then_some(())).is_some() {
+            if poll(LOOKS, || slot.claim(wanted).then_some(())).is_some() {
                 assert_eq!(interrupt.load(Ordering::Relaxed), 1);
             }
         });

@@ -7,14 +7,18 @@
 
 mod abort;
 mod debug;
+mod fault_address;
+mod gpr;
 mod idregs;
 mod report;
 mod syndrome;
 mod sysreg;
 
-pub use abort::{AccessSize, DataAccess, FaultStatus, fault_ipa};
+pub use abort::{AccessSize, DataAccess, FaultStatus};
 pub use debug::{DebugAction, MDSCR_WRITABLE, debug_register};
+pub use fault_address::fault_ipa;
+pub use gpr::Gpr;
 pub use idregs::{IdPolicy, guest_id_register};
 pub use report::{FaultReport, Offence};
-pub use syndrome::{Exception, ExceptionClass, Gpr, Syndrome, Wait, WaitKind};
+pub use syndrome::{Exception, ExceptionClass, Syndrome, Wait, WaitKind};
 pub use sysreg::{SysReg, SysRegAccess};

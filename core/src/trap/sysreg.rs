@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! System registers by their encoding, and by name.
 
-use super::syndrome::Gpr;
+use super::gpr::Gpr;
 use core::fmt;
 
 /// A system register or instruction, as `op0:op1:CRn:CRm:op2`, 16 bits.

@@ -3,10 +3,11 @@
 //! list registers. This file has the state and the events; `fill` moves interrupts to list
 //! registers, `fold` takes them back.
 
-use super::distributor::{PRIORITY_MASK, Spi, open_groups};
+use super::distributor::{Spi, open_groups};
 use super::doorbell::RECALL;
+use super::rank::{PRIORITY_MASK, Rank};
 use super::sgi::SgiRegister;
-use super::slot::{Backing, Rank, Slot};
+use super::slot::{Backing, Slot};
 use super::{
     GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, SPI_WORDS, State, TIMER_PPIS,
     VcpuIndex, VcpuSet, bits,

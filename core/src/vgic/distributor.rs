@@ -9,7 +9,7 @@
 //! target that was rung passes a fence and looks at all of it. In any order, the last one to
 //! write sees all the others, so a deliverable SPI always has somebody who goes on with it.
 
-use super::slot::Rank;
+use super::rank::{PRIORITY_MASK, Rank};
 use super::{MAX_SPIS, PhysicalGic, SPI_WORDS, VcpuIndex, VcpuSet, bits};
 use crate::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering, fence};
 use spumone_config::packed;
@@ -19,9 +19,6 @@ use spumone_config::types::{IntId, MAX_VCPUS_PER_GUEST};
 pub(super) const ENABLE_GROUP_0: u32 = 1 << 0;
 /// GICD_CTLR.EnableGrp1.
 pub(super) const ENABLE_GROUP_1: u32 = 1 << 1;
-/// Bits of a priority that are implemented: 5, as many as the CPU interface has
-/// (ICH_VTR_EL2.PRIbits is at least 5).
-pub(super) const PRIORITY_MASK: u8 = 0xf8;
 /// No vCPU holds the SPI.
 const NOBODY: u8 = 0xff;
 /// Looks at a word that is changed all the while. Each further one needs a holder that has entered

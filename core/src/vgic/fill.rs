@@ -4,7 +4,7 @@
 use super::cpu_interface::CpuInterface;
 use super::distributor::Spi;
 use super::doorbell::RECALL;
-use super::slot::Rank;
+use super::rank::Rank;
 use super::{
     GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, SPI_WORDS, TIMER_PPIS, VMCR_EOI_MODE,
     VcpuSet, bits,

@@ -4,7 +4,8 @@
 use super::cpu_interface::CpuInterface;
 use super::distributor::Spi;
 use super::fill::Urgent;
-use super::slot::{Backing, Rank, Slot};
+use super::rank::Rank;
+use super::slot::{Backing, Slot};
 use super::{
     GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, VMCR_EOI_MODE, VcpuSet, bits,
 };

@@ -5,8 +5,8 @@
 
 use super::cpu_interface::CpuInterface;
 use super::distributor::{Spi, Word};
+use super::rank::Rank;
 use super::register::{Bank, InterruptRegister, Part};
-use super::slot::Rank;
 use super::{GuestGic, PhysicalGic, SPI_WORDS, VcpuIndex, VcpuSet, bits};
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::types::IntId;

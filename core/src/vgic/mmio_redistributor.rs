@@ -3,8 +3,8 @@
 //! control without LPIs and 1-of-N distribution: RAZ/WI, as is GICR_STATUSR.
 
 use super::cpu_interface::CpuInterface;
+use super::rank::Rank;
 use super::register::{Bank, InterruptRegister};
-use super::slot::Rank;
 use super::{GuestGic, PhysicalGic, TIMER_PPIS, VcpuIndex, bits};
 
 /// GICR_TYPER.Last: the highest redistributor of the series.

@@ -86,6 +86,8 @@ mod list_register;
 mod mmio;
 mod mmio_distributor;
 mod mmio_redistributor;
+mod place;
+mod rank;
 mod register;
 mod sgi;
 mod slot;
