@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `spm bench`: makes the runs of a figure, then its page.
 
+mod args;
+
 use crate::build;
-use crate::cli::{BenchArgs, SystemArgs};
 use crate::failure::{EXIT_COMMAND_LINE, EXIT_ENVIRONMENT, Failure};
 use crate::hypervisor;
 use crate::qemu;
+use crate::system::SystemArgs;
 use spumone_bench::campaign::{self, Collected, Options};
 use spumone_bench::duration;
 use spumone_bench::experiments::{self, Experiment, Plan};
@@ -15,6 +17,8 @@ use spumone_bench::project::Project;
 use spumone_bench::runner::Broken;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+pub use args::{BenchArgs, EXAMPLES};
 
 /// Where pages go.
 const RESULTS: &str = "docs/results";
@@ -372,12 +376,17 @@ fn command_line(args: &BenchArgs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Cli;
     use clap::Parser;
 
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
     fn args(line: &str) -> BenchArgs {
-        let words = ["spm", "bench"].into_iter().chain(line.split_whitespace());
-        Cli::parse_from(words).into_bench().unwrap()
+        let words = ["bench"].into_iter().chain(line.split_whitespace());
+        Line::parse_from(words).args
     }
 
     #[test]
@@ -478,9 +487,9 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_is_refused() {
-        assert!(Cli::try_parse_from(["spm", "bench", "nothing"]).is_err());
-        assert!(Cli::try_parse_from(["spm", "bench", "--list"]).is_ok());
-        assert!(Cli::try_parse_from(["spm", "bench", "lhp", "--yardstick", "nothing"]).is_err());
-        assert!(Cli::try_parse_from(["spm", "bench", "lhp", "--policy", "none,nothing"]).is_err());
+        assert!(Line::try_parse_from(["bench", "nothing"]).is_err());
+        assert!(Line::try_parse_from(["bench", "--list"]).is_ok());
+        assert!(Line::try_parse_from(["bench", "lhp", "--yardstick", "nothing"]).is_err());
+        assert!(Line::try_parse_from(["bench", "lhp", "--policy", "none,nothing"]).is_err());
     }
 }

@@ -2,16 +2,50 @@
 //! `spm build`.
 
 use crate::bundle;
-use crate::cli::{BuildArgs, SystemArgs};
 use crate::failure::Failure;
 use crate::hypervisor;
 use crate::progress::Progress;
 use crate::summary;
-use crate::system::{self, System};
+use crate::system::{self, System, SystemArgs};
+use clap::Args;
 use serde_json::json;
 use spumone_config::units::MIB;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Shown below the help.
+pub const EXAMPLES: &str = "\
+Examples:
+  spm build systems/demo.toml
+  spm build systems/demo.toml -o demo.img --hypervisor spumone.elf";
+
+/// `spm build`.
+#[derive(Args)]
+pub struct BuildArgs {
+    #[command(flatten)]
+    pub system: SystemArgs,
+    /// The file to write [default: build/systems/SYSTEM.img].
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl BuildArgs {
+    /// The file to write.
+    pub fn output(&self) -> PathBuf {
+        self.output
+            .clone()
+            .unwrap_or_else(|| default_output(&self.system.description))
+    }
+}
+
+/// `build/systems/NAME.img` for a description `NAME.toml`.
+pub fn default_output(description: &Path) -> PathBuf {
+    let name = description.file_stem().unwrap_or_default();
+    Path::new("build/systems").join(name).with_extension("img")
+}
 
 /// Builds what the command line says.
 pub fn command(args: &BuildArgs) -> Result<ExitCode, Failure> {
@@ -72,4 +106,15 @@ fn write(output: &Path, image: &[u8]) -> std::io::Result<()> {
         let _ = std::fs::remove_file(&temporary);
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_image_is_named_after_the_description() {
+        let output = default_output(Path::new("systems/demo.toml"));
+        assert_eq!(output, Path::new("build/systems/demo.img"));
+    }
 }

@@ -1,14 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `spm check`.
 
-use crate::cli::CheckArgs;
 use crate::failure::Failure;
 use crate::hypervisor;
 use crate::progress::Progress;
 use crate::summary;
-use crate::system;
+use crate::system::{self, SystemArgs};
+use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;
+
+/// Shown below the help.
+pub const EXAMPLES: &str = "\
+Examples:
+  spm check systems/demo.toml
+  spm check --json systems/demo.toml | jq .system.guests";
+
+/// `spm check`.
+#[derive(Args)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub system: SystemArgs,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Checks what the command line says.
 pub fn command(args: &CheckArgs) -> Result<ExitCode, Failure> {

@@ -3,7 +3,7 @@
 
 use crate::bench::show_broken;
 use crate::build;
-use crate::cli::SystemArgs;
+use crate::system::SystemArgs;
 use crate::failure::{EXIT_ENVIRONMENT, Failure};
 use crate::hypervisor;
 use crate::qemu;

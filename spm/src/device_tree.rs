@@ -5,7 +5,6 @@ mod generate;
 mod seeds;
 mod user;
 
-use crate::guest_files::Contents;
 use spumone_config::board::Board;
 use spumone_config::description::Description;
 use spumone_config::layout::{self, Plan};
@@ -31,7 +30,7 @@ impl DeviceTree {
     }
 }
 
-/// The device trees of all guests, in order.
+/// The device trees of all guests, in order; `blobs` are the trees that users give.
 ///
 /// # Errors
 ///
@@ -39,13 +38,13 @@ impl DeviceTree {
 pub fn all(
     description: &Description,
     board: &Board,
-    contents: &[Contents],
+    blobs: &[Option<&[u8]>],
     plan: &Plan,
 ) -> Result<Vec<DeviceTree>, Vec<Problem>> {
     let mut trees = Vec::new();
     let mut problems = Vec::new();
-    for ((guest, contents), placed) in description.guests.iter().zip(contents).zip(&plan.guests) {
-        let tree = match &contents.dtb {
+    for ((guest, blob), placed) in description.guests.iter().zip(blobs).zip(&plan.guests) {
+        let tree = match blob {
             Some(blob) => user::complete(blob, guest, placed),
             None => generate::generate(guest, placed, board).map_err(|error| {
                 // Only names that come from the board file can be wrong here.

@@ -1,15 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `spm run`.
 
-use crate::build::build;
-use crate::cli::{RunArgs, default_output};
+use crate::build::{build, default_output};
 use crate::failure::Failure;
 use crate::hypervisor;
 use crate::qemu::{self, Machine};
+use crate::system::SystemArgs;
+use clap::Args;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
+
+/// Shown below the help.
+pub const EXAMPLES: &str = "\
+Examples:
+  spm run systems/demo.toml
+  spm run systems/demo.toml --timeout 60 --log demo.log
+  spm run systems/demo.toml --gdb
+  spm run systems/disk.toml -- -drive if=none,id=d,file=disk.img -device virtio-blk-device,drive=d";
+
+/// `spm run`.
+#[derive(Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub system: SystemArgs,
+    /// Wait for a debugger at the first instruction, and say how to attach one.
+    #[arg(long)]
+    pub gdb: bool,
+    /// End the machine after so many seconds, with exit code 124.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: Option<u64>,
+    /// Write the console to this file too.
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// The QEMU to start.
+    #[arg(long, value_name = "PROGRAM", default_value = "qemu-system-aarch64")]
+    pub qemu: PathBuf,
+    /// More arguments for QEMU.
+    #[arg(last = true, value_name = "QEMU ARGS")]
+    pub qemu_args: Vec<String>,
+}
 
 /// Exit code after `--timeout`, as that of timeout(1).
 const EXIT_TIMEOUT: u8 = 124;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `spm sim`: simulates, and shows what came out.
 
-use crate::cli::SimArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde_json::{Value, json};
 use spumone_bench::plot::{Figure, Line, Lines, Reference};
 use spumone_bench::stats::Spread;
@@ -15,9 +16,64 @@ use spumone_sim::{
 };
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
+
+/// Shown below the help.
+pub const EXAMPLES: &str = "\
+Examples:
+  spm sim
+  spm sim --load 0,10,30,50,70,90 --seeds 5 --svg lhp.svg
+  spm sim --cores 4,16,64,256,1024 --guest-cores 4 --policy steal --load 50 --seconds 1
+  spm sim --cores 2,4,8,16,31 --guest-cores 31 --policy steal
+  spm sim --policy chance --migrations 1000000000
+  spm sim --json | jq '.runs[] | {policy, load_percent, time_over_ideal}'";
+
+/// `spm sim`.
+#[derive(Args)]
+pub struct SimArgs {
+    /// Cores of the machine.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "4", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub cores: Vec<u16>,
+    /// Cores of each SMP guest [default: all, if they are 8 at most; else the largest part of them that 8 cores have room for].
+    ///
+    /// A machine with fewer cores has one guest on all of them.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=31))]
+    pub guest_cores: Option<u16>,
+    /// vCPUs of each SMP guest [default: one for each of its cores; with the policy "chance" two].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=31))]
+    pub guest_vcpus: Option<u16>,
+    /// What is done against lock-holder preemption.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "none,steal", value_parser = policy_names())]
+    pub policy: Vec<String>,
+    /// Share of a core that the real-time guest takes, in percent.
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "0,50,90", value_parser = clap::value_parser!(u8).range(0..100))]
+    pub load: Vec<u8>,
+    /// Virtual seconds of each run.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub seconds: u32,
+    /// Moves of vCPUs after which a run with the policy "chance" ends.
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub migrations: u64,
+    /// Of all random numbers.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=u64::from(u32::MAX)))]
+    pub seed: u64,
+    /// Make each run with so many seeds, from --seed on.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub seeds: u32,
+    /// Draw time over ideal by load into this file: the median over seeds, and the range.
+    #[arg(long, value_name = "FILE.svg")]
+    pub svg: Option<PathBuf>,
+    /// Print the numbers as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The policies as values of `--policy`.
+fn policy_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(policies().map(PossibleValue::new))
+}
 
 /// No policy of systems: tests the protocol.
 const CHANCE: &str = "chance";
@@ -306,17 +362,25 @@ fn draw(rows: &[Row], path: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Cli;
     use clap::Parser;
 
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: SimArgs,
+    }
+
+    fn parsed(line: &str) -> Result<SimArgs, clap::Error> {
+        let words = ["sim"].into_iter().chain(line.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.args)
+    }
+
     fn args(line: &str) -> SimArgs {
-        let words = ["spm", "sim"].into_iter().chain(line.split_whitespace());
-        Cli::parse_from(words).into_sim().unwrap()
+        parsed(line).unwrap()
     }
 
     fn refused(line: &str) -> bool {
-        let words = ["spm", "sim"].into_iter().chain(line.split_whitespace());
-        Cli::try_parse_from(words).is_err()
+        parsed(line).is_err()
     }
 
     #[test]

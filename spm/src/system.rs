@@ -5,11 +5,23 @@ use crate::device_tree::{self, DeviceTree};
 use crate::failure::{Failure, Source, Sources};
 use crate::guest_files::{self, Contents};
 use crate::progress::Progress;
+use clap::Args;
 use spumone_config::board::Board;
 use spumone_config::description::Description;
 use spumone_config::layout::{self, Packed, Plan};
 use spumone_config::problem::Problem;
 use std::path::{Path, PathBuf};
+
+/// What names a system.
+#[derive(Args)]
+pub struct SystemArgs {
+    /// The system description; paths in it count from its folder.
+    #[arg(value_name = "SYSTEM.toml")]
+    pub description: PathBuf,
+    /// The hypervisor's ELF file [default: where `make` leaves it, in target/].
+    #[arg(long, value_name = "ELF")]
+    pub hypervisor: Option<PathBuf>,
+}
 
 /// The board files that come with `spm`, for descriptions outside a source tree.
 const BUILT_IN_BOARDS: &[(&str, &str)] =
@@ -76,7 +88,8 @@ pub fn load(path: &Path, hypervisor_size: u64, progress: &Progress) -> Result<Sy
     };
     progress.step("making device trees");
     let contents: Vec<_> = contents.into_iter().flatten().collect();
-    let trees = device_tree::all(&description, &board, &contents, &plan)
+    let blobs: Vec<_> = contents.iter().map(|it| it.dtb.as_deref()).collect();
+    let trees = device_tree::all(&description, &board, &blobs, &plan)
         .map_err(|problems| Failure::refused(problems, &sources))?;
     let facts: Vec<_> = trees.iter().map(DeviceTree::facts).collect();
     let packed = layout::pack(&description, &board, &plan, &facts)
