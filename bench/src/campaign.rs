@@ -4,9 +4,10 @@
 use crate::experiments::{self, Experiment};
 use crate::failure::Failure;
 use crate::hash;
-use crate::machine::{Machine, Role, Run};
+use crate::machine::{Machine, Run};
 use crate::project::{Inputs, Project};
 use crate::results::{Outcome, Results};
+use crate::role::Role;
 use crate::runner::{self, Broken, Places};
 use crate::store::{self, Recipe, Store};
 use crate::system::Files;

@@ -3,7 +3,8 @@
 //! It ends in one table. A figure is more: it has seeds, a page and aims.
 
 use crate::experiments::{Table, loads};
-use crate::machine::{ClockSettings, Linux, Machine, Order, Run};
+use crate::linux::Linux;
+use crate::machine::{ClockSettings, Machine, Order, Run};
 use crate::results::{Outcome, Results};
 use crate::stats::grouped;
 use crate::system::System;

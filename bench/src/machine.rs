@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one run boots, and how QEMU is told. Nothing here looks at a file.
 
+use crate::linux::{LINUX_MEMORY_MIB, Linux};
+use crate::role::Role;
 use crate::system::System;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::time::Duration;
 
 /// The bare machine: as the hypervisor's, without EL2.
@@ -13,103 +14,6 @@ const WITH_EL2: &str = "virt,virtualization=on,gic-version=3";
 const CPU: &str = "cortex-a76";
 /// Memory of every machine; guests of a Spumone system get parts of it.
 const MEMORY: &str = "2048M";
-/// What the command line of each Linux begins with, up to the name of its scenario.
-const BOOTARGS: &str = "console=ttyAMA0 quiet cryptomgr.notests spumone.run=";
-/// Memory of Linux, bare or as a guest, so that its own decisions are the same.
-pub const LINUX_MEMORY_MIB: u32 = 512;
-
-/// A file that a machine is started with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Role {
-    /// The Linux kernel.
-    Kernel,
-    /// The names of its functions.
-    KernelNames,
-    /// Linux's first file system.
-    Initrd,
-    /// The same with what the yardsticks need.
-    BenchInitrd,
-    /// The FreeRTOS guest.
-    Rt,
-    /// The guest of the project's tests.
-    Probe,
-    /// The image that `spm` builds of a system.
-    System,
-    /// A blank disk.
-    Disk,
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Kernel => "Image",
-            Self::KernelNames => "Image.map",
-            Self::Initrd => "initrd.cpio",
-            Self::BenchInitrd => "initrd-bench.cpio",
-            Self::Rt => "freertos.elf",
-            Self::Probe => "probe",
-            Self::System => "system.img",
-            Self::Disk => "disk.img",
-        })
-    }
-}
-
-/// A Linux guest, bare or under Spumone.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Linux {
-    /// Number of CPUs.
-    pub cpus: u32,
-    /// Home core of each vCPU under Spumone; empty: CPU n on core n.
-    pub homes: Vec<u32>,
-    /// What it runs, a file in `guests/linux/scenarios/`.
-    pub scenario: String,
-    /// Its arguments.
-    pub arguments: Vec<String>,
-    /// Whether it needs the larger initial file system.
-    pub bench_initrd: bool,
-}
-
-impl Linux {
-    /// One that runs a scenario.
-    pub fn new(cpus: u32, scenario: &str, arguments: &[&str]) -> Self {
-        Self {
-            cpus,
-            homes: Vec::new(),
-            scenario: scenario.to_owned(),
-            arguments: arguments.iter().map(|&it| it.to_owned()).collect(),
-            bench_initrd: false,
-        }
-    }
-
-    /// The one with so many CPUs and this command line, if it is one that [`Self::bootargs`] makes.
-    pub fn from_bootargs(cpus: u32, bootargs: &str) -> Option<Self> {
-        let rest = bootargs.strip_prefix(BOOTARGS)?;
-        let (scenario, arguments) = rest.split_once(" spumone.args=").unwrap_or((rest, ""));
-        let arguments: Vec<_> = arguments.split(',').filter(|it| !it.is_empty()).collect();
-        let linux = Self::new(cpus, scenario, &arguments);
-        (linux.bootargs() == bootargs).then_some(linux)
-    }
-
-    /// The kernel's command line, the same bare and under Spumone.
-    pub fn bootargs(&self) -> String {
-        let mut text = format!("{BOOTARGS}{}", self.scenario);
-        if !self.arguments.is_empty() {
-            // The guest's first process reads a comma as a space.
-            let words: Vec<_> = self.arguments.iter().flat_map(|it| it.split(' ')).collect();
-            text += &format!(" spumone.args={}", words.join(","));
-        }
-        text
-    }
-
-    /// Its initial file system.
-    pub fn initrd(&self) -> Role {
-        match self.bench_initrd {
-            true => Role::BenchInitrd,
-            false => Role::Initrd,
-        }
-    }
-}
 
 /// What is booted.
 #[derive(Clone, Debug, PartialEq)]

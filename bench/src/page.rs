@@ -3,10 +3,10 @@
 
 use crate::experiments::{Evaluation, Experiment, Plan, Table};
 use crate::failure::Failure;
-use crate::machine::Role;
 use crate::plot;
 use crate::project::Inputs;
 use crate::results::{Outcome, Results};
+use crate::role::Role;
 use crate::store;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 
 use crate::failure::Failure;
 use crate::hash;
-use crate::machine::Role;
+use crate::role::Role;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

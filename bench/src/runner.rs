@@ -5,8 +5,9 @@ use crate::clock::{ClockReport, Function, MARK_BEGIN, MARK_END};
 use crate::code_names::CodeNames;
 use crate::console::{self, Console};
 use crate::failure::Failure;
-use crate::machine::{self, LIMIT, Machine, Order, Role, Run};
+use crate::machine::{self, LIMIT, Machine, Order, Run};
 use crate::project::Project;
+use crate::role::Role;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -249,7 +250,8 @@ fn tail(log: &Path) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::clock::Mark;
-    use crate::machine::{ClockSettings, Linux, Machine};
+    use crate::linux::Linux;
+    use crate::machine::{ClockSettings, Machine};
     use crate::results::samples;
     use crate::system::System;
     use std::os::unix::fs::PermissionsExt;

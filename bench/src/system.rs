@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The Spumone systems that experiments boot, as system descriptions (`docs/system-description.md`).
 
-use crate::machine::{LINUX_MEMORY_MIB, Linux};
+use crate::linux::{LINUX_MEMORY_MIB, Linux};
 use std::fmt::Write;
 use std::path::Path;
 

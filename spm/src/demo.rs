@@ -3,12 +3,12 @@
 
 use crate::bench::show_broken;
 use crate::build;
-use crate::system::SystemArgs;
 use crate::failure::{EXIT_ENVIRONMENT, Failure};
 use crate::hypervisor;
 use crate::qemu;
 use crate::summary;
 use crate::system::System;
+use crate::system::SystemArgs;
 use clap::Args;
 use spumone_bench::demo::{self, Guests, Report};
 use spumone_bench::machine::{Role, Run};

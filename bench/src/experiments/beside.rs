@@ -2,7 +2,8 @@
 //! Runs in which the real-time guest measures its dispatch latency: beside a Linux that does something, or alone.
 
 use super::Plan;
-use crate::machine::{Linux, Machine, Order, Run};
+use crate::linux::Linux;
+use crate::machine::{Machine, Order, Run};
 use crate::system::System;
 
 /// Virtual time between the real-time guest's last period and the end of the run: it prints its report.

@@ -2,7 +2,8 @@
 //! Runs in which Linux measures itself beside a real-time guest that takes a share of one core in bursts.
 
 use super::Plan;
-use crate::machine::{Linux, Machine, Order, Run};
+use crate::linux::Linux;
+use crate::machine::{Machine, Order, Run};
 use crate::system::System;
 
 /// How much longer than expected a run may take: the real-time guest's load must outlast what Linux measures. The run ends

@@ -4,7 +4,8 @@
 
 use super::yardstick::{self, Yardstick};
 use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict, shares};
-use crate::machine::{Linux, Machine, Order, Run};
+use crate::linux::Linux;
+use crate::machine::{Machine, Order, Run};
 use crate::plot::{Dot, Dots, Figure, Row};
 use crate::results::{Outcome, Results};
 use crate::stats::{Mean, Spread};

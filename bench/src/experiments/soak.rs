@@ -4,7 +4,8 @@
 use super::bursts::{self, Bursts};
 use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict};
 use crate::console::number;
-use crate::machine::{Linux, Run};
+use crate::linux::Linux;
+use crate::machine::Run;
 use crate::plot::{Figure, Line, Lines};
 use crate::results::{Outcome, Results};
 use crate::stats::Spread;

@@ -3,7 +3,7 @@
 //! four bare cores take about as long as wanted.
 
 use super::Plan;
-use crate::machine::Linux;
+use crate::linux::Linux;
 
 /// One of them.
 pub struct Yardstick {
