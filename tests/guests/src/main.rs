@@ -19,8 +19,10 @@ use core::panic::PanicInfo;
 use machine::uart::say;
 use machine::{bootargs, psci};
 
-/// On the first CPU, when it is ready for Rust.
-fn run() -> ! {
+/// On the first CPU, when it is ready for Rust. `entry` calls it by its name.
+// SAFETY: nothing else in this program has this name.
+#[unsafe(no_mangle)]
+extern "C" fn first_main() -> ! {
     let name = bootargs::text("suite").unwrap_or("none");
     match suites::find(name) {
         Some(suite) => suite(),

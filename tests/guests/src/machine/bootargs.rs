@@ -2,7 +2,7 @@
 //! The device tree and its command line: words `key=value`.
 
 use super::entry;
-use super::memory::Part;
+use super::part::Part;
 use dtoolkit::fdt::Fdt;
 use dtoolkit::{Node, Property};
 

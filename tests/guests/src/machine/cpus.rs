@@ -86,9 +86,11 @@ pub fn on_entry(cpu: usize, code: fn()) {
     WORK[cpu].resume.store(code as usize, Ordering::Release);
 }
 
-/// Where secondary CPUs come to.
-pub fn entered(cpu: usize) -> ! {
-    let code = WORK[cpu].resume.swap(0, Ordering::Acquire);
+/// Where secondary CPUs come to. `entry` calls it by its name.
+// SAFETY: nothing else in this program has this name.
+#[unsafe(no_mangle)]
+extern "C" fn secondary_main(cpu: u64) -> ! {
+    let code = WORK[cpu as usize].resume.swap(0, Ordering::Acquire);
     if code != 0 {
         // SAFETY: only `on_entry` writes it, from a function of this type.
         let code: fn() = unsafe { core::mem::transmute(code) };

@@ -205,9 +205,10 @@ global_asm!(
     "msr sctlr_el1, x1",
     "isb",
     "cbz x24, 1f",
-    "bl {first_main}",
+    // In `main.rs` and `cpus`: by their names, because those need this file.
+    "bl first_main",
     "1: mov x0, x21",
-    "bl {secondary_main}",
+    "bl secondary_main",
     ".popsection",
     entries = sym ENTRIES,
     entry_size = const SIZE,
@@ -219,14 +220,4 @@ global_asm!(
     mair = const MAIR,
     tcr = const TCR,
     sctlr = const SCTLR,
-    first_main = sym first_main,
-    secondary_main = sym secondary_main,
 );
-
-extern "C" fn first_main() -> ! {
-    crate::run()
-}
-
-extern "C" fn secondary_main(cpu: u64) -> ! {
-    super::cpus::entered(cpu as usize)
-}

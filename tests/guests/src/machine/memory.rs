@@ -3,19 +3,11 @@
 
 use super::bootargs;
 use super::entry;
+use super::part::Part;
 use dtoolkit::{Node, Property};
 
 /// Pages of memory are looked at and marked as a whole.
 const PAGE: u64 = 4096;
-
-/// A part of memory: from an address up to another.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Part {
-    /// First address.
-    pub start: u64,
-    /// First address behind it.
-    pub end: u64,
-}
 
 /// The whole memory, as the device tree has it: one range, with addresses and sizes of 64 bits.
 pub fn all() -> Part {
@@ -65,14 +57,4 @@ pub fn free() -> [Part; 3] {
         start,
         end: end.max(start),
     })
-}
-
-impl Part {
-    /// Its 64-bit words, to read and to write.
-    pub fn words(self) -> &'static mut [u64] {
-        let count = ((self.end - self.start) / 8) as usize;
-        // SAFETY: memory of this machine that nothing else uses, aligned to pages. Callers have
-        // one such slice at a time of each part.
-        unsafe { core::slice::from_raw_parts_mut(self.start as *mut u64, count) }
-    }
 }

@@ -13,6 +13,7 @@ pub mod gic;
 pub mod interrupts;
 pub mod memory;
 pub mod mmio;
+pub mod part;
 pub mod psci;
 pub mod random;
 pub mod sysreg;

@@ -7,7 +7,8 @@
 use crate::machine::cpus;
 use crate::machine::gic::{self, SPURIOUS};
 use crate::machine::interrupts::{self, with_handler};
-use crate::machine::memory::{self, Part};
+use crate::machine::memory;
+use crate::machine::part::Part;
 use crate::machine::random::Random;
 use crate::machine::sysreg::{cpu, mask, mrs, msr, unmask, wfi};
 use crate::machine::time::{self, Timer, now, us};
