@@ -17,6 +17,8 @@ mod console;
 mod files;
 mod flat;
 mod guest;
+#[cfg(test)]
+mod import_cycles;
 mod machine;
 mod terminal;
 
