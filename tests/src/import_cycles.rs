@@ -19,12 +19,11 @@ use source::{Source, read};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The crates, as folders.
+/// The crates without circles, as folders.
 const CRATES: &[&str] = &[
     "bench",
     "config",
     "core",
-    "hypervisor",
     "sim",
     "spm",
     "tests",
@@ -189,10 +188,19 @@ fn sources(folder: &Path, module: &[String], found: &mut Vec<(Module, String)>) 
 }
 
 #[test]
-#[ignore = "core/src/migration and hypervisor/src have circles yet"]
 fn no_files_import_each_other() {
+    demand_no_circles(CRATES);
+}
+
+#[test]
+#[ignore = "hypervisor/src has a circle of eleven files"]
+fn no_files_of_the_hypervisor_import_each_other() {
+    demand_no_circles(&["hypervisor"]);
+}
+
+fn demand_no_circles(crates: &[&str]) {
     let mut circles = Vec::new();
-    for name in CRATES {
+    for name in crates {
         let mut found = Vec::new();
         sources(&files::root().join(name).join("src"), &[], &mut found);
         assert!(found.len() > 5, "{name} has no sources");
