@@ -10,7 +10,7 @@
 //! - in the lowest band, and while the core idles, every [`LOOK_US`] as well;
 //! - while an answer is not yet out, every [`STEP_US`], whichever vCPU runs.
 //!
-//! A ring leads to a [`Duty`]: a number of steps, each short, with a look for interrupts before each. More than
+//! The alarm leads to a [`Duty`]: a number of steps, each short, with a look for interrupts before each. More than
 //! one is done only while none waits; and the first, too, is put off for a vCPU that has become runnable, but not
 //! twice in a row, so that no storm of interrupts stops the console.
 
@@ -95,15 +95,11 @@ impl Attendance {
         self.due
     }
 
-    /// Whether [`duty`](Self::duty) is to be asked after a decision; `is_low`: the core idles, or
+    /// After a decision: whether [`duty`](Self::duty) is due; `is_low`: the core idles, or
     /// runs the lowest band, from here on.
+    // Inlined, because it is on the way to each real-time dispatch.
     #[inline(always)]
-    pub fn is_concerned(&self, now: Ticks, is_low: bool) -> bool {
-        now >= self.due || is_low as u8 == self.turns_at
-    }
-
-    /// What is due now. After one that is, call [`done`](Self::done).
-    pub fn duty(&mut self, now: Ticks, is_low: bool) -> Option<Duty> {
+    pub fn is_concerned(&mut self, now: Ticks, is_low: bool) -> bool {
         if is_low as u8 == self.turns_at {
             self.turns_at = !is_low as u8;
             if !self.is_pressing {
@@ -115,21 +111,23 @@ impl Attendance {
                 };
             }
         }
-        if now < self.due {
-            return None;
-        }
+        now >= self.due
+    }
+
+    /// What is due now. When it is done, call [`done`](Self::done).
+    pub fn duty(&mut self, now: Ticks, is_low: bool) -> Duty {
         let looks_for_idle_lines = is_low && now >= self.idle_lines_at;
         if looks_for_idle_lines {
             self.idle_lines_at = now.saturating_add(self.idle_lines);
         }
-        Some(Duty {
+        Duty {
             steps: if is_low {
                 STEPS_WHILE_LOW
             } else {
                 STEPS_WHILE_URGENT
             },
             looks_for_idle_lines,
-        })
+        }
     }
 
     /// A more urgent vCPU may wait: whether the duty is left for the time of a step. Of two in a row one is not, so
@@ -186,11 +184,9 @@ mod tests {
 
     fn decided(attendance: &mut Attendance, now: u64, is_low: bool) -> Option<Duty> {
         let now = Ticks(now);
-        if attendance.is_concerned(now, is_low) {
-            attendance.duty(now, is_low)
-        } else {
-            None
-        }
+        attendance
+            .is_concerned(now, is_low)
+            .then(|| attendance.duty(now, is_low))
     }
 
     /// Attended to at 0, in the lowest band.

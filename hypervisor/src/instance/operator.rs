@@ -40,9 +40,7 @@ impl Instance {
     #[cold]
     #[inline(never)]
     fn attend(&mut self, now: Ticks, is_low: bool) {
-        let Some(duty) = self.attendance.duty(now, is_low) else {
-            return;
-        };
+        let duty = self.attendance.duty(now, is_low);
         if cpu::interrupt_pending() {
             self.take_interrupts();
             if self.local.must_decide && self.attendance.yields(now) {
