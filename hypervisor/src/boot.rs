@@ -6,19 +6,18 @@
 //! promised to any guest yet.
 
 use crate::console::{self, say};
-use crate::cpu;
+use crate::cpu::{self, Vttbr};
 use crate::entropy::Entropy;
 use crate::epitaph::{self, fatal};
-use crate::gic::{ALARM, Gic, MAINTENANCE, PHYSICAL_TIMER, SpiSetup, VIRTUAL_TIMER};
+use crate::gic::{ALARM, Gic, MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
+use crate::hardware::{self, El2Map, bundle_start, per_machine, place};
 use crate::instance::Instance;
 use crate::machine::{Core, Destinations, Guest, Machine, VcpuFacts};
-use crate::memory::{El2Map, bundle_start};
 use crate::parking::Parking;
+use crate::spi_setup::SpiSetup;
 use crate::sysreg::mrs;
 use crate::timers;
 use crate::vcpu::{Vcpu, VcpuToken};
-use aarch64_rt::Stack;
-use arm_gic::Trigger as GicTrigger;
 use core::mem::MaybeUninit;
 use dtoolkit::fdt::Fdt;
 use heapless::Vec;
@@ -30,9 +29,7 @@ use spumone_core::migration::{Member, Policy, Roles, Tables, changes_cores};
 use spumone_core::psci::{GuestPower, Lifecycle};
 use spumone_core::schedule::{ALARM_PRIORITY, Band, Bands, OWN_PRIORITY, kick_sgi};
 use spumone_core::sets::CoreSet;
-use spumone_core::stage2::{
-    Attributes, Features, Stage2, Table, TablePool, Vmid, pages_needed, vtcr,
-};
+use spumone_core::stage2::{Attributes, Features, Stage2, Table, TablePool, Vmid, pages_needed};
 use spumone_core::vgic::{GuestGic, VcpuIndex};
 use spumone_core::vuart::Vuart;
 
@@ -43,40 +40,24 @@ const EARLY_UART: PhysAddr = PhysAddr(0x0900_0000);
 /// of its one range of memory, and two for each of its device windows.
 /// Three times: a guest whose vCPUs move may have two more sets, one for its kernel and one for its programs alone.
 const STAGE2_PAGES: usize = 3 * MAX_GUESTS * (2 + 4 + 2 * MAX_RANGES);
-/// Stack of a core other than the first, in pages.
-const STACK_PAGES: usize = 16;
 
 /// A root is two tables, 8 KiB aligned; so the pool is.
 #[repr(C, align(8192))]
 struct Stage2Memory([Table; STAGE2_PAGES]);
 
-static mut STAGE2: Stage2Memory = Stage2Memory([const { Table::EMPTY }; STAGE2_PAGES]);
-/// A stack, with a page below it that `memory` leaves unmapped: a stack that grows too long ends
-/// the machine with an epitaph, not with somebody else's data.
-#[repr(C, align(4096))]
-pub struct GuardedStack {
-    guard: [u8; 4096],
-    stack: Stack<STACK_PAGES>,
+per_machine! {
+    static mut STAGE2: Stage2Memory = Stage2Memory([const { Table::EMPTY }; STAGE2_PAGES]);
+    static mut VCPUS: [MaybeUninit<Vcpu>; MAX_VCPUS] = [const { MaybeUninit::uninit() }; MAX_VCPUS];
+    static mut GUESTS: [MaybeUninit<Guest>; MAX_GUESTS] =
+        [const { MaybeUninit::uninit() }; MAX_GUESTS];
+    static mut MACHINE: MaybeUninit<Machine> = MaybeUninit::uninit();
+    static mut MAP: MaybeUninit<El2Map> = MaybeUninit::uninit();
 }
 
-static mut STACKS: [GuardedStack; MAX_PCPUS] = [const {
-    GuardedStack {
-        guard: [0; 4096],
-        stack: Stack::new(),
-    }
-}; MAX_PCPUS];
-
-/// The pages below the stacks, by address.
-pub fn guard_pages() -> impl Iterator<Item = u64> {
-    // SAFETY: only addresses are taken.
-    (0..MAX_PCPUS).map(|core| unsafe { (&raw const STACKS[core].guard) as u64 })
+per_machine! {
+    /// Mail between the cores.
+    static POST: Post = Post::new();
 }
-static mut VCPUS: [MaybeUninit<Vcpu>; MAX_VCPUS] = [const { MaybeUninit::uninit() }; MAX_VCPUS];
-static mut GUESTS: [MaybeUninit<Guest>; MAX_GUESTS] = [const { MaybeUninit::uninit() }; MAX_GUESTS];
-/// Mail between the cores.
-static POST: Post = Post::new();
-static mut MACHINE: MaybeUninit<Machine> = MaybeUninit::uninit();
-static mut MAP: MaybeUninit<El2Map> = MaybeUninit::uninit();
 
 /// The vCPUs of one core, by id.
 type Tokens = [Option<VcpuToken>; MAX_VCPUS];
@@ -95,7 +76,7 @@ pub fn start(device_tree: PhysAddr) -> ! {
 
     let map = match El2Map::new(&system) {
         // SAFETY: written once, by the only core that runs, before anyone reads it.
-        Ok(map) => unsafe { (&raw mut MAP).as_mut_unchecked().write(map) },
+        Ok(map) => unsafe { (place!(MAP)).as_mut_unchecked().write(map) },
         Err(error) => fatal!("memory map of EL2: {error}"),
     };
     map.activate();
@@ -111,7 +92,7 @@ pub fn start(device_tree: PhysAddr) -> ! {
     let tokens = place_vcpus(machine);
     set_up_gic(machine);
     greet(boot_core, machine);
-    start_cores(machine, boot_core, tokens, vtcr(features), map)
+    start_cores(machine, boot_core, tokens, features, map)
 }
 
 fn read_bundle() -> System {
@@ -143,14 +124,14 @@ fn firmware_tree(at: PhysAddr, system: &System) -> Option<Fdt<'static>> {
     }
     let word = |offset: u64| {
         // SAFETY: inside the machine's memory, which the initial page tables map.
-        u32::from_be(unsafe { ((at.0 + offset) as *const u32).read_volatile() })
+        u32::from_be(unsafe { hardware::read_word_of_memory(PhysAddr(at.0 + offset)) })
     };
     let size = u64::from(word(4));
     if word(0) != MAGIC || at.0 + size > memory.start.0 + memory.size {
         return None;
     }
     // SAFETY: as above; nothing writes there until guests are loaded, after its last use.
-    let bytes = unsafe { core::slice::from_raw_parts(at.0 as *const u8, size as usize) };
+    let bytes = unsafe { hardware::memory_bytes(at, size as usize) };
     Fdt::new(bytes).ok()
 }
 
@@ -185,7 +166,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
 
     // SAFETY: taken once, by the only core that runs. The tables lie in the hypervisor's memory,
     // identity mapped.
-    let pages = unsafe { &mut (&raw mut STAGE2).as_mut_unchecked().0 };
+    let pages = unsafe { &mut (place!(STAGE2)).as_mut_unchecked().0 };
     let base = PhysAddr(pages.as_ptr() as u64);
     let Ok(mut pool) = TablePool::new(pages, base) else {
         fatal!("stage 2 tables are not aligned");
@@ -195,7 +176,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
     let rules = policy.rules();
     let mut guests: Vec<&'static Guest, MAX_GUESTS> = Vec::new();
     // SAFETY: taken once, by the only core that runs.
-    let mut storage = unsafe { (&raw mut GUESTS).as_mut_unchecked() }.iter_mut();
+    let mut storage = unsafe { (place!(GUESTS)).as_mut_unchecked() }.iter_mut();
     let mut next_vcpu = 0;
     let destinations = Destinations::new(&system);
     for (index, config) in system.guests.iter().enumerate() {
@@ -270,7 +251,7 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         board: system.board,
     };
     // SAFETY: written once, by the only core that runs, before anyone reads it.
-    unsafe { (&raw mut MACHINE).as_mut_unchecked().write(machine) }
+    unsafe { (place!(MACHINE)).as_mut_unchecked().write(machine) }
 }
 
 /// What never changes of each vCPU.
@@ -330,7 +311,7 @@ fn build_stage2(
     pool: &mut TablePool<'static>,
     features: Features,
     ram: Attributes,
-) -> u64 {
+) -> Vttbr {
     let name = &config.name;
     let all = config.memory.iter().chain(&config.devices);
     let pages = pages_needed(all);
@@ -351,14 +332,15 @@ fn build_stage2(
             fatal!("stage 2 of {name} at {}: {error:?}", mapping.ipa);
         }
     }
-    stage2.vttbr(Vmid::of(id))
+    // SAFETY: of the tables just made, which lie in a static and map what `spm` has checked to be this guest's.
+    unsafe { Vttbr::new(stage2.vttbr(Vmid::of(id))) }
 }
 
 /// Makes the vCPUs and lays each token where its home is.
 fn place_vcpus(machine: &'static Machine) -> [Tokens; MAX_PCPUS] {
     let mut places = [const { [const { None }; MAX_VCPUS] }; MAX_PCPUS];
     // SAFETY: taken once, by the only core that runs.
-    let mut storage = unsafe { (&raw mut VCPUS).as_mut_unchecked() }.iter_mut();
+    let mut storage = unsafe { (place!(VCPUS)).as_mut_unchecked() }.iter_mut();
     for id in (0..MAX_VCPUS as u8).map(VcpuId) {
         if let (Some(slot), Some(vcpu)) = (storage.next(), machine.vcpu(id)) {
             vcpu.guest.gic.doorbell(vcpu.index).settle(vcpu.home);
@@ -400,17 +382,14 @@ fn set_up_gic(machine: &Machine) {
             .map(move |interrupt| SpiSetup {
                 interrupt: interrupt.physical,
                 priority,
-                trigger: match interrupt.trigger {
-                    Trigger::Edge => GicTrigger::Edge,
-                    Trigger::Level => GicTrigger::Level,
-                },
+                trigger: interrupt.trigger,
             })
     });
     let console = machine.board.uart.interrupt;
     let of_console = core::iter::once(SpiSetup {
         interrupt: console,
         priority: Band::LOWEST.interrupt_priority().0,
-        trigger: GicTrigger::Level,
+        trigger: Trigger::Level,
     });
     if let Err(error) =
         machine
@@ -453,7 +432,7 @@ fn start_cores(
     machine: &'static Machine,
     boot_core: PcpuId,
     mut places: [Tokens; MAX_PCPUS],
-    vtcr: u64,
+    features: Features,
     map: &'static El2Map,
 ) -> ! {
     let mut take =
@@ -464,30 +443,25 @@ fn start_cores(
             continue;
         }
         let tokens = take(id);
-        // SAFETY: each stack is given to one core, once.
-        let stack = unsafe { &raw mut STACKS[index].stack };
-        // SAFETY: the stack is the core's own, lives for ever, and is mapped by the tables that
-        // the core enters with.
-        let started = unsafe {
-            aarch64_rt::start_core::<smccc::Smc, _, STACK_PAGES>(core.mpidr, stack, move || {
-                cpu::set_vectors();
-                map.activate();
-                run_instance(machine, id, tokens, vtcr)
-            })
-        };
+        let started = hardware::start_core(index, core.mpidr, move || {
+            hardware::set_vectors();
+            map.activate();
+            run_instance(machine, id, tokens, features)
+        });
         if let Err(error) = started {
             fatal!("core {id} does not start: {error}");
         }
     }
     let tokens = take(boot_core);
-    run_instance(machine, boot_core, tokens, vtcr)
+    run_instance(machine, boot_core, tokens, features)
 }
 
-fn run_instance(machine: &'static Machine, core: PcpuId, tokens: Tokens, vtcr: u64) -> ! {
-    cpu::set_up(vtcr);
+fn run_instance(machine: &'static Machine, core: PcpuId, tokens: Tokens, features: Features) -> ! {
+    cpu::set_up(features);
     let list_registers = machine.gic.set_up_core();
     let Some(port) = POST.port(core) else {
         fatal!("core {core} has its mailbox twice");
     };
-    Instance::new(core, machine, port, tokens, list_registers).run()
+    let instance = Instance::new(core, machine, port, tokens, list_registers);
+    hardware::run_for_ever(instance)
 }

@@ -6,14 +6,12 @@
 //! that no flood of output keeps it from that.
 
 use crate::cpu;
+use crate::hardware::{self, Uart, per_machine};
 use crate::machine::Machine;
 use crate::timers;
-use arm_pl011_uart::{
-    DataBits, Interrupts, LineConfig, PL011Registers, Parity, StopBits, Uart, UniqueMmioPointer,
-};
+use arm_pl011_uart::{DataBits, Interrupts, LineConfig, Parity, StopBits};
 use core::cell::UnsafeCell;
 use core::fmt::Write;
-use core::ptr::NonNull;
 use spumone_config::packed::System;
 use spumone_config::{GuestId, PcpuId, PhysAddr};
 use spumone_core::console::{
@@ -21,8 +19,10 @@ use spumone_core::console::{
 };
 use spumone_core::schedule::Ticks;
 
-/// What all cores share of the console.
-pub static CONSOLE: Console = Console::new();
+per_machine! {
+    /// What all cores share of the console.
+    pub static CONSOLE: Console = Console::new();
+}
 
 /// Steps of one visit: with the look for interrupts before each, this bounds the time a
 /// core spends for the console.
@@ -48,7 +48,9 @@ struct DeviceCell(UnsafeCell<Option<Device>>);
 // `prepare`, the time before other cores run).
 unsafe impl Sync for DeviceCell {}
 
-static DEVICE: DeviceCell = DeviceCell(UnsafeCell::new(None));
+per_machine! {
+    static DEVICE: DeviceCell = DeviceCell(UnsafeCell::new(None));
+}
 
 impl DeviceCell {
     /// Lends the device out to the holder of the token. `use_it` must not lend it a second time.
@@ -86,12 +88,11 @@ impl Sink for Transmit<'_> {
 
 /// Sets the UART up. Boot core, once, before other cores run and after the device is mapped.
 pub fn prepare(system: &System) {
-    let Some(registers) = NonNull::new(system.board.uart.base.0 as *mut PL011Registers) else {
-        return;
-    };
     // SAFETY: the board's UART, mapped as device memory for ever. The only other writer is the
     // epitaph, when everything else has ended.
-    let mut uart = Uart::new(unsafe { UniqueMmioPointer::new(registers) });
+    let Some(mut uart) = (unsafe { hardware::uart_at(system.board.uart.base) }) else {
+        return;
+    };
     let line = LineConfig {
         data_bits: DataBits::Bits8,
         parity: Parity::None,
@@ -230,15 +231,15 @@ impl Keyboard {
         // SAFETY: a register of the board's PL011, mapped as device memory. Writing clears interrupts of the
         // receiving half, with which no other code is concerned.
         unsafe {
-            let clear = (self.uart.0 + register::ICR) as *mut u32;
-            clear.write_volatile(register::ICR_RECEIVE);
+            let clear = PhysAddr(self.uart.0 + register::ICR);
+            hardware::write_u32(clear, register::ICR_RECEIVE);
         }
     }
 
     fn read(&self, register: u64) -> u32 {
         // SAFETY: a register of the board's PL011, mapped as device memory. Reading has no effect, except that it
         // takes a byte out of the receive FIFO, which no other code does.
-        unsafe { ((self.uart.0 + register) as *const u32).read_volatile() }
+        unsafe { hardware::read_u32(PhysAddr(self.uart.0 + register)) }
     }
 }
 

@@ -2,8 +2,8 @@
 //! What a vCPU leaves on a core besides its general registers: the system registers of EL1 and
 //! EL0 and the floating point registers. Saved when another vCPU takes the core, not before.
 
+use crate::hardware::{load_vectors, store_vectors};
 use crate::sysreg::{mrs, msr};
-use core::arch::asm;
 
 macro_rules! system_registers {
     ($($(#[$doc:meta])* ($first:ident, $second:ident),)*) => {
@@ -123,46 +123,6 @@ pub struct FloatingPoint {
     fpsr: u64,
 }
 
-macro_rules! vector_pairs {
-    ($instruction:literal) => {
-        concat!(
-            ".arch_extension fp\n",
-            $instruction,
-            " q0, q1, [{base}]\n",
-            $instruction,
-            " q2, q3, [{base}, #32]\n",
-            $instruction,
-            " q4, q5, [{base}, #64]\n",
-            $instruction,
-            " q6, q7, [{base}, #96]\n",
-            $instruction,
-            " q8, q9, [{base}, #128]\n",
-            $instruction,
-            " q10, q11, [{base}, #160]\n",
-            $instruction,
-            " q12, q13, [{base}, #192]\n",
-            $instruction,
-            " q14, q15, [{base}, #224]\n",
-            $instruction,
-            " q16, q17, [{base}, #256]\n",
-            $instruction,
-            " q18, q19, [{base}, #288]\n",
-            $instruction,
-            " q20, q21, [{base}, #320]\n",
-            $instruction,
-            " q22, q23, [{base}, #352]\n",
-            $instruction,
-            " q24, q25, [{base}, #384]\n",
-            $instruction,
-            " q26, q27, [{base}, #416]\n",
-            $instruction,
-            " q28, q29, [{base}, #448]\n",
-            $instruction,
-            " q30, q31, [{base}, #480]\n",
-        )
-    };
-}
-
 impl FloatingPoint {
     /// All zero.
     pub const fn new() -> Self {
@@ -175,22 +135,14 @@ impl FloatingPoint {
 
     /// Takes the registers from the core.
     pub fn save(&mut self) {
-        // SAFETY: the sixteen stores write the 512 bytes of `v`, which `self` owns. CPTR_EL2 does
-        // not trap floating point at EL2.
-        unsafe {
-            asm!(vector_pairs!("stp"), base = in(reg) self.v.as_mut_ptr(), options(nostack));
-        }
+        store_vectors(&mut self.v);
         let (fpcr, fpsr) = (mrs!(S3_3_C4_C4_0), mrs!(S3_3_C4_C4_1));
         (self.fpcr, self.fpsr) = (fpcr, fpsr);
     }
 
     /// Puts the registers on the core.
     pub fn restore(&self) {
-        // SAFETY: the sixteen loads read the 512 bytes of `v`. No code of the hypervisor keeps
-        // values in the floating point registers (target aarch64-unknown-none-softfloat).
-        unsafe {
-            asm!(vector_pairs!("ldp"), base = in(reg) self.v.as_ptr(), options(nostack, readonly));
-        }
+        load_vectors(&self.v);
         let (fpcr, fpsr) = (self.fpcr, self.fpsr);
         msr!(S3_3_C4_C4_0, fpcr);
         msr!(S3_3_C4_C4_1, fpsr);

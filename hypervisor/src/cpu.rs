@@ -3,9 +3,10 @@
 //!
 //! Source: Arm ARM DDI 0487, chapter D23 (register descriptions).
 
-use crate::sysreg::{isb, mrs, msr};
-use core::arch::{asm, global_asm};
+use crate::hardware::{self, isb};
+use crate::sysreg::{mrs, msr, msr_own};
 use spumone_config::PhysAddr;
+use spumone_core::stage2::{Features, vtcr};
 
 /// `HCR_EL2` while a guest runs.
 pub const HCR_GUEST: u64 = {
@@ -77,82 +78,40 @@ const MDCR_TRAPS: u64 = {
 /// `CNTHCTL_EL2`: the guest has the physical counter and the EL1 physical timer.
 const CNTHCTL: u64 = 0b11;
 
-/// Makes exceptions of the calling core come here. The first thing that a core does.
-pub fn set_vectors() {
-    unsafe extern "C" {
-        static el2_vectors: u8;
-    }
-    // SAFETY: `el2_vectors` is a complete vector table, 2 KiB aligned by the linker script.
-    unsafe {
-        asm!("msr vbar_el2, {}", in(reg) &raw const el2_vectors, options(nostack, preserves_flags));
-    }
-    isb();
-}
+/// `VTTBR_EL2` of a guest: which tables translate its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vttbr(u64);
 
-/// Writes a device register; nothing happens where the machine lacks the device, as QEMU does
-/// without the option that makes it.
-///
-/// The register is one that the board file names for this purpose, mapped as device memory, of a
-/// device whose owner does not run.
-pub fn write_if_there(register: PhysAddr, value: u32) {
-    unsafe extern "C" {
-        static el2_vectors: u8;
-        static forgiving_vectors: u8;
+impl Vttbr {
+    /// What [`Stage2::vttbr`](spumone_core::stage2::Stage2::vttbr) gave.
+    ///
+    /// # Safety
+    ///
+    /// The tables stay as they are for ever, and map memory and devices of one guest only.
+    pub const unsafe fn new(value: u64) -> Self {
+        Self(value)
     }
-    // SAFETY: while the forgiving vectors are in place nothing but the store can fault, and their
-    // only effect is to skip it; they change no register but x0, which is free here. Interrupts
-    // are masked at EL2.
-    unsafe {
-        asm!(
-            "msr vbar_el2, {forgiving}",
-            "isb",
-            "str {value:w}, [{register}]",
-            "dsb sy",
-            "isb",
-            "msr vbar_el2, {normal}",
-            "isb",
-            forgiving = in(reg) &raw const forgiving_vectors,
-            normal = in(reg) &raw const el2_vectors,
-            register = in(reg) register.0,
-            value = in(reg) value,
-            out("x0") _,
-            options(nostack, preserves_flags),
-        );
+
+    /// The register's value.
+    pub const fn value(self) -> u64 {
+        self.0
     }
 }
-
-// Vectors for `write_if_there`: a synchronous exception of EL2 skips the instruction.
-global_asm!(
-    ".pushsection .text.vectors, \"ax\"",
-    ".balign 2048",
-    ".global forgiving_vectors",
-    "forgiving_vectors:",
-    ".rept 4",
-    ".balign 128",
-    "b .",
-    ".endr",
-    ".balign 128",
-    "mrs x0, elr_el2",
-    "add x0, x0, #4",
-    "msr elr_el2, x0",
-    "eret",
-    ".rept 11",
-    ".balign 128",
-    "b .",
-    ".endr",
-    ".balign 128",
-    ".popsection",
-);
 
 /// Sets up the calling core for guests. To be called once on each core, at EL2, MMU on.
-pub fn set_up(vtcr: u64) {
+pub fn set_up(features: Features) {
     let hpmn = mrs!(MDCR_EL2) & 0x1F;
-    msr!(VTCR_EL2, vtcr);
-    msr!(HCR_EL2, HCR_GUEST);
-    msr!(CPTR_EL2, CPTR);
-    msr!(MDCR_EL2, MDCR_TRAPS | hpmn);
-    msr!(CNTHCTL_EL2, CNTHCTL);
-    msr!(CNTVOFF_EL2, 0);
+    // SAFETY: the constants above confine guests; the format of stage 2 is that in which `core/stage2` writes the
+    // tables. Guests see the counter as it is.
+    unsafe {
+        msr_own!(VTCR_EL2, vtcr(features));
+        msr_own!(HCR_EL2, HCR_GUEST);
+        msr_own!(CPTR_EL2, CPTR);
+        msr_own!(MDCR_EL2, MDCR_TRAPS | hpmn);
+        msr_own!(CNTHCTL_EL2, CNTHCTL);
+        msr_own!(CNTVOFF_EL2, 0);
+        msr_own!(HSTR_EL2, 0);
+    }
     // Whatever ran before may have left timers on.
     msr!(CNTV_CTL_EL0, 0);
     msr!(CNTP_CTL_EL0, 0);
@@ -160,40 +119,42 @@ pub fn set_up(vtcr: u64) {
     // Debuggers inside guests step by software, which the OS lock would forbid.
     msr!(OSLAR_EL1, 0);
     msr!(OSDLR_EL1, 0);
-    msr!(HSTR_EL2, 0);
     hide_later_features();
     msr!(VPIDR_EL2, mrs!(MIDR_EL1));
     isb();
 }
 
-// HCRX_EL2 is S3_4_C1_C2_2. Of FEAT_FGT, HFGRTR_EL2, HFGWTR_EL2 and HFGITR_EL2 are S3_4_C1_C1_4 to 6, HDFGRTR_EL2 and
-// HDFGWTR_EL2 S3_4_C3_C1_4 and 5; of FEAT_FGT2, HDFGRTR2_EL2, HDFGWTR2_EL2, HFGRTR2_EL2 and HFGWTR2_EL2 are S3_4_C3_C1_0
-// to 3, HFGITR2_EL2 is S3_4_C3_C1_7: the assembler of an Armv8.0 target knows them by number only.
-
 /// Has registers of features that came after Armv8.0 trap, where the core has a bit for it. Zero does so: in these
 /// registers, a bit that is set enables a feature which is not switched (`TCR2_EL1`, `TPIDR2_EL0`, `PIR_EL1`, …), or
-/// traps what guests have. The registers are UNKNOWN after a reset (Arm ARM DDI 0487, D24.2).
+/// traps what guests have. The registers are UNKNOWN after a reset (Arm ARM DDI 0487, D24.2). Their names are in [`own`](crate::sysreg::own).
 fn hide_later_features() {
     /// `ID_AA64MMFR1_EL1.HCX`.
     const HCX: u64 = 0xF << 40;
     if mrs!(ID_AA64MMFR1_EL1) & HCX != 0 {
-        msr!(S3_4_C1_C2_2, 0);
+        // SAFETY: it traps more, no less.
+        unsafe { msr_own!(S3_4_C1_C2_2, 0) };
     }
     // ID_AA64MMFR0_EL1.FGT: 1 is FEAT_FGT, 2 also FEAT_FGT2.
     let fine_grained_traps = mrs!(ID_AA64MMFR0_EL1) >> 56 & 0xF;
     if fine_grained_traps >= 1 {
-        msr!(S3_4_C1_C1_4, 0);
-        msr!(S3_4_C1_C1_5, 0);
-        msr!(S3_4_C1_C1_6, 0);
-        msr!(S3_4_C3_C1_4, 0);
-        msr!(S3_4_C3_C1_5, 0);
+        // SAFETY: as above.
+        unsafe {
+            msr_own!(S3_4_C1_C1_4, 0);
+            msr_own!(S3_4_C1_C1_5, 0);
+            msr_own!(S3_4_C1_C1_6, 0);
+            msr_own!(S3_4_C3_C1_4, 0);
+            msr_own!(S3_4_C3_C1_5, 0);
+        }
     }
     if fine_grained_traps >= 2 {
-        msr!(S3_4_C3_C1_0, 0);
-        msr!(S3_4_C3_C1_1, 0);
-        msr!(S3_4_C3_C1_2, 0);
-        msr!(S3_4_C3_C1_3, 0);
-        msr!(S3_4_C3_C1_7, 0);
+        // SAFETY: as above.
+        unsafe {
+            msr_own!(S3_4_C3_C1_0, 0);
+            msr_own!(S3_4_C3_C1_1, 0);
+            msr_own!(S3_4_C3_C1_2, 0);
+            msr_own!(S3_4_C3_C1_3, 0);
+            msr_own!(S3_4_C3_C1_7, 0);
+        }
     }
 }
 
@@ -205,39 +166,24 @@ pub fn has_error_registers() -> bool {
 }
 
 /// Makes the guest whose stage 2 this is the current one. Takes effect at the next `ERET`.
-pub fn set_stage2(vttbr: u64) {
-    msr!(VTTBR_EL2, vttbr);
+#[inline(always)]
+pub fn set_stage2(tables: Vttbr) {
+    // SAFETY: a `Vttbr` stands for tables that confine one guest.
+    unsafe { msr_own!(VTTBR_EL2, tables.value()) };
 }
 
 /// Forgets what this core has cached of the current guest's translations: another vCPU of the
 /// same guest has run here, and a guest may give each of its CPUs translations of its own.
+#[inline(always)]
 pub fn forget_guest_translations() {
-    isb();
-    // SAFETY: invalidating TLB entries costs time only; stage 2 still holds.
-    unsafe {
-        asm!(
-            "tlbi vmalle1",
-            "dsb nsh",
-            "isb",
-            options(nostack, preserves_flags)
-        )
-    };
+    hardware::forget_guest_translations();
 }
 
 /// As [`set_stage2`] with other tables of the guest that is current: what the core has cached of the former ones is
 /// forgotten. They have one VMID, so that invalidations by the guest reach either.
-pub fn exchange_stage2(vttbr: u64) {
-    set_stage2(vttbr);
-    isb();
-    // SAFETY: invalidating TLB entries costs time only.
-    unsafe {
-        asm!(
-            "tlbi vmalls12e1",
-            "dsb nsh",
-            "isb",
-            options(nostack, preserves_flags)
-        )
-    };
+pub fn exchange_stage2(tables: Vttbr) {
+    set_stage2(tables);
+    hardware::forget_both_stages();
 }
 
 /// Where a virtual address of the loaded vCPU leads on the machine, for a read by its kernel;
@@ -248,10 +194,7 @@ pub fn translate(address: u64) -> Option<PhysAddr> {
     const PAGE: u64 = 0x0000_FFFF_FFFF_F000;
     // The kernel may be between a translation of its own and the result.
     let of_guest = mrs!(PAR_EL1);
-    // SAFETY: an address translation changes `PAR_EL1` only.
-    unsafe {
-        asm!("at s12e1r, {}", "isb", in(reg) address, options(nostack, preserves_flags));
-    }
+    hardware::translate_for_kernel_read(address);
     let par = mrs!(PAR_EL1);
     msr!(PAR_EL1, of_guest);
     (par & FAILED == 0).then_some(PhysAddr((par & PAGE) | (address & 0xFFF)))
@@ -264,18 +207,4 @@ pub fn interrupt_pending() -> bool {
     /// `ISR_EL1.I`: an SError, which also shows there, is nothing to stop for.
     const IRQ: u64 = 1 << 7;
     mrs!(ISR_EL1) & IRQ != 0
-}
-
-/// Sleeps until an interrupt is pending. Interrupts stay masked: it is taken by reading the GIC.
-pub fn wait_for_interrupt() {
-    // SAFETY: waiting changes nothing.
-    unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) };
-}
-
-/// Sleeps for ever.
-pub fn halt() -> ! {
-    loop {
-        // SAFETY: waiting changes nothing.
-        unsafe { asm!("wfi", options(nostack, preserves_flags)) };
-    }
 }

@@ -7,23 +7,23 @@
 //! `x/s 0x40000000 + 40*8 + 16*24`.
 
 use crate::events;
-use crate::memory;
-use crate::sysreg::{dsb_ishst, isb, mrs, msr};
-use core::arch::global_asm;
+use crate::hardware::{self, dsb_ishst, dsb_sy, isb, per_machine};
+use crate::sysreg::{mrs, msr};
 use core::fmt::{self, Write};
-use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use spumone_config::PcpuId;
+use spumone_config::{PcpuId, PhysAddr};
 use spumone_core::schedule::{Band, kick_sgi};
 
 /// First word of the page once somebody has died.
 const MAGIC: u64 = u64::from_le_bytes(*b"EPITAPH\0");
 
-/// Where the page and the UART are; zero until [`prepare`].
-static PAGE: AtomicU64 = AtomicU64::new(0);
-static UART: AtomicU64 = AtomicU64::new(0);
-/// Set by the first core that dies; later ones stay silent.
-static WRITTEN: AtomicBool = AtomicBool::new(false);
+per_machine! {
+    /// Where the page and the UART are; zero until [`prepare`].
+    static PAGE: AtomicU64 = AtomicU64::new(0);
+    static UART: AtomicU64 = AtomicU64::new(0);
+    /// Set by the first core that dies; later ones stay silent.
+    static WRITTEN: AtomicBool = AtomicBool::new(false);
+}
 
 #[repr(C)]
 struct Epitaph {
@@ -79,13 +79,13 @@ impl LastWords {
         for _ in 0..PATIENCE {
             // SAFETY: the board's PL011, mapped as device memory. A second writer can only
             // garble characters.
-            let full = unsafe { ((self.0 + FR) as *const u32).read_volatile() } & FR_TXFF != 0;
+            let full = unsafe { hardware::read_u32(PhysAddr(self.0 + FR)) } & FR_TXFF != 0;
             if !full {
                 break;
             }
         }
         // SAFETY: as above.
-        unsafe { ((self.0 + DR) as *mut u32).write_volatile(u32::from(byte)) };
+        unsafe { hardware::write_u32(PhysAddr(self.0 + DR), u32::from(byte)) };
     }
 }
 
@@ -128,7 +128,7 @@ fn this_core() -> PcpuId {
 fn write_epitaph(vector: u64, x: &[u64; 31], sp: u64, message: fmt::Arguments<'_>) -> ! {
     let page = PAGE.load(Ordering::Relaxed);
     if WRITTEN.swap(true, Ordering::AcqRel) {
-        crate::cpu::halt();
+        hardware::halt();
     }
     stop_other_cores();
     let core = this_core();
@@ -175,15 +175,15 @@ fn write_epitaph(vector: u64, x: &[u64; 31], sp: u64, message: fmt::Arguments<'_
     let _ = writeln!(
         out,
         "\n=== also at {page:#x}; text starts at {:#x}. The machine stands still.",
-        memory::text_start()
+        hardware::text_start()
     );
     if page != 0 {
         // SAFETY: the first page of the hypervisor's memory, mapped writable, used by nothing
         // else; `WRITTEN` lets one core come here.
-        unsafe { (page as *mut Epitaph).write_volatile(epitaph) };
-        crate::sysreg::dsb_sy();
+        unsafe { hardware::write_memory(PhysAddr(page), epitaph) };
+        dsb_sy();
     }
-    crate::cpu::halt()
+    hardware::halt()
 }
 
 /// Ends the hypervisor, because it cannot start or has found itself broken.
@@ -200,62 +200,17 @@ macro_rules! fatal {
 }
 pub(crate) use fatal;
 
+#[cfg(target_os = "none")]
 #[panic_handler]
-fn panic(info: &PanicInfo) -> ! {
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     die(format_args!("{info}"))
 }
 
 /// Called by the vectors of EL2 with the registers at the time of death.
+#[cfg(target_os = "none")]
 #[unsafe(no_mangle)]
 extern "C" fn epitaph_of_exception(vector: u64, x: &[u64; 31], sp: u64) -> ! {
     const NAMES: [&str; 4] = ["synchronous exception", "IRQ", "FIQ", "SError"];
     let name = NAMES[vector as usize % 4];
     write_epitaph(vector, x, sp, format_args!("{name} at EL2"))
 }
-
-global_asm!(
-    ".pushsection .text, \"ax\"",
-    // x0 = vector number; the old x0 and x1 are in TPIDR_EL2 and SP_EL0.
-    ".global hypervisor_died",
-    "hypervisor_died:",
-    "adrp x1, {save}",
-    "add x1, x1, :lo12:{save}",
-    "stp x2, x3, [x1, #16]",
-    "stp x4, x5, [x1, #32]",
-    "stp x6, x7, [x1, #48]",
-    "stp x8, x9, [x1, #64]",
-    "stp x10, x11, [x1, #80]",
-    "stp x12, x13, [x1, #96]",
-    "stp x14, x15, [x1, #112]",
-    "stp x16, x17, [x1, #128]",
-    "stp x18, x19, [x1, #144]",
-    "stp x20, x21, [x1, #160]",
-    "stp x22, x23, [x1, #176]",
-    "stp x24, x25, [x1, #192]",
-    "stp x26, x27, [x1, #208]",
-    "stp x28, x29, [x1, #224]",
-    "str x30, [x1, #240]",
-    "mrs x2, tpidr_el2",
-    "mrs x3, sp_el0",
-    "stp x2, x3, [x1]",
-    "mov x2, sp",
-    "adrp x3, {stack}",
-    "add x3, x3, :lo12:{stack}",
-    "add sp, x3, #{stack_size}",
-    "b epitaph_of_exception",
-    ".popsection",
-    save = sym SAVED,
-    stack = sym LAST_STACK,
-    stack_size = const LAST_STACK_SIZE,
-);
-
-const LAST_STACK_SIZE: usize = 8192;
-
-/// Registers at the time of death, written by the vector code.
-static mut SAVED: [u64; 31] = [0; 31];
-
-#[repr(C, align(16))]
-struct LastStack([u8; LAST_STACK_SIZE]);
-
-/// The stack on which the epitaph is written.
-static mut LAST_STACK: LastStack = LastStack([0; LAST_STACK_SIZE]);

@@ -2,6 +2,7 @@
 //! The last things each core did, for the epitaph. Not a trace: a few words in a ring that is
 //! overwritten for ever, cheap enough to be always on.
 
+use crate::hardware::per_machine;
 use crate::sysreg::mrs;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use spumone_config::PcpuId;
@@ -63,12 +64,14 @@ struct Ring {
     next: AtomicUsize,
 }
 
-static RINGS: [Ring; MAX_PCPUS] = [const {
-    Ring {
-        events: [const { [const { AtomicU64::new(0) }; 4] }; KEPT],
-        next: AtomicUsize::new(0),
-    }
-}; MAX_PCPUS];
+per_machine! {
+    static RINGS: [Ring; MAX_PCPUS] = [const {
+        Ring {
+            events: [const { [const { AtomicU64::new(0) }; 4] }; KEPT],
+            next: AtomicUsize::new(0),
+        }
+    }; MAX_PCPUS];
+}
 
 /// Notes an event of the calling core.
 #[inline(always)]

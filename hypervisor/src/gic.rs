@@ -4,12 +4,11 @@
 //!
 //! Source: GIC architecture specification IHI 0069, chapter 12.
 
-use crate::memory::REDISTRIBUTOR_SIZE;
-use crate::sysreg::{isb, mrs, msr};
-use arm_gic::gicv3::GicV3;
-use arm_gic::gicv3::registers::{Gicd, GicrSgi};
-use arm_gic::{IntId as GicIntId, Trigger as GicTrigger, UniqueMmioPointer};
-use core::ptr::NonNull;
+use crate::hardware::{
+    GicError, REDISTRIBUTOR_SIZE, dsb_ishst, initialize_gic, isb, read_u32, write_u32, write_u64,
+};
+use crate::spi_setup::SpiSetup;
+use crate::sysreg::{mrs, msr, msr_own};
 use spumone_config::packed::Board;
 use spumone_config::{IntId, PcpuId, PhysAddr};
 
@@ -45,17 +44,6 @@ pub struct Gic {
     redistributor: PhysAddr,
 }
 
-/// What is set up for one interrupt at start.
-#[derive(Clone, Copy, Debug)]
-pub struct SpiSetup {
-    /// Which.
-    pub interrupt: IntId,
-    /// Its GIC priority.
-    pub priority: u8,
-    /// How it is signalled.
-    pub trigger: GicTrigger,
-}
-
 impl Gic {
     /// The GIC of this board.
     pub fn new(board: &Board) -> Self {
@@ -73,40 +61,17 @@ impl Gic {
         cores: usize,
         private_priorities: &[(IntId, u8)],
         spis: impl Iterator<Item = SpiSetup>,
-    ) -> Result<(), arm_gic::gicv3::GicError> {
-        let distributor = NonNull::new(self.distributor.0 as *mut Gicd);
-        let redistributor = NonNull::new(self.redistributor.0 as *mut GicrSgi);
-        let (Some(distributor), Some(redistributor)) = (distributor, redistributor) else {
-            return Ok(());
-        };
+    ) -> Result<(), GicError> {
         // SAFETY: the board file names the GIC's frames, EL2's stage 1 maps them as device
-        // memory, and no other driver of them exists while this one lives.
-        let mut gic =
-            unsafe { GicV3::new(UniqueMmioPointer::new(distributor), redistributor, cores)? };
-        gic.setup(0);
-        for core in 0..cores {
-            // An error says that the core is awake already.
-            let _ = gic.redistributor_mark_core_awake(core);
-            for &(interrupt, priority) in private_priorities {
-                let id = Self::driver_id(interrupt);
-                gic.set_interrupt_priority(id, Some(core), priority)?;
-                gic.enable_interrupt(id, Some(core), true)?;
-            }
-        }
-        for spi in spis {
-            let id = Self::driver_id(spi.interrupt);
-            gic.enable_interrupt(id, None, false)?;
-            gic.set_interrupt_priority(id, None, spi.priority)?;
-            gic.set_trigger(id, None, spi.trigger)?;
-        }
-        Ok(())
-    }
-
-    fn driver_id(interrupt: IntId) -> GicIntId {
-        match interrupt.0 {
-            n @ 0..16 => GicIntId::sgi(u32::from(n)),
-            n @ 16..32 => GicIntId::ppi(u32::from(n) - 16),
-            n => GicIntId::spi(u32::from(n) - 32),
+        // memory, and no other core runs.
+        unsafe {
+            initialize_gic(
+                self.distributor,
+                self.redistributor,
+                cores,
+                private_priorities,
+                spis,
+            )
         }
     }
 
@@ -120,11 +85,13 @@ impl Gic {
         const EOI_MODE: u64 = 1 << 1;
         /// `ICH_VTR_EL2.ListRegs`.
         const LIST_REGISTERS: u64 = 0x1F;
-        msr!(ICC_SRE_EL2, SRE | 0b1000);
+        // SAFETY: with system registers on, as all of this file assumes, the GIC does what it says.
+        unsafe { msr_own!(ICC_SRE_EL2, SRE | 0b1000) };
         isb();
         msr!(ICC_SRE_EL1, SRE);
         isb();
-        msr!(ICC_SRE_EL2, SRE);
+        // SAFETY: as above; a guest's access traps from here on.
+        unsafe { msr_own!(ICC_SRE_EL2, SRE) };
         isb();
         msr!(ICC_CTLR_EL1, EOI_MODE);
         msr!(ICC_BPR1_EL1, 0);
@@ -181,7 +148,7 @@ impl Gic {
             1 << aff0 | aff1 << 16 | aff2 << 32 | range << 44 | aff3 << 48
         }
         // What the receiver is to see must be in memory before the interrupt.
-        crate::sysreg::dsb_ishst();
+        dsb_ishst();
         msr!(ICC_SGI1R_EL1, target(mpidr) | u64::from(sgi & 0xF) << 24);
         isb();
     }
@@ -204,7 +171,7 @@ impl Gic {
         const PATIENCE: usize = 10_000;
         for _ in 0..PATIENCE {
             // SAFETY: GICD_CTLR, mapped as device memory; reading has no effect.
-            let control = unsafe { (self.distributor.0 as *const u32).read_volatile() };
+            let control = unsafe { read_u32(self.distributor) };
             if control & WRITE_PENDING == 0 {
                 break;
             }
@@ -216,7 +183,7 @@ impl Gic {
         let bank = self.distributor.0 + offset::ISPENDR;
         let register = bank + 4 * (interrupt.index() as u64 / 32);
         // SAFETY: a register of the distributor, mapped as device memory; reading has no effect.
-        let pending = unsafe { (register as *const u32).read_volatile() };
+        let pending = unsafe { read_u32(PhysAddr(register)) };
         pending >> (interrupt.0 % 32) & 1 != 0
     }
 
@@ -230,7 +197,7 @@ impl Gic {
         let register = self.distributor.0 + offset::IROUTER + 8 * interrupt.index() as u64;
         // SAFETY: IROUTER<n> of an existing SPI, mapped as device memory; 64-bit writes are
         // single-copy atomic.
-        unsafe { (register as *mut u64).write_volatile(mpidr & 0xFF_00FF_FFFF) };
+        unsafe { write_u64(PhysAddr(register), mpidr & 0xFF_00FF_FFFF) };
     }
 
     /// Makes an SPI, or a private interrupt of the calling core `core`, active or inactive.
@@ -249,7 +216,7 @@ impl Gic {
         // Complete before a guest may end the interrupt: a read of the same frame waits for the
         // write.
         // SAFETY: the register just written; reading has no effect.
-        unsafe { ((frame + register) as *const u32).read_volatile() };
+        unsafe { read_u32(PhysAddr(frame + register)) };
     }
 
     /// Writes one bit of a set-by-one or clear-by-one register bank; other bits are not touched.
@@ -258,7 +225,7 @@ impl Gic {
         let register = bank + 4 * (interrupt.index() as u64 / 32);
         // SAFETY: a register of the GIC, mapped as device memory, of an interrupt that exists
         // (`spm` checks); zero bits of the value change nothing.
-        unsafe { (register as *mut u32).write_volatile(1 << (interrupt.0 % 32)) };
+        unsafe { write_u32(PhysAddr(register), 1 << (interrupt.0 % 32)) };
     }
 }
 

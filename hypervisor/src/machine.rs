@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the instances on all cores share: facts that never change after start, and atomics.
 
-use crate::cpu;
+use crate::cpu::{self, Vttbr};
 use crate::entropy::Entropy;
 use crate::gic::Gic;
+use crate::hardware;
 use crate::parking::Parking;
 use core::sync::atomic::{AtomicU32, Ordering};
 use heapless::Vec;
@@ -78,12 +79,12 @@ pub struct Guest {
     /// Whether its vCPUs change cores: the policy moves vCPUs, and it has several cores.
     pub moves: bool,
     /// Value of `VTTBR_EL2`.
-    pub vttbr: u64,
+    pub vttbr: Vttbr,
     /// The same with tables that let no program run, only the kernel, to catch the moment when it returns to one. Where
     /// vCPUs move, or somebody more urgent waits for that moment (policy `delay`), and the core can (FEAT_XNX).
-    pub vttbr_kernel: Option<u64>,
+    pub vttbr_kernel: Option<Vttbr>,
     /// The same with tables that let no kernel run, only programs, where the policy keeps kernels off cores.
-    pub vttbr_programs: Option<u64>,
+    pub vttbr_programs: Option<Vttbr>,
     /// Its virtual interrupt controller.
     pub gic: GuestGic,
     /// Which of its vCPUs are on.
@@ -119,7 +120,7 @@ impl Guest {
             .any(|range| at.0.wrapping_sub(range.pa.0) < range.size);
         // SAFETY: memory of the guest, mapped, aligned, and a multiple of pages, so the whole word is; vCPUs of the guest
         // may write it meanwhile, which a volatile read of a word allows for.
-        is_own.then(|| unsafe { (at.0 as *const u32).read_volatile() })
+        is_own.then(|| unsafe { hardware::read_word_of_memory(at) })
     }
 
     /// The cores its vCPUs may run on: the home of each, and those of its description's `cores`; bit n for core n.

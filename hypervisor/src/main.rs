@@ -1,38 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The EL2 program: what carries out the decisions of `core`.
-//!
-//! Read in this order: `boot` (from reset to running instances), `instance` (the loop of one core
-//! and everything that can happen in it), `guest_entry` and `context` (what the hardware is told at
-//! a switch). All assembly and nearly all `unsafe` of the project is in this crate.
+//! Where the EL2 program begins. All else is in the library, which tests can also build for a host.
 
-#![no_std]
-#![no_main]
+#![cfg_attr(target_os = "none", no_std)]
+#![cfg_attr(target_os = "none", no_main)]
 
-mod boot;
-mod console;
-mod context;
-mod cpu;
-mod entropy;
-mod epitaph;
-mod events;
-mod gic;
-mod guest_entry;
-mod image_header;
-mod instance;
-mod loader;
-mod machine;
-mod memory;
-mod parking;
-mod steps;
-mod sysreg;
-mod timers;
-mod vcpu;
+#[cfg(target_os = "none")]
+mod entry {
+    use spumone_config::PhysAddr;
+    use spumone_hypervisor::{boot, hardware};
 
-use spumone_config::PhysAddr;
+    aarch64_rt::entry!(main, 64);
 
-aarch64_rt::entry!(main, 64);
+    fn main(device_tree: u64, _: u64, _: u64, _: u64) -> ! {
+        hardware::set_vectors();
+        boot::start(PhysAddr(device_tree))
+    }
+}
 
-fn main(device_tree: u64, _: u64, _: u64, _: u64) -> ! {
-    cpu::set_vectors();
-    boot::start(PhysAddr(device_tree))
+/// There is nothing to run on a host.
+#[cfg(not(target_os = "none"))]
+fn main() {
+    eprintln!("spumone: this program runs at EL2; `scripts/build` builds it");
 }

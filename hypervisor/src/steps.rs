@@ -32,14 +32,7 @@ pub enum Step {
 /// Passes a step.
 macro_rules! step {
     ($step:ident) => {
-        // SAFETY: MOVZ to XZR changes nothing (Arm Architecture Reference Manual, C1.2.5).
-        unsafe {
-            core::arch::asm!(
-                "movz xzr, #{}",
-                const $crate::steps::Step::$step as u16,
-                options(nomem, nostack, preserves_flags)
-            );
-        }
+        $crate::hardware::pass_step!($crate::steps::Step::$step as u16)
     };
 }
 

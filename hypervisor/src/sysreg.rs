@@ -1,66 +1,79 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System registers by name, for those that are read and written in bulk at a switch of vCPUs or
-//! on the interrupt path. Others are used through the `arm-sysregs` crate.
+//! System registers by name, and who may write which: a guest's registers are written freely, EL2's own
+//! only in `unsafe` code.
+//!
+//! What carries a read or a write out is `hardware`, or on a host `fake`.
 
 /// Reads a system register.
 ///
 /// Reading has no side effect for every register named in this crate except `ICC_IAR1_EL1`,
 /// which acknowledges; that one is wrapped where it is used.
 macro_rules! mrs {
-    ($register:ident) => {{
-        let value: u64;
-        // SAFETY: reading a system register touches no memory; every register read through this
-        // macro exists at EL2 of the cores served (Armv8-A with GICv3).
-        unsafe {
-            core::arch::asm!(
-                concat!("mrs {}, ", stringify!($register)),
-                out(reg) value,
-                options(nomem, nostack, preserves_flags)
-            );
-        }
-        value
-    }};
+    ($register:ident) => {
+        $crate::hardware::read_register!($register)
+    };
 }
 
-/// Writes a system register.
-///
-/// To be used only where the value cannot break what the hypervisor itself relies on: registers
-/// of EL1 and EL0, the guest's timers, the GIC interfaces. The caller orders its effects.
+/// Writes a system register of [`free`]: one that cannot break what the hypervisor itself relies on. The
+/// caller orders its effects.
 macro_rules! msr {
     ($register:ident, $value:expr) => {{
-        let value: u64 = $value;
-        // SAFETY: the registers written through this macro govern lower exception levels or
-        // interrupt delivery, not the memory or the control flow of EL2. `memory` is clobbered
-        // (no `nomem`), so accesses to shared words are not moved across the write.
-        unsafe {
-            core::arch::asm!(
-                concat!("msr ", stringify!($register), ", {}"),
-                in(reg) value,
-                options(nostack, preserves_flags)
-            );
-        }
+        const _: $crate::sysreg::Free = $crate::sysreg::free::$register;
+        $crate::hardware::write_register!($register, $value)
     }};
 }
 
-/// Waits until all earlier system register writes have taken effect.
-#[inline(always)]
-pub fn isb() {
-    // SAFETY: a barrier.
-    unsafe { core::arch::asm!("isb", options(nostack, preserves_flags)) };
+/// Writes a system register of [`own`]: one that decides what guests reach, or what EL2 itself does. To be
+/// called in `unsafe` code, which says why the value keeps guests apart.
+macro_rules! msr_own {
+    ($register:ident, $value:expr) => {{
+        const _: $crate::sysreg::Own = $crate::sysreg::own::$register;
+        $crate::hardware::write_own_register!($register, $value)
+    }};
 }
 
-/// Waits until all earlier memory accesses and maintenance operations are complete.
-#[inline(always)]
-pub fn dsb_sy() {
-    // SAFETY: a barrier.
-    unsafe { core::arch::asm!("dsb sy", options(nostack, preserves_flags)) };
+pub(crate) use {mrs, msr, msr_own};
+
+/// A register that [`msr!`] writes.
+pub struct Free;
+
+/// A register that [`msr_own!`] writes.
+pub struct Own;
+
+macro_rules! names {
+    ($module:ident: $kind:ident, $doc:literal, $($register:ident)*) => {
+        #[doc = $doc]
+        #[allow(non_upper_case_globals)]
+        pub mod $module {
+            $(
+                #[doc = concat!("`", stringify!($register), "`.")]
+                pub const $register: super::$kind = super::$kind;
+            )*
+        }
+    };
 }
 
-/// Makes earlier stores visible to the inner shareable domain before what follows.
-#[inline(always)]
-pub fn dsb_ishst() {
-    // SAFETY: a barrier.
-    unsafe { core::arch::asm!("dsb ishst", options(nostack, preserves_flags)) };
+names! {
+    free: Free,
+    "Registers of EL1 and EL0, timers, and interfaces of the GIC: they govern lower exception levels or the delivery of
+    interrupts, not the memory or the control flow of EL2.",
+    SCTLR_EL1 CPACR_EL1 TTBR0_EL1 TTBR1_EL1 TCR_EL1 MAIR_EL1 AMAIR_EL1 VBAR_EL1 CONTEXTIDR_EL1 TPIDR_EL0 TPIDRRO_EL0
+    TPIDR_EL1 ESR_EL1 FAR_EL1 AFSR0_EL1 AFSR1_EL1 PAR_EL1 ELR_EL1 SPSR_EL1 SP_EL0 SP_EL1 CNTKCTL_EL1 MDSCR_EL1 CSSELR_EL1
+    VMPIDR_EL2 VPIDR_EL2 S3_4_C12_C1_1 S3_4_C5_C2_3 S3_3_C4_C4_0 S3_3_C4_C4_1
+    CNTV_CTL_EL0 CNTV_CVAL_EL0 CNTP_CTL_EL0 CNTP_CVAL_EL0 CNTHP_CTL_EL2 CNTHP_CVAL_EL2 OSLAR_EL1 OSDLR_EL1
+    ICC_SRE_EL1 ICC_CTLR_EL1 ICC_BPR1_EL1 ICC_PMR_EL1 ICC_IGRPEN1_EL1 ICC_EOIR1_EL1 ICC_DIR_EL1 ICC_SGI1R_EL1
+    ICH_HCR_EL2 ICH_VMCR_EL2 ICH_AP0R0_EL2 ICH_AP1R0_EL2
+    ICH_LR0_EL2 ICH_LR1_EL2 ICH_LR2_EL2 ICH_LR3_EL2 ICH_LR4_EL2 ICH_LR5_EL2 ICH_LR6_EL2 ICH_LR7_EL2
+    ICH_LR8_EL2 ICH_LR9_EL2 ICH_LR10_EL2 ICH_LR11_EL2 ICH_LR12_EL2 ICH_LR13_EL2 ICH_LR14_EL2 ICH_LR15_EL2
 }
 
-pub(crate) use {mrs, msr};
+// HCRX_EL2 is S3_4_C1_C2_2. Of FEAT_FGT, HFGRTR_EL2, HFGWTR_EL2 and HFGITR_EL2 are S3_4_C1_C1_4 to 6, HDFGRTR_EL2 and
+// HDFGWTR_EL2 S3_4_C3_C1_4 and 5; of FEAT_FGT2, HDFGRTR2_EL2, HDFGWTR2_EL2, HFGRTR2_EL2 and HFGWTR2_EL2 are S3_4_C3_C1_0
+// to 3, HFGITR2_EL2 is S3_4_C3_C1_7: the assembler of an Armv8.0 target knows them by number only.
+names! {
+    own: Own,
+    "Registers that decide what traps and which memory a guest reaches.",
+    HCR_EL2 VTCR_EL2 VTTBR_EL2 CPTR_EL2 MDCR_EL2 CNTHCTL_EL2 CNTVOFF_EL2 HSTR_EL2 ICC_SRE_EL2
+    S3_4_C1_C2_2 S3_4_C1_C1_4 S3_4_C1_C1_5 S3_4_C1_C1_6 S3_4_C3_C1_4 S3_4_C3_C1_5
+    S3_4_C3_C1_0 S3_4_C3_C1_1 S3_4_C3_C1_2 S3_4_C3_C1_3 S3_4_C3_C1_7
+}

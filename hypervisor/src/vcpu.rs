@@ -2,7 +2,7 @@
 //! A vCPU: everything that is somewhere when it is not on a core.
 
 use crate::context::{FloatingPoint, SystemRegisters};
-use crate::guest_entry::GuestRegisters;
+use crate::guest_registers::GuestRegisters;
 use crate::machine::{Guest, VcpuFacts};
 use crate::sysreg::{mrs, msr};
 use crate::timers::GuestTimers;

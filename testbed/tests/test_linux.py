@@ -115,7 +115,7 @@ class Hypervisor(Linux):
         self.assertIn("switches", {visit["end"] for visit in results[0]["visits"]})
         if HYPERVISOR_SYMBOLS:
             functions = [entry["function"] for entry in results[0]["profile"] if entry["el"] == 2]
-            self.assertTrue(any("spumone::instance" in function for function in functions))
+            self.assertTrue(any("spumone_hypervisor::instance" in function for function in functions))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ use crate::events::{Event, note};
 use crate::gic::{
     ALARM, MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER, read_list_register, write_list_register,
 };
+use crate::hardware::{halt, isb, system_off};
 use crate::machine::{Destination, Machine};
-use crate::sysreg::{isb, mrs, msr};
+use crate::sysreg::{mrs, msr};
 use crate::timers;
 use spumone_config::types::MAX_PCPUS;
 use spumone_config::{GuestId, IntId, PcpuId, VcpuId};
@@ -186,7 +187,7 @@ impl Instance {
     fn sgi(&mut self, interrupt: IntId) {
         if epitaph::is_written() {
             // The core that died has sent this one.
-            cpu::halt();
+            halt();
         }
         self.machine.gic.deactivate(interrupt);
         // What the sender wrote is looked for after the interrupt was taken, not before.
@@ -426,7 +427,6 @@ pub(super) fn power_off(machine: &Machine, flush_us: u32) -> ! {
     // None counts any more.
     machine.gic.set_priority_mask(0);
     console::flush(Ticks::from_micros(flush_us, timers::frequency() as u32));
-    // An error leaves nothing else to do.
-    let _ = smccc::psci::system_off::<smccc::Smc>();
-    cpu::halt()
+    system_off();
+    halt()
 }

@@ -8,9 +8,9 @@
 use super::Instance;
 use super::interrupts::{LoadedGic, power_off};
 use crate::console::{self, CONSOLE, say};
-use crate::cpu;
 use crate::epitaph::fatal;
 use crate::events::{Event, note};
+use crate::hardware::write_if_there;
 use crate::machine::VcpuFacts;
 use crate::timers;
 use crate::vcpu::Work;
@@ -178,7 +178,7 @@ impl Instance {
     fn clear_guest(&mut self, guest_id: GuestId) {
         let guest = self.machine.guest(guest_id);
         for quiesce in &guest.config.quiesce {
-            cpu::write_if_there(quiesce.register, quiesce.value);
+            write_if_there(quiesce.register, quiesce.value);
         }
         let gic = self.machine.gic;
         for interrupt in &guest.config.interrupts {

@@ -18,10 +18,12 @@ use crate::console::{CONSOLE, Keyboard};
 use crate::cpu;
 use crate::entropy::Stream;
 use crate::events::{Event, note};
-use crate::guest_entry::{Exit, enter};
+use crate::guest_registers::Exit;
+use crate::hardware::{enter, finish_loading, wait_for_interrupt};
 use crate::loader;
 use crate::machine::{Core, Machine};
 use crate::timers;
+use crate::turns::Turns;
 use crate::vcpu::{VcpuToken, Work};
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
@@ -57,6 +59,23 @@ pub struct Instance {
     list_registers: usize,
     /// Whether the core has the registers of deferred SErrors, which are switched then.
     has_error_registers: bool,
+}
+
+impl Turns for Instance {
+    fn prepare(&mut self) {
+        self.adopt_vcpus();
+    }
+
+    /// One bounded step; interrupts are looked at in between.
+    #[inline(always)]
+    fn turn(&mut self) {
+        match migration::next_action(self) {
+            Next::Turn => {}
+            Next::Idle => self.idle(),
+            Next::Run(vcpu) => self.run_vcpu(vcpu),
+            Next::Exchange(vcpu) => self.prepare_vcpu(vcpu),
+        }
+    }
 }
 
 impl Instance {
@@ -101,20 +120,6 @@ impl Instance {
         }
     }
 
-    /// Runs for ever.
-    pub fn run(mut self) -> ! {
-        self.adopt_vcpus();
-        // Each turn is one bounded step; interrupts are looked at in between.
-        loop {
-            match migration::next_action(&mut self) {
-                Next::Turn => {}
-                Next::Idle => self.idle(),
-                Next::Run(vcpu) => self.run_vcpu(vcpu),
-                Next::Exchange(vcpu) => self.prepare_vcpu(vcpu),
-            }
-        }
-    }
-
     /// Takes interrupts that are pending.
     pub(super) fn take_interrupts(&mut self) {
         migration::take_interrupts(self);
@@ -132,7 +137,7 @@ impl Instance {
         if self.local.must_decide {
             return;
         }
-        cpu::wait_for_interrupt();
+        wait_for_interrupt();
         self.take_interrupts();
     }
 
@@ -168,7 +173,7 @@ impl Instance {
         match progress.next(&guest.config) {
             Some(chunk) => loader::carry_out(chunk, random),
             None => {
-                loader::finish();
+                finish_loading();
                 self.begin_life(id);
             }
         }

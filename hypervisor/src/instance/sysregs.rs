@@ -3,7 +3,7 @@
 
 use super::Instance;
 use super::interrupts::LoadedGic;
-use crate::guest_entry::GuestRegisters;
+use crate::guest_registers::GuestRegisters;
 use crate::sysreg::{mrs, msr};
 use spumone_config::{IntId, VcpuId};
 use spumone_core::trap::{

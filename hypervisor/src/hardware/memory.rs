@@ -4,7 +4,7 @@
 //!
 //! Built once by the boot core; all cores walk the same tables, which never change afterwards.
 
-use crate::boot::guard_pages;
+use super::stacks::guard_pages;
 use aarch64_paging::descriptor::{El23Attributes as Attributes, PhysicalAddress};
 use aarch64_paging::paging::{Constraints, El2, MemoryRegion, PageTable, Translation};
 use aarch64_paging::{MapError, Mapping};

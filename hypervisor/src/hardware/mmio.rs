@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Registers of devices, and memory, by physical address. EL2's map is the identity.
+
+use arm_pl011_uart::{PL011Registers, Uart, UniqueMmioPointer};
+use core::arch::asm;
+use core::ptr::NonNull;
+use spumone_config::PhysAddr;
+
+/// Reads a device register.
+///
+/// # Safety
+///
+/// The register exists, is mapped as device memory, and reading it has no effect that another owner minds.
+#[inline(always)]
+pub unsafe fn read_u32(register: PhysAddr) -> u32 {
+    // SAFETY: as the caller says.
+    unsafe { (register.0 as *const u32).read_volatile() }
+}
+
+/// Writes a device register.
+///
+/// # Safety
+///
+/// The register exists, is mapped as device memory, and the caller may write this value.
+#[inline(always)]
+pub unsafe fn write_u32(register: PhysAddr, value: u32) {
+    // SAFETY: as the caller says.
+    unsafe { (register.0 as *mut u32).write_volatile(value) };
+}
+
+/// Writes a device register of 64 bits.
+///
+/// # Safety
+///
+/// As [`write_u32`].
+#[inline(always)]
+pub unsafe fn write_u64(register: PhysAddr, value: u64) {
+    // SAFETY: as the caller says.
+    unsafe { (register.0 as *mut u64).write_volatile(value) };
+}
+
+/// Reads a word that guests may write meanwhile.
+///
+/// # Safety
+///
+/// The address is a multiple of 4, in memory that EL2 maps.
+#[inline(always)]
+pub unsafe fn read_word_of_memory(address: PhysAddr) -> u32 {
+    // SAFETY: as the caller says; a volatile read of a word allows for other writers.
+    unsafe { (address.0 as *const u32).read_volatile() }
+}
+
+/// Writes a value to memory.
+///
+/// # Safety
+///
+/// The memory is mapped writable, aligned for `T`, and nobody else's.
+#[inline(always)]
+pub unsafe fn write_memory<T>(address: PhysAddr, value: T) {
+    // SAFETY: as the caller says.
+    unsafe { (address.0 as *mut T).write_volatile(value) };
+}
+
+/// Bytes of memory.
+///
+/// # Safety
+///
+/// They are mapped, and nobody writes them as long as the slice is used.
+#[inline(always)]
+pub unsafe fn memory_bytes(start: PhysAddr, size: usize) -> &'static [u8] {
+    // SAFETY: as the caller says.
+    unsafe { core::slice::from_raw_parts(start.0 as *const u8, size) }
+}
+
+/// The PL011 at this address; `None` at address 0.
+///
+/// # Safety
+///
+/// It is there, mapped as device memory for ever, and has one owner.
+pub unsafe fn uart_at(base: PhysAddr) -> Option<Uart<'static>> {
+    let registers = NonNull::new(base.0 as *mut PL011Registers)?;
+    // SAFETY: as the caller says.
+    Some(Uart::new(unsafe { UniqueMmioPointer::new(registers) }))
+}
+
+/// Writes a device register; nothing happens where the machine lacks the device.
+///
+/// The register is one that the board file names for this purpose, mapped as device memory, of a
+/// device whose owner does not run.
+pub fn write_if_there(register: PhysAddr, value: u32) {
+    unsafe extern "C" {
+        static el2_vectors: u8;
+        static forgiving_vectors: u8;
+    }
+    // SAFETY: while the forgiving vectors are in place nothing but the store can fault, and their
+    // only effect is to skip it; they change no register but x0, which is free here. Interrupts
+    // are masked at EL2.
+    unsafe {
+        asm!(
+            "msr vbar_el2, {forgiving}",
+            "isb",
+            "str {value:w}, [{register}]",
+            "dsb sy",
+            "isb",
+            "msr vbar_el2, {normal}",
+            "isb",
+            forgiving = in(reg) &raw const forgiving_vectors,
+            normal = in(reg) &raw const el2_vectors,
+            register = in(reg) register.0,
+            value = in(reg) value,
+            out("x0") _,
+            options(nostack, preserves_flags),
+        );
+    }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The machine: the one folder with assembly, and with pointers made of physical addresses.
+//!
+//! All else in this crate asks for what it wants done through the functions and macros named here. No function here decides anything; each
+//! is inlined into its caller, or happens at start only.
+
+mod cache;
+mod death;
+mod firmware;
+mod floating_point;
+mod gic;
+mod guest;
+mod image_header;
+mod memory;
+mod mmio;
+mod registers;
+mod stacks;
+mod statics;
+mod steps;
+mod translation;
+mod vectors;
+mod wait;
+
+pub use arm_pl011_uart::Uart;
+pub use cache::{clear_memory, copy_payload, finish_loading, write_memory_byte};
+pub use firmware::{run_for_ever, start_core, system_off};
+pub use floating_point::{load_vectors, store_vectors};
+pub use gic::{GicError, initialize_gic};
+pub use guest::enter;
+pub use memory::{El2Map, REDISTRIBUTOR_SIZE, bundle_start, text_start};
+pub use mmio::{
+    memory_bytes, read_u32, read_word_of_memory, uart_at, write_if_there, write_memory, write_u32,
+    write_u64,
+};
+pub(crate) use registers::{
+    dsb_ishst, dsb_sy, isb, read_register, write_own_register, write_register,
+};
+pub(crate) use statics::{per_machine, place};
+pub(crate) use steps::pass_step;
+pub use translation::{forget_both_stages, forget_guest_translations, translate_for_kernel_read};
+pub use vectors::set_vectors;
+pub use wait::{halt, wait_for_interrupt};

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Stacks of the cores other than the first.
+
+use aarch64_rt::Stack;
+use spumone_config::types::MAX_PCPUS;
+
+/// Size of a stack in pages.
+pub const STACK_PAGES: usize = 16;
+
+/// A stack, with a page below it that `memory` leaves unmapped: a stack that grows too long ends
+/// the machine with an epitaph, not with somebody else's data.
+#[repr(C, align(4096))]
+pub struct GuardedStack {
+    guard: [u8; 4096],
+    stack: Stack<STACK_PAGES>,
+}
+
+static mut STACKS: [GuardedStack; MAX_PCPUS] = [const {
+    GuardedStack {
+        guard: [0; 4096],
+        stack: Stack::new(),
+    }
+}; MAX_PCPUS];
+
+/// The pages below the stacks, by address.
+pub fn guard_pages() -> impl Iterator<Item = u64> {
+    // SAFETY: only addresses are taken.
+    (0..MAX_PCPUS).map(|core| unsafe { (&raw const STACKS[core].guard) as u64 })
+}
+
+/// The stack of this core.
+pub fn stack_of(core: usize) -> *mut Stack<STACK_PAGES> {
+    // SAFETY: only an address is taken.
+    unsafe { &raw mut STACKS[core].stack }
+}

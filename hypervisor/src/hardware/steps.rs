@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An instruction that does nothing, for the exact clock.
+
+/// Executes the instruction with this number in it.
+macro_rules! pass_step {
+    ($number:expr) => {
+        // SAFETY: MOVZ to XZR changes nothing (Arm Architecture Reference Manual, C1.2.5).
+        unsafe {
+            core::arch::asm!(
+                "movz xzr, #{}",
+                const $number,
+                options(nomem, nostack, preserves_flags)
+            );
+        }
+    };
+}
+
+pub(crate) use pass_step;

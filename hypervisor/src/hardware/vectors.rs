@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where exceptions of EL2 go. The table itself is beside the way into guests (`guest`).
+
+use super::isb;
+use core::arch::{asm, global_asm};
+
+/// Makes exceptions of the calling core come here. The first thing that a core does.
+pub fn set_vectors() {
+    unsafe extern "C" {
+        static el2_vectors: u8;
+    }
+    // SAFETY: `el2_vectors` is a complete vector table, 2 KiB aligned by the linker script.
+    unsafe {
+        asm!("msr vbar_el2, {}", in(reg) &raw const el2_vectors, options(nostack, preserves_flags));
+    }
+    isb();
+}
+
+// Vectors for `write_if_there`: a synchronous exception of EL2 skips the instruction.
+global_asm!(
+    ".pushsection .text.vectors, \"ax\"",
+    ".balign 2048",
+    ".global forgiving_vectors",
+    "forgiving_vectors:",
+    ".rept 4",
+    ".balign 128",
+    "b .",
+    ".endr",
+    ".balign 128",
+    "mrs x0, elr_el2",
+    "add x0, x0, #4",
+    "msr elr_el2, x0",
+    "eret",
+    ".rept 11",
+    ".balign 128",
+    "b .",
+    ".endr",
+    ".balign 128",
+    ".popsection",
+);
