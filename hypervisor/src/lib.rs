@@ -4,8 +4,13 @@
 //! Read in this order: `boot` (from reset to running instances), `instance` (the loop of one core
 //! and everything that can happen in it), `context` and `cpu` (what the hardware is told at a switch), `hardware`
 //! (how it is told). All assembly and nearly all `unsafe` of the project is in this crate, all assembly in `hardware`.
+//!
+//! On a host `fake` stands in for `hardware`: a machine with registers, GIC, clock and memory, on which the tests of this
+//! crate run guests exit by exit (`tests`), and on which a fuzzer plays guests (`tests/fuzz`).
 
 #![cfg_attr(target_os = "none", no_std)]
+// On a host only the tests take turns.
+#![cfg_attr(not(any(test, target_os = "none")), allow(dead_code))]
 
 pub mod boot;
 mod console;
@@ -27,4 +32,14 @@ mod timers;
 mod turns;
 mod vcpu;
 
+#[cfg(target_os = "none")]
 pub mod hardware;
+
+#[cfg(not(target_os = "none"))]
+#[cfg_attr(not(test), allow(unused_imports))]
+mod fake;
+#[cfg(not(target_os = "none"))]
+use fake as hardware;
+
+#[cfg(test)]
+mod tests;

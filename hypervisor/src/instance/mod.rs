@@ -7,6 +7,8 @@
 
 mod exceptions;
 mod firmware;
+#[cfg(test)]
+mod inspection;
 mod interrupts;
 mod life;
 mod operator;

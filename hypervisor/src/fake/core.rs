@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A core: its registers, its half of the interrupt controller, what it has cached of translations.
+
+use super::gic::Bank;
+use super::registers::Register;
+use std::collections::HashMap;
+
+/// Five bits of priority, four list registers: as QEMU's.
+const VTR: u64 = 4 << 29 | 4 << 26 | (LIST_REGISTERS as u64 - 1);
+/// List registers of a core.
+pub const LIST_REGISTERS: usize = 4;
+/// Ticks of the system counter in a second.
+pub const FREQUENCY: u64 = 62_500_000;
+
+/// What a core has cached of the translations of one VMID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cached {
+    /// The guest's own number of the vCPU whose stage 1 it is.
+    pub vcpu: u64,
+    /// The stage 2 tables.
+    pub root: u64,
+}
+
+/// A core.
+pub struct Core {
+    values: Vec<u64>,
+    /// V0 to V31.
+    pub vectors: [u128; 32],
+    /// SGIs and PPIs.
+    pub private: Bank,
+    /// Priorities of interrupts taken and not yet dropped, the most urgent last.
+    pub running_priorities: Vec<(u16, u8)>,
+    /// By VMID.
+    pub cached: HashMap<u64, Cached>,
+    /// Times that a guest was entered.
+    pub entries: u64,
+    /// Times that the core slept.
+    pub sleeps: u64,
+}
+
+impl Core {
+    /// A core after a reset: a Cortex-A53 with FEAT_RAS and FEAT_XNX.
+    pub fn new(mpidr: u64) -> Self {
+        let mut core = Self {
+            values: vec![0; Register::COUNT],
+            vectors: [0; 32],
+            private: Bank::default(),
+            running_priorities: Vec::new(),
+            cached: HashMap::new(),
+            entries: 0,
+            sleeps: 0,
+        };
+        for (register, value) in [
+            (Register::MPIDR_EL1, mpidr),
+            (Register::MIDR_EL1, 0x410F_D034),
+            (Register::CNTFRQ_EL0, FREQUENCY),
+            (Register::ICH_VTR_EL2, VTR),
+            // 64 byte lines, 64 bytes by DC ZVA.
+            (Register::CTR_EL0, 4 << 16 | 4),
+            (Register::DCZID_EL0, 4),
+            // 40 bits of address, all granules.
+            (Register::ID_AA64MMFR0_EL1, 0b0010),
+            (Register::ID_AA64MMFR1_EL1, 1 << 28 | 1 << 20),
+            (Register::ID_AA64PFR0_EL1, 1 << 28 | 1 << 24 | 0x2222),
+            (Register::S3_0_C0_C4_0, 1 << 28 | 1 << 24 | 0x2222),
+            (Register::S3_0_C0_C7_0, 0b0010),
+            (Register::S3_0_C0_C7_1, 1 << 28 | 1 << 20),
+            (Register::MDCR_EL2, 6),
+        ] {
+            core.set(register, value);
+        }
+        core
+    }
+
+    /// What a register holds.
+    pub fn get(&self, register: Register) -> u64 {
+        self.values[register as usize]
+    }
+
+    /// Has a register hold a value.
+    pub fn set(&mut self, register: Register, value: u64) {
+        self.values[register as usize] = value;
+    }
+
+    /// List register `index`.
+    pub fn list_register(&self, index: usize) -> u64 {
+        self.values[Register::ICH_LR0_EL2 as usize + index]
+    }
+
+    /// Has a list register hold a value.
+    pub fn set_list_register(&mut self, index: usize, value: u64) {
+        self.values[Register::ICH_LR0_EL2 as usize + index] = value;
+    }
+}

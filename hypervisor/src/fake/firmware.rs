@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What ends: a core that has started, halts or is turned off leaves the hypervisor's code by unwinding.
+
+use super::{Machine, with};
+use crate::turns::Turns;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// Why the code that ran on a core has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It takes turns from now on: [`Machine::running`].
+    Started,
+    /// It sleeps for ever. The machine is off, or the hypervisor has died.
+    Halted,
+}
+
+/// Runs code of the hypervisor on `core` until it ends; `None` if it returns.
+pub fn until_it_ends<R>(core: usize, run: impl FnOnce() -> R) -> Result<R, Ended> {
+    let before = with(|machine| std::mem::replace(&mut machine.current, core));
+    let result = catch_unwind(AssertUnwindSafe(run));
+    with(|machine| machine.current = before);
+    result.map_err(|payload| match payload.downcast::<Ended>() {
+        Ok(ended) => *ended,
+        // A test has failed.
+        Err(payload) => resume_unwind(payload),
+    })
+}
+
+/// Starts the core with this affinity and index.
+pub fn start_core(
+    index: usize,
+    mpidr: u64,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<(), &'static str> {
+    let is_it = |machine: &mut Machine| {
+        let core = machine.cores.get(index);
+        core.is_some_and(|core| core.get(super::Register::MPIDR_EL1) == mpidr)
+    };
+    if !with(is_it) {
+        return Err("there is no such core");
+    }
+    match until_it_ends(index, run) {
+        Err(Ended::Started) => Ok(()),
+        Err(Ended::Halted) => resume_unwind(Box::new(Ended::Halted)),
+        Ok(()) => Err("it has come back"),
+    }
+}
+
+/// Hands what runs over to the test, which takes the turns.
+pub fn run_for_ever(mut it: impl Turns) -> ! {
+    it.prepare();
+    with(|machine| {
+        let core = machine.current;
+        machine.running[core] = Some(Box::new(it));
+    });
+    resume_unwind(Box::new(Ended::Started))
+}
+
+/// Turns the machine off.
+pub fn system_off() {
+    with(|machine| machine.is_off = true);
+}
+
+/// Sleeps for ever.
+pub fn halt() -> ! {
+    resume_unwind(Box::new(Ended::Halted))
+}
+
+/// Sleeps until an interrupt is pending, or not at all: a wait may end at any time.
+pub fn wait_for_interrupt() {
+    with(|machine| machine.core().sleeps += 1);
+}

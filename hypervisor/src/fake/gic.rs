@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The state of a GICv3: for each interrupt whether it is enabled, pending, active, how urgent, and where it goes.
+
+use super::with;
+use crate::spi_setup::SpiSetup;
+use spumone_config::packed::Trigger;
+use spumone_config::{IntId, PhysAddr};
+
+/// Why the GIC cannot be set up: never.
+pub type GicError = &'static str;
+
+/// Words of 32 interrupts in the distributor, the first of which, of SGIs and PPIs, is not used.
+pub const WORDS: usize = 32;
+
+/// 32 interrupts.
+#[derive(Clone, Debug)]
+pub struct Bank {
+    /// They may be signalled.
+    pub enabled: u32,
+    /// They were signalled by an edge, or by software.
+    pub latched: u32,
+    /// Their lines, as devices drive them.
+    pub lines: u32,
+    /// They were taken, and have not ended.
+    pub active: u32,
+    /// Their lines count by edges.
+    pub edges: u32,
+    /// Their priorities.
+    pub priority: [u8; 32],
+}
+
+impl Default for Bank {
+    fn default() -> Self {
+        Self {
+            enabled: 0,
+            latched: 0,
+            lines: 0,
+            active: 0,
+            edges: 0,
+            priority: [0; 32],
+        }
+    }
+}
+
+impl Bank {
+    /// Those that are pending; `lines` are the levels of lines.
+    pub fn pending(&self, lines: u32) -> u32 {
+        self.latched | lines & !self.edges
+    }
+
+    /// The most urgent of `candidates`, with its priority.
+    pub fn most_urgent(&self, candidates: u32) -> Option<(u8, u16)> {
+        (0..32)
+            .filter(|bit| candidates >> bit & 1 != 0)
+            .map(|bit| (self.priority[bit as usize], bit))
+            .min()
+    }
+}
+
+/// What the cores share of a GIC.
+pub struct Gic {
+    /// First address of the distributor.
+    pub distributor: u64,
+    /// First address of the redistributors.
+    pub redistributors: u64,
+    /// SPIs, from word 1 on.
+    pub spis: Vec<Bank>,
+    /// `GICD_IROUTER`.
+    pub routes: Vec<u64>,
+    /// Highest word with an SPI that was ever enabled.
+    pub used_words: usize,
+}
+
+impl Gic {
+    /// A GIC after a reset.
+    pub fn new(distributor: u64, redistributors: u64) -> Self {
+        Self {
+            distributor,
+            redistributors,
+            spis: vec![Bank::default(); WORDS],
+            routes: vec![0; 32 * WORDS],
+            used_words: 0,
+        }
+    }
+
+    /// The bank of an SPI, and its bit.
+    pub fn spi(&mut self, interrupt: u16) -> (&mut Bank, u32) {
+        assert!(
+            (32..1020).contains(&interrupt),
+            "INTID {interrupt} is no SPI"
+        );
+        let word = usize::from(interrupt) / 32;
+        (&mut self.spis[word], 1 << (interrupt % 32))
+    }
+
+    /// A device drives its line.
+    pub fn set_line(&mut self, interrupt: u16, high: bool) {
+        let (bank, bit) = self.spi(interrupt);
+        let was_high = bank.lines & bit != 0;
+        if high {
+            bank.lines |= bit;
+        } else {
+            bank.lines &= !bit;
+        }
+        if high && !was_high && bank.edges & bit != 0 {
+            bank.latched |= bit;
+        }
+    }
+}
+
+/// Sets distributor and redistributors up, as the driver of the machine does.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn initialize_gic(
+    distributor: PhysAddr,
+    redistributor: PhysAddr,
+    cores: usize,
+    private_priorities: &[(IntId, u8)],
+    spis: impl Iterator<Item = SpiSetup>,
+) -> Result<(), GicError> {
+    with(|machine| {
+        if (distributor.0, redistributor.0) != (machine.gic.distributor, machine.gic.redistributors)
+        {
+            return Err("there is no GIC at this address");
+        }
+        for core in machine.cores.iter_mut().take(cores) {
+            for &(interrupt, priority) in private_priorities {
+                core.private.priority[interrupt.index()] = priority;
+                core.private.enabled |= 1 << interrupt.0;
+            }
+        }
+        for setup in spis {
+            let (bank, bit) = machine.gic.spi(setup.interrupt.0);
+            bank.enabled &= !bit;
+            bank.priority[setup.interrupt.index() % 32] = setup.priority;
+            match setup.trigger {
+                Trigger::Edge => bank.edges |= bit,
+                Trigger::Level => bank.edges &= !bit,
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory, and devices by physical address.
+
+use super::{Machine, with};
+use spumone_config::PhysAddr;
+use spumone_core::load::CLEARED;
+
+/// The least that the hypervisor reads of a bundle.
+const MIN_BUNDLE: usize = 1 << 20;
+
+/// The machine's memory.
+pub struct Memory {
+    start: u64,
+    bytes: Vec<u8>,
+    loadable: Vec<(u64, u64)>,
+    bundle: Vec<u8>,
+}
+
+impl Memory {
+    /// Memory that is all zero.
+    pub fn new((start, size): (u64, u64), loadable: Vec<(u64, u64)>, mut bundle: Vec<u8>) -> Self {
+        bundle.resize(bundle.len().max(MIN_BUNDLE), 0);
+        Self {
+            start,
+            bytes: vec![0; size as usize],
+            loadable,
+            bundle,
+        }
+    }
+
+    /// Bytes of memory, to read and to write.
+    pub fn at(&mut self, address: u64, size: usize) -> &mut [u8] {
+        let offset = address.wrapping_sub(self.start) as usize;
+        match offset
+            .checked_add(size)
+            .and_then(|end| self.bytes.get_mut(offset..end))
+        {
+            Some(bytes) => bytes,
+            None => panic!("{address:#x} is no memory"),
+        }
+    }
+
+    fn of_guest(&mut self, address: u64, size: usize) -> &mut [u8] {
+        let is_inside = self
+            .loadable
+            .iter()
+            .any(|&(start, length)| address >= start && address + size as u64 <= start + length);
+        assert!(
+            is_inside,
+            "{address:#x} is written, and is no guest's memory"
+        );
+        self.at(address, size)
+    }
+}
+
+impl Machine {
+    fn read_device(&mut self, address: u64) -> u32 {
+        self.work += 1;
+        if let Some(value) = self.read_uart(address) {
+            return value;
+        }
+        match self.read_gic(address) {
+            Some(value) => value,
+            None => panic!("there is no device register at {address:#x}"),
+        }
+    }
+
+    fn write_device(&mut self, address: u64, value: u64) {
+        self.work += 1;
+        let is_there = self.write_uart(address, value as u32) || self.write_gic(address, value);
+        assert!(is_there, "there is no device register at {address:#x}");
+    }
+}
+
+/// Reads a device register.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn read_u32(register: PhysAddr) -> u32 {
+    with(|machine| machine.read_device(register.0))
+}
+
+/// Writes a device register.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn write_u32(register: PhysAddr, value: u32) {
+    with(|machine| machine.write_device(register.0, u64::from(value)));
+}
+
+/// Writes a device register of 64 bits.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn write_u64(register: PhysAddr, value: u64) {
+    with(|machine| machine.write_device(register.0, value));
+}
+
+/// Reads a word that guests may write meanwhile.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn read_word_of_memory(address: PhysAddr) -> u32 {
+    let bytes = with(|machine| <[u8; 4]>::try_from(machine.memory.at(address.0, 4)));
+    bytes.map_or(0, u32::from_le_bytes)
+}
+
+/// Writes a value to memory.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn write_memory<T>(address: PhysAddr, value: T) {
+    with(|machine| {
+        let place = machine.memory.at(address.0, size_of::<T>());
+        // SAFETY: as many bytes as a `T` has, borrowed for writing.
+        unsafe { place.as_mut_ptr().cast::<T>().write_unaligned(value) };
+    });
+}
+
+/// Bytes of memory.
+///
+/// # Safety
+///
+/// As on the machine; the slice is used until the next machine at most.
+pub unsafe fn memory_bytes(start: PhysAddr, size: usize) -> &'static [u8] {
+    let address = with(|machine| machine.memory.at(start.0, size).as_ptr());
+    // SAFETY: memory stays where it is as long as the machine lives; nobody writes meanwhile, as the caller says.
+    unsafe { std::slice::from_raw_parts(address, size) }
+}
+
+/// First byte of the bundle.
+pub fn bundle_start() -> *const u8 {
+    with(|machine| machine.memory.bundle.as_ptr())
+}
+
+/// Nobody looks code up here.
+pub fn text_start() -> usize {
+    0
+}
+
+/// Clears one chunk of guest memory.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn clear_memory(start: PhysAddr) {
+    assert!(
+        start.0.is_multiple_of(CLEARED),
+        "chunks are aligned to their size"
+    );
+    with(|machine| {
+        machine.work += 1;
+        machine.memory.of_guest(start.0, CLEARED as usize).fill(0);
+    });
+}
+
+/// Copies a piece of the bundle to guest memory.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn copy_payload(offset: u64, to: PhysAddr, bytes: u64) {
+    with(|machine| {
+        machine.work += 1;
+        let (offset, bytes) = (offset as usize, bytes as usize);
+        let piece = machine.memory.bundle[offset..offset + bytes].to_vec();
+        machine.memory.of_guest(to.0, bytes).copy_from_slice(&piece);
+    });
+}
+
+/// Writes one byte of guest memory.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn write_memory_byte(to: PhysAddr, value: u8) {
+    with(|machine| {
+        machine.work += 1;
+        machine.memory.of_guest(to.0, 1)[0] = value;
+    });
+}
+
+/// There are no caches.
+pub fn finish_loading() {}
+
+/// Writes a device register that may not be there.
+pub fn write_if_there(register: PhysAddr, value: u32) {
+    with(|machine| machine.quiesced.push((register.0, value)));
+}

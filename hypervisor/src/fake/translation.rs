@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What translates addresses: a guest's stage 2 is walked as the hypervisor has built it, stage 1 is the identity.
+
+use super::registers::Register;
+use super::{Machine, with};
+use spumone_config::packed::System;
+
+/// EL2's own map: a host has one already.
+pub struct El2Map;
+
+impl El2Map {
+    /// The map for this system.
+    pub fn new(_: &System) -> Result<Self, &'static str> {
+        Ok(Self)
+    }
+
+    /// Nothing to do.
+    pub fn activate(&self) {}
+}
+
+/// `VTTBR_EL2`: address of the tables, VMID.
+const ROOT: u64 = 0x0000_FFFF_FFFF_FFFE;
+const VMID_SHIFT: u32 = 48;
+
+impl Machine {
+    /// VMID and tables of the guest that is current on the core that executes.
+    pub fn stage2(&self) -> (u64, u64) {
+        let value = self.cores[self.current].get(Register::VTTBR_EL2);
+        (value >> VMID_SHIFT, value & ROOT)
+    }
+}
+
+/// Where an address of the current guest leads on the machine, by the tables of its stage 2; `None` where nothing is
+/// mapped. Source: Arm ARM DDI 0487, D8.3; 40 bits of address, 4 KiB granule, two tables at level 1.
+pub fn walk_stage2(ipa: u64) -> Option<u64> {
+    const VALID: u64 = 1 << 0;
+    const TABLE_OR_PAGE: u64 = 1 << 1;
+    const ADDRESS: u64 = 0x0000_FFFF_FFFF_F000;
+    if ipa >> 40 != 0 {
+        return None;
+    }
+    let (_, root) = with(|machine| machine.stage2());
+    let mut table = root;
+    for (level, shift) in [(1, 30), (2, 21), (3, 12)] {
+        let mask = if level == 1 { 0x3FF } else { 0x1FF };
+        let entry = table + 8 * (ipa >> shift & mask);
+        // SAFETY: `VTTBR_EL2` has the address of tables that the hypervisor has built in a static of this machine; tables
+        // point to tables of the same pool.
+        let descriptor = unsafe { (entry as *const u64).read() };
+        if descriptor & VALID == 0 {
+            return None;
+        }
+        let is_leaf = level == 3 || descriptor & TABLE_OR_PAGE == 0;
+        if is_leaf {
+            let offset = (1u64 << shift) - 1;
+            return Some(descriptor & ADDRESS & !offset | ipa & offset);
+        }
+        table = descriptor & ADDRESS;
+    }
+    None
+}
+
+/// Forgets what this core has cached of the current guest's stage 1.
+pub fn forget_guest_translations() {
+    with(|machine| {
+        let (vmid, _) = machine.stage2();
+        machine.core().cached.remove(&vmid);
+    });
+}
+
+/// Forgets what this core has cached of both stages of the current guest.
+pub fn forget_both_stages() {
+    forget_guest_translations();
+}
+
+/// Looks up an address of the loaded vCPU for a read by its kernel; `PAR_EL1` has the result.
+pub fn translate_for_kernel_read(address: u64) {
+    const FAILED: u64 = 1;
+    const PAGE: u64 = 0x0000_FFFF_FFFF_F000;
+    let result = walk_stage2(address).map_or(FAILED, |physical| physical & PAGE);
+    super::write(Register::PAR_EL1, result);
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From reset to guests that run.
+
+use super::bench::{Bench, printed};
+use super::systems::*;
+use crate::fake::{self, Register};
+use crate::guest_registers::GuestRegisters;
+use spumone_config::packed::Policy;
+
+fn two_cores() -> Bench {
+    let guests = [
+        GuestParts::new(&[(0, 10), (1, 10)]),
+        GuestParts::new(&[(1, 20)]),
+    ];
+    Bench::boot(&system(2, Policy::None, &guests))
+}
+
+#[test]
+fn all_guests_start_where_their_description_says() {
+    let mut bench = two_cores();
+    bench.until_all_run();
+    for (guest, core) in [(0, 0), (1, 1)] {
+        let entry = bench.entry(guest, 0);
+        assert_eq!(
+            (entry.pc, entry.x[0], entry.core),
+            (GUEST_MEMORY, 0x77, core)
+        );
+        assert_eq!(entry.pstate, GuestRegisters::RESET_PSTATE);
+        assert_eq!(entry.x[1..], [0; 30]);
+    }
+    // Its second vCPU waits for CPU_ON.
+    assert_eq!(bench.entry(0, 1).count, 0);
+    let greeting = printed();
+    assert!(
+        greeting.contains("on fake: 2 cores, 2 guests"),
+        "{greeting}"
+    );
+}
+
+#[test]
+fn a_guest_finds_its_image_in_cleared_memory_and_a_seed() {
+    let mut bench = two_cores();
+    for guest in 0..2 {
+        fake::with(|machine| {
+            machine
+                .memory
+                .at(memory_of(guest), GUEST_MEMORY_SIZE as usize)
+                .fill(0xAA);
+        });
+    }
+    bench.until_all_run();
+    let first = bench.look(0, 0, |cpu| {
+        cpu.read_memory(GUEST_MEMORY, GUEST_MEMORY_SIZE as usize)
+    });
+    let second = bench.look(1, 0, |cpu| {
+        cpu.read_memory(GUEST_MEMORY, GUEST_MEMORY_SIZE as usize)
+    });
+    assert_eq!(first[..8], IMAGE[..8]);
+    assert_eq!(first[12..16], IMAGE[12..16]);
+    assert!(first[16..].iter().all(|&byte| byte == 0));
+    assert_ne!(first[8..12], IMAGE[8..12]);
+    assert_ne!(
+        first[8..12],
+        second[8..12],
+        "each guest has numbers of its own"
+    );
+}
+
+#[test]
+fn a_core_is_set_up_before_it_runs_guests() {
+    let mut bench = two_cores();
+    bench.until_all_run();
+    let (cptr, mdcr, cnthctl, vpidr) = bench.look(1, 0, |cpu| {
+        (
+            cpu.get(Register::CPTR_EL2),
+            cpu.get(Register::MDCR_EL2),
+            cpu.get(Register::CNTHCTL_EL2),
+            cpu.get(Register::VPIDR_EL2),
+        )
+    });
+    // SVE, trace and activity monitors trap; FP does not.
+    assert_eq!(cptr, 0x4010_33FF);
+    // Performance and debug registers trap; the number of event counters is the core's own.
+    assert_eq!(mdcr, 0x0008_4E60 | 6);
+    assert_eq!(cnthctl, 0b11);
+    assert_eq!(vpidr, 0x410F_D034);
+    let sctlr = bench.look(1, 0, |cpu| cpu.get(Register::SCTLR_EL1));
+    assert_eq!(sctlr, 0x30D0_0800);
+}
+
+#[test]
+fn spis_go_to_the_first_vcpu_of_their_guest_and_are_off() {
+    use spumone_config::packed::Trigger;
+    let guests = [
+        GuestParts::new(&[(0, 10)]),
+        GuestParts::new(&[(1, 20)]).with_spi(40, 50, Trigger::Edge),
+    ];
+    let mut bench = Bench::boot(&system(2, Policy::None, &guests));
+    bench.until_all_run();
+    fake::with(|machine| {
+        assert_eq!(machine.gic.routes[40], 1);
+        let (bank, bit) = machine.gic.spi(40);
+        assert_eq!((bank.enabled & bit, bank.edges & bit), (0, bit));
+    });
+}

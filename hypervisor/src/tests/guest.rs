@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A guest on a core, between an entry and the next exit.
+
+use crate::fake::{self, Register};
+use crate::guest_registers::{Exit, GuestRegisters};
+use spumone_core::trap::{Gpr, SysReg, SysRegAccess};
+
+/// What a guest does until it comes back to EL2.
+pub type Action = Box<dyn FnOnce(&mut GuestCpu<'_>) -> Exit>;
+
+/// `ESR_EL2`: 32-bit instruction.
+const IL: u64 = 1 << 25;
+/// The register that instructions of tests use.
+const OPERAND: u8 = 1;
+
+/// `ESR_EL2` of an exception class.
+pub const fn class(class: u64) -> u64 {
+    class << 26 | IL
+}
+
+/// A vCPU that runs.
+pub struct GuestCpu<'a> {
+    /// Its general registers.
+    pub registers: &'a mut GuestRegisters,
+    /// The guest.
+    pub guest: u8,
+    /// The guest's own number of the vCPU.
+    pub vcpu: u8,
+    /// The core.
+    pub core: usize,
+}
+
+impl<'a> GuestCpu<'a> {
+    /// The vCPU that the registers of the core say is running.
+    pub fn new(registers: &'a mut GuestRegisters) -> Self {
+        let (core, vmid, vcpu) = fake::with(|machine| {
+            let vcpu = machine.cores[machine.current].get(Register::VMPIDR_EL2);
+            (machine.current, machine.stage2().0, vcpu)
+        });
+        Self {
+            registers,
+            guest: vmid as u8 - 1,
+            vcpu: vcpu as u8,
+            core,
+        }
+    }
+
+    /// A system register of the core.
+    pub fn get(&self, register: Register) -> u64 {
+        fake::with(|machine| machine.cores[self.core].get(register))
+    }
+
+    /// Writes a system register of the core.
+    pub fn set(&self, register: Register, value: u64) {
+        fake::with(|machine| machine.cores[self.core].set(register, value));
+    }
+
+    /// Comes back with this syndrome.
+    pub fn trap(&self, syndrome: u64) -> Exit {
+        self.set(Register::ESR_EL2, syndrome);
+        Exit::Synchronous
+    }
+
+    /// `WFI`.
+    pub fn wfi(&self) -> Exit {
+        self.trap(class(0x01))
+    }
+
+    /// `WFE`.
+    pub fn wfe(&self) -> Exit {
+        self.trap(class(0x01) | 1)
+    }
+
+    /// `HVC` with these in x0 to x3.
+    pub fn hvc(&mut self, x: [u64; 4]) -> Exit {
+        self.registers.x[..4].copy_from_slice(&x);
+        self.registers.pc = self.registers.pc.wrapping_add(4);
+        self.trap(class(0x16))
+    }
+
+    /// `SMC` with these in x0 to x3.
+    pub fn smc(&mut self, x: [u64; 4]) -> Exit {
+        self.registers.x[..4].copy_from_slice(&x);
+        self.trap(class(0x17))
+    }
+
+    /// `MSR`, trapped.
+    pub fn msr(&mut self, register: SysReg, value: u64) -> Exit {
+        self.registers.x[usize::from(OPERAND)] = value;
+        self.register_access(register, false)
+    }
+
+    /// `MRS` to x1, trapped.
+    pub fn mrs(&mut self, register: SysReg) -> Exit {
+        self.register_access(register, true)
+    }
+
+    fn register_access(&self, register: SysReg, read: bool) -> Exit {
+        let access = SysRegAccess {
+            register,
+            gpr: Gpr::new(OPERAND),
+            read,
+        };
+        self.trap(class(0x18) | u64::from(access.encode()))
+    }
+
+    /// A 32-bit store to an address that stage 2 does not map.
+    pub fn store(&mut self, ipa: u64, value: u32) -> Exit {
+        self.registers.x[usize::from(OPERAND)] = u64::from(value);
+        self.access(ipa, true, 2)
+    }
+
+    /// A 32-bit load to x1 from an address that stage 2 does not map.
+    pub fn load(&mut self, ipa: u64) -> Exit {
+        self.access(ipa, false, 2)
+    }
+
+    /// A load or store of 2^`log_size` bytes, which stage 2 refuses.
+    pub fn access(&mut self, ipa: u64, is_store: bool, log_size: u64) -> Exit {
+        assert_eq!(
+            fake::walk_stage2(ipa),
+            None,
+            "{ipa:#x} is mapped: it would not trap"
+        );
+        self.set(Register::FAR_EL2, ipa);
+        self.set(Register::HPFAR_EL2, ipa >> 12 << 4);
+        const VALID: u64 = 1 << 24;
+        const WIDE: u64 = 1 << 15;
+        const TRANSLATION_LEVEL_3: u64 = 0b00_0111;
+        let register = u64::from(OPERAND) << 16;
+        let form = VALID | log_size << 22 | register | WIDE | u64::from(is_store) << 6;
+        self.trap(class(0x24) | form | TRANSLATION_LEVEL_3)
+    }
+
+    /// Is interrupted, or comes back for no reason.
+    pub fn interrupted(&self) -> Exit {
+        Exit::Interrupt
+    }
+
+    /// Turns its GIC interface on: Group 1, all priorities.
+    pub fn open_interface(&self) {
+        self.set(Register::ICH_VMCR_EL2, 0xFF << 24 | 1 << 1);
+    }
+
+    /// Takes the virtual interrupt that is signalled to it.
+    pub fn acknowledge(&self) -> Option<u16> {
+        fake::with(|machine| machine.guest_acknowledges(self.core))
+    }
+
+    /// Ends a virtual interrupt.
+    pub fn end(&self, interrupt: u16) {
+        fake::with(|machine| machine.guest_ends(self.core, interrupt));
+    }
+
+    /// Whether a virtual interrupt is signalled to it.
+    pub fn is_signalled(&self) -> bool {
+        fake::with(|machine| machine.cores[self.core].virtual_signalled().is_some())
+    }
+
+    /// What it finds in its own memory.
+    pub fn read_memory(&self, ipa: u64, size: usize) -> Vec<u8> {
+        let Some(physical) = fake::walk_stage2(ipa) else {
+            panic!("{ipa:#x} is not mapped");
+        };
+        fake::with(|machine| machine.memory.at(physical, size).to_vec())
+    }
+}
