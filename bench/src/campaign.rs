@@ -181,6 +181,7 @@ fn build_image<E: From<Failure>>(
             rt: &project.file(Role::Rt),
             probe: &project.file(Role::Probe),
         });
+        let text = text.map_err(Failure::new)?;
         store::write(&description, text.as_bytes())?;
     }
     build(&description, &image)?;
@@ -216,7 +217,7 @@ fn plan<'a>(
         let hash = inputs.files.get(name).cloned();
         hashes.insert(name.to_owned(), hash.unwrap_or_default());
     }
-    let arguments = crate::machine::arguments(run, |role| format!("{{{role}}}"));
+    let arguments = crate::machine::arguments(run, |role| format!("{{{role}}}").into());
     let key = Recipe {
         qemu: &inputs.qemu,
         arguments: &arguments,

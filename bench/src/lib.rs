@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | [`experiments`] | one file for each figure: which runs, and what they mean |
 //! | [`machine`], [`system`] | what a run boots: bare Linux, bare FreeRTOS, or a Spumone system |
+//! | [`qemu`], [`description`] | QEMU's command line and system descriptions, for `spm` and the boot tests, too |
 //! | [`project`] | where the files are, their hashes, versions |
 //! | [`campaign`] | the whole matrix: plan, run what has no result yet, collect |
 //! | [`duration`] | about how long that takes |
@@ -25,6 +26,7 @@ pub mod clock;
 pub mod code_names;
 pub mod console;
 pub mod demo;
+pub mod description;
 pub mod duration;
 pub mod experiments;
 pub mod failure;
@@ -34,6 +36,7 @@ pub mod machine;
 pub mod page;
 pub mod plot;
 pub mod project;
+pub mod qemu;
 pub mod results;
 pub mod role;
 pub mod runner;

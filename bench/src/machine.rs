@@ -2,18 +2,15 @@
 //! What one run boots, and how QEMU is told. Nothing here looks at a file.
 
 use crate::linux::{LINUX_MEMORY_MIB, Linux};
+use crate::qemu::{self, Arguments, Console};
 use crate::role::Role;
 use crate::system::System;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// The bare machine: as the hypervisor's, without EL2.
-const BARE: &str = "virt,gic-version=3";
-/// The machine for the hypervisor.
-const WITH_EL2: &str = "virt,virtualization=on,gic-version=3";
-const CPU: &str = "cortex-a76";
 /// Memory of every machine; guests of a Spumone system get parts of it.
-const MEMORY: &str = "2048M";
+const MEMORY_MIB: u64 = 2048;
 
 /// What is booted.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,51 +127,39 @@ impl Run {
 /// Host time after which a run is taken to hang. It only ends such runs; nothing is measured by it.
 pub const LIMIT: Duration = Duration::from_secs(1800);
 
-/// QEMU's arguments; `file` says how each file is to be named.
-pub fn arguments(run: &Run, file: impl Fn(Role) -> String) -> Vec<String> {
+/// QEMU's arguments; `file` gives the path of each file.
+pub fn arguments(run: &Run, file: impl Fn(Role) -> PathBuf) -> Vec<String> {
     let machine = match run.machine {
-        Machine::Spumone(_) => WITH_EL2,
-        Machine::BareLinux(_) | Machine::BareRt(_) => BARE,
+        Machine::Spumone(_) => qemu::WITH_EL2,
+        Machine::BareLinux(_) | Machine::BareRt(_) => qemu::BARE,
     };
-    let mut args: Vec<String> = ["-M", machine, "-cpu", CPU, "-smp"].map(Into::into).into();
-    args.push(run.machine.cores().to_string());
-    let memory = match &run.machine {
-        Machine::BareLinux(_) => format!("{LINUX_MEMORY_MIB}M"),
-        _ => MEMORY.into(),
+    let memory_mib = match run.machine {
+        Machine::BareLinux(_) => LINUX_MEMORY_MIB.into(),
+        Machine::BareRt(_) | Machine::Spumone(_) => MEMORY_MIB,
     };
-    args.extend(["-m".into(), memory]);
-    args.extend(
-        "-display none -nodefaults -serial stdio -no-reboot"
-            .split(' ')
-            .map(Into::into),
-    );
-    let kernel = |role| ["-kernel".to_owned(), file(role)];
-    match &run.machine {
-        Machine::BareLinux(linux) => {
-            args.extend(kernel(Role::Kernel));
-            args.extend(["-initrd".into(), file(linux.initrd())]);
-            args.extend(["-append".into(), linux.bootargs()]);
-        }
-        Machine::BareRt(bootargs) => {
-            args.extend(kernel(Role::Rt));
-            args.extend(["-append".into(), bootargs.clone()]);
-        }
-        Machine::Spumone(_) => args.extend(kernel(Role::System)),
-    }
+    let mut args = Arguments::new(&qemu::Machine {
+        machine,
+        cpu: qemu::CPU,
+        cores: run.machine.cores().into(),
+        memory_mib,
+    })
+    .console(Console::Stdio)
+    .with(["-no-reboot"]);
+    args = match &run.machine {
+        Machine::BareLinux(linux) => args
+            .kernel(&file(Role::Kernel))
+            .initrd(&file(linux.initrd()))
+            .append(&linux.bootargs()),
+        Machine::BareRt(bootargs) => args.kernel(&file(Role::Rt)).append(bootargs),
+        Machine::Spumone(_) => args.kernel(&file(Role::System)),
+    };
     if run.disk_mib > 0 {
-        // A comma ends a value unless it is doubled.
-        let path = file(Role::Disk).replace(',', ",,");
-        let drive = format!("if=none,id=disk,format=raw,file={path}");
-        let words = [
-            "-global",
-            "virtio-mmio.force-legacy=false",
-            "-drive",
-            &drive,
-        ];
-        args.extend(words.map(Into::into));
-        args.extend(["-device", "virtio-blk-device,drive=disk"].map(Into::into));
+        args = args.modern_virtio().disk(&file(Role::Disk));
     }
-    args
+    let words = args.into_vec().into_iter();
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
 }
 
 #[cfg(test)]
@@ -198,7 +183,7 @@ mod tests {
     }
 
     fn text(run: &Run) -> String {
-        arguments(run, |role| format!("{{{role}}}")).join(" ")
+        arguments(run, |role| format!("{{{role}}}").into()).join(" ")
     }
 
     #[test]

@@ -203,7 +203,7 @@ mod tests {
         Project {
             root: root.to_owned(),
             hypervisor: root.join("spumone"),
-            qemu: "qemu-system-aarch64".into(),
+            qemu: crate::qemu::PROGRAM.into(),
         }
     }
 

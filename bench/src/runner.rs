@@ -73,7 +73,7 @@ pub fn command(project: &Project, run: &Run, seed: u32, places: &Places) -> Vec<
     }
     words.extend(["--json".into(), show(&places.base.with_extension("clock"))]);
     words.push("--".into());
-    words.extend(machine::arguments(run, |role| show(&places.file(role))));
+    words.extend(machine::arguments(run, |role| places.file(role)));
     words
 }
 

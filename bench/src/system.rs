@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The Spumone systems that experiments boot, as system descriptions (`docs/system-description.md`).
 
+use crate::description::{Board, Description, Guest, Scheduler};
 use crate::linux::{LINUX_MEMORY_MIB, Linux};
-use std::fmt::Write;
 use std::path::Path;
 
 /// Core that the real-time guest shares with Linux.
@@ -52,55 +52,69 @@ pub struct Files<'a> {
 
 impl System {
     /// The description, with the random seeds fixed.
-    pub fn description(&self, files: &Files<'_>) -> String {
-        let mut text = format!(
-            "# Written by `spm bench`.\nseed = 1\n\n[board]\nname = \"qemu-virt\"\ncores = {}\n\
-             memory = \"2GiB\"\n\n[scheduler]\npolicy = {:?}\nquantum = \"2ms\"\n",
-            self.cores, self.policy
-        );
-        // Writing to a string cannot fail.
-        if !self.without.is_empty() {
-            let _ = writeln!(text, "without = {:?}", self.without);
-        }
-        if let Some(priorities) = &self.interrupt_priorities {
-            let _ = writeln!(text, "interrupt-priorities = {priorities:?}");
-        }
-        if let Some(bootargs) = &self.rt {
-            let _ = write!(
-                text,
-                "\n[[guest]]\nname = \"rt\"\nkind = \"elf\"\nimage = {:?}\nmemory = \"16MiB\"\n\
-                 vcpus = [{RT_CORE}]\npriority = 200\nbootargs = {bootargs:?}\n",
-                files.rt
-            );
-        }
-        if let Some(linux) = &self.linux {
-            let homes: Vec<_> = match linux.homes.is_empty() {
+    ///
+    /// # Errors
+    ///
+    /// As [`Description::to_toml`].
+    pub fn description(&self, files: &Files<'_>) -> Result<String, String> {
+        let rt = self.rt.iter().map(|bootargs| Guest {
+            name: "rt".into(),
+            kind: "elf".into(),
+            image: path(files.rt),
+            memory: "16MiB".into(),
+            vcpus: vec![RT_CORE],
+            priority: Some(200),
+            bootargs: bootargs.clone(),
+            ..Guest::default()
+        });
+        let linux = self.linux.iter().map(|linux| Guest {
+            name: "linux".into(),
+            kind: "linux".into(),
+            image: path(files.kernel),
+            initrd: Some(path(files.initrd)),
+            memory: format!("{LINUX_MEMORY_MIB}MiB"),
+            identity: true,
+            vcpus: match linux.homes.is_empty() {
                 true => (0..linux.cpus).collect(),
                 false => linux.homes.clone(),
-            };
-            let _ = write!(
-                text,
-                "\n[[guest]]\nname = \"linux\"\nkind = \"linux\"\nimage = {:?}\ninitrd = {:?}\n\
-                 memory = \"{LINUX_MEMORY_MIB}MiB\"\nidentity = true\nvcpus = {homes:?}\n\
-                 priority = 100\nbootargs = {:?}\n",
-                files.kernel,
-                files.initrd,
-                linux.bootargs()
-            );
-            if self.disk {
-                text += "devices = [\"virtio0\"]\n";
-            }
-        }
-        if let Some(probe) = &self.probe {
-            let _ = write!(
-                text,
-                "\n[[guest]]\nname = \"probe\"\nkind = \"elf\"\nimage = {:?}\nmemory = \"64MiB\"\n\
-                 vcpus = {:?}\npriority = 100\nbootargs = {:?}\n",
-                files.probe, probe.homes, probe.bootargs
-            );
-        }
-        text
+            },
+            priority: Some(100),
+            bootargs: linux.bootargs(),
+            devices: self.disk.then(|| "virtio0".into()).into_iter().collect(),
+            ..Guest::default()
+        });
+        let probe = self.probe.iter().map(|probe| Guest {
+            name: "probe".into(),
+            kind: "elf".into(),
+            image: path(files.probe),
+            memory: "64MiB".into(),
+            vcpus: probe.homes.clone(),
+            priority: Some(100),
+            bootargs: probe.bootargs.clone(),
+            ..Guest::default()
+        });
+        let description = Description {
+            seed: Some(1),
+            board: Board {
+                name: "qemu-virt".into(),
+                cores: self.cores,
+                memory: "2GiB".into(),
+            },
+            scheduler: Scheduler {
+                policy: self.policy.clone(),
+                quantum: "2ms".into(),
+                without: self.without.clone(),
+                interrupt_priorities: self.interrupt_priorities.clone(),
+                ..Scheduler::default()
+            },
+            guests: rt.chain(linux).chain(probe).collect(),
+        };
+        description.to_toml("`spm bench`")
     }
+}
+
+fn path(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -124,12 +138,12 @@ mod tests {
                 bootargs: "suite=ipi".into(),
             }),
         };
-        let text = system.description(&Files {
+        let files = Files {
             kernel: Path::new("/g/Image"),
             initrd: Path::new("/g/initrd.cpio"),
             rt: Path::new("/g/rt.elf"),
             probe: Path::new("/g/probe"),
-        });
+        };
         let expected = r#"# Written by `spm bench`.
 seed = 1
 
@@ -174,6 +188,6 @@ vcpus = [1, 0]
 priority = 100
 bootargs = "suite=ipi"
 "#;
-        assert_eq!(text, expected);
+        assert_eq!(system.description(&files).unwrap(), expected);
     }
 }

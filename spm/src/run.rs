@@ -4,9 +4,11 @@
 use crate::build::{build, default_output};
 use crate::failure::Failure;
 use crate::hypervisor;
-use crate::qemu::{self, Machine};
+use crate::qemu;
 use crate::system::SystemArgs;
 use clap::Args;
+use spumone_bench::qemu::{Arguments, Console, Machine, PROGRAM};
+use spumone_config::units::MIB;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
@@ -35,7 +37,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// The QEMU to start.
-    #[arg(long, value_name = "PROGRAM", default_value = "qemu-system-aarch64")]
+    #[arg(long, value_name = "PROGRAM", default_value = PROGRAM)]
     pub qemu: PathBuf,
     /// More arguments for QEMU.
     #[arg(last = true, value_name = "QEMU ARGS")]
@@ -63,20 +65,25 @@ pub fn command(args: &RunArgs) -> Result<ExitCode, Failure> {
     } else {
         folder
     };
-    let described = system.description.qemu_args.iter();
-    let mut more: Vec<String> = described
-        .map(|arg| arg.replace("{dir}", &folder.to_string_lossy()))
-        .collect();
-    more.extend(args.qemu_args.iter().cloned());
-    let arguments = qemu::arguments(&Machine {
-        board,
+    let console = match &args.log {
+        None => Console::Terminal,
+        Some(log) => Console::Logged(log),
+    };
+    let mut arguments = Arguments::new(&Machine {
+        machine: &board.machine,
+        cpu: &board.cpu,
         cores: system.description.board.cores.value,
-        memory: system.description.board.memory.value,
-        image: &image,
-        log: args.log.as_deref(),
-        gdb: args.gdb,
-        more,
-    });
+        memory_mib: system.description.board.memory.value / MIB,
+    })
+    .console(console)
+    .kernel(&image);
+    if args.gdb {
+        arguments = arguments.wait_for_debugger();
+    }
+    let described = system.description.qemu_args.iter();
+    let arguments = arguments
+        .with(described.map(|arg| arg.replace("{dir}", &folder.to_string_lossy())))
+        .with(&args.qemu_args);
     if args.gdb {
         let elf = hypervisor::find(args.system.hypervisor.as_deref())?;
         eprintln!("Waiting. In another terminal:");
@@ -86,7 +93,7 @@ pub fn command(args: &RunArgs) -> Result<ExitCode, Failure> {
         );
     }
     let mut qemu = Command::new(&args.qemu);
-    qemu.args(arguments);
+    qemu.args(arguments.into_vec());
     start(qemu, args)
 }
 

@@ -226,8 +226,8 @@ fn qemu_is_started_with_the_machine_of_the_description() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(
         stdout(&output).trim(),
-        "-M virt,virtualization=on,gic-version=3 -cpu cortex-a76 -smp 2 -m 256M -nographic \
-         -nic none -kernel build/systems/system.img -serial mon:stdio -drive file=./d.img \
+        "-M virt,virtualization=on,gic-version=3 -cpu cortex-a76 -smp 2 -m 256M -display none \
+         -nodefaults -serial mon:stdio -kernel build/systems/system.img -drive file=./d.img \
          -s -seed 3"
     );
 }
@@ -237,7 +237,7 @@ fn a_debugger_is_waited_for_and_explained() {
     let folder = folder();
     qemu(folder.path(), "9.1.0", "echo \"$@\"");
     let output = spm(folder.path(), &[RUN, &["--gdb"]].concat());
-    assert!(stdout(&output).contains(" -S -s "));
+    assert!(stdout(&output).contains(" -S -s"));
     assert!(stderr(&output).contains("gdb-multiarch -ex 'target remote :1234' spumone"));
 }
 

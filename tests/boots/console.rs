@@ -61,7 +61,7 @@ fn typing_to_one_and_the_other() {
 fn pasted_text_arrives_whole() {
     let mut machine = Boot::new("pasted_text_arrives_whole")
         .cores(1)
-        .memory("1GiB")
+        .memory_mib(1024)
         .guest(linux("shell", "", &[0]))
         .start();
     machine.wait_for("linux", PROMPT);

@@ -29,7 +29,9 @@ fn second_uart_and_clock() {
 /// Linux finds the second UART with its own driver, sends and receives by interrupt.
 #[test]
 fn linux_uses_second_uart() {
-    let boot = Boot::new("linux_uses_second_uart").cores(2).memory("1GiB");
+    let boot = Boot::new("linux_uses_second_uart")
+        .cores(2)
+        .memory_mib(1024);
     let second = boot.folder().join("second.log");
     let mut machine = boot
         .qemu(["-serial", &format!("file:{}", second.display())])
@@ -70,7 +72,7 @@ fn disk(boot: &Boot) -> [String; 4] {
 
 #[test]
 fn disk_beside_rt() {
-    let boot = Boot::new("disk_beside_rt").cores(2).memory("1GiB");
+    let boot = Boot::new("disk_beside_rt").cores(2).memory_mib(1024);
     let args = disk(&boot);
     let console = boot
         .qemu(args)
@@ -89,7 +91,7 @@ fn disk_beside_rt() {
 
 #[test]
 fn network_beside_rt() {
-    let boot = Boot::new("network_beside_rt").cores(2).memory("1GiB");
+    let boot = Boot::new("network_beside_rt").cores(2).memory_mib(1024);
     let tftp = boot.folder().join("tftp");
     std::fs::create_dir_all(&tftp).expect("a folder that can be written");
     let blob = tftp.join("blob");
@@ -125,7 +127,7 @@ fn network_beside_rt() {
 /// Linux resets itself, each time from a life that used the disk; the other guest runs on.
 #[test]
 fn linux_lives_beside_rt() {
-    let boot = Boot::new("linux_lives_beside_rt").cores(2).memory("1GiB");
+    let boot = Boot::new("linux_lives_beside_rt").cores(2).memory_mib(1024);
     let args = disk(&boot);
     let console = boot
         .qemu(args)

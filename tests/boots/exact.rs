@@ -14,7 +14,7 @@ fn dispatch(name: &str, policy: &'static str, parameters: &str, cores: &[usize])
     let console = Boot::new(name)
         .policy(policy)
         .cores(cores.len())
-        .memory("1GiB")
+        .memory_mib(1024)
         .exact()
         .guest(rt(parameters))
         .guest(linux("hackbench", "-g,1,-l,50", cores))
@@ -95,7 +95,7 @@ fn a_real_time_guest_keeps_its_periods_on_another_core() {
             .guest(
                 rt("period=1ms load=0% duration=600ms")
                     .priority(200)
-                    .set("cores", "[0, 1]".into()),
+                    .may_move_to(&[0, 1]),
             )
             .guest(
                 rt("period=1ms load=50% burst=100ms duration=600ms")
@@ -117,7 +117,7 @@ fn a_lock_holder_is_told_by_its_preempt_count() {
     let console = Boot::new("a_lock_holder_is_told_by_its_preempt_count")
         .delay_while("preempt-count")
         .cores(2)
-        .memory("1GiB")
+        .memory_mib(1024)
         .exact()
         .guest(rt("period=1ms load=30% duration=3s"))
         .guest(

@@ -12,7 +12,7 @@ fn selfcheck(cores: usize, vcpus: usize, load: u32) {
     let name = format!("matrix_selfcheck_{cores}_{vcpus}_{load}");
     let console = Boot::new(&name)
         .cores(cores)
-        .memory("1GiB")
+        .memory_mib(1024)
         .limit(900)
         .guest(rt(&format!(
             "period=1ms load={load}% burst=100ms duration=10s"
@@ -61,7 +61,7 @@ selfchecks! {
 fn two_linux_guests() {
     let console = Boot::new("two_linux_guests")
         .cores(2)
-        .memory("1GiB")
+        .memory_mib(1024)
         .limit(600)
         .guest(linux_rt("cyclictest", "-S,-m,-p,80,-i,2000,-l,200", &[0]))
         .guest(linux("selfcheck", "expects=2", &[0, 1]))
@@ -78,13 +78,13 @@ fn two_linux_guests() {
 fn matrix_three_guests() {
     let console = Boot::new("matrix_three_guests")
         .cores(4)
-        .memory("1GiB")
+        .memory_mib(1024)
         .limit(900)
         .guest(rt("period=1ms load=30% duration=15s"))
         .guest(
             rt("period=5ms load=30% duration=15s")
                 .named("rt-two")
-                .cores(&[1])
+                .homes(&[1])
                 .priority(150),
         )
         .guest(linux("all", "-g,1,-l,20", &[0, 1, 2, 3]))
@@ -103,7 +103,7 @@ fn matrix_three_guests() {
 fn matrix_many_periods() {
     let console = Boot::new("matrix_many_periods")
         .cores(2)
-        .memory("1GiB")
+        .memory_mib(1024)
         .limit(900)
         .guest(rt("period=500us load=30% duration=120s"))
         .guest(linux("hackbench", "-g,1,-l,200,runs=5", &[0, 1]))
@@ -120,7 +120,7 @@ fn matrix_many_periods() {
 fn matrix_linux_boots_often() {
     let mut machine = Boot::new("matrix_linux_boots_often")
         .cores(2)
-        .memory("1GiB")
+        .memory_mib(1024)
         .limit(1800)
         .guest(rt("period=1ms load=30% duration=0"))
         .guest(linux("reboot-loop", "", &homes(4, 2)))
@@ -139,7 +139,7 @@ fn matrix_random_moves_for_a_minute() {
     let console = Boot::new("matrix_random_moves_for_a_minute")
         .policy("random")
         .cores(3)
-        .memory("1GiB")
+        .memory_mib(1024)
         .limit(900)
         .guest(rt("period=2ms load=40% burst=20ms duration=70s"))
         .guest(linux("soak", "seconds=60,kib=256", &[1, 2, 0, 1]))

@@ -7,7 +7,7 @@ use boot_tests::{Boot, INSTRUCTIONS_PER_US, linux, linux_rt, probe, rt};
 const BURSTS: &str = "period=1ms load=60% burst=20ms duration=8s";
 
 fn boot(name: &str) -> Boot {
-    Boot::new(name).policy("steal").memory("1GiB")
+    Boot::new(name).policy("steal").memory_mib(1024)
 }
 
 /// Interrupts, timers and firmware calls of a guest whose vCPUs move.
@@ -74,7 +74,7 @@ fn executed_away_from_home(policy: &'static str) -> u64 {
         .cores(2)
         .exact()
         .guest(rt("period=1ms load=60% burst=20ms duration=400ms"))
-        .guest(probe("spin", "suite=spin ms=300", &[0]).set("cores", "[1]".into()))
+        .guest(probe("spin", "suite=spin ms=300", &[0]).may_move_to(&[1]))
         .run();
     console
         .rt_is_well("rt")
@@ -111,7 +111,7 @@ fn migration_by_stealing() {
 fn policy_is_sound(policy: &'static str) {
     let console = Boot::new(&format!("migration_under_{policy}"))
         .policy(policy)
-        .memory("1GiB")
+        .memory_mib(1024)
         .cores(3)
         .guest(rt(BURSTS))
         .guest(probe("busy", "suite=watch ms=4000 seed=1", &[0, 1, 2, 0]))
@@ -163,7 +163,7 @@ fn migration_none_but_delay_or_gangs() {
 fn migration_none_but_delay_by_preempt_count() {
     let console = Boot::new("migration_none_but_delay_by_preempt_count")
         .delay_while("preempt-count")
-        .memory("1GiB")
+        .memory_mib(1024)
         .cores(2)
         .guest(rt("period=1ms load=60% burst=20ms duration=5s"))
         .guest(

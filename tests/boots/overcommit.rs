@@ -102,7 +102,7 @@ fn linux_four_cpus_on_one_core() {
 fn linux_eight_cpus_on_two_cores() {
     let console = Boot::new("linux_eight_cpus_on_two_cores")
         .cores(2)
-        .memory("1GiB")
+        .memory_mib(1024)
         .guest(rt("period=1ms load=30% duration=5s"))
         .guest(linux("selfcheck", "expects=8", &[0, 1, 0, 1, 0, 1, 0, 1]))
         .run();

@@ -19,7 +19,7 @@ fn rt_and_linux_share_one_core() {
 fn linux_with_four_cpus_shares_one_of_four_cores() {
     let console = Boot::new("linux_with_four_cpus_shares_one_of_four_cores")
         .cores(4)
-        .memory("1GiB")
+        .memory_mib(1024)
         .guest(rt("period=1ms load=60% duration=10s"))
         .guest(linux("all", "-g,1,-l,20", &[0, 1, 2, 3]))
         .run();

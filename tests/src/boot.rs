@@ -5,7 +5,8 @@ use crate::console::{Console, Facts};
 use crate::files;
 use crate::guest::Guest;
 use crate::machine::Machine;
-use std::fmt::Write as _;
+use spumone_bench::description::{Board, Description, Scheduler};
+use spumone_bench::qemu::{self, Arguments};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -13,9 +14,6 @@ use std::time::Duration;
 /// Seconds after which a machine is killed, unless the test says so: far more than any boot takes
 /// on a busy host. `SPUMONE_LIMIT` overrides it.
 const LIMIT: u64 = 300;
-
-/// The core type of all boots that do not choose one.
-const CPU: &str = "cortex-a76";
 
 /// How fast a core is on the exact clock.
 pub const INSTRUCTIONS_PER_US: u64 = 250;
@@ -29,13 +27,17 @@ fn limit(seconds: u64) -> Duration {
 
 /// Runs the probe guest on the bare machine with so many cores, under the name "probe".
 pub fn bare(name: &str, cores: usize, bootargs: &str) -> Console {
-    let mut qemu = Command::new("qemu-system-aarch64");
-    qemu.args(["-M", "virt,gic-version=3", "-cpu", CPU, "-m", "128M"])
-        .args(["-smp", &cores.to_string()])
-        .args(["-nographic", "-nodefaults", "-serial", "stdio"])
-        .arg("-kernel")
-        .arg(files::probe())
-        .args(["-append", bootargs]);
+    let arguments = Arguments::new(&qemu::Machine {
+        machine: qemu::BARE,
+        cpu: qemu::CPU,
+        cores: cores as u64,
+        memory_mib: 128,
+    })
+    .console(qemu::Console::Stdio)
+    .kernel(&files::probe())
+    .append(bootargs);
+    let mut qemu = Command::new(qemu::PROGRAM);
+    qemu.args(arguments.into_vec());
     let facts = Facts {
         name: name.to_owned(),
         guests: vec!["probe".to_owned()],
@@ -51,7 +53,7 @@ pub struct Boot {
     name: String,
     cpu: String,
     cores: usize,
-    memory: String,
+    memory_mib: u64,
     policy: &'static str,
     delay_while: Option<&'static str>,
     quantum: String,
@@ -70,9 +72,9 @@ impl Boot {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            cpu: CPU.to_owned(),
+            cpu: qemu::CPU.to_owned(),
             cores: 1,
-            memory: "512MiB".to_owned(),
+            memory_mib: 512,
             policy: "none",
             delay_while: None,
             quantum: "2ms".to_owned(),
@@ -99,9 +101,9 @@ impl Boot {
         self
     }
 
-    /// Memory of the machine, as "1GiB".
-    pub fn memory(mut self, size: &str) -> Self {
-        size.clone_into(&mut self.memory);
+    /// Memory of the machine, in MiB.
+    pub fn memory_mib(mut self, size: u64) -> Self {
+        self.memory_mib = size;
         self
     }
 
@@ -222,21 +224,30 @@ impl Boot {
                 clock.arg("--");
                 clock
             }
-            None => Command::new("qemu-system-aarch64"),
+            None => Command::new(qemu::PROGRAM),
         };
-        qemu.args(["-M", "virt,virtualization=on,gic-version=3"])
-            .args(["-cpu", &self.cpu, "-smp", &self.cores.to_string()])
-            .args(["-m", self.memory.trim_end_matches("iB")])
-            .args(["-nographic", "-nodefaults"])
-            .args(self.serial())
-            // Boards have had modern virtio from the start; QEMU's default is the old one.
-            .args(["-global", "virtio-mmio.force-legacy=false"])
-            .arg("-kernel")
-            .arg(&image)
-            .args(&self.qemu_args);
+        let keys = self.keys();
+        let arguments = Arguments::new(&qemu::Machine {
+            machine: qemu::WITH_EL2,
+            cpu: &self.cpu,
+            cores: self.cores as u64,
+            memory_mib: self.memory_mib,
+        })
+        .console(match &keys {
+            None => qemu::Console::Stdio,
+            Some(keys) => qemu::Console::Typed(keys),
+        })
+        .modern_virtio()
+        .kernel(&image)
+        .with(&self.qemu_args);
+        qemu.args(arguments.into_vec());
         let facts = Facts {
             name: self.name,
-            guests: self.guests.into_iter().map(|guest| guest.name).collect(),
+            guests: self
+                .guests
+                .into_iter()
+                .map(|guest| guest.table.name)
+                .collect(),
             again: format!("{build:?} && {qemu:?}"),
             clock: counted,
         };
@@ -248,32 +259,36 @@ impl Boot {
         self.start().finish()
     }
 
-    /// QEMU's arguments for the console.
-    fn serial(&self) -> [String; 4] {
-        let console = match &self.typed {
-            None => "stdio,id=console".to_owned(),
-            Some(keys) => {
-                let file = self.folder.join("typed");
-                std::fs::write(&file, keys)
-                    .unwrap_or_else(|error| panic!("cannot write {}: {error}", file.display()));
-                let file = file.display();
-                format!("file,id=console,path=/dev/stdout,input-path={file}")
-            }
-        };
-        ["-chardev", &console, "-serial", "chardev:console"].map(str::to_owned)
+    /// The file with the keys that QEMU types, if there are any.
+    fn keys(&self) -> Option<PathBuf> {
+        let keys = self.typed.as_ref()?;
+        let file = self.folder.join("typed");
+        std::fs::write(&file, keys)
+            .unwrap_or_else(|error| panic!("cannot write {}: {error}", file.display()));
+        Some(file)
     }
 
     fn description(&self) -> String {
-        let mut text = format!(
-            "# {}: written by its test.\n\n[board]\nname = \"qemu-virt\"\ncores = {}\n\
-             memory = \"{}\"\n\n[scheduler]\npolicy = {:?}\nquantum = \"{}\"\n",
-            self.name, self.cores, self.memory, self.policy, self.quantum
-        );
-        if let Some(what) = self.delay_while {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "delay-while = {what:?}");
-        }
-        text.extend(self.guests.iter().map(Guest::table));
-        text
+        let description = Description {
+            seed: None,
+            board: Board {
+                name: "qemu-virt".to_owned(),
+                cores: self.cores as u32,
+                memory: format!("{}MiB", self.memory_mib),
+            },
+            scheduler: Scheduler {
+                policy: self.policy.to_owned(),
+                quantum: self.quantum.clone(),
+                delay_while: self.delay_while.map(str::to_owned),
+                ..Scheduler::default()
+            },
+            guests: self
+                .guests
+                .iter()
+                .map(|guest| guest.table.clone())
+                .collect(),
+        };
+        let text = description.to_toml(&format!("the test {}", self.name));
+        text.unwrap_or_else(|error| panic!("{error}"))
     }
 }

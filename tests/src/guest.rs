@@ -2,14 +2,13 @@
 //! Guests of a boot, each as its table of the system description.
 
 use crate::{files, flat};
-use std::fmt::Write as _;
+use spumone_bench::description;
 use std::path::Path;
 
 /// A guest. The functions of this module make the usual ones.
 #[derive(Clone)]
 pub struct Guest {
-    pub(crate) name: String,
-    keys: Vec<(&'static str, String)>,
+    pub(crate) table: description::Guest,
 }
 
 /// FreeRTOS with its periodic task; `parameters` as in guests/rt/README.md. One vCPU, on core 0.
@@ -34,14 +33,15 @@ pub fn linux_rt(scenario: &str, arguments: &str, cores: &[usize]) -> Guest {
 fn debian(name: &str, suffix: &str, scenario: &str, arguments: &str, cores: &[usize]) -> Guest {
     let image = files::guest(&format!("linux/Image{suffix}"));
     let initrd = files::guest(&format!("linux/initrd{suffix}.cpio"));
-    Guest::new(name, "linux", &image)
-        .set("initrd", quoted(&initrd.to_string_lossy()))
+    let mut guest = Guest::new(name, "linux", &image)
         .memory("256MiB")
-        .cores(cores)
+        .homes(cores)
         .bootargs(&format!(
             "console=ttyAMA0 quiet cryptomgr.notests spumone.run={scenario} \
              spumone.args={arguments}"
-        ))
+        ));
+    guest.table.initrd = Some(text(&initrd));
+    guest
 }
 
 /// The guest program of these tests (tests/guests): `suite` and its parameters, as its README
@@ -49,7 +49,7 @@ fn debian(name: &str, suffix: &str, scenario: &str, arguments: &str, cores: &[us
 pub fn probe(name: &str, bootargs: &str, cores: &[usize]) -> Guest {
     Guest::new(name, "elf", &files::probe())
         .memory("16MiB")
-        .cores(cores)
+        .homes(cores)
         .priority(100)
         .bootargs(bootargs)
 }
@@ -61,77 +61,77 @@ pub fn raw_probe(folder: &Path, name: &str, bootargs: &str, cores: &[usize]) -> 
     let image = folder.join("probe.bin");
     std::fs::write(&image, memory)
         .unwrap_or_else(|error| panic!("cannot write {}: {error}", image.display()));
-    probe(name, bootargs, cores)
-        .set("kind", quoted("raw"))
-        .set("image", quoted(&image.to_string_lossy()))
-        .set("load", address.to_string())
+    let mut guest = probe(name, bootargs, cores);
+    guest.table.kind = "raw".to_owned();
+    guest.table.image = text(&image);
+    guest.table.load = Some(address);
+    guest
 }
 
 impl Guest {
     fn new(name: &str, kind: &str, image: &Path) -> Self {
-        Self {
+        let table = description::Guest {
             name: name.to_owned(),
-            keys: Vec::new(),
-        }
-        .set("kind", quoted(kind))
-        .set("image", quoted(&image.to_string_lossy()))
-        .cores(&[0])
+            kind: kind.to_owned(),
+            image: text(image),
+            ..description::Guest::default()
+        };
+        Self { table }.homes(&[0])
     }
 
     /// Another name.
     pub fn named(mut self, name: &str) -> Self {
-        name.clone_into(&mut self.name);
+        name.clone_into(&mut self.table.name);
         self
     }
 
     /// Memory, as "16MiB".
-    pub fn memory(self, size: &str) -> Self {
-        self.set("memory", quoted(size))
-    }
-
-    /// The home core of each vCPU.
-    pub fn cores(self, cores: &[usize]) -> Self {
-        self.set("vcpus", format!("{cores:?}"))
-    }
-
-    /// The priority of all vCPUs.
-    pub fn priority(self, priority: u8) -> Self {
-        self.set("priority", priority.to_string())
-    }
-
-    /// The command line.
-    pub fn bootargs(self, bootargs: &str) -> Self {
-        self.set("bootargs", quoted(bootargs))
-    }
-
-    /// Devices passed through; those that do DMA need `identity`.
-    pub fn devices(self, devices: &[&str]) -> Self {
-        self.set("devices", format!("{devices:?}"))
-    }
-
-    /// The guest sees its memory where it is on the machine.
-    pub fn identity(self) -> Self {
-        self.set("identity", "true".to_owned())
-    }
-
-    /// Any key of the description, its value as TOML. Replaces what was there.
-    pub fn set(mut self, key: &'static str, value: String) -> Self {
-        self.keys.retain(|(other, _)| *other != key);
-        self.keys.push((key, value));
+    pub fn memory(mut self, size: &str) -> Self {
+        size.clone_into(&mut self.table.memory);
         self
     }
 
-    pub(crate) fn table(&self) -> String {
-        let mut table = format!("\n[[guest]]\nname = {}\n", quoted(&self.name));
-        for (key, value) in &self.keys {
-            // Writing to a string cannot fail.
-            let _ = writeln!(table, "{key} = {value}");
-        }
-        table
+    /// The home core of each vCPU.
+    pub fn homes(mut self, cores: &[usize]) -> Self {
+        self.table.vcpus = numbers(cores);
+        self
+    }
+
+    /// Further cores that its vCPUs may move to.
+    pub fn may_move_to(mut self, cores: &[usize]) -> Self {
+        self.table.cores = Some(numbers(cores));
+        self
+    }
+
+    /// The priority of all vCPUs.
+    pub fn priority(mut self, priority: u8) -> Self {
+        self.table.priority = Some(priority);
+        self
+    }
+
+    /// The command line.
+    pub fn bootargs(mut self, bootargs: &str) -> Self {
+        bootargs.clone_into(&mut self.table.bootargs);
+        self
+    }
+
+    /// Devices passed through; those that do DMA need `identity`.
+    pub fn devices(mut self, devices: &[&str]) -> Self {
+        self.table.devices = devices.iter().map(|&name| name.to_owned()).collect();
+        self
+    }
+
+    /// The guest sees its memory where it is on the machine.
+    pub fn identity(mut self) -> Self {
+        self.table.identity = true;
+        self
     }
 }
 
-/// A string of TOML. What tests write needs no more than this.
-fn quoted(text: &str) -> String {
-    format!("{text:?}")
+fn numbers(cores: &[usize]) -> Vec<u32> {
+    cores.iter().map(|&core| core as u32).collect()
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }

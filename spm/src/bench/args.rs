@@ -70,7 +70,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "ELF")]
     pub hypervisor: Option<PathBuf>,
     /// The QEMU to start.
-    #[arg(long, value_name = "PROGRAM", default_value = "qemu-system-aarch64")]
+    #[arg(long, value_name = "PROGRAM", default_value = spumone_bench::qemu::PROGRAM)]
     pub qemu: PathBuf,
 }
 

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! System descriptions (`docs/system-description.md`) that programs write: those of figures and boot tests.
+
+use serde::Serialize;
+
+/// A system description. What is `None` or empty is not written, so `spm` takes its default.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Description {
+    /// Fixes what the guests' device trees have of random numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// `[board]`.
+    pub board: Board,
+    /// `[scheduler]`.
+    pub scheduler: Scheduler,
+    /// The `[[guest]]` tables.
+    #[serde(rename = "guest")]
+    pub guests: Vec<Guest>,
+}
+
+/// `[board]`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Board {
+    /// Name of the board file.
+    pub name: String,
+    /// Number of cores.
+    pub cores: u32,
+    /// Memory, as "2GiB".
+    pub memory: String,
+}
+
+/// `[scheduler]`.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Scheduler {
+    /// What is done against lock-holder preemption.
+    pub policy: String,
+    /// Length of a turn among vCPUs of one priority, as "2ms".
+    pub quantum: String,
+    /// What the policy `delay` waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_while: Option<String>,
+    /// Mechanisms of the policy that are turned off.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without: Vec<String>,
+    /// How the priorities of interrupts are split.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupt_priorities: Option<String>,
+}
+
+/// A `[[guest]]`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Guest {
+    /// Its name.
+    pub name: String,
+    /// `linux`, `elf` or `raw`.
+    pub kind: String,
+    /// The file that is loaded.
+    pub image: String,
+    /// Where it is loaded, if the file does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<u64>,
+    /// Linux's initial file system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initrd: Option<String>,
+    /// Memory, as "16MiB".
+    pub memory: String,
+    /// Whether the guest's addresses are the machine's.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub identity: bool,
+    /// Home core of each vCPU.
+    pub vcpus: Vec<u32>,
+    /// Further cores that its vCPUs may move to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<Vec<u32>>,
+    /// Priority of its vCPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// Its command line.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub bootargs: String,
+    /// Devices passed through.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
+}
+
+impl Description {
+    /// The description as TOML, below a comment that says what wrote it.
+    ///
+    /// # Errors
+    ///
+    /// A number that TOML has no room for: a seed or an address of 2^63 or more.
+    pub fn to_toml(&self, writer: &str) -> Result<String, String> {
+        let text = toml::to_string(self)
+            .map_err(|error| format!("cannot write a system description: {error}"))?;
+        Ok(format!("# Written by {writer}.\n{text}"))
+    }
+}
