@@ -4,6 +4,7 @@
 mod args;
 
 use crate::build;
+use crate::command::Command;
 use crate::failure::{EXIT_COMMAND_LINE, EXIT_ENVIRONMENT, Failure};
 use crate::hypervisor;
 use crate::qemu;
@@ -18,7 +19,7 @@ use spumone_bench::runner::Broken;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-pub use args::{BenchArgs, EXAMPLES};
+pub use args::BenchArgs;
 
 /// Where pages go.
 const RESULTS: &str = "docs/results";
@@ -33,36 +34,41 @@ impl From<spumone_bench::failure::Failure> for Failure {
     }
 }
 
-/// Does what the command line says.
-pub fn command(args: &BenchArgs) -> Result<ExitCode, Failure> {
-    let Some(name) = &args.name else {
-        return Ok(without_name(args));
-    };
-    let experiment = experiments::find(name).ok_or_else(|| {
-        let names: Vec<_> = experiments::ALL.iter().map(|it| it.name()).collect();
-        Failure::environment(format!("there is no figure \"{name}\""))
-            .help(format!("there are: {}", names.join(", ")))
-    })?;
-    let plan = plan(experiment, args);
-    let runs = experiment.runs(&plan).map_err(Failure::environment)?;
-    let runs = campaign::selected(runs, args.only.as_deref());
-    if runs.is_empty() {
-        let only = args.only.as_deref().unwrap_or_default();
-        let unselected = BenchArgs {
-            only: None,
-            ..args.clone()
+impl Command for BenchArgs {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let Some(name) = &self.name else {
+            return Ok(without_name(self));
         };
-        return Err(
-            Failure::environment(format!("no run's label contains \"{only}\""))
-                .help(format!("`{} --list` lists them", command_line(&unselected))),
-        );
+        let experiment = experiments::find(name).ok_or_else(|| {
+            let names: Vec<_> = experiments::ALL.iter().map(|it| it.name()).collect();
+            Failure::environment(format!("there is no figure \"{name}\""))
+                .help(format!("there are: {}", names.join(", ")))
+        })?;
+        let plan = plan(experiment, self);
+        let runs = experiment.runs(&plan).map_err(Failure::environment)?;
+        let runs = campaign::selected(runs, self.only.as_deref());
+        if runs.is_empty() {
+            let only = self.only.as_deref().unwrap_or_default();
+            let unselected = BenchArgs {
+                only: None,
+                ..self.clone()
+            };
+            return Err(
+                Failure::environment(format!("no run's label contains \"{only}\""))
+                    .help(format!("`{} --list` lists them", command_line(&unselected))),
+            );
+        }
+        if self.list {
+            print!("{}", list_runs(experiment, self, &runs));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let seeds = seeds(experiment, self);
+        measure(self, experiment, &plan, &runs, seeds)
     }
-    if args.list {
-        print!("{}", list_runs(experiment, args, &runs));
-        return Ok(ExitCode::SUCCESS);
+
+    fn json(&self) -> bool {
+        self.json
     }
-    let seeds = seeds(experiment, args);
-    measure(args, experiment, &plan, &runs, seeds)
 }
 
 fn plan(experiment: &dyn Experiment, args: &BenchArgs) -> Plan {

@@ -2,6 +2,7 @@
 //! `spm build`.
 
 use crate::bundle;
+use crate::command::{Command, help};
 use crate::failure::Failure;
 use crate::hypervisor;
 use crate::progress::Progress;
@@ -14,13 +15,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Shown below the help.
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   spm build systems/demo.toml
   spm build systems/demo.toml -o demo.img --hypervisor spumone.elf";
 
-/// `spm build`.
+/// Build one bootable file of a system: hypervisor, guests and their device trees.
+///
+/// The file is a Linux arm64 Image: QEMU's -kernel and U-Boot's booti start it. The same input
+/// gives the same bytes.
 #[derive(Args)]
+#[command(after_help = help(EXAMPLES))]
 pub struct BuildArgs {
     #[command(flatten)]
     pub system: SystemArgs,
@@ -47,18 +52,22 @@ pub fn default_output(description: &Path) -> PathBuf {
     Path::new("build/systems").join(name).with_extension("img")
 }
 
-/// Builds what the command line says.
-pub fn command(args: &BuildArgs) -> Result<ExitCode, Failure> {
-    let output = args.output();
-    let (system, size) = build(&args.system, &output)?;
-    if args.json {
-        let report =
-            json!({ "ok": true, "output": output, "size": size, "system": summary::json(&system) });
-        println!("{report:#}");
-    } else {
-        println!("{}: {:.1} MiB", output.display(), size as f64 / MIB as f64);
+impl Command for BuildArgs {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let output = self.output();
+        let (system, size) = build(&self.system, &output)?;
+        if self.json {
+            let report = json!({ "ok": true, "output": output, "size": size, "system": summary::json(&system) });
+            println!("{report:#}");
+        } else {
+            println!("{}: {:.1} MiB", output.display(), size as f64 / MIB as f64);
+        }
+        Ok(ExitCode::SUCCESS)
     }
-    Ok(ExitCode::SUCCESS)
+
+    fn json(&self) -> bool {
+        self.json
+    }
 }
 
 /// Builds a system into `output`; returns it with the size of the file in bytes.

@@ -3,6 +3,7 @@
 
 use crate::bench::show_broken;
 use crate::build;
+use crate::command::{Command, EXIT_CODES};
 use crate::failure::{EXIT_ENVIRONMENT, Failure};
 use crate::hypervisor;
 use crate::qemu;
@@ -35,8 +36,12 @@ const POLL: Duration = Duration::from_millis(50);
 /// What the clock's own line begins with; its numbers are in the results.
 const CLOCK_LINE: &[u8] = b"spumone-clock: ";
 
-/// `spm demo`.
+/// Run the demo: both guests side by side, then a table that compares them with the bare machine.
+///
+/// Runs systems/demo.toml on the exact clock with its console in this terminal, and meanwhile each guest
+/// alone on the bare machine. The keyboard is not connected: `spm run systems/shell.toml` is interactive.
 #[derive(Args)]
+#[command(after_help = EXIT_CODES)]
 pub struct DemoArgs {
     /// The hypervisor's ELF file [default: where `make` leaves it, in target/].
     #[arg(long, value_name = "ELF")]
@@ -46,52 +51,53 @@ pub struct DemoArgs {
     pub qemu: PathBuf,
 }
 
-/// Does what the command line says.
-pub fn command(args: &DemoArgs) -> Result<ExitCode, Failure> {
-    qemu::check_version(&args.qemu)?;
-    let here = std::env::current_dir()
-        .map_err(|error| Failure::io("find the current folder", Path::new("."), &error))?;
-    let project = Project {
-        root: Project::find(&here)?,
-        hypervisor: hypervisor::find(args.hypervisor.as_deref())?,
-        qemu: args.qemu.clone(),
-    };
-    project.check(
-        &[Role::Kernel, Role::KernelNames, Role::Initrd, Role::Rt],
-        true,
-    )?;
-    let folder = project.root.join(FOLDER);
-    let image = folder.join("system.img");
-    let description = project.root.join(SYSTEM);
-    let system = SystemArgs {
-        description: description.clone(),
-        hypervisor: Some(project.hypervisor.clone()),
-    };
-    let (system, _) = build::build(&system, &image)?;
-    let guests = guests(&system)
-        .map_err(|fault| Failure::environment(format!("{}: {fault}", description.display())))?;
-    let demo = Demo {
-        project,
-        folder,
-        image,
-    };
-    println!(
-        "FreeRTOS and Linux share one machine, on the exact clock; the keyboard is not connected.\n\
-         Meanwhile each of them also runs alone on a bare machine, to compare with.\n"
-    );
-    let results = match demo.execute(&guests)? {
-        Ok(results) => results,
-        Err((name, broken)) => {
-            show_broken(&name, &broken);
-            return Ok(ExitCode::from(EXIT_ENVIRONMENT));
-        }
-    };
-    let report = demo::report(&results).map_err(Failure::environment)?;
-    print!("{}", text(&report));
-    Ok(match report.faults.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(EXIT_ENVIRONMENT),
-    })
+impl Command for DemoArgs {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        qemu::check_version(&self.qemu)?;
+        let here = std::env::current_dir()
+            .map_err(|error| Failure::io("find the current folder", Path::new("."), &error))?;
+        let project = Project {
+            root: Project::find(&here)?,
+            hypervisor: hypervisor::find(self.hypervisor.as_deref())?,
+            qemu: self.qemu.clone(),
+        };
+        project.check(
+            &[Role::Kernel, Role::KernelNames, Role::Initrd, Role::Rt],
+            true,
+        )?;
+        let folder = project.root.join(FOLDER);
+        let image = folder.join("system.img");
+        let description = project.root.join(SYSTEM);
+        let system = SystemArgs {
+            description: description.clone(),
+            hypervisor: Some(project.hypervisor.clone()),
+        };
+        let (system, _) = build::build(&system, &image)?;
+        let guests = guests(&system)
+            .map_err(|fault| Failure::environment(format!("{}: {fault}", description.display())))?;
+        let demo = Demo {
+            project,
+            folder,
+            image,
+        };
+        println!(
+            "FreeRTOS and Linux share one machine, on the exact clock; the keyboard is not connected.\n\
+             Meanwhile each of them also runs alone on a bare machine, to compare with.\n"
+        );
+        let results = match demo.execute(&guests)? {
+            Ok(results) => results,
+            Err((name, broken)) => {
+                show_broken(&name, &broken);
+                return Ok(ExitCode::from(EXIT_ENVIRONMENT));
+            }
+        };
+        let report = demo::report(&results).map_err(Failure::environment)?;
+        print!("{}", text(&report));
+        Ok(match report.faults.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(EXIT_ENVIRONMENT),
+        })
+    }
 }
 
 /// The guests of the demo's system.

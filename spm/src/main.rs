@@ -11,6 +11,7 @@ mod build;
 mod bundle;
 mod check;
 mod cli;
+mod command;
 mod demo;
 mod device_tree;
 mod failure;
@@ -28,8 +29,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    match cli.run() {
+    let command = cli.command();
+    match command.run() {
         Ok(code) => code,
-        Err(failure) => failure.report(cli.json()),
+        Err(failure) => failure.report(command.json()),
     }
 }

@@ -2,6 +2,7 @@
 //! `spm run`.
 
 use crate::build::{build, default_output};
+use crate::command::{self, help};
 use crate::failure::Failure;
 use crate::hypervisor;
 use crate::qemu;
@@ -15,15 +16,19 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// Shown below the help.
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   spm run systems/demo.toml
   spm run systems/demo.toml --timeout 60 --log demo.log
   spm run systems/demo.toml --gdb
   spm run systems/disk.toml -- -drive if=none,id=d,file=disk.img -device virtio-blk-device,drive=d";
 
-/// `spm run`.
+/// Build a system and start it on QEMU, with its console in this terminal.
+///
+/// Ctrl-A X ends the machine, Ctrl-A C opens QEMU's monitor. QEMU gets the arguments that `qemu-args`
+/// of `[run]` in the description lists; {dir} in them is the description's folder.
 #[derive(Args)]
+#[command(after_help = help(EXAMPLES))]
 pub struct RunArgs {
     #[command(flatten)]
     pub system: SystemArgs,
@@ -49,52 +54,53 @@ const EXIT_TIMEOUT: u8 = 124;
 /// How often an ending of QEMU is looked for.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Runs what the command line says.
-pub fn command(args: &RunArgs) -> Result<ExitCode, Failure> {
-    qemu::check_version(&args.qemu)?;
-    let image = default_output(&args.system.description);
-    let (system, _) = build(&args.system, &image)?;
-    let Some(board) = &system.board.qemu else {
-        let message = format!("board \"{}\" is none that QEMU plays", system.board.name);
-        return Err(Failure::environment(message)
-            .help("use `spm build` and load the image on the board itself"));
-    };
-    let folder = args.system.description.parent().unwrap_or(Path::new(""));
-    let folder = if folder.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        folder
-    };
-    let console = match &args.log {
-        None => Console::Terminal,
-        Some(log) => Console::Logged(log),
-    };
-    let mut arguments = Arguments::new(&Machine {
-        machine: &board.machine,
-        cpu: &board.cpu,
-        cores: system.description.board.cores.value,
-        memory_mib: system.description.board.memory.value / MIB,
-    })
-    .console(console)
-    .kernel(&image);
-    if args.gdb {
-        arguments = arguments.wait_for_debugger();
+impl command::Command for RunArgs {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        qemu::check_version(&self.qemu)?;
+        let image = default_output(&self.system.description);
+        let (system, _) = build(&self.system, &image)?;
+        let Some(board) = &system.board.qemu else {
+            let message = format!("board \"{}\" is none that QEMU plays", system.board.name);
+            return Err(Failure::environment(message)
+                .help("use `spm build` and load the image on the board itself"));
+        };
+        let folder = self.system.description.parent().unwrap_or(Path::new(""));
+        let folder = if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
+        };
+        let console = match &self.log {
+            None => Console::Terminal,
+            Some(log) => Console::Logged(log),
+        };
+        let mut arguments = Arguments::new(&Machine {
+            machine: &board.machine,
+            cpu: &board.cpu,
+            cores: system.description.board.cores.value,
+            memory_mib: system.description.board.memory.value / MIB,
+        })
+        .console(console)
+        .kernel(&image);
+        if self.gdb {
+            arguments = arguments.wait_for_debugger();
+        }
+        let described = system.description.qemu_args.iter();
+        let arguments = arguments
+            .with(described.map(|arg| arg.replace("{dir}", &folder.to_string_lossy())))
+            .with(&self.qemu_args);
+        if self.gdb {
+            let elf = hypervisor::find(self.system.hypervisor.as_deref())?;
+            eprintln!("Waiting. In another terminal:");
+            eprintln!(
+                "  gdb-multiarch -ex 'target remote :1234' {}",
+                elf.display()
+            );
+        }
+        let mut qemu = Command::new(&self.qemu);
+        qemu.args(arguments.into_vec());
+        start(qemu, self)
     }
-    let described = system.description.qemu_args.iter();
-    let arguments = arguments
-        .with(described.map(|arg| arg.replace("{dir}", &folder.to_string_lossy())))
-        .with(&args.qemu_args);
-    if args.gdb {
-        let elf = hypervisor::find(args.system.hypervisor.as_deref())?;
-        eprintln!("Waiting. In another terminal:");
-        eprintln!(
-            "  gdb-multiarch -ex 'target remote :1234' {}",
-            elf.display()
-        );
-    }
-    let mut qemu = Command::new(&args.qemu);
-    qemu.args(arguments.into_vec());
-    start(qemu, args)
 }
 
 fn start(mut qemu: Command, args: &RunArgs) -> Result<ExitCode, Failure> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `spm sim`: simulates, and shows what came out.
 
+use crate::command::{Command, help};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use clap::Args;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 /// Shown below the help.
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   spm sim
   spm sim --load 0,10,30,50,70,90 --seeds 5 --svg lhp.svg
@@ -30,8 +31,14 @@ Examples:
   spm sim --policy chance --migrations 1000000000
   spm sim --json | jq '.runs[] | {policy, load_percent, time_over_ideal}'";
 
-/// `spm sim`.
+/// Simulate: the hypervisor's decisions in a model of time, costs and guests, on up to 1,024 cores.
+///
+/// The code that decides is the hypervisor's own. Every invariant is checked after each event. The processes
+/// of SMP guests send each other messages, as hackbench does. A real-time guest takes a share of every 500 ms
+/// on the first core of each SMP guest. The policy "chance" moves vCPUs as often as they can move. The same
+/// command gives the same numbers on every machine.
 #[derive(Args)]
+#[command(after_help = help(EXAMPLES))]
 pub struct SimArgs {
     /// Cores of the machine.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "4", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -109,53 +116,58 @@ struct Row {
     over_ideal: Option<f64>,
 }
 
-/// Does what the command line says.
-pub fn command(args: &SimArgs) -> Result<ExitCode, Failure> {
-    let runs = runs(args)?;
-    let started = Instant::now();
-    let progress = Progress::start("simulates");
-    let mut rows: Vec<Row> = Vec::new();
-    // Of guests of this size, and this seed.
-    let mut bare = BTreeMap::new();
-    for run in runs {
-        let guest_cores = run.setup.guest_cores;
-        let outcome = execute(&run, &progress, args)?;
-        let over_ideal = match run.setup.end {
-            End::Migrations(_) => None,
-            End::Time(_) => {
-                let bare: &Bare = match bare.entry((guest_cores, run.setup.seed)) {
-                    Entry::Occupied(known) => known.into_mut(),
-                    Entry::Vacant(place) => {
-                        progress.step(format!("a guest alone on {guest_cores} cores"));
-                        place.insert(Bare::of(&run.setup).map_err(failure)?)
-                    }
-                };
-                let guests = (run.setup.cores / guest_cores) as f64;
-                Some(bare.ideal(run.load_percent) * guests / outcome.throughput().max(1.0))
-            }
-        };
-        rows.push(Row {
-            run,
-            outcome,
-            over_ideal,
-        });
+impl Command for SimArgs {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let runs = runs(self)?;
+        let started = Instant::now();
+        let progress = Progress::start("simulates");
+        let mut rows: Vec<Row> = Vec::new();
+        // Of guests of this size, and this seed.
+        let mut bare = BTreeMap::new();
+        for run in runs {
+            let guest_cores = run.setup.guest_cores;
+            let outcome = execute(&run, &progress, self)?;
+            let over_ideal = match run.setup.end {
+                End::Migrations(_) => None,
+                End::Time(_) => {
+                    let bare: &Bare = match bare.entry((guest_cores, run.setup.seed)) {
+                        Entry::Occupied(known) => known.into_mut(),
+                        Entry::Vacant(place) => {
+                            progress.step(format!("a guest alone on {guest_cores} cores"));
+                            place.insert(Bare::of(&run.setup).map_err(failure)?)
+                        }
+                    };
+                    let guests = (run.setup.cores / guest_cores) as f64;
+                    Some(bare.ideal(run.load_percent) * guests / outcome.throughput().max(1.0))
+                }
+            };
+            rows.push(Row {
+                run,
+                outcome,
+                over_ideal,
+            });
+        }
+        drop(progress);
+        if let Some(path) = &self.svg {
+            draw(&rows, path)?;
+        }
+        if self.json {
+            let runs: Vec<_> = rows.iter().map(Row::json).collect();
+            println!("{:#}", json!({ "ok": true, "runs": runs }));
+        } else {
+            show(&rows);
+            // Apart from what is the same on each machine.
+            let moves: u64 = rows.iter().map(|it| it.outcome.counters.migrations).sum();
+            let events: u64 = rows.iter().map(|it| it.outcome.counters.events).sum();
+            let seconds = started.elapsed().as_secs_f64();
+            eprintln!("\n{events} events, {moves} moves in {seconds:.1} s of this machine");
+        }
+        Ok(ExitCode::SUCCESS)
     }
-    drop(progress);
-    if let Some(path) = &args.svg {
-        draw(&rows, path)?;
+
+    fn json(&self) -> bool {
+        self.json
     }
-    if args.json {
-        let runs: Vec<_> = rows.iter().map(Row::json).collect();
-        println!("{:#}", json!({ "ok": true, "runs": runs }));
-    } else {
-        show(&rows);
-        // Apart from what is the same on each machine.
-        let moves: u64 = rows.iter().map(|it| it.outcome.counters.migrations).sum();
-        let events: u64 = rows.iter().map(|it| it.outcome.counters.events).sum();
-        let seconds = started.elapsed().as_secs_f64();
-        eprintln!("\n{events} events, {moves} moves in {seconds:.1} s of this machine");
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// All combinations; the size of the machine changes last.

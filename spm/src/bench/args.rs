@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line of `spm bench`.
 
+use crate::command::help;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use spumone_bench::experiments::{self, yardstick};
@@ -8,7 +9,7 @@ use spumone_config::description::POLICIES;
 use std::path::PathBuf;
 
 /// Shown below the help.
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   spm bench --list
   spm bench latency --quick
@@ -16,8 +17,12 @@ Examples:
   spm bench lhp --only load-50 --seed 1
   spm bench yardsticks --out /tmp/figures --json | jq .verdicts";
 
-/// `spm bench`.
+/// Measure: make the runs of a figure on the exact clock, then its page and picture.
+///
+/// A run is not repeated if it already has a result from the same files and settings. The page goes
+/// to docs/results/, that of a quick look to build/bench/NAME/quick/.
 #[derive(Args, Clone)]
+#[command(after_help = help(EXAMPLES))]
 pub struct BenchArgs {
     /// The figure; without one, those that there are.
     #[arg(value_parser = figures())]
