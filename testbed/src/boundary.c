@@ -28,7 +28,7 @@ static int64_t next_timer(void)
     return ns == NEVER ? NEVER : clock_now() + ns;
 }
 
-int64_t boundary_next_event(void)
+static int64_t next_event(void)
 {
     int64_t next = earlier(next_timer(), handover_deadline());
 
@@ -36,7 +36,7 @@ int64_t boundary_next_event(void)
     return earlier(next, schedule_end());
 }
 
-bool boundary_is_due(int64_t at, int64_t event)
+static bool is_due(int64_t at, int64_t event)
 {
     return event <= at || handover_main_runs() || handover_is_wanted(at) || workers_are_due(at);
 }
@@ -48,8 +48,8 @@ void boundary_nudge(void)
 }
 
 /*
- * Lets workers and main loop do all they have to do at this time. First the workers: what they
- * complete, main then sees at once and in one order. Called and left with the big lock held.
+ * Lets the workers and the main loop do all their work of this time. The workers come first, so that main sees
+ * all that they complete at once and in one order. The caller holds the big lock.
  */
 static void let_others_run(void)
 {
@@ -83,9 +83,20 @@ static void work(void *cpu, run_on_cpu_data data)
     schedule_limit_round();
 }
 
-void boundary_request(void *cpu)
+static void request(void *cpu)
 {
     qemu.async_run_on_cpu(cpu, work, (run_on_cpu_data){.number = 0});
+}
+
+void boundary_set_up(void)
+{
+    static const struct schedule_events events = {
+        .next = next_event,
+        .is_due = is_due,
+        .request = request,
+    };
+
+    schedule_set_events(&events);
 }
 
 void boundary_sleep(void)
@@ -104,11 +115,11 @@ void boundary_sleep(void)
         schedule_limit_round();
         return;
     }
-    next = boundary_next_event();
-    /* Time does not pass while main waits for the cores, to stop the machine for example. */
+    next = next_event();
+    /* Time does not advance while main waits for the cores, for example to stop the machine. */
     if (next == NEVER || !handover_main_waits()) {
         qemu.bql_unlock();
-        handover_wait_for_event(next != NEVER);
+        handover_wait_for_event(next != NEVER, workers_are_due);
         qemu.bql_lock(__FILE__, __LINE__);
         return;
     }

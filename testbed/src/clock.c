@@ -3,7 +3,6 @@
 
 #include "qemu.h"
 #include "real.h"
-#include "schedule.h"
 
 #include <stdatomic.h>
 
@@ -14,23 +13,25 @@
 #define START 1000000000
 #define NS_PER_S 1000000000
 #define NS_PER_US 1000
-/* Further ahead than any round is long, and short enough to compute with. */
+/* Longer than any round, and short enough not to overflow in the computation. */
 #define MAX_PRECISE_NS 10000000000
 
 static uint64_t per_us = 1000;
-/* Threads that do not take part in the hand-over may read the time at any moment. */
+static int64_t (*core_progress)(void);
+/* Threads that do not take turns (handover.h) may read the time at any moment. */
 static _Atomic int64_t now; /* at the start of the round */
 static int64_t left_over;   /* of the division in clock_advance */
 /*
  * The latest time that any core has read. Cores execute their quanta of one round one after the
- * other, so a core may execute after another one what is earlier in virtual time. If it then has a
- * message from that core, time must not seem to run backwards.
+ * other, so a core may execute later what is earlier in virtual time. If it then has a message from
+ * a core that executed before it, time must not appear to run backwards.
  */
 static _Atomic int64_t latest;
 static struct timespec host_start;
 
-void clock_set_speed(uint64_t instructions_per_us)
+void clock_set_up(uint64_t instructions_per_us, int64_t (*progress)(void))
 {
+    core_progress = progress;
     per_us = instructions_per_us;
     real.clock_gettime(CLOCK_MONOTONIC, &host_start);
 }
@@ -51,7 +52,7 @@ int64_t clock_now(void)
     int64_t floor = atomic_load_explicit(&latest, memory_order_relaxed);
 
     if (thread_kind == THREAD_CORES)
-        at += clock_ns(schedule_progress());
+        at += clock_ns(core_progress());
     if (at < floor)
         return floor;
     if (thread_kind == THREAD_CORES)
@@ -106,7 +107,7 @@ double clock_host_seconds(void)
            (double)(t.tv_nsec - host_start.tv_nsec) / NS_PER_S;
 }
 
-/* Replaces the C library's function, for QEMU's own calls: libraries keep the host's time. */
+/* Replaces the C library's function, for QEMU's own calls: libraries get the host's time. */
 EXPORTED int clock_gettime(clockid_t id, struct timespec *to)
 {
     if (!engaged || id != CLOCK_MONOTONIC || !qemu_contains(__builtin_return_address(0)))

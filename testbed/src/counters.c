@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "counters.h"
 
-#include "schedule.h"
+#include "blocks.h"
 #include "symbols.h"
 #include "util.h"
+#include "exits.h"
 
 #include <string.h>
 
-/* Linux's functions in which a core does nothing but wait for another one, and the like. */
+/* Linux's functions in which a core only waits for another core. */
 static struct spin spins[MAX_SPIN_FUNCTIONS] = {
     {0}, /* number 0 stands for none */
     {.function = "queued_spin_lock_slowpath"},
@@ -52,7 +53,7 @@ void counters_forget_spins(void)
 }
 
 /*
- * Of a class, bits 1:0: exception level; 7:2: lock function; 8, 9, 10: acknowledges, sends, looks for an
+ * Of a class, bits 1:0: exception level; 7:2: lock function; 8, 9, 10: acknowledges, sends, checks for an
  * interrupt.
  */
 #define CLASS_LEVEL 0x3
@@ -76,8 +77,8 @@ static int level_of(uint32_t class)
     return class & CLASS_LEVEL;
 }
 
-/* Books what the core did since it came to its present class. */
-static void book(struct core *core)
+/* Counts what the core did since its class last changed. */
+static void count_class(struct core *core)
 {
     struct counters *counters = &core->counters;
     struct spin *spin = &spins[counters->class >> CLASS_SPIN_SHIFT & CLASS_SPIN];
@@ -108,18 +109,16 @@ void counters_change(struct core *core, const struct block *next)
     uint32_t from = counters->class;
 
     if (core->executed)
-        book(core);
+        count_class(core);
     counters->class = next->class;
     if (from & CLASS_ACKNOWLEDGES)
-        visits_acknowledged(core, core->last->acknowledges - 1);
-    if (from & CLASS_SENDS)
-        schedule_wake();
+        exits_acknowledged(core, core->last->acknowledges - 1);
     if (next->el == 2 && (level_of(from) != 2 || !core->executed))
-        visits_enter(core, next);
+        exits_begin(core, next);
     else if (next->el != 2 && level_of(from) == 2)
-        visits_leave(core, VISIT_RETURNS);
+        exits_end(core, EXIT_RETURNS);
     else if (next->looks || from & CLASS_ACKNOWLEDGES)
-        visits_looked(core, next->start);
+        exits_looked(core, next->start);
 }
 
 void counters_polled(struct core *core, int64_t instructions)
@@ -133,13 +132,13 @@ void counters_polled(struct core *core, int64_t instructions)
 void counters_resumed(struct core *core)
 {
     if (level_of(core->counters.class) == 2)
-        visits_resume(core);
+        exits_resume(core);
 }
 
 void counters_finish(struct core *core)
 {
     if (core->executed)
-        book(core);
+        count_class(core);
     if (level_of(core->counters.class) == 2)
-        visits_leave(core, VISIT_UNFINISHED);
+        exits_end(core, EXIT_UNFINISHED);
 }

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "handover.h"
 
-#include "boundary.h"
 #include "clock.h"
-#include "qemu.h"
 #include "real.h"
-#include "workers.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -14,16 +11,11 @@
 #include <unistd.h>
 
 #define MAX_FD 4096
-#define NS_PER_S 1000000000ll
-/* A timeout of more than this many seconds means: no timeout. */
-#define FOREVER_S 1000000
-/* Host time after which to look for workers again. */
-#define WORKER_START_NS 1000000
 
 enum main_state {
     MAIN_RUNS,
     MAIN_WAITS_FOR_TURN,
-    MAIN_WAITS_FOR_CORES, /* in a condition variable: the cores must go on */
+    MAIN_WAITS_FOR_CORES, /* in a condition variable: the cores must continue */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -33,9 +25,9 @@ static _Atomic int64_t deadline = NEVER;
 static atomic_bool started, joined, nudged, outside, kicked;
 static _Atomic uint64_t outside_events;
 static int turn_fd = -1; /* readable: main has the turn */
-static pthread_cond_t *halt_condition;
-static _Atomic(pthread_cond_t *) main_condition; /* main waits on it for the cores */
-/* Event descriptors: written to by QEMU's own threads, so they are not the outside. */
+static const pthread_cond_t *halt_condition;
+static _Atomic(const pthread_cond_t *) main_condition; /* main waits on it for the cores */
+/* Event descriptors, which only QEMU's own threads write to. */
 static atomic_bool internal[MAX_FD];
 
 static void set_state(enum main_state to)
@@ -111,10 +103,10 @@ void handover_grant(void)
     handover_wait();
 }
 
-void handover_wait_for_event(bool time_can_pass)
+void handover_wait_for_event(bool time_can_pass, bool (*is_due)(int64_t now))
 {
     pthread_mutex_lock(&lock);
-    while (!kicked && !handover_is_wanted(clock_now()) && !workers_are_due(clock_now())) {
+    while (!kicked && !handover_is_wanted(clock_now()) && !is_due(clock_now())) {
         if (state == MAIN_WAITS_FOR_TURN && (time_can_pass || deadline != NEVER))
             break;
         real.cond_wait(&changed, &lock);
@@ -151,7 +143,7 @@ bool handover_take_kick(void)
     return atomic_exchange(&kicked, false);
 }
 
-static bool is_internal(int fd)
+bool handover_is_internal(int fd)
 {
     return fd >= 0 && fd < MAX_FD && internal[fd];
 }
@@ -167,7 +159,7 @@ static void wait_for_turn(const struct pollfd *fds, nfds_t count, const sigset_t
 
     watched[0] = (struct pollfd){.fd = turn_fd, .events = POLLIN};
     for (nfds_t i = 0; i < count; i++)
-        if (!is_internal(fds[i].fd))
+        if (!handover_is_internal(fds[i].fd))
             watched[number++] = fds[i];
     set_state(MAIN_WAITS_FOR_TURN);
     for (;;) {
@@ -178,21 +170,13 @@ static void wait_for_turn(const struct pollfd *fds, nfds_t count, const sigset_t
             fail("poll: %s", strerror(errno));
         if (ready > 0 && watched[0].revents && read(turn_fd, &turns, sizeof(turns)) > 0)
             return;
-        /* Said once; main looks at the descriptors itself when it has the turn. */
+        /* Reported once; main polls the descriptors itself when it has the turn. */
         handover_outside_event();
         number = 1;
     }
 }
 
-static int64_t nanoseconds(const struct timespec *timeout)
-{
-    if (!timeout || timeout->tv_sec > FOREVER_S)
-        return NEVER;
-    return timeout->tv_sec * NS_PER_S + timeout->tv_nsec;
-}
-
-/* The main loop's own poll: nothing else holds it, so it can wait for its turn. */
-static int poll_in_turn(struct pollfd *fds, nfds_t count, int64_t timeout, const sigset_t *mask)
+int handover_poll(struct pollfd *fds, nfds_t count, int64_t timeout, const sigset_t *mask)
 {
     const struct timespec at_once = {0, 0};
     int64_t until = timeout == NEVER ? NEVER : clock_now() + timeout;
@@ -207,80 +191,21 @@ static int poll_in_turn(struct pollfd *fds, nfds_t count, int64_t timeout, const
     }
 }
 
-/*
- * A poll with the big lock held: the caller waits for disk I/O to end before it goes on. Cores
- * stand still, so the I/O takes no virtual time.
- */
-static int poll_for_workers(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
-                            const sigset_t *mask)
+void handover_add_internal(int fd)
 {
-    const struct timespec at_once = {0, 0}, shortly = {0, WORKER_START_NS};
-    int ready;
-
-    workers_finish();
-    ready = real.ppoll(fds, count, &at_once, mask);
-    if (!ready && nanoseconds(timeout) != NEVER) {
-        clock_jump(clock_now() + nanoseconds(timeout));
-        return 0;
-    }
-    while (!ready) {
-        /* A worker that is not known yet may come to a system call, or it is no disk that is waited for. */
-        ready = real.ppoll(fds, count, &shortly, mask);
-        workers_finish();
-    }
-    return ready;
-}
-
-EXPORTED int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
-                   const sigset_t *mask)
-{
-    bool takes_part = thread_kind == THREAD_MAIN || thread_kind == THREAD_CORES;
-
-    if (!started || !takes_part || (timeout && !timeout->tv_sec && !timeout->tv_nsec))
-        return real.ppoll(fds, count, timeout, mask);
-    if (qemu.bql_locked())
-        return poll_for_workers(fds, count, timeout, mask);
-    if (thread_kind == THREAD_MAIN)
-        return poll_in_turn(fds, count, nanoseconds(timeout), mask);
-    return real.ppoll(fds, count, timeout, mask);
-}
-
-EXPORTED int eventfd(unsigned value, int flags)
-{
-    int fd = real.eventfd(value, flags);
-
     if (fd >= 0 && fd < MAX_FD)
         internal[fd] = true;
-    return fd;
 }
 
-EXPORTED ssize_t write(int fd, const void *from, size_t length)
+void handover_set_halt_condition(const pthread_cond_t *condition)
 {
-    ssize_t written = real.write(fd, from, length);
-
-    if (!started || length != sizeof(uint64_t) || !is_internal(fd))
-        return written;
-    if (thread_kind == THREAD_CORES)
-        boundary_nudge();
-    else if (thread_kind == THREAD_WORKER)
-        handover_nudge();
-    else if (thread_kind == THREAD_OTHER)
-        handover_outside_event();
-    /* Main sees its own notes when it polls. */
-    return written;
+    halt_condition = condition;
 }
 
-EXPORTED int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
+int handover_wait_for_cores(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
     int result;
 
-    if (started && thread_kind == THREAD_CORES) {
-        halt_condition = condition;
-        boundary_sleep();
-        return 0;
-    }
-    if (!started || thread_kind != THREAD_MAIN)
-        return real.cond_wait(condition, mutex);
     main_condition = condition;
     set_state(MAIN_WAITS_FOR_CORES);
     result = real.cond_wait(condition, mutex);
@@ -289,28 +214,16 @@ EXPORTED int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex
     return result;
 }
 
-static void note_signal(pthread_cond_t *condition)
+void handover_note_signal(const pthread_cond_t *condition)
 {
     if (!started)
         return;
     if (thread_kind == THREAD_CORES) {
-        /* Main has the turn from here on, not from when the host wakes it. */
+        /* Main has the turn from now on, not only when the host has woken it. */
         if (condition == main_condition)
             set_state(MAIN_RUNS);
     } else if (condition == halt_condition) {
         kicked = true;
         handover_notify();
     }
-}
-
-EXPORTED int pthread_cond_broadcast(pthread_cond_t *condition)
-{
-    note_signal(condition);
-    return real.cond_broadcast(condition);
-}
-
-EXPORTED int pthread_cond_signal(pthread_cond_t *condition)
-{
-    note_signal(condition);
-    return workers_signal(condition);
 }

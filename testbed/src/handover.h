@@ -1,43 +1,46 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * QEMU's main loop and the cores take turns.
+ * QEMU's main loop ("main") and the thread that runs the cores take turns.
  *
  * The main loop handles devices: bottom halves, file descriptors, timers other than the guest's.
- * Left alone it runs beside the cores, at moments that the host decides. Here it runs only while
- * the cores stand still at the end of a round, and only when there is something for it to do that
- * the guest (or a worker, workers.h) caused, or when virtual time has come to one of its timers.
+ * In plain QEMU it runs concurrently with the cores, at times that depend on the host. Here it runs only
+ * while the cores are stopped at the end of a round, and only if the guest (or a worker, workers.h) has
+ * made work for it, or one of its timers has expired in virtual time.
  *
- * What comes from outside (a key, a network packet, a signal) still gets in, at the end of the
- * round in which it arrives. It is counted, since a run with such events need not be repeatable.
+ * What comes from outside (a key, a network packet, a signal) is let in at the end of the
+ * round in which it arrives, and counted: a run with such events may not be repeatable.
  */
 #ifndef HANDOVER_H
 #define HANDOVER_H
 
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Starts the taking of turns; main has the first one. */
+/* From now on both take turns; main has the first turn. */
 void handover_start(void);
 
 /* Whether they take turns. */
 bool handover_has_started(void);
 
-/* The calling thread will run the cores. What happened until now was part of building the machine. */
+/* The calling thread will run the cores. Outside events up to now were part of building the machine and do not count. */
 void handover_join(void);
 
 /* Whether there is such a thread. */
 bool handover_has_joined(void);
 
-/* Whether main waits for its turn and has a reason to get it at this time. */
+/* Whether main waits for its turn and has work at this time. */
 bool handover_is_wanted(int64_t now);
 
 /* Whether main has the turn. */
 bool handover_main_runs(void);
 
-/* Whether main waits for its turn; else it runs, or waits for something that the cores must do. */
+/* Whether main waits for its turn; else main runs, or waits for something that the cores must do. */
 bool handover_main_waits(void);
 
-/* When main wants the turn at the latest; NEVER if it waits for events only. */
+/* When main needs the turn at the latest; NEVER if it waits for events only. */
 int64_t handover_deadline(void);
 
 /*
@@ -50,10 +53,11 @@ void handover_wait(void);
 void handover_grant(void);
 
 /*
- * All cores sleep, and either nothing will ever happen in virtual time or main is not ready to let it
- * pass: waits until that changes. `time_can_pass`: something of the cores' own is to come.
+ * All cores sleep, and either there is no event in virtual time, or main does not wait for its turn, so time
+ * must not advance: waits until that changes. `time_can_pass`: there is an event in
+ * virtual time. `is_due`: whether workers need the cores to stop at this time.
  */
-void handover_wait_for_event(bool time_can_pass);
+void handover_wait_for_event(bool time_can_pass, bool (*is_due)(int64_t now));
 
 /* Wakes the thread that runs the cores if it waits in one of the functions above. */
 void handover_notify(void);
@@ -72,5 +76,24 @@ uint64_t handover_outside_events(void);
  * by handover_take_kick().
  */
 bool handover_take_kick(void);
+
+/* The condition on which the cores wait while all are idle. */
+void handover_set_halt_condition(const pthread_cond_t *condition);
+
+/* pthread_cond_wait() of the main loop: it waits for something that the cores must do. */
+int handover_wait_for_cores(pthread_cond_t *condition, pthread_mutex_t *mutex);
+
+/* The calling thread is about to signal this condition. */
+void handover_note_signal(const pthread_cond_t *condition);
+
+/* An event descriptor: only QEMU's own threads write to it, so what arrives there is no event from outside. */
+void handover_add_internal(int fd);
+bool handover_is_internal(int fd);
+
+/*
+ * ppoll() of the main loop without the big lock: waits for its turn. `timeout` is in nanoseconds, NEVER
+ * for none.
+ */
+int handover_poll(struct pollfd *fds, nfds_t count, int64_t timeout, const sigset_t *mask);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-/* Objects deeper than this stand on one line. */
+/* Deeper objects are written on one line. */
 #define LINES_TO_DEPTH 2
 
 static void quote(struct json *json, const char *text)

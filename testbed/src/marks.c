@@ -7,7 +7,7 @@
 #include "registers.h"
 #include "schedule.h"
 #include "util.h"
-#include "visits.h"
+#include "exits.h"
 
 /* MOVZ and MOVK to XZR, 64 bit, no shift; the number is in bits 20:5. */
 #define A64_MARK_MASK 0xffe0001f
@@ -17,7 +17,7 @@
 /* One such instruction in the guest's code. */
 struct site {
     uint16_t number;
-    uint16_t after; /* instructions of its block behind it, itself included */
+    uint16_t after; /* instructions of its block from it to the end, itself included */
     uint8_t el;
     bool has_x0;
 };
@@ -32,9 +32,9 @@ static void on_mark(unsigned vcpu, void *data)
     struct mark *mark;
 
     (void)vcpu;
-    if (site->el == 2 && site->number >= VISIT_STEP_FIRST &&
-        site->number < VISIT_STEP_FIRST + VISIT_STEPS) {
-        visits_step(core, site->number - VISIT_STEP_FIRST, core->executed - site->after);
+    if (site->el == 2 && site->number >= EXIT_STEP_FIRST &&
+        site->number < EXIT_STEP_FIRST + EXIT_STEPS) {
+        exits_step(core, site->number - EXIT_STEP_FIRST, core->executed - site->after);
         return;
     }
     if (count == room) {
@@ -45,7 +45,7 @@ static void on_mark(unsigned vcpu, void *data)
     *mark = (struct mark){
         /* The whole block is counted by now. */
         .executed = core->executed - site->after,
-        .at = schedule_time_before(site->after),
+        .at = core_time_before(core, site->after),
         .number = site->number,
         .core = (uint8_t)core->index,
         .el = site->el,

@@ -6,8 +6,8 @@
  *     movk xzr, #N      mark N, with the value of X0
  *
  * N is 0 to 65535. Writes to XZR are discarded (Arm Architecture Reference Manual, C1.2.5), so on
- * every Armv8-A core the instruction does nothing, at any exception level, and traps nowhere.
- * Compilers have no use for it.
+ * every Armv8-A core the instruction does nothing, at any exception level, and does not trap.
+ * Compilers do not emit it.
  */
 #ifndef MARKS_H
 #define MARKS_H

@@ -3,7 +3,7 @@
 
 #include "counters.h"
 #include "symbols.h"
-#include "visits.h"
+#include "exits.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -61,7 +61,7 @@ static bool read_causes(const char *text)
         fprintf(stderr, "spumone-clock: --causes %s: expected on or off\n", text);
         return false;
     }
-    visits_read_causes(on);
+    exits_read_causes(on);
     return true;
 }
 

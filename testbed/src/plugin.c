@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The plugin's entry points: sets everything up, and hears of cores, translations and the end.
+ * The plugin's entry points: sets everything up; QEMU calls it for new cores, translations and the end.
  *
  * The same file must be preloaded (LD_PRELOAD), so that its replacements of C library functions
  * take effect; `run` does both.
  */
-#include "blocks.h"
+#include "boundary.h"
 #include "clock.h"
 #include "handover.h"
 #include "options.h"
@@ -15,6 +15,7 @@
 #include "registers.h"
 #include "report.h"
 #include "schedule.h"
+#include "translate.h"
 #include "workers.h"
 
 #include <stdio.h>
@@ -57,14 +58,15 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
     if (!options_read(count, arguments) || !report_open())
         return -1;
     qemu_find();
-    clock_set_speed(options.instructions_per_us);
+    clock_set_up(options.instructions_per_us, schedule_progress);
     schedule_set_up(options.quantum, options.seed);
+    boundary_set_up();
     if (options.end_us)
         schedule_set_end((int64_t)options.end_us * NS_PER_US);
     workers_set_latency((int64_t)options.disk_us * NS_PER_US);
     handover_start();
     qemu_plugin_register_vcpu_init_cb(id, on_core);
-    qemu_plugin_register_vcpu_tb_trans_cb(id, blocks_translated);
+    qemu_plugin_register_vcpu_tb_trans_cb(id, translate_block);
     qemu_plugin_register_atexit_cb(id, on_exit, NULL);
     return 0;
 }

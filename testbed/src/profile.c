@@ -18,7 +18,7 @@ struct list {
 /* Which half of the addresses: TTBR0_ELx translates the lower one, TTBR1_ELx the upper one. */
 #define UPPER_HALF (1ull << 55)
 
-/* NULL: it has no name, and is in the lower half. */
+/* NULL if the block has no name and is in the lower half. */
 static const char *name_of(const struct block *block)
 {
     const char *name = symbols_find(block->el, block->start);
@@ -89,12 +89,12 @@ static struct profile_entry *make(size_t *count)
     *count = kept + 1;
     for (size_t i = 0; i < *count; i++)
         if ((int64_t)list.entries[i].instructions < 0)
-            list.entries[i].instructions = 0; /* Taken back from what ran before the profile began. */
+            list.entries[i].instructions = 0; /* Instructions from before the profile were taken back. */
     qsort(list.entries, *count, sizeof(*list.entries), by_amount);
     return list.entries;
 }
 
-/* What was counted when a core last passed the mark at which the profile ends, behind the one at which it begins. */
+/* What was counted when a core last passed the end mark after the begin mark. */
 static struct profile ended;
 static bool has_ended;
 static int64_t begun_at;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Where the time went: instructions and waiting by exception level and function, and in lock functions; of the
- * whole run, or between two marks, the last time that they were passed. What is under way at a mark, a block or a
- * stay in a lock function, counts on one side of it.
+ * Where the time went: instructions and time lost by WFE and YIELD, for each exception level and function, and for lock
+ * functions; in the whole run, or between the last passes of two marks. A block, or a stay in a lock function, that is
+ * unfinished at a mark counts as a whole on one side of it.
  */
 #ifndef PROFILE_H
 #define PROFILE_H
@@ -19,16 +19,16 @@ struct profile_entry {
     int el;
     const char *function; /* NULL: no name known, lower half of the addresses */
     uint64_t instructions;
-    uint64_t polled; /* instructions' worth of time passed while it polled, with WFE and YIELD */
+    uint64_t polled; /* time lost by WFE and YIELD, in instructions */
 };
 
 struct profile {
-    struct profile_entry *entries; /* the one with most instructions and waiting comes first */
+    struct profile_entry *entries; /* most time first */
     size_t count;
     int64_t from, to; /* nanoseconds */
     uint64_t executed[EXCEPTION_LEVELS]; /* sum of all entries */
     uint64_t polled;
-    struct spin spins[MAX_SPIN_FUNCTIONS]; /* from 1; the first without a name is behind the last */
+    struct spin spins[MAX_SPIN_FUNCTIONS]; /* from 1; the first entry without a name ends the list */
 };
 
 /* A core passes a mark at this time, in nanoseconds. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What this component uses of QEMU's plugin interface, version 4 (QEMU 9.1 to 10.0).
+ * The part of QEMU's plugin interface that this plugin uses, version 4 (QEMU 9.1 to 10.0).
  *
  * Debian does not package QEMU's own header, so the few calls used here are declared by hand.
  * Reference: "QEMU TCG Plugins" in QEMU's developer documentation.
@@ -46,7 +46,7 @@ typedef struct {
     const char *feature;
 } qemu_plugin_reg_descriptor;
 
-/* GLib's arrays, as far as the register calls hand them out. */
+/* The public part of GLib's arrays, which the register calls return. */
 typedef struct {
     char *data;
     unsigned len;

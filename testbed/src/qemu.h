@@ -3,9 +3,9 @@
  * QEMU functions that are not part of the plugin interface.
  *
  * The plugin interface can neither stop a core at the end of its quantum, nor run timers at a
- * virtual time of our choice, nor tell which core executes (see README.md, "Why not the plugin
- * interface alone"). QEMU's executable exports the functions that can; they are looked up by name,
- * and none of QEMU's structures is looked into.
+ * chosen virtual time, nor return which core executes (see README.md, "Why not the plugin
+ * interface alone"). QEMU's executable exports the functions that can; they are looked up by name.
+ * The plugin accesses none of QEMU's structures.
  */
 #ifndef QEMU_H
 #define QEMU_H

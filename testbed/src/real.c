@@ -94,6 +94,6 @@ static __attribute__((constructor)) void engage(void)
     if (!engaged)
         return;
     thread_kind = THREAD_MAIN;
-    /* Programs that QEMU may start have their own time. */
+    /* Programs that QEMU starts must get the host's time. */
     unsetenv("LD_PRELOAD");
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The C library's own versions of the functions that this object replaces, and whether the
- * replacements are to do anything at all.
+ * replacements are active.
  *
- * The object is preloaded, so it may find itself in a process that is not QEMU, or in QEMU before
+ * The object is preloaded, so it may be in a process that is not QEMU, or in QEMU before
  * the plugin is set up. It is `engaged` only in a QEMU whose command line also names it as plugin.
  */
 #ifndef REAL_H
@@ -45,7 +45,7 @@ extern bool engaged;
 
 /* What a thread does, as far as it is known. */
 enum thread_kind {
-    THREAD_OTHER,  /* not known, or of no influence on the guest */
+    THREAD_OTHER,  /* not known, or without influence on the guest */
     THREAD_MAIN,   /* QEMU's main loop: devices, bottom halves, the host's file descriptors */
     THREAD_CORES,  /* runs all cores in turn */
     THREAD_WORKER, /* does disk I/O for the block layer */

@@ -16,7 +16,7 @@ enum guest_register {
     REGISTERS,
 };
 
-/* Learns QEMU's handles. Call in the thread that runs the cores. */
+/* Looks up QEMU's handles. Call in the thread that runs the cores. */
 void registers_find(void);
 
 /* The value, or 0 if this machine has no such register. */

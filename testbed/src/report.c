@@ -10,7 +10,7 @@
 #include "profile.h"
 #include "schedule.h"
 #include "util.h"
-#include "visits.h"
+#include "exits.h"
 #include "workers.h"
 
 #include <errno.h>
@@ -89,17 +89,17 @@ static void write_cores(struct json *json)
     json_close(json, ']');
 }
 
-static void write_part(struct json *json, const struct visit_part *part)
+static void write_part(struct json *json, const struct exit_part *part)
 {
     json_number(json, "instructions", part->sum);
     json_number(json, "most", part->most);
     json_close(json, '}');
 }
 
-static void write_steps(struct json *json, const struct visit_sum *sum)
+static void write_steps(struct json *json, const struct exit_sum *sum)
 {
     json_open(json, "steps", '[');
-    for (int step = 0; step < VISIT_STEPS; step++) {
+    for (int step = 0; step < EXIT_STEPS; step++) {
         if (!(sum->cause.steps >> step & 1))
             continue;
         json_open(json, NULL, '{');
@@ -111,20 +111,20 @@ static void write_steps(struct json *json, const struct visit_sum *sum)
     write_part(json, &sum->rest);
 }
 
-static void write_visit(struct json *json, const struct visit_sum *sum)
+static void write_exit(struct json *json, const struct exit_sum *sum)
 {
-    const char *end = visits_end(&sum->cause);
-    int buckets = VISIT_BUCKETS;
+    const char *end = exits_end_name(&sum->cause);
+    int buckets = EXIT_BUCKETS;
     char name[64];
 
-    visits_describe(&sum->cause, name, sizeof(name));
+    exits_describe(&sum->cause, name, sizeof(name));
     json_open(json, NULL, '{');
     json_text(json, "cause", name);
     if (sum->cause.intid)
         json_number(json, "intid", sum->cause.intid - 1);
     if (end)
         json_text(json, "end", end);
-    json_number(json, "visits", sum->visits);
+    json_number(json, "visits", sum->exits);
     json_number(json, "instructions", sum->instructions);
     json_number(json, "longest_deaf", sum->deaf.instructions);
     json_hex(json, "deaf_from", sum->deaf.from);
@@ -143,13 +143,13 @@ static void write_visit(struct json *json, const struct visit_sum *sum)
     json_close(json, '}');
 }
 
-static void write_visits(struct json *json)
+static void write_exits(struct json *json)
 {
-    const struct visit_sum *sum;
+    const struct exit_sum *sum;
 
     json_open(json, "visits", '[');
-    for (int i = 0; (sum = visits_sum(i)); i++)
-        write_visit(json, sum);
+    for (int i = 0; (sum = exits_sum(i)); i++)
+        write_exit(json, sum);
     json_close(json, ']');
 }
 
@@ -235,7 +235,7 @@ static void write_json(void)
     json_number(&json, "rounds", totals->rounds);
     json_number(&json, "sleeps", totals->sleeps);
     write_cores(&json);
-    write_visits(&json);
+    write_exits(&json);
     write_spins(&json, profile.spins);
     write_marks(&json);
     write_profiled(&json, &profile);
@@ -254,7 +254,7 @@ static void write_line(void)
     uint64_t all = 0;
 
     if (!schedule_cores())
-        return; /* QEMU has said why it did not start. */
+        return; /* QEMU has printed why it did not start. */
     fprintf(stderr, "spumone-clock: %.9f s, hash %016" PRIx64 ", instructions", seconds,
             totals->hash);
     for (int i = 0; i < schedule_cores(); i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The results: a JSON file for programs, a line for people. */
+/* The results: a JSON file, and a line on standard error. */
 #ifndef REPORT_H
 #define REPORT_H
 

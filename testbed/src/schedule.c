@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "schedule.h"
 
-#include "boundary.h"
+#include "blocks.h"
 #include "clock.h"
+#include "counters.h"
 #include "qemu.h"
 #include "util.h"
 
@@ -11,11 +12,12 @@
 static struct core cores[MAX_CORES];
 static int core_count;
 static uint64_t quantum = 1000;
-static int64_t full_length = 1000;  /* the quantum of this round, if nothing happens meanwhile */
-static int64_t round_length = 1000; /* the quantum of this round: until something happens */
-static int64_t event = NEVER;       /* when that is */
-static bool cut; /* the quantum that runs ends before the round: the core has set a timer */
-static int64_t round_progress;      /* instructions of the core that got furthest in this round */
+static int64_t full_length = 1000;  /* the quantum of this round, if there is no event before its end */
+static int64_t round_length = 1000; /* the quantum of this round: up to the next event */
+static int64_t event = NEVER;       /* time of the next event */
+static const struct schedule_events *events;
+static bool cut; /* this quantum ends before the round: the core has set a timer */
+static int64_t round_progress;      /* most instructions that a core has executed in this round */
 static int64_t end = NEVER;
 static bool end_requested;
 static uint64_t random_state; /* 0: no seed */
@@ -23,7 +25,7 @@ static struct schedule_totals totals = {.hash = 0xcbf29ce484222325};
 static void *const volatile *current_cpu;
 static FILE *trace;
 
-/* Stands in while no core executes, so that the first block of any core counts as a change. */
+/* Placeholder while no core executes, so that the first block of any core counts as a change. */
 static const struct block no_block = {.bytes = 1};
 static struct core no_core = {.last = &no_block};
 static struct core *running = &no_core;
@@ -63,6 +65,11 @@ void schedule_set_up(uint64_t instructions, uint64_t seed)
     full_length = round_length = next_round_length();
 }
 
+void schedule_set_events(const struct schedule_events *source)
+{
+    events = source;
+}
+
 void schedule_set_trace(FILE *to)
 {
     trace = to;
@@ -96,7 +103,7 @@ void schedule_add_core(int index)
         core_count = index + 1;
 }
 
-/* Whether the core does not wait for anything: it executes when its turn comes. */
+/* Whether the core executes when its turn comes: it neither sleeps nor is off. */
 static bool is_ready(const struct core *core)
 {
     return !qemu.cpu_thread_is_idle(core->cpu);
@@ -110,7 +117,7 @@ static struct core *find_core(const void *cpu)
     fail("a core that QEMU did not announce executes");
 }
 
-/* Accounts for the core that executed until now. */
+/* Ends the turn of the core that executed until now. */
 static void leave(void)
 {
     struct core *core = running;
@@ -130,12 +137,12 @@ static void leave(void)
     } else if (progress >= round_length) {
         core->carry = progress - round_length;
     } else if (core->last->yields) {
-        /* What is left of the quantum passes without it. */
+        /* The core loses the rest of its quantum. */
         core->polls = true;
         core->polls_from = progress;
         core->carry = 0;
     } else {
-        /* Was interrupted, and goes on in this round. */
+        /* Was interrupted, and continues in this round. */
         core->carry = progress;
         core->served = false;
     }
@@ -146,21 +153,21 @@ void schedule_limit_round(void)
 {
     int64_t until;
 
-    event = boundary_next_event();
+    event = events->next();
     until = clock_instructions_until(event);
     if (until > full_length)
         until = full_length;
     /* Longer only if no core has had its quantum yet. */
     if (until > round_progress && (until < round_length || !round_progress))
         round_length = until;
-    /* What has happened woke them now, and nothing will later. */
+    /* Events at this time have woken them: an SGI later in the round does not wake them again. */
     for (int i = 0; i < core_count; i++)
         cores[i].woken |= cores[i].slept && is_ready(&cores[i]);
 }
 
 void schedule_wake(void)
 {
-    /* More than the round is long, if its last block went on past its end: then in the next round. */
+    /* May be past the end of the round, if the last block is: then the core continues in the next round. */
     int64_t at = (int64_t)running->executed - running->quantum_start;
 
     for (int i = 0; i < core_count; i++) {
@@ -203,8 +210,8 @@ void schedule_check_end(void)
 
 /*
  * Whether it is this core's turn. QEMU goes through the cores in order, but starts behind one that
- * was interrupted. Here each round goes through them in order: so the times that the first core reads
- * are never held back to what others have read (see clock.c).
+ * was interrupted. Here each round goes through them in order, so the first core always reads the exact
+ * time (see clock.c).
  */
 static bool is_in_turn(const struct core *core)
 {
@@ -216,7 +223,7 @@ static bool is_in_turn(const struct core *core)
     return true;
 }
 
-/* Puts the core out before it has executed anything. `from`: in the code of the block. */
+/* Ends the turn of the core before it has executed anything. `from`: return address in the code of the block. */
 _Noreturn static void send_back(struct core *core, const void *from)
 {
     qemu.cpu_exit(core->cpu);
@@ -235,14 +242,14 @@ static __attribute__((noinline)) struct core *change(const void *from)
     if (core->served || first) {
         totals.rounds++;
         new_round(first ? 0 : round_length);
-        if (first || boundary_is_due(clock_round_start(), event)) {
-            boundary_request(core->cpu);
+        if (first || events->is_due(clock_round_start(), event)) {
+            events->request(core->cpu);
             send_back(core, from);
         }
     }
     core->served = true;
     if (core->carry >= round_length) {
-        /* Its last block was longer than what is left of that round and all of this one. */
+        /* Its last block was longer than the rest of that round and all of this one. */
         core->carry -= round_length;
         send_back(core, from);
     }
@@ -267,19 +274,19 @@ static __attribute__((noinline)) void end_quantum(struct core *core)
     core->quantum_end = INT64_MAX;
     core->leaving = true;
     if (cut)
-        boundary_request(core->cpu);
+        events->request(core->cpu);
     else
         qemu.cpu_exit(core->cpu);
 }
 
 /*
  * A block is counted when it starts. If it then touches a device, QEMU stops it there, executes
- * that one instruction in a block of its own (for which this plugin is not called) and goes on with
- * a new block behind it: what the first block did not execute must be taken back.
+ * that one instruction in a block of its own (for which this plugin is not called) and continues with
+ * a new block behind it. What the first block did not execute must be taken back.
  *
  * So a block that starts within the last one follows a device access, unless the last block
  * branched there. A return never leads into its own block, since what it returns to starts one; an
- * indirect branch may, and is believed.
+ * indirect branch may, so nothing is taken back after one.
  */
 static __attribute__((noinline)) void take_back(struct core *core, const struct block *block)
 {
@@ -303,8 +310,11 @@ void schedule_block(unsigned vcpu, void *executed_block)
         core = change(__builtin_return_address(0));
     if (unlikely(block->start - core->last->start - 1 < (uint64_t)core->last->bytes - 1))
         take_back(core, block);
-    if (unlikely(block->class != core->counters.class))
+    if (unlikely(block->class != core->counters.class)) {
         counters_change(core, block);
+        if (core->last->sends)
+            schedule_wake();
+    }
     core->executed += block->instructions;
     core->last = block;
     block->runs++;
@@ -327,9 +337,9 @@ void schedule_cut(int64_t at)
 
 void schedule_pause(void)
 {
-    /* What the core has set a timer for in the middle of its quantum is due now. */
+    /* The core has set a timer within its quantum, and the timer is due now. */
     if (cut && running != &no_core)
-        clock_see(schedule_time_before(0));
+        clock_see(core_time_before(running, 0));
     cut = false;
     leave();
 }
@@ -350,12 +360,6 @@ int64_t schedule_progress(void)
     if (running == &no_core || progress < 0)
         return 0;
     return progress < round_length ? progress : round_length;
-}
-
-int64_t schedule_time_before(int64_t instructions)
-{
-    return clock_round_start() +
-           clock_ns((int64_t)running->executed - running->quantum_start - instructions);
 }
 
 struct core *schedule_core(void)

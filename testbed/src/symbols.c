@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "symbols.h"
 
-#include "blocks.h"
+#include "core.h"
 #include "registers.h"
 #include "util.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define MAX_FILES 16
-/* What lies further than this behind the last symbol of a file is not of that file. */
+/* An address further than this behind the last symbol of a file does not belong to the file. */
 #define LAST_SYMBOL_SIZE 0x10000
 /* Linux moves itself by whole multiples of this (MIN_KIMG_ALIGN), within its half of addresses. */
 #define KERNEL_ALIGNMENT 0x200000
@@ -171,7 +171,7 @@ void symbols_watch_offset(int el, uint64_t address)
 
     if (likely(!offset_is_missing) || address < KERNEL_HALF)
         return;
-    /* A kernel that finds itself at EL2 stays there if the core lets it (FEAT_VHE). */
+    /* A kernel that is started at EL2 stays there if the core has FEAT_VHE. */
     base = registers_read(el == 2 ? REGISTER_VBAR_EL2 : REGISTER_VBAR_EL1);
     if (base < KERNEL_HALF)
         return;
@@ -179,7 +179,7 @@ void symbols_watch_offset(int el, uint64_t address)
     for (int i = 0; i < file_count; i++) {
         struct file *file = &files[i];
 
-        /* Other tables (for mitigations) may be in use for a while: not a multiple. */
+        /* The kernel may temporarily use other tables (for mitigations): their offset is no multiple. */
         if (!file->offset_is_known && file->el == el && address_of(file, "vectors", &vectors) &&
             (base - vectors) % KERNEL_ALIGNMENT == 0) {
             file->offset = base - vectors;

@@ -20,7 +20,7 @@ bool symbols_load(const char *specification);
 /* The name of the function that an address of this level lies in; NULL: not known. */
 const char *symbols_find(int el, uint64_t address);
 
-/* To be called with code that is about to be executed, while an automatic offset is not known. */
+/* Call with code that is about to be executed: finds an automatic offset that is not known yet. */
 void symbols_watch_offset(int el, uint64_t address);
 
 #endif

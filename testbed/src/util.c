@@ -15,7 +15,7 @@ void fail(const char *format, ...)
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);
-    /* Not exit(): QEMU's exit handlers would wait for threads that stand still here. */
+    /* Not exit(): QEMU's exit handlers would wait for threads that are stopped here. */
     _exit(1);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Small things every file needs. */
+/* What every file uses. */
 #ifndef UTIL_H
 #define UTIL_H
 
@@ -14,7 +14,7 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-/* Says what is wrong and ends the process: for states in which no figure could be trusted. */
+/* Prints the message and ends the process: for states in which no figure can be trusted. */
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* malloc and realloc that cannot return NULL; the memory of the first is zeroed. */

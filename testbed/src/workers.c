@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* QEMU's own limit is 64; a few threads of other kinds may be taken for workers until they act. */
+/* QEMU's own limit is 64; a few other threads count as workers until they are known. */
 #define MAX_WORKERS 128
 /* How long to wait, in host time, for a new thread to show that it is a worker. */
 #define NEW_THREAD_S 2
@@ -18,11 +18,11 @@
 
 enum worker_state {
     WORKER_NONE,    /* free place */
-    WORKER_NEW,     /* a thread that stands before its first step */
-    WORKER_STARTED, /* has not shown yet whether it is a worker */
+    WORKER_NEW,     /* a thread that has not begun to run */
+    WORKER_STARTED, /* runs, and is not yet known to be a worker */
     WORKER_BUSY,
     WORKER_ASLEEP, /* waits for a request */
-    WORKER_HELD,   /* stands before a system call */
+    WORKER_HELD,   /* waits before a system call until its time */
 };
 
 struct worker {
@@ -32,11 +32,11 @@ struct worker {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;  /* for the one who settles */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;  /* for the thread in workers_settle() */
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER; /* for held workers */
 static struct worker workers[MAX_WORKERS];
 static int worker_count; /* places ever used */
-static _Atomic int unsettled; /* workers that move, and those that stand but have no time yet */
+static _Atomic int unsettled; /* workers that run, and held ones that have no time yet */
 static _Atomic int64_t next_due = NEVER;
 static int64_t latency;
 static uint64_t calls;
@@ -54,7 +54,7 @@ static bool is_unsettled(const struct worker *worker)
            (worker->state == WORKER_HELD && worker->due == NOT_SET);
 }
 
-/* With the lock held: brings up to date what others read without it. */
+/* With the lock held: updates what other threads read without it. */
 static void update(void)
 {
     int number = 0;
@@ -94,7 +94,7 @@ static bool any_is(enum worker_state state)
     return false;
 }
 
-/* With the lock held: new threads have had their time; those left are not workers. */
+/* With the lock held: new threads had time to act; those that did not are no workers. */
 static void forget_started(void)
 {
     for (int i = 0; i < worker_count; i++)
@@ -119,8 +119,8 @@ static void wait_until_still(void)
 }
 
 /*
- * With the lock held: gives those a time that have none, and lets those go on that are due, and new
- * threads.
+ * With the lock held: gives held workers without a time their time, and lets due workers and new threads
+ * continue.
  */
 static bool release(int64_t now, int64_t delay)
 {
@@ -192,7 +192,7 @@ static struct worker *my_place(void)
     return self;
 }
 
-/* Before a system call of the block layer: stands still until its time has come. */
+/* Before a system call of the block layer: waits until its time has come. */
 static void hold(void)
 {
     struct worker *worker;
@@ -243,7 +243,7 @@ int workers_signal(pthread_cond_t *condition)
     return result;
 }
 
-/* The calling worker woke. If another one's place was marked busy in its stead, put that right. */
+/* The calling worker woke. If another worker's place was marked busy instead, corrects that. */
 static void note_wake(const pthread_cond_t *condition)
 {
     pthread_mutex_lock(&lock);
@@ -263,7 +263,7 @@ static void note_wake(const pthread_cond_t *condition)
 
 /*
  * QEMU's workers are its only threads that wait with a timeout: for the next request. They sleep
- * without one here, since the limit is on the virtual clock, and so never end for want of work.
+ * without one here, since the limit is on the virtual clock, and so never end because there is no request.
  */
 EXPORTED int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
                                     const struct timespec *until)
@@ -320,8 +320,8 @@ static void *run_thread(void *data)
 }
 
 /*
- * Threads that QEMU starts once the machine runs are taken for workers until they turn out not to be.
- * They start when the cores stand still, for the same reason as above.
+ * Threads that QEMU starts while the machine runs count as workers until they are known not to be.
+ * They start when the cores are stopped, for the same reason as in workers_signal().
  */
 EXPORTED int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                             void *(*routine)(void *), void *argument)

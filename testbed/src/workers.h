@@ -2,11 +2,11 @@
 /*
  * Disk I/O in virtual time.
  *
- * QEMU's block layer gives reads, writes and flushes of an image file to worker threads, which end
- * when the host's disk pleases. Here the cores wait at the end of a round until each worker either
- * sleeps or stands before its system call; from then on the request has a virtual time at which it
- * may go on, the same for all requests of that round; and when that time has come, the cores wait
- * until the call is done. So a request takes a fixed virtual time, rounded up to a round.
+ * QEMU's block layer gives reads, writes and flushes of an image file to worker threads, which take
+ * as long as the host's disk takes. Here the cores wait at the end of a round until each worker either
+ * sleeps or is held before its system call. Then all requests of that round get the virtual time at which
+ * they may continue. When that time has come, the cores wait until the calls are done. So a request takes
+ * a fixed virtual time, rounded up to a round.
  */
 #ifndef WORKERS_H
 #define WORKERS_H
@@ -18,19 +18,19 @@
 /* The time that a read, write or flush takes, in nanoseconds. */
 void workers_set_latency(int64_t latency);
 
-/* Whether the cores must stop at this time to look after the workers: they started, or may go on. */
+/* Whether the cores must stop at this time for the workers: a request started, or a held worker may continue. */
 bool workers_are_due(int64_t now);
 
-/* When the next worker may go on; NEVER: none stands before a system call. */
+/* When the next held worker may continue; NEVER: no worker is held. */
 int64_t workers_deadline(void);
 
 /*
- * Waits until all workers sleep or stand before a system call, and lets those go on whose time has
- * come. Returns whether there were any: then there may be more to do.
+ * Waits until all workers sleep or are held before a system call, and lets those continue whose time has
+ * come. Returns whether there were any: then call it again.
  */
 bool workers_settle(void);
 
-/* Lets all workers finish what they have, whatever the time, and waits for that. */
+/* Lets all workers finish their requests, whatever the time, and waits until they have. */
 void workers_finish(void);
 
 /* pthread_cond_signal(), of what may be the condition on which workers sleep. */

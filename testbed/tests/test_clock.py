@@ -19,7 +19,7 @@ def pairs(marks):
 
 
 class Counting(unittest.TestCase):
-    def test_known_stretches_are_counted_exactly(self):
+    def test_known_code_is_counted_exactly(self):
         result = run("counts")
         at = [mark["instructions"] for mark in result["marks"]]
         # Each difference includes the mark at its start.
@@ -35,7 +35,7 @@ class Counting(unittest.TestCase):
             self.assertEqual(marks[1]["ns"] - marks[0]["ns"], passed * ns)
 
     def test_rounding_does_not_add_up(self):
-        # A third of a nanosecond is lost or won for each mark, not for each round.
+        # Each mark is rounded by up to a third of a nanosecond; the rounds add no error.
         marks = run("counts", ipus=300)["marks"]
         passed = marks[3]["instructions"] - marks[0]["instructions"]
         self.assertAlmostEqual(marks[3]["ns"] - marks[0]["ns"], passed * 10 / 3, delta=2)
@@ -70,11 +70,11 @@ class Counting(unittest.TestCase):
         self.assertEqual([inside["profiled"][key] for key in ("from_ns", "to_ns")], times)
         self.assertEqual(inside["profiled"]["el1"], sum(it["instructions"] for it in inside["profile"]))
         self.assertEqual(count(before, "work_with_lock"), 0)
-        # Marks that nobody passes: from power on, to the end.
+        # Marks that are never passed: the profile covers the whole run.
         never = run("spin", cores=2, symbols=symbols, profile_from=99, profile_to=99)
         self.assertEqual(never["profile"], whole["profile"])
         self.assertEqual(never["spin"], whole["spin"])
-        # Counted anew from the mark at the end of what it waits for: next to nothing is left.
+        # The profile restarts at the mark where the wait ends, so little is counted.
         behind = run("spin", cores=2, symbols=symbols, profile_from=2)
         self.assertLess(sum(entry["instructions"] for entry in behind["profile"]), 2000)
 
@@ -83,7 +83,7 @@ class Counting(unittest.TestCase):
         functions = {it["function"]: it["instructions"] for it in result["profile"]}
         return result, functions
 
-    def test_of_repeats_the_profile_has_the_last_one_and_not_what_is_between(self):
+    def test_the_profile_covers_only_the_last_repeat(self):
         result, functions = self.profile_of_repeats(profile_from=1, profile_to=2)
         self.assertEqual((functions["measured"], functions.get("between")), (2 + 200 + 1, None))
         times = [mark["ns"] for mark in result["marks"]][-2:]
@@ -94,7 +94,7 @@ class Counting(unittest.TestCase):
         self.assertEqual(result["profiled"]["to_ns"], result["virtual_ns"])
         self.assertEqual((functions["between"], functions.get("cut")), (2 + 200 + 1, None))
 
-    def test_what_a_device_access_takes_back_from_before_the_profile_is_not_missing_in_it(self):
+    def test_instructions_taken_back_from_before_the_profile_do_not_reduce_it(self):
         result, functions = self.profile_of_repeats(profile_from=3)
         self.assertLess(max(functions.values()), 1000, functions)
 
@@ -132,7 +132,7 @@ class Parallel(unittest.TestCase):
         self.assertEqual(spin["function"], "queued_spin_lock_slowpath")
         self.assertEqual(spin["entries"], 1)
         self.assertAlmostEqual(spin["longest_ns"], held, delta=3 * QUANTUM * NS_PER_INSTRUCTION)
-        # It waited with WFE, so it executed next to nothing.
+        # It waited with WFE, so it executed few instructions.
         self.assertLess(spin["instructions"], 2000)
         self.assertGreater(result["cores"][0]["polled_ns"], 0.9 * held)
 
@@ -151,12 +151,12 @@ class Timers(unittest.TestCase):
             # Behind WFI: a move, then the mark.
             self.assertTrue(0 <= self.late(mark) <= 5 * NS_PER_INSTRUCTION, mark)
 
-    def test_interrupt_comes_when_the_timer_is_due(self):
+    def test_the_interrupt_arrives_when_the_timer_is_due(self):
         (mark,) = (mark for mark in run("timer")["marks"] if mark["mark"] == 2)
         self.assertTrue(0 <= self.late(mark) <= 10 * NS_PER_INSTRUCTION, mark)
 
-    def test_interrupts_on_busy_cores_come_when_due(self):
-        # In the handler one instruction, then the mark; before it, what is left of a block.
+    def test_interrupts_on_busy_cores_arrive_when_due(self):
+        # The handler executes one instruction before the mark; the interrupted block is executed to its end.
         bound = 10 * NS_PER_INSTRUCTION
         for options in ({}, {"q": 333}, {"seed": 3}):
             marks = run("timers", cores=4, **options)["marks"]
@@ -168,7 +168,7 @@ class Timers(unittest.TestCase):
                 if core == 0:
                     self.assertGreaterEqual(min(late), 0)
                 else:
-                    # Set for a time in the same round, to which another core has come already.
+                    # Set for a time in the same round that another core has already reached.
                     self.assertGreaterEqual(min(late), -1.2 * QUANTUM * NS_PER_INSTRUCTION)
 
     def test_the_first_core_reads_the_exact_time(self):
@@ -195,7 +195,7 @@ class Timers(unittest.TestCase):
             first, again = (run("timer", end_mark=2, **options) for _ in range(2))
             self.assertEqual(first["hash"], again["hash"])
             self.assertEqual(first["outside_events"], 0)
-            # All up to the first mark 2, and nothing of the second that the guest sleeps afterwards.
+            # The run ends at the first mark 2, before the guest sleeps for a second.
             numbers = [mark["mark"] for mark in whole]
             self.assertEqual(first["marks"], whole[: numbers.index(2) + 1])
             self.assertLess(first["virtual_ns"], first["marks"][-1]["ns"] + 20000 * NS_PER_INSTRUCTION)
@@ -205,7 +205,7 @@ class Timers(unittest.TestCase):
 
 
 class Wakes(unittest.TestCase):
-    def test_a_sleeping_core_goes_on_when_it_is_woken(self):
+    def test_a_sleeping_core_continues_when_it_is_woken(self):
         for options in ({}, {"q": 333}, {"q": 20000}, {"seed": 7}):
             marks = run("wake", cores=4, **options)["marks"]
             sent = [mark["ns"] for mark in marks if mark["mark"] == 1]
@@ -219,8 +219,8 @@ class Wakes(unittest.TestCase):
 class Visits(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.result = run("visits", machine="virt,gic-version=3,virtualization=on")
-        cls.causes = {visit["cause"]: visit for visit in cls.result["visits"]}
+        cls.result = run("exits", machine="virt,gic-version=3,virtualization=on")
+        cls.causes = {each["cause"]: each for each in cls.result["visits"]}
 
     def test_calls_by_function(self):
         one, two = self.causes["HVC 0x00000001"], self.causes["HVC 0x00000002"]
@@ -228,11 +228,11 @@ class Visits(unittest.TestCase):
         self.assertEqual((two["visits"], two["instructions"], two["most"]), (3, 3 * 208, 208))
         self.assertEqual(one["by_power_of_two"], [0, 0, 0, 10])
 
-    def test_steps_are_found_in_visits_not_among_marks(self):
+    def test_steps_are_found_in_exits_not_among_marks(self):
         def steps(cause):
             visit = self.causes[cause]
-            parts = [(it["step"], it["instructions"], it["most"]) for it in visit["steps"]]
-            return parts, tuple(visit["rest"].values())
+            parts = [(it["step"], it["instructions"], it["most"]) for it in each["steps"]]
+            return parts, tuple(each["rest"].values())
 
         self.assertEqual(
             steps("HVC 0x00000001"), ([(0, 10 * 3, 3), (15, 10 * 2, 2)], (10 * 3, 3))
@@ -241,16 +241,16 @@ class Visits(unittest.TestCase):
         self.assertNotIn("steps", self.causes["HVC 0x00000003"])
         self.assertEqual([mark["mark"] for mark in self.result["marks"]], [1])
 
-    def test_a_sleep_divides_a_visit(self):
+    def test_a_sleep_divides_an_exit(self):
         three, wake = self.causes["HVC 0x00000003"], self.causes["wake from waiting at EL2"]
         self.assertEqual((three["visits"], three["most"]), (1, 7 + 11))
         self.assertEqual((wake["visits"], wake["most"]), (1, 4))
 
-    def test_a_look_for_interrupts_divides_a_stretch(self):
+    def test_a_check_for_interrupts_divides_a_stretch(self):
         two, four = self.causes["HVC 0x00000002"], self.causes["HVC 0x00000004"]
         self.assertEqual((two["most"], two["longest_deaf"]), (208, 208))
         self.assertEqual((four["most"], four["longest_deaf"]), (153, 110))
-        # Both from the vector (lower level, synchronous) on; one to the return, the other to the look before it.
+        # Both begin at the vector (lower level, synchronous). One ends at the return, the other at the check before it.
         vector, entry = 0x800, 0x400
         self.assertEqual({int(it["deaf_from"], 16) % vector for it in (two, four)}, {entry})
         self.assertEqual(two["deaf_from"], four["deaf_from"])
@@ -263,17 +263,17 @@ class Visits(unittest.TestCase):
         core = self.result["cores"][0]
         self.assertEqual(core["el0"], 5)
         self.assertEqual(core["el1"], 2 + 10 * 4 + 1 + 3 * 4 + 2 + 2 + 7 + 3)
-        self.assertEqual(core["el2"], sum(visit["instructions"] for visit in self.result["visits"]))
+        self.assertEqual(core["el2"], sum(each["instructions"] for each in self.result["visits"]))
 
     def test_ends(self):
-        ends = {cause: visit["end"] for cause, visit in self.causes.items()}
+        ends = {cause: each["end"] for cause, visit in self.causes.items()}
         self.assertEqual(ends.pop("HVC 0x00000003"), "sleeps")
         self.assertEqual(ends.pop("HVC 0x84000008"), "unfinished")
         self.assertEqual(set(ends.values()), {"stays"})
 
-    def test_interrupts_that_stay_and_that_switch(self):
+    def test_interrupts_with_and_without_a_switch(self):
         result = run("switches", machine="virt,gic-version=3,virtualization=on")
-        irqs = {visit["end"]: visit for visit in result["visits"] if visit["cause"] == "IRQ"}
+        irqs = {each["end"]: each for each in result["visits"] if each["cause"] == "IRQ"}
         self.assertEqual({irq["intid"] for irq in irqs.values()}, {26})
         figures = {end: (irq["visits"], irq["instructions"]) for end, irq in irqs.items()}
         self.assertEqual(figures["stays"], (4, 4 * 10))
@@ -281,8 +281,8 @@ class Visits(unittest.TestCase):
         self.assertEqual(figures["unfinished"][0], 1)
 
     def test_causes_can_be_left_out(self):
-        result = run("visits", machine="virt,gic-version=3,virtualization=on", causes="off")
-        causes = {visit["cause"]: visit["visits"] for visit in result["visits"]}
+        result = run("exits", machine="virt,gic-version=3,virtualization=on", causes="off")
+        causes = {each["cause"]: each["visits"] for each in result["visits"]}
         self.assertEqual(causes, {"start of a core": 1, "any": 16, "wake from waiting at EL2": 1})
 
 
@@ -316,7 +316,7 @@ class Repeatable(unittest.TestCase):
 
     def test_events_from_outside_are_counted(self):
         process = Run("echo", cores=1).start(stdin=subprocess.PIPE)
-        # The guest waits for it, so this cannot come too late.
+        # The guest waits for the character, so it cannot arrive too late.
         process.wait_until_running()
         process.process.stdin.write(b"x")
         process.process.stdin.flush()
@@ -326,7 +326,7 @@ class Repeatable(unittest.TestCase):
 
 
 class Ends(unittest.TestCase):
-    def test_a_signal_ends_a_run_in_order(self):
+    def test_after_sigterm_the_results_are_complete(self):
         for name, marks in (("echo", []), ("idle", [(1, 0)])):
             process = Run(name).start(stdin=subprocess.PIPE)
             process.wait_until_running()
@@ -335,7 +335,7 @@ class Ends(unittest.TestCase):
             self.assertEqual(pairs(result["marks"]), marks)
             self.assertEqual(len(result["cores"]), 1)
 
-    def test_runs_side_by_side_do_not_disturb_each_other(self):
+    def test_concurrent_runs_do_not_change_each_other(self):
         alone = run("timers", cores=4)
         processes = [Run("timers", cores=4).start() for _ in range(3)]
         for process in processes:
@@ -349,7 +349,7 @@ class Errors(unittest.TestCase):
         self.assertIn(text, caught.exception.stderr)
 
     def test_wrong_options(self):
-        # As they were written.
+        # With the names that the user wrote.
         self.assert_error(" --q 7: expected a number from 50", q=7)
         self.assert_error(" --ipus fast: expected a number", ipus="fast")
         self.assert_error(" --end-us 1s: expected a number", end_us="1s")
@@ -397,7 +397,7 @@ class Errors(unittest.TestCase):
     def test_a_plugin_that_is_not_preloaded_is_refused(self):
         self.assert_qemu_refuses("must be preloaded", "tcg,thread=single", {})
 
-    def test_other_programs_keep_their_time(self):
+    def test_other_programs_get_the_hosts_time(self):
         # Preloaded into a program that is not QEMU, it does nothing.
         command = ["date", "+%s"]
         environment = os.environ | {"LD_PRELOAD": str(clock())}

@@ -15,10 +15,10 @@ import unittest
 from testbed import BUILD, BUSY_LOOPS, TESTBED, busy_loops, run
 
 LINUX = pathlib.Path(os.environ.get("SPUMONE_LINUX", BUILD / "guests" / "linux"))
-# A kernel that starts at EL2 would stay there; without, it is at EL1.
+# Without EL2: a kernel that starts at EL2 would stay there.
 BARE_MACHINE = "virt,gic-version=3"
 MACHINE = "virt,gic-version=3,virtualization=on"
-# Longer than any of them takes: a kernel that panics waits for ever.
+# Longer than any run: a kernel that panics would wait for ever.
 END_US = 60_000_000
 HYPERVISOR_IMAGE = os.environ.get("SPUMONE_IMAGE")
 HYPERVISOR_SYMBOLS = os.environ.get("SPUMONE_SYMBOLS")
@@ -86,7 +86,7 @@ class Bare(Linux):
         self.assertGreater(results[0]["disk_calls"], 50)
 
     def test_network_within_qemu_is_repeatable(self):
-        # DHCP, ping and TFTP with the gateway, which QEMU itself plays, behind a hub with a third port.
+        # DHCP, ping and TFTP with the gateway, which QEMU itself emulates, behind a hub with a third port.
         with tempfile.TemporaryDirectory() as directory:
             (pathlib.Path(directory) / "file").write_bytes(bytes(range(256)) * 100)
             checksum = subprocess.check_output(["sha256sum", f"{directory}/file"], text=True).split()[0]
@@ -109,10 +109,10 @@ class Hypervisor(Linux):
         options = {"machine": MACHINE, "cores": 4, "ipus": 500, "end_us": END_US, "symbols": symbols}
         results = twice(lambda: run(kernel, **options))
         self.assert_same_and_good(results)
-        causes = {visit["cause"] for visit in results[0]["visits"]}
+        causes = {each["cause"] for each in results[0]["visits"]}
         self.assertIn("IRQ", causes)
         self.assertTrue(any(re.match("HVC", cause) for cause in causes))
-        self.assertIn("switches", {visit["end"] for visit in results[0]["visits"]})
+        self.assertIn("switches", {each["end"] for each in results[0]["visits"]})
         if HYPERVISOR_SYMBOLS:
             functions = [entry["function"] for entry in results[0]["profile"] if entry["el"] == 2]
             self.assertTrue(any("spumone_hypervisor::instance" in function for function in functions))

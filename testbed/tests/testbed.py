@@ -76,7 +76,7 @@ def run(name, **options):
 
 @contextlib.contextmanager
 def busy_loops(number):
-    """That many processes beside, which do nothing but use the host's processors."""
+    """Runs that many processes which only use the host's processors."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
     try:
         yield

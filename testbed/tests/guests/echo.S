@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Says that it runs, waits for a character on the serial line; ends. */
+/* Writes a character, waits for one on the serial line, and ends. */
 #include "lib.S"
 #define UART_CR         0x30
 _start:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Says that it runs, then sleeps for ever: nothing is to come. */
+/* Writes a character, then sleeps for ever: there is no event. */
 #include "lib.S"
 _start:
         say_running

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the test guests share. They run on QEMU's virt machine, loaded at 0x40100000, without MMU. */
+/* Common code of the test guests. They run on QEMU's virt machine, loaded at 0x40100000, without MMU. */
 
 #define PSCI_SYSTEM_OFF   0x84000008
 #define PSCI_CPU_ON       0xc4000003

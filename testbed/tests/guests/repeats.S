@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Mark 2 out of turn, then twice: mark 1, `measured`, mark 2, `between`. Each is 100 × 2 instructions and more.
- * Before that, `cut` passes mark 3, twice, in a block that a device access divides; the rest of it is `behind`.
+ * Mark 2 alone, then twice: mark 1, `measured`, mark 2, `between`. Each is 100 × 2 instructions and more.
+ * Before that, `cut` passes mark 3, twice, in a block that a device access divides; the rest of the block is `behind`.
  */
 #include "lib.S"
 _start:

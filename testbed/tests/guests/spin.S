@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Core 1 takes a lock, works for 100,000 instructions (mark 1 to 2) in `work_with_lock`, and gives it
- * back; core 0 meanwhile waits for it in a function with the name of Linux's.
+ * Core 1 takes a lock, works for 100,000 instructions (mark 1 to 2) in `work_with_lock`, and releases
+ * it; core 0 meanwhile waits for the lock in a function with the name of Linux's lock function.
  */
 #include "lib.S"
 _start:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A hypervisor with two guests, told apart by the VMID only. The EL2 timer interrupts them ten times;
- * each second time the hypervisor goes on with the other guest. It executes 12 instructions then, else
+ * A hypervisor with two guests, which differ in the VMID only. The EL2 timer interrupts them ten times;
+ * each second time the hypervisor enters the other guest. It executes 12 instructions then, otherwise
  * 10.
  */
 #include "lib.S"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Timer interrupts on busy cores. Cores 0 and 3 each take 100 of them, in turn due after 50 µs and
- * 1.6 µs, at changing places in a round. Cores 1 and 2 read the time all along, and core 1 upsets
+ * 1.6 µs, at changing places in a round. Cores 1 and 2 read the time all the time, and core 1 disturbs
  * the order of the cores with TLB maintenance. At each interrupt:
  *   mark 1  X0: when the timer was due, in ticks of 16 ns
- *   mark 2  X0: the time that the core itself reads, less that
+ *   mark 2  X0: the time that the core itself reads, minus the time of mark 1
  */
 #include "lib.S"
 #define INTERRUPTS      100

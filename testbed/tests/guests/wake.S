@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Cores 0 and 2 wake each other with an SGI, 100 times each, while cores 1 and 3 are busy. The one that
- * is awake executes some hundred instructions, marks 1, wakes the other one and sleeps; that one marks 2.
+ * is awake executes some hundred instructions, sets mark 1, wakes the other one and sleeps; the other one sets mark 2.
  */
 #include "lib.S"
 #define GICR_SIZE       0x20000         /* of one core: two frames */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "visits.h"
+#include "exits.h"
 
 #include "registers.h"
-#include "schedule.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,61 +23,61 @@
 /* ICC_IAR1_EL1, 12.11.24 of the GIC's specification. */
 #define IAR_INTID_MASK 0xffffff
 
-static struct visit_sum sums[VISIT_CAUSES];
+static struct exit_sum sums[EXIT_CAUSES];
 static bool reads_causes = true;
 
-void visits_read_causes(bool yes)
+void exits_read_causes(bool yes)
 {
     reads_causes = yes;
 }
 
-static bool is_same(const struct visit_cause *a, const struct visit_cause *b)
+static bool is_same(const struct exit_cause *a, const struct exit_cause *b)
 {
     return a->kind == b->kind && a->vector == b->vector && a->class == b->class &&
            a->detail == b->detail && a->intid == b->intid && a->end == b->end &&
            a->steps == b->steps;
 }
 
-static struct visit_sum *find_sum(const struct visit_cause *cause)
+static struct exit_sum *find_sum(const struct exit_cause *cause)
 {
-    struct visit_sum *sum = sums;
+    struct exit_sum *sum = sums;
 
-    for (; sum < sums + VISIT_CAUSES - 1 && sum->cause.kind; sum++)
+    for (; sum < sums + EXIT_CAUSES - 1 && sum->cause.kind; sum++)
         if (is_same(&sum->cause, cause))
             return sum;
-    /* The last place collects what finds no other. */
+    /* The last place collects the rest. */
     if (!sum->cause.kind)
         sum->cause = *cause;
     return sum;
 }
 
-static void begin(struct core *core, const struct visit_cause *cause, uint64_t address)
+static void begin(struct core *core, const struct exit_cause *cause, uint64_t address)
 {
-    core->counters.visit = (struct visit){
+    core->counters.exit = (struct exit){
         .cause = *cause,
         .begun = core->executed,
         .looked = core->executed,
         .looked_in = address,
         .passed = core->executed,
-        .at = schedule_time_before(0),
+        .at = core_time_before(core, 0),
         .guest = reads_causes ? registers_read(REGISTER_VTTBR_EL2) : 0,
     };
 }
 
 /* Why the core is about to execute this block at EL2, coming from a lower level. */
-static struct visit_cause read_cause(const struct core *core, const struct block *first)
+static struct exit_cause read_cause(const struct core *core, const struct block *first)
 {
-    struct visit_cause cause = {.kind = VISIT_START};
+    struct exit_cause cause = {.kind = EXIT_START};
     uint64_t table = first->start & -(uint64_t)VECTOR_TABLE_SIZE;
     uint64_t syndrome;
 
     if (!core->executed)
         return cause;
-    cause.kind = VISIT_EXCEPTION;
+    cause.kind = EXIT_EXCEPTION;
     if (!reads_causes)
         return cause;
     if (first->start % VECTOR_SIZE || table != registers_read(REGISTER_VBAR_EL2)) {
-        cause.kind = VISIT_START;
+        cause.kind = EXIT_START;
         return cause;
     }
     cause.vector = (uint8_t)(first->start % VECTOR_TABLE_SIZE / VECTOR_SIZE);
@@ -93,16 +92,16 @@ static struct visit_cause read_cause(const struct core *core, const struct block
     return cause;
 }
 
-void visits_enter(struct core *core, const struct block *first)
+void exits_begin(struct core *core, const struct block *first)
 {
-    struct visit_cause cause = read_cause(core, first);
+    struct exit_cause cause = read_cause(core, first);
 
     begin(core, &cause, first->start);
 }
 
-void visits_acknowledged(struct core *core, int general)
+void exits_acknowledged(struct core *core, int general)
 {
-    struct visit_cause *cause = &core->counters.visit.cause;
+    struct exit_cause *cause = &core->counters.exit.cause;
     uint32_t intid;
 
     if (!reads_causes || cause->intid)
@@ -111,91 +110,91 @@ void visits_acknowledged(struct core *core, int general)
     cause->intid = intid + 1;
 }
 
-void visits_looked(struct core *core, uint64_t address)
+void exits_looked(struct core *core, uint64_t address)
 {
-    struct visit *visit = &core->counters.visit;
-    uint64_t deaf = core->executed - visit->looked;
+    struct exit *open = &core->counters.exit;
+    uint64_t deaf = core->executed - open->looked;
 
-    if (deaf > visit->deaf.instructions)
-        visit->deaf = (struct visit_stretch){deaf, visit->looked_in, address};
-    visit->looked = core->executed;
-    visit->looked_in = address;
+    if (deaf > open->deaf.instructions)
+        open->deaf = (struct exit_stretch){deaf, open->looked_in, address};
+    open->looked = core->executed;
+    open->looked_in = address;
 }
 
-void visits_step(struct core *core, int step, uint64_t executed)
+void exits_step(struct core *core, int step, uint64_t executed)
 {
-    struct visit *visit = &core->counters.visit;
+    struct exit *open = &core->counters.exit;
 
-    if (!reads_causes || visit->cause.kind == VISIT_NONE || visit->cause.steps >> step & 1)
+    if (!reads_causes || open->cause.kind == EXIT_NONE || open->cause.steps >> step & 1)
         return;
-    visit->cause.steps |= (uint16_t)(1 << step);
-    visit->steps[step] = executed - visit->passed;
-    visit->passed = executed;
+    open->cause.steps |= (uint16_t)(1 << step);
+    open->steps[step] = executed - open->passed;
+    open->passed = executed;
 }
 
-static void add_part(struct visit_part *part, uint64_t instructions)
+static void add_part(struct exit_part *part, uint64_t instructions)
 {
     part->sum += instructions;
     if (instructions > part->most)
         part->most = instructions;
 }
 
-void visits_leave(struct core *core, enum visit_end how)
+void exits_end(struct core *core, enum exit_end how)
 {
-    struct visit *visit = &core->counters.visit;
-    uint64_t instructions = core->executed - visit->begun;
-    struct visit_sum *sum;
+    struct exit *open = &core->counters.exit;
+    uint64_t instructions = core->executed - open->begun;
+    struct exit_sum *sum;
     int bucket = 0;
 
-    if (visit->cause.kind == VISIT_NONE)
+    if (open->cause.kind == EXIT_NONE)
         return;
     if (!reads_causes)
-        how = VISIT_RETURNS;
-    else if (how == VISIT_RETURNS)
-        how = registers_read(REGISTER_VTTBR_EL2) == visit->guest ? VISIT_STAYS : VISIT_SWITCHES;
-    visit->cause.end = how;
-    visits_looked(core, core->last->start);
-    sum = find_sum(&visit->cause);
-    visit->cause.kind = VISIT_NONE;
-    while (bucket < VISIT_BUCKETS - 1 && instructions >> (bucket + 1))
+        how = EXIT_RETURNS;
+    else if (how == EXIT_RETURNS)
+        how = registers_read(REGISTER_VTTBR_EL2) == open->guest ? EXIT_STAYS : EXIT_SWITCHES;
+    open->cause.end = how;
+    exits_looked(core, core->last->start);
+    sum = find_sum(&open->cause);
+    open->cause.kind = EXIT_NONE;
+    while (bucket < EXIT_BUCKETS - 1 && instructions >> (bucket + 1))
         bucket++;
-    sum->visits++;
+    sum->exits++;
     sum->instructions += instructions;
     sum->histogram[bucket]++;
-    for (int step = 0; step < VISIT_STEPS; step++)
-        if (visit->cause.steps >> step & 1)
-            add_part(&sum->steps[step], visit->steps[step]);
-    add_part(&sum->rest, core->executed - visit->passed);
-    if (visit->deaf.instructions > sum->deaf.instructions)
-        sum->deaf = visit->deaf;
+    for (int step = 0; step < EXIT_STEPS; step++)
+        if (open->cause.steps >> step & 1)
+            add_part(&sum->steps[step], open->steps[step]);
+    add_part(&sum->rest, core->executed - open->passed);
+    if (open->deaf.instructions > sum->deaf.instructions)
+        sum->deaf = open->deaf;
     if (instructions > sum->most) {
         sum->most = instructions;
-        sum->most_at = visit->at;
+        sum->most_at = open->at;
         sum->most_core = (uint8_t)core->index;
     }
 }
 
-void visits_resume(struct core *core)
+void exits_resume(struct core *core)
 {
-    const struct visit_cause wake = {.kind = VISIT_WAKE};
+    const struct exit_cause wake = {.kind = EXIT_WAKE};
 
-    visits_leave(core, VISIT_SLEEPS);
+    exits_end(core, EXIT_SLEEPS);
     begin(core, &wake, core->last->start);
 }
 
-const struct visit_sum *visits_sum(int number)
+const struct exit_sum *exits_sum(int number)
 {
-    return number < VISIT_CAUSES && sums[number].cause.kind ? &sums[number] : NULL;
+    return number < EXIT_CAUSES && sums[number].cause.kind ? &sums[number] : NULL;
 }
 
-const char *visits_end(const struct visit_cause *cause)
+const char *exits_end_name(const struct exit_cause *cause)
 {
     static const char *const names[] = {
-        [VISIT_UNFINISHED] = "unfinished",
-        [VISIT_SLEEPS] = "sleeps",
-        [VISIT_STAYS] = "stays",
-        [VISIT_SWITCHES] = "switches",
-        [VISIT_RETURNS] = NULL,
+        [EXIT_UNFINISHED] = "unfinished",
+        [EXIT_SLEEPS] = "sleeps",
+        [EXIT_STAYS] = "stays",
+        [EXIT_SWITCHES] = "switches",
+        [EXIT_RETURNS] = NULL,
     };
 
     return names[cause->end];
@@ -223,7 +222,7 @@ static const char *class_name(uint8_t class)
     }
 }
 
-static void describe_synchronous(const struct visit_cause *cause, char *text, size_t length)
+static void describe_synchronous(const struct exit_cause *cause, char *text, size_t length)
 {
     const char *name = class_name(cause->class);
     uint32_t iss = cause->detail;
@@ -240,14 +239,14 @@ static void describe_synchronous(const struct visit_cause *cause, char *text, si
         snprintf(text, length, "%s", name);
 }
 
-void visits_describe(const struct visit_cause *cause, char *text, size_t length)
+void exits_describe(const struct exit_cause *cause, char *text, size_t length)
 {
     static const char *const types[] = {"synchronous", "IRQ", "FIQ", "SError"};
     static const char *const origins[] = {" from EL2 with SP_EL0", " from EL2", "", " from AArch32"};
 
-    if (cause->kind == VISIT_START)
+    if (cause->kind == EXIT_START)
         snprintf(text, length, "start of a core");
-    else if (cause->kind == VISIT_WAKE)
+    else if (cause->kind == EXIT_WAKE)
         snprintf(text, length, "wake from waiting at EL2");
     else if (!reads_causes)
         snprintf(text, length, "any");

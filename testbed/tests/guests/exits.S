@@ -2,7 +2,7 @@
 /*
  * A hypervisor with a guest that calls it: 10 times function 1, which takes 8 instructions at EL2,
  * and 3 times function 2, which takes 8 + 2 * 100. Function 3 sleeps at EL2 until the timer is due,
- * then returns: 14 instructions, the last 7 of them after the sleep. Function 4 takes 153, and looks for
+ * then returns: 14 instructions, the last 7 of them after the sleep. Function 4 takes 153, and checks for
  * interrupts after 110. Functions 1 and 2 pass a step each. The guest runs 5 instructions at
  * EL0 in between.
  */
