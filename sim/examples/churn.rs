@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How many moves a second of this machine the simulator makes: `cargo run --release --example churn [MOVES] [CORES]`.
+//! Measures the moves per second that the simulator makes on this machine: `cargo run --release --example churn [MOVES] [CORES]`.
 
 use spumone_sim::{Failed, Setup, simulate};
 use std::time::Instant;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When each core has its next event: a tournament of times, whose winner is the next event of all.
+//! The next event of each core, in a tournament tree: the winner is the next event of the machine.
 
 use spumone_core::schedule::Ticks;
 
 /// The next event of each core.
 #[derive(Debug)]
 pub struct Agenda {
-    /// Node n has the children 2n and 2n + 1; the second half are the cores. Each is the earlier of its children; the lower
-    /// core where both are equal.
+    /// Node n has the children 2n and 2n + 1; the cores are the second half. Each node is the earlier of its children; if both are
+    /// equal, the core with the lower number.
     nodes: Vec<(Ticks, u32)>,
 }
 
 impl Agenda {
-    /// Nothing happens on `cores` cores.
+    /// No core has an event.
     pub fn new(cores: usize) -> Self {
         let leaves = cores.next_power_of_two().max(2);
         let mut nodes = vec![(Ticks::NEVER, 0); 2 * leaves];
@@ -22,7 +22,7 @@ impl Agenda {
         Self { nodes }
     }
 
-    /// The next event of a core is then.
+    /// Sets the time of a core's next event.
     #[inline]
     pub fn set(&mut self, core: usize, at: Ticks) {
         let mut node = self.nodes.len() / 2 + core;
@@ -41,7 +41,7 @@ impl Agenda {
         }
     }
 
-    /// The next event: when, and of which core.
+    /// The next event of the machine: its time and its core.
     #[inline]
     pub fn next(&self) -> (Ticks, usize) {
         let (at, core) = self.nodes[1];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The policy, and all that the simulator knows of policies: whoever adds one to `spumone-core` changes this file at
+//! The policy, and all that the simulator knows of policies: a new policy in `spumone-core` needs changes in this file at
 //! most.
 
 use crate::random::Random;
@@ -9,18 +9,18 @@ use spumone_config::packed;
 use spumone_core::migration::{Candidate, Here, Policy, PolicyRules, Verdict};
 use spumone_core::schedule::Ticks;
 
-/// Who decides about moves.
+/// What decides about moves.
 #[derive(Debug)]
 pub enum Deciding {
     /// A policy of the hypervisor.
     Policy(Policy),
-    /// Chance.
+    /// Chance, for tests of the protocol.
     Chance(Random),
 }
 
 impl Deciding {
-    /// As it was asked for; chance is the one of this seed. Where cores cannot catch what a guest does, the hypervisor
-    /// has `steal` for `trap`.
+    /// The decisions that a setup asks for; chance uses this seed. Where cores cannot catch what a guest does, the hypervisor
+    /// uses `steal` instead of `trap`.
     pub fn new(decisions: Decisions, seed: u64, catches: bool) -> Self {
         match decisions {
             Decisions::Policy(packed::Policy::Trap) if !catches => {
@@ -55,7 +55,7 @@ impl Deciding {
     }
 }
 
-/// Anything that a policy may say of this candidate, most often that it is taken.
+/// Any verdict that a policy may give for this candidate; most often the vCPU is taken.
 fn by_chance(random: &mut Random, here: &Here, candidate: &Candidate) -> Verdict {
     if here.running.is_some_and(|it| it.band > candidate.band) {
         return Verdict::Leave;

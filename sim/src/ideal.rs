@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a load of the real-time guest costs at least.
+//! The ideal: what the cores left by the real-time guest can achieve.
 
 use crate::setup::Setup;
 use crate::simulate::{Failed, simulate};
 
-/// What one guest achieves on bare machines, in messages a second.
+/// What one guest achieves on bare machines, in messages per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bare {
     /// On all cores.
     pub all: f64,
-    /// On one core less.
+    /// On one core less than all.
     pub one_less: f64,
 }
 
@@ -29,8 +29,8 @@ impl Bare {
         Ok(Self { all, one_less })
     }
 
-    /// What is possible beside a real-time guest that is busy for this share: as `spm bench lhp` has it, all cores while
-    /// it sleeps, and one less while it is busy.
+    /// What is possible beside a real-time guest that is busy for this share of the time, as `spm bench lhp` defines it: all cores
+    /// while the real-time guest sleeps, one core less while it is busy.
     pub fn ideal(&self, busy_percent: u8) -> f64 {
         let free = 1.0 - f64::from(busy_percent) / 100.0;
         self.one_less + free * (self.all - self.one_less)

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What must hold after each event, whatever the policy.
+//! What must hold after each event, whatever the policy decides.
 //!
-//! - The token of each vCPU is on exactly one core, or parked, once.
-//! - A vCPU's registers are on one core at most, which has its token; only there it runs.
-//! - No vCPU that wants to run waits for long while a core where it may run idles; but one whose timer has run out, and
-//!   that sleeps on a core which runs an equal, may wait for the end of a turn. Whether it wants to is asked of
-//!   the guest and of the interrupts that were sent, not of the hypervisor: so a wake-up that is lost is seen too.
-//! - No vCPU waits for more than two turns of each vCPU of its guest, or, where vCPUs outnumber cores, as much longer
-//!   as the real-time vCPU leaves less time of its core. What a policy does not help with is excepted: [`Waits`].
-//! - A core that idles and has sent a vCPU away, whom nobody has taken, has an alarm to take it back.
-//! - The real-time vCPU waits for no other vCPU: for one step at EL2, and its own switch. Under `delay`, for the
-//!   bound of that too.
+//! - The token of each vCPU is in exactly one place: on a core or in its parking slot.
+//! - A vCPU's registers are on one core at most, which has its token; only that core runs it.
+//! - No vCPU that is runnable waits for long while a core where it may run idles. Exception: a vCPU whose timer has expired, and
+//!   that sleeps on a core which runs a vCPU of the same band, may wait for the end of a time slice. Whether a vCPU is runnable
+//!   is read
+//!   from the guest and from the interrupts that were sent, not from the hypervisor: so a lost wake-up is found, too.
+//! - No vCPU waits for more than two time slices of each vCPU of its guest. Where there are more vCPUs than cores, the limit grows
+//!   with
+//!   the share of its core that the real-time vCPU takes. Policies that do not help have larger limits: [`Waits`].
+//! - A core that idles and has sent a vCPU away that no core has claimed has an alarm to fetch it back.
+//! - The real-time vCPU waits for no other vCPU: only for one step at EL2 and its own switch. Under `delay`, also for the
+//!   longest delay.
 
 use crate::instance::Instance;
 use crate::setup::{Decisions, Setup};
@@ -22,21 +24,21 @@ use spumone_config::types::{PcpuId, VcpuId};
 use spumone_core::migration::TAKE_BACK_US;
 use spumone_core::schedule::Ticks;
 
-/// What a hypervisor does not do in this time, it has forgotten: longer than a patience, a grace and a few kicks.
+/// If the hypervisor has not acted within this time, it has forgotten to: longer than a park delay, a grace and some kicks.
 const FORGOTTEN: Ticks = us(500);
-/// No vCPU waits for longer for each vCPU that it shares cores with: a turn and its grace, twice.
+/// Longest wait for each vCPU that shares the cores: a time slice and its grace, twice.
 const TURNS: u64 = 2;
 /// The same where chance decides, which is not fair.
 const TURNS_BY_CHANCE: u64 = 20;
 
-/// An invariant does not hold.
+/// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// When.
+    /// The time.
     pub at: Ticks,
-    /// In which of the machine's systems.
+    /// The system of the machine.
     pub system: usize,
-    /// What.
+    /// What is wrong.
     pub what: String,
 }
 
@@ -47,18 +49,18 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a policy lets vCPUs wait for.
+/// What a vCPU may wait for, by policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
-    /// For turns, while no core idles.
+    /// For time slices of others, while no core idles.
     Turns,
-    /// As `Turns`, and for the real-time vCPU. (A core without kernels may idle.)
+    /// As `Turns`, and for the real-time vCPU. (A core that runs no kernel code of the guest may idle.)
     TurnsAndRt,
-    /// As that, while other cores idle, too.
+    /// As above, also while other cores idle.
     Host,
-    /// For turns of its own core, where the real-time vCPU does not have it.
+    /// For time slices on its own core, when the real-time vCPU does not have it.
     Home,
-    /// For turns of its own core, where the real-time vCPU has none.
+    /// For time slices on its own core, which has no real-time vCPU.
     Gang,
 }
 
@@ -83,28 +85,28 @@ impl Waits {
 pub struct Invariants {
     /// All vCPUs; bit n for vCPU n.
     all: u32,
-    /// Whose tokens each core has, and whose registers; bit n for vCPU n.
+    /// The tokens that each core has, and the vCPU that is loaded on it; bit n for vCPU n.
     held: Vec<u32>,
     loaded: Vec<u32>,
     waits: Waits,
     homes: Vec<usize>,
-    /// Whom each core runs; bit n for vCPU n.
+    /// The vCPU that each core runs; bit n for vCPU n.
     runs: Vec<u32>,
-    /// vCPUs that want to run and do not; bit n for vCPU n.
+    /// vCPUs that are runnable and do not run; bit n for vCPU n.
     waiting: u32,
-    /// Of these, those that were woken by their timers.
+    /// Those of them that were woken by their timers.
     by_timer: u32,
     /// Since when, by vCPU.
     waits_since: Vec<Ticks>,
-    /// Since when each core idles; [`Ticks::NEVER`]: it does not.
+    /// Since when each core idles; [`Ticks::NEVER`]: it does not idle.
     idle_since: Vec<Ticks>,
-    /// Cores that run somebody more urgent; bit n for core n.
+    /// Cores that run a vCPU of a higher band; bit n for core n.
     cut_off: u32,
-    /// Since when they no longer do, by core.
+    /// When each core last stopped running such a vCPU.
     free_since: Vec<Ticks>,
-    /// How long a vCPU may wait while a core idles.
+    /// Longest time that a vCPU may wait while a core idles.
     forgotten: Ticks,
-    /// The longest turn.
+    /// The longest time slice.
     turn: Ticks,
     bound_of_wait: Ticks,
     bound_of_dispatch: Ticks,
@@ -124,21 +126,21 @@ impl Invariants {
         };
         let turns = turns * setup.guest_vcpus as u64;
         let mut bound_of_wait = turns * turn;
-        // Where vCPUs outnumber cores, the cores that are left may have enough, and take no more from that of the
-        // real-time vCPU: turns there are as much longer as that leaves less time.
+        // Where there are more vCPUs than cores, the other cores may have enough to do and take no vCPU from the core of the
+        // real-time vCPU: time slices on that core take longer, as the real-time vCPU leaves less time.
         if let Some(rt) = setup.rt
             && (setup.guest_vcpus > setup.guest_cores || waits.is_for_rt())
         {
             bound_of_wait = bound_of_wait * rt.period.0 / (rt.period.0 - rt.busy.0) + rt.busy.0;
         }
         let rules = world.deciding.rules();
-        // The core that idles may be the one that has sent it away.
+        // The core that idles may be the one that has sent the vCPU away.
         let forgotten = match rules.returns_home || rules.max_stay.is_some() {
             true => Ticks(FORGOTTEN.0 + us(TAKE_BACK_US.into()).0),
             false => FORGOTTEN,
         };
         let (bound_of_wait, forgotten) = match setup.storm {
-            // A storm takes what time it likes from the SMP guest on its core.
+            // A storm may take any share of its core from the SMP guest.
             Some(_) => (Ticks::NEVER, Ticks::NEVER),
             None => (Ticks(bound_of_wait + forgotten.0), forgotten),
         };
@@ -162,14 +164,14 @@ impl Invariants {
             bound_of_dispatch: setup
                 .costs
                 .bound_of_dispatch(&rules, vcpus, setup.guest_cores)
-                // The interrupt that is being handled when the real-time vCPU is due: one, however many are pending.
+                // When the real-time vCPU is due, EL2 may be handling an interrupt: one, however many are pending.
                 .saturating_add(Ticks(setup.storm.map_or(0, |it| it.cost))),
             longest_wait: Ticks(0),
             longest_wait_beside_idle: Ticks(0),
         }
     }
 
-    /// After an event at `now` of core `worked`.
+    /// Checks all invariants after an event at `now` on core `worked`.
     #[inline]
     pub fn check(
         &mut self,
@@ -181,7 +183,7 @@ impl Invariants {
         self.check_places(cores, w, worked)?;
         if cores[worked].has_forgotten(w) {
             return Err(format!(
-                "core {worked} idles, and would not take back whom it has sent away"
+                "core {worked} idles, and has no alarm to fetch back the vCPU that it has sent away"
             ));
         }
         self.check_waits(cores, w, worked, now)?;
@@ -203,7 +205,7 @@ impl Invariants {
         worked: usize,
     ) -> Result<(), String> {
         let count = w.vcpus.len();
-        // A core changes nothing of what another one has: that is what tokens are for.
+        // A core changes nothing of what other cores own.
         self.held[worked] = cores[worked].holds(count);
         self.loaded[worked] = cores[worked].loaded().map_or(0, |id| 1 << id.0);
         let (mut once, mut twice, mut loaded, mut loaded_twice) = (w.parked, 0, 0, 0);
@@ -221,19 +223,19 @@ impl Invariants {
             let is_said = w.parking[index as usize].slot.parked().is_some();
             if is_there != is_said || is_there != (w.parked >> index & 1 != 0) {
                 return Err(format!(
-                    "the slot of vCPU {index} does not say what is in it"
+                    "the parking slot of vCPU {index} and its summary differ"
                 ));
             }
         }
         if twice != 0 || once != self.all {
             return Err(format!(
-                "each of the vCPUs {:#x} must be in one place: {once:#x} are in one, {twice:#x} in two",
+                "each of the vCPUs {:#x} must be in one place: {once:#x} are in at least one, {twice:#x} in two",
                 self.all
             ));
         }
         if loaded_twice != 0 {
             return Err(format!(
-                "the vCPUs {loaded_twice:#x} are loaded on two cores, or on one that does not have them"
+                "the vCPUs {loaded_twice:#x} are loaded on two cores, or on a core without their tokens"
             ));
         }
         if let Some(id) = cores[worked].in_guest()
@@ -296,7 +298,7 @@ impl Invariants {
                 Waits::Turns | Waits::TurnsAndRt => (longest_idle, since),
                 Waits::Host => (Ticks::NEVER, since),
                 Waits::Home | Waits::Gang => {
-                    // One that stays can blame its own core only, and that only for the time that is left to it.
+                    // A vCPU that stays can wait only for its own core, and only the time that the core has for it counts.
                     let home = self.homes[index];
                     // Only core 0 is ever cut off.
                     let cut_off = match self.waits {
@@ -321,14 +323,14 @@ impl Invariants {
             if idle != Ticks::NEVER {
                 let waits = now.saturating_sub(from.max(idle));
                 self.longest_wait_beside_idle = self.longest_wait_beside_idle.max(waits);
-                // The deadline of an equal is served at the end of a turn, whoever idles elsewhere.
+                // The deadline of a vCPU in the same band is served at the end of a time slice, even if another core idles.
                 let bound = match self.by_timer & bit == 0 {
                     true => self.forgotten,
                     false => self.forgotten.saturating_add(self.turn),
                 };
                 if waits > bound {
                     return Err(format!(
-                        "vCPU {index} wants to run, has not for {} ticks, and a core idles",
+                        "vCPU {index} has been runnable for {} ticks and has not run, and a core idles",
                         waits.0
                     ));
                 }

@@ -2,19 +2,19 @@
 //! The hypervisor's decisions in a model of a machine: time, costs and guests are modelled, `spumone-core` decides.
 //!
 //! A simulation is a sequence of events, each at one core at one virtual time: an interrupt, an alarm, the end of a
-//! guest's step. Host time plays no part, so the same [`Setup`] gives the same [`Outcome`] on every machine.
+//! guest's step. Host time has no influence, so the same [`Setup`] gives the same [`Outcome`] on every machine.
 //!
 //! | module | |
 //! | --- | --- |
-//! | [`setup`], [`outcome`] | what is asked, what comes out |
-//! | [`simulate`](mod@simulate) | the run: the next event, of whichever core |
+//! | [`setup`], [`outcome`] | input and output |
+//! | [`simulate`](mod@simulate) | the run: the next event of all cores, again and again |
 //! | `instance` | one core's hypervisor: what `hypervisor/src/instance/` does around `spumone-core`, without registers |
 //! | `deciding` | the policy, and all that the simulator knows of policies |
 //! | `world` | what the cores of one system share |
-//! | `guest` | what runs on vCPUs: an SMP system under a load like hackbench, a real-time task, a churn of moves |
+//! | `guest` | what runs on vCPUs: an SMP system under a load like hackbench, a real-time task, a load that moves vCPUs all the time |
 //! | `invariants` | what is asserted after each event |
 //! | [`costs`] | what the hypervisor's steps cost, in instructions |
-//! | [`ideal`] | what a load costs at least, from runs on bare machines |
+//! | [`ideal`] | what the cores left by a load can achieve, from runs on bare machines |
 
 #![forbid(unsafe_code)]
 

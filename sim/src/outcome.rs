@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What comes out of a simulation.
+//! The results of a simulation.
 
 use crate::time::TICKS_PER_SECOND;
 use spumone_core::schedule::Ticks;
 
-/// What was counted while cores worked.
+/// Counters of the cores' work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Events of cores.
@@ -13,44 +13,44 @@ pub struct Counters {
     pub decisions: u64,
     /// vCPUs whose registers were loaded onto a core.
     pub switches: u64,
-    /// vCPUs taken over by another core than the one that had parked them.
+    /// vCPUs that a core has claimed and that another core had parked.
     pub migrations: u64,
-    /// vCPUs sent away by their cores.
-    pub sendings: u64,
-    /// Parkings.
-    pub parkings: u64,
-    /// Claims that came too late.
+    /// vCPUs that their cores have sent away.
+    pub sent_away: u64,
+    /// vCPUs that were parked.
+    pub parked_count: u64,
+    /// Claims that failed because another core was first.
     pub lost_claims: u64,
-    /// Glances at parking slots.
-    pub glances: u64,
-    /// Closer looks at parked vCPUs, with a verdict of the policy.
+    /// Parking slots read.
+    pub slots_read: u64,
+    /// Parked vCPUs examined, with a verdict of the policy.
     pub candidates: u64,
-    /// Times that another core was told of a parked vCPU.
-    pub tellings: u64,
-    /// Cores that were asked for that whom they run.
+    /// Times that another core was notified of a parked vCPU.
+    pub notifications: u64,
+    /// Cores that were asked for that which vCPU they run.
     pub asked: u64,
     /// Kicks sent.
     pub kicks: u64,
-    /// Interrupts of the storm that were taken.
+    /// Interrupts of the storm that were handled.
     pub storm: u64,
     /// Instructions at EL2.
     pub el2: u64,
 }
 
 impl Counters {
-    /// Both together.
+    /// Adds the counters of another core.
     pub fn add(&mut self, other: &Self) {
         let Self {
             events,
             decisions,
             switches,
             migrations,
-            sendings,
-            parkings,
+            sent_away,
+            parked_count,
             lost_claims,
-            glances,
+            slots_read,
             candidates,
-            tellings,
+            notifications,
             asked,
             kicks,
             storm,
@@ -60,34 +60,34 @@ impl Counters {
         self.decisions += decisions;
         self.switches += switches;
         self.migrations += migrations;
-        self.sendings += sendings;
-        self.parkings += parkings;
+        self.sent_away += sent_away;
+        self.parked_count += parked_count;
         self.lost_claims += lost_claims;
-        self.glances += glances;
+        self.slots_read += slots_read;
         self.candidates += candidates;
-        self.tellings += tellings;
+        self.notifications += notifications;
         self.asked += asked;
         self.kicks += kicks;
         self.storm += storm;
         self.el2 += el2;
     }
 
-    /// Instructions at EL2 for each switch.
+    /// Instructions at EL2 per switch.
     pub fn el2_per_switch(&self) -> f64 {
         ratio(self.el2, self.switches)
     }
 
-    /// Slots glanced at for each decision.
-    pub fn glances_per_decision(&self) -> f64 {
-        ratio(self.glances, self.decisions)
+    /// Parking slots read per decision.
+    pub fn slots_read_per_decision(&self) -> f64 {
+        ratio(self.slots_read, self.decisions)
     }
 
-    /// Cores asked each time that somebody was to be told.
-    pub fn asked_per_telling(&self) -> f64 {
-        ratio(self.asked, self.tellings)
+    /// Cores asked per notification.
+    pub fn asked_per_notification(&self) -> f64 {
+        ratio(self.asked, self.notifications)
     }
 
-    /// Kicks for each switch.
+    /// Kicks per switch.
     pub fn kicks_per_switch(&self) -> f64 {
         ratio(self.kicks, self.switches)
     }
@@ -97,36 +97,36 @@ fn ratio(count: u64, of: u64) -> f64 {
     count as f64 / of.max(1) as f64
 }
 
-/// What an SMP guest has done.
+/// What an SMP guest has achieved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Messages that have arrived.
+    /// Messages received.
     pub messages: u64,
-    /// Time that vCPUs have spun, in ticks; of waits that are over.
+    /// Time that vCPUs have spun, in ticks; without waits that are not over.
     pub spun: u64,
 }
 
-/// What comes out, of all systems of the machine together.
+/// The result, the sum over all systems of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Virtual time at the end.
     pub time: Ticks,
-    /// What the SMP guests have done.
+    /// What the SMP guests have achieved.
     pub work: Work,
-    /// What was counted.
+    /// The counters.
     pub counters: Counters,
     /// The longest time from a real-time timer to the first instruction of its handler.
     pub longest_dispatch: Ticks,
     /// Times that real-time vCPUs were woken.
     pub activations: u64,
-    /// The longest time that a vCPU wanted to run and did not.
+    /// The longest time that a vCPU was runnable and did not run.
     pub longest_wait: Ticks,
-    /// The same while a core where it could run was idle.
+    /// The same while a core on which it could run was idle.
     pub longest_wait_beside_idle: Ticks,
 }
 
 impl Outcome {
-    /// Messages in a virtual second.
+    /// Messages per virtual second.
     pub fn throughput(&self) -> f64 {
         self.work.messages as f64 * TICKS_PER_SECOND as f64 / self.time.0.max(1) as f64
     }

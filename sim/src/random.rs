@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random numbers that are the same everywhere: SplitMix64 (Steele, Lea, Flood 2014).
+//! Random numbers that are the same on every machine: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+//!  generators, OOPSLA 2014).
 
 /// A generator.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of a seed; `stream` makes several of one seed.
+    /// The sequence of a seed; each `stream` of a seed is another sequence.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut random = Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93));
         random.next();
@@ -29,7 +30,7 @@ impl Random {
         (self.next() >> 32).wrapping_mul(end) >> 32
     }
 
-    /// A length around `mean`: from half of it to one and a half, at least 1.
+    /// A length near `mean`: from half of it to one and a half, at least 1.
     #[inline]
     pub fn around(&mut self, mean: u64) -> u64 {
         (mean / 2 + self.below(mean + 1)).max(1)

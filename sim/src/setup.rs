@@ -13,12 +13,12 @@ pub const MAX_CORES: usize = 1024;
 /// Most vCPUs of a system beside the real-time vCPU: the hypervisor's masks have a bit for each vCPU.
 pub const MAX_GUEST_VCPUS: usize = MAX_VCPUS - 1;
 
-/// Who decides whether a vCPU changes cores.
+/// What decides whether a vCPU changes cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decisions {
     /// A policy of the hypervisor.
     Policy(packed::Policy),
-    /// Chance: what the protocol allows is done at every opportunity. To test the protocol, not to measure.
+    /// Chance: every move that the protocol allows may happen at every opportunity. For tests of the protocol, not for figures.
     Chance,
 }
 
@@ -27,16 +27,16 @@ pub enum Decisions {
 pub enum Load {
     /// Processes that send each other messages through sockets: locks, wake-ups, IPIs, ticks.
     Messages,
-    /// vCPUs that compute, sleep and ring each other, each for some microseconds: as many moves as possible.
+    /// vCPUs that compute, sleep and send each other SGIs, each for some microseconds: as many moves as possible.
     Churn,
 }
 
-/// When the simulation is over.
+/// When the simulation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// At this virtual time.
     Time(Ticks),
-    /// When vCPUs have changed cores so many times.
+    /// When vCPUs have changed cores this many times.
     Migrations(u64),
 }
 
@@ -52,23 +52,23 @@ pub struct Setup {
     pub guest_cores: usize,
     /// vCPUs of each SMP guest; vCPU n has its home on core n + 1, the last on core 0.
     pub guest_vcpus: usize,
-    /// Who decides about moves.
+    /// What decides about moves.
     pub decisions: Decisions,
     /// What the SMP guests do.
     pub load: Load,
     /// The real-time guests.
     pub rt: Option<Rt>,
-    /// Interrupts that come to the real-time guest's core without end.
+    /// Interrupts that arrive at the real-time guest's core without end.
     pub storm: Option<Storm>,
-    /// Length of a turn.
+    /// Length of a time slice.
     pub quantum: Ticks,
     /// What EL2 costs.
     pub costs: Costs,
-    /// Whether a core can tell when a guest leaves its kernel (FEAT_XNX).
+    /// Whether a core can catch a guest leaving its kernel (FEAT_XNX).
     pub catches_exit: bool,
-    /// Of all random numbers.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// When it is over.
+    /// When the simulation ends.
     pub end: End,
 }
 
@@ -86,7 +86,7 @@ pub struct Storm {
 pub struct Rt {
     /// The length of its period.
     pub period: Ticks,
-    /// How long it is busy in each period.
+    /// How long its task is busy in each period.
     pub busy: Ticks,
     /// How often its timer ticks; `None`: it has no tick, and wakes once a period.
     pub tick: Option<Ticks>,
@@ -104,7 +104,7 @@ impl Rt {
 }
 
 impl Setup {
-    /// A machine of `cores` cores, one guest on all of them, loaded like the testbed's.
+    /// A machine of `cores` cores with one SMP guest on all of them, with the load of the testbed.
     pub fn new(cores: usize, decisions: Decisions, busy_percent: u8, seed: u64) -> Self {
         Self {
             cores,
@@ -122,7 +122,7 @@ impl Setup {
         }
     }
 
-    /// The same guest, alone, on a machine without a hypervisor that has `cores` cores.
+    /// The same guest alone on a machine with `cores` cores and without a hypervisor.
     #[must_use]
     pub fn bare(self, cores: usize) -> Self {
         Self {
@@ -165,8 +165,8 @@ impl Setup {
         let error = |message: String, help: String| Err(SetupError { message, help });
         if !(1..=MAX_CORES).contains(&self.cores) {
             return error(
-                format!("a machine cannot have {} cores", self.cores),
-                format!("1 to {MAX_CORES} can be simulated"),
+                format!("a machine with {} cores cannot be simulated", self.cores),
+                format!("use 1 to {MAX_CORES} cores"),
             );
         }
         if !(1..=MAX_GUEST_VCPUS).contains(&self.guest_cores) {
@@ -189,18 +189,20 @@ impl Setup {
         if !(self.guest_cores..=MAX_GUEST_VCPUS).contains(&self.guest_vcpus) {
             return error(
                 format!("{} vCPUs on {} cores", self.guest_vcpus, self.guest_cores),
-                format!("each core is the home of one at least; at most {MAX_GUEST_VCPUS}"),
+                format!(
+                    "each core must be the home of at least one vCPU; there are at most {MAX_GUEST_VCPUS}"
+                ),
             );
         }
         if self.storm.is_some_and(|it| it.interval == Ticks(0)) {
             return error(
-                "a storm of interrupts with no time between them".into(),
-                "at least one tick".into(),
+                "a storm of interrupts without time between them".into(),
+                "use at least one tick".into(),
             );
         }
         if let Some(rt) = self.rt {
             if rt.period == Ticks(0) || rt.tick == Some(Ticks(0)) {
-                return error("a period of no time".into(), "at least one tick".into());
+                return error("a period of 0 ticks".into(), "use at least one tick".into());
             }
             if rt.busy >= rt.period && rt.busy != Ticks(0) {
                 return error(
@@ -213,12 +215,12 @@ impl Setup {
     }
 }
 
-/// Why something cannot be simulated.
+/// Why a setup cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetupError {
     /// What is wrong.
     pub message: String,
-    /// What would be right.
+    /// What to use instead.
     pub help: String,
 }
 

@@ -34,7 +34,7 @@ struct System {
 /// Why a simulation has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// It cannot be made.
+    /// The setup cannot be simulated.
     Setup(SetupError),
     /// An invariant does not hold.
     Violation(Violation),
@@ -96,7 +96,7 @@ impl Simulation {
         })
     }
 
-    /// Goes on for so many events at most. Returns whether the end has come.
+    /// Simulates so many further events at most. Returns whether the end of the run is reached.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Simulation {
             })
     }
 
-    /// How much of it is done, from 0 to 1.
+    /// The share of the run that is simulated, from 0 to 1.
     pub fn progress(&self) -> f64 {
         let (done, all) = match self.end {
             End::Time(end) => (self.now.0, end.0),
@@ -157,12 +157,12 @@ impl Simulation {
         done as f64 / all.max(1) as f64
     }
 
-    /// Times that vCPUs have changed cores.
+    /// Number of times that vCPUs have changed cores.
     pub fn migrations(&self) -> u64 {
         self.migrations
     }
 
-    /// What has come out so far.
+    /// The results so far.
     pub fn outcome(&self) -> Outcome {
         let mut outcome = Outcome {
             time: self.now,

@@ -16,7 +16,7 @@ use spumone_core::sets::CoreSet;
 pub const RT: VcpuId = VcpuId(0);
 /// The vCPUs of the SMP guest; bit n for vCPU n.
 pub const SMP_VCPUS: u32 = !(1 << RT.0);
-/// The core to which the interrupts of a [`Storm`] come: that of the real-time vCPU.
+/// The core at which the interrupts of a [`Storm`] arrive: that of the real-time vCPU.
 pub const STORM_CORE: PcpuId = PcpuId(0);
 /// The band of the SMP guest.
 pub const SMP_BAND: Band = Band::LOWEST;
@@ -26,40 +26,40 @@ pub const RT_BAND: Band = match Band::new(1) {
     None => Band::HIGHEST,
 };
 
-/// The right to touch a vCPU. As in the hypervisor neither `Clone` nor `Copy`: a vCPU is where its token is.
+/// The right to touch a vCPU's registers. As in the hypervisor neither `Clone` nor `Copy`.
 #[derive(Debug)]
 pub struct Token {
-    /// Whose.
+    /// The vCPU.
     pub id: VcpuId,
 }
 
-/// The parking place of one vCPU.
+/// The parking slot of one vCPU.
 #[derive(Debug)]
 pub struct Parking {
-    /// Who may take the token.
+    /// What other cores see of the slot.
     pub slot: ParkingSlot,
     token: Option<Token>,
 }
 
-/// What others see of a core.
+/// What other cores see of a core.
 #[derive(Debug)]
 pub struct Shared {
-    /// vCPUs that were kicked here; bit n for vCPU n.
+    /// vCPUs for which this core was kicked; bit n for vCPU n.
     pub kicked: u32,
-    /// When the interrupt that tells so arrives.
+    /// When the kick arrives.
     pub arrives: Ticks,
-    /// Whom it runs.
+    /// The vCPU that the core runs.
     pub presence: Presence,
 }
 
-/// The system: everything but what each core has of its own.
+/// The system without what each core owns.
 #[derive(Debug)]
 pub struct World {
-    /// By core.
+    /// By core: what other cores see of it.
     pub cores: Vec<Shared>,
-    /// By vCPU.
+    /// By vCPU: its parking slot.
     pub parking: Vec<Parking>,
-    /// By vCPU.
+    /// By vCPU: its registers.
     pub vcpus: Vec<Vcpu>,
     /// By vCPU: where its interrupts are sent (its doorbell's location).
     pub location: Vec<PcpuId>,
@@ -67,11 +67,11 @@ pub struct World {
     pub deciding: Deciding,
     /// What steps cost.
     pub costs: Costs,
-    /// Whether a core can tell when a guest leaves its kernel.
+    /// Whether a core can catch a guest leaving its kernel.
     pub catches_exit: bool,
     /// vCPUs that change cores; bit n for vCPU n.
     pub moving: u32,
-    /// Cores off which the kernel of the SMP guest is kept.
+    /// Cores on which the kernel of the SMP guest is not to run.
     pub kernel_free: CoreSet,
     /// The band of the gang, and its cores.
     pub gang: Option<(Band, CoreSet)>,
@@ -83,18 +83,18 @@ pub struct World {
     pub smp: Smp,
     /// The real-time guest.
     pub rt: Option<RtTask>,
-    /// What was counted.
+    /// The counters.
     pub counters: Counters,
-    /// vCPUs whose tokens lie in their places; bit n for vCPU n. Kept beside `parking`, and compared with it.
+    /// vCPUs whose tokens are in their parking slots; bit n for vCPU n. Kept beside `parking` as a check of it.
     pub parked: u32,
-    /// vCPUs whose places have changed since this was last looked at; bit n for vCPU n.
+    /// vCPUs whose place has changed since the last check; bit n for vCPU n.
     pub changed_places: u32,
-    /// Cores whose next event may have changed, beside the one that works; bit n for core n.
+    /// Cores whose next event may have changed, beside the one that executes; bit n for core n.
     pub touched: u32,
 }
 
 impl World {
-    /// System `number` of those that a setup describes.
+    /// System `number` of those in a setup.
     pub fn new(setup: &Setup, number: usize) -> Self {
         let number = number as u64;
         let count = setup.guest_vcpus + 1;
@@ -120,7 +120,7 @@ impl World {
             ))),
             Load::Churn => Smp::Churn(Churn::new(setup.seed, number)),
         };
-        // Real-time guests of different systems are not in step.
+        // Real-time guests of different systems have different phases.
         let mut random = Random::new(setup.seed, !number);
         let rt = setup
             .rt
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// The home core of a vCPU: the last vCPU is on core 0, where the real-time one is, as on the testbed.
+    /// The home core of a vCPU. As on the testbed, the home of the last vCPU is core 0, where the real-time vCPU is.
     pub fn home(&self, id: VcpuId) -> PcpuId {
         home(id, self.cores.len())
     }
@@ -171,7 +171,7 @@ impl World {
         self.kernel_free.contains(core)
     }
 
-    /// Whether a vCPU is one of several of its guest.
+    /// Whether a vCPU's guest has several vCPUs.
     pub fn is_smp(&self, id: VcpuId) -> bool {
         id != RT && self.vcpus.len() > 2
     }
@@ -183,7 +183,7 @@ impl World {
 
     /// Parks a token.
     pub fn park(&mut self, token: Token, parked: Parked, now: Ticks) {
-        self.counters.parkings += 1;
+        self.counters.parked_count += 1;
         self.parked |= 1 << token.id.0;
         self.changed_places |= 1 << token.id.0;
         let place = &mut self.parking[token.id.index()];
@@ -191,7 +191,7 @@ impl World {
         place.slot.park(parked, now);
     }
 
-    /// Takes a token, if it is still parked as it was seen.
+    /// Claims a token, if its slot is still as it was read.
     #[inline]
     pub fn claim(&mut self, id: VcpuId, seen: Parked) -> Option<Token> {
         let place = &mut self.parking[id.index()];
@@ -204,12 +204,12 @@ impl World {
         place.token.take()
     }
 
-    /// Whether the token of a vCPU lies in its place.
+    /// Whether the token of a vCPU is in its parking slot.
     pub fn is_parked(&self, id: VcpuId) -> bool {
         self.parking[id.index()].token.is_some()
     }
 
-    /// Tells core `to` that there is something for a vCPU.
+    /// Kicks core `to` for a vCPU.
     pub fn kick(&mut self, to: PcpuId, id: VcpuId, now: Ticks) {
         let core = &mut self.cores[to.index()];
         let bit = 1 << id.0;
@@ -230,7 +230,7 @@ impl World {
         self.signal(id, now);
     }
 
-    /// A vCPU that runs gets what is pending for it.
+    /// Delivers what is pending for a vCPU that runs.
     #[inline]
     pub fn signal(&mut self, id: VcpuId, now: Ticks) {
         let vcpu = &mut self.vcpus[id.index()];
@@ -248,7 +248,7 @@ impl World {
         }
     }
 
-    /// The vCPU leaves its guest for EL2.
+    /// The vCPU exits to EL2.
     #[inline]
     pub fn leave(&mut self, id: VcpuId, now: Ticks) {
         let vcpu = &mut self.vcpus[id.index()];
@@ -256,7 +256,7 @@ impl World {
         vcpu.on = None;
     }
 
-    /// The step of a vCPU that runs is over.
+    /// The step of a vCPU that runs has ended.
     #[inline]
     pub fn advance(&mut self, id: VcpuId, now: Ticks) -> Exit {
         let vcpu = &mut self.vcpus[id.index()];

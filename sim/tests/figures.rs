@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the simulator must show: the testbed's order of the policies, and that a machine's size costs a switch nothing.
+//! What the simulator must show: the same order of the policies as on the testbed, and that a switch costs the same on machines of
+//!  all sizes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails so")]
 
@@ -11,7 +12,7 @@ use spumone_sim::{Decisions, End, Setup, TICKS_PER_SECOND, TICKS_PER_US, simulat
 
 fn setup(policy: Policy, load: u8, seed: u64) -> Setup {
     Setup {
-        // Three of the real-time guest's periods.
+        // Three periods of the real-time guest.
         end: End::Time(Ticks(TICKS_PER_SECOND * 3 / 2)),
         ..Setup::new(4, Decisions::Policy(policy), load, seed)
     }
@@ -27,7 +28,7 @@ fn over_ideal(bare: &Bare, policy: Policy, load: u8) -> f64 {
 #[test]
 fn policies_are_in_the_testbeds_order() {
     let bare = Bare::of(&setup(Policy::None, 0, 1)).unwrap();
-    // docs/results/yardsticks.md: hackbench scales nearly as its cores.
+    // docs/results/yardsticks.md: hackbench is nearly proportional to its cores.
     assert!((1.25..1.4).contains(&(bare.all / bare.one_less)));
     for load in [50, 90] {
         let none = over_ideal(&bare, Policy::None, load);
@@ -40,7 +41,7 @@ fn policies_are_in_the_testbeds_order() {
 }
 
 #[test]
-fn policies_do_what_they_are_for() {
+fn each_policy_has_the_effect_that_it_is_for() {
     let of = |policy| simulate(&setup(policy, 50, 1)).unwrap();
     let none = of(Policy::None);
     // Longer than any step at EL2 here.
@@ -54,12 +55,12 @@ fn policies_do_what_they_are_for() {
     let trap = of(Policy::Trap);
     assert!(trap.work.spun < none.work.spun / 2);
     let ondemand = of(Policy::OnDemand);
-    // While the real-time guest is not busy, each of its ticks sends one away, who comes back; `steal` has patience.
+    // While the real-time guest is not busy, each of its ticks sends a vCPU away, and that vCPU returns; `steal` has a park delay.
     let half = ondemand.activations / 2;
-    assert!(ondemand.counters.migrations > half && ondemand.counters.sendings > 0);
+    assert!(ondemand.counters.migrations > half && ondemand.counters.sent_away > 0);
     assert!(of(Policy::Steal).counters.migrations < half);
     let random = of(Policy::Random);
-    assert!(random.counters.sendings > ondemand.counters.sendings);
+    assert!(random.counters.sent_away > ondemand.counters.sent_away);
     for prompt in [none, cosched, trap, ondemand, random, of(Policy::Balance)] {
         assert!(prompt.longest_dispatch < late);
     }
@@ -73,21 +74,21 @@ fn the_same_setup_has_the_same_outcome() {
 }
 
 #[test]
-fn what_a_decision_looks_at_does_not_grow_with_the_machine() {
+fn the_work_of_a_decision_does_not_grow_with_the_machine() {
     let on = |cores| {
         let setup = Setup {
             cores,
-            // The real-time guest's period: each system has the same load.
+            // The period of the real-time guest, so that each system has the same load.
             end: End::Time(Ticks(TICKS_PER_SECOND / 2)),
             ..setup(Policy::Steal, 50, 1)
         };
         simulate(&setup).unwrap()
     };
-    // One system is one of many here: what differs is its chance.
+    // One system is one of many here: only its random numbers differ.
     let (small, large) = (on(16), on(48));
     let counts: [fn(&Counters) -> f64; 3] = [
-        Counters::glances_per_decision,
-        Counters::asked_per_telling,
+        Counters::slots_read_per_decision,
+        Counters::asked_per_notification,
         Counters::kicks_per_switch,
     ];
     for count in counts {

@@ -97,8 +97,8 @@ proptest! {
     }
 }
 
-/// Interrupts for vCPUs that move come to the real-time guest's core without end, and each keeps EL2 for far longer than a
-/// decision does. The real-time vCPU waits for one of them at most: its alarm is armed before the next one is taken.
+/// Interrupts for vCPUs that move arrive at the real-time guest's core without end, and each keeps EL2 busy for far longer than a
+/// decision. The real-time vCPU waits for one of them at most: its alarm is armed before the next one is handled.
 #[test]
 fn a_storm_of_interrupts_delays_the_real_time_vcpu_by_one_of_them() {
     for policy in [Policy::None, Policy::Steal, Policy::Random] {
@@ -125,8 +125,8 @@ fn a_storm_of_interrupts_delays_the_real_time_vcpu_by_one_of_them() {
     }
 }
 
-/// The alarm of a core is due again at each look, and the real-time vCPU, which sleeps there, is still loaded: its timer is
-/// an interrupt, and must not wait until the alarm is silent.
+/// The alarm of a core is due at each check, and the real-time vCPU, which sleeps there, is still loaded. Its timer interrupt
+/// must not wait until the alarm is silent.
 #[test]
 fn an_alarm_that_is_always_due_does_not_hide_the_timer_of_the_loaded_vcpu() {
     let setup = Setup {
@@ -144,9 +144,9 @@ fn an_alarm_that_is_always_due_does_not_hide_the_timer_of_the_loaded_vcpu() {
     simulate(&setup).unwrap();
 }
 
-/// A core sends away its last vCPU, nobody takes it, and the core, which idles from then on, is to take it back.
+/// A core sends away its last vCPU, no other core claims it, and the core, which now idles, must fetch it back.
 #[test]
-fn who_was_sent_away_last_is_not_forgotten() {
+fn a_vcpu_that_no_core_claims_is_fetched_back() {
     let setup = Setup {
         rt: Some(Rt {
             period: us(1000),
@@ -163,7 +163,7 @@ fn who_was_sent_away_last_is_not_forgotten() {
     }
 }
 
-/// A short one of the billion that `spm sim --policy chance --migrations 1000000000` makes.
+/// A short run of what `spm sim --policy chance --migrations 1000000000` does.
 #[test]
 fn many_moves_by_chance() {
     let outcome = simulate(&Setup::churn(4, 1, 300_000)).unwrap();
@@ -172,7 +172,7 @@ fn many_moves_by_chance() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_setups_are_refused() {
     let good = Setup::new(4, Decisions::Chance, 50, 1);
     let bad = [
         Setup { cores: 0, ..good },

@@ -288,12 +288,12 @@ impl Row {
             "decisions": counters.decisions,
             "switches": counters.switches,
             "migrations": counters.migrations,
-            "sendings": counters.sendings,
-            "parkings": counters.parkings,
+            "sendings": counters.sent_away,
+            "parkings": counters.parked_count,
             "lost_claims": counters.lost_claims,
-            "glances": counters.glances,
+            "glances": counters.slots_read,
             "candidates": counters.candidates,
-            "tellings": counters.tellings,
+            "tellings": counters.notifications,
             "cores_asked": counters.asked,
             "kicks": counters.kicks,
             "el2_instructions": counters.el2,
@@ -308,7 +308,7 @@ fn micros(time: Ticks) -> f64 {
 fn show(rows: &[Row]) {
     println!(
         "{:51} | for each {:16} | longest, in µs",
-        "", "switch, decision, telling"
+        "", "switch, decision, notice"
     );
     println!(
         "cores  guest vCPUs  policy    load  seed  time/ideal      moves |    EL2  kicks   slots  cores asked | dispatch   wait"
@@ -332,8 +332,8 @@ fn show(rows: &[Row]) {
             counters.migrations,
             counters.el2_per_switch(),
             counters.kicks_per_switch(),
-            counters.glances_per_decision(),
-            counters.asked_per_telling(),
+            counters.slots_read_per_decision(),
+            counters.asked_per_notification(),
             micros(outcome.longest_dispatch),
             micros(outcome.longest_wait),
         );

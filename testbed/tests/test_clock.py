@@ -216,7 +216,7 @@ class Wakes(unittest.TestCase):
             self.assertEqual(delays, {2 * NS_PER_INSTRUCTION})
 
 
-class Visits(unittest.TestCase):
+class Exits(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.result = run("exits", machine="virt,gic-version=3,virtualization=on")
@@ -230,7 +230,7 @@ class Visits(unittest.TestCase):
 
     def test_steps_are_found_in_exits_not_among_marks(self):
         def steps(cause):
-            visit = self.causes[cause]
+            each = self.causes[cause]
             parts = [(it["step"], it["instructions"], it["most"]) for it in each["steps"]]
             return parts, tuple(each["rest"].values())
 
@@ -266,7 +266,7 @@ class Visits(unittest.TestCase):
         self.assertEqual(core["el2"], sum(each["instructions"] for each in self.result["visits"]))
 
     def test_ends(self):
-        ends = {cause: each["end"] for cause, visit in self.causes.items()}
+        ends = {cause: each["end"] for cause, each in self.causes.items()}
         self.assertEqual(ends.pop("HVC 0x00000003"), "sleeps")
         self.assertEqual(ends.pop("HVC 0x84000008"), "unfinished")
         self.assertEqual(set(ends.values()), {"stays"})

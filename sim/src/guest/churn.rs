@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest whose vCPUs compute, sleep and ring each other for some microseconds each, so that they move all the time.
+//! A guest whose vCPUs compute, sleep and send each other SGIs, each for some microseconds, so that they move all the time.
 
 use super::{Doing, Exit, RESCHEDULE, Vcpu};
 use crate::random::Random;
@@ -13,7 +13,7 @@ pub struct Churn {
 }
 
 impl Churn {
-    /// One whose steps are those of a seed.
+    /// A guest whose steps follow from a seed.
     pub fn new(seed: u64, stream: u64) -> Self {
         Self {
             random: Random::new(seed, stream),

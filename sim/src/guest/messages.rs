@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An SMP system like Linux under a load like hackbench: for each vCPU five processes that send and five that receive,
-//! every sender to every receiver, through sockets of bounded room.
+//! An SMP system like Linux under a load like hackbench. For each vCPU there are five processes that send and five that receive;
+//! every sender sends to every receiver, through sockets of bounded size.
 //!
-//! What matters for lock-holder preemption is there: locks of sockets, of run queues, and of an allocator that all share;
-//! queued locks, whose waiters burn their core, so that a lock goes to its next waiter even if that one does not run; wake-ups that take
-//! the lock of another vCPU's run queue and ring it if it sleeps; vCPUs without work that fetch some from others; ticks; now and
-//! then a call to all vCPUs that waits for each one's answer.
+//! The model has what matters for lock-holder preemption: locks of sockets and of run queues, and of an allocator that all vCPUs share;
+//! queued locks, which go to the next waiter in the queue even if that waiter does not run, while waiters burn their cores; wake-ups that take
+//! the lock of another vCPU's run queue, and send it an SGI if it sleeps; vCPUs without work that take tasks from others; ticks; and sometimes
+//! a call to all vCPUs that waits for all answers.
 
 mod kernel;
 
@@ -15,20 +15,20 @@ use crate::time::us;
 use spumone_core::schedule::Ticks;
 use std::collections::VecDeque;
 
-/// Senders, and receivers, for each vCPU: 20 and 20 on four.
+/// Senders, and receivers, per vCPU: 20 and 20 on four vCPUs.
 const TASKS_OF_EACH_KIND: usize = 5;
 /// Messages that a socket has room for: 208 KiB in pieces of 768 bytes.
 const ROOM: u32 = 277;
-/// Senders are woken when no more than this is left in it.
+/// A receiver wakes the senders when no more messages than this are left.
 const ROOM_AGAIN: u32 = ROOM / 4;
 
-// Lengths of what the kernel does, in instructions. Fitted: see docs/simulator.md.
+// Lengths of the kernel's operations, in instructions. Fitted: see docs/simulator.md.
 const USER: u64 = 150;
 const SEND: u64 = 1300;
 const RECEIVE: u64 = 1050;
 const SOCKET: u64 = 800;
 const ALLOCATE: u64 = 60;
-/// One message in so many takes the allocator's lock.
+/// One message in this many takes the allocator's lock.
 const ALLOCATE_EVERY: u64 = 4;
 const RETURN: u64 = 600;
 const WAKE: u64 = 250;
@@ -39,15 +39,15 @@ const FETCH_LOCKED: u64 = 300;
 const HANDLER: u64 = 300;
 const TICK_LOCKED: u64 = 500;
 const HOUSEKEEPING: u64 = 2000;
-/// From the release of a lock to its next holder's first instruction.
+/// From the release of a lock to the first instruction of its next holder.
 const HAND_OVER: u64 = 30;
 
 /// 250 Hz.
 const TICK: Ticks = us(4_000);
 const SLICE: Ticks = us(3_000);
-/// How often each vCPU's own kernel thread has something to do; its timer wakes a vCPU that sleeps.
+/// How often the kernel thread of each vCPU has work; its timer wakes a vCPU that sleeps.
 const HOUSEKEEPING_PERIOD: Ticks = us(25_000);
-/// One housekeeping in so many calls all vCPUs.
+/// One in this many works of a kernel thread calls all vCPUs.
 const CALL_EVERY: u64 = 16;
 
 type TaskId = u16;
@@ -60,43 +60,43 @@ pub struct Messages {
     /// Senders, then as many receivers, then a kernel thread for each vCPU.
     tasks: Vec<Task>,
     sockets: Vec<Socket>,
-    /// Of the sockets, then of the run queues, then the allocator's.
+    /// The locks of the sockets, then of the run queues, then the allocator's.
     locks: Vec<Lock>,
     random: Random,
-    /// Messages that have arrived.
+    /// Messages received.
     pub received: u64,
-    /// Time spent in waiting for locks and answers, in ticks, once it is over.
+    /// Time spent in waits for locks and answers that are over, in ticks.
     pub spun: u64,
     pub(super) released: u32,
 }
 
-/// A vCPU, as the guest's kernel has it.
+/// A vCPU, as the guest's kernel sees it.
 #[derive(Debug)]
 struct Cpu {
-    /// What is to be done, the next one last.
+    /// Operations to do, the next one last.
     ops: Vec<Op>,
     queue: VecDeque<TaskId>,
     current: Option<TaskId>,
-    /// `current` waits for something: another one is to run.
+    /// `current` waits, and another task must run.
     blocks: bool,
-    /// `current` has run for long enough.
+    /// `current` has used up its time slice.
     is_over: bool,
     slice_start: Ticks,
-    /// It has looked for work elsewhere since it last had some.
+    /// The vCPU has searched other run queues for work since it last had some.
     has_looked: bool,
     holds: Option<(LockId, Then)>,
     housekeeping: Ticks,
-    /// vCPUs that wait for its answer; bit n for vCPU n.
+    /// vCPUs that wait for an answer of this one; bit n for vCPU n.
     callers: u32,
-    /// Answers that it waits for.
+    /// Answers that this vCPU waits for.
     answers: u32,
 }
 
-/// What a vCPU does next.
+/// An operation of a vCPU.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Run(Doing, u64),
-    /// Takes the lock, holds it for so long, then this is done and it is released.
+    /// Takes the lock, holds it for this long, does this and releases the lock.
     Locked(LockId, u64, Then),
     Wake(TaskId),
     Interrupts(u8),
@@ -118,7 +118,7 @@ enum Then {
 
 #[derive(Clone, Debug)]
 struct Task {
-    /// Where it ran last.
+    /// The vCPU that it ran on last.
     cpu: u8,
     state: State,
     /// It was woken before it had stopped.
@@ -145,12 +145,12 @@ struct Socket {
 #[derive(Clone, Debug, Default)]
 struct Lock {
     holder: Option<u8>,
-    /// With what each is to hold it for.
+    /// The waiters, each with what it will do under the lock.
     waiters: VecDeque<(u8, u64, Then)>,
 }
 
 impl Messages {
-    /// A guest with so many vCPUs, 32 at most, that has just been started.
+    /// A guest with this many vCPUs, 32 at most, that has just been started.
     pub fn new(cpus: usize, seed: u64, stream: u64) -> Self {
         let mut random = Random::new(seed, stream);
         let each = cpus * TASKS_OF_EACH_KIND;
@@ -205,7 +205,7 @@ impl Messages {
         usize::from(task) >= 2 * self.sockets.len()
     }
 
-    /// The socket that a task is about.
+    /// The socket that a task uses.
     fn socket_of(&self, task: TaskId) -> usize {
         match self.is_sender(task) {
             true => usize::from(self.tasks[usize::from(task)].next),
@@ -222,7 +222,7 @@ impl Messages {
             self.do_locked(cpu, now, then, vcpus);
             self.unlock(lock, now, vcpus);
         }
-        // Each round begins a step, or has one operation less to do.
+        // Each iteration begins a step, or removes an operation.
         loop {
             if vcpus[cpu].irqs != 0 {
                 self.begin_handler(cpu, vcpus);
@@ -265,7 +265,7 @@ impl Messages {
             return;
         }
         vcpu.count(now);
-        // The rest of the step comes after the handler.
+        // The rest of the step follows after the handler.
         let state = match vcpu.doing {
             Doing::Await => Some(Op::Await),
             doing @ (Doing::User | Doing::Kernel) if vcpu.left != 0 => {
@@ -318,7 +318,7 @@ impl Messages {
         }
     }
 
-    /// Whether nothing waits and nobody who holds a lock is unknown: for tests.
+    /// For tests: no vCPU waits for a lock that is free.
     #[cfg(test)]
     fn check(&self) {
         for (id, lock) in self.locks.iter().enumerate() {
@@ -348,7 +348,7 @@ impl Cpu {
         }
     }
 
-    /// Whether it has nothing to do.
+    /// Whether the vCPU has nothing to do.
     fn is_idle(&self) -> bool {
         self.current.is_none() && self.queue.is_empty()
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What runs on vCPUs.
 //!
-//! A vCPU works in steps: so many instructions in a program or in the kernel, a wait for a lock, a wait for an
-//! interrupt. At the end of a step its guest says what comes next. Steps take time only while the vCPU is on a core.
+//! A vCPU works in steps: so many instructions in a program or in the kernel, a wait for a lock, or a wait for an
+//! interrupt. At the end of a step the guest chooses the next one. Steps take time only while the vCPU is on a core.
 
 mod churn;
 mod messages;
@@ -16,12 +16,12 @@ use spumone_config::types::PcpuId;
 use spumone_core::migration::Sample;
 use spumone_core::schedule::Ticks;
 
-/// A step that ends by what another vCPU does.
+/// A step that ends when another vCPU acts.
 pub const ENDLESS: u64 = u64::MAX;
 
-/// An interrupt of another vCPU: there is work in your run queue.
+/// An interrupt of another vCPU: there is a task in the run queue.
 pub const RESCHEDULE: u8 = 1;
-/// An interrupt of another vCPU: call this function and say when you have.
+/// An interrupt of another vCPU: call a function and answer when it is done.
 pub const CALL: u8 = 2;
 /// The vCPU's own timer.
 pub const TIMER: u8 = 4;
@@ -29,17 +29,17 @@ pub const TIMER: u8 = 4;
 /// What a vCPU is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// Runs a program.
+    /// It runs a program.
     User,
-    /// Runs the kernel.
+    /// It runs the kernel.
     Kernel,
-    /// Runs the kernel with interrupts masked: in a critical section, or in a handler.
+    /// It runs the kernel with interrupts masked: in a critical section, or in a handler.
     Masked,
-    /// Waits for a lock in a loop, interrupts masked.
+    /// It waits for a lock in a loop with interrupts masked.
     Spin,
-    /// Waits in a loop for other vCPUs to answer its call.
+    /// It waits in a loop for other vCPUs to answer its call.
     Await,
-    /// Waits for an interrupt (WFI).
+    /// It waits for an interrupt (WFI).
     Wait,
 }
 
@@ -48,28 +48,28 @@ pub enum Doing {
 pub struct Vcpu {
     /// What it is doing.
     pub doing: Doing,
-    /// Instructions left of the step, as of `since`; [`ENDLESS`]: it waits.
+    /// Instructions left of the step at the time `since`; [`ENDLESS`]: it waits.
     pub left: u64,
     /// Instructions of the step so far.
     pub done: u64,
-    /// The core it runs on, in the guest.
+    /// The vCPU's core, while it is in the guest.
     pub on: Option<PcpuId>,
-    /// Since when, or when `left` was last counted.
+    /// When `left` was last updated, or the vCPU last entered.
     pub since: Ticks,
-    /// When its timer fires; [`Ticks::NEVER`]: it is off, or has fired.
+    /// When its timer expires; [`Ticks::NEVER`]: it is off, or has expired.
     pub timer: Ticks,
-    /// Interrupts that were rung for it and are in its doorbell.
+    /// Interrupts in its doorbell.
     pub bell: u8,
-    /// Interrupts that are pending in it.
+    /// Interrupts that are pending in its list registers.
     pub irqs: u8,
-    /// Which piece of code the step is.
+    /// The piece of code that the step executes.
     pub code: u32,
-    /// On whose stack.
+    /// The task whose stack it uses.
     pub stack: u32,
 }
 
 impl Vcpu {
-    /// One that has just been turned on.
+    /// A vCPU that has just been turned on.
     pub const fn new() -> Self {
         Self {
             doing: Doing::Kernel,
@@ -93,7 +93,7 @@ impl Vcpu {
         self.code = self.code.wrapping_add(1);
     }
 
-    /// When the step ends if nothing intervenes.
+    /// When the step ends if nothing interrupts it.
     #[inline]
     pub fn end(&self) -> Ticks {
         match self.on {
@@ -102,7 +102,7 @@ impl Vcpu {
         }
     }
 
-    /// Counts what was done of the step.
+    /// Updates `left` for the time up to now.
     #[inline]
     pub fn count(&mut self, now: Ticks) {
         let passed = now.saturating_sub(self.since).0;
@@ -113,7 +113,7 @@ impl Vcpu {
         self.since = self.since.max(now);
     }
 
-    /// The wait of its step is over.
+    /// The wait of its step is over: the next step begins.
     pub fn release(&mut self, now: Ticks, doing: Doing, length: u64) {
         self.begin(doing, length);
         self.since = self.since.max(now);
@@ -124,24 +124,24 @@ impl Vcpu {
         self.doing != Doing::User
     }
 
-    /// Whether it takes interrupts where it is.
+    /// Whether it has interrupts unmasked.
     pub fn is_open(&self) -> bool {
         !matches!(self.doing, Doing::Masked | Doing::Spin)
     }
 
-    /// Whether it has anything to do.
+    /// Whether it is runnable.
     #[inline]
     pub fn wants_to_run(&self, now: Ticks) -> bool {
         self.is_awake() || self.timer <= now
     }
 
-    /// Whether it has something to do, whatever its timer says.
+    /// Whether it is runnable, without its timer.
     #[inline]
     pub fn is_awake(&self) -> bool {
         self.doing != Doing::Wait || self.bell | self.irqs != 0
     }
 
-    /// A look at it, as EL2 has it: code that runs on is somewhere else at the next look, a loop is not.
+    /// What EL2 samples of it: code that makes progress is at another place at the next sample, a loop is not.
     pub fn sample(&self) -> Sample {
         const CODE_BYTES: u64 = 1 << 20;
         let done = match self.doing {
@@ -156,10 +156,10 @@ impl Vcpu {
     }
 }
 
-/// Why a vCPU comes to EL2 at the end of a step.
+/// Why a vCPU exits to EL2 at the end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It does not.
+    /// It does not exit.
     None,
     /// It sends an interrupt to these vCPUs of its guest; bit n for its vCPU n.
     Sgi(u32, u8),
@@ -177,7 +177,7 @@ pub enum Smp {
 }
 
 impl Smp {
-    /// vCPU `index` has come to the end of its step, or has just been turned on.
+    /// vCPU `index` has reached the end of its step, or has just been turned on.
     #[inline]
     pub fn advance(&mut self, index: usize, now: Ticks, vcpus: &mut [Vcpu]) -> Exit {
         match self {
@@ -186,17 +186,17 @@ impl Smp {
         }
     }
 
-    /// Interrupts are pending in vCPU `index`, which runs: if it takes them, its handler is the next step.
+    /// Interrupts are pending in vCPU `index`, which runs: if they are unmasked, its handler is the next step.
     #[inline]
     pub fn deliver(&mut self, index: usize, now: Ticks, vcpus: &mut [Vcpu]) {
         match self {
             Self::Messages(it) => it.deliver(index, now, vcpus),
-            // It looks when its step is over.
+            // It takes them when its step is over.
             Self::Churn(_) => {}
         }
     }
 
-    /// vCPUs whose waits others have ended since this was last asked; bit n for vCPU n.
+    /// vCPUs whose waits other vCPUs have ended since the last call; bit n for vCPU n.
     #[inline]
     pub fn take_released(&mut self) -> u32 {
         match self {

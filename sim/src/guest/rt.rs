@@ -5,25 +5,25 @@ use super::{Doing, ENDLESS, Exit, TIMER, Vcpu};
 use crate::setup::Rt;
 use spumone_core::schedule::Ticks;
 
-/// Instructions of its handler and its scheduler for each tick.
+/// Instructions of its handler and scheduler for each tick.
 const TICK: u64 = 300;
 
 /// The guest.
 #[derive(Debug)]
 pub struct RtTask {
     rt: Rt,
-    /// How long the first period has lasted at the start.
+    /// How much of the first period has passed at the start.
     phase: Ticks,
-    /// When the timer that is set, or has just fired, was to fire.
+    /// When the timer that is set, or has just expired, was due.
     due: Ticks,
-    /// The longest time from there to the first instruction of the handler.
+    /// The longest time from the timer to the first instruction of the handler.
     pub longest_wait: Ticks,
     /// How often it was woken.
     pub activations: u64,
 }
 
 impl RtTask {
-    /// At the start, its first period has lasted for `phase`.
+    /// A guest whose first period has lasted for `phase` at the start.
     pub fn new(rt: Rt, phase: Ticks) -> Self {
         Self {
             rt,
@@ -40,14 +40,14 @@ impl RtTask {
         self.rt.busy.0.saturating_sub(passed)
     }
 
-    /// When the timer is to fire next.
+    /// When its timer is due next.
     fn next_timer(&self, now: Ticks) -> Ticks {
         let next_of = |length: Ticks| now.0 + length.0 - (now.0 + self.phase.0) % length.0;
         let tick = self.rt.tick.map_or(u64::MAX, next_of);
         Ticks(tick.min(next_of(self.rt.period)))
     }
 
-    /// Its step is over, or its work.
+    /// Its step, or its work, is over.
     pub fn advance(&mut self, now: Ticks, vcpu: &mut Vcpu) -> Exit {
         if vcpu.timer == Ticks::NEVER {
             vcpu.timer = self.next_timer(now);
@@ -62,7 +62,7 @@ impl RtTask {
         Exit::Wfi
     }
 
-    /// Its timer has fired, and it runs.
+    /// Its timer has expired, and it runs.
     pub fn deliver(&mut self, now: Ticks, vcpu: &mut Vcpu) {
         debug_assert!(vcpu.left != ENDLESS);
         if vcpu.irqs & TIMER != 0 && vcpu.is_open() {

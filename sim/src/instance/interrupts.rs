@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Interrupts, and what guests ask for: see `hypervisor/src/instance/interrupts.rs`.
+//! Interrupts and guests' requests: see `hypervisor/src/instance/interrupts.rs`.
 
 use super::Instance;
 use crate::guest::{Exit, RESCHEDULE, TIMER};
@@ -9,7 +9,7 @@ use spumone_core::migration::{self, Taken};
 use spumone_core::schedule::Ticks;
 
 impl Instance {
-    /// Whether an interrupt is pending that the priority mask lets through: the alarm, the timer of the loaded vCPU, a
+    /// Whether an interrupt is pending that the priority mask does not hold back: the alarm, the timer of the loaded vCPU, a
     /// kick, or one of the storm.
     pub(super) fn interrupt_pending(&self, w: &World) -> bool {
         self.local.alarm <= self.now()
@@ -32,7 +32,7 @@ impl Instance {
         shared.kicked & self.mask != 0 && shared.arrives <= self.now()
     }
 
-    /// Takes the interrupt that has the highest priority.
+    /// Handles the interrupt with the highest priority.
     pub(super) fn take_interrupt(&mut self, w: &mut World) -> Taken {
         if self.local.alarm <= self.now() {
             return Taken::Alarm;
@@ -49,7 +49,7 @@ impl Instance {
         Taken::Other
     }
 
-    /// An interrupt of the storm: for each vCPU of the SMP guest in turn, as a device's may be.
+    /// An interrupt of the storm, for each vCPU of the SMP guest in turn.
     fn take_storm(&mut self, w: &mut World) {
         let Some(storm) = w.storm else {
             self.storm_at = Ticks::NEVER;
@@ -62,7 +62,7 @@ impl Instance {
         self.send(w, 1 << target, RESCHEDULE);
     }
 
-    /// The vCPUs that other cores have kicked.
+    /// Handles the kicks of other cores.
     fn take_kicks(&mut self, w: &mut World) {
         let shared = &mut w.cores[self.core.index()];
         shared.arrives = Ticks::NEVER;
@@ -74,7 +74,7 @@ impl Instance {
         }
     }
 
-    /// A timer of the loaded vCPU, which may be asleep while the core idles.
+    /// The timer of the loaded vCPU has expired; the vCPU may be asleep while the core idles.
     fn timer_fired(&mut self, w: &mut World, id: VcpuId) {
         let vcpu = &mut w.vcpus[id.index()];
         vcpu.timer = Ticks::NEVER;
@@ -82,7 +82,7 @@ impl Instance {
         migration::wake(&mut self.at(w), id);
     }
 
-    /// The step of the running vCPU is over.
+    /// The step of the running vCPU has ended.
     pub(super) fn end_of_step(&mut self, w: &mut World, id: VcpuId) {
         let now = self.begun;
         match w.advance(id, now) {
@@ -104,7 +104,7 @@ impl Instance {
         }
     }
 
-    /// Rings vCPUs of the SMP guest and kicks them wherever they are.
+    /// Rings the doorbells of vCPUs of the SMP guest, and kicks their host cores.
     fn send(&mut self, w: &mut World, mut targets: u32, kind: u8) {
         while targets != 0 {
             let id = VcpuId(targets.trailing_zeros() as u8 + 1);
@@ -114,7 +114,7 @@ impl Instance {
         }
     }
 
-    /// The running vCPU waits for an interrupt. If none is there, it sleeps.
+    /// The running vCPU waits for an interrupt. If none is pending, it sleeps.
     fn wait_for_interrupt(&mut self, w: &World, id: VcpuId) {
         let vcpu = &w.vcpus[id.index()];
         if vcpu.bell | vcpu.irqs == 0 && vcpu.timer > self.now() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The hypervisor on one core: what `hypervisor/src/instance/` does around the decisions of `spumone-core`, by the same
+//! The hypervisor on one core: what `hypervisor/src/instance/` does around the decisions of `spumone-core`, with the same
 //! names, without registers, guests' lives and devices.
 //!
-//! Each call of [`Instance::step`] is one turn of the hypervisor's loop. It takes effect at its begin, and the core
-//! is back when its cost has passed; what arrives meanwhile is seen then.
+//! Each call of [`Instance::step`] is one iteration of the hypervisor's loop. It takes effect at its start, and the core
+//! is back when its cost has passed; interrupts that arrive in between are seen then.
 
 mod interrupts;
 mod site;
@@ -23,13 +23,13 @@ use spumone_core::sets::VcpuSet;
 pub struct Instance {
     core: PcpuId,
     local: CoreState<Token>,
-    /// vCPUs for which interrupts get through: the priority mask.
+    /// vCPUs whose interrupts are not held back: the priority mask.
     mask: u32,
-    /// When the step under way began.
+    /// When the current step began.
     begun: Ticks,
-    /// Instructions of the step under way.
+    /// Instructions of the current step.
     spent: u64,
-    /// The core is at EL2 until then.
+    /// The core is at EL2 until this time.
     busy_until: Ticks,
     /// When the next interrupt of the storm is pending; [`Ticks::NEVER`]: there is no storm here.
     storm_at: Ticks,
@@ -67,7 +67,7 @@ impl Instance {
             let id = VcpuId(index as u8);
             if world.home(id) == core && (id != RT || setup.rt.is_some()) {
                 own.adopt(id, world);
-                // Others may start it, as with a vCPU that is turned on.
+                // Other vCPUs may start it, as one that is turned on.
                 migration::park(&mut own.at(world), id);
             }
         }
@@ -92,7 +92,7 @@ impl Instance {
         self.spent += instructions;
     }
 
-    /// One turn of the loop, at the time that [`Self::next_event`] told.
+    /// One iteration of the loop, at the time that [`Self::next_event`] returned.
     pub fn step(&mut self, w: &mut World, now: Ticks) {
         self.begun = now;
         self.spent = 0;
@@ -103,7 +103,7 @@ impl Instance {
                 Some(id) => self.exchange(w, id),
             }
         }
-        // A step that has cost something is over: what arrived meanwhile comes first.
+        // A step that has taken time is over: interrupts that arrived meanwhile come first.
         if self.local.must_decide && self.spent <= w.costs.exit {
             migration::next_action(&mut self.at(w));
         } else {
@@ -126,7 +126,7 @@ impl Instance {
             .filter(|_| self.local.running == self.local.loaded && !self.local.must_decide)
     }
 
-    /// When something happens here next if nobody else does anything.
+    /// When the next event of this core is, if no other core acts.
     pub fn next_event(&self, w: &World) -> Ticks {
         if self.local.must_decide
             || self.local.running.is_some() && self.local.running != self.local.loaded
@@ -145,19 +145,19 @@ impl Instance {
             next = next.min(shared.arrives);
         }
         if let Some(id) = self.local.loaded {
-            // Of one that sleeps, the timer is still in the hardware.
+            // The timer of a loaded vCPU that sleeps is still in the hardware.
             let vcpu = &w.vcpus[id.index()];
             next = next.min(vcpu.timer).min(vcpu.end());
         }
         next.max(self.busy_until)
     }
 
-    /// Nobody has the core, and something has happened.
+    /// No vCPU runs, and there was an event.
     fn idle(&mut self, w: &mut World) {
         migration::take_interrupts(&mut self.at(w));
     }
 
-    /// The vCPU that runs was interrupted, or its step is over.
+    /// The vCPU that runs was interrupted, or its step has ended.
     fn run_vcpu(&mut self, w: &mut World, id: VcpuId) {
         let now = self.begun;
         if self.interrupt_pending(w) {
@@ -171,7 +171,7 @@ impl Instance {
         }
     }
 
-    /// The vCPU does what is to be caught.
+    /// The vCPU does what is to be caught: it exits.
     fn come_back(&mut self, w: &mut World, id: VcpuId) {
         w.leave(id, self.begun);
         self.spend(w.costs.exit);
@@ -187,8 +187,8 @@ impl Instance {
         }
     }
 
-    /// Whether the core idles without an alarm though nobody has taken a vCPU that it has sent away: for the
-    /// invariants.
+    /// For the invariants: whether the core idles without an alarm although no core has claimed a vCPU that it has sent
+    /// away.
     pub fn has_forgotten(&self, w: &World) -> bool {
         let ids = || (0..w.vcpus.len() as u8).map(VcpuId);
         let is_left = |id: VcpuId| w.parking[id.index()].slot.sent_by(self.core).is_some();
@@ -197,7 +197,7 @@ impl Instance {
             && ids().any(|id| self.local.has_sent(id) && is_left(id))
     }
 
-    /// Whose tokens the core has, of the first `count` vCPUs; bit n for vCPU n.
+    /// The tokens that the core has, of the first `count` vCPUs; bit n for vCPU n.
     #[inline]
     pub fn holds(&self, count: usize) -> u32 {
         let mut held = 0;
@@ -207,17 +207,17 @@ impl Instance {
         held
     }
 
-    /// Whose registers are on the core.
+    /// The vCPU whose registers are on the core.
     pub fn loaded(&self) -> Option<VcpuId> {
         self.local.loaded
     }
 
-    /// Whether nobody runs here and nothing is being decided.
+    /// Whether no vCPU runs here and the core decides nothing.
     pub fn is_idle(&self) -> bool {
         self.local.running.is_none() && !self.local.must_decide
     }
 
-    /// Whether a vCPU more urgent than those of the SMP guest runs here.
+    /// Whether a vCPU of a higher band than the SMP guest's runs here.
     pub fn is_cut_off(&self) -> bool {
         self.mask != u32::MAX
     }

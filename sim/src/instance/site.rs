@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! vCPUs change cores: `core/src/migration` decides, here is what it needs of a core, and what its steps cost.
+//! vCPUs change cores: `core/src/migration` decides; this is what it needs of a core, with the costs.
 
 use super::Instance;
 use crate::world::{Token, World};
@@ -11,7 +11,7 @@ use spumone_core::migration::{
 use spumone_core::schedule::{Band, Ticks};
 use spumone_core::sets::CoreSet;
 
-/// A core at work in its world.
+/// A core that executes a step.
 pub(super) struct AtWork<'a> {
     own: &'a mut Instance,
     world: &'a mut World,
@@ -51,7 +51,7 @@ impl Platform for AtWork<'_> {
     }
 
     fn deliver_to_loaded(&mut self, id: VcpuId) {
-        // It is signalled when it is entered.
+        // The interrupt is signalled at the next entry.
         migration::wake(self, id);
     }
 
@@ -183,7 +183,7 @@ impl Platform for AtWork<'_> {
                 costs.decide
             }
             TracePoint::Peeked(slots) => {
-                counters.glances += u64::from(slots);
+                counters.slots_read += u64::from(slots);
                 costs.glance * u64::from(slots)
             }
             TracePoint::Take(_) => {
@@ -191,11 +191,11 @@ impl Platform for AtWork<'_> {
                 costs.take
             }
             TracePoint::Send(_) => {
-                counters.sendings += 1;
+                counters.sent_away += 1;
                 0
             }
             TracePoint::Checked(cores) => {
-                counters.tellings += 1;
+                counters.notifications += 1;
                 counters.asked += u64::from(cores);
                 costs.ask * u64::from(cores)
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who has the core: see `hypervisor/src/instance/switch.rs`.
+//! Which vCPU has the core: see `hypervisor/src/instance/switch.rs`.
 
 use super::Instance;
 use crate::world::World;
@@ -8,8 +8,8 @@ use spumone_core::migration::{self, Catch};
 use spumone_core::schedule::{Ticks, VcpuState};
 
 impl Instance {
-    /// A step on the way to the running vCPU, whose registers are not on the core: saves those that are there, or loads
-    /// its own.
+    /// One step of a switch to the vCPU that is to run: saves the registers that are on the core, or loads that vCPU's
+    /// registers.
     pub(super) fn exchange(&mut self, w: &mut World, id: VcpuId) {
         if self.overtaken(w) {
             return;
@@ -40,7 +40,7 @@ impl Instance {
         self.local.must_decide
     }
 
-    /// Takes the registers of the loaded vCPU from the core.
+    /// Saves the registers of the loaded vCPU.
     pub(super) fn save_loaded(&mut self, w: &mut World) {
         migration::catch(&mut self.at(w), Catch::Nothing);
         self.save(w);

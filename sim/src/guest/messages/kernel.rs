@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the guest's kernel does: system calls, wake-ups, its scheduler, its interrupts.
+//! The guest's kernel: system calls, wake-ups, scheduler, interrupts.
 
 use super::{
     ALLOCATE, ALLOCATE_EVERY, CALL, CALL_EVERY, FETCH_LOCKED, HOUSEKEEPING, HOUSEKEEPING_PERIOD,
@@ -10,7 +10,7 @@ use crate::guest::{Doing, RESCHEDULE, Vcpu};
 use spumone_core::schedule::Ticks;
 
 impl Messages {
-    /// vCPU `cpu` has done all that it had to do: what is next? Returns whether there is something.
+    /// vCPU `cpu` has no operations left: chooses what it does next. Returns whether there is anything.
     pub(super) fn refill(&mut self, cpu: usize, now: Ticks, vcpus: &mut [Vcpu]) -> bool {
         let own = &self.cpus[cpu];
         let switches = own.blocks
@@ -67,14 +67,14 @@ impl Messages {
         );
         if self.random.below(ALLOCATE_EVERY) == 0 {
             let allocator = self.allocator_lock();
-            // Before the socket's: the first two are done first.
+            // Before the socket's lock: the first two operations are done first.
             let at = self.cpus[cpu].ops.len() - 2;
             let op = Op::Locked(allocator, ALLOCATE, Then::Nothing);
             self.cpus[cpu].ops.insert(at, op);
         }
     }
 
-    /// The kernel thread works, then waits for its next time.
+    /// The kernel thread works, then waits for its next turn.
     fn keep_house(&mut self, cpu: usize, task: TaskId) {
         self.cpus[cpu].blocks = true;
         self.tasks[usize::from(task)].state = State::Waits;
@@ -85,7 +85,7 @@ impl Messages {
         self.push(cpu, [Op::Run(Doing::Kernel, length)]);
     }
 
-    /// What is done under a lock, at the end of the critical section.
+    /// The effect of a critical section, at its end.
     pub(super) fn do_locked(&mut self, cpu: usize, now: Ticks, then: Then, vcpus: &mut [Vcpu]) {
         match then {
             Then::Nothing => {}
@@ -155,7 +155,7 @@ impl Messages {
             return;
         }
         it.state = State::Ready;
-        // Where it was, if nothing runs there; else where nothing runs; else where it was.
+        // To its last vCPU if nothing runs there, else to a vCPU where nothing runs, else to its last one.
         let count = self.cpus.len();
         let places = (0..count).map(|step| (last + step) % count);
         let idle = places.into_iter().find(|it| self.cpus[*it].is_idle());
@@ -206,7 +206,7 @@ impl Messages {
         vcpus[cpu].timer = vcpus[cpu].timer.min(Ticks(now.0 + TICK.0));
     }
 
-    /// The vCPU, not this one, whose queue is the longest and longer than `than`, of those that have a task to give.
+    /// The vCPU, other than this one, with the longest run queue that is longer than `than`, of those that can give a task.
     fn busiest_but(&self, cpu: usize, than: usize) -> Option<usize> {
         let others = (0..self.cpus.len()).filter(|it| *it != cpu);
         others
@@ -216,7 +216,7 @@ impl Messages {
             .map(|(_, it)| it)
     }
 
-    /// Which of its waiting tasks a vCPU can give away: not its own thread.
+    /// A waiting task that a vCPU can give away: not its kernel thread.
     fn to_give(&self, cpu: usize) -> Option<usize> {
         let queue = &self.cpus[cpu].queue;
         queue.iter().rposition(|it| !self.is_thread(*it))
