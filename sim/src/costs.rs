@@ -12,11 +12,11 @@ pub struct Costs {
     /// A decision of the scheduler.
     pub decide: u64,
     /// Reading a parking slot.
-    pub glance: u64,
+    pub read_slot: u64,
     /// Examining a parked vCPU, with the policy's verdict.
     pub candidate: u64,
     /// Claiming and adopting a vCPU.
-    pub take: u64,
+    pub claim: u64,
     /// Parking a vCPU.
     pub park: u64,
     /// Saving a vCPU's registers.
@@ -32,7 +32,7 @@ pub struct Costs {
     /// A guest's WFI, trapped.
     pub wfi: u64,
     /// From sending an interrupt to its arrival at another core, in ticks.
-    pub flight: u64,
+    pub delivery: u64,
 }
 
 impl Costs {
@@ -40,9 +40,9 @@ impl Costs {
     pub const SPUMONE: Self = Self {
         exit: 250,
         decide: 300,
-        glance: 6,
+        read_slot: 6,
         candidate: 60,
-        take: 250,
+        claim: 250,
         park: 60,
         save: 400,
         load: 400,
@@ -50,16 +50,16 @@ impl Costs {
         kick: 60,
         sgi: 250,
         wfi: 200,
-        flight: 200,
+        delivery: 200,
     };
 
     /// A machine without a hypervisor: only interrupts take time.
     pub const BARE: Self = Self {
         exit: 0,
         decide: 0,
-        glance: 0,
+        read_slot: 0,
         candidate: 0,
-        take: 0,
+        claim: 0,
         park: 0,
         save: 0,
         load: 0,
@@ -67,7 +67,7 @@ impl Costs {
         kick: 0,
         sgi: 0,
         wfi: 0,
-        flight: 200,
+        delivery: 200,
     };
 
     /// The longest time from a real-time vCPU's timer to its first instruction: the step at EL2 that may be under way, in
@@ -75,7 +75,7 @@ impl Costs {
     /// Under `delay`, also the time that the policy waits.
     pub fn bound_of_dispatch(&self, rules: &PolicyRules, vcpus: usize, cores: usize) -> Ticks {
         let (vcpus, cores) = (vcpus as u64, cores as u64);
-        let look = vcpus * (self.glance + self.candidate + self.take + self.park);
+        let look = vcpus * (self.read_slot + self.candidate + self.claim + self.park);
         let tell = cores * self.ask + self.kick;
         // Twice: a decision that finds its vCPU claimed by another core decides again, and what is left parked is announced again.
         let mut step = self.exit + 2 * self.decide + look + 2 * tell + vcpus * self.kick;

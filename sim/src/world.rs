@@ -215,7 +215,7 @@ impl World {
         let bit = 1 << id.0;
         if core.kicked & bit == 0 {
             core.kicked |= bit;
-            core.arrives = core.arrives.min(Ticks(now.0 + self.costs.flight));
+            core.arrives = core.arrives.min(Ticks(now.0 + self.costs.delivery));
             self.counters.kicks += 1;
             self.touched |= 1 << to.0;
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The probe guest on QEMU's bare machine: what it demands of the hypervisor, a real GIC and real
-//! timers (as QEMU has them) must fulfil, too. QEMU's PSCI is laxer than the standard, so that
+//! timers (as QEMU emulates them) must also do. QEMU's PSCI is laxer than the standard, so that
 //! suite is left out.
 
 use boot_tests::bare;

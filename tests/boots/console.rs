@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One terminal for all guests: whose lines are whose, who is typed to, the keys' commands.
+//! One terminal for all guests: the guest that wrote each line, the guest that gets the typed keys, the commands.
 
 use boot_tests::{Boot, ESCAPE, linux, probe, rt};
 
-/// What the Linux guest's shell asks with.
+/// The prompt of the Linux guest's shell.
 const PROMPT: &str = "linux:/root#";
 
 /// Two guests print at the same time; every line of both is whole, and belongs to its guest.
@@ -21,8 +21,8 @@ fn lines_of_two_guests() {
 }
 
 #[test]
-fn typing_to_one_and_the_other() {
-    let mut machine = Boot::new("typing_to_one_and_the_other")
+fn the_keyboard_goes_to_the_selected_guest() {
+    let mut machine = Boot::new("the_keyboard_goes_to_the_selected_guest")
         .cores(2)
         .guest(probe("left", "suite=echo", &[0]))
         .guest(probe("right", "suite=echo", &[0, 1]))
@@ -35,7 +35,7 @@ fn typing_to_one_and_the_other() {
         machine.type_keys(&format!("{ESCAPE}2to the right {round}\r"));
         machine.wait_for("right", &format!("echo: to the right {round}"));
     }
-    // The next guest, and round again.
+    // `n` and Tab select the next guest; after the last one the first.
     machine.type_keys(&format!("{ESCAPE}nnext is left\r"));
     machine.wait_for("left", "echo: next is left");
     machine.type_keys(&format!("{ESCAPE}\tnext is right\r"));
@@ -56,7 +56,7 @@ fn typing_to_one_and_the_other() {
         .machine_ended();
 }
 
-/// A terminal sends what is pasted at once, faster than a guest reads it.
+/// A terminal sends pasted text at once, faster than a guest reads it.
 #[test]
 fn pasted_text_arrives_whole() {
     let mut machine = Boot::new("pasted_text_arrives_whole")
@@ -80,7 +80,7 @@ fn pasted_text_arrives_whole() {
         .machine_ended();
 }
 
-/// The machine stops when asked twice, not when asked once.
+/// The machine stops when the key is typed twice, not when it is typed once.
 #[test]
 fn stopping_the_machine() {
     let mut machine = Boot::new("stopping_the_machine")
@@ -95,7 +95,7 @@ fn stopping_the_machine() {
     machine.finish().expect("spumone", "the machine goes off");
 }
 
-/// Linux is typed to, and restarted from outside, while FreeRTOS runs on undisturbed.
+/// The keyboard goes to Linux, and Linux is restarted from the keyboard, while FreeRTOS runs on undisturbed.
 #[test]
 fn linux_shell_and_restart_beside_rt() {
     let mut machine = Boot::new("linux_shell_and_restart_beside_rt")
@@ -108,7 +108,7 @@ fn linux_shell_and_restart_beside_rt() {
         machine.wait_until("a prompt", |console| {
             console.count("linux", PROMPT) > prompts
         });
-        // The answer differs from what is typed, which is shown as well.
+        // The answer differs from the typed line, which is also shown.
         machine.type_keys(&format!("echo life-$(({life} + 100))\n"));
         let console = machine.wait_for("linux", &format!("life-{}", life + 100));
         if life == 0 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Devices that guests are given: the second UART and the clock, disks and network cards.
+//! Devices passed through: the second UART and the real-time clock, disks and network cards.
 
 use boot_tests::{Boot, linux, probe, rt};
 use std::process::Command;
@@ -57,7 +57,7 @@ fn linux_uses_second_uart() {
     );
 }
 
-/// The arguments that give the machine an empty disk, and the disk.
+/// Makes an empty disk; returns the arguments that give it to the machine.
 fn disk(boot: &Boot) -> [String; 4] {
     let disk = boot.folder().join("disk");
     let made = std::fs::File::create(&disk).and_then(|file| file.set_len(16 << 20));
@@ -124,7 +124,7 @@ fn network_beside_rt() {
         .machine_ended();
 }
 
-/// Linux resets itself, each time from a life that used the disk; the other guest runs on.
+/// Linux resets itself, each time after it has used the disk; the other guest runs on.
 #[test]
 fn linux_lives_beside_rt() {
     let boot = Boot::new("linux_lives_beside_rt").cores(2).memory_mib(1024);

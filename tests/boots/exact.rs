@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Boots on a clock that counts instructions: what guests say of time counts, and each run is the
+//! Boots on the exact clock: times that guests report are meaningful, and each run is the
 //! same.
 //!
-//! The bounds of latency are wide of what is measured (docs/results): they are there to notice a wake-up that
-//! is lost until something else happens, or a path at EL2 that has become long.
+//! The bounds of latency are far above what is measured (docs/results). They detect a wake-up that is
+//! lost until something else happens, or a path at EL2 that has become long.
 
 use boot_tests::{Boot, INSTRUCTIONS_PER_US, linux, linux_rt, probe, rt};
 
@@ -30,9 +30,9 @@ fn dispatch(name: &str, policy: &'static str, parameters: &str, cores: &[usize])
 }
 
 #[test]
-fn freertos_is_in_time_beside_linux_on_four_cores() {
+fn freertos_meets_its_deadlines_beside_linux_on_four_cores() {
     dispatch(
-        "freertos_is_in_time_beside_linux_on_four_cores",
+        "freertos_meets_its_deadlines_beside_linux_on_four_cores",
         "none",
         "period=100us load=30% burst=10ms duration=2s",
         &[0, 1, 2, 3],
@@ -40,9 +40,9 @@ fn freertos_is_in_time_beside_linux_on_four_cores() {
 }
 
 #[test]
-fn freertos_is_in_time_beside_linux_on_one_core() {
+fn freertos_meets_its_deadlines_beside_linux_on_one_core() {
     dispatch(
-        "freertos_is_in_time_beside_linux_on_one_core",
+        "freertos_meets_its_deadlines_beside_linux_on_one_core",
         "none",
         "period=1ms load=60% duration=3s",
         &[0],
@@ -50,20 +50,20 @@ fn freertos_is_in_time_beside_linux_on_one_core() {
 }
 
 #[test]
-fn freertos_is_in_time_beside_linux_that_moves() {
+fn freertos_meets_its_deadlines_beside_linux_that_moves() {
     dispatch(
-        "freertos_is_in_time_beside_linux_that_moves",
+        "freertos_meets_its_deadlines_beside_linux_that_moves",
         "steal",
         "period=1ms load=50% burst=100ms duration=3s",
         &[1, 2, 3, 0],
     );
 }
 
-/// A vCPU whose home is taken for nine tenths of the time computes on elsewhere.
+/// A vCPU whose home core is busy with the real-time guest for nine tenths of the time computes elsewhere.
 #[test]
-fn a_vcpu_that_moves_is_not_held_up() {
+fn a_vcpu_that_moves_computes_elsewhere() {
     let loops = ["none", "steal"].map(|policy| {
-        let console = Boot::new(&format!("a_vcpu_that_moves_is_not_held_up_{policy}"))
+        let console = Boot::new(&format!("a_vcpu_that_moves_computes_elsewhere_{policy}"))
             .policy(policy)
             .cores(2)
             .exact()
@@ -83,7 +83,7 @@ fn a_vcpu_that_moves_is_not_held_up() {
     );
 }
 
-/// A real-time guest whose core is taken by somebody still more urgent keeps its periods elsewhere, if it may.
+/// A real-time guest whose core is taken by a guest of higher priority keeps its periods on another core, if it may move there.
 #[test]
 fn a_real_time_guest_keeps_its_periods_on_another_core() {
     let late = ["none", "steal"].map(|policy| {
@@ -110,11 +110,11 @@ fn a_real_time_guest_keeps_its_periods_on_another_core() {
     assert!(late[0] > 0 && late[1] == 0, "{late:?} periods late or lost");
 }
 
-/// Policy `delay`: who waits for a Linux that tells by its `preempt_count` when it may hold a lock does so for as long as
-/// Linux boots with interrupts off (63 us on average), but not whenever it is in its kernel (195 us).
+/// Policy `delay` with a Linux whose `preempt_count` says when it may hold a lock: the park delay is as long as Linux boots
+/// with interrupts off (63 us on average), and not as long as it is in its kernel (195 us).
 #[test]
-fn a_lock_holder_is_told_by_its_preempt_count() {
-    let console = Boot::new("a_lock_holder_is_told_by_its_preempt_count")
+fn a_lock_holder_is_known_by_its_preempt_count() {
+    let console = Boot::new("a_lock_holder_is_known_by_its_preempt_count")
         .delay_while("preempt-count")
         .cores(2)
         .memory_mib(1024)
@@ -134,7 +134,7 @@ fn a_lock_holder_is_told_by_its_preempt_count() {
     console.demand(latency < 100_000, &format!("{latency} ns on average"));
 }
 
-/// The timer wakes a CPU at each moment of its way into CPU_SUSPEND.
+/// The timer wakes a CPU at every moment of its way into CPU_SUSPEND.
 #[test]
 fn suspends_are_interrupted_at_every_moment() {
     let console = Boot::new("suspends_are_interrupted_at_every_moment")

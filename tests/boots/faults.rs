@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest that does what it may not is stopped, with a report that says who, where, at which
-//! address, and what to change. The others run on; the machine ends when they have.
+//! A guest that does what it may not is stopped. The report names the guest, the instruction and the
+//! address, and what to change. The other guests run on; the machine ends when they have ended.
 
 use boot_tests::{Boot, Console, ESCAPE, probe};
 
-/// An address that no guest has, and nothing of the machine.
+/// An address that no guest has, and at which the machine has nothing.
 const NOWHERE: u64 = 0x1_2345_6000;
 
-/// Boots a guest `bad` that commits this fault on its CPU `cpu`, beside a guest that looks after
-/// its own on the same cores.
+/// Boots a guest `bad` that commits this fault on its CPU `cpu`, beside a guest that checks
+/// its own state on the same cores.
 fn boot(name: &str, kind: &str, address: u64, cpu: usize) -> Console {
     let bootargs = format!("suite=fault kind={kind} address={address:#x} cpu={cpu}");
     let console = Boot::new(name)
@@ -51,8 +51,8 @@ fn fault_load_on_another_vcpu() {
 
 #[test]
 fn fault_store_to_another_guest() {
-    // Where the other guest's memory is on the machine: behind the 16 MiB of this one, above the
-    // hypervisor. Nothing of it is at that address for this guest.
+    // Where the other guest's memory is on the machine: after the 16 MiB of this one, above the
+    // hypervisor. This guest has nothing at that address.
     let address = 0x5000_0000;
     let console = boot("fault_store_to_another_guest", "store", address, 0);
     names_the_place(&console, address);
@@ -77,7 +77,7 @@ fn fault_jump() {
     console.expect("spumone", "fetched an instruction");
 }
 
-/// Loads of the GIC that come without a description of the instruction cannot be played.
+/// Loads from the GIC without a valid syndrome (ESR_EL2.ISV) cannot be emulated.
 #[test]
 fn fault_pair_from_the_gic() {
     let distributor = 0x800_0000;
@@ -112,7 +112,7 @@ fn fault_exclusive() {
 #[test]
 fn fault_stack() {
     let console = boot("fault_stack", "stack", NOWHERE, 0);
-    // What the vectors push lies below.
+    // The address below the stack to which the vectors push.
     console
         .expect("spumone", &format!("at {:#x}", NOWHERE - 272))
         .expect("spumone", "where it has nothing");
@@ -133,7 +133,7 @@ fn fault_translation_tables() {
     console.expect("spumone", "in a walk of the guest's own page tables");
 }
 
-/// What was stopped can be started anew from the keyboard.
+/// A guest that was stopped can be restarted from the keyboard.
 #[test]
 fn fault_and_restart() {
     let mut machine = Boot::new("fault_and_restart")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests that do all they can to disturb: no other guest notices, and the hypervisor lives.
+//! Guests that do all they can to disturb: no other guest is affected, and the hypervisor runs on.
 
 use boot_tests::{Boot, ESCAPE, probe};
 
@@ -28,7 +28,7 @@ fn hostile_four_vcpus() {
     boot("hostile_four_vcpus", 2, &[0, 1, 0, 1]);
 }
 
-/// It also resets itself at random, for as long as the others run.
+/// It also resets itself at random times, as long as the other guest runs.
 #[test]
 fn hostile_resets() {
     let mut machine = Boot::new("hostile_resets")

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Restarted guests find a machine like new.
+//! Restarted guests find a machine as after power on.
 
 use boot_tests::{Boot, probe};
 
-/// Lets a guest live so often, then has it end.
+/// Restarts a guest until it has had `lives` lives, then has it end.
 fn boot(name: &str, lives: usize, homes: &[usize]) {
     let cores = homes.iter().max().map_or(1, |last| last + 1);
     let mut machine = Boot::new(name)
         .cores(cores)
-        // Longer than all lives; it is stopped with the machine.
+        // Runs longer than all lives; it is stopped with the machine.
         .guest(probe("good", "suite=watch ms=1000 seed=4", &[0]).priority(100))
         .guest(
             probe("lives", "suite=lives", homes)
@@ -20,7 +20,7 @@ fn boot(name: &str, lives: usize, homes: &[usize]) {
         console.expect_not("lives", "FAIL");
         console.count("lives", "life-ok") >= lives
     });
-    // What is typed may be lost with a life.
+    // Typed keys may be lost when a life ends.
     machine.type_until("q", "spumone", "guest lives is off");
     let console = machine.finish();
     console
@@ -28,7 +28,7 @@ fn boot(name: &str, lives: usize, homes: &[usize]) {
         .expect_not("lives", "FAIL")
         .demand(
             console.count("spumone", "guest lives restarts") >= lives - 1,
-            "the hypervisor does not tell of all restarts",
+            "the hypervisor does not report all restarts",
         )
         .probe_is_well("good")
         .machine_ended();

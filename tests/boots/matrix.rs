@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Linux in many shapes beside real-time guests in many shapes; long, so most are for the night.
+//! Linux in many configurations beside real-time guests in many configurations; long, so most run at night only.
 
 use boot_tests::{Boot, linux, linux_rt, rt};
 
-/// So many vCPUs, dealt out to so many cores.
+/// The home cores of `vcpus` vCPUs, in turns on `cores` cores.
 fn homes(vcpus: usize, cores: usize) -> Vec<usize> {
     (0..vcpus).map(|vcpu| vcpu % cores).collect()
 }
@@ -97,7 +97,7 @@ fn matrix_three_guests() {
         .machine_ended();
 }
 
-/// A day's worth of periods in little: many, with Linux at work all the time.
+/// Many periods, with Linux busy all the time.
 #[test]
 #[ignore = "long"]
 fn matrix_many_periods() {
@@ -131,8 +131,8 @@ fn matrix_linux_boots_often() {
     console.expect_not("rt", "rt-fault:");
 }
 
-/// A minute of Linux whose CPUs are moved at every opportunity: what it moves between them is right at the end, and its
-/// kernel has nothing to complain about.
+/// A minute of Linux whose vCPUs are moved at every opportunity: its results are right at the end, and its
+/// kernel reports no problem.
 #[test]
 #[ignore = "long"]
 fn matrix_random_moves_for_a_minute() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! vCPUs that change cores: nothing is lost. On the exact clock it is also seen, for each policy, whether they do.
+//! vCPUs that change cores: nothing is lost. On the exact clock, for each policy, also whether they change cores.
 
 use boot_tests::{Boot, INSTRUCTIONS_PER_US, linux, linux_rt, probe, rt};
 
-/// A real-time guest that has core 0 for long bursts: vCPUs at home there must go elsewhere again and again.
+/// A real-time guest that has core 0 for long bursts: vCPUs whose home it is must move again and again.
 const BURSTS: &str = "period=1ms load=60% burst=20ms duration=8s";
 
 fn boot(name: &str) -> Boot {
@@ -26,7 +26,7 @@ fn migration_below_rt() {
     }
 }
 
-/// Looks after its own on more vCPUs than cores.
+/// A guest that checks its own state, with more vCPUs than cores.
 #[test]
 fn migration_of_watchers() {
     let console = boot("migration_of_watchers")
@@ -46,7 +46,7 @@ fn migration_of_watchers() {
         .machine_ended();
 }
 
-/// A guest is reset again and again while its vCPUs are under way.
+/// A guest is reset again and again while its vCPUs move.
 #[test]
 fn migration_through_many_lives() {
     let mut machine = boot("migration_through_many_lives")
@@ -66,7 +66,7 @@ fn migration_through_many_lives() {
     machine.finish().expect_not("lives", "FAIL");
 }
 
-/// Instructions of guests on a core where no vCPU is at home. One vCPU may move there: its own core has a real-time guest that takes
+/// Instructions of guests on a core that is no vCPU's home. One vCPU may move there: the real-time guest on its own core takes
 /// 60 % of it in bursts.
 fn executed_away_from_home(policy: &'static str) -> u64 {
     let console = Boot::new(&format!("migration_from_home_under_{policy}"))
@@ -83,7 +83,7 @@ fn executed_away_from_home(policy: &'static str) -> u64 {
     console.guest_instructions(1)
 }
 
-/// The policy moves vCPUs: the one that may leave its core executes at least a tenth of its time elsewhere.
+/// The policy moves vCPUs: a vCPU that may leave its core executes at least a tenth of its time elsewhere.
 fn vcpus_move(policy: &'static str) {
     const TENTH: u64 = 30_000 * INSTRUCTIONS_PER_US;
     let away = executed_away_from_home(policy);
@@ -107,7 +107,7 @@ fn migration_by_stealing() {
     vcpus_move("steal");
 }
 
-/// Every policy but those above: the kernel has nothing to complain about, and interrupts, timers and memory are sound.
+/// The other policies: the kernel reports no problem, and interrupts, timers and memory work.
 fn policy_is_sound(policy: &'static str) {
     let console = Boot::new(&format!("migration_under_{policy}"))
         .policy(policy)
@@ -149,7 +149,7 @@ fn migration_with_balance() {
     policy_is_sound("balance");
 }
 
-/// Those that move no vCPU.
+/// The policies that move no vCPU.
 #[test]
 fn migration_none_but_delay_or_gangs() {
     for policy in ["delay", "cosched"] {
@@ -158,7 +158,7 @@ fn migration_none_but_delay_or_gangs() {
     }
 }
 
-/// A Linux that tells by its `preempt_count` when it may hold a lock.
+/// A Linux whose `preempt_count` says when it may hold a lock.
 #[test]
 fn migration_none_but_delay_by_preempt_count() {
     let console = Boot::new("migration_none_but_delay_by_preempt_count")
@@ -179,7 +179,7 @@ fn migration_none_but_delay_by_preempt_count() {
         .machine_ended();
 }
 
-/// The kernel has nothing to complain about, and all of it runs, with twice as many CPUs as cores.
+/// The kernel reports no problem, and all of it runs, with twice as many CPUs as cores.
 #[test]
 fn migration_of_linux_with_more_cpus_than_cores() {
     let console = boot("migration_of_linux_with_more_cpus_than_cores")

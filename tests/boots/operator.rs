@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The operator's keys are served whatever guests do: those that keep all cores, flood the console, or storm
+//! The operator's keys are answered whatever guests do: guests that keep all cores, flood the console, or storm
 //! with interrupts.
 
 use boot_tests::{Boot, ESCAPE, Guest, probe};
@@ -7,14 +7,14 @@ use boot_tests::{Boot, ESCAPE, Guest, probe};
 /// Longer than any of these boots.
 const SPIN: &str = "suite=spin all=1 ms=3600000";
 
-/// Every key is answered, and the machine ends when it is told to. The first guest spins.
+/// Every key is answered, and the machine ends when that is asked for. The first guest spins.
 fn every_key_is_answered(name: &str, policy: &'static str, guests: &[Guest]) {
     let mut boot = Boot::new(name).cores(2).policy(policy).limit(120);
     for guest in guests {
         boot = boot.guest(guest.clone());
     }
     let mut machine = boot.start();
-    // By then all of its vCPUs have long been spinning.
+    // By then all its vCPUs have been spinning for long.
     for _ in 0..5 {
         machine.type_keys(&format!("{ESCAPE}s"));
         std::thread::sleep(std::time::Duration::from_millis(200));
@@ -101,7 +101,7 @@ fn keys_while_a_guest_above_others_storms() {
     every_key_is_answered(name, "none", &guests);
 }
 
-/// A restart beneath a guest that keeps the cores is answered at once; it is done when they are free.
+/// The restart of a guest below one that keeps the cores is confirmed at once, and done when the cores are free.
 #[test]
 fn restart_beneath_a_spinning_guest() {
     let mut machine = Boot::new("restart_beneath_a_spinning_guest")
@@ -130,10 +130,10 @@ fn restart_beneath_a_spinning_guest() {
     machine.finish().probe_is_well("spin").machine_ended();
 }
 
-/// Within so many microseconds of virtual time each key is answered.
+/// Microseconds of virtual time within which each key is answered.
 const ANSWERED_US: u64 = 100_000;
 
-/// Keys that are typed when the machine is turned on; guests keep its cores from then on.
+/// Types keys from power on; from then on guests keep its cores.
 fn in_time(name: &str, keys: &str, last: &str) {
     let keys = format!("{}{ESCAPE}{keys}", "typed to a guest ".repeat(12));
     Boot::new(name)

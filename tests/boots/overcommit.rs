@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! More vCPUs than cores: equals take turns, the urgent go first, nobody's timer is lost.
+//! More vCPUs than cores: vCPUs of one priority take turns, higher priorities come first, no timer is lost.
 
 use boot_tests::{Boot, linux, probe, rt};
 
-/// Three that never stop take turns on one core.
+/// Three guests that never pause take turns on one core.
 #[test]
-fn three_equals_on_one_core() {
+fn three_guests_of_one_priority_on_one_core() {
     let names = ["one", "two", "three"];
-    let mut boot = Boot::new("three_equals_on_one_core");
+    let mut boot = Boot::new("three_guests_of_one_priority_on_one_core");
     for name in names {
         boot = boot.guest(probe(name, "suite=spin ms=3000", &[0]));
     }
@@ -17,7 +17,7 @@ fn three_equals_on_one_core() {
     let most = loops.into_iter().max().unwrap_or(0);
     for (name, loops) in names.into_iter().zip(loops) {
         console.probe_is_well(name);
-        // By turns they come to about as far; one that had to wait for the others would not.
+        // With turns they get about as far as each other; a guest that had to wait for the others would not.
         console.demand(
             loops >= most / 4,
             &format!("{name} had too little of the core"),
@@ -25,10 +25,10 @@ fn three_equals_on_one_core() {
     }
 }
 
-/// Looks after its own while equals want the core all the time.
+/// A guest that checks its own state while others of the same priority always want the core.
 #[test]
-fn watchers_among_equals() {
-    let console = Boot::new("watchers_among_equals")
+fn watcher_among_guests_of_its_priority() {
+    let console = Boot::new("watcher_among_guests_of_its_priority")
         .guest(probe("spin", "suite=spin ms=4000", &[0]))
         .guest(probe("busy", "suite=watch ms=2000 seed=1", &[0]))
         .guest(probe(
@@ -44,10 +44,10 @@ fn watchers_among_equals() {
         .machine_ended();
 }
 
-/// A timer wakes an urgent guest that is switched out while another wants the core all the time.
+/// A timer wakes a guest of a higher priority that is switched out while another guest always wants the core.
 #[test]
-fn urgent_sleeper_beside_a_spinner() {
-    let console = Boot::new("urgent_sleeper_beside_a_spinner")
+fn sleeper_above_a_spinner() {
+    let console = Boot::new("sleeper_above_a_spinner")
         .guest(probe("sleeper", "suite=watch ms=1500 sleep=1", &[0]).priority(200))
         .guest(probe("spin", "suite=spin ms=3000", &[0]).priority(100))
         .run();
@@ -57,10 +57,10 @@ fn urgent_sleeper_beside_a_spinner() {
         .machine_ended();
 }
 
-/// A guest whose timers run out while a more urgent one has the core gets them all later.
+/// A guest whose timers expire while a guest of a higher priority has the core gets them all later.
 #[test]
-fn patient_sleeper_below_a_spinner() {
-    let console = Boot::new("patient_sleeper_below_a_spinner")
+fn sleeper_below_a_spinner() {
+    let console = Boot::new("sleeper_below_a_spinner")
         .guest(probe("spin", "suite=spin ms=1500", &[0]).priority(200))
         .guest(probe("sleeper", "suite=watch ms=3000 sleep=1", &[0, 0]).priority(100))
         .run();
@@ -70,7 +70,7 @@ fn patient_sleeper_below_a_spinner() {
         .machine_ended();
 }
 
-/// The timer and interrupt suites, while an urgent guest takes the core again and again.
+/// The timer and interrupt suites, while a guest of a higher priority takes the core again and again.
 #[test]
 fn suites_below_rt() {
     let console = Boot::new("suites_below_rt")

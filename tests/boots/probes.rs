@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The probe guest's suites (tests/guests), on as many cores as vCPUs and on fewer.
+//! The probe guest's suites (tests/guests), on as many cores as vCPUs, and on fewer.
 
 use boot_tests::{Boot, Console, probe, raw_probe};
 
-/// Boots one probe guest with this command line, its vCPUs on `homes`, on a machine that has just
+/// Boots one probe guest with this command line and its vCPUs on `homes`, on a machine with just
 /// these cores.
 fn boot(name: &str, bootargs: &str, homes: &[usize]) -> Console {
     let cores = homes.iter().max().map_or(1, |last| last + 1);
@@ -31,7 +31,7 @@ fn all_vcpus_off() {
         .machine_ended();
 }
 
-/// The same program as bytes without structure.
+/// The same program as a raw image.
 #[test]
 fn raw_image() {
     let boot = Boot::new("raw_image");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! No system register carries what one guest writes to another guest on the same core, nor to the guest's own next
-//! life. Shown with every core type of QEMU on which the hypervisor can run: two guests of equal priority share a core;
+//! No system register carries what one guest writes to another guest on the same core, or to the guest's own next
+//! life. Shown for every core type of QEMU on which the hypervisor can run: two guests of equal priority share a core;
 //! one fills all registers that it can write with patterns, the other one reads all that it can read.
 
 use boot_tests::{Boot, Console, ESCAPE, bare, probe};
@@ -11,7 +11,7 @@ fn boot(cpu: &str) {
         .guest(probe("look", "suite=registers role=look", &[0]))
         .guest(probe("write", "suite=registers role=write", &[0]))
         .start();
-    // The guest that writes resets itself; its second life looks for a `q` when it has listed its registers.
+    // The writing guest resets itself; its second life waits for a `q` when it has listed its registers.
     machine.wait_until("the second life", |console| {
         console
             .expect_not("look", "FAIL")
@@ -30,11 +30,11 @@ fn boot(cpu: &str) {
         .expect_not("write", "FAIL")
         .probe_is_well("look")
         .machine_ended();
-    lives_begin_alike(&console);
+    all_lives_begin_with_the_same_registers(&console);
 }
 
-/// Demands that each life of the writing guest has found the registers as its first life has.
-fn lives_begin_alike(console: &Console) {
+/// Demands that each life of the writing guest has found the registers as its first life did.
+fn all_lives_begin_with_the_same_registers(console: &Console) {
     let mut lives: Vec<Vec<&str>> = Vec::new();
     let lines: Vec<&str> = console.lines("write").collect();
     for line in lines {
@@ -60,7 +60,7 @@ fn lives_begin_alike(console: &Console) {
     }
 }
 
-/// What the suite does to a CPU, a CPU without a hypervisor survives.
+/// A CPU without a hypervisor survives what the suite does.
 #[test]
 fn registers_bare() {
     bare("registers_bare", 1, "suite=registers role=write jumps=0").probe_has_passed("probe");

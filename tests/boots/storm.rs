@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Storms of interrupts that a guest causes for its own vCPUs, on the exact clock: a real-time guest of a higher priority on
-//! the same core feels no more of them than it does where no vCPU changes cores.
+//! Storms of interrupts that a guest sends to its own vCPUs, on the exact clock. They delay a real-time guest of a higher priority on
+//! the same core no more than they do where no vCPU changes cores.
 
 use boot_tests::{Boot, INSTRUCTIONS_PER_US, probe, rt};
 
 /// How many instructions later than under `none` the real-time task may begin.
 const MORE_THAN_NONE: u64 = 2_000;
-/// The virtual distributor has as many SPIs as the highest one that the guest owns asks for.
+/// The virtual distributor has as many SPIs as the highest SPI of the guest needs.
 const MOST_SPIS: u64 = 256;
 
 /// A device whose interrupt is the last SPI, so that the guest that owns it has all 256.
@@ -47,34 +47,34 @@ fn longest_dispatch(name: &str, policy: &'static str, quantum: &str, pending: u6
     console.number("rt", "rt-result", "max_ns") * INSTRUCTIONS_PER_US / 1000
 }
 
-fn is_not_felt(name: &str, quantum: &str, pending: u64) {
-    let stays = longest_dispatch(name, "none", quantum, pending);
-    let moves = longest_dispatch(name, "steal", quantum, pending);
-    println!("{name}: at most {stays} instructions under none, {moves} under steal");
+fn causes_no_delay(name: &str, quantum: &str, pending: u64) {
+    let without_moves = longest_dispatch(name, "none", quantum, pending);
+    let with_moves = longest_dispatch(name, "steal", quantum, pending);
+    println!("{name}: at most {without_moves} instructions under none, {with_moves} under steal");
     assert!(
-        moves <= stays + MORE_THAN_NONE,
-        "at most {stays} instructions under none, {moves} under steal"
+        with_moves <= without_moves + MORE_THAN_NONE,
+        "at most {without_moves} instructions under none, {with_moves} under steal"
     );
 }
 
 #[test]
-fn a_storm_of_sgis_is_not_felt() {
-    is_not_felt("a_storm_of_sgis_is_not_felt", "2ms", 32);
+fn a_storm_of_sgis_causes_no_delay() {
+    causes_no_delay("a_storm_of_sgis_causes_no_delay", "2ms", 32);
 }
 
 #[test]
-fn a_storm_beside_256_pending_spis_is_not_felt() {
-    is_not_felt(
-        "a_storm_beside_256_pending_spis_is_not_felt",
+fn a_storm_beside_256_pending_spis_causes_no_delay() {
+    causes_no_delay(
+        "a_storm_beside_256_pending_spis_causes_no_delay",
         "2ms",
         MOST_SPIS,
     );
 }
 
 #[test]
-fn a_storm_beside_256_pending_spis_is_not_felt_with_short_turns() {
-    is_not_felt(
-        "a_storm_beside_256_pending_spis_is_not_felt_with_short_turns",
+fn a_storm_beside_256_pending_spis_causes_no_delay_with_short_turns() {
+    causes_no_delay(
+        "a_storm_beside_256_pending_spis_causes_no_delay_with_short_turns",
         "100us",
         MOST_SPIS,
     );

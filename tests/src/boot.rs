@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Seconds after which a machine is killed, unless the test says so: far more than any boot takes
+/// Seconds after which a machine is killed, unless the test sets another limit: far more than any boot takes
 /// on a busy host. `SPUMONE_LIMIT` overrides it.
 const LIMIT: u64 = 300;
 
-/// How fast a core is on the exact clock.
+/// Speed of a core on the exact clock.
 pub const INSTRUCTIONS_PER_US: u64 = 250;
 
 fn limit(seconds: u64) -> Duration {
@@ -25,7 +25,7 @@ fn limit(seconds: u64) -> Duration {
     Duration::from_secs(from_environment.unwrap_or(seconds))
 }
 
-/// Runs the probe guest on the bare machine with so many cores, under the name "probe".
+/// Runs the probe guest on the bare machine with `cores` cores, under the name "probe".
 pub fn bare(name: &str, cores: usize, bootargs: &str) -> Console {
     let arguments = Arguments::new(&qemu::Machine {
         machine: qemu::BARE,
@@ -47,7 +47,7 @@ pub fn bare(name: &str, cores: usize, bootargs: &str) -> Console {
     Machine::start(facts, qemu, None, limit(LIMIT)).finish()
 }
 
-/// A system and the machine that it is to run on.
+/// A system, and the machine on which it runs.
 #[must_use = "a boot does nothing until it is run"]
 pub struct Boot {
     name: String,
@@ -68,7 +68,7 @@ pub struct Boot {
 }
 
 impl Boot {
-    /// A boot on one core with 512 MiB. `name` names its folder, so it is a test's own.
+    /// A boot on one core with 512 MiB. `name` names its folder, so each test needs another one.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -89,7 +89,7 @@ impl Boot {
         }
     }
 
-    /// QEMU's name of the core type; a Cortex-A76 unless a test says otherwise.
+    /// QEMU's name of the core type; the default is a Cortex-A76.
     pub fn cpu(mut self, cpu: &str) -> Self {
         cpu.clone_into(&mut self.cpu);
         self
@@ -107,26 +107,26 @@ impl Boot {
         self
     }
 
-    /// What is done against lock-holder preemption.
+    /// The policy against lock-holder preemption.
     pub fn policy(mut self, policy: &'static str) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Policy `delay`, and what it waits for.
+    /// Policy `delay`, and the guest state while which it waits.
     pub fn delay_while(mut self, what: &'static str) -> Self {
         self.policy = "delay";
         self.delay_while = Some(what);
         self
     }
 
-    /// How long equals take turns, as "2ms".
+    /// Length of the turns of vCPUs of one priority, as "2ms".
     pub fn quantum(mut self, quantum: &str) -> Self {
         quantum.clone_into(&mut self.quantum);
         self
     }
 
-    /// Adds tables to the board file, which is then a file of the boot's own.
+    /// Adds tables to the board file; the boot then has its own copy of that file.
     pub fn board(mut self, tables: &str) -> Self {
         self.devices.push_str(tables);
         self
@@ -145,21 +145,21 @@ impl Boot {
         self
     }
 
-    /// On the exact clock, at [`INSTRUCTIONS_PER_US`]: what guests say of time counts, and is the
+    /// Runs on the exact clock, at [`INSTRUCTIONS_PER_US`]: times that guests report are meaningful, and the
     /// same in each run.
     pub fn exact(mut self) -> Self {
         self.exact = true;
         self
     }
 
-    /// As [`Self::exact`]; the machine ends at this virtual time, if it has not ended before.
+    /// As [`Self::exact`]; the machine ends at this virtual time, if not before.
     pub fn exact_until_us(mut self, end_us: u64) -> Self {
         self.end_us = Some(end_us);
         self.exact()
     }
 
-    /// These keys are typed from the moment when the machine is turned on, as fast as they are taken. Nothing
-    /// else can be typed then. On the exact clock each run is the same.
+    /// Types these keys from power on, as fast as the UART takes them. Nothing else can be typed then.
+    /// On the exact clock each run is the same.
     pub fn typed(mut self, keys: &str) -> Self {
         self.typed = Some(keys.to_owned());
         self
@@ -199,7 +199,7 @@ impl Boot {
             .arg(&image)
             .arg("--hypervisor")
             .arg(files::hypervisor())
-            // Board files are found from the root.
+            // Board files are found from the root of the source tree.
             .current_dir(files::root());
         let output = build
             .output()
@@ -254,7 +254,7 @@ impl Boot {
         Machine::start(facts, qemu, Some(image), limit(self.limit))
     }
 
-    /// Runs the machine until it ends by itself, which all guests ending makes it do.
+    /// Runs the machine until it turns itself off, as it does when all guests have ended.
     pub fn run(self) -> Console {
         self.start().finish()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where what was built lies.
+//! Paths of built files.
 
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ pub fn guest(name: &str) -> PathBuf {
     built(root().join("build/guests").join(name))
 }
 
-/// An empty folder for a boot. It stays there after the test, without the image.
+/// An empty folder for a boot. It is kept after the test, without the image.
 pub fn folder(boot: &str) -> PathBuf {
     let folder = target().join("boots").join(boot);
     let _ = std::fs::remove_dir_all(&folder);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bytes as they lie in memory, from an ELF file (64 bits, little endian; System V ABI, chapter 4
+//! The memory content that an ELF file describes (64 bits, little endian; System V ABI, chapters 4
 //! and 5).
 
 /// Loadable.
 const PT_LOAD: u64 = 1;
 
-/// The memory that an ELF file describes, and the address of its first byte. Nothing, if it is none.
+/// The memory that an ELF file describes, and the address of its first byte; `None` if it is no ELF file.
 pub fn flatten(elf: &[u8]) -> Option<(u64, Vec<u8>)> {
     let number = |at: u64, bytes: u64| -> Option<u64> {
         let at = usize::try_from(at).ok()?;

@@ -5,7 +5,7 @@ use crate::{files, flat};
 use spumone_bench::description;
 use std::path::Path;
 
-/// A guest. The functions of this module make the usual ones.
+/// A guest. The functions of this module make the common ones.
 #[derive(Clone)]
 pub struct Guest {
     pub(crate) table: description::Guest,
@@ -25,7 +25,7 @@ pub fn linux(scenario: &str, arguments: &str, cores: &[usize]) -> Guest {
     debian("linux", "", scenario, arguments, cores).priority(100)
 }
 
-/// Debian's PREEMPT_RT kernel, else as [`linux()`], at a real-time guest's priority.
+/// Debian's PREEMPT_RT kernel, otherwise as [`linux()`], with a real-time guest's priority.
 pub fn linux_rt(scenario: &str, arguments: &str, cores: &[usize]) -> Guest {
     debian("linux-rt", "-rt", scenario, arguments, cores).priority(200)
 }
@@ -54,7 +54,7 @@ pub fn probe(name: &str, bootargs: &str, cores: &[usize]) -> Guest {
         .bootargs(bootargs)
 }
 
-/// As [`probe()`], from an image without structure, which is written to `folder`.
+/// As [`probe()`], from a raw image, which is written to `folder`.
 pub fn raw_probe(folder: &Path, name: &str, bootargs: &str, cores: &[usize]) -> Guest {
     let elf = std::fs::read(files::probe()).unwrap_or_default();
     let (address, memory) = flat::flatten(&elf).expect("the probe is an ELF file");
@@ -121,7 +121,7 @@ impl Guest {
         self
     }
 
-    /// The guest sees its memory where it is on the machine.
+    /// The guest's addresses are the machine's.
     pub fn identity(mut self) -> Self {
         self.table.identity = true;
         self

@@ -5,12 +5,12 @@
 //! declares, and whose item B defines. What does not count:
 //!
 //! - a re-export (`pub use`) of an item of a module that the file declares: that is what a `mod.rs` is for, and a name
-//!   that is only passed on belongs to the file that defines it;
-//! - a file and a module that it declares: they are one thing in two files. The parent has what its children share, for
-//!   which Rust lets them see its private items, and it is the way in to them, so it names them and they name it;
-//! - code under `#[cfg(test)]`, for tests stand beside what they test and may use all of it.
+//!   that is only re-exported belongs to the file that defines it;
+//! - a file and a module that it declares. The parent has the private items that its children share, and it is the way to
+//!   them from outside, so parent and children name each other;
+//! - code under `#[cfg(test)]`: tests may use everything in the module that they test.
 //!
-//! The sources are read as text, without their comments and strings: enough for paths, and no parser of Rust is needed.
+//! The sources are read as text, without their comments and strings: enough for paths, without a parser of Rust.
 
 mod source;
 
@@ -19,7 +19,7 @@ use source::{Source, read};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The crates without circles, as folders.
+/// The crates that must have no circles, as folders.
 const CRATES: &[&str] = &[
     "bench",
     "config",
@@ -30,7 +30,7 @@ const CRATES: &[&str] = &[
     "tests/guests",
 ];
 
-/// A module, as the path from the root of its crate.
+/// A module, as a path from the root of its crate.
 type Module = Vec<String>;
 
 /// The files of one crate, by module.
@@ -56,10 +56,10 @@ impl Crate {
         Self(sources)
     }
 
-    /// The file of which `path` is an item: the longest module in it, or the one from which that has the name.
+    /// The file that defines `path`: the longest module in it, or the module from which that one re-exports the name.
     fn definer(&self, path: &[String]) -> Option<&Module> {
         let mut path = path.to_vec();
-        // A name is passed on a few times at most.
+        // A few re-exports of a name at most.
         for _ in 0..8 {
             let length = (0..=path.len())
                 .rev()
@@ -79,12 +79,12 @@ impl Crate {
         None
     }
 
-    /// Whether the path begins with a module of this crate, or with an item of its root.
+    /// Whether the path begins with a module of this crate or an item of its root.
     fn is_inside(&self, path: &[String]) -> bool {
         (1..=path.len()).any(|length| self.0.contains_key(&path[..length]))
     }
 
-    /// Which files each file imports, and one of the names.
+    /// The files that each file imports, each with one of the imported names.
     fn imports(&self) -> BTreeMap<(&Module, &Module), String> {
         let mut edges = BTreeMap::new();
         for (module, source) in &self.0 {
@@ -110,7 +110,7 @@ impl Crate {
         edges
     }
 
-    /// Each circle of files, as a text of its imports.
+    /// The circles, each as a list of its imports.
     fn circles(&self) -> Vec<String> {
         let edges = self.imports();
         let mut next: BTreeMap<&Module, Vec<&Module>> = BTreeMap::new();
@@ -142,7 +142,7 @@ impl Crate {
     }
 }
 
-/// What can be reached from `file`; itself only in a circle.
+/// All files that `file` imports directly or indirectly; `file` itself only if it is in a circle.
 fn reached<'a>(
     next: &BTreeMap<&'a Module, Vec<&'a Module>>,
     file: &Module,
@@ -230,7 +230,7 @@ fn a_circle_is_found_however_its_paths_are_written() {
         "use super::{other, a::{self, A}};",
         "fn f() { super::a::run(); }",
         "mod inner { use super::super::a::A; }",
-        // Through the file that passes it on.
+        // Through the file that re-exports it.
         "use crate::A;",
     ] {
         let root = "mod a; mod b; pub use a::A;";
@@ -258,7 +258,7 @@ fn a_circle_of_three_is_found() {
 }
 
 #[test]
-fn tests_texts_and_what_is_passed_on_do_not_count() {
+fn tests_strings_and_re_exports_do_not_count() {
     for b in [
         "// use crate::a::A;",
         "const TEXT: &str = \"use crate::a::A;\";",
@@ -275,7 +275,7 @@ fn tests_texts_and_what_is_passed_on_do_not_count() {
         ("x::z", "pub struct Other;"),
     ];
     assert_eq!(circles_of(&files), [""; 0]);
-    // A file and the one that declares it.
+    // A file and the file that declares it.
     let files = [
         ("x", "mod y; use y::Y; pub const LIMIT: u8 = 1;"),
         ("x::y", "use super::LIMIT;"),

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Boots whole systems on QEMU and looks at what their guests report.
+//! Boots whole systems on QEMU and checks what their guests report.
 //!
 //! A test describes a system with [`Boot`], which writes the description, has `spm` build the
-//! image and starts QEMU. What comes back is the [`Console`]: every line by the guest that wrote
-//! it. Only what guests report is judged, never how long something took: the machine under the
-//! test is shared and slow.
+//! image and starts QEMU. The result is the [`Console`]: every line, with the guest that wrote
+//! it. Tests judge only what guests report, never host time: the host may be shared
+//! and slow.
 //!
 //! Everything needed must have been built; `scripts/test boot` does so.
 
-// Panicking is how a test says that it failed.
+// A test reports a failure by a panic.
 #![allow(clippy::panic, clippy::expect_used)]
 #![forbid(unsafe_code)]
 

@@ -8,10 +8,10 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// What the hypervisor prints when it is broken.
+/// What the hypervisor prints when it must stop itself.
 const EPITAPH: &str = "=== spumone died";
-/// How long to listen on after the epitaph, for its registers.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long to read on after the epitaph begins, for its registers.
+const EPITAPH_TIME: Duration = Duration::from_secs(2);
 
 /// A running machine. Dropping it ends it.
 pub struct Machine {
@@ -20,16 +20,16 @@ pub struct Machine {
     keyboard: Option<ChildStdin>,
     output: Receiver<Vec<u8>>,
     bytes: Vec<u8>,
-    /// What QEMU itself has to say. Kept apart: it would come in the middle of a line.
-    complaints: Receiver<Vec<u8>>,
-    complained: Vec<u8>,
-    /// Removed in the end: it is large.
+    /// QEMU's own messages. Separate, since they could come in the middle of a guest's line.
+    message_pipe: Receiver<Vec<u8>>,
+    messages: Vec<u8>,
+    /// Removed at the end, since it is large.
     image: Option<PathBuf>,
     end: Instant,
     limit: Duration,
 }
 
-/// What comes out of a pipe, as it comes.
+/// Receives what is written to a pipe.
 fn receive(mut pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -57,15 +57,15 @@ impl Machine {
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let output = receive(qemu.stdout.take());
-        let complaints = receive(qemu.stderr.take());
+        let message_pipe = receive(qemu.stderr.take());
         Self {
             facts,
             keyboard: qemu.stdin.take(),
             qemu,
             output,
             bytes: Vec::new(),
-            complaints,
-            complained: Vec::new(),
+            message_pipe,
+            messages: Vec::new(),
             image,
             end: Instant::now() + limit,
             limit,
@@ -75,7 +75,7 @@ impl Machine {
     /// Types these keys.
     pub fn type_keys(&mut self, keys: &str) {
         if let Some(keyboard) = &mut self.keyboard {
-            // A machine that has ended fails the test elsewhere.
+            // If the machine has ended, the test fails elsewhere.
             let _ = keyboard
                 .write_all(keys.as_bytes())
                 .and_then(|()| keyboard.flush());
@@ -104,7 +104,7 @@ impl Machine {
     }
 
     /// Waits until `guest` ("spumone" for the hypervisor) has a line, finished or not, with `text`
-    /// in it, and returns what came so far.
+    /// in it, and returns the console so far.
     pub fn wait_for(&mut self, guest: &str, text: &str) -> Console {
         self.wait_until(&format!("{guest} says \"{text}\""), |console| {
             console.says(guest, text)
@@ -124,7 +124,7 @@ impl Machine {
         }
     }
 
-    /// Waits until the machine ends by itself, and returns all that it said.
+    /// Waits until the machine turns itself off, and returns the console.
     pub fn finish(mut self) -> Console {
         while self.listen() {}
         let status = self.wait();
@@ -134,34 +134,30 @@ impl Machine {
         self.console()
     }
 
-    /// What came so far, and behind it what QEMU has to say.
+    /// The console so far, and QEMU's own messages after it.
     pub fn console(&self) -> Console {
-        let newline: &[u8] = if self.complained.is_empty() {
-            b""
-        } else {
-            b"\n"
-        };
-        let all = [&self.bytes, newline, &self.complained].concat();
+        let newline: &[u8] = if self.messages.is_empty() { b"" } else { b"\n" };
+        let all = [&self.bytes, newline, &self.messages].concat();
         Console::new(self.facts.clone(), &all)
     }
 
-    /// Waits for more output; false if there will be none. Fails where waiting has no sense.
+    /// Waits for more output; false if there will be none. Fails the test at the time limit or at an epitaph.
     fn listen(&mut self) -> bool {
         self.listen_for(self.limit)
     }
 
-    /// As [`Self::listen`], but not longer than this.
+    /// As [`Self::listen`], for this time at most.
     fn listen_for(&mut self, most: Duration) -> bool {
-        self.complained.extend(self.complaints.try_iter().flatten());
+        self.messages.extend(self.message_pipe.try_iter().flatten());
         let left = self.end.saturating_duration_since(Instant::now());
         match self.output.recv_timeout(left.min(most)) {
             Ok(bytes) if !left.is_zero() => {
                 self.bytes.extend(bytes);
-                // QEMU writes byte by byte: to look at all after each would take longer than to write it.
+                // QEMU writes byte by byte, and parsing the console after each byte would be slower than QEMU.
                 self.bytes.extend(self.output.try_iter().flatten());
             }
             Err(RecvTimeoutError::Disconnected) => {
-                self.complained.extend(self.complaints.iter().flatten());
+                self.messages.extend(self.message_pipe.iter().flatten());
                 return false;
             }
             Err(RecvTimeoutError::Timeout) if Instant::now() < self.end => return true,
@@ -172,7 +168,7 @@ impl Machine {
         }
         let tail = self.bytes.len().saturating_sub(8192);
         if String::from_utf8_lossy(&self.bytes[tail..]).contains(EPITAPH) {
-            let end = Instant::now() + LAST_WORDS;
+            let end = Instant::now() + EPITAPH_TIME;
             while let Ok(bytes) = self
                 .output
                 .recv_timeout(end.saturating_duration_since(Instant::now()))
@@ -198,7 +194,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
+        // An error means that QEMU has already ended.
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
         if let Some(image) = &self.image {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a terminal would show: the console's bytes as finished lines.
+//! A minimal terminal: turns the console's bytes into the lines that a terminal would show.
 //!
-//! The hypervisor erases an unfinished line to let another pass, and draws it again (carriage
-//! return, "erase to the end of the line"). So lines come out right only if those are followed.
+//! The hypervisor erases an unfinished line to print another guest's line, and prints it again (carriage
+//! return, "erase to the end of the line"). The lines are right only if these sequences are obeyed.
 
-/// Reads bytes, gives lines.
+/// Reads bytes, returns lines.
 #[derive(Default)]
 pub struct Terminal {
     line: Vec<u8>,
@@ -46,7 +46,7 @@ impl Terminal {
                 b'K' if parameters.is_empty() || parameters == b"0" => {
                     self.line.truncate(self.column);
                 }
-                // Anything else that ends a sequence, above all colours, changes no text.
+                // Other sequences, mostly colours, do not change the text.
                 0x40..=0x7e => {}
                 _ => {
                     parameters.push(byte);

@@ -184,11 +184,11 @@ impl Platform for AtWork<'_> {
             }
             TracePoint::Peeked(slots) => {
                 counters.slots_read += u64::from(slots);
-                costs.glance * u64::from(slots)
+                costs.read_slot * u64::from(slots)
             }
             TracePoint::Take(_) => {
                 counters.migrations += 1;
-                costs.take
+                costs.claim
             }
             TracePoint::Send(_) => {
                 counters.sent_away += 1;

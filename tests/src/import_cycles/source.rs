@@ -4,10 +4,10 @@
 use super::Module;
 use std::collections::BTreeSet;
 
-/// A path as it is written, resolved to start at the root of the crate.
+/// A path, resolved to start at the root of the crate.
 pub(super) struct Import {
     pub path: Module,
-    /// Whether it is a `use` that others can see.
+    /// Whether it is a `use` that other files can see.
     pub is_public: bool,
     /// Whether it is a `use` at all.
     pub is_use: bool,
@@ -16,14 +16,14 @@ pub(super) struct Import {
 /// One source file.
 #[derive(Default)]
 pub(super) struct Source {
-    /// Modules that it declares, and which are files.
+    /// The modules in files of their own that it declares.
     pub children: BTreeSet<String>,
-    /// Those of them that are for tests.
+    /// Those of them that are under `#[cfg(test)]`.
     pub test_children: BTreeSet<String>,
     pub imports: Vec<Import>,
 }
 
-/// The text with comments, strings and characters blanked out.
+/// The text with spaces in place of comments, strings and characters.
 fn without_comments_and_strings(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut code = Vec::with_capacity(bytes.len());
@@ -102,7 +102,7 @@ fn tokens(code: &str) -> Vec<&str> {
 struct Reader<'a> {
     tokens: Vec<&'a str>,
     at: usize,
-    /// The module that is being read: the file's, and modules inside of it.
+    /// The module that is being read: the file's, or one inside it.
     module: Module,
     source: Source,
 }
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         token
     }
 
-    /// Reads what is inside of braces, or the file.
+    /// Reads the content of braces, or of the file.
     fn block(&mut self) {
         let mut for_tests = false;
         let mut is_public = false;
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
                 "fn" if for_tests => self.skip_function(),
                 word if self.peek(0) == "::" && word != "::" => self.path(word),
                 "::" => {
-                    // The rest of a path that begins elsewhere: `std::…`.
+                    // The rest of a path that begins in another crate: `std::…`.
                     self.at += 1;
                 }
                 _ => continue,
@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A part of a `use`: names, and branches in braces. Ends behind the `;`, or before what ends a branch.
+    /// A part of a `use`: names, and branches in braces. Ends after the `;`, or before the end of the branch.
     fn tree(&mut self, prefix: &[&'a str], is_public: bool) {
         let mut path = prefix.to_vec();
         loop {
@@ -250,7 +250,7 @@ impl<'a> Reader<'a> {
                     rest = &rest[1..];
                 }
             }
-            // Perhaps a module of this file; resolved when all of them are known.
+            // May be a module of this file; resolved when all modules are known.
             _ => {}
         }
         let rest = rest.iter().filter(|name| **name != "self" && **name != "*");
