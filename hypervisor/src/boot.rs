@@ -12,8 +12,8 @@ use crate::epitaph::{self, fatal};
 use crate::gic::{ALARM, Gic, MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
 use crate::hardware::{self, El2Map, bundle_start, per_machine, place};
 use crate::instance::Instance;
-use crate::machine::{Core, Destinations, Guest, Machine, VcpuFacts};
-use crate::parking::Parking;
+use crate::machine::{Core, Destinations, Guest, Machine, Owner};
+use crate::parking::TokenPlace;
 use crate::spi_setup::SpiSetup;
 use crate::sysreg::mrs;
 use crate::timers;
@@ -25,7 +25,7 @@ use spumone_config::packed::{self, BundleHeader, MAX_RANGES, System, Trigger};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr, Priority, VcpuId};
 use spumone_core::mailbox::Post;
-use spumone_core::migration::{Member, Policy, Roles, Tables, changes_cores};
+use spumone_core::migration::{Member, Policy, Roles, Shared, Tables, VcpuFacts, changes_cores};
 use spumone_core::psci::{GuestPower, Lifecycle};
 use spumone_core::schedule::{ALARM_PRIORITY, Band, Bands, OWN_PRIORITY, kick_sgi};
 use spumone_core::sets::CoreSet;
@@ -199,7 +199,6 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             .then(|| build_stage2(id, config, &mut pool, features, Attributes::RAM_OF_PROGRAMS));
         let guest = Guest {
             config: config.clone(),
-            moves,
             vttbr,
             vttbr_kernel,
             vttbr_programs,
@@ -214,13 +213,15 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
         };
         let _ = guests.push(place.write(guest));
     }
-    let vcpus = vcpu_facts(&guests, &vcpu_bands);
+    let vcpus = owners(&guests);
+    let facts = vcpu_facts(&system, &vcpu_bands);
     let members: Vec<Member, MAX_VCPUS> = vcpus
         .iter()
         .flatten()
-        .map(|vcpu| Member {
-            guest: vcpu.owner,
-            moves: vcpu.guest.moves,
+        .zip(facts.iter().flatten())
+        .map(|(owner, vcpu)| Member {
+            guest: owner.id,
+            moves: changes_cores(&rules, vcpu.cores),
             band: vcpu.band,
             home: vcpu.home,
         })
@@ -235,13 +236,10 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
             .collect(),
         guests,
         vcpus,
-        parking: [const { Parking::new() }; MAX_VCPUS],
+        shared: Shared::new(roles, facts),
+        parking: [const { TokenPlace::new() }; MAX_VCPUS],
         policy,
-        kernel_free: roles.kernel_free,
-        gang: roles.gang,
         without: system.scheduler.without,
-        highest_movable: roles.highest_movable,
-        lowest_movable: roles.lowest_movable,
         gic: Gic::new(&system.board),
         destinations,
         entropy,
@@ -254,25 +252,37 @@ fn build_machine(system: System, entropy: Entropy, features: Features) -> &'stat
     unsafe { (place!(MACHINE)).as_mut_unchecked().write(machine) }
 }
 
-/// What never changes of each vCPU.
-fn vcpu_facts(guests: &[&'static Guest], bands: &[Band]) -> [Option<VcpuFacts>; MAX_VCPUS] {
-    let mut facts = [None; MAX_VCPUS];
-    for (owner, &guest) in guests.iter().enumerate() {
-        for (index, (vcpu, &id)) in guest.config.vcpus.iter().zip(&guest.vcpus).enumerate() {
-            let Some(place) = facts.get_mut(id.index()) else {
+/// The guest of each vCPU.
+fn owners(guests: &[&'static Guest]) -> [Option<Owner>; MAX_VCPUS] {
+    let mut owners = [None; MAX_VCPUS];
+    for (guest_id, &guest) in guests.iter().enumerate() {
+        for (index, id) in guest.vcpus.iter().enumerate() {
+            let Some(place) = owners.get_mut(id.index()) else {
                 fatal!("more vCPUs than the hypervisor has room for");
             };
-            let Some(&band) = bands.get(id.index()) else {
-                fatal!("vCPU {id} has no band");
-            };
-            *place = Some(VcpuFacts {
+            *place = Some(Owner {
                 guest,
-                owner: GuestId(owner as u8),
+                id: GuestId(guest_id as u8),
                 index: VcpuIndex(index as u8),
-                home: vcpu.home,
-                band,
             });
         }
+    }
+    owners
+}
+
+/// What never changes of each vCPU.
+fn vcpu_facts(system: &System, bands: &[Band]) -> [Option<VcpuFacts>; MAX_VCPUS] {
+    let mut facts = [None; MAX_VCPUS];
+    let vcpus = system
+        .guests
+        .iter()
+        .flat_map(|guest| guest.vcpus.iter().map(move |vcpu| (guest, vcpu)));
+    for ((place, (guest, vcpu)), &band) in facts.iter_mut().zip(vcpus).zip(bands) {
+        *place = Some(VcpuFacts {
+            band,
+            home: vcpu.home,
+            cores: CoreSet::from_bits(guest.cores),
+        });
     }
     facts
 }
@@ -341,11 +351,11 @@ fn place_vcpus(machine: &'static Machine) -> [Tokens; MAX_PCPUS] {
     let mut places = [const { [const { None }; MAX_VCPUS] }; MAX_PCPUS];
     // SAFETY: taken once, by the only core that runs.
     let mut storage = unsafe { (place!(VCPUS)).as_mut_unchecked() }.iter_mut();
-    for id in (0..MAX_VCPUS as u8).map(VcpuId) {
-        if let (Some(slot), Some(vcpu)) = (storage.next(), machine.vcpu(id)) {
-            vcpu.guest.gic.doorbell(vcpu.index).settle(vcpu.home);
-            let token = VcpuToken::new(slot.write(Vcpu::new(id, vcpu)));
-            places[vcpu.home.index()][id.index()] = Some(token);
+    for (id, facts) in machine.shared.vcpus() {
+        if let (Some(slot), Some(owner)) = (storage.next(), machine.vcpu(id)) {
+            owner.guest.gic.doorbell(owner.index).settle(facts.home);
+            let token = VcpuToken::new(slot.write(Vcpu::new(id, owner, facts.band)));
+            places[facts.home.index()][id.index()] = Some(token);
         }
     }
     places
@@ -372,7 +382,7 @@ fn set_up_gic(machine: &Machine) {
         let band = guest
             .vcpus
             .iter()
-            .filter_map(|&id| Some(machine.vcpu(id)?.band))
+            .filter_map(|&id| machine.shared.band(id))
             .max();
         let priority = band.map_or(0xFF, |band| band.interrupt_priority().0);
         guest

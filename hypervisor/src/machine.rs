@@ -5,17 +5,17 @@ use crate::cpu::{self, Vttbr};
 use crate::entropy::Entropy;
 use crate::gic::Gic;
 use crate::hardware;
-use crate::parking::Parking;
+use crate::parking::TokenPlace;
 use core::sync::atomic::{AtomicU32, Ordering};
 use heapless::Vec;
 use spumone_config::packed::{self, Board, InterruptPriorities, System, Without};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
-use spumone_core::migration::{Level, Policy, Presence};
+use spumone_core::migration::{Policy, Shared};
 use spumone_core::psci::{GuestPower, Lifecycle};
-use spumone_core::schedule::{Band, kick_sgi};
-use spumone_core::sets::{CoreSet, VcpuSet};
-use spumone_core::vgic::{GuestGic, VcpuIndex};
+use spumone_core::schedule::kick_sgi;
+use spumone_core::sets::VcpuSet;
+use spumone_core::vgic::{self, GuestGic, VcpuIndex};
 use spumone_core::vuart::Vuart;
 
 /// SPIs of the machine that can be passed through: the destination table has an entry for each.
@@ -76,8 +76,6 @@ impl Destinations {
 pub struct Guest {
     /// What the system description says of it.
     pub config: packed::Guest,
-    /// Whether its vCPUs change cores: the policy moves vCPUs, and it has several cores.
-    pub moves: bool,
     /// Value of `VTTBR_EL2`.
     pub vttbr: Vttbr,
     /// The same with tables that let no program run, only the kernel, to catch the moment when it returns to one. Where
@@ -128,6 +126,13 @@ impl Guest {
         self.lifecycle.cores()
     }
 
+    /// The ids of vCPUs of the guest. It has consecutive ones.
+    #[inline(always)]
+    pub fn ids_of(&self, vcpus: vgic::VcpuSet) -> VcpuSet {
+        let first = self.vcpus.first().map_or(0, |id| id.0);
+        VcpuSet::from_bits(u32::from(vcpus.0) << (first & 31))
+    }
+
     /// The vCPU of the system that is this one of the guest's.
     pub fn vcpu(&self, index: VcpuIndex) -> Option<VcpuId> {
         self.vcpus.get(index.index()).copied()
@@ -141,42 +146,35 @@ pub struct Core {
     /// vCPUs that were kicked here, by id. Set with release after the doorbell was rung, taken
     /// with acquire before the doorbell is looked at, so a kick never arrives before its reason.
     kicked: AtomicU32,
-    /// Whom it runs.
-    pub presence: Presence,
 }
 
 const _: () = assert!(MAX_VCPUS <= 32, "`Core::kicked` has one bit per vCPU");
 
 impl Core {
-    /// A core that nobody has kicked.
+    /// A core that was not kicked.
     pub const fn new(mpidr: u64) -> Self {
         Self {
             mpidr,
             kicked: AtomicU32::new(0),
-            presence: Presence::new(),
         }
     }
 
     /// Takes the vCPUs that were kicked since the last time.
     #[inline(always)]
-    pub fn take_kicked(&self) -> u32 {
-        self.kicked.swap(0, Ordering::Acquire)
+    pub fn take_kicked(&self) -> VcpuSet {
+        VcpuSet::from_bits(self.kicked.swap(0, Ordering::Acquire))
     }
 }
 
-/// What never changes of a vCPU.
+/// The guest of a vCPU.
 #[derive(Clone, Copy)]
-pub struct VcpuFacts {
-    /// Whose it is.
+pub struct Owner {
+    /// The guest.
     pub guest: &'static Guest,
-    /// The same, by its id.
-    pub owner: GuestId,
-    /// Which of the guest's it is.
+    /// Its id.
+    pub id: GuestId,
+    /// Which of the guest's vCPUs it is.
     pub index: VcpuIndex,
-    /// Its home core.
-    pub home: PcpuId,
-    /// Its band.
-    pub band: Band,
 }
 
 /// The machine and all that runs on it.
@@ -187,24 +185,18 @@ pub struct Machine {
     pub gic: Gic,
     /// Whether interrupts for less urgent vCPUs are held back.
     pub interrupt_priorities: InterruptPriorities,
-    /// The highest level of a vCPU that may change cores.
-    pub highest_movable: Level,
-    /// The lowest one.
-    pub lowest_movable: Level,
-    /// Where the tokens of vCPUs lie that are on no core; a `VcpuId` is an index.
-    pub parking: [Parking; MAX_VCPUS],
-    /// The vCPUs; a `VcpuId` is an index.
-    pub vcpus: [Option<VcpuFacts>; MAX_VCPUS],
+    /// What all cores see of each other and of vCPUs.
+    pub shared: Shared,
+    /// Where the tokens of parked vCPUs lie; a `VcpuId` is an index.
+    pub parking: [TokenPlace; MAX_VCPUS],
+    /// The guests of vCPUs; a `VcpuId` is an index.
+    pub vcpus: [Option<Owner>; MAX_VCPUS],
     /// The cores; a `PcpuId` is an index.
     pub cores: Vec<Core, MAX_PCPUS>,
     /// The guests; a `GuestId` is an index.
     pub guests: Vec<&'static Guest, MAX_GUESTS>,
     /// What is done against lock-holder preemption.
     pub policy: Policy,
-    /// Cores off which kernels of guests that migrate are kept, because they are the home of a vCPU of a higher band.
-    pub kernel_free: CoreSet,
-    /// The band of the gang, and its cores.
-    pub gang: Option<(Band, CoreSet)>,
     /// What the policy does without.
     pub without: Without,
     /// Who owns which interrupt.
@@ -226,9 +218,9 @@ impl Machine {
         self.guests[id.index()]
     }
 
-    /// What never changes of a vCPU; `None` if there is none with this id.
+    /// The guest of a vCPU; `None` if there is no vCPU with this id.
     #[inline(always)]
-    pub fn vcpu(&self, id: VcpuId) -> Option<&VcpuFacts> {
+    pub fn vcpu(&self, id: VcpuId) -> Option<&Owner> {
         self.vcpus.get(id.index())?.as_ref()
     }
 
@@ -252,38 +244,16 @@ impl Machine {
         }
     }
 
-    /// Whether no kernel of a guest whose vCPUs move is to run on `core`.
-    pub fn excludes_kernels(&self, core: PcpuId) -> bool {
-        self.kernel_free.contains(core)
-    }
-
-    /// The core where interrupts for a vCPU are sent: where it is, or was parked last.
-    pub fn host(&self, id: VcpuId) -> Option<PcpuId> {
-        let vcpu = self.vcpu(id)?;
-        Some(vcpu.guest.gic.doorbell(vcpu.index).location())
-    }
-
-    /// The vCPUs that migrate and may come to `core`.
-    pub fn moving(&self, core: PcpuId) -> VcpuSet {
-        let guests = self
-            .guests
-            .iter()
-            .filter(|guest| guest.moves && guest.cores() >> core.0 & 1 != 0);
-        guests
-            .flat_map(|guest| guest.vcpus.iter().copied())
-            .collect()
-    }
-
-    /// Tells core `to`, another one, that there is something for `vcpu`.
+    /// Kicks core `to`, another one, for `vcpu`.
     #[inline(always)]
     pub fn kick(&self, to: PcpuId, vcpu: VcpuId) {
-        let (Some(core), Some(facts)) = (self.cores.get(to.index()), self.vcpu(vcpu)) else {
+        let (Some(core), Some(band)) = (self.cores.get(to.index()), self.shared.band(vcpu)) else {
             return;
         };
         let bit = 1 << vcpu.index();
-        // If the bit stands already, somebody else's SGI is on its way.
+        // If the bit is set already, the SGI of the core that set it is on its way.
         if core.kicked.fetch_or(bit, Ordering::Release) & bit == 0 {
-            self.gic.send_sgi(kick_sgi(facts.band).0 as u8, core.mpidr);
+            self.gic.send_sgi(kick_sgi(band).0 as u8, core.mpidr);
         }
     }
 
@@ -291,10 +261,7 @@ impl Machine {
     /// most urgent vCPU.
     pub fn announce_mail(&self, to: PcpuId, guest: GuestId) {
         let vcpus = &self.guest(guest).vcpus;
-        let band = vcpus
-            .iter()
-            .filter_map(|&id| Some(self.vcpu(id)?.band))
-            .max();
+        let band = vcpus.iter().filter_map(|&id| self.shared.band(id)).max();
         if let (Some(core), Some(band)) = (self.cores.get(to.index()), band) {
             self.gic.send_sgi(kick_sgi(band).0 as u8, core.mpidr);
         }

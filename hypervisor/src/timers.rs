@@ -106,6 +106,14 @@ impl GuestTimers {
             .min()
     }
 
+    /// When the first of the timers is due, or was.
+    pub fn first_deadline(&self) -> Option<Ticks> {
+        [self.virtual_timer, self.physical_timer]
+            .into_iter()
+            .filter_map(SavedTimer::deadline)
+            .min()
+    }
+
     /// Output lines of the saved timers at `now`, as bits of their INTIDs.
     pub fn lines(&self, now: Ticks) -> u32 {
         lines(

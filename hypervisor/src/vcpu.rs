@@ -3,7 +3,7 @@
 
 use crate::context::{FloatingPoint, SystemRegisters};
 use crate::guest_registers::GuestRegisters;
-use crate::machine::{Guest, VcpuFacts};
+use crate::machine::{Guest, Owner};
 use crate::sysreg::{mrs, msr};
 use crate::timers::GuestTimers;
 use core::ops::{Deref, DerefMut};
@@ -103,21 +103,21 @@ pub struct Vcpu {
 
 impl Vcpu {
     /// A vCPU that is turned off.
-    pub fn new(id: VcpuId, facts: &VcpuFacts) -> Self {
+    pub fn new(id: VcpuId, owner: &Owner, band: Band) -> Self {
         Self {
             registers: GuestRegisters::new(),
-            system: SystemRegisters::reset(facts.index.0),
+            system: SystemRegisters::reset(owner.index.0),
             floating_point: FloatingPoint::new(),
             timers: GuestTimers::reset(),
             interface: InterfaceRegisters::reset(),
-            vgic: CpuInterface::new(facts.index),
+            vgic: CpuInterface::new(owner.index),
             work: Work::Guest,
             resume: None,
             id,
-            guest: facts.owner,
-            shared: facts.guest,
-            index: facts.index,
-            band: facts.band,
+            guest: owner.id,
+            shared: owner.guest,
+            index: owner.index,
+            band,
         }
     }
 

@@ -21,7 +21,7 @@ use crate::world::{RT, World};
 use core::fmt;
 use spumone_config::packed::Policy;
 use spumone_config::types::{PcpuId, VcpuId};
-use spumone_core::migration::TAKE_BACK_US;
+use spumone_core::migration::{Level, TAKE_BACK_US};
 use spumone_core::schedule::Ticks;
 
 /// If the hypervisor has not acted within this time, it has forgotten to: longer than a park delay, a grace and some kicks.
@@ -119,7 +119,10 @@ impl Invariants {
         let vcpus = world.vcpus.len();
         let first = usize::from(setup.rt.is_none());
         let turn = setup.quantum.0 + us(300).0;
-        let waits = Waits::of(setup.decisions, world.moving != 0);
+        let waits = Waits::of(
+            setup.decisions,
+            world.shared.roles.highest_movable != Level::IDLE,
+        );
         let turns = match setup.decisions {
             Decisions::Policy(Policy::Random) | Decisions::Chance => TURNS_BY_CHANCE,
             Decisions::Policy(_) => TURNS,
@@ -220,7 +223,7 @@ impl Invariants {
             let index = changed.trailing_zeros();
             changed &= changed - 1;
             let is_there = w.is_parked(VcpuId(index as u8));
-            let is_said = w.parking[index as usize].slot.parked().is_some();
+            let is_said = w.shared.slot(VcpuId(index as u8)).parked().is_some();
             if is_there != is_said || is_there != (w.parked >> index & 1 != 0) {
                 return Err(format!(
                     "the parking slot of vCPU {index} and its summary differ"
@@ -273,7 +276,7 @@ impl Invariants {
         let mut longest_idle = Ticks::NEVER;
         if left != 0 {
             let idle = (0..).zip(&self.idle_since);
-            let idle = idle.filter(|(core, _)| !w.kernel_free.contains(PcpuId(*core as u8)));
+            let idle = idle.filter(|(core, _)| !w.shared.excludes_kernels(PcpuId(*core as u8)));
             longest_idle = idle.map(|(_, &it)| it).min().unwrap_or(longest_idle);
         }
         while left != 0 {

@@ -7,10 +7,11 @@ use crate::guest::{Churn, ENDLESS, Exit, Messages, RtTask, Smp, TIMER, Vcpu};
 use crate::outcome::Counters;
 use crate::random::Random;
 use crate::setup::{Load, Setup, Storm};
-use spumone_config::types::{GuestId, PcpuId, VcpuId};
-use spumone_core::migration::{Level, Member, Parked, ParkingSlot, Presence, Roles, changes_cores};
+use spumone_config::types::{GuestId, MAX_VCPUS, PcpuId, VcpuId};
+use spumone_core::migration::{Member, Roles, Shared, VcpuFacts, changes_cores};
 use spumone_core::schedule::{Band, Ticks};
 use spumone_core::sets::CoreSet;
+use spumone_core::vgic::Doorbell;
 
 /// The real-time vCPU. vCPU n of the SMP guest is vCPU n + 1 of the system.
 pub const RT: VcpuId = VcpuId(0);
@@ -29,54 +30,38 @@ pub const RT_BAND: Band = match Band::new(1) {
 /// The right to touch a vCPU's registers. As in the hypervisor neither `Clone` nor `Copy`.
 #[derive(Debug)]
 pub struct Token {
-    /// The vCPU.
+    /// Whose.
     pub id: VcpuId,
 }
 
-/// The parking slot of one vCPU.
+/// The interrupt lines of a core.
 #[derive(Debug)]
-pub struct Parking {
-    /// What other cores see of the slot.
-    pub slot: ParkingSlot,
-    token: Option<Token>,
-}
-
-/// What other cores see of a core.
-#[derive(Debug)]
-pub struct Shared {
+pub struct Lines {
     /// vCPUs for which this core was kicked; bit n for vCPU n.
     pub kicked: u32,
     /// When the kick arrives.
     pub arrives: Ticks,
-    /// The vCPU that the core runs.
-    pub presence: Presence,
 }
 
 /// The system without what each core owns.
 #[derive(Debug)]
 pub struct World {
     /// By core: what other cores see of it.
-    pub cores: Vec<Shared>,
-    /// By vCPU: its parking slot.
-    pub parking: Vec<Parking>,
-    /// By vCPU: its registers.
+    pub cores: Vec<Lines>,
+    /// What cores see of each other and of vCPUs.
+    pub shared: Shared,
+    /// By vCPU: the tokens of those that are parked.
+    tokens: Vec<Option<Token>>,
+    /// By vCPU.
     pub vcpus: Vec<Vcpu>,
-    /// By vCPU: where its interrupts are sent (its doorbell's location).
-    pub location: Vec<PcpuId>,
+    /// By vCPU.
+    pub doorbells: Vec<Doorbell>,
     /// The policy.
     pub deciding: Deciding,
     /// What steps cost.
     pub costs: Costs,
     /// Whether a core can catch a guest leaving its kernel.
     pub catches_exit: bool,
-    /// vCPUs that change cores; bit n for vCPU n.
-    pub moving: u32,
-    /// Cores on which the kernel of the SMP guest is not to run.
-    pub kernel_free: CoreSet,
-    /// The band of the gang, and its cores.
-    pub gang: Option<(Band, CoreSet)>,
-    /// The level of the vCPUs that may change cores.
-    pub highest_movable: Level,
     /// See [`Setup::storm`].
     pub storm: Option<Storm>,
     /// The SMP guest.
@@ -103,15 +88,21 @@ impl World {
         let rules = deciding.rules();
         let moves = changes_cores(&rules, CoreSet::from_bits(mask(setup.guest_cores)));
         let roles = Roles::new(&rules, &members(setup, moves));
-        let core = || Shared {
+        let core = || Lines {
             kicked: 0,
             arrives: Ticks::NEVER,
-            presence: Presence::new(),
         };
-        let parking = || Parking {
-            slot: ParkingSlot::new(),
-            token: None,
-        };
+        let mut vcpus = [None; MAX_VCPUS];
+        for (id, vcpu) in (0..count as u8).map(VcpuId).zip(&mut vcpus) {
+            *vcpu = Some(VcpuFacts {
+                band: band(id),
+                home: home(id, setup.guest_cores),
+                cores: match id {
+                    RT => CoreSet::of(home(id, setup.guest_cores)),
+                    _ => CoreSet::from_bits(mask(setup.guest_cores)),
+                },
+            });
+        }
         let smp = match setup.load {
             Load::Messages => Smp::Messages(Box::new(Messages::new(
                 setup.guest_vcpus,
@@ -127,16 +118,13 @@ impl World {
             .map(|rt| RtTask::new(rt, Ticks(random.below(rt.period.0))));
         Self {
             cores: (0..setup.guest_cores).map(|_| core()).collect(),
-            parking: (0..count).map(|_| parking()).collect(),
+            shared: Shared::new(roles, vcpus),
+            tokens: (0..count).map(|_| None).collect(),
             vcpus: vec![Vcpu::new(); count],
-            location: vec![PcpuId(0); count],
+            doorbells: (0..count).map(|_| Doorbell::new()).collect(),
             deciding,
             costs: setup.costs,
             catches_exit: setup.catches_exit,
-            moving: if moves { all_but_rt(count) } else { 0 },
-            kernel_free: roles.kernel_free,
-            highest_movable: roles.highest_movable,
-            gang: roles.gang,
             storm: setup.storm,
             smp,
             rt,
@@ -161,16 +149,6 @@ impl World {
         home(id, self.cores.len())
     }
 
-    /// The cores of the system; bit n for core n.
-    pub fn all_cores(&self) -> u32 {
-        mask(self.cores.len())
-    }
-
-    /// Whether no kernel of the SMP guest is to run on `core`.
-    pub fn excludes_kernels(&self, core: PcpuId) -> bool {
-        self.kernel_free.contains(core)
-    }
-
     /// Whether a vCPU's guest has several vCPUs.
     pub fn is_smp(&self, id: VcpuId) -> bool {
         id != RT && self.vcpus.len() > 2
@@ -178,35 +156,29 @@ impl World {
 
     /// The band of a vCPU.
     pub fn band(&self, id: VcpuId) -> Band {
-        if id == RT { RT_BAND } else { SMP_BAND }
+        band(id)
     }
 
-    /// Parks a token.
-    pub fn park(&mut self, token: Token, parked: Parked, now: Ticks) {
+    /// Stores the token of a vCPU that is about to be parked.
+    pub fn store_token(&mut self, token: Token) {
         self.counters.parked_count += 1;
         self.parked |= 1 << token.id.0;
         self.changed_places |= 1 << token.id.0;
-        let place = &mut self.parking[token.id.index()];
-        place.token = Some(token);
-        place.slot.park(parked, now);
+        let index = token.id.index();
+        self.tokens[index] = Some(token);
     }
 
-    /// Claims a token, if its slot is still as it was read.
+    /// Takes the token of a vCPU that has just been claimed.
     #[inline]
-    pub fn claim(&mut self, id: VcpuId, seen: Parked) -> Option<Token> {
-        let place = &mut self.parking[id.index()];
-        if !place.slot.claim(seen) {
-            self.counters.lost_claims += 1;
-            return None;
-        }
+    pub fn take_token(&mut self, id: VcpuId) -> Option<Token> {
         self.parked &= !(1 << id.0);
         self.changed_places |= 1 << id.0;
-        place.token.take()
+        self.tokens[id.index()].take()
     }
 
     /// Whether the token of a vCPU is in its parking slot.
     pub fn is_parked(&self, id: VcpuId) -> bool {
-        self.parking[id.index()].token.is_some()
+        self.tokens[id.index()].is_some()
     }
 
     /// Kicks core `to` for a vCPU.
@@ -219,6 +191,12 @@ impl World {
             self.counters.kicks += 1;
             self.touched |= 1 << to.0;
         }
+    }
+
+    /// An interrupt of this kind is sent to a vCPU.
+    pub fn ring(&mut self, id: VcpuId, kind: u8) {
+        self.vcpus[id.index()].bell |= kind;
+        self.doorbells[id.index()].ring_spis(1);
     }
 
     /// A vCPU, whose registers are on core `core`, enters its guest at `now`.
@@ -234,7 +212,10 @@ impl World {
     #[inline]
     pub fn signal(&mut self, id: VcpuId, now: Ticks) {
         let vcpu = &mut self.vcpus[id.index()];
-        vcpu.irqs |= core::mem::take(&mut vcpu.bell);
+        if vcpu.bell != 0 {
+            vcpu.irqs |= core::mem::take(&mut vcpu.bell);
+            self.doorbells[id.index()].reset();
+        }
         if vcpu.timer <= now {
             vcpu.timer = Ticks::NEVER;
             vcpu.irqs |= TIMER;
@@ -278,6 +259,10 @@ impl World {
     }
 }
 
+fn band(id: VcpuId) -> Band {
+    if id == RT { RT_BAND } else { SMP_BAND }
+}
+
 fn home(id: VcpuId, cores: usize) -> PcpuId {
     PcpuId((id.index() % cores) as u8)
 }
@@ -295,12 +280,7 @@ fn members(setup: &Setup, moves: bool) -> Vec<Member> {
     rt.into_iter().chain(smp).collect()
 }
 
-/// The vCPUs of the SMP guest in a system of `count`.
-fn all_but_rt(count: usize) -> u32 {
-    mask(count) & SMP_VCPUS
-}
-
 /// The first `count` bits.
-const fn mask(count: usize) -> u32 {
+pub const fn mask(count: usize) -> u32 {
     ((1_u64 << count) - 1) as u32
 }

@@ -4,10 +4,12 @@
 
 use super::grace::Grace;
 use super::policy::PolicyRules;
-use crate::schedule::{Band, Deadlines, Scheduler, Ticks};
+use super::roles::changes_cores;
+use super::shared::{Shared, VcpuFacts};
+use crate::schedule::{Band, Deadlines, Scheduler, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::packed::Without;
-use spumone_config::types::{MAX_VCPUS, VcpuId};
+use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 
 /// In microseconds: how often a vCPU whose time slice is over is looked at while it is in its kernel.
 const GRACE_STEP_US: u32 = 50;
@@ -32,7 +34,7 @@ pub enum Catch {
     Entry,
 }
 
-/// What a core is given at start.
+/// What every core is given at start.
 #[derive(Clone, Copy, Debug)]
 pub struct CoreSetup {
     /// Length of a time slice.
@@ -43,43 +45,57 @@ pub struct CoreSetup {
     pub rules: PolicyRules,
     /// Mechanisms that are turned off, to measure what they are worth.
     pub without: Without,
-    /// vCPUs that may migrate to or from this core.
-    pub moving: VcpuSet,
-    /// vCPUs whose home is this core.
-    pub home_vcpus: VcpuSet,
-    /// Whether kernels of guests that migrate are kept off this core.
-    pub excludes_kernels: bool,
+}
+
+/// The vCPU whose registers are on the core.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
+pub(super) struct Loaded<T> {
+    pub(super) id: VcpuId,
+    pub(super) token: T,
 }
 
 /// One core's vCPUs. `T` is the token of a vCPU.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct CoreState<T> {
+    /// Which core this is.
+    pub(super) core: PcpuId,
     /// Which vCPU runs, and which ones could.
-    pub scheduler: Scheduler,
+    pub(super) scheduler: Scheduler,
     /// Timers of vCPUs that are here and not loaded.
-    pub deadlines: Deadlines,
-    /// The tokens of the vCPUs that are on this core, by id.
-    pub vcpus: [Option<T>; MAX_VCPUS],
-    /// The vCPU that runs by the last decision; `None` while the core idles.
-    pub running: Option<VcpuId>,
+    pub(super) deadlines: Deadlines,
     /// The vCPU whose registers are on the core. An idle core keeps the last one loaded, because most often it runs
     /// next.
-    pub loaded: Option<VcpuId>,
+    pub(super) loaded: Option<Loaded<T>>,
+    /// The other vCPUs whose tokens are on this core, by id.
+    pub(super) saved: [Option<T>; MAX_VCPUS],
+    /// The vCPUs of both.
+    pub(super) here: VcpuSet,
+    /// The vCPU that runs by the last decision; `None` while the core idles.
+    pub(super) running: Option<VcpuId>,
     /// Something has happened since the last decision that may change it.
-    pub must_decide: bool,
+    pub(super) must_decide: bool,
+    /// Interrupts for the loaded vCPU may have come that are not in its list registers.
+    pub(super) must_refresh: bool,
+    /// vCPUs whose doorbells were rung here, and whose hosts are not notified yet.
+    pub(super) rung: VcpuSet,
     /// The time for which the alarm is armed.
-    pub alarm: Ticks,
+    pub(super) alarm: Ticks,
     /// A deadline has come or gone, or another vCPU runs, since the alarm was armed.
-    pub alarm_is_stale: bool,
+    pub(super) alarm_is_stale: bool,
+    /// When the hypervisor has something to do that concerns no vCPU.
+    pub(super) chore_at: Ticks,
+    /// It is due now.
+    pub(super) chore_is_due: bool,
     /// vCPUs that may migrate to or from this core.
-    pub moving: VcpuSet,
+    pub(super) moving: VcpuSet,
     /// What the policy has the core do.
-    pub rules: PolicyRules,
+    pub(super) rules: PolicyRules,
     /// Whether kernels of guests that migrate are kept off this core.
-    pub excludes_kernels: bool,
+    pub(super) excludes_kernels: bool,
     /// What is caught of the loaded vCPU.
-    pub catches: Catch,
+    pub(super) catches: Catch,
     /// The alarm has rung since the last decision.
     pub(super) alarm_rang: bool,
     /// The band of the last decision, which the priority mask lets through; `None` while the core idles.
@@ -117,32 +133,49 @@ pub struct CoreState<T> {
     pub(super) defer_step: Ticks,
 }
 
+/// What the hypervisor and the simulator do with it beside the functions of this module.
 impl<T> CoreState<T> {
-    /// A core that has these tokens, and has decided nothing yet.
-    pub fn new(setup: &CoreSetup, vcpus: [Option<T>; MAX_VCPUS]) -> Self {
+    /// A core that has no vCPUs yet, and has decided nothing.
+    pub fn new(core: PcpuId, setup: &CoreSetup, shared: &Shared) -> Self {
         let micros = |micros| Ticks::from_micros(micros, setup.frequency_hz);
         let without = setup.without;
         let mut rules = setup.rules;
         if without.patience {
             rules.park_delay = Ticks(0);
         }
+        let moves = |it: &VcpuFacts| changes_cores(&rules, it.cores) && it.cores.contains(core);
+        let vcpus = || shared.vcpus();
+        let moving: VcpuSet = vcpus()
+            .filter(|(_, it)| moves(it))
+            .map(|(id, _)| id)
+            .collect();
+        let home_vcpus: VcpuSet = vcpus()
+            .filter(|(_, it)| it.home == core)
+            .map(|(id, _)| id)
+            .collect();
         let grace_steps = if without.grace { 0 } else { GRACE_STEPS };
         Self {
+            core,
             scheduler: Scheduler::new(setup.quantum),
             deadlines: Deadlines::new(),
-            vcpus,
-            running: None,
             loaded: None,
+            saved: [const { None }; MAX_VCPUS],
+            here: VcpuSet::EMPTY,
+            running: None,
             must_decide: true,
+            must_refresh: false,
+            rung: VcpuSet::EMPTY,
             alarm: Ticks::NEVER,
             alarm_is_stale: true,
-            moving: setup.moving,
+            chore_at: Ticks::NEVER,
+            chore_is_due: false,
+            moving,
             rules,
-            excludes_kernels: setup.excludes_kernels,
+            excludes_kernels: shared.excludes_kernels(core),
             catches: Catch::Nothing,
             alarm_rang: false,
             decided_band: None,
-            home_vcpus: setup.moving & setup.home_vcpus,
+            home_vcpus: moving & home_vcpus,
             visitors: VcpuSet::EMPTY,
             sent: VcpuSet::EMPTY,
             taken_back: VcpuSet::EMPTY,
@@ -160,32 +193,201 @@ impl<T> CoreState<T> {
         }
     }
 
-    /// Whether a vCPU may migrate to or from this core.
-    #[inline(always)]
-    pub fn moves(&self, id: VcpuId) -> bool {
-        self.moving.contains(id)
+    /// A vCPU is placed on this core at start, in this state. Each vCPU is placed once.
+    pub fn place(&mut self, id: VcpuId, token: T, band: Band, state: VcpuState) {
+        let admitted = self.scheduler.admit(id, band, state);
+        debug_assert!(admitted.is_ok(), "each vCPU is placed once");
+        self.keep(id, token);
     }
 
-    /// The token of a vCPU, if it is on this core.
+    /// Which core this is.
     #[inline(always)]
-    pub fn token(&self, id: VcpuId) -> Option<&T> {
-        self.vcpus.get(id.index())?.as_ref()
+    pub fn core(&self) -> PcpuId {
+        self.core
+    }
+
+    /// The vCPU that runs by the last decision; `None` while the core idles.
+    #[inline(always)]
+    pub fn running(&self) -> Option<VcpuId> {
+        self.running
+    }
+
+    /// The vCPU whose registers are on the core.
+    #[inline(always)]
+    pub fn loaded(&self) -> Option<VcpuId> {
+        Some(self.loaded.as_ref()?.id)
+    }
+
+    /// The token of that vCPU.
+    #[inline(always)]
+    pub fn loaded_vcpu(&self) -> Option<&T> {
+        Some(&self.loaded.as_ref()?.token)
+    }
+
+    /// The token of that vCPU.
+    #[inline(always)]
+    pub fn loaded_vcpu_mut(&mut self) -> Option<&mut T> {
+        Some(&mut self.loaded.as_mut()?.token)
+    }
+
+    /// The token of a vCPU that is on this core and whose registers are saved.
+    #[inline(always)]
+    pub fn saved_vcpu_mut(&mut self, id: VcpuId) -> Option<&mut T> {
+        self.saved.get_mut(id.index())?.as_mut()
+    }
+
+    /// The vCPUs whose tokens are on this core.
+    #[inline(always)]
+    pub fn here(&self) -> VcpuSet {
+        self.here
+    }
+
+    /// Whether something has happened since the last decision that may change it.
+    #[inline(always)]
+    pub fn must_decide(&self) -> bool {
+        self.must_decide
+    }
+
+    /// Has the core decide anew before a guest runs.
+    #[inline(always)]
+    pub fn decide_anew(&mut self) {
+        self.must_decide = true;
+    }
+
+    /// The band that runs; `None` while the core idles.
+    #[inline(always)]
+    pub fn current_band(&self) -> Option<Band> {
+        self.scheduler.current_band()
+    }
+
+    /// What a vCPU of this core is doing; `None`: it is not in the run queue.
+    #[inline(always)]
+    pub fn vcpu_state(&self, id: VcpuId) -> Option<VcpuState> {
+        self.scheduler.state(id)
+    }
+
+    /// The running vCPU waits for an interrupt.
+    pub fn sleep_running(&mut self) {
+        self.scheduler.sleep_current();
+        self.must_decide = true;
+    }
+
+    /// The running vCPU gives up the rest of its time slice.
+    pub fn yield_running(&mut self) {
+        self.scheduler.yield_current();
+        self.must_decide = true;
+    }
+
+    /// A vCPU of this core that was off is turned on.
+    pub fn start(&mut self, id: VcpuId) {
+        if self.scheduler.start(id).is_ok() {
+            self.must_decide = true;
+        }
+    }
+
+    /// A vCPU of this core, whose registers are saved, is turned off.
+    pub fn stop(&mut self, id: VcpuId) {
+        self.deadlines.clear(id);
+        if self.scheduler.stop(id).is_ok() {
+            self.must_decide = true;
+        }
+        if self.running == Some(id) {
+            self.running = None;
+        }
+    }
+
+    /// A vCPU that is on another core now does not come back by itself: what this core knows of its last stay counts no
+    /// more.
+    pub fn forget(&mut self, id: VcpuId) {
+        let _ = self.scheduler.remove(id);
+        self.deadlines.clear(id);
+    }
+
+    /// Timers of a vCPU of this core do not wake it.
+    pub fn clear_deadline(&mut self, id: VcpuId) {
+        self.deadlines.clear(id);
+    }
+
+    /// What is caught of the loaded vCPU.
+    #[inline(always)]
+    pub fn catches(&self) -> Catch {
+        self.catches
+    }
+
+    /// Whether interrupts for the loaded vCPU may have come that are not in its list registers:
+    /// [`refresh`](super::refresh) is to be called before it runs.
+    #[inline(always)]
+    pub fn must_refresh(&self) -> bool {
+        self.must_refresh
+    }
+
+    /// Has [`Self::must_refresh`] say so.
+    #[inline(always)]
+    pub fn refresh_before_entry(&mut self) {
+        self.must_refresh = true;
+    }
+
+    /// The hypervisor's next chore, which concerns no vCPU, is due at this time.
+    #[inline(always)]
+    pub fn set_chore(&mut self, at: Ticks) {
+        self.chore_at = at;
+        self.alarm_is_stale = true;
+    }
+
+    /// The time for which the alarm is armed.
+    #[inline(always)]
+    pub fn alarm(&self) -> Ticks {
+        self.alarm
     }
 
     /// Whether this core has sent a vCPU away. Another core may have claimed it since.
     pub fn has_sent(&self, id: VcpuId) -> bool {
         self.sent.contains(id)
     }
+}
+
+/// What the functions of this module do with it.
+impl<T> CoreState<T> {
+    /// Whether a vCPU may migrate to or from this core.
+    #[inline(always)]
+    pub(super) fn moves(&self, id: VcpuId) -> bool {
+        self.moving.contains(id)
+    }
+
+    /// Whether this core has the token of a vCPU.
+    #[inline(always)]
+    pub(super) fn has(&self, id: VcpuId) -> bool {
+        self.here.contains(id)
+    }
+
+    /// Keeps the token of a vCPU whose registers are saved.
+    #[inline(always)]
+    pub(super) fn keep(&mut self, id: VcpuId, token: T) {
+        if let Some(place) = self.saved.get_mut(id.index()) {
+            *place = Some(token);
+            self.here.insert(id);
+        }
+    }
+
+    /// Gives up the token of a vCPU whose registers are saved.
+    #[inline(always)]
+    pub(super) fn give_up(&mut self, id: VcpuId) -> Option<T> {
+        let token = self.saved.get_mut(id.index())?.take();
+        if token.is_some() {
+            self.here.remove(id);
+        }
+        token
+    }
 
     /// When the core must decide next whatever its vCPUs do: to fetch, or to notify.
     #[inline(always)]
-    pub fn next_own_deadline(&self) -> Ticks {
+    pub(super) fn next_own_deadline(&self) -> Ticks {
         self.fetch_at.min(self.notify_at)
     }
 
     /// When the core must decide next if no interrupt comes: the alarm, but for the hypervisor's own chores.
     #[inline(always)]
-    pub fn next_deadline(&self) -> Ticks {
+    pub(super) fn next_deadline(&self) -> Ticks {
         let deadline = self.deadlines.next_alarm(self.scheduler.turn());
         deadline
             .unwrap_or(Ticks::NEVER)
@@ -194,7 +396,7 @@ impl<T> CoreState<T> {
 
     /// Whether a preemption is deferred, so that the last decision stands.
     #[inline(always)]
-    pub fn defers_preemption(&self) -> bool {
+    pub(super) fn defers_preemption(&self) -> bool {
         self.deferred_until != Ticks::NEVER
     }
 

@@ -7,10 +7,10 @@
 use super::defer::defer_preemption;
 use super::fetch::fetch;
 use super::gang::{hold_gang, notify_gang};
-use super::interrupt::{arm_alarm, arm_stale_alarm, take_interrupts};
+use super::interrupt::{arm_alarm, arm_stale_alarm, notify_rung, take_interrupts};
 use super::notify::{publish_and_notify, switch_to};
 use super::park::{acquire_current, wake_expired};
-use super::platform::{Platform, TracePoint};
+use super::platform::{Platform, State, TracePoint};
 use crate::schedule::{Action, Band, Ticks};
 use spumone_config::types::VcpuId;
 
@@ -25,99 +25,115 @@ pub enum Next {
     Exchange(VcpuId),
     /// This vCPU, whose registers are on the core, enters its guest.
     Run(VcpuId),
+    /// The hypervisor does what [`Platform::next_chore`] has said is due at this time, then says when it is due again
+    /// ([`CoreState::set_chore`](super::CoreState::set_chore)). The decision stands.
+    Chore(Ticks),
 }
 
 /// One turn of the loop: decides, if something has happened since the last decision, and arms the alarm.
 ///
 /// Bounded: one decision, and at most 24 interrupts.
 #[inline(always)]
-pub fn next_action(platform: &mut impl Platform) -> Next {
-    if platform.local().must_decide {
-        decide(platform);
-        if platform.is_interrupted() {
-            take_interrupts(platform);
+pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next {
+    if state.must_decide {
+        let now = decide(state, platform);
+        notify_rung(state, platform);
+        if core::mem::take(&mut state.chore_is_due) {
+            return Next::Chore(now);
         }
-        if platform.local().must_decide {
+        if platform.is_interrupted() {
+            take_interrupts(state, platform);
+        }
+        if state.must_decide {
             return Next::Turn;
         }
     }
-    arm_stale_alarm(platform);
-    let local = platform.local();
-    match local.running {
+    arm_stale_alarm(state, platform);
+    match state.running {
         None => Next::Idle,
-        Some(id) if local.loaded == Some(id) => Next::Run(id),
+        Some(id) if state.loaded() == Some(id) => Next::Run(id),
         Some(id) => Next::Exchange(id),
     }
 }
 
-/// Decides which vCPU runs, and puts that into force: alarm and priority mask are those of the decision.
+/// Decides which vCPU runs, and puts that into force: alarm and priority mask are those of the decision. Returns the time of
+/// the decision.
 #[inline(always)]
-fn decide(platform: &mut impl Platform) {
+fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
     // What is pending may change the decision. A preemption does not wait for it.
-    if platform.is_interrupted() && !platform.local().higher_band_waits() {
-        take_interrupts(platform);
+    if platform.is_interrupted() && !state.higher_band_waits() {
+        take_interrupts(state, platform);
     }
     platform.trace(TracePoint::Decide);
     let mut now = platform.now();
-    wake_expired(platform, now);
-    if !platform.local().moving.is_empty()
-        && let Some(has_taken_time) = fetch(platform, now)
+    wake_expired(state, platform, now);
+    if !state.moving.is_empty()
+        && let Some(has_taken_time) = fetch(state, platform, now)
     {
         let is_interrupted = platform.is_interrupted();
         if is_interrupted {
-            take_interrupts(platform);
+            take_interrupts(state, platform);
         }
         if has_taken_time || is_interrupted {
             now = platform.now();
-            wake_expired(platform, now);
+            wake_expired(state, platform, now);
         }
     }
-    if last_decision_stands(platform, now) {
-        let band = platform.local().scheduler.current_band();
-        return put_into_force(platform, now, band);
+    if last_decision_stands(state, platform, now) {
+        let band = state.scheduler.current_band();
+        put_into_force(state, platform, now, band);
+        return now;
     }
-    let mut decision = platform.local_mut().scheduler.decide(now);
-    if !platform.local().moving.is_empty() {
-        decision = acquire_current(platform, now, decision);
+    let mut decision = state.scheduler.decide(now);
+    if !state.moving.is_empty() {
+        decision = acquire_current(state, platform, now, decision);
     }
-    platform.local_mut().must_decide = false;
+    state.must_decide = false;
     if let Action::Switch { to } = decision.action {
-        switch_to(platform, to);
+        switch_to(state, platform, to);
         platform.trace(TracePoint::Dispatch(to));
     }
-    if !platform.local().moving.is_empty() {
-        publish_and_notify(platform, now);
-    } else if platform.local().rules.gang {
-        notify_gang(platform);
+    if !state.moving.is_empty() {
+        publish_and_notify(state, platform, now);
+    } else if state.rules.gang {
+        notify_gang(state, platform);
     }
-    put_into_force(platform, now, decision.turn.map(|turn| turn.band));
+    put_into_force(state, platform, now, decision.turn.map(|turn| turn.band));
+    now
 }
 
 /// Whether the last decision stands, because a preemption is deferred. Has the gang wait, where there is one.
 #[inline(always)]
-fn last_decision_stands(platform: &mut impl Platform, now: Ticks) -> bool {
-    let rules = platform.local().rules;
+fn last_decision_stands<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> bool {
+    let rules = state.rules;
     if rules.gang {
-        hold_gang(platform);
+        hold_gang(state, platform);
     }
     let is_deferred = match rules.max_delay {
-        Some(bound) => defer_preemption(platform, now, bound),
+        Some(bound) => defer_preemption(state, platform, now, bound),
         None => false,
     };
     if is_deferred {
-        platform.local_mut().must_decide = false;
+        state.must_decide = false;
     }
     is_deferred
 }
 
 /// From here on an interrupt that may disturb a vCPU of `band` gets through, and the alarm is that of the decision.
 #[inline(always)]
-fn put_into_force(platform: &mut impl Platform, now: Ticks, band: Option<Band>) {
-    let local = platform.local_mut();
-    local.decided_band = band;
-    local.alarm_rang = false;
-    local.alarm_is_stale = true;
+fn put_into_force<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    now: Ticks,
+    band: Option<Band>,
+) {
+    state.decided_band = band;
+    state.alarm_rang = false;
+    state.alarm_is_stale = true;
     platform.set_priority_mask(band);
-    platform.decided(now);
-    arm_alarm(platform);
+    let chore = platform.next_chore(now, band, state.defers_preemption());
+    // One that is due is done next. The alarm does not ring for it.
+    state.chore_is_due = chore <= now;
+    state.chore_at = if chore <= now { Ticks::NEVER } else { chore };
+    arm_alarm(state, platform);
 }

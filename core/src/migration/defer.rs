@@ -4,30 +4,34 @@
 
 use super::catch::catch;
 use super::core_state::Catch;
-use super::platform::Platform;
+use super::platform::{Platform, State};
 use crate::schedule::Ticks;
 
 /// Before a decision: whether a preemption is deferred, so that the last decision stands. `bound`: for how long at most.
-pub(super) fn defer_preemption(platform: &mut impl Platform, now: Ticks, bound: Ticks) -> bool {
-    let local = platform.local();
-    let current = local.scheduler.current_band();
-    let holder = local
-        .scheduler
-        .current()
-        .filter(|&id| local.loaded == Some(id) && local.scheduler.highest_band() > current)
-        .filter(|&id| platform.may_hold_lock(id));
-    let until = local.deferred_until.min(now.saturating_add(bound));
-    let local = platform.local_mut();
+pub(super) fn defer_preemption<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    now: Ticks,
+    bound: Ticks,
+) -> bool {
+    let current = state.scheduler.current_band();
+    let holder = state
+        .loaded
+        .as_ref()
+        .filter(|it| state.scheduler.current() == Some(it.id))
+        .filter(|_| state.scheduler.highest_band() > current)
+        .filter(|it| platform.may_hold_lock(&it.token));
+    let until = state.deferred_until.min(now.saturating_add(bound));
     if holder.is_none() || until <= now {
-        local.deferred_until = Ticks::NEVER;
-        local.fetch_at = Ticks::NEVER;
-        catch(platform, Catch::Nothing);
+        state.deferred_until = Ticks::NEVER;
+        state.fetch_at = Ticks::NEVER;
+        catch(state, platform, Catch::Nothing);
         return false;
     }
-    local.deferred_until = until;
-    local.fetch_at = until.min(now.saturating_add(local.defer_step));
+    state.deferred_until = until;
+    state.fetch_at = until.min(now.saturating_add(state.defer_step));
     // No vCPU of the same band gets the core before: no alarm for the end of a time slice that is over.
-    local.scheduler.extend_turn(local.fetch_at);
-    catch(platform, Catch::Exit);
+    state.scheduler.extend_turn(state.fetch_at);
+    catch(state, platform, Catch::Exit);
     true
 }

@@ -10,11 +10,13 @@
 //!   one is runnable, the core decides; the decision sets the priority mask, which holds the rest of the storm back in
 //!   the GIC. When the alarm has rung, the mask is raised at once.
 
-use super::park::{is_here, mark_wanted_if_cut_off, wake};
-use super::platform::{Platform, Taken};
+use super::core_state::{CoreState, Loaded};
+use super::park::{host_of, is_here, mark_wanted_if_cut_off, wake};
+use super::platform::{Delivery, Platform, State, Taken};
 use super::pull::pull_for_interrupt;
-use crate::schedule::{Band, Ticks};
-use spumone_config::types::VcpuId;
+use crate::schedule::{Band, Ticks, Turn, VcpuState};
+use crate::sets::VcpuSet;
+use spumone_config::types::{IntId, PcpuId, VcpuId};
 
 /// Interrupts that a core takes before it looks at its vCPUs again.
 const MAX_TAKEN: usize = 8;
@@ -22,84 +24,205 @@ const MAX_TAKEN: usize = 8;
 /// Takes interrupts that are pending and that the priority mask lets through: up to [`MAX_TAKEN`], or up to the first
 /// that calls for a decision at once.
 #[inline(never)]
-pub fn take_interrupts(platform: &mut impl Platform) {
+pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
     for _ in 0..MAX_TAKEN {
-        if !platform.local().alarm_rang {
-            arm_stale_alarm(platform);
+        if !state.alarm_rang {
+            arm_stale_alarm(state, platform);
         }
-        match platform.take_interrupt() {
+        debug_assert!(alarm_is_in_time(state), "a deadline is in no alarm");
+        match platform.take_interrupt(state.loaded_vcpu_mut()) {
             Taken::Nothing => return,
-            Taken::Alarm => alarm_rang(platform),
-            Taken::Other
-                if platform.local().must_decide && platform.local().higher_band_waits() =>
-            {
-                return;
+            Taken::Alarm => alarm_rang(state, platform),
+            other => {
+                handle(state, platform, other);
+                if state.must_decide && state.higher_band_waits() {
+                    return;
+                }
             }
-            Taken::Other => {}
         }
     }
+}
+
+/// Whether the alarm is armed for the next deadline, as far as the last decision is concerned: deadlines that count only
+/// since the running vCPU sleeps, or since a vCPU of its band has been woken, are left to the decision that follows.
+fn alarm_is_in_time<T>(state: &CoreState<T>) -> bool {
+    let sleeps = state.running.is_some() && state.scheduler.turn().is_none();
+    let turn = state.scheduler.turn().map(|turn| Turn {
+        equal_waits: turn.equal_waits && !state.must_decide,
+        ..turn
+    });
+    let deadline = state.deadlines.next_alarm(turn).unwrap_or(Ticks::NEVER);
+    state.alarm_rang || sleeps || state.alarm <= deadline.min(state.next_own_deadline())
+}
+
+/// An interrupt was taken: the vCPUs that it is for wake, and their hosts are notified.
+#[inline(always)]
+pub fn handle<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Taken) {
+    match taken {
+        Taken::Nothing | Taken::Other => {}
+        Taken::Alarm => alarm_rang(state, platform),
+        Taken::Kicks(vcpus) => {
+            for id in vcpus.iter() {
+                kicked(state, platform, id);
+            }
+        }
+        Taken::Timer(timer) => timer_expired(state, platform, timer),
+        Taken::Delivered(rung) => {
+            if let Some(id) = state.loaded() {
+                wake(state, platform, id);
+            }
+            notify_vcpus(state, platform, rung);
+        }
+        Taken::Rung(rung) => notify_vcpus(state, platform, rung),
+    }
+}
+
+/// A timer of the loaded vCPU has expired. The vCPU may be asleep while the core idles.
+fn timer_expired<P: Platform>(state: &mut State<P>, platform: &mut P, timer: IntId) {
+    let Some(Loaded { id, token }) = state.loaded.as_mut() else {
+        return;
+    };
+    let id = *id;
+    if state.scheduler.state(id) == Some(VcpuState::Suspend) {
+        // It is being switched out: the delivery waits, to keep the latency of the incoming vCPU low.
+        let _ = platform.deliver(token, Delivery::LateTimer(timer));
+        state.must_refresh = true;
+        return;
+    }
+    let rung = platform.deliver(token, Delivery::Timer(timer));
+    wake(state, platform, id);
+    notify_vcpus(state, platform, rung);
 }
 
 /// The alarm has rung and is silent now: the core must decide. Until then, only timers of the loaded vCPU get through,
 /// which may be the reason why a higher band preempts, and interrupts for the highest band.
 #[inline(always)]
-pub fn alarm_rang(platform: &mut impl Platform) {
-    let local = platform.local_mut();
-    local.alarm = Ticks::NEVER;
-    local.alarm_rang = true;
-    local.alarm_is_stale = true;
-    local.must_decide = true;
+pub fn alarm_rang<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    state.alarm = Ticks::NEVER;
+    state.alarm_rang = true;
+    state.alarm_is_stale = true;
+    state.must_decide = true;
     platform.set_priority_mask(Some(Band::HIGHEST));
 }
 
 /// Arms the alarm anew if a deadline has come or gone, or another vCPU runs, since it was armed.
 #[inline(always)]
-pub fn arm_stale_alarm(platform: &mut impl Platform) {
-    if platform.local().alarm_is_stale {
-        arm_alarm(platform);
+pub fn arm_stale_alarm<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    if state.alarm_is_stale {
+        arm_alarm(state, platform);
     }
 }
 
 /// Arms the alarm for the next time at which the core must decide.
 #[inline(always)]
-pub(super) fn arm_alarm(platform: &mut impl Platform) {
-    let chore = platform.next_chore();
-    let local = platform.local_mut();
-    local.alarm_is_stale = false;
-    let at = local.next_deadline().min(chore);
-    if at != local.alarm {
-        local.alarm = at;
+pub(super) fn arm_alarm<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    state.alarm_is_stale = false;
+    let at = state.next_deadline().min(state.chore_at);
+    if at != state.alarm {
+        state.alarm = at;
         platform.set_alarm(at);
+    }
+}
+
+/// The doorbells of these vCPUs were rung, here: see [`notify_vcpu`].
+#[inline(always)]
+pub fn notify_vcpus<P: Platform>(state: &mut State<P>, platform: &mut P, vcpus: VcpuSet) {
+    if !vcpus.is_empty() {
+        notify_each(state, platform, vcpus);
+    }
+}
+
+#[inline(never)]
+fn notify_each<P: Platform>(state: &mut State<P>, platform: &mut P, vcpus: VcpuSet) {
+    for id in vcpus.iter() {
+        notify_vcpu(state, platform, id);
+    }
+}
+
+/// Notifies the hosts of the vCPUs whose doorbells were rung while registers were saved or loaded.
+#[inline(always)]
+pub(super) fn notify_rung<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    if !state.rung.is_empty() {
+        let rung = state.rung.take();
+        notify_each(state, platform, rung);
     }
 }
 
 /// The doorbell of a vCPU was rung, here: the vCPU's host is to look at it. Delivers the interrupt if this core is the
 /// host; else pulls the vCPU, or kicks its host.
-pub fn notify_vcpu(platform: &mut impl Platform, id: VcpuId) {
-    let Some(host) = platform.host(id) else {
-        return;
-    };
-    if host == platform.core() {
-        kicked(platform, id);
-    } else if !pull_for_interrupt(platform, id, host) {
+pub fn notify_vcpu<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+    match host_of(platform, id) {
+        None => {}
+        Some(host) if host == state.core => kicked(state, platform, id),
+        Some(host) => notify_host(state, platform, id, host),
+    }
+}
+
+fn notify_host<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, host: PcpuId) {
+    if !pull_for_interrupt(state, platform, id, host) {
         platform.kick(host, id);
     }
 }
 
 /// This core was kicked for a vCPU: it may have something in its doorbell, or be parked on another core.
 #[inline(always)]
-pub fn kicked(platform: &mut impl Platform, id: VcpuId) {
-    let local = platform.local_mut();
-    if local.decides_on_kick(id) {
-        local.must_decide = true;
+pub fn kicked<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+    if state.decides_on_kick(id) {
+        state.must_decide = true;
     }
-    if local.loaded == Some(id) && local.token(id).is_some() {
-        platform.deliver_to_loaded(id);
-    } else if is_here(platform, id) {
-        wake(platform, id);
-        mark_wanted_if_cut_off(platform, id);
+    if state.loaded() == Some(id) {
+        deliver_doorbell(state, platform);
+    } else if is_here(state, platform, id) {
+        wake(state, platform, id);
+        mark_wanted_if_cut_off(state, platform, id);
     } else {
         // It is parked on another core, which says so by this kick; or it has moved.
-        platform.local_mut().must_decide = true;
+        state.must_decide = true;
     }
+}
+
+/// The loaded vCPU has something in its doorbell. If it is being switched out, the delivery waits until it runs again, to
+/// keep the latency of the incoming vCPU low.
+#[inline(always)]
+fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    let Some(Loaded { id, token }) = state.loaded.as_mut() else {
+        return;
+    };
+    let id = *id;
+    if state.scheduler.state(id) != Some(VcpuState::Running) {
+        state.must_refresh = true;
+        wake(state, platform, id);
+        return;
+    }
+    let rung = platform.deliver(token, Delivery::Doorbell);
+    wake(state, platform, id);
+    // A delivery rings doorbells only where an SPI changes hands, which happens once.
+    for other in rung.iter() {
+        pass_on(state, platform, other);
+    }
+}
+
+/// An SPI that came for one vCPU is another one's now. A vCPU that is here looks at its doorbell when it runs next.
+fn pass_on<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+    match host_of(platform, id) {
+        None => {}
+        Some(host) if host == state.core => {
+            state.must_refresh |= state.loaded() == Some(id);
+            wake(state, platform, id);
+        }
+        Some(host) => notify_host(state, platform, id, host),
+    }
+}
+
+/// Brings the list registers of the loaded vCPU up to date.
+#[inline(never)]
+pub fn refresh<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    state.must_refresh = false;
+    let Some(Loaded { id, token }) = state.loaded.as_mut() else {
+        return;
+    };
+    let id = *id;
+    let rung = platform.deliver(token, Delivery::All);
+    wake(state, platform, id);
+    notify_vcpus(state, platform, rung);
 }

@@ -42,6 +42,7 @@ mod choice;
 mod core_state;
 mod decide;
 mod defer;
+mod exchange;
 mod fetch;
 mod gang;
 mod grace;
@@ -54,24 +55,30 @@ mod policy;
 mod presence;
 mod pull;
 mod roles;
+mod save;
 mod send;
+mod shared;
 mod slot;
 
 #[cfg(test)]
 mod tests;
 
-pub use catch::{catch, stop_catching};
 pub use core_state::{Catch, CoreSetup, CoreState, TAKE_BACK_US};
 pub use decide::{Next, next_action};
+pub use exchange::{exchange, switch_in, switch_out};
 pub use grace::{Grace, Sample};
-pub use interrupt::{alarm_rang, arm_stale_alarm, kicked, notify_vcpu, take_interrupts};
+pub use interrupt::{
+    alarm_rang, arm_stale_alarm, handle, kicked, notify_vcpu, notify_vcpus, refresh,
+    take_interrupts,
+};
 pub use lock_holder::{Interrupted, may_hold_lock};
-pub use notify::release_preempted;
 pub use park::{acquire_token, park, wake};
-pub use platform::{Platform, Taken, TracePoint};
+pub use platform::{Delivery, Platform, Saved, State, Taken, TracePoint};
 pub use policy::{Candidate, Here, Policy, PolicyRules, Running, Verdict};
 pub use presence::{Level, Presence};
 pub use pull::pull_for_start;
 pub use roles::{Member, Roles, Tables, changes_cores};
+pub use save::save_loaded;
 pub use send::caught;
+pub use shared::{Shared, VcpuFacts};
 pub use slot::{Parked, ParkedState, ParkingSlot, Peek};

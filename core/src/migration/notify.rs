@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a core tells other cores: which band it runs, and that vCPUs are parked here which they could run.
 
-use super::park::{is_parked_here, park};
-use super::platform::{Platform, TracePoint};
+use super::park::{host_of, is_parked_here, park};
+use super::platform::{Platform, State, TracePoint};
 use super::presence::Level;
+use super::shared::VcpuFacts;
 use super::slot::ParkedState;
 use crate::schedule::{Band, Ticks, VcpuState};
 use spumone_config::types::{PcpuId, VcpuId};
@@ -11,20 +12,19 @@ use spumone_config::types::{PcpuId, VcpuId};
 /// The core goes to `to`, or idles, as was decided. The registers of the vCPU that ran stay on the core until another
 /// vCPU needs it.
 #[inline(always)]
-pub(super) fn switch_to(platform: &mut impl Platform, to: Option<VcpuId>) {
-    let local = platform.local_mut();
-    let last = core::mem::replace(&mut local.running, to);
-    local.grace.renew();
-    if !local.moving.is_empty()
+pub(super) fn switch_to<P: Platform>(state: &mut State<P>, platform: &mut P, to: Option<VcpuId>) {
+    let last = core::mem::replace(&mut state.running, to);
+    state.grace.renew();
+    if !state.moving.is_empty()
         && let Some(last) = last
-        && local.loaded != Some(last)
+        && state.loaded() != Some(last)
     {
         // It was overtaken before it was loaded.
-        release_preempted(platform, last);
+        release_preempted(state, platform, last);
     }
     if let Some(id) = to {
         // A vCPU that runs has its timers in the hardware.
-        platform.local_mut().deadlines.clear(id);
+        state.deadlines.clear(id);
     }
 }
 
@@ -32,34 +32,33 @@ pub(super) fn switch_to(platform: &mut impl Platform, to: Option<VcpuId>) {
 /// parked and another core notified at once. For a higher band, that waits for the park delay, if the policy has one: a
 /// short activation of the higher band then costs that band nothing.
 #[inline(always)]
-pub fn release_preempted(platform: &mut impl Platform, id: VcpuId) {
-    if !platform.local().moves(id) {
+pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+    if !state.moves(id) {
         return;
     }
     // As decided: other cores may not know yet.
-    let is_preempted = platform.local().scheduler.current_band() > platform.band(id);
-    if is_preempted && platform.local().rules.park_delay > Ticks(0) {
-        platform.local_mut().park_later.insert(id);
+    let is_preempted = state.scheduler.current_band() > platform.shared().band(id);
+    if is_preempted && state.rules.park_delay > Ticks(0) {
+        state.park_later.insert(id);
         return;
     }
     platform.trace(TracePoint::Park);
-    park(platform, id);
+    park(state, platform, id);
     platform.trace(TracePoint::Parked);
     // One that sleeps counts where this core no longer hears its interrupts: `publish_and_notify` may have looked before
     // it was parked.
-    let is_runnable = platform.local().scheduler.state(id) == Some(VcpuState::Suspend);
-    if (is_runnable || is_preempted) && is_parked_here(platform, id) {
-        notify_other_core(platform, id, true);
+    let is_runnable = state.scheduler.state(id) == Some(VcpuState::Suspend);
+    if (is_runnable || is_preempted) && is_parked_here(state, platform, id) {
+        notify_other_core(state, platform, id, true);
     }
 }
 
 /// Parks the vCPUs that were kept for the park delay.
-fn park_kept(platform: &mut impl Platform) {
-    for id in platform.local_mut().park_later.take().iter() {
-        let local = platform.local();
-        if local.loaded != Some(id) && local.running != Some(id) {
+fn park_kept<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    for id in state.park_later.take().iter() {
+        if state.loaded() != Some(id) && state.running != Some(id) {
             platform.trace(TracePoint::Park);
-            park(platform, id);
+            park(state, platform, id);
             platform.trace(TracePoint::Parked);
         }
     }
@@ -67,26 +66,30 @@ fn park_kept(platform: &mut impl Platform) {
 
 /// Publishes which band this core runs. Publishes only changes, because publishing needs a fence.
 #[inline(always)]
-pub(super) fn publish_level(platform: &impl Platform, level: Level) {
-    let presence = platform.own_presence();
+pub(super) fn publish_level<P: Platform>(state: &State<P>, platform: &P, level: Level) {
+    let presence = platform.shared().presence(state.core);
     if presence.level() != level {
         presence.publish(level);
     }
 }
 
 /// Notifies one core that a vCPU is parked here: an idle one; else, if `or_busy`, one that runs no higher band.
-pub(super) fn notify_other_core(platform: &mut impl Platform, id: VcpuId, or_busy: bool) {
-    let Some(band) = platform.band(id) else {
+pub(super) fn notify_other_core<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    id: VcpuId,
+    or_busy: bool,
+) {
+    let Some(&VcpuFacts { band, cores, .. }) = platform.shared().vcpu(id) else {
         return;
     };
-    let parked = platform.slot(id).parked();
+    let parked = platform.shared().slot(id).parked();
     let is_program = parked.is_some_and(|it| it.state == ParkedState::Runnable);
     let mut checked = 0;
-    let others = platform
-        .cores_of(id)
-        .others_from(platform.core())
-        .filter(|&other| is_program || !platform.excludes_kernels(other))
-        .filter_map(|other| Some((other, platform.presence(other)?.level())))
+    let others = cores
+        .others_from(state.core)
+        .filter(|&other| is_program || !platform.shared().excludes_kernels(other))
+        .map(|other| (other, platform.shared().presence(other).level()))
         .inspect(|_| checked += 1);
     let target = core_to_notify(others, band, or_busy);
     platform.trace(TracePoint::Checked(checked));
@@ -117,58 +120,58 @@ fn core_to_notify(
 
 /// After a decision: publishes which band this core runs, and notifies another core of a vCPU that is parked here and
 /// could run there.
-pub(super) fn publish_and_notify(platform: &mut impl Platform, now: Ticks) {
-    let level = Level::of(platform.local().scheduler.current_band());
-    let before = platform.own_presence().level();
+pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
+    let level = Level::of(state.scheduler.current_band());
+    let before = platform.shared().presence(state.core).level();
     let has_changed = before != level;
-    publish_level(platform, level);
-    let floor = platform.lowest_movable();
-    let local = platform.local_mut();
+    publish_level(state, platform, level);
+    let floor = platform.shared().roles.lowest_movable;
     if level <= floor {
-        local.notify_at = Ticks::NEVER;
-        if before > floor && local.rules.returns_home {
-            call_home(platform);
+        state.notify_at = Ticks::NEVER;
+        if before > floor && state.rules.returns_home {
+            call_home(state, platform);
         }
-        if !platform.local().park_later.is_empty() {
-            park_kept(platform);
+        if !state.park_later.is_empty() {
+            park_kept(state, platform);
         }
-        if !platform.local().parked_here.is_empty()
+        if !state.parked_here.is_empty()
             && level != Level::IDLE
-            && let Some(id) = most_urgent_parked(platform)
+            && let Some(id) = most_urgent_parked(state, platform)
         {
-            notify_other_core(platform, id, false);
+            notify_other_core(state, platform, id, false);
         }
-    } else if has_changed || !local.park_later.is_empty() && local.notify_at == Ticks::NEVER {
+    } else if has_changed || !state.park_later.is_empty() && state.notify_at == Ticks::NEVER {
         // If the higher band sleeps again soon, nothing has happened.
-        let at = now.saturating_add(local.rules.park_delay);
-        local.notify_at = local.notify_at.min(at);
-    } else if local.notify_at <= now {
+        let at = now.saturating_add(state.rules.park_delay);
+        state.notify_at = state.notify_at.min(at);
+    } else if state.notify_at <= now {
         // The core that is notified may just have begun to run a higher band, like this one.
-        let again = now.saturating_add(local.notify_again_after);
-        park_kept(platform);
-        let notified = most_urgent_parked(platform);
+        let again = now.saturating_add(state.notify_again_after);
+        park_kept(state, platform);
+        let notified = most_urgent_parked(state, platform);
         if let Some(id) = notified {
-            notify_other_core(platform, id, true);
+            notify_other_core(state, platform, id, true);
         }
-        platform.local_mut().notify_at = notified.map_or(Ticks::NEVER, |_| again);
+        state.notify_at = notified.map_or(Ticks::NEVER, |_| again);
     }
 }
 
 /// Of the vCPUs that this core has parked, the one of which another core is best notified: a runnable one before one that
 /// waits, and of these the one of the highest band. One that waits counts only where it is cut off.
-fn most_urgent_parked(platform: &mut impl Platform) -> Option<VcpuId> {
-    let current = platform.local().scheduler.current_band();
+fn most_urgent_parked<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<VcpuId> {
+    let current = state.scheduler.current_band();
     let mut best = None;
-    for id in platform.local().parked_here.iter() {
+    for id in state.parked_here.iter() {
         let parked = platform
+            .shared()
             .slot(id)
             .parked()
-            .filter(|it| it.host == platform.core());
+            .filter(|it| it.host == state.core);
         let Some(parked) = parked else {
-            platform.local_mut().parked_here.remove(id);
+            state.parked_here.remove(id);
             continue;
         };
-        let (is_runnable, band) = (parked.state.is_runnable(), platform.band(id));
+        let (is_runnable, band) = (parked.state.is_runnable(), platform.shared().band(id));
         let rank = (is_runnable, band);
         if (is_runnable || current > band) && best.is_none_or(|(highest, _)| rank > highest) {
             best = Some((rank, id));
@@ -179,16 +182,16 @@ fn most_urgent_parked(platform: &mut impl Platform) -> Option<VcpuId> {
 
 /// This core ran a higher band until now, and could run the vCPUs again whose home it is: has those that are elsewhere
 /// come back.
-fn call_home(platform: &mut impl Platform) {
-    for id in platform.local().home_vcpus.iter() {
-        if platform.local().token(id).is_some() {
+fn call_home<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    for id in state.home_vcpus.iter() {
+        if state.has(id) {
             continue;
         }
-        match platform.slot(id).parked() {
+        match platform.shared().slot(id).parked() {
             // It is fetched at the next look, or called when it wakes.
-            Some(it) => platform.local_mut().must_decide |= it.state.is_runnable(),
+            Some(it) => state.must_decide |= it.state.is_runnable(),
             None => {
-                if let Some(host) = platform.host(id).filter(|&host| host != platform.core()) {
+                if let Some(host) = host_of(platform, id).filter(|&host| host != state.core) {
                     platform.kick(host, id);
                 }
             }

@@ -5,11 +5,11 @@
 use super::core_state::{Catch, CoreState};
 use super::grace::Sample;
 use super::policy::{Candidate, Here, Verdict};
-use super::presence::{Level, Presence};
-use super::slot::{Parked, ParkingSlot};
+use super::shared::Shared;
 use crate::schedule::{Band, Ticks};
-use crate::sets::CoreSet;
-use spumone_config::types::{PcpuId, VcpuId};
+use crate::sets::VcpuSet;
+use crate::vgic::Doorbell;
+use spumone_config::types::{IntId, PcpuId, VcpuId};
 
 /// An interrupt that a core has taken at EL2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +18,40 @@ pub enum Taken {
     Nothing,
     /// EL2's alarm; it is silent until it is armed again.
     Alarm,
-    /// Another interrupt, which has been handled.
+    /// Other cores have kicked this one for these vCPUs.
+    Kicks(VcpuSet),
+    /// This timer of the loaded vCPU has expired. It is to be delivered.
+    Timer(IntId),
+    /// An interrupt was delivered to the loaded vCPU. The doorbells of these vCPUs were rung for it.
+    Delivered(VcpuSet),
+    /// The interrupt is for vCPUs that are not loaded: their doorbells were rung.
+    Rung(VcpuSet),
+    /// It concerns no vCPU.
     Other,
+}
+
+/// What is to be delivered to the loaded vCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// What its doorbell was rung for.
+    Doorbell,
+    /// An expired timer of its own.
+    Timer(IntId),
+    /// The same, while the vCPU is about to be switched out: noted only, and delivered when it runs again.
+    LateTimer(IntId),
+    /// All that may have changed since its list registers were last brought up to date.
+    All,
+}
+
+/// What became of the registers of a vCPU that were saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// When the first of its timers expires that has not expired yet.
+    pub deadline: Option<Ticks>,
+    /// It slept, and an interrupt has come for it meanwhile.
+    pub wakes: bool,
+    /// The doorbells of these vCPUs were rung.
+    pub rung: VcpuSet,
 }
 
 /// A point that the core passes, for tools that measure or count.
@@ -33,6 +65,8 @@ pub enum TracePoint {
     Look,
     /// The core has claimed a vCPU.
     Take(VcpuId),
+    /// Another core has claimed a vCPU that this core was about to claim.
+    LostClaim,
     /// That vCPU's interrupts come here, and it is in the run queue.
     Taken,
     /// A vCPU of this core is about to be parked; its registers are saved.
@@ -51,93 +85,73 @@ pub enum TracePoint {
     Again,
     /// The core goes to this vCPU; `None`: it idles.
     Dispatch(Option<VcpuId>),
+    /// The registers of the loaded vCPU are saved.
+    Saved,
 }
 
-/// One core, as the functions of this module use it. They decide; what is here acts, and decides nothing.
+/// The state of a core that runs on this platform.
+pub type State<P> = CoreState<<P as Platform>::Token>;
+
+/// One core, as the functions of this module use it. They decide; what is here acts, and decides nothing. It sees the
+/// vCPU that it is to act on, and never the [`CoreState`](super::CoreState), so it calls none of these functions.
 pub trait Platform {
     /// The right to touch a vCPU: there is one for each, and it cannot be copied.
     type Token;
 
-    /// What this core alone knows.
-    fn local(&self) -> &CoreState<Self::Token>;
-    /// The same, to change it.
-    fn local_mut(&mut self) -> &mut CoreState<Self::Token>;
-    /// Which core this is.
-    fn core(&self) -> PcpuId;
-    /// The system counter.
-    fn now(&self) -> Ticks;
-
-    /// Whether an interrupt is pending that the priority mask lets through.
-    fn is_interrupted(&self) -> bool;
-    /// Takes the pending interrupt of the highest priority, and does what it calls for on this core. There may be none
-    /// any more although [`Self::is_interrupted`] said so.
-    fn take_interrupt(&mut self) -> Taken;
-    /// The loaded vCPU has something in its doorbell. Delivers it, if the vCPU runs; notes it, if the vCPU is about to
-    /// be switched out, so that the next vCPU does not pay for it.
-    fn deliver_to_loaded(&mut self, id: VcpuId);
-    /// Holds back interrupts for bands below `band`; `None`: for no band.
-    fn set_priority_mask(&mut self, band: Option<Band>);
-    /// Arms the alarm for this time, at once if it is past; [`Ticks::NEVER`]: not at all.
-    fn set_alarm(&mut self, at: Ticks);
-    /// When the hypervisor has something to do here that concerns no vCPU, given what runs; [`Ticks::NEVER`]: nothing.
-    fn next_chore(&self) -> Ticks;
-    /// A decision was taken at `now`, and the priority mask is that of it. The alarm is armed next.
-    fn decided(&mut self, now: Ticks);
-
-    /// The parking slot of a vCPU.
-    fn slot(&self, id: VcpuId) -> &ParkingSlot;
-    /// Stores the token of this vCPU beside its slot, then parks it there.
-    fn store_parked(&mut self, id: VcpuId, token: Self::Token, parked: Parked);
-    /// Claims a vCPU, and takes the token from beside its slot.
-    fn claim(&mut self, id: VcpuId, seen: Parked) -> Option<Self::Token>;
-
-    /// What this core shows others.
-    fn own_presence(&self) -> &Presence;
-    /// What a core shows others.
-    fn presence(&self, core: PcpuId) -> Option<&Presence>;
-    /// Kicks another core for a vCPU.
-    fn kick(&mut self, core: PcpuId, id: VcpuId);
-
-    /// The band of a vCPU; `None`: there is no such vCPU.
-    fn band(&self, id: VcpuId) -> Option<Band>;
-    /// The home core of a vCPU.
-    fn home(&self, id: VcpuId) -> Option<PcpuId>;
-    /// The host core of a vCPU.
-    fn host(&self, id: VcpuId) -> Option<PcpuId>;
-    /// The cores on which a vCPU may run.
-    fn cores_of(&self, id: VcpuId) -> CoreSet;
+    /// What all cores see.
+    fn shared(&self) -> &Shared;
+    /// The doorbell of a vCPU; `None`: there is no such vCPU.
+    fn doorbell(&self, id: VcpuId) -> Option<&Doorbell>;
     /// Whether the guest of a vCPU runs. A core that has acknowledged the end of a life fetches nothing of it any more.
     fn guest_runs(&self, id: VcpuId) -> bool;
-    /// Whether the doorbell of a vCPU has a bit set.
-    fn is_rung(&self, id: VcpuId) -> bool;
-
-    /// The highest level of a vCPU that may migrate.
-    fn highest_movable(&self) -> Level;
-    /// The lowest one.
-    fn lowest_movable(&self) -> Level;
-    /// Whether kernels of guests that migrate are kept off a core.
-    fn excludes_kernels(&self, core: PcpuId) -> bool;
-    /// The band of the gang, and its cores.
-    fn gang(&self) -> Option<(Band, CoreSet)>;
     /// What the policy says of a parked vCPU.
     fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict;
 
-    /// Whether a vCPU whose registers are saved was in its guest's kernel.
-    fn was_in_kernel(&self, token: &Self::Token) -> bool;
-    /// When the next timer expires of a vCPU whose registers are saved: not after `now` if one has expired.
-    fn next_timer(&self, token: &Self::Token, now: Ticks) -> Option<Ticks>;
-    /// Makes this core the host of a vCPU that it has just claimed: the vCPU's interrupts come here from now on.
-    fn settle(&mut self, token: &Self::Token);
+    /// The system counter.
+    fn now(&self) -> Ticks;
+    /// Arms the alarm for this time, at once if it is past; [`Ticks::NEVER`]: not at all.
+    fn set_alarm(&mut self, at: Ticks);
+    /// Holds back interrupts for bands below `band`; `None`: for no band.
+    fn set_priority_mask(&mut self, band: Option<Band>);
+    /// Whether an interrupt is pending that the priority mask lets through.
+    fn is_interrupted(&self) -> bool;
+    /// Takes the pending interrupt of the highest priority. There may be none any more although
+    /// [`Self::is_interrupted`] said so.
+    fn take_interrupt(&mut self, loaded: Option<&mut Self::Token>) -> Taken;
+    /// Delivers interrupts to the loaded vCPU. The doorbells of the returned vCPUs were rung.
+    fn deliver(&mut self, loaded: &mut Self::Token, what: Delivery) -> VcpuSet;
+    /// Kicks another core for a vCPU.
+    fn kick(&mut self, core: PcpuId, id: VcpuId);
+    /// The vCPU is on this core from now on: the physical interrupts of its devices come here.
+    fn route_devices(&mut self, vcpu: &Self::Token);
 
+    /// Stores the token of a vCPU beside its parking slot, where only the core that has it may look.
+    fn store_token(&mut self, id: VcpuId, token: Self::Token);
+    /// Takes the token from beside the parking slot, which this core has just claimed.
+    fn take_token(&mut self, id: VcpuId) -> Option<Self::Token>;
+
+    /// Loads the registers of a vCPU, but for its timers and interrupts: the guest's memory is that of this vCPU from
+    /// here on.
+    fn load_registers(&mut self, vcpu: &mut Self::Token);
+    /// Loads its timers and interrupts. The doorbells of the returned vCPUs were rung; `false` beside them: an interrupt
+    /// came in between, and [`Delivery::All`] is due before the vCPU runs.
+    fn load_interrupts(&mut self, vcpu: &mut Self::Token) -> (VcpuSet, bool);
     /// Saves the registers of the loaded vCPU.
-    fn save_loaded(&mut self);
-    /// A sample of the vCPU that runs, which is loaded.
-    fn sample(&self, id: VcpuId) -> Option<Sample>;
-    /// Whether the vCPU that runs, which is loaded, may hold a lock that other vCPUs of its guest want.
-    fn may_hold_lock(&self, id: VcpuId) -> bool;
+    fn save(&mut self, loaded: &mut Self::Token, is_asleep: bool) -> Saved;
+    /// Whether a vCPU whose registers are saved was in its guest's kernel.
+    fn was_in_kernel(&self, vcpu: &Self::Token) -> bool;
+    /// When the first timer expires, or has expired, of a vCPU whose registers are saved.
+    fn next_timer(&self, vcpu: &Self::Token) -> Option<Ticks>;
+    /// A sample of the loaded vCPU, which runs.
+    fn sample(&self, loaded: &Self::Token) -> Sample;
+    /// Whether the loaded vCPU, which runs, may hold a lock that other vCPUs of its guest want.
+    fn may_hold_lock(&self, loaded: &Self::Token) -> bool;
     /// Has the loaded vCPU exit when it does this. Returns whether the core can tell.
-    fn set_catch(&mut self, catch: Catch) -> bool;
+    fn set_catch(&mut self, loaded: &Self::Token, catch: Catch) -> bool;
 
+    /// The core has decided at `now` that `band` runs; `defers`: for now only, since a preemption is deferred. Returns
+    /// when the hypervisor has something to do here that concerns no vCPU; [`Ticks::NEVER`]: nothing.
+    fn next_chore(&mut self, now: Ticks, band: Option<Band>, defers: bool) -> Ticks;
     /// The core passes this point.
     fn trace(&mut self, point: TracePoint);
 }

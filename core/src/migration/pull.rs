@@ -4,8 +4,8 @@
 
 use super::fetch::{become_host, is_cut_off};
 use super::notify::notify_other_core;
-use super::park::acquire_token;
-use super::platform::Platform;
+use super::park::{acquire_token, host_of};
+use super::platform::{Platform, State};
 use spumone_config::types::{PcpuId, VcpuId};
 
 /// An interrupt was rung, or a start is asked for, for a vCPU of core `host`. If the vCPU is cut off there: one that is
@@ -13,34 +13,38 @@ use spumone_config::types::{PcpuId, VcpuId};
 /// it would be cut off here too, another core is notified.
 ///
 /// Returns whether the vCPU is wanted or claimed. If not, the host is to be kicked.
-pub(super) fn pull_for_interrupt(platform: &mut impl Platform, id: VcpuId, host: PcpuId) -> bool {
-    let local = platform.local();
-    if !local.pulls_for_interrupts || !local.moves(id) || !is_cut_off(platform, id, host) {
+pub(super) fn pull_for_interrupt<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    id: VcpuId,
+    host: PcpuId,
+) -> bool {
+    if !state.pulls_for_interrupts || !state.moves(id) || !is_cut_off(platform.shared(), id, host) {
         return false;
     }
-    let Some(seen) = platform.slot(id).parked() else {
+    let Some(seen) = platform.shared().slot(id).parked() else {
         return false;
     };
     let is_served = if seen.state.is_runnable() {
-        platform.slot(id).mark_wanted(seen)
-    } else if platform.local().scheduler.current_band() > platform.band(id) {
-        notify_other_core(platform, id, true);
+        platform.shared().slot(id).mark_wanted(seen)
+    } else if state.scheduler.current_band() > platform.shared().band(id) {
+        notify_other_core(state, platform, id, true);
         false
     } else {
         let now = platform.now();
-        become_host(platform, id, seen, now)
+        become_host(state, platform, id, seen, now)
     };
-    platform.local_mut().must_decide |= is_served;
+    state.must_decide |= is_served;
     is_served
 }
 
 /// A vCPU that is off is to start: acquires its token if it is here, or parked by a core that does not hear the start.
 /// Returns whether this core has the token. If not, the host is to be sent mail.
-pub fn pull_for_start(platform: &mut impl Platform, id: VcpuId) -> bool {
-    acquire_token(platform, id)
-        || platform.host(id).is_some_and(|host| {
-            host != platform.core()
-                && pull_for_interrupt(platform, id, host)
-                && acquire_token(platform, id)
+pub fn pull_for_start<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) -> bool {
+    acquire_token(state, platform, id)
+        || host_of(platform, id).is_some_and(|host| {
+            host != state.core
+                && pull_for_interrupt(state, platform, id, host)
+                && acquire_token(state, platform, id)
         })
 }

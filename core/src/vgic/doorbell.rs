@@ -17,6 +17,7 @@ const GROUP0_SHIFT: u32 = 16;
 pub(super) const RECALL: u32 = 1 << 31;
 
 /// The doorbell of one vCPU.
+#[derive(Debug)]
 pub struct Doorbell {
     /// SGIs sent and not yet collected; bits 0-15 sent through ICC_SGI1R_EL1, bits 16-31 through
     /// registers that reach Group 0 only. Set by senders, taken by the owner. The bit is all there
@@ -111,7 +112,7 @@ impl Doorbell {
 
     /// Rings for the SPIs of these words, or [`RECALL`]. The caller kicks in any case, for a bit that stands here
     /// tells nothing about what else came in the same word.
-    pub(crate) fn ring_spis(&self, words: u32) {
+    pub fn ring_spis(&self, words: u32) {
         self.spi_words.fetch_or(words, Ordering::Release);
     }
 

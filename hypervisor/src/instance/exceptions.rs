@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Synchronous exceptions of guests: what was meant for EL2 is served, what a device or register
-//! does is played, and a guest that does what it may not is stopped.
+//! does is emulated, and a guest that does what it may not is stopped.
 
-use super::Instance;
-use super::interrupts::LoadedGic;
+use super::{Instance, loaded};
 use crate::console::{self, CONSOLE, say};
 use crate::cpu;
 use crate::events::{Event, note};
+use crate::machine::Guest;
 use crate::sysreg::mrs;
-use spumone_config::{GuestAddr, GuestId, VcpuId};
+use spumone_config::GuestAddr;
 use spumone_core::console::Source;
 use spumone_core::migration::{self, Catch};
 use spumone_core::psci::StopReason;
@@ -32,93 +32,82 @@ enum Device {
 }
 
 impl Instance {
-    /// The running vCPU `id` came back with a synchronous exception.
-    pub(super) fn exception(&mut self, id: VcpuId) {
+    /// The running vCPU has exited with a synchronous exception.
+    pub(super) fn exception(&mut self) {
         let syndrome = Syndrome(mrs!(ESR_EL2));
         // The most frequent ones have short ways, and are not noted: an SGI, and what a policy waits for.
         if let Some(from) = syndrome.write_of(SysReg::ICC_SGI1R_EL1)
             && !cpu::interrupt_pending()
         {
-            return self.send_sgi(id, SgiRegister::Sgi1r, from);
+            return self.send_sgi(SgiRegister::Sgi1r, from);
         }
-        if self.local.catches != Catch::Nothing && syndrome.is_refused_execution() {
-            return migration::caught(self, id);
+        if self.state.catches() != Catch::Nothing && syndrome.is_refused_execution() {
+            return migration::caught(&mut self.state, &mut self.platform);
         }
-        note(self.core, Event::Trap, syndrome.0);
+        note(self.platform.core, Event::Trap, syndrome.0);
         match syndrome.decode() {
             // Nothing has been done yet: the interrupt comes first, and the guest tries again.
             Exception::Wait(_) | Exception::SysReg(_) if cpu::interrupt_pending() => {
                 self.take_interrupts();
             }
             Exception::Wait(wait) => {
-                self.skip_instruction(id, syndrome.instruction_size());
+                self.skip_instruction(syndrome.instruction_size());
                 match wait.kind {
-                    WaitKind::Wfi | WaitKind::Wfit => self.wait_for_interrupt(id),
-                    WaitKind::Wfe | WaitKind::Wfet => {
-                        self.local.scheduler.yield_current();
-                        self.local.must_decide = true;
-                    }
+                    WaitKind::Wfi | WaitKind::Wfit => self.wait_for_interrupt(),
+                    WaitKind::Wfe | WaitKind::Wfet => self.state.yield_running(),
                 }
             }
-            Exception::Hvc(_) => self.firmware_call(id),
+            Exception::Hvc(_) => self.firmware_call(),
             Exception::Smc(_) => {
-                self.skip_instruction(id, syndrome.instruction_size());
-                self.firmware_call(id);
+                self.skip_instruction(syndrome.instruction_size());
+                self.firmware_call();
             }
-            Exception::SysReg(access) => self.system_register(id, access, syndrome),
+            Exception::SysReg(access) => self.system_register(access, syndrome),
             Exception::DataAbort {
                 access: Some(access),
                 ..
-            } => self.data_abort(id, access, syndrome),
+            } => self.data_abort(access, syndrome),
             // Hidden from the guest, so undefined, as on a core without it.
-            Exception::Sve => self.inject_undefined(id),
+            Exception::Sve => self.inject_undefined(),
             Exception::Other(ExceptionClass::SME | ExceptionClass::POINTER_AUTHENTICATION) => {
-                self.inject_undefined(id);
+                self.inject_undefined();
             }
             Exception::DataAbort { .. } | Exception::InstructionAbort(_) => {
-                self.memory_fault(id, syndrome);
+                self.memory_fault(syndrome);
             }
-            _ => self.unknown(id, syndrome, Offence::Exception),
+            _ => self.unknown(syndrome, Offence::Exception),
         }
     }
 
     /// The guest did something that means nothing here. A program of the guest gets an undefined
     /// instruction exception, which its kernel deals with; the kernel itself has gone astray.
-    pub(super) fn unknown(&mut self, id: VcpuId, syndrome: Syndrome, offence: Offence<'_>) {
+    pub(super) fn unknown(&mut self, syndrome: Syndrome, offence: Offence<'_>) {
         /// `PSTATE.M`: exception level and, in bit 4, AArch32.
         const MODE: u64 = 0b1_1111;
-        let is_program = self.vcpu(id).is_some_and(|vcpu| {
-            let mode = vcpu.registers.pstate & MODE;
-            mode == 0 || mode & 0b1_0000 != 0
-        });
+        let mode = loaded(&mut self.state).registers.pstate & MODE;
+        let is_program = mode == 0 || mode & 0b1_0000 != 0;
         if is_program {
-            self.inject_undefined(id);
+            self.inject_undefined();
         } else {
-            self.fault(id, syndrome, offence);
+            self.fault(syndrome, offence);
         }
     }
 
     /// An SError while a guest ran: what it accessed has failed.
-    pub(super) fn system_error(&mut self, id: VcpuId) {
-        self.fault(id, Syndrome(mrs!(ESR_EL2)), Offence::Exception);
+    pub(super) fn system_error(&mut self) {
+        self.fault(Syndrome(mrs!(ESR_EL2)), Offence::Exception);
     }
 
-    pub(super) fn skip_instruction(&mut self, id: VcpuId, size: u64) {
-        if let Some(vcpu) = self.local.vcpus[id.index()].as_mut() {
-            vcpu.registers.skip_instruction(size);
-        }
+    pub(super) fn skip_instruction(&mut self, size: u64) {
+        loaded(&mut self.state).registers.skip_instruction(size);
     }
 
     /// A load or store that stage 2 refused, and that the syndrome describes.
-    fn data_abort(&mut self, id: VcpuId, access: DataAccess, syndrome: Syndrome) {
+    fn data_abort(&mut self, access: DataAccess, syndrome: Syndrome) {
         let ipa = fault_ipa(syndrome, mrs!(FAR_EL2), mrs!(HPFAR_EL2));
-        let device = self
-            .vcpu(id)
-            .map(|vcpu| vcpu.guest)
-            .zip(ipa)
-            .and_then(|(guest, ipa)| self.device_at(guest, ipa).map(|device| (guest, device)));
-        let Some((guest, device)) = device else {
-            self.memory_fault(id, syndrome);
+        let guest = loaded(&mut self.state).shared;
+        let Some(device) = ipa.and_then(|ipa| device_at(guest, ipa)) else {
+            self.memory_fault(syndrome);
             return;
         };
         // As above: the guest tries again.
@@ -127,66 +116,38 @@ impl Instance {
             return;
         }
         match device {
-            Device::Uart(offset) => self.access_uart(id, guest, offset, access),
-            Device::Gic(region, offset) => self.access_gic(id, guest, region, offset, access),
+            Device::Uart(offset) => self.access_uart(offset, access),
+            Device::Gic(region, offset) => self.access_gic(region, offset, access),
         }
-        self.skip_instruction(id, syndrome.instruction_size());
+        self.skip_instruction(syndrome.instruction_size());
     }
 
-    fn device_at(&self, guest: GuestId, ipa: GuestAddr) -> Option<Device> {
-        let config = &self.machine.guest(guest).config;
-        let offset = |base: GuestAddr, size: u64| {
-            let offset = ipa.0.wrapping_sub(base.0);
-            (offset < size).then_some(offset)
-        };
-        let redistributors = Region::REDISTRIBUTOR_SIZE * config.vcpus.len() as u64;
-        if let Some(console) = &config.console
-            && let Some(offset) = offset(console.base, Vuart::FRAME_SIZE)
-        {
-            Some(Device::Uart(offset))
-        } else if let Some(offset) = offset(config.gic.distributor, DISTRIBUTOR_SIZE) {
-            Some(Device::Gic(Region::Distributor, offset))
-        } else {
-            offset(config.gic.redistributor, redistributors)
-                .map(|offset| Device::Gic(Region::Redistributors, offset))
-        }
-    }
-
-    fn access_gic(
-        &mut self,
-        id: VcpuId,
-        guest: GuestId,
-        region: Region,
-        offset: u64,
-        access: DataAccess,
-    ) {
-        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
-            return;
-        };
-        let shared = &self.machine.guest(guest).gic;
-        let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
+    fn access_gic(&mut self, region: Region, offset: u64, access: DataAccess) {
+        let vcpu = loaded(&mut self.state);
+        let (guest, shared) = (vcpu.guest, &vcpu.shared.gic);
+        let mut gic = self.platform.loaded_gic(guest);
         let size = access.size.bytes() as u8;
-        let kick = if access.write {
+        let rung = if access.write {
             let value = access.store_value(access.register.read(&vcpu.registers.x));
+            let rung = vcpu
+                .vgic
+                .mmio_write(shared, region, offset, size, value, &mut gic);
             // A step of its own brings the list registers up to date.
-            self.interrupts_changed = true;
-            vcpu.vgic
-                .mmio_write(shared, region, offset, size, value, &mut gic)
+            self.state.refresh_before_entry();
+            rung
         } else {
-            let (value, kick) = vcpu.vgic.mmio_read(shared, region, offset, size, &mut gic);
+            let (value, rung) = vcpu.vgic.mmio_read(shared, region, offset, size, &mut gic);
             access
                 .register
                 .write(&mut vcpu.registers.x, access.load_value(value));
-            kick
+            rung
         };
-        self.kick_all(guest, kick);
+        self.notify(guest, rung);
     }
 
-    fn access_uart(&mut self, id: VcpuId, guest: GuestId, offset: u64, access: DataAccess) {
-        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
-            return;
-        };
-        let vuart = &self.machine.guest(guest).vuart;
+    fn access_uart(&mut self, offset: u64, access: DataAccess) {
+        let vcpu = loaded(&mut self.state);
+        let (guest, vuart) = (vcpu.guest, &vcpu.shared.vuart);
         let source = Source::Guest(guest);
         let room = console::room(guest);
         let effect = if access.write {
@@ -204,7 +165,7 @@ impl Instance {
             let _ = CONSOLE.push(source, byte);
         }
         // An urgent guest does not pay for what others have written, unless it waits for room.
-        let is_urgent = self.local.scheduler.current_band() > Some(Band::LOWEST);
+        let is_urgent = self.state.current_band() > Some(Band::LOWEST);
         if effect.stalled || (effect.transmit.is_some() && !is_urgent) {
             let _ = self.serve_console();
         } else if effect.transmit.is_some() {
@@ -216,29 +177,24 @@ impl Instance {
     }
 
     /// The guest touched memory it does not have.
-    fn memory_fault(&mut self, id: VcpuId, syndrome: Syndrome) {
+    fn memory_fault(&mut self, syndrome: Syndrome) {
         let ipa = fault_ipa(syndrome, mrs!(FAR_EL2), mrs!(HPFAR_EL2));
-        let played = self
-            .vcpu(id)
-            .zip(ipa)
-            .filter(|&(vcpu, ipa)| self.device_at(vcpu.guest, ipa).is_some());
-        let offence = match played {
-            Some((_, ipa)) => Offence::AccessForm { ipa },
+        let guest = loaded(&mut self.state).shared;
+        let emulated = ipa.filter(|&ipa| device_at(guest, ipa).is_some());
+        let offence = match emulated {
+            Some(ipa) => Offence::AccessForm { ipa },
             None => Offence::Memory {
                 ipa,
-                device: ipa.and_then(|ipa| self.machine.device_name(ipa)),
+                device: ipa.and_then(|ipa| self.platform.machine.device_name(ipa)),
             },
         };
-        self.fault(id, syndrome, offence);
+        self.fault(syndrome, offence);
     }
 
     /// The guest did what it may not: it is reported and stopped, the others run on.
-    pub(super) fn fault(&mut self, id: VcpuId, syndrome: Syndrome, offence: Offence<'_>) {
-        let Some(vcpu) = self.vcpu(id) else {
-            return;
-        };
-        let guest_id = vcpu.guest;
-        let guest = self.machine.guest(guest_id);
+    pub(super) fn fault(&mut self, syndrome: Syndrome, offence: Offence<'_>) {
+        let vcpu = loaded(&mut self.state);
+        let (guest_id, guest) = (vcpu.guest, vcpu.shared);
         let report = FaultReport {
             guest: &guest.config.name,
             vcpu: vcpu.index.0,
@@ -248,14 +204,32 @@ impl Instance {
             instruction: guest.read_word(vcpu.registers.pc & !3),
             offence,
         };
-        say!(self.core, "{report}");
+        say!(self.platform.core, "{report}");
         self.stop_guest(guest_id, StopReason::Fault);
     }
 
     /// The guest executed what its core does not have: it gets the exception it would get there.
-    pub(super) fn inject_undefined(&mut self, id: VcpuId) {
-        if let Some(vcpu) = self.local.vcpus[id.index()].as_mut() {
-            super::sysregs::inject_undefined(&mut vcpu.registers);
-        }
+    pub(super) fn inject_undefined(&mut self) {
+        super::sysregs::inject_undefined(&mut loaded(&mut self.state).registers);
+    }
+}
+
+/// What a guest finds at an address that stage 2 does not map.
+fn device_at(guest: &Guest, ipa: GuestAddr) -> Option<Device> {
+    let config = &guest.config;
+    let offset = |base: GuestAddr, size: u64| {
+        let offset = ipa.0.wrapping_sub(base.0);
+        (offset < size).then_some(offset)
+    };
+    let redistributors = Region::REDISTRIBUTOR_SIZE * config.vcpus.len() as u64;
+    if let Some(console) = &config.console
+        && let Some(offset) = offset(console.base, Vuart::FRAME_SIZE)
+    {
+        Some(Device::Uart(offset))
+    } else if let Some(offset) = offset(config.gic.distributor, DISTRIBUTOR_SIZE) {
+        Some(Device::Gic(Region::Distributor, offset))
+    } else {
+        offset(config.gic.redistributor, redistributors)
+            .map(|offset| Device::Gic(Region::Redistributors, offset))
     }
 }

@@ -4,44 +4,41 @@
 use super::Instance;
 use crate::machine::Machine;
 use spumone_config::VcpuId;
-use spumone_config::types::MAX_VCPUS;
 use spumone_core::schedule::{Band, VcpuState};
 
 impl Instance {
     /// What all cores share.
     pub(crate) fn machine(&self) -> &'static Machine {
-        self.machine
+        self.platform.machine
     }
 
     /// The vCPUs whose tokens are here.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = VcpuId> {
-        (0..MAX_VCPUS as u8)
-            .map(VcpuId)
-            .filter(|&id| self.local.token(id).is_some())
+        self.state.here().iter()
     }
 
     /// The vCPU whose registers are on the core.
     pub(crate) fn loaded(&self) -> Option<VcpuId> {
-        self.local.loaded
+        self.state.loaded()
     }
 
     /// The vCPU that runs by the last decision.
     pub(crate) fn running(&self) -> Option<VcpuId> {
-        self.local.running
+        self.state.running()
     }
 
     /// What the scheduler knows of a vCPU.
     pub(crate) fn state(&self, id: VcpuId) -> Option<VcpuState> {
-        self.local.scheduler.state(id)
+        self.state.vcpu_state(id)
     }
 
     /// The band that has the core.
     pub(crate) fn band(&self) -> Option<Band> {
-        self.local.scheduler.current_band()
+        self.state.current_band()
     }
 
     /// Whether the core has to decide anew.
     pub(crate) fn must_decide(&self) -> bool {
-        self.local.must_decide
+        self.state.must_decide()
     }
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The life of guests: vCPUs turned on and off, guests loaded, stopped, restarted.
 //!
-//! A guest is stopped by whoever wins `Lifecycle::begin_stop`; every core that has vCPUs of it
+//! A guest is stopped by the core that wins `Lifecycle::begin_stop`; every core that has vCPUs of it
 //! takes them off and acknowledges; the last one clears what is left of the guest and, for a
 //! restart, has it loaded again. No core waits for another.
 
 use super::Instance;
-use super::interrupts::{LoadedGic, power_off};
+use super::mail::power_off;
 use crate::console::{self, CONSOLE, say};
 use crate::epitaph::fatal;
 use crate::events::{Event, note};
 use crate::hardware::write_if_there;
-use crate::machine::VcpuFacts;
+use crate::machine::Owner;
 use crate::timers;
 use crate::vcpu::Work;
 use spumone_config::{GuestId, PcpuId, VcpuId};
@@ -32,26 +32,29 @@ const LAST_WORDS_US: u32 = 20_000;
 impl Instance {
     /// Sends a message about `guest` to another core.
     pub(super) fn post(&mut self, to: PcpuId, guest: GuestId, message: Message) {
-        if self.port.send(to, message).is_err() {
+        if self.platform.port.send(to, message).is_err() {
             // By construction there is room (core/mailbox): the hypervisor is broken.
             fatal!("the mailbox to core {to} is full");
         }
-        self.machine.announce_mail(to, guest);
+        self.platform.machine.announce_mail(to, guest);
     }
 
     /// Turns a vCPU on, wherever it is, if its guest still is in the life in which that was asked.
     pub(super) fn start_vcpu(&mut self, id: VcpuId, start: EntryPoint, generation: Generation) {
-        let Some(&VcpuFacts { guest, owner, .. }) = self.machine.vcpu(id) else {
+        let Some(&Owner {
+            guest,
+            id: owner,
+            index,
+        }) = self.platform.machine.vcpu(id)
+        else {
             return;
         };
         // Before anything else: in another life there may be a second message about it (core/mailbox).
         if !guest.lifecycle.is_running(generation) {
             return;
         }
-        if !migration::pull_for_start(self, id) {
-            let Some(host) = self.machine.host(id) else {
-                return;
-            };
+        if !migration::pull_for_start(&mut self.state, &mut self.platform, id) {
+            let host = guest.gic.doorbell(index).location();
             let message = Message::StartVcpu {
                 vcpu: id,
                 entry_point: start,
@@ -60,63 +63,42 @@ impl Instance {
             self.post(host, owner, message);
             return;
         }
-        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
-            return;
-        };
-        vcpu.power_on(start);
-        guest.power.started(vcpu.index.0);
-        if self.local.scheduler.start(id).is_ok() {
-            self.local.must_decide = true;
-        }
-        migration::park(self, id);
+        self.saved(id).power_on(start);
+        guest.power.started(index.0);
+        self.state.start(id);
+        migration::park(&mut self.state, &mut self.platform, id);
     }
 
     /// The running vCPU turns itself off (PSCI CPU_OFF).
-    pub(super) fn turn_off(&mut self, id: VcpuId) {
-        if self.local.loaded == Some(id) {
-            self.save_loaded();
-        }
-        self.take_off(id);
-        let Some(vcpu) = self.vcpu(id) else {
-            return;
-        };
-        let (guest_id, index) = (vcpu.guest, vcpu.index);
+    pub(super) fn turn_off(&mut self) {
+        let vcpu = super::loaded(&mut self.state);
+        let (id, guest_id, index, guest) = (vcpu.id, vcpu.guest, vcpu.index, vcpu.shared);
+        migration::save_loaded(&mut self.state, &mut self.platform);
+        self.state.stop(id);
         // As on hardware, it comes back without what it had cached.
-        self.last_of_guest[guest_id.index()] = None;
-        let guest = self.machine.guest(guest_id);
-        migration::park(self, id);
+        self.platform.forget_last_of(guest_id);
+        migration::park(&mut self.state, &mut self.platform, id);
         if guest.power.stopped(index.0) {
-            // Nobody inside can turn a vCPU on again.
+            // Nothing inside can turn a vCPU on again.
             self.stop_guest(guest_id, StopReason::Off);
-        }
-    }
-
-    /// A vCPU of this core does not run any more.
-    fn take_off(&mut self, id: VcpuId) {
-        self.local.deadlines.clear(id);
-        if self.local.scheduler.stop(id).is_ok() {
-            self.local.must_decide = true;
-        }
-        if self.local.running == Some(id) {
-            self.local.running = None;
         }
     }
 
     /// Stops a guest on all cores, for the reason given, unless that is under way.
     pub(super) fn stop_guest(&mut self, guest_id: GuestId, reason: StopReason) {
-        let guest = self.machine.guest(guest_id);
+        let guest = self.platform.machine.guest(guest_id);
         let Some(generation) = guest.lifecycle.begin_stop(reason) else {
-            // Somebody else stops it already, and the message is on its way. Who asked does not
-            // go on until then.
+            // Another core stops it already, and the message is on its way. The vCPU that asked does not go on until
+            // then.
             if matches!(guest.lifecycle.now().0, Phase::Stopping(_))
-                && let Some(id) = self.local.running
-                && self.vcpu(id).is_some_and(|vcpu| vcpu.guest == guest_id)
+                && let Some(id) = self.state.running()
+                && guest.vcpus.contains(&id)
             {
-                self.take_off(id);
+                self.state.stop(id);
             }
             return;
         };
-        let this_core = 1 << self.core.0;
+        let this_core = 1 << self.platform.core.0;
         self.send_stop(guest_id, generation, guest.cores() & !this_core);
         if guest.cores() & this_core != 0 {
             // Mail of this life is read before the life is acknowledged as over: that bounds
@@ -128,8 +110,8 @@ impl Instance {
 
     /// Has these cores (bit n: core n) take the vCPUs of a stopping guest off.
     fn send_stop(&mut self, guest: GuestId, generation: Generation, cores: u32) {
-        note(self.core, Event::Stop, u64::from(guest.0));
-        for core in (0..self.machine.cores.len() as u8).map(PcpuId) {
+        note(self.platform.core, Event::Stop, u64::from(guest.0));
+        for core in (0..self.platform.machine.cores.len() as u8).map(PcpuId) {
             if cores >> core.0 & 1 != 0 {
                 self.post(core, guest, Message::StopGuest { guest, generation });
             }
@@ -138,34 +120,30 @@ impl Instance {
 
     /// Takes the vCPUs of a stopping guest off this core and acknowledges.
     pub(super) fn stop_own_vcpus(&mut self, guest_id: GuestId, generation: Generation) {
-        let guest = self.machine.guest(guest_id);
+        let guest = self.platform.machine.guest(guest_id);
         let (phase, current) = guest.lifecycle.now();
         if current != generation || !matches!(phase, Phase::Stopping(_)) {
             return;
         }
         // A new life must not meet the translations of this one, also where its vCPUs have moved on.
-        self.last_of_guest[guest_id.index()] = None;
+        self.platform.forget_last_of(guest_id);
         for &id in &guest.vcpus {
-            if !migration::acquire_token(self, id) {
-                // Of an earlier stay here.
-                let _ = self.local.scheduler.remove(id);
-                self.local.deadlines.clear(id);
+            if !migration::acquire_token(&mut self.state, &mut self.platform, id) {
+                self.state.forget(id);
                 continue;
             }
-            if self.local.loaded == Some(id) {
-                // Saved only to free what it holds of the core's GIC and timers.
-                self.save_loaded();
+            if self.state.loaded() == Some(id) {
+                // Saved only to free what it has of the core's GIC and timers.
+                migration::save_loaded(&mut self.state, &mut self.platform);
             }
-            self.take_off(id);
-            if let Some(vcpu) = self.local.vcpus[id.index()].as_mut() {
-                vcpu.reset(EntryPoint {
-                    entry: guest.config.entry,
-                    context: 0,
-                });
-            }
-            migration::park(self, id);
+            self.state.stop(id);
+            self.saved(id).reset(EntryPoint {
+                entry: guest.config.entry,
+                context: 0,
+            });
+            migration::park(&mut self.state, &mut self.platform, id);
         }
-        if guest.lifecycle.acknowledge(self.core) {
+        if guest.lifecycle.acknowledge(self.platform.core) {
             self.clear_guest(guest_id);
             if let Some(after) = guest.lifecycle.finish_stop() {
                 self.after_stop(guest_id, after);
@@ -176,16 +154,16 @@ impl Instance {
     /// The last core: no core touches the guest any more. Its devices are silenced, its shared
     /// state is made as new.
     fn clear_guest(&mut self, guest_id: GuestId) {
-        let guest = self.machine.guest(guest_id);
+        let guest = self.platform.machine.guest(guest_id);
         for quiesce in &guest.config.quiesce {
             write_if_there(quiesce.register, quiesce.value);
         }
-        let gic = self.machine.gic;
+        let gic = self.platform.machine.gic;
         for interrupt in &guest.config.interrupts {
             gic.set_spi_enabled(interrupt.physical, false);
         }
         gic.wait_until_disabled();
-        self.machine.route_to_first_vcpu(guest);
+        self.platform.machine.route_to_first_vcpu(guest);
         guest.vuart.reset();
         guest.power.reset();
         CONSOLE.end_stream(Source::Guest(guest_id));
@@ -193,7 +171,7 @@ impl Instance {
     }
 
     fn after_stop(&mut self, guest_id: GuestId, after: AfterStop) {
-        let guest = self.machine.guest(guest_id);
+        let guest = self.platform.machine.guest(guest_id);
         let name = &guest.config.name;
         match after {
             AfterStop::Stay(reason) => {
@@ -202,19 +180,23 @@ impl Instance {
                     StopReason::Reset => "is reset",
                     StopReason::Fault => "was stopped",
                 };
-                say!(self.core, "guest {name} {why}");
+                say!(self.platform.core, "guest {name} {why}");
                 let all_stopped = self
+                    .platform
                     .machine
                     .guests
                     .iter()
                     .all(|guest| matches!(guest.lifecycle.now().0, Phase::Stopped(_)));
                 if all_stopped {
-                    say!(self.core, "all guests have ended, the machine goes off");
-                    power_off(self.machine, LAST_OUTPUT_US);
+                    say!(
+                        self.platform.core,
+                        "all guests have ended, the machine goes off"
+                    );
+                    power_off(self.platform.machine, LAST_OUTPUT_US);
                 }
             }
             AfterStop::Restore => {
-                say!(self.core, "guest {name} restarts");
+                say!(self.platform.core, "guest {name} restarts");
                 self.send_restart(guest_id);
             }
         }
@@ -222,9 +204,9 @@ impl Instance {
 
     /// Has the core of the guest's first vCPU load it.
     fn send_restart(&mut self, guest_id: GuestId) {
-        let guest = self.machine.guest(guest_id);
+        let guest = self.platform.machine.guest(guest_id);
         let core = guest.gic.doorbell(VcpuIndex(0)).location();
-        if core == self.core {
+        if core == self.platform.core {
             self.begin_loading(guest_id);
         } else {
             let message = Message::RestartGuest {
@@ -237,27 +219,21 @@ impl Instance {
 
     /// The guest's first vCPU, which is here, is set to load the guest.
     pub(super) fn begin_loading(&mut self, guest_id: GuestId) {
-        let guest = self.machine.guest(guest_id);
+        let guest = self.platform.machine.guest(guest_id);
         let Some(id) = guest.vcpu(VcpuIndex(0)) else {
             return;
         };
-        migration::acquire_token(self, id);
-        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
-            return;
-        };
-        vcpu.work = Work::Load(Progress::start());
-        if self.local.scheduler.start(id).is_ok() {
-            self.local.must_decide = true;
-        }
+        migration::acquire_token(&mut self.state, &mut self.platform, id);
+        self.saved(id).work = Work::Load(Progress::start());
+        self.state.start(id);
     }
 
     /// A guest is loaded: its first vCPU, which has done it, starts.
     pub(super) fn begin_life(&mut self, id: VcpuId) {
-        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
-            return;
-        };
-        note(self.core, Event::Start, u64::from(vcpu.guest.0));
-        let guest = vcpu.shared;
+        let core = self.platform.core;
+        let vcpu = self.saved(id);
+        note(core, Event::Start, u64::from(vcpu.guest.0));
+        let (guest, guest_id) = (vcpu.shared, vcpu.guest);
         let config = &guest.config;
         vcpu.reset(EntryPoint {
             entry: config.entry,
@@ -265,10 +241,13 @@ impl Instance {
         });
         let index = vcpu.index.0;
         // No core is still about to hand over an interrupt of the former life: loading took longer.
-        let mut gic = LoadedGic::new(self.machine, self.core, vcpu.guest, self.list_registers);
+        let mut gic = self.platform.loaded_gic(guest_id);
         guest.gic.reset(&mut gic);
         for interrupt in &config.interrupts {
-            self.machine.gic.clear_spi_pending(interrupt.physical);
+            self.platform
+                .machine
+                .gic
+                .clear_spi_pending(interrupt.physical);
         }
         // The life counts before anything of it runs.
         guest.lifecycle.run();
@@ -283,7 +262,7 @@ impl Instance {
     /// This core does its part when its own mail comes, as the other cores do: not while it runs a more urgent
     /// guest.
     pub(super) fn restart_guest(&mut self, guest_id: GuestId) -> Phase {
-        let guest = self.machine.guest(guest_id);
+        let guest = self.platform.machine.guest(guest_id);
         let phase = guest.lifecycle.now().0;
         if guest.lifecycle.begin_restore() {
             self.send_restart(guest_id);
@@ -310,6 +289,6 @@ impl Instance {
         let _ = text
             .bytes()
             .try_for_each(|byte| CONSOLE.push(Source::Operator, byte));
-        power_off(self.machine, LAST_WORDS_US);
+        power_off(self.platform.machine, LAST_WORDS_US);
     }
 }

@@ -11,22 +11,25 @@ mod firmware;
 mod inspection;
 mod interrupts;
 mod life;
+mod loaded_gic;
+mod mail;
 mod operator;
-mod site;
-mod switch;
+mod platform;
 mod sysregs;
 
 use crate::console::{CONSOLE, Keyboard};
 use crate::cpu;
 use crate::entropy::Stream;
+use crate::epitaph::fatal;
 use crate::events::{Event, note};
 use crate::guest_registers::Exit;
 use crate::hardware::{enter, finish_loading, wait_for_interrupt};
 use crate::loader;
-use crate::machine::{Core, Machine};
+use crate::machine::Machine;
 use crate::timers;
 use crate::turns::Turns;
-use crate::vcpu::{VcpuToken, Work};
+use crate::vcpu::{Vcpu, VcpuToken, Work};
+use platform::{CorePlatform, Noted};
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::{Answers, Attendance, Served};
@@ -36,19 +39,10 @@ use spumone_core::schedule::{Band, Ticks, VcpuState};
 
 /// One core's hypervisor.
 pub struct Instance {
-    core: PcpuId,
-    machine: &'static Machine,
-    /// What this core tells others of itself.
-    own: &'static Core,
-    port: Port<'static>,
-    /// Its vCPUs, and what it knows of those that move.
-    local: CoreState<VcpuToken>,
-    /// The last vCPU of each guest that ran here, for the TLB.
-    last_of_guest: [Option<VcpuId>; MAX_GUESTS],
-    /// The virtual interrupts of the loaded vCPU may have changed.
-    interrupts_changed: bool,
-    /// When this core attends to the console.
-    attendance: Attendance,
+    /// Its vCPUs, and what it knows of those that migrate.
+    state: CoreState<VcpuToken>,
+    /// The core itself.
+    platform: CorePlatform,
     /// What is typed; on the console's core only.
     keyboard: Option<Keyboard>,
     /// What the operator has yet to be answered.
@@ -57,10 +51,6 @@ pub struct Instance {
     next_chore: usize,
     /// Random numbers for TRNG calls.
     random: Stream,
-    /// List registers of the core.
-    list_registers: usize,
-    /// Whether the core has the registers of deferred SErrors, which are switched then.
-    has_error_registers: bool,
 }
 
 impl Turns for Instance {
@@ -71,12 +61,28 @@ impl Turns for Instance {
     /// One bounded step; interrupts are looked at in between.
     #[inline(always)]
     fn turn(&mut self) {
-        match migration::next_action(self) {
+        let next = migration::next_action(&mut self.state, &mut self.platform);
+        // All but a chore comes again by itself.
+        if self.platform.noted != Noted::default() && !matches!(next, Next::Chore(_)) {
+            self.handle_noted();
+            return;
+        }
+        match next {
             Next::Turn => {}
             Next::Idle => self.idle(),
-            Next::Run(vcpu) => self.run_vcpu(vcpu),
+            Next::Run(_) => self.run_vcpu(),
             Next::Exchange(vcpu) => self.prepare_vcpu(vcpu),
+            Next::Chore(now) => self.attend(now),
         }
+    }
+}
+
+/// The loaded vCPU, where there must be one.
+#[inline(always)]
+fn loaded(state: &mut CoreState<VcpuToken>) -> &mut Vcpu {
+    match state.loaded_vcpu_mut() {
+        Some(vcpu) => vcpu,
+        None => fatal!("no vCPU is loaded"),
     }
 }
 
@@ -91,52 +97,46 @@ impl Instance {
     ) -> Self {
         let frequency_hz = timers::frequency() as u32;
         let has_console = core == machine.console_core;
-        let home_vcpus = (0..MAX_VCPUS as u8)
-            .map(VcpuId)
-            .filter(|&id| machine.vcpu(id).is_some_and(|it| it.home == core))
-            .collect();
-        let setting = CoreSetup {
+        let setup = CoreSetup {
             quantum: Ticks::from_micros(machine.quantum_us, frequency_hz),
             frequency_hz,
             rules: machine.policy.rules(),
             without: machine.without,
-            moving: machine.moving(core),
-            home_vcpus,
-            excludes_kernels: machine.excludes_kernels(core),
         };
+        let mut state = CoreState::new(core, &setup, &machine.shared);
+        for vcpu in vcpus.into_iter().flatten() {
+            let (id, band) = (vcpu.id, vcpu.band);
+            state.place(id, vcpu, band, VcpuState::Off);
+        }
+        let attendance = Attendance::new(has_console, frequency_hz);
         Self {
-            core,
-            machine,
-            own: &machine.cores[core.index()],
-            port,
-            local: CoreState::new(&setting, vcpus),
-            last_of_guest: [None; MAX_GUESTS],
-            interrupts_changed: false,
-            attendance: Attendance::new(has_console, frequency_hz),
+            state,
+            platform: CorePlatform::new(core, machine, port, attendance, list_registers),
             keyboard: has_console.then(|| Keyboard::new(machine)),
             answers: Answers::new(),
             next_chore: 0,
             random: machine.entropy.of_core(core),
-            list_registers,
-            has_error_registers: cpu::has_error_registers(),
         }
     }
 
-    /// Takes interrupts that are pending.
-    pub(super) fn take_interrupts(&mut self) {
-        migration::take_interrupts(self);
+    /// A vCPU of this core whose registers are saved, where it must be here.
+    fn saved(&mut self, id: VcpuId) -> &mut Vcpu {
+        match self.state.saved_vcpu_mut(id) {
+            Some(vcpu) => vcpu,
+            None => fatal!("vCPU {id} is not on this core"),
+        }
     }
 
-    /// Nobody wants the core: it writes what the console has left, then sleeps until an interrupt.
+    /// No vCPU wants the core: it writes what the console has left, then sleeps until an interrupt.
     fn idle(&mut self) {
         let mut more = CONSOLE.work_left();
         // Each round writes some bytes, so the rings' size bounds their number; an interrupt
         // ends them.
-        while more && !cpu::interrupt_pending() && !self.local.must_decide {
+        while more && !cpu::interrupt_pending() && !self.state.must_decide() {
             more = self.serve_console() == Served::BudgetSpent;
         }
         // Room in the console may have woken a vCPU.
-        if self.local.must_decide {
+        if self.state.must_decide() {
             return;
         }
         wait_for_interrupt();
@@ -147,31 +147,28 @@ impl Instance {
     /// which needs no registers, or puts them there.
     #[inline(always)]
     fn prepare_vcpu(&mut self, id: VcpuId) {
-        match self.vcpu(id).map(|vcpu| &vcpu.work) {
-            Some(Work::Guest) => self.exchange(id),
-            Some(Work::Load(_)) => self.load_guest(id),
-            None => {
-                // The scheduler knows the vCPUs of this core only.
-                self.local.running = None;
-                self.local.must_decide = true;
+        if let Some(vcpu) = self.state.saved_vcpu_mut(id) {
+            if let Work::Load(_) = vcpu.work {
+                return self.load_guest(id);
+            }
+            if let Some(start) = vcpu.resume {
+                vcpu.power_up(start);
             }
         }
+        migration::exchange(&mut self.state, &mut self.platform, id);
     }
 
     /// The next piece of work that brings the guest of vCPU `id` to where it starts.
     #[inline(never)]
     fn load_guest(&mut self, id: VcpuId) {
-        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
-            return;
-        };
-        let guest_id = vcpu.guest;
+        let machine = self.platform.machine;
+        let vcpu = self.saved(id);
+        let (guest_id, guest) = (vcpu.guest, vcpu.shared);
         let Work::Load(progress) = &mut vcpu.work else {
             return;
         };
-        let guest = self.machine.guest(guest_id);
-        let entropy = &self.machine.entropy;
         let life = guest.lifecycle.now().1;
-        let random = |number| entropy.byte_of_guest(guest_id, life.0, number);
+        let random = |number| machine.entropy.byte_of_guest(guest_id, life.0, number);
         match progress.next(&guest.config) {
             Some(chunk) => loader::carry_out(chunk, random),
             None => {
@@ -186,23 +183,23 @@ impl Instance {
 
     /// Lets the running vCPU, whose registers are on the core, work until something stops it.
     #[inline(always)]
-    fn run_vcpu(&mut self, id: VcpuId) {
-        if self.interrupts_changed {
+    fn run_vcpu(&mut self) {
+        if self.state.must_refresh() {
             if cpu::interrupt_pending() {
                 self.take_interrupts();
                 return;
             }
-            self.refresh_interrupts();
+            migration::refresh(&mut self.state, &mut self.platform);
         }
-        // Output that somebody had no time to write is written while nobody urgent runs.
+        // Output that waits is written while no higher band runs.
         if CONSOLE.work_left()
-            && self.local.scheduler.current_band() == Some(Band::LOWEST)
+            && self.state.current_band() == Some(Band::LOWEST)
             && !cpu::interrupt_pending()
         {
             let _ = self.serve_console();
         }
-        // Either may have woken a more urgent vCPU of this core, or changed this one's interrupts.
-        let is_held_up = self.local.must_decide || self.interrupts_changed;
+        // Either may have woken a vCPU of a higher band on this core, or changed this one's interrupts.
+        let is_held_up = self.state.must_decide() || self.state.must_refresh();
         if cpu::interrupt_pending() {
             // It would come back at once.
             self.take_interrupts();
@@ -211,27 +208,21 @@ impl Instance {
         if is_held_up {
             return;
         }
-        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
-            return;
-        };
-        match enter(&mut vcpu.registers) {
-            Exit::Interrupt => self.interrupted(id),
-            Exit::Synchronous => self.exception(id),
-            Exit::SystemError => self.system_error(id),
+        match enter(&mut loaded(&mut self.state).registers) {
+            Exit::Interrupt => self.interrupted(),
+            Exit::Synchronous => self.exception(),
+            Exit::SystemError => self.system_error(),
         }
     }
 
-    /// The vCPUs that were placed here at start become known to the scheduler; guests whose first
-    /// vCPU is here are loaded.
+    /// Guests whose first vCPU is here are loaded; the other vCPUs are parked, so that any core of their guest can turn
+    /// them on.
     fn adopt_vcpus(&mut self) {
+        let core = self.platform.core;
         let mut first = heapless::Vec::<GuestId, MAX_GUESTS>::new();
-        for vcpu in self.local.vcpus.iter().flatten() {
-            vcpu.shared.gic.doorbell(vcpu.index).settle(self.core);
-            let admitted = self
-                .local
-                .scheduler
-                .admit(vcpu.id, vcpu.band, VcpuState::Off);
-            debug_assert!(admitted.is_ok(), "start-up places each vCPU once");
+        for id in self.state.here().iter() {
+            let vcpu = self.saved(id);
+            vcpu.shared.gic.doorbell(vcpu.index).settle(core);
             if vcpu.index.0 == 0 {
                 let _ = first.push(vcpu.guest);
             }
@@ -239,13 +230,12 @@ impl Instance {
         for guest in first {
             self.begin_loading(guest);
         }
-        for index in 0..MAX_VCPUS as u8 {
-            // One that loads its guest could run, but has nothing to be parked with.
-            let id = VcpuId(index);
-            if self.local.scheduler.state(id) == Some(VcpuState::Off) {
-                migration::park(self, id);
+        for id in self.state.here().iter() {
+            // One that loads its guest is runnable, but has nothing to be parked with.
+            if self.state.vcpu_state(id) == Some(VcpuState::Off) {
+                migration::park(&mut self.state, &mut self.platform, id);
             }
         }
-        note(self.core, Event::Start, 0);
+        note(core, Event::Start, 0);
     }
 }

@@ -3,12 +3,13 @@
 //! printed. `core/console/attendance.rs` says when.
 
 use super::Instance;
+use super::platform::is_low;
 use crate::console::{self, CONSOLE};
 use crate::cpu;
 use spumone_config::GuestId;
 use spumone_core::console::{Answer, GuestState, InputEffect, Left, Served, Source};
 use spumone_core::psci::Power;
-use spumone_core::schedule::{Band, Ticks};
+use spumone_core::schedule::Ticks;
 use spumone_core::vgic::VcpuSet;
 
 /// Bytes taken from the keyboard at an interrupt; the UART's line stays up for the rest.
@@ -28,22 +29,20 @@ enum Chore {
 const CHORES: [Chore; 3] = [Chore::Obey, Chore::Answer, Chore::Write];
 
 impl Instance {
-    /// Attends to the console if it is time. `band` has the core from here on.
-    #[inline(always)]
-    pub(super) fn keep_house(&mut self, now: Ticks, band: Option<Band>) {
-        let is_low = band.is_none_or(|band| band == Band::LOWEST);
-        if self.attendance.is_concerned(now, is_low) {
-            self.attend(now, is_low);
-        }
-    }
-
+    /// Attends to the console, which is due at `now`.
     #[cold]
     #[inline(never)]
-    fn attend(&mut self, now: Ticks, is_low: bool) {
-        let duty = self.attendance.duty(now, is_low);
+    pub(super) fn attend(&mut self, now: Ticks) {
+        self.do_duty(now);
+        self.state.set_chore(self.platform.attendance.due());
+    }
+
+    fn do_duty(&mut self, now: Ticks) {
+        let is_low = is_low(self.state.current_band());
+        let duty = self.platform.attendance.duty(now, is_low);
         if cpu::interrupt_pending() {
             self.take_interrupts();
-            if self.local.must_decide && self.attendance.yields(now) {
+            if self.state.must_decide() && self.platform.attendance.yields(now) {
                 return;
             }
         }
@@ -57,7 +56,7 @@ impl Instance {
                 break;
             }
         }
-        self.attendance.done(now, left);
+        self.platform.attendance.done(now, left);
     }
 
     /// One short step for the operator.
@@ -99,7 +98,7 @@ impl Instance {
         if self.answers.is_empty() || CONSOLE.room(Source::Operator) == 0 {
             return false;
         }
-        let machine = self.machine;
+        let machine = self.platform.machine;
         let state = |guest: GuestId| {
             let guest = *machine.guests.get(guest.index())?;
             let (phase, life) = guest.lifecycle.now();
@@ -130,7 +129,7 @@ impl Instance {
         };
         match effect {
             InputEffect::Deliver(guest, byte) => {
-                if self.machine.guest(guest).vuart.receive(byte) {
+                if self.platform.machine.guest(guest).vuart.receive(byte) {
                     self.publish_uart_line(guest);
                 }
                 return;
@@ -147,7 +146,7 @@ impl Instance {
             InputEffect::Stop => self.stop_machine(),
             InputEffect::Notice(text) => self.answers.order(Answer::Text(text)),
         }
-        self.attendance.press();
+        self.platform.attendance.press();
     }
 
     /// The console UART: a byte was typed, or it has room again.
@@ -161,9 +160,9 @@ impl Instance {
             }
             self.take_key();
         }
-        if self.attendance.is_pressing() {
+        if self.platform.attendance.is_pressing() {
             // What was asked for is due.
-            self.local.must_decide = true;
+            self.state.decide_anew();
         }
         let _ = self.serve_console();
     }
@@ -177,9 +176,9 @@ impl Instance {
     }
 
     fn wake_stalled_uarts(&mut self) {
-        for index in 0..self.machine.guests.len() {
+        for index in 0..self.platform.machine.guests.len() {
             let guest = GuestId(index as u8);
-            let vuart = &self.machine.guest(guest).vuart;
+            let vuart = &self.platform.machine.guest(guest).vuart;
             let room = console::room(guest);
             if vuart.is_stalled() && vuart.output_drained(room) {
                 self.publish_uart_line(guest);
@@ -189,14 +188,14 @@ impl Instance {
 
     /// Hands the interrupt line of a guest's virtual UART to its virtual GIC.
     pub(super) fn publish_uart_line(&mut self, guest: GuestId) {
-        let shared = self.machine.guest(guest);
+        let shared = self.platform.machine.guest(guest);
         let Some(console) = &shared.config.console else {
             return;
         };
-        let mut kick = VcpuSet::EMPTY;
+        let mut rung = VcpuSet::EMPTY;
         shared.vuart.publish_line(|high| {
-            kick = kick.with(shared.gic.set_level(console.interrupt, high));
+            rung = rung.with(shared.gic.set_level(console.interrupt, high));
         });
-        self.kick_all(guest, kick);
+        self.notify(guest, rung);
     }
 }

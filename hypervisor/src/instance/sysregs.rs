@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! System registers that trap: SGIs, ID registers, debug registers.
 
-use super::Instance;
-use super::interrupts::LoadedGic;
+use super::{Instance, loaded};
 use crate::guest_registers::GuestRegisters;
 use crate::sysreg::{mrs, msr};
-use spumone_config::{IntId, VcpuId};
+use spumone_config::IntId;
 use spumone_core::trap::{
     DebugAction, Gpr, IdPolicy, MDSCR_WRITABLE, Offence, Syndrome, SysReg, SysRegAccess,
     debug_register, guest_id_register,
@@ -29,7 +28,7 @@ const ESR_UNDEFINED: u64 = 1 << 25;
 
 impl Instance {
     /// The running vCPU touched a system register that traps.
-    pub(super) fn system_register(&mut self, id: VcpuId, access: SysRegAccess, syndrome: Syndrome) {
+    pub(super) fn system_register(&mut self, access: SysRegAccess, syndrome: Syndrome) {
         let sgi = match access.register {
             SysReg::ICC_SGI1R_EL1 => Some(SgiRegister::Sgi1r),
             SysReg::ICC_SGI0R_EL1 => Some(SgiRegister::Sgi0r),
@@ -37,79 +36,70 @@ impl Instance {
             _ => None,
         };
         if let (Some(register), false) = (sgi, access.read) {
-            self.send_sgi(id, register, access.gpr);
+            self.send_sgi(register, access.gpr);
             return;
         }
         match access.register {
-            ICC_DIR_EL1 if !access.read => self.deactivate(id, access),
+            ICC_DIR_EL1 if !access.read => self.deactivate(access),
             // Every core has it; what is in it is the implementer's business.
-            ACTLR_EL1 => self.complete(id, access, 0),
+            ACTLR_EL1 => self.complete(access, 0),
             // System registers, no bypass: nothing else is possible, so a write changes nothing.
-            ICC_SRE_EL1 => self.complete(id, access, 0b111),
+            ICC_SRE_EL1 => self.complete(access, 0b111),
             register if is_id_register(register) && access.read => {
                 let value = guest_id_register(register, read_id(register), IdPolicy::default());
-                self.complete(id, access, value);
+                self.complete(access, value);
             }
-            register if register.op0() == 2 => self.debug_register(id, access),
-            register if is_hidden(register) => self.inject_undefined(id),
-            _ => self.unknown(id, syndrome, Offence::Register),
+            register if register.op0() == 2 => self.debug_register(access),
+            register if is_hidden(register) => self.inject_undefined(),
+            _ => self.unknown(syndrome, Offence::Register),
         }
     }
 
     /// The running vCPU writes `from` to a register that sends SGIs.
     #[inline(always)]
-    pub(super) fn send_sgi(&mut self, id: VcpuId, register: SgiRegister, from: Gpr) {
-        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
-            return;
-        };
+    pub(super) fn send_sgi(&mut self, register: SgiRegister, from: Gpr) {
+        let vcpu = loaded(&mut self.state);
         let guest = vcpu.guest;
         let value = from.read(&vcpu.registers.x);
         vcpu.registers.skip_instruction(A64_INSTRUCTION);
-        let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
-        let kick = vcpu
+        let mut gic = self.platform.loaded_gic(guest);
+        let rung = vcpu
             .vgic
-            .send_sgi(&self.machine.guest(guest).gic, register, value, &mut gic);
-        self.kick_all(guest, kick);
+            .send_sgi(&vcpu.shared.gic, register, value, &mut gic);
+        self.notify(guest, rung);
     }
 
-    fn deactivate(&mut self, id: VcpuId, access: SysRegAccess) {
-        let Some(vcpu) = self.local.vcpus[id.index()].as_mut() else {
-            return;
-        };
+    fn deactivate(&mut self, access: SysRegAccess) {
+        let vcpu = loaded(&mut self.state);
         let guest = vcpu.guest;
         let interrupt = IntId(access.gpr.read(&vcpu.registers.x) as u16);
         vcpu.registers.skip_instruction(A64_INSTRUCTION);
-        let mut gic = LoadedGic::new(self.machine, self.core, guest, self.list_registers);
-        let kick = vcpu
-            .vgic
-            .deactivate(&self.machine.guest(guest).gic, interrupt, &mut gic);
-        self.kick_all(guest, kick);
+        let mut gic = self.platform.loaded_gic(guest);
+        let rung = vcpu.vgic.deactivate(&vcpu.shared.gic, interrupt, &mut gic);
+        self.notify(guest, rung);
     }
 
-    fn debug_register(&mut self, id: VcpuId, access: SysRegAccess) {
+    fn debug_register(&mut self, access: SysRegAccess) {
         match debug_register(access) {
-            DebugAction::Read(value) => self.complete(id, access, value),
-            DebugAction::Ignore => self.skip_instruction(id, A64_INSTRUCTION),
-            DebugAction::Mdscr if access.read => self.complete(id, access, mrs!(MDSCR_EL1)),
+            DebugAction::Read(value) => self.complete(access, value),
+            DebugAction::Ignore => self.skip_instruction(A64_INSTRUCTION),
+            DebugAction::Mdscr if access.read => self.complete(access, mrs!(MDSCR_EL1)),
             DebugAction::Mdscr => {
-                if let Some(vcpu) = self.vcpu(id) {
-                    let value = access.gpr.read(&vcpu.registers.x);
-                    msr!(MDSCR_EL1, value & MDSCR_WRITABLE);
-                }
-                self.skip_instruction(id, A64_INSTRUCTION);
+                let value = access.gpr.read(&loaded(&mut self.state).registers.x);
+                msr!(MDSCR_EL1, value & MDSCR_WRITABLE);
+                self.skip_instruction(A64_INSTRUCTION);
             }
-            DebugAction::Undefined => self.inject_undefined(id),
+            DebugAction::Undefined => self.inject_undefined(),
         }
     }
 
     /// Gives the guest the value it reads, or takes nothing where it writes, and goes on.
-    fn complete(&mut self, id: VcpuId, access: SysRegAccess, value: u64) {
-        if let Some(vcpu) = self.local.vcpus[id.index()].as_mut() {
-            if access.read {
-                access.gpr.write(&mut vcpu.registers.x, value);
-            }
-            vcpu.registers.skip_instruction(A64_INSTRUCTION);
+    fn complete(&mut self, access: SysRegAccess, value: u64) {
+        let vcpu = loaded(&mut self.state);
+        if access.read {
+            access.gpr.write(&mut vcpu.registers.x, value);
         }
+        vcpu.registers.skip_instruction(A64_INSTRUCTION);
     }
 }
 
@@ -120,7 +110,7 @@ fn is_id_register(register: SysReg) -> bool {
 }
 
 /// Registers of features that the ID registers hide, and implementation defined instructions: undefined, as on a core
-/// without them. What traps of registers and is not played belongs to such a feature, also to one of a later core.
+/// without them. What traps of registers and is not emulated belongs to such a feature, also to one of a later core.
 fn is_hidden(register: SysReg) -> bool {
     let implementation_defined = matches!(register.crn(), 11 | 15);
     register.op0() == 3 || implementation_defined

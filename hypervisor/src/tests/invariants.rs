@@ -61,7 +61,7 @@ fn each_token_is_in_one_place(bench: &Bench) {
         let on_cores = cores
             .filter(|core| core.tokens().any(|token| token == id))
             .count();
-        let is_parked = bench.machine.parking[id.index()].slot.parked().is_some();
+        let is_parked = bench.machine.shared.slot(id).parked().is_some();
         assert_eq!(
             on_cores + usize::from(is_parked),
             1,

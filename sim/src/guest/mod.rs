@@ -85,6 +85,11 @@ impl Vcpu {
         }
     }
 
+    /// Whether an interrupt has come for it, or its timer has expired.
+    pub fn has_pending(&self, now: Ticks) -> bool {
+        self.bell | self.irqs != 0 || self.timer <= now
+    }
+
     /// Begins a step.
     pub fn begin(&mut self, doing: Doing, length: u64) {
         self.doing = doing;

@@ -6,164 +6,143 @@
 //! is back when its cost has passed; interrupts that arrive in between are seen then.
 
 mod interrupts;
-mod site;
-mod switch;
+mod platform;
 
 use crate::setup::Setup;
 use crate::time::FREQUENCY_HZ;
 use crate::world::{RT, SMP_VCPUS, STORM_CORE, Token, World};
+use platform::{Core, Hardware};
 use spumone_config::packed::Without;
-use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
+use spumone_config::types::{PcpuId, VcpuId};
 use spumone_core::migration::{self, Catch, CoreSetup, CoreState};
 use spumone_core::schedule::{Ticks, VcpuState};
-use spumone_core::sets::VcpuSet;
 
 /// One core's hypervisor.
 #[derive(Debug)]
 pub struct Instance {
-    core: PcpuId,
-    local: CoreState<Token>,
-    /// vCPUs whose interrupts are not held back: the priority mask.
-    mask: u32,
-    /// When the current step began.
-    begun: Ticks,
-    /// Instructions of the current step.
-    spent: u64,
-    /// The core is at EL2 until this time.
-    busy_until: Ticks,
-    /// When the next interrupt of the storm is pending; [`Ticks::NEVER`]: there is no storm here.
-    storm_at: Ticks,
+    state: CoreState<Token>,
+    hardware: Hardware,
 }
 
 impl Instance {
     /// The instance of `core`, with the vCPUs that have their home there.
     pub fn new(core: PcpuId, setup: &Setup, world: &mut World) -> Self {
-        let home_vcpus = (0..world.vcpus.len() as u8)
-            .map(VcpuId)
-            .filter(|&id| world.home(id) == core)
-            .collect();
-        let setting = CoreSetup {
+        let core_setup = CoreSetup {
             quantum: setup.quantum,
             frequency_hz: FREQUENCY_HZ,
             rules: world.deciding.rules(),
             without: Without::default(),
-            moving: VcpuSet::from_bits(world.moving),
-            home_vcpus,
-            excludes_kernels: world.excludes_kernels(core),
+        };
+        let storm_at = match setup.storm {
+            Some(storm) if core == STORM_CORE => storm.interval,
+            _ => Ticks::NEVER,
         };
         let mut own = Self {
-            core,
-            local: CoreState::new(&setting, [const { None }; MAX_VCPUS]),
-            mask: u32::MAX,
-            begun: Ticks(0),
-            spent: 0,
-            busy_until: Ticks(0),
-            storm_at: match setup.storm {
-                Some(storm) if core == STORM_CORE => storm.interval,
-                _ => Ticks::NEVER,
-            },
+            state: CoreState::new(core, &core_setup, &world.shared),
+            hardware: Hardware::new(core, storm_at),
         };
-        for index in 0..world.vcpus.len() {
-            let id = VcpuId(index as u8);
+        for id in (0..world.vcpus.len() as u8).map(VcpuId) {
             if world.home(id) == core && (id != RT || setup.rt.is_some()) {
-                own.adopt(id, world);
+                world.doorbells[id.index()].settle(core);
+                let token = Token { id };
+                own.state
+                    .place(id, token, world.band(id), VcpuState::Suspend);
                 // Other vCPUs may start it, as one that is turned on.
-                migration::park(&mut own.at(world), id);
+                let (state, mut core) = own.at(world);
+                migration::park(state, &mut core, id);
             }
         }
-        own.spent = 0;
+        own.hardware.spent = 0;
         own
     }
 
-    fn adopt(&mut self, id: VcpuId, world: &mut World) {
-        world.location[id.index()] = self.core;
-        let band = world.band(id);
-        let admitted = self.local.scheduler.admit(id, band, VcpuState::Suspend);
-        debug_assert!(admitted.is_ok(), "each vCPU is placed once");
-        self.local.vcpus[id.index()] = Some(Token { id });
+    /// What the core knows, and the core at work in its world.
+    fn at<'a>(&'a mut self, world: &'a mut World) -> (&'a mut CoreState<Token>, Core<'a>) {
+        (&mut self.state, Core::new(&mut self.hardware, world))
     }
 
     /// The time within the step.
     fn now(&self) -> Ticks {
-        Ticks(self.begun.0 + self.spent)
+        self.hardware.now()
     }
 
     fn spend(&mut self, instructions: u64) {
-        self.spent += instructions;
+        self.hardware.spend(instructions);
     }
 
     /// One iteration of the loop, at the time that [`Self::next_event`] returned.
     pub fn step(&mut self, w: &mut World, now: Ticks) {
-        self.begun = now;
-        self.spent = 0;
-        if !self.local.must_decide {
-            match self.local.running {
+        self.hardware.begin_step(now);
+        if !self.state.must_decide() {
+            match self.state.running() {
                 None => self.idle(w),
-                Some(id) if self.local.loaded == Some(id) => self.run_vcpu(w, id),
+                Some(id) if self.state.loaded() == Some(id) => self.run_vcpu(w, id),
                 Some(id) => self.exchange(w, id),
             }
         }
         // A step that has taken time is over: interrupts that arrived meanwhile come first.
-        if self.local.must_decide && self.spent <= w.costs.exit {
-            migration::next_action(&mut self.at(w));
+        let is_short = self.hardware.spent <= w.costs.exit;
+        let (state, mut core) = self.at(w);
+        if state.must_decide() && is_short {
+            migration::next_action(state, &mut core);
         } else {
-            migration::arm_stale_alarm(&mut self.at(w));
+            migration::arm_stale_alarm(state, &mut core);
         }
-        w.counters.el2 += self.spent;
-        self.busy_until = self.now();
+        w.counters.el2 += self.hardware.spent;
+        self.hardware.busy_until = self.now();
         if let Some(id) = self.in_guest()
             && w.vcpus[id.index()].on.is_none()
         {
-            w.enter(id, self.core, self.busy_until);
+            w.enter(id, self.hardware.core, self.hardware.busy_until);
         }
     }
 
     /// The vCPU that runs in its guest when the core is not at EL2.
     #[inline]
     pub fn in_guest(&self) -> Option<VcpuId> {
-        self.local
-            .running
-            .filter(|_| self.local.running == self.local.loaded && !self.local.must_decide)
+        self.state
+            .running()
+            .filter(|_| self.state.running() == self.state.loaded() && !self.state.must_decide())
     }
 
     /// When the next event of this core is, if no other core acts.
     pub fn next_event(&self, w: &World) -> Ticks {
-        if self.local.must_decide
-            || self.local.running.is_some() && self.local.running != self.local.loaded
-        {
-            return self.busy_until;
+        let running = self.state.running();
+        if self.state.must_decide() || running.is_some() && running != self.state.loaded() {
+            return self.hardware.busy_until;
         }
         if self.in_guest().is_some_and(|id| self.is_caught(w, id)) {
-            return self.busy_until;
+            return self.hardware.busy_until;
         }
-        let mut next = self.local.alarm;
-        if self.mask & SMP_VCPUS != 0 {
-            next = next.min(self.storm_at);
+        let hardware = &self.hardware;
+        let mut next = self.state.alarm();
+        if hardware.mask & SMP_VCPUS != 0 {
+            next = next.min(hardware.storm_at);
         }
-        let shared = &w.cores[self.core.index()];
-        if shared.kicked & self.mask != 0 {
+        let shared = &w.cores[hardware.core.index()];
+        if shared.kicked & hardware.mask != 0 {
             next = next.min(shared.arrives);
         }
-        if let Some(id) = self.local.loaded {
+        if let Some(id) = self.state.loaded() {
             // The timer of a loaded vCPU that sleeps is still in the hardware.
             let vcpu = &w.vcpus[id.index()];
             next = next.min(vcpu.timer).min(vcpu.end());
         }
-        next.max(self.busy_until)
+        next.max(hardware.busy_until)
     }
 
     /// No vCPU runs, and there was an event.
     fn idle(&mut self, w: &mut World) {
-        migration::take_interrupts(&mut self.at(w));
+        self.take_interrupts(w);
     }
 
     /// The vCPU that runs was interrupted, or its step has ended.
     fn run_vcpu(&mut self, w: &mut World, id: VcpuId) {
-        let now = self.begun;
-        if self.interrupt_pending(w) {
+        let now = self.hardware.begun;
+        if self.hardware.interrupt_pending(w) {
             w.leave(id, now);
             self.spend(w.costs.exit);
-            migration::take_interrupts(&mut self.at(w));
+            self.take_interrupts(w);
         } else if self.is_caught(w, id) {
             self.come_back(w, id);
         } else {
@@ -171,16 +150,38 @@ impl Instance {
         }
     }
 
+    fn take_interrupts(&mut self, w: &mut World) {
+        let (state, mut core) = self.at(w);
+        migration::take_interrupts(state, &mut core);
+    }
+
+    /// One step of a switch to the vCPU that is to run: saves the registers that are on the core, or loads that vCPU's
+    /// registers.
+    fn exchange(&mut self, w: &mut World, id: VcpuId) {
+        if self.hardware.interrupt_pending(w) {
+            self.take_interrupts(w);
+        }
+        let (state, mut core) = self.at(w);
+        if state.must_decide() {
+            return;
+        }
+        match state.loaded() {
+            Some(_) => migration::switch_out(state, &mut core),
+            None => migration::switch_in(state, &mut core, id),
+        }
+    }
+
     /// The vCPU does what is to be caught: it exits.
     fn come_back(&mut self, w: &mut World, id: VcpuId) {
-        w.leave(id, self.begun);
+        w.leave(id, self.hardware.begun);
         self.spend(w.costs.exit);
-        migration::caught(&mut self.at(w), id);
+        let (state, mut core) = self.at(w);
+        migration::caught(state, &mut core);
     }
 
     /// Whether the loaded vCPU `id`, as it is now, does what is to be caught.
     fn is_caught(&self, w: &World, id: VcpuId) -> bool {
-        match self.local.catches {
+        match self.state.catches() {
             Catch::Nothing => false,
             Catch::Exit => !w.vcpus[id.index()].is_in_kernel(),
             Catch::Entry => w.vcpus[id.index()].is_in_kernel(),
@@ -191,34 +192,30 @@ impl Instance {
     /// away.
     pub fn has_forgotten(&self, w: &World) -> bool {
         let ids = || (0..w.vcpus.len() as u8).map(VcpuId);
-        let is_left = |id: VcpuId| w.parking[id.index()].slot.sent_by(self.core).is_some();
+        let is_left = |id| w.shared.slot(id).sent_by(self.hardware.core).is_some();
         self.is_idle()
-            && self.local.alarm == Ticks::NEVER
-            && ids().any(|id| self.local.has_sent(id) && is_left(id))
+            && self.state.alarm() == Ticks::NEVER
+            && ids().any(|id| self.state.has_sent(id) && is_left(id))
     }
 
     /// The tokens that the core has, of the first `count` vCPUs; bit n for vCPU n.
     #[inline]
     pub fn holds(&self, count: usize) -> u32 {
-        let mut held = 0;
-        for (index, token) in self.local.vcpus.iter().take(count).enumerate() {
-            held |= u32::from(token.is_some()) << index;
-        }
-        held
+        self.state.here().bits() & crate::world::mask(count)
     }
 
     /// The vCPU whose registers are on the core.
     pub fn loaded(&self) -> Option<VcpuId> {
-        self.local.loaded
+        self.state.loaded()
     }
 
     /// Whether no vCPU runs here and the core decides nothing.
     pub fn is_idle(&self) -> bool {
-        self.local.running.is_none() && !self.local.must_decide
+        self.state.running().is_none() && !self.state.must_decide()
     }
 
     /// Whether a vCPU of a higher band than the SMP guest's runs here.
     pub fn is_cut_off(&self) -> bool {
-        self.mask != u32::MAX
+        self.hardware.mask != u32::MAX
     }
 }

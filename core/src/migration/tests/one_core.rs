@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one core does, on a machine of three cores that are only what others see of them.
 
+use crate::migration::core_state::Loaded;
 use crate::migration::fetch::fetch;
-use crate::migration::notify::publish_and_notify;
+use crate::migration::notify::{publish_and_notify, release_preempted};
 use crate::migration::park::acquire_current;
 use crate::migration::pull::pull_for_interrupt;
 use crate::migration::*;
-use crate::schedule::{Band, Scheduler, Ticks, VcpuState};
+use crate::schedule::{Band, Ticks, VcpuState};
 use crate::sets::{CoreSet, VcpuSet};
+use crate::vgic::Doorbell;
 use spumone_config::packed::{self, Without};
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 use std::vec::Vec;
@@ -27,13 +29,17 @@ const MIDDLE: Band = match Band::new(1) {
 
 /// The core [`OWN`]. vCPU n has band `bands[n]`.
 struct Core {
-    local: CoreState<VcpuId>,
+    state: CoreState<VcpuId>,
+    machine: Machine,
+}
+
+/// The machine around it.
+struct Machine {
+    shared: Shared,
     bands: Vec<Band>,
-    slots: [ParkingSlot; MAX_VCPUS],
     tokens: [Option<VcpuId>; MAX_VCPUS],
-    presences: [Presence; CORES],
+    doorbells: [Doorbell; MAX_VCPUS],
     policy: Policy,
-    rung: u32,
     now: Ticks,
     in_kernel: bool,
     kicks: Vec<(PcpuId, VcpuId)>,
@@ -48,29 +54,48 @@ struct Core {
 impl Core {
     fn new(policy: packed::Policy, without: Without, bands: &[Band]) -> Self {
         let policy = Policy::new(policy, FREQUENCY_HZ);
-        let setting = CoreSetup {
+        let facts = |(id, &band): (usize, &Band)| VcpuFacts {
+            band,
+            home: PcpuId((id % CORES) as u8),
+            cores: CoreSet::from_bits((1 << CORES) - 1),
+        };
+        let mut vcpus = [None; MAX_VCPUS];
+        for (place, band) in vcpus.iter_mut().zip(bands.iter().enumerate()) {
+            *place = Some(facts(band));
+        }
+        let roles = Roles {
+            kernel_free: CoreSet::EMPTY,
+            gang: None,
+            highest_movable: Level::of(bands.iter().copied().max()),
+            lowest_movable: Level::of(bands.iter().copied().min()),
+        };
+        let shared = Shared::new(roles, vcpus);
+        let setup = CoreSetup {
             quantum: Ticks(QUANTUM),
             frequency_hz: FREQUENCY_HZ,
             rules: policy.rules(),
             without,
-            moving: VcpuSet::from_bits((1 << bands.len()) - 1),
-            home_vcpus: VcpuSet::from_bits(u32::MAX),
-            excludes_kernels: false,
         };
+        let doorbells = core::array::from_fn(|_| {
+            let doorbell = Doorbell::new();
+            doorbell.settle(OTHER);
+            doorbell
+        });
         Self {
-            local: CoreState::new(&setting, [None; MAX_VCPUS]),
-            bands: bands.to_vec(),
-            slots: core::array::from_fn(|_| ParkingSlot::new()),
-            tokens: [None; MAX_VCPUS],
-            presences: core::array::from_fn(|_| Presence::new()),
-            policy,
-            rung: 0,
-            now: Ticks(1),
-            in_kernel: true,
-            kicks: Vec::new(),
-            pending: Vec::new(),
-            mask: None,
-            alarm: Ticks::NEVER,
+            state: CoreState::new(OWN, &setup, &shared),
+            machine: Machine {
+                shared,
+                bands: bands.to_vec(),
+                tokens: [None; MAX_VCPUS],
+                doorbells,
+                policy,
+                now: Ticks(1),
+                in_kernel: true,
+                kicks: Vec::new(),
+                pending: Vec::new(),
+                mask: None,
+                alarm: Ticks::NEVER,
+            },
         }
     }
 
@@ -78,74 +103,113 @@ impl Core {
         Self::new(packed::Policy::Steal, Without::default(), bands)
     }
 
-    fn scheduler(&mut self) -> &mut Scheduler {
-        &mut self.local.scheduler
-    }
-
     /// A vCPU has been placed here, as what it does.
     fn admit(&mut self, id: u8, state: VcpuState) {
-        let (id, band) = (VcpuId(id), self.bands[usize::from(id)]);
-        self.local.vcpus[id.index()] = Some(id);
-        self.scheduler().admit(id, band, state).unwrap();
+        let (id, band) = (VcpuId(id), self.machine.bands[usize::from(id)]);
+        self.state.place(id, id, band, state);
+        self.machine.doorbells[id.index()].settle(OWN);
     }
 
     /// Runs the first in the queue, which is loaded.
     fn dispatch(&mut self) {
-        let now = self.now;
-        self.scheduler().decide(now);
-        self.local.running = self.local.scheduler.current();
-        self.local.loaded = self.local.running;
+        self.state.scheduler.decide(self.machine.now);
+        self.state.running = self.state.scheduler.current();
+        if let Some(id) = self.state.running
+            && let Some(token) = self.state.saved[id.index()].take()
+        {
+            self.state.loaded = Some(Loaded { id, token });
+        }
+    }
+
+    /// One turn of the core's loop.
+    fn turn(&mut self) -> Next {
+        next_action(&mut self.state, &mut self.machine)
+    }
+
+    fn fetch(&mut self, now: u64) -> Option<bool> {
+        fetch(&mut self.state, &mut self.machine, Ticks(now))
+    }
+
+    fn park(&mut self, id: u8) {
+        park(&mut self.state, &mut self.machine, VcpuId(id));
+    }
+
+    fn publish_and_notify(&mut self, now: Ticks) {
+        publish_and_notify(&mut self.state, &mut self.machine, now);
     }
 
     /// Another core has parked a vCPU.
     fn parked_elsewhere(&mut self, id: u8, state: ParkedState, since: u64) {
         let parked = Parked { host: OTHER, state };
-        self.tokens[usize::from(id)] = Some(VcpuId(id));
-        self.slots[usize::from(id)].park(parked, Ticks(since));
+        self.machine.tokens[usize::from(id)] = Some(VcpuId(id));
+        self.slot(id).park(parked, Ticks(since));
     }
 
-    /// Where it is parked, or held.
+    fn slot(&self, id: u8) -> &ParkingSlot {
+        self.machine.shared.slot(VcpuId(id))
+    }
+
+    fn ring(&self, id: u8) {
+        self.machine.doorbells[usize::from(id)].ring_spis(1);
+    }
+
+    /// Where it is parked, or the core that has it.
     fn host_of(&self, id: u8) -> Option<PcpuId> {
-        match self.local.token(VcpuId(id)) {
-            Some(_) => Some(OWN),
-            None => self.slots[usize::from(id)].parked().map(|it| it.host),
+        match self.state.has(VcpuId(id)) {
+            true => Some(OWN),
+            false => self.slot(id).parked().map(|it| it.host),
         }
     }
 
+    fn runs(&self, core: PcpuId, band: Band) {
+        let presence = self.machine.shared.presence(core);
+        presence.publish(Level::of(Some(band)));
+    }
+}
+
+impl Machine {
     fn next_pending(&self) -> Option<VcpuId> {
         let passes = |id: &VcpuId| Some(self.bands[id.index()]) >= self.mask;
         self.pending.last().copied().filter(passes)
     }
-
-    fn runs(&self, core: PcpuId, band: Band) {
-        self.presences[core.index()].publish(Level::of(Some(band)));
-    }
 }
 
-impl Platform for Core {
+impl Platform for Machine {
     type Token = VcpuId;
 
-    fn local(&self) -> &CoreState<VcpuId> {
-        &self.local
+    fn shared(&self) -> &Shared {
+        &self.shared
     }
 
-    fn local_mut(&mut self) -> &mut CoreState<VcpuId> {
-        &mut self.local
+    fn doorbell(&self, id: VcpuId) -> Option<&Doorbell> {
+        self.doorbells.get(id.index())
     }
 
-    fn core(&self) -> PcpuId {
-        OWN
+    fn guest_runs(&self, _: VcpuId) -> bool {
+        true
+    }
+
+    fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
+        self.policy.verdict(here, candidate)
     }
 
     fn now(&self) -> Ticks {
         self.now
     }
 
+    fn set_alarm(&mut self, at: Ticks) {
+        self.alarm = at;
+    }
+
+    fn set_priority_mask(&mut self, band: Option<Band>) {
+        self.mask = band;
+    }
+
     fn is_interrupted(&self) -> bool {
         self.alarm <= self.now || self.next_pending().is_some()
     }
 
-    fn take_interrupt(&mut self) -> Taken {
+    fn take_interrupt(&mut self, _: Option<&mut VcpuId>) -> Taken {
         if self.alarm <= self.now {
             self.alarm = Ticks::NEVER;
             return Taken::Alarm;
@@ -155,127 +219,69 @@ impl Platform for Core {
         };
         self.pending.pop();
         self.now.0 += HANDLER;
-        kicked(self, id);
-        Taken::Other
+        Taken::Kicks(VcpuSet::of(id))
     }
 
-    fn deliver_to_loaded(&mut self, id: VcpuId) {
-        wake(self, id);
-    }
-
-    fn set_priority_mask(&mut self, band: Option<Band>) {
-        self.mask = band;
-    }
-
-    fn set_alarm(&mut self, at: Ticks) {
-        self.alarm = at;
-    }
-
-    fn next_chore(&self) -> Ticks {
-        Ticks::NEVER
-    }
-
-    fn decided(&mut self, _: Ticks) {}
-
-    fn slot(&self, id: VcpuId) -> &ParkingSlot {
-        &self.slots[id.index()]
-    }
-
-    fn store_parked(&mut self, id: VcpuId, token: VcpuId, parked: Parked) {
-        assert_eq!(id, token);
-        self.tokens[id.index()] = Some(token);
-        self.slots[id.index()].park(parked, self.now);
-    }
-
-    fn claim(&mut self, id: VcpuId, seen: Parked) -> Option<VcpuId> {
-        self.slots[id.index()].claim(seen).then_some(())?;
-        self.tokens[id.index()].take()
-    }
-
-    fn own_presence(&self) -> &Presence {
-        &self.presences[OWN.index()]
-    }
-
-    fn presence(&self, core: PcpuId) -> Option<&Presence> {
-        self.presences.get(core.index())
+    fn deliver(&mut self, loaded: &mut VcpuId, _: Delivery) -> VcpuSet {
+        self.doorbells[loaded.index()].reset();
+        VcpuSet::EMPTY
     }
 
     fn kick(&mut self, core: PcpuId, id: VcpuId) {
         self.kicks.push((core, id));
     }
 
-    fn band(&self, id: VcpuId) -> Option<Band> {
-        self.bands.get(id.index()).copied()
+    fn route_devices(&mut self, _: &VcpuId) {}
+
+    fn store_token(&mut self, id: VcpuId, token: VcpuId) {
+        assert_eq!(id, token);
+        self.tokens[id.index()] = Some(token);
     }
 
-    fn home(&self, id: VcpuId) -> Option<PcpuId> {
-        Some(PcpuId(id.0 % CORES as u8))
+    fn take_token(&mut self, id: VcpuId) -> Option<VcpuId> {
+        self.tokens[id.index()].take()
     }
 
-    fn host(&self, _: VcpuId) -> Option<PcpuId> {
-        Some(OTHER)
+    fn load_registers(&mut self, _: &mut VcpuId) {}
+
+    fn load_interrupts(&mut self, _: &mut VcpuId) -> (VcpuSet, bool) {
+        (VcpuSet::EMPTY, true)
     }
 
-    fn cores_of(&self, _: VcpuId) -> CoreSet {
-        CoreSet::from_bits((1 << CORES) - 1)
-    }
-
-    fn guest_runs(&self, _: VcpuId) -> bool {
-        true
-    }
-
-    fn is_rung(&self, id: VcpuId) -> bool {
-        self.rung >> id.0 & 1 != 0
-    }
-
-    fn highest_movable(&self) -> Level {
-        Level::of(self.bands.iter().copied().max())
-    }
-
-    fn lowest_movable(&self) -> Level {
-        Level::of(self.bands.iter().copied().min())
-    }
-
-    fn excludes_kernels(&self, _: PcpuId) -> bool {
-        false
-    }
-
-    fn gang(&self) -> Option<(Band, CoreSet)> {
-        None
-    }
-
-    fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
-        self.policy.verdict(here, candidate)
+    fn save(&mut self, _: &mut VcpuId, _: bool) -> Saved {
+        Saved {
+            deadline: None,
+            wakes: false,
+            rung: VcpuSet::EMPTY,
+        }
     }
 
     fn was_in_kernel(&self, _: &VcpuId) -> bool {
         self.in_kernel
     }
 
-    fn next_timer(&self, _: &VcpuId, _: Ticks) -> Option<Ticks> {
+    fn next_timer(&self, _: &VcpuId) -> Option<Ticks> {
         None
     }
 
-    fn settle(&mut self, _: &VcpuId) {}
-
-    fn save_loaded(&mut self) {
-        self.local.loaded = None;
-    }
-
-    fn sample(&self, _: VcpuId) -> Option<Sample> {
-        Some(Sample {
+    fn sample(&self, _: &VcpuId) -> Sample {
+        Sample {
             in_kernel: self.in_kernel,
             pc: 0,
             stack: 0,
-        })
+        }
     }
 
-    fn may_hold_lock(&self, _: VcpuId) -> bool {
+    fn may_hold_lock(&self, _: &VcpuId) -> bool {
         self.in_kernel
     }
 
-    fn set_catch(&mut self, _: Catch) -> bool {
+    fn set_catch(&mut self, _: &VcpuId, _: Catch) -> bool {
         true
+    }
+
+    fn next_chore(&mut self, _: Ticks, _: Option<Band>, _: bool) -> Ticks {
+        Ticks::NEVER
     }
 
     fn trace(&mut self, _: TracePoint) {}
@@ -292,12 +298,12 @@ fn a_more_urgent_vcpu_does_not_wait_for_the_grace_of_another() {
         core.admit(1, VcpuState::Suspend);
         core.dispatch();
         core.parked_elsewhere(2, ParkedState::Runnable, 0);
-        core.now = Ticks(QUANTUM + 1);
-        assert_eq!(fetch(&mut core, Ticks(QUANTUM + 1)), Some(true));
+        core.machine.now = Ticks(QUANTUM + 1);
+        assert_eq!(core.fetch(QUANTUM + 1), Some(true));
         assert_eq!(core.host_of(2), Some(host));
         if is_more_urgent {
             core.dispatch();
-            assert_eq!(core.local.running, Some(VcpuId(2)));
+            assert_eq!(core.state.running, Some(VcpuId(2)));
         }
     }
 }
@@ -307,7 +313,7 @@ fn of_two_that_are_parked_elsewhere_the_more_urgent_is_taken() {
     let mut core = Core::steal(&[Band::LOWEST, MIDDLE]);
     core.parked_elsewhere(0, ParkedState::Runnable, 10);
     core.parked_elsewhere(1, ParkedState::Runnable, 20);
-    assert_eq!(fetch(&mut core, Ticks(30)), Some(true));
+    assert_eq!(core.fetch(30), Some(true));
     assert_eq!((core.host_of(0), core.host_of(1)), (Some(OTHER), Some(OWN)));
 }
 
@@ -319,28 +325,28 @@ fn overtaken_by(band: Band) -> Core {
     core.admit(1, VcpuState::Sleep);
     core.admit(2, VcpuState::Suspend);
     core.parked_elsewhere(0, ParkedState::Runnable, 0);
-    let now = core.now;
-    assert_eq!(fetch(&mut core, now), Some(true));
+    assert_eq!(core.fetch(core.machine.now.0), Some(true));
     assert_eq!(
-        core.slots[0].parked(),
+        core.slot(0).parked(),
         None,
         "it is parked where it was only"
     );
-    core.scheduler().wake(VcpuId(1));
-    let decision = core.scheduler().decide(now);
-    acquire_current(&mut core, now, decision);
+    core.state.scheduler.wake(VcpuId(1));
+    let now = core.machine.now;
+    let decision = core.state.scheduler.decide(now);
+    acquire_current(&mut core.state, &mut core.machine, now, decision);
     core
 }
 
 #[test]
 fn who_is_taken_and_has_to_wait_for_an_equal_is_parked() {
     let core = overtaken_by(Band::LOWEST);
-    assert_eq!(core.local.scheduler.current(), Some(VcpuId(2)));
+    assert_eq!(core.state.scheduler.current(), Some(VcpuId(2)));
     let parked = Parked {
         host: OWN,
         state: ParkedState::Wanted,
     };
-    assert_eq!(core.slots[0].parked(), Some(parked));
+    assert_eq!(core.slot(0).parked(), Some(parked));
 }
 
 /// The more urgent one pays for nothing; when it has run for a while, others are told, even if they never learnt that the
@@ -348,17 +354,17 @@ fn who_is_taken_and_has_to_wait_for_an_equal_is_parked() {
 #[test]
 fn who_is_taken_and_overtaken_is_kept_for_a_while() {
     let mut core = overtaken_by(Band::HIGHEST);
-    core.rung = 1;
-    let now = core.now;
-    assert_eq!(core.local.scheduler.current(), Some(VcpuId(1)));
-    publish_and_notify(&mut core, now);
-    assert_eq!((core.slots[0].parked(), core.kicks.len()), (None, 0));
-    let later = core.local.next_own_deadline();
+    core.ring(0);
+    let now = core.machine.now;
+    assert_eq!(core.state.scheduler.current(), Some(VcpuId(1)));
+    core.publish_and_notify(now);
+    assert_eq!((core.slot(0).parked(), core.machine.kicks.len()), (None, 0));
+    let later = core.state.next_own_deadline();
     assert!(later > now && later < Ticks::NEVER);
-    publish_and_notify(&mut core, later);
-    let state = core.slots[0].parked().map(|it| it.state);
+    core.publish_and_notify(later);
+    let state = core.slot(0).parked().map(|it| it.state);
     assert_eq!(state, Some(ParkedState::Wanted), "what was rung presses it");
-    assert_eq!(core.kicks, [(PcpuId(1), VcpuId(0))]);
+    assert_eq!(core.machine.kicks, [(PcpuId(1), VcpuId(0))]);
 }
 
 /// Of which vCPU others are told while somebody more urgent runs here.
@@ -366,18 +372,18 @@ fn told(bands: [Band; 3], states: [VcpuState; 3]) -> Option<VcpuId> {
     let mut core = Core::steal(&[bands[0], bands[1], bands[2], Band::HIGHEST]);
     for (id, state) in (0..).zip(states) {
         core.admit(id, state);
-        park(&mut core, VcpuId(id));
+        core.park(id);
     }
     core.admit(3, VcpuState::Suspend);
     core.dispatch();
     // It has run for a while, and nobody else does anything.
-    let now = core.now;
-    publish_and_notify(&mut core, now);
-    core.kicks.clear();
-    core.now = Ticks(1_000_000);
-    publish_and_notify(&mut core, Ticks(1_000_000));
-    assert!(core.kicks.len() <= 1);
-    core.kicks.first().map(|&(_, id)| id)
+    let now = core.machine.now;
+    core.publish_and_notify(now);
+    core.machine.kicks.clear();
+    core.machine.now = Ticks(1_000_000);
+    core.publish_and_notify(Ticks(1_000_000));
+    assert!(core.machine.kicks.len() <= 1);
+    core.machine.kicks.first().map(|&(_, id)| id)
 }
 
 #[test]
@@ -403,10 +409,10 @@ fn who_makes_room_is_kept_for_a_while_unless_the_policy_is_without_patience() {
         core.admit(0, VcpuState::Suspend);
         core.admit(1, VcpuState::Suspend);
         core.dispatch();
-        release_preempted(&mut core, VcpuId(0));
-        assert_eq!(core.slots[0].parked().is_some(), is_parked);
-        assert_eq!(core.kicks.len(), usize::from(is_parked));
-        assert_eq!(core.local.token(VcpuId(0)).is_some(), !is_parked);
+        release_preempted(&mut core.state, &mut core.machine, VcpuId(0));
+        assert_eq!(core.slot(0).parked().is_some(), is_parked);
+        assert_eq!(core.machine.kicks.len(), usize::from(is_parked));
+        assert_eq!(core.state.has(VcpuId(0)), !is_parked);
     }
 }
 
@@ -421,8 +427,8 @@ fn an_interrupt_presses_one_that_could_run_and_fetches_a_sleeper() {
             core.admit(1, VcpuState::Suspend);
             core.dispatch();
         }
-        let served = pull_for_interrupt(&mut core, VcpuId(0), OTHER);
-        (served, core.slots[0].parked().unwrap(), core.kicks)
+        let served = pull_for_interrupt(&mut core.state, &mut core.machine, VcpuId(0), OTHER);
+        (served, core.slot(0).parked().unwrap(), core.machine.kicks)
     };
     let at = |host, state| Parked { host, state };
     let told = [(PcpuId(2), VcpuId(0))];
@@ -442,16 +448,16 @@ fn who_is_parked_with_an_interrupt_rung_is_pressed_where_nothing_gets_through() 
     let laid_down = |state, is_cut_off, without| {
         let bands = [Band::LOWEST, Band::HIGHEST];
         let mut core = Core::new(packed::Policy::Steal, without, &bands);
-        core.in_kernel = false;
+        core.machine.in_kernel = false;
         core.admit(0, state);
         core.admit(1, VcpuState::Suspend);
         if is_cut_off {
             core.dispatch();
             core.runs(OWN, Band::HIGHEST);
         }
-        core.rung = 1;
-        park(&mut core, VcpuId(0));
-        core.slots[0].parked().unwrap().state
+        core.ring(0);
+        core.park(0);
+        core.slot(0).parked().unwrap().state
     };
     let all = Without::default();
     let no_pull = Without {
@@ -472,15 +478,15 @@ fn who_is_caught_on_the_way_back_to_a_program_lets_go_at_once() {
     core.admit(0, VcpuState::Suspend);
     core.dispatch();
     core.parked_elsewhere(1, ParkedState::Runnable, 0);
-    let over = Ticks(QUANTUM + 1);
-    assert_eq!(fetch(&mut core, over), Some(true));
+    let over = QUANTUM + 1;
+    assert_eq!(core.fetch(over), Some(true));
     assert_eq!(core.host_of(1), Some(OTHER));
-    core.in_kernel = false;
-    caught(&mut core, VcpuId(0));
-    assert!(core.local.must_decide);
-    assert_eq!(fetch(&mut core, over), Some(true));
+    core.machine.in_kernel = false;
+    caught(&mut core.state, &mut core.machine);
+    assert!(core.state.must_decide);
+    assert_eq!(core.fetch(over), Some(true));
     assert_eq!(core.host_of(1), Some(OWN));
-    assert_eq!(core.local.scheduler.current(), None);
+    assert_eq!(core.state.scheduler.current(), None);
 }
 
 /// Whoever waited was taken elsewhere. The next time is looked at anew: all of the grace, and no spin seen before.
@@ -492,11 +498,11 @@ fn what_one_turn_has_used_of_the_grace_the_next_one_has_again() {
     for turn in 1..9 {
         let over = turn * QUANTUM + 1;
         core.parked_elsewhere(1, ParkedState::Runnable, 0);
-        assert_eq!(fetch(&mut core, Ticks(over)), Some(true));
+        assert_eq!(core.fetch(over), Some(true));
         assert_eq!(core.host_of(1), Some(OTHER), "turn {turn}");
-        let seen = core.slots[1].parked().unwrap();
-        assert!(core.slots[1].claim(seen));
-        assert_eq!(fetch(&mut core, Ticks(over + 1)), Some(false));
+        let seen = core.slot(1).parked().unwrap();
+        assert!(core.slot(1).claim(seen));
+        assert_eq!(core.fetch(over + 1), Some(false));
     }
 }
 
@@ -507,12 +513,12 @@ fn beside_sleeping_rt() -> Core {
         Without::default(),
         &[Band::LOWEST, MIDDLE],
     );
-    core.local.moving = VcpuSet::EMPTY;
     core.admit(0, VcpuState::Suspend);
     core.admit(1, VcpuState::Sleep);
-    next_action(&mut core);
-    core.local.loaded = core.local.running;
-    assert_eq!(core.local.running, Some(VcpuId(0)));
+    if let Next::Exchange(id) = core.turn() {
+        exchange(&mut core.state, &mut core.machine, id);
+    }
+    assert_eq!(core.state.running, Some(VcpuId(0)));
     core
 }
 
@@ -520,24 +526,28 @@ fn beside_sleeping_rt() -> Core {
 fn a_deadline_is_in_the_alarm_before_an_interrupt_is_taken() {
     let mut core = beside_sleeping_rt();
     // Due while the second of many interrupts is handled.
-    let due = Ticks(core.now.0 + HANDLER + HANDLER / 2);
-    core.local.deadlines.set(VcpuId(1), MIDDLE, due);
-    core.local.alarm_is_stale = true;
-    core.local.must_decide = true;
-    core.pending = [VcpuId(0); 100].to_vec();
-    while core.local.running != Some(VcpuId(1)) {
-        next_action(&mut core);
+    let due = Ticks(core.machine.now.0 + HANDLER + HANDLER / 2);
+    core.state.deadlines.set(VcpuId(1), MIDDLE, due);
+    core.state.alarm_is_stale = true;
+    core.state.must_decide = true;
+    core.machine.pending = [VcpuId(0); 100].to_vec();
+    while core.state.running != Some(VcpuId(1)) {
+        core.turn();
     }
-    assert!(core.now.0 < due.0 + HANDLER, "{:?} after {due:?}", core.now);
+    assert!(
+        core.machine.now.0 < due.0 + HANDLER,
+        "{:?} after {due:?}",
+        core.machine.now
+    );
 }
 
 #[test]
 fn a_preemption_is_decided_before_the_next_interrupt_is_taken() {
     let mut core = beside_sleeping_rt();
-    core.local.must_decide = true;
-    core.pending = [VcpuId(0); 100].to_vec();
-    core.pending.push(VcpuId(1));
-    next_action(&mut core);
-    assert_eq!(core.local.running, Some(VcpuId(1)));
-    assert_eq!(core.pending.len(), 100);
+    core.state.must_decide = true;
+    core.machine.pending = [VcpuId(0); 100].to_vec();
+    core.machine.pending.push(VcpuId(1));
+    core.turn();
+    assert_eq!(core.state.running, Some(VcpuId(1)));
+    assert_eq!(core.machine.pending.len(), 100);
 }

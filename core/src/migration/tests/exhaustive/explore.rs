@@ -2,7 +2,7 @@
 //! All states of a system, those first that need least from outside, so that what is printed of a violation is a short
 //! way to it.
 
-use super::state::{CoreSnapshot, Shared};
+use super::state::{CoreSnapshot, SharedSnapshot};
 use super::visit::Own;
 use super::{CORES, Event, Seen, System, VCPUS};
 use std::collections::{HashMap, VecDeque};
@@ -74,13 +74,13 @@ impl Cores {
 struct Packed(u128);
 
 impl Packed {
-    fn new(shared: &Shared, cores: [u32; CORES]) -> Self {
+    fn new(shared: &SharedSnapshot, cores: [u32; CORES]) -> Self {
         let fold = |word, core| word << CORE_BITS | u128::from(core);
         Self(cores.into_iter().fold(u128::from(shared.pack()), fold))
     }
 
-    fn shared(self) -> Shared {
-        Shared::unpack((self.0 >> (CORE_BITS * CORES as u32)) as u64)
+    fn shared(self) -> SharedSnapshot {
+        SharedSnapshot::unpack((self.0 >> (CORE_BITS * CORES as u32)) as u64)
     }
 
     fn cores(self) -> [u32; CORES] {
@@ -150,7 +150,7 @@ impl Exploration<'_> {
         }
     }
 
-    fn number(&mut self, shared: &Shared, cores: [u32; CORES]) -> u32 {
+    fn number(&mut self, shared: &SharedSnapshot, cores: [u32; CORES]) -> u32 {
         let packed = Packed::new(shared, cores);
         let next = self.states.len() as u32;
         let number = *self.numbers.entry(packed).or_insert(next);

@@ -6,6 +6,7 @@ use super::state::Timer;
 use super::visit::{Visit, moves};
 use super::{CORES, LOW, VCPUS};
 use crate::migration::*;
+use crate::schedule::VcpuState;
 use spumone_config::types::VcpuId;
 
 /// The vCPU that loads the guest, and starts first.
@@ -90,62 +91,57 @@ fn all() -> impl Iterator<Item = VcpuId> {
 impl Visit<'_> {
     /// A vCPU is turned on, by the one that runs or by a message. See `Instance::start_vcpu`.
     pub fn start(&mut self, id: VcpuId, is_past: bool) {
-        if is_past || self.world.life != Life::Running {
+        if is_past || self.machine.world.life != Life::Running {
             return;
         }
-        if !pull_for_start(self, id) {
-            let host = self.world.bells[id.index()].location();
-            let lies_there = self.world.slots[id.index()].parked().is_some();
-            let hears = !self.world.presences[host.index()].is_above(LOW);
+        if !pull_for_start(&mut self.state, &mut self.machine, id) {
+            let host = self.machine.world.bells[id.index()].location();
+            let lies_there = self.machine.world.shared.slot(id).parked().is_some();
+            let hears = !self.machine.world.shared.presence(host).is_above(LOW);
             assert!(
-                hears || !lies_there || !self.own.local.pulls_for_interrupts,
+                hears || !lies_there || !self.state.pulls_for_interrupts,
                 "sent to a core that hears nothing, where it could be taken"
             );
-            let message = self.world.starts[id.index()].present.replace(host.0);
+            let message = self.machine.world.starts[id.index()]
+                .present
+                .replace(host.0);
             assert_eq!(message, None, "a second message to start vCPU {}", id.0);
             return;
         }
         self.power_on(id);
-        assert_eq!(self.own.local.scheduler.start(id), Ok(()), "it was off");
-        self.own.local.must_decide = true;
-        park(self, id);
+        assert_eq!(self.state.vcpu_state(id), Some(VcpuState::Off));
+        self.state.start(id);
+        park(&mut self.state, &mut self.machine, id);
     }
 
     /// It begins in its kernel, and has set no timer.
     fn power_on(&mut self, id: VcpuId) {
-        self.world.in_kernel[id.index()] = true;
-        self.world.timers[id.index()] = Timer::None;
+        self.machine.world.in_kernel[id.index()] = true;
+        self.machine.world.timers[id.index()] = Timer::None;
     }
 
     /// See `Instance::turn_off`.
     pub fn turn_off(&mut self, id: VcpuId) {
-        if self.own.local.loaded == Some(id) {
-            self.save_loaded();
+        if self.state.loaded() == Some(id) {
+            save_loaded(&mut self.state, &mut self.machine);
         }
         self.take_off(id);
-        park(self, id);
+        park(&mut self.state, &mut self.machine, id);
     }
 
     fn take_off(&mut self, id: VcpuId) {
-        let local = &mut self.own.local;
-        local.deadlines.clear(id);
-        if local.scheduler.stop(id).is_ok() {
-            local.must_decide = true;
-        }
-        if local.running == Some(id) {
-            local.running = None;
-        }
-        self.world.timers[id.index()] = Timer::None;
+        self.state.stop(id);
+        self.machine.world.timers[id.index()] = Timer::None;
     }
 
     /// The running vCPU resets the guest, or somebody at the console does. See `Instance::stop_guest`.
     pub fn reset(&mut self) {
-        if self.world.life == Life::Running {
-            self.world.life = Life::Stopping {
+        if self.machine.world.life == Life::Running {
+            self.machine.world.life = Life::Stopping {
                 left: (1 << CORES) - 1,
             };
             self.take_mail(false);
-        } else if let Some(id) = self.own.local.running.filter(|&id| moves(id)) {
+        } else if let Some(id) = self.state.running().filter(|&id| moves(id)) {
             self.take_off(id);
         }
     }
@@ -157,7 +153,7 @@ impl Visit<'_> {
             self.take_starts(false);
         }
         let this = 1 << self.core.0;
-        if let Life::Stopping { left } = self.world.life
+        if let Life::Stopping { left } = self.machine.world.life
             && left & this != 0
         {
             self.stop(left & !this);
@@ -169,14 +165,14 @@ impl Visit<'_> {
             core: self.core.0,
             has_begun: false,
         };
-        if self.world.life == own {
+        if self.machine.world.life == own {
             self.load();
         }
     }
 
     fn take_starts(&mut self, is_past: bool) {
         for id in all() {
-            let message = self.world.starts[id.index()].of(is_past);
+            let message = self.machine.world.starts[id.index()].of(is_past);
             if *message == Some(self.core.0) {
                 *message = None;
                 self.start(id, is_past);
@@ -187,23 +183,21 @@ impl Visit<'_> {
     /// See `Instance::stop_own_vcpus`; the last core, as `left` says, sees to it that the guest is loaded again.
     fn stop(&mut self, left: u8) {
         for id in all() {
-            if !acquire_token(self, id) {
-                let local = &mut self.own.local;
-                let _ = local.scheduler.remove(id);
-                local.deadlines.clear(id);
+            if !acquire_token(&mut self.state, &mut self.machine, id) {
+                self.state.forget(id);
                 continue;
             }
-            if self.own.local.loaded == Some(id) {
-                self.save_loaded();
+            if self.state.loaded() == Some(id) {
+                save_loaded(&mut self.state, &mut self.machine);
             }
             self.take_off(id);
             self.power_on(id);
-            park(self, id);
+            park(&mut self.state, &mut self.machine, id);
         }
-        self.world.life = Life::Stopping { left };
+        self.machine.world.life = Life::Stopping { left };
         if left == 0 {
-            self.world.life = Life::Restoring {
-                core: self.world.bells[FIRST.index()].location().0,
+            self.machine.world.life = Life::Restoring {
+                core: self.machine.world.bells[FIRST.index()].location().0,
                 has_begun: false,
             };
         }
@@ -212,16 +206,14 @@ impl Visit<'_> {
     /// See `Instance::begin_loading`.
     fn load(&mut self) {
         assert!(
-            acquire_token(self, FIRST),
-            "who is to load the guest is here"
+            acquire_token(&mut self.state, &mut self.machine, FIRST),
+            "the vCPU that loads the guest is here"
         );
-        self.world.life = Life::Restoring {
+        self.machine.world.life = Life::Restoring {
             core: self.core.0,
             has_begun: true,
         };
-        if self.own.local.scheduler.start(FIRST).is_ok() {
-            self.own.local.must_decide = true;
-        }
+        self.state.start(FIRST);
     }
 
     /// Whether this vCPU is at work on this core to load its guest.
@@ -230,17 +222,17 @@ impl Visit<'_> {
             core: self.core.0,
             has_begun: true,
         };
-        id == FIRST && self.world.life == own
+        id == FIRST && self.machine.world.life == own
     }
 
     /// See `Instance::begin_life`.
     pub fn begin_life(&mut self) {
-        self.world.life = Life::Running;
+        self.machine.world.life = Life::Running;
         self.power_on(FIRST);
-        for bell in &self.world.bells[..VCPUS] {
+        for bell in &self.machine.world.bells[..VCPUS] {
             bell.reset();
         }
-        for starts in &mut self.world.starts {
+        for starts in &mut self.machine.world.starts {
             if let Some(to) = starts.present.take() {
                 let before = starts.past.replace(to);
                 assert_eq!(before, None, "messages of two lives that are over");

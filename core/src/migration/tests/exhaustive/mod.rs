@@ -29,14 +29,16 @@ mod lives;
 mod state;
 mod visit;
 
-use crate::migration::{Catch, CoreSetup, CoreState, Grace, ParkedState, Policy, PolicyRules};
+use crate::migration::{
+    Catch, CoreSetup, CoreState, Grace, Level, ParkedState, Policy, Roles, Shared, VcpuFacts,
+};
 use crate::schedule::{Band, Ticks, VcpuState};
-use crate::sets::VcpuSet;
+use crate::sets::CoreSet;
 use explore::explore;
 use lives::Life;
 use spumone_config::packed::{self, Without};
-use spumone_config::types::{MAX_VCPUS, VcpuId};
-use state::{CoreSnapshot, Shared, Timer};
+use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
+use state::{CoreSnapshot, SharedSnapshot, Timer};
 use std::format;
 use std::string::String;
 use std::vec::Vec;
@@ -134,7 +136,7 @@ struct System {
 
 /// A state, to be looked at.
 struct Seen<'a> {
-    shared: Shared,
+    shared: SharedSnapshot,
     cores: [&'a CoreSnapshot; CORES],
 }
 
@@ -230,8 +232,8 @@ impl System {
     }
 
     /// All run at home.
-    fn start(&self) -> (Shared, [Own; CORES]) {
-        let mut shared = Shared::start();
+    fn start(&self) -> (SharedSnapshot, [Own; CORES]) {
+        let mut shared = SharedSnapshot::start();
         let cores = core::array::from_fn(|core| {
             let core = core as u8;
             let visit = Visit::new(self, core, self.core(core), &shared);
@@ -243,32 +245,56 @@ impl System {
     }
 
     fn core(&self, core: u8) -> Own {
-        let rules: PolicyRules = self.policy.rules();
-        let setting = CoreSetup {
+        let setup = CoreSetup {
             quantum: QUANTUM,
             frequency_hz: FREQUENCY_HZ,
-            rules,
+            rules: self.policy.rules(),
             without: Without::default(),
-            moving: VcpuSet::from_bits(MOVING),
-            home_vcpus: VcpuSet::of(VcpuId(core)),
-            excludes_kernels: self.excludes_kernels(core),
         };
-        let mut local = CoreState::new(&setting, [const { None }; MAX_VCPUS]);
+        let mut state = CoreState::new(PcpuId(core), &setup, &self.shared());
         // Looked at once more: that it may be more often adds states, and nothing that others see.
-        local.grace = Grace::new(Ticks(1), 1, true);
-        local.notify_again_after = Ticks(1);
-        local.take_back_after = Ticks(1);
+        state.grace = Grace::new(Ticks(1), 1, true);
+        state.notify_again_after = Ticks(1);
+        state.take_back_after = Ticks(1);
         for (id, band) in [(VcpuId(core), LOW), (rt_of(core), HIGH)] {
-            local.vcpus[id.index()] = Some(Token(id));
-            let state = if band == LOW {
+            let doing = if band == LOW {
                 VcpuState::Suspend
             } else {
                 VcpuState::Sleep
             };
-            local.scheduler.admit(id, band, state).unwrap();
+            state.place(id, Token(id), band, doing);
         }
         let now = Ticks(1_000);
-        Own { local, now }
+        Own { state, now }
+    }
+
+    /// What the cores share, all of them idle and no vCPU parked.
+    fn shared(&self) -> Shared {
+        let mut vcpus = [None; MAX_VCPUS];
+        for core in 0..CORES as u8 {
+            let (vcpu, rt) = (usize::from(core), rt_of(core).index());
+            vcpus[vcpu] = Some(VcpuFacts {
+                band: LOW,
+                home: PcpuId(core),
+                cores: CoreSet::from_bits((1 << CORES) - 1),
+            });
+            vcpus[rt] = Some(VcpuFacts {
+                band: HIGH,
+                home: PcpuId(core),
+                cores: CoreSet::of(PcpuId(core)),
+            });
+        }
+        let kernel_free = match self.policy.rules().excludes_kernels {
+            true => CoreSet::from_bits(self.rt.into()),
+            false => CoreSet::EMPTY,
+        };
+        let roles = Roles {
+            kernel_free,
+            gang: None,
+            highest_movable: Level::of(Some(LOW)),
+            lowest_movable: Level::of(Some(LOW)),
+        };
+        Shared::new(roles, vcpus)
     }
 
     /// All that can happen in a state.
@@ -364,8 +390,8 @@ impl System {
     }
 
     /// What a core makes of an event.
-    fn apply(&self, event: Event, own: Own, shared: &Shared) -> (Own, Shared) {
-        let running = own.local.running.filter(|&id| visit::moves(id));
+    fn apply(&self, event: Event, own: Own, shared: &SharedSnapshot) -> (Own, SharedSnapshot) {
+        let running = own.state.running().filter(|&id| visit::moves(id));
         let mut visit = Visit::new(self, event.core, own, shared);
         if let Some(id) = running {
             visit.set_in_kernel(id, event.in_kernel);

@@ -4,9 +4,10 @@
 
 use super::lives::{Life, Starts};
 use super::visit::{Own, Token, moves};
-use super::{CORES, HIGH, LOW, VCPUS, rt_of};
+use super::{CORES, HIGH, LOW, MOVING, System, VCPUS, rt_of};
 use crate::migration::*;
 use crate::schedule::{Band, Scheduler, Ticks, VcpuState};
+use crate::sets::VcpuSet;
 use crate::vgic::Doorbell;
 use spumone_config::types::{PcpuId, VcpuId};
 
@@ -28,11 +29,10 @@ pub struct Place {
 
 /// What cores share.
 pub struct World {
-    /// The last one is never used.
-    pub slots: [ParkingSlot; VCPUS + 1],
+    /// Slots, presences, and what never changes.
+    pub shared: Shared,
     pub lying: [Option<Token>; VCPUS],
     pub bells: [Doorbell; VCPUS],
-    pub presences: [Presence; CORES],
     /// vCPUs a core was kicked for; bit n for vCPU n.
     pub kicked: [u32; CORES],
     /// What vCPUs were doing that do not run.
@@ -44,7 +44,7 @@ pub struct World {
 
 /// The same, as values.
 #[derive(Clone, Copy, Debug)]
-pub struct Shared {
+pub struct SharedSnapshot {
     pub places: [Option<Place>; VCPUS],
     pub rung: [bool; VCPUS],
     pub locations: [u8; VCPUS],
@@ -74,7 +74,7 @@ fn number<T: PartialEq>(all: &[T], it: &T) -> u64 {
     all.iter().position(|other| other == it).unwrap() as u64
 }
 
-impl Shared {
+impl SharedSnapshot {
     /// Each vCPU is with its core, which idles.
     pub fn start() -> Self {
         Self {
@@ -91,21 +91,19 @@ impl Shared {
     }
 
     /// The words that cores read and write, where the clock shows `now`.
-    pub fn restore(&self, now: Ticks) -> World {
-        let slot = |place: &Option<Place>| {
-            let slot = ParkingSlot::new();
+    pub fn restore(&self, system: &System, now: Ticks) -> World {
+        let shared = system.shared();
+        for (id, place) in (0..).map(VcpuId).zip(&self.places) {
             if let Some(it) = place {
                 let before = now.saturating_sub(Ticks(it.aged.into()));
-                slot.park(it.parked, before);
+                shared.slot(id).park(it.parked, before);
             }
-            slot
-        };
-        let mut slots = [const { ParkingSlot::new() }; VCPUS + 1];
-        for (at, place) in slots.iter_mut().zip(&self.places) {
-            *at = slot(place);
+        }
+        for (core, level) in (0..).map(PcpuId).zip(self.levels) {
+            shared.presence(core).publish(Level::of(level));
         }
         World {
-            slots,
+            shared,
             lying: core::array::from_fn(|id| self.places[id].map(|_| Token(VcpuId(id as u8)))),
             bells: core::array::from_fn(|id| {
                 let bell = Doorbell::new();
@@ -114,11 +112,6 @@ impl Shared {
                     bell.ring_spis(1);
                 }
                 bell
-            }),
-            presences: core::array::from_fn(|core| {
-                let presence = Presence::new();
-                presence.publish(Level::of(self.levels[core]));
-                presence
             }),
             kicked: self.kicked,
             in_kernel: self.in_kernel,
@@ -186,10 +179,11 @@ impl Shared {
 }
 
 impl World {
-    pub fn shared(&self, now: Ticks) -> Shared {
-        Shared {
+    pub fn snapshot(&self, now: Ticks) -> SharedSnapshot {
+        SharedSnapshot {
             places: core::array::from_fn(|id| {
-                let parked = self.slots[id].parked();
+                let slot = self.shared.slot(VcpuId(id as u8));
+                let parked = slot.parked();
                 let token = self.lying[id].as_ref().map(|it| it.0);
                 assert_eq!(
                     token,
@@ -199,13 +193,13 @@ impl World {
                 parked.map(|parked| Place {
                     parked,
                     // Since when a sleeper is there tells nothing until it is woken: long enough.
-                    aged: self.slots[id].since() < now || !parked.state.is_runnable(),
+                    aged: slot.since() < now || !parked.state.is_runnable(),
                 })
             }),
             rung: core::array::from_fn(|id| !self.bells[id].is_silent()),
             locations: core::array::from_fn(|id| self.bells[id].location().0),
             levels: core::array::from_fn(|core| {
-                let level = self.presences[core].level();
+                let level = self.shared.presence(PcpuId(core as u8)).level();
                 LEVELS[number(&LEVELS.map(Level::of), &level) as usize]
             }),
             kicked: self.kicked,
@@ -226,6 +220,7 @@ pub struct CoreSnapshot {
     tokens: u8,
     running: Option<u8>,
     loaded: Option<u8>,
+    must_refresh: bool,
     catches: Catch,
     /// `strangers`, `sent`, `stays`, `has_parked`, `to_park`.
     masks: [u8; 5],
@@ -245,23 +240,29 @@ pub struct CoreSnapshot {
 
 impl CoreSnapshot {
     pub fn new(core: u8, own: &Own) -> Self {
-        let Own { local, now } = own;
+        let Own { state, now } = own;
         // Whatever is not here is the same for all states, or is at rest.
         let CoreState {
+            core: _,
             scheduler,
             deadlines,
-            vcpus,
-            running,
             loaded,
+            saved,
+            here,
+            running,
             must_decide,
+            must_refresh,
+            rung,
             alarm,
             alarm_is_stale,
-            alarm_rang,
-            decided_band,
+            chore_at,
+            chore_is_due,
             moving: _,
             rules: _,
             excludes_kernels: _,
             catches,
+            alarm_rang,
+            decided_band,
             home_vcpus: _,
             visitors,
             sent,
@@ -277,25 +278,33 @@ impl CoreSnapshot {
             notify_again_after: _,
             take_back_after: _,
             defer_step: _,
-        } = local;
+        } = state;
+        assert!(rung.is_empty());
+        assert_eq!((*chore_at, *chore_is_due), (Ticks::NEVER, false));
         assert!(!must_decide && fetched.is_none() && *deferred_until == Ticks::NEVER);
         assert_eq!(*running, scheduler.current());
         assert_eq!((*alarm_is_stale, *alarm_rang), (false, false));
         assert_eq!(*decided_band, scheduler.current_band());
-        assert!(*alarm <= local.next_deadline(), "the alarm is late");
+        assert!(*alarm <= state.next_deadline(), "the alarm is late");
         let from_now = |at: Ticks| match at {
             Ticks::NEVER => NEVER,
             at => at.saturating_sub(*now).0.try_into().unwrap(),
         };
-        let mut tokens = 0;
-        for (id, token) in (0..).map(VcpuId).zip(vcpus) {
+        let mut tokens = VcpuSet::EMPTY;
+        for (id, token) in (0..).map(VcpuId).zip(saved) {
             if let Some(token) = token {
                 assert_eq!(token.0, id);
-                if moves(id) {
-                    tokens |= 1 << id.0;
-                }
+                tokens.insert(id);
             }
         }
+        if let Some(loaded) = loaded {
+            assert_eq!(loaded.token.0, loaded.id);
+            assert!(!tokens.contains(loaded.id), "two tokens");
+            tokens.insert(loaded.id);
+        }
+        assert_eq!(tokens, *here);
+        let tokens = (tokens & VcpuSet::from_bits(MOVING)).bits() as u8;
+        let loaded = state.loaded();
         let mut due = deadlines.clone();
         let mut at = [NEVER; VCPUS];
         for later in 0..2 {
@@ -304,7 +313,7 @@ impl CoreSnapshot {
             }
         }
         assert_eq!(due.next_alarm(None), None);
-        let state = |id| {
+        let state_of = |id| {
             let state = scheduler.state(id);
             state.map_or(0, |it| number(&STATES, &it) as u8 + 1)
         };
@@ -314,6 +323,7 @@ impl CoreSnapshot {
             tokens,
             running: running.map(own_name),
             loaded: loaded.map(own_name),
+            must_refresh: *must_refresh,
             catches: *catches,
             masks: [*visitors, *sent, *taken_back, *parked_here, *park_later]
                 .map(|set| set.bits() as u8),
@@ -323,7 +333,7 @@ impl CoreSnapshot {
             grace: *grace,
             deadlines: at,
             states: core::array::from_fn(|id| {
-                state(if id < VCPUS {
+                state_of(if id < VCPUS {
                     VcpuId(id as u8)
                 } else {
                     rt_of(core)

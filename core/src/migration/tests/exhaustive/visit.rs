@@ -3,11 +3,12 @@
 //! in the order in which `hypervisor/src/instance/` calls them.
 
 use super::lives::Life;
-use super::state::{Shared, Timer, World};
-use super::{HIGH, LOW, MOVING, QUANTUM, STARVED, System, VCPUS, rt_of};
+use super::state::{SharedSnapshot, Timer, World};
+use super::{HIGH, LOW, MOVING, QUANTUM, STARVED, System, rt_of};
 use crate::migration::*;
-use crate::schedule::{Band, Ticks, Turn, VcpuState};
-use crate::sets::CoreSet;
+use crate::schedule::{Band, Ticks};
+use crate::sets::VcpuSet;
+use crate::vgic::Doorbell;
 use spumone_config::types::{PcpuId, VcpuId};
 
 /// The right to touch a vCPU. A copy of a state has copies of its tokens: that each is there once is checked.
@@ -17,7 +18,7 @@ pub struct Token(pub VcpuId);
 /// What a core alone has, and its clock. Clocks of different cores are not compared: each goes as it likes.
 #[derive(Clone)]
 pub struct Own {
-    pub local: CoreState<Token>,
+    pub state: CoreState<Token>,
     pub now: Ticks,
 }
 
@@ -46,14 +47,23 @@ impl Point {
     pub const ALL: [Self; 3] = [Self::Looked, Self::Decided, Self::Saved];
 }
 
-/// A core at work.
+/// A core at EL2.
 pub struct Visit<'a> {
-    system: &'a System,
     pub(super) core: PcpuId,
-    pub(super) own: Own,
+    pub(super) state: CoreState<Token>,
+    pub(super) machine: Machine<'a>,
+}
+
+/// The machine around it.
+pub struct Machine<'a> {
+    system: &'a System,
+    core: PcpuId,
+    now: Ticks,
     pub(super) world: World,
-    /// The loaded vCPU looks at its doorbell before it goes on.
-    interrupts_changed: bool,
+    /// The vCPU whose registers are on the core.
+    loaded: Option<VcpuId>,
+    /// What the alarm is set to.
+    alarm: Ticks,
     /// An interrupt that arrives while the core is at EL2.
     pending: Option<(Interrupt, Point)>,
     /// The last of the points that the core has passed.
@@ -63,108 +73,78 @@ pub struct Visit<'a> {
 }
 
 impl<'a> Visit<'a> {
-    pub fn new(system: &'a System, core: u8, own: Own, shared: &Shared) -> Self {
-        let world = shared.restore(own.now);
-        let mask = own.local.scheduler.current_band();
+    pub fn new(system: &'a System, core: u8, own: Own, shared: &SharedSnapshot) -> Self {
+        let Own { state, now } = own;
+        let core = PcpuId(core);
         Self {
-            system,
-            core: PcpuId(core),
-            own,
-            world,
-            interrupts_changed: false,
-            pending: None,
-            passed: None,
-            mask,
+            core,
+            machine: Machine {
+                system,
+                core,
+                now,
+                world: shared.restore(system, now),
+                loaded: state.loaded(),
+                alarm: state.alarm(),
+                pending: None,
+                passed: None,
+                mask: state.current_band(),
+            },
+            state,
         }
     }
 
     /// Until the core has come to rest.
-    pub fn end(mut self) -> (Own, Shared) {
+    pub fn end(mut self) -> (Own, SharedSnapshot) {
         // Each round decides, saves or loads; none of that is undone for ever.
         for _ in 0..64 {
-            match next_action(&mut self) {
+            match next_action(&mut self.state, &mut self.machine) {
                 Next::Turn => {}
                 Next::Idle => return self.rest(),
-                Next::Run(id) => {
-                    if self.interrupts_changed {
-                        self.hear(id);
+                Next::Run(_) => {
+                    if self.state.must_refresh() {
+                        refresh(&mut self.state, &mut self.machine);
                     }
                     return self.rest();
                 }
                 Next::Exchange(id) if self.is_loading(id) => return self.rest(),
-                Next::Exchange(id) => self.exchange(id),
+                Next::Exchange(id) => exchange(&mut self.state, &mut self.machine, id),
+                Next::Chore(_) => panic!("the model has no chores"),
             }
         }
-        panic!("core {} does not come to state", self.core.0);
+        panic!("core {} does not come to rest", self.core.0);
     }
 
-    fn rest(mut self) -> (Own, Shared) {
-        if let Some(id) = self.own.local.running.filter(|&id| moves(id)) {
+    fn rest(mut self) -> (Own, SharedSnapshot) {
+        if let Some(id) = self.state.running().filter(|&id| moves(id)) {
             // From here on the guest does as it likes.
-            self.world.in_kernel[id.index()] = false;
-            self.world.timers[id.index()] = Timer::None;
+            self.machine.world.in_kernel[id.index()] = false;
+            self.machine.world.timers[id.index()] = Timer::None;
         }
-        let shared = self.world.shared(self.own.now);
-        (self.own, shared)
-    }
-
-    /// See `Instance::prepare_vcpu` and `Instance::exchange`.
-    fn exchange(&mut self, id: VcpuId) {
-        if self.own.local.token(id).is_none() {
-            self.own.local.running = None;
-            self.own.local.must_decide = true;
-            return;
-        }
-        if let Some(last) = self.own.local.loaded {
-            self.save_loaded();
-            release_preempted(self, last);
-            arm_stale_alarm(self);
-            self.passed = Some(Point::Saved);
-            if self.is_interrupted() {
-                take_interrupts(self);
-            }
-            if self.own.local.must_decide {
-                return;
-            }
-        }
-        self.own.local.loaded = Some(id);
-        self.hear(id);
-        if self.own.local.excludes_kernels {
-            stop_catching(self);
-        }
-    }
-
-    /// The loaded vCPU gets what has come for it.
-    fn hear(&mut self, id: VcpuId) {
-        self.interrupts_changed = false;
-        if moves(id) {
-            self.world.bells[id.index()].reset();
-            if self.world.timers[id.index()] == Timer::Due {
-                self.world.timers[id.index()] = Timer::None;
-            }
-        }
+        let now = self.machine.now;
+        let shared = self.machine.world.snapshot(now);
+        let own = Own {
+            state: self.state,
+            now,
+        };
+        (own, shared)
     }
 
     /// Something has come for the real-time vCPU, or it waits again.
     pub fn rt(&mut self, wakes: bool) {
         if wakes {
-            let rt = rt_of(self.core.0);
-            if self.own.local.loaded == Some(rt) {
-                wake(self, rt);
-            } else {
-                kicked(self, rt);
-            }
+            let interrupt = self.machine.rt_wakes();
+            handle(&mut self.state, &mut self.machine, interrupt);
         } else {
-            self.sleep();
+            self.state.sleep_running();
         }
     }
 
     /// See `What::Between`.
     pub fn between(&mut self, interrupt: Interrupt, point: Point) {
-        self.pending = Some((interrupt, point));
+        self.machine.pending = Some((interrupt, point));
         let rt = rt_of(self.core.0);
-        let is_kicked = self.world.kicked[self.core.index()] != 0;
-        if self.own.local.scheduler.current() == Some(rt) {
+        let is_kicked = self.machine.world.kicked[self.core.index()] != 0;
+        if self.state.scheduler.current() == Some(rt) {
             self.rt(false);
         } else if is_kicked && interrupt != Interrupt::Kick {
             self.take_kicks();
@@ -172,71 +152,63 @@ impl<'a> Visit<'a> {
             self.tick();
         }
         // That it has looked is what counts.
-        self.own.local.must_decide = true;
-    }
-
-    fn sleep(&mut self) {
-        self.own.local.scheduler.sleep_current();
-        self.own.local.must_decide = true;
+        self.state.decide_anew();
     }
 
     /// The running vCPU waits for an interrupt.
     pub fn wait(&mut self, id: VcpuId, timer: bool) {
         self.set_in_kernel(id, true);
         if timer {
-            self.world.timers[id.index()] = Timer::Armed;
+            self.machine.world.timers[id.index()] = Timer::Armed;
         }
-        self.sleep();
+        self.state.sleep_running();
     }
 
     /// What the running vCPU was doing when it came here.
     pub fn set_in_kernel(&mut self, id: VcpuId, in_kernel: bool) {
-        self.world.in_kernel[id.index()] = in_kernel;
+        self.machine.world.in_kernel[id.index()] = in_kernel;
     }
 
-    /// Something for a vCPU is sent from here. See `Instance::kick_each`.
+    /// Something for a vCPU is sent from here.
     pub fn ring(&mut self, id: VcpuId) {
-        let bell = &self.world.bells[id.index()];
+        let bell = &self.machine.world.bells[id.index()];
         bell.ring_spis(1);
-        notify_vcpu(self, id);
+        notify_vcpu(&mut self.state, &mut self.machine, id);
     }
 
-    /// See `Instance::take_kicks`.
+    /// A kick arrives.
     pub fn take_kicks(&mut self) {
-        let ids = core::mem::take(&mut self.world.kicked[self.core.index()]);
-        for id in crate::bits::bits(ids) {
-            kicked(self, VcpuId(id as u8));
-        }
+        let kicks = self.machine.take_kicks();
+        handle(&mut self.state, &mut self.machine, kicks);
     }
 
     /// Time passes on this core.
     pub fn tick(&mut self) {
-        self.own.now.0 += 1;
-        let local = &self.own.local;
-        for (id, timer) in (0..).map(VcpuId).zip(&mut self.world.timers) {
-            let hosts = self.world.slots[id.index()]
-                .parked()
-                .is_some_and(|it| it.host == self.core);
-            if *timer == Timer::Armed && (hosts || local.token(id).is_some()) {
+        self.machine.now.0 += 1;
+        let world = &mut self.machine.world;
+        for (id, timer) in (0..).map(VcpuId).zip(&mut world.timers) {
+            let parked = world.shared.slot(id).parked();
+            let is_parked_here = parked.is_some_and(|it| it.host == self.core);
+            if *timer == Timer::Armed && (is_parked_here || self.state.here().contains(id)) {
                 *timer = Timer::Due;
             }
         }
-        if let Some(id) = local.loaded.filter(|&id| moves(id))
-            && self.world.timers[id.index()] == Timer::Due
+        if let Some(id) = self.state.loaded().filter(|&id| moves(id))
+            && self.machine.world.timers[id.index()] == Timer::Due
         {
-            self.interrupts_changed = true;
-            wake(self, id);
+            self.state.refresh_before_entry();
+            wake(&mut self.state, &mut self.machine, id);
         }
-        if self.own.local.alarm <= self.own.now {
-            alarm_rang(self);
+        if self.state.alarm() <= self.machine.now {
+            alarm_rang(&mut self.state, &mut self.machine);
         }
     }
 
     /// What was to be caught of the running vCPU.
     pub fn caught(&mut self, id: VcpuId) {
-        let in_kernel = self.own.local.catches == Catch::Entry;
+        let in_kernel = self.state.catches() == Catch::Entry;
         self.set_in_kernel(id, in_kernel);
-        caught(self, id);
+        caught(&mut self.state, &mut self.machine);
     }
 }
 
@@ -245,158 +217,46 @@ pub fn moves(id: VcpuId) -> bool {
     MOVING >> id.0 & 1 != 0
 }
 
-impl Platform for Visit<'_> {
+impl Machine<'_> {
+    /// The loaded vCPU gets what has come for it.
+    fn hear(&mut self, id: VcpuId) {
+        if moves(id) {
+            self.world.bells[id.index()].reset();
+            if self.world.timers[id.index()] == Timer::Due {
+                self.world.timers[id.index()] = Timer::None;
+            }
+        }
+    }
+
+    /// The real-time vCPU's timer, which is in the hardware while it is loaded; else something for it.
+    fn rt_wakes(&self) -> Taken {
+        let rt = rt_of(self.core.0);
+        if self.loaded == Some(rt) {
+            Taken::Delivered(VcpuSet::EMPTY)
+        } else {
+            Taken::Kicks(VcpuSet::of(rt))
+        }
+    }
+
+    fn take_kicks(&mut self) -> Taken {
+        let ids = core::mem::take(&mut self.world.kicked[self.core.index()]);
+        Taken::Kicks(VcpuSet::from_bits(ids))
+    }
+}
+
+impl Platform for Machine<'_> {
     type Token = Token;
 
-    fn local(&self) -> &CoreState<Token> {
-        &self.own.local
+    fn shared(&self) -> &Shared {
+        &self.world.shared
     }
 
-    fn local_mut(&mut self) -> &mut CoreState<Token> {
-        &mut self.own.local
-    }
-
-    fn core(&self) -> PcpuId {
-        self.core
-    }
-
-    fn now(&self) -> Ticks {
-        self.own.now
-    }
-
-    fn is_interrupted(&self) -> bool {
-        let arrives = |(interrupt, point)| match interrupt {
-            _ if self.passed != Some(point) => false,
-            // A timer of the loaded vCPU is never held back.
-            Interrupt::Rt => {
-                self.mask <= Some(HIGH) || self.own.local.loaded == Some(rt_of(self.core.0))
-            }
-            Interrupt::Kick => self.world.kicked[self.core.index()] != 0 && self.mask <= Some(LOW),
-        };
-        self.own.local.alarm <= self.own.now || self.pending.is_some_and(arrives)
-    }
-
-    fn take_interrupt(&mut self) -> Taken {
-        let local = &self.own.local;
-        // That an equal waits since an interrupt woke it is left to the decision that follows.
-        let turn = local.scheduler.turn().map(|turn| Turn {
-            equal_waits: turn.equal_waits && !local.must_decide,
-            ..turn
-        });
-        let deadline = local.deadlines.next_alarm(turn);
-        let due = deadline
-            .unwrap_or(Ticks::NEVER)
-            .min(local.next_own_deadline());
-        assert!(
-            local.alarm <= due || local.alarm_rang,
-            "an interrupt is taken, the alarm is at {:?}, too late for {due:?}",
-            local.alarm,
-        );
-        if local.alarm <= self.own.now {
-            return Taken::Alarm;
-        }
-        if !self.is_interrupted() {
-            return Taken::Nothing;
-        }
-        match self.pending.take() {
-            None => return Taken::Nothing,
-            Some((Interrupt::Rt, _)) => self.rt(true),
-            Some((Interrupt::Kick, _)) => self.take_kicks(),
-        }
-        Taken::Other
-    }
-
-    /// See `Instance::deliver_to_loaded`.
-    fn deliver_to_loaded(&mut self, id: VcpuId) {
-        if self.own.local.scheduler.state(id) == Some(VcpuState::Running) {
-            self.hear(id);
-        } else {
-            self.interrupts_changed = true;
-        }
-        wake(self, id);
-    }
-
-    fn set_priority_mask(&mut self, band: Option<Band>) {
-        self.mask = band;
-    }
-
-    fn set_alarm(&mut self, _: Ticks) {}
-
-    fn next_chore(&self) -> Ticks {
-        Ticks::NEVER
-    }
-
-    fn decided(&mut self, _: Ticks) {
-        self.passed = Some(Point::Decided);
-    }
-
-    fn slot(&self, id: VcpuId) -> &ParkingSlot {
-        // Nobody parks a vCPU that stays.
-        &self.world.slots[id.index().min(VCPUS)]
-    }
-
-    fn store_parked(&mut self, id: VcpuId, token: Token, parked: Parked) {
-        assert_eq!(id, token.0);
-        let lies = self.world.lying[id.index()].replace(token);
-        assert_eq!(lies, None, "a second token");
-        self.world.slots[id.index()].park(parked, self.own.now);
-    }
-
-    fn claim(&mut self, id: VcpuId, seen: Parked) -> Option<Token> {
-        self.world.slots[id.index()].claim(seen).then_some(())?;
-        self.world.lying[id.index()].take()
-    }
-
-    fn own_presence(&self) -> &Presence {
-        &self.world.presences[self.core.index()]
-    }
-
-    fn presence(&self, core: PcpuId) -> Option<&Presence> {
-        self.world.presences.get(core.index())
-    }
-
-    fn kick(&mut self, core: PcpuId, id: VcpuId) {
-        self.world.kicked[core.index()] |= 1 << id.0;
-    }
-
-    fn band(&self, id: VcpuId) -> Option<Band> {
-        Some(if moves(id) { LOW } else { HIGH })
-    }
-
-    fn home(&self, id: VcpuId) -> Option<PcpuId> {
-        Some(PcpuId(id.0 % VCPUS as u8))
-    }
-
-    fn host(&self, id: VcpuId) -> Option<PcpuId> {
-        Some(self.world.bells.get(id.index())?.location())
-    }
-
-    fn cores_of(&self, _: VcpuId) -> CoreSet {
-        CoreSet::from_bits(MOVING)
+    fn doorbell(&self, id: VcpuId) -> Option<&Doorbell> {
+        self.world.bells.get(id.index())
     }
 
     fn guest_runs(&self, _: VcpuId) -> bool {
         self.world.life == Life::Running
-    }
-
-    fn is_rung(&self, id: VcpuId) -> bool {
-        !self.world.bells[id.index()].is_silent()
-    }
-
-    fn highest_movable(&self) -> Level {
-        Level::of(Some(LOW))
-    }
-
-    fn lowest_movable(&self) -> Level {
-        Level::of(Some(LOW))
-    }
-
-    fn excludes_kernels(&self, core: PcpuId) -> bool {
-        self.system.excludes_kernels(core.0)
-    }
-
-    fn gang(&self) -> Option<(Band, CoreSet)> {
-        None
     }
 
     fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
@@ -411,69 +271,131 @@ impl Platform for Visit<'_> {
         }
     }
 
-    fn was_in_kernel(&self, token: &Token) -> bool {
-        self.world.in_kernel[token.0.index()]
+    fn now(&self) -> Ticks {
+        self.now
     }
 
-    fn next_timer(&self, token: &Token, now: Ticks) -> Option<Ticks> {
-        match self.world.timers[token.0.index()] {
-            Timer::None => None,
-            Timer::Armed => Some(now.saturating_add(Ticks(1))),
-            Timer::Due => Some(now),
-        }
+    fn set_alarm(&mut self, at: Ticks) {
+        self.alarm = at;
     }
 
-    fn settle(&mut self, token: &Token) {
-        self.world.bells[token.0.index()].settle(self.core);
+    fn set_priority_mask(&mut self, band: Option<Band>) {
+        self.mask = band;
     }
 
-    /// See `Instance::save`.
-    fn save_loaded(&mut self) {
-        catch(self, Catch::Nothing);
-        let Some(id) = self.own.local.loaded.take().filter(|&id| moves(id)) else {
-            return;
+    fn is_interrupted(&self) -> bool {
+        let arrives = |(interrupt, point)| match interrupt {
+            _ if self.passed != Some(point) => false,
+            // A timer of the loaded vCPU is never held back.
+            Interrupt::Rt => self.mask <= Some(HIGH) || self.loaded == Some(rt_of(self.core.0)),
+            Interrupt::Kick => self.world.kicked[self.core.index()] != 0 && self.mask <= Some(LOW),
         };
-        self.interrupts_changed = false;
-        let timer = self.world.timers[id.index()];
-        let local = &mut self.own.local;
-        if timer == Timer::Armed {
-            let at = self.own.now.saturating_add(Ticks(1));
-            local.deadlines.set(id, LOW, at);
-            local.alarm_is_stale |= Some(LOW) >= local.scheduler.current_band();
+        self.alarm <= self.now || self.pending.is_some_and(arrives)
+    }
+
+    fn take_interrupt(&mut self, _: Option<&mut Token>) -> Taken {
+        if self.alarm <= self.now {
+            self.alarm = Ticks::NEVER;
+            return Taken::Alarm;
         }
-        if local.scheduler.state(id) == Some(VcpuState::Sleep)
-            && (timer == Timer::Due || !self.world.bells[id.index()].is_silent())
-        {
-            local.scheduler.wake(id);
-            let current = local.scheduler.current_band();
-            local.must_decide |= Some(LOW) > current;
-            local.alarm_is_stale |= Some(LOW) == current;
+        if !self.is_interrupted() {
+            return Taken::Nothing;
+        }
+        match self.pending.take() {
+            None => Taken::Nothing,
+            Some((Interrupt::Rt, _)) => self.rt_wakes(),
+            Some((Interrupt::Kick, _)) => self.take_kicks(),
         }
     }
 
-    fn sample(&self, id: VcpuId) -> Option<Sample> {
+    fn deliver(&mut self, loaded: &mut Token, what: Delivery) -> VcpuSet {
+        if !matches!(what, Delivery::LateTimer(_)) {
+            self.hear(loaded.0);
+        }
+        VcpuSet::EMPTY
+    }
+
+    fn kick(&mut self, core: PcpuId, id: VcpuId) {
+        self.world.kicked[core.index()] |= 1 << id.0;
+    }
+
+    fn route_devices(&mut self, _: &Token) {}
+
+    fn store_token(&mut self, id: VcpuId, token: Token) {
+        assert_eq!(id, token.0);
+        let lies = self.world.lying[id.index()].replace(token);
+        assert_eq!(lies, None, "a second token");
+    }
+
+    fn take_token(&mut self, id: VcpuId) -> Option<Token> {
+        self.world.lying[id.index()].take()
+    }
+
+    fn load_registers(&mut self, _: &mut Token) {}
+
+    fn load_interrupts(&mut self, vcpu: &mut Token) -> (VcpuSet, bool) {
+        self.loaded = Some(vcpu.0);
+        self.hear(vcpu.0);
+        (VcpuSet::EMPTY, true)
+    }
+
+    fn save(&mut self, loaded: &mut Token, is_asleep: bool) -> Saved {
+        let id = loaded.0;
+        self.loaded = None;
+        let (timer, is_rung) = match moves(id) {
+            true => {
+                let bell = &self.world.bells[id.index()];
+                (self.world.timers[id.index()], !bell.is_silent())
+            }
+            false => (Timer::None, false),
+        };
+        Saved {
+            deadline: (timer == Timer::Armed).then(|| self.now.saturating_add(Ticks(1))),
+            wakes: is_asleep && (timer == Timer::Due || is_rung),
+            rung: VcpuSet::EMPTY,
+        }
+    }
+
+    fn was_in_kernel(&self, vcpu: &Token) -> bool {
+        self.world.in_kernel[vcpu.0.index()]
+    }
+
+    fn next_timer(&self, vcpu: &Token) -> Option<Ticks> {
+        match self.world.timers[vcpu.0.index()] {
+            Timer::None => None,
+            Timer::Armed => Some(self.now.saturating_add(Ticks(1))),
+            Timer::Due => Some(self.now),
+        }
+    }
+
+    fn sample(&self, loaded: &Token) -> Sample {
         // One that stays in its kernel spins there.
-        Some(Sample {
-            in_kernel: self.world.in_kernel[id.index()],
+        Sample {
+            in_kernel: self.world.in_kernel[loaded.0.index()],
             pc: 0,
             stack: 0,
-        })
+        }
     }
 
-    fn may_hold_lock(&self, id: VcpuId) -> bool {
-        moves(id) && self.world.in_kernel[id.index()]
+    fn may_hold_lock(&self, loaded: &Token) -> bool {
+        moves(loaded.0) && self.world.in_kernel[loaded.0.index()]
     }
 
-    fn set_catch(&mut self, catch: Catch) -> bool {
-        let loaded = self.own.local.loaded;
-        loaded.is_some_and(moves) || catch == Catch::Nothing && loaded.is_some()
+    fn set_catch(&mut self, loaded: &Token, catch: Catch) -> bool {
+        moves(loaded.0) || catch == Catch::Nothing
     }
 
-    fn trace(&mut self, mark: TracePoint) {
-        match mark {
+    fn next_chore(&mut self, _: Ticks, _: Option<Band>, _: bool) -> Ticks {
+        self.passed = Some(Point::Decided);
+        Ticks::NEVER
+    }
+
+    fn trace(&mut self, point: TracePoint) {
+        match point {
             TracePoint::Decide => self.passed = None,
             // The core has looked what other cores have parked.
             TracePoint::Peeked(_) => self.passed = Some(Point::Looked),
+            TracePoint::Saved => self.passed = Some(Point::Saved),
             _ => {}
         }
     }

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Saving the registers of the loaded vCPU, after which this core's alarm stands in for the vCPU's timers.
+
+use super::catch::catch;
+use super::core_state::{Catch, Loaded};
+use super::platform::{Platform, State, TracePoint};
+use crate::schedule::VcpuState;
+
+/// Saves the registers of the loaded vCPU, if there is one.
+///
+/// If doorbells were rung for that, the core decides again, and then notifies the hosts of those vCPUs.
+#[inline(always)]
+pub fn save_loaded<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    catch(state, platform, Catch::Nothing);
+    let Some(Loaded { id, mut token }) = state.loaded.take() else {
+        return;
+    };
+    let is_asleep = state.scheduler.state(id) == Some(VcpuState::Sleep);
+    let saved = platform.save(&mut token, is_asleep);
+    platform.trace(TracePoint::Saved);
+    state.keep(id, token);
+    state.must_refresh = false;
+    let (band, current) = (platform.shared().band(id), state.scheduler.current_band());
+    // A timer that has expired already needs no deadline: either it is why the vCPU is awake, or the guest has masked it.
+    if let Some(at) = saved.deadline
+        && let Some(band) = band
+    {
+        state.deadlines.set(id, band, at);
+        // There is no alarm for a lower band.
+        state.alarm_is_stale |= Some(band) >= current;
+    }
+    if saved.wakes {
+        state.scheduler.wake(id);
+        // A vCPU of a lower band only queues; one of the same band waits for the end of the time slice.
+        state.must_decide |= band > current;
+        state.alarm_is_stale |= band == current;
+    }
+    if !saved.rung.is_empty() {
+        state.rung |= saved.rung;
+        state.must_decide = true;
+    }
+}

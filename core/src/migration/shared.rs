@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What all cores see: facts about vCPUs, which never change, and the words by which cores meet.
+
+use super::presence::Presence;
+use super::roles::Roles;
+use super::slot::ParkingSlot;
+use crate::schedule::Band;
+use crate::sets::CoreSet;
+use spumone_config::types::{MAX_PCPUS, MAX_VCPUS, PcpuId, VcpuId};
+
+/// What never changes of a vCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VcpuFacts {
+    /// Its band.
+    pub band: Band,
+    /// Its home core.
+    pub home: PcpuId,
+    /// The cores on which it may run.
+    pub cores: CoreSet,
+}
+
+/// What all cores of a system share for migration.
+#[derive(Debug)]
+pub struct Shared {
+    /// What each core is for.
+    pub roles: Roles,
+    vcpus: [Option<VcpuFacts>; MAX_VCPUS],
+    slots: [ParkingSlot; MAX_VCPUS],
+    presences: [Presence; MAX_PCPUS],
+}
+
+impl Shared {
+    /// Of a system with these vCPUs, by id. No vCPU is parked, and all cores idle.
+    pub fn new(roles: Roles, vcpus: [Option<VcpuFacts>; MAX_VCPUS]) -> Self {
+        Self {
+            roles,
+            vcpus,
+            slots: atomics!(ParkingSlot::new()),
+            presences: atomics!(Presence::new()),
+        }
+    }
+
+    /// What never changes of a vCPU; `None`: there is none with this id.
+    #[inline(always)]
+    pub fn vcpu(&self, id: VcpuId) -> Option<&VcpuFacts> {
+        self.vcpus.get(id.index())?.as_ref()
+    }
+
+    /// The vCPUs, by id.
+    pub fn vcpus(&self) -> impl Iterator<Item = (VcpuId, &VcpuFacts)> {
+        let ids = (0..).map(VcpuId).zip(&self.vcpus);
+        ids.filter_map(|(id, vcpu)| Some((id, vcpu.as_ref()?)))
+    }
+
+    /// The band of a vCPU.
+    #[inline(always)]
+    pub fn band(&self, id: VcpuId) -> Option<Band> {
+        Some(self.vcpu(id)?.band)
+    }
+
+    /// The parking slot of a vCPU.
+    #[inline(always)]
+    pub fn slot(&self, id: VcpuId) -> &ParkingSlot {
+        &self.slots[id.index() % MAX_VCPUS]
+    }
+
+    /// What a core shows others.
+    #[inline(always)]
+    pub fn presence(&self, core: PcpuId) -> &Presence {
+        &self.presences[core.index() % MAX_PCPUS]
+    }
+
+    /// Whether kernels of guests that migrate are kept off a core.
+    pub fn excludes_kernels(&self, core: PcpuId) -> bool {
+        self.roles.kernel_free.contains(core)
+    }
+}

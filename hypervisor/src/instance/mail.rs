@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What interrupts were for that concerns no vCPU: mail from other cores, and the console UART.
+
+use super::Instance;
+use crate::console;
+use crate::epitaph::fatal;
+use crate::events::{Event, note};
+use crate::hardware::{halt, system_off};
+use crate::machine::Machine;
+use crate::timers;
+use spumone_config::types::MAX_PCPUS;
+use spumone_core::mailbox::{CAPACITY, Message};
+use spumone_core::schedule::Ticks;
+
+/// More messages than all boxes to one core can hold.
+const MAX_MAIL: usize = (CAPACITY + 1) * MAX_PCPUS;
+
+impl Instance {
+    /// Handles what interrupts have noted.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn handle_noted(&mut self) {
+        let noted = core::mem::take(&mut self.platform.noted);
+        if noted.mail {
+            self.read_mail();
+        }
+        if noted.console {
+            self.console_interrupt();
+            let machine = self.platform.machine;
+            machine.gic.deactivate(machine.board.uart.interrupt);
+        }
+    }
+
+    /// Reads the mail of this core.
+    pub(super) fn read_mail(&mut self) {
+        for _ in 0..MAX_MAIL {
+            let Some(message) = self.platform.port.receive() else {
+                return;
+            };
+            note(self.platform.core, Event::Mail, 0);
+            match message {
+                Message::StartVcpu {
+                    vcpu,
+                    entry_point,
+                    generation,
+                } => self.start_vcpu(vcpu, entry_point, generation),
+                Message::StopGuest { guest, generation } => self.stop_own_vcpus(guest, generation),
+                Message::RestartGuest { guest, .. } => self.begin_loading(guest),
+                Message::Corrupt => fatal!("a mailbox holds a message that no core has sent"),
+            }
+        }
+    }
+}
+
+/// Stops the machine where the firmware can, after what was printed is out, for which it takes so many
+/// microseconds at most.
+pub(super) fn power_off(machine: &Machine, flush_us: u32) -> ! {
+    // No interrupt counts any more.
+    machine.gic.set_priority_mask(0);
+    console::flush(Ticks::from_micros(flush_us, timers::frequency() as u32));
+    system_off();
+    halt()
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The core as `core/src/migration` uses it: that module decides, and here it is done.
+
+use super::loaded_gic::LoadedGic;
+use crate::cpu::{self, exchange_stage2};
+use crate::events::{Event, note};
+use crate::machine::{Core, Machine};
+use crate::steps::step;
+use crate::sysreg::mrs;
+use crate::timers;
+use crate::vcpu::VcpuToken;
+use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
+use spumone_config::{GuestId, PcpuId, VcpuId};
+use spumone_core::console::Attendance;
+use spumone_core::mailbox::Port;
+use spumone_core::migration::{
+    Candidate, Catch, Delivery, Here, Interrupted, Platform, Sample, Saved, Shared, Taken,
+    TracePoint, Verdict, may_hold_lock,
+};
+use spumone_core::psci::Phase;
+use spumone_core::schedule::{Band, Ticks, priority_mask};
+use spumone_core::sets::VcpuSet;
+use spumone_core::vgic::Doorbell;
+
+/// One core: what it has besides its vCPUs.
+pub(super) struct CorePlatform {
+    pub(super) core: PcpuId,
+    pub(super) machine: &'static Machine,
+    /// What this core shows others.
+    pub(super) own: &'static Core,
+    /// Mail to and from other cores.
+    pub(super) port: Port<'static>,
+    /// When this core attends to the console.
+    pub(super) attendance: Attendance,
+    /// Interrupts that were taken, and are to be handled before a guest runs.
+    pub(super) noted: Noted,
+    /// The last vCPU of each guest that ran here, for the TLB.
+    last_of_guest: [Option<VcpuId>; MAX_GUESTS],
+    /// List registers of the core.
+    list_registers: usize,
+    /// Whether the core has the registers of deferred SErrors, which are switched then.
+    has_error_registers: bool,
+}
+
+/// What an interrupt was for that concerns no vCPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Noted {
+    /// There is mail.
+    pub(super) mail: bool,
+    /// The console UART; its interrupt is active.
+    pub(super) console: bool,
+}
+
+impl CorePlatform {
+    /// The platform of core `core`.
+    pub(super) fn new(
+        core: PcpuId,
+        machine: &'static Machine,
+        port: Port<'static>,
+        attendance: Attendance,
+        list_registers: usize,
+    ) -> Self {
+        Self {
+            core,
+            machine,
+            own: &machine.cores[core.index()],
+            port,
+            attendance,
+            noted: Noted::default(),
+            last_of_guest: [None; MAX_GUESTS],
+            list_registers,
+            has_error_registers: cpu::has_error_registers(),
+        }
+    }
+
+    /// The GIC, for the loaded vCPU, which is one of `guest`.
+    #[inline(always)]
+    pub(super) fn loaded_gic(&self, guest: GuestId) -> LoadedGic {
+        LoadedGic::new(self.machine, self.core, guest, self.list_registers)
+    }
+
+    /// Has the next vCPU of a guest find no translations here that an earlier vCPU of the guest has left in the TLB.
+    pub(super) fn forget_last_of(&mut self, guest: GuestId) {
+        if let Some(last) = self.last_of_guest.get_mut(guest.index()) {
+            *last = None;
+        }
+    }
+}
+
+impl Platform for CorePlatform {
+    type Token = VcpuToken;
+
+    #[inline(always)]
+    fn shared(&self) -> &Shared {
+        &self.machine.shared
+    }
+
+    #[inline(always)]
+    fn doorbell(&self, id: VcpuId) -> Option<&Doorbell> {
+        let vcpu = self.machine.vcpu(id)?;
+        Some(vcpu.guest.gic.doorbell(vcpu.index))
+    }
+
+    fn guest_runs(&self, id: VcpuId) -> bool {
+        let vcpu = self.machine.vcpu(id);
+        vcpu.is_some_and(|it| it.guest.lifecycle.now().0 == Phase::Running)
+    }
+
+    fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
+        self.machine.policy.verdict(here, candidate)
+    }
+
+    #[inline(always)]
+    fn now(&self) -> Ticks {
+        timers::now()
+    }
+
+    #[inline(always)]
+    fn set_alarm(&mut self, at: Ticks) {
+        timers::set_alarm(at);
+    }
+
+    #[inline(always)]
+    fn set_priority_mask(&mut self, band: Option<Band>) {
+        let mask = priority_mask(self.machine.interrupt_priorities, band);
+        self.machine.gic.set_priority_mask(mask.0);
+    }
+
+    #[inline(always)]
+    fn is_interrupted(&self) -> bool {
+        cpu::interrupt_pending()
+    }
+
+    #[inline(always)]
+    fn take_interrupt(&mut self, loaded: Option<&mut VcpuToken>) -> Taken {
+        self.take(loaded)
+    }
+
+    #[inline(always)]
+    fn deliver(&mut self, loaded: &mut VcpuToken, what: Delivery) -> VcpuSet {
+        let guest = loaded.shared;
+        let mut gic = self.loaded_gic(loaded.guest);
+        let vgic = &mut loaded.vgic;
+        let rung = match what {
+            Delivery::Doorbell if vgic.kicked_again(&guest.gic, &mut gic) => {
+                return VcpuSet::EMPTY;
+            }
+            Delivery::Doorbell => vgic.kicked(&guest.gic, &mut gic),
+            Delivery::Timer(timer) => vgic.timer_fired(&guest.gic, timer, &mut gic),
+            Delivery::LateTimer(timer) => {
+                vgic.timer_fired_late(timer);
+                return VcpuSet::EMPTY;
+            }
+            Delivery::All => vgic.synchronize(&guest.gic, &mut gic),
+        };
+        guest.ids_of(rung)
+    }
+
+    #[inline(always)]
+    fn kick(&mut self, core: PcpuId, id: VcpuId) {
+        self.machine.kick(core, id);
+    }
+
+    #[inline(always)]
+    fn route_devices(&mut self, vcpu: &VcpuToken) {
+        let guest = vcpu.shared;
+        if !guest.config.interrupts.is_empty() {
+            for physical in guest.gic.physical_spis_of(vcpu.index) {
+                self.machine.gic.route_spi(physical, self.own.mpidr);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn store_token(&mut self, id: VcpuId, token: VcpuToken) {
+        self.machine.parking[id.index() % MAX_VCPUS].store(token);
+    }
+
+    #[inline(always)]
+    fn take_token(&mut self, id: VcpuId) -> Option<VcpuToken> {
+        // SAFETY: `migration` takes a token only after this core's claim of the slot of the same vCPU has succeeded.
+        unsafe { self.machine.parking[id.index() % MAX_VCPUS].take() }
+    }
+
+    #[inline(always)]
+    fn load_registers(&mut self, vcpu: &mut VcpuToken) {
+        step!(Load);
+        cpu::set_stage2(vcpu.shared.vttbr);
+        let last = &mut self.last_of_guest[vcpu.guest.index()];
+        if *last != Some(vcpu.id) {
+            *last = Some(vcpu.id);
+            cpu::forget_guest_translations();
+        }
+        vcpu.system.restore();
+        if self.has_error_registers {
+            vcpu.system.errors.restore();
+        }
+        vcpu.floating_point.restore();
+    }
+
+    #[inline(always)]
+    fn load_interrupts(&mut self, vcpu: &mut VcpuToken) -> (VcpuSet, bool) {
+        vcpu.interface.restore();
+        vcpu.timers.restore();
+        let guest = vcpu.shared;
+        let mut gic = self.loaded_gic(vcpu.guest);
+        let (rung, is_complete) = vcpu.vgic.load(&guest.gic, &mut gic, cpu::interrupt_pending);
+        step!(Loaded);
+        (guest.ids_of(rung), is_complete)
+    }
+
+    #[inline(always)]
+    fn save(&mut self, loaded: &mut VcpuToken, is_asleep: bool) -> Saved {
+        step!(Save);
+        let guest = loaded.shared;
+        let mut gic = self.loaded_gic(loaded.guest);
+        let rung = loaded.vgic.unload(&guest.gic, &mut gic);
+        loaded.interface.save();
+        loaded.timers.save();
+        loaded.system.save();
+        if self.has_error_registers {
+            loaded.system.errors.save();
+        }
+        loaded.floating_point.save();
+        let now = timers::now();
+        Saved {
+            deadline: loaded.timers.deadline_after(now),
+            wakes: is_asleep
+                && loaded.vgic.has_deliverable(
+                    &guest.gic,
+                    loaded.timers.lines(now),
+                    loaded.interface.vmcr(),
+                    loaded.interface.running_priority(),
+                ),
+            rung: guest.ids_of(rung),
+        }
+    }
+
+    #[inline(always)]
+    fn was_in_kernel(&self, vcpu: &VcpuToken) -> bool {
+        vcpu.registers.is_in_kernel()
+    }
+
+    fn next_timer(&self, vcpu: &VcpuToken) -> Option<Ticks> {
+        vcpu.timers.first_deadline()
+    }
+
+    #[inline(always)]
+    fn sample(&self, loaded: &VcpuToken) -> Sample {
+        Sample {
+            in_kernel: loaded.registers.is_in_kernel(),
+            pc: loaded.registers.pc,
+            stack: mrs!(SP_EL1),
+        }
+    }
+
+    fn may_hold_lock(&self, loaded: &VcpuToken) -> bool {
+        let guest = loaded.shared;
+        let seen = Interrupted {
+            in_kernel: loaded.registers.is_in_kernel(),
+            masks_interrupts: loaded.registers.masks_interrupts(),
+        };
+        let preempt_count = guest.config.preempt_count.map(|offset| {
+            // The guest may have written anything there: only its own memory is read.
+            move || {
+                let current: u64 = mrs!(SP_EL0);
+                guest.read_word(current.wrapping_add(u64::from(offset)))
+            }
+        });
+        guest.vcpus.len() > 1 && may_hold_lock(seen, preempt_count)
+    }
+
+    #[inline(never)]
+    fn set_catch(&mut self, loaded: &VcpuToken, catch: Catch) -> bool {
+        let guest = loaded.shared;
+        let tables = match catch {
+            Catch::Nothing => Some(guest.vttbr),
+            Catch::Exit => guest.vttbr_kernel,
+            Catch::Entry => guest.vttbr_programs,
+        };
+        if let Some(tables) = tables {
+            exchange_stage2(tables);
+        }
+        tables.is_some()
+    }
+
+    #[inline(always)]
+    fn next_chore(&mut self, now: Ticks, band: Option<Band>, defers: bool) -> Ticks {
+        if defers {
+            self.attendance.put_off(now);
+        } else {
+            let _ = self.attendance.is_concerned(now, is_low(band));
+        }
+        self.attendance.due()
+    }
+
+    #[inline(always)]
+    fn trace(&mut self, point: TracePoint) {
+        match point {
+            TracePoint::Look => step!(Look),
+            TracePoint::Take(id) => {
+                step!(Take);
+                note(self.core, Event::Take, u64::from(id.0));
+            }
+            TracePoint::Taken => step!(Taken),
+            TracePoint::Park => step!(Park),
+            TracePoint::Parked => step!(Parked),
+            TracePoint::Send(id) => note(self.core, Event::Send, u64::from(id.0)),
+            TracePoint::Notified => step!(Notified),
+            TracePoint::Dispatch(Some(id)) => note(self.core, Event::Dispatch, u64::from(id.0)),
+            TracePoint::Dispatch(None) => note(self.core, Event::Idle, 0),
+            TracePoint::Decide
+            | TracePoint::Peeked(_)
+            | TracePoint::LostClaim
+            | TracePoint::Checked(_)
+            | TracePoint::CheckedGang(_)
+            | TracePoint::Again
+            | TracePoint::Saved => {}
+        }
+    }
+}
+
+/// Whether the core idles, or runs the lowest band.
+#[inline(always)]
+pub(super) fn is_low(band: Option<Band>) -> bool {
+    band.is_none_or(|band| band == Band::LOWEST)
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A core at work in its world: what `core/src/migration` needs of it, and what its steps cost.
+
+use crate::world::{Token, World};
+use spumone_config::types::{PcpuId, VcpuId};
+use spumone_core::migration::{
+    Candidate, Catch, Delivery, Here, Platform, Sample, Saved, Shared, Taken, TracePoint, Verdict,
+};
+use spumone_core::schedule::{Band, Ticks};
+use spumone_core::sets::VcpuSet;
+use spumone_core::vgic::Doorbell;
+
+/// One core's hardware, and its time.
+#[derive(Debug)]
+pub(super) struct Hardware {
+    pub(super) core: PcpuId,
+    /// The vCPU whose registers are on the core.
+    pub(super) loaded: Option<VcpuId>,
+    /// vCPUs whose interrupts are not held back: the priority mask.
+    pub(super) mask: u32,
+    /// When the alarm rings.
+    pub(super) alarm: Ticks,
+    /// When the current step began.
+    pub(super) begun: Ticks,
+    /// Instructions of the current step.
+    pub(super) spent: u64,
+    /// The core is at EL2 until this time.
+    pub(super) busy_until: Ticks,
+    /// When the next interrupt of the storm is pending; [`Ticks::NEVER`]: there is no storm here.
+    pub(super) storm_at: Ticks,
+}
+
+impl Hardware {
+    /// A core at time 0.
+    pub(super) fn new(core: PcpuId, storm_at: Ticks) -> Self {
+        Self {
+            core,
+            loaded: None,
+            mask: u32::MAX,
+            alarm: Ticks::NEVER,
+            begun: Ticks(0),
+            spent: 0,
+            busy_until: Ticks(0),
+            storm_at,
+        }
+    }
+
+    pub(super) fn begin_step(&mut self, now: Ticks) {
+        self.begun = now;
+        self.spent = 0;
+    }
+
+    /// The time within the step.
+    pub(super) fn now(&self) -> Ticks {
+        Ticks(self.begun.0 + self.spent)
+    }
+
+    pub(super) fn spend(&mut self, instructions: u64) {
+        self.spent += instructions;
+    }
+}
+
+/// A core that executes a step.
+pub(super) struct Core<'a> {
+    hardware: &'a mut Hardware,
+    world: &'a mut World,
+}
+
+impl<'a> Core<'a> {
+    pub(super) fn new(hardware: &'a mut Hardware, world: &'a mut World) -> Self {
+        Self { hardware, world }
+    }
+}
+
+impl Platform for Core<'_> {
+    type Token = Token;
+
+    fn shared(&self) -> &Shared {
+        &self.world.shared
+    }
+
+    fn doorbell(&self, id: VcpuId) -> Option<&Doorbell> {
+        self.world.doorbells.get(id.index())
+    }
+
+    fn guest_runs(&self, _: VcpuId) -> bool {
+        true
+    }
+
+    fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
+        self.world.counters.candidates += 1;
+        self.hardware.spend(self.world.costs.candidate);
+        self.world.deciding.verdict(here, candidate)
+    }
+
+    fn now(&self) -> Ticks {
+        self.hardware.now()
+    }
+
+    fn set_alarm(&mut self, at: Ticks) {
+        self.hardware.alarm = at;
+    }
+
+    fn set_priority_mask(&mut self, band: Option<Band>) {
+        self.hardware.mask = self.world.at_least(band);
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.hardware.interrupt_pending(self.world)
+    }
+
+    fn take_interrupt(&mut self, _: Option<&mut Token>) -> Taken {
+        self.hardware.take_interrupt(self.world)
+    }
+
+    fn deliver(&mut self, _: &mut Token, _: Delivery) -> VcpuSet {
+        // The interrupt is signalled at the next entry.
+        VcpuSet::EMPTY
+    }
+
+    fn kick(&mut self, core: PcpuId, id: VcpuId) {
+        self.hardware.spend(self.world.costs.kick);
+        self.world.kick(core, id, self.hardware.now());
+    }
+
+    fn route_devices(&mut self, _: &Token) {}
+
+    fn store_token(&mut self, _: VcpuId, token: Token) {
+        self.hardware.spend(self.world.costs.park);
+        self.world.store_token(token);
+    }
+
+    fn take_token(&mut self, id: VcpuId) -> Option<Token> {
+        self.world.take_token(id)
+    }
+
+    fn load_registers(&mut self, _: &mut Token) {
+        self.world.counters.switches += 1;
+        self.hardware.spend(self.world.costs.load);
+    }
+
+    fn load_interrupts(&mut self, vcpu: &mut Token) -> (VcpuSet, bool) {
+        self.hardware.loaded = Some(vcpu.id);
+        (VcpuSet::EMPTY, true)
+    }
+
+    fn save(&mut self, loaded: &mut Token, is_asleep: bool) -> Saved {
+        self.hardware.spend(self.world.costs.save);
+        self.hardware.loaded = None;
+        let now = self.hardware.now();
+        let vcpu = &self.world.vcpus[loaded.id.index()];
+        let is_armed = vcpu.timer > now && vcpu.timer != Ticks::NEVER;
+        Saved {
+            deadline: is_armed.then_some(vcpu.timer),
+            wakes: is_asleep && vcpu.has_pending(now),
+            rung: VcpuSet::EMPTY,
+        }
+    }
+
+    fn was_in_kernel(&self, vcpu: &Token) -> bool {
+        self.world.vcpus[vcpu.id.index()].is_in_kernel()
+    }
+
+    fn next_timer(&self, vcpu: &Token) -> Option<Ticks> {
+        let timer = self.world.vcpus[vcpu.id.index()].timer;
+        (timer != Ticks::NEVER).then_some(timer)
+    }
+
+    fn sample(&self, loaded: &Token) -> Sample {
+        self.world.vcpus[loaded.id.index()].sample()
+    }
+
+    fn may_hold_lock(&self, loaded: &Token) -> bool {
+        self.world.is_smp(loaded.id) && self.world.vcpus[loaded.id.index()].is_in_kernel()
+    }
+
+    fn set_catch(&mut self, loaded: &Token, catch: Catch) -> bool {
+        match catch {
+            Catch::Nothing => true,
+            Catch::Exit => self.world.is_smp(loaded.id) && self.world.catches_exit,
+            Catch::Entry => self.world.is_smp(loaded.id),
+        }
+    }
+
+    fn next_chore(&mut self, _: Ticks, _: Option<Band>, _: bool) -> Ticks {
+        Ticks::NEVER
+    }
+
+    fn trace(&mut self, point: TracePoint) {
+        let (counters, costs) = (&mut self.world.counters, &self.world.costs);
+        let cost = match point {
+            TracePoint::Decide => {
+                counters.decisions += 1;
+                costs.decide
+            }
+            TracePoint::Peeked(slots) => {
+                counters.slots_read += u64::from(slots);
+                costs.read_slot * u64::from(slots)
+            }
+            TracePoint::Take(_) => {
+                counters.migrations += 1;
+                costs.claim
+            }
+            TracePoint::LostClaim => {
+                counters.lost_claims += 1;
+                0
+            }
+            TracePoint::Send(_) => {
+                counters.sent_away += 1;
+                0
+            }
+            TracePoint::Checked(cores) => {
+                counters.notifications += 1;
+                counters.asked += u64::from(cores);
+                costs.ask * u64::from(cores)
+            }
+            TracePoint::CheckedGang(cores) => costs.ask * u64::from(cores),
+            TracePoint::Again => costs.decide,
+            TracePoint::Look
+            | TracePoint::Taken
+            | TracePoint::Park
+            | TracePoint::Parked
+            | TracePoint::Notified
+            | TracePoint::Saved
+            | TracePoint::Dispatch(_) => 0,
+        };
+        self.hardware.spend(cost);
+    }
+}
