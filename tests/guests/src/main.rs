@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A bare-metal guest that tests the machine it runs on, and reports on its UART.
 //!
-//! What it finds right, it finds right on QEMU's bare machine as well: a test of a virtual machine
-//! is no better than its idea of a real one. The word `suite=` of the command line says what to
+//! All that it expects is also true on QEMU's bare machine: a test must not demand of a virtual machine what no
+//! real one does. The word `suite=` of the command line selects a suite; each suite is a file.
 //! test; each suite is a file.
 
 #![no_std]
 #![no_main]
-// A panic is how this program says that it cannot go on. CPUs have numbers, and tables are indexed
+// This program ends with a panic when it cannot continue. CPUs have numbers, and tables are indexed
 // by them.
 #![allow(clippy::panic, clippy::needless_range_loop)]
 
@@ -19,7 +19,7 @@ use core::panic::PanicInfo;
 use machine::uart::say;
 use machine::{bootargs, psci};
 
-/// On the first CPU, when it is ready for Rust. `entry` calls it by its name.
+/// Called by `entry` by its name, on the first CPU, when Rust code can run.
 // SAFETY: nothing else in this program has this name.
 #[unsafe(no_mangle)]
 extern "C" fn first_main() -> ! {

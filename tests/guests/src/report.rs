@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was tested, and how it went: one line each, and a last one with the sums.
+//! Results of tests: a line for each, and a last one with the sums.
 
 use crate::machine::bootargs;
 use crate::machine::cpus;
@@ -13,7 +13,7 @@ use heapless::String;
 pub struct Failure(String<112>);
 
 impl Failure {
-    /// From a message; what is too long is cut.
+    /// From a message, which is cut if it is too long.
     pub fn new(message: fmt::Arguments<'_>) -> Self {
         let mut text = String::new();
         // An error means that it is cut.
@@ -22,7 +22,7 @@ impl Failure {
     }
 }
 
-/// What a test says.
+/// What a test returns.
 pub type Verdict = Result<(), Failure>;
 
 /// Ends a test with a failure unless the condition holds.
@@ -54,7 +54,7 @@ pub(crate) use check_eq;
 static PASSED: AtomicUsize = AtomicUsize::new(0);
 static FAILED: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a test is to run: all are, unless `only=` on the command line is part of other names.
+/// Whether a test is to run: without `only=` on the command line all are, else those whose names contain its value.
 fn is_wanted(name: &str) -> bool {
     bootargs::text("only").is_none_or(|part| name.contains(part))
 }
@@ -66,7 +66,7 @@ pub fn test(name: &str, code: fn() -> Verdict) {
     }
 }
 
-/// Notes how a test went.
+/// Reports the result of a test.
 pub fn record(name: &str, verdict: Verdict) {
     match verdict {
         Ok(()) => {
@@ -89,10 +89,10 @@ pub fn sums() {
     );
 }
 
-/// Why the test that runs on another CPU failed.
+/// Why the test on the other CPU failed.
 struct Elsewhere(UnsafeCell<Option<Failure>>);
 
-// SAFETY: one CPU at a time runs a test of `test_everywhere`, and the one that asked waits.
+// SAFETY: only one CPU at a time runs a test of `test_everywhere`, and the CPU that asked for it waits.
 unsafe impl Sync for Elsewhere {}
 
 static ELSEWHERE: Elsewhere = Elsewhere(UnsafeCell::new(None));
@@ -101,7 +101,7 @@ static TEST: AtomicUsize = AtomicUsize::new(0);
 fn run_test() {
     // SAFETY: only `test_everywhere` writes it, from a function of this type.
     let code: fn() -> Verdict = unsafe { core::mem::transmute(TEST.load(Ordering::Acquire)) };
-    // SAFETY: this CPU alone runs a test now.
+    // SAFETY: only this CPU runs a test now.
     unsafe { *ELSEWHERE.0.get() = code().err() };
 }
 

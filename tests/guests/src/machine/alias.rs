@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An address that means another page on each CPU: what one CPU has in its TLB must not serve
-//! another, though both are of one machine and may run on one core by turns.
+//! A virtual address that each CPU maps to another page: a TLB entry of one CPU must not be used by
+//! another, though both belong to one machine and may take turns on one core.
 
 use super::MAX_CPUS;
 use super::entry;
@@ -8,7 +8,7 @@ use super::sysreg::{barrier, cpu, msr};
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
-/// Where the page shows: in an entry of the first level that nothing else needs.
+/// The virtual address: in an entry of the first level that nothing else uses.
 const ADDRESS: u64 = (FIRST_LEVEL_ENTRY as u64) << 30;
 const FIRST_LEVEL_ENTRY: usize = 300;
 
@@ -21,7 +21,7 @@ struct Tables {
 
 struct AllTables(UnsafeCell<[Tables; MAX_CPUS]>);
 
-// SAFETY: each CPU writes and uses its own tables alone.
+// SAFETY: each CPU writes and uses only its own tables.
 unsafe impl Sync for AllTables {}
 
 static TABLES: AllTables = AllTables(UnsafeCell::new(
@@ -34,12 +34,12 @@ static TABLES: AllTables = AllTables(UnsafeCell::new(
     }; MAX_CPUS],
 ));
 
-/// Shows the page at `page` at [`ADDRESS`], on this CPU; returns that address.
+/// Maps the page at `page` to [`ADDRESS`] on this CPU; returns that address.
 pub fn show(page: u64) -> u64 {
     const TABLE: u64 = 0b11;
-    /// As the blocks of normal memory in `entry`.
+    /// Attributes as those of normal memory in `entry`.
     const PAGE: u64 = 0b11 | 1 << 10 | 0b11 << 8 | 1 << 2;
-    // SAFETY: this CPU's tables, which no translation uses until the end of this function.
+    // SAFETY: this CPU's own tables, which are not in use until the end of this function.
     let tables = unsafe { &mut (*TABLES.0.get())[cpu()] };
     tables.first = *entry::first_level();
     tables.third[0] = page | PAGE;
@@ -47,7 +47,7 @@ pub fn show(page: u64) -> u64 {
     tables.first[FIRST_LEVEL_ENTRY] = tables.second.as_ptr() as u64 | TABLE;
     barrier();
     msr!(TTBR0_EL1, tables.first.as_ptr() as u64);
-    // SAFETY: the new tables translate everything in use as the old ones did.
+    // SAFETY: the new tables map everything in use as the old ones did.
     unsafe { asm!("tlbi vmalle1", "dsb sy", "isb", options(nostack)) };
     ADDRESS
 }

@@ -10,7 +10,7 @@ use dtoolkit::{Node, Property};
 const QEMU_TREE: u64 = 0x4000_0000;
 const MAGIC: u32 = 0xd00d_feed;
 
-/// Where the device tree lies; nothing, if there is none.
+/// The address of the device tree; 0 if there is none.
 pub fn place() -> Part {
     let passed = entry::at_entry(0).x0;
     let start = if passed == 0 { QEMU_TREE } else { passed };
@@ -36,7 +36,7 @@ pub fn tree() -> Option<Fdt<'static>> {
 fn line() -> Option<&'static str> {
     let (tree, bytes) = (tree()?, bytes());
     let property = tree.find_node("/chosen")?.property("bootargs")?;
-    // The same text, as part of `bytes`: the parser lends it for less long.
+    // The same text as a part of `bytes`, which lives longer than the parser.
     let value = property.value().strip_suffix(&[0])?;
     let start = value.as_ptr().addr() - bytes.as_ptr().addr();
     core::str::from_utf8(bytes.get(start..start + value.len())?).ok()

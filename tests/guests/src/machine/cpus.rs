@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The CPUs: turning them on, and giving them work.
+//! The CPUs: turns them on, and gives them functions to run.
 
 use super::sysreg::{cpu, mask, wfi};
 use super::{MAX_CPUS, entry, gic, interrupts, psci, time};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A lock; whoever holds it takes no interrupts.
+/// A lock; its holder has interrupts masked.
 pub struct Lock(AtomicBool);
 
 impl Lock {
@@ -24,15 +24,15 @@ impl Lock {
     }
 }
 
-/// What a CPU does when it has nothing to do.
+/// What a CPU executes when it has no function to run.
 const IDLE: usize = 0;
 
 struct Work {
     /// A function to call, or [`IDLE`].
     job: AtomicUsize,
-    /// Whether it has entered and waits for work.
+    /// Whether it has been entered and waits for a function.
     ready: AtomicBool,
-    /// Where to go instead when it is entered the next time: a function, or 0.
+    /// The function that it calls instead at its next entry, or 0.
     resume: AtomicUsize,
 }
 
@@ -44,7 +44,7 @@ static WORK: [Work; MAX_CPUS] = [const {
     }
 }; MAX_CPUS];
 
-/// SGI that wakes a CPU which sleeps for lack of work.
+/// The SGI that wakes a CPU which waits for a function.
 const WAKE: u32 = 15;
 
 /// How many CPUs the machine has.
@@ -70,7 +70,7 @@ pub fn start(cpu: usize) -> Result<(), i64> {
     }
 }
 
-/// Turns all other CPUs on; returns how many there are now, or panics.
+/// Turns all other CPUs on; returns the number of CPUs, or panics.
 pub fn start_all() -> usize {
     let count = count();
     for cpu in 1..count {
@@ -81,12 +81,12 @@ pub fn start_all() -> usize {
     count
 }
 
-/// Has `cpu` go to `code` when it is entered the next time, by CPU_ON or after CPU_SUSPEND.
+/// Has `cpu` call `code` at its next entry, by CPU_ON or after CPU_SUSPEND.
 pub fn on_entry(cpu: usize, code: fn()) {
     WORK[cpu].resume.store(code as usize, Ordering::Release);
 }
 
-/// Where secondary CPUs come to. `entry` calls it by its name.
+/// Where secondary CPUs enter Rust. Called by `entry` by its name.
 // SAFETY: nothing else in this program has this name.
 #[unsafe(no_mangle)]
 extern "C" fn secondary_main(cpu: u64) -> ! {
@@ -100,7 +100,7 @@ extern "C" fn secondary_main(cpu: u64) -> ! {
     work()
 }
 
-/// Does what other CPUs ask for, for ever.
+/// Runs the functions that other CPUs ask for, for ever.
 fn work() -> ! {
     let own = &WORK[cpu()];
     own.ready.store(true, Ordering::Release);
@@ -124,20 +124,20 @@ pub fn begin(cpu: usize, code: fn()) {
     WORK[cpu].job.store(code as usize, Ordering::Release);
 }
 
-/// The work of `cpu` will not come to its end: the CPU leaves it by turning off or powering down.
+/// The function that `cpu` runs does not return: the CPU turns off or powers down.
 pub fn forget_work(cpu: usize) {
     WORK[cpu].job.store(IDLE, Ordering::Release);
 }
 
-/// Waits until `cpu` has done its work.
+/// Waits until `cpu` has returned from its function.
 pub fn finish(cpu: usize) {
     let idle = || WORK[cpu].job.load(Ordering::Acquire) == IDLE;
     if !time::wait(idle) {
-        panic!("CPU {cpu} does not come to an end");
+        panic!("CPU {cpu} does not return from its function");
     }
 }
 
-/// Has `cpu` run `code`, which may be this one.
+/// Has `cpu` run `code` and waits for its end; `cpu` may be this one.
 pub fn run(cpu: usize, code: fn()) {
     if cpu == super::sysreg::cpu() {
         code();
@@ -149,7 +149,7 @@ pub fn run(cpu: usize, code: fn()) {
 
 static STOP: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
 
-/// Takes interrupts until [`stop_receiving`], spinning.
+/// Takes interrupts until [`stop_receiving`], in a loop.
 fn receive_awake() {
     super::sysreg::unmask();
     while !STOP[cpu()].load(Ordering::Acquire) {
@@ -166,7 +166,7 @@ fn receive_asleep() {
     }
 }
 
-/// Has `cpu` take interrupts and do nothing else, asleep or spinning.
+/// Has `cpu` only take interrupts, asleep in WFI or in a loop.
 pub fn start_receiving(cpu: usize, asleep: bool) {
     STOP[cpu].store(false, Ordering::Release);
     begin(
@@ -184,7 +184,7 @@ pub fn stop_receiving(cpu: usize) {
     STOP[cpu].store(true, Ordering::Release);
     gic::send_sgi(WAKE, 1 << cpu);
     finish(cpu);
-    // The last SGI may not have been taken if it was on its way while the CPU awoke.
+    // The last SGI may still be pending if it was sent while the CPU awoke.
     run(cpu, interrupts::take_what_is_there);
     interrupts::forget(cpu);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From the first instruction to Rust: what a CPU had at entry is kept, then it gets a stack,
+//! From the first instruction to Rust: stores the registers at entry, then sets up stack,
 //! vectors and the MMU.
 
 use super::MAX_CPUS;
@@ -9,23 +9,23 @@ use core::cell::UnsafeCell;
 /// Bytes of stack of each CPU.
 const STACK_SIZE: usize = 32 * 1024;
 
-/// One for each CPU, and one more: the first CPU's when it comes by here again, for its own may
+/// One for each CPU, and a second one for the first CPU when it is entered again: its own may
 /// still be in use (CPU_SUSPEND).
 const STACK_COUNT: usize = MAX_CPUS + 1;
 
 #[repr(C, align(16))]
 struct Stacks(UnsafeCell<[[u8; STACK_SIZE]; STACK_COUNT]>);
 
-// SAFETY: each CPU uses its own stack alone, and no Rust code looks at them.
+// SAFETY: each CPU uses its own stack only, and no Rust code accesses the stacks by this variable.
 unsafe impl Sync for Stacks {}
 
 static STACKS: Stacks = Stacks(UnsafeCell::new([[0; STACK_SIZE]; STACK_COUNT]));
 
-/// What a CPU found at its first instruction.
+/// The registers of a CPU at its first instruction.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct AtEntry {
-    /// Its x0: the device tree for the first, the context for others.
+    /// x0: the device tree for the first CPU, the context for others.
     pub x0: u64,
     /// `SCTLR_EL1`.
     pub sctlr: u64,
@@ -39,7 +39,7 @@ pub struct AtEntry {
     pub marks: u64,
     /// `CNTV_CTL_EL0` and `CNTP_CTL_EL0` or-ed together.
     pub timers: u64,
-    /// How often this CPU has come by here.
+    /// How often this CPU has been entered.
     pub entries: u64,
 }
 
@@ -64,35 +64,35 @@ static ENTRIES: Entries = Entries(UnsafeCell::new(
     }; MAX_CPUS],
 ));
 
-/// What `cpu` found when it was last entered.
+/// The registers of `cpu` at its last entry.
 pub fn at_entry(cpu: usize) -> AtEntry {
-    // SAFETY: `cpu` has written it before it came to Rust; volatile, since it may come again.
+    // SAFETY: `cpu` has written it before it entered Rust; volatile, since it may be entered again.
     unsafe { (ENTRIES.0.get() as *const AtEntry).add(cpu).read_volatile() }
 }
 
-/// Where a CPU is to start that PSCI turns on.
+/// The entry point of a CPU that PSCI turns on.
 pub fn secondary_entry() -> u64 {
     unsafe extern "C" {
         static secondary: u8;
     }
-    // The address alone is taken.
+    // Only the address is used.
     (&raw const secondary) as u64
 }
 
-/// First address of the program, and the first behind it.
+/// First address of the program, and the first address after it.
 pub fn image() -> (u64, u64) {
     unsafe extern "C" {
         static image_begin: u8;
         static image_end: u8;
     }
-    // The addresses alone are taken.
+    // Only the addresses are used.
     (
         (&raw const image_begin) as u64,
         (&raw const image_end) as u64,
     )
 }
 
-/// The translation table: one level, 1 GiB a block, addresses as they are. The first block is
+/// The translation table: one level of 1 GiB blocks, identity mapped. The first block is
 /// devices.
 #[repr(C, align(4096))]
 struct Table([u64; 512]);
@@ -125,7 +125,7 @@ const MAIR: u64 = 0xFF << 8 | 0x04;
 const TCR: u64 = 25 | 1 << 8 | 1 << 10 | 3 << 12 | 1 << 23 | 2 << 32;
 /// `SCTLR_EL1`: RES1 bits of Armv8.0, stack alignment checks, instruction and data caches, MMU.
 const SCTLR: u64 = 0x30D0_0800 | 1 << 12 | 1 << 3 | 1 << 2 | 1;
-/// `CPACR_EL1.FPEN`: floating point free.
+/// `CPACR_EL1.FPEN`: floating point does not trap.
 const CPACR: u64 = 3 << 20;
 
 global_asm!(
@@ -170,7 +170,7 @@ global_asm!(
     "msr spsel, #1",
     "adrp x1, {stacks}",
     "add x1, x1, :lo12:{stacks}",
-    // x24 = whether this is the very start.
+    // x24 = whether this is the first entry of the first CPU.
     "ldr x3, [x22, #56]",
     "cmp x3, #1",
     "ccmp x21, #0, #0, eq",
@@ -205,7 +205,7 @@ global_asm!(
     "msr sctlr_el1, x1",
     "isb",
     "cbz x24, 1f",
-    // In `main.rs` and `cpus`: by their names, because those need this file.
+    // Functions of `main.rs` and `cpus`, by their names, because those files import this one.
     "bl first_main",
     "1: mov x0, x21",
     "bl secondary_main",

@@ -13,7 +13,7 @@ pub const REDISTRIBUTOR_SIZE: u64 = 0x2_0000;
 /// From a redistributor to its frame of SGIs and PPIs.
 const SGI_FRAME: u64 = 0x1_0000;
 
-/// Register offsets, in GICD and in the SGI frames alike where both have them.
+/// Register offsets, in GICD and in the SGI frames; equal where both have the register.
 pub mod register {
     /// GICD_CTLR.
     pub const CTLR: u64 = 0x0000;
@@ -57,20 +57,20 @@ pub const ENABLE_GROUP_1: u32 = 1 << 1;
 pub const ARE: u32 = 1 << 4;
 /// GICD_CTLR: one Security state.
 pub const DS: u32 = 1 << 6;
-/// GICD_CTLR: a write is not complete.
+/// GICD_CTLR: a write is pending (RWP).
 pub const RWP: u32 = 1 << 31;
 
-/// Priority that lets everything pass.
+/// Priority mask that holds back nothing.
 pub const LOWEST: u64 = 0xFF;
 /// Priority of every interrupt unless a test sets another.
 pub const USUAL: u8 = 0xA0;
 /// Running priority when nothing is active.
 pub const IDLE: u64 = 0xFF;
-/// INTID of nothing.
+/// INTID that stands for no interrupt (spurious).
 pub const SPURIOUS: u32 = 1023;
 /// First SPI.
 pub const FIRST_SPI: u32 = 32;
-/// An SPI that no device of the machine uses, within the range a guest is given.
+/// An SPI that no device of the machine uses, within the range of a guest.
 pub const FREE_SPI: u32 = 60;
 
 /// First register of the redistributor of `cpu`.
@@ -78,7 +78,7 @@ pub fn redistributor(cpu: usize) -> u64 {
     GICR + REDISTRIBUTOR_SIZE * cpu as u64
 }
 
-/// The frame in which the registers of an interrupt are, for the CPU that runs this.
+/// The frame that has the registers of an interrupt, for the CPU that runs this.
 fn frame(interrupt: u32) -> u64 {
     if interrupt < FIRST_SPI {
         redistributor(cpu()) + SGI_FRAME
@@ -87,7 +87,7 @@ fn frame(interrupt: u32) -> u64 {
     }
 }
 
-/// Address of the register with one bit per interrupt that has this one.
+/// Address of the register with one bit per interrupt that has this interrupt.
 fn word(register: u64, interrupt: u32) -> u64 {
     frame(interrupt) + register + u64::from(interrupt / 32 * 4)
 }
@@ -160,7 +160,7 @@ pub fn routed_to(interrupt: u32) -> u64 {
     read64(GICD + register::IROUTER + u64::from(interrupt) * 8)
 }
 
-/// Waits until the distributor has taken a write.
+/// Waits until a write to the distributor has taken effect.
 pub fn complete() {
     barrier();
     while read32(GICD + register::CTLR) & RWP != 0 {}
@@ -172,8 +172,8 @@ pub fn start_distributor() {
     complete();
 }
 
-/// Gives this CPU an interface as tests start with: SGIs and timers in group 1, enabled, of the
-/// usual priority; nothing pending or active.
+/// Sets the interface of this CPU to the state with which tests start: SGIs and timers in group 1, enabled, with the
+/// usual priority; no interrupt pending or active.
 pub fn start_cpu() {
     let waker = redistributor(cpu()) + register::WAKER;
     write32(waker, read32(waker) & !(1 << 1));
@@ -203,7 +203,7 @@ pub fn start_cpu() {
     msr!(ICC_IGRPEN1_EL1, 1);
 }
 
-/// Makes an SPI ready: group 1, usual priority, edge-triggered, routed here, enabled.
+/// Sets an SPI up: group 1, usual priority, edge-triggered, routed here, enabled.
 pub fn start_spi(interrupt: u32) {
     set_bit(register::ICENABLER, interrupt);
     set_bit(register::ICPENDR, interrupt);
@@ -215,14 +215,14 @@ pub fn start_spi(interrupt: u32) {
     set_bit(register::ISENABLER, interrupt);
 }
 
-/// Turns an SPI off.
+/// Disables an SPI.
 pub fn stop_spi(interrupt: u32) {
     set_bit(register::ICENABLER, interrupt);
     set_bit(register::ICPENDR, interrupt);
     set_bit(register::ICACTIVER, interrupt);
 }
 
-/// Sends an SGI of group 1 to the CPUs of a list (Aff0, one bit each).
+/// Sends an SGI of group 1 to the CPUs of a list (bit n: Aff0 = n).
 pub fn send_sgi(sgi: u32, cpus: u64) {
     barrier();
     msr!(ICC_SGI1R_EL1, u64::from(sgi) << 24 | cpus);
@@ -234,7 +234,7 @@ pub fn send_sgi_group_0(sgi: u32, cpus: u64) {
     msr!(ICC_SGI0R_EL1, u64::from(sgi) << 24 | cpus);
 }
 
-/// Sends an SGI of group 1 to all CPUs but this one.
+/// Sends an SGI of group 1 to all other CPUs.
 pub fn send_sgi_to_others(sgi: u32) {
     /// Interrupt_Routing_Mode.
     const ALL_BUT_SELF: u64 = 1 << 40;
@@ -242,14 +242,14 @@ pub fn send_sgi_to_others(sgi: u32) {
     msr!(ICC_SGI1R_EL1, u64::from(sgi) << 24 | ALL_BUT_SELF);
 }
 
-/// Acknowledges the most urgent interrupt of group 1.
+/// Acknowledges the interrupt of group 1 with the highest priority.
 pub fn acknowledge() -> u32 {
     let interrupt = mrs!(ICC_IAR1_EL1) as u32;
     barrier();
     interrupt
 }
 
-/// Ends an interrupt of group 1: priority drop, and deactivation unless EOImode says otherwise.
+/// Ends an interrupt of group 1: priority drop, and deactivation unless EOImode separates them.
 pub fn end(interrupt: u32) {
     msr!(ICC_EOIR1_EL1, u64::from(interrupt));
 }

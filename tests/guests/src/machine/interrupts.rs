@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Interrupts that were taken: each CPU keeps a log; a test may put in a handler of its own.
+//! Interrupts that were taken: each CPU has a log; a test may install its own handler.
 
 use super::MAX_CPUS;
 use super::gic::{self, SPURIOUS};
@@ -7,7 +7,7 @@ use super::sysreg::{cpu, mask, mrs, msr, unmask, wfi};
 use super::time::{self, IMASK, Timer};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// How an interrupt came.
+/// The exception by which an interrupt was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
     /// Group 1.
@@ -16,7 +16,7 @@ pub enum Line {
     Fiq,
 }
 
-/// Set in a log entry of an interrupt that came as FIQ.
+/// Set in the log entry of an interrupt that was taken as FIQ.
 pub const FIQ: u32 = 1 << 16;
 /// Entries of each log.
 const LOG_SIZE: usize = 256;
@@ -47,7 +47,7 @@ pub fn taken(line: Line) {
     }
 }
 
-/// Takes one interrupt, notes it, ends it. Timers are masked, since they are level-sensitive.
+/// Takes one interrupt, logs it and ends it. Timers are masked, since they are level-sensitive.
 fn usual(line: Line) {
     let interrupt = match line {
         Line::Irq => gic::acknowledge(),
@@ -77,7 +77,7 @@ pub fn with_handler<R>(handler: fn(Line), code: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Adds to the log of this CPU; what was gone when it was acknowledged does not count.
+/// Adds to the log of this CPU, unless the interrupt is spurious.
 pub fn note(interrupt: u32) {
     let log = &LOGS[cpu()];
     if interrupt & 0xFFFF == SPURIOUS {
@@ -102,12 +102,12 @@ pub fn nth(cpu: usize, n: usize) -> u32 {
     entry.map_or(SPURIOUS, |entry| entry.load(Ordering::Relaxed))
 }
 
-/// Forgets what `cpu` has taken.
+/// Clears the log of `cpu`.
 pub fn forget(cpu: usize) {
     LOGS[cpu].count.store(0, Ordering::Release);
 }
 
-/// Lets interrupts in until this CPU has taken `count`, or nothing comes for long.
+/// Unmasks interrupts until this CPU has taken `count`, or none arrives for long.
 pub fn take(count: usize) -> bool {
     unmask();
     let come = time::wait(|| self::count(cpu()) >= count);
@@ -115,17 +115,17 @@ pub fn take(count: usize) -> bool {
     come
 }
 
-/// Lets interrupts in for a short while, in which none may come that is not pending already.
+/// Unmasks interrupts for a short while: only those that are already pending may arrive.
 pub fn take_what_is_there() {
     unmask();
     time::delay_us(500);
     mask();
 }
 
-/// Sleeps with interrupts let in until `done`.
+/// Sleeps, with interrupts unmasked in between, until `done`.
 pub fn sleep_until(done: impl Fn() -> bool) {
     while !done() {
-        // Masked, so that what makes `done` true cannot come between the look and the sleep.
+        // Interrupts are masked, so what makes `done` true cannot arrive between the check and WFI.
         wfi();
         unmask();
         mask();

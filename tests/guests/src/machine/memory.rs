@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What memory there is, and where this program and its device tree lie in it.
+//! The machine's memory, and the parts of it that this program and its device tree occupy.
 
 use super::bootargs;
 use super::entry;
 use super::part::Part;
 use dtoolkit::{Node, Property};
 
-/// Pages of memory are looked at and marked as a whole.
+/// Pages of memory are checked and marked as a whole.
 const PAGE: u64 = 4096;
 
-/// The whole memory, as the device tree has it: one range, with addresses and sizes of 64 bits.
+/// The whole memory in the device tree: one range, with addresses and sizes of 64 bits.
 pub fn all() -> Part {
     let range = || {
         let tree = bootargs::tree()?;
@@ -28,11 +28,11 @@ pub fn all() -> Part {
     };
     match range() {
         Some(range) => range,
-        None => panic!("the device tree says nothing of memory"),
+        None => panic!("the device tree has no memory node"),
     }
 }
 
-/// Memory that is free: without this program and the device tree, whole pages. Some parts may be
+/// Memory without this program and the device tree, in whole pages. Some parts may be
 /// empty.
 pub fn free() -> [Part; 3] {
     let (image_start, image_end) = entry::image();

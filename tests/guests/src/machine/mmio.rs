@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loads and stores of a given width at a given address, none that the hypervisor could not play.
+//! Loads and stores of a given width at a given address, all of which the hypervisor can emulate.
 
 use core::arch::asm;
 
 /// Reads 8 bits.
 pub fn read8(address: u64) -> u8 {
     let value: u64;
-    // SAFETY: a device's register, or an address whose fault is what is tested.
+    // SAFETY: a device's register, or an address whose fault is the subject of a test.
     unsafe { asm!("ldrb {:w}, [{}]", out(reg) value, in(reg) address, options(nostack)) };
     value as u8
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The machine as this program uses it: just enough of a kernel to test what is under it.
+//! The machine as this program uses it: a minimal kernel for tests of the machine.
 //!
-//! Each CPU runs at EL1 with the MMU on, memory mapped as it is. Interrupts are masked except
-//! where a test says so. The whole machine belongs to this program, so registers and devices are
-//! accessed freely; a wrong access ends in a failure that says where.
+//! Each CPU runs at EL1 with the MMU on and memory identity mapped. Interrupts are masked except
+//! where a test unmasks them. The whole machine belongs to this program, so it accesses registers and devices
+//! freely; a wrong access ends in a failure with its address.
 
 pub mod alias;
 pub mod bootargs;
@@ -21,5 +21,5 @@ pub mod time;
 pub mod traps;
 pub mod uart;
 
-/// Most CPUs this program starts.
+/// Most CPUs that this program starts.
 pub const MAX_CPUS: usize = 8;

@@ -6,7 +6,7 @@
 pub struct Part {
     /// First address.
     pub start: u64,
-    /// First address behind it.
+    /// First address after it.
     pub end: u64,
 }
 
@@ -15,7 +15,7 @@ impl Part {
     pub fn words(self) -> &'static mut [u64] {
         let count = ((self.end - self.start) / 8) as usize;
         // SAFETY: memory of this machine that nothing else uses, aligned to pages. Callers have
-        // one such slice at a time of each part.
+        // only one such slice of a part at a time.
         unsafe { core::slice::from_raw_parts_mut(self.start as *mut u64, count) }
     }
 }

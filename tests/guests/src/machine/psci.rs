@@ -51,15 +51,15 @@ pub mod code {
     pub const NOT_SUPPORTED: i64 = -1;
     /// An argument is wrong.
     pub const INVALID_PARAMETERS: i64 = -2;
-    /// It runs already.
+    /// The CPU is already on.
     pub const ALREADY_ON: i64 = -4;
-    /// It is being started.
+    /// The CPU is being started.
     pub const ON_PENDING: i64 = -5;
-    /// Nothing can start there.
+    /// No CPU can start at this address.
     pub const INVALID_ADDRESS: i64 = -9;
 }
 
-/// States that AFFINITY_INFO tells.
+/// States that AFFINITY_INFO returns.
 pub mod power {
     /// On.
     pub const ON: i64 = 0;
@@ -76,11 +76,11 @@ pub enum Conduit {
     Smc,
 }
 
-/// Makes a call; returns x0 to x3. All other registers must be as before: the compiler counts on
-/// it (SMCCC 1.1).
+/// Makes a call; returns x0 to x3. The call must not change other registers: the compiler relies on
+/// that (SMCCC 1.1).
 pub fn call_by(conduit: Conduit, arguments: [u64; 4]) -> [u64; 4] {
     let [mut x0, mut x1, mut x2, mut x3] = arguments;
-    // SAFETY: firmware changes x0 to x3 alone; calls that do not return end this program.
+    // SAFETY: firmware changes x0 to x3 only; calls that do not return end this program.
     unsafe {
         match conduit {
             Conduit::Hvc => {
@@ -94,7 +94,7 @@ pub fn call_by(conduit: Conduit, arguments: [u64; 4]) -> [u64; 4] {
     [x0, x1, x2, x3]
 }
 
-/// Makes a call by HVC; returns x0 as a number with a sign.
+/// Makes a call by HVC; returns x0 as a signed number.
 pub fn call(function: u64, arguments: [u64; 3]) -> i64 {
     let [a, b, c] = arguments;
     let [x0, ..] = call_by(Conduit::Hvc, [function, a, b, c]);
@@ -110,11 +110,11 @@ pub fn affinity_info(cpu: usize) -> i64 {
 /// Turns the machine off.
 pub fn system_off() -> ! {
     call(function::SYSTEM_OFF, [0; 3]);
-    panic!("SYSTEM_OFF came back");
+    panic!("SYSTEM_OFF returned");
 }
 
-/// Starts the machine anew.
+/// Resets the machine.
 pub fn system_reset() -> ! {
     call(function::SYSTEM_RESET, [0; 3]);
-    panic!("SYSTEM_RESET came back");
+    panic!("SYSTEM_RESET returned");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers that look random: xorshift64*, the same for the same seed.
+//! Pseudorandom numbers: xorshift64*. The same seed gives the same numbers.
 
 /// A generator.
 pub struct Random(u64);

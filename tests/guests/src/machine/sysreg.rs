@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System registers and the instructions that go with them.
+//! System registers, and instructions for interrupts and barriers.
 
 use core::arch::asm;
 
@@ -7,7 +7,7 @@ use core::arch::asm;
 macro_rules! mrs {
     ($register:ident) => {{
         let value: u64;
-        // SAFETY: reading a register of the CPU, which is this program's own, changes no memory.
+        // SAFETY: the CPU belongs to this program, and reading a register changes no memory.
         unsafe {
             core::arch::asm!(
                 concat!("mrs {}, ", stringify!($register)),
@@ -20,11 +20,11 @@ macro_rules! mrs {
 }
 pub(crate) use mrs;
 
-/// Writes a system register, and waits until it counts.
+/// Writes a system register, and waits until the write has taken effect.
 macro_rules! msr {
     ($register:ident, $value:expr) => {{
         let value: u64 = $value;
-        // SAFETY: the CPU is this program's own; no test writes what its own code depends on.
+        // SAFETY: the CPU belongs to this program; no test writes what its own code depends on.
         unsafe {
             core::arch::asm!(
                 concat!("msr ", stringify!($register), ", {}"),
@@ -37,25 +37,25 @@ macro_rules! msr {
 }
 pub(crate) use msr;
 
-/// Lets interrupts in.
+/// Unmasks interrupts.
 pub fn unmask() {
     // SAFETY: the vectors are in place.
     unsafe { asm!("msr daifclr, #3", options(nostack)) };
 }
 
-/// Keeps interrupts out.
+/// Masks interrupts.
 pub fn mask() {
-    // SAFETY: masking interrupts is always allowed.
+    // SAFETY: interrupts may be masked at any time.
     unsafe { asm!("msr daifset, #3", options(nostack)) };
 }
 
-/// Waits for an interrupt, masked or not.
+/// Waits for an interrupt, whether masked or not.
 pub fn wfi() {
     // SAFETY: waiting changes nothing.
     unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) };
 }
 
-/// All memory accesses so far are complete before the next instruction.
+/// Completes all memory accesses before the next instruction.
 pub fn barrier() {
     // SAFETY: barriers change nothing.
     unsafe { asm!("dsb sy", "isb", options(nostack, preserves_flags)) };

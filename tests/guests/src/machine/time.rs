@@ -10,10 +10,10 @@ pub const IMASK: u64 = 1 << 1;
 /// `CNT*_CTL`: condition met.
 pub const ISTATUS: u64 = 1 << 2;
 
-/// How long to wait for what must come, in seconds. On a busy host a core stands still for long.
+/// How long to wait for an event that must happen, in seconds. On a busy host a core may stand still for long.
 const PATIENCE_S: u64 = 30;
 
-/// Ticks of the counter since some start.
+/// Ticks of the counter.
 pub fn now() -> u64 {
     // SAFETY: a barrier, so that the counter is not read early.
     unsafe { core::arch::asm!("isb", options(nostack, preserves_flags)) };
@@ -25,13 +25,13 @@ pub fn us(microseconds: u64) -> u64 {
     mrs!(CNTFRQ_EL0) * microseconds / 1_000_000
 }
 
-/// Waits that long.
+/// Waits so many microseconds.
 pub fn delay_us(microseconds: u64) {
     let end = now() + us(microseconds);
     while now() < end {}
 }
 
-/// Waits until `done`; false if it takes longer than anything reasonable.
+/// Waits until `done`; false if that takes longer than it can on any host.
 pub fn wait(mut done: impl FnMut() -> bool) -> bool {
     let end = now() + us(PATIENCE_S * 1_000_000);
     while !done() {
@@ -119,12 +119,12 @@ impl Timer {
         }
     }
 
-    /// Off.
+    /// Turns it off.
     pub fn stop(self) {
         self.set_control(0);
     }
 
-    /// Due so many microseconds from now; returns when.
+    /// Sets it so many microseconds from now; returns the time.
     pub fn start_us(self, microseconds: u64) -> u64 {
         self.start_ticks(us(microseconds))
     }

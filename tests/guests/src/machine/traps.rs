@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exceptions at EL1: interrupts go to [`super::interrupts`]; a synchronous one either was
-//! expected, and its instruction is skipped, or is a failure that says where.
+//! Exceptions at EL1: interrupts go to [`super::interrupts`]. A synchronous exception that a test
+//! expects is skipped; any other one fails with its address.
 
 use super::MAX_CPUS;
 use super::interrupts;
@@ -8,7 +8,7 @@ use super::sysreg::{cpu, mrs};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// General registers, and what the exception saved.
+/// General registers, and the registers that the exception saved.
 #[repr(C)]
 pub struct Frame {
     x: [u64; 31],
@@ -30,12 +30,12 @@ static CAUGHT: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
 /// Exception classes (Arm ARM DDI 0487, `ESR_EL1.EC`).
 pub mod class {
-    /// An instruction that does not exist, or not here.
+    /// An undefined instruction.
     pub const UNDEFINED: u64 = 0;
 }
 
-/// Runs `code`; returns the class of the last exception that it caused, if any. What causes one
-/// is skipped.
+/// Runs `code`; returns the class of the last exception that it caused, if any. Instructions that cause one
+/// are skipped.
 pub fn catch(code: impl FnOnce()) -> Option<u64> {
     let cpu = cpu();
     CAUGHT[cpu].store(0, Ordering::Relaxed);

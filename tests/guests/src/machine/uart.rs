@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PL011 at which this program prints (Arm DDI 0183).
+//! The PL011 to which this program prints (Arm DDI 0183).
 
 use super::cpus::Lock;
 use super::mmio::{read8, read32, write8, write32};
@@ -61,7 +61,7 @@ pub mod interrupt {
     pub const RX: u32 = 1 << 4;
     /// Ready to transmit.
     pub const TX: u32 = 1 << 5;
-    /// Received, and nothing followed.
+    /// Receive timeout.
     pub const RT: u32 = 1 << 6;
 }
 
@@ -76,13 +76,13 @@ impl Pl011 {
         write32(self.base + register, value);
     }
 
-    /// Sends a byte when there is room.
+    /// Sends a byte when there is room in the FIFO.
     pub fn send(self, byte: u8) {
         while self.read(register::FR) & flag::TXFF != 0 {}
         write8(self.base + register::DR, byte);
     }
 
-    /// Takes a received byte.
+    /// Returns a received byte.
     pub fn receive(self) -> Option<u8> {
         let empty = self.read(register::FR) & flag::RXFE != 0;
         (!empty).then(|| read8(self.base + register::DR))
@@ -103,13 +103,13 @@ impl fmt::Write for Writer {
     }
 }
 
-/// Whole lines of several CPUs do not mix.
+/// Keeps the lines of several CPUs whole.
 static PRINTING: Lock = Lock::new();
 
 /// Prints a line.
 pub fn print_line(text: fmt::Arguments<'_>) {
     PRINTING.with(|| {
-        // Our writer has no errors.
+        // This writer has no errors.
         let _ = fmt::Write::write_fmt(&mut Writer, format_args!("{text}\n"));
     });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=devices`: the machine's second PL011 and its PL031 clock, passed through: registers, and
-//! interrupts that come from a real line, routed to each CPU.
+//! interrupts of real lines, routed to each CPU.
 
 use super::gic::{clean, next, stray};
 use crate::machine::gic::{self, SPURIOUS, register};
@@ -52,7 +52,7 @@ pub fn run() {
     }
 }
 
-/// Nothing of an earlier owner interrupts.
+/// No interrupt of an earlier owner is left.
 fn state_at_start() -> Verdict {
     check_eq!(SECOND.read(uart::register::IMSC), 0, "IMSC of the UART");
     check_eq!(read32(rtc::BASE + rtc::IMSC), 0, "IMSC of the clock");
@@ -95,7 +95,7 @@ fn loopback() -> Verdict {
     Ok(())
 }
 
-/// High as long as the byte is there, the interrupt comes again each time it is ended.
+/// While the byte is there the level is high: the interrupt is signalled again each time it is ended.
 fn level() -> Verdict {
     start();
     SECOND.write(uart::register::IMSC, interrupt::RX);
@@ -157,7 +157,7 @@ fn disabled() -> Verdict {
     SECOND.receive();
     SECOND.write(uart::register::ICR, interrupt::RX);
     gic::end(SECOND.interrupt);
-    // And gone before it is enabled.
+    // The level drops before the interrupt is enabled.
     gic::set_bit(register::ICENABLER, SECOND.interrupt);
     SECOND.send(2);
     time::delay_us(200);
@@ -197,7 +197,7 @@ fn to_each_sleeping_cpu() -> Verdict {
             SECOND.write(uart::register::IMSC, interrupt::RX);
             SECOND.send(1);
             let come = time::wait(|| interrupts::count(target) > 0);
-            check!(come, "it does not come to CPU {target} in round {round}");
+            check!(come, "it does not arrive at CPU {target} in round {round}");
             cpus::finish(target);
             check_eq!(stray(), SPURIOUS, "on the first CPU");
             check_eq!(interrupts::count(target), 1, "taken by CPU {target}");
@@ -216,10 +216,10 @@ fn clock() -> Verdict {
     check!(now > 1_500_000_000, "the clock says {now}");
     write32(rtc::BASE + rtc::MR, now + 2);
     write32(rtc::BASE + rtc::IMSC, 1);
-    check_eq!(next(), rtc::INTERRUPT, "when the time has come");
+    check_eq!(next(), rtc::INTERRUPT, "when its time is reached");
     check!(
         read32(rtc::BASE + rtc::DR) >= now + 2,
-        "before the time has come"
+        "before its time is reached"
     );
     check_eq!(read32(rtc::BASE + rtc::MIS), 1, "MIS");
     write32(rtc::BASE + rtc::ICR, 1);

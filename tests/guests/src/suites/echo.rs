@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `suite=echo`: sends back what is typed, line by line, received by interrupt while it sleeps. A
+//! `suite=echo`: sends back what is typed, line by line. It receives by interrupt and sleeps in between. The
 //! line `quit` ends it.
 
 use crate::machine::gic;
@@ -42,7 +42,7 @@ pub fn run() {
             let byte = RECEIVED[taken % SIZE].load(Ordering::Relaxed);
             taken += 1;
             if byte != b'\r' && byte != b'\n' {
-                // What is too long is cut.
+                // A line that is too long is cut.
                 let _ = line.push(byte);
                 continue;
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `suite=fault kind=KIND address=ADDRESS cpu=N`: does what a guest may not, on that CPU, and says
-//! before at which instruction, so that the hypervisor's report can be compared.
+//! `suite=fault kind=KIND address=ADDRESS cpu=N`: does what a guest may not do, on that CPU. Before, it prints
+//! the address of the instruction, so that the hypervisor's report can be compared.
 
 use crate::machine::sysreg::msr;
 use crate::machine::uart::say;
@@ -10,7 +10,7 @@ use core::arch::global_asm;
 
 global_asm!(
     ".pushsection .text, \"ax\"",
-    // Each takes the address in x0; its first instruction is the one that is refused.
+    // Each takes the address in x0; its first instruction faults.
     "fault_load: ldr w1, [x0]",
     "ret",
     "fault_store: str x0, [x0]",
@@ -22,18 +22,18 @@ global_asm!(
     "fault_exclusive: ldxr w1, [x0]",
     "ret",
     "fault_jump: br x0",
-    // A stack pointer that points to nothing, and an exception that makes the vectors use it.
+    // A stack pointer to an address without memory, and an exception whose vector pushes there.
     "fault_stack: mov x2, sp",
     "mov sp, x0",
     "svc #0",
     "mov sp, x2",
     "ret",
-    // Vectors where nothing is.
+    // Vectors at an address without memory.
     "fault_vectors: msr vbar_el1, x0",
     "isb",
     "svc #0",
     "ret",
-    // Translation tables where nothing is.
+    // Translation tables at an address without memory.
     "fault_walk: msr ttbr0_el1, x0",
     "isb",
     "dsb sy",
@@ -64,9 +64,9 @@ pub fn run() {
     cpus::start_all();
     let cpu = bootargs::number_or("cpu", 0) as usize;
     cpus::run(cpu, fault);
-    // Only if it was not stopped.
+    // Reached only if the guest was not stopped.
     let kind = bootargs::text("kind").unwrap_or("");
-    let why = Failure::new(format_args!("nothing has stopped \"{kind}\""));
+    let why = Failure::new(format_args!("the guest was not stopped for \"{kind}\""));
     record("fault", Err(why));
 }
 
@@ -83,16 +83,16 @@ fn fault() {
         "stack" => fault_stack,
         "vectors" => fault_vectors,
         "walk" => fault_walk,
-        _ => panic!("no kind of fault is called \"{kind}\""),
+        _ => panic!("there is no kind of fault \"{kind}\""),
     };
     let pc = match kind {
         "jump" => address,
-        // The exception that follows has its own place.
+        // The instruction that faults is in the vectors or in none of this code.
         "stack" | "vectors" | "walk" => 0,
         _ => code as *const () as u64,
     };
     msr!(TPIDR_EL0, pc);
     say!("fault-expected kind={kind} pc={pc:#018x} address={address:#x}");
-    // SAFETY: it is meant not to come back.
+    // SAFETY: the call is not meant to return.
     unsafe { code(address) };
 }

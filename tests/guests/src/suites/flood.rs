@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=flood`: all CPUs write to the console without a pause, for `ms=` milliseconds (default 1000).
-//! `wait=1`: each waits for room before a byte, else most bytes are lost. `storm=1`: the virtual timer of each
-//! CPU is due again as soon as it was served, and each CPU sends an SGI to all with each line.
+//! `wait=1`: each waits for room before a byte, otherwise most bytes are lost. `storm=1`: the virtual timer of each
+//! CPU expires again as soon as it was handled, and each CPU sends an SGI to all CPUs with each line.
 
 use crate::machine::sysreg::{mask, unmask};
 use crate::machine::time::{Timer, now, us};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `suite=hostile seed=N ops=N`: does what it can to disturb. Each CPU makes so many random
-//! accesses (default 10,000): to the registers of its GIC and UART, of any width and at any
-//! offset; calls of the firmware; system registers; SGIs. What it must not do is what it may not at
-//! all, which would stop it (suite `fault`). `reset=1`: some calls reset it, without end.
+//! `suite=hostile seed=N ops=N`: tries to disturb. Each CPU makes this number of random
+//! accesses (default 10,000): to the registers of its GIC and UART, with any width and at any
+//! offset; calls of the firmware; system registers; SGIs. It does nothing that is forbidden, for which the
+//! hypervisor would stop it (suite `fault`). `reset=1`: some calls reset it, and it never ends.
 
 use crate::machine::gic::{GICD, GICR, REDISTRIBUTOR_SIZE};
 use crate::machine::mmio;
@@ -31,7 +31,7 @@ pub fn run() {
     for cpu in 1..count {
         cpus::finish(cpu);
     }
-    // In loopback nobody would hear of it.
+    // In loopback its result would not be printed.
     CONSOLE.write(register::IMSC, 0);
     CONSOLE.write(register::CR, CR_ON);
     record("hostile", Ok(()));
@@ -48,7 +48,7 @@ fn disturb() {
     let operations = bootargs::number_or("ops", 10_000);
     interrupts::with_handler(take_anything, || {
         for _ in 0..operations {
-            // What traps to this program's own vectors is skipped.
+            // Instructions that trap to this program's own vectors are skipped.
             traps::catch(|| operation(&mut random, resets));
         }
         crate::machine::sysreg::mask();
@@ -58,7 +58,7 @@ fn disturb() {
     }
 }
 
-/// Whatever comes, and in whatever way it is ended.
+/// Takes any interrupt, and ends it in a random way.
 fn take_anything(_line: interrupts::Line) {
     let interrupt = gic::acknowledge();
     let other = mrs!(ICC_IAR0_EL1);
@@ -98,7 +98,7 @@ fn operation(random: &mut Random, resets: bool) {
 /// Reads or writes anywhere in a window.
 fn access(random: &mut Random, base: u64, size: u64) {
     let offset = match random.below(4) {
-        // Where registers are close together.
+        // Where registers are dense.
         0 => random.below(0x1000),
         1 => random.below(size) & !7,
         _ => random.below(size) & !3,
@@ -121,7 +121,7 @@ fn access(random: &mut Random, base: u64, size: u64) {
         (0, _) => {
             mmio::read64(address);
         }
-        // What is sent to the UART stays printable, so that other guests' lines can be read.
+        // Bytes for the UART stay printable, so that other guests' lines can be read.
         (_, _) if address == CONSOLE.base => mmio::write8(address, b'a' + (value % 26) as u8),
         (_, 0) => mmio::write8(address, value as u8),
         (_, 1) => mmio::write16(address, value as u16),
@@ -130,7 +130,7 @@ fn access(random: &mut Random, base: u64, size: u64) {
     }
 }
 
-/// Any call but those that end this guest or leave nobody to go on.
+/// Any call except those that end this guest or turn all its CPUs off.
 fn firmware(random: &mut Random, resets: bool) {
     let id = match random.below(4) {
         0 => random.next(),
@@ -153,7 +153,7 @@ fn firmware(random: &mut Random, resets: bool) {
         _ => 0x4000_0000 + random.below(1 << 26),
     };
     let arguments = [id, argument(random), argument(random), argument(random)];
-    // CPUs that are all on cannot be turned on, so no entry point is taken.
+    // CPUs that are all on cannot be turned on, so no entry point is used.
     let conduit = if random.below(2) == 0 {
         Conduit::Hvc
     } else {

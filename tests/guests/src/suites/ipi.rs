@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `suite=ipi`: how long an SGI takes from the write that sends it to the first instruction of the handler. CPU 0 sends
-//! `count=` (default 500) SGIs to CPU 1, each a while after the last one was taken, at most `gap=` microseconds
+//! `suite=ipi`: the time of an SGI from the write that sends it to the first instruction of the handler. CPU 0 sends
+//! `count=` (default 500) SGIs to CPU 1, each some time after the last one was taken, at most `gap=` microseconds
 //! (default 1000). CPU 1 spins, or sleeps with `asleep=1`; other CPUs sleep, or spin with `busy=1`.
 //!
-//! The times are those of the exact clock: CPU 0 passes a mark before each write, CPU 1 one with each interrupt, and the
-//! whole lies between two more. Elsewhere marks do nothing, and the suite tests that every SGI comes.
+//! The exact clock measures the times: CPU 0 passes a mark before each write, CPU 1 one with each interrupt, and two
+//! more marks enclose all. On other machines marks have no effect, and the suite tests that every SGI arrives.
 
 use crate::machine::random::Random;
 use crate::machine::sysreg::{barrier, cpu};
@@ -45,7 +45,7 @@ fn measure(count: usize) -> Verdict {
         time::delay_us(random.below(gap));
         send();
         let taken = || interrupts::count(TARGET) > sent;
-        check!(time::wait(taken), "SGI {sent} does not come");
+        check!(time::wait(taken), "SGI {sent} does not arrive");
     }
     mark::<END>();
     check_eq!(interrupts::count(TARGET), wanted, "interrupts");
@@ -60,11 +60,11 @@ fn mark<const NUMBER: u16>() {
     unsafe { asm!("movz xzr, #{}", const NUMBER, options(nostack, preserves_flags)) };
 }
 
-/// Sends the SGI, right behind a mark.
+/// Sends the SGI, directly after a mark.
 fn send() {
     let value = u64::from(SGI) << 24 | 1 << TARGET;
     barrier();
-    // SAFETY: a write to XZR does nothing; the other one has a CPU interrupted that waits for it.
+    // SAFETY: a write to XZR has no effect; the SGI interrupts a CPU that waits for it.
     unsafe {
         asm!(
             "movz xzr, #{sent}",
@@ -76,10 +76,10 @@ fn send() {
     }
 }
 
-/// From here on this CPU passes a mark as the first instruction of each interrupt.
+/// From now on this CPU passes a mark as the first instruction of each interrupt.
 fn mark_interrupts() {
     debug_assert_eq!(cpu(), TARGET);
-    // SAFETY: the table leads to the usual one, entry by entry.
+    // SAFETY: each entry of the table branches to the same entry of the usual one.
     unsafe {
         asm!(
             "adrp {table}, ipi_vectors",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `suite=lives`: is reset again and again. Each life looks for anything that the one before has
-//! left behind, says `life-ok` or what it found, leaves marks all over the machine, and resets it.
+//! `suite=lives`: is reset again and again. Each life searches for anything that the life before has
+//! left, prints `life-ok` or what it found, leaves marks all over the machine, and resets it.
 //! When a `q` is typed, it ends.
 
 use crate::machine::entry::{self, AtEntry};
@@ -14,13 +14,13 @@ use crate::machine::{MAX_CPUS, cpus, memory, time};
 use crate::report::{Verdict, check, check_eq, record};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What is written everywhere.
+/// The mark.
 const MARK: u64 = 0xDEAD_FACE_DEAD_FACE;
-/// A variable with a first value, and one that begins as zero.
+/// A variable with an initial value, and one that begins as zero.
 const FIRST: u64 = 0x1234_5678_9ABC_DEF0;
 static WITH_VALUE: AtomicU64 = AtomicU64::new(FIRST);
 static ZERO: AtomicU64 = AtomicU64::new(0);
-/// CPUs other than the first that have looked at themselves, and found nothing.
+/// CPUs other than the first that have checked their registers, and found nothing.
 static LOOKED: AtomicUsize = AtomicUsize::new(0);
 static CLEAN: AtomicUsize = AtomicUsize::new(0);
 /// CPUs that have left their marks.
@@ -42,7 +42,7 @@ pub fn run() {
     leave_marks();
 }
 
-/// Whether somebody typed a `q`.
+/// Whether a `q` was typed.
 fn quit() -> bool {
     core::iter::from_fn(|| CONSOLE.receive())
         .take(64)
@@ -188,7 +188,7 @@ fn cpu_is_clean() -> Verdict {
     Ok(())
 }
 
-/// A CPU's own registers: an SGI active, others pending, timers running, values everywhere.
+/// A CPU's own registers: an SGI active, others pending, timers running, a value in each.
 fn mark_cpu() {
     gic::start_cpu();
     for interrupt in 0..32 {
@@ -212,7 +212,7 @@ fn mark_cpu() {
     MARKED.fetch_add(1, Ordering::Release);
 }
 
-/// As [`mark_cpu`], then sleeps with interrupts masked: it is pending, so it does not sleep.
+/// As [`mark_cpu`], then waits in WFI with interrupts masked: one is pending, so it does not sleep.
 fn mark_and_wait() {
     mark_cpu();
     loop {
@@ -227,7 +227,7 @@ fn mark_and_spin() {
     }
 }
 
-/// Resets the machine when all have left their marks.
+/// Resets the machine when all CPUs have left their marks.
 fn mark_and_reset() {
     mark_cpu();
     while MARKED.load(Ordering::Acquire) < cpus::count() {
@@ -254,7 +254,7 @@ fn leave_marks() {
     }
     gic::set_bit(register::ISACTIVER, 46);
     write32(GICD + register::IPRIORITYR + 40, 0x8888_8888);
-    // Who resets is left to chance, so that every core has its turn.
+    // A random CPU resets, so that every core has its turn.
     let random = call_by(Conduit::Hvc, [function::TRNG_RND64, 64, 0, 0])[3];
     let chosen = (random % cpus::count() as u64) as usize;
     for cpu in 1..cpus::count().min(MAX_CPUS) {

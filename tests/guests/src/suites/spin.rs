@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `suite=spin`: wants the core all the time, for `ms=` milliseconds (default 1000), and counts
-//! how often it comes round. A tenth of the time gives a line. `all=1`: the other CPUs are turned on
-//! first, and spin for the same time. `after=`: it sleeps for so many milliseconds before all that.
+//! `suite=spin`: uses the core all the time, for `ms=` milliseconds (default 1000), and counts
+//! its loops. It prints a line for each tenth of the time. `all=1`: the other CPUs are turned on
+//! first, and spin for the same time. `after=`: it sleeps for this many milliseconds before all that.
 
 use crate::machine::time::{Timer, now, us};
 use crate::machine::uart::say;
@@ -30,7 +30,7 @@ pub fn run() {
     }
 }
 
-/// A tenth of the time that is to be spent.
+/// Spins for a tenth of the time.
 fn tenth() -> u64 {
     us(bootargs::number_or("ms", 1000) * 100)
 }

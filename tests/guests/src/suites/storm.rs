@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=storm ms=N pending=N`: CPUs 0 and 1 take SGIs in WFI; all other CPUs send SGIs to both without end, for `ms=`
 //! milliseconds (default 1000). Meanwhile the first `pending=` SPIs (default 0) are pending for CPU 0, which masks them by
-//! their priority: each look of a hypervisor at its virtual interrupts goes over all of them.
+//! their priority: each time a hypervisor goes through its virtual interrupts, it meets all of them.
 
 use crate::machine::sysreg::{mask, msr, unmask, wfi};
 use crate::machine::time::{now, us};
@@ -9,21 +9,21 @@ use crate::machine::{bootargs, cpus, gic};
 use crate::report::{Verdict, check, record};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// CPUs that take what the others send.
+/// CPUs that receive what the other CPUs send.
 const VICTIMS: usize = 2;
-/// One of the usual priority.
+/// An SGI with the usual priority.
 const SGI: u32 = 3;
 /// Priority of the SPIs that stay pending.
 const MASKED: u8 = 0xC0;
-/// `ICC_PMR_EL1` of the victims: the usual priority passes, [`MASKED`] does not.
+/// `ICC_PMR_EL1` of the victims: the usual priority is signalled, [`MASKED`] is not.
 const MASK: u64 = 0xB0;
 
-/// When it is over. The senders look at the clock, since victims get to nothing but interrupts.
+/// When it is over. The senders check the time, since the victims are always in interrupts.
 static END: AtomicU64 = AtomicU64::new(0);
 
-/// SGIs sent. That victims take some is not demanded: EL2 may need all of their time.
+/// SGIs sent. The suite does not demand that victims take any: EL2 may need all of their time.
 static SENT: AtomicU64 = AtomicU64::new(0);
-/// Fewer are no storm.
+/// With fewer SGIs it is no storm.
 const FEWEST: u64 = 1_000;
 
 fn is_over() -> bool {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=timer`: the EL1 virtual and physical timers (Arm ARM DDI 0487, chapter D11), and their
-//! interrupts, which are level-sensitive PPIs. `repeat=N` runs it so often.
+//! interrupts, which are level-sensitive PPIs. `repeat=N` runs it N times.
 //!
-//! How late an interrupt comes is not judged, only that it does not come early, nor twice, nor never.
+//! The suite does not judge how late an interrupt is, only that it is not early, not doubled and not lost.
 
 use crate::machine::gic::{self, SPURIOUS, register};
 use crate::machine::interrupts::{self, with_handler};
@@ -71,7 +71,7 @@ fn counter() -> Verdict {
         check!(next >= last, "the counter went from {last} back to {next}");
         last = next;
     }
-    // Without an offset both counters tell the same.
+    // Without an offset both counters have the same value.
     let (before, physical, after) = (
         Timer::Virtual.counter(),
         Timer::Physical.counter(),
@@ -87,20 +87,20 @@ fn counter() -> Verdict {
 fn comes(timer: Timer) -> Verdict {
     let due = timer.start_us(1000);
     check_eq!(timer.due(), due, "CVAL of {timer:?}");
-    check!(interrupts::take(1), "{timer:?} does not come");
+    check!(interrupts::take(1), "{timer:?} does not arrive");
     let taken = timer.counter();
-    check!(taken >= due, "{timer:?} due at {due} came at {taken}");
+    check!(taken >= due, "{timer:?} due at {due} arrived at {taken}");
     check_eq!(interrupts::nth(cpu(), 0), timer.interrupt(), "INTID");
     check!(
         timer.control() & ISTATUS != 0,
-        "{timer:?} came without ISTATUS"
+        "{timer:?} arrived without ISTATUS"
     );
     interrupts::take_what_is_there();
     check_eq!(interrupts::count(cpu()), 1, "interrupts of {timer:?}");
     Ok(())
 }
 
-/// Due times in a row, the next one set when the last has come.
+/// Sets one time after another, each when the last interrupt has arrived.
 fn periodic(timer: Timer) -> Verdict {
     let mut due = timer.counter();
     for n in 0..50 {
@@ -109,11 +109,11 @@ fn periodic(timer: Timer) -> Verdict {
         timer.set_control(ENABLE);
         check!(
             interrupts::take(n + 1),
-            "{timer:?} does not come for the {n}th time"
+            "{timer:?} does not arrive for the {n}th time"
         );
         check!(
             timer.counter() >= due,
-            "{timer:?} came early for the {n}th time"
+            "{timer:?} arrived early for the {n}th time"
         );
         check_eq!(interrupts::nth(cpu(), n), timer.interrupt(), "INTID");
     }
@@ -136,7 +136,7 @@ fn timer_value(timer: Timer) -> Verdict {
         timer.control() & ISTATUS == 0,
         "ISTATUS of {timer:?} before it is due"
     );
-    // Due some time ago: the value counts on below zero.
+    // Set in the past: the value is negative and decreases.
     timer.set_left(-1000);
     check!(
         timer.left() <= -1000,
@@ -165,7 +165,7 @@ fn in_the_past(timer: Timer) -> Verdict {
         let before = interrupts::count(cpu());
         check!(
             interrupts::take(before + 1),
-            "{timer:?} due at {due} does not come"
+            "{timer:?} due at {due} does not arrive"
         );
         timer.stop();
     }
@@ -185,7 +185,7 @@ fn never(timer: Timer) -> Verdict {
         !is_pending(timer),
         "{timer:?} is pending, which is far from due"
     );
-    // Off, it is never due.
+    // A timer that is off does not expire.
     timer.set_control(0);
     timer.set_due(0);
     interrupts::take_what_is_there();
@@ -213,18 +213,18 @@ fn masked(timer: Timer) -> Verdict {
     timer.set_control(ENABLE);
     check!(
         interrupts::take(1),
-        "{timer:?} does not come when it is no longer masked"
+        "{timer:?} does not arrive when it is no longer masked"
     );
     Ok(())
 }
 
-/// Due soon, moved to later before it came, and the other way round.
+/// Set soon, moved to later before it expires, and the other way round.
 fn moved(timer: Timer) -> Verdict {
     let put_off = (0..100).any(|_| {
         clean();
         let due = timer.start_us(1000);
         timer.set_due(u64::MAX);
-        // A CPU that stood still meanwhile has moved it too late.
+        // A CPU that was not running has moved it too late.
         timer.counter() < due
     });
     check!(put_off, "{timer:?} is due before it can be put off");
@@ -239,13 +239,13 @@ fn moved(timer: Timer) -> Verdict {
     timer.set_due(due);
     check!(
         interrupts::take(1),
-        "{timer:?} does not come when it was brought forward"
+        "{timer:?} does not arrive when it was brought forward"
     );
-    check!(timer.counter() >= due, "{timer:?} came early");
+    check!(timer.counter() >= due, "{timer:?} arrived early");
     Ok(())
 }
 
-/// The level stays high until the handler sees to it: the interrupt comes again each time.
+/// The level stays high until the handler masks the timer: the interrupt is signalled again each time.
 fn level(timer: Timer) -> Verdict {
     timer.start_us(100);
     for round in 0..5 {
@@ -263,7 +263,7 @@ fn level(timer: Timer) -> Verdict {
     Ok(())
 }
 
-/// The level drops before the interrupt was acknowledged, and the guest looks at the GIC.
+/// The level drops before the interrupt is acknowledged, and the guest reads the GIC's registers.
 fn level_dropped(timer: Timer) -> Verdict {
     timer.start_us(0);
     check!(
@@ -328,12 +328,12 @@ fn disabled_in_gic(timer: Timer) -> Verdict {
     timer.start_us(0);
     check!(
         interrupts::take(1),
-        "{timer:?} does not come when it is enabled"
+        "{timer:?} does not arrive when it is enabled"
     );
     Ok(())
 }
 
-/// WFI ends though PSTATE masks the interrupt.
+/// WFI ends although PSTATE masks the interrupt.
 fn wfi_masked(timer: Timer) -> Verdict {
     for round in 0..20 {
         let due = timer.start_us(300);
@@ -354,14 +354,14 @@ fn wfi_masked(timer: Timer) -> Verdict {
             0,
             "interrupts taken though masked"
         );
-        check!(interrupts::take(1), "{timer:?} does not come");
+        check!(interrupts::take(1), "{timer:?} does not arrive");
         timer.stop();
         interrupts::forget(cpu());
     }
     Ok(())
 }
 
-/// Sleeps from due time to due time.
+/// Sleeps from one expiry to the next.
 fn wfi_periodic(timer: Timer) -> Verdict {
     let mut due = timer.counter();
     for n in 0..50 {
@@ -371,14 +371,14 @@ fn wfi_periodic(timer: Timer) -> Verdict {
         interrupts::sleep_until(|| interrupts::count(cpu()) > n);
         check!(
             timer.counter() >= due,
-            "{timer:?} came early for the {n}th time"
+            "{timer:?} arrived early for the {n}th time"
         );
     }
     check_eq!(interrupts::count(cpu()), 50, "interrupts of {timer:?}");
     Ok(())
 }
 
-/// Both timers are due: the one of higher priority comes first, though it is the later one.
+/// Both timers have expired: the one of higher priority is signalled first, although it expired later.
 fn by_priority() -> Verdict {
     clean();
     gic::set_priority(Timer::Virtual.interrupt(), 0x90);
@@ -387,7 +387,7 @@ fn by_priority() -> Verdict {
     Timer::Physical.start_us(100);
     let due = || time::wait(|| is_pending(Timer::Physical) && is_pending(Timer::Virtual));
     check!(due(), "not both are pending");
-    check!(interrupts::take(2), "not both come");
+    check!(interrupts::take(2), "not both arrive");
     check_eq!(
         interrupts::nth(cpu(), 0),
         Timer::Physical.interrupt(),
@@ -398,7 +398,7 @@ fn by_priority() -> Verdict {
         Timer::Virtual.interrupt(),
         "the second"
     );
-    // An SGI of yet higher priority meanwhile.
+    // An SGI of an even higher priority in between.
     Timer::Virtual.start_us(0);
     Timer::Physical.start_us(0);
     check_eq!(super::gic::next(), Timer::Physical.interrupt(), "the first");
@@ -422,7 +422,11 @@ fn eoi_mode_1(timer: Timer) -> Verdict {
     for round in 0..3 {
         check_eq!(super::gic::next(), timer.interrupt(), "{timer:?}, high");
         gic::end(timer.interrupt());
-        check_eq!(super::gic::stray(), SPURIOUS, "{timer:?} came while active");
+        check_eq!(
+            super::gic::stray(),
+            SPURIOUS,
+            "{timer:?} arrived while active"
+        );
         check!(
             gic::bit(register::ISACTIVER, timer.interrupt()),
             "round {round}: {timer:?} is not active"
@@ -442,7 +446,7 @@ const PERIODS: u64 = 200;
 static SEEN: [AtomicU64; crate::machine::MAX_CPUS] =
     [const { AtomicU64::new(0) }; crate::machine::MAX_CPUS];
 
-/// Sleeps from due time to due time with the virtual timer, and counts in the handler.
+/// Sleeps from one expiry to the next of the virtual timer, and counts in the handler.
 fn count_periods() {
     clean();
     let own = &SEEN[cpu()];
@@ -466,7 +470,7 @@ fn count_periods() {
     clean();
 }
 
-/// All CPUs at the same time, on however many cores there are.
+/// All CPUs at the same time, on any number of cores.
 fn all_at_once(cpus: usize) {
     for cpu in 1..cpus {
         cpus::begin(cpu, count_periods);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `suite=watch`: looks after its own. For `ms=` milliseconds (default 1000) each CPU compares its
-//! memory, its registers, its timers and its SGIs with what it has set, over and over, while other
-//! guests do what they do. `seed=` makes it differ from the same program in another guest.
-//! `sleep=1`: between two looks it sleeps.
+//! `suite=watch`: checks its own state. For `ms=` milliseconds (default 1000) each CPU compares its
+//! memory, its registers, its timers and its SGIs with what it has set, again and again, while other
+//! guests run. `seed=` gives other values than those of the same program in another guest.
+//! `sleep=1`: it sleeps between two checks.
 
 use crate::machine::cpus;
 use crate::machine::gic::{self, SPURIOUS};
@@ -20,12 +20,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Periods of the two timers, in microseconds.
 const PERIODS: [(Timer, u64); 2] = [(Timer::Virtual, 1000), (Timer::Physical, 3000)];
-/// Sent by each CPU to itself and to the next one with each look.
+/// Sent by each CPU to itself and to the next CPU with each check.
 const SGI_SELF: u32 = 1;
 const SGI_NEXT: u32 = 2;
-/// Words of memory that each CPU looks after: 1 MiB.
+/// Words of memory that each CPU checks: 1 MiB.
 const WORDS: usize = 1 << 17;
-/// Words compared with each look.
+/// Words compared with each check.
 const SLICE: usize = 1 << 11;
 
 struct Counts {
@@ -117,7 +117,7 @@ fn watch() -> Verdict {
             timer.start_us(period);
         }
         let verdict = look_until(start + duration, sleeps, seed, words, &patterns, &registers);
-        // A CPU that stood still has ticks to make up for.
+        // A CPU that did not run has to catch up with its ticks.
         let counts = &COUNTS[cpu()];
         unmask();
         time::wait(|| {
@@ -136,7 +136,7 @@ fn watch() -> Verdict {
     check_eq!(
         counts.early.load(Ordering::Relaxed),
         0,
-        "timers that came early"
+        "timers that expired early"
     );
     check_eq!(
         counts.other.load(Ordering::Relaxed),
@@ -173,10 +173,10 @@ fn look_until(
     let next = (cpu() + 1) % cpus::count();
     let mut at = 0;
     let mut random = Random::new(seed);
-    // Each CPU has its own page at this address.
+    // Each CPU has its own page at this virtual address.
     let alias = alias::show(words.as_ptr() as u64);
     while now() < end {
-        // Floating point registers keep their values through whatever happens meanwhile.
+        // Floating point registers keep their values through all that happens in between.
         set_vectors(patterns);
         gic::send_sgi(SGI_SELF, 1 << cpu());
         gic::send_sgi(SGI_NEXT, 1 << next);
@@ -218,14 +218,14 @@ fn look_until(
 
 macro_rules! registers {
     ($($name:ident: $mask:expr),* $(,)?) => {
-        /// Registers that hold what nothing but this program changes, and the bits it may set.
+        /// Registers that only this program changes, and the bits that it may set.
         #[allow(non_snake_case)]
         struct Registers {
             $($name: u64,)*
         }
 
         impl Registers {
-            /// Sets them to something.
+            /// Sets them to patterns.
             #[allow(non_snake_case)]
             fn set(random: &mut Random) -> Self {
                 $(
@@ -235,7 +235,7 @@ macro_rules! registers {
                 Self { $($name,)* }
             }
 
-            /// Demands that they have kept it.
+            /// Demands that they have kept their patterns.
             fn check(&self) -> Verdict {
                 $(check_eq!(mrs!($name), self.$name, stringify!($name));)*
                 Ok(())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Group 0, which comes as FIQ.
+//! Group 0, which is signalled as FIQ.
 
 use super::{clean, is_pending, next, stray};
 use crate::machine::gic::{self, SPURIOUS};
@@ -66,9 +66,9 @@ fn both_groups() -> Verdict {
     gic::set_priority(SGI, 0x40);
     super::pend(SGI);
     gic::send_sgi(SGI + 1, to_self());
-    // The more urgent one of the other group hides it.
+    // An interrupt of the other group with a higher priority hides it.
     check_eq!(mrs!(ICC_HPPIR0_EL1) as u32, SGI, "HPPIR0");
-    check!(interrupts::take(2), "not both came");
+    check!(interrupts::take(2), "not both arrived");
     check_eq!(interrupts::nth(cpu(), 0), SGI | FIQ, "first");
     check_eq!(interrupts::nth(cpu(), 1), SGI + 1, "second");
     clean();

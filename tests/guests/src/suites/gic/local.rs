@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The states of one interrupt of a CPU's own: pending, active, both, enabled or not.
+//! The states of one interrupt of a CPU: pending, active, both, enabled or not.
 
 use super::{clean, is_active, is_pending, next, pend, stray};
 use crate::machine::gic::{self, IDLE, SPURIOUS, USUAL, register};
@@ -51,13 +51,13 @@ fn life_of_an_sgi() -> Verdict {
     gic::end(SGI);
     check!(!is_active(SGI), "ended, but active");
     check_eq!(mrs!(ICC_RPR_EL1), IDLE, "running priority");
-    check_eq!(stray(), SPURIOUS, "came again");
-    // Made pending twice, it is pending once.
+    check_eq!(stray(), SPURIOUS, "arrived again");
+    // Made pending twice, it is signalled once.
     pend(SGI);
     gic::send_sgi(SGI, to_self());
     check_eq!(next(), SGI, "by ISPENDR0");
     gic::end(SGI);
-    check_eq!(stray(), SPURIOUS, "pended twice, came twice");
+    check_eq!(stray(), SPURIOUS, "made pending twice, arrived twice");
     Ok(())
 }
 
@@ -65,7 +65,7 @@ fn disabled() -> Verdict {
     clean();
     gic::set_bit(register::ICENABLER, SGI);
     gic::send_sgi(SGI, to_self());
-    check_eq!(stray(), SPURIOUS, "came though disabled");
+    check_eq!(stray(), SPURIOUS, "arrived though disabled");
     check!(is_pending(SGI), "sent while disabled, but not pending");
     check!(
         gic::bit(register::ICPENDR, SGI),
@@ -81,13 +81,13 @@ fn withdrawn_by_disabling() -> Verdict {
     clean();
     gic::send_sgi(SGI, to_self());
     gic::set_bit(register::ICENABLER, SGI);
-    check_eq!(stray(), SPURIOUS, "came though disabled");
+    check_eq!(stray(), SPURIOUS, "arrived though disabled");
     check_eq!(mrs!(ICC_HPPIR1_EL1) as u32, SPURIOUS, "HPPIR1");
     check!(is_pending(SGI), "disabled, and lost");
     gic::set_bit(register::ISENABLER, SGI);
     check_eq!(next(), SGI, "enabled again");
     gic::end(SGI);
-    check_eq!(stray(), SPURIOUS, "came twice");
+    check_eq!(stray(), SPURIOUS, "arrived twice");
     Ok(())
 }
 
@@ -96,7 +96,7 @@ fn withdrawn_by_clearing() -> Verdict {
     gic::send_sgi(SGI, to_self());
     gic::set_bit(register::ICPENDR, SGI);
     check!(!is_pending(SGI), "cleared, but pending");
-    check_eq!(stray(), SPURIOUS, "came though cleared");
+    check_eq!(stray(), SPURIOUS, "arrived though cleared");
     Ok(())
 }
 
@@ -106,7 +106,7 @@ fn pending_and_active() -> Verdict {
     check_eq!(next(), SGI, "the first");
     gic::send_sgi(SGI, to_self());
     check!(is_pending(SGI) && is_active(SGI), "not pending and active");
-    check_eq!(stray(), SPURIOUS, "came while active");
+    check_eq!(stray(), SPURIOUS, "arrived while active");
     gic::end(SGI);
     check_eq!(next(), SGI, "the second");
     gic::end(SGI);
@@ -121,8 +121,8 @@ fn made_inactive() -> Verdict {
     gic::set_bit(register::ICACTIVER, SGI);
     check!(!is_active(SGI), "active after ICACTIVER0");
     pend(SGI);
-    // Its own priority still runs.
-    check_eq!(stray(), SPURIOUS, "came before the priority drop");
+    // Its priority is still the running priority.
+    check_eq!(stray(), SPURIOUS, "arrived before the priority drop");
     gic::end(SGI);
     check_eq!(next(), SGI, "the second");
     gic::end(SGI);
@@ -134,8 +134,8 @@ fn made_active() -> Verdict {
     gic::set_bit(register::ISACTIVER, SGI);
     check!(is_active(SGI), "not active after ISACTIVER0");
     gic::send_sgi(SGI, to_self());
-    check_eq!(stray(), SPURIOUS, "came while active");
-    // Others are not held back: no priority runs.
+    check_eq!(stray(), SPURIOUS, "arrived while active");
+    // Other interrupts are not held back: no priority runs.
     gic::send_sgi(SGI + 1, to_self());
     check_eq!(next(), SGI + 1, "another");
     gic::end(SGI + 1);
@@ -154,7 +154,7 @@ fn eoi_mode_1() -> Verdict {
     check_eq!(mrs!(ICC_RPR_EL1), IDLE, "running priority after EOIR");
     check!(is_active(SGI), "EOIR alone has deactivated it");
     gic::send_sgi(SGI, to_self());
-    check_eq!(stray(), SPURIOUS, "came while active");
+    check_eq!(stray(), SPURIOUS, "arrived while active");
     gic::send_sgi(SGI + 1, to_self());
     check_eq!(next(), SGI + 1, "another of the same priority");
     gic::end(SGI + 1);
@@ -175,7 +175,7 @@ fn eoi_mode_1() -> Verdict {
     Ok(())
 }
 
-/// All SGIs active at once, more than there are list registers; then deactivated one by one.
+/// All SGIs active at once, more than there are list registers; then they are deactivated one by one.
 fn eoi_mode_1_many() -> Verdict {
     clean();
     msr!(ICC_CTLR_EL1, EOI_MODE);
@@ -186,8 +186,8 @@ fn eoi_mode_1_many() -> Verdict {
         let mut seen = 0;
         for _ in 0..16 {
             let sgi = next();
-            check!(sgi < 16, "round {round}: {sgi} came after {seen:#x}");
-            check!(seen >> sgi & 1 == 0, "round {round}: {sgi} came twice");
+            check!(sgi < 16, "round {round}: {sgi} arrived after {seen:#x}");
+            check!(seen >> sgi & 1 == 0, "round {round}: {sgi} arrived twice");
             seen |= 1 << sgi;
             gic::end(sgi);
         }
@@ -195,7 +195,7 @@ fn eoi_mode_1_many() -> Verdict {
         for sgi in (0..16).rev() {
             gic::send_sgi(sgi, to_self());
         }
-        check_eq!(stray(), SPURIOUS, "came while active");
+        check_eq!(stray(), SPURIOUS, "arrived while active");
         check_eq!(
             gic::get_word(register::ISPENDR, 0) & 0xFFFF,
             0xFFFF,
@@ -224,7 +224,7 @@ fn interface_disabled() -> Verdict {
     clean();
     msr!(ICC_IGRPEN1_EL1, 0);
     gic::send_sgi(SGI, to_self());
-    check_eq!(stray(), SPURIOUS, "came though group 1 is off");
+    check_eq!(stray(), SPURIOUS, "arrived though group 1 is off");
     check!(is_pending(SGI), "lost");
     msr!(ICC_IGRPEN1_EL1, 1);
     check_eq!(next(), SGI, "group 1 on again");
@@ -241,7 +241,7 @@ fn distributor_disabled() -> Verdict {
     let come = stray();
     let pending = is_pending(SGI);
     gic::start_distributor();
-    check_eq!(come, SPURIOUS, "came though group 1 is off");
+    check_eq!(come, SPURIOUS, "arrived though group 1 is off");
     check!(pending, "lost");
     check_eq!(next(), SGI, "group 1 on again");
     gic::end(SGI);

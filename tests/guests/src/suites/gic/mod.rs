@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `suite=gic`: the GICv3 as IHI 0069 has it, in a system with one Security state. `repeat=N` runs
-//! it so often.
+//! `suite=gic`: the GICv3 (IHI 0069), in a system with one Security state. `repeat=N` runs
+//! it N times.
 
 mod group0;
 mod local;
@@ -30,10 +30,10 @@ pub fn run() {
     }
 }
 
-/// The interface of this CPU as tests expect it, whatever the last one left.
+/// The interface of this CPU as tests expect it, whatever the last test left.
 pub fn clean() {
     mask();
-    // What is active holds back what is to come.
+    // Active interrupts would hold back others.
     for _ in 0..64 {
         let running = mrs!(ICC_RPR_EL1);
         if running == gic::IDLE {
@@ -52,7 +52,7 @@ pub fn clean() {
     interrupts::forget(crate::machine::sysreg::cpu());
 }
 
-/// Acknowledges the next interrupt, which must come.
+/// Acknowledges the next interrupt, which must arrive.
 pub fn next() -> u32 {
     let mut interrupt = SPURIOUS;
     time::wait(|| {
@@ -62,7 +62,7 @@ pub fn next() -> u32 {
     interrupt
 }
 
-/// Acknowledges an interrupt where none may come: gives it some time.
+/// Checks for some time that no interrupt arrives; acknowledges it if one does.
 pub fn stray() -> u32 {
     time::delay_us(300);
     gic::acknowledge()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of several comes first, and which may interrupt which.
+//! Priorities: which of several interrupts is signalled first, and which may preempt which.
 
 use super::{clean, next, pend, stray};
 use crate::machine::gic::{self, IDLE, LOWEST, SPURIOUS, USUAL, register};
@@ -10,7 +10,7 @@ use crate::report::{Failure, Verdict, check, check_eq, test_everywhere};
 pub fn run(cpus: usize) {
     test_everywhere("priority-order", cpus, in_order_of_priority);
     test_everywhere("sixteen-at-once", cpus, sixteen_at_once);
-    test_everywhere("urgent-after-full", cpus, urgent_after_many);
+    test_everywhere("high-priority-after-full", cpus, high_priority_after_many);
     test_everywhere("pmr", cpus, priority_mask);
     test_everywhere("pmr-steps", cpus, priority_mask_steps);
     test_everywhere("preemption", cpus, preemption);
@@ -32,14 +32,18 @@ fn in_order_of_priority() -> Verdict {
     check_eq!(mrs!(ICC_HPPIR1_EL1) as u32, 3, "HPPIR1");
     check_eq!(next(), 3, "first");
     check_eq!(mrs!(ICC_RPR_EL1), 0x40, "running priority");
-    check_eq!(stray(), SPURIOUS, "the lesser one came meanwhile");
+    check_eq!(
+        stray(),
+        SPURIOUS,
+        "the one of lower priority arrived meanwhile"
+    );
     gic::end(3);
     check_eq!(next(), 2, "second");
     gic::end(2);
     Ok(())
 }
 
-/// Different for each SGI, in an order that is not theirs.
+/// A different priority for each SGI, in another order than the SGIs' numbers.
 fn mixed_priority(sgi: u32) -> u8 {
     (0x20 + sgi * 7 % 16 * 8) as u8
 }
@@ -73,7 +77,7 @@ fn sixteen_at_once() -> Verdict {
     );
     expect_all_in_order("sent one by one")?;
     gic::set_word(register::ISPENDR, 0, 0xFFFF);
-    expect_all_in_order("pended at once")?;
+    expect_all_in_order("made pending at once")?;
     for sgi in (0..16).rev() {
         gic::send_sgi(sgi, to_self());
     }
@@ -82,22 +86,22 @@ fn sixteen_at_once() -> Verdict {
     Ok(())
 }
 
-/// A more urgent one comes when less urgent ones have filled what there is of list registers.
-fn urgent_after_many() -> Verdict {
+/// An interrupt of a higher priority is signalled when others have filled the list registers.
+fn high_priority_after_many() -> Verdict {
     clean();
     for sgi in 0..15 {
         gic::send_sgi(sgi, to_self());
     }
     gic::set_priority(15, 0x10);
     gic::send_sgi(15, to_self());
-    check_eq!(next(), 15, "the most urgent");
+    check_eq!(next(), 15, "the highest priority");
     let mut seen = 0_u32;
     gic::end(15);
     for _ in 0..15 {
         let sgi = next();
         check!(
             sgi < 15 && seen >> sgi & 1 == 0,
-            "{sgi} came after {seen:#x}"
+            "{sgi} arrived after {seen:#x}"
         );
         seen |= 1 << sgi;
         gic::end(sgi);
@@ -112,7 +116,11 @@ fn priority_mask() -> Verdict {
     gic::set_priority(2, 0x80);
     msr!(ICC_PMR_EL1, 0x80);
     gic::send_sgi(2, to_self());
-    check_eq!(stray(), SPURIOUS, "priority equal to the mask came");
+    check_eq!(
+        stray(),
+        SPURIOUS,
+        "an interrupt with the priority of the mask arrived"
+    );
     msr!(ICC_PMR_EL1, 0x88);
     check_eq!(next(), 2, "the mask was lowered");
     gic::end(2);
@@ -120,8 +128,8 @@ fn priority_mask() -> Verdict {
     Ok(())
 }
 
-/// With the mask moved down step by step, one interrupt after the other comes, though many less
-/// urgent ones are pending all the time.
+/// With the mask lowered step by step, one interrupt after the other is signalled, though many of lower
+/// priority are pending all the time.
 fn priority_mask_steps() -> Verdict {
     clean();
     msr!(ICC_PMR_EL1, 0);
@@ -130,9 +138,9 @@ fn priority_mask_steps() -> Verdict {
         gic::send_sgi(sgi, to_self());
     }
     for sgi in 0..16 {
-        check_eq!(stray(), SPURIOUS, "before the mask lets {sgi} pass");
+        check_eq!(stray(), SPURIOUS, "{sgi} is masked");
         msr!(ICC_PMR_EL1, u64::from(0x20 + sgi * 8 + 8));
-        check_eq!(next(), sgi, "the mask lets it pass");
+        check_eq!(next(), sgi, "it is no longer masked");
         gic::end(sgi);
     }
     msr!(ICC_PMR_EL1, LOWEST);
@@ -148,7 +156,7 @@ fn preemption() -> Verdict {
     gic::send_sgi(2, to_self());
     check_eq!(next(), 2, "the lesser");
     gic::send_sgi(3, to_self());
-    check_eq!(next(), 3, "the greater, meanwhile");
+    check_eq!(next(), 3, "the one of higher priority, meanwhile");
     check_eq!(mrs!(ICC_RPR_EL1), 0x40, "running priority");
     check_eq!(gic::get_word(register::ISACTIVER, 0), 0b1100, "active");
     gic::end(3);
@@ -158,7 +166,7 @@ fn preemption() -> Verdict {
     Ok(())
 }
 
-/// Each handler sends the next, more urgent SGI and lets interrupts in.
+/// Each handler sends the next SGI of a higher priority and unmasks interrupts.
 fn nested(_line: Line) {
     let sgi = gic::acknowledge();
     interrupts::note(sgi);
@@ -169,7 +177,7 @@ fn nested(_line: Line) {
         unmask();
         crate::machine::time::delay_us(50);
         mask();
-        // Noted again when it ends.
+        // Logged again when it ends.
         interrupts::note(sgi | 0x100);
         gic::end(sgi);
     }
@@ -202,7 +210,7 @@ fn nesting() -> Verdict {
 
 fn binary_point() -> Verdict {
     clean();
-    // Bits 7 to 6 are the group priority: 0x80 and 0xA0 are of one group, 0x40 is not.
+    // Bits 7 to 6 are the group priority: 0x80 and 0xA0 have the same, 0x40 does not.
     msr!(ICC_BPR1_EL1, 6);
     check_eq!(mrs!(ICC_BPR1_EL1), 6, "BPR1");
     gic::set_priority(2, 0xA0);
@@ -214,23 +222,23 @@ fn binary_point() -> Verdict {
     gic::send_sgi(3, to_self());
     check_eq!(stray(), SPURIOUS, "preempted within its group");
     gic::send_sgi(4, to_self());
-    check_eq!(next(), 4, "of a more urgent group");
+    check_eq!(next(), 4, "of a higher group priority");
     gic::end(4);
     gic::end(2);
     check_eq!(next(), 3, "after the end of the first");
     gic::end(3);
-    // Among what is pending, all bits count.
+    // Among pending interrupts, all bits of the priority count.
     gic::send_sgi(2, to_self());
     gic::send_sgi(3, to_self());
-    check_eq!(next(), 3, "the more urgent of one group");
+    check_eq!(next(), 3, "the higher priority in one group");
     gic::end(3);
-    check_eq!(next(), 2, "the less urgent of one group");
+    check_eq!(next(), 2, "the lower priority in one group");
     gic::end(2);
     clean();
     Ok(())
 }
 
-/// Pending SGIs of which one is made more urgent: it need not be noticed while they are pending,
+/// Pending SGIs of which one gets a higher priority: the change need not take effect while they are pending,
 /// but none may be lost.
 fn priority_changed() -> Verdict {
     clean();
@@ -244,7 +252,7 @@ fn priority_changed() -> Verdict {
         let sgi = next();
         check!(
             sgi < 8 && seen >> sgi & 1 == 0,
-            "{sgi} came after {seen:#x}"
+            "{sgi} arrived after {seen:#x}"
         );
         seen |= 1 << sgi;
         gic::end(sgi);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Identification, fields that can be written and that cannot, addresses with nothing.
+//! Identification, writable and read-only fields, offsets without registers.
 
 use crate::machine::gic::{self, FREE_SPI, GICD, REDISTRIBUTOR_SIZE, register};
 use crate::machine::mmio::{read8, read32, read64, write8, write32, write64};
@@ -98,7 +98,7 @@ fn redistributors() -> Verdict {
     Ok(())
 }
 
-/// With affinity routing, SGIs and PPIs are in the redistributors alone.
+/// With affinity routing, SGIs and PPIs are in the redistributors only.
 fn private_registers_in_distributor() -> Verdict {
     let registers = [
         register::IGROUPR,
@@ -129,7 +129,7 @@ fn legacy_registers() -> Verdict {
     Ok(())
 }
 
-/// Reserved registers read as zero and take nothing; above all, they exist.
+/// Reserved registers read as zero and ignore writes; an access does not fault.
 fn reserved() -> Verdict {
     for offset in [
         0x0C,
@@ -192,8 +192,8 @@ fn spi_fields() -> Verdict {
     priorities(GICD + register::IPRIORITYR + u64::from(FREE_SPI))
 }
 
-/// Four interrupts from this address on have at least 5 bits of priority (Linux wants 5), the
-/// same number each, written and read as bytes or as a word.
+/// Four interrupts from this address on have at least 5 bits of priority (as Linux needs), all
+/// the same number, written and read as bytes or as a word.
 fn priorities(address: u64) -> Verdict {
     write8(address, 0xFF);
     let bits = read8(address);
@@ -287,7 +287,7 @@ fn private_fields() -> Verdict {
     for first in [0, 4, 24, 28] {
         priorities(frame + register::IPRIORITYR + first)?;
     }
-    // SGIs are edge-triggered for ever.
+    // SGIs are always edge-triggered.
     write32(frame + register::ICFGR, 0);
     check_eq!(read32(frame + register::ICFGR), 0xAAAA_AAAA, "ICFGR0");
     super::clean();
@@ -324,8 +324,8 @@ fn interface() -> Verdict {
     Ok(())
 }
 
-/// The registers of another CPU's redistributor can be reached from this one: at least those that
-/// say who it is.
+/// The registers of another CPU's redistributor can be accessed from this one, at least those that
+/// identify it.
 fn other_redistributor() -> Verdict {
     let cpus = crate::machine::cpus::count();
     for other in 0..cpus {

@@ -14,7 +14,7 @@ pub fn run(count: usize) {
     }
     test("sgi-to-spinning-cpu", to_spinning);
     test("sgi-to-sleeping-cpu", to_sleeping);
-    test("sgi-to-nobody", to_nobody);
+    test("sgi-to-no-cpu", to_no_cpu);
     test("sgi-to-all-but-self", to_all_others);
     test("sgi-to-a-list", to_a_list);
     test("sgi-masked-by-target", masked_by_target);
@@ -48,7 +48,7 @@ fn one_by_one(asleep: bool) -> Verdict {
             let n = sgi as usize;
             gic::send_sgi(sgi, 1 << cpu);
             let come = time::wait(|| interrupts::count(cpu) > n);
-            check!(come, "SGI {sgi} does not come to CPU {cpu}");
+            check!(come, "SGI {sgi} does not arrive at CPU {cpu}");
             check_eq!(interrupts::nth(cpu, n), sgi, "SGI on CPU {cpu}");
         }
     }
@@ -69,10 +69,10 @@ fn to_sleeping() -> Verdict {
     one_by_one(true)
 }
 
-fn to_nobody() -> Verdict {
+fn to_no_cpu() -> Verdict {
     receive(false);
     let sgi = 3_u64 << 24;
-    // Aff0 15; Aff1 1; Aff2 1: none is there.
+    // Aff0 15; Aff1 1; Aff2 1: CPUs that do not exist.
     for target in [1 << 15, 1 << 16 | 0b11, 1 << 32 | 0b11] {
         msr!(ICC_SGI1R_EL1, sgi | target);
     }
@@ -92,7 +92,7 @@ fn to_all_others() -> Verdict {
             gic::send_sgi_to_others(4);
             for cpu in others() {
                 let come = time::wait(|| interrupts::count(cpu) > n);
-                check!(come, "SGI {n} does not come to CPU {cpu}");
+                check!(come, "SGI {n} does not arrive at CPU {cpu}");
                 check_eq!(interrupts::nth(cpu, n), 4, "SGI on CPU {cpu}");
             }
         }
@@ -104,13 +104,13 @@ fn to_all_others() -> Verdict {
 
 fn to_a_list() -> Verdict {
     receive(true);
-    // Every second one, and the sender.
+    // Every second CPU, and the sender.
     let list = 0b0101_0101_0101_0101;
     gic::send_sgi(7, list);
     for cpu in others() {
         let wanted = usize::from(list >> cpu & 1 != 0);
         let come = time::wait(|| interrupts::count(cpu) >= wanted);
-        check!(come, "SGI does not come to CPU {cpu}");
+        check!(come, "SGI does not arrive at CPU {cpu}");
     }
     time::delay_us(1000);
     for cpu in others() {
@@ -123,7 +123,7 @@ fn to_a_list() -> Verdict {
     Ok(())
 }
 
-/// SGIs to a CPU that masks interrupts: they are all there when it lets them in.
+/// SGIs to a CPU that masks interrupts: it takes all of them when it unmasks them.
 fn masked_by_target() -> Verdict {
     clean();
     for cpu in others() {
@@ -147,12 +147,12 @@ fn masked_by_target() -> Verdict {
     Ok(())
 }
 
-/// Rounds that the ring has gone.
+/// Number of rounds.
 const ROUNDS: usize = 200;
 static PASSED_ON: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
 const RING: u32 = 1;
 
-/// Waits for the SGI from the CPU before, passes it on to the next.
+/// Waits for the SGI of the CPU before, and sends one to the next CPU.
 fn member() {
     let own = sysreg::cpu();
     let next = (own + 1) % cpus::count();
@@ -163,7 +163,7 @@ fn member() {
     }
 }
 
-/// An SGI goes round and round; every CPU sleeps until it comes.
+/// An SGI goes around all CPUs; every CPU sleeps until it arrives.
 fn ring() -> Verdict {
     clean();
     for cpu in others() {
@@ -175,7 +175,7 @@ fn ring() -> Verdict {
         gic::send_sgi(RING, 1 << 1);
         check!(
             interrupts::take(round + 1),
-            "the ring stands still in round {round}"
+            "the SGI is lost in round {round}"
         );
     }
     for cpu in others() {
@@ -192,14 +192,14 @@ fn ring() -> Verdict {
     Ok(())
 }
 
-/// SGIs of each CPU to each other that were answered.
+/// For each pair of CPUs, how many SGIs of the one the other has taken.
 const SHOTS: usize = 100;
 static SHOT: [[AtomicUsize; MAX_CPUS]; MAX_CPUS] =
     [const { [const { AtomicUsize::new(0) }; MAX_CPUS] }; MAX_CPUS];
 static HIT: [[AtomicUsize; MAX_CPUS]; MAX_CPUS] =
     [const { [const { AtomicUsize::new(0) }; MAX_CPUS] }; MAX_CPUS];
 
-/// The number of an SGI is its sender: takes note of all that the sender has shot by now.
+/// The number of an SGI is its sender: logs all that this CPU has sent so far.
 fn hit(_line: interrupts::Line) {
     let sgi = gic::acknowledge();
     if (sgi as usize) < MAX_CPUS {
@@ -211,7 +211,7 @@ fn hit(_line: interrupts::Line) {
     }
 }
 
-/// Shoots at all others without waiting, then waits until the last shot has hit each.
+/// Sends SGIs to all other CPUs without waiting, then waits until each has taken the last one.
 fn shooter() {
     let (own, count) = (sysreg::cpu(), cpus::count());
     let targets = || (0..count).filter(move |&cpu| cpu != own);
@@ -228,7 +228,7 @@ fn shooter() {
             targets().all(|cpu| hit(cpu) == SHOTS)
         };
         DONE[own].store(usize::from(time::wait(all_hit)), Ordering::Release);
-        // Others may still shoot here.
+        // Other CPUs may still send SGIs here.
         time::wait(|| (0..count).all(|cpu| DONE[cpu].load(Ordering::Acquire) != PENDING));
         sysreg::mask();
     });
@@ -237,7 +237,7 @@ fn shooter() {
 const PENDING: usize = 2;
 static DONE: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(PENDING) }; MAX_CPUS];
 
-/// All CPUs send SGIs to all others at the same time: the last of each is never lost.
+/// All CPUs send SGIs to all others at the same time: the last one of each is never lost.
 fn storm() -> Verdict {
     clean();
     for cpu in 0..MAX_CPUS {
@@ -258,7 +258,7 @@ fn storm() -> Verdict {
         check_eq!(
             DONE[cpu].load(Ordering::Acquire),
             1,
-            "shots of CPU {cpu} hit"
+            "SGIs of CPU {cpu} that were taken"
         );
     }
     clean();

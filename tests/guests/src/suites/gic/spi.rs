@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SPIs: made pending by software, routed to each CPU, moved, withdrawn.
+//! SPIs: made pending by software, routed to each CPU, rerouted, cleared.
 
 use super::{clean, is_active, is_pending, next, pend, stray};
 use crate::machine::gic::{self, FREE_SPI, SPURIOUS, register};
@@ -7,7 +7,7 @@ use crate::machine::sysreg::cpu;
 use crate::machine::{cpus, interrupts, time};
 use crate::report::{Verdict, check, check_eq, test, test_everywhere};
 
-/// SPIs next to each other that no device uses.
+/// Consecutive SPIs that no device uses.
 const FIRST: u32 = 41;
 const COUNT: u32 = 7;
 
@@ -43,18 +43,18 @@ fn life() -> Verdict {
             is_pending(FREE_SPI) && is_active(FREE_SPI),
             "not pending and active"
         );
-        check_eq!(stray(), SPURIOUS, "came while active");
+        check_eq!(stray(), SPURIOUS, "arrived while active");
         gic::end(FREE_SPI);
         check_eq!(next(), FREE_SPI, "acknowledged again");
         gic::end(FREE_SPI);
         check!(!is_active(FREE_SPI), "round {round}: active though ended");
-        check_eq!(stray(), SPURIOUS, "came once more");
+        check_eq!(stray(), SPURIOUS, "arrived once more");
     }
     gic::stop_spi(FREE_SPI);
     Ok(())
 }
 
-/// Level-sensitive without a level: what software made pending comes once.
+/// Level-sensitive without a device: what software makes pending is signalled once.
 fn level_pended() -> Verdict {
     clean();
     gic::start_spi(FREE_SPI);
@@ -62,10 +62,10 @@ fn level_pended() -> Verdict {
     pend(FREE_SPI);
     check_eq!(next(), FREE_SPI, "acknowledged");
     gic::end(FREE_SPI);
-    check_eq!(stray(), SPURIOUS, "came again");
+    check_eq!(stray(), SPURIOUS, "arrived again");
     pend(FREE_SPI);
     gic::set_bit(register::ICPENDR, FREE_SPI);
-    check_eq!(stray(), SPURIOUS, "came though cleared");
+    check_eq!(stray(), SPURIOUS, "arrived though cleared");
     gic::stop_spi(FREE_SPI);
     Ok(())
 }
@@ -75,7 +75,7 @@ fn disabled() -> Verdict {
     gic::start_spi(FREE_SPI);
     gic::set_bit(register::ICENABLER, FREE_SPI);
     pend(FREE_SPI);
-    check_eq!(stray(), SPURIOUS, "came though disabled");
+    check_eq!(stray(), SPURIOUS, "arrived though disabled");
     check!(is_pending(FREE_SPI), "lost while disabled");
     gic::set_bit(register::ISENABLER, FREE_SPI);
     check_eq!(next(), FREE_SPI, "enabled");
@@ -85,11 +85,11 @@ fn disabled() -> Verdict {
     check_eq!(
         stray(),
         SPURIOUS,
-        "came though disabled after it was pending"
+        "arrived though disabled after it was pending"
     );
     gic::set_bit(register::ICPENDR, FREE_SPI);
     gic::set_bit(register::ISENABLER, FREE_SPI);
-    check_eq!(stray(), SPURIOUS, "came though cleared");
+    check_eq!(stray(), SPURIOUS, "arrived though cleared");
     gic::stop_spi(FREE_SPI);
     Ok(())
 }
@@ -98,7 +98,7 @@ fn many() -> Verdict {
     clean();
     for spi in FIRST..FIRST + COUNT {
         gic::start_spi(spi);
-        // The last is the most urgent.
+        // The last one has the highest priority.
         gic::set_priority(spi, 0x80 - 8 * (spi - FIRST) as u8);
     }
     for spi in FIRST..FIRST + COUNT {
@@ -131,10 +131,10 @@ fn stop() {
     gic::stop_spi(FREE_SPI);
 }
 
-/// Demands that `target` gets it within reason, and nobody else.
+/// Demands that `target` takes the SPI in time, and no other CPU does.
 fn expect_on(target: usize) -> Verdict {
     let come = time::wait(|| interrupts::count(target) > 0);
-    check!(come, "it does not come to CPU {target}");
+    check!(come, "it does not arrive at CPU {target}");
     time::delay_us(500);
     for cpu in 1..cpus::count() {
         check_eq!(
@@ -178,7 +178,7 @@ fn moved_while_disabled() -> Verdict {
     Ok(())
 }
 
-/// Pending at a CPU that masks interrupts, it goes to another one when it is routed there.
+/// Pending at a CPU that masks interrupts, it goes to another CPU when it is routed there.
 fn moved_while_masked() -> Verdict {
     receive(false);
     let last = cpus::count() - 1;
@@ -187,7 +187,7 @@ fn moved_while_masked() -> Verdict {
     time::delay_us(200);
     gic::route(FREE_SPI, last);
     expect_on(last)?;
-    // And back, from a CPU that masks them.
+    // And back, from a CPU that masks interrupts.
     cpus::stop_receiving(last);
     pend(FREE_SPI);
     time::delay_us(200);
@@ -201,7 +201,7 @@ fn moved_while_masked() -> Verdict {
     Ok(())
 }
 
-/// Pending at a CPU that masks interrupts, it reads as pending from here, each time.
+/// Pending at a CPU that masks interrupts, it reads as pending from here each time.
 fn pending_seen_remotely() -> Verdict {
     clean();
     gic::start_spi(FREE_SPI);
@@ -209,7 +209,7 @@ fn pending_seen_remotely() -> Verdict {
         gic::route(FREE_SPI, cpu);
         pend(FREE_SPI);
         for n in 0..500 {
-            check!(is_pending(FREE_SPI), "not pending at CPU {cpu} in look {n}");
+            check!(is_pending(FREE_SPI), "not pending at CPU {cpu} in read {n}");
         }
         gic::stop_spi(FREE_SPI);
         gic::start_spi(FREE_SPI);
@@ -229,7 +229,7 @@ fn withdrawn_remotely() -> Verdict {
         time::delay_us(200);
         check!(is_pending(FREE_SPI), "not pending at CPU {cpu}");
         gic::set_bit(register::ICPENDR, FREE_SPI);
-        // The other CPU may take its time to notice.
+        // It may take some time until the other CPU sees it.
         let gone = time::wait(|| !is_pending(FREE_SPI));
         check!(gone, "still pending at CPU {cpu}");
         cpus::start_receiving(cpu, false);
@@ -254,7 +254,7 @@ fn end_only() {
     gic::end(FREE_SPI);
 }
 
-/// Active on one CPU, it is held back on all, and comes where it is routed when that one ends it.
+/// Active on one CPU, it is held back on all, and is signalled where it is routed when that CPU ends it.
 fn active_elsewhere() -> Verdict {
     clean();
     gic::start_spi(FREE_SPI);
@@ -272,7 +272,7 @@ fn active_elsewhere() -> Verdict {
     check!(active, "not active at CPU {last}");
     gic::route(FREE_SPI, cpu());
     pend(FREE_SPI);
-    check_eq!(stray(), SPURIOUS, "came while active at CPU {last}");
+    check_eq!(stray(), SPURIOUS, "arrived while active at CPU {last}");
     cpus::run(last, end_only);
     check_eq!(next(), FREE_SPI, "after CPU {last} has ended it");
     gic::end(FREE_SPI);

@@ -35,7 +35,7 @@ fn stop() {
     gic::stop_spi(CONSOLE.interrupt);
 }
 
-/// High, it comes again each time it is ended.
+/// While the level is high, it is signalled again each time it is ended.
 fn level() -> Verdict {
     start();
     raise();
@@ -52,12 +52,12 @@ fn level() -> Verdict {
     check_eq!(next(), CONSOLE.interrupt, "level high");
     CONSOLE.write(register::ICR, interrupt::TX);
     gic::end(CONSOLE.interrupt);
-    check_eq!(stray(), SPURIOUS, "came though the level is low");
+    check_eq!(stray(), SPURIOUS, "arrived though the level is low");
     stop();
     Ok(())
 }
 
-/// Low before it was acknowledged, it does not come.
+/// If the level drops before it is acknowledged, it is not signalled.
 fn withdrawn() -> Verdict {
     start();
     CONSOLE.write(register::IMSC, interrupt::TX);
@@ -74,12 +74,12 @@ fn withdrawn() -> Verdict {
         !super::is_pending(CONSOLE.interrupt),
         "pending though the level is low"
     );
-    check_eq!(stray(), SPURIOUS, "came though the level is low");
+    check_eq!(stray(), SPURIOUS, "arrived though the level is low");
     stop();
     Ok(())
 }
 
-/// Taken as an exception by a CPU that sleeps: the interrupt is there already, or soon.
+/// Taken as an exception by a CPU that sleeps: the interrupt is pending already, or soon.
 fn wakes() -> Verdict {
     start();
     CONSOLE.write(register::IMSC, interrupt::TX);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be asked without anything happening.
+//! Calls that change nothing.
 
 use crate::machine::psci::{Conduit, call, call_by, code, function, power};
 use crate::machine::sysreg::mrs;
@@ -28,7 +28,7 @@ fn versions() -> Verdict {
         1,
         "TRNG_VERSION"
     );
-    // 2: no migration is needed, or there is no such call.
+    // 2: no migration is needed; or the call does not exist.
     let migrate = call(function::MIGRATE_INFO_TYPE, [0; 3]);
     check!(
         migrate == 2 || migrate == code::NOT_SUPPORTED,
@@ -56,7 +56,7 @@ fn features() -> Verdict {
     ] {
         check_eq!(has(id), code::SUCCESS, "PSCI_FEATURES of {id:#x}");
     }
-    // MEM_PROTECT, an id of nothing, an id of the TRNG.
+    // MEM_PROTECT, an id without a function, an id of the TRNG.
     for id in [
         0x8400_0013,
         0x8400_00FF,
@@ -98,15 +98,15 @@ fn unknown_calls() -> Verdict {
     Ok(())
 }
 
-/// A call changes no register that is not a result (SMCCC 1.1): x4 to x17 here, the rest is the
-/// compiler's to notice.
+/// A call changes no register except its results (SMCCC 1.1): x4 to x17 are checked here; for the others the
+/// compiler relies on it.
 fn registers_kept() -> Verdict {
     for conduit in [Conduit::Hvc, Conduit::Smc] {
         let [_, x1, x2, x3] = call_by(conduit, [function::PSCI_VERSION, 11, 12, 13]);
         check_eq!([x1, x2, x3], [11, 12, 13], "x1 to x3 after {conduit:?}");
     }
     let mut sum: u64;
-    // SAFETY: the call changes x0 to x3 alone, which is what is tested.
+    // SAFETY: the call changes x0 to x3 only, which is what is tested.
     unsafe {
         core::arch::asm!(
             "mov x4, #4",
@@ -164,7 +164,7 @@ fn affinity() -> Verdict {
     Ok(())
 }
 
-/// What EL1 does not have comes back to EL1 as undefined.
+/// Instructions that EL1 does not have are taken to EL1 as undefined.
 fn undefined() -> Verdict {
     let class = traps::catch(|| {
         // A register of EL2.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=psci`: the firmware's calls (SMCCC DEN0028, PSCI 1.1 DEN0022, TRNG DEN0098), as the
-//! hypervisor's documentation promises them. QEMU's own firmware is laxer in places. `repeat=N`:
-//! all CPUs turn one on at once so often.
+//! hypervisor's documentation promises them. QEMU's own firmware is laxer in places. `repeat=N`: how often
+//! all CPUs turn one on at the same time.
 
 mod calls;
 mod power;
@@ -41,7 +41,7 @@ const EL1: u64 = 1 << 2;
 /// All of `DAIF`.
 const DAIF: u64 = 0xF << 6;
 
-/// What DEN0022 section 6.4 promises of a CPU that starts.
+/// The state of a CPU that starts (DEN0022 section 6.4).
 fn entered_rightly(cpu: usize) -> Verdict {
     let found = entry::at_entry(cpu);
     check_eq!(found.el, EL1, "CurrentEL of CPU {cpu}");
@@ -55,8 +55,8 @@ fn entered_rightly(cpu: usize) -> Verdict {
     Ok(())
 }
 
-/// The same for a CPU that was off: its timers are off as well. Those of one that was suspended run
-/// on, for they are `always-on` (devicetree binding of the timer).
+/// The same for a CPU that was off: its timers are off as well. Those of a suspended CPU continue,
+/// since they are `always-on` (devicetree binding of the timer).
 fn entered_afresh(cpu: usize) -> Verdict {
     entered_rightly(cpu)?;
     let found = entry::at_entry(cpu);

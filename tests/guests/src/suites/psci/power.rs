@@ -33,8 +33,8 @@ static RESULTS: [AtomicI64; MAX_CPUS] = [const { AtomicI64::new(0) }; MAX_CPUS];
 static GATE: AtomicUsize = AtomicUsize::new(0);
 static CONTEXT: AtomicU64 = AtomicU64::new(0);
 
-/// `suite=off`: all CPUs turn themselves off, the first one last or, with `last=1`, first. Nobody
-/// can turn one on again, so that is the end.
+/// `suite=off`: all CPUs turn themselves off, the first one last or, with `last=1`, first. Then no CPU is left
+/// to turn another one on, and the guest has ended.
 pub fn all_off() {
     gic::start_distributor();
     gic::start_cpu();
@@ -57,13 +57,13 @@ fn turn_off_after_first() {
     turn_off();
 }
 
-/// Turns this CPU off, after which another may see that it is.
+/// Turns this CPU off; after that another CPU may read that it is off.
 fn turn_off() {
     let result = call(function::CPU_OFF, [0; 3]);
     panic!("CPU_OFF returned {result}");
 }
 
-/// Has a CPU turn itself off, and waits until it is.
+/// Has a CPU turn itself off, and waits until it is off.
 fn turn_off_and_wait(cpu: usize) -> Verdict {
     cpus::begin(cpu, turn_off);
     let off = time::wait(|| affinity_info(cpu) == power::OFF);
@@ -91,7 +91,7 @@ fn turn_last_on() {
     RESULTS[cpu()].store(call(function::CPU_ON, arguments), Ordering::Release);
 }
 
-/// All CPUs turn the last one on at once: one has success, it runs once.
+/// All CPUs turn the last one on at once: one call succeeds, and the CPU is entered once.
 fn cpu_on_by_all() -> Verdict {
     let count = cpus::count();
     let last = count - 1;
@@ -193,7 +193,7 @@ fn cpu_on_refused() -> Verdict {
         );
     }
     turn_off_and_wait(1)?;
-    // No memory there: devices, nothing, the end of the address space.
+    // Addresses without memory: devices, nothing, the end of the address space.
     for address in [
         0,
         0x0900_0000,
@@ -207,12 +207,12 @@ fn cpu_on_refused() -> Verdict {
     check_eq!(
         affinity_info(1),
         power::OFF,
-        "AFFINITY_INFO after what was refused"
+        "AFFINITY_INFO after the calls that failed"
     );
     start(1)
 }
 
-/// The 32-bit call takes 32 bits of each argument.
+/// The 32-bit call uses 32 bits of each argument.
 fn cpu_on_32() -> Verdict {
     turn_off_and_wait(1)?;
     let entries = entry::at_entry(1).entries;
@@ -259,7 +259,7 @@ fn cpu_off_and_on() -> Verdict {
     Ok(())
 }
 
-/// An SGI does not turn a CPU on that is off.
+/// An SGI does not turn a CPU on.
 fn sgi_while_off() -> Verdict {
     turn_off_and_wait(1)?;
     let entries = entry::at_entry(1).entries;

@@ -20,7 +20,7 @@ pub fn run(cpus: usize) {
 }
 
 const POWERDOWN: u64 = 1 << 16;
-/// Ticks that it takes to power down, and some: on the exact clock each moment is hit.
+/// More ticks than it takes to power down; on the exact clock the timer expires at each moment of it.
 const MOMENTS: u64 = 400;
 
 fn suspend_refused() -> Verdict {
@@ -56,7 +56,7 @@ fn standby() -> Verdict {
             Timer::Virtual.counter() >= due,
             "awake before the timer was due"
         );
-        check!(interrupts::take(before + 1), "the timer does not come");
+        check!(interrupts::take(before + 1), "the timer does not arrive");
         Timer::Virtual.stop();
     }
     // With an interrupt pending it returns at once.
@@ -72,7 +72,7 @@ fn standby() -> Verdict {
 }
 
 static RESUMED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
-/// Where the first CPU goes on when it has resumed: its callee-saved registers and stack pointer.
+/// Callee-saved registers and stack pointer of the first CPU, with which it resumes.
 static FIRST: [AtomicU64; 13] = [const { AtomicU64::new(0) }; 13];
 
 core::arch::global_asm!(
@@ -95,7 +95,7 @@ core::arch::global_asm!(
     "mov x1, #0x10000",
     "hvc #0",
     "ret",
-    // Called when the CPU has come by its entry point: goes back to where it was suspended.
+    // Called at the CPU's entry point: returns to the place where it was suspended.
     ".global resume_first",
     "resume_first:",
     "ldp x19, x20, [x0]",
@@ -111,13 +111,13 @@ core::arch::global_asm!(
     ".popsection",
 );
 
-/// Goes on where the first CPU was suspended.
+/// Continues where the first CPU was suspended.
 fn back_to_first() {
     unsafe extern "C" {
         fn resume_first(area: *const AtomicU64) -> !;
     }
-    // SAFETY: `suspend_first` has saved there, and nothing has touched that stack since: a CPU
-    // that comes by its entry point again has another one.
+    // SAFETY: `suspend_first` has saved there, and that stack was not used since: a CPU
+    // that is entered again has another one.
     unsafe { resume_first(FIRST.as_ptr()) }
 }
 
@@ -130,7 +130,7 @@ fn powerdown_first() -> Verdict {
     Ok(())
 }
 
-/// The same, with a timer that is due before, while and after it powers down.
+/// The same, with a timer that expires before, while and after it powers down.
 fn powerdown_at_any_moment() -> Verdict {
     for ticks in 0..MOMENTS {
         power_down_for(ticks)?;
@@ -139,17 +139,17 @@ fn powerdown_at_any_moment() -> Verdict {
     Ok(())
 }
 
-/// The first CPU powers down until its timer is due, and resumes by its entry point.
+/// The first CPU powers down until its timer expires, and resumes at its entry point.
 fn power_down_for(ticks: u64) -> Verdict {
     unsafe extern "C" {
         fn suspend_first(area: *const AtomicU64, entry: u64) -> i64;
     }
     let entries = entry::at_entry(0).entries;
-    // The interface loses its state each time, and an interrupt that it holds back wakes nobody.
+    // The CPU interface loses its state each time, and an interrupt that it holds back wakes no CPU.
     gic::start_cpu();
     cpus::on_entry(0, back_to_first);
     Timer::Virtual.start_ticks(ticks);
-    // SAFETY: the area is large enough; the stack stays as it is.
+    // SAFETY: the area is large enough; the stack is not changed.
     let result = unsafe { suspend_first(FIRST.as_ptr(), entry::secondary_entry()) };
     Timer::Virtual.stop();
     check_eq!(result, 0, "CPU_SUSPEND to powerdown for {ticks} ticks");
@@ -162,7 +162,7 @@ fn power_down_for(ticks: u64) -> Verdict {
     entered_rightly(0)
 }
 
-/// Powers down until an interrupt comes; resumes at the usual entry point.
+/// Powers down until an interrupt arrives; resumes at the usual entry point.
 fn power_down() {
     gic::start_cpu();
     RESUMED[cpu()].fetch_add(1, Ordering::Release);
@@ -192,7 +192,7 @@ fn powerdown_others() -> Verdict {
             entries,
             "entries of CPU {cpu}, suspended"
         );
-        // It will wait for new work.
+        // It will wait for a function.
         cpus::forget_work(cpu);
         gic::send_sgi(5, 1 << cpu);
         let awake = time::wait(|| entry::at_entry(cpu).entries > entries);

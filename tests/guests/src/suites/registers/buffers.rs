@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of the suite: code that is made at run time, and what it reads. All of it lies behind the program.
+//! Memory of the suite: code that is made at run time, and its data. All of it is after the program.
 
 use super::encoding::COUNT;
 use crate::machine::memory;
 use core::arch::asm;
 
-/// Bytes of a stub: one encoding with what goes before and after it.
+/// Bytes of a stub: one encoding with the code before and after it.
 pub const STUB_SIZE: usize = 16;
-/// Instructions of a list: most that one register takes, for all that may be accessible.
+/// Instructions of a list: most that one register needs, for all that may be accessible.
 const LIST_WORDS: usize = 1 << 16;
 /// Bytes of a page, which instructions with an address may change.
 const PAGE: usize = 4096;
@@ -20,24 +20,24 @@ pub struct Buffers {
     pub write_stubs: &'static mut [u32],
     /// What was read from each encoding.
     pub values: &'static mut [u64],
-    /// Which encodings end in an exception: read at EL1, written at EL1, read at EL0, written at EL0.
+    /// Which encodings cause an exception: read at EL1, written at EL1, read at EL0, written at EL0.
     pub faults: [&'static mut [u8]; 4],
-    /// Code that reads all that can be read, fills all that can be written, and puts it back.
+    /// Code that reads all readable registers, fills all writable ones, and restores them.
     pub read_list: &'static mut [u32],
     /// See `read_list`.
     pub fill_list: &'static mut [u32],
     /// See `read_list`.
     pub restore_list: &'static mut [u32],
-    /// Values by place in a list.
+    /// Values, in the order of a list.
     pub before: &'static mut [u64],
-    /// The same, later.
+    /// The same, at a later time.
     pub after: &'static mut [u64],
     /// A page that instructions with an address may change.
     pub scratch: u64,
 }
 
 impl Buffers {
-    /// Takes the memory; once in a life.
+    /// Takes the memory; called once in a life.
     pub fn new() -> Self {
         let [.., part] = memory::free();
         let mut next = part.start as usize;
@@ -79,8 +79,8 @@ impl Buffers {
     }
 }
 
-/// Makes what was written to a buffer the same for caches, memory and instruction fetches: what runs with the MMU
-/// off reads it from memory, and writes to memory.
+/// Makes what was written to a buffer visible to code that runs with the MMU off, and to instruction
+/// fetches; and makes what such code writes visible here.
 pub fn publish<T>(buffer: &[T]) {
     /// Bytes of the smallest cache line there is.
     const LINE: usize = 16;

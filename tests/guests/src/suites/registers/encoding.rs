@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The encodings of `MRS`, `MSR`, `SYS` and `SYSL`, and what is special about some of them.
+//! The encodings of `MRS`, `MSR`, `SYS` and `SYSL`, and those among them that need care.
 //!
 //! Source: Arm ARM DDI 0487, C5.1 (the System instruction class encoding space).
 
 use core::fmt;
 
-/// How many encodings there are in each direction.
+/// Number of encodings in each direction.
 pub const COUNT: usize = 1 << 16;
 
-/// `op0:op1:CRn:CRm:op2`, 16 bits, as they stand in bits 20 to 5 of the instruction.
+/// `op0:op1:CRn:CRm:op2`, 16 bits, as in bits 20 to 5 of the instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Encoding(u16);
 
-/// Whether an instruction moves a register's value to a general register, or the other way.
+/// Whether an instruction reads a register or writes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// `MRS`, `SYSL`.
@@ -32,7 +32,7 @@ impl Encoding {
         (0..COUNT).map(|number| Self(number as u16))
     }
 
-    /// Its place among all.
+    /// Its index among all encodings.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -54,14 +54,14 @@ impl Encoding {
         SYSTEM | read | (self.0 as u32) << 5 | rt
     }
 
-    /// Whether the instruction is left out: it puts the CPU to sleep, and holds no state.
+    /// Whether the instruction is left out: it puts the CPU to sleep and has no state.
     pub fn is_left_out(self, direction: Direction) -> bool {
         direction == Direction::Write && [WFE, WFI, WFET, WFIT].contains(&self)
     }
 
-    /// Whether the value changes by itself, or differs between two lives for a good reason.
+    /// Whether the value changes by itself, or may differ between two lives.
     pub fn is_volatile(self) -> bool {
-        // The system counter, and timer values, which are differences to it.
+        // The system counter, and timer values, which are relative to it.
         let counts = [
             CNTPCT_EL0,
             CNTVCT_EL0,
@@ -124,7 +124,7 @@ encodings! {
 pub struct Set([u64; COUNT / 64]);
 
 impl Set {
-    /// Those for which `belongs` holds.
+    /// The encodings for which `belongs` is true.
     pub fn of(belongs: impl Fn(Encoding) -> bool) -> Self {
         let mut set = Self([0; COUNT / 64]);
         Encoding::all()
@@ -138,12 +138,12 @@ impl Set {
         self.0[encoding.index() / 64] |= 1 << (encoding.index() % 64);
     }
 
-    /// Whether it has this one.
+    /// Whether it contains an encoding.
     pub fn has(&self, encoding: Encoding) -> bool {
         self.0[encoding.index() / 64] >> (encoding.index() % 64) & 1 != 0
     }
 
-    /// Its encodings, in their order.
+    /// Its encodings, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Encoding> + use<'_> {
         Encoding::all().filter(|&encoding| self.has(encoding))
     }

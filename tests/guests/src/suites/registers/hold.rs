@@ -4,7 +4,7 @@
 use super::buffers::{Buffers, publish};
 use core::arch::global_asm;
 
-/// What the assembly works on.
+/// The data of the assembly code.
 #[repr(C)]
 pub struct Hold {
     fill_list: u64,
@@ -13,21 +13,21 @@ pub struct Hold {
     restore_values: u64,
     before: u64,
     after: u64,
-    /// What registers are filled with.
+    /// The pattern.
     pub pattern: u64,
-    /// How often the counter is to jump.
+    /// How often the counter must jump: another guest had the core.
     pub jumps: u64,
-    /// Least ticks that are a jump.
+    /// Least ticks of a jump.
     pub jump: u64,
     /// Most ticks to wait.
     pub most: u64,
-    /// A call of the firmware with which it ends, by HVC; 0: it returns.
+    /// The firmware call with which it ends, by HVC; 0: it returns.
     pub ends_with: u64,
     _reserved: u64,
 }
 
 impl Hold {
-    /// With the lists of `buffers`. `buffers.values` has what registers get back.
+    /// Uses the lists of `buffers`. `buffers.values` has the values to restore.
     pub fn new(buffers: &mut Buffers, pattern: u64) -> Self {
         Self {
             fill_list: buffers.fill_list.as_ptr() as u64,
@@ -45,8 +45,8 @@ impl Hold {
         }
     }
 
-    /// Fills the registers, reads them into `before`, waits for the jumps, reads them into `after` and puts back what
-    /// they had. Returns how often the counter has jumped.
+    /// Fills the registers, reads them into `before`, waits for the jumps, reads them into `after` and restores
+    /// them. Returns the number of jumps of the counter.
     pub fn run(&self, buffers: &mut Buffers) -> u64 {
         let publish_all = || {
             publish(buffers.values);
@@ -57,7 +57,7 @@ impl Hold {
             publish(buffers.restore_list);
         };
         publish_all();
-        // SAFETY: the lists are of registers that can be accessed, and what they had is put back.
+        // SAFETY: the lists name accessible registers only, and all are restored.
         let jumps = unsafe { registers_hold(self) };
         publish_all();
         jumps
@@ -71,7 +71,7 @@ unsafe extern "C" {
 /// `SCTLR_EL1` bits: MMU, data cache, instruction cache.
 const MMU_AND_CACHES: u64 = 1 << 0 | 1 << 2 | 1 << 12;
 
-// With a pattern in `VBAR_EL1`, nothing here may cause an exception that is taken to EL1.
+// With a pattern in `VBAR_EL1`, this code must not cause an exception that is taken to EL1.
 global_asm!(
     ".pushsection .text, \"ax\"",
     ".global registers_hold",

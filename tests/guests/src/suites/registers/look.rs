@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `role=look`: reads all registers over and over, and writes none.
+//! `role=look`: reads all registers again and again, and writes none.
 
 use super::buffers::{Buffers, publish};
 use super::encoding::{Direction, Set};
@@ -9,7 +9,7 @@ use crate::machine::time::{now, us};
 use crate::machine::uart::say;
 use crate::report::{Verdict, check_eq, record};
 
-/// Least ticks that are taken for a turn of another guest, in microseconds.
+/// Least microseconds without this guest that count as a turn of another guest.
 pub const JUMP_US: u64 = 500;
 
 /// Runs the role.
@@ -29,7 +29,7 @@ impl Buffers {
         self.sweep(level, Direction::Read, 0);
     }
 
-    /// What can be read at EL1 and keeps its value as long as nothing writes it; makes the list by which
+    /// What can be read at EL1 and keeps its value unless it is written; makes the list by which
     /// [`Self::read`] reads all of it.
     pub fn list_stable(&mut self) -> Set {
         let stable = Set::of(|encoding| {
@@ -41,13 +41,13 @@ impl Buffers {
         stable
     }
 
-    /// Reads all of the list into `before` or `after`.
+    /// Reads the list into `before` or `after`.
     pub fn read(&mut self, into: Into) {
         let into = match into {
             Into::Before => self.before.as_mut_ptr(),
             Into::After => self.after.as_mut_ptr(),
         };
-        // SAFETY: the list reads registers into as many words; it is code by the calling convention of C, of which it
+        // SAFETY: the list reads registers into as many words; it obeys the calling convention of C, and
         // uses x0 and x1 only.
         unsafe {
             let code: extern "C" fn(u64, *mut u64) = core::mem::transmute(self.read_list.as_ptr());
@@ -56,7 +56,7 @@ impl Buffers {
     }
 }
 
-/// Where values go.
+/// Where the values are stored.
 #[derive(Clone, Copy)]
 pub enum Into {
     /// To `before`.
@@ -88,7 +88,7 @@ fn look(buffers: &mut Buffers) -> Verdict {
     Ok(())
 }
 
-/// Tells of each register that has changed, once.
+/// Reports each register that has changed, once.
 fn report(buffers: &mut Buffers, stable: &Set, changed: &mut Set) {
     for (place, encoding) in stable.iter().enumerate() {
         let (before, after) = (buffers.before[place], buffers.after[place]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Code that is made at run time: a stub for each encoding, and lists of all that turned out to be accessible.
+//! Code that is made at run time: a stub for each encoding, and lists of all accessible encodings.
 
 use super::buffers::STUB_SIZE;
 use super::encoding::{CPACR_EL1, DAIF, Direction, Encoding, SCTLR_EL1, SPSEL, VBAR_EL1};
@@ -8,9 +8,9 @@ const NOP: u32 = 0xD503_201F;
 const RET: u32 = 0xD65F_03C0;
 /// `mov x0, x1`.
 const MOV_X0_X1: u32 = 0xAA01_03E0;
-/// `and x0, x0, #~1`: without `SCTLR_EL1.M`, since no translation table is at the address of a pattern.
+/// `and x0, x0, #~1`: without `SCTLR_EL1.M`, since a pattern is no address of a translation table.
 const AND_X0_NOT_1: u32 = 0x927F_F800;
-/// `and x0, x0, #~(1 << 25)`: without `SCTLR_EL1.EE`, so that code may load and store meanwhile.
+/// `and x0, x0, #~(1 << 25)`: without `SCTLR_EL1.EE`, so that this code's loads and stores work.
 const AND_X0_NOT_EE: u32 = 0x9266_F800;
 /// `orr x0, x0, #0x3c0`: interrupts and debug exceptions masked.
 const ORR_X0_DAIF: u32 = 0xB27A_0C00;
@@ -22,12 +22,12 @@ const MOV_X0_X3: u32 = 0xAA03_03E0;
 const STR_X0_X1_8: u32 = 0xF800_8420;
 /// `ldr x0, [x1], #8`.
 const LDR_X0_X1_8: u32 = 0xF840_8420;
-/// `cmp xzr, xzr`: the flags, which are read as well, have a known value.
+/// `cmp xzr, xzr`: gives the flags, which are also read, a known value.
 const CMP_XZR_XZR: u32 = 0xEB1F_03FF;
-/// The general register that means zero, or in `MSR (immediate)` and hints nothing.
+/// The general register that is zero; in `MSR (immediate)` and hints it has no meaning.
 const XZR: u32 = 31;
 
-/// What is done to the pattern in `x0` so that the code that holds it can go on.
+/// Changes to the pattern in `x0` that let the code that uses it continue.
 fn adapt(encoding: Encoding) -> [u32; 2] {
     match encoding {
         SCTLR_EL1 => [AND_X0_NOT_1, AND_X0_NOT_EE],
@@ -37,8 +37,8 @@ fn adapt(encoding: Encoding) -> [u32; 2] {
     }
 }
 
-/// Fills `code` with a stub for each encoding. It takes the value to write in `x0`, and in `x1` an address
-/// for system instructions; it leaves what it has read in `x0`.
+/// Fills `code` with a stub for each encoding. A stub gets the value to write in `x0`, and in `x1` an address
+/// for system instructions; it returns the value that it reads in `x0`.
 pub fn make(code: &mut [u32], direction: Direction) {
     for (encoding, stub) in Encoding::all().zip(code.chunks_exact_mut(STUB_SIZE / 4)) {
         let [first, second] = match (direction, encoding.op0()) {
@@ -56,7 +56,7 @@ pub fn make(code: &mut [u32], direction: Direction) {
     }
 }
 
-/// A list of instructions that grows.
+/// A growing list of instructions.
 struct List<'a> {
     code: &'a mut [u32],
     length: usize,
@@ -84,8 +84,8 @@ pub fn make_read_list(code: &mut [u32], encodings: impl Iterator<Item = Encoding
     list.push(RET);
 }
 
-/// Code that writes the value in `x3`, adapted, to `encodings`. First to those that do not decide whether others can
-/// be accessed, and where an exception goes.
+/// Code that writes the value in `x3`, adapted, to `encodings`. First to those that do not control access to others or
+/// the target of exceptions.
 pub fn make_fill_list(code: &mut [u32], encodings: impl Iterator<Item = Encoding>) {
     let mut list = List::new(code);
     let mut push = |encoding: Encoding| {
@@ -103,8 +103,8 @@ pub fn make_fill_list(code: &mut [u32], encodings: impl Iterator<Item = Encoding
     list.push(RET);
 }
 
-/// Code that writes the values from `x1` on, one for each of `encodings`, back to them. `SCTLR_EL1` must be
-/// put back before, and is not among them.
+/// Code that restores `encodings` from the values at `x1`, one for each. `SCTLR_EL1` must be
+/// restored before, and is not among them.
 pub fn make_restore_list(code: &mut [u32], encodings: impl Iterator<Item = Encoding>) {
     let mut list = List::new(code);
     for encoding in encodings {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executes the stubs of all encodings, with the MMU off and with vectors of its own that skip what ends in an
-//! exception. So any register may have any value for a moment, those that translate addresses included.
+//! Executes the stubs of all encodings, with the MMU off and with its own vectors, which skip instructions that cause an
+//! exception. So any register may have any value for a moment, even those of address translation.
 
 use super::buffers::{Buffers, STUB_SIZE, publish};
 use super::encoding::{COUNT, Direction};
@@ -9,13 +9,13 @@ use core::arch::global_asm;
 /// Exception level at which the stubs run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// A program, to which its kernel allows all that it can allow.
+    /// EL0, with all rights that the kernel can give.
     El0 = 0,
-    /// A kernel.
+    /// EL1.
     El1 = 1,
 }
 
-/// What the assembly works on.
+/// The data of the assembly code.
 #[repr(C)]
 struct Sweep {
     stubs: u64,
@@ -29,14 +29,14 @@ struct Sweep {
     level: u64,
 }
 
-/// What a stub left: it came to its end.
+/// The stub reached its end.
 const NO_FAULT: u8 = 0;
-/// An exception other than a synchronous one, which nothing is to cause.
+/// An exception other than a synchronous one, which no stub should cause.
 const UNEXPECTED: u8 = 2;
 
 impl Buffers {
-    /// Executes all stubs of a direction. A read leaves what was read in `values`; a write takes `value`, and each
-    /// register that can be read gets the value in `values` again at once.
+    /// Executes all stubs of a direction. A read stores the values in `values`; a write uses `value`, and then at once
+    /// restores each readable register from `values`.
     pub fn sweep(&mut self, level: Level, direction: Direction, value: u64) {
         let is_write = direction == Direction::Write;
         let stubs = match direction {
@@ -59,8 +59,8 @@ impl Buffers {
             level: level as u64,
         };
         self.publish_data();
-        // SAFETY: all addresses are of buffers of this suite. Registers that decide what this program does have their
-        // values again when it returns.
+        // SAFETY: all addresses are in buffers of this suite. Registers on which this program depends are
+        // restored when it returns.
         unsafe { registers_sweep(&sweep) };
         self.publish_data();
         let faults = &self.faults[place(level, direction)];
@@ -69,7 +69,7 @@ impl Buffers {
         }
     }
 
-    /// Whether an encoding does not end in an exception.
+    /// Whether an encoding causes no exception.
     pub fn is_accessible(&self, level: Level, direction: Direction, index: usize) -> bool {
         self.faults[place(level, direction)][index] == NO_FAULT
     }
@@ -96,14 +96,14 @@ unsafe extern "C" {
 
 /// `SCTLR_EL1` bits: MMU, data cache, instruction cache.
 const MMU_AND_CACHES: u64 = 1 << 0 | 1 << 2 | 1 << 12;
-/// `SCTLR_EL1` bits by which a kernel allows its programs what they can be allowed: `UMA`, `DZE`, `UCT`, `UCI`, `EnTP2`.
+/// `SCTLR_EL1` bits that give EL0 all rights: `UMA`, `DZE`, `UCT`, `UCI`, `EnTP2`.
 const FREE_FOR_PROGRAMS: u64 = 1 << 9 | 1 << 14 | 1 << 15 | 1 << 26 | 1 << 60;
-/// `CNTKCTL_EL1` bits by which a kernel allows its programs counters and timers: `EL0PCTEN`, `EL0VCTEN`, `EL0VTEN`, `EL0PTEN`.
+/// `CNTKCTL_EL1` bits that give EL0 counters and timers: `EL0PCTEN`, `EL0VCTEN`, `EL0VTEN`, `EL0PTEN`.
 const FREE_TIMERS: u64 = 0b11 | 0b11 << 8;
 /// `CPACR_EL1`: `ZEN`, `FPEN`, `SMEN`: nothing traps to EL1.
 const FREE_VECTORS: u64 = 0b11 << 16 | 0b11 << 20 | 0b11 << 24;
 
-// x19 to x25: where the loop is; x26: whether it writes; x28: how a stub ended. The vectors use x27 and x28 only.
+// x19 to x25: the state of the loop; x26: whether it writes; x28: how a stub ended. The vectors use x27 and x28 only.
 global_asm!(
     ".pushsection .text, \"ax\"",
     ".macro registers_loop privileged",
@@ -190,7 +190,7 @@ global_asm!(
     "dsb sy",
     "isb",
     "msr daifset, #15",
-    // With the MMU on, the stack is where it was.
+    // With the MMU on, the stack is accessible again.
     "mrs x2, sctlr_el1",
     "ldr x1, ={mmu}",
     "orr x2, x2, x1",
@@ -221,7 +221,7 @@ global_asm!(
     "mov x28, #1",
     "eret",
     ".endm",
-    // Says so, and masks what came.
+    // Reports it, and masks what arrived.
     ".macro registers_unexpected",
     ".balign 128",
     "mrs x27, spsr_el1",
@@ -238,7 +238,7 @@ global_asm!(
     "registers_unexpected",
     "registers_unexpected",
     ".endr",
-    // From EL0: SVC, exception class 0x15, is the end.
+    // From EL0: SVC, exception class 0x15, ends the loop.
     ".balign 128",
     "mrs x27, esr_el1",
     "lsr x27, x27, #26",

@@ -14,7 +14,7 @@ use crate::machine::time::us;
 use crate::machine::uart::say;
 use crate::report::{Failure, Verdict, check, record};
 
-/// Each bit of a register is once set and once clear.
+/// Each bit of a register is set once and clear once.
 const PATTERNS: [u64; 2] = [0xAAAA_AAAA_AAAA_AAAA, 0x5555_5555_5555_5555];
 /// Longest time to wait for the other guest, in seconds.
 const PATIENCE_S: u64 = 60;
@@ -71,7 +71,7 @@ fn write(buffers: &mut Buffers) -> Verdict {
     Ok(())
 }
 
-/// A program can access nothing that its kernel cannot.
+/// EL0 must not access what EL1 cannot.
 fn programs_reach_no_more(buffers: &mut Buffers) -> Verdict {
     buffers.find_readable(Level::El0);
     buffers.sweep(Level::El0, Direction::Write, PATTERNS[0]);
@@ -105,7 +105,7 @@ fn is_writable(buffers: &Buffers, encoding: Encoding) -> bool {
     encoding.op0() >= 2 && buffers.is_accessible(Level::El1, Direction::Write, encoding.index())
 }
 
-/// Registers whose value can be put back: read, and written.
+/// Registers that can be restored: readable and writable.
 fn is_restorable(buffers: &Buffers, encoding: Encoding) -> bool {
     is_writable(buffers, encoding)
         && buffers.is_accessible(Level::El1, Direction::Read, encoding.index())
@@ -119,14 +119,14 @@ fn is_kept(buffers: &Buffers, encoding: Encoding) -> bool {
         && !encoding.is_floating_point()
 }
 
-/// Makes the lists by which registers are filled, read and put back; returns what the list to read has.
+/// Makes the lists that fill, read and restore the registers; returns the encodings of the list that reads.
 fn make_lists(buffers: &mut Buffers) -> Set {
     let writable = Set::of(|encoding| is_writable(buffers, encoding));
     let restorable = Set::of(|it| is_restorable(buffers, it) && it != SCTLR_EL1);
     let kept = Set::of(|encoding| is_kept(buffers, encoding));
     stubs::make_fill_list(buffers.fill_list, writable.iter());
     stubs::make_restore_list(buffers.restore_list, restorable.iter());
-    // What they have now is what they get back.
+    // The current values are those to restore.
     stubs::make_read_list(buffers.read_list, restorable.iter());
     publish(buffers.read_list);
     buffers.read(Into::Before);
@@ -136,7 +136,7 @@ fn make_lists(buffers: &mut Buffers) -> Set {
     kept
 }
 
-/// Holds a pattern in all registers; demands that they keep it.
+/// Keeps a pattern in all registers; demands that they do not change.
 fn hold(
     buffers: &mut Buffers,
     kept: &Set,
