@@ -108,7 +108,7 @@ fn seeds(experiment: &dyn Experiment, args: &BenchArgs) -> Vec<u32> {
     }
 }
 
-/// Which figures there are: what was asked for, or what is missing on the command line.
+/// What `spm bench` without a name prints: the list that was asked for, or an error with the list.
 fn without_name(args: &BenchArgs) -> ExitCode {
     if args.list {
         print!("{}", list(args));
@@ -116,8 +116,8 @@ fn without_name(args: &BenchArgs) -> ExitCode {
     }
     eprint!(
         "error: `spm bench` needs the name of a figure:\n\n{}\n\
-         `spm bench NAME --quick` takes a short look at one, `spm bench NAME` makes it; \
-         `spm bench --help` tells the rest.\n",
+         `spm bench NAME --quick` makes a short version of a figure, `spm bench NAME` makes the figure; \
+         `spm bench --help` explains the options.\n",
         list(args)
     );
     ExitCode::from(EXIT_COMMAND_LINE)
@@ -249,7 +249,7 @@ fn measure(
     }
     if !collected.broken.is_empty() && !args.keep_going {
         return Err(Failure::environment(format!("{} runs failed", collected.broken.len())).help(
-            "look at the logs; those that ended well are kept and not repeated; --keep-going makes a page without the others",
+            "look at the logs; successful runs are kept and not repeated; --keep-going makes a page without the failed ones",
         ));
     }
     let evaluation = experiment.evaluate(plan, &collected.results);
@@ -265,7 +265,7 @@ fn measure(
     finish(args, &project, &page, &collected)
 }
 
-/// Writes the page where it is to be, and says what came out.
+/// Writes the page where the command line says, and prints a summary.
 fn finish(
     args: &BenchArgs,
     project: &Project,
@@ -296,8 +296,8 @@ fn finish(
     })
 }
 
-/// Where the page of figure `name` goes: what the user named, as it is, or a folder of the project in `root`. `None`: there is
-/// to be none.
+/// The folder of the page of figure `name`: the one that the user named, or one of the project in `root`. `None`: no page
+/// is written.
 fn folder(args: &BenchArgs, name: &str, root: &Path) -> Option<PathBuf> {
     if args.out.is_some() {
         return args.out.clone();
@@ -396,19 +396,19 @@ mod tests {
     }
 
     #[test]
-    fn the_command_is_told_so_that_it_gives_the_same_page() {
+    fn the_page_names_the_command_that_makes_it_again() {
         let line = "lhp --quick --seeds 4 --ipus 1000 --policy none,steal --yardstick build";
         assert_eq!(
             command_line(&args(line)),
             format!("target/host/spm bench {line}")
         );
-        // What does not change the numbers is left out.
+        // Options that do not change the numbers are left out.
         let line = "latency --jobs 1 --out /tmp/x --json";
         assert_eq!(command_line(&args(line)), "target/host/spm bench latency");
     }
 
     #[test]
-    fn only_the_figure_itself_goes_to_the_results() {
+    fn only_whole_figures_go_to_docs_results() {
         let at = |line: &str| {
             let folder = folder(&args(line), "lhp", Path::new("/p"))?;
             Some(folder.display().to_string())
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_refused() {
+    fn unknown_names_are_refused() {
         assert!(Line::try_parse_from(["bench", "nothing"]).is_err());
         assert!(Line::try_parse_from(["bench", "--list"]).is_ok());
         assert!(Line::try_parse_from(["bench", "lhp", "--yardstick", "nothing"]).is_err());

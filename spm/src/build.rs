@@ -78,13 +78,13 @@ pub fn build(args: &SystemArgs, output: &Path) -> Result<(System, u64), Failure>
     let size = found
         .as_ref()
         .map_or(hypervisor::ASSUMED_SIZE, |(it, _)| it.bytes.len() as u64);
-    // What is wrong with the description is said first: it is the user's own.
+    // Faults of the description are reported first.
     let system = system::load(&args.description, size, &progress)?;
     let (hypervisor, path) = found?;
     let wanted = system.board.memory.base + system.board.memory.image_offset;
     if hypervisor.address != wanted {
         return Err(Failure::environment(format!(
-            "{} is linked at {:#x}, but board \"{}\" wants it at {wanted:#x}",
+            "{} is linked at {:#x}, but board \"{}\" needs it at {wanted:#x}",
             path.display(),
             hypervisor.address,
             system.board.name
@@ -97,7 +97,7 @@ pub fn build(args: &SystemArgs, output: &Path) -> Result<(System, u64), Failure>
     Ok((system, image.len() as u64))
 }
 
-/// Writes a file in one step, so that nobody who starts it meanwhile gets half of it.
+/// Writes a file in one step, so that no other program can read half of it.
 fn write(output: &Path, image: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = output.parent() {
         std::fs::create_dir_all(folder)?;
@@ -111,7 +111,7 @@ fn write(output: &Path, image: &[u8]) -> std::io::Result<()> {
     let written = std::fs::write(&temporary, image);
     let written = written.and_then(|()| std::fs::rename(&temporary, output));
     if written.is_err() {
-        // What is left of it is of no use; that it cannot be removed matters less than the cause.
+        // The rest of the file is useless. An error here matters less than the first one.
         let _ = std::fs::remove_file(&temporary);
     }
     written

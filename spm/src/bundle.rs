@@ -11,13 +11,13 @@ use spumone_config::packed::BundleHeader;
 ///
 /// # Errors
 ///
-/// Says what does not fit; the checks should have refused it.
+/// What does not fit; the checks should have found it.
 pub fn image(hypervisor: &Hypervisor, system: &System) -> Result<Vec<u8>, String> {
     let packed = &system.packed;
     let encoded = postcard::to_allocvec(&packed.system)
         .map_err(|error| format!("the system cannot be encoded: {error}"))?;
     if BundleHeader::SIZE + encoded.len() > SYSTEM_ROOM as usize {
-        return Err("the system does not fit the room kept for it".into());
+        return Err("the system does not fit into the space reserved for it".into());
     }
     let mut image = hypervisor.bytes.clone();
     let start = image.len();

@@ -13,7 +13,7 @@ pub struct Cli {
     command: Command,
 }
 
-/// The commands; each says what it does beside its arguments.
+/// The commands. Each describes itself, beside its arguments.
 #[derive(Subcommand)]
 enum Command {
     Check(check::CheckArgs),

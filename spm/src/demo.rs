@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `spm demo`: both guests side by side on the exact clock, beside it each guest alone on the bare machine, and a table.
+//! `spm demo`: both guests side by side on the exact clock, meanwhile each guest alone on the bare machine, then a table.
 
 use crate::bench::show_broken;
 use crate::build;
@@ -28,12 +28,12 @@ use std::time::Duration;
 /// The description, and where the files of its runs go.
 const SYSTEM: &str = "systems/demo.toml";
 const FOLDER: &str = "build/demo";
-/// Guests of the description by their names.
+/// Names of the guests in the description.
 const RT: &str = "rt";
 const LINUX: &str = "linux";
-/// How often the console's log is looked at for more.
+/// How often the console's log is read.
 const POLL: Duration = Duration::from_millis(50);
-/// What the clock's own line begins with; its numbers are in the results.
+/// Start of the clock's own line; its numbers are also in the results.
 const CLOCK_LINE: &[u8] = b"spumone-clock: ";
 
 /// Run the demo: both guests side by side, then a table that compares them with the bare machine.
@@ -138,7 +138,7 @@ impl Demo {
     fn execute(&self, guests: &Guests) -> Result<Result<Results, Failed>, Failure> {
         let together = guests.together();
         let log = self.places(&together).log();
-        // What an earlier demo said is not to be shown.
+        // An earlier demo's console is not to be shown.
         if log.exists() {
             std::fs::remove_file(&log).map_err(|error| Failure::io("remove", &log, &error))?;
         }
@@ -147,7 +147,7 @@ impl Demo {
         let (shown, together, alone) = std::thread::scope(|scope| {
             let alone = scope.spawn(|| -> Result<Vec<_>, _> {
                 let runs = guests.alone().into_iter();
-                // Without the run of both there is nothing to compare with.
+                // If the run of both fails, the others are of no use.
                 let runs = runs.take_while(|_| !failed.load(Ordering::Relaxed));
                 runs.map(|run| self.run(&run)).collect()
             });
@@ -190,7 +190,7 @@ impl Demo {
     }
 }
 
-/// What a thread returned.
+/// The return value of a thread.
 fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     match thread.join() {
         Ok(value) => value,
@@ -198,13 +198,13 @@ fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     }
 }
 
-/// Writes what comes into `log` to `out`, until `ended` is set and all of it is written. Without the clock's own line.
+/// Copies `log` to `out` as it grows, without the clock's own line, until `ended` is set and all is written.
 fn follow(log: &Path, ended: &AtomicBool, out: &mut impl Write) -> io::Result<()> {
     let mut read = 0;
     let mut pending = Vec::new();
     loop {
         let is_last = ended.load(Ordering::Acquire);
-        // It is not there before QEMU is started.
+        // The file does not exist before QEMU is started.
         if let Ok(mut file) = File::open(log) {
             file.seek(SeekFrom::Start(read))?;
             read += file.read_to_end(&mut pending)? as u64;
@@ -233,7 +233,7 @@ fn follow(log: &Path, ended: &AtomicBool, out: &mut impl Write) -> io::Result<()
     }
 }
 
-/// The report for people.
+/// The report as text.
 fn text(report: &Report) -> String {
     let header = report.table.columns.clone();
     let rows: Vec<_> = [header]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device tree each guest gets: generated, or the user's own completed.
+//! The device tree of each guest: generated, or the user's own one, completed.
 
 mod generate;
 mod seeds;
@@ -21,7 +21,7 @@ pub struct DeviceTree {
 }
 
 impl DeviceTree {
-    /// What packing needs to know.
+    /// What packing needs of it.
     pub fn facts(&self) -> layout::DeviceTree {
         layout::DeviceTree {
             size: self.blob.len() as u64,
@@ -30,7 +30,7 @@ impl DeviceTree {
     }
 }
 
-/// The device trees of all guests, in order; `blobs` are the trees that users give.
+/// The device trees of all guests, in order; `blobs` are the user's own trees.
 ///
 /// # Errors
 ///
@@ -47,7 +47,7 @@ pub fn all(
         let tree = match blob {
             Some(blob) => user::complete(blob, guest, placed),
             None => generate::generate(guest, placed, board).map_err(|error| {
-                // Only names that come from the board file can be wrong here.
+                // Only names from the board file can be wrong here.
                 let message = format!(
                     "guest \"{}\" gets no device tree: {error}",
                     guest.name.value

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a command failed, how that is shown, and the exit code that tells scripts.
+//! Why a command failed, how the failure is shown, and the exit codes.
 
 use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report};
 use serde_json::{Value, json};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// The description or a file it names was refused.
+/// The description or a file it names is faulty.
 pub const EXIT_REFUSED: u8 = 1;
-/// The command line is wrong: what `clap` finds has this code too.
+/// The command line is wrong. `clap` uses the same code.
 pub const EXIT_COMMAND_LINE: u8 = 2;
 /// A file could not be read or written, or a tool is missing.
 pub const EXIT_ENVIRONMENT: u8 = 3;
@@ -18,9 +18,9 @@ pub const EXIT_ENVIRONMENT: u8 = 3;
 /// A source file that problems point into.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Where it was found, as shown to people.
+    /// Its path, as shown to the user.
     pub path: PathBuf,
-    /// What it says.
+    /// Its text.
     pub text: Arc<str>,
 }
 
@@ -41,7 +41,7 @@ impl Source {
 pub struct Sources {
     /// The system description.
     pub description: Source,
-    /// Absent where the description did not get as far as naming a board that exists.
+    /// Absent if the description names no board that exists.
     pub board: Option<Source>,
 }
 
@@ -58,24 +58,24 @@ impl Sources {
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The description was refused.
+    /// The description is faulty.
     Refused {
-        /// All that is wrong with it.
+        /// All its faults.
         problems: Vec<Problem>,
-        /// What the problems point into.
+        /// The files that the problems point into.
         sources: Box<Sources>,
     },
     /// Something outside the description is missing or broken.
     Environment {
         /// What.
         message: String,
-        /// What to do about it.
+        /// The cure.
         help: Option<String>,
     },
 }
 
 impl Failure {
-    /// The description was refused; problems come in the order of the file.
+    /// A faulty description; problems are sorted by their place in the file.
     pub fn refused(mut problems: Vec<Problem>, sources: &Sources) -> Self {
         problems.sort_by_key(|problem| {
             problem
@@ -89,7 +89,7 @@ impl Failure {
         }
     }
 
-    /// A fault of the environment.
+    /// A failure of the environment.
     pub fn environment(message: impl Into<String>) -> Self {
         Self::Environment {
             message: message.into(),
@@ -102,7 +102,7 @@ impl Failure {
         Self::environment(format!("cannot {action} {}: {error}", path.display()))
     }
 
-    /// Says what to do about a fault of the environment.
+    /// Adds the cure to a failure of the environment.
     #[must_use]
     pub fn help(self, text: impl Into<String>) -> Self {
         match self {
@@ -114,7 +114,7 @@ impl Failure {
         }
     }
 
-    /// Shows the failure: for people on standard error, as JSON on standard output.
+    /// Shows the failure: as text on standard error, or as JSON on standard output.
     pub fn report(self, json: bool) -> ExitCode {
         if json {
             println!("{:#}", self.to_json());

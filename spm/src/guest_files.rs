@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads the files a guest names and says what is wrong with them.
+//! Reads the files of a guest and reports what is wrong with them.
 
 mod btf;
 mod elf;
@@ -17,9 +17,9 @@ use std::path::Path;
 /// First bytes of a gzip file (RFC 1952).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// What a guest's files hold.
+/// The content of a guest's files.
 pub struct Contents {
-    /// What placing them needs.
+    /// What their placement needs.
     pub files: GuestFiles,
     /// The image, unpacked.
     pub image: Vec<u8>,
@@ -29,7 +29,7 @@ pub struct Contents {
     pub dtb: Option<Vec<u8>>,
 }
 
-/// Reads the files of `guest`; `None` where one of them was refused.
+/// Reads the files of `guest`; `None` if one of them is faulty.
 pub fn read(
     guest: &Guest,
     scheduler: &Scheduler,
@@ -65,7 +65,7 @@ pub fn read(
     })
 }
 
-/// A file that may be absent from the description: `None` only where it was refused.
+/// A file that the description may leave out: `None` only if it is faulty.
 fn optional(
     guest: &Guest,
     key: &str,
@@ -94,7 +94,7 @@ fn file(
             format!("the {key} of guest \"{guest}\" is an empty file"),
         )
         .at(path.span, full.display().to_string())
-        .help("build it anew"),
+        .help("build it again"),
         Ok(bytes) => return Some(bytes),
         Err(error) => {
             let at = |code, what: &str| {
@@ -110,7 +110,7 @@ fn file(
                     at("is-a-folder", "is a folder").help("name the file inside it")
                 }
                 _ => at("unreadable-file", &format!("cannot be read: {error}"))
-                    .help("mend its permissions"),
+                    .help("correct its permissions"),
             }
         }
     };
@@ -118,7 +118,7 @@ fn file(
     None
 }
 
-/// Where the kernel counts what holds off preemption, if that is to be read: `None` only where it cannot be.
+/// The place of the kernel's count of what holds off preemption, if it is to be read: `None` only if it cannot be read.
 fn preempt_count(
     guest: &Guest,
     scheduler: &Scheduler,
@@ -146,7 +146,7 @@ fn preempt_count(
     }
 }
 
-/// Unpacks a gzip-compressed image (Debian and others ship `vmlinuz` so).
+/// Unpacks a gzip-compressed image (Debian and others ship `vmlinuz` in this form).
 fn unpack(guest: &Guest, bytes: Vec<u8>, problems: &mut Vec<Problem>) -> Option<Vec<u8>> {
     if guest.kind.value != Kind::Linux || !bytes.starts_with(&GZIP_MAGIC) {
         return Some(bytes);
@@ -162,14 +162,14 @@ fn unpack(guest: &Guest, bytes: Vec<u8>, problems: &mut Vec<Problem>) -> Option<
             problems.push(
                 Problem::new("image", message)
                     .at(guest.image.span, "damaged gzip file")
-                    .help("fetch or build it anew"),
+                    .help("fetch or build it again"),
             );
             None
         }
     }
 }
 
-/// Recognises the image and checks it against the guest's kind.
+/// Recognises the image and checks that it fits the guest's kind.
 fn inspect(guest: &Guest, bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Image> {
     let header = LinuxHeader::parse(bytes);
     let size = bytes.len() as u64;
@@ -184,7 +184,7 @@ fn inspect(guest: &Guest, bytes: &[u8], problems: &mut Vec<Problem>) -> Option<I
         Kind::Linux if header.is_some() => match pe::needed_size(bytes) {
             Some(needed) if needed > size => refuse(
                 &format!("is cut off: it should have {needed} bytes, and has {size}"),
-                "copy or build it anew",
+                "copy or build it again",
             ),
             _ => return Some(Image::Flat { size, header }),
         },

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 /// Where `make build` leaves the hypervisor, from the folder `target` of the source tree.
 const DEFAULT_PATH: &str = "aarch64-unknown-none-softfloat/release/spumone";
-/// The symbol after everything that the hypervisor has in memory: where the bundle goes.
+/// The symbol after everything that the hypervisor has in memory: the bundle's address.
 const BUNDLE_START: &str = "bundle_start";
-/// More than the hypervisor can be; keeps a damaged file from asking for all memory.
+/// Larger than any hypervisor: a damaged file must not make `spm` allocate all memory.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// What it is taken to need in memory where it is not built yet.
+/// The size that is assumed if the hypervisor is not built yet.
 pub const ASSUMED_SIZE: u64 = 4 * MIB;
 const HELP: &str = "build it with `make build` in Spumone's sources, or name it with --hypervisor";
 
@@ -28,7 +28,8 @@ pub struct Hypervisor {
     pub bytes: Vec<u8>,
 }
 
-/// Finds the hypervisor: as named, or where `make build` leaves it, in this folder, one above, or where `spm` itself was
+/// Finds the hypervisor: as named; else where `make build` leaves it, in this folder or one above it, or above `spm`
+/// itself.
 /// built.
 pub fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
@@ -50,7 +51,7 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
         .find(|path| path.is_file())
         .ok_or_else(|| {
             Failure::environment(format!(
-                "the hypervisor was not found: {}, here or above, or above `spm`",
+                "the hypervisor was not found: there is no {}, in this folder or one above it, or above `spm`",
                 default.display()
             ))
             .help(HELP)
@@ -63,7 +64,7 @@ pub fn read(path: &Path) -> Result<Hypervisor, Failure> {
         .map_err(|error| Failure::io("read the hypervisor", path, &error).help(HELP))?;
     flatten(&file).map_err(|what| {
         Failure::environment(format!("{}: {what}", path.display()))
-            .help("build the hypervisor anew with `make build`")
+            .help("build the hypervisor again with `make build`")
     })
 }
 
@@ -81,18 +82,18 @@ fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
     let address = loaded()
         .map(|program| program.p_paddr(endian))
         .min()
-        .ok_or("nothing to load in it")?;
+        .ok_or("it has nothing to load")?;
     let bundle = symbol(header, file, BUNDLE_START).map_err(unusable)?;
-    let bundle = bundle.ok_or("it has no symbol `bundle_start`, so it takes no guests")?;
+    let bundle = bundle.ok_or("it has no symbol `bundle_start`, so it has no place for guests")?;
     let size = bundle
         .checked_sub(address)
         .filter(|size| *size <= MAX_SIZE && bundle.is_multiple_of(PAGE))
-        .ok_or_else(|| format!("its symbol `bundle_start` is at {bundle:#x}, out of place"))?;
+        .ok_or_else(|| format!("its symbol `bundle_start` is at {bundle:#x}, which is not after the hypervisor and page-aligned"))?;
     let mut bytes = vec![0; size as usize];
     for program in loaded() {
         let data = program
             .data(endian, file)
-            .map_err(|()| "a segment goes beyond the file")?;
+            .map_err(|()| "a segment goes beyond the end of the file")?;
         let start = (program.p_paddr(endian) - address) as usize;
         let end = start.checked_add(data.len());
         end.and_then(|end| bytes.get_mut(start..end))

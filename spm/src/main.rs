@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `spm`, the host tool: checks a system description, builds one bootable file of it, runs it.
 //!
-//! Reading, ELF, gzip and QEMU are here; what makes a description sound, and where everything
-//! goes, is decided by the `spumone-config` crate, which does no I/O.
+//! This crate does all I/O: TOML files, ELF, gzip, QEMU. The crate `spumone-config` checks descriptions and decides addresses;
+//! it does no I/O.
 
 #![forbid(unsafe_code)]
 

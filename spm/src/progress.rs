@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shows on a terminal what is being done. Says nothing where standard error is no terminal.
+//! Shows the current step on a terminal. Shows nothing where standard error is no terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Steps shorter than this are not worth a flicker.
+/// How often the line is drawn; shorter steps are not shown.
 const TICK: Duration = Duration::from_millis(120);
 
-/// A line that names the step under way, and goes when dropped.
+/// A line that names the current step; dropping it erases the line.
 pub struct Progress(ProgressBar);
 
 impl Progress {

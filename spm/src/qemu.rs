@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// The oldest QEMU that the project is tested with.
 const OLDEST: (u32, u32) = (9, 1);
-/// How to get a newer one.
+/// How to get it.
 const SETUP: &str = "install QEMU 9.1 or later: scripts/setup does it on Debian";
 
 /// Checks that `program` is a QEMU that is new enough.
@@ -27,7 +27,7 @@ pub fn check_version(program: &Path) -> Result<(), Failure> {
         ))
         .help(SETUP)),
         None => Err(Failure::environment(format!(
-            "{} does not say which QEMU it is",
+            "{} does not print QEMU's version",
             program.display()
         ))
         .help(SETUP)),

@@ -32,13 +32,13 @@ Examples:
 pub struct RunArgs {
     #[command(flatten)]
     pub system: SystemArgs,
-    /// Wait for a debugger at the first instruction, and say how to attach one.
+    /// Wait for a debugger before the first instruction, and print how to attach one.
     #[arg(long)]
     pub gdb: bool,
-    /// End the machine after so many seconds, with exit code 124.
+    /// Stop the machine after this many seconds, with exit code 124.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: Option<u64>,
-    /// Write the console to this file too.
+    /// Write the console to this file, too.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// The QEMU to start.
@@ -49,9 +49,9 @@ pub struct RunArgs {
     pub qemu_args: Vec<String>,
 }
 
-/// Exit code after `--timeout`, as that of timeout(1).
+/// Exit code after `--timeout`, the same as timeout(1) returns.
 const EXIT_TIMEOUT: u8 = 124;
-/// How often an ending of QEMU is looked for.
+/// How often `spm` checks whether QEMU has ended.
 const POLL: Duration = Duration::from_millis(20);
 
 impl command::Command for RunArgs {
@@ -60,9 +60,12 @@ impl command::Command for RunArgs {
         let image = default_output(&self.system.description);
         let (system, _) = build(&self.system, &image)?;
         let Some(board) = &system.board.qemu else {
-            let message = format!("board \"{}\" is none that QEMU plays", system.board.name);
+            let message = format!(
+                "board \"{}\" has no [qemu] table, so QEMU cannot emulate it",
+                system.board.name
+            );
             return Err(Failure::environment(message)
-                .help("use `spm build` and load the image on the board itself"));
+                .help("use `spm build`, and load the image on the board"));
         };
         let folder = self.system.description.parent().unwrap_or(Path::new(""));
         let folder = if folder.as_os_str().is_empty() {
@@ -91,7 +94,7 @@ impl command::Command for RunArgs {
             .with(&self.qemu_args);
         if self.gdb {
             let elf = hypervisor::find(self.system.hypervisor.as_deref())?;
-            eprintln!("Waiting. In another terminal:");
+            eprintln!("QEMU waits for a debugger. In another terminal:");
             eprintln!(
                 "  gdb-multiarch -ex 'target remote :1234' {}",
                 elf.display()
@@ -107,7 +110,7 @@ fn start(mut qemu: Command, args: &RunArgs) -> Result<ExitCode, Failure> {
     let cannot_start =
         |error| Failure::environment(format!("cannot start {}: {error}", args.qemu.display()));
     let Some(timeout) = args.timeout else {
-        // In place of this process: terminal, signals and exit code are QEMU's own.
+        // Replaces this process: terminal, signals and exit code are QEMU's own.
         return Err(cannot_start(qemu.exec()));
     };
     let mut child = qemu.spawn().map_err(cannot_start)?;
@@ -120,17 +123,17 @@ fn start(mut qemu: Command, args: &RunArgs) -> Result<ExitCode, Failure> {
             return Ok(exit_code(status));
         }
         if Instant::now() >= end {
-            // An error here means that it has just ended by itself.
+            // An error means that QEMU has just ended by itself.
             let _ = child.kill();
             let _ = child.wait();
-            eprintln!("\nspm: ended after {timeout} s");
+            eprintln!("\nspm: stopped the machine after {timeout} s");
             return Ok(ExitCode::from(EXIT_TIMEOUT));
         }
         std::thread::sleep(POLL);
     }
 }
 
-/// An exit status as shells tell it.
+/// An exit status as shells return it.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status
         .code()

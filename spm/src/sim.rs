@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `spm sim`: simulates, and shows what came out.
+//! `spm sim`: simulates, and shows the results.
 
 use crate::command::{Command, help};
 use crate::failure::Failure;
@@ -43,7 +43,7 @@ pub struct SimArgs {
     /// Cores of the machine.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "4", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub cores: Vec<u16>,
-    /// Cores of each SMP guest [default: all, if they are 8 at most; else the largest part of them that 8 cores have room for].
+    /// Cores of each SMP guest [default: all, if there are at most 8; else the largest divisor of them up to 8].
     ///
     /// A machine with fewer cores has one guest on all of them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=31))]
@@ -63,13 +63,13 @@ pub struct SimArgs {
     /// Moves of vCPUs after which a run with the policy "chance" ends.
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub migrations: u64,
-    /// Of all random numbers.
+    /// Seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=u64::from(u32::MAX)))]
     pub seed: u64,
-    /// Make each run with so many seeds, from --seed on.
+    /// Make each run with this many seeds, from --seed on.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub seeds: u32,
-    /// Draw time over ideal by load into this file: the median over seeds, and the range.
+    /// Draw time over ideal by load into this file: the median over the seeds, and the range.
     #[arg(long, value_name = "FILE.svg")]
     pub svg: Option<PathBuf>,
     /// Print the numbers as JSON.
@@ -82,11 +82,11 @@ fn policy_names() -> PossibleValuesParser {
     PossibleValuesParser::new(policies().map(PossibleValue::new))
 }
 
-/// No policy of systems: tests the protocol.
+/// Not a policy of systems: moves vCPUs by chance, to test the protocol.
 const CHANCE: &str = "chance";
-/// Most vCPUs of a guest that the hypervisor serves: what a guest has unless `--guest-cores` says otherwise.
+/// Most vCPUs of a guest that the hypervisor supports: the size of guests unless `--guest-cores` is given.
 const USUAL_GUEST: usize = spumone_config::types::MAX_VCPUS_PER_GUEST;
-/// Events between two looks at how far it is.
+/// Events between two updates of the progress line.
 const EVENTS: u64 = 500_000;
 
 /// The policies that can be simulated, by name.
@@ -108,11 +108,11 @@ struct Run {
     setup: Setup,
 }
 
-/// What came out of it.
+/// Its result.
 struct Row {
     run: Run,
     outcome: Outcome,
-    /// `None` where no work was measured.
+    /// `None` if no work was measured.
     over_ideal: Option<f64>,
 }
 
@@ -120,9 +120,9 @@ impl Command for SimArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         let runs = runs(self)?;
         let started = Instant::now();
-        let progress = Progress::start("simulates");
+        let progress = Progress::start("simulating");
         let mut rows: Vec<Row> = Vec::new();
-        // Of guests of this size, and this seed.
+        // By number of cores and seed.
         let mut bare = BTreeMap::new();
         for run in runs {
             let guest_cores = run.setup.guest_cores;
@@ -156,7 +156,7 @@ impl Command for SimArgs {
             println!("{:#}", json!({ "ok": true, "runs": runs }));
         } else {
             show(&rows);
-            // Apart from what is the same on each machine.
+            // Not with the results, which are the same on every machine.
             let moves: u64 = rows.iter().map(|it| it.outcome.counters.migrations).sum();
             let events: u64 = rows.iter().map(|it| it.outcome.counters.events).sum();
             let seconds = started.elapsed().as_secs_f64();
@@ -176,7 +176,7 @@ fn runs(args: &SimArgs) -> Result<Vec<Run>, Failure> {
     for &cores in &args.cores {
         for policy in &args.policy {
             let is_chance = policy == CHANCE;
-            // Moves by chance have no loads to compare.
+            // Moves by chance are not compared by load.
             let loads = match is_chance {
                 true => &[Setup::CHURN_PERCENT][..],
                 false => &args.load,
@@ -219,7 +219,7 @@ fn setup(args: &SimArgs, cores: usize, policy: &str, load: u8) -> Setup {
     setup
 }
 
-/// The largest part of the cores that a guest can have.
+/// The largest divisor of `cores` that a guest can have as its cores.
 fn usual_guest(cores: usize) -> usize {
     let sizes = (1..=USUAL_GUEST.min(cores)).rev();
     sizes
@@ -236,7 +236,7 @@ fn execute(run: &Run, progress: &Progress, args: &SimArgs) -> Result<Outcome, Fa
     } = run;
     let again = |failed| {
         failure(failed).help(format!(
-            "`spm sim --cores {} --guest-cores {} --guest-vcpus {} --policy {policy} --load {load_percent} --seconds {} --migrations {} --seed {}` shows it again",
+            "`spm sim --cores {} --guest-cores {} --guest-vcpus {} --policy {policy} --load {load_percent} --seconds {} --migrations {} --seed {}` repeats it",
             setup.cores, setup.guest_cores, setup.guest_vcpus, args.seconds, args.migrations, setup.seed
         ))
     };
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_are_as_large_as_the_hypervisor_serves_unless_named() {
+    fn guests_are_as_large_as_possible_by_default() {
         let sizes = [1, 4, 7, 8, 10, 64, 1024].map(usual_guest);
         assert_eq!(sizes, [1, 4, 7, 8, 5, 8, 8]);
         let named = runs(&args("--cores 31 --guest-cores 31")).unwrap();
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_simulated_is_refused() {
+    fn impossible_setups_are_refused() {
         assert!(refused("--policy nothing"));
         assert!(refused("--cores 0"));
         assert!(refused("--cores 1025"));

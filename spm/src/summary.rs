@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shows a system that passed: which vCPU runs where, and what lies where in memory.
+//! Shows a checked system: which vCPU runs on which core, and what is where in memory.
 
 use crate::system::System;
 use serde_json::Value;
@@ -10,13 +10,13 @@ use spumone_config::units::{KIB, MIB, range, size};
 use std::fmt::Write;
 use std::path::Path;
 
-/// The system as the hypervisor will read it. Addresses are numbers of bytes.
+/// The system in the hypervisor's form. Addresses are numbers of bytes.
 pub fn json(system: &System) -> Value {
-    // Only maps with keys that are no strings fail, and there are none.
+    // Only maps with keys other than strings fail, and there are none.
     serde_json::to_value(&system.packed.system).unwrap_or_default()
 }
 
-/// The system for people.
+/// The system as text.
 pub fn text(path: &Path, system: &System) -> String {
     let packed = &system.packed.system;
     let vcpus: usize = packed.guests.iter().map(|guest| guest.vcpus.len()).sum();
@@ -42,7 +42,7 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Which vCPU is at home on which core, with its priority.
+/// The home core of each vCPU, with its priority.
 fn cores(system: &System) -> Vec<Vec<String>> {
     let packed = &system.packed.system;
     let mut rows = vec![vec!["core".to_owned()]];
@@ -69,7 +69,7 @@ fn cores(system: &System) -> Vec<Vec<String>> {
     rows
 }
 
-/// Which policy the system has and why, and which guests move, among which cores.
+/// The policy and why the system has it; which guests move, among which cores.
 fn policy(system: &System) -> String {
     let packed = &system.packed.system;
     let policy = packed.scheduler.policy;
@@ -95,7 +95,7 @@ fn policy(system: &System) -> String {
     format!("policy {name}, {why}: {}", guests.join(", "))
 }
 
-/// The numbers of the bits that are set, for people: `0-2, 5`.
+/// The numbers of the bits that are set, as ranges: `0-2, 5`.
 fn numbers(mask: u32) -> String {
     let is_set = |bit: u32| mask.checked_shr(bit).unwrap_or(0) & 1 != 0;
     let mut runs = Vec::new();
@@ -147,7 +147,7 @@ fn memory(system: &System) -> Vec<Vec<String>> {
     rows
 }
 
-/// What one guest gets: places in its own address space.
+/// What one guest gets: addresses in its own address space.
 fn guest_text(system: &System, index: usize, guest: &Guest) -> String {
     let plan = &system.plan.guests[index];
     let mut text = format!("{}: starts at {}", guest.name, guest.entry);
@@ -175,7 +175,7 @@ fn guest_text(system: &System, index: usize, guest: &Guest) -> String {
     text
 }
 
-/// A size that need not be exact.
+/// A size, rounded.
 fn about(bytes: u64) -> String {
     match bytes {
         0..KIB => format!("{bytes} bytes"),

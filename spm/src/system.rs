@@ -12,10 +12,10 @@ use spumone_config::layout::{self, Packed, Plan};
 use spumone_config::problem::Problem;
 use std::path::{Path, PathBuf};
 
-/// What names a system.
+/// The arguments that select a system.
 #[derive(Args)]
 pub struct SystemArgs {
-    /// The system description; paths in it count from its folder.
+    /// The system description; paths in it are relative to its folder.
     #[arg(value_name = "SYSTEM.toml")]
     pub description: PathBuf,
     /// The hypervisor's ELF file [default: where `make` leaves it, in target/].
@@ -29,22 +29,22 @@ const BUILT_IN_BOARDS: &[(&str, &str)] =
 
 /// A system that passed all checks.
 pub struct System {
-    /// What the user wrote.
+    /// The description.
     pub description: Description,
     /// The machine.
     pub board: Board,
-    /// What the guests' files hold, in the guests' order.
+    /// The content of the guests' files, in the guests' order.
     pub contents: Vec<Contents>,
-    /// What goes where.
+    /// What goes where in memory.
     pub plan: Plan,
     /// The guests' device trees.
     pub trees: Vec<DeviceTree>,
-    /// What the hypervisor reads.
+    /// The packed form.
     pub packed: Packed,
 }
 
-/// Reads and checks the system described at `path`. `hypervisor_size` counts the bytes from the
-/// hypervisor's first to its bundle.
+/// Reads and checks the system described at `path`. `hypervisor_size` is the number of bytes from the
+/// hypervisor's first byte to its bundle.
 pub fn load(path: &Path, hypervisor_size: u64, progress: &Progress) -> Result<System, Failure> {
     progress.step("checking the description");
     let text = std::fs::read_to_string(path).map_err(|error| {
@@ -160,7 +160,7 @@ fn find_board(name: &str, file: &Path, folder: &Path) -> Result<Option<Source>, 
     }))
 }
 
-/// A path without the current folder.
+/// A path relative to the current folder, if it is below it.
 fn shortened(path: PathBuf) -> PathBuf {
     std::env::current_dir()
         .ok()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `spm build` writes, byte for byte.
 
-// The helpers of tests say what they expect by unwrapping it, as tests do.
+// Tests may unwrap.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -61,7 +61,7 @@ fn build(folder: &Path, description: &str) -> Built {
 }
 
 #[test]
-fn the_hypervisor_comes_first_and_says_how_large_all_is() {
+fn the_hypervisor_comes_first_with_the_size_of_the_image() {
     let folder = support::folder();
     let built = build(folder.path(), SYSTEM);
     let image = &built.image;
@@ -69,7 +69,7 @@ fn the_hypervisor_comes_first_and_says_how_large_all_is() {
     assert_eq!(&image[8..16], &0x20_0000u64.to_le_bytes());
     assert_eq!(&image[16..24], &(image.len() as u64).to_le_bytes());
     assert_eq!(&image[0x1000..0x1800], [0xc0; 0x800]);
-    // Between its segments, and in .bss up to the bundle, there is nothing.
+    // Between its segments, and in .bss up to the bundle, all bytes are 0.
     assert_eq!(&image[0x1800..0x2000], [0; 0x800]);
     assert_eq!(&image[0x2000..0x2010], [0xda; 0x10]);
     assert_eq!(&image[0x2010..0x3000], [0; 0xff0]);
@@ -168,9 +168,9 @@ fn a_compressed_kernel_is_unpacked() {
     assert_eq!(built.segment(&built.system.guests[1], 0), plain);
 }
 
-/// Only of a Linux with several vCPUs, and only when it is asked for.
+/// Only for a Linux with several vCPUs, and only if the description asks for it.
 #[test]
-fn where_a_kernel_counts_is_told_to_the_hypervisor() {
+fn the_hypervisor_gets_the_place_of_preempt_count() {
     let folder = support::folder();
     let kernel = support::linux_image_with(&support::btf::kernel(true).bytes());
     fs::write(folder.path().join("Image"), kernel).unwrap();
@@ -186,7 +186,7 @@ fn where_a_kernel_counts_is_told_to_the_hypervisor() {
 }
 
 #[test]
-fn a_device_tree_says_what_the_guest_gets() {
+fn a_device_tree_describes_what_the_guest_gets() {
     let folder = support::folder();
     let built = build(folder.path(), SYSTEM);
     let linux = &built.system.guests[1];
@@ -231,7 +231,7 @@ fn a_device_tree_says_what_the_guest_gets() {
 }
 
 #[test]
-fn seeds_stand_where_the_packed_form_says() {
+fn seeds_are_where_the_packed_form_says() {
     let folder = support::folder();
     let built = build(folder.path(), SYSTEM);
     for (index, guest) in built.system.guests.iter().enumerate() {
@@ -239,7 +239,7 @@ fn seeds_stand_where_the_packed_form_says() {
         let blob = built.segment(guest, guest.segments.len() - 1);
         assert_eq!(guest.boot_argument, tree.destination.0);
         assert_eq!(guest.seeds.len(), 2);
-        // A mark written there is what the guest reads.
+        // The guest reads a mark that is written there.
         let mut blob = blob.to_vec();
         for (mark, seed) in guest.seeds.iter().enumerate() {
             let at = (seed.destination.0 - tree.destination.0) as usize;
@@ -280,7 +280,7 @@ fn a_guest_without_console_has_none_in_its_tree() {
 }
 
 #[test]
-fn a_users_own_tree_is_completed_and_else_left_alone() {
+fn a_users_own_tree_is_completed_and_otherwise_unchanged() {
     let folder = support::folder();
     let set = |node: &mut DeviceTreeNode, name: &str, value: &[u8]| {
         node.add_property(DeviceTreeProperty::new(name, value).unwrap());
@@ -326,9 +326,9 @@ fn a_users_own_tree_is_completed_and_else_left_alone() {
 }
 
 #[test]
-fn dtc_has_nothing_to_say_of_a_generated_tree() {
+fn dtc_accepts_a_generated_tree_without_warnings() {
     if Command::new("dtc").arg("--version").output().is_err() {
-        eprintln!("dtc is not installed: not tried");
+        eprintln!("dtc is not installed: this test did nothing");
         return;
     }
     let folder = support::folder();
@@ -375,7 +375,7 @@ fn an_unusable_hypervisor_is_refused() {
         symbols: vec![("bundle_start", 0x1000)],
         ..good()
     });
-    assert!(said.contains("out of place"), "{said}");
+    assert!(said.contains("page-aligned"), "{said}");
     let early = vec![("bundle_start", support::HYPERVISOR_ADDRESS + 0x1000)];
     let said = refused_hypervisor(&Elf {
         symbols: early,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exit codes, output for people and for scripts, and how QEMU is started (a script plays QEMU).
+//! Exit codes, output as text and as JSON, and how QEMU is started (a script stands in for QEMU).
 
-// The helpers of tests say what they expect by unwrapping it, as tests do.
+// Tests may unwrap.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -22,7 +22,7 @@ fn folder() -> TempDir {
 const CHECK: &[&str] = &["check", "system.toml", "--hypervisor", "spumone"];
 
 #[test]
-fn a_sound_system_is_shown_as_tables() {
+fn a_valid_system_is_shown_as_tables() {
     let folder = folder();
     let output = spm(folder.path(), CHECK);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -128,7 +128,7 @@ fn json_has_failures_of_the_environment_too() {
 }
 
 #[test]
-fn a_faulty_description_is_said_before_a_missing_hypervisor() {
+fn a_faulty_description_is_reported_before_a_missing_hypervisor() {
     let folder = folder();
     let faulty = SYSTEM.replace("priority", "prioritie");
     fs::write(folder.path().join("system.toml"), faulty).unwrap();
@@ -154,7 +154,7 @@ fn a_build_names_its_file() {
 }
 
 #[test]
-fn exit_codes_tell_kinds_of_failure_apart() {
+fn each_kind_of_failure_has_its_exit_code() {
     let folder = folder();
     let code = |args: &[&str]| spm(folder.path(), args).status.code();
     assert_eq!(code(&["check"]), Some(2));
@@ -169,7 +169,7 @@ fn exit_codes_tell_kinds_of_failure_apart() {
 }
 
 #[test]
-fn who_names_no_figure_is_told_which_there_are() {
+fn without_a_name_the_figures_are_listed() {
     let folder = folder();
     let output = spm(folder.path(), &["bench"]);
     assert_eq!(output.status.code(), Some(2));
@@ -196,7 +196,7 @@ fn help_has_examples_and_exit_codes() {
     }
 }
 
-/// Makes a QEMU that says it is of this version, and else does what `script` says.
+/// Makes a program that prints this QEMU version, and otherwise does what `script` says.
 fn qemu(folder: &Path, version: &str, script: &str) {
     let text = format!(
         "#!/bin/sh\n[ \"$1\" = --version ] && echo 'QEMU emulator version {version}' && exit\n\
@@ -233,7 +233,7 @@ fn qemu_is_started_with_the_machine_of_the_description() {
 }
 
 #[test]
-fn a_debugger_is_waited_for_and_explained() {
+fn gdb_waits_for_a_debugger_and_explains_how_to_attach() {
     let folder = folder();
     qemu(folder.path(), "9.1.0", "echo \"$@\"");
     let output = spm(folder.path(), &[RUN, &["--gdb"]].concat());
@@ -255,11 +255,11 @@ fn qemus_exit_code_is_passed_on() {
 #[test]
 fn a_machine_that_does_not_end_is_ended() {
     let folder = folder();
-    // exec: what is to be ended is the process that was started.
+    // exec: the process that was started is the one that must be ended.
     qemu(folder.path(), "9.1.0", "exec sleep 1000");
     let output = spm(folder.path(), &[RUN, &["--timeout", "1"]].concat());
     assert_eq!(output.status.code(), Some(124));
-    assert!(stderr(&output).contains("ended after 1 s"));
+    assert!(stderr(&output).contains("stopped the machine after 1 s"));
 }
 
 #[test]

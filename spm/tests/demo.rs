@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `spm demo` with the project's own description; a script plays the clock and QEMU.
+//! `spm demo` with the project's own description; a script stands in for the clock and QEMU.
 
-// The helpers of tests say what they expect by unwrapping it, as tests do.
+// Tests may unwrap.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -14,7 +14,7 @@ use support::{spm, stderr, stdout};
 
 const RT: &str = "rt-result periods=5000 lost=0 late=0 max_ns=8000 load=30";
 
-/// Makes a source tree, runs the demo in it with these lines of its real-time guest, and returns what came out.
+/// Makes a source tree, runs the demo in it with these lines of its real-time guest, and returns the output.
 fn demo(rt: &str, exit_code: u8) -> Output {
     let folder = support::folder();
     let at = |name: &str| folder.path().join(name);

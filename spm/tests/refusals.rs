@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `spm check` says to each description it must refuse.
+//! What `spm check` prints for each faulty description.
 //!
-//! `refusals/NAME.toml` is a description with faults, `refusals/NAME.expected` what people read.
+//! `refusals/NAME.toml` is a faulty description, `refusals/NAME.expected` the output.
 //! After a change of wording, `UPDATE_EXPECTED=1 cargo test -p spm --test refusals` writes the
-//! expected files anew; read the difference before you keep it.
+//! expected files again; read the difference before you commit it.
 
-// The helpers of tests say what they expect by unwrapping it, as tests do.
+// Tests may unwrap.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use support::{Elf, btf, linux_image, linux_image_with};
 
-/// A code that no description can bring about: the checks before it do not let it.
+/// A code that no description can cause: earlier checks prevent it.
 const UNREACHABLE: &[&str] = &["limit"];
 
 fn cases() -> Vec<PathBuf> {
@@ -33,7 +33,7 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-/// The files that the descriptions name, most of them faulty.
+/// The files that the descriptions name; most are faulty.
 fn prepare(folder: &Path) {
     let write = |name: &str, bytes: &[u8]| fs::write(folder.join(name), bytes).unwrap();
     let elf = |name: &str, elf: Elf| write(name, &elf.write());
@@ -149,7 +149,7 @@ fn prepare(folder: &Path) {
     }
 }
 
-/// A kernel with an EFI stub, the end of whose last section is missing.
+/// A kernel with an EFI stub whose last section is cut off.
 fn cut_image() -> Vec<u8> {
     let mut image = linux_image(support::KERNEL_SIZE, 0xa);
     image[60..64].copy_from_slice(&64u32.to_le_bytes());
@@ -160,7 +160,7 @@ fn cut_image() -> Vec<u8> {
     image
 }
 
-/// Of a kernel that counts, but not in its tasks.
+/// Types of a kernel that counts, but not in its tasks.
 fn strange_types() -> Vec<u8> {
     let mut types = btf::Types::new();
     types.structure(btf::STRUCT, "task_struct", &[("stack", 0, 0)]);
@@ -267,6 +267,6 @@ fn each_rule_has_a_refusal() {
         .collect();
     assert!(
         untried.is_empty(),
-        "no description in tests/refusals brings about {untried:?}"
+        "no description in tests/refusals causes {untried:?}"
     );
 }

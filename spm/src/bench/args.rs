@@ -24,40 +24,40 @@ Examples:
 #[derive(Args, Clone)]
 #[command(after_help = help(EXAMPLES))]
 pub struct BenchArgs {
-    /// The figure; without one, those that there are.
+    /// The figure; without one, `spm bench` lists the figures.
     #[arg(value_parser = figures())]
     pub name: Option<String>,
-    /// A short look: smaller runs, fewer seeds.
+    /// Make a short version: smaller runs, fewer seeds.
     #[arg(long)]
     pub quick: bool,
     /// Make each run with the seeds 1 to N [default: the figure's own].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub seeds: Option<u32>,
-    /// Make each run with this seed only, show trace hashes and numbers, write no page (but with --out).
+    /// Make each run with this seed only, show trace hashes and numbers; write a page only with --out.
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub seed: Option<u32>,
     /// How many runs at a time; each keeps one core of the host busy.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub jobs: u32,
-    /// Where page, numbers and pictures go.
+    /// The folder for page, numbers and pictures.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Make only runs whose label contains this, show them as --seed does, write no page (but with --out).
+    /// Make only runs whose label contains this, and show them as --seed does; write a page only with --out.
     #[arg(long, value_name = "FILTER")]
     pub only: Option<String>,
     /// Print the numbers as JSON.
     #[arg(long)]
     pub json: bool,
-    /// List the figures, or the runs of the figure that is named, and about how long they take.
+    /// List the figures, or the runs of the named figure.
     #[arg(long)]
     pub list: bool,
-    /// Go on when a run fails, and write a page that says what is missing.
+    /// Continue when a run fails, and write a page that says what is missing.
     #[arg(long)]
     pub keep_going: bool,
     /// Instructions in a virtual microsecond of each core [default: the figure's own].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub ipus: Option<u32>,
-    /// Instructions that a core executes before the next one's turn [default: the figure's own].
+    /// Instructions that a core executes in its turn [default: the figure's own].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(50..=1_000_000))]
     pub q: Option<u32>,
     /// Policies against lock-holder preemption, each a line of the figure [default: the figure's own].
@@ -68,7 +68,7 @@ pub struct BenchArgs {
         value_parser = system_policies()
     )]
     pub policy: Vec<String>,
-    /// What Linux is measured by, where a figure leaves the choice; its page goes to build/bench/FIGURE/NAME/.
+    /// Program by which Linux is measured, where a figure leaves the choice; its page goes to build/bench/FIGURE/NAME/.
     #[arg(long, value_name = "NAME", value_parser = yardsticks())]
     pub yardstick: Option<String>,
     /// The hypervisor's ELF file [default: where `make` leaves it, in target/].
@@ -79,18 +79,18 @@ pub struct BenchArgs {
     pub qemu: PathBuf,
 }
 
-/// Those that a system can have.
+/// The policies of systems.
 fn system_policies() -> PossibleValuesParser {
     PossibleValuesParser::new(POLICIES.iter().map(|(name, _)| PossibleValue::new(*name)))
 }
 
-/// The figures there are.
+/// The figures.
 fn figures() -> PossibleValuesParser {
     let figures = experiments::ALL.iter();
     PossibleValuesParser::new(figures.map(|it| PossibleValue::new(it.name()).help(it.title())))
 }
 
-/// What Linux can be measured by.
+/// The programs by which Linux can be measured.
 fn yardsticks() -> PossibleValuesParser {
     let all = yardstick::ALL.iter();
     PossibleValuesParser::new(all.map(|it| PossibleValue::new(it.name).help(it.what)))

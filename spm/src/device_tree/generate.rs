@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Generates a guest's device tree (Devicetree Specification 0.4; bindings of the Linux kernel).
 //!
-//! It describes what the guest is given and nothing else, in the shape of QEMU's `virt` machine,
-//! which Linux and others know.
+//! It describes what the guest gets and nothing else, in the form of QEMU's `virt` machine,
+//! which Linux and other systems know.
 
 use super::seeds;
 use dtoolkit::ToPropertyValue;
@@ -40,7 +40,7 @@ const REDISTRIBUTOR_SIZE: u64 = 0x2_0000;
 /// Size of a PL011's registers.
 const PL011_SIZE: u64 = 0x1000;
 
-/// A device tree for `guest`, placed by `plan` on `board`.
+/// A device tree for `guest` on `board`, with the addresses of `plan`.
 pub fn generate(guest: &Guest, plan: &GuestPlan, board: &Board) -> Result<DeviceTree, ModelError> {
     let mut tree = DeviceTree::new();
     let root = &mut tree.root;
@@ -76,7 +76,7 @@ fn set<T: ToPropertyValue>(
     Ok(())
 }
 
-/// Two 64-bit cells pairs: address and size.
+/// Pairs of address and size, each two cells.
 fn reg(ranges: &[(u64, u64)]) -> Vec<u32> {
     let halves = |value: u64| [(value >> 32) as u32, value as u32];
     ranges
@@ -104,7 +104,7 @@ fn chosen(guest: &Guest, plan: &GuestPlan) -> Result<DeviceTreeNode, ModelError>
     Ok(node)
 }
 
-/// Says where the initial ramdisk is.
+/// Writes where the initial ramdisk is.
 pub fn initrd(chosen: &mut DeviceTreeNode, plan: &GuestPlan) -> Result<(), ModelError> {
     if let Some((start, size)) = plan.initrd {
         set(chosen, "linux,initrd-start", start.0)?;
@@ -137,7 +137,7 @@ fn cpus(count: usize, board: &Board) -> Result<DeviceTreeNode, ModelError> {
     Ok(node)
 }
 
-/// All CPUs are near each other: Linux then looks for an idle one among all of them, as on the bare machine.
+/// One cluster of CPUs: Linux then searches all of them for an idle one, as on the bare machine.
 fn cpu_map(count: usize) -> Result<DeviceTreeNode, ModelError> {
     let mut cluster = DeviceTreeNode::new("cluster0")?;
     for index in 0..count as u32 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random seeds in `/chosen`: kept free here, filled by the hypervisor at each start.
+//! Random seeds in `/chosen`: space for them here, filled by the hypervisor at each start.
 //!
-//! Without `rng-seed` Linux starts with an unready generator, which makes every system call take
+//! Without `rng-seed` Linux's random generator is not ready at its start, and then every system call takes
 //! a global lock.
 
 use dtoolkit::error::ModelError;
@@ -13,7 +13,7 @@ use dtoolkit::{Node, Property};
 const RNG_SEED: &str = "rng-seed";
 /// Property that seeds the kernel's address space layout.
 const KASLR_SEED: &str = "kaslr-seed";
-/// Bytes of `rng-seed`: all that Linux's generator takes in.
+/// Bytes of `rng-seed`: all that Linux's generator uses.
 const RNG_SEED_SIZE: usize = 32;
 /// Bytes of `kaslr-seed`, a 64-bit number.
 const KASLR_SEED_SIZE: usize = 8;
@@ -38,7 +38,7 @@ pub fn find(blob: &[u8]) -> Vec<(u64, u32)> {
         .filter_map(|name| {
             let property = chosen.property(name)?;
             let value = property.value();
-            // The value is a slice of the blob: the distance of their first bytes is its offset.
+            // The value is a slice of the blob: the distance of their starts is its offset.
             let offset = value.as_ptr().addr().checked_sub(blob.as_ptr().addr())?;
             Some((offset as u64, u32::try_from(value.len()).ok()?))
         })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A device tree that the user gives: checked against what the guest gets, then completed. What
-//! the description says of command line and ramdisk goes in, and seeds are renewed; all else
-//! stays.
+//! The user's own device tree: checked against what the guest gets, then completed with the
+//! command line and ramdisk of the description, and with new seeds. The rest is
+//! not changed.
 
 use super::{generate, seeds};
 use dtoolkit::Node;
@@ -38,7 +38,7 @@ fn problem(guest: &Guest, fault: &Fault) -> Problem {
         .help(fault.help.as_str())
 }
 
-/// Checks that a blob is a device tree at all.
+/// Checks that a blob is a device tree.
 pub fn check_form(blob: &[u8], guest: &Guest) -> Option<Problem> {
     parse(blob).err().map(|fault| problem(guest, &fault))
 }
@@ -46,7 +46,7 @@ pub fn check_form(blob: &[u8], guest: &Guest) -> Option<Problem> {
 fn parse(blob: &[u8]) -> Result<Fdt<'_>, Fault> {
     Fdt::new(blob).map_err(|error| {
         fault(
-            format!("is no sound device tree: {error}"),
+            format!("is not a valid device tree: {error}"),
             "compile it with `dtc -O dtb`, or remove `dtb` to have one generated",
         )
     })
@@ -69,7 +69,7 @@ pub fn complete(blob: &[u8], guest: &Guest, plan: &GuestPlan) -> Result<DeviceTr
     completed.map_err(|fault| Box::new(problem(guest, &fault)))
 }
 
-/// All memory it names must be the guest's.
+/// All memory in the tree must be the guest's.
 fn check_memory(fdt: Fdt<'_>, memory: Mapping) -> Result<(), Fault> {
     let (start, size) = (memory.ipa.0, memory.size);
     let help = || {
@@ -108,7 +108,7 @@ fn check_memory(fdt: Fdt<'_>, memory: Mapping) -> Result<(), Fault> {
     }
 }
 
-/// It must not name CPUs that the guest does not have.
+/// The tree must not have CPUs that the guest does not have.
 fn check_cpus(fdt: Fdt<'_>, vcpus: usize) -> Result<(), Fault> {
     let count = fdt.cpus().map(|cpus| cpus.cpus().count()).unwrap_or(0);
     if (1..=vcpus).contains(&count) {

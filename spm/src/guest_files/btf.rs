@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads the type information (BTF) that a Linux kernel carries of itself (Linux, Documentation/bpf/btf.rst).
+//! Reads the type information (BTF) in a Linux kernel (Linux, Documentation/bpf/btf.rst).
 //!
-//! So much of it as finding a field of a structure takes. It may hold anything: what does not hold together is refused, and
-//! no chain of types is followed for ever.
+//! Only as much as is needed to find a field of a structure. The file may be damaged: inconsistent data is refused, and
+//! no chain of types is followed without a limit.
 
 use std::collections::HashSet;
 
-/// First two bytes, then the version and flags: as a little-endian kernel writes them.
+/// First two bytes, then version and flags, in a little-endian kernel.
 const MAGIC: [u8; 4] = [0x9f, 0xeb, 1, 0];
 /// Least size of the header.
 const HEADER_SIZE: usize = 24;
-/// Most that a later header may have.
+/// Largest header of later versions.
 const MAX_HEADER_SIZE: usize = 256;
-/// What every type begins with: name, `info`, size or type.
+/// Start of every type: name, `info`, size or type.
 const TYPE_SIZE: usize = 12;
 /// A member of a structure or union: name, type, offset.
 const MEMBER_SIZE: usize = 12;
-/// Most typedefs and qualifiers that are looked through.
+/// Most typedefs and qualifiers in a chain.
 const MAX_CHAIN: usize = 32;
 
-/// Kinds of types that matter here.
+/// Kinds of types that are used here.
 const INT: u32 = 1;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
@@ -56,18 +56,18 @@ pub struct TypeId(u32);
 /// A field of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Where it stands in the structure, in bits.
+    /// Its offset in the structure, in bits.
     pub bits: u64,
     /// Its type.
     pub of: TypeId,
 }
 
-/// Why there is no type information.
+/// Why there is no usable type information.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// There is none.
+    /// The image has none.
     Missing,
-    /// There is some, and it does not hold together.
+    /// The image has some, but it is inconsistent.
     Damaged(String),
 }
 
@@ -76,7 +76,7 @@ pub enum Fault {
 pub struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
-    /// Where each type stands in `types`; that of number 1 is the first.
+    /// The offset of each type in `types`; the first one is type number 1.
     starts: Vec<usize>,
 }
 
@@ -98,19 +98,20 @@ impl Type<'_> {
         matches!(self.kind(), STRUCT | UNION)
     }
 
-    /// Whether the offsets of its members have the size of bit fields in their upper byte.
+    /// Whether the offsets of its members have the size of bit fields in their upper byte (`kind_flag`).
     fn has_bit_fields(self) -> bool {
         self.info >> 31 != 0
     }
 }
 
-/// Places that may look like type information and are not: chance makes one or two, and each may cost a look at all of the
+/// Most places in an image that look like type information but are not. One or two occur by chance, and each may cost a search of
+/// the whole
 /// image.
 const MAX_PLACES: usize = 64;
 
 impl<'a> Btf<'a> {
-    /// Finds the type information in a kernel's image: nothing says where it stands, so the first place counts that looks
-    /// like it and holds together.
+    /// Finds the type information in a kernel's image. No header has its offset, so the first place counts that looks
+    /// like type information and is consistent.
     pub fn find(image: &'a [u8]) -> Result<Self, Fault> {
         let mut fault = Fault::Missing;
         let places = image.windows(MAGIC.len()).enumerate();
@@ -125,7 +126,7 @@ impl<'a> Btf<'a> {
         Err(fault)
     }
 
-    /// Reads the type information that `bytes` begin with. [`Fault::Missing`] where the header is none.
+    /// Reads the type information at the start of `bytes`. [`Fault::Missing`] if it has no valid header.
     fn parse(bytes: &'a [u8]) -> Result<Self, Fault> {
         let header = |index: usize| word(bytes, MAGIC.len() + 4 * index).map(|it| it as usize);
         let part = |start: usize, offset: usize, size: usize| {
@@ -185,7 +186,7 @@ impl<'a> Btf<'a> {
             .is_some_and(|rest| rest.first() == Some(&0))
     }
 
-    /// The types of a kind and name, in their order.
+    /// The types of a kind and name, in order.
     fn named<'b>(&'b self, kind: u32, name: &'b str) -> impl Iterator<Item = TypeId> + 'b {
         let ids = (1..).map(TypeId).take(self.starts.len());
         ids.filter(move |&id| {
@@ -204,7 +205,7 @@ impl<'a> Btf<'a> {
         self.named(STRUCT, name).next()
     }
 
-    /// What a type is when typedefs and qualifiers are looked through.
+    /// The type behind typedefs and qualifiers.
     fn resolved(&self, id: TypeId) -> Option<Type<'a>> {
         let mut it = self.get(id)?;
         for _ in 0..MAX_CHAIN {
@@ -216,13 +217,13 @@ impl<'a> Btf<'a> {
         None
     }
 
-    /// Bytes of an integer type; `None` if it is none.
+    /// Bytes of an integer type; `None` for other types.
     pub fn integer_size(&self, id: TypeId) -> Option<u32> {
         let it = self.resolved(id)?;
         (it.kind() == INT).then_some(it.size_or_type)
     }
 
-    /// The field of this name of a structure or of what stands in it without a name; `None` if it has none, or it is a bit
+    /// The field of this name in a structure or its anonymous members; `None` if there is none, or if it is a bit
     /// field.
     pub fn field(&self, of: TypeId, name: &str) -> Option<Field> {
         let mut seen = HashSet::new();
@@ -264,27 +265,27 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 pub mod blob;
 
 #[cfg(test)]
-// The helpers of tests say what they expect by unwrapping it, as tests do.
+// Tests may unwrap.
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::blob::{BIT_FIELDS, Types, kernel};
     use super::*;
     use proptest::prelude::*;
 
-    /// An image that has `bytes` in its middle, at an odd place.
+    /// An image with `bytes` in its middle, at an odd offset.
     fn image(bytes: &[u8]) -> Vec<u8> {
         [&[0x90; 4321], bytes, &[0x9f; 77]].concat()
     }
 
     #[test]
-    fn a_field_is_found_in_what_has_no_name() {
+    fn a_field_is_found_in_anonymous_members() {
         let image = image(&kernel(true).bytes());
         let btf = Btf::find(&image).unwrap();
         let info = btf.structure("thread_info").unwrap();
         let preempt = btf.field(info, "preempt").unwrap();
         let need = btf.field(preempt.of, "need_resched").unwrap();
         assert_eq!((need.bits, btf.integer_size(need.of)), (32, Some(4)));
-        // What stands in something that has a name is that one's.
+        // Fields of a member with a name belong to that member.
         assert_eq!(btf.field(info, "need_resched"), None);
         let count = btf.field(info, "preempt_count").unwrap();
         assert_eq!((count.bits, btf.integer_size(count.of)), (64, Some(8)));
@@ -297,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_header_is_passed_over() {
-        // A magic number and a header that leads out of the file.
+    fn what_only_looks_like_a_header_is_skipped() {
+        // A magic number, and a header that points beyond the file.
         let mut image = image(&[
             0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255,
         ]);
         assert_eq!(Btf::find(&image).err(), Some(Fault::Missing));
-        // One that is whole, but not what it leads to.
+        // A valid header, but invalid types.
         let mut unknown = Types::new();
         unknown.add(31, "", 0, &[]);
         image.extend(unknown.bytes());
@@ -321,14 +322,14 @@ mod tests {
         let mut types = Types::new();
         types.add(4, "", 8, &[]);
         let mut bytes = types.bytes();
-        // Now it has one member, which is not there.
+        // Now it has one member, which is missing.
         bytes[HEADER_SIZE + 4] = 1;
         let damaged = Fault::Damaged("type 1 is cut off".into());
         assert_eq!(Btf::find(&bytes).err(), Some(damaged));
     }
 
     #[test]
-    fn types_that_lead_to_themselves_end() {
+    fn circles_of_types_are_left() {
         let mut types = Types::new();
         types.add(TYPEDEF, "round", 1, &[]);
         types.structure(STRUCT, "snake", &[("", 2, 8), ("", 3, 0), ("", 99, 0)]);
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn bit_fields_have_no_place() {
+    fn bit_fields_are_not_found() {
         let mut types = Types::new();
         let members = [("whole", 0, 32), ("bit", 0, 1 << 24 | 64)];
         types.structure(STRUCT | BIT_FIELDS, "flags", &members);
@@ -351,7 +352,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a damaged file says, it is read or refused.
+        /// Any damaged file is read or refused, without a panic.
         #[test]
         fn damage_is_survived(
             damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),

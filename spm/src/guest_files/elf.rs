@@ -7,7 +7,7 @@ use object::elf;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use spumone_config::image::{ElfSegment, Image};
 
-/// What is wrong with an ELF file: to follow "the image of guest …".
+/// What is wrong with an ELF file; the text follows "the image of guest …".
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
     pub what: String,
@@ -21,12 +21,12 @@ fn fault(what: impl Into<String>, help: impl Into<String>) -> Fault {
     }
 }
 
-/// Whether the file says it is ELF.
+/// Whether the file begins as an ELF file.
 pub fn is_elf(bytes: &[u8]) -> bool {
     bytes.starts_with(&elf::ELFMAG)
 }
 
-/// What placing the executable needs to know.
+/// Reads what the placement of the executable needs.
 pub fn inspect(bytes: &[u8]) -> Result<Image, Fault> {
     if !is_elf(bytes) {
         return Err(fault(
@@ -35,8 +35,9 @@ pub fn inspect(bytes: &[u8]) -> Result<Image, Fault> {
         ));
     }
     identify(bytes)?;
-    let damaged =
-        |error: object::read::Error| fault(format!("is damaged: {error}"), "build or copy it anew");
+    let damaged = |error: object::read::Error| {
+        fault(format!("is damaged: {error}"), "build or copy it again")
+    };
     let header = elf::FileHeader64::<Endianness>::parse(bytes).map_err(damaged)?;
     let endian = Endianness::Little;
     if header.e_machine(endian) != elf::EM_AARCH64 {
@@ -74,12 +75,12 @@ pub fn inspect(bytes: &[u8]) -> Result<Image, Fault> {
                 segment.file_offset.saturating_add(segment.file_size),
                 bytes.len()
             );
-            return Err(fault(what, "build or copy it anew"));
+            return Err(fault(what, "build or copy it again"));
         }
         if segment.file_size > segment.memory_size {
             return Err(fault(
                 "has a segment with more bytes in the file than in memory",
-                "mend its linker script",
+                "correct its linker script",
             ));
         }
         // The entry point is a virtual address; the guest starts with its MMU off.
@@ -93,13 +94,13 @@ pub fn inspect(bytes: &[u8]) -> Result<Image, Fault> {
     if segments.is_empty() {
         return Err(fault(
             "has nothing to load (no PT_LOAD segment)",
-            "mend its linker script",
+            "correct its linker script",
         ));
     }
     Ok(Image::Elf { entry, segments })
 }
 
-/// Checks class and byte order, which say how the rest is to be read.
+/// Checks class and byte order, on which the rest depends.
 fn identify(bytes: &[u8]) -> Result<(), Fault> {
     let class = bytes.get(4).copied().unwrap_or(0);
     if class != elf::ELFCLASS64.0 {

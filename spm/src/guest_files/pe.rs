@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds out whether a Linux image is whole.
+//! Finds out whether a Linux image is complete.
 //!
-//! The arm64 header does not say how long the file is, but kernels with an EFI stub (all that
-//! distributions ship) are PE files too, and a PE section table does (Microsoft PE Format).
+//! The arm64 header does not have the length of the file. But kernels with an EFI stub (all that
+//! distributions ship) are also PE files, and their section table has it (Microsoft PE Format).
 
-/// Where an MS-DOS header, and so a Linux image, keeps the offset of the PE header.
+/// Offset of the PE header's offset in an MS-DOS header, and so in a Linux image.
 const PE_OFFSET: usize = 60;
 /// First bytes of a PE header.
 const PE_SIGNATURE: [u8; 4] = *b"PE\0\0";
@@ -16,12 +16,12 @@ const SECTION_COUNT: usize = 6;
 const OPTIONAL_SIZE: usize = 20;
 /// Size of an entry of the section table.
 const SECTION_SIZE: usize = 40;
-/// Bytes of the section in the file, in its entry.
+/// Bytes of the section in the file, in its table entry.
 const RAW_SIZE: usize = 16;
-/// Where the section stands in the file, in its entry.
+/// Offset of the section in the file, in its table entry.
 const RAW_OFFSET: usize = 20;
 
-/// How many bytes the file must have; `None` where it is no PE file.
+/// How many bytes the file must have; `None` if it is no PE file.
 pub fn needed_size(bytes: &[u8]) -> Option<u64> {
     let pe = word(bytes, PE_OFFSET)? as usize;
     if bytes.get(pe..pe.checked_add(4)?)? != PE_SIGNATURE {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_pe_header_says_nothing() {
+    fn without_a_pe_header_the_length_is_unknown() {
         assert_eq!(needed_size(&[0; 200]), None);
         assert_eq!(needed_size(&[0xff; 200]), None);
         assert_eq!(needed_size(&pe(&[0x1000])[..70]), None);

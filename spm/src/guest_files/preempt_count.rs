@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds out where a Linux kernel counts what holds off preemption: `current->thread_info.preempt_count`.
+//! Finds the place where a Linux kernel counts what holds off preemption: `current->thread_info.preempt_count`.
 
 use super::btf::{Btf, Fault};
 
-/// Functions that a kernel has only with CONFIG_PREEMPTION, which has it count always. (`preempt_schedule_irq` is in all.)
+/// Functions that only a kernel with CONFIG_PREEMPTION has. It always counts. (`preempt_schedule_irq` is in all kernels.)
 const ONLY_WHERE_IT_COUNTS: [&str; 2] = ["preempt_schedule", "preempt_schedule_notrace"];
 
-/// The kernel's own name of the field.
+/// The kernel's name of the field.
 const FIELD: &str = "preempt_count";
 
-/// Why there is no such count.
+/// Why there is no usable count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoCount {
-    /// What the kernel is or has not, to follow its name.
+    /// What is wrong with the kernel; the text follows its name.
     pub what: String,
     /// What to do.
     pub help: &'static str,
 }
 
-/// Bytes from a `task_struct` to its `preempt_count`, whose low 32 bits are 0 while the kernel of this image may be
+/// Bytes from a `task_struct` to its `preempt_count`, whose low 32 bits are 0 while the kernel may be
 /// preempted.
 pub fn offset(image: &[u8]) -> Result<u32, NoCount> {
     let no = |what: String, help| Err(NoCount { what, help });
@@ -30,7 +30,7 @@ pub fn offset(image: &[u8]) -> Result<u32, NoCount> {
             return no("has no type information (BTF)".into(), help);
         }
         Err(Fault::Damaged(how)) => {
-            let help = "fetch or build it anew, or write delay-while = \"in-kernel\"";
+            let help = "fetch or build it again, or write delay-while = \"in-kernel\"";
             return no(
                 format!("has type information (BTF) that cannot be read: {how}"),
                 help,
@@ -58,11 +58,11 @@ pub fn offset(image: &[u8]) -> Result<u32, NoCount> {
 }
 
 fn bits(btf: &Btf<'_>) -> Option<u64> {
-    /// What EL2 reads, in bits.
+    /// Bits that EL2 reads.
     const WORD: u64 = 32;
     let info = btf.field(btf.structure("task_struct")?, "thread_info")?;
     let count = btf.field(info.of, FIELD)?;
-    // 4 bytes long once, 8 today: the low half is the count.
+    // 4 bytes in older kernels, 8 today: the low half is the count.
     btf.integer_size(count.of)
         .filter(|size| [4, 8].contains(size))?;
     let bits = info.bits + count.bits;
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_offset_counts_from_the_task() {
+    fn the_offset_is_relative_to_the_task() {
         assert_eq!(offset(&kernel(true).bytes()), Ok(16));
     }
 
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(said, "does not count: it is never preempted");
     }
 
-    /// A kernel that counts, with the `task_struct` and `thread_info` given.
+    /// A kernel that counts, with this `task_struct` and `thread_info`.
     fn with(task: &[(&str, u32, u32)], info: &[(&str, u32, u32)]) -> Types {
         let mut types = Types::new();
         types.add(INT, "int", 4, &[32]);
@@ -110,7 +110,7 @@ mod tests {
         for types in [
             with(&[("stack", 3, 0)], &[("preempt_count", 1, 64)]),
             with(&[("thread_info", 3, 0)], &[("flags", 1, 64)]),
-            // No number of 32 bits or more, and none at a multiple of them.
+            // Not an integer of at least 32 bits, and not at a multiple of 32 bits.
             with(&[("thread_info", 3, 0)], &[("preempt_count", 2, 64)]),
             with(&[("thread_info", 3, 0)], &[("preempt_count", 1, 8)]),
             with(&[("thread_info", 1, 0)], &[("preempt_count", 1, 64)]),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes type information (BTF) as a kernel carries it, for tests.
+//! Writes type information (BTF) in a kernel's form, for tests.
 
 /// Kinds of types.
 pub const INT: u32 = 1;
@@ -10,7 +10,7 @@ pub const FUNC: u32 = 12;
 /// The flag of a structure whose members may be bit fields.
 pub const BIT_FIELDS: u32 = 1 << 31;
 
-/// Type information as it grows.
+/// Type information under construction.
 pub struct Types {
     types: Vec<u8>,
     strings: Vec<u8>,
@@ -41,7 +41,7 @@ impl Types {
             .extend(words.iter().flat_map(|it| it.to_le_bytes()));
     }
 
-    /// Adds a type; returns its number. `what` is its size or another type, `tail` what follows.
+    /// Adds a type; returns its number. `what` is its size or another type, `tail` the entries after it.
     pub fn add(&mut self, kind: u32, name: &str, what: u32, tail: &[u32]) -> u32 {
         let name = self.name(name);
         self.words(&[name, kind << 24, what]);
@@ -76,7 +76,7 @@ impl Types {
     }
 }
 
-/// Types as of an arm64 kernel whose `preempt_count` is at byte 8 + 8 of a task.
+/// Types of an arm64 kernel whose `preempt_count` is at byte 8 + 8 of a task.
 pub fn kernel(counts: bool) -> Types {
     let mut types = Types::new();
     let long = types.add(INT, "long unsigned int", 8, &[64]);
@@ -91,7 +91,7 @@ pub fn kernel(counts: bool) -> Types {
     );
     let info = [("flags", long, 0), ("", count, 64)];
     let info = types.structure(STRUCT, "thread_info", &info);
-    // A function of that name is no structure.
+    // A function of that name is not a structure.
     types.add(FUNC, "task_struct", 0, &[]);
     let task = [("__state", long, 0), ("thread_info", info, 64)];
     types.structure(STRUCT | BIT_FIELDS, "task_struct", &task);

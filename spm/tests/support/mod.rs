@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files for tests: small ELF executables, Linux images and a hypervisor, made from nothing, so
+//! Files for tests: small ELF executables, Linux images and a hypervisor, generated here, so
 //! that tests need no toolchain and no download.
 
 // Each test program uses a part of this.
@@ -13,9 +13,9 @@ use tempfile::TempDir;
 
 /// Where the hypervisor is linked.
 pub const HYPERVISOR_ADDRESS: u64 = 0x4020_0000;
-/// How much memory the test hypervisor takes, in bytes.
+/// Memory size of the test hypervisor, in bytes.
 pub const HYPERVISOR_SIZE: u64 = 0x3000;
-/// How much memory the test kernel says it takes, in bytes.
+/// Memory size in the header of the test kernel, in bytes.
 pub const KERNEL_SIZE: u64 = 24 << 20;
 
 /// An ELF file to be written.
@@ -28,7 +28,7 @@ pub struct Elf {
     /// Physical address, bytes in the file, bytes in memory.
     pub segments: Vec<(u64, Vec<u8>, u64)>,
     pub symbols: Vec<(&'static str, u64)>,
-    /// How far above its physical address each segment is linked.
+    /// The difference of a segment's virtual address to its physical address.
     pub virtual_offset: u64,
 }
 
@@ -124,7 +124,7 @@ fn section(kind: u32, at: usize, size: usize, link: u32, entry_size: u64) -> Vec
     bytes
 }
 
-/// A Linux arm64 `Image`: header and zeros.
+/// A Linux arm64 `Image`: a header, then zeros.
 pub fn linux_image(image_size: u64, flags: u64) -> Vec<u8> {
     let mut image = vec![0; 0x1_0000];
     image[16..24].copy_from_slice(&image_size.to_le_bytes());
@@ -176,11 +176,11 @@ pub fn spm(folder: &Path, args: &[&str]) -> Output {
     run(env!("CARGO_BIN_EXE_spm").as_ref(), folder, args)
 }
 
-/// The same as if it were installed there, far from the sources and the hypervisor.
+/// The same with a copy of `spm` in that folder, far from the sources and the hypervisor.
 pub fn spm_alone(folder: &Path, args: &[&str]) -> Output {
     let copy = folder.join("installed-spm");
-    // By another process: what this one has open for writing, children of other tests would have too, and a program that
-    // somebody has open for writing cannot be started.
+    // Copied by another process: if this one had the file open for writing, children of other tests would inherit the descriptor,
+    // and a program that is open for writing cannot be started.
     let mut cp = Command::new("cp");
     cp.arg(env!("CARGO_BIN_EXE_spm")).arg(&copy);
     assert!(cp.status().unwrap().success());
@@ -192,7 +192,7 @@ fn run(program: &Path, folder: &Path, args: &[&str]) -> Output {
         .args(args)
         .current_dir(folder)
         .env_remove("CARGO_TARGET_DIR")
-        // Plain text, whatever the terminal.
+        // Plain text on any terminal.
         .env("NO_COLOR", "1")
         .env("TERM", "xterm")
         .output()
@@ -207,7 +207,7 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Two guests on two cores: one of each common kind.
+/// Two guests on two cores, one of each common kind.
 pub const SYSTEM: &str = r#"
 [board]
 name = "qemu-virt"
