@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The board file: what a machine has and where.
+//! The board file: what a machine has, and at which addresses.
 //!
-//! Guests see their interrupt controller and console UART at the addresses the board has them at,
-//! so a kernel built for the board runs as it is.
+//! Guests see their interrupt controller and console UART at the board's addresses,
+//! so an unmodified kernel for the board runs.
 
 mod check;
 mod read;
@@ -29,7 +29,7 @@ pub struct Board {
     pub uart: Uart,
     /// What can be passed through to guests.
     pub devices: Vec<Device>,
-    /// How QEMU plays the machine, where it can.
+    /// How QEMU emulates the machine, if it can.
     pub qemu: Option<Qemu>,
 }
 
@@ -40,7 +40,7 @@ pub struct Memory {
     pub base: u64,
     /// Most memory the machine can have, in bytes.
     pub max: u64,
-    /// Where the hypervisor's image is linked, counted from `base`.
+    /// Offset of the hypervisor's image from `base`, for which it is linked.
     pub image_offset: u64,
 }
 
@@ -79,12 +79,12 @@ pub struct Uart {
     pub clock: u64,
 }
 
-/// `[[device]]`: something that can be passed through.
+/// `[[device]]`: a device that can be passed through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its name in descriptions.
     pub name: String,
-    /// Where its table stands in the board file.
+    /// Span of its table in the board file.
     pub span: Span,
     /// Name of its device tree node, without the unit address.
     pub node: String,
@@ -96,15 +96,15 @@ pub struct Device {
     pub size: u64,
     /// Its SPIs, as INTIDs.
     pub interrupts: Vec<u64>,
-    /// How it signals them.
+    /// How it signals interrupts.
     pub trigger: Trigger,
-    /// Whether it reads and writes memory by itself.
+    /// Whether it does DMA.
     pub dma: bool,
     /// Whether its DMA is coherent with the cores' caches.
     pub dma_coherent: bool,
     /// `clock-names`: its inputs from the board's fixed peripheral clock.
     pub clock_names: Vec<String>,
-    /// Register writes (offset, value) that silence it.
+    /// Register writes (offset, value) that stop it.
     pub quiesce: Vec<(u64, u32)>,
 }
 
@@ -138,7 +138,7 @@ impl Board {
         }
     }
 
-    /// The device called `name`.
+    /// The device with this name.
     pub fn device(&self, name: &str) -> Option<&Device> {
         self.devices.iter().find(|device| device.name == name)
     }

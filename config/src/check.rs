@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rules that need no image: cores, priorities, names, devices.
+//! The rules that need no images: cores, priorities, names, devices.
 //!
-//! Each rule is a function that appends what it finds; none relies on another having held.
+//! Each rule is a function that appends the problems that it finds; no rule relies on another one.
 
 mod cores;
 mod devices;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The system description: what a user writes in TOML.
 //!
-//! Reading it checks the form only (keys, types, words). Whether it makes sense on its board is
-//! for [`crate::check`] and [`crate::layout`].
+//! Reading checks the form only (keys, types, words). Whether the system is possible on its board is
+//! checked by [`crate::check`] and [`crate::layout`].
 
 use crate::packed::{InterruptPriorities, Policy, Without};
 use crate::problem::{Problem, SourceFile, Span, Spanned};
@@ -36,7 +36,7 @@ const DELAYS: &[(&str, DelayWhile)] = &[
     ("in-kernel", DelayWhile::InKernel),
     ("preempt-count", DelayWhile::PreemptCount),
 ];
-/// What a policy can do without, by name.
+/// The mechanisms of policies that can be turned off, by name.
 const MECHANISMS: &[(&str, Mechanism)] = &[
     ("grace", Mechanism::Grace),
     ("yield-on-spin", Mechanism::YieldOnSpin),
@@ -51,11 +51,11 @@ pub struct Description {
     pub board: BoardChoice,
     /// `[scheduler]`.
     pub scheduler: Scheduler,
-    /// `[[guest]]`, in the order written.
+    /// `[[guest]]`, in the order of the file.
     pub guests: Vec<Guest>,
-    /// `seed`: fixes the random seeds that guests get, for repeatable experiments.
+    /// `seed`: fixes the random seeds that guests get, for repeatable runs.
     pub seed: Option<u64>,
-    /// `[run] qemu-args`: what `spm run` hands to QEMU.
+    /// `[run] qemu-args`: more arguments of QEMU for `spm run`.
     pub qemu_args: Vec<String>,
 }
 
@@ -73,30 +73,30 @@ pub struct BoardChoice {
 /// `[scheduler]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduler {
-    /// What is done against lock-holder preemption.
+    /// The policy against lock-holder preemption.
     pub policy: Spanned<Policy>,
-    /// Whether the description names the policy; else it is the default of such guests.
+    /// Whether the description names the policy; else it is the default for these guests.
     pub names_policy: bool,
-    /// Time a vCPU runs before an equal gets its turn, in microseconds.
+    /// Length of a time slice among vCPUs of one priority, in microseconds.
     pub quantum_us: Spanned<u64>,
-    /// Whether a running vCPU is disturbed by interrupts for less urgent ones.
+    /// Whether interrupts for vCPUs of lower priority reach a running vCPU.
     pub interrupt_priorities: InterruptPriorities,
-    /// What the policy does without.
+    /// The mechanisms of the policy that are turned off.
     pub without: Vec<Spanned<Mechanism>>,
-    /// While what holds policy `delay` puts others off, where the description says so.
+    /// How policy `delay` knows that a vCPU may hold a lock, if the description says so.
     pub delay_while: Option<Spanned<DelayWhile>>,
 }
 
-/// By what policy `delay` tells that a vCPU may hold a lock.
+/// How policy `delay` knows that a vCPU may hold a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DelayWhile {
-    /// It is in its kernel.
+    /// It runs its kernel.
     InKernel,
-    /// Its kernel has turned preemption or interrupts off.
+    /// Its kernel has disabled preemption or interrupts.
     PreemptCount,
 }
 
-/// A part of a policy, each as in [`Without`].
+/// A mechanism of a policy, each as in [`Without`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
     /// [`Without::grace`].
@@ -110,7 +110,7 @@ pub enum Mechanism {
 }
 
 impl Scheduler {
-    /// What the policy does without.
+    /// The mechanisms that are turned off.
     #[must_use]
     pub fn without(&self) -> Without {
         let lacks = |mechanism| self.without.iter().any(|it| it.value == mechanism);
@@ -122,7 +122,7 @@ impl Scheduler {
         }
     }
 
-    /// Where the description asks that guests' `preempt_count` is read.
+    /// The place where the description asks for guests' `preempt_count`.
     #[must_use]
     pub fn reads_preempt_count(&self) -> Option<Span> {
         let written = self.delay_while?;
@@ -134,9 +134,9 @@ impl Scheduler {
 /// One `[[guest]]`. Paths are relative to the description's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
-    /// Where its table stands.
+    /// Span of its table.
     pub span: Span,
-    /// The name under which the console tags it.
+    /// Its name, which is also its tag on the console.
     pub name: Spanned<String>,
     /// How its image is loaded.
     pub kind: Spanned<Kind>,
@@ -144,21 +144,21 @@ pub struct Guest {
     pub image: Spanned<String>,
     /// Path of its initial ramdisk.
     pub initrd: Option<Spanned<String>>,
-    /// Path of a device tree blob to use in place of the generated one.
+    /// Path of a device tree blob to use instead of the generated one.
     pub dtb: Option<Spanned<String>>,
     /// Memory in bytes.
     pub memory: Spanned<u64>,
-    /// Where the guest sees its memory.
+    /// Guest address of its memory.
     pub ipa: Option<Spanned<u64>>,
-    /// Where its memory lies on the machine.
+    /// Machine address of its memory.
     pub pa: Option<Spanned<u64>>,
-    /// Whether it sees its memory where it lies (IPA = PA).
+    /// Whether both addresses are equal (IPA = PA).
     pub identity: Option<Spanned<bool>>,
     /// Home core of each vCPU.
     pub vcpus: Spanned<Vec<Spanned<u64>>>,
-    /// Cores that its vCPUs may move to besides each other's homes.
+    /// Further cores that its vCPUs may move to.
     pub cores: Vec<Spanned<u64>>,
-    /// Priority of all vCPUs, or of each.
+    /// Priority of all vCPUs, or one for each.
     pub priority: Option<Priorities>,
     /// Kernel command line.
     pub bootargs: Option<Spanned<String>>,
@@ -166,9 +166,9 @@ pub struct Guest {
     pub devices: Vec<Spanned<String>>,
     /// Its console.
     pub console: Console,
-    /// Where a raw image is loaded.
+    /// Load address of a raw image.
     pub load: Option<Spanned<u64>>,
-    /// Where a raw image is entered.
+    /// Entry point of a raw image.
     pub entry: Option<Spanned<u64>>,
 }
 
@@ -178,7 +178,7 @@ impl Guest {
         self.vcpus.value.iter().chain(&self.cores).copied()
     }
 
-    /// Whether its vCPUs may run on several cores: a policy that moves vCPUs can move them.
+    /// Whether its vCPUs may run on several cores, so that a policy can move them.
     #[must_use]
     pub fn has_several_cores(&self) -> bool {
         let mut cores = self.all_cores().map(|core| core.value);
@@ -186,7 +186,7 @@ impl Guest {
         cores.any(|core| Some(core) != first)
     }
 
-    /// Whether it is a Linux with several vCPUs: one whose vCPUs wait for each other's locks.
+    /// Whether it is a Linux with several vCPUs, which may wait for each other's locks.
     #[must_use]
     pub fn is_smp_linux(&self) -> bool {
         self.kind.value == Kind::Linux && self.vcpus.value.len() > 1
@@ -200,12 +200,12 @@ pub enum Kind {
     Linux,
     /// An ELF executable: its loadable segments go to their physical addresses.
     Elf,
-    /// Bytes without structure.
+    /// A raw image.
     Raw,
 }
 
 impl Kind {
-    /// The word for it in a description.
+    /// Its word in a description.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Linux => "linux",
@@ -229,7 +229,7 @@ pub enum Priorities {
 pub struct Console {
     /// Whether the guest gets a virtual PL011.
     pub uart: bool,
-    /// ANSI colour code of its tag, where the description names one.
+    /// ANSI colour code of its tag, if the description names one.
     pub colour: Option<u8>,
 }
 
@@ -250,8 +250,8 @@ const COLOURS: &[(&str, u8)] = &[
 ];
 
 impl Description {
-    /// Reads a description. Returns what could be understood, unless a part without which
-    /// nothing can be checked is missing, and every fault of form.
+    /// Reads a description. Returns what could be read, unless a part is missing without which
+    /// nothing can be checked, and all faults of form.
     pub fn parse(text: &str) -> (Option<Self>, Vec<Problem>) {
         let sink = Sink::new(SourceFile::Description);
         let Some((document, span)) = parse_document(text, &sink) else {
@@ -307,7 +307,7 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
         .map(read_run)
         .unwrap_or_default();
     top.finish();
-    // A guest left out would make the checks across guests tell half-truths.
+    // If a guest were left out, checks across guests would report false problems.
     (has_guests && guests.len() == written).then_some(Description {
         board: board??,
         scheduler,
@@ -329,7 +329,7 @@ fn read_board(mut table: Table<'_, '_, '_>) -> Option<BoardChoice> {
     })
 }
 
-/// The policy of a description that names none: the one that is meant for use, if it can move a vCPU.
+/// The policy of a description that names none: the recommended one, if it can move a vCPU.
 fn default_policy(guests: &[Guest]) -> Policy {
     match guests.iter().any(Guest::has_several_cores) {
         true => Policy::Steal,
@@ -352,7 +352,7 @@ fn read_scheduler(mut table: Table<'_, '_, '_>, default_policy: Policy) -> Sched
         choice(value, MECHANISMS)
     });
     let delay_while = table.optional("delay-while", |value| choice(value, DELAYS));
-    // Whether they fit a policy that cannot be read is not known.
+    // If the policy cannot be read, it is not known whether they fit.
     let is_policy_known = policy.is_some() || !names_policy;
     let without = named.filter(|_| is_policy_known);
     let without = without.map_or(Vec::new(), |list| list.value);

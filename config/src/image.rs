@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What must be known of guest images to place them. The bytes are read elsewhere.
+//! What the placement of guest images must know about them. The bytes are read elsewhere.
 
 /// Magic number of a Linux arm64 `Image` at [`LINUX_MAGIC_OFFSET`]
 /// (Linux, Documentation/arch/arm64/booting.rst, section 4).
 pub const LINUX_MAGIC: [u8; 4] = *b"ARM\x64";
-/// Where [`LINUX_MAGIC`] stands.
+/// Offset of [`LINUX_MAGIC`].
 pub const LINUX_MAGIC_OFFSET: usize = 56;
 /// Bytes of the header of a Linux arm64 `Image`.
 pub const LINUX_HEADER_SIZE: usize = 64;
-/// Where `image_size` stands in that header.
+/// Offset of `image_size` in that header.
 pub const LINUX_IMAGE_SIZE_OFFSET: usize = 16;
 
-/// What a Linux arm64 `Image` says of itself.
+/// The header of a Linux arm64 `Image`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinuxHeader {
     /// Load offset from a 2 MiB boundary, in bytes.
     pub text_offset: u64,
-    /// Memory it takes from its start, file and working space, in bytes.
+    /// Memory that it needs from its start, for file and working space, in bytes.
     pub image_size: u64,
     /// Whether the kernel is big-endian (bit 0 of `flags`).
     pub big_endian: bool,
 }
 
 impl LinuxHeader {
-    /// Reads the header; `None` where the magic number is missing.
+    /// Reads the header; `None` if the magic number is missing.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let double = |at: usize| -> Option<u64> {
             Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
@@ -42,20 +42,20 @@ impl LinuxHeader {
 /// A loadable segment of an ELF executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElfSegment {
-    /// Where its bytes stand in the file.
+    /// Offset of its bytes in the file.
     pub file_offset: u64,
-    /// How many there are.
+    /// Number of its bytes in the file.
     pub file_size: u64,
     /// Physical address (`p_paddr`): the guest's IPA.
     pub address: u64,
-    /// Bytes it takes in memory; those past `file_size` are zero.
+    /// Size in memory, in bytes; those after `file_size` are zero.
     pub memory_size: u64,
 }
 
 /// A guest's image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Image {
-    /// One piece, perhaps with a Linux header.
+    /// A single block, which may have a Linux header.
     Flat {
         /// Bytes of the (unpacked) file.
         size: u64,
@@ -71,7 +71,7 @@ pub enum Image {
     },
 }
 
-/// The files of one guest, as far as placing them needs it.
+/// The files of one guest, as far as placement needs them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestFiles {
     /// The image.
@@ -80,7 +80,7 @@ pub struct GuestFiles {
     pub initrd_size: Option<u64>,
     /// Bytes of the user's own device tree.
     pub dtb_size: Option<u64>,
-    /// Where its kernel counts what holds off preemption, if it is asked: see [`crate::packed::Guest::preempt_count`].
+    /// Where its kernel counts what holds off preemption, if that is used: see [`crate::packed::Guest::preempt_count`].
     pub preempt_count: Option<u32>,
 }
 

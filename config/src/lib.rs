@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The system description: which guests share which cores of which board.
 //!
-//! Two forms of one thing. The *description* is what a user writes in TOML; it is parsed and
+//! There are two forms. The *description* is what a user writes in TOML; it is parsed and
 //! checked on the host only (`description` feature). The *packed form* is what the hypervisor
-//! reads: every address decided, nothing left to parse or to refuse at EL2.
+//! reads: every address is decided, so EL2 has nothing to parse or to refuse.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]

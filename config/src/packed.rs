@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The packed form: what the hypervisor reads at start, as written by `spm build`.
 //!
-//! It is trusted: the host tool has checked every rule before it wrote it, and it lies in the
+//! The hypervisor trusts it: the host tool has checked every rule before it wrote the packed form, which is in the
 //! same image as the hypervisor's code. The hypervisor checks only [`MAGIC`],
 //! [`FORMAT_VERSION`] and that the bytes decode.
 //!
-//! Layout in memory, from the symbol `bundle_start` of the hypervisor on (4 KiB aligned):
+//! Layout in memory, from the hypervisor's symbol `bundle_start` on (4 KiB aligned):
 //! [`BundleHeader`] as 32 little-endian bytes, then [`System`] in postcard, then payloads
 //! (kernels, initial ramdisks, device trees), each 4 KiB aligned. Payload offsets count from
 //! `bundle_start`.
@@ -18,19 +18,19 @@ use serde::{Deserialize, Serialize};
 
 /// First eight bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"SPUMONE\0";
-/// Raised whenever the packed form changes: an image is built and read by one release.
+/// Raised whenever the packed form changes: one release must build and read an image.
 pub const FORMAT_VERSION: u32 = 6;
 /// Most memory ranges, load segments or device windows of one guest.
 pub const MAX_RANGES: usize = 16;
-/// Most register writes that silence the devices of one guest.
+/// Most register writes that stop the devices of one guest.
 pub const MAX_QUIESCE: usize = 64;
 /// Most interrupts passed through to one guest.
 pub const MAX_GUEST_INTERRUPTS: usize = 64;
 
-/// Most devices of a board that are known by name; more can be used all the same.
+/// Most devices of a board whose names the hypervisor knows; more can be used.
 pub const MAX_KNOWN_DEVICES: usize = 64;
 
-/// What stands at `bundle_start`.
+/// The header at `bundle_start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BundleHeader {
     /// Bytes of the postcard-encoded [`System`] that follows the header.
@@ -43,7 +43,7 @@ impl BundleHeader {
     /// Size of the encoded header in bytes.
     pub const SIZE: usize = 32;
 
-    /// The header as it stands in the image.
+    /// The header in the form of the image.
     pub fn to_bytes(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[0..8].copy_from_slice(&MAGIC);
@@ -53,7 +53,7 @@ impl BundleHeader {
         bytes
     }
 
-    /// Reads a header; `None` where magic or version differ, or bytes are missing.
+    /// Reads a header; `None` if magic or version differ, or bytes are missing.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let word = |at: usize| -> Option<u32> {
             Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
@@ -68,7 +68,7 @@ impl BundleHeader {
     }
 }
 
-/// A whole system: one board, its guests, how they share its cores.
+/// A whole system: a board, its guests, and how they share its cores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct System {
     /// The machine.
@@ -77,12 +77,12 @@ pub struct System {
     pub scheduler: Scheduler,
     /// The guests; a [`crate::GuestId`] is an index into this list.
     pub guests: Vec<Guest, MAX_GUESTS>,
-    /// With a fixed seed every start hands the same `rng-seed` to the guests; without one, the
-    /// seed comes from the firmware's device tree and is fresh at each start.
+    /// With a fixed seed, guests get the same `rng-seed` at every start. Without one, the
+    /// seed comes from the firmware's device tree and is new at each start.
     pub fixed_seed: Option<u64>,
 }
 
-/// The machine as the hypervisor must know it.
+/// The part of the machine that the hypervisor must know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Board {
     /// Short name, for the banner.
@@ -91,16 +91,16 @@ pub struct Board {
     pub core_mpidrs: Vec<u64, MAX_PCPUS>,
     /// All memory of the machine.
     pub memory: MemoryRange,
-    /// What belongs to the hypervisor: image, bundle and working memory. No guest memory overlaps.
+    /// The hypervisor's memory: image, bundle and working memory. No guest memory overlaps it.
     pub hypervisor_memory: MemoryRange,
     /// GICv3 distributor frame.
     pub gic_distributor: PhysAddr,
-    /// First GICv3 redistributor frame; frames of the cores follow each other.
+    /// First GICv3 redistributor frame; the frames of the other cores follow.
     pub gic_redistributor: PhysAddr,
     /// The console UART (PL011).
     pub uart: Uart,
-    /// The devices that guests may be given, so that a report on a guest that misses one can say
-    /// which.
+    /// The devices that guests may be given, so that the report on an access to a missing device can name
+    /// it.
     pub devices: Vec<KnownDevice, MAX_KNOWN_DEVICES>,
 }
 
@@ -136,35 +136,35 @@ pub struct MemoryRange {
 /// How the cores are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scheduler {
-    /// What is done against lock-holder preemption.
+    /// The policy against lock-holder preemption.
     pub policy: Policy,
-    /// Time a vCPU runs before an equal gets its turn, in microseconds (100 or more).
+    /// Length of a time slice among vCPUs of one priority, in microseconds (100 or more).
     pub quantum_us: u32,
-    /// Whether a running vCPU is disturbed by interrupts for less urgent ones.
+    /// Whether interrupts for vCPUs of lower priority reach a running vCPU.
     pub interrupt_priorities: InterruptPriorities,
-    /// What the policy does without.
+    /// The mechanisms of the policy that are turned off.
     pub without: Without,
 }
 
-/// Mechanisms of policies that are turned off, to measure what each is worth.
+/// Mechanisms of policies that are turned off, to measure the effect of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Without {
-    /// A vCPU that is to let go does so at once, in its kernel too.
+    /// No grace: a vCPU loses the core at once at the end of its time slice, even in its kernel.
     pub grace: bool,
-    /// One that spins gets as much grace as any other.
+    /// A vCPU that spins gets the same grace as others.
     pub yield_on_spin: bool,
-    /// One that makes room for a more urgent one is given up at once.
+    /// No park delay: a vCPU preempted by a higher band is parked at once.
     pub patience: bool,
-    /// An interrupt for one whose core hears nothing waits there, until another core is told.
+    /// No pull: an interrupt for a vCPU that is cut off stays there until another core is notified.
     pub ipi_pull: bool,
 }
 
-/// How the priorities of physical interrupts follow those of the vCPUs they are for.
+/// How the priorities of physical interrupts depend on those of the vCPUs that they are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InterruptPriorities {
-    /// While a vCPU runs, interrupts for less urgent ones wait in the GIC.
+    /// While a vCPU runs, the GIC holds back interrupts for vCPUs of lower bands.
     Split,
-    /// Every interrupt comes at once, whoever runs: to measure what the split is worth.
+    /// Every interrupt is signalled at once, whatever vCPU runs: to measure the effect of the split.
     Flat,
 }
 
@@ -172,26 +172,26 @@ pub enum InterruptPriorities {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// Plain fixed priority: vCPUs stay on their home cores.
+    /// Fixed priorities only: vCPUs stay on their home cores.
     None,
-    /// A preempted vCPU is taken by another core of its guest when that is worth it.
+    /// Another core of its guest fetches a preempted vCPU when that is worth the move.
     Steal,
-    /// A vCPU departs when a more urgent one takes its core, and returns when that one sleeps.
+    /// A vCPU is sent away when a vCPU of a higher band takes its core, and returns when that one sleeps.
     OnDemand,
-    /// Kernels run only on cores that have no more urgent vCPU.
+    /// Kernels run only on cores that have no vCPU of a higher band.
     Trap,
-    /// A more urgent vCPU waits, for a while at most, until the one that runs holds no lock.
+    /// A vCPU of a higher band waits, for a limited time, until the running vCPU holds no lock.
     Delay,
-    /// A vCPU that has lost its core goes to one that idles.
+    /// A vCPU that has lost its core goes to a core that idles.
     Balance,
-    /// All vCPUs of a guest run, or none.
+    /// All vCPUs of a guest run at the same time, or none.
     Cosched,
-    /// vCPUs change cores all the time: for tests.
+    /// vCPUs change cores all the time, for tests.
     Random,
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Self; 8] = [
         Self::None,
         Self::Steal,
@@ -203,7 +203,7 @@ impl Policy {
         Self::Random,
     ];
 
-    /// Whether vCPUs ever change cores.
+    /// Whether vCPUs change cores under this policy.
     pub const fn moves_vcpus(self) -> bool {
         match self {
             Self::None | Self::Delay | Self::Cosched => false,
@@ -211,7 +211,7 @@ impl Policy {
         }
     }
 
-    /// Whether a vCPU that made room for a more urgent one is kept for a while by its core before it is parked.
+    /// Whether the core keeps a vCPU preempted by a higher band for a while before it parks it.
     pub const fn is_patient(self) -> bool {
         matches!(self, Self::Steal | Self::Trap | Self::Balance)
     }
@@ -220,23 +220,23 @@ impl Policy {
 /// One guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guest {
-    /// The name under which the console tags it.
+    /// Its name, which is also its tag on the console.
     pub name: String<16>,
     /// Its vCPUs; the position is the guest's own CPU number (`MPIDR_EL1.Aff0`).
     pub vcpus: Vec<Vcpu, MAX_VCPUS_PER_GUEST>,
-    /// Cores that its vCPUs may run on where the policy moves them, their homes included; bit n for core n.
+    /// Cores that its vCPUs may run on if the policy moves them, with their home cores; bit n for core n.
     pub cores: u32,
-    /// Its memory, each range 4 KiB aligned. Cleared, then loaded, at each start of the guest.
+    /// Its memory, each range 4 KiB aligned. Cleared and loaded at each start of the guest.
     pub memory: Vec<Mapping, MAX_RANGES>,
     /// Device registers passed through to it, each 4 KiB aligned.
     pub devices: Vec<Mapping, MAX_RANGES>,
     /// Interrupts passed through to it.
     pub interrupts: Vec<Interrupt, MAX_GUEST_INTERRUPTS>,
-    /// Register writes that silence its devices (stop their DMA) when the guest is stopped.
+    /// Register writes that stop its devices (and their DMA) when the guest is stopped.
     pub quiesce: Vec<Quiesce, MAX_QUIESCE>,
     /// What is copied into its memory at each start.
     pub segments: Vec<Segment, MAX_RANGES>,
-    /// Where its first vCPU starts, MMU off, at EL1.
+    /// Entry point of its first vCPU, at EL1 with the MMU off.
     pub entry: GuestAddr,
     /// Value of x0 at start: the device tree's address.
     pub boot_argument: u64,
@@ -247,26 +247,26 @@ pub struct Guest {
     pub console: Option<VirtualUart>,
     /// Its virtual interrupt controller.
     pub gic: VirtualGic,
-    /// Where policy `delay` is to read whether a vCPU may hold a lock: bytes from what `SP_EL0` points to in the kernel
-    /// (Linux: the current task) to 32 bits that are 0 if it holds none. `None`: it may wherever the kernel runs.
+    /// Where policy `delay` reads whether a vCPU may hold a lock: offset in bytes from the address in `SP_EL0` in the kernel
+    /// (Linux: the current task) to 32 bits that are 0 if the vCPU holds none. `None`: it may hold one whenever its kernel runs.
     pub preempt_count: Option<u32>,
 }
 
 /// One vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vcpu {
-    /// The core it runs on unless a policy moves it.
+    /// Its home core.
     pub home: PcpuId,
     /// Its priority.
     pub priority: Priority,
 }
 
-/// A range of a guest's address space and what backs it.
+/// A range of a guest's address space, and the machine memory behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
-    /// Where the guest sees it.
+    /// Guest address.
     pub ipa: GuestAddr,
-    /// Where it is on the machine.
+    /// Machine address.
     pub pa: PhysAddr,
     /// Size in bytes.
     pub size: u64,
@@ -289,27 +289,27 @@ pub struct Interrupt {
 pub enum Trigger {
     /// By a rising edge.
     Edge,
-    /// By a high level, for as long as it is high.
+    /// By a high level, as long as it is high.
     Level,
 }
 
-/// A 32-bit register write that silences a device.
+/// A 32-bit register write that stops a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quiesce {
     /// The register.
     pub register: PhysAddr,
-    /// What is written.
+    /// The value.
     pub value: u32,
 }
 
-/// A payload and where it goes.
+/// A payload and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
     /// Offset of the payload from `bundle_start`, in bytes, 4 KiB aligned.
     pub offset: u64,
     /// Bytes to copy.
     pub size: u64,
-    /// Where in guest memory; any alignment.
+    /// Guest address; any alignment.
     pub destination: GuestAddr,
 }
 
@@ -322,7 +322,7 @@ pub struct SeedSlot {
     pub size: u32,
 }
 
-/// A PL011 that the hypervisor plays for a guest.
+/// A PL011 that the hypervisor emulates for a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualUart {
     /// First register, 4 KiB aligned.
@@ -333,12 +333,12 @@ pub struct VirtualUart {
     pub colour: u8,
 }
 
-/// Where a guest finds its GICv3.
+/// The GICv3 that a guest sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualGic {
     /// Distributor frame (64 KiB).
     pub distributor: GuestAddr,
-    /// First redistributor; 128 KiB a vCPU follow each other.
+    /// First redistributor; each vCPU has 128 KiB, one after the other.
     pub redistributor: GuestAddr,
     /// Number of SPIs, a multiple of 32, at most 256.
     pub spis: u16,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is wrong with a description, said so that its author can mend it.
+//! Problems of a description, with their place and cure.
 //!
-//! Checks never stop at the first fault: each appends a [`Problem`] and goes on, so that one run
+//! Checks do not stop at the first fault: each appends a [`Problem`] and continues, so that one run
 //! of `spm check` shows them all.
 
 use std::fmt;
@@ -24,18 +24,18 @@ impl From<std::ops::Range<usize>> for Span {
     }
 }
 
-/// A value and where in its file it stands. A value that was not written (a default) has the span
-/// of the table that lacks it.
+/// A value and its span in the file. A value that was not written (a default) has the span
+/// of the table in which it could be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spanned<T> {
     /// The value.
     pub value: T,
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
 }
 
 impl<T> Spanned<T> {
-    /// Joins a value and its place.
+    /// Joins a value and its span.
     pub fn new(value: T, span: Span) -> Self {
         Self { value, span }
     }
@@ -50,25 +50,25 @@ pub enum SourceFile {
     Board,
 }
 
-/// A place in a source file and what is to be said of it.
+/// A place in a source file and a remark on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The file.
     pub source: SourceFile,
     /// The place.
     pub span: Span,
-    /// A few words, shown beside the underlined text.
+    /// A few words, shown next to the underlined text.
     pub text: String,
 }
 
-/// One thing that is wrong, where it is, and what to write instead.
+/// One fault, its place, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Short stable name of the rule, for scripts that read `--json`.
     pub code: &'static str,
     /// What is wrong, in one sentence.
     pub message: String,
-    /// The places concerned; the first is the main one.
+    /// The places that matter; the first is the main one.
     pub labels: Vec<Label>,
     /// What to write instead.
     pub help: Option<String>,
@@ -85,13 +85,13 @@ impl Problem {
         }
     }
 
-    /// Points at a place in the system description.
+    /// Adds a place in the system description.
     #[must_use]
     pub fn at(self, span: Span, text: impl Into<String>) -> Self {
         self.at_in(SourceFile::Description, span, text)
     }
 
-    /// Points at a place in either file.
+    /// Adds a place in either file.
     #[must_use]
     pub fn at_in(mut self, source: SourceFile, span: Span, text: impl Into<String>) -> Self {
         self.labels.push(Label {
@@ -102,7 +102,7 @@ impl Problem {
         self
     }
 
-    /// Says what to write instead.
+    /// Adds what to write instead.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads TOML tables key by key and collects every fault, where a `serde` derive would stop at
-//! the first. What it cannot use it reports, with its place, and leaves out.
+//! Reads TOML tables key by key and collects every fault; a `serde` derive would stop at
+//! the first. A value that cannot be used is reported with its place and left out.
 
 use crate::problem::{Problem, SourceFile, Span, Spanned};
 use crate::units;
@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use toml::de::{DeTable, DeValue};
 
-/// Where problems are collected while a file is read.
+/// Collects the problems of a file.
 pub(crate) struct Sink {
     source: SourceFile,
     problems: RefCell<Vec<Problem>>,
@@ -31,8 +31,8 @@ impl Sink {
     }
 }
 
-/// Parses a whole file. Syntax errors go to the sink, and then nothing else is read: what a
-/// recovering parser makes of the rest would only be reported wrongly.
+/// Parses a whole file. After a syntax error nothing else is read: what a
+/// recovering parser returns would cause misleading reports.
 pub(crate) fn parse_document<'i>(text: &'i str, sink: &Sink) -> Option<(DeTable<'i>, Span)> {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
@@ -50,9 +50,9 @@ pub(crate) fn parse_document<'i>(text: &'i str, sink: &Sink) -> Option<(DeTable<
         .then(|| (table.into_inner(), Span::default()))
 }
 
-/// Why a value was not taken.
+/// Why a value cannot be used.
 pub(crate) struct Mismatch {
-    /// What is wrong with it, to follow the key's name: "must be …".
+    /// What is wrong with it; the text follows the key's name: "must be …".
     wanted: String,
     help: Option<String>,
 }
@@ -79,12 +79,12 @@ impl Mismatch {
     }
 }
 
-/// One table being read. Each key asked for counts as known; [`Table::finish`] reports the rest.
+/// A table. A key that is asked for counts as known; [`Table::finish`] reports the others.
 pub(crate) struct Table<'t, 'i, 's> {
     entries: &'t DeTable<'i>,
-    /// Where the table stands.
+    /// Its span.
     pub(crate) span: Span,
-    /// What a reader calls it: `[board]`, `guest "rt"`.
+    /// Its name for the user: `[board]`, `guest "rt"`.
     place: String,
     known: Vec<&'static str>,
     sink: &'s Sink,
@@ -106,7 +106,7 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
         }
     }
 
-    /// Names the table once its name is known.
+    /// Names the table when its name is known.
     pub(crate) fn rename(&mut self, place: impl Into<String>) {
         self.place = place.into();
     }
@@ -117,7 +117,7 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
         Some((value.get_ref(), value.span().into()))
     }
 
-    /// Whether `key` is written, usable or not.
+    /// Whether `key` is written.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }
@@ -129,7 +129,7 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
             .is_some_and(|value| value.get_ref().is_array())
     }
 
-    /// The value of `key`, or `None` where it is absent or (reported) unusable.
+    /// The value of `key`; `None` if it is absent, or cannot be used and was reported.
     pub(crate) fn optional<T>(
         &mut self,
         key: &'static str,
@@ -145,7 +145,7 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
         }
     }
 
-    /// As [`Table::optional`], but absence is reported too, with an example of what to write.
+    /// As [`Table::optional`], but a missing key is reported too, with an example of what to write.
     pub(crate) fn required<T>(
         &mut self,
         key: &'static str,
@@ -173,7 +173,7 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
         );
     }
 
-    /// A list whose elements are read one by one; `None` where the key is absent or no list.
+    /// A list, read element by element; `None` if the key is absent or not a list.
     /// Unusable elements are reported and left out.
     pub(crate) fn list<T>(
         &mut self,
@@ -199,7 +199,7 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
         Some(Spanned::new(list, span))
     }
 
-    /// A table inside this one, called `place`. `wanted` says what it should be.
+    /// A table inside this one, named `place` for the user. `wanted` says what it should be.
     pub(crate) fn table(
         &mut self,
         key: &'static str,
@@ -216,7 +216,7 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
         }
     }
 
-    /// The tables of an array, `[[key]]`. Empty where the key is absent or unusable.
+    /// The tables of an array, `[[key]]`. Empty if the key is absent or cannot be used.
     pub(crate) fn tables(&mut self, key: &'static str) -> Vec<Table<'t, 'i, 's>> {
         let Some((value, span)) = self.entry(key) else {
             return Vec::new();
@@ -244,7 +244,7 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
         tables
     }
 
-    /// Reports the keys that nobody asked for.
+    /// Reports the keys that were not asked for.
     pub(crate) fn finish(self) {
         for (key, _) in self.entries.iter() {
             let name: &str = key.get_ref();
@@ -275,7 +275,7 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
     }
 }
 
-/// The candidate that `name` is most likely a slip of, if there is one.
+/// The candidate of which `name` is most likely a misspelling, if there is one.
 pub(crate) fn did_you_mean<'c>(
     name: &str,
     candidates: impl IntoIterator<Item = &'c str>,
@@ -283,7 +283,7 @@ pub(crate) fn did_you_mean<'c>(
     candidates
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
-        // One slip in three letters is a slip; more is another word.
+        // At most one wrong letter in three; otherwise it is another word.
         .filter(|(distance, candidate)| *distance <= candidate.len().max(3) / 3)
         .min()
         .map(|(_, candidate)| candidate)
@@ -427,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_recognised_and_another_word_is_not() {
+    fn a_misspelling_is_recognised_and_another_word_is_not() {
         let keys = ["memory", "priority", "vcpus", "ipa"];
         assert_eq!(did_you_mean("memroy", keys), Some("memory"));
         assert_eq!(did_you_mean("vcpu", keys), Some("vcpus"));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The words of the field as types, so that a guest's address is never taken for the machine's,
-//! nor a core for a vCPU.
+//! Types for addresses, numbers and priorities, so that a guest's address cannot be used as the machine's,
+//! nor a core's number as a vCPU's.
 
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-/// Most cores one hypervisor image serves.
+/// Most cores of a machine.
 pub const MAX_PCPUS: usize = 8;
 /// Most guests of one system.
 pub const MAX_GUESTS: usize = 8;
@@ -51,7 +51,7 @@ address!(
     PhysAddr
 );
 address!(
-    /// An intermediate physical address: what a guest takes for physical.
+    /// An intermediate physical address: what a guest sees as physical.
     GuestAddr
 );
 address!(
@@ -118,7 +118,7 @@ impl IntId {
         self.0 as usize
     }
 
-    /// Whether the interrupt is one that cores send each other (SGI).
+    /// Whether it is a software-generated interrupt (SGI).
     pub const fn is_sgi(self) -> bool {
         self.0 < 16
     }

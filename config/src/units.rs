@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sizes and durations as people write them: `"16MiB"`, `"2ms"`.
+//! Sizes and durations in the form of descriptions: `"16MiB"`, `"2ms"`.
 
 /// Bytes of a KiB.
 pub const KIB: u64 = 1 << 10;
@@ -8,9 +8,9 @@ pub const MIB: u64 = 1 << 20;
 /// Bytes of a GiB.
 pub const GIB: u64 = 1 << 30;
 
-/// Size of a stage 2 page, the grain of everything a guest is given.
+/// Size of a stage 2 page: guests get whole pages.
 pub const PAGE: u64 = 4 * KIB;
-/// Size of a level 2 block: memory is placed at its multiples so that few table entries map it.
+/// Size of a level 2 block. Memory is aligned to it, so that few table entries map it.
 pub const BLOCK: u64 = 2 * MIB;
 
 /// `value` rounded up to a multiple of `alignment` (a power of two); `None` past 2^64.
@@ -30,7 +30,7 @@ pub const fn align_down(value: u64, alignment: u64) -> u64 {
 ///
 /// # Errors
 ///
-/// Says what to write instead.
+/// What to write instead.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (digits, unit) = split(text);
     let factor = match unit {
@@ -60,7 +60,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 ///
-/// Says what to write instead.
+/// What to write instead.
 pub fn parse_duration_us(text: &str) -> Result<u64, String> {
     let (digits, unit) = split(text);
     let factor = match unit {
@@ -86,7 +86,7 @@ fn split(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim_start())
 }
 
-/// A size as people read it: in the largest unit that divides it.
+/// A size as text, in the largest unit that divides it.
 pub fn size(bytes: u64) -> String {
     match bytes {
         0 => "0 bytes".into(),
@@ -97,7 +97,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// A range of addresses as people read it, both ends included.
+/// A range of addresses as text, with its last address.
 pub fn range(start: u64, size: u64) -> String {
     format!(
         "{start:#x}-{:#x}",
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decimal_unit_is_refused_with_the_binary_one_named() {
+    fn a_decimal_unit_is_refused_with_the_binary_one_as_cure() {
         assert_eq!(parse_size("16MB"), Err("write \"16MiB\"".into()));
         assert_eq!(parse_size("2g"), Err("write \"2GiB\"".into()));
         assert!(parse_size("1.5GiB").is_err());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a description has where it says nothing.
+//! The defaults of a description.
 
-// The helpers of tests say what they expect by unwrapping it, as tests do.
+// Tests may unwrap.
 #![allow(clippy::unwrap_used)]
 
 use spumone_config::description::{Description, Scheduler};
@@ -36,7 +36,7 @@ fn the_default_policy_moves_vcpus_where_one_can_move() {
 }
 
 #[test]
-fn a_policy_that_is_named_is_no_default() {
+fn a_named_policy_is_used() {
     let scheduler = scheduler("[scheduler]\npolicy = \"none\"", "vcpus = [0, 1]");
     assert_eq!(scheduler.policy.value, Policy::None);
     assert!(scheduler.names_policy);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Properties of every plan, over random systems: nothing overlaps, everything is inside what it
-//! belongs to, and the packed form survives its encoding.
+//! Properties of every plan, for random systems: nothing overlaps, everything is inside its
+//! container, and the packed form can be decoded again.
 
-// The helpers of tests say what they expect by unwrapping it, as tests do.
+// Tests may unwrap.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ use std::fmt::Write;
 const BOARD: &str = include_str!("../../boards/qemu-virt.toml");
 const HYPERVISOR_SIZE: u64 = 0x9_3000;
 
-/// A guest to be described.
+/// A random guest.
 #[derive(Clone, Debug)]
 struct Shape {
     memory_mib: u64,
@@ -27,7 +27,7 @@ struct Shape {
     devices: usize,
     console: bool,
     files: GuestFiles,
-    /// Bytes of its device tree, and where its seeds stand in it.
+    /// Bytes of its device tree, and the offsets of its seeds.
     tree: (u64, u64),
 }
 
@@ -89,7 +89,7 @@ fn image() -> impl Strategy<Value = (GuestFiles, bool)> {
 
 fn shape() -> impl Strategy<Value = Shape> {
     (
-        // Enough for every image here, most of the time.
+        // Enough for every image here in most cases.
         prop_oneof![9 => 80..120u64, 1 => 1..80u64],
         prop::collection::vec(0..8u64, 1..=4),
         1..=8u8,
@@ -138,7 +138,7 @@ fn text(shapes: &[Shape]) -> String {
         if shape.files.initrd_size.is_some() {
             writeln!(text, "initrd = \"r{index}\"").unwrap();
         }
-        // Eight transports share a page, so each guest takes from a page of its own; there are
+        // Eight transports share a page, so each guest uses a page of its own; there are
         // four such pages.
         let first = 8 * index;
         let devices: Vec<_> = (first..first + shape.devices)
@@ -165,7 +165,7 @@ fn planned(shapes: &[Shape]) -> Option<(Description, Board, Plan)> {
     match plan(&description, &board, &files, HYPERVISOR_SIZE) {
         Ok(plan) => Some((description, board, plan)),
         Err(problems) => {
-            // The only thing that can be wrong with these systems.
+            // The only problem that these systems can have.
             for problem in problems {
                 assert!(
                     ["machine-memory", "image-too-large", "image-outside"].contains(&problem.code),
@@ -199,7 +199,7 @@ fn inside((start, size): (u64, u64), (outer, outer_size): (u64, u64)) -> bool {
     start >= outer && start + size <= outer + outer_size
 }
 
-/// All that a guest's image takes, `.bss` and working space of a kernel included.
+/// All that a guest's image needs, with `.bss` and working space of a kernel.
 fn footprint(files: &GuestFiles, placed: &GuestPlan) -> Vec<(u64, u64)> {
     let mut pieces = match &files.image {
         Image::Flat { header, .. } => vec![(placed.entry.0, header.unwrap().image_size)],
@@ -252,8 +252,8 @@ proptest! {
         prop_assert_eq!(decoded.fixed_seed, Some(7));
         prop_assert_eq!(decoded.guests.len(), shapes.len());
 
-        // Payloads are whole pages behind the system, in order, and the hypervisor's memory
-        // holds them all.
+        // Payloads are whole pages after the system, in order, and the hypervisor's memory
+        // contains them all.
         let mut end = SYSTEM_ROOM;
         for payload in &packed.payloads {
             prop_assert!(payload.offset.is_multiple_of(PAGE) && payload.offset >= end);
@@ -309,9 +309,9 @@ proptest! {
     }
 }
 
-/// The largest system there can be must fit the room kept for it at the start of the bundle.
+/// The largest possible system must fit into the space reserved for it at the start of the bundle.
 #[test]
-fn the_largest_system_fits_its_room() {
+fn the_largest_system_fits_into_its_space() {
     use spumone_config::packed::*;
     use spumone_config::{GuestAddr, IntId, PcpuId, PhysAddr, Priority};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where single systems put things, in numbers.
+//! The addresses of single systems, in numbers.
 
-// The helpers of tests say what they expect by unwrapping it, as tests do.
+// Tests may unwrap.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use spumone_config::GuestAddr;
@@ -98,7 +98,7 @@ fn a_kernel_begins_at_a_block_even_where_memory_does_not() {
 }
 
 #[test]
-fn an_elf_goes_where_it_is_linked_and_its_tree_to_the_start() {
+fn an_elf_is_placed_where_it_is_linked_and_its_tree_at_the_start() {
     let placed = one(
         "kind = \"elf\"\nmemory = \"16MiB\"",
         elf(0x4008_0000, 0x1000),
@@ -113,13 +113,13 @@ fn an_elf_goes_where_it_is_linked_and_its_tree_to_the_start() {
 }
 
 #[test]
-fn a_tree_goes_to_the_end_where_the_start_is_taken() {
+fn a_tree_is_placed_at_the_end_if_the_start_is_used() {
     let placed = one(
         "kind = \"elf\"\nmemory = \"16MiB\"",
         elf(0x4000_0000, 0x1000),
     );
     assert_eq!(placed.device_tree, GuestAddr(0x40e0_0000));
-    // The last block is taken too: the last room of the memory.
+    // The last block is used too, so the tree goes to the last gap of the memory.
     let placed = one(
         "kind = \"elf\"\nmemory = \"16MiB\"",
         elf(0x4000_0000, 15 * MIB),
@@ -128,7 +128,7 @@ fn a_tree_goes_to_the_end_where_the_start_is_taken() {
 }
 
 #[test]
-fn a_raw_image_goes_where_qemu_puts_it_unless_told() {
+fn a_raw_image_is_placed_as_by_qemu_unless_load_is_given() {
     let placed = one("kind = \"raw\"\nmemory = \"16MiB\"", flat(0x2000));
     assert_eq!((placed.entry, placed.loads[0].destination), {
         (GuestAddr(0x4008_0000), GuestAddr(0x4008_0000))
@@ -141,7 +141,7 @@ fn a_raw_image_goes_where_qemu_puts_it_unless_told() {
 }
 
 #[test]
-fn a_raw_image_with_a_linux_header_is_placed_by_it_unless_told() {
+fn a_raw_image_with_a_linux_header_is_placed_by_it_unless_load_is_given() {
     let placed = one("kind = \"raw\"\nmemory = \"16MiB\"", kernel(0, None));
     assert_eq!(placed.entry, GuestAddr(0x4000_0000));
     let told = "kind = \"raw\"\nmemory = \"16MiB\"\nload = 0x4020_0000";
@@ -240,7 +240,7 @@ fn a_device_brings_its_page_interrupt_and_quiescing_write() {
         .collect();
     let edge = |id| (IntId(id), IntId(id), Trigger::Edge);
     assert_eq!(interrupts, [edge(79), edge(76)]);
-    // Eight transports share the page that the guest gets, so all of them are silenced.
+    // Eight transports share the page that the guest gets, so all of them are stopped.
     let mut quiesce: Vec<_> = guest.quiesce.iter().copied().collect();
     quiesce.sort_unstable_by_key(|write| write.register);
     let expected: Vec<_> = (0..8)
@@ -270,7 +270,7 @@ fn a_guest_alone_on_its_core_needs_no_priority() {
         .iter()
         .map(|guest| guest.vcpus[0].priority.0)
         .collect();
-    // It takes the lowest one in use, so that no band of its own is spent on it.
+    // It gets the lowest priority in use, so that it needs no band of its own.
     assert_eq!(priorities, [20, 30, 20]);
 }
 
@@ -282,7 +282,7 @@ fn different_images_are_not_shared_even_where_they_are_alike() {
     assert_eq!(packed.payloads.len(), 4);
 }
 
-/// The problems of a Linux guest with so much memory.
+/// The problems of a Linux guest with this memory.
 fn problems_with(memory: &str, initrd_size: u64) -> Vec<&'static str> {
     let text = format!(
         "{HEAD}[[guest]]\nname = \"g\"\nkind = \"linux\"\nimage = \"i\"\ninitrd = \"r\"\n\
@@ -300,7 +300,7 @@ fn problems_with(memory: &str, initrd_size: u64) -> Vec<&'static str> {
 
 #[test]
 fn a_guest_is_refused_as_soon_as_a_byte_does_not_fit() {
-    // Kernel up to the boundary at 6 MiB, the device tree's room, the ramdisk.
+    // Kernel up to the boundary at 6 MiB, the space for the device tree, the ramdisk.
     let exactly = MIB - 64 * KIB;
     assert!(problems_with("7MiB", exactly).is_empty());
     assert_eq!(problems_with("7MiB", exactly + 1), ["image-too-large"]);
@@ -322,7 +322,7 @@ fn a_guest_gets_as_many_spis_as_it_uses() {
 }
 
 #[test]
-fn the_shortest_and_the_longest_quantum_are_taken() {
+fn the_shortest_and_the_longest_quantum_are_accepted() {
     for (quantum, sound) in [
         ("99us", false),
         ("100us", true),

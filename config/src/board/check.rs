@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rules across the parts of a board file.
+//! Rules that concern several parts of a board file.
 
 use super::{Board, Device};
 use crate::problem::{Problem, SourceFile};
@@ -49,7 +49,7 @@ fn name(device: &Device, before: &[Device], problems: &mut Vec<Problem>) {
             )
             .at_in(SourceFile::Board, device.span, "the second")
             .at_in(SourceFile::Board, first.span, "the first")
-            .help("give each a name of its own; in a row, {} in the name is the number"),
+            .help("give each another name; in a row, {} in the name is the number"),
         );
     }
 }
@@ -65,7 +65,7 @@ fn registers(board: &Board, device: &Device, problems: &mut Vec<Problem>) {
         problems.push(
             Problem::new(
                 "device-registers",
-                format!("device \"{name}\" has no sound size"),
+                format!("device \"{name}\" has no valid size"),
             )
             .at_in(SourceFile::Board, device.span, "base and size")
             .help("write the bytes of its registers, such as size = \"4KiB\""),

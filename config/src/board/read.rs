@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads a board file: the form, and each value by itself.
+//! Reads a board file: its form, and each value.
 
 use super::{Board, Device, Gic, Memory, Qemu, Timer, Uart};
 use crate::packed::Trigger;
@@ -15,12 +15,12 @@ use toml::de::DeValue;
 const MAX_NAME: usize = 32;
 /// Highest affinity value: Aff3 to Aff0 in bits 39:32 and 23:0 of `MPIDR_EL1`.
 const MAX_MPIDR: u64 = 0xff_00ff_ffff;
-/// Highest clock that a device tree's `clock-frequency` of one cell can name.
+/// Highest clock that fits into a device tree's `clock-frequency` of one cell.
 const MAX_CLOCK: u64 = u32::MAX as u64;
 /// Longest row of equal devices.
 const MAX_COUNT: u64 = 256;
 
-/// The board, unless a part is missing, and all faults found.
+/// The board, unless a part is missing, and all faults.
 pub(super) fn read(text: &str) -> (Option<Board>, Vec<Problem>) {
     let sink = Sink::new(SourceFile::Board);
     let Some((document, span)) = parse_document(text, &sink) else {
@@ -55,7 +55,7 @@ fn ppi(value: &DeValue<'_>) -> Result<u64, Mismatch> {
     number_in(value, 16..=31)
 }
 
-/// The INTID of an SPI that a guest can have too (see [`crate::packed::VirtualGic::spis`]).
+/// The INTID of an SPI that a guest can also have (see [`crate::packed::VirtualGic::spis`]).
 fn guest_spi(value: &DeValue<'_>) -> Result<u64, Mismatch> {
     number_in(value, 32..=287)
 }
@@ -69,7 +69,7 @@ fn read_top(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Board> {
     let name = top.required("name", "\"my-board\"", |value| {
         string(value).and_then(|name| match name.len() {
             1..=MAX_NAME => Ok(name),
-            _ => Err(Mismatch::new("must have 1 to 32 letters")),
+            _ => Err(Mismatch::new("must have 1 to 32 characters")),
         })
     });
     let cores = section(&mut top, "cores", sink).and_then(|mut table| {
@@ -181,8 +181,8 @@ fn section<'t, 'i, 's>(
     table
 }
 
-/// One `[[device]]`, or with `count` a row of equal ones: `{}` in its name is the number, and
-/// base and interrupts move by `base-step` and `interrupt-step` from one to the next.
+/// One `[[device]]`, or with `count` a row of equal devices: `{}` in its name is replaced by the number, and
+/// base and interrupts grow by `base-step` and `interrupt-step` from one to the next.
 fn read_device(mut table: Table<'_, '_, '_>) -> Vec<Device> {
     let span = table.span;
     let name = table.required("name", "\"uart1\"", string);

@@ -7,7 +7,7 @@ use crate::problem::Problem;
 use crate::types::{MAX_VCPUS, MAX_VCPUS_PER_GUEST};
 
 pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec<Problem>) {
-    // Where the number of cores is itself refused, the board's own number is the better measure.
+    // If the number of cores is itself wrong, the homes are compared with the board's.
     let has = board.mpidrs.len() as u64;
     let cores = match description.board.cores.value {
         0 => has,
@@ -60,7 +60,7 @@ fn homes(guest: &Guest, cores: u64, problems: &mut Vec<Problem>) {
                 "may move to"
             };
             let message = format!(
-                "a vCPU of guest \"{}\" {what} core {}, which is not there",
+                "a vCPU of guest \"{}\" {what} core {}, which does not exist",
                 guest.name.value, home.value
             );
             let help = match cores {

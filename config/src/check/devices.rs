@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules on devices passed through.
 //!
-//! Stage 2 gives pages, so two devices in one 4 KiB page go together or not at all.
+//! Stage 2 maps pages, so two devices in one 4 KiB page must belong to one guest.
 
 use crate::board::{Board, Device};
 use crate::description::{Description, Guest};
@@ -10,7 +10,7 @@ use crate::problem::{Problem, Spanned};
 use crate::reader::did_you_mean;
 use crate::units::{PAGE, align_down, align_up};
 
-/// A device given to a guest, with the place where it is given.
+/// A device of a guest, with the place in the description that gives it.
 struct Given<'a> {
     guest: &'a Guest,
     name: &'a Spanned<String>,
@@ -27,7 +27,7 @@ fn pages(device: &Device) -> (u64, u64) {
     (start, end.unwrap_or(u64::MAX) - start)
 }
 
-/// The register windows of a guest's devices: pages, sorted, each once, neighbours joined.
+/// The register windows of a guest's devices: sorted, each page once, neighbours merged.
 pub(crate) fn windows(guest: &Guest, board: &Board) -> Vec<(u64, u64)> {
     let devices = guest
         .devices
@@ -84,7 +84,7 @@ fn unknown(name: &Spanned<String>, board: &Board, problems: &mut Vec<Problem>) {
     );
 }
 
-/// Names as a short list: rows of numbered ones as `first to last`.
+/// Names as a short list; a numbered row is `first to last`.
 fn summary<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let stem = |name: &str| {
         name.trim_end_matches(|c: char| c.is_ascii_digit())
@@ -172,7 +172,7 @@ fn conflicts(given: &[Given<'_>], new: &Given<'_>, problems: &mut Vec<Problem>) 
                          a device from another page",
                     ),
             );
-            // One pair says it; the others of the page would say it again.
+            // One pair is enough; others would report the same page.
             return;
         }
     }
@@ -191,13 +191,13 @@ fn conflicts(given: &[Given<'_>], new: &Given<'_>, problems: &mut Vec<Problem>) 
             Problem::new("interrupt-twice", message)
                 .at(new.name.span, "shares an interrupt")
                 .at(old.name.span, "with this")
-                .help("an interrupt goes to one guest once: give away one of the two"),
+                .help("an interrupt can be given once: leave out one of the two"),
         );
         return;
     }
 }
 
-/// The packed form's tables are of fixed size.
+/// The packed form's tables have a fixed size.
 fn counts(guest: &Guest, board: &Board, problems: &mut Vec<Problem>) {
     let devices = || {
         guest
@@ -214,7 +214,7 @@ fn counts(guest: &Guest, board: &Board, problems: &mut Vec<Problem>) {
             "separate register windows",
         ),
         (interrupts, MAX_GUEST_INTERRUPTS, "interrupts"),
-        (quiesce, MAX_RANGES, "register writes that silence them"),
+        (quiesce, MAX_RANGES, "register writes that stop them"),
     ];
     for (count, most, what) in counts {
         let Some(last) = guest.devices.last().filter(|_| count > most) else {

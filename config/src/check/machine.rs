@@ -7,11 +7,11 @@ use crate::problem::Problem;
 use crate::types::{MAX_GUESTS, MAX_PCPUS};
 use crate::units::{self, BLOCK};
 
-/// Shortest quantum: a switch must stay small against it.
+/// Shortest quantum: switches must take a small part of it.
 const MIN_QUANTUM_US: u64 = 100;
-/// Longest quantum: beyond it equals on a core no longer share it in any useful sense.
+/// Longest quantum: with a longer one, vCPUs of one priority do not usefully share a core.
 const MAX_QUANTUM_US: u64 = 1_000_000;
-/// Longest name: what [`crate::packed::Guest::name`] holds beside a terminator.
+/// Longest name: what fits into [`crate::packed::Guest::name`].
 const MAX_NAME: usize = 15;
 
 pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec<Problem>) {
@@ -33,7 +33,7 @@ pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec
         name(guest, problems);
         let same = |other: &&Guest| other.name.value == guest.name.value;
         if let Some(first) = description.guests[..index].iter().find(same) {
-            let message = format!("two guests are called \"{}\"", guest.name.value);
+            let message = format!("two guests have the name \"{}\"", guest.name.value);
             problems.push(
                 Problem::new("duplicate-guest", message)
                     .at(guest.name.span, "the second")
@@ -57,7 +57,7 @@ fn cores(description: &Description, board: &Board, problems: &mut Vec<Problem>) 
         let message = match board.mpidrs.len() {
             has if has > MAX_PCPUS => {
                 format!(
-                    "{} cores, but the hypervisor serves at most {MAX_PCPUS}",
+                    "{} cores, but the hypervisor supports at most {MAX_PCPUS}",
                     cores.value
                 )
             }

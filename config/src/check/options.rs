@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rules on one guest's options: which go together and which kind they are for.
+//! Rules on one guest's options: which of them exclude each other, and which are for which kind.
 
 use crate::description::{Description, Guest, Kind};
 use crate::problem::{Problem, Span};
@@ -60,8 +60,8 @@ fn kind(guest: &Guest, problems: &mut Vec<Problem>) {
         );
     }
     let help = match guest.kind.value {
-        Kind::Linux => "remove it: a Linux image says itself where it goes",
-        _ => "remove it: an ELF file says itself where it goes and starts",
+        Kind::Linux => "remove it: a Linux image has its own load offset",
+        _ => "remove it: an ELF file has its own addresses and entry point",
     };
     if let Some(load) = &guest.load {
         only_for("load", load.span, Kind::Raw, help);
@@ -84,7 +84,7 @@ fn bootargs(guest: &Guest, problems: &mut Vec<Problem>) {
         problems.push(
             Problem::new("bootargs", message)
                 .at(bootargs.span, format!("at most {MAX_BOOTARGS} bytes"))
-                .help("shorten them: Linux cuts the rest off without a word"),
+                .help("shorten them: Linux silently ignores the rest"),
         );
     }
     if bootargs.value.chars().any(char::is_control) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a policy against lock-holder preemption has what it needs, and no option is given that means nothing to it.
+//! Whether the policy against lock-holder preemption has what it needs, and no option is given that has no effect on it.
 
 use super::resolve_priorities;
 use crate::description::{Description, Guest, Mechanism, POLICIES, Priorities};
@@ -41,8 +41,8 @@ fn delay_while(description: &Description, problems: &mut Vec<Problem>) {
     };
     if scheduler.policy.value != Policy::Delay {
         problems.push(
-            Problem::new("delay-while", "only policy \"delay\" puts others off")
-                .at(written.span, "of no use to this policy")
+            Problem::new("delay-while", "only policy \"delay\" uses `delay-while`")
+                .at(written.span, "has no effect on this policy")
                 .help("leave it out, or write policy = \"delay\""),
         );
     } else if let Some(span) = scheduler.reads_preempt_count()
@@ -51,24 +51,25 @@ fn delay_while(description: &Description, problems: &mut Vec<Problem>) {
         let message = "there is no guest whose `preempt_count` could be read";
         problems.push(
             Problem::new("no-preempt-count", message)
-                .at(span, "of guests of kind \"linux\" with several vCPUs")
+                .at(span, "is read of guests of kind \"linux\" with several vCPUs")
                 .help("write delay-while = \"in-kernel\", or give a guest of kind \"linux\" several vCPUs"),
         );
     }
 }
 
-/// A mechanism that the policy does not have cannot be turned off: whoever tries measures nothing.
+/// A mechanism that the policy does not have cannot be turned off: a measurement without it would show nothing.
 fn without(description: &Description, problems: &mut Vec<Problem>) {
     let policy = description.scheduler.policy.value;
     let name = POLICIES.iter().find(|it| it.1 == policy);
     let name = name.map_or("", |it| it.0);
     for mechanism in &description.scheduler.without {
         let why = match (policy, mechanism.value) {
-            _ if !policy.moves_vcpus() => "a part of how vCPUs change cores, and here none does",
-            (policy, Mechanism::Patience) if !policy.is_patient() => "it has none anyway",
+            _ if !policy.moves_vcpus() => "is a part of moving vCPUs, and this policy moves none",
+            (policy, Mechanism::Patience) if !policy.is_patient() => "this policy has none",
             _ => continue,
         };
-        let message = format!("policy \"{name}\" does not have what is to be turned off");
+        let message =
+            format!("policy \"{name}\" does not have the mechanism that is to be turned off");
         problems.push(
             Problem::new("without", message)
                 .at(mechanism.span, why)
@@ -77,11 +78,11 @@ fn without(description: &Description, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Under `cosched` the vCPUs of the largest guest run together or not at all, so none is above another.
+/// Under `cosched` the vCPUs of the largest guest run at the same time or not at all, so they need one priority.
 fn one_priority_for_gang(description: &Description, problems: &mut Vec<Problem>) {
     let priorities = resolve_priorities(description);
     let guests = description.guests.iter().zip(&priorities);
-    // As the hypervisor chooses: the least urgent one of the largest.
+    // As the hypervisor chooses: the guest of lowest priority among the largest.
     let gang = guests.max_by_key(|(guest, priorities)| {
         (
             guest.vcpus.value.len(),
@@ -93,7 +94,7 @@ fn one_priority_for_gang(description: &Description, problems: &mut Vec<Problem>)
     };
     if priorities.iter().any(|it| Some(it) != priorities.first()) {
         let message = format!(
-            "under policy \"cosched\", the vCPUs of guest \"{}\" run together, so none goes before another",
+            "under policy \"cosched\", the vCPUs of guest \"{}\" run at the same time, so they need one priority",
             guest.name.value
         );
         problems.push(
@@ -104,8 +105,9 @@ fn one_priority_for_gang(description: &Description, problems: &mut Vec<Problem>)
     }
 }
 
-/// Under `trap` kernels are kept off the cores of whoever is more urgent. Of one that changes cores nobody knows, when the
-/// system starts, which these are; so those that do are equals. Returns whether they are.
+/// Under `trap` kernels do not run on cores that have a vCPU of a higher band. Where a vCPU that changes cores will be is not
+/// known when the
+/// system starts, so all vCPUs that change cores need one priority. Returns whether they have.
 fn one_priority_for_movers(description: &Description, problems: &mut Vec<Problem>) -> bool {
     let priorities = resolve_priorities(description);
     let movers = || {
@@ -131,17 +133,17 @@ fn one_priority_for_movers(description: &Description, problems: &mut Vec<Problem
         false => problem
             .at(
                 priority_span(urgent),
-                "more urgent, and on which core is not known beforehand",
+                "has the higher priority, and its core is not known in advance",
             )
             .at(priority_span(other), "its kernel would be preempted there")
             .help(
-                "keep the more urgent one on one core (one home, no `cores`), or choose policy = \"steal\"",
+                "keep the one with the higher priority on one core (one home, no `cores`), or choose policy = \"steal\"",
             ),
     });
     false
 }
 
-/// Where its priority is written; where it is not, where it would matter.
+/// The span of its priority; if it has none, that of its vCPUs.
 fn priority_span(guest: &Guest) -> Span {
     match &guest.priority {
         Some(Priorities::All(priority)) => priority.span,
@@ -150,7 +152,7 @@ fn priority_span(guest: &Guest) -> Span {
     }
 }
 
-/// Under `trap` a guest's kernel runs only where nobody is more urgent.
+/// Under `trap` a guest's kernel runs only on cores without a vCPU of a higher band.
 fn cores_for_kernels(description: &Description, problems: &mut Vec<Problem>) {
     let priorities = resolve_priorities(description);
     let vcpus = |of: usize| -> Vec<(u64, Priority)> {
@@ -183,10 +185,10 @@ fn cores_for_kernels(description: &Description, problems: &mut Vec<Problem>) {
                 Problem::new("no-core-for-kernel", message)
                     .at(
                         guest.vcpus.span,
-                        "each of these cores has a more urgent vCPU",
+                        "each of these cores has a vCPU of higher priority",
                     )
                     .help(
-                        "give it a core that no more urgent guest uses, or choose another policy",
+                        "give it a core that no guest of higher priority uses, or choose another policy",
                     ),
             );
         }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rules on priorities, and what they are where none is written.
+//! Rules on priorities, and the priorities of guests that name none.
 
 use crate::description::{Description, Guest, Priorities};
 use crate::problem::{Problem, Spanned};
 use crate::types::{MAX_PRIORITIES, Priority};
 use std::collections::BTreeSet;
 
-/// The priority of guests that name none, where no guest of the system names one.
+/// The priority of guests that name none, if no guest of the system names one.
 const DEFAULT_PRIORITY: u8 = 100;
 
 pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
@@ -25,8 +25,8 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
     distinct(description, problems);
 }
 
-/// The priority of each vCPU of each guest. A guest that names none shares no core (that is
-/// checked), so any will do: the lowest in use, lest it cost a band of its own.
+/// The priority of each vCPU of each guest. A guest that names none shares no core (this is
+/// checked), so any priority does: the lowest in use, since another one would need a band of its own.
 pub(crate) fn resolve(description: &Description) -> Vec<Vec<Priority>> {
     let written = |guest: &Guest| -> Vec<u8> {
         written(guest)
@@ -79,8 +79,8 @@ fn omitted(guest: &Guest, description: &Description, problems: &mut Vec<Problem>
                 .at(guest.vcpus.span, format!("on core {} too", home.value))
                 .at(home.span, "shared with this")
                 .help(
-                    "add `priority = 100` (1 to 255, the higher number wins) to say which goes \
-                     first; equals take turns",
+                    "add `priority = 100` (1 to 255, the higher number wins) to say which comes \
+                     first; guests of one priority take turns",
                 ),
         );
         return;
