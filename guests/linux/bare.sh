@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Boots the Linux guest on QEMU's virt machine with nothing under it: to try a scenario, and as the
-# bare machine that a hypervisor is compared with. The machine has a blank disk and QEMU's user network.
+# Boots the Linux guest on QEMU's virt machine without a hypervisor: to try a scenario, and as the
+# bare machine of comparisons. The machine has a blank disk and QEMU's user network.
 #
 # usage: bare.sh [--rt] [--bench] [--exact] [--cpus N] [--memory SIZE] [SCENARIO [ARGUMENT...]]
 #   --bench    the initramfs with all yardsticks
 #   --exact    on the exact clock (testbed/), 250 instructions a virtual microsecond; without the network
 #   SCENARIO   a file in scenarios/ (default: shell, interactive; Ctrl-A X kills QEMU)
-#   ARGUMENT   what the scenario's head describes; net gets a file to fetch and an echo service by itself
+#   ARGUMENT   as in the head of the scenario; net without arguments gets a file to fetch and an echo service
 # Exit status 0 if every result line says ok=1, else 1.
 # SPUMONE_LIMIT=SECONDS  after which QEMU is killed (default 300; not for shell)
 set -euo pipefail

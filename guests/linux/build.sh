@@ -3,7 +3,7 @@
 # Builds the Linux guest from unmodified Debian arm64 packages: a kernel and a small initramfs.
 #
 # usage: build.sh [--rt] [--bench] [--update] [OUT_DIR]        OUT_DIR defaults to build/guests/linux
-#   --rt      also the PREEMPT_RT kernel, with an initramfs that holds that kernel's modules
+#   --rt      also the PREEMPT_RT kernel, with an initramfs with that kernel's modules
 #   --bench   also an initramfs for each kernel with all that the yardsticks need: compiler, iperf3, …
 #             (an OUT_DIR that has either already keeps them up to date)
 #   --update  take newer packages if the mirror has any; otherwise those of the last build
@@ -12,7 +12,7 @@
 #   Image, initrd.cpio          the kernel (arm64 boot Image) and its initramfs (newc cpio, not compressed)
 #   Image.map                   the kernel's function names, for profiles on the exact clock
 #   Image-rt, initrd-rt.cpio    the same for --rt, and Image-rt.map
-#   initrd-bench.cpio           what initrd.cpio holds and more, for --bench; initrd-rt-bench.cpio for both
+#   initrd-bench.cpio           what initrd.cpio has and more, for --bench; initrd-rt-bench.cpio for both
 #   versions.txt                each package used, with version and SHA-256, and the files' SHA-256
 #
 # The same packages, sources and C compiler give the same bytes. Nothing is rebuilt when nothing changed.
@@ -22,7 +22,7 @@ export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin" # kmod's tools are in sbin
 
 readonly KERNEL_SERIES=6.12
 readonly PACKAGES=(busybox-static rt-tests libc6 libnuma1)
-# Programs to take from PACKAGES. Their shared libraries follow by themselves.
+# Programs to take from PACKAGES. Their shared libraries are added.
 readonly PROGRAMS=(usr/bin/hackbench usr/bin/cyclictest)
 # The same for --bench; what tcc compiles with; and upstream sources: of zlib, which the guest builds, and
 # of U-Boot, which carries Dhrystone 2.1.
@@ -34,7 +34,7 @@ readonly BENCH_FILES=(
 )
 readonly BENCH_SOURCES=(zlib u-boot)
 readonly CFLAGS=(-std=gnu11 -O2 -static -s -Wl,--build-id=none)
-# Modules to take if the kernel has them as modules, by name. What they depend on follows.
+# Modules to take if the kernel has them as modules, by name. Modules that they need are added.
 readonly MODULES=(virtio_mmio virtio_blk virtio_net ext4)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Tests the Linux guest on the bare machine: every scenario says ok=1 where it should, and ok=0 where
-# the machine is made to lack what it wants. Takes some minutes under emulation.
+# Tests the Linux guest on the bare machine: every scenario reports ok=1 where it should, and ok=0 where
+# the machine lacks what the scenario needs. Takes some minutes under emulation.
 #
 # usage: test.sh [--rt]
 set -euo pipefail

@@ -33,7 +33,7 @@ expect() {
     fi
 }
 
-# expect_sum JOBS: the rows of the last boot's rt-histogram hold so many jobs, and the first row begins at
+# expect_sum JOBS: the rows of the last boot's rt-histogram contain this many jobs, and the first row begins at
 # rt-result's minimum.
 expect_sum() {
     tests=$((tests + 1))
@@ -48,7 +48,7 @@ expect_sum() {
         /^rt-result / { sub(/.*min_ns=/, ""); min = $1 }
         END { exit !(sum == jobs && first == min) }' "$log"; then
         failures=$((failures + 1))
-        echo "boot \"$booted\": rt-histogram does not hold $1 jobs, or does not begin at the minimum" >&2
+        echo "boot \"$booted\": rt-histogram does not contain $1 jobs, or does not begin at the minimum" >&2
         cat "$log" >&2
     fi
 }
@@ -85,11 +85,11 @@ expect '^8000 periods, 0 lost, 0 late, 8000 timer interrupts$'
 boot '' freertos.elf 2 'period=50us samples=20000 load=95% burst=10ms'
 expect '^20000 periods, 0 lost, 0 late, 20000 timer interrupts$'
 
-# So slow that a job cannot start within its period: all run all the same, late, and none is lost.
+# So slow that a job cannot start within its period: all jobs run late, and none is lost.
 boot '' freertos.elf 7 'period=50us samples=500'
 expect '^rt-result periods=500 lost=0 late=[1-9]'
 
-# What is not allowed is named, and the machine switches off.
+# A wrong parameter is reported, and the machine switches off.
 for bad in load=96% verbose period=49us 'samples=5 duration=1s'; do
     boot '' freertos.elf 5 "$bad"
     expect "^rt-error: bootargs: \"${bad%% *}\" is not allowed: "

@@ -50,7 +50,7 @@ marks=$here/../linux/programs
 own=$(ls "$here"/app/*.c "$here"/platform/*.c "$here"/libc/*.c "$here"/platform/*.S)
 theirs="$kernel/tasks.c $kernel/list.c $port/port.c $port/portASM.S"
 
-# Nothing to do if the image is newer than everything it is made of.
+# Nothing is built if the image is newer than all its sources.
 stamp=$out/kernel-dir
 if [ -f "$elf" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$kernel" ] &&
     [ -z "$(find "$here" "$marks/mark.h" "$kernel/tasks.c" "$port" -type f -newer "$elf" | head -n 1)" ]; then

@@ -62,7 +62,7 @@ static int use_a_file(unsigned worker, const char *content) {
     return unlink("renamed") == 0 ? 0 : failed(worker, "unlink");
 }
 
-/* Enters the directory of this process; it is made when the first piece of work comes. */
+/* Enters the directory of this process; it is made with the first round. */
 static int enter_directory(unsigned worker) {
     static int entered;
     char name[32];
@@ -72,7 +72,7 @@ static int enter_directory(unsigned worker) {
     }
     entered = 1;
     snprintf(name, sizeof name, "worker-%u", worker);
-    mkdir(name, 0777); /* it may be there from the run before */
+    mkdir(name, 0777); /* it may exist from the run before */
     return chdir(name) == 0 ? 0 : failed(worker, "directory");
 }
 

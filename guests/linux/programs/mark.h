@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Marks: one instruction that tells the exact clock (testbed/) that this point was reached.
+ * Marks: one instruction by which the exact clock (testbed/) records that this point was reached.
  *
  *     movk xzr, #N      mark N, with the value of X0
  *
  * A write to XZR is discarded (Arm Architecture Reference Manual, C1.2.5), so without that clock
- * the instruction does nothing.
+ * the instruction has no effect.
  */
 #ifndef MARK_H
 #define MARK_H
@@ -15,7 +15,7 @@
 #define MARK_BEGIN 1 /* a measured run begins; value: its number, from 1 */
 #define MARK_END 2   /* it has ended; the same value */
 #define MARK_WAIT 14 /* the real-time guest has waited longer than ever; value: how long, in ns */
-#define MARK_DONE 15 /* all results of a scenario are out on the console */
+#define MARK_DONE 15 /* all results of a scenario have been printed on the console */
 
 /* `number` must be a constant, 0 to 65535: it is part of the instruction. */
 #define MARK(number, value)                                              \

@@ -22,7 +22,7 @@ struct tally {
 
 /* What the processes share. */
 struct shared {
-    atomic_uint_fast64_t next; /* first unit that nobody has taken */
+    atomic_uint_fast64_t next; /* first unit that no process has taken */
     struct tally tallies[WORKERS_MAX];
 };
 

@@ -2,8 +2,8 @@
 /*
  * A fixed amount of work, shared by parallel processes.
  *
- * Each process takes the next piece when it is done with one, as `make -j` hands out jobs, so a
- * process on a slow processor does less, and the time to the end says how much the machine did.
+ * Each process takes the next piece when it has finished one, as `make -j` hands out jobs, so a
+ * process on a slow processor does less, and the time to the end measures the whole machine.
  */
 #ifndef WORKERS_H
 #define WORKERS_H
@@ -16,7 +16,7 @@ struct workers {
     uint64_t total;  /* units of work */
     uint64_t piece;  /* units taken at once */
     uint64_t count;  /* processes, up to WORKERS_MAX */
-    uint64_t pinned; /* not 0: process n may run only on the n-th processor online, over again if fewer */
+    uint64_t pinned; /* not 0: process n may run only on the n-th processor online (modulo their number) */
 };
 
 /* Does `units` of work as process `worker` (from 0), of which it is the first if `first` is 0.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What is known of the jobs of the periodic task: how many ran, how late, and which never ran.
+ * Counts the jobs of the periodic task: how many ran, how late, and how many never ran.
  * All times are in counter ticks.
  *
  * Pure: no hardware, tested on the host.
@@ -16,7 +16,7 @@
 struct accounting {
     struct due_chain due; /* due time of the next job */
     uint64_t jobs;        /* jobs that ran */
-    uint64_t late;        /* of these, how many began at or after the next due time */
+    uint64_t late;        /* of these, those that began at or after the next due time */
     uint64_t lost;        /* due times whose job was given up */
     uint64_t latency_min; /* dispatch latency of the jobs that ran; min is UINT64_MAX before any */
     uint64_t latency_max;
@@ -33,9 +33,9 @@ void accounting_job(struct accounting *accounting, struct histogram *histogram, 
 void accounting_give_up(struct accounting *accounting);
 
 /*
- * How many due times are at least one whole period old at `now` and yet neither had their job nor
- * were given up. It is derived from the clock alone, so it also finds releases that the timer
- * interrupt never made.
+ * How many due times are at least one whole period old at `now` and yet had no job and
+ * were not given up. This follows from the clock alone, so it also counts releases that the timer
+ * interrupt missed.
  */
 uint64_t accounting_missing(const struct accounting *accounting, uint64_t now);
 

@@ -26,7 +26,7 @@ static void release(uint64_t passed) {
     portYIELD_FROM_ISR(woken);
 }
 
-/* Spins without a hint to the core: a load that waits politely would be none. */
+/* Spins without YIELD or WFE, which would release the core to others. */
 static void spin_until(uint64_t end) {
     while (!stopped && timer_now() < end) {
     }
@@ -41,7 +41,7 @@ static void burner(void *unused) {
     while (!stopped) {
         spin_until(release_time + busy);
         ulTaskNotifyTake(pdTRUE, portMAX_DELAY);
-        /* A burst that was missed as a whole is not made up for: its end lies in the past. */
+        /* A burst that was missed as a whole is skipped: its end is in the past. */
         uint64_t now = timer_now();
         while (next.next <= now) {
             release_time = next.next;

@@ -62,7 +62,7 @@ static void read_parameters(const char *bootargs, size_t length) {
     }
 }
 
-/* Reads what the tree says; where it says nothing, or there is none, the defaults hold. */
+/* Reads the parameters of the tree; without them, or without a tree, the defaults apply. */
 static const char *read_tree(uint64_t *address) {
     struct fdt tree;
     const char *bootargs = "";
@@ -107,7 +107,7 @@ void rt_main(uint64_t tree_address, uint64_t entry_level) {
 
 void vApplicationIdleHook(void);
 
-/* Gives the core away until the next interrupt: a hypervisor traps the WFI. */
+/* Waits for an interrupt; a hypervisor traps the WFI and gives the core to another guest. */
 void vApplicationIdleHook(void) {
     dsb();
     wfi();

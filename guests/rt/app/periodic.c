@@ -18,7 +18,7 @@
  */
 #define BACKLOG_MAX UINT64_C(1000000)
 
-/* How often an endless measurement reports. */
+/* How often a measurement without an end reports. */
 #define REPORT_EVERY_NS (10 * NS_PER_SECOND)
 
 static StaticTask_t task_memory;
@@ -28,7 +28,7 @@ static TaskHandle_t task;
 static uint64_t period_ns;
 static uint64_t periods_wanted; /* UINT64_MAX: for ever */
 
-/* Due times that the timer interrupt has seen pass. */
+/* Due times for which the timer interrupt has released a job. */
 static volatile uint64_t released;
 
 /* Written by the periodic task only; `changes` tells a reader of lower priority that it was. */
@@ -56,7 +56,7 @@ static uint64_t backlog(void) {
 }
 
 static void job(void) {
-    uint64_t now = timer_now(); /* first of all: this is what is measured */
+    uint64_t now = timer_now(); /* first of all, since this time is measured */
     uint64_t longest = accounting.latency_max;
 
     while (backlog() > BACKLOG_MAX) {
@@ -64,7 +64,7 @@ static void job(void) {
     }
     accounting_job(&accounting, &histogram, now);
     changes++;
-    /* For runs that end before this guest does. */
+    /* For runs that end before this guest reports. */
     if (accounting.latency_max > longest) {
         MARK(MARK_WAIT, ticks_to_ns(accounting.latency_max, timer_frequency()));
     }

@@ -13,8 +13,8 @@
 void periodic_create(const struct parameters *parameters);
 
 /*
- * The figures at this moment, for a task of lower priority; `lost` includes what the clock says is
- * missing. The histogram is not copied: it may be ahead of the copy by what ran since.
+ * The figures at this moment, for a task of lower priority; `lost` includes missing jobs that
+ * only the clock shows. The histogram is not copied: it may be ahead of the copy by what ran since.
  */
 struct accounting periodic_snapshot(void);
 const struct histogram *periodic_histogram(void);

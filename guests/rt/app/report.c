@@ -93,9 +93,9 @@ static void print_bar(uint64_t count, uint64_t largest) {
 }
 
 /*
- * Rows of equal width from the minimum up to the 99.9 % quantile; what lies above is one last row.
- * The width is a whole number of ticks, else the rows would hold unequal numbers of ticks and show
- * a pattern that is not there.
+ * Rows of equal width from the minimum up to the 99.9 % quantile; larger values are in one last row.
+ * The width is a whole number of ticks, otherwise the rows would span unequal numbers of ticks and show
+ * a false pattern.
  */
 static void print_histogram(const struct histogram *histogram, uint64_t min, uint64_t upper) {
     uint64_t rows[ROWS_MAX] = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The task that prints, of the lowest priority above idle, so that printing (slow, and under a
- * hypervisor a trap for each character) never delays what is measured.
+ * hypervisor a trap for each character) never delays the measured task.
  */
 #ifndef REPORT_H
 #define REPORT_H
@@ -13,7 +13,7 @@ enum report_kind {
     REPORT_FINAL,   /* print the figures and switch the machine off */
 };
 
-/* Prints what is going to run. Before the scheduler starts. */
+/* Prints the parameters of the run. Before the scheduler starts. */
 void report_banner(const struct parameters *parameters, uint64_t entry_level, const char *tree_origin,
                    uint64_t tree_address);
 

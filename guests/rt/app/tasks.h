@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * FreeRTOS priorities of the tasks, highest last. Idle is 0: it waits for interrupts (main.c), so
- * that a hypervisor can give the core to somebody else.
+ * that a hypervisor can give the core to another guest.
  */
 #ifndef TASKS_H
 #define TASKS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * How FreeRTOS is built here. Its sources are unchanged: everything is said in this file, in the
+ * How FreeRTOS is built here. Its sources are unchanged: it is configured by this file, by the
  * hooks (irq.c, main.c) and by -DGUEST on the command line, which makes the AArch64 SRE port run
  * at EL1 and yield by SVC.
  */
@@ -20,7 +20,7 @@
 #define configTICK_TYPE_WIDTH_IN_BITS TICK_TYPE_WIDTH_64_BITS
 #define configUSE_TASK_NOTIFICATIONS 1
 
-/* Memory: static only, so there is no heap to fail. A StackType_t is 8 bytes. */
+/* Memory: static only, so no allocation can fail. A StackType_t is 8 bytes. */
 #define configSUPPORT_STATIC_ALLOCATION 1
 #define configSUPPORT_DYNAMIC_ALLOCATION 0
 #define configKERNEL_PROVIDED_STATIC_MEMORY 1

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Simple byte loops: none of them runs where time is measured. Compiled so that the compiler does
+ * Simple byte loops: none of them is used where time is measured. Compiled so that the compiler does
  * not turn the loops into calls of the very functions they implement (see build.sh).
  */
 #include "string.h"

@@ -116,6 +116,6 @@ at_el1:
     mov     x1, x20
     bl      rt_main                   /* does not return */
 
-unsupported_level:                    /* EL3: firmware's place; there is nobody to report to */
+unsupported_level:                    /* EL3 belongs to the firmware; no console is set up to report on */
     wfi
     b       unsupported_level

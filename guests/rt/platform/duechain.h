@@ -4,7 +4,7 @@
  *
  * A period in nanoseconds is seldom a whole number of ticks. The chain carries the fraction along,
  * so no due time is more than one tick off however long it runs, and two chains with one origin
- * meet at exactly the same tick whenever their periods say they should. That is what lets the
+ * coincide in exactly the same tick whenever their periods do. That is what lets the
  * release and FreeRTOS's tick share one timer interrupt.
  *
  * Pure: no hardware, tested on the host.
@@ -20,7 +20,7 @@ struct due_chain {
     uint64_t next;     /* the next due time, in ticks, rounded down */
     uint64_t whole;    /* the period: whole ticks … */
     uint64_t part;     /* … and billionths of a tick, below NS_PER_SECOND */
-    uint64_t fraction; /* what rounding `next` down has left out, billionths of a tick */
+    uint64_t fraction; /* rounding error of `next`, in billionths of a tick */
 };
 
 /*
@@ -29,7 +29,7 @@ struct due_chain {
  */
 struct due_chain due_chain_start(uint64_t origin, uint64_t period_ns, uint64_t frequency_hz);
 
-/* Moves on by one period. */
+/* Advances by one period. */
 void due_chain_step(struct due_chain *chain);
 
 /* Moves `next` beyond `now` and returns how many due times (at or before `now`) that passed. */

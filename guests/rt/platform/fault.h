@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The ends this guest can come to other than a finished measurement: say why, then switch off. */
+/* Faults that end this guest: they print the reason and switch the machine off. */
 #ifndef FAULT_H
 #define FAULT_H
 
 #include <stdint.h>
 
-/* An exception nobody expects. Called by vectors.S with the vector's index and EL1's syndrome. */
+/* An unexpected exception. Called by vectors.S with the vector's index and EL1's syndrome. */
 __attribute__((noreturn)) void fault_report(uint64_t vector, uint64_t esr, uint64_t elr, uint64_t far);
 
 /* A condition of FreeRTOS or of this program (configASSERT) does not hold. */

@@ -78,7 +78,7 @@ static bool is_string(const struct fdt *tree, uint32_t offset, uint32_t length, 
     return strlen(wanted) == length && memcmp(tree->blob + offset, wanted, length) == 0;
 }
 
-/* Where the token behind `size` bytes at `offset` begins; false if that is beyond the block. */
+/* Where the token after `size` bytes at `offset` begins; false if that is beyond the block. */
 static bool next_token(const struct fdt *tree, uint32_t offset, uint32_t size, uint32_t *next) {
     uint32_t left = tree->structure_end - offset;
     uint32_t padding = (TOKEN_SIZE - size % TOKEN_SIZE) % TOKEN_SIZE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The least that can be read from a flattened device tree (Devicetree Specification v0.4,
+ * A minimal reader of a flattened device tree (Devicetree Specification v0.4,
  * chapter 5): string properties of nodes directly under the root. The blob is not trusted: every
  * offset is checked against its size, and the walk ends because each step moves forward.
  *
@@ -16,18 +16,18 @@
 struct fdt {
     const uint8_t *blob;
     uint32_t structure;     /* offset of the structure block */
-    uint32_t structure_end; /* offset just behind it */
+    uint32_t structure_end; /* offset just after it */
     uint32_t strings;       /* the same for the strings block */
     uint32_t strings_end;
 };
 
 enum fdt_result {
     FDT_FOUND,
-    FDT_ABSENT,    /* the tree is sound as far as it was read, and has no such property */
-    FDT_MALFORMED, /* the tree contradicts itself, or the property is not a string */
+    FDT_ABSENT,    /* the tree is valid as far as it was read, and has no such property */
+    FDT_MALFORMED, /* the tree is inconsistent, or the property is not a string */
 };
 
-/* The size of the header, which must be readable before anything is known of the blob. */
+/* The size of the header, which must be readable before the blob is checked. */
 #define FDT_HEADER_SIZE 40
 
 /* Whether `blob` begins with the magic number; reads 4 bytes. */

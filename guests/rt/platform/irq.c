@@ -33,7 +33,7 @@ void vApplicationIRQHandler(uint32_t acknowledged) {
 }
 
 /*
- * A late interrupt is worth several ticks: each is counted, so that FreeRTOS's time stays true.
+ * A late interrupt stands for several ticks: each is counted, so that FreeRTOS's time stays right.
  * The port's handler demands masked interrupts and leaves them unmasked.
  */
 static void tick(uint64_t passed) {

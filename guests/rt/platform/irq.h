@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The interrupts that FreeRTOS lives on (irq.c). */
+/* The interrupts that FreeRTOS needs (irq.c). */
 #ifndef IRQ_H
 #define IRQ_H
 

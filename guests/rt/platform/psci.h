@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Arm Power State Coordination Interface (DEN0022): just enough of it to switch off. */
+/* Arm Power State Coordination Interface (DEN0022): only what is needed to switch off. */
 #ifndef PSCI_H
 #define PSCI_H
 

@@ -7,8 +7,8 @@
  * the three, so due times that coincide cost one interrupt: with a tick of 1 kHz and a period of
  * 1 ms there are 1000 interrupts a second, not 2000. Under a hypervisor each interrupt may be a
  * switch of virtual machines, and two timers that fire together would make the second one part of
- * the latency that is measured from the first. For the same reason the physical timer is left
- * alone: a hypervisor has to trap or emulate it.
+ * the latency that is measured from the first. For the same reason the physical timer is not
+ * used: a hypervisor has to trap or emulate it.
  *
  * The compare values are absolute, so a late interrupt moves no later due time.
  */
@@ -37,7 +37,7 @@ void timer_init(void);
 /* Counter ticks per second. */
 uint64_t timer_frequency(void);
 
-/* Says what `chain` does. Before timer_start; a chain that is not configured is off. */
+/* Configures `chain`. Before timer_start; a chain that is not configured is off. */
 void timer_configure(enum timer_chain chain, uint64_t period_ns, timer_handler handler);
 
 /* Starts all configured chains at one common origin, now, and enables the interrupt in the GIC. */

@@ -5,7 +5,7 @@
  * handler arrives through the EL1h vectors.
  *
  * A synchronous exception that is not the port's yield (SVC) is a fault: the port would spin on
- * it in silence, so it is told apart here and reported (fault.c).
+ * it silently, so it is detected here and reported (fault.c).
  */
 #define ESR_EC_SHIFT 26
 #define ESR_EC_SVC64 0x15

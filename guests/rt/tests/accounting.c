@@ -75,7 +75,7 @@ static void giving_up_skips_one_due_time(void) {
     CHECK_EQUAL(a.latency_max, 8);
 }
 
-/* Releases that never came are found by the clock, one period after they were due. */
+/* Releases that never happened are found by the clock, one period after they were due. */
 static void missing_jobs_are_found_by_the_clock(void) {
     struct accounting a = start();
 

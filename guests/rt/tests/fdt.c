@@ -83,7 +83,7 @@ static struct tree_blob finish(const struct writer *w) {
     return blob;
 }
 
-/* A tree with traps: the same names deeper down, before and after the right place. */
+/* A tree with misleading nodes: the same names deeper down, before and after the right place. */
 static struct tree_blob good_tree(void) {
     struct writer w = {.structure_size = 0};
 
@@ -240,7 +240,7 @@ static void refuses_wrong_nesting(void) {
     free(blob.bytes);
 }
 
-/* Random damage: any answer will do, but the reader must stay inside the blob and come back. */
+/* Random damage: any result is right, but the reader must stay inside the blob and return. */
 static void survives_random_damage(void) {
     uint64_t state = 0x5EED;
 
