@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The whole matrix of an experiment: plans it, runs what has no result yet, collects.
+//! All runs of an experiment: plans them, makes those without a stored result, collects the results.
 
 use crate::experiments::{self, Experiment};
 use crate::failure::Failure;
@@ -18,35 +18,35 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often the progress bar's clock moves.
+/// How often the progress bar is redrawn.
 const TICK: Duration = Duration::from_millis(200);
 
-/// How a campaign is to go.
+/// Options of a campaign.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Seeds of the clock: each run is made once with each, but for those of [`Experiment::once`].
+    /// Seeds of the clock: each run is made once with each, except those of [`Experiment::once`].
     pub seeds: Vec<u32>,
     /// Runs at a time.
     pub jobs: usize,
-    /// Only runs whose label contains this.
+    /// Make only runs whose label contains this.
     pub only: Option<String>,
-    /// Go on after a run has failed.
+    /// Continue after a run has failed.
     pub keep_going: bool,
 }
 
-/// What a campaign gave.
+/// The outcome of a campaign.
 pub struct Collected {
     /// All results.
     pub results: Results,
     /// Runs that failed, by name.
     pub broken: Vec<(String, Broken)>,
-    /// What went in.
+    /// Files and versions that the results depend on.
     pub inputs: Inputs,
-    /// How many runs were made; the others had their results from before.
+    /// How many runs were made; the others had stored results.
     pub made: usize,
 }
 
-/// A run with its seed, and where its files are.
+/// A run with its seed and files.
 struct Job<'a> {
     run: &'a Run,
     seed: u32,
@@ -61,7 +61,7 @@ impl Job<'_> {
     }
 }
 
-/// The runs that `only` selects.
+/// The runs whose labels contain `only`.
 pub fn selected(runs: Vec<Run>, only: Option<&str>) -> Vec<Run> {
     runs.into_iter()
         .filter(|run| only.is_none_or(|part| run.label.contains(part)))
@@ -132,7 +132,7 @@ pub fn execute<E: From<Failure>>(
     outcomes.into_iter().for_each(|it| results.add(it));
     results.missing = broken.iter().map(|(name, _)| name.clone()).collect();
     if broken.is_empty() {
-        // Those of failed runs are kept, to look for the cause.
+        // Images of failed runs are kept, to find the cause.
         images.iter().for_each(|image| remove(image));
     }
     Ok(Collected {
@@ -144,7 +144,7 @@ pub fn execute<E: From<Failure>>(
 }
 
 fn remove(path: &Path) {
-    // It is large, but no harm if it stays.
+    // The image is large; an error here only leaves it on disk.
     let _ = std::fs::remove_file(path);
 }
 
@@ -237,7 +237,7 @@ fn plan<'a>(
     }
 }
 
-/// Results, and what has none.
+/// Results, and runs that failed.
 type Work = (Vec<Outcome>, Vec<(String, Broken)>);
 
 /// Makes the runs, `options.jobs` at a time.
@@ -300,7 +300,7 @@ fn work(
     }
 }
 
-/// A bar on a terminal; elsewhere a line for each run that ended.
+/// A progress bar on a terminal; otherwise a line for each run that ends.
 struct Progress {
     bar: ProgressBar,
     total: usize,

@@ -7,41 +7,41 @@ use serde::{Deserialize, Serialize};
 pub const MARK_BEGIN: u64 = 1;
 /// The mark at its end.
 pub const MARK_END: u64 = 2;
-/// The mark that the real-time guest passes when a job has waited longer than any before; its value: how long, in ns.
+/// The mark that the real-time guest passes when a job has waited longer than all before; its value is the wait in ns.
 const MARK_WAIT: u64 = 14;
 const NS_PER_SECOND: f64 = 1e9;
 
-/// One run, as the clock saw it. Keys that are not used here are left out.
+/// The clock's report on one run. Unused keys are ignored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockReport {
     /// Virtual time at the end, in nanoseconds.
     pub virtual_ns: u64,
     /// Hash of the whole instruction trace.
     pub hash: String,
-    /// What reached the machine from outside, at a moment that the host chose.
+    /// Events from outside the machine, at times that depend on the host.
     pub outside_events: u64,
     /// Disk requests.
     pub disk_calls: u64,
-    /// What each core did.
+    /// Counts of each core.
     pub cores: Vec<Core>,
-    /// Visits to EL2 by cause.
+    /// Exits to EL2 by cause.
     pub visits: Vec<Visits>,
     /// Points in time that guests marked.
     pub marks: Vec<Mark>,
-    /// What `profile` and `spin` are of.
+    /// The part of the run that `profile` and `spin` cover.
     #[serde(default)]
     pub profiled: Profiled,
-    /// Functions with most time; without those that are never executed.
+    /// Functions with most time; functions that are never executed are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profile: Vec<Function>,
     /// Lock functions that were entered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spin: Vec<Spin>,
-    /// The host's side; says nothing about the machine.
+    /// Host time; it has no influence on the machine.
     pub host: Host,
 }
 
-/// What one core did. All counts are instructions, all times nanoseconds.
+/// Counts of one core: instructions, and times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Core {
     /// All instructions.
@@ -54,13 +54,13 @@ pub struct Core {
     pub el2: u64,
     /// Time executing.
     pub busy_ns: u64,
-    /// Time given away by waiting instructions.
+    /// Time lost by WFE and YIELD.
     pub polled_ns: u64,
     /// Time asleep.
     pub asleep_ns: u64,
 }
 
-/// Visits to EL2 that had one cause. A visit is what a core executes at EL2 without a break.
+/// Exits to EL2 with one cause. An exit is all that a core executes at EL2 up to the next entry to a guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Visits {
     /// Why EL2 was entered.
@@ -68,69 +68,69 @@ pub struct Visits {
     /// The interrupt that was acknowledged first, if one was.
     #[serde(default)]
     pub intid: Option<u32>,
-    /// How it ended: the guest that was left "stays", or another one is entered ("switches"), or the
-    /// core "sleeps".
+    /// How they ended: the core "stays" with its guest, "switches" to another one, or
+    /// "sleeps".
     #[serde(default)]
     pub end: String,
-    /// How often.
+    /// Number of exits.
     pub visits: u64,
-    /// Instructions in all.
+    /// Sum of their instructions.
     pub instructions: u64,
-    /// Instructions of the longest visit.
+    /// Instructions of the longest exit.
     pub most: u64,
-    /// The longest stretch, in instructions, in which the core did not look for interrupts.
+    /// The longest stretch, in instructions, without a check for interrupts.
     #[serde(default)]
     pub longest_deaf: u64,
-    /// Where in the code that stretch began: an address, or, once it is stored, a name.
+    /// Where in the code it began: an address, or, in stored results, a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deaf_from: Option<String>,
     /// Where it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deaf_to: Option<String>,
-    /// When the longest visit began, in nanoseconds.
+    /// When the longest exit began, in nanoseconds.
     pub most_at_ns: u64,
-    /// On which core it was.
+    /// The core of the longest exit.
     pub most_on_core: u64,
-    /// The steps that they passed, in the order of their numbers.
+    /// The steps that the exits passed, in ascending order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
-    /// The way from the last step to the end.
+    /// The part from the last step to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest: Option<Part>,
 }
 
-/// A step of visits, and the way to it from the one before it, or from the entry.
+/// A step, and the part from the step before it, or from the start of the exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Its number.
     pub step: u32,
-    /// Instructions, over all visits.
+    /// Instructions of that part.
     #[serde(flatten)]
     pub part: Part,
 }
 
-/// Instructions on a part of the way through visits.
+/// Instructions of a part of exits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Over all visits.
+    /// Sum over all exits.
     pub instructions: u64,
-    /// In the one with most.
+    /// Most in one exit.
     pub most: u64,
 }
 
-/// A point in time that software marked.
+/// A point in time that software has marked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
     /// Its number.
     pub mark: u64,
     /// When, in nanoseconds of virtual time.
     pub ns: u64,
-    /// The value of X0, if the mark carries it.
+    /// The value of X0, if the mark has one.
     #[serde(default)]
     pub x0: Option<String>,
 }
 
-/// The time between two marks, and what all cores together did in it.
+/// The time between two marks, with the counts of all cores together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profiled {
     /// When it began, in nanoseconds.
@@ -143,11 +143,11 @@ pub struct Profiled {
     pub el1: u64,
     /// Those at EL2.
     pub el2: u64,
-    /// Time given away by waiting instructions.
+    /// Time lost by WFE and YIELD.
     pub polled_ns: u64,
 }
 
-/// What all cores together executed of one function.
+/// Counts of one function, of all cores together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Function {
     /// Exception level.
@@ -156,33 +156,33 @@ pub struct Function {
     pub function: String,
     /// Instructions.
     pub instructions: u64,
-    /// Time given away by waiting instructions.
+    /// Time lost by WFE and YIELD.
     pub polled_ns: u64,
 }
 
-/// What all cores together did in a function that waits for another core.
+/// Counts of a function that waits for another core, of all cores together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spin {
     /// Its name.
     pub function: String,
-    /// Times that a core came to it.
+    /// Times that a core entered it.
     pub entries: u64,
     /// Instructions.
     pub instructions: u64,
-    /// Time given away by waiting instructions.
+    /// Time lost by WFE and YIELD.
     pub polled_ns: u64,
     /// The longest stay, in nanoseconds.
     pub longest_ns: u64,
 }
 
 impl Function {
-    /// All that has no name and is in the lower half of addresses (TTBR0). Linux's kernel is in the upper half.
+    /// Code without a name in the lower half of addresses (TTBR0). Linux's kernel is in the upper half.
     pub const NO_NAME: &str = "?";
-    /// All that has no name and is in the upper half: copies of the kernel's entry code.
+    /// Code without a name in the upper half: copies of the kernel's entry code.
     pub const NO_NAME_UPPER: &str = "?upper";
 }
 
-/// What the run cost the host.
+/// Host time of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// Seconds.
@@ -196,8 +196,8 @@ impl ClockReport {
         ends.map(|it| it.ns).max()
     }
 
-    /// The longest that a job of the real-time guest has waited, in nanoseconds. Known from runs that end before its report,
-    /// too.
+    /// The longest wait of a job of the real-time guest, in nanoseconds. Also known if the run ends before the guest's
+    /// report.
     pub fn longest_wait_ns(&self) -> Option<u64> {
         let waits = self.marks.iter().filter(|it| it.mark == MARK_WAIT);
         let values = waits.filter_map(|it| {
@@ -207,7 +207,7 @@ impl ClockReport {
         values.max()
     }
 
-    /// Seconds of each measured repeat by the clock, in order: from its first mark to its second.
+    /// Seconds of each measured repeat by the clock, in order: from its begin mark to its end mark.
     pub fn repeats(&self) -> Vec<f64> {
         let of = |number| self.marks.iter().filter(move |it| it.mark == number);
         of(MARK_BEGIN)

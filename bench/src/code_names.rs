@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names for places in the hypervisor's code, from its debug information.
+//! Names of places in the hypervisor's code, from its debug information.
 
 use crate::clock::Visits;
 use addr2line::{Loader, demangle_auto};
 use std::path::Path;
 
-/// Where the project's own code is told from that of libraries: names of its functions, demangled.
+/// Path that tells the project's own code from libraries; and path of the names of its functions, demangled.
 const OWN: [&str; 2] = ["spumone", "<spumone"];
-/// Functions in this file are single instructions: who calls them is meant.
+/// Functions in this file are single instructions: their caller is named instead.
 const ACCESSORS: &str = "sysreg.rs";
-/// Files are named from here on.
+/// File names are shown from here on.
 const SOURCES: &str = "/src/";
 
 /// The hypervisor's ELF file.
 pub struct CodeNames(Loader);
 
 impl CodeNames {
-    /// Of an ELF file; `None` if it cannot be read.
+    /// The names in an ELF file; `None` if it cannot be read.
     pub fn open(elf: &Path) -> Option<Self> {
         Loader::new(elf).ok().map(Self)
     }
 
-    /// The innermost function of the project's own at this address, inlined or not, with its file, that does more than to
-    /// access a register; in assembly the symbol.
+    /// The innermost function of the project's own at this address, inlined or not, with its file; not functions that only
+    /// access a register. In assembly the symbol.
     pub fn at(&self, address: u64) -> Option<String> {
         self.inlined(address)
             .or_else(|| self.0.find_symbol(address).map(symbol))
@@ -50,7 +50,7 @@ impl CodeNames {
         None
     }
 
-    /// Puts names in place of the addresses of stretches without a look for interrupts, where there are any.
+    /// Replaces the addresses of stretches without a check for interrupts by names.
     pub fn name_stretches(&self, visits: &mut [Visits]) {
         for visit in visits {
             for end in [&mut visit.deaf_from, &mut visit.deaf_to] {
@@ -64,12 +64,12 @@ impl CodeNames {
     }
 }
 
-/// A symbol as it is shown.
+/// A symbol in its short form.
 fn symbol(name: &str) -> String {
     format!("`{}`", last_part(&demangle_auto(name.into(), None)))
 }
 
-/// A function's own name, without its path; a closure's is that of the function which it is in.
+/// A function's own name, without its path; for a closure the function that contains it.
 fn last_part(name: &str) -> &str {
     let mut parts = name.rsplit("::");
     parts
@@ -95,7 +95,7 @@ mod tests {
         );
     }
 
-    /// Where it lies in the file: the loader puts the file anywhere.
+    /// Offset in the file: the loader may place the file at any address.
     #[inline(never)]
     fn somewhere_in_this_file() -> u64 {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -115,7 +115,7 @@ mod tests {
         visit.deaf_to = Some("0x0".into());
         let mut visits = [visit];
         names.name_stretches(&mut visits);
-        // Its file is named where debug information is whole, as the hypervisor's.
+        // The file is named only if debug information is complete, as the hypervisor's is.
         let named = visits[0].deaf_from.as_deref().unwrap();
         assert!(named.starts_with("`somewhere_in_this_file`"), "{named}");
         assert_eq!(visits[0].deaf_to.as_deref(), Some("0x0"));

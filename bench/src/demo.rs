@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The demo: FreeRTOS and Linux share a machine on the clock, and each has a bare machine for itself, to compare with.
-//! It ends in one table. A figure is more: it has seeds, a page and aims.
+//! The demo: FreeRTOS and Linux share a machine on the exact clock, and each also runs alone on a bare machine.
+//! It ends with one table. It is not a figure: it has no seeds, no page and no aims.
 
 use crate::experiments::{Table, loads};
 use crate::linux::Linux;
@@ -9,7 +9,7 @@ use crate::results::{Outcome, Results};
 use crate::stats::grouped;
 use crate::system::System;
 
-/// A core as fast as in the figure `latency`. The end is that of a machine whose guests hang; it ends by itself long before.
+/// A core as fast as in the figure `latency`. The end is for guests that hang; otherwise the machine turns itself off long before.
 const CLOCK: ClockSettings = ClockSettings {
     quantum: 500,
     ipus: 250,
@@ -37,11 +37,11 @@ pub struct Guests {
 }
 
 impl Guests {
-    /// Those of a system with so many cores, and these command lines.
+    /// The guests of a system with this number of cores and these command lines.
     ///
     /// # Errors
     ///
-    /// They are others than the demo can compare with the bare machine; says what to write.
+    /// If the demo cannot compare these guests with the bare machine: what to write instead.
     pub fn new(cores: u32, rt: &str, vcpus: u32, linux: &str) -> Result<Self, String> {
         if (cores, vcpus) != (CORES, CORES) {
             return Err(format!(
@@ -97,14 +97,14 @@ fn run(label: &str, machine: Machine) -> Run {
     }
 }
 
-/// What came out of the demo.
+/// The report of the demo.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Numbers.
     pub table: Table,
-    /// What they mean, sentence by sentence.
+    /// The meaning of the numbers, a sentence each.
     pub notes: Vec<String>,
-    /// What went wrong; nothing, if all is well.
+    /// What failed; empty if all is well.
     pub faults: Vec<String>,
 }
 
@@ -112,7 +112,7 @@ pub struct Report {
 ///
 /// # Errors
 ///
-/// A run, or a number of it, is missing; says which.
+/// If a run, or a number of it, is missing: which one.
 pub fn report(results: &Results) -> Result<Report, String> {
     let of = |label| {
         let outcome = results.of(label).first();
@@ -157,7 +157,7 @@ pub fn report(results: &Results) -> Result<Report, String> {
     })
 }
 
-/// What is wrong with the run of both guests, though each gave its result.
+/// Faults of the run with both guests, although each gave its result.
 fn faults(together: &Outcome) -> Result<Vec<String>, String> {
     let mut faults = Vec::new();
     for key in ["lost", "late"] {
@@ -167,11 +167,11 @@ fn faults(together: &Outcome) -> Result<Vec<String>, String> {
         }
     }
     if together.clock.virtual_ns >= END_US * 1000 {
-        faults.push("the machine did not go off by itself when both guests had ended".into());
+        faults.push("the machine did not turn itself off when both guests had ended".into());
     }
     if together.console.rt_first {
         faults.push(
-            "hackbench ran on after FreeRTOS had ended, so its time says nothing: give FreeRTOS a longer `duration`"
+            "hackbench ran on after FreeRTOS had ended, so its time cannot be compared: give FreeRTOS a longer `duration`"
                 .into(),
         );
     }
@@ -246,7 +246,7 @@ mod tests {
             ],
             [
                 "Linux, hackbench",
-                // 3.7 of four cores, of which each is worth the same.
+                // 3.7 of four cores, all worth the same.
                 "1.100 s (ideal: 1.081 s)",
                 "1.000 s (on three cores: 1.333 s)",
             ],
@@ -282,7 +282,7 @@ mod tests {
         outcome.clock.virtual_ns = 60_000_000_000;
         results.add(outcome);
         let report = report(&results).unwrap();
-        assert!(report.faults[0].contains("did not go off"));
+        assert!(report.faults[0].contains("did not turn itself off"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// A system description. What is `None` or empty is not written, so `spm` takes its default.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Description {
-    /// Fixes what the guests' device trees have of random numbers.
+    /// Fixes the random numbers in the guests' device trees.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// `[board]`.
@@ -33,9 +33,9 @@ pub struct Board {
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Scheduler {
-    /// What is done against lock-holder preemption.
+    /// The policy against lock-holder preemption.
     pub policy: String,
-    /// Length of a turn among vCPUs of one priority, as "2ms".
+    /// Length of the turns of vCPUs of one priority, as "2ms".
     pub quantum: String,
     /// What the policy `delay` waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub struct Scheduler {
     /// Mechanisms of the policy that are turned off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
-    /// How the priorities of interrupts are split.
+    /// How interrupts' priorities follow those of the vCPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupt_priorities: Option<String>,
 }
@@ -57,7 +57,7 @@ pub struct Guest {
     pub kind: String,
     /// The file that is loaded.
     pub image: String,
-    /// Where it is loaded, if the file does not say.
+    /// Load address, if the file has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<u64>,
     /// Linux's initial file system.
@@ -85,11 +85,11 @@ pub struct Guest {
 }
 
 impl Description {
-    /// The description as TOML, below a comment that says what wrote it.
+    /// The description as TOML, below a comment that names the writer.
     ///
     /// # Errors
     ///
-    /// A number that TOML has no room for: a seed or an address of 2^63 or more.
+    /// A number that TOML cannot represent: a seed or an address of 2^63 or more.
     pub fn to_toml(&self, writer: &str) -> Result<String, String> {
         let text = toml::to_string(self)
             .map_err(|error| format!("cannot write a system description: {error}"))?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The figures: each experiment says which runs it needs, and what their results mean.
+//! The figures: each experiment has the runs that it needs, and evaluates their results.
 
 pub mod ablation;
 mod beside;
@@ -27,14 +27,14 @@ use crate::plot::{Dots, Figure};
 use crate::results::Results;
 use serde_json::Value;
 
-/// What an experiment is asked to do.
+/// Settings of an experiment.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// A short look instead of the figure.
+    /// Make the short version.
     pub quick: bool,
     /// Policies against lock-holder preemption, each a line.
     pub policies: Vec<String>,
-    /// What Linux is measured by, where an experiment leaves the choice.
+    /// The program by which Linux is measured, where an experiment leaves the choice.
     pub yardstick: Option<String>,
     /// Instructions in a virtual microsecond.
     pub ipus: u32,
@@ -42,18 +42,18 @@ pub struct Plan {
     pub quantum: u32,
 }
 
-/// Speed of a core, in instructions in a virtual microsecond, that amounts of work and lengths of boots are given for.
+/// Speed of a core, in instructions per virtual microsecond, for which amounts of work and boot times are given.
 const REFERENCE_IPUS: f64 = 250.0;
-/// Virtual seconds that Linux takes to boot at most, at that speed and on undisturbed cores.
+/// Longest boot of Linux in virtual seconds, at that speed and on undisturbed cores.
 const BOOT_SECONDS: f64 = 3.0;
 
 impl Plan {
-    /// Speed of the modelled core over the reference.
+    /// Speed of the modelled core relative to the reference.
     fn speed(&self) -> f64 {
         f64::from(self.ipus) / REFERENCE_IPUS
     }
 
-    /// The clock of a run, before it is given a seed; `end_us`: when it ends, if guests do not end by themselves.
+    /// The clock of a run, without its seed. `end_us`: virtual end time, for guests that do not end by themselves.
     fn clock(&self, end_us: Option<u64>) -> ClockSettings {
         ClockSettings {
             quantum: self.quantum,
@@ -63,31 +63,31 @@ impl Plan {
         }
     }
 
-    /// Virtual seconds from power on to the first repeat at most, on undisturbed cores.
+    /// Longest time from power on to the first repeat in virtual seconds, on undisturbed cores.
     fn boot_seconds(&self) -> f64 {
         BOOT_SECONDS / self.speed()
     }
 }
 
-/// What an experiment takes where the user says nothing.
+/// The defaults of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
     /// Instructions in a virtual microsecond.
     pub ipus: u32,
     /// Instructions of a quantum.
     pub quantum: u32,
-    /// Seeds of the whole experiment.
+    /// Seeds of the figure.
     pub seeds: u32,
-    /// Seeds of a quick look.
+    /// Seeds of the short version.
     pub quick_seeds: u32,
-    /// Policies of the whole experiment.
+    /// Policies of the figure.
     pub policies: &'static [&'static str],
-    /// Policies of a quick look.
+    /// Policies of the short version.
     pub quick_policies: &'static [&'static str],
 }
 
 impl Defaults {
-    /// Where the question is how long Linux takes for its work: many virtual seconds, so a slow core.
+    /// For times of Linux's work: many virtual seconds, so a slow core.
     const THROUGHPUT: Self = Self {
         ipus: 100,
         quantum: 500,
@@ -96,7 +96,7 @@ impl Defaults {
         policies: &["none"],
         quick_policies: &["none"],
     };
-    /// Where all policies are compared; in a quick look, what Spumone is for with what it is against.
+    /// For comparisons of all policies; the short version compares the default with no policy.
     const ALL_POLICIES: Self = Self {
         policies: &[
             "none", "steal", "ondemand", "trap", "delay", "balance", "cosched",
@@ -104,7 +104,7 @@ impl Defaults {
         quick_policies: &["none", "steal"],
         ..Self::THROUGHPUT
     };
-    /// Where single waits count: a core as fast as today's, cores that see each other soon.
+    /// For single waits: a core as fast as today's, and a small quantum.
     const LATENCY: Self = Self {
         ipus: 250,
         quantum: 200,
@@ -115,7 +115,7 @@ impl Defaults {
 /// A table of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// Names of columns; all but the first are numbers.
     pub columns: Vec<String>,
@@ -126,34 +126,34 @@ pub struct Table {
 /// An aim, and whether it is met.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What was aimed at.
+    /// The aim.
     pub aim: String,
-    /// What came out.
+    /// The measured value.
     pub measured: String,
-    /// Whether it is met; `None`: not to be said from these results.
+    /// Whether it is met; `None`: these results do not show it.
     pub met: Option<bool>,
 }
 
-/// What results mean.
+/// The evaluation of results.
 pub struct Evaluation {
     /// The picture.
     pub figure: Figure,
-    /// What the picture shows, for those who do not see it.
+    /// A text in place of the picture.
     pub caption: String,
-    /// What came out, sentence by sentence.
+    /// The results, a sentence each.
     pub findings: Vec<String>,
     /// Aims.
     pub verdicts: Vec<Verdict>,
-    /// Numbers for people.
+    /// Tables of the page.
     pub tables: Vec<Table>,
-    /// How it was done, as far as it is this experiment's own.
+    /// The method, as far as it is special to this experiment.
     pub method: Vec<String>,
-    /// Numbers for programs.
+    /// Numbers for the JSON file.
     pub summary: Value,
 }
 
 impl Evaluation {
-    /// Of nothing.
+    /// The evaluation of no results.
     fn empty() -> Self {
         Self {
             figure: Figure::Dots(Dots::default()),
@@ -173,22 +173,22 @@ pub trait Experiment: Sync {
     fn name(&self) -> &'static str;
     /// The title of its page.
     fn title(&self) -> &'static str;
-    /// What is asked, and which figure of the source documents asked it first.
+    /// The question that it answers, with its source.
     fn question(&self) -> &'static str;
-    /// Settings where the user says nothing.
+    /// Defaults of the settings.
     fn defaults(&self) -> Defaults;
-    /// The matrix, without seeds.
+    /// The runs, without seeds.
     ///
     /// # Errors
     ///
-    /// The plan asks for something that does not exist; says what does.
+    /// If the plan asks for something that does not exist: what exists instead.
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String>;
-    /// Whether a run is made with the first seed only: its aims, if it has any, leave room for
-    /// what a seed moves.
+    /// Whether a run is made with the first seed only: if it has aims, they have a margin
+    /// for the effect of a seed.
     fn once(&self, _run: &Run) -> bool {
         false
     }
-    /// What the results mean. Some may be missing.
+    /// Evaluates results, of which some may be missing.
     fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation;
 }
 
@@ -208,7 +208,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &yardsticks::Yardsticks,
 ];
 
-/// Of these seeds, the ones that a run is made with.
+/// The seeds with which a run is made.
 pub fn seeds_of<'a>(experiment: &dyn Experiment, run: &Run, seeds: &'a [u32]) -> &'a [u32] {
     match experiment.once(run) {
         true => &seeds[..seeds.len().min(1)],
@@ -216,13 +216,13 @@ pub fn seeds_of<'a>(experiment: &dyn Experiment, run: &Run, seeds: &'a [u32]) ->
     }
 }
 
-/// The experiment of this name.
+/// The experiment with this name.
 pub fn find(name: &str) -> Option<&'static dyn Experiment> {
     ALL.iter().copied().find(|it| it.name() == name)
 }
 
 impl Table {
-    /// An empty one.
+    /// An empty table.
     pub fn new(title: &str, columns: &[&str]) -> Self {
         Self {
             title: title.into(),

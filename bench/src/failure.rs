@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why an experiment cannot go on.
+//! Failures of an experiment.
 
 use std::fmt;
 use std::path::Path;
 
-/// What is wrong, and what to do about it.
+/// A failure and its cure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What.
+    /// What failed.
     pub message: String,
     /// The cure, if one is known.
     pub help: Option<String>,
@@ -27,7 +27,7 @@ impl Failure {
         Self::new(format!("cannot {action} {}: {error}", path.display()))
     }
 
-    /// Says what to do.
+    /// Adds the cure.
     #[must_use]
     pub fn help(mut self, text: impl Into<String>) -> Self {
         self.help = Some(text.into());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Linux as it is measured: the same, bare and under Spumone.
+//! The measured Linux: the same, bare and under Spumone.
 
 use crate::role::Role;
 
-/// What the command line of each Linux begins with, up to the name of its scenario.
+/// Start of Linux's command line, up to the name of its scenario.
 const BOOTARGS: &str = "console=ttyAMA0 quiet cryptomgr.notests spumone.run=";
-/// Memory of Linux, bare or as a guest, so that its own decisions are the same.
+/// Memory of Linux, the same bare and as a guest, so that its own decisions are the same.
 pub const LINUX_MEMORY_MIB: u32 = 512;
 
 /// A Linux guest, bare or under Spumone.
@@ -15,16 +15,16 @@ pub struct Linux {
     pub cpus: u32,
     /// Home core of each vCPU under Spumone; empty: CPU n on core n.
     pub homes: Vec<u32>,
-    /// What it runs, a file in `guests/linux/scenarios/`.
+    /// Its scenario, a file in `guests/linux/scenarios/`.
     pub scenario: String,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Whether it needs the larger initial file system.
+    /// Whether it needs the larger initial file system, with the yardsticks.
     pub bench_initrd: bool,
 }
 
 impl Linux {
-    /// One that runs a scenario.
+    /// Linux with a scenario.
     pub fn new(cpus: u32, scenario: &str, arguments: &[&str]) -> Self {
         Self {
             cpus,
@@ -35,7 +35,7 @@ impl Linux {
         }
     }
 
-    /// The one with so many CPUs and this command line, if it is one that [`Self::bootargs`] makes.
+    /// Linux with this number of CPUs and this command line, if it is one that [`Self::bootargs`] makes.
     pub fn from_bootargs(cpus: u32, bootargs: &str) -> Option<Self> {
         let rest = bootargs.strip_prefix(BOOTARGS)?;
         let (scenario, arguments) = rest.split_once(" spumone.args=").unwrap_or((rest, ""));
@@ -48,7 +48,7 @@ impl Linux {
     pub fn bootargs(&self) -> String {
         let mut text = format!("{BOOTARGS}{}", self.scenario);
         if !self.arguments.is_empty() {
-            // The guest's first process reads a comma as a space.
+            // `/init` of the guest replaces commas by spaces.
             let words: Vec<_> = self.arguments.iter().flat_map(|it| it.split(' ')).collect();
             text += &format!(" spumone.args={}", words.join(","));
         }

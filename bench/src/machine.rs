@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one run boots, and how QEMU is told. Nothing here looks at a file.
+//! What one run boots, and QEMU's arguments for it. No I/O.
 
 use crate::linux::{LINUX_MEMORY_MIB, Linux};
 use crate::qemu::{self, Arguments, Console};
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Memory of every machine; guests of a Spumone system get parts of it.
+/// Memory of every machine with the hypervisor or FreeRTOS alone; guests of a Spumone system get parts of it.
 const MEMORY_MIB: u64 = 2048;
 
 /// What is booted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Machine {
-    /// Linux with nothing under it.
+    /// Linux without a hypervisor.
     BareLinux(Linux),
-    /// FreeRTOS with nothing under it, with these arguments.
+    /// FreeRTOS without a hypervisor, with these arguments.
     BareRt(String),
     /// A Spumone system.
     Spumone(System),
@@ -42,7 +42,7 @@ impl Machine {
         }
     }
 
-    /// Whether a real-time guest is there.
+    /// Whether it has a real-time guest.
     pub fn has_rt(&self) -> bool {
         match self {
             Self::BareLinux(_) => false,
@@ -51,12 +51,12 @@ impl Machine {
         }
     }
 
-    /// Whether a probe is there.
+    /// Whether it has a probe.
     pub fn has_probe(&self) -> bool {
         matches!(self, Self::Spumone(system) if system.probe.is_some())
     }
 
-    /// The files it is started with, but for those that each run makes anew.
+    /// The files that it is started with, without those that each run makes.
     pub fn files(&self) -> Vec<Role> {
         match self {
             Self::BareLinux(linux) => vec![Role::Kernel, Role::KernelNames, linux.initrd()],
@@ -67,41 +67,41 @@ impl Machine {
     }
 }
 
-/// The setting of the exact clock.
+/// Settings of the exact clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockSettings {
-    /// Instructions that a core executes before the next one's turn.
+    /// The quantum: instructions that a core executes in its turn.
     pub quantum: u32,
     /// Instructions in a virtual microsecond.
     pub ipus: u32,
-    /// Which lawful schedule of the same system.
+    /// Selects one of the possible runs of the same system.
     pub seed: u32,
     /// Virtual time at which the run ends, if guests do not end by themselves.
     pub end_us: Option<u64>,
 }
 
-/// The mark that Linux passes when all its results are out (`guests/linux/programs/mark.h`).
+/// The mark that Linux passes after its last result (`guests/linux/programs/mark.h`).
 const MARK_DONE: u32 = 15;
 
-/// Which guest must be the first to give its result: the other one is there to disturb it.
+/// Which guest must give its result first, since the other one is there to disturb it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// There is one guest, or it does not matter.
+    /// There is one guest, or the order does not matter.
     Any,
-    /// The real-time guest must measure to the end while Linux is still busy.
+    /// The real-time guest must end its measurement while Linux is still busy.
     RtFirst,
-    /// Linux, or the probe, must have measured while the real-time guest still runs. By the clock: what guests print may
-    /// appear late.
+    /// Linux, or the probe, must end its measurement while the real-time guest still runs. Judged by the clock, since console
+    /// output may be late.
     LinuxFirst {
         /// The real-time guest runs at least until this virtual time, in nanoseconds.
         rt_until: u64,
     },
 }
 
-/// One run of the matrix, without its seed.
+/// One run of an experiment, without its seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Its name within the experiment, fit for a file name.
+    /// Its label within the experiment, which is also a file name.
     pub label: String,
     /// What is booted.
     pub machine: Machine,
@@ -109,7 +109,7 @@ pub struct Run {
     pub disk_mib: u32,
     /// Clock.
     pub clock: ClockSettings,
-    /// Who must end first.
+    /// The guest that must give its result first.
     pub order: Order,
     /// About how much the host has to do for it, in milliseconds of one busy core at the reference speed (250,000
     /// instructions): for the progress bar and [`crate::duration`] only.
@@ -117,14 +117,14 @@ pub struct Run {
 }
 
 impl Run {
-    /// The mark that ends the run: once Linux has its results, it does not matter what the real-time guest does.
+    /// The mark that ends the run: after Linux's results, the real-time guest is not needed.
     pub fn end_mark(&self) -> Option<u32> {
         let linux_first = matches!(self.order, Order::LinuxFirst { .. });
         (linux_first && self.machine.linux().is_some()).then_some(MARK_DONE)
     }
 }
 
-/// Host time after which a run is taken to hang. It only ends such runs; nothing is measured by it.
+/// Host time after which a run is killed, since it hangs. No result depends on it.
 pub const LIMIT: Duration = Duration::from_secs(1800);
 
 /// QEMU's arguments; `file` gives the path of each file.

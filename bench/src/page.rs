@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page of a figure: picture first, then what came out, then all that is needed to repeat it.
+//! The page of a figure: picture, results, and what is needed to repeat it.
 
 use crate::experiments::{Evaluation, Experiment, Plan, Table};
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// What the model leaves out, the same for all figures.
+/// What the model leaves out: the same for all figures.
 const LIMITS: &str = "\
 - Every instruction takes one unit of time. There are no caches, no TLB misses, no pipelines, and an
   exception costs only the instructions that handle it.
@@ -22,21 +22,21 @@ const LIMITS: &str = "\
 - The numbers compare systems on this model. They predict no board.
 ";
 
-/// What a page is made of.
+/// The content of a page.
 pub struct Page<'a> {
     /// The figure.
     pub experiment: &'a dyn Experiment,
-    /// What was asked for.
+    /// The settings.
     pub plan: &'a Plan,
     /// Seeds.
     pub seeds: &'a [u32],
-    /// The command that makes it again.
+    /// The command that makes the page again.
     pub command: &'a str,
     /// Files and versions.
     pub inputs: &'a Inputs,
-    /// What came out.
+    /// The results.
     pub results: &'a Results,
-    /// What that means.
+    /// Their evaluation.
     pub evaluation: &'a Evaluation,
 }
 
@@ -137,14 +137,14 @@ impl Page<'_> {
         text
     }
 
-    /// What makes all that the runs need.
+    /// The command that builds everything that the runs need.
     fn preparation(&self) -> String {
         let bench = Role::BenchInitrd.to_string();
         let more = match self.inputs.files.contains_key(&bench) {
             true => " && guests/linux/build.sh --bench",
             false => "",
         };
-        // What is dirty has no name.
+        // A tree with changes has no name.
         let commit = match self.inputs.spumone.as_str() {
             "unknown" => String::new(),
             it if it.ends_with("-dirty") => String::new(),
@@ -153,7 +153,7 @@ impl Page<'_> {
         format!("{commit}make build guests clock{more}")
     }
 
-    /// The command for one run of these.
+    /// The command for a single run.
     fn one_run(&self) -> String {
         let mut words = self.command.split(' ');
         let mut kept = Vec::new();
@@ -194,7 +194,7 @@ impl Page<'_> {
         text
     }
 
-    /// Everything for programs.
+    /// All numbers, as JSON.
     pub fn json(&self) -> Value {
         let verdicts: Vec<_> = self
             .evaluation
@@ -224,7 +224,7 @@ impl Page<'_> {
     }
 }
 
-/// One run, in a few numbers.
+/// One run in a few numbers.
 fn run_json(outcome: &Outcome) -> Value {
     let instructions: Vec<_> = outcome
         .clock
@@ -262,7 +262,7 @@ fn markdown_table(table: &Table) -> String {
     text
 }
 
-/// The list of all figures in `folder`, by the JSON files in it; for its README.md.
+/// Writes the list of all figures in `folder`, by the JSON files in it, to its README.md.
 ///
 /// # Errors
 ///
@@ -282,7 +282,7 @@ fn index_of(folder: &Path, experiments: &[&dyn Experiment]) -> String {
     index(&found.collect::<Vec<_>>())
 }
 
-/// Before the figures.
+/// Text before the list.
 const INDEX_HEAD: &str = "\
 # Results
 
@@ -308,7 +308,7 @@ also writes this list.
 `spm bench --list` lists the figures. `spm bench NAME --quick` is a short run whose page does not go to this folder.
 ";
 
-/// Findings of a figure in the list; its page has all.
+/// Most findings of a figure in the list; its page has all.
 const LISTED_FINDINGS: usize = 4;
 
 /// The list, of experiments with the numbers in their JSON files.
@@ -344,7 +344,7 @@ fn index(found: &[(&dyn Experiment, Value)]) -> String {
     text
 }
 
-/// How many aims are met, and which are not; `None`: there are none.
+/// How many aims are met, and which are not; `None`: there are no aims.
 fn aims(numbers: &Value) -> Option<String> {
     let verdicts = numbers["verdicts"].as_array()?;
     let said = |met| {
@@ -364,7 +364,7 @@ fn aims(numbers: &Value) -> Option<String> {
     (judged > 0).then(|| format!("Aims met: {met} of {judged}{missed}."))
 }
 
-/// Of the run with fewest seeds and the one with most, how many each has.
+/// The least and the most seeds of a run.
 fn seeds_of_runs(numbers: &Value) -> Option<(usize, usize)> {
     let mut seeds = BTreeMap::new();
     for run in numbers["runs"].as_array().into_iter().flatten() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pictures: SVG by `plotters`, PNG of that SVG by `resvg` with a font that comes with the program, so
-//! that it looks the same on every machine.
+//! Pictures: SVG by `plotters`, and PNG from that SVG by `resvg` with an embedded font, so
+//! that the pictures are the same on every machine.
 //!
-//! White background, readable on light and dark pages. Colours are those of Okabe and Ito, which people with any
-//! kind of colour vision can tell apart; lines are labelled where they end, without a legend.
+//! White background, readable on light and dark pages. The colours of Okabe and Ito can be told apart with any
+//! kind of colour vision; lines are labelled at their ends, without a legend.
 
 mod dots;
 mod histograms;
@@ -20,17 +20,17 @@ use crate::failure::Failure;
 use plotters::prelude::*;
 use style::{SIZE_TITLE, Size};
 
-/// A picture to be drawn.
+/// A picture.
 pub enum Figure {
     /// Values over a common axis.
     Lines(Lines),
-    /// How often which value was seen, one panel for each case.
+    /// How often each value occurred, a panel for each case.
     Histograms(Histograms),
     /// One value with its range for each row.
     Dots(Dots),
 }
 
-/// What the drawing functions return: the back end writes to a string and does not fail.
+/// Result of the drawing functions: the back end writes to a string and does not fail.
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
@@ -39,7 +39,7 @@ impl Figure {
     ///
     /// # Errors
     ///
-    /// The drawing library refuses, which would be a fault of this crate.
+    /// If the drawing library fails, which is a bug of this crate.
     pub fn svg(&self) -> Result<String, Failure> {
         let size = match self {
             Self::Lines(lines) => lines.size(),
@@ -81,7 +81,7 @@ mod tests {
         Spread::of([median * 0.9, median, median * 1.2]).unwrap()
     }
 
-    /// One of each kind.
+    /// One picture of each kind.
     fn figures() -> Vec<Figure> {
         vec![
             Figure::Lines(Lines {
@@ -138,7 +138,7 @@ mod tests {
     fn svg_is_well_formed_and_has_its_words() {
         for figure in figures() {
             let svg = figure.svg().unwrap();
-            // The parser demands well-formed XML and a sound SVG root.
+            // The parser requires well-formed XML and a valid SVG root.
             resvg::usvg::Tree::from_str(&svg, &resvg::usvg::Options::default()).unwrap();
             assert!(svg.contains("Title"));
             assert!(!svg.contains("NaN") && !svg.contains("inf"));
@@ -151,7 +151,7 @@ mod tests {
         let svg = figure.svg().unwrap();
         let with = png(&svg).unwrap();
         assert!(with.starts_with(b"\x89PNG"));
-        // The same picture without its texts must look different: so the font was found.
+        // The same picture without text must differ: this shows that the font was found.
         let without: String =
             svg.split("<text")
                 .enumerate()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the project's files are, their hashes and versions; what is missing, and what makes it.
+//! Paths of the project's files, their hashes and versions; which files are missing, and what builds them.
 
 use crate::failure::Failure;
 use crate::hash;
@@ -9,19 +9,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The script that runs QEMU on the clock: also how the project's folder is recognised.
+/// The script that runs QEMU on the clock; the project's folder is recognised by it.
 const RUN_SCRIPT: &str = "testbed/run";
 const CLOCK: &str = "build/testbed/spumone-clock.so";
-/// Names another clock, as for `testbed/run`.
+/// Environment variable with the path of another clock, as for `testbed/run`.
 const CLOCK_VARIABLE: &str = "SPUMONE_CLOCK";
 const VERSIONS: &str = "build/guests/linux/versions.txt";
 const KERNEL_PACKAGE: &str = "linux-image-";
 const KERNEL_FLAVOUR: &str = "-cloud-";
 
-/// The project's files.
+/// Paths of the project's files.
 #[derive(Clone, Debug)]
 pub struct Project {
-    /// The folder that has `testbed/`, `build/` and `docs/` in it.
+    /// The folder with `testbed/`, `build/` and `docs/`.
     pub root: PathBuf,
     /// The hypervisor's ELF file.
     pub hypervisor: PathBuf,
@@ -32,7 +32,7 @@ pub struct Project {
 /// Versions and hashes that a figure depends on, for its page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Inputs {
-    /// What QEMU says it is.
+    /// The version that QEMU prints.
     pub qemu: String,
     /// Package and version of the Linux kernel.
     pub linux: String,
@@ -47,7 +47,7 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// There is none.
+    /// There is no such folder.
     pub fn find(here: &Path) -> Result<PathBuf, Failure> {
         here.ancestors()
             .find(|folder| folder.join(RUN_SCRIPT).is_file())
@@ -68,7 +68,7 @@ impl Project {
         std::env::var_os(CLOCK_VARIABLE).map_or_else(|| self.root.join(CLOCK), PathBuf::from)
     }
 
-    /// A file that is the same in all runs.
+    /// A file that is the same for all runs.
     pub fn file(&self, role: Role) -> PathBuf {
         let path = match role {
             Role::Kernel => "build/guests/linux/Image",
@@ -83,11 +83,11 @@ impl Project {
         self.root.join(path)
     }
 
-    /// Checks that everything is there.
+    /// Checks that all files exist.
     ///
     /// # Errors
     ///
-    /// Names what is missing, and the command that makes it.
+    /// The missing files, and the command that builds them.
     pub fn check(&self, roles: &[Role], spumone: bool) -> Result<(), Failure> {
         let mut wanted = vec![(self.clock(), "the exact clock", "make -C testbed")];
         if spumone {
@@ -114,7 +114,7 @@ impl Project {
         };
         let list: Vec<_> = missing
             .iter()
-            .map(|(path, what, _)| format!("{what} is not there: {}", path.display()))
+            .map(|(path, what, _)| format!("{what} is missing: {}", path.display()))
             .collect();
         let mut targets: Vec<_> = missing.iter().map(|(.., it)| format!("`{it}`")).collect();
         targets.dedup();
@@ -166,7 +166,7 @@ impl Project {
         kernel_package(&text).unwrap_or("unknown").to_owned()
     }
 
-    /// The commit; `-dirty` if more than pages of results has changed since.
+    /// The commit; `-dirty` if more than pages of results has changed since then.
     fn spumone_version(&self) -> String {
         let Some(commit) = self.git(&["describe", "--always", "--tags"]) else {
             return "unknown".into();

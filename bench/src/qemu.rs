@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QEMU's command line for a machine: the one place that knows it, for `spm run`, the figures and the boot tests.
+//! QEMU's command line for a machine, for `spm run`, the figures and the boot tests.
 
 use std::ffi::OsString;
 use std::path::Path;

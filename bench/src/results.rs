@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What came out of runs, by label.
+//! Results of runs, by label.
 
 use crate::clock::ClockReport;
 use crate::console::{self, Console};
@@ -11,24 +11,24 @@ use std::collections::BTreeMap;
 /// One run's result, as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Hash of everything that went in: files, settings, QEMU.
+    /// Hash of all inputs: files, settings, QEMU.
     pub key: String,
-    /// Name of the run in its experiment.
+    /// Label of the run in its experiment.
     pub label: String,
     /// Seed of the clock.
     pub seed: u32,
     /// Instructions in a virtual microsecond.
     pub ipus: u32,
-    /// QEMU's arguments, with names in place of paths.
+    /// QEMU's arguments, with placeholders instead of paths.
     pub arguments: Vec<String>,
-    /// What guests said.
+    /// The guests' output.
     pub console: Console,
-    /// What the clock counted.
+    /// The clock's report.
     pub clock: ClockReport,
 }
 
 impl Outcome {
-    /// Of a run that is not stored, so it needs nothing to be found by.
+    /// The result of a run that is not stored, so it has no key.
     pub fn unstored(run: &Run, seed: u32, console: Console, clock: ClockReport) -> Self {
         Self {
             key: String::new(),
@@ -50,22 +50,22 @@ impl Outcome {
             .unwrap_or_default()
     }
 
-    /// A fact of the real-time guest.
+    /// A number that the real-time guest reports.
     pub fn rt(&self, key: &str) -> Option<f64> {
         console::number(self.console.rt.as_ref()?, key)
     }
 
-    /// A time of the real-time guest, `key` in nanoseconds, as instructions of one core.
+    /// A time that the real-time guest reports, `key` in nanoseconds, as instructions of one core.
     pub fn rt_instructions(&self, key: &str) -> Option<f64> {
         Some(self.instructions(self.rt(key)?))
     }
 
-    /// How many instructions a core can execute in so many nanoseconds.
+    /// Instructions that a core executes in this number of nanoseconds.
     pub fn instructions(&self, ns: f64) -> f64 {
         ns * f64::from(self.ipus) / 1000.0
     }
 
-    /// The numbers in one line, for people.
+    /// The most important numbers in one line.
     pub fn numbers(&self) -> String {
         let mut parts = Vec::new();
         let seconds = self.seconds();
@@ -91,7 +91,7 @@ impl Outcome {
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     by_label: BTreeMap<String, Vec<Outcome>>,
-    /// Names of runs that have no result: label, ` seed `, number.
+    /// Names of runs without a result: label, ` seed `, number.
     pub missing: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ impl Results {
         outcomes.sort_by_key(|it| it.seed);
     }
 
-    /// The results of one run, one for each seed.
+    /// The results of one run, one per seed.
     pub fn of(&self, label: &str) -> &[Outcome] {
         self.by_label.get(label).map_or(&[], Vec::as_slice)
     }
@@ -121,12 +121,12 @@ impl Results {
         self.by_label.values().flatten()
     }
 
-    /// The values of one thing over all seeds, several a run allowed.
+    /// The values of `value` over all seeds; a run may have several.
     pub fn values(&self, label: &str, values: impl Fn(&Outcome) -> Vec<f64>) -> Vec<f64> {
         self.of(label).iter().flat_map(values).collect()
     }
 
-    /// One hash over all trace hashes: equal on any machine where all runs went the same way.
+    /// One hash over all trace hashes: equal if all runs were equal.
     pub fn hash(&self) -> String {
         let lines: Vec<_> = self
             .all()
@@ -138,7 +138,7 @@ impl Results {
 
 #[cfg(test)]
 pub mod samples {
-    //! Results made up for tests.
+    //! Results for tests.
 
     use super::*;
     use crate::clock::{Host, Profiled};
@@ -168,14 +168,14 @@ pub mod samples {
         }
     }
 
-    /// A result of Linux that took so long.
+    /// A result of Linux with these times.
     pub fn linux(label: &str, seed: u32, seconds: &[f64]) -> Outcome {
         let list: Vec<_> = seconds.iter().map(f64::to_string).collect();
         let log = format!("linux-result scenario=a ok=1 seconds={}\n", list.join(","));
         outcome(label, seed, &log)
     }
 
-    /// A result of the real-time guest; latencies in nanoseconds.
+    /// A result of the real-time guest with these latencies in nanoseconds.
     pub fn rt(label: &str, seed: u32, [min, avg, tail, max]: [u64; 4]) -> Outcome {
         let log = format!(
             "histogram, rows of 5 ticks (80 ns)\n  from {min} ns 90 #\n  from {tail} ns 9 #\n\

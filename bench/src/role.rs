@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the files are for that a machine is started with.
+//! The roles of the files with which a machine is started.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,11 +10,11 @@ use std::fmt;
 pub enum Role {
     /// The Linux kernel.
     Kernel,
-    /// The names of its functions.
+    /// The list of its functions.
     KernelNames,
-    /// Linux's first file system.
+    /// Linux's initial file system.
     Initrd,
-    /// The same with what the yardsticks need.
+    /// The same with the yardsticks.
     BenchInitrd,
     /// The FreeRTOS guest.
     Rt,

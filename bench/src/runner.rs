@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One run: QEMU on the clock, its console in a log, its results read and judged.
+//! One run: starts QEMU on the clock, logs its console, reads and checks the results.
 
 use crate::clock::{ClockReport, Function, MARK_BEGIN, MARK_END};
 use crate::code_names::CodeNames;
@@ -14,33 +14,33 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often an ending of QEMU is looked for.
+/// How often it is checked whether QEMU has ended.
 const POLL: Duration = Duration::from_millis(50);
 /// Lines of the console shown when a run fails.
 const TAIL: usize = 12;
-/// Functions kept of a run's profile, beside what has no name.
+/// Functions of a run's profile that are stored, beside code without a name.
 const FUNCTIONS: usize = 12;
-/// As many as the clock can name, so that what has no name is among them, however little it is.
+/// All functions that the clock can name, so that code without a name is among them even if it takes little time.
 const ALL_FUNCTIONS: u32 = 1_000_000;
 /// Bytes in a MiB.
 const MIB: u64 = 1 << 20;
 
-/// A run that has no result.
+/// A run without a result.
 #[derive(Clone, Debug)]
 pub struct Broken {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// The console.
+    /// The console's log.
     pub log: PathBuf,
     /// Its last lines.
     pub tail: Vec<String>,
 }
 
-/// What a run needs on disk.
+/// Files of a run.
 pub struct Places {
-    /// Files that are there.
+    /// Existing files.
     pub files: BTreeMap<Role, PathBuf>,
-    /// Where the run's own files go: this with other extensions.
+    /// Path of the run's own files, without their extensions.
     pub base: PathBuf,
 }
 
@@ -58,7 +58,7 @@ impl Places {
     }
 }
 
-/// The command line of a run: what is to be started, with which arguments.
+/// The command line of a run.
 pub fn command(project: &Project, run: &Run, seed: u32, places: &Places) -> Vec<String> {
     let show = |path: &Path| path.display().to_string();
     let mut words = vec![
@@ -96,11 +96,11 @@ pub fn clock_options(run: &Run, seed: u32) -> Vec<String> {
     words
 }
 
-/// Runs it.
+/// Makes a run.
 ///
 /// # Errors
 ///
-/// QEMU failed, hung, or a guest has no good result.
+/// If QEMU fails or hangs, or a guest has no valid result.
 pub fn execute(
     project: &Project,
     run: &Run,
@@ -125,7 +125,7 @@ pub fn execute(
         {
             names.name_stretches(&mut clock.visits);
         }
-        // It is stored with the result from here on.
+        // The log is stored with the result.
         let _ = std::fs::remove_file(path);
         Ok((console, clock))
     });
@@ -173,7 +173,7 @@ fn start(project: &Project, run: &Run, seed: u32, places: &Places) -> Result<Exi
             Ok(Some(status)) => return Ok(status),
             Ok(None) if Instant::now() < end => std::thread::sleep(POLL),
             Ok(None) => {
-                // An error here means that it has just ended by itself.
+                // An error means that QEMU has just ended by itself.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(format!("it did not end within {} s", LIMIT.as_secs()));
@@ -183,7 +183,7 @@ fn start(project: &Project, run: &Run, seed: u32, places: &Places) -> Result<Exi
     }
 }
 
-/// Leaves of a profile, the largest first, what is stored.
+/// Keeps the largest entries of a profile, which are stored.
 fn shorten(profile: &mut Vec<Function>) {
     let mut number = 0;
     profile.retain(|it| {
@@ -192,7 +192,7 @@ fn shorten(profile: &mut Vec<Function>) {
     });
 }
 
-/// Whether guests gave good results, in the right order.
+/// Whether guests gave valid results in the required order.
 fn judge(run: &Run, console: &Console, clock: &ClockReport) -> Result<(), String> {
     if let Some(complaint) = console.complaints.first() {
         return Err(complaint.clone());
@@ -301,7 +301,7 @@ mod tests {
         assert!(verdict(&both(Order::RtFirst), &rt_first).is_ok());
         assert!(verdict(&both(Order::RtFirst), RT).is_ok());
         assert!(verdict(&both(Order::RtFirst), &linux_first).is_err());
-        // Marks count, not the order in which lines appear.
+        // Marks decide, not the order of the lines.
         let until = |rt_until| both(Order::LinuxFirst { rt_until });
         assert!(verdict(&until(20), &rt_first).is_ok());
         assert!(verdict(&until(20), LINUX).is_ok());
@@ -341,7 +341,7 @@ mod tests {
         assert!(judge(&run, &outcome.console, &outcome.clock).is_err());
     }
 
-    /// A project whose `testbed/run` is this script.
+    /// A project with this script as `testbed/run`.
     fn project(folder: &Path, script: &str) -> (Project, Places) {
         let path = folder.join("testbed/run");
         std::fs::create_dir_all(folder.join("testbed")).unwrap();
@@ -392,7 +392,7 @@ mod tests {
         let words = |order| clock_options(&both(order), 1).join(" ");
         assert!(words(Order::LinuxFirst { rt_until: 1 }).ends_with("--end-mark 15"));
         assert!(!words(Order::RtFirst).contains("--end-mark"));
-        // The probe passes no such mark.
+        // The probe does not pass this mark.
         let mut run = both(Order::LinuxFirst { rt_until: 1 });
         if let Machine::Spumone(system) = &mut run.machine {
             system.linux = None;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Median and range: all that a handful of exact runs can carry; and the mean of many, with its error.
+//! Median and range, for a few exact runs; mean and standard error, for many values.
 
 use serde::Serialize;
 
-/// Several values of one thing.
+/// Several values of one quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The smallest.
     pub low: f64,
-    /// The middle one; of an even number, the mean of the two in the middle.
+    /// The median; of an even number of values, the mean of the two in the middle.
     pub median: f64,
     /// The largest.
     pub high: f64,
@@ -17,7 +17,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of the values that are finite; `None` if there are none.
+    /// The spread of the finite values; `None` if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().filter(|it| it.is_finite()).collect();
         values.sort_by(f64::total_cmp);
@@ -47,7 +47,7 @@ impl Spread {
         }
     }
 
-    /// `median (low to high)`, with so many decimals; the median alone if all are the same.
+    /// `median (low to high)` with this number of decimals; the median alone if all values are equal.
     pub fn show(&self, decimals: usize) -> String {
         let number = |value: f64| format!("{value:.decimals$}");
         let (low, median, high) = (number(self.low), number(self.median), number(self.high));
@@ -58,19 +58,19 @@ impl Spread {
     }
 }
 
-/// Mean of many values of one thing, for differences smaller than their range.
+/// Mean of many values of one quantity, for differences smaller than their range.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Mean {
     /// The mean.
     pub mean: f64,
-    /// Its standard error: about two of three such means are nearer than this to that of very many values.
+    /// Its standard error.
     pub error: f64,
     /// How many values there are.
     pub count: usize,
 }
 
 impl Mean {
-    /// Of independent values; those that are not finite do not count. `None` with less than two.
+    /// The mean of independent values, without those that are not finite. `None` with less than two.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let values: Vec<f64> = values.into_iter().filter(|it| it.is_finite()).collect();
         if values.len() < 2 {
@@ -86,7 +86,7 @@ impl Mean {
         })
     }
 
-    /// The ratio of this to another, which must be positive and independent of it; the smaller count.
+    /// The ratio to another mean, which must be positive and independent of this one; its count is the smaller count.
     #[must_use]
     pub fn over(self, unit: Self) -> Self {
         let mean = self.mean / unit.mean;
@@ -97,7 +97,7 @@ impl Mean {
         }
     }
 
-    /// The mean, and two errors to each side.
+    /// The mean, and two standard errors to each side.
     pub fn interval(self) -> Spread {
         Spread {
             low: self.mean - 2.0 * self.error,

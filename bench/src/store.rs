@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results on disk. A run whose result is there, with the same key, is not repeated.
+//! Stored results. A run that has one with the same key is not repeated.
 
 use crate::failure::Failure;
 use crate::hash;
@@ -8,17 +8,17 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Rises when stored results of older versions can no longer be used, as when more or other functions of a profile are kept.
+/// Raised when stored results can no longer be used, for example when other functions of a profile are stored.
 const FORMAT: u32 = 1;
 /// Hexadecimal digits of the key in a file name.
 const KEY_DIGITS: usize = 12;
 
-/// Everything that a run's result depends on.
+/// Everything on which a run's result depends.
 #[derive(Serialize)]
 pub struct Recipe<'a> {
     /// QEMU's version.
     pub qemu: &'a str,
-    /// QEMU's arguments, with names in place of paths.
+    /// QEMU's arguments, with placeholders instead of paths.
     pub arguments: &'a [String],
     /// Settings of the clock.
     pub clock: crate::machine::ClockSettings,
@@ -32,32 +32,32 @@ pub struct Recipe<'a> {
 }
 
 impl Recipe<'_> {
-    /// The hash of it all.
+    /// The hash of everything.
     pub fn key(&self) -> String {
-        // Only maps whose keys are no strings fail, and there are none.
+        // Only maps with keys other than strings fail, and there are none.
         let text = serde_json::to_string(self).unwrap_or_default();
         hash::bytes(format!("{FORMAT}\n{text}").as_bytes())
     }
 }
 
-/// The folder of an experiment's results. What another experiment has measured with the same key is taken as well.
+/// The folder of an experiment's results. Results of other experiments with the same key are used as well.
 pub struct Store {
     folder: PathBuf,
     others: Vec<PathBuf>,
 }
 
 impl Store {
-    /// Results in `folder`, and those in `others`. None of them need exist.
+    /// Results in `folder` and in `others`. The folders need not exist.
     pub fn new(folder: PathBuf, others: Vec<PathBuf>) -> Self {
         Self { folder, others }
     }
 
-    /// Where a run's result goes; with other extensions, its log and what else it makes.
+    /// Path of a run's result, without its extension: also for its log and its other files.
     pub fn path(&self, label: &str, seed: u32, key: &str) -> PathBuf {
         self.folder.join(file_name(label, seed, key))
     }
 
-    /// The result of a run, if it is there and whole.
+    /// The stored result of a run, if it exists and is complete.
     pub fn load(&self, label: &str, seed: u32, key: &str) -> Option<Outcome> {
         let folders = std::iter::once(&self.folder).chain(&self.others);
         folders
@@ -73,7 +73,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn save(&self, outcome: &Outcome) -> Result<(), Failure> {
         let path = self.path(&outcome.label, outcome.seed, &outcome.key);
         let text = serde_json::to_string_pretty(outcome)
@@ -87,11 +87,11 @@ fn file_name(label: &str, seed: u32, key: &str) -> String {
     format!("{label}.s{seed}.{key}.json")
 }
 
-/// Writes a file in one step, so that no half of it is left; makes its folder.
+/// Writes a file in one step, so that it is never incomplete; makes its folder.
 ///
 /// # Errors
 ///
-/// It cannot be written.
+/// The file cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(|error| Failure::io("make", folder, &error))?;
@@ -143,10 +143,10 @@ mod tests {
         store.save(&outcome).unwrap();
         assert_eq!(store.load("a", 3, &outcome.key), Some(outcome.clone()));
         assert_eq!(store.load("a", 3, &key(1, "a")), None);
-        // Another experiment finds it too.
+        // Another experiment finds it, too.
         let other = Store::new(folder.path().join("other"), vec![folder.path().join("new")]);
         assert_eq!(other.load("a", 3, &outcome.key), Some(outcome.clone()));
-        // Half a file counts as none.
+        // An incomplete file does not count.
         let path = store.path("a", 3, &outcome.key);
         std::fs::write(path, "{ \"key\":").unwrap();
         assert_eq!(store.load("a", 3, &outcome.key), None);

@@ -13,19 +13,19 @@ pub const RT_CORE: u32 = 0;
 pub struct System {
     /// Number of cores.
     pub cores: u32,
-    /// What is done against lock-holder preemption.
+    /// The policy against lock-holder preemption.
     pub policy: String,
     /// Mechanisms of the policy that are turned off.
     pub without: Vec<String>,
-    /// How the priorities of interrupts are split; `None`: the description does not say.
+    /// How interrupts' priorities follow those of the vCPUs; `None`: the default.
     pub interrupt_priorities: Option<String>,
-    /// Arguments of the real-time guest on core 0, if it is there.
+    /// Arguments of the real-time guest on core 0, if there is one.
     pub rt: Option<String>,
-    /// Linux, if it is there.
+    /// Linux, if there is one.
     pub linux: Option<Linux>,
-    /// Whether Linux is given the first virtio device.
+    /// Whether Linux gets the first virtio device.
     pub disk: bool,
-    /// The probe, if it is there.
+    /// The probe, if there is one.
     pub probe: Option<Probe>,
 }
 
