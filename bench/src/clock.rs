@@ -25,7 +25,8 @@ pub struct ClockReport {
     /// Counts of each core.
     pub cores: Vec<Core>,
     /// Exits to EL2 by cause.
-    pub visits: Vec<Visits>,
+    #[serde(rename = "visits")]
+    pub exits: Vec<Exits>,
     /// Points in time that guests marked.
     pub marks: Vec<Mark>,
     /// The part of the run that `profile` and `spin` cover.
@@ -62,7 +63,7 @@ pub struct Core {
 
 /// Exits to EL2 with one cause. An exit is all that a core executes at EL2 up to the next entry to a guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Visits {
+pub struct Exits {
     /// Why EL2 was entered.
     pub cause: String,
     /// The interrupt that was acknowledged first, if one was.
@@ -73,7 +74,8 @@ pub struct Visits {
     #[serde(default)]
     pub end: String,
     /// Number of exits.
-    pub visits: u64,
+    #[serde(rename = "visits")]
+    pub count: u64,
     /// Sum of their instructions.
     pub instructions: u64,
     /// Instructions of the longest exit.
@@ -240,9 +242,9 @@ mod tests {
                       {"mark": 2, "core": 0, "el": 0, "ns": 1500000000, "instructions": 4}]}"#;
         let report: ClockReport = serde_json::from_str(text).unwrap();
         assert_eq!(report.cores[0].el2, 5);
-        let step = report.visits[0].steps[0];
+        let step = report.exits[0].steps[0];
         assert_eq!((step.step, step.part.instructions), (3, 4));
-        assert_eq!(report.visits[0].rest.unwrap().most, 1);
+        assert_eq!(report.exits[0].rest.unwrap().most, 1);
         assert_eq!(report.repeats(), [1.499999]);
         assert_eq!(report.last_end(), Some(1_500_000_000));
         assert_eq!(report.longest_wait_ns(), Some(1000));

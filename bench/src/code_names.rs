@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names of places in the hypervisor's code, from its debug information.
 
-use crate::clock::Visits;
+use crate::clock::Exits;
 use addr2line::{Loader, demangle_auto};
 use std::path::Path;
 
-/// Path that tells the project's own code from libraries; and path of the names of its functions, demangled.
+/// Demangled names of the project's own functions begin with one of these; libraries' names do not.
 const OWN: [&str; 2] = ["spumone", "<spumone"];
 /// Functions in this file are single instructions: their caller is named instead.
 const ACCESSORS: &str = "sysreg.rs";
@@ -51,9 +51,9 @@ impl CodeNames {
     }
 
     /// Replaces the addresses of stretches without a check for interrupts by names.
-    pub fn name_stretches(&self, visits: &mut [Visits]) {
-        for visit in visits {
-            for end in [&mut visit.deaf_from, &mut visit.deaf_to] {
+    pub fn name_stretches(&self, exits: &mut [Exits]) {
+        for exit in exits {
+            for end in [&mut exit.deaf_from, &mut exit.deaf_to] {
                 let digits = end.as_deref().and_then(|it| it.strip_prefix("0x"));
                 let address = digits.and_then(|it| u64::from_str_radix(it, 16).ok());
                 if let Some(name) = address.and_then(|it| self.at(it)) {
@@ -107,18 +107,18 @@ mod tests {
     #[test]
     fn ends_of_a_stretch_get_names() {
         let names = CodeNames::open(&std::env::current_exe().unwrap()).unwrap();
-        let mut visit: Visits = serde_json::from_str(
+        let mut exit: Exits = serde_json::from_str(
             r#"{"cause": "IRQ", "visits": 1, "instructions": 1, "most": 1, "most_at_ns": 0, "most_on_core": 0}"#,
         )
         .unwrap();
-        visit.deaf_from = Some(format!("{:#x}", somewhere_in_this_file()));
-        visit.deaf_to = Some("0x0".into());
-        let mut visits = [visit];
-        names.name_stretches(&mut visits);
+        exit.deaf_from = Some(format!("{:#x}", somewhere_in_this_file()));
+        exit.deaf_to = Some("0x0".into());
+        let mut exits = [exit];
+        names.name_stretches(&mut exits);
         // The file is named only if debug information is complete, as the hypervisor's is.
-        let named = visits[0].deaf_from.as_deref().unwrap();
+        let named = exits[0].deaf_from.as_deref().unwrap();
         assert!(named.starts_with("`somewhere_in_this_file`"), "{named}");
-        assert_eq!(visits[0].deaf_to.as_deref(), Some("0x0"));
+        assert_eq!(exits[0].deaf_to.as_deref(), Some("0x0"));
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Page<'_> {
         let seeds: Vec<_> = self.seeds.iter().map(u32::to_string).collect();
         let _ = write!(
             text,
-            "- Runs have these seeds of the clock: {}. Each is another lawful interleaving of the same system. Guests' \
+            "- Runs have these seeds of the clock: {}. Each is another possible interleaving of the same system. Guests' \
              random seeds are fixed.\n\n\
              ## The machine\n\n\
              QEMU's `virt` with a GICv3 and `cortex-a76` cores on the exact clock ([`testbed/`](../../testbed/)): {} instructions \
@@ -296,7 +296,7 @@ also writes this list.
   systems on one model; they are exact to the instruction and repeatable. They do not predict the speed of a board.
 - \"Bare\" is the same guest on the same machine with no hypervisor and no EL2.
 - Lines and dots are medians. Bands and bars go from the smallest to the largest value over seeds of the clock, and over
-  repeats in a run, unless the picture says otherwise. A seed selects another lawful interleaving of the same system. With one
+  repeats in a run, unless the picture says otherwise. A seed selects another possible interleaving of the same system. With one
   seed the numbers are exact, but a change of one instruction may move them by a few per cent.
 - Latencies are in instructions; at 250 instructions per microsecond, 1,000 are 4 µs. `lhp`, `workloads`, `soak` and other
   figures of many virtual seconds have cores of 100 instructions per microsecond. There, a 1 kHz tick costs 2.5 times as large a

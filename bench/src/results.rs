@@ -158,7 +158,7 @@ pub mod samples {
                 outside_events: 0,
                 disk_calls: 0,
                 cores: Vec::new(),
-                visits: Vec::new(),
+                exits: Vec::new(),
                 marks: Vec::new(),
                 profiled: Profiled::default(),
                 profile: Vec::new(),

@@ -123,7 +123,7 @@ pub fn execute(
         if matches!(run.machine, Machine::Spumone(_))
             && let Some(names) = CodeNames::open(&project.hypervisor)
         {
-            names.name_stretches(&mut clock.visits);
+            names.name_stretches(&mut clock.exits);
         }
         // The log is stored with the result.
         let _ = std::fs::remove_file(path);

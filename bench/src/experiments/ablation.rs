@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ablation`: what each mechanism of policy `steal` is worth: the load experiment with one after the other turned off.
+//! `ablation`: the effect of each mechanism of policy `steal`: the load experiment with one of them turned off at a time.
 
 use super::loads::{self, Loads};
 use super::{Defaults, Evaluation, Experiment, Plan, Table};
@@ -12,11 +12,11 @@ use serde_json::json;
 /// The figure.
 pub struct Ablation;
 
-/// The policy with all that it has.
+/// The policy with all its mechanisms.
 const POLICY: &str = "steal";
-/// Between the policy's name and that of what it does without, in labels.
+/// In labels, between the policy and the mechanism that is turned off.
 const WITHOUT: &str = "-without-";
-/// What is turned off in turn, as descriptions name it (`[scheduler] without`).
+/// The mechanisms that are turned off in turn, by their names in descriptions (`[scheduler] without`).
 const MECHANISMS: [&str; 4] = ["grace", "yield-on-spin", "patience", "ipi-pull"];
 
 /// The policy, and the policy without each mechanism.
@@ -25,7 +25,7 @@ fn variants() -> Vec<String> {
     [POLICY.to_owned()].into_iter().chain(without).collect()
 }
 
-/// For people.
+/// The name on the page.
 fn title(variant: &str) -> String {
     match variant.split_once(WITHOUT) {
         Some((_, mechanism)) => format!("without {mechanism}"),
@@ -33,7 +33,7 @@ fn title(variant: &str) -> String {
     }
 }
 
-/// All variants take the place of policies in [`Loads`].
+/// [`Loads`] with the variants in place of policies.
 fn variant_plan(plan: &Plan) -> Plan {
     Plan {
         policies: variants(),
@@ -42,7 +42,7 @@ fn variant_plan(plan: &Plan) -> Plan {
 }
 
 impl Ablation {
-    /// Where loads are as in `lhp`, its runs are these.
+    /// Where the loads are those of `lhp`, the runs are the same.
     fn loads(plan: &Plan) -> Result<Loads, String> {
         Loads::new(plan, loads::yardstick(plan), &[50], &[30, 50, 70, 90])
     }
@@ -98,7 +98,7 @@ impl Experiment for Ablation {
     }
 
     fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
-        // The plan was accepted by `runs`.
+        // `runs` has accepted the plan.
         let Ok(loads) = Self::loads(plan) else {
             return Evaluation::empty();
         };

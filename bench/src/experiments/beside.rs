@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs in which the real-time guest measures its dispatch latency: beside a Linux that does something, or alone.
+//! Runs in which the real-time guest measures its dispatch latency: beside Linux with some load, or alone.
 
 use super::Plan;
 use crate::linux::Linux;
 use crate::machine::{Machine, Order, Run};
 use crate::system::System;
 
-/// Virtual time between the real-time guest's last period and the end of the run: it prints its report.
+/// Virtual time between the real-time guest's last period and the end of the run, in which it prints its report.
 const REPORT_US: u64 = 600_000;
-/// Virtual time from power on to the real-time guest's first period, at most.
+/// Longest virtual time from power on to the real-time guest's first period.
 const START_US: u64 = 200_000;
 /// Size of the disk that Linux writes to.
 const DISK_MIB: u32 = 16;
 
-/// What Linux does meanwhile.
+/// What Linux does during the measurement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Load {
     /// It sleeps.
@@ -25,7 +25,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// For labels.
+    /// The name in labels.
     pub fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -34,7 +34,7 @@ impl Load {
         }
     }
 
-    /// For people.
+    /// The name on the page.
     pub fn title(self) -> &'static str {
         match self {
             Self::Idle => "Linux idle",
@@ -49,7 +49,7 @@ impl Load {
 pub struct Periods {
     /// Length of one.
     pub us: u64,
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// More parameters of the guest, each after a space.
     pub more: &'static str,
@@ -61,7 +61,7 @@ impl Periods {
         format!("period={}us samples={}{}", self.us, self.count, self.more)
     }
 
-    /// All of them, in virtual microseconds.
+    /// Their total length in virtual microseconds.
     pub fn length_us(self) -> u64 {
         self.us * self.count
     }
@@ -77,7 +77,7 @@ pub fn run_beside(
     split: Option<&str>,
 ) -> Run {
     let end_us = START_US + periods.length_us() + REPORT_US;
-    // The load outlasts the run, which the clock ends.
+    // The load outlasts the run, which ends by the clock.
     let seconds = format!("seconds={}", end_us / 1_000_000 + 2);
     let linux = match load {
         Load::Idle => Linux::new(4, "idle", &[&seconds]),

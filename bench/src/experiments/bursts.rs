@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs in which Linux measures itself beside a real-time guest that takes a share of one core in bursts.
+//! Runs in which Linux measures its own time beside a real-time guest that takes a share of one core in bursts.
 
 use super::Plan;
 use crate::linux::Linux;
 use crate::machine::{Machine, Order, Run};
 use crate::system::System;
 
-/// How much longer than expected a run may take: the real-time guest's load must outlast what Linux measures. The run ends
-/// with Linux, so a long one costs nothing.
+/// How much longer than expected a run may take: the real-time guest's load must outlast Linux's measurement. The run ends
+/// with Linux, so a large value costs nothing.
 const ROOM: f64 = 2.0;
 const NS_PER_SECOND: f64 = 1e9;
 
-/// What the real-time guest does.
+/// The load of the real-time guest.
 #[derive(Clone, Copy)]
 pub struct Bursts {
     /// Share of core 0 in per cent.
@@ -26,14 +26,14 @@ impl Bursts {
         f64::from(self.load) / 100.0
     }
 
-    /// Seconds from power on for which the real-time guest must go on, for work that takes bare cores so many seconds.
+    /// Seconds from power on for which the real-time guest must run, for work that takes bare cores `seconds`.
     fn allowed(self, plan: &Plan, seconds: f64) -> f64 {
-        // At worst all of Linux gets only what the load leaves.
+        // In the worst case all of Linux gets only what the load leaves of the core.
         ROOM * (plan.boot_seconds() + seconds) / (1.0 - self.share())
     }
 }
 
-/// The run. `seconds`: how long `linux` takes on as many bare cores for what it measures.
+/// The run. `seconds`: how long the measured work of `linux` takes on as many bare cores.
 pub fn run_beside(
     plan: &Plan,
     label: String,
@@ -82,7 +82,7 @@ mod tests {
         let Machine::Spumone(system) = &run.machine else {
             panic!("not a system")
         };
-        // Twice (3 s + 2.5 s), at half the speed, and as much again.
+        // Twice (3 s + 2.5 s), at half the speed, with a reserve factor of two.
         assert_eq!(
             system.rt.as_deref(),
             Some("period=1ms load=50% burst=500ms duration=22000ms histogram=off")

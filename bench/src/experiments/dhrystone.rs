@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `dhrystone`: the second hypothesis of *The influence of spinlocks on Linux on virtualized CPUs*: is the
-//! slowdown a matter of the benchmark?
+//! `dhrystone`: the second hypothesis of *The influence of spinlocks on Linux on virtualized CPUs*: does the
+//! slowdown depend on the benchmark?
 
 use super::loads::Loads;
 use super::{Defaults, Evaluation, Experiment, Plan, Verdict};
@@ -11,12 +11,12 @@ use crate::results::Results;
 /// The figure.
 pub struct Dhrystone;
 
-/// A benchmark that computes only holds no lock: it should lose the load's share and no more.
+/// A benchmark that only computes holds no lock: it should lose the load's share and no more.
 const AIM: f64 = 1.10;
-/// How much longer Dhrystone runs than hackbench. Its begin and its end may each wait for a burst to be over, which in a
-/// short run looks like a slowdown.
+/// How much longer Dhrystone runs than hackbench. Its begin and its end may each wait for the end of a burst, which would
+/// appear as a slowdown in a short run.
 const LONGER: f64 = 4.0;
-/// The policy under which the documents saw the slowdown.
+/// The policy with which the paper saw the slowdown.
 const POLICY: &str = "none";
 
 impl Dhrystone {
@@ -27,7 +27,7 @@ impl Dhrystone {
         Ok([dhrystone, of("hackbench")?])
     }
 
-    /// One policy, whatever the plan says: the question is about benchmarks.
+    /// One policy, whatever the plan has: the question is about benchmarks.
     fn plan(plan: &Plan) -> Plan {
         Plan {
             policies: vec![POLICY.into()],
@@ -42,7 +42,7 @@ impl Experiment for Dhrystone {
     }
 
     fn title(&self) -> &'static str {
-        "Is the slowdown a matter of the benchmark?"
+        "Does the slowdown depend on the benchmark?"
     }
 
     fn question(&self) -> &'static str {
@@ -67,7 +67,7 @@ impl Experiment for Dhrystone {
 
     fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
         let plan = Self::plan(plan);
-        // Its yardsticks exist.
+        // These yardsticks exist.
         let Ok(both) = Self::loads(&plan) else {
             return Evaluation::empty();
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What runs tell of dispatch latency: histograms, a table, the largest.
+//! Dispatch latency: histograms, a table, the maximum.
 
 use super::beside::Periods;
 use super::{Plan, Table};
@@ -9,10 +9,10 @@ use crate::stats::{Spread, grouped};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// A run's label, and its name for people.
+/// The label of a run, and its name on the page.
 pub type Named = (String, String);
 
-/// How latencies are taken.
+/// How latencies are measured.
 pub fn method(periods: Periods, plan: &Plan) -> Vec<String> {
     vec![
         format!(
@@ -37,15 +37,15 @@ pub fn worst(results: &Results, label: &str) -> Option<f64> {
     values.reduce(f64::max)
 }
 
-/// Where one case's maximum is so many times another's, a linear axis would show nothing of that one.
+/// If the maximum of one case is this many times that of another, the smaller one would be invisible on a linear axis.
 const WIDE: f64 = 20.0;
 
-/// One histogram for each case, all seeds together, all with rows of the same width on a linear axis.
+/// A histogram for each case, all seeds together, with rows of the same width on a linear axis.
 pub fn figure(cases: &[Named], results: &Results) -> Figure {
     let maxima = || cases.iter().filter_map(|(label, _)| worst(results, label));
     let largest = maxima().fold(0.0, f64::max);
     let logarithmic = largest > WIDE * maxima().fold(f64::INFINITY, f64::min);
-    // No finer than the guest's own rows, in 200 of which it puts almost all.
+    // Not narrower than the guest's own rows, of which 200 contain almost all values.
     let finest = |label: &str| {
         let rows = results.of(label).iter();
         let widths = rows.map(|it| it.instructions(it.console.histogram.width_ns as f64));
@@ -103,9 +103,9 @@ pub fn figure(cases: &[Named], results: &Results) -> Figure {
     })
 }
 
-/// A round width with which `largest` takes about 200 rows.
+/// A round width with which `largest` is in about row 200.
 fn row_width(largest: f64) -> f64 {
-    // A multiple of a counter tick at 250 instructions a microsecond, so that rows hold equally many.
+    // A multiple of a counter tick at 250 instructions per microsecond, so that all rows span the same number of ticks.
     const WIDTHS: [f64; 9] = [4.0, 8.0, 20.0, 40.0, 100.0, 200.0, 400.0, 1000.0, 2000.0];
     let wanted = largest / 200.0;
     WIDTHS
@@ -124,7 +124,7 @@ fn bars(outcomes: &[Outcome], width: f64) -> Vec<(f64, f64, u64)> {
             let row = (outcome.instructions(start as f64) / width) as u64;
             *rows.entry(row).or_default() += count;
         }
-        // What the coarse table has above its last row: where between they lie is not known.
+        // Values above the last row of the coarse table: only their range is known.
         if let (Some(max), Some(&(last, _))) =
             (outcome.rt_instructions("max_ns"), histogram.rows.last())
             && histogram.above > 0
@@ -182,7 +182,7 @@ fn show(spread: Spread) -> String {
     }
 }
 
-/// For programs.
+/// For the JSON file.
 pub fn summary(cases: &[Named], results: &Results) -> Value {
     let mut all = serde_json::Map::new();
     for (label, _) in cases {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ipi`: how long an interrupt between two vCPUs of a guest takes, while its target runs, was preempted, or has changed
-//! cores because of that.
+//! `ipi`: the time of an interrupt between two vCPUs of a guest, while its target runs, was preempted, or has therefore changed
+//! cores.
 
 use super::{Defaults, Evaluation, Experiment, Plan, Table};
 use crate::machine::{Machine, Order, Run};
@@ -14,21 +14,21 @@ use std::collections::BTreeMap;
 /// The figure.
 pub struct Ipi;
 
-/// Marks of the probe's suite (`tests/guests/src/suites/ipi.rs`): the measurement begins and ends; an SGI is sent; an
+/// Marks of the probe's suite (`tests/guests/src/suites/ipi.rs`): begin and end of the measurement; an SGI is sent; an
 /// interrupt is taken.
 const BEGIN: u64 = 1;
 const END: u64 = 2;
 const SENT: u64 = 16;
 const TAKEN: u64 = 17;
 
-/// Policies that are compared where the user names none but the base.
+/// The compared policies, if the user names only the base.
 const BASE: &str = "none";
 const POLICIES: [&str; 2] = [BASE, "steal"];
 const CORES: u32 = 3;
 /// The sender has core 1, the target core 0 with the real-time guest, the third vCPU core 2.
 const HOMES: [u32; 3] = [1, 0, 2];
-/// Longest pause between two SGIs in microseconds: so long as a burst of the real-time guest and the pause behind it, so
-/// that SGIs meet all of it.
+/// Longest pause between two SGIs in microseconds: as long as a burst of the real-time guest and the pause after it, so
+/// that SGIs are sent at all points of it.
 const GAP_US: u64 = 5000;
 const RT: &str = "period=1ms load=80% burst=5ms histogram=off";
 /// Longest time for an SGI and the pause before it, in milliseconds; and for the start of both guests.
@@ -40,12 +40,12 @@ const ROWS_PER_DECADE: f64 = 20.0;
 /// One run.
 struct Case {
     label: String,
-    /// For people.
+    /// The name on the page.
     name: String,
     policy: String,
-    /// Whether the real-time guest is there.
+    /// Whether there is a real-time guest.
     rt: bool,
-    /// Whether the third vCPU wants its core all the time.
+    /// Whether the third vCPU always uses its core.
     busy: bool,
 }
 
@@ -67,7 +67,7 @@ fn cases(plan: &Plan) -> Vec<Case> {
     for policy in policies(plan) {
         let name = format!("real-time guest on the target's core, policy {policy}");
         if policy == BASE {
-            // Nobody goes to another core, so it does not matter what those do.
+            // No vCPU changes cores, so the load of the other cores does not matter.
             cases.push(Case {
                 label: policy.clone(),
                 name,
@@ -97,7 +97,7 @@ fn count(plan: &Plan) -> u64 {
     if plan.quick { 150 } else { 1000 }
 }
 
-/// Times of one run in instructions, from each write to the handler, in order.
+/// The times of one run in instructions, from each write to its handler, in order.
 fn times(outcome: &Outcome) -> Vec<f64> {
     let marks = &outcome.clock.marks;
     let at = |number| marks.iter().find(|it| it.mark == number).map(|it| it.ns);
@@ -110,21 +110,21 @@ fn times(outcome: &Outcome) -> Vec<f64> {
             .map(|it| it.ns)
             .filter(|ns| (begin..=end).contains(ns))
     };
-    // The next one is sent when the last one was taken, so they come in pairs.
+    // The next SGI is sent when the last one was taken, so the marks come in pairs.
     of(SENT)
         .zip(of(TAKEN))
         .map(|(sent, taken)| outcome.instructions(taken as f64 - sent as f64))
         .collect()
 }
 
-/// All seeds, from the shortest to the longest.
+/// The times of all seeds, sorted.
 fn sorted(results: &Results, label: &str) -> Vec<f64> {
     let mut times = results.values(label, times);
     times.sort_by(f64::total_cmp);
     times
 }
 
-/// The value below which this share of all lies.
+/// The value below which this share of all values is.
 fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     sorted.get((last as f64 * share).ceil() as usize).copied()
@@ -143,7 +143,7 @@ fn bars(times: &[f64]) -> Vec<(f64, f64, u64)> {
         .collect()
 }
 
-/// In microseconds too.
+/// Also in microseconds.
 fn with_micros(instructions: f64, plan: &Plan) -> String {
     let micros = instructions / f64::from(plan.ipus);
     format!("{} instructions ({micros:.1} µs)", grouped(instructions))
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn each_write_meets_its_interrupt() {
         let marks = [
-            // Before it begins, and after it has ended: wake-ups of the probe's own.
+            // Before the begin and after the end: the probe's own wake-ups.
             (TAKEN, 5),
             (BEGIN, 1000),
             (SENT, 2000),

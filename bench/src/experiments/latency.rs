@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `latency`: how long the real-time guest waits between a task's due time and its first instruction,
-//! beside a Linux that rests, computes or writes to a disk.
+//! `latency`: the time from a task's due time to its first instruction in the real-time guest,
+//! beside a Linux that idles, computes or writes to a disk.
 
 use super::beside::{Load, Periods, run_bare, run_beside};
 use super::dispatch::{figure, method, summary, table, worst};
-use super::{Defaults, Evaluation, Experiment, Plan, Verdict, visits};
+use super::{Defaults, Evaluation, Experiment, Plan, Verdict, exits};
 use crate::machine::Run;
 use crate::results::Results;
 use crate::stats::grouped;
@@ -13,17 +13,17 @@ use std::collections::BTreeMap;
 /// The figure.
 pub struct Latency;
 
-/// The policy that all runs have but those that compare policies.
+/// The policy of all runs that do not compare policies.
 const BASE: &str = "none";
 
-/// What a policy may cost the real-time guest, in instructions.
+/// How much a policy may cost the real-time guest, in instructions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Aim {
-    /// Its maximum beside hackbench above the bare machine's.
+    /// Room of its maximum beside hackbench above the bare machine's maximum.
     AboveBare(f64),
-    /// The same above its own with Linux idle: the policy forbids what makes Linux's load felt.
+    /// Room above its own maximum with Linux idle: the policy prevents what would make Linux's load matter.
     AboveIdle(f64),
-    /// None: it pays with latency for what Linux gains, and the figure shows how much.
+    /// None: this policy trades latency for Linux's throughput, and the figure shows how much.
     Shown,
 }
 
@@ -46,9 +46,9 @@ fn with_policy(label: &str, policy: &str) -> String {
     }
 }
 
-/// What makes the mean of one kind of visits large.
+/// What makes the mean of one kind of exits large.
 const LOADING: &str = "\
-    At its start, EL2 copies Linux's images whenever the real-time guest sleeps, and looks for interrupts in between. \
+    At its start, EL2 copies Linux's images whenever the real-time guest sleeps, and checks for interrupts in between. \
     For that reason, exits by WFI in which the guest stays are few and long.";
 
 impl Latency {
@@ -77,7 +77,7 @@ impl Latency {
         ]
     }
 
-    /// What is measured, in the order of the page.
+    /// The runs, in the order of the page.
     fn cases(plan: &Plan) -> Vec<Case> {
         let mut cases = Vec::new();
         for (suffix, periods) in Self::periods(plan) {
@@ -105,7 +105,7 @@ impl Latency {
             };
             add(None, BASE);
             if slow {
-                // Policies are compared with the short period: it has ten times as many chances.
+                // Policies are compared with the short period, which has ten times as many chances for a long wait.
                 add(Some(Load::Hackbench), BASE);
                 continue;
             }
@@ -125,7 +125,7 @@ impl Latency {
 /// One run of the figure.
 struct Case {
     label: String,
-    /// For people.
+    /// The name on the page.
     name: String,
     /// `None`: the bare machine.
     load: Option<Load>,
@@ -201,24 +201,23 @@ impl Experiment for Latency {
             });
         }
         verdicts.push(verdict(results, BASE, Load::Disk));
-        // One run stands for all: interrupts that move nobody cost the same with every policy.
+        // One run stands for all: interrupts that move no vCPU cost the same with every policy.
         let first = plan.policies.first().map_or(BASE, String::as_str);
-        verdicts.extend(visits::verdicts(results, &with_policy("hackbench", first)));
+        verdicts.extend(exits::verdicts(results, &with_policy("hackbench", first)));
         if results.all().next().is_some() {
             findings.push(untimely(results));
         }
-        if let Some((visit, label)) = visits::longest(results, cases.iter().map(|it| it.0.as_str()))
-        {
+        if let Some((exit, label)) = exits::longest(results, cases.iter().map(|it| it.0.as_str())) {
             findings.push(format!(
-                "The longest stretch at EL2 without a look for interrupts, which are masked there, was {} (after an exit by \
+                "The longest stretch at EL2 without a check for interrupts, which are masked there, was {} (after an exit by \
                  {}, run `{label}`), apart from the start of a core and the end of a guest.",
-                visits::stretch(&visit),
-                visit.cause
+                exits::stretch(&exit),
+                exit.cause
             ));
         }
         let mut tables = vec![table(&cases, results)];
         let labels = plan.policies.iter().map(|it| with_policy("hackbench", it));
-        tables.extend(labels.map(|it| visits::table(results, &it)));
+        tables.extend(labels.map(|it| exits::table(results, &it)));
         Evaluation {
             figure: figure(&cases, results),
             caption: "Histograms of dispatch latency, counts on a logarithmic axis".into(),
@@ -235,7 +234,7 @@ impl Experiment for Latency {
     }
 }
 
-/// Whether the maximum beside a loaded Linux is within a policy's aim.
+/// Whether the maximum beside a loaded Linux meets a policy's aim.
 fn verdict(results: &Results, policy: &str, load: Load) -> Verdict {
     let loaded = worst(results, &with_policy(load.name(), policy));
     let (reference, aim, room) = match aim(policy) {
@@ -358,7 +357,7 @@ mod tests {
     #[test]
     fn each_policy_has_its_own_aim() {
         let mut results = results(4000, 8000, 8000);
-        // In ns, 4 for an instruction.
+        // In ns; an instruction takes 4.
         for (label, max) in [
             ("hackbench-steal", 4000 + 4 * 1501),
             ("hackbench-ondemand", 4000 + 4 * 2500),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `lhp`: what a real-time guest's load costs an SMP Linux beside it, against the ideal.
+//! `lhp`: what a real-time guest's load costs an SMP Linux beside it, compared with the ideal.
 
 use super::loads::{self, Bare, Loads};
 use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict, shares};
@@ -12,32 +12,32 @@ pub struct Lhp;
 
 /// Aim: time over the ideal at every load.
 const AIM: f64 = 1.05;
-/// The highest load in per cent that counts as near 50 %.
+/// The highest load in per cent that still counts as near 50 %.
 const NEAR_50: u32 = 60;
 
-/// Policies whose aims are close: each point has all seeds. The others are there to be compared with, or have aims that
-/// leave room for what a seed moves.
+/// Policies whose aims are narrow: each point has all seeds. The others are there for comparison, or have aims with a
+/// margin for the effect of a seed.
 const JUDGED: [&str; 2] = ["none", "steal"];
 
-/// Policies of other hypervisors: nothing is aimed at with them.
+/// Policies of other hypervisors: they have no aims.
 const COMPARED: [&str; 2] = ["balance", "cosched"];
 
 fn is_peer(policy: &str) -> bool {
     !JUDGED.contains(&policy)
 }
 
-/// How to read where the time went.
+/// Explains the table of where the time went.
 const HOW_IT_SHOWS: &str = "\
     A preempted vCPU delays the other vCPUs in two ways. Some spin for a lock that it holds, or for which it queues ahead of \
     them, since a queued spinlock serves its waiters strictly in order. Others sleep, with nothing to do, until processes on \
     its run queue go on, since Linux does not know that this CPU does not run. On bare cores Linux hardly waits for locks, \
     because it holds them so briefly. So many bursts preempt no lock holder, but a burst that does costs the rest of the \
     burst. For this reason seeds differ much. The loss at low loads is smaller than in the paper, which had another kernel.";
-/// What the tables of shares are of.
+/// What the tables of shares cover.
 pub(super) const WINDOW: &str = "\
     Shares are of the whole program, from its start to its end. That is longer than the time that the program measures itself, \
     since it includes the creation and the end of its processes. Shares are medians over seeds, so a row need not add up to 100.";
-/// What a point is of.
+/// What a point of the picture covers.
 pub(super) const BURSTS: &str = "\
     A run has few bursts, and may begin at any point of one. So the real-time guest's actual share of core 0 (four times its \
     share of all cores) is not exactly the load. The ideal is that of the exact load.";
@@ -48,7 +48,7 @@ impl Lhp {
     }
 }
 
-/// A yardstick under this figure's loads.
+/// A yardstick with this figure's loads.
 pub(super) fn loads_of(plan: &Plan, yardstick: &str) -> Result<Loads, String> {
     Loads::new(plan, yardstick, &[0, 50, 90], &[0, 10, 30, 50, 70, 90])
 }
@@ -82,7 +82,7 @@ impl Experiment for Lhp {
     }
 
     fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
-        // The plan was accepted by `runs`.
+        // `runs` has accepted the plan.
         let Ok(loads) = Self::loads(plan) else {
             return Evaluation::empty();
         };
@@ -173,7 +173,7 @@ impl Experiment for Lhp {
     }
 }
 
-/// Where the time goes at the highest load, against four bare cores.
+/// Where the time goes at the highest load, compared with four bare cores.
 fn losses(loads: &Loads, plan: &Plan, results: &Results) -> Vec<String> {
     let lost = |label: String| shares::lost(results.of(&label));
     let bare = lost(loads.bare_label(4)).map(|it| format!("On 4 bare cores Linux {it}."));
@@ -211,8 +211,8 @@ fn tables(loads: &Loads, plan: &Plan, results: &Results) -> Vec<Table> {
     ]
 }
 
-/// What is aimed at with a policy: `none` is there to show the problem, `steal` to solve it, and each of the project's others to be
-/// better than `none`. Judged when there is a result at every load; that it shows is seen with fewer.
+/// The aims of a policy: `none` is there to show the problem, `steal` to solve it, and each of the project's other ones to be
+/// better than `none`. Judged if there is a result at every load; fewer are enough to show the problem.
 pub(super) fn aims(
     loads: &Loads,
     results: &Results,
@@ -274,7 +274,7 @@ fn better_aim(policy: &str) -> String {
     format!("policy `{policy}`: better than `none` where that is at its worst")
 }
 
-/// Whether a policy is better than `none` at the load at which that is worst; and where it is worse: slower than each repeat
+/// Whether a policy is better than `none` at the load at which `none` is worst; and the loads at which it is worse: slower than each repeat
 /// and seed of `none`.
 fn better_than_none(
     loads: &Loads,
@@ -305,8 +305,8 @@ fn better_than_none(
     })
 }
 
-/// Whether `steal` is the best of all these policies wherever the real-time guest takes time. Most have the first seed only,
-/// and a seed alone moves a time by some per cent: so none may be faster than the fastest of `steal`'s.
+/// Whether `steal` is the best of all these policies wherever the real-time guest takes time. Most others have the first seed only,
+/// and a seed can change a time by some per cent: so none may be faster than the fastest run of `steal`.
 fn fastest(loads: &Loads, results: &Results, policies: &[String]) -> Option<Verdict> {
     const BEST: &str = "steal";
     let others = || policies.iter().filter(|&it| it != BEST);
@@ -350,7 +350,7 @@ mod tests {
     use crate::experiments::loads::tests::{plan, results};
     use crate::results::samples;
 
-    /// Beside 0 and 50 %; nothing is made of it here.
+    /// Beside 0 and 50 %; the test does not use it.
     const LAST: u32 = 90;
 
     fn quick() -> Plan {
@@ -360,7 +360,7 @@ mod tests {
         }
     }
 
-    /// `none` took so long at 0 and 50 %, and at the last load as long as at 0 %.
+    /// `none` with these times at 0 and 50 %, and the time of 0 % at the last load.
     fn of_none(times: [f64; 2]) -> Results {
         let mut all = results(times);
         let loads = Lhp::loads(&quick()).unwrap();
@@ -368,7 +368,7 @@ mod tests {
         all
     }
 
-    /// Verdicts of a policy that took so long at loads of 0 and 50 %, beside a `none` that took 2.0 and 4.5 s.
+    /// Verdicts of a policy with these times at loads of 0 and 50 %, beside a `none` with 2.0 and 4.5 s.
     fn verdicts(policy: &str, times: [f64; 2]) -> Vec<(String, Option<bool>)> {
         let mut both = of_none([2.0, 4.5]);
         for (load, time) in [(0, times[0]), (50, times[1]), (LAST, times[0])] {
@@ -493,7 +493,7 @@ mod tests {
         let missing = ("no result at 0 %, 50 %, 90 %".to_owned(), None);
         let none = of_none([2.0, 4.5]);
         assert_eq!(verdicts_of("steal", &none), [missing.clone(), missing]);
-        // At one load only, where it is as good as can be.
+        // At one load only, at which it is ideal.
         let mut some = of_none([2.0, 4.5]);
         let loads = Lhp::loads(&quick()).unwrap();
         some.add(samples::linux(&loads.label("trap", 0), 1, &[2.0]));

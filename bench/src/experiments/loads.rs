@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `lhp`, `dhrystone` and `ablation` share: one yardstick, by the load that the real-time guest puts on one core.
+//! Common parts of `lhp`, `dhrystone` and `ablation`: one yardstick, by the load that the real-time guest puts on one core.
 
 use super::bursts::{self, Bursts};
 use super::yardstick::{self, Yardstick};
@@ -12,23 +12,23 @@ use serde_json::{Value, json};
 
 /// Cores of the machine.
 pub const CORES: u32 = 4;
-/// Bare machines to compare with.
+/// Bare machines for comparison, by number of cores.
 const BARE: [u32; 3] = [2, 3, 4];
-/// Linux's CPU 3 is the one at home on the shared core. Were it CPU 0, the whole boot would get only what the
+/// The shared core is the home of Linux's CPU 3. With CPU 0 the whole boot would get only what the
 /// load leaves of that core.
 const HOMES: [u32; 4] = [1, 2, 3, 0];
-/// Repeats in a run. Seeds vary more than repeats do, so each has one that spans several bursts.
+/// Repeats in a run. Seeds differ more than repeats do, so each run has one repeat that spans several bursts.
 const REPEATS: u32 = 1;
 
 /// A yardstick under load.
 pub struct Loads {
-    /// What measures.
+    /// The yardstick.
     pub yardstick: &'static Yardstick,
     /// Loads in per cent.
     pub loads: Vec<u32>,
     /// Period of the real-time guest's bursts in milliseconds.
     pub burst_ms: u32,
-    /// Length of what is measured, on four bare cores, about, in seconds.
+    /// Approximate length of the measured work on four bare cores, in seconds.
     pub seconds: f64,
 }
 
@@ -39,21 +39,21 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// Time at which the real-time guest takes the share `f` of one core, and nothing is lost by it: throughput is
-    /// that of three cores, and of the fourth what is left.
+    /// Time if the real-time guest takes the share `f` of one core and nothing else is lost: the throughput is
+    /// that of three cores, and that of the rest of the fourth one.
     pub fn ideal(&self, f: f64) -> f64 {
         ideal(self.times[1], self.times[2], f)
     }
 }
 
-/// The time of work that takes bare machines with three and four cores so long, with all of three cores and all but the
+/// The time of work that takes bare machines with three and four cores these times, with all of three cores and all but the
 /// share `f` of the fourth.
 pub fn ideal(three: f64, four: f64, f: f64) -> f64 {
     let [three, four] = [three, four].map(|time| 1.0 / time);
     1.0 / (three + (1.0 - f) * (four - three))
 }
 
-/// What measures where the plan names nothing.
+/// The yardstick if the plan names none.
 const YARDSTICK: &str = "hackbench";
 
 /// The name of the plan's yardstick.
@@ -62,11 +62,11 @@ pub fn yardstick(plan: &Plan) -> &str {
 }
 
 impl Loads {
-    /// The yardstick of this name, under loads of a quick look or of the whole figure.
+    /// The yardstick with this name, with the loads of the short version or of the whole figure.
     ///
     /// # Errors
     ///
-    /// There is none of this name; says which there are.
+    /// There is no yardstick with this name: which there are.
     pub fn new(plan: &Plan, name: &str, quick: &[u32], whole: &[u32]) -> Result<Self, String> {
         let (loads, burst_ms, seconds) = match plan.quick {
             true => (quick, 100, 0.4),
@@ -140,7 +140,7 @@ impl Loads {
         Spread::of(results.values(label, Outcome::seconds))
     }
 
-    /// Times under load over that of four bare cores, by load.
+    /// Times under load divided by that of four bare cores, by load.
     pub fn line(&self, results: &Results, bare: &Bare, policy: &str) -> Line {
         let points = self.loads.iter().filter_map(|&load| {
             let spread = self.spread(results, &self.label(policy, load))?;
@@ -176,7 +176,7 @@ impl Loads {
             .collect()
     }
 
-    /// The largest median against the ideal, and at which load.
+    /// The largest median divided by the ideal, and its load.
     pub fn worst(&self, results: &Results, bare: &Bare, policy: &str) -> Option<(f64, u32)> {
         let ratios = self.loads.iter().filter_map(|&load| {
             let time = self.spread(results, &self.label(policy, load))?.median;
@@ -255,7 +255,7 @@ impl Loads {
         table
     }
 
-    /// For programs.
+    /// For the JSON file.
     pub fn summary(&self, plan: &Plan, results: &Results) -> Value {
         let bare = self.bare(results);
         let mut by_policy = serde_json::Map::new();
@@ -280,7 +280,7 @@ impl Loads {
         json!({ "yardstick": self.yardstick.name, "bare": bare, "under_load": by_policy })
     }
 
-    /// How it was done.
+    /// The method.
     pub fn method(&self, plan: &Plan) -> Vec<String> {
         vec![
             format!(
@@ -324,7 +324,7 @@ pub mod tests {
         }
     }
 
-    /// Bare 4.0, 2.667 and 2.0 s; under load as given.
+    /// Bare machines with 4.0, 2.667 and 2.0 s; these times under load.
     pub fn results(under_load: [f64; 2]) -> Results {
         let mut results = Results::default();
         for (cores, time) in [(2, 4.0), (3, 8.0 / 3.0), (4, 2.0)] {

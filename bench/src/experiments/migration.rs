@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `migration`: what it costs that a vCPU goes to another core and comes back, on both sides, in instructions at EL2.
+//! `migration`: the cost of a vCPU's way to another core and back, on both cores, in instructions at EL2.
 //!
-//! The hypervisor passes steps (`hypervisor/src/steps.rs`), and the clock counts visits to EL2 apart by the steps that they
-//! passed. So each visit that has to do with a move is known, whole and in parts.
+//! The hypervisor passes steps (`hypervisor/src/steps.rs`), and the clock counts exits separately by the steps that they
+//! passed. So the cost of each exit that has to do with a move is known, as a whole and in parts.
 
 use super::beside::{Load, Periods, run_beside};
 use super::moves::{Costs, KINDS, Kind, PARTS, Side, Sum};
@@ -18,15 +18,15 @@ pub struct Migration;
 
 /// Aim for a round trip, in instructions of both cores together.
 const AIM: f64 = 3000.0;
-/// Without policies that move vCPUs in the plan.
+/// The policies if the plan has none that moves vCPUs.
 const POLICY: &str = "steal";
-/// Nothing moves.
+/// A policy that moves no vCPU.
 const STAYS: &str = "none";
 /// The real-time guest is active for 3 ms of every 10, so that vCPUs have a reason to move.
 const BUSY: &str = " load=30% burst=10ms histogram=off";
 
-/// Linux's CPU 3 is the one at home on the real-time guest's core. Were it CPU 0, which boots, EL2 would load the guest
-/// there in visits as long as the pauses of the real-time guest.
+/// Linux's CPU 3 has its home on the real-time guest's core. With CPU 0, which boots, EL2 would load the guest
+/// there in exits as long as the pauses of the real-time guest.
 const HOMES: [u32; 4] = [1, 2, 3, 0];
 
 /// Policies that move vCPUs.
@@ -55,24 +55,24 @@ impl Migration {
     fn tables(policy: &str, costs: &Costs) -> [Table; 2] {
         let mut whole = Table::new(
             &format!(
-                "Policy `{policy}`: visits to EL2 in which the core did something about moves, as a whole"
+                "Policy `{policy}`: exits to EL2 in which the core did something about moves, as a whole"
             ),
-            &["the core", "visits", "mean instructions", "most"],
+            &["the core", "exits", "mean instructions", "most"],
         );
         for ((_, name), sum) in KINDS.iter().zip(costs.kinds) {
             whole.rows.push(row(name, sum.cells()));
         }
         let mut parts = Table::new(
             &format!(
-                "Policy `{policy}`: visits in which the core took a vCPU and gave one up, in parts"
+                "Policy `{policy}`: exits in which the core took a vCPU and gave one up, in parts"
             ),
-            &["part", "visits", "mean instructions", "most"],
+            &["part", "exits", "mean instructions", "most"],
         );
         for (way, sum) in PARTS.iter().zip(costs.parts) {
             parts.rows.push(row(&way.label(), sum.cells()));
         }
         let all = costs.kind(Kind::Exchanged);
-        parts.rows.push(row("the whole visit", all.cells()));
+        parts.rows.push(row("the whole exit", all.cells()));
         [whole, parts]
     }
 }
@@ -89,7 +89,7 @@ impl Experiment for Migration {
     }
 
     fn title(&self) -> &'static str {
-        "What a departure and a return cost"
+        "What a round trip of a vCPU costs"
     }
 
     fn question(&self) -> &'static str {
@@ -129,7 +129,7 @@ impl Experiment for Migration {
             let sides = costs.side(Side::GivesUp).zip(costs.side(Side::Accepts));
             if let Some(((mean, worst), (gives_up, accepts))) = trip.zip(sides) {
                 findings.push(format!(
-                    "Policy `{policy}`: a departure and a return cost {} instructions on both cores together: twice {} to give a \
+                    "Policy `{policy}`: a round trip of a vCPU (to another core and back) costs {} instructions on both cores together: twice {} to give a \
                      vCPU up and {} to accept it; at worst {}.",
                     grouped(mean),
                     grouped(gives_up),
@@ -139,7 +139,7 @@ impl Experiment for Migration {
             }
             if let Some(whole) = costs.whole() {
                 findings.push(format!(
-                    "Policy `{policy}`: {} with all other work of these visits to EL2: exception and interrupt, decision, alarm, \
+                    "Policy `{policy}`: {} with all other work of these exits to EL2: exception and interrupt, decision, alarm, \
                      entry ({} moves).",
                     grouped(whole),
                     grouped(costs.moves())
@@ -147,19 +147,19 @@ impl Experiment for Migration {
             }
             if let Some(in_vain) = costs.in_vain() {
                 findings.push(format!(
-                    "Policy `{policy}`: {} more instructions for each round trip are looks for work after which nothing moves, mostly \
+                    "Policy `{policy}`: {} more instructions for each round trip are searches for parked vCPUs after which no vCPU moves, mostly \
                      while a vCPU in its grace has not left its kernel yet.",
                     grouped(in_vain)
                 ));
             }
             verdicts.push(Verdict {
                 aim: format!(
-                    "policy `{policy}`: a departure and a return, counted as in the paper, at most {} instructions, both cores together",
+                    "policy `{policy}`: a round trip of a vCPU, counted as in the paper, at most {} instructions, both cores together",
                     grouped(AIM)
                 ),
                 measured: trip.map_or("no result".into(), |(mean, worst)| {
                     format!(
-                        "{} on average, {} at worst; {} with all other work of these visits",
+                        "{} on average, {} at worst; {} with all other work of these exits",
                         grouped(mean),
                         grouped(worst),
                         costs.whole().map_or("-".into(), grouped)
@@ -178,8 +178,8 @@ impl Experiment for Migration {
                 .map(|((_, name), sum)| dot(name, sum.spread()))
                 .collect();
             let trips = [
-                ("departure and return", costs.mean(), costs.worst()),
-                ("the same, whole visits", costs.whole(), costs.most()),
+                ("round trip", costs.mean(), costs.worst()),
+                ("the same, whole exits", costs.whole(), costs.most()),
             ];
             for (name, mean, most) in trips {
                 let spread = mean.zip(most).map(|(mean, most)| Spread {
@@ -222,13 +222,13 @@ impl Experiment for Migration {
         }
         Evaluation {
             figure: Figure::Dots(Dots {
-                title: "What a departure and a return cost".into(),
-                subtitle: "visits to EL2 by what the core does about moves: mean, and a bar to the longest".into(),
+                title: "What a round trip of a vCPU costs".into(),
+                subtitle: "exits to EL2 by what the core does about moves: mean, and a bar to the longest".into(),
                 x_title: "instructions at EL2".into(),
                 one: None,
                 rows,
             }),
-            caption: "Instructions at EL2 for each kind of visit that has to do with moves, and for a round trip".into(),
+            caption: "Instructions at EL2 for each kind of exit that has to do with moves, and for a round trip".into(),
             findings,
             verdicts,
             tables,
@@ -238,18 +238,18 @@ impl Experiment for Migration {
                      then Linux's vCPUs share the other three cores and move among them.",
                     grouped(Self::periods(plan).length_us() as f64 / 1000.0)
                 ),
-                "A visit is all that a core executes at EL2 without a break, from exit to entry. The hypervisor marks steps on its \
-                 way (one instruction each), and the clock counts visits by the steps that were passed."
+                "An exit is all that a core executes at EL2 without a break, from exit to entry. The hypervisor marks steps on its \
+                 way (one instruction each), and the clock counts exits by the steps that were passed."
                     .into(),
-                "Departure and return are counted as in the paper (figure 10), which adds up the function that gives a vCPU up on one \
+                "A round trip is counted as in the paper (figure 10), which adds up the function that gives a vCPU up on one \
                  core and the function that accepts it on the other. Here these are saving, parking and notifying on the one \
                  side, and choosing, claiming, settling and loading on the other. They are the parts marked • above, in all \
-                 visits that gave a vCPU up or took one; their means are added up and doubled. Exceptions, interrupts, the \
-                 scheduler's decision and alarms are not included; whole visits include them."
+                 exits that gave a vCPU up or took one; their means are added up and doubled. Exceptions, interrupts, the \
+                 scheduler's decision and alarms are not included; whole exits include them."
                     .into(),
-                "Whole visits: the instructions of all visits in which the core took a vCPU, or parked one and notified another core, \
-                 divided by the number of vCPUs taken, times two. Where a vCPU was saved in an earlier visit, because the \
-                 real-time guest preempted it, the mean of the save is added. At worst: the longest visit of each side, times \
+                "Whole exits: the instructions of all exits in which the core took a vCPU, or parked one and notified another core, \
+                 divided by the number of vCPUs taken, times two. Where a vCPU was saved in an earlier exit, because the \
+                 real-time guest preempted it, the mean of the save is added. At worst: the longest exit of each side, times \
                  two."
                     .into(),
             ],

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the clock's visits to EL2 tell of moves of vCPUs: which of them gave one up or took one, and what that cost.
+//! The cost of moves of vCPUs, from the clock's exits to EL2: which of them parked or claimed a vCPU, and the instructions for it.
 
-use crate::clock::{Part, Visits};
+use crate::clock::{Exits, Part};
 use crate::results::Results;
 use crate::stats::{Spread, grouped};
 
 /// A round trip is two moves.
 const MOVES: f64 = 2.0;
 
-/// Guests are loaded in the first visit of a core.
+/// Guests are loaded in the first exit of a core.
 const START: &str = "start of a core";
 
 /// Steps by number, as in `hypervisor/src/steps.rs`.
@@ -22,43 +22,43 @@ const TOLD: u32 = 6;
 const LOAD: u32 = 7;
 const LOADED: u32 = 8;
 
-/// What a visit did about moves.
+/// What an exit did about moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Gave a vCPU up, and told another core.
+    /// Parked a vCPU, and notified another core.
     Gave,
-    /// Took one.
+    /// Claimed one.
     Took,
-    /// Took one, and gave up the one that it had.
+    /// Claimed one, and parked its own.
     Exchanged,
-    /// Looked, or told, and left all as it was: not yet, or too late.
+    /// Searched or notified, and moved nothing: too early or too late.
     Looked,
 }
 
-/// All kinds, with their names for people.
+/// All kinds, with their names on the page.
 pub const KINDS: [(Kind, &str); 4] = [
-    (Kind::Gave, "gives a vCPU up"),
+    (Kind::Gave, "parks a vCPU"),
     (Kind::Took, "takes one"),
-    (Kind::Exchanged, "takes one, gives one up"),
-    (Kind::Looked, "looks or notifies, nothing moves"),
+    (Kind::Exchanged, "claims one, parks one"),
+    (Kind::Looked, "searches or notifies, nothing moves"),
 ];
 
-/// The way to a step from the one before it, or behind the last one.
+/// The part from the step before it, or from the last step to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     to: Option<u32>,
-    /// Its name for people.
+    /// Its name on the page.
     pub name: &'static str,
-    /// Whose work on a move it is, where the step before it was this one; `None`: what a visit does besides.
+    /// The side of a move that it belongs to, if the step before it was this one; `None`: other work of the exit.
     of_move: Option<(u32, Side)>,
 }
 
-/// Whose work a part of a move is.
+/// The side of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Of the core that a vCPU leaves.
+    /// The core that a vCPU leaves.
     GivesUp,
-    /// Of the core that it comes to.
+    /// The core that it comes to.
     Accepts,
 }
 
@@ -85,11 +85,11 @@ const fn way(to: u32, name: &'static str, of_move: Option<(u32, Side)>) -> Way {
     }
 }
 
-/// All ways, in the order of a visit.
+/// All parts, in the order of an exit.
 pub const PARTS: [Way; 10] = [
     way(
         LOOK,
-        "exception, interrupt, a look at the parking slots",
+        "exception, interrupt, reading the parking slots",
         None,
     ),
     way(TAKE, "choice and claim", Some((LOOK, Side::Accepts))),
@@ -110,7 +110,7 @@ pub const PARTS: [Way; 10] = [
         "notifying another core",
         Some((PARKED, Side::GivesUp)),
     ),
-    way(LOAD, "alarm, a look for interrupts", None),
+    way(LOAD, "alarm, a check for interrupts", None),
     way(LOADED, "load", Some((LOAD, Side::Accepts))),
     Way {
         to: None,
@@ -119,14 +119,14 @@ pub const PARTS: [Way; 10] = [
     },
 ];
 
-/// Visits, or parts of them, together.
+/// A sum of exits, or of parts of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sum {
-    /// How many.
+    /// Their number.
     pub count: f64,
-    /// Instructions of all.
+    /// Their instructions.
     pub instructions: f64,
-    /// Instructions of the longest.
+    /// Instructions of the longest one.
     pub most: f64,
 }
 
@@ -137,7 +137,7 @@ impl Sum {
         self.most = self.most.max(part.most as f64);
     }
 
-    /// Instructions of one.
+    /// Mean instructions.
     pub fn mean(self) -> Option<f64> {
         (self.count > 0.0).then(|| self.instructions / self.count)
     }
@@ -166,81 +166,81 @@ impl Sum {
     }
 }
 
-/// What moves cost under one policy, over all seeds.
+/// The cost of moves under one policy, over all seeds.
 #[derive(Debug, Default)]
 pub struct Costs {
-    /// Whole visits, as [`KINDS`].
+    /// Whole exits, as [`KINDS`].
     pub kinds: [Sum; KINDS.len()],
-    /// Parts of visits that took and gave up a vCPU, as [`PARTS`].
+    /// Parts of exits that claimed and parked a vCPU, as [`PARTS`].
     pub parts: [Sum; PARTS.len()],
-    /// The same parts of all visits that gave one up or took one, where they are of a move.
+    /// The parts that belong to a move, of all exits that parked or claimed a vCPU.
     pieces: [Sum; PARTS.len()],
-    /// Visits that parked a vCPU which an earlier visit had saved.
+    /// Exits that parked a vCPU which an earlier exit had saved.
     kept: f64,
 }
 
-/// The way to a step, or behind the last one.
-fn part(visits: &Visits, to: Option<u32>) -> Option<Part> {
+/// The part up to a step, or after the last one.
+fn part(exits: &Exits, to: Option<u32>) -> Option<Part> {
     match to {
-        Some(step) => visits
+        Some(step) => exits
             .steps
             .iter()
             .find(|it| it.step == step)
             .map(|it| it.part),
-        None => visits.rest,
+        None => exits.rest,
     }
 }
 
-fn has(visits: &Visits, step: u32) -> bool {
-    visits.steps.iter().any(|it| it.step == step)
+fn has(exits: &Exits, step: u32) -> bool {
+    exits.steps.iter().any(|it| it.step == step)
 }
 
-/// `None`: nothing about moves. A core that parks a vCPU and tells nobody has one that sleeps, and makes room for
-/// another one of its own.
-fn kind(visits: &Visits) -> Option<Kind> {
-    let starts = visits.cause == START;
-    match (has(visits, TAKE), has(visits, PARK)) {
-        _ if starts || visits.steps.is_empty() => None,
+/// `None`: nothing about moves. A core that parks a vCPU and notifies no core has one that sleeps, and makes room for
+/// another vCPU of its own.
+fn kind(exits: &Exits) -> Option<Kind> {
+    let starts = exits.cause == START;
+    match (has(exits, TAKE), has(exits, PARK)) {
+        _ if starts || exits.steps.is_empty() => None,
         (true, true) => Some(Kind::Exchanged),
         (true, false) => Some(Kind::Took),
-        (false, true) => has(visits, TOLD).then_some(Kind::Gave),
-        (false, false) => (has(visits, LOOK) || has(visits, TOLD)).then_some(Kind::Looked),
+        (false, true) => has(exits, TOLD).then_some(Kind::Gave),
+        (false, false) => (has(exits, LOOK) || has(exits, TOLD)).then_some(Kind::Looked),
     }
 }
 
 impl Costs {
-    /// Of all seeds of a run.
+    /// The costs of all seeds of a run.
     pub fn of(results: &Results, label: &str) -> Self {
         let mut costs = Self::default();
-        let all = results.of(label).iter().flat_map(|it| &it.clock.visits);
-        for visits in all {
-            if let Some(kind) = kind(visits) {
-                costs.add(visits, kind);
+        let all = results.of(label).iter().flat_map(|it| &it.clock.exits);
+        for exits in all {
+            if let Some(kind) = kind(exits) {
+                costs.add(exits, kind);
             }
         }
         costs
     }
 
-    fn add(&mut self, visits: &Visits, kind: Kind) {
+    fn add(&mut self, exits: &Exits, kind: Kind) {
         for (sum, (it, _)) in self.kinds.iter_mut().zip(KINDS) {
             if it == kind {
                 let whole = Part {
-                    instructions: visits.instructions,
-                    most: visits.most,
+                    instructions: exits.instructions,
+                    most: exits.most,
                 };
-                sum.add(visits.visits, whole);
+                sum.add(exits.count, whole);
             }
         }
         if kind != Kind::Looked {
-            self.add_pieces(visits, kind);
+            self.add_pieces(exits, kind);
         }
         match kind {
-            Kind::Gave if !has(visits, SAVE) => self.kept += visits.visits as f64,
-            // Only there each step follows the one before it.
-            Kind::Exchanged if has(visits, LOOK) => {
+            Kind::Gave if !has(exits, SAVE) => self.kept += exits.count as f64,
+            // Only in these exits each step follows the one before it.
+            Kind::Exchanged if has(exits, LOOK) => {
                 for (sum, way) in self.parts.iter_mut().zip(PARTS) {
-                    if let Some(part) = part(visits, way.to) {
-                        sum.add(visits.visits, part);
+                    if let Some(part) = part(exits, way.to) {
+                        sum.add(exits.count, part);
                     }
                 }
             }
@@ -248,20 +248,20 @@ impl Costs {
         }
     }
 
-    fn add_pieces(&mut self, visits: &Visits, kind: Kind) {
+    fn add_pieces(&mut self, exits: &Exits, kind: Kind) {
         for (sum, way) in self.pieces.iter_mut().zip(PARTS) {
-            let Some((_, side)) = way.of_move.filter(|&(from, _)| has(visits, from)) else {
+            let Some((_, side)) = way.of_move.filter(|&(from, _)| has(exits, from)) else {
                 continue;
             };
-            // What a core loads that has only given one up was its own already.
+            // A core that has only parked a vCPU loads one of its own.
             let is_own = side == Side::Accepts && kind == Kind::Gave;
-            if let Some(part) = part(visits, way.to).filter(|_| !is_own) {
-                sum.add(visits.visits, part);
+            if let Some(part) = part(exits, way.to).filter(|_| !is_own) {
+                sum.add(exits.count, part);
             }
         }
     }
 
-    /// Whole visits of this kind.
+    /// Whole exits of this kind.
     pub fn kind(&self, wanted: Kind) -> Sum {
         let found = KINDS.iter().zip(self.kinds).find(|it| it.0.0 == wanted);
         found.map_or(Sum::default(), |it| it.1)
@@ -273,22 +273,22 @@ impl Costs {
         found.next().map_or(Sum::default(), |it| it.1)
     }
 
-    /// vCPUs that changed cores; one at least in each visit that took.
+    /// vCPUs that changed cores: at least one in each exit that claimed.
     pub fn moves(&self) -> f64 {
         self.kind(Kind::Took).count + self.kind(Kind::Exchanged).count
     }
 
-    /// A departure and a return: in each of the two moves one core gives the vCPU up, and another accepts it.
+    /// A round trip: in each of its two moves one core parks the vCPU, and another one claims it.
     pub fn mean(&self) -> Option<f64> {
         Some(MOVES * (self.side(Side::GivesUp)? + self.side(Side::Accepts)?))
     }
 
-    /// One side of one move: its parts, on average.
+    /// One side of a move: the sum of its parts' means.
     pub fn side(&self, side: Side) -> Option<f64> {
         self.sum_of(side, Sum::mean)
     }
 
-    /// No departure and return can have cost more: the longest of each part, in any visit.
+    /// An upper bound of a round trip: the longest of each part, in any exit.
     pub fn worst(&self) -> Option<f64> {
         let most = |sum: Sum| (sum.count > 0.0).then_some(sum.most);
         let sides = [Side::GivesUp, Side::Accepts].map(|side| self.sum_of(side, most));
@@ -303,18 +303,18 @@ impl Costs {
             .sum()
     }
 
-    /// The same with all that is done besides: visits that gave or took, whole.
+    /// The same with all other work: whole exits that parked or claimed.
     pub fn whole(&self) -> Option<f64> {
-        let visits = [Kind::Gave, Kind::Took, Kind::Exchanged].map(|it| self.kind(it).instructions);
-        self.per_trip(visits.iter().sum::<f64>() + self.kept_saves())
+        let exits = [Kind::Gave, Kind::Took, Kind::Exchanged].map(|it| self.kind(it).instructions);
+        self.per_trip(exits.iter().sum::<f64>() + self.kept_saves())
     }
 
-    /// Instructions of saves in earlier visits.
+    /// Instructions of saves in earlier exits.
     fn kept_saves(&self) -> f64 {
         self.kept * self.part(PARK).mean().unwrap_or(0.0)
     }
 
-    /// What is executed for a round trip without moving anybody: until a vCPU lets go, or another core is found.
+    /// Instructions per round trip that move no vCPU: notifications and searches that come too early or too late.
     pub fn in_vain(&self) -> Option<f64> {
         self.per_trip(self.kind(Kind::Looked).instructions)
     }
@@ -324,8 +324,8 @@ impl Costs {
         (moves > 0.0).then(|| MOVES * instructions / moves)
     }
 
-    /// No round trip can have cost more: the longest visits of all, after each other. Whoever is taken in exchange was
-    /// given up in a visit of that kind, so the longest of either counts, and a save that came before it.
+    /// An upper bound of a whole round trip: the longest exits in a row. A vCPU that is claimed in exchange was
+    /// parked in an exit of that kind, so the longer of both counts, and a save before it.
     pub fn most(&self) -> Option<f64> {
         let of = |kind| self.kind(kind).most;
         let took = of(Kind::Took).max(of(Kind::Exchanged));
@@ -340,19 +340,19 @@ pub mod tests {
     use crate::clock::Step;
     use crate::results::samples;
 
-    /// Visits that passed steps, with so many instructions before each, and 100 behind the last one.
-    fn visits(end: &str, visits: u64, steps: &[(u32, u64)]) -> Visits {
+    /// Exits that passed steps, with this number of instructions before each, and 100 after the last one.
+    fn exits(end: &str, count: u64, steps: &[(u32, u64)]) -> Exits {
         let part = |it| Part {
-            instructions: it * visits,
+            instructions: it * count,
             most: it + 1,
         };
         let way: u64 = steps.iter().map(|it| it.1).sum::<u64>() + 100;
-        Visits {
+        Exits {
             cause: "IRQ".into(),
             intid: Some(1),
             end: end.into(),
-            visits,
-            instructions: way * visits,
+            count,
+            instructions: way * count,
             most: way + 1,
             longest_deaf: 0,
             deaf_from: None,
@@ -370,7 +370,7 @@ pub mod tests {
         }
     }
 
-    /// Ten vCPUs are parked by a core that runs somebody urgent, and taken in exchange.
+    /// Ten vCPUs are parked by a core that runs a vCPU of a higher band, and claimed in exchange.
     pub fn results(save: u64) -> Results {
         let mut outcome = samples::outcome("steal", 1, "");
         let exchange = [
@@ -384,19 +384,19 @@ pub mod tests {
             (LOAD, 40),
             (LOADED, 60),
         ];
-        outcome.clock.visits = vec![
-            visits("stays", 10, &[(PARK, 200), (PARKED, 20), (TOLD, 30)]),
-            visits("stays", 10, &exchange),
-            visits("stays", 5, &[(LOOK, 200)]),
-            // It sleeps, and another one of the same core runs.
-            visits("stays", 40, &[(PARK, 900), (PARKED, 70)]),
-            Visits {
+        outcome.clock.exits = vec![
+            exits("stays", 10, &[(PARK, 200), (PARKED, 20), (TOLD, 30)]),
+            exits("stays", 10, &exchange),
+            exits("stays", 5, &[(LOOK, 200)]),
+            // It sleeps, and another vCPU of the same core runs.
+            exits("stays", 40, &[(PARK, 900), (PARKED, 70)]),
+            Exits {
                 cause: START.into(),
-                ..visits("switches", 1, &[(TOLD, 1_000_000)])
+                ..exits("switches", 1, &[(TOLD, 1_000_000)])
             },
-            visits("switches", 100, &[]),
+            exits("switches", 100, &[]),
             // From one vCPU to another of the same core.
-            visits("switches", 100, &[(SAVE, 500), (LOAD, 300), (LOADED, 70)]),
+            exits("switches", 100, &[(SAVE, 500), (LOAD, 300), (LOADED, 70)]),
         ];
         let mut results = Results::default();
         results.add(outcome);
@@ -410,9 +410,9 @@ pub mod tests {
         assert_eq!(costs.kind(Kind::Gave).mean(), Some(350.0));
         assert_eq!(costs.kind(Kind::Exchanged).mean(), Some(1350.0));
         assert_eq!(costs.kind(Kind::Looked).mean(), Some(300.0));
-        // 350 + 1350, and a save before.
+        // 350 + 1350, and a save in an earlier exit.
         assert_eq!(costs.whole(), Some(2.0 * (350.0 + 1350.0 + 300.0)));
-        // Half a look for each move.
+        // Half a search for each move.
         assert_eq!(costs.in_vain(), Some(2.0 * 150.0));
         assert_eq!(costs.most(), Some(2.0 * (351.0 + 1351.0 + 301.0)));
     }
@@ -434,7 +434,7 @@ pub mod tests {
     fn what_any_visit_does_for_a_move_counts() {
         let mut results = results(300);
         let mut outcome = samples::outcome("steal", 2, "");
-        // One makes room for another of the same core: what that one needs is no part of a move.
+        // A vCPU makes room for another one of the same core: the switch to that one is no part of a move.
         let steps = [
             (SAVE, 9),
             (PARK, 700),
@@ -443,7 +443,7 @@ pub mod tests {
             (LOAD, 9),
             (LOADED, 800),
         ];
-        outcome.clock.visits = vec![visits("switches", 10, &steps)];
+        outcome.clock.exits = vec![exits("switches", 10, &steps)];
         results.add(outcome);
         let costs = Costs::of(&results, "steal");
         assert_eq!(costs.side(Side::GivesUp), Some(500.0 + 20.0 + 30.0));

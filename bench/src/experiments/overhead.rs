@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `overhead`: what Spumone costs Linux where there is nothing to share, and beside a real-time guest that only
+//! `overhead`: what Spumone costs Linux if there is no other guest, and beside a real-time guest that only
 //! takes its tick.
 
 use super::yardstick::{self, Yardstick};
@@ -16,12 +16,12 @@ use serde_json::json;
 pub struct Overhead;
 
 const CORES: u32 = 4;
-/// Aim: time over the bare machine's, in both cases.
+/// Aim: time divided by the bare machine's, in both cases.
 const AIM: f64 = 1.01;
-/// What is measured by.
+/// The yardsticks.
 const YARDSTICKS: [&str; 3] = ["hackbench", "build", "dhrystone"];
 
-/// What is under Linux and beside it.
+/// The machine below Linux, and the guest beside it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Case {
     Bare,
@@ -73,7 +73,7 @@ fn label(yardstick: &Yardstick, case: Case) -> String {
     format!("{}-{}", yardstick.name, case.name())
 }
 
-/// Those of this plan.
+/// The yardsticks of this plan.
 fn yardsticks(plan: &Plan) -> Result<Vec<&'static Yardstick>, String> {
     match &plan.yardstick {
         Some(name) => Ok(vec![yardstick::find(name)?]),
@@ -93,8 +93,8 @@ fn seconds(plan: &Plan) -> f64 {
     }
 }
 
-/// How often Linux measures itself in a run: more often what varies more, so that the mean's error is small
-/// beside the aim.
+/// Repeats in a run: more for what varies more, so that the mean's error is small
+/// compared with the aim.
 fn repeats(plan: &Plan, yardstick: &Yardstick) -> u32 {
     match (plan.quick, yardstick.name) {
         (true, _) => 2,
@@ -176,7 +176,7 @@ impl Experiment for Overhead {
             };
             for case in CASES {
                 let (seconds, mean) = (time(yardstick, case), mean(yardstick, case));
-                // The bare machine is the measure: the other cases' ratios have its error.
+                // All ratios are relative to the bare machine, so the other cases have its error, too.
                 let ratio = ratio(yardstick, case).filter(|_| case != Case::Bare);
                 if case != Case::Bare {
                     row.dots.push(Dot {
@@ -235,7 +235,7 @@ impl Experiment for Overhead {
                 measured: worst.map_or("no result".into(), |(it, name)| {
                     format!("{} ({name})", with_error(it))
                 }),
-                // Two errors are enough to be sure; in between it is not to be said.
+                // Two errors are enough to judge; in between the result is open.
                 met: match () {
                     () if intervals.iter().any(|it| it.low > AIM) => Some(false),
                     () if is_whole && intervals.iter().all(|it| it.high <= AIM) => Some(true),
@@ -267,7 +267,7 @@ impl Experiment for Overhead {
                         .collect::<Vec<_>>()
                         .join(", ")
                 ),
-                "The times of one case differ by more than the difference that is looked for, so means are compared. The value after \
+                "The times of one case differ by more than the difference in question, so means are compared. The value after \
                  ± is the standard error of the ratio, from the spread of both times. Two of three such figures are nearer to \
                  the true value than one error, and a difference of less than two errors may be no difference. An aim counts as \
                  met, or as not met, only if that also holds two errors away."
@@ -283,7 +283,7 @@ impl Experiment for Overhead {
     }
 }
 
-/// A ratio as what it adds: `+0.8 %`.
+/// A ratio as a difference to 1: `+0.8 %`.
 fn per_cent(ratio: f64) -> String {
     format!("{:+.1} %", (ratio - 1.0) * 100.0)
 }

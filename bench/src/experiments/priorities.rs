@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `priorities`: what splitting the GIC's priorities between the guests is worth.
+//! `priorities`: the effect of splitting the GIC's priorities between the guests.
 
 use super::beside::{Load, Periods, run_beside};
 use super::dispatch;
-use super::{Defaults, Evaluation, Experiment, Plan, Verdict, visits};
+use super::{Defaults, Evaluation, Experiment, Plan, Verdict, exits};
 use crate::machine::Run;
 use crate::plot::Figure;
 use crate::results::Results;
@@ -16,16 +16,16 @@ const SPLIT: &str = "split";
 const FLAT: &str = "flat";
 /// The real-time guest runs for 3 ms of every 10, so that Linux's interrupts find it running.
 const BUSY: &str = " load=30% burst=10ms";
-/// How much larger a maximum may be before it counts as larger: one run more or less moves it.
+/// By how much a maximum may be larger before it counts as larger: one run more or less changes it.
 const SAME: f64 = 1.05;
 const LOADS: [Load; 2] = [Load::Hackbench, Load::Disk];
 
-/// Why the difference is no larger: `docs/interrupts.md`, and `take_interrupts`, `alarm_rang` of the hypervisor.
+/// Why the difference is small: `docs/interrupts.md`, and `take_interrupts`, `alarm_rang` of the hypervisor.
 const WHY_SO_LITTLE: &str = "\
     With and without the split, all interrupts come to EL2, and Linux can mask only its own. The difference is an interrupt \
     for Linux (of a device, or a kick from another core) that comes while the real-time guest runs, or is about to run. \
     Without the split the core takes it at once; with the split, when the real-time guest sleeps. EL2 notes it for Linux, \
-    and no code of Linux runs. So the real-time guest waits longer by one visit to EL2, rarely more. Linux's timer never \
+    and no code of Linux runs. So the real-time guest waits longer by one exit, rarely more. Linux's timer never \
     interrupts the real-time guest.";
 
 impl Priorities {
@@ -131,8 +131,8 @@ impl Experiment for Priorities {
             verdicts,
             tables: vec![
                 dispatch::table(&cases, results),
-                visits::table(results, &cases[0].0),
-                visits::table(results, &cases[1].0),
+                exits::table(results, &cases[0].0),
+                exits::table(results, &cases[1].0),
             ],
             method: {
                 let mut method = dispatch::method(Self::periods(plan), plan);
@@ -181,7 +181,7 @@ mod tests {
             results.add(samples::rt(label, 1, [400, 800, 1200, max]));
         }
         assert_eq!(Priorities.evaluate(&plan(), &results).findings.len(), 1);
-        // In ns, 4 for an instruction.
+        // In ns; an instruction takes 4.
         results.add(samples::rt("disk-flat", 1, [400, 800, 1200, 8900]));
         let evaluation = Priorities.evaluate(&plan(), &results);
         assert_eq!(
@@ -192,7 +192,7 @@ mod tests {
             evaluation
                 .method
                 .iter()
-                .any(|it| it.contains("one visit to EL2, rarely more"))
+                .any(|it| it.contains("one exit, rarely more"))
         );
     }
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the time of all cores went while Linux measured itself: levels, lock functions, functions.
+//! Where the time of all cores went while Linux measured: levels, lock functions, functions.
 
 use super::Table;
 use crate::clock::Function;
 use crate::results::Outcome;
 use crate::stats::Spread;
 
-/// Functions named in a row.
+/// Functions in a row.
 const NAMED: usize = 5;
 const NS_PER_SECOND: f64 = 1e9;
 
-/// Parts of the time of all cores, from 0 to 1.
+/// Shares of the time of all cores, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shares {
     /// Linux's programs.
     pub programs: f64,
-    /// Linux's kernel, without `spinning`; with what little WFE and YIELD give away elsewhere.
+    /// Linux's kernel, without `spinning`; with the little time that it loses by WFE and YIELD elsewhere.
     pub kernel: f64,
     /// In Linux's lock functions.
     pub spinning: f64,
@@ -33,13 +33,13 @@ fn whole(outcome: &Outcome) -> f64 {
     profiled.to_ns.saturating_sub(profiled.from_ns) as f64 * outcome.clock.cores.len() as f64
 }
 
-/// Nanoseconds of so many instructions, and of what they gave away with WFE and YIELD.
+/// Nanoseconds of these instructions, and of the time lost by WFE and YIELD.
 fn ns(outcome: &Outcome, instructions: u64, polled_ns: u64) -> f64 {
     instructions as f64 * 1000.0 / f64::from(outcome.ipus) + polled_ns as f64
 }
 
 impl Shares {
-    /// Of one run; `None` without a profile.
+    /// The shares of one run; `None` without a profile.
     pub fn of(outcome: &Outcome) -> Option<Self> {
         let whole = whole(outcome);
         let clock = &outcome.clock;
@@ -69,7 +69,7 @@ impl Shares {
     }
 }
 
-/// One value of each seed's shares, as a cell in per cent.
+/// One share of all seeds, as a cell in per cent.
 fn cell(all: &[Shares], part: impl Fn(&Shares) -> f64) -> String {
     let spread = Spread::of(all.iter().map(|it| 100.0 * part(it)));
     spread.map_or("-".into(), |it| it.show(1))
@@ -107,7 +107,7 @@ pub fn table<'a>(runs: impl Iterator<Item = (String, &'a [Outcome])>) -> Table {
     table
 }
 
-/// A row for each lock function of some runs; a column for the share of each run in all cores' time, in per cent.
+/// A row for each lock function of some runs; a column per run with the share of all cores' time, in per cent.
 pub fn locks(title: &str, runs: &[(String, &[Outcome])]) -> Table {
     let mut columns = vec!["function"];
     columns.extend(runs.iter().map(|it| it.0.as_str()));
@@ -167,7 +167,7 @@ pub fn functions<'a>(runs: impl Iterator<Item = (String, &'a [Outcome])>) -> Tab
     table
 }
 
-/// Seconds in which cores did something, all together; median over seeds.
+/// Seconds in which cores were not asleep, all together; median over seeds.
 pub fn busy(outcomes: &[Outcome]) -> Option<f64> {
     let busy = outcomes.iter().filter_map(|outcome| {
         let shares = Shares::of(outcome)?;
@@ -176,7 +176,7 @@ pub fn busy(outcomes: &[Outcome]) -> Option<f64> {
     Some(Spread::of(busy)?.median)
 }
 
-/// For sentences: how much of the time of all cores, over all seeds, goes by in lock functions and asleep.
+/// For sentences: the share of the time of all cores, over all seeds, in lock functions and asleep.
 pub fn lost(outcomes: &[Outcome]) -> Option<String> {
     let shares: Vec<_> = outcomes.iter().filter_map(Shares::of).collect();
     (!shares.is_empty()).then(|| {
@@ -194,7 +194,7 @@ mod tests {
     use crate::clock::{Core, Profiled, Spin};
     use crate::results::samples;
 
-    /// Two cores for 4 µs at 250 instructions a microsecond: 2,000 instructions' time in all.
+    /// Two cores for 4 µs at 250 instructions per microsecond: the time of 2,000 instructions in all.
     fn profiled(label: &str) -> Outcome {
         let mut outcome = samples::outcome(label, 1, "");
         let core = Core {

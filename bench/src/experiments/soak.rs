@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `soak`: whether Linux stays well under every policy and load: its data, its kernel log, its wake-ups.
+//! `soak`: whether Linux keeps working under every policy and load: its data, its kernel log, its wake-ups.
 
 use super::bursts::{self, Bursts};
 use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict};
@@ -51,7 +51,7 @@ impl Experiment for Soak {
     }
 
     fn title(&self) -> &'static str {
-        "Does Linux stay well under every policy?"
+        "Does Linux keep working under every policy?"
     }
 
     fn question(&self) -> &'static str {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `timer-on-shared-core`: the first hypothesis of *The influence of spinlocks on Linux on virtualized CPUs*: does
-//! Linux measure wrongly because its time-keeping CPU is preempted?
+//! Linux measure time wrongly because its time-keeping CPU is preempted?
 
 use super::bursts::{self, Bursts};
 use super::yardstick::{self, Yardstick};
@@ -15,18 +15,18 @@ use serde_json::json;
 pub struct Timer;
 
 const CORES: u32 = 4;
-/// Measured between the marks that the clock sees, so that both measure the same.
+/// The work that is timed, between marks that the clock records, so that Linux and the clock measure the same.
 const YARDSTICK: &str = "forkexec";
-/// Aim: how far Linux's time may be from the clock's, in parts per million.
+/// Aim: largest deviation of Linux's time from the clock's, in parts per million.
 const AIM: f64 = 1000.0;
 const PER_MILLION: f64 = 1e6;
 /// Parts per million in a per cent.
 const PER_CENT: f64 = 1e4;
-/// In a second.
+/// Parts per million of a second, in microseconds.
 const MICROS: f64 = 1e6;
 
-/// Which Linux CPU is at home on the core that the real-time guest shares. CPU 0 boots; a kernel without an idle tick may
-/// hand its timekeeping on.
+/// The Linux CPU whose home is the core that the real-time guest shares. CPU 0 boots; a kernel without an idle tick may
+/// pass its timekeeping to another CPU.
 const HOMES: [(&str, &str, [u32; 4]); 2] = [
     (
         "cpu0",
@@ -66,7 +66,7 @@ fn repeats(outcome: &Outcome) -> impl Iterator<Item = (f64, f64)> {
     outcome.seconds().into_iter().zip(outcome.clock.repeats())
 }
 
-/// How far off Linux was, in parts per million of what the clock counted, for each repeat.
+/// Linux's deviation in parts per million of what the clock counted, for each repeat.
 fn deviations(outcome: &Outcome) -> Vec<f64> {
     let share = |(said, was): (f64, f64)| (said - was) / was * PER_MILLION;
     repeats(outcome).map(share).collect()
@@ -84,7 +84,7 @@ impl Experiment for Timer {
     }
 
     fn title(&self) -> &'static str {
-        "Does Linux tell the time while its core is taken away?"
+        "Does Linux measure time rightly while its core is taken away?"
     }
 
     fn question(&self) -> &'static str {
@@ -170,13 +170,13 @@ impl Experiment for Timer {
                 true => "The hypothesis no longer holds: today's Linux reads the architected counter, which goes on while \
                          a vCPU does not run, so a late tick loses nothing."
                     .into(),
-                false => "So measured times cannot be taken as they are.".to_owned(),
+                false => "So times that Linux measures cannot be used.".to_owned(),
             });
         }
         let end = Self::loads(plan).iter().copied().max().unwrap_or(90);
         Evaluation {
             figure: Figure::Lines(Lines {
-                title: "Time as Linux measures it, beside the time that passed".into(),
+                title: "Time as Linux measures it, and the time that passed".into(),
                 y_title: "measured minus real, in parts per million; median, and the range over seeds and repeats".into(),
                 x_title: "load of the real-time guest on the shared core, in %".into(),
                 lines,
@@ -215,8 +215,8 @@ mod tests {
     use crate::experiments::loads::tests::plan;
     use crate::results::samples;
 
-    /// Two virtual seconds passed in each repeat; Linux measured so much with its time-keeping CPU on the shared core,
-    /// by load, and the right time else.
+    /// Two virtual seconds passed in each repeat; Linux measured these times with its time-keeping CPU on the shared core,
+    /// by load, and the right time with the other one.
     fn evaluation(said: impl Fn(u32) -> f64) -> Evaluation {
         let mut results = Results::default();
         for (homes, _, _) in HOMES {

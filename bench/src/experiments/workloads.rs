@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `workloads`: the load experiment on work of other kinds than hackbench, each against its own ideal.
+//! `workloads`: the load experiment with other work than hackbench, each compared with its own ideal.
 
 use super::lhp;
 use super::loads::Loads;
@@ -13,7 +13,7 @@ use serde_json::Value;
 /// The figure.
 pub struct Workloads;
 
-/// What Linux is measured by; hackbench is in `lhp`.
+/// The yardsticks; hackbench is in `lhp`.
 const YARDSTICKS: [&str; 4] = ["build", "forkexec", "loopback", "dhrystone"];
 
 impl Workloads {
@@ -27,7 +27,7 @@ impl Workloads {
     }
 }
 
-/// Time over the ideal, median of seeds: at the load where that is worst, and from the load where it is best.
+/// Time over the ideal, median of seeds: at the load where it is worst, and from the load where it is best.
 fn over_ideal(loads: &Loads, results: &Results, policy: &str) -> Option<Spread> {
     let bare = loads.bare(results)?;
     let ratios = loads.loads.iter().filter_map(|&load| {
@@ -70,7 +70,7 @@ impl Experiment for Workloads {
     }
 
     fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
-        // The plan was accepted by `runs`.
+        // `runs` has accepted the plan.
         let Ok(all) = Self::all(plan) else {
             return Evaluation::empty();
         };
@@ -87,7 +87,7 @@ impl Experiment for Workloads {
                 if let Some((ratio, load)) = worst {
                     said.push(format!("`{name}` {ratio:.2} ({load} % load)"));
                 }
-                // Which benchmark shows the problem is the question, and no aim.
+                // Which benchmark shows the problem is the question, so this has no aim.
                 if policy != "none" {
                     let aims = lhp::aims(loads, results, bare.as_ref(), policy, worst);
                     verdicts.extend(aims.into_iter().map(|it| Verdict {
@@ -153,7 +153,7 @@ impl Experiment for Workloads {
     }
 }
 
-/// How it was done: what is the same for several kinds of work, said once.
+/// The method: what several kinds of work have in common appears once.
 fn method(all: &[Loads], plan: &Plan) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in all.iter().flat_map(|it| it.method(plan)) {

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What Linux is measured by: scenarios of `guests/linux/scenarios/` that print `seconds=`, sized so that
-//! four bare cores take about as long as wanted.
+//! The yardsticks by which Linux is measured: scenarios of `guests/linux/scenarios/` that print `seconds=`, with an amount of work
+//! for a given time on four bare cores.
 
 use super::Plan;
 use crate::linux::Linux;
 
-/// One of them.
+/// A yardstick.
 pub struct Yardstick {
-    /// The scenario.
+    /// Its scenario.
     pub name: &'static str,
-    /// In a few words.
+    /// A short description.
     pub what: &'static str,
     /// Arguments with `{}` for the amount of work.
     arguments: &'static str,
-    /// Work that takes four bare cores about one second at the reference speed.
+    /// Amount of work that takes four bare cores about one second at the reference speed.
     per_second: f64,
-    /// Whether it is in the larger initial file system only.
+    /// Whether only the larger initial file system has it.
     bench_initrd: bool,
 }
 
-/// All of them.
+/// All yardsticks.
 pub const ALL: &[Yardstick] = &[
     Yardstick {
         name: "hackbench",
@@ -58,11 +58,11 @@ pub const ALL: &[Yardstick] = &[
     },
 ];
 
-/// The yardstick of this name.
+/// The yardstick with this name.
 ///
 /// # Errors
 ///
-/// Says which there are.
+/// There is none: which there are.
 pub fn find(name: &str) -> Result<&'static Yardstick, String> {
     ALL.iter().find(|it| it.name == name).ok_or_else(|| {
         let names: Vec<_> = ALL.iter().map(|it| it.name).collect();
@@ -74,7 +74,7 @@ pub fn find(name: &str) -> Result<&'static Yardstick, String> {
 }
 
 impl Yardstick {
-    /// A Linux that measures itself so: `repeats` times `seconds` of four bare cores' time.
+    /// A Linux that measures itself with it: `repeats` times `seconds` on four bare cores.
     pub fn linux(&self, plan: &Plan, cpus: u32, seconds: f64, repeats: u32) -> Linux {
         let work = (self.per_second * seconds * plan.speed()).round().max(1.0);
         let arguments = self.arguments.replace("{}", &format!("{work}"));

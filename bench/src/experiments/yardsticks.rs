@@ -13,14 +13,14 @@ use serde_json::json;
 pub struct Yardsticks;
 
 const CORES: [u32; 4] = [1, 2, 3, 4];
-/// A yardstick that gains less from three more cores says nothing about them.
+/// A yardstick that gains less from three more cores cannot show the loss of one.
 const LEAST_GAIN: f64 = 3.0;
 
 fn label(yardstick: &Yardstick, cores: u32) -> String {
     format!("{}-{cores}", yardstick.name)
 }
 
-/// Those of this plan.
+/// The yardsticks of this plan.
 fn chosen(plan: &Plan) -> Result<Vec<&'static Yardstick>, String> {
     match &plan.yardstick {
         Some(name) => Ok(vec![yardstick::find(name)?]),
@@ -28,7 +28,7 @@ fn chosen(plan: &Plan) -> Result<Vec<&'static Yardstick>, String> {
     }
 }
 
-/// Repeats in a run: seeds vary more than repeats do.
+/// Repeats in a run: seeds differ more than repeats do.
 const REPEATS: u32 = 1;
 
 /// Seconds on four cores.
@@ -146,7 +146,7 @@ impl Experiment for Yardsticks {
             )],
             _ => Vec::new(),
         };
-        // More than cores can give: they do less.
+        // More than the number of cores: they execute less in all.
         for it in &chosen {
             let gain = gains
                 .iter()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One value with its range for each row: ratios, mostly, beside the line of 1.
+//! A value with its range in each row: mostly ratios, with a line at 1.
 
 use super::lines::trimmed;
 use super::style::{self, FAINT, GREY, SIZE_TEXT, Size, WIDTH};
@@ -10,11 +10,11 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const TOP: u32 = 78;
 const BOTTOM: u32 = 56;
-/// Height of one dot's line.
+/// Height of a row.
 const LINE: u32 = 26;
-/// Between rows.
+/// Space between groups.
 const GAP: u32 = 12;
-/// Room for names at the left and for values at the right.
+/// Space for names at the left and values at the right.
 const LEFT: u32 = 250;
 const RIGHT: u32 = 150;
 
@@ -25,9 +25,9 @@ pub struct Dots {
     pub title: String,
     /// Below the title.
     pub subtitle: String,
-    /// What the horizontal axis is.
+    /// Title of the horizontal axis.
     pub x_title: String,
-    /// Name of the line at 1, if there is to be one; the axis then need not begin at 0.
+    /// Name of the line at 1, if there is one; then the axis may begin above 0.
     pub one: Option<String>,
     /// From top to bottom.
     pub rows: Vec<Row>,
@@ -37,7 +37,7 @@ pub struct Dots {
 pub struct Row {
     /// Its name.
     pub name: String,
-    /// Its values, from top to bottom; equal places in rows have equal colours.
+    /// Its values, from top to bottom; the same row has the same colour in each group.
     pub dots: Vec<Dot>,
 }
 
@@ -45,9 +45,9 @@ pub struct Row {
 pub struct Dot {
     /// Its name.
     pub name: String,
-    /// Absent where the run is.
+    /// Absent if the run is missing.
     pub value: Option<Spread>,
-    /// Decimals that are shown.
+    /// Number of decimals.
     pub decimals: usize,
 }
 
@@ -63,7 +63,7 @@ impl Dots {
         (WIDTH, TOP + self.rows_height().max(LINE) + BOTTOM)
     }
 
-    /// The axis: around 1 where all is near it, from 0 else.
+    /// The axis: around 1 if all values are near it, otherwise from 0.
     fn axis(&self) -> (f64, f64) {
         let values = || {
             self.rows

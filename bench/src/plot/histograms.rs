@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Histograms one below the other on a common axis, counts on a logarithmic one, so that what happened
-//! once in 100,000 times is seen beside what happened always.
+//! Histograms below each other with a common horizontal axis. Counts are on a logarithmic axis, so that what happened
+//! once in 100,000 times is visible.
 
 use super::style::{self, FAINT, GREY, SIZE_TEXT, Size, WIDTH};
 use super::{Area, Drawn};
@@ -9,9 +9,9 @@ use plotters::prelude::*;
 
 const TOP: u32 = 70;
 const PANEL_HEIGHT: u32 = 132;
-/// Below the lowest panel: numbers and title of the axis.
+/// Space below the lowest panel for the axis.
 const BOTTOM: u32 = 52;
-/// Where the logarithmic axis begins: a count of one must have a height.
+/// Start of the logarithmic axis: a count of one must have a height.
 const LEAST: f64 = 0.5;
 
 /// The picture.
@@ -20,11 +20,11 @@ pub struct Histograms {
     pub title: String,
     /// What is counted, below the title.
     pub y_title: String,
-    /// What the horizontal axis is.
+    /// Title of the horizontal axis.
     pub x_title: String,
-    /// Whether the horizontal axis is logarithmic too. All values must then be positive.
+    /// Whether the horizontal axis is logarithmic, too. All values must then be positive.
     pub logarithmic: bool,
-    /// From top to bottom.
+    /// The histograms, from top to bottom.
     pub panels: Vec<Panel>,
 }
 
@@ -46,7 +46,7 @@ impl Axis {
 
     fn label(self, place: f64) -> String {
         match self.logarithmic {
-            // Between powers of ten there is nothing round.
+            // There are no round numbers between powers of ten.
             true if place.fract() != 0.0 => String::new(),
             true => short(10_f64.powf(place)),
             false => grouped(place),
@@ -67,7 +67,7 @@ pub struct Panel {
     pub name: String,
     /// From, to, count.
     pub bars: Vec<(f64, f64, u64)>,
-    /// Numbers to stand beside the name.
+    /// Numbers next to the name.
     pub facts: String,
     /// Values with names, marked on the axis.
     pub marks: Vec<(String, f64)>,
@@ -162,7 +162,7 @@ impl Panel {
         let colour = style::colour(number);
         let bars = self.bars.iter().filter(|bar| bar.2 > 0);
         chart.draw_series(bars.map(|&(from, to, count)| {
-            // Narrow rows stay visible: at least a pixel and a half.
+            // Narrow rows stay visible: at least 1.5 pixels wide.
             let (from, to) = (axis.place(from), axis.place(to));
             let width = (to - from).max((axis.to - axis.from) / 500.0);
             let style = colour.filled();
@@ -210,7 +210,7 @@ fn area_line(area: &Area<'_>, from: (i32, i32), to: (i32, i32)) -> Drawn {
 fn short(number: f64) -> String {
     match number {
         0.0..1.0 => String::new(),
-        // Powers of ten are not met exactly.
+        // Powers of ten are not computed exactly.
         999_999.0.. => format!("{:.0}M", number / 1e6),
         1000.0.. => format!("{:.0}k", number / 1000.0),
         _ => format!("{number:.0}"),

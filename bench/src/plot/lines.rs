@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines with bands: the median, and from the smallest to the largest value.
+//! Lines with bands: the median, and the range from the smallest to the largest value.
 
 use super::style::{self, FAINT, GREY, LABEL_GAP, SIZE_TEXT, Size, WIDTH};
 use super::{Area, Drawn};
@@ -7,12 +7,12 @@ use crate::stats::Spread;
 use plotters::prelude::*;
 
 const HEIGHT: u32 = 520;
-/// Room for the labels at the right.
+/// Space for the labels at the right.
 const RIGHT: u32 = 190;
-/// Between the end of the lines, their labels, and the edge.
+/// Space between the lines, their labels and the edge.
 const BESIDE: u32 = 15 + 8;
 const TOP: u32 = 70;
-/// How far above the highest reference the picture goes: a line that leaves it tells no more by how far it goes.
+/// Height of the picture above the highest reference: lines that go higher are cut off.
 const ABOVE_REFERENCES: f64 = 1.25;
 /// Dashes of references and curves, in pixels.
 const DASH: i32 = 6;
@@ -21,21 +21,21 @@ const DASH: i32 = 6;
 pub struct Lines {
     /// In bold, above it all.
     pub title: String,
-    /// What the heights are, below the title.
+    /// Title of the vertical axis.
     pub y_title: String,
-    /// What the horizontal axis is.
+    /// Title of the horizontal axis.
     pub x_title: String,
-    /// What was measured.
+    /// Measured lines.
     pub lines: Vec<Line>,
-    /// What was computed, dashed.
+    /// Computed lines, dashed.
     pub curves: Vec<Curve>,
-    /// Heights to compare with.
+    /// Horizontal lines for comparison.
     pub references: Vec<Reference>,
 }
 
 /// One line.
 pub struct Line {
-    /// Stands at its end.
+    /// Label at its end.
     pub name: String,
     /// By x.
     pub points: Vec<(f64, Spread)>,
@@ -43,7 +43,7 @@ pub struct Line {
 
 /// A computed line.
 pub struct Curve {
-    /// Stands at its end.
+    /// Label at its end.
     pub name: String,
     /// By x.
     pub points: Vec<(f64, f64)>,
@@ -51,9 +51,9 @@ pub struct Curve {
 
 /// A horizontal line.
 pub struct Reference {
-    /// Stands at its end.
+    /// Label at its end.
     pub name: String,
-    /// Where it is.
+    /// Its height.
     pub y: f64,
 }
 
@@ -85,7 +85,7 @@ impl Lines {
         (from, to.max(from + 1.0))
     }
 
-    /// Zero, or, if something lies below, a round number below that.
+    /// Zero, or a round number below the smallest value.
     fn y_start(&self) -> f64 {
         let lines = self
             .lines
@@ -121,7 +121,7 @@ impl Lines {
         }
     }
 
-    /// What stands beside the end of a line that has its last point there.
+    /// The label of a line, with the value of the last point if the line is cut off.
     fn label(line: &Line, last: f64, y_end: f64) -> String {
         match last > y_end {
             true => format!("{} (to {last:.1})", line.name),
@@ -129,7 +129,7 @@ impl Lines {
         }
     }
 
-    /// Room for the longest label.
+    /// Width of the longest label.
     fn right(&self, area: &Area<'_>, y_end: f64) -> Result<u32, Box<dyn std::error::Error>> {
         let of_lines = self.lines.iter().filter_map(|line| {
             let (_, last) = line.points.last()?;
@@ -140,7 +140,7 @@ impl Lines {
         let mut widest = RIGHT;
         for text in of_lines.chain(curves).chain(references) {
             let (width, _) = area.estimate_text_size(&text, &style::text(SIZE_TEXT))?;
-            // Fonts of readers are not all as wide.
+            // The reader's font may be wider.
             widest = widest.max(width + width / 10 + BESIDE);
         }
         Ok(widest)
@@ -233,7 +233,7 @@ impl Lines {
     }
 }
 
-/// The line as far as it stays below `limit`, and the point where it leaves.
+/// The part of the line below `limit`, and the point where it leaves.
 fn up_to(points: &[(f64, f64)], limit: f64) -> Vec<(f64, f64)> {
     let mut shown: Vec<(f64, f64)> = Vec::new();
     for &(x, y) in points {
@@ -249,7 +249,7 @@ fn up_to(points: &[(f64, f64)], limit: f64) -> Vec<(f64, f64)> {
     shown
 }
 
-/// A number without zeros at its end.
+/// A number without trailing zeros.
 pub(super) fn trimmed(number: f64) -> String {
     let text = format!("{number:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

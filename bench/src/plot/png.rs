@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SVG to PNG, with no other font than the one in the program.
+//! SVG to PNG, with only the embedded font.
 
 use crate::failure::Failure;
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{Options, Tree};
 use std::sync::Arc;
 
-/// Pixels of the PNG for one of the SVG: sharp on dense screens too.
+/// Pixels of the PNG per pixel of the SVG, for dense screens.
 const SCALE: f32 = 2.0;
 const FAMILY: &str = "DejaVu Sans";
 
@@ -14,7 +14,7 @@ const FAMILY: &str = "DejaVu Sans";
 ///
 /// # Errors
 ///
-/// The SVG is not one.
+/// It is not valid SVG.
 pub fn png(svg: &str) -> Result<Vec<u8>, Failure> {
     let failed =
         |what: String| Failure::new(format!("the picture cannot be turned into PNG: {what}"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Colours, sizes, and where labels go.
+//! Colours, sizes, and the placement of labels.
 
 use plotters::prelude::*;
 
@@ -26,7 +26,7 @@ const PALETTE: [RGBColor; 8] = [
 ];
 /// Text.
 pub const INK: RGBColor = RGBColor(34, 34, 34);
-/// Axes, references and what else stays behind.
+/// Axes, references and other things in the background.
 pub const GREY: RGBColor = RGBColor(110, 110, 110);
 /// The lines of the grid.
 pub const FAINT: RGBColor = RGBColor(228, 228, 228);
@@ -46,7 +46,7 @@ pub fn bold(size: u32) -> TextStyle<'static> {
     FontDesc::new(FontFamily::SansSerif, f64::from(size), FontStyle::Bold).color(&INK)
 }
 
-/// Text that stays behind.
+/// Text in the background.
 pub fn quiet() -> TextStyle<'static> {
     ("sans-serif", SIZE_TEXT).into_font().color(&GREY)
 }
@@ -56,12 +56,12 @@ pub fn coloured(colour: RGBColor) -> TextStyle<'static> {
     ("sans-serif", SIZE_TEXT).into_font().color(&colour)
 }
 
-/// Heights for labels that want to be at `wanted`: as near as can be, `gap` apart, none below `bottom`
-/// (heights count downwards). Labels that get in each other's way lie around the middle of where they want to be.
+/// Heights of labels near `wanted`, at least `gap` apart, none below `bottom`
+/// (heights increase downwards). Labels that would overlap are placed around the middle of their wanted heights.
 pub fn apart(wanted: &[i32], gap: i32, bottom: i32) -> Vec<i32> {
     let mut order: Vec<_> = (0..wanted.len()).collect();
     order.sort_by_key(|&index| wanted[index]);
-    // Groups of neighbours that touch, from above: how many, and where the first one wants to be, summed over all.
+    // Groups of neighbours that touch, from above: their number, and the sum of the first one's wanted heights.
     let mut groups: Vec<(i32, i32)> = Vec::new();
     let first = |&(count, sum): &(i32, i32)| sum / count;
     for &index in &order {
@@ -94,7 +94,7 @@ pub fn apart(wanted: &[i32], gap: i32, bottom: i32) -> Vec<i32> {
     heights
 }
 
-/// The end of an axis that shows `largest`: a round number a little above.
+/// The end of an axis that shows `largest`: a round number a little larger.
 pub fn round_up(largest: f64) -> f64 {
     if !largest.is_finite() || largest <= 0.0 {
         return 1.0;
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(apart(&[100, 50], 10, 500), [100, 50]);
         // Around 51.
         assert_eq!(apart(&[52, 50, 51], 10, 500), [61, 41, 51]);
-        // Two groups become one: 0 and 10, 14 and 24 would overlap.
+        // Two groups merge: 0 and 10, 14 and 24 would overlap.
         assert_eq!(apart(&[5, 5, 19, 19], 10, 500), [-3, 7, 17, 27]);
         assert_eq!(apart(&[500, 499], 10, 500), [500, 490]);
         assert!(apart(&[], 10, 500).is_empty());

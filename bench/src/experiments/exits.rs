@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Visits to EL2 by cause: how often, how many instructions, and how long the core was deaf to
-//! interrupts meanwhile, which is what the hypervisor can add to a latency.
+//! Exits by cause: how often, how many instructions, and for how long the core did not check for
+//! interrupts, which the hypervisor can add to a latency.
 
 use super::{Table, Verdict};
-use crate::clock::Visits;
+use crate::clock::Exits;
 use crate::results::Results;
 use crate::stats::grouped;
 
-/// Kinds of visits to EL2 shown.
+/// Kinds of exits in the table.
 const KINDS: usize = 14;
-/// Causes that are no work for a running system.
+/// Causes that do not occur in a running system.
 const NO_WORK: [&str; 3] = ["start of a core", "PSCI CPU_OFF", "PSCI SYSTEM_OFF"];
-/// How a visit ends that is no longer one when the run is over.
+/// How an exit ends that is not over when the run ends.
 const UNFINISHED: &str = "unfinished";
 
-/// Causes of interrupts that have aims.
+/// Causes that have aims.
 const OWN_TIMER: &str = "IRQ: the guest's timer";
 const SGI: &str = "IRQ: SGI of another core";
 const ALARM: &str = "IRQ: EL2's alarm";
-/// Aims for the mean, in instructions; other hypervisors are published with 188 to 7,726.
+/// Aims for the mean, in instructions; published values of other hypervisors are 188 to 7,726.
 const AIM_STAYS: f64 = 250.0;
 const AIM_SWITCHES: f64 = 1200.0;
 
@@ -34,34 +34,34 @@ const CALLS: [(&str, &str); 8] = [
     (" 0xc4000053", "TRNG_RND"),
 ];
 
-/// Visits to EL2 by cause and end, the most frequent first, over all seeds of one run.
+/// Exits by cause and end, the most frequent first, over all seeds of one run.
 pub fn table(results: &Results, label: &str) -> Table {
-    let title = format!("Visits to EL2 in run `{label}`, all seeds, the most frequent ones");
+    let title = format!("Exits in run `{label}`, all seeds, the most frequent ones");
     let columns = [
         "cause",
         "the guest",
-        "visits",
+        "exits",
         "mean instructions",
         "most",
-        "longest stretch without a look for interrupts",
+        "longest stretch without a check for interrupts",
     ];
     let mut table = Table::new(&title, &columns);
-    for visits in visits(results, label).into_iter().take(KINDS) {
+    for exits in exits(results, label).into_iter().take(KINDS) {
         table.rows.push(vec![
-            visits.cause.clone(),
-            visits.end.clone(),
-            grouped(visits.visits as f64),
-            grouped(mean(&visits)),
-            grouped(visits.most as f64),
-            grouped(visits.longest_deaf as f64),
+            exits.cause.clone(),
+            exits.end.clone(),
+            grouped(exits.count as f64),
+            grouped(mean(&exits)),
+            grouped(exits.most as f64),
+            grouped(exits.longest_deaf as f64),
         ]);
     }
     table
 }
 
-/// What an interrupt costs at EL2: delivered to a guest that runs, and to one that must be switched in.
+/// The cost of an interrupt at EL2: delivered to a guest that runs, and to one that the core must switch to.
 pub fn verdicts(results: &Results, label: &str) -> Vec<Verdict> {
-    let visits = visits(results, label);
+    let exits = exits(results, label);
     [
         (OWN_TIMER, "stays", AIM_STAYS),
         (SGI, "stays", AIM_STAYS),
@@ -69,7 +69,7 @@ pub fn verdicts(results: &Results, label: &str) -> Vec<Verdict> {
     ]
     .into_iter()
     .map(|(cause, end, aim)| {
-        let kind = visits.iter().find(|it| it.cause == cause && it.end == end);
+        let kind = exits.iter().find(|it| it.cause == cause && it.end == end);
         Verdict {
             aim: format!(
                 "{cause}, the guest {end}: mean at most {} instructions",
@@ -82,64 +82,64 @@ pub fn verdicts(results: &Results, label: &str) -> Vec<Verdict> {
     .collect()
 }
 
-/// The longest stretch of visits without a look for interrupts, in words.
-pub fn stretch(visits: &Visits) -> String {
-    let length = grouped(visits.longest_deaf as f64);
-    match (&visits.deaf_from, &visits.deaf_to) {
+/// The longest stretch without a check for interrupts, in words.
+pub fn stretch(exits: &Exits) -> String {
+    let length = grouped(exits.longest_deaf as f64);
+    match (&exits.deaf_from, &exits.deaf_to) {
         (Some(from), Some(to)) => format!("{length} instructions, from {from} to {to}"),
         _ => format!("{length} instructions"),
     }
 }
 
-fn mean(visits: &Visits) -> f64 {
-    visits.instructions as f64 / visits.visits.max(1) as f64
+fn mean(exits: &Exits) -> f64 {
+    exits.instructions as f64 / exits.count.max(1) as f64
 }
 
-/// Visits of all seeds, with like causes and ends together, the most frequent first.
-fn visits(results: &Results, label: &str) -> Vec<Visits> {
-    let mut together: Vec<Visits> = Vec::new();
-    for visits in results.of(label).iter().flat_map(|it| &it.clock.visits) {
-        let cause = class(visits);
+/// Exits of all seeds, with equal causes and ends added up, the most frequent first.
+fn exits(results: &Results, label: &str) -> Vec<Exits> {
+    let mut together: Vec<Exits> = Vec::new();
+    for exits in results.of(label).iter().flat_map(|it| &it.clock.exits) {
+        let cause = class(exits);
         match together
             .iter_mut()
-            .find(|it| it.cause == cause && it.end == visits.end)
+            .find(|it| it.cause == cause && it.end == exits.end)
         {
             Some(it) => {
-                it.visits += visits.visits;
-                it.instructions += visits.instructions;
-                it.most = it.most.max(visits.most);
-                if visits.longest_deaf > it.longest_deaf {
-                    it.longest_deaf = visits.longest_deaf;
-                    it.deaf_from.clone_from(&visits.deaf_from);
-                    it.deaf_to.clone_from(&visits.deaf_to);
+                it.count += exits.count;
+                it.instructions += exits.instructions;
+                it.most = it.most.max(exits.most);
+                if exits.longest_deaf > it.longest_deaf {
+                    it.longest_deaf = exits.longest_deaf;
+                    it.deaf_from.clone_from(&exits.deaf_from);
+                    it.deaf_to.clone_from(&exits.deaf_to);
                 }
             }
-            None => together.push(Visits {
+            None => together.push(Exits {
                 cause,
-                ..visits.clone()
+                ..exits.clone()
             }),
         }
     }
     together.sort_by(|a, b| {
-        let key = |it: &Visits| (it.cause.clone(), it.end.clone());
-        b.visits.cmp(&a.visits).then(key(a).cmp(&key(b)))
+        let key = |it: &Exits| (it.cause.clone(), it.end.clone());
+        b.count.cmp(&a.count).then(key(a).cmp(&key(b)))
     });
     together
 }
 
-/// Accesses to single registers count as one cause, but for the register that sends interrupts.
-fn class(visits: &Visits) -> String {
-    let cause = visits.cause.as_str();
+/// Accesses to single registers count as one cause, except for the register that sends interrupts.
+fn class(exits: &Exits) -> String {
+    let cause = exits.cause.as_str();
     if let Some((_, name)) = CALLS.iter().find(|(number, _)| cause.ends_with(number)) {
         return (*name).into();
     }
-    // ICC_SGI1R_EL1 (GICv3, section 12.2): S3_0_C12_C11_5, as the clock writes it.
+    // ICC_SGI1R_EL1 (GICv3, section 12.2): S3_0_C12_C11_5 in the clock's form.
     match cause {
         _ if cause.ends_with("C12_C11_5") || cause.contains("ICC_SGI1R") => {
             "write of ICC_SGI1R_EL1".into()
         }
         // GICv3, section 2.2.1; PPIs as the board's timers have them.
-        "IRQ" => match visits.intid {
+        "IRQ" => match exits.intid {
             Some(0..16) => SGI.into(),
             Some(26) => ALARM.into(),
             Some(27 | 30) => OWN_TIMER.into(),
@@ -152,18 +152,14 @@ fn class(visits: &Visits) -> String {
     }
 }
 
-/// The longest stretch in which a core that had something to do was deaf to interrupts, and the
-/// run it was in.
+/// The longest stretch without a check for interrupts on a core that was not idle, and its
+/// run.
 pub fn longest<'a>(
     results: &Results,
     labels: impl Iterator<Item = &'a str>,
-) -> Option<(Visits, &'a str)> {
+) -> Option<(Exits, &'a str)> {
     labels
-        .flat_map(|label| {
-            visits(results, label)
-                .into_iter()
-                .map(move |it| (it, label))
-        })
+        .flat_map(|label| exits(results, label).into_iter().map(move |it| (it, label)))
         .filter(|(it, _)| !NO_WORK.contains(&it.cause.as_str()) && it.end != UNFINISHED)
         .max_by_key(|(it, _)| it.longest_deaf)
 }
@@ -173,12 +169,12 @@ mod tests {
     use super::*;
     use crate::results::samples;
 
-    fn visit(cause: &str, intid: Option<u32>, visits: u64, instructions: u64, deaf: u64) -> Visits {
-        Visits {
+    fn exit(cause: &str, intid: Option<u32>, count: u64, instructions: u64, deaf: u64) -> Exits {
+        Exits {
             cause: cause.into(),
             intid,
             end: "stays".into(),
-            visits,
+            count,
             instructions,
             most: deaf,
             longest_deaf: deaf,
@@ -196,11 +192,11 @@ mod tests {
         let mut results = Results::default();
         for (seed, deaf) in [(1, 900), (2, 700)] {
             let mut outcome = samples::outcome("a", seed, "");
-            outcome.clock.visits = vec![
-                visit("start of a core", None, 1, 5000, 5000),
-                visit("MRS S3_0_C0_C4_0", None, 1, 100, 100),
-                visit("MRS S3_0_C0_C5_0", None, 1, 300, 300),
-                visit("IRQ", Some(27), 3, 1500, deaf),
+            outcome.clock.exits = vec![
+                exit("start of a core", None, 1, 5000, 5000),
+                exit("MRS S3_0_C0_C4_0", None, 1, 100, 100),
+                exit("MRS S3_0_C0_C5_0", None, 1, 300, 300),
+                exit("IRQ", Some(27), 3, 1500, deaf),
             ];
             results.add(outcome);
         }
@@ -232,7 +228,7 @@ mod tests {
 
     #[test]
     fn causes_have_classes() {
-        let of = |cause, intid| class(&visit(cause, intid, 1, 1, 1));
+        let of = |cause, intid| class(&exit(cause, intid, 1, 1, 1));
         assert_eq!(of("MRS S3_0_C0_C4_0", None), "read of a system register");
         assert_eq!(of("MSR S3_0_C12_C11_5", None), "write of ICC_SGI1R_EL1");
         assert_eq!(of("IRQ", None), "IRQ");
