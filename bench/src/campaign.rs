@@ -87,11 +87,11 @@ pub fn execute<E: From<Failure>>(
         .any(|run| matches!(run.machine, Machine::Spumone(_)));
     project.check(&roles, spumone)?;
     let inputs = project.inputs(&roles, spumone)?;
-    let folder_of = |it: &dyn Experiment| project.root.join("build/bench").join(it.name());
+    let folder_of = |it: &dyn Experiment| project.root.join("build/bench").join(it.about().name);
     let folder = folder_of(experiment);
     let others = experiments::ALL
         .iter()
-        .filter(|it| it.name() != experiment.name());
+        .filter(|it| it.about().name != experiment.about().name);
     let others = others.map(|it| folder_of(*it).join("runs")).collect();
     let store = Store::new(folder.join("runs"), others);
     let mut results = Results::default();

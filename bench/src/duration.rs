@@ -41,7 +41,7 @@ mod tests {
 
     fn minutes(name: &str, quick: bool, policies: &[&str]) -> f64 {
         let experiment = experiments::find(name).unwrap();
-        let defaults = experiment.defaults();
+        let defaults = experiment.about().defaults;
         let plan = Plan {
             quick,
             policies: policies.iter().map(|&it| it.into()).collect(),

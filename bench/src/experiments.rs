@@ -167,16 +167,22 @@ impl Evaluation {
     }
 }
 
+/// The fixed part of an experiment.
+pub struct About {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The title of its page.
+    pub title: &'static str,
+    /// The question that it answers, with its source.
+    pub question: &'static str,
+    /// Defaults of the settings.
+    pub defaults: Defaults,
+}
+
 /// One figure.
 pub trait Experiment: Sync {
-    /// Its name on the command line.
-    fn name(&self) -> &'static str;
-    /// The title of its page.
-    fn title(&self) -> &'static str;
-    /// The question that it answers, with its source.
-    fn question(&self) -> &'static str;
-    /// Defaults of the settings.
-    fn defaults(&self) -> Defaults;
+    /// What is the same for all plans.
+    fn about(&self) -> &'static About;
     /// The runs, without seeds.
     ///
     /// # Errors
@@ -218,7 +224,7 @@ pub fn seeds_of<'a>(experiment: &dyn Experiment, run: &Run, seeds: &'a [u32]) ->
 
 /// The experiment with this name.
 pub fn find(name: &str) -> Option<&'static dyn Experiment> {
-    ALL.iter().copied().find(|it| it.name() == name)
+    ALL.iter().copied().find(|it| it.about().name == name)
 }
 
 impl Table {
@@ -253,7 +259,7 @@ mod tests {
             for quick in [false, true] {
                 let runs = experiment.runs(&plan(quick)).unwrap();
                 let labels: BTreeSet<_> = runs.iter().map(|run| run.label.as_str()).collect();
-                assert_eq!(labels.len(), runs.len(), "{}", experiment.name());
+                assert_eq!(labels.len(), runs.len(), "{}", experiment.about().name);
                 let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
                 assert!(labels.iter().all(|it| it.chars().all(plain)), "{labels:?}");
             }
@@ -266,12 +272,16 @@ mod tests {
             let weight = |quick| -> u64 {
                 let runs = experiment.runs(&plan(quick)).unwrap();
                 let seeds = match quick {
-                    true => experiment.defaults().quick_seeds,
-                    false => experiment.defaults().seeds,
+                    true => experiment.about().defaults.quick_seeds,
+                    false => experiment.about().defaults.seeds,
                 };
                 runs.iter().map(|run| run.weight * u64::from(seeds)).sum()
             };
-            assert!(3 * weight(true) < weight(false), "{}", experiment.name());
+            assert!(
+                3 * weight(true) < weight(false),
+                "{}",
+                experiment.about().name
+            );
         }
     }
 
@@ -294,7 +304,10 @@ mod tests {
     #[test]
     fn names_are_unique_and_found() {
         for experiment in ALL {
-            assert_eq!(find(experiment.name()).unwrap().title(), experiment.title());
+            assert_eq!(
+                find(experiment.about().name).unwrap().about().title,
+                experiment.about().title
+            );
         }
         assert!(find("nothing").is_none());
     }

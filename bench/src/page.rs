@@ -49,7 +49,7 @@ impl Page<'_> {
     pub fn write(&self, folder: &Path) -> Result<(), Failure> {
         let path = |extension| {
             folder
-                .join(self.experiment.name())
+                .join(self.experiment.about().name)
                 .with_extension(extension)
         };
         let svg = self.evaluation.figure.svg()?;
@@ -64,12 +64,12 @@ impl Page<'_> {
     /// The text.
     pub fn markdown(&self) -> String {
         let (experiment, evaluation) = (self.experiment, self.evaluation);
-        let name = experiment.name();
+        let name = experiment.about().name;
         let mut text = format!(
             "# {}\n\n![{}]({name}.svg)\n\n{}\n",
-            experiment.title(),
+            experiment.about().title,
             evaluation.caption,
-            experiment.question()
+            experiment.about().question
         );
         // Writing to a string cannot fail.
         if self.plan.quick {
@@ -203,8 +203,8 @@ impl Page<'_> {
             .map(|it| json!({ "aim": it.aim, "measured": it.measured, "met": it.met }))
             .collect();
         json!({
-            "experiment": self.experiment.name(),
-            "title": self.experiment.title(),
+            "experiment": self.experiment.about().name,
+            "title": self.experiment.about().title,
             "quick": self.plan.quick,
             "settings": {
                 "instructions_per_us": self.plan.ipus,
@@ -274,7 +274,7 @@ pub fn write_index(folder: &Path, experiments: &[&dyn Experiment]) -> Result<(),
 
 fn index_of(folder: &Path, experiments: &[&dyn Experiment]) -> String {
     let found = experiments.iter().filter_map(|experiment| {
-        let path = folder.join(experiment.name()).with_extension("json");
+        let path = folder.join(experiment.about().name).with_extension("json");
         let text = std::fs::read_to_string(path).ok()?;
         let numbers: Value = serde_json::from_str(&text).ok()?;
         Some((*experiment, numbers))
@@ -319,11 +319,11 @@ fn index(found: &[(&dyn Experiment, Value)]) -> String {
         text += "\nNone yet.\n";
     }
     for (experiment, numbers) in found {
-        let name = experiment.name();
+        let name = experiment.about().name;
         let _ = write!(
             text,
             "\n### [{title}]({name}.md)\n\n[<img src=\"{name}.svg\" width=\"600\" alt=\"{title}\">]({name}.md)\n\n",
-            title = experiment.title()
+            title = experiment.about().title
         );
         let findings = numbers["findings"].as_array().into_iter().flatten();
         for finding in findings.filter_map(Value::as_str).take(LISTED_FINDINGS) {

@@ -40,7 +40,7 @@ impl Command for BenchArgs {
             return Ok(without_name(self));
         };
         let experiment = experiments::find(name).ok_or_else(|| {
-            let names: Vec<_> = experiments::ALL.iter().map(|it| it.name()).collect();
+            let names: Vec<_> = experiments::ALL.iter().map(|it| it.about().name).collect();
             Failure::environment(format!("there is no figure \"{name}\""))
                 .help(format!("there are: {}", names.join(", ")))
         })?;
@@ -72,7 +72,7 @@ impl Command for BenchArgs {
 }
 
 fn plan(experiment: &dyn Experiment, args: &BenchArgs) -> Plan {
-    let defaults = experiment.defaults();
+    let defaults = experiment.about().defaults;
     Plan {
         quick: args.quick,
         policies: policies(experiment, args),
@@ -83,7 +83,7 @@ fn plan(experiment: &dyn Experiment, args: &BenchArgs) -> Plan {
 }
 
 fn policies(experiment: &dyn Experiment, args: &BenchArgs) -> Vec<String> {
-    let defaults = experiment.defaults();
+    let defaults = experiment.about().defaults;
     match (args.policy.is_empty(), args.quick) {
         (false, _) => args.policy.clone(),
         (true, quick) => {
@@ -97,7 +97,7 @@ fn policies(experiment: &dyn Experiment, args: &BenchArgs) -> Vec<String> {
 }
 
 fn seeds(experiment: &dyn Experiment, args: &BenchArgs) -> Vec<u32> {
-    let defaults = experiment.defaults();
+    let defaults = experiment.about().defaults;
     let own = match args.quick {
         true => defaults.quick_seeds,
         false => defaults.seeds,
@@ -137,10 +137,10 @@ fn list(args: &BenchArgs) -> String {
     for experiment in experiments::ALL {
         text += &format!(
             "{:22} {:>7}  {:>7}  {}\n",
-            experiment.name(),
+            experiment.about().name,
             time(*experiment, true),
             time(*experiment, false),
-            experiment.title()
+            experiment.about().title
         );
     }
     text + &format!(
@@ -272,7 +272,7 @@ fn finish(
     page: &Page<'_>,
     collected: &Collected,
 ) -> Result<ExitCode, Failure> {
-    let name = page.experiment.name();
+    let name = page.experiment.about().name;
     let partial = args.seed.is_some() || args.only.is_some();
     let folder = folder(args, name, &project.root);
     if let Some(folder) = &folder {
@@ -441,7 +441,7 @@ mod tests {
             let text = list(&args(&format!("--list {options}")));
             let quick = told(&format!("lhp --quick {options}"));
             let whole = told(&format!("lhp {options}"));
-            let title = experiments::find("lhp").unwrap().title();
+            let title = experiments::find("lhp").unwrap().about().title;
             let row = format!("{:22} {quick:>7}  {whole:>7}  {title}\n", "lhp");
             assert!(text.contains(&row), "{row} is not in:\n{text}");
         }
@@ -482,11 +482,11 @@ mod tests {
         let experiment = experiments::find("latency").unwrap();
         assert_eq!(
             plan(experiment, &args("latency")).quantum,
-            experiment.defaults().quantum
+            experiment.about().defaults.quantum
         );
         assert_eq!(plan(experiment, &args("latency --q 100")).quantum, 100);
         let policies = |line| plan(experiment, &args(line)).policies;
-        assert_eq!(policies("latency"), experiment.defaults().policies);
+        assert_eq!(policies("latency"), experiment.about().defaults.policies);
         assert_eq!(policies("latency --quick"), ["none", "steal"]);
         assert_eq!(policies("latency --policy trap"), ["trap"]);
     }

@@ -179,7 +179,7 @@ fn without_a_name_the_figures_are_listed() {
     assert!(said.contains(&listed), "{said}");
     assert!(said.contains("`spm bench NAME --quick`"), "{said}");
     for experiment in spumone_bench::experiments::ALL {
-        let of = |line: &&str| line.starts_with(experiment.name());
+        let of = |line: &&str| line.starts_with(experiment.about().name);
         assert_eq!(listed.lines().filter(of).count(), 1, "{listed}");
     }
 }

@@ -2,7 +2,7 @@
 //! `ablation`: the effect of each mechanism of policy `steal`: the load experiment with one of them turned off at a time.
 
 use super::loads::{self, Loads};
-use super::{Defaults, Evaluation, Experiment, Plan, Table};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table};
 use crate::machine::{Machine, Run};
 use crate::plot::{Dot, Dots, Figure, Row};
 use crate::results::Results;
@@ -63,25 +63,20 @@ fn worst_latency(results: &Results, loads: &Loads, variant: &str) -> Option<f64>
         .reduce(f64::max)
 }
 
+const ABOUT: About = About {
+    name: "ablation",
+    title: "What each mechanism of policy steal is worth",
+    question: "Policy `steal` has four mechanisms. At the end of its time slice a vCPU gets grace in its kernel. A vCPU that spins \
+        gets no grace. A vCPU that the real-time guest preempts is kept for a while before it is parked and other cores are \
+        notified (`patience`). A core that has an interrupt for a sleeping vCPU whose host core runs a higher band pulls \
+        that vCPU (`ipi-pull`). What does Linux lose when one of these is turned off, and what does the real-time guest \
+        gain?",
+    defaults: Defaults::THROUGHPUT,
+};
+
 impl Experiment for Ablation {
-    fn name(&self) -> &'static str {
-        "ablation"
-    }
-
-    fn title(&self) -> &'static str {
-        "What each mechanism of policy steal is worth"
-    }
-
-    fn question(&self) -> &'static str {
-        "Policy `steal` has four mechanisms. At the end of its time slice a vCPU gets grace in its kernel. A vCPU that spins \
-         gets no grace. A vCPU that the real-time guest preempts is kept for a while before it is parked and other cores are \
-         notified (`patience`). A core that has an interrupt for a sleeping vCPU whose host core runs a higher band pulls \
-         that vCPU (`ipi-pull`). What does Linux lose when one of these is turned off, and what does the real-time guest \
-         gain?"
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::THROUGHPUT
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

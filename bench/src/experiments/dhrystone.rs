@@ -3,7 +3,7 @@
 //! slowdown depend on the benchmark?
 
 use super::loads::Loads;
-use super::{Defaults, Evaluation, Experiment, Plan, Verdict};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Verdict};
 use crate::machine::Run;
 use crate::plot::{Curve, Figure, Line, Lines};
 use crate::results::Results;
@@ -36,25 +36,20 @@ impl Dhrystone {
     }
 }
 
+const ABOUT: About = About {
+    name: "dhrystone",
+    title: "Does the slowdown depend on the benchmark?",
+    question: "Hypothesis 2 of *The influence of spinlocks on Linux on virtualized CPUs*: hackbench slows down because \
+        its processes wait for each other, so one slow core delays all of them; a benchmark without communication \
+        would not slow down. There, Dhrystone slowed down with the load as well, and the hypothesis was dropped. \
+        Here each benchmark is compared with its own ideal. The ideal separates the share that the real-time guest takes \
+        from what is lost beyond that share.",
+    defaults: Defaults::THROUGHPUT,
+};
+
 impl Experiment for Dhrystone {
-    fn name(&self) -> &'static str {
-        "dhrystone"
-    }
-
-    fn title(&self) -> &'static str {
-        "Does the slowdown depend on the benchmark?"
-    }
-
-    fn question(&self) -> &'static str {
-        "Hypothesis 2 of *The influence of spinlocks on Linux on virtualized CPUs*: hackbench slows down because \
-         its processes wait for each other, so one slow core delays all of them; a benchmark without communication \
-         would not slow down. There, Dhrystone slowed down with the load as well, and the hypothesis was dropped. \
-         Here each benchmark is compared with its own ideal. The ideal separates the share that the real-time guest takes \
-         from what is lost beyond that share."
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::THROUGHPUT
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

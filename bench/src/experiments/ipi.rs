@@ -2,7 +2,7 @@
 //! `ipi`: the time of an interrupt between two vCPUs of a guest, while its target runs, was preempted, or has therefore changed
 //! cores.
 
-use super::{Defaults, Evaluation, Experiment, Plan, Table};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table};
 use crate::machine::{Machine, Order, Run};
 use crate::plot::{Figure, Histograms, Panel};
 use crate::results::{Outcome, Results};
@@ -149,26 +149,21 @@ fn with_micros(instructions: f64, plan: &Plan) -> String {
     format!("{} instructions ({micros:.1} µs)", grouped(instructions))
 }
 
+const ABOUT: About = About {
+    name: "ipi",
+    title: "Interrupts between vCPUs whose target runs, was preempted, or moved",
+    question: "How long does it take from the write of ICC_SGI1R_EL1 to the first instruction of the other vCPU's handler? In \
+        *Solving the Lock Holder Preemption Problem* (2012), section 4.2, trap-based migration failed because interrupts \
+        between CPUs were late.",
+    defaults: Defaults {
+        quantum: 50,
+        ..Defaults::LATENCY
+    },
+};
+
 impl Experiment for Ipi {
-    fn name(&self) -> &'static str {
-        "ipi"
-    }
-
-    fn title(&self) -> &'static str {
-        "Interrupts between vCPUs whose target runs, was preempted, or moved"
-    }
-
-    fn question(&self) -> &'static str {
-        "How long does it take from the write of ICC_SGI1R_EL1 to the first instruction of the other vCPU's handler? In \
-         *Solving the Lock Holder Preemption Problem* (2012), section 4.2, trap-based migration failed because interrupts \
-         between CPUs were late."
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults {
-            quantum: 50,
-            ..Defaults::LATENCY
-        }
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

@@ -4,7 +4,7 @@
 
 use super::beside::{Load, Periods, run_bare, run_beside};
 use super::dispatch::{figure, method, summary, table, worst};
-use super::{Defaults, Evaluation, Experiment, Plan, Verdict, exits};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Verdict, exits};
 use crate::machine::Run;
 use crate::results::Results;
 use crate::stats::grouped;
@@ -133,27 +133,22 @@ struct Case {
     periods: Periods,
 }
 
+const ABOUT: About = About {
+    name: "latency",
+    title: "Dispatch latency of the real-time guest",
+    question: "A task of the real-time guest is due at a fixed time. How many instructions later does it begin, and \
+        does it matter what Linux does on the same core? The experiment repeats figures 5 to 7 of *Solving the Lock Holder \
+        Preemption Problem* (2012), which has averages of 2.3 to 24 µs beside hackbench.",
+    defaults: Defaults {
+        policies: Defaults::ALL_POLICIES.policies,
+        quick_policies: Defaults::ALL_POLICIES.quick_policies,
+        ..Defaults::LATENCY
+    },
+};
+
 impl Experiment for Latency {
-    fn name(&self) -> &'static str {
-        "latency"
-    }
-
-    fn title(&self) -> &'static str {
-        "Dispatch latency of the real-time guest"
-    }
-
-    fn question(&self) -> &'static str {
-        "A task of the real-time guest is due at a fixed time. How many instructions later does it begin, and \
-         does it matter what Linux does on the same core? The experiment repeats figures 5 to 7 of *Solving the Lock Holder \
-         Preemption Problem* (2012), which has averages of 2.3 to 24 µs beside hackbench."
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults {
-            policies: Defaults::ALL_POLICIES.policies,
-            quick_policies: Defaults::ALL_POLICIES.quick_policies,
-            ..Defaults::LATENCY
-        }
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

@@ -2,7 +2,7 @@
 //! `lhp`: what a real-time guest's load costs an SMP Linux beside it, compared with the ideal.
 
 use super::loads::{self, Bare, Loads};
-use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict, shares};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict, shares};
 use crate::machine::{Machine, Run};
 use crate::plot::{Figure, Lines};
 use crate::results::Results;
@@ -53,24 +53,19 @@ pub(super) fn loads_of(plan: &Plan, yardstick: &str) -> Result<Loads, String> {
     Loads::new(plan, yardstick, &[0, 50, 90], &[0, 10, 30, 50, 70, 90])
 }
 
+const ABOUT: About = About {
+    name: "lhp",
+    title: "Linux beside a loaded real-time guest: lock-holder preemption",
+    question: "The real-time guest takes a share of one core in long bursts. A Linux vCPU that it preempts may hold a \
+        lock, and then all other vCPUs wait for it. How much more than that share does Linux lose? The experiment repeats \
+        figures 1, 8 and 9 of *Solving the Lock Holder Preemption Problem* (2012), where Linux was worse off than with \
+        three cores of its own from a load of 50 %, and worse than with two from 80 %.",
+    defaults: Defaults::ALL_POLICIES,
+};
+
 impl Experiment for Lhp {
-    fn name(&self) -> &'static str {
-        "lhp"
-    }
-
-    fn title(&self) -> &'static str {
-        "Linux beside a loaded real-time guest: lock-holder preemption"
-    }
-
-    fn question(&self) -> &'static str {
-        "The real-time guest takes a share of one core in long bursts. A Linux vCPU that it preempts may hold a \
-         lock, and then all other vCPUs wait for it. How much more than that share does Linux lose? The experiment repeats \
-         figures 1, 8 and 9 of *Solving the Lock Holder Preemption Problem* (2012), where Linux was worse off than with \
-         three cores of its own from a load of 50 %, and worse than with two from 80 %."
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::ALL_POLICIES
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

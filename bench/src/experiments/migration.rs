@@ -6,7 +6,7 @@
 
 use super::beside::{Load, Periods, run_beside};
 use super::moves::{Costs, KINDS, Kind, PARTS, Side, Sum};
-use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict};
 use crate::machine::{Machine, Run};
 use crate::plot::{Dot, Dots, Figure, Row};
 use crate::results::Results;
@@ -83,23 +83,18 @@ fn row(name: &str, cells: [String; 3]) -> Vec<String> {
     row
 }
 
+const ABOUT: About = About {
+    name: "migration",
+    title: "What a round trip of a vCPU costs",
+    question: "How many instructions do both cores execute at EL2, so that a vCPU leaves one core for another and comes back? \
+        The experiment repeats a measurement of *Solving the Lock Holder Preemption Problem* (2012): about 50 µs for each of \
+        the two.",
+    defaults: Defaults::LATENCY,
+};
+
 impl Experiment for Migration {
-    fn name(&self) -> &'static str {
-        "migration"
-    }
-
-    fn title(&self) -> &'static str {
-        "What a round trip of a vCPU costs"
-    }
-
-    fn question(&self) -> &'static str {
-        "How many instructions do both cores execute at EL2, so that a vCPU leaves one core for another and comes back? \
-         The experiment repeats a measurement of *Solving the Lock Holder Preemption Problem* (2012): about 50 µs for each of \
-         the two."
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::LATENCY
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

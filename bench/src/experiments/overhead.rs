@@ -3,7 +3,7 @@
 //! takes its tick.
 
 use super::yardstick::{self, Yardstick};
-use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict, shares};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict, shares};
 use crate::linux::Linux;
 use crate::machine::{Machine, Order, Run};
 use crate::plot::{Dot, Dots, Figure, Row};
@@ -103,28 +103,23 @@ fn repeats(plan: &Plan, yardstick: &Yardstick) -> u32 {
     }
 }
 
+const ABOUT: About = About {
+    name: "overhead",
+    title: "What Linux pays for the hypervisor",
+    question: "How much slower is Linux under Spumone than on the bare machine: alone, and beside a real-time guest \
+        that only takes its 1 kHz tick? The experiment repeats the kernel build of *Towards Co-existing of Linux and Real-Time OSes* (2011), \
+        which took 1.4 % longer.",
+    defaults: Defaults {
+        ipus: 250,
+        quantum: 500,
+        seeds: 5,
+        ..Defaults::THROUGHPUT
+    },
+};
+
 impl Experiment for Overhead {
-    fn name(&self) -> &'static str {
-        "overhead"
-    }
-
-    fn title(&self) -> &'static str {
-        "What Linux pays for the hypervisor"
-    }
-
-    fn question(&self) -> &'static str {
-        "How much slower is Linux under Spumone than on the bare machine: alone, and beside a real-time guest \
-         that only takes its 1 kHz tick? The experiment repeats the kernel build of *Towards Co-existing of Linux and Real-Time OSes* (2011), \
-         which took 1.4 % longer."
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults {
-            ipus: 250,
-            quantum: 500,
-            seeds: 5,
-            ..Defaults::THROUGHPUT
-        }
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

@@ -3,7 +3,7 @@
 
 use super::beside::{Load, Periods, run_beside};
 use super::dispatch;
-use super::{Defaults, Evaluation, Experiment, Plan, Verdict, exits};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Verdict, exits};
 use crate::machine::Run;
 use crate::plot::Figure;
 use crate::results::Results;
@@ -54,23 +54,18 @@ impl Priorities {
     }
 }
 
+const ABOUT: About = About {
+    name: "priorities",
+    title: "Dispatch latency with and without split interrupt priorities",
+    question: "While the real-time guest runs, the GIC holds Linux's interrupts back, because they have lower \
+        priorities. What changes if all have the same priority? The experiment repeats the comparison of *Towards Co-existing of Linux and \
+        Real-Time OSes* (2011): over 100 µs without the separation, all within 40 µs with it.",
+    defaults: Defaults::LATENCY,
+};
+
 impl Experiment for Priorities {
-    fn name(&self) -> &'static str {
-        "priorities"
-    }
-
-    fn title(&self) -> &'static str {
-        "Dispatch latency with and without split interrupt priorities"
-    }
-
-    fn question(&self) -> &'static str {
-        "While the real-time guest runs, the GIC holds Linux's interrupts back, because they have lower \
-         priorities. What changes if all have the same priority? The experiment repeats the comparison of *Towards Co-existing of Linux and \
-         Real-Time OSes* (2011): over 100 µs without the separation, all within 40 µs with it."
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::LATENCY
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

@@ -2,7 +2,7 @@
 //! `soak`: whether Linux keeps working under every policy and load: its data, its kernel log, its wake-ups.
 
 use super::bursts::{self, Bursts};
-use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict};
 use crate::console::number;
 use crate::linux::Linux;
 use crate::machine::Run;
@@ -45,26 +45,21 @@ fn longest(outcome: &Outcome) -> Vec<f64> {
         .collect()
 }
 
+const ABOUT: About = About {
+    name: "soak",
+    title: "Does Linux keep working under every policy?",
+    question: "Beside a real-time guest that takes a share of one core in long bursts, Linux moves data between its CPUs and \
+        compares it, runs hackbench, cyclictest and a parallel build, and checks its kernel's log for complaints (stalls, \
+        lockups, anything). A run in which something failed has no result.",
+    defaults: Defaults {
+        seeds: 5,
+        ..Defaults::ALL_POLICIES
+    },
+};
+
 impl Experiment for Soak {
-    fn name(&self) -> &'static str {
-        "soak"
-    }
-
-    fn title(&self) -> &'static str {
-        "Does Linux keep working under every policy?"
-    }
-
-    fn question(&self) -> &'static str {
-        "Beside a real-time guest that takes a share of one core in long bursts, Linux moves data between its CPUs and \
-         compares it, runs hackbench, cyclictest and a parallel build, and checks its kernel's log for complaints (stalls, \
-         lockups, anything). A run in which something failed has no result."
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults {
-            seeds: 5,
-            ..Defaults::ALL_POLICIES
-        }
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

@@ -4,7 +4,7 @@
 
 use super::bursts::{self, Bursts};
 use super::yardstick::{self, Yardstick};
-use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict};
 use crate::machine::Run;
 use crate::plot::{Curve, Figure, Line, Lines};
 use crate::results::{Outcome, Results};
@@ -78,25 +78,20 @@ fn differences(outcome: &Outcome) -> Vec<f64> {
     repeats(outcome).map(micros).collect()
 }
 
+const ABOUT: About = About {
+    name: "timer-on-shared-core",
+    title: "Does Linux measure time rightly while its core is taken away?",
+    question: "Hypothesis 1 of *The influence of spinlocks on Linux on virtualized CPUs*: when the core that takes Linux's \
+        timer interrupt is shared with the real-time guest, ticks are lost and Linux measures too little. \
+        There (Linux 2.6.16), measured times indeed became shorter as the load grew, until the interrupt was moved to \
+        another core. Here the time that Linux measures is compared with that of the exact clock between the \
+        same two points of the same program.",
+    defaults: Defaults::THROUGHPUT,
+};
+
 impl Experiment for Timer {
-    fn name(&self) -> &'static str {
-        "timer-on-shared-core"
-    }
-
-    fn title(&self) -> &'static str {
-        "Does Linux measure time rightly while its core is taken away?"
-    }
-
-    fn question(&self) -> &'static str {
-        "Hypothesis 1 of *The influence of spinlocks on Linux on virtualized CPUs*: when the core that takes Linux's \
-         timer interrupt is shared with the real-time guest, ticks are lost and Linux measures too little. \
-         There (Linux 2.6.16), measured times indeed became shorter as the load grew, until the interrupt was moved to \
-         another core. Here the time that Linux measures is compared with that of the exact clock between the \
-         same two points of the same program."
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::THROUGHPUT
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

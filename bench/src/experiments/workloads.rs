@@ -3,7 +3,7 @@
 
 use super::lhp;
 use super::loads::Loads;
-use super::{Defaults, Evaluation, Experiment, Plan, Verdict, shares};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Verdict, shares};
 use crate::machine::Run;
 use crate::plot::{Dot, Dots, Figure, Row};
 use crate::results::Results;
@@ -41,27 +41,22 @@ fn over_ideal(loads: &Loads, results: &Results, policy: &str) -> Option<Spread> 
     })
 }
 
+const ABOUT: About = About {
+    name: "workloads",
+    title: "Other work in Linux beside a loaded real-time guest",
+    question: "`lhp` asks how much Linux loses with hackbench. This experiment asks the same for other work: a parallel compilation, \
+        processes and files that come and go, TCP within the machine, and computing only. How much more than the real-time \
+        guest's share does each lose?",
+    defaults: Defaults {
+        seeds: 1,
+        policies: &["none", "steal"],
+        ..Defaults::THROUGHPUT
+    },
+};
+
 impl Experiment for Workloads {
-    fn name(&self) -> &'static str {
-        "workloads"
-    }
-
-    fn title(&self) -> &'static str {
-        "Other work in Linux beside a loaded real-time guest"
-    }
-
-    fn question(&self) -> &'static str {
-        "`lhp` asks how much Linux loses with hackbench. This experiment asks the same for other work: a parallel compilation, \
-         processes and files that come and go, TCP within the machine, and computing only. How much more than the real-time \
-         guest's share does each lose?"
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults {
-            seeds: 1,
-            policies: &["none", "steal"],
-            ..Defaults::THROUGHPUT
-        }
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

@@ -2,7 +2,7 @@
 //! `yardsticks`: how Linux's benchmarks scale on the bare machine, from one core to four.
 
 use super::yardstick::{self, Yardstick};
-use super::{Defaults, Evaluation, Experiment, Plan, Table, Verdict, shares};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict, shares};
 use crate::machine::{Machine, Order, Run};
 use crate::plot::{Curve, Figure, Line, Lines};
 use crate::results::{Outcome, Results};
@@ -53,22 +53,17 @@ fn cores(plan: &Plan) -> &'static [u32] {
     }
 }
 
+const ABOUT: About = About {
+    name: "yardsticks",
+    title: "How the yardsticks scale on the bare machine",
+    question: "Other figures compare Linux beside a real-time guest with the bare machine with fewer cores. So, how much faster does \
+        each yardstick become from one core to four, without a hypervisor?",
+    defaults: Defaults::THROUGHPUT,
+};
+
 impl Experiment for Yardsticks {
-    fn name(&self) -> &'static str {
-        "yardsticks"
-    }
-
-    fn title(&self) -> &'static str {
-        "How the yardsticks scale on the bare machine"
-    }
-
-    fn question(&self) -> &'static str {
-        "Other figures compare Linux beside a real-time guest with the bare machine with fewer cores. So, how much faster does \
-         each yardstick become from one core to four, without a hypervisor?"
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::THROUGHPUT
+    fn about(&self) -> &'static About {
+        &ABOUT
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {

@@ -87,7 +87,9 @@ fn system_policies() -> PossibleValuesParser {
 /// The figures.
 fn figures() -> PossibleValuesParser {
     let figures = experiments::ALL.iter();
-    PossibleValuesParser::new(figures.map(|it| PossibleValue::new(it.name()).help(it.title())))
+    PossibleValuesParser::new(
+        figures.map(|it| PossibleValue::new(it.about().name).help(it.about().title)),
+    )
 }
 
 /// The programs by which Linux can be measured.
