@@ -315,9 +315,8 @@ struct State {
 
 impl Progress {
     fn new(jobs: &[Job<'_>]) -> Self {
-        let weight: u64 = jobs.iter().map(|job| job.run.weight.max(1)).sum();
-        let bar = ProgressBar::new(weight);
-        let template = "{bar:24.cyan/blue} {msg}  {elapsed} gone, about {eta} left";
+        let bar = ProgressBar::new(jobs.len() as u64);
+        let template = "{bar:24.cyan/blue} {msg}  {elapsed}";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
@@ -354,7 +353,7 @@ impl Progress {
         let took = begun.map_or(Duration::ZERO, |at| state.under_way.remove(at).1.elapsed());
         state.ended += 1;
         self.show(&state);
-        self.bar.inc(job.run.weight.max(1));
+        self.bar.inc(1);
         let line = format!(
             "[{}/{}] {name}: {what} ({})",
             state.ended,

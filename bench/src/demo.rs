@@ -93,7 +93,6 @@ fn run(label: &str, machine: Machine) -> Run {
         disk_mib: 0,
         clock: CLOCK,
         order: Order::Any,
-        weight: 0,
     }
 }
 

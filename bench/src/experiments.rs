@@ -267,37 +267,16 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_look_is_smaller() {
+    fn the_short_version_is_smaller() {
         for experiment in ALL {
-            let weight = |quick| -> u64 {
-                let runs = experiment.runs(&plan(quick)).unwrap();
-                let seeds = match quick {
-                    true => experiment.about().defaults.quick_seeds,
-                    false => experiment.about().defaults.seeds,
-                };
-                runs.iter().map(|run| run.weight * u64::from(seeds)).sum()
-            };
-            assert!(
-                3 * weight(true) < weight(false),
-                "{}",
-                experiment.about().name
+            let about = experiment.about();
+            let [short, whole] = [true, false].map(|quick| experiment.runs(&plan(quick)).unwrap());
+            let count = |runs: &[Run], seeds: u32| runs.len() * seeds as usize;
+            let (few, all) = (
+                count(&short, about.defaults.quick_seeds),
+                count(&whole, about.defaults.seeds),
             );
-        }
-    }
-
-    #[test]
-    fn the_same_virtual_time_of_a_faster_core_is_more_work_for_the_host() {
-        for name in ["latency", "migration", "ipi", "priorities"] {
-            let experiment = find(name).unwrap();
-            let weight = |ipus| -> u64 {
-                let plan = Plan {
-                    ipus,
-                    ..plan(false)
-                };
-                let runs = experiment.runs(&plan).unwrap();
-                runs.iter().map(|run| run.weight).sum()
-            };
-            assert!(weight(1000) > 3 * weight(250), "{name}");
+            assert!(few <= all && short != whole, "{}", about.name);
         }
     }
 

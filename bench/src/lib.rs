@@ -9,7 +9,6 @@
 //! | [`qemu`], [`description`] | QEMU's command line and system descriptions, for `spm` and the boot tests, too |
 //! | [`project`] | where the files are, their hashes, versions |
 //! | [`campaign`] | all runs of an experiment: makes those without a stored result, collects |
-//! | [`duration`] | estimates how long that takes |
 //! | [`runner`], [`console`], [`clock`] | one run: QEMU, what guests printed, what the clock counted |
 //! | [`demo`] | the runs and the table of the demo, which is not a figure |
 //! | [`code_names`] | names of addresses in the hypervisor |
@@ -27,7 +26,6 @@ pub mod code_names;
 pub mod console;
 pub mod demo;
 pub mod description;
-pub mod duration;
 pub mod experiments;
 pub mod failure;
 pub mod hash;

@@ -111,9 +111,6 @@ pub struct Run {
     pub clock: ClockSettings,
     /// The guest that must give its result first.
     pub order: Order,
-    /// About how much the host has to do for it, in milliseconds of one busy core at the reference speed (250,000
-    /// instructions): for the progress bar and [`crate::duration`] only.
-    pub weight: u64,
 }
 
 impl Run {
@@ -178,7 +175,6 @@ mod tests {
                 end_us: None,
             },
             order: Order::Any,
-            weight: 1,
         }
     }
 

@@ -271,7 +271,6 @@ mod tests {
                 end_us: Some(7),
             },
             order,
-            weight: 1,
         }
     }
 

@@ -10,7 +10,6 @@ use crate::hypervisor;
 use crate::qemu;
 use crate::system::SystemArgs;
 use spumone_bench::campaign::{self, Collected, Options};
-use spumone_bench::duration;
 use spumone_bench::experiments::{self, Experiment, Plan};
 use spumone_bench::machine::{Machine, Run};
 use spumone_bench::page::{self, Page};
@@ -123,47 +122,40 @@ fn without_name(args: &BenchArgs) -> ExitCode {
     ExitCode::from(EXIT_COMMAND_LINE)
 }
 
-/// A line for each figure, with about how long a quick look at it takes and the whole of it, as `args` has them.
+/// A line for each figure, with the number of runs of its short version and of the whole, as `args` has them.
 fn list(args: &BenchArgs) -> String {
-    let time = |experiment: &dyn Experiment, quick| {
+    let count = |experiment: &dyn Experiment, quick| {
         let args = BenchArgs {
             quick,
             ..args.clone()
         };
         let runs = experiment.runs(&plan(experiment, &args));
-        runs.map_or("-".into(), |runs| host_time(experiment, &args, &runs))
+        runs.map_or("-".into(), |runs| {
+            run_count(experiment, &args, &runs).to_string()
+        })
     };
-    let mut text = format!("{:22} {:>7}  {:>7}\n", "", "--quick", "whole");
+    let mut text = format!("{:22} {:>7}  {:>7}\n", "runs", "--quick", "whole");
     for experiment in experiments::ALL {
+        let about = experiment.about();
         text += &format!(
             "{:22} {:>7}  {:>7}  {}\n",
-            experiment.about().name,
-            time(*experiment, true),
-            time(*experiment, false),
-            experiment.about().title
+            about.name,
+            count(*experiment, true),
+            count(*experiment, false),
+            about.title
         );
     }
-    text + &format!(
-        "\n--quick, whole: about how long it takes {}, to a factor of two; --policy and --seeds change it.\n",
-        on_host(args)
-    )
+    text
 }
 
-/// About how long these runs take on the host.
-fn host_time(experiment: &dyn Experiment, args: &BenchArgs, runs: &[Run]) -> String {
+/// Number of runs with all their seeds.
+fn run_count(experiment: &dyn Experiment, args: &BenchArgs, runs: &[Run]) -> usize {
     let seeds = seeds(experiment, args);
-    duration::show(duration::of(experiment, runs, &seeds, args.jobs as usize))
+    let seeds_of = |run| experiments::seeds_of(experiment, run, &seeds).len();
+    runs.iter().map(seeds_of).sum()
 }
 
-/// What [`host_time`] counts on.
-fn on_host(args: &BenchArgs) -> String {
-    match args.jobs {
-        1 => "on an idle host core".into(),
-        jobs => format!("on {jobs} idle host cores"),
-    }
-}
-
-/// A line for each of these runs, and about how long all take.
+/// A line for each of these runs, and their number.
 fn list_runs(experiment: &dyn Experiment, args: &BenchArgs, runs: &[Run]) -> String {
     let mut text = String::new();
     for run in runs {
@@ -183,23 +175,8 @@ fn list_runs(experiment: &dyn Experiment, args: &BenchArgs, runs: &[Run]) -> Str
         };
         text += &format!("{:32} {what}\n", run.label);
     }
-    let counted = |count: usize, what: &str| match count {
-        1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
-    };
-    let seeds = seeds(experiment, args);
-    let seeds_of = |run| experiments::seeds_of(experiment, run, &seeds).len();
-    let least = runs.iter().map(seeds_of).min().unwrap_or_default();
-    let with = match least == seeds.len() {
-        true => format!("each with {}", counted(seeds.len(), "seed")),
-        false => format!("each with {least} to {}", counted(seeds.len(), "seed")),
-    };
-    text + &format!(
-        "{}, {with}: about {} {}, to a factor of two, less what is there from before\n",
-        counted(runs.len(), "run"),
-        host_time(experiment, args, runs),
-        on_host(args)
-    )
+    let count = run_count(experiment, args, runs);
+    text + &format!("{count} runs with all seeds; runs that have a result are not repeated\n")
 }
 
 fn measure(
@@ -427,46 +404,39 @@ mod tests {
         assert_eq!(at("lhp --seed 1"), None);
     }
 
-    /// About how long `line`, without `--list`, takes.
-    fn told(line: &str) -> String {
-        let args = args(line);
-        let experiment = experiments::find(args.name.as_deref().unwrap()).unwrap();
-        let runs = experiment.runs(&plan(experiment, &args)).unwrap();
-        host_time(experiment, &args, &runs)
-    }
-
     #[test]
-    fn figures_are_listed_with_their_time_on_the_host() {
-        for options in ["", "--jobs 1", "--policy none,steal,trap --seeds 6"] {
+    fn figures_are_listed_with_their_number_of_runs() {
+        let lhp = experiments::find("lhp").unwrap();
+        for options in ["", "--policy none,steal,trap --seeds 6"] {
+            let count = |line: &str| {
+                let args = args(line);
+                let runs = lhp.runs(&plan(lhp, &args)).unwrap();
+                run_count(lhp, &args, &runs)
+            };
+            let short = count(&format!("lhp --quick {options}"));
+            let whole = count(&format!("lhp {options}"));
+            let row = format!(
+                "{:22} {short:>7}  {whole:>7}  {}\n",
+                "lhp",
+                lhp.about().title
+            );
             let text = list(&args(&format!("--list {options}")));
-            let quick = told(&format!("lhp --quick {options}"));
-            let whole = told(&format!("lhp {options}"));
-            let title = experiments::find("lhp").unwrap().about().title;
-            let row = format!("{:22} {quick:>7}  {whole:>7}  {title}\n", "lhp");
             assert!(text.contains(&row), "{row} is not in:\n{text}");
         }
-        assert_ne!(told("lhp"), told("lhp --jobs 1"));
-        assert!(list(&args("--list --jobs 1")).contains("on an idle host core,"));
     }
 
     #[test]
-    fn runs_are_listed_with_their_time_on_the_host() {
-        let experiment = experiments::find("lhp").unwrap();
-        let args = args("lhp --list --quick");
-        let runs = experiment.runs(&plan(experiment, &args)).unwrap();
-        let said = format!(
-            "\n9 runs, each with 1 seed: about {} on 2 idle host cores, to a factor of two",
-            told("lhp --quick")
-        );
-        let text = list_runs(experiment, &args, &runs);
-        assert!(text.contains(&said), "{text}");
-        let args = self::args("lhp --list --policy steal,trap --seeds 6");
-        let runs = experiment.runs(&plan(experiment, &args)).unwrap();
-        let text = list_runs(experiment, &args, &runs);
-        assert!(
-            text.contains("\n15 runs, each with 1 to 6 seeds: about "),
-            "{text}"
-        );
+    fn runs_are_listed_with_their_number() {
+        let lhp = experiments::find("lhp").unwrap();
+        let text = |line: &str| {
+            let args = args(line);
+            let runs = lhp.runs(&plan(lhp, &args)).unwrap();
+            list_runs(lhp, &args, &runs)
+        };
+        assert!(text("lhp --list --quick").contains("\n9 runs with all seeds;"));
+        // The runs of `trap` have one seed.
+        let text = text("lhp --list --policy steal,trap --seeds 6");
+        assert!(text.contains("\n60 runs with all seeds;"), "{text}");
     }
 
     #[test]

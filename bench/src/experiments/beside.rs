@@ -85,7 +85,6 @@ pub fn run_beside(
         Load::Disk => Linux::new(4, "diskwrite", &[&seconds]),
     };
     let disk = load == Load::Disk;
-    let busy = if load == Load::Hackbench { 4.0 } else { 2.0 };
     Run {
         label,
         machine: Machine::Spumone(System {
@@ -100,7 +99,6 @@ pub fn run_beside(
         disk_mib: if disk { DISK_MIB } else { 0 },
         clock: plan.clock(Some(end_us)),
         order: Order::RtFirst,
-        weight: (end_us as f64 / 1000.0 * busy * plan.speed()) as u64,
     }
 }
 
@@ -112,6 +110,5 @@ pub fn run_bare(plan: &Plan, label: String, periods: Periods) -> Run {
         disk_mib: 0,
         clock: plan.clock(None),
         order: Order::Any,
-        weight: periods.length_us() / 10_000,
     }
 }

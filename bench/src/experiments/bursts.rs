@@ -44,7 +44,6 @@ pub fn run_beside(
 ) -> Run {
     let allowed = bursts.allowed(plan, seconds);
     let cores = linux.cpus;
-    let busy = f64::from(cores) * seconds + (plan.boot_seconds() + seconds) * bursts.share();
     let rt = format!(
         "period=1ms load={}% burst={}ms duration={}ms histogram=off",
         bursts.load,
@@ -65,7 +64,6 @@ pub fn run_beside(
         order: Order::LinuxFirst {
             rt_until: (allowed * NS_PER_SECOND) as u64,
         },
-        weight: ((2.0 + busy * plan.speed()) * 1000.0) as u64,
     }
 }
 

@@ -192,7 +192,6 @@ impl Experiment for Ipi {
                 },
                 false => Order::Any,
             },
-            weight: (2.0 * length_ms as f64 * plan.speed()) as u64,
         });
         Ok(runs.collect())
     }

@@ -102,7 +102,6 @@ impl Loads {
                 disk_mib: 0,
                 clock: plan.clock(None),
                 order: Order::Any,
-                weight: ((1.5 + 4.0 * self.seconds * plan.speed()) * 1000.0) as u64,
             })
             .collect();
         for policy in &plan.policies {

@@ -139,7 +139,6 @@ impl Experiment for Overhead {
                     order: Order::LinuxFirst {
                         rt_until: (allowed * 1e9) as u64,
                     },
-                    weight: ((2.0 + 4.0 * length * plan.speed()) * 1000.0) as u64,
                 });
             }
         }

@@ -77,7 +77,6 @@ impl Experiment for Yardsticks {
                     disk_mib: 0,
                     clock: plan.clock(None),
                     order: Order::Any,
-                    weight: ((1.5 + 4.0 * seconds * plan.speed()) * 1000.0) as u64,
                 });
             }
         }
