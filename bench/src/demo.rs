@@ -9,7 +9,8 @@ use crate::results::{Outcome, Results};
 use crate::stats::grouped;
 use crate::system::System;
 
-/// A core as fast as in the figure `latency`. The end is for guests that hang; otherwise the machine turns itself off long before.
+/// A core as fast as in the figure `latency`. The end is for guests that hang; otherwise the machine turns itself off long
+/// before.
 const CLOCK: ClockSettings = ClockSettings {
     quantum: 500,
     ipus: 250,

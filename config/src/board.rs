@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The board file: what a machine has, and at which addresses.
 //!
-//! Guests see their interrupt controller and console UART at the board's addresses,
-//! so an unmodified kernel for the board runs.
+//! Guests see their interrupt controller and console UART at the board's addresses, so an unmodified kernel for the board
+//! runs.
 
 mod check;
 mod read;

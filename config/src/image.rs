@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the placement of guest images must know about them. The bytes are read elsewhere.
 
-/// Magic number of a Linux arm64 `Image` at [`LINUX_MAGIC_OFFSET`]
-/// (Linux, Documentation/arch/arm64/booting.rst, section 4).
+/// Magic number of a Linux arm64 `Image` at [`LINUX_MAGIC_OFFSET`] (Linux, Documentation/arch/arm64/booting.rst, section 4).
 pub const LINUX_MAGIC: [u8; 4] = *b"ARM\x64";
 /// Offset of [`LINUX_MAGIC`].
 pub const LINUX_MAGIC_OFFSET: usize = 56;

@@ -31,8 +31,8 @@ impl Sink {
     }
 }
 
-/// Parses a whole file. After a syntax error nothing else is read: what a
-/// recovering parser returns would cause misleading reports.
+/// Parses a whole file. After a syntax error nothing else is read: what a recovering parser returns would cause misleading
+/// reports.
 pub(crate) fn parse_document<'i>(text: &'i str, sink: &Sink) -> Option<(DeTable<'i>, Span)> {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {

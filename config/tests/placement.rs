@@ -133,8 +133,8 @@ fn a_raw_image_is_placed_as_by_qemu_unless_load_is_given() {
     assert_eq!((placed.entry, placed.loads[0].destination), {
         (GuestAddr(0x4008_0000), GuestAddr(0x4008_0000))
     });
-    let told = "kind = \"raw\"\nmemory = \"16MiB\"\nload = 0x4020_0000\nentry = 0x4020_0100";
-    let placed = one(told, flat(0x2000));
+    let given = "kind = \"raw\"\nmemory = \"16MiB\"\nload = 0x4020_0000\nentry = 0x4020_0100";
+    let placed = one(given, flat(0x2000));
     assert_eq!((placed.entry, placed.loads[0].destination), {
         (GuestAddr(0x4020_0100), GuestAddr(0x4020_0000))
     });
@@ -144,8 +144,8 @@ fn a_raw_image_is_placed_as_by_qemu_unless_load_is_given() {
 fn a_raw_image_with_a_linux_header_is_placed_by_it_unless_load_is_given() {
     let placed = one("kind = \"raw\"\nmemory = \"16MiB\"", kernel(0, None));
     assert_eq!(placed.entry, GuestAddr(0x4000_0000));
-    let told = "kind = \"raw\"\nmemory = \"16MiB\"\nload = 0x4020_0000";
-    assert_eq!(one(told, kernel(0, None)).entry, GuestAddr(0x4020_0000));
+    let given = "kind = \"raw\"\nmemory = \"16MiB\"\nload = 0x4020_0000";
+    assert_eq!(one(given, kernel(0, None)).entry, GuestAddr(0x4020_0000));
 }
 
 fn guest(name: &str, core: u64, memory: &str, more: &str) -> String {

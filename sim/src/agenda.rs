@@ -6,8 +6,8 @@ use spumone_core::schedule::Ticks;
 /// The next event of each core.
 #[derive(Debug)]
 pub struct Agenda {
-    /// Node n has the children 2n and 2n + 1; the cores are the second half. Each node is the earlier of its children; if both are
-    /// equal, the core with the lower number.
+    /// Node n has the children 2n and 2n + 1; the cores are the second half. Each node is the earlier of its children; if
+    /// both are equal, the core with the lower number.
     nodes: Vec<(Ticks, u32)>,
 }
 

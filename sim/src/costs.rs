@@ -77,7 +77,8 @@ impl Costs {
         let (vcpus, cores) = (vcpus as u64, cores as u64);
         let look = vcpus * (self.read_slot + self.candidate + self.claim + self.park);
         let tell = cores * self.ask + self.kick;
-        // Twice: a decision that finds its vCPU claimed by another core decides again, and what is left parked is announced again.
+        // Twice: a decision that finds its vCPU claimed by another core decides again, and what is left parked is announced
+        // again.
         let mut step = self.exit + 2 * self.decide + look + 2 * tell + vcpus * self.kick;
         if rules.returns_home || rules.excludes_kernels || rules.max_stay.is_some() {
             // All vCPUs that are here are sent away.

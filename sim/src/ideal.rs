@@ -29,8 +29,8 @@ impl Bare {
         Ok(Self { all, one_less })
     }
 
-    /// What is possible beside a real-time guest that is busy for this share of the time, as `spm bench lhp` defines it: all cores
-    /// while the real-time guest sleeps, one core less while it is busy.
+    /// What is possible beside a real-time guest that is busy for this share of the time, as `spm bench lhp` defines it: all
+    /// cores while the real-time guest sleeps, one core less while it is busy.
     pub fn ideal(&self, busy_percent: u8) -> f64 {
         let free = 1.0 - f64::from(busy_percent) / 100.0;
         self.one_less + free * (self.all - self.one_less)

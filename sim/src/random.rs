@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random numbers that are the same on every machine: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
-//!  generators, OOPSLA 2014).
+//! generators, OOPSLA 2014).
 
 /// A generator.
 #[derive(Clone, Debug)]

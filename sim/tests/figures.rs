@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the simulator must show: the same order of the policies as on the testbed, and that a switch costs the same on machines of
-//!  all sizes.
+//! What the simulator must show: the same order of the policies as on the testbed, and that a switch costs the same on
+//! machines of all sizes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails so")]
 
@@ -55,7 +55,8 @@ fn each_policy_has_the_effect_that_it_is_for() {
     let trap = of(Policy::Trap);
     assert!(trap.work.spun < none.work.spun / 2);
     let ondemand = of(Policy::OnDemand);
-    // While the real-time guest is not busy, each of its ticks sends a vCPU away, and that vCPU returns; `steal` has a park delay.
+    // While the real-time guest is not busy, each of its ticks sends a vCPU away, and that vCPU returns; `steal` has a park
+    // delay.
     let half = ondemand.activations / 2;
     assert!(ondemand.counters.migrations > half && ondemand.counters.sent_away > 0);
     assert!(of(Policy::Steal).counters.migrations < half);

@@ -28,8 +28,7 @@ pub struct Hypervisor {
     pub bytes: Vec<u8>,
 }
 
-/// Finds the hypervisor: as named; else where `make build` leaves it, in this folder or one above it, or above `spm`
-/// itself.
+/// Finds the hypervisor: as named; else where `make build` leaves it, in this folder or one above it, or above `spm` itself.
 /// built.
 pub fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {

@@ -21,7 +21,7 @@ pub fn text(path: &Path, system: &System) -> String {
     let packed = &system.packed.system;
     let vcpus: usize = packed.guests.iter().map(|guest| guest.vcpus.len()).sum();
     let mut text = format!(
-        "{}: sound. {}, {} on {} of {}\n\n",
+        "{}: valid. {}, {} on {} of {}\n\n",
         path.display(),
         counted(packed.guests.len(), "guest"),
         counted(vcpus, "vCPU"),

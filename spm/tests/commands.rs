@@ -27,7 +27,7 @@ fn a_valid_system_is_shown_as_tables() {
     let output = spm(folder.path(), CHECK);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let expected = "\
-system.toml: sound. 2 guests, 3 vCPUs on 2 cores of qemu-virt
+system.toml: valid. 2 guests, 3 vCPUs on 2 cores of qemu-virt
 
   core   rt                     linux
   0      vCPU 0, priority 200   vCPU 0, priority 100

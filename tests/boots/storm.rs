@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Storms of interrupts that a guest sends to its own vCPUs, on the exact clock. They delay a real-time guest of a higher priority on
-//! the same core no more than they do where no vCPU changes cores.
+//! Storms of interrupts that a guest sends to its own vCPUs, on the exact clock. They delay a real-time guest of a higher
+//! priority on the same core no more than they do where no vCPU changes cores.
 
 use boot_tests::{Boot, INSTRUCTIONS_PER_US, probe, rt};
 

@@ -30,7 +30,7 @@ fn is_peer(policy: &str) -> bool {
 const HOW_IT_SHOWS: &str = "\
     A preempted vCPU delays the other vCPUs in two ways. Some spin for a lock that it holds, or for which it queues ahead of \
     them, since a queued spinlock serves its waiters strictly in order. Others sleep, with nothing to do, until processes on \
-    its run queue go on, since Linux does not know that this CPU does not run. On bare cores Linux hardly waits for locks, \
+    its run queue continue, since Linux does not know that this CPU does not run. On bare cores Linux hardly waits for locks, \
     because it holds them so briefly. So many bursts preempt no lock holder, but a burst that does costs the rest of the \
     burst. For this reason seeds differ much. The loss at low loads is smaller than in the paper, which had another kernel.";
 /// What the tables of shares cover.
@@ -269,8 +269,8 @@ fn better_aim(policy: &str) -> String {
     format!("policy `{policy}`: better than `none` where that is at its worst")
 }
 
-/// Whether a policy is better than `none` at the load at which `none` is worst; and the loads at which it is worse: slower than each repeat
-/// and seed of `none`.
+/// Whether a policy is better than `none` at the load at which `none` is worst; and the loads at which it is worse: slower
+/// than each repeat and seed of `none`.
 fn better_than_none(
     loads: &Loads,
     results: &Results,
@@ -300,8 +300,8 @@ fn better_than_none(
     })
 }
 
-/// Whether `steal` is the best of all these policies wherever the real-time guest takes time. Most others have the first seed only,
-/// and a seed can change a time by some per cent: so none may be faster than the fastest run of `steal`.
+/// Whether `steal` is the best of all these policies wherever the real-time guest takes time. Most others have the first
+/// seed only, and a seed can change a time by some per cent: so none may be faster than the fastest run of `steal`.
 fn fastest(loads: &Loads, results: &Results, policies: &[String]) -> Option<Verdict> {
     const BEST: &str = "steal";
     let others = || policies.iter().filter(|&it| it != BEST);

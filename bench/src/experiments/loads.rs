@@ -288,7 +288,7 @@ impl Loads {
                 self.burst_ms
             ),
             format!(
-                "Linux measures `{}` ({}) itself, once a run. The real-time guest goes on for as long.",
+                "Linux measures `{}` ({}) itself, once a run. The real-time guest runs as long.",
                 self.yardstick.linux(plan, CORES, self.seconds, REPEATS).arguments.join(" "),
                 self.yardstick.what
             ),

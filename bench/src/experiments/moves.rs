@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cost of moves of vCPUs, from the clock's exits to EL2: which of them parked or claimed a vCPU, and the instructions for it.
+//! The cost of moves of vCPUs, from the clock's exits to EL2: which of them parked or claimed a vCPU, and the instructions
+//! for it.
 
 use crate::clock::{Exits, Part};
 use crate::results::Results;

@@ -162,7 +162,7 @@ impl Experiment for Timer {
                 micros.high
             ));
             findings.push(match farthest <= AIM {
-                true => "The hypothesis no longer holds: today's Linux reads the architected counter, which goes on while \
+                true => "The hypothesis no longer holds: today's Linux reads the architected counter, which counts on while \
                          a vCPU does not run, so a late tick loses nothing."
                     .into(),
                 false => "So times that Linux measures cannot be used.".to_owned(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The yardsticks by which Linux is measured: scenarios of `guests/linux/scenarios/` that print `seconds=`, with an amount of work
-//! for a given time on four bare cores.
+//! The yardsticks by which Linux is measured: scenarios of `guests/linux/scenarios/` that print `seconds=`, with an amount
+//! of work for a given time on four bare cores.
 
 use super::Plan;
 use crate::linux::Linux;

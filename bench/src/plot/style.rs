@@ -56,8 +56,8 @@ pub fn coloured(colour: RGBColor) -> TextStyle<'static> {
     ("sans-serif", SIZE_TEXT).into_font().color(&colour)
 }
 
-/// Heights of labels near `wanted`, at least `gap` apart, none below `bottom`
-/// (heights increase downwards). Labels that would overlap are placed around the middle of their wanted heights.
+/// Heights of labels near `wanted`, at least `gap` apart, none below `bottom` (heights increase downwards). Labels that
+/// would overlap are placed around the middle of their wanted heights.
 pub fn apart(wanted: &[i32], gap: i32, bottom: i32) -> Vec<i32> {
     let mut order: Vec<_> = (0..wanted.len()).collect();
     order.sort_by_key(|&index| wanted[index]);

@@ -105,9 +105,8 @@ fn one_priority_for_gang(description: &Description, problems: &mut Vec<Problem>)
     }
 }
 
-/// Under `trap` kernels do not run on cores that have a vCPU of a higher band. Where a vCPU that changes cores will be is not
-/// known when the
-/// system starts, so all vCPUs that change cores need one priority. Returns whether they have.
+/// Under `trap` kernels do not run on cores that have a vCPU of a higher band. Where a vCPU that changes cores will be is
+/// not known when the system starts, so all vCPUs that change cores need one priority. Returns whether they have.
 fn one_priority_for_movers(description: &Description, problems: &mut Vec<Problem>) -> bool {
     let priorities = resolve_priorities(description);
     let movers = || {
@@ -118,7 +117,7 @@ fn one_priority_for_movers(description: &Description, problems: &mut Vec<Problem
     };
     let most = movers().max_by_key(|it| it.0);
     let least = movers().min_by_key(|it| it.0);
-    let Some(((most, urgent), (least, other))) = most.zip(least).filter(|(a, b)| a.0 != b.0) else {
+    let Some(((most, higher), (least, other))) = most.zip(least).filter(|(a, b)| a.0 != b.0) else {
         return true;
     };
     let message = format!(
@@ -126,13 +125,13 @@ fn one_priority_for_movers(description: &Description, problems: &mut Vec<Problem
         least.0, most.0
     );
     let problem = Problem::new("trap-priorities", message);
-    problems.push(match urgent.name.span == other.name.span {
+    problems.push(match higher.name.span == other.name.span {
         true => problem
-            .at(priority_span(urgent), "different priorities")
+            .at(priority_span(higher), "different priorities")
             .help("write one number for all of its vCPUs, or choose policy = \"steal\""),
         false => problem
             .at(
-                priority_span(urgent),
+                priority_span(higher),
                 "has the higher priority, and its core is not known in advance",
             )
             .at(priority_span(other), "its kernel would be preempted there")

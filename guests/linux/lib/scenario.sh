@@ -30,7 +30,7 @@ others() {
 # spell WORDS… prints them as one word, for the result line.
 spell() { echo "$*" | tr ' ' _; }
 
-# fail REASON notes why the result is not ok (one word, no spaces). The scenario goes on.
+# fail REASON notes why the result is not ok (one word, no spaces). The scenario continues.
 fail() { reasons="$reasons${reasons:+,}$1"; }
 
 # fact KEY=VALUE adds to the result line.

@@ -2,10 +2,10 @@
 //! An SMP system like Linux under a load like hackbench. For each vCPU there are five processes that send and five that receive;
 //! every sender sends to every receiver, through sockets of bounded size.
 //!
-//! The model has what matters for lock-holder preemption: locks of sockets and of run queues, and of an allocator that all vCPUs share;
-//! queued locks, which go to the next waiter in the queue even if that waiter does not run, while waiters burn their cores; wake-ups that take
-//! the lock of another vCPU's run queue, and send it an SGI if it sleeps; vCPUs without work that take tasks from others; ticks; and sometimes
-//! a call to all vCPUs that waits for all answers.
+//! The model has what matters for lock-holder preemption: locks of sockets and of run queues, and of an allocator that all
+//! vCPUs share; queued locks, which go to the next waiter in the queue even if that waiter does not run, while waiters burn
+//! their cores; wake-ups that take the lock of another vCPU's run queue, and send it an SGI if it sleeps; vCPUs without work
+//! that take tasks from others; ticks; and sometimes a call to all vCPUs that waits for all answers.
 
 mod kernel;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The user's own device tree: checked against what the guest gets, then completed with the
-//! command line and ramdisk of the description, and with new seeds. The rest is
-//! not changed.
+//! The user's own device tree: checked against what the guest gets, then completed with the command line and ramdisk of the
+//! description, and with new seeds. The rest is not changed.
 
 use super::{generate, seeds};
 use dtoolkit::Node;

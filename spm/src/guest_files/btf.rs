@@ -104,9 +104,8 @@ impl Type<'_> {
     }
 }
 
-/// Most places in an image that look like type information but are not. One or two occur by chance, and each may cost a search of
-/// the whole
-/// image.
+/// Most places in an image that look like type information but are not. One or two occur by chance, and each may cost a
+/// search of the whole image.
 const MAX_PLACES: usize = 64;
 
 impl<'a> Btf<'a> {

@@ -7,11 +7,11 @@
 //! `role=look` then reads all readable registers, again and again, and reports each one whose value changes.
 //! It writes none. When a `q` is typed, it ends.
 //!
-//! `role=write` lists the registers of its new life (`at-start NAME VALUE`), fills all writable ones with a
-//! pattern, and keeps the pattern in them while the other guest has the core, which it detects by jumps of the
-//! counter. It does so with two patterns, of which one is the complement of the other, and then resets itself with
-//! a pattern in all registers. If a `q` was typed, a life ends after the list. Parameter: `jumps=N`, how often the other guest must
-//!  have had the core with each pattern (default 12; 0: it does not wait and does not reset itself).
+//! `role=write` lists the registers of its new life (`at-start NAME VALUE`), fills all writable ones with a pattern, and
+//! keeps the pattern in them while the other guest has the core, which it detects by jumps of the counter. It does so with
+//! two patterns, of which one is the complement of the other, and then resets itself with a pattern in all registers. If a
+//! `q` was typed, a life ends after the list. Parameter: `jumps=N`, how often the other guest must
+//! have had the core with each pattern (default 12; 0: it does not wait and does not reset itself).
 //!
 //! The suite `watch` checks vector registers.
 
