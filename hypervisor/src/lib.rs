@@ -36,6 +36,8 @@ mod vcpu;
 pub mod hardware;
 
 #[cfg(not(target_os = "none"))]
+// What it finds wrong ends the test.
+#[allow(clippy::panic)]
 #[cfg_attr(not(test), allow(unused_imports))]
 mod fake;
 #[cfg(not(target_os = "none"))]

@@ -13,7 +13,7 @@ pub type GicError = &'static str;
 pub const WORDS: usize = 32;
 
 /// 32 interrupts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Bank {
     /// They may be signalled.
     pub enabled: u32,
@@ -27,19 +27,6 @@ pub struct Bank {
     pub edges: u32,
     /// Their priorities.
     pub priority: [u8; 32],
-}
-
-impl Default for Bank {
-    fn default() -> Self {
-        Self {
-            enabled: 0,
-            latched: 0,
-            lines: 0,
-            active: 0,
-            edges: 0,
-            priority: [0; 32],
-        }
-    }
 }
 
 impl Bank {

@@ -61,7 +61,7 @@ impl<T: 'static> Deref for PerMachine<T> {
 
     fn deref(&self) -> &T {
         // SAFETY: a `PerMachine` is always a static (`per_machine!`), so it lives for ever.
-        let this: &'static Self = unsafe { &*(&raw const *self) };
+        let this: &'static Self = unsafe { (&raw const *self).as_ref_unchecked() };
         // SAFETY: the copy lives until `forget`, before which all that ran on the machine is gone.
         unsafe { &*this.pointer() }
     }

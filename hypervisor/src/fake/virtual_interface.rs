@@ -12,8 +12,6 @@ use spumone_core::vgic::{ListRegister, State, running_priority};
 const ENABLE: u64 = 1 << 0;
 const EOI_NOT_PRESENT: u64 = 1 << 2;
 const NO_PENDING: u64 = 1 << 3;
-/// The guest's writes of `ICC_DIR_EL1` trap.
-pub const TRAP_DEACTIVATE: u64 = 1 << 14;
 /// EOIs that found no list register.
 const EOI_COUNT: u64 = 0x1F << 27;
 const EOI_COUNT_ONE: u64 = 1 << 27;

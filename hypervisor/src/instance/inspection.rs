@@ -4,7 +4,7 @@
 use super::Instance;
 use crate::machine::Machine;
 use spumone_config::VcpuId;
-use spumone_core::schedule::{Band, VcpuState};
+use spumone_core::schedule::VcpuState;
 
 impl Instance {
     /// What all cores share.
@@ -30,11 +30,6 @@ impl Instance {
     /// What the scheduler knows of a vCPU.
     pub(crate) fn state(&self, id: VcpuId) -> Option<VcpuState> {
         self.state.vcpu_state(id)
-    }
-
-    /// The band that has the core.
-    pub(crate) fn band(&self) -> Option<Band> {
-        self.state.current_band()
     }
 
     /// Whether the core has to decide anew.

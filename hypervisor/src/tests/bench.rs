@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a system on a fake machine, turn by turn.
 
-use super::guest::{Action, GuestCpu};
+use super::guest::{Action, GuestCpu, Habit, gicd};
 use super::invariants;
-use super::systems::parts;
+use super::systems::{DISTRIBUTOR, REDISTRIBUTORS, parts};
 use crate::boot;
-use crate::fake::{self, Ended};
+use crate::fake::{self, Ended, REDISTRIBUTOR_SIZE};
 use crate::guest_registers::{Exit, GuestRegisters};
 use crate::instance::Instance;
 use crate::machine::Machine;
@@ -21,7 +21,7 @@ use std::rc::Rc;
 /// Ticks that pass in each turn.
 const TURN: u64 = 20;
 /// Ticks that a guest runs at a time.
-const GUEST_TIME: u64 = 100;
+const GUEST_TIME: u64 = 500;
 /// Turns of all cores in which what a test waits for has to come.
 const PATIENCE: usize = 20_000;
 
@@ -43,7 +43,7 @@ pub struct Guests {
     /// By guest and vCPU.
     pub entries: HashMap<(u8, u8), Entry>,
     /// What a vCPU does that has no script; else it runs until it is interrupted.
-    pub habit: Option<Box<dyn FnMut(&mut GuestCpu<'_>) -> Exit>>,
+    pub habit: Option<Habit>,
 }
 
 /// A machine with Spumone on it.
@@ -51,7 +51,7 @@ pub struct Bench {
     /// What the cores share.
     pub machine: &'static Machine,
     /// One for each core.
-    pub instances: Vec<Box<Instance>>,
+    pub instances: Vec<Instance>,
     /// What guests do.
     pub guests: Rc<RefCell<Guests>>,
     /// How it ended, if it has.
@@ -71,11 +71,11 @@ impl Bench {
         });
         let ended = fake::until_it_ends(0, || boot::start(PhysAddr(0)));
         assert_eq!(ended.err(), Some(Ended::Started), "{}", printed());
-        let instances: Vec<Box<Instance>> = fake::with(|machine| {
+        let instances: Vec<Instance> = fake::with(|machine| {
             let running = machine.running.iter_mut();
             running
-                .map(|it| match it.take().map(|it| it.downcast()) {
-                    Some(Ok(instance)) => instance,
+                .map(|it| match it.take().map(|it| it.downcast::<Instance>()) {
+                    Some(Ok(instance)) => *instance,
                     _ => panic!("a core has not started"),
                 })
                 .collect()
@@ -186,6 +186,43 @@ impl Bench {
             bench.entry(guest, vcpu).count > count
         });
         self.entry(guest, vcpu)
+    }
+
+    /// Has a vCPU turn its GIC on, with these interrupts of its own in Group 1.
+    #[track_caller]
+    pub fn opens_gic(&mut self, guest: u8, vcpu: u8, interrupts: &[u16]) {
+        self.does(guest, vcpu, |cpu| {
+            cpu.open_interface();
+            cpu.store(DISTRIBUTOR + gicd::CTLR, gicd::ON)
+        });
+        let own = REDISTRIBUTORS + REDISTRIBUTOR_SIZE * u64::from(vcpu) + gicd::SGI_FRAME;
+        for &interrupt in interrupts {
+            let frame = if interrupt < 32 { own } else { DISTRIBUTOR };
+            let word = 4 * u64::from(interrupt / 32);
+            let bit = 1 << (interrupt % 32);
+            if interrupt >= 32 {
+                let router = DISTRIBUTOR + gicd::IROUTER + 8 * u64::from(interrupt);
+                self.does(guest, vcpu, move |cpu| cpu.store(router, u32::from(vcpu)));
+            }
+            // Writes of ones to registers without effect of zeros, but for the group.
+            self.does(guest, vcpu, move |cpu| {
+                cpu.store(frame + gicd::IGROUPR + word, u32::MAX)
+            });
+            self.does(guest, vcpu, move |cpu| {
+                cpu.store(frame + gicd::ISENABLER + word, bit)
+            });
+        }
+    }
+
+    /// Waits until a virtual interrupt is signalled to a vCPU that runs, and has the vCPU take it; which it is.
+    #[track_caller]
+    pub fn acknowledges(&mut self, guest: u8, vcpu: u8) -> u16 {
+        for _ in 0..100 {
+            if let Some(interrupt) = self.look(guest, vcpu, |cpu| cpu.acknowledge()) {
+                return interrupt;
+            }
+        }
+        panic!("no interrupt comes for vCPU {vcpu} of guest {guest}");
     }
 
     /// Looks at a vCPU while it runs.

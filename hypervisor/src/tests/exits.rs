@@ -1,1 +1,302 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+//! Each class of exit.
+
+use super::bench::{Bench, printed};
+use super::guest::{class, gicd, psci};
+use super::systems::*;
+use crate::fake::{self, Register};
+use spumone_config::packed::{Policy, Trigger};
+use spumone_core::psci::{Phase, StopReason};
+use spumone_core::schedule::VcpuState;
+use spumone_core::trap::SysReg;
+
+const MIDR: u64 = 0x410F_D034;
+const ENTRY: u64 = GUEST_MEMORY + 0x100;
+
+/// Two vCPUs on two cores, and another guest on core 1.
+fn running() -> Bench {
+    let guests = [
+        GuestParts::new(&[(0, 20), (1, 20)]).with_spi(40, 50, Trigger::Edge),
+        GuestParts::new(&[(1, 10)]),
+    ];
+    let mut bench = Bench::boot(&system(2, Policy::None, &guests));
+    bench.until_all_run();
+    bench
+}
+
+#[test]
+fn a_vcpu_that_waits_sleeps_and_the_next_instruction_is_what_it_resumes_at() {
+    let mut bench = running();
+    bench.opens_gic(0, 0, &[50]);
+    let pc = bench.look(0, 0, |cpu| cpu.registers.pc);
+    bench.does(0, 0, |cpu| cpu.wfi());
+    bench.turns(20);
+    assert_eq!(
+        bench.instances[0].state(bench.vcpu(0, 0)),
+        Some(VcpuState::Sleep)
+    );
+    assert_eq!(bench.instances[0].running(), None);
+    fake::with(|machine| machine.gic.set_line(40, true));
+    assert_eq!(bench.acknowledges(0, 0), 50);
+    assert_eq!(bench.entry(0, 0).pc, pc + 4);
+}
+
+#[test]
+fn firmware_calls_return_in_x0() {
+    let mut bench = running();
+    let pc = bench.entry(0, 0).pc;
+    let after = bench.does_and_returns(0, 0, |cpu| cpu.hvc([psci::VERSION, 0, 0, 0]));
+    assert_eq!(after.x[0] >> 16, 1, "PSCI 1.x: {:#x}", after.x[0]);
+    assert_eq!(after.pc, pc + 4, "HVC returns behind itself");
+    let after = bench.does_and_returns(0, 0, |cpu| cpu.smc([psci::VERSION, 0, 0, 0]));
+    assert_eq!(
+        (after.x[0] >> 16, after.pc),
+        (1, pc + 8),
+        "SMC traps on itself"
+    );
+    let after = bench.does_and_returns(0, 0, |cpu| cpu.hvc([0x8400_FFFF, 0, 0, 0]));
+    assert_eq!(after.x[0], psci::NOT_SUPPORTED);
+}
+
+#[test]
+fn cpu_on_starts_a_vcpu_on_its_own_core() {
+    let mut bench = running();
+    let after = bench.does_and_returns(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, ENTRY, 5]));
+    assert_eq!(after.x[0], psci::SUCCESS);
+    bench.until("it starts", |bench| bench.entry(0, 1).count > 0);
+    let started = bench.entry(0, 1);
+    assert_eq!((started.pc, started.x[0], started.core), (ENTRY, 5, 1));
+    for (target, entry, result) in [
+        (1, ENTRY, psci::ALREADY_ON),
+        (1, 0x1000, psci::INVALID_ADDRESS),
+        (2, ENTRY, -2i64 as u64),
+    ] {
+        let after =
+            bench.does_and_returns(0, 0, move |cpu| cpu.hvc([psci::CPU_ON, target, entry, 5]));
+        assert_eq!(after.x[0], result, "CPU_ON of {target} at {entry:#x}");
+    }
+}
+
+#[test]
+fn a_vcpu_turns_itself_off_and_is_turned_on_again_with_nothing_left() {
+    let mut bench = running();
+    bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, ENTRY, 5]));
+    bench.does(0, 1, |cpu| {
+        cpu.set(Register::TTBR0_EL1, 0x1234_5000);
+        cpu.set(Register::CNTV_CTL_EL0, 1);
+        cpu.registers.x[9] = 9;
+        cpu.hvc([psci::CPU_OFF, 0, 0, 0])
+    });
+    bench.turns(10);
+    assert_eq!(
+        bench.instances[1].state(bench.vcpu(0, 1)),
+        Some(VcpuState::Off)
+    );
+    assert_eq!(bench.phase(0), Phase::Running);
+    bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, ENTRY + 8, 6]));
+    bench.until("it starts", |bench| bench.entry(0, 1).pc == ENTRY + 8);
+    let found = bench.look(0, 1, |cpu| {
+        (
+            cpu.get(Register::TTBR0_EL1),
+            cpu.get(Register::CNTV_CTL_EL0),
+            cpu.registers.x[9],
+        )
+    });
+    assert_eq!(found, (0, 0, 0));
+}
+
+#[test]
+fn the_last_vcpu_that_turns_itself_off_ends_the_guest() {
+    let mut bench = running();
+    bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_OFF, 0, 0, 0]));
+    bench.until("it is off", |bench| {
+        bench.phase(0) == Phase::Stopped(StopReason::Off)
+    });
+}
+
+#[test]
+fn a_suspended_vcpu_resumes_at_its_entry_point() {
+    let mut bench = running();
+    bench.opens_gic(0, 0, &[27]);
+    bench.does(0, 0, |cpu| {
+        let now = cpu.now();
+        cpu.set(Register::CNTV_CVAL_EL0, now + 30_000);
+        cpu.set(Register::CNTV_CTL_EL0, 1);
+        cpu.registers.x[20] = 20;
+        cpu.hvc([psci::CPU_SUSPEND, psci::POWERDOWN, ENTRY, 3])
+    });
+    bench.turns(10);
+    assert_eq!(
+        bench.instances[0].state(bench.vcpu(0, 0)),
+        Some(VcpuState::Sleep)
+    );
+    bench.until("its timer wakes it", |bench| bench.entry(0, 0).pc == ENTRY);
+    let resumed = bench.entry(0, 0);
+    assert_eq!((resumed.x[0], resumed.x[20]), (3, 0));
+    // Standby keeps the registers.
+    let after = bench.does_and_returns(0, 0, |cpu| {
+        cpu.open_interface();
+        cpu.registers.x[20] = 20;
+        cpu.hvc([psci::CPU_SUSPEND, 0, ENTRY, 3])
+    });
+    assert_eq!((after.x[0], after.x[20]), (psci::SUCCESS, 20));
+}
+
+#[test]
+fn id_registers_are_filtered() {
+    /// `ID_AA64PFR0_EL1`; fields RAS and GIC.
+    const PFR0: SysReg = SysReg::new(3, 0, 0, 4, 0);
+    let mut bench = running();
+    let pc = bench.entry(0, 0).pc;
+    let after = bench.does_and_returns(0, 0, |cpu| cpu.mrs(PFR0));
+    assert_eq!(
+        after.x[1] >> 28 & 0xF,
+        0,
+        "RAS is hidden: {:#x}",
+        after.x[1]
+    );
+    assert_eq!(after.x[1] >> 24 & 0xF, 1);
+    assert_eq!(after.pc, pc + 4);
+}
+
+#[test]
+fn registers_that_trap_are_played_or_undefined() {
+    const ACTLR: SysReg = SysReg::new(3, 0, 1, 0, 1);
+    const MDSCR: SysReg = SysReg::new(2, 0, 0, 2, 2);
+    /// `PMCR_EL0`.
+    const PERFORMANCE: SysReg = SysReg::new(3, 3, 9, 12, 0);
+    const VECTORS: u64 = 0xFFFF_8000_0001_0000;
+    let mut bench = running();
+    let after = bench.does_and_returns(0, 0, |cpu| cpu.mrs(ACTLR));
+    assert_eq!(after.x[1], 0);
+    bench.does(0, 0, |cpu| cpu.msr(MDSCR, 1));
+    assert_eq!(bench.look(0, 0, |cpu| cpu.get(Register::MDSCR_EL1)), 1);
+    let before = bench.entry(0, 0);
+    let after = bench.does_and_returns(0, 0, |cpu| {
+        cpu.set(Register::VBAR_EL1, VECTORS);
+        cpu.mrs(PERFORMANCE)
+    });
+    assert_eq!(after.pc, VECTORS + 0x200);
+    let (elr, spsr, esr) = bench.look(0, 0, |cpu| {
+        (
+            cpu.get(Register::ELR_EL1),
+            cpu.get(Register::SPSR_EL1),
+            cpu.get(Register::ESR_EL1),
+        )
+    });
+    assert_eq!((elr, spsr, esr), (before.pc, before.pstate, 1 << 25));
+}
+
+#[test]
+fn hidden_instructions_are_undefined_for_the_guest() {
+    const SVE: u64 = 0x19;
+    const POINTER_AUTHENTICATION: u64 = 0x09;
+    let mut bench = running();
+    for exception in [SVE, POINTER_AUTHENTICATION] {
+        let after = bench.does_and_returns(0, 0, move |cpu| {
+            cpu.set(Register::VBAR_EL1, 0x8_0000);
+            // From a program.
+            cpu.registers.pstate = 0;
+            cpu.trap(class(exception))
+        });
+        assert_eq!((after.pc, after.pstate & 0xF), (0x8_0400, 0b0101));
+    }
+}
+
+#[test]
+fn the_virtual_gic_is_read_and_written() {
+    let mut bench = running();
+    let after = bench.does_and_returns(0, 0, |cpu| cpu.load(DISTRIBUTOR + gicd::TYPER));
+    // 64 SPIs and 32 others: ITLinesNumber.
+    assert_eq!(after.x[1] & 0x1F, 2, "{:#x}", after.x[1]);
+    bench.opens_gic(0, 0, &[50]);
+    fake::with(|machine| {
+        let (bank, bit) = machine.gic.spi(40);
+        assert_eq!(bank.enabled & bit, bit, "the machine's SPI is on");
+    });
+    let after = bench.does_and_returns(0, 0, |cpu| cpu.load(DISTRIBUTOR + gicd::ISENABLER + 4));
+    assert_eq!(after.x[1], 1 << (50 - 32));
+}
+
+#[test]
+fn the_virtual_uart_prints() {
+    let mut bench = running();
+    for byte in b"hello\n" {
+        bench.does(1, 0, |cpu| cpu.store(UART, u32::from(*byte)));
+    }
+    bench.until("it is printed", |_| printed().contains("hello"));
+    let line = printed();
+    assert!(line.contains("guest1"), "the line says who: {line}");
+}
+
+#[test]
+fn an_access_outside_its_memory_stops_a_guest_and_no_other() {
+    let mut bench = running();
+    bench.does(0, 0, |cpu| cpu.store(0x5000_0000, 1));
+    bench.until("it is stopped", |bench| {
+        bench.phase(0) == Phase::Stopped(StopReason::Fault)
+    });
+    bench.until("the report is out", |_| {
+        printed().contains("guest0 was stopped")
+    });
+    let report = printed();
+    assert!(report.contains("0x50000000"), "{report}");
+    let before = bench.entry(1, 0).count;
+    bench.turns(20);
+    assert!(bench.entry(1, 0).count > before, "the other guest runs on");
+    assert_eq!(bench.phase(1), Phase::Running);
+}
+
+#[test]
+fn what_means_nothing_stops_a_guest() {
+    const INSTRUCTION_ABORT: u64 = 0x20;
+    const DATA_ABORT: u64 = 0x24;
+    const RESERVED: u64 = 0x3F;
+    for syndrome in [
+        class(INSTRUCTION_ABORT) | 0b00_0111,
+        // Without a description of the access.
+        class(DATA_ABORT) | 0b00_0111,
+        class(RESERVED),
+        0,
+    ] {
+        let mut bench = running();
+        bench.does(0, 0, move |cpu| {
+            cpu.set(Register::FAR_EL2, DISTRIBUTOR);
+            cpu.set(Register::HPFAR_EL2, DISTRIBUTOR >> 8);
+            cpu.trap(syndrome)
+        });
+        bench.until("it is stopped", |bench| {
+            bench.phase(0) == Phase::Stopped(StopReason::Fault)
+        });
+    }
+}
+
+#[test]
+fn an_serror_of_a_guest_stops_it() {
+    let mut bench = running();
+    bench.does(0, 0, |cpu| {
+        cpu.trap(class(0x2F));
+        crate::guest_registers::Exit::SystemError
+    });
+    bench.until("it is stopped", |bench| {
+        bench.phase(0) == Phase::Stopped(StopReason::Fault)
+    });
+}
+
+#[test]
+fn what_is_done_when_an_interrupt_waits_is_tried_again() {
+    const MIDR_TRAPPED: SysReg = SysReg::new(3, 0, 0, 4, 0);
+    let mut bench = running();
+    bench.opens_gic(0, 0, &[50]);
+    let pc = bench.look(0, 0, |cpu| cpu.registers.pc);
+    let after = bench.does_and_returns(0, 0, |cpu| {
+        fake::with(|machine| machine.gic.set_line(40, true));
+        cpu.mrs(MIDR_TRAPPED)
+    });
+    assert_eq!(after.pc, pc, "nothing has been done yet");
+    assert_eq!(bench.acknowledges(0, 0), 50);
+    assert_eq!(
+        fake::with(|machine| machine.cores[0].get(Register::MIDR_EL1)),
+        MIDR
+    );
+}

@@ -8,6 +8,9 @@ use spumone_core::trap::{Gpr, SysReg, SysRegAccess};
 /// What a guest does until it comes back to EL2.
 pub type Action = Box<dyn FnOnce(&mut GuestCpu<'_>) -> Exit>;
 
+/// What a vCPU does whenever it has nothing else to do.
+pub type Habit = Box<dyn FnMut(&mut GuestCpu<'_>) -> Exit>;
+
 /// `ESR_EL2`: 32-bit instruction.
 const IL: u64 = 1 << 25;
 /// The register that instructions of tests use.
@@ -53,6 +56,11 @@ impl<'a> GuestCpu<'a> {
     /// Writes a system register of the core.
     pub fn set(&self, register: Register, value: u64) {
         fake::with(|machine| machine.cores[self.core].set(register, value));
+    }
+
+    /// The system counter.
+    pub fn now(&self) -> u64 {
+        fake::with(|machine| machine.clock)
     }
 
     /// Comes back with this syndrome.
@@ -152,11 +160,6 @@ impl<'a> GuestCpu<'a> {
         fake::with(|machine| machine.guest_ends(self.core, interrupt));
     }
 
-    /// Whether a virtual interrupt is signalled to it.
-    pub fn is_signalled(&self) -> bool {
-        fake::with(|machine| machine.cores[self.core].virtual_signalled().is_some())
-    }
-
     /// What it finds in its own memory.
     pub fn read_memory(&self, ipa: u64, size: usize) -> Vec<u8> {
         let Some(physical) = fake::walk_stage2(ipa) else {
@@ -164,4 +167,34 @@ impl<'a> GuestCpu<'a> {
         };
         fake::with(|machine| machine.memory.at(physical, size).to_vec())
     }
+}
+
+/// PSCI functions, 64-bit where there are two (DEN0022, 5.1).
+pub mod psci {
+    pub const VERSION: u64 = 0x8400_0000;
+    pub const CPU_SUSPEND: u64 = 0xC400_0001;
+    pub const CPU_OFF: u64 = 0x8400_0002;
+    pub const CPU_ON: u64 = 0xC400_0003;
+    pub const SYSTEM_OFF: u64 = 0x8400_0008;
+    pub const SYSTEM_RESET: u64 = 0x8400_0009;
+    /// Argument of `CPU_SUSPEND`: powerdown, and not standby.
+    pub const POWERDOWN: u64 = 1 << 16;
+    /// Results.
+    pub const SUCCESS: u64 = 0;
+    pub const NOT_SUPPORTED: u64 = -1i64 as u64;
+    pub const ALREADY_ON: u64 = -4i64 as u64;
+    pub const INVALID_ADDRESS: u64 = -9i64 as u64;
+}
+
+/// Registers of the GIC, as a guest programs them (IHI 0069, 12.9 and 12.11).
+pub mod gicd {
+    pub const CTLR: u64 = 0x0000;
+    pub const TYPER: u64 = 0x0004;
+    pub const IGROUPR: u64 = 0x0080;
+    pub const ISENABLER: u64 = 0x0100;
+    pub const IROUTER: u64 = 0x6000;
+    /// The frame of SGIs and PPIs in a redistributor.
+    pub const SGI_FRAME: u64 = 0x1_0000;
+    /// `CTLR`: affinity routing, Group 1.
+    pub const ON: u32 = 1 << 4 | 1 << 1;
 }

@@ -1,1 +1,217 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+//! Interrupts: from devices and timers to guests, and between cores.
+
+use super::bench::Bench;
+use super::guest::psci;
+use super::systems::*;
+use crate::fake::{self, Register};
+use spumone_config::packed::{Policy, Trigger};
+use spumone_core::schedule::VcpuState;
+use spumone_core::trap::SysReg;
+
+const VIRTUAL_TIMER: u16 = 27;
+const PHYSICAL_TIMER: u16 = 30;
+
+/// A guest on two cores, and below it another one on each.
+fn running() -> Bench {
+    let guests = [
+        GuestParts::new(&[(0, 20), (1, 20)])
+            .with_spi(40, 50, Trigger::Edge)
+            .with_spi(41, 51, Trigger::Level),
+        GuestParts::new(&[(0, 10), (1, 10)]).with_spi(42, 50, Trigger::Level),
+    ];
+    let mut bench = Bench::boot(&system(2, Policy::None, &guests));
+    bench.until("the first guest runs", |bench| bench.entry(0, 0).count > 0);
+    bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
+    bench.until("its second vCPU runs", |bench| bench.entry(0, 1).count > 0);
+    bench
+}
+
+fn is_active(core: usize, interrupt: u16) -> bool {
+    fake::with(|machine| machine.is_active(core, interrupt))
+}
+
+fn set_line(interrupt: u16, high: bool) {
+    fake::with(|machine| machine.gic.set_line(interrupt, high));
+}
+
+#[test]
+fn an_edge_of_a_device_reaches_its_guest_once() {
+    let mut bench = running();
+    bench.opens_gic(0, 0, &[50]);
+    set_line(40, true);
+    assert_eq!(bench.acknowledges(0, 0), 50);
+    assert!(is_active(0, 40), "it stays active until the guest ends it");
+    bench.look(0, 0, |cpu| cpu.end(50));
+    assert!(!is_active(0, 40));
+    assert_eq!(bench.look(0, 0, |cpu| cpu.acknowledge()), None);
+}
+
+#[test]
+fn a_level_comes_again_until_the_device_lets_go() {
+    let mut bench = running();
+    bench.opens_gic(0, 0, &[51]);
+    set_line(41, true);
+    for _ in 0..3 {
+        assert_eq!(bench.acknowledges(0, 0), 51);
+        bench.look(0, 0, |cpu| cpu.end(51));
+    }
+    assert_eq!(bench.acknowledges(0, 0), 51);
+    set_line(41, false);
+    bench.look(0, 0, |cpu| cpu.end(51));
+    bench.turns(5);
+    assert_eq!(bench.look(0, 0, |cpu| cpu.acknowledge()), None);
+    assert!(!is_active(0, 41));
+}
+
+#[test]
+fn an_spi_that_a_guest_has_routed_to_its_second_vcpu_goes_there() {
+    let mut bench = running();
+    bench.opens_gic(0, 1, &[50]);
+    assert_eq!(fake::with(|machine| machine.gic.routes[40]), 1);
+    set_line(40, true);
+    assert_eq!(bench.acknowledges(0, 1), 50);
+    bench.look(0, 1, |cpu| cpu.end(50));
+    assert!(!is_active(1, 40));
+}
+
+#[test]
+fn the_timers_of_a_vcpu_interrupt_it() {
+    for (timer, control, compare) in [
+        (
+            VIRTUAL_TIMER,
+            Register::CNTV_CTL_EL0,
+            Register::CNTV_CVAL_EL0,
+        ),
+        (
+            PHYSICAL_TIMER,
+            Register::CNTP_CTL_EL0,
+            Register::CNTP_CVAL_EL0,
+        ),
+    ] {
+        let mut bench = running();
+        bench.opens_gic(0, 0, &[timer]);
+        for _ in 0..3 {
+            bench.look(0, 0, move |cpu| {
+                cpu.set(compare, cpu.now() + 5_000);
+                cpu.set(control, 1);
+            });
+            assert_eq!(bench.look(0, 0, |cpu| cpu.acknowledge()), None, "too early");
+            assert_eq!(bench.acknowledges(0, 0), timer);
+            assert!(is_active(0, timer), "it does not fire again meanwhile");
+            bench.look(0, 0, move |cpu| {
+                cpu.set(control, 0);
+                cpu.end(timer);
+            });
+            assert!(!is_active(0, timer));
+        }
+    }
+}
+
+#[test]
+fn the_alarm_wakes_a_vcpu_whose_registers_are_off_the_core() {
+    let mut bench = running();
+    bench.opens_gic(0, 0, &[VIRTUAL_TIMER]);
+    bench.does(0, 0, |cpu| {
+        cpu.set(Register::CNTV_CVAL_EL0, cpu.now() + 200_000);
+        cpu.set(Register::CNTV_CTL_EL0, 1);
+        cpu.wfi()
+    });
+    bench.until("the other guest runs", |bench| {
+        bench.runs_on(0, 1, 0) && bench.entry(1, 0).count > 0
+    });
+    let (timer, alarm) = fake::with(|machine| {
+        let core = &machine.cores[0];
+        (
+            core.get(Register::CNTV_CTL_EL0),
+            core.get(Register::CNTHP_CVAL_EL2),
+        )
+    });
+    assert_eq!(timer & 1, 0, "the timer is not the other guest's");
+    assert!(alarm < u64::MAX);
+    assert_eq!(bench.acknowledges(0, 0), VIRTUAL_TIMER);
+    assert!(fake::with(|machine| machine.clock) >= alarm);
+}
+
+#[test]
+fn an_sgi_reaches_a_vcpu_on_another_core_by_a_kick() {
+    let mut bench = running();
+    bench.opens_gic(0, 0, &[3]);
+    bench.opens_gic(0, 1, &[3]);
+    bench.does(0, 1, |cpu| cpu.wfi());
+    bench.until("it sleeps", |bench| {
+        bench.instances[1].state(bench.vcpu(0, 1)) == Some(VcpuState::Sleep)
+    });
+    bench.does(0, 0, |cpu| cpu.msr(SysReg::ICC_SGI1R_EL1, 3 << 24 | 1 << 1));
+    assert_eq!(bench.acknowledges(0, 1), 3);
+    bench.look(0, 1, |cpu| cpu.end(3));
+    // And one that runs.
+    bench.does(0, 0, |cpu| cpu.msr(SysReg::ICC_SGI1R_EL1, 3 << 24 | 1 << 1));
+    assert_eq!(bench.acknowledges(0, 1), 3);
+    // To itself.
+    bench.does(0, 0, |cpu| cpu.msr(SysReg::ICC_SGI1R_EL1, 3 << 24 | 1));
+    assert_eq!(bench.acknowledges(0, 0), 3);
+}
+
+#[test]
+fn all_pending_interrupts_come_though_list_registers_are_few() {
+    let mut bench = running();
+    let all: Vec<u16> = (0..12).collect();
+    bench.opens_gic(0, 0, &all);
+    for sgi in 0..12 {
+        bench.does(0, 0, move |cpu| {
+            cpu.msr(SysReg::ICC_SGI1R_EL1, sgi << 24 | 1)
+        });
+    }
+    let mut came = Vec::new();
+    for _ in 0..12 {
+        let interrupt = bench.acknowledges(0, 0);
+        bench.look(0, 0, move |cpu| cpu.end(interrupt));
+        came.push(interrupt);
+    }
+    came.sort_unstable();
+    assert_eq!(came, all);
+}
+
+#[test]
+fn an_interrupt_for_a_less_urgent_guest_waits_in_the_gic() {
+    let mut bench = running();
+    bench.opens_gic(0, 0, &[VIRTUAL_TIMER]);
+    bench.does(0, 0, |cpu| {
+        cpu.set(Register::CNTV_CVAL_EL0, cpu.now() + 200_000);
+        cpu.set(Register::CNTV_CTL_EL0, 1);
+        cpu.wfi()
+    });
+    bench.opens_gic(1, 0, &[50]);
+    assert_eq!(bench.acknowledges(0, 0), VIRTUAL_TIMER);
+    set_line(42, true);
+    bench.turns(50);
+    assert!(bench.runs_on(0, 0, 0));
+    let mask = fake::with(|machine| machine.cores[0].get(Register::ICC_PMR_EL1));
+    let priority = fake::with(|machine| machine.gic.spi(42).0.priority[10]);
+    assert!(
+        mask <= u64::from(priority),
+        "{mask:#x} lets {priority:#x} through"
+    );
+    assert!(!is_active(0, 42));
+    bench.does(0, 0, |cpu| {
+        cpu.set(Register::CNTV_CTL_EL0, 0);
+        cpu.end(VIRTUAL_TIMER);
+        cpu.wfi()
+    });
+    assert_eq!(bench.acknowledges(1, 0), 50);
+}
+
+#[test]
+fn an_interrupt_of_a_guest_that_has_ended_is_turned_off() {
+    let mut bench = running();
+    bench.opens_gic(0, 0, &[51]);
+    bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0]));
+    bench.turns(50);
+    set_line(41, true);
+    bench.turns(20);
+    fake::with(|machine| {
+        let (bank, bit) = machine.gic.spi(41);
+        assert_eq!((bank.enabled & bit, bank.active & bit), (0, 0));
+    });
+}

@@ -1,1 +1,126 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+//! Guests that fail, stop and start again.
+
+use super::bench::{Bench, printed};
+use super::guest::psci;
+use super::systems::*;
+use crate::fake::{self, Ended, Register};
+use spumone_config::packed::{Policy, Trigger};
+use spumone_core::psci::{Phase, StopReason};
+
+const OPERATOR: u8 = 0x1D;
+
+/// A guest on two cores, and another one on core 1.
+fn running() -> Bench {
+    let guests = [
+        GuestParts::new(&[(0, 20), (1, 20)]).with_spi(40, 50, Trigger::Level),
+        GuestParts::new(&[(1, 10)]),
+    ];
+    let mut bench = Bench::boot(&system(2, Policy::None, &guests));
+    bench.until_all_run();
+    bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
+    bench.until("both vCPUs run", |bench| bench.entry(0, 1).count > 0);
+    bench
+}
+
+#[test]
+fn a_guest_that_resets_itself_begins_with_what_it_began_with() {
+    let mut bench = running();
+    bench.opens_gic(0, 0, &[50]);
+    fake::with(|machine| {
+        machine.gic.set_line(40, true);
+        machine.memory.at(memory_of(0), 0x1000).fill(0xAA);
+    });
+    assert_eq!(bench.acknowledges(0, 0), 50);
+    let life = bench.life(0);
+    bench.does(0, 0, |cpu| {
+        cpu.set(Register::TTBR0_EL1, 0x7000);
+        fake::with(|machine| machine.cores[cpu.core].vectors[7] = 7);
+        cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0])
+    });
+    bench.until("a new life", |bench| {
+        bench.life(0) > life && bench.entry(0, 0).pc == GUEST_MEMORY
+    });
+    let (memory, ttbr, vector, interface, x0) = bench.look(0, 0, |cpu| {
+        (
+            cpu.read_memory(GUEST_MEMORY, 0x1000),
+            cpu.get(Register::TTBR0_EL1),
+            fake::with(|machine| machine.cores[cpu.core].vectors[7]),
+            cpu.get(Register::ICH_VMCR_EL2),
+            cpu.registers.x[0],
+        )
+    });
+    assert_eq!((&memory[..8], memory[0x100]), (&IMAGE[..8], 0));
+    assert_eq!((ttbr, vector, interface, x0), (0, 0, 0, 0x77));
+    // Its device was silenced, and its SPI is neither active nor on.
+    fake::with(|machine| {
+        assert!(machine.quiesced.contains(&(QUIESCE, 0)));
+        let (bank, bit) = machine.gic.spi(40);
+        assert_eq!((bank.active & bit, bank.enabled & bit), (0, 0));
+    });
+    // The second vCPU is off again, and can be turned on.
+    let count = bench.entry(0, 1).count;
+    bench.turns(50);
+    assert_eq!(bench.entry(0, 1).count, count);
+    let after = bench.does_and_returns(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
+    assert_eq!(after.x[0], psci::SUCCESS);
+}
+
+#[test]
+fn a_fault_on_one_core_stops_the_guest_on_all() {
+    let mut bench = running();
+    bench.does(0, 1, |cpu| cpu.load(0x7000_0000));
+    bench.until("it is stopped", |bench| {
+        bench.phase(0) == Phase::Stopped(StopReason::Fault)
+    });
+    let counts = [0, 1].map(|vcpu| bench.entry(0, vcpu).count);
+    bench.turns(50);
+    assert_eq!([0, 1].map(|vcpu| bench.entry(0, vcpu).count), counts);
+    assert_eq!(bench.phase(1), Phase::Running);
+}
+
+#[test]
+fn the_operator_restarts_a_guest_that_has_failed() {
+    let mut bench = running();
+    bench.does(0, 1, |cpu| cpu.load(0x7000_0000));
+    bench.until("it is stopped", |bench| {
+        bench.phase(0) == Phase::Stopped(StopReason::Fault)
+    });
+    let count = bench.entry(0, 0).count;
+    fake::with(|machine| machine.type_keys(&[OPERATOR, b'1', OPERATOR, b'r']));
+    bench.until("it runs again", |bench| {
+        bench.phase(0) == Phase::Running && bench.entry(0, 0).count > count
+    });
+    assert_eq!(
+        bench.look(0, 0, |cpu| cpu.read_memory(GUEST_MEMORY, 8)),
+        IMAGE[..8]
+    );
+}
+
+#[test]
+fn the_machine_goes_off_with_the_last_guest() {
+    let mut bench = running();
+    bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0]));
+    bench.until("it is off", |bench| {
+        bench.phase(0) == Phase::Stopped(StopReason::Off)
+    });
+    assert_eq!(bench.ended, None);
+    bench.does(1, 0, |cpu| cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0]));
+    bench.turns(20);
+    assert_eq!(bench.ended, Some(Ended::Halted));
+    assert!(fake::with(|machine| machine.is_off));
+    assert!(printed().contains("all guests have ended"), "{}", printed());
+}
+
+#[test]
+fn a_guest_restarts_again_and_again() {
+    let mut bench = running();
+    for _ in 0..10 {
+        let life = bench.life(0);
+        bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0]));
+        bench.until("a new life", |bench| bench.life(0) > life);
+        bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
+        let count = bench.entry(0, 1).count;
+        bench.until("both vCPUs run", |bench| bench.entry(0, 1).count > count);
+    }
+}

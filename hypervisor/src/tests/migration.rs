@@ -1,1 +1,122 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+//! vCPUs that change cores.
+
+use super::bench::Bench;
+use super::guest::psci;
+use super::systems::*;
+use crate::fake::{self, Register};
+use spumone_config::packed::{Policy, Trigger};
+
+/// A guest with two vCPUs that move between two cores, and an urgent one on core 0.
+fn running(policy: Policy) -> Bench {
+    let guests = [
+        GuestParts::new(&[(0, 10), (1, 10)])
+            .on(0b11)
+            .with_spi(42, 52, Trigger::Edge),
+        GuestParts::new(&[(0, 20)]).with_spi(40, 50, Trigger::Edge),
+    ];
+    let mut bench = Bench::boot(&system(2, policy, &guests));
+    bench.until("the urgent guest runs", |bench| bench.entry(1, 0).count > 0);
+    bench.opens_gic(1, 0, &[50]);
+    bench.does(1, 0, |cpu| cpu.wfi());
+    bench.until("the other guest runs", |bench| bench.entry(0, 0).count > 0);
+    bench
+}
+
+/// The urgent guest takes its core and keeps it.
+fn urgent_runs(bench: &mut Bench) {
+    fake::with(|machine| machine.gic.set_line(40, true));
+    assert_eq!(bench.acknowledges(1, 0), 50);
+}
+
+#[test]
+fn without_a_policy_a_vcpu_stays_where_it_is_preempted() {
+    let mut bench = running(Policy::None);
+    urgent_runs(&mut bench);
+    let count = bench.entry(0, 0).count;
+    bench.turns(2_000);
+    assert_eq!(bench.entry(0, 0).count, count);
+}
+
+#[test]
+fn an_idle_core_takes_a_vcpu_that_was_preempted() {
+    for policy in [
+        Policy::Steal,
+        Policy::OnDemand,
+        Policy::Balance,
+        Policy::Trap,
+    ] {
+        let mut bench = running(policy);
+        bench.look(0, 0, |cpu| {
+            cpu.set(Register::TTBR0_EL1, 0x7000);
+            fake::with(|machine| machine.cores[cpu.core].vectors[7] = 7);
+            cpu.registers.x[7] = 77;
+        });
+        urgent_runs(&mut bench);
+        bench.until("it runs on the other core", |bench| {
+            bench.runs_on(1, 0, 0) && bench.entry(0, 0).core == 1
+        });
+        let found = bench.look(0, 0, |cpu| {
+            let vector = fake::with(|machine| machine.cores[cpu.core].vectors[7]);
+            (
+                cpu.core,
+                cpu.get(Register::TTBR0_EL1),
+                vector,
+                cpu.registers.x[7],
+            )
+        });
+        assert_eq!(found, (1, 0x7000, 7, 77), "{policy:?}");
+    }
+}
+
+#[test]
+fn its_devices_follow_a_vcpu() {
+    let mut bench = running(Policy::Steal);
+    bench.opens_gic(0, 0, &[52]);
+    urgent_runs(&mut bench);
+    bench.until("it runs on the other core", |bench| bench.runs_on(1, 0, 0));
+    assert_eq!(fake::with(|machine| machine.gic.routes[42]), 1);
+    fake::with(|machine| machine.gic.set_line(42, true));
+    assert_eq!(bench.acknowledges(0, 0), 52);
+    bench.look(0, 0, |cpu| cpu.end(52));
+    assert!(!fake::with(|machine| machine.is_active(1, 42)));
+}
+
+/// Not with `balance`, which leaves a preempted vCPU alone while no core idles.
+#[test]
+fn three_vcpus_share_two_cores() {
+    for policy in [
+        Policy::Steal,
+        Policy::OnDemand,
+        Policy::Trap,
+        Policy::Random,
+    ] {
+        let mut bench = running(policy);
+        bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
+        bench.until("the second vCPU runs", |bench| bench.entry(0, 1).count > 0);
+        urgent_runs(&mut bench);
+        for vcpu in [0, 1, 0, 1] {
+            let count = bench.entry(0, vcpu).count;
+            bench.until(&format!("{policy:?}: vCPU {vcpu} gets on"), |bench| {
+                bench.entry(0, vcpu).count > count + 5
+            });
+            assert!(
+                bench.runs_on(0, 1, 0),
+                "{policy:?}: the urgent one keeps its core"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_guest_is_reset_while_its_vcpus_are_anywhere() {
+    let mut bench = running(Policy::Random);
+    bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
+    for _ in 0..20 {
+        bench.turns(137);
+        let life = bench.life(0);
+        bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0]));
+        bench.until("a new life", |bench| bench.life(0) > life);
+        bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
+    }
+}

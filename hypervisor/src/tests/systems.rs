@@ -140,7 +140,7 @@ pub fn system(cores: u8, policy: Policy, guests: &[GuestParts]) -> System {
         board: Board {
             name: "fake".try_into().unwrap(),
             core_mpidrs: (0..u64::from(cores))
-                .map(|core| core / 4 << 8 | core % 4)
+                .map(|core| ((core / 4) << 8) | (core % 4))
                 .collect(),
             memory: MemoryRange {
                 start: PhysAddr(MEMORY),
