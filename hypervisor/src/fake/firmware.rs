@@ -66,7 +66,15 @@ pub fn halt() -> ! {
     resume_unwind(Box::new(Ended::Halted))
 }
 
-/// Sleeps until an interrupt is pending, or not at all: a wait may end at any time.
+/// Sleeps until an interrupt is pending, or for a while: a wait may end at any time.
 pub fn wait_for_interrupt() {
-    with(|machine| machine.core().sleeps += 1);
+    /// The longest sleep in ticks.
+    const NAP: u64 = 1_000;
+    with(|machine| {
+        let current = machine.current;
+        machine.core().sleeps += 1;
+        if machine.signalled(current).is_none() {
+            machine.clock += NAP;
+        }
+    });
 }

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A guest that does anything: what it may, what it may not, and what makes no sense.
+
+use super::random::Random;
+use crate::fake::{self, Register};
+use crate::guest_registers::Exit;
+use crate::tests::guest::{GuestCpu, class, psci};
+use crate::tests::systems::*;
+use spumone_core::trap::SysReg;
+
+/// Modes in which a guest can be: EL0, EL1 with either stack, AArch32 at EL0.
+const MODES: [u64; 4] = [0b0_0000, 0b0_0100, 0b0_0101, 0b1_0000];
+/// Base addresses of what EL2 plays for a guest.
+const DEVICES: [u64; 3] = [DISTRIBUTOR, REDISTRIBUTORS, UART];
+
+/// What a hostile guest does until it comes back; and whether the syndrome may name any general register.
+pub fn act(random: &mut Random, cpu: &mut GuestCpu<'_>) -> (Exit, bool) {
+    use_interface(random, cpu);
+    if random.once_in(4) {
+        set_timers(random, cpu);
+    }
+    if random.once_in(8) {
+        let flags = random.any() & 0xF000_0000_0020_03C0;
+        cpu.registers.pstate = flags | random.one_of(&MODES);
+        cpu.registers.pc = random.value() & !3;
+    }
+    let exit = match random.below(100) {
+        0..10 => cpu.interrupted(),
+        10..18 => cpu.wfi(),
+        18..20 => cpu.wfe(),
+        20..34 => call_firmware(random, cpu),
+        34..44 => send_sgi(random, cpu),
+        44..52 => touch_register(random, cpu),
+        52..85 => touch_device(random, cpu),
+        85..90 => print(random, cpu),
+        90..99 => well_known_trap(random, cpu),
+        _ => return (nonsense(random, cpu), true),
+    };
+    (exit, false)
+}
+
+/// Turns its interface on or off, takes interrupts, and ends some of them.
+fn use_interface(random: &mut Random, cpu: &GuestCpu<'_>) {
+    match random.below(12) {
+        0 => cpu.set(Register::ICH_VMCR_EL2, random.any() & 0xFFFC_021F),
+        1..4 => cpu.open_interface(),
+        4..7 => {
+            cpu.acknowledge();
+        }
+        7..11 => {
+            if let Some(interrupt) = cpu.acknowledge() {
+                cpu.end(interrupt);
+            }
+        }
+        // What it may have taken some time, or never.
+        _ => cpu.end(random.below(100) as u16),
+    }
+}
+
+fn set_timers(random: &mut Random, cpu: &GuestCpu<'_>) {
+    let soon = cpu.now() + random.below(100_000);
+    let (control, compare) = random.one_of(&[
+        (Register::CNTV_CTL_EL0, Register::CNTV_CVAL_EL0),
+        (Register::CNTP_CTL_EL0, Register::CNTP_CVAL_EL0),
+    ]);
+    let at = if random.once_in(8) {
+        random.value()
+    } else {
+        soon
+    };
+    cpu.set(compare, at);
+    cpu.set(control, random.one_of(&[0, 1, 1, 1, 3]));
+}
+
+fn call_firmware(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
+    let entry = GUEST_MEMORY + random.below(GUEST_MEMORY_SIZE) / 4 * 4;
+    let target = random.below(4);
+    let x = match random.below(1000) {
+        0 => [psci::SYSTEM_OFF, 0, 0, 0],
+        1..4 => [psci::SYSTEM_RESET, 0, 0, 0],
+        4..40 => [psci::CPU_OFF, 0, 0, 0],
+        40..400 => [psci::CPU_ON, target, entry, random.any()],
+        400..500 => [
+            psci::CPU_SUSPEND,
+            random.one_of(&[0, psci::POWERDOWN]),
+            entry,
+            random.any(),
+        ],
+        _ => {
+            let family = random.one_of(&[0x8400_0000, 0xC400_0000, 0x8000_0000]);
+            let function = random.below(0x60);
+            // Those are above, where they are rare.
+            let is_end = matches!(function, 2 | 8 | 9);
+            let function = if is_end { 0 } else { function };
+            [
+                family + function,
+                random.value(),
+                random.value(),
+                random.value(),
+            ]
+        }
+    };
+    if random.once_in(2) {
+        cpu.hvc(x)
+    } else {
+        cpu.smc(x)
+    }
+}
+
+fn send_sgi(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
+    let register = random.one_of(&[
+        SysReg::ICC_SGI1R_EL1,
+        SysReg::ICC_SGI1R_EL1,
+        SysReg::ICC_SGI0R_EL1,
+        SysReg::ICC_ASGI1R_EL1,
+    ]);
+    let value = if random.once_in(8) {
+        random.any()
+    } else {
+        random.below(16) << 24 | random.below(16)
+    };
+    cpu.msr(register, value)
+}
+
+/// Any system register, from the kernel or a program.
+fn touch_register(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
+    let op0 = random.one_of(&[2, 3, 3, 3]);
+    let other = random.below(8) as u8;
+    let op1 = random.one_of(&[0, 0, 3, other]);
+    let mut field = |bits: u64| random.below(1 << bits) as u8;
+    let register = SysReg::new(op0, op1, field(4), field(4), field(3));
+    let value = random.any();
+    if random.once_in(2) {
+        cpu.msr(register, value)
+    } else {
+        cpu.mrs(register)
+    }
+}
+
+/// A load or store where EL2 plays a device.
+fn touch_device(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
+    let base = random.one_of(&DEVICES);
+    let offset = match random.below(8) {
+        0 => random.below(0x1_0000),
+        1 => 0x6000 + 8 * random.below(128),
+        2 => 0x1_0000 + 4 * random.below(0x400),
+        3 => 4 * random.below(0x40),
+        _ => 4 * random.below(0x400),
+    };
+    // The UART's frame ends earlier.
+    let offset = if base == UART { offset & 0xFFF } else { offset };
+    let offset = if base == DISTRIBUTOR {
+        offset & 0xFFFF
+    } else {
+        offset
+    };
+    let is_store = random.once_in(2);
+    cpu.registers.x[1] = random.value();
+    cpu.access(
+        base + offset,
+        is_store,
+        random.one_of(&[0, 1, 2, 2, 2, 2, 3]),
+    )
+}
+
+fn print(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
+    let byte = random.one_of(b"abc\n");
+    cpu.store(UART, u32::from(byte))
+}
+
+/// A class of exception that the guest survives, whatever its other bits are.
+fn well_known_trap(random: &mut Random, cpu: &GuestCpu<'_>) -> Exit {
+    const SVE: u64 = 0x19;
+    const SME: u64 = 0x1D;
+    const POINTER_AUTHENTICATION: u64 = 0x09;
+    let exception = random.one_of(&[SVE, SME, POINTER_AUTHENTICATION]);
+    cpu.trap(class(exception) | random.below(1 << 25))
+}
+
+/// Any syndrome, any addresses.
+fn nonsense(random: &mut Random, cpu: &GuestCpu<'_>) -> Exit {
+    cpu.set(Register::FAR_EL2, random.value());
+    cpu.set(Register::HPFAR_EL2, random.value());
+    let exit = cpu.trap(random.any() & 0xFFFF_FFFF);
+    fake::with(|machine| machine.work += 1);
+    if random.once_in(20) {
+        Exit::SystemError
+    } else {
+        exit
+    }
+}

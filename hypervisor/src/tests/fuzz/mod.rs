@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Guests that do anything, and what holds all the same: EL2 never dies, each turn is short, each vCPU finds what it left,
+//! and a guest that does nothing wrong gets its time, its interrupts and its memory.
+//!
+//! All follows from a seed, which a failure prints. `SPUMONE_FUZZ_SEED` has one machine run again, `SPUMONE_FUZZ_EXITS`
+//! says how many exits there are in all.
+
+mod hostile;
+mod random;
+mod shadow;
+mod victim;
+
+use super::bench::{Bench, printed};
+use super::systems::*;
+use crate::fake;
+use random::Random;
+use shadow::Shadow;
+use spumone_config::packed::{InterruptPriorities, Policy, System, Trigger};
+use spumone_core::psci::Phase;
+use std::cell::RefCell;
+use std::rc::Rc;
+use victim::Victim;
+
+/// Exits of one machine.
+const EXITS: u64 = 10_000;
+/// Turns of its core within which the victim is entered once its timer is due.
+const PATIENCE: u64 = 100;
+const OPERATOR: u8 = 0x1D;
+/// SPIs of hostile guests: the first on the machine, the first of their own.
+const FIRST_SPI: (u16, u16) = (48, 40);
+/// SPIs of a hostile guest.
+const SPIS: u16 = 4;
+
+/// Says which seed it was, if the test fails.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("to run this machine again: SPUMONE_FUZZ_SEED={}", self.0);
+        }
+    }
+}
+
+/// What guests of one machine are.
+struct Players {
+    random: Random,
+    shadow: Shadow,
+    victim: Victim,
+    victim_number: u8,
+    exits: u64,
+}
+
+/// Some system: several hostile guests, and last the victim, which is the most urgent one of its core.
+fn some_system(random: &mut Random) -> System {
+    let cores = 1 + random.below(4) as u8;
+    let policy = random.one_of(&Policy::ALL);
+    let hostile = 1 + random.below(3);
+    let mut guests = Vec::new();
+    for guest in 0..hostile as u16 {
+        let priority = 1 + random.below(5) as u8;
+        let vcpus: Vec<(u8, u8)> = (0..=random.below(3))
+            .map(|_| (random.below(cores.into()) as u8, priority))
+            .collect();
+        let mut parts = GuestParts::new(&vcpus);
+        if policy.moves_vcpus() && random.once_in(2) {
+            parts = parts.on((1 << cores) - 1);
+        }
+        for n in 0..SPIS {
+            let trigger = random.one_of(&[Trigger::Edge, Trigger::Level]);
+            parts = parts.with_spi(FIRST_SPI.0 + SPIS * guest + n, FIRST_SPI.1 + n, trigger);
+        }
+        guests.push(parts);
+    }
+    let home = random.below(cores.into()) as u8;
+    guests.push(GuestParts::new(&[(home, 9)]).with_spi(
+        victim::SPI.0,
+        victim::SPI.1,
+        Trigger::Edge,
+    ));
+    let mut system = system(cores, policy, &guests);
+    if random.once_in(8) {
+        system.scheduler.interrupt_priorities = InterruptPriorities::Flat;
+    }
+    system
+}
+
+/// One machine, until guests have come back so many times.
+fn run(seed: u64, exits: u64) {
+    let _seed = Seed(seed);
+    let mut random = Random::new(seed);
+    let system = some_system(&mut random);
+    let victim_number = system.guests.len() as u8 - 1;
+    let home = system.guests[usize::from(victim_number)].vcpus[0].home;
+    let mpidr = system.board.core_mpidrs[home.index()];
+    let cores = system.board.core_mpidrs.len() as u64;
+    let mut bench = Bench::boot(&system);
+    let players = Rc::new(RefCell::new(Players {
+        random: Random::new(random.any()),
+        shadow: Shadow::default(),
+        victim: Victim::default(),
+        victim_number,
+        exits: 0,
+    }));
+    let playing = Rc::clone(&players);
+    bench.guests.borrow_mut().habit = Some(Box::new(move |cpu| {
+        let players = &mut *playing.borrow_mut();
+        players.exits += 1;
+        players.shadow.check(cpu);
+        players.shadow.renew(cpu);
+        let (exit, is_general_open) = if cpu.guest == players.victim_number {
+            (players.victim.act(cpu), false)
+        } else {
+            hostile::act(&mut players.random, cpu)
+        };
+        players.shadow.keep(cpu, is_general_open);
+        exit
+    }));
+    let mut late = 0;
+    let mut turns = 0;
+    while players.borrow().exits < exits {
+        let core = random.below(cores) as usize;
+        bench.turn(core);
+        assert_eq!(bench.ended, None, "the machine has ended:\n{}", printed());
+        disturb(&mut random, &bench, victim_number);
+        let players = players.borrow();
+        players.victim.check(mpidr);
+        let is_loading =
+            players.victim.periods == 0 && bench.phase(victim_number) == Phase::Restoring;
+        assert!(
+            is_loading || bench.phase(victim_number) == Phase::Running,
+            "the victim was stopped"
+        );
+        let is_late =
+            players.victim.due > 0 && players.victim.due < fake::with(|machine| machine.clock);
+        late = match is_late {
+            true => late + u64::from(core == home.index()),
+            false => 0,
+        };
+        assert!(
+            late < PATIENCE,
+            "the victim waits for {late} turns of its core"
+        );
+        turns += 1;
+        assert!(turns < 1_000 * (exits + 1_000), "guests do not get on");
+    }
+    assert!(
+        players.borrow().victim.periods > 0,
+        "the victim has not run"
+    );
+}
+
+/// Devices, and the operator.
+fn disturb(random: &mut Random, bench: &Bench, victim: u8) {
+    match random.below(400) {
+        0..40 => {
+            let all = u64::from(SPIS) * u64::from(victim);
+            let interrupt = FIRST_SPI.0 + random.below(all) as u16;
+            let high = random.once_in(2);
+            fake::with(|machine| machine.gic.set_line(interrupt, high));
+        }
+        40..44 => {
+            let keys = [random.one_of(b"abc\r"), random.any() as u8 | 0x80];
+            fake::with(|machine| machine.type_keys(&keys));
+        }
+        44 => {
+            let key = random.one_of(b"12ns?h");
+            fake::with(|machine| machine.type_keys(&[OPERATOR, key]));
+        }
+        45..50 => {
+            let room = random.one_of(&[0, 1, 16, usize::MAX]);
+            fake::with(|machine| machine.set_uart_room(room));
+        }
+        50..60 => fake::with(|machine| {
+            machine.clock += random.below(20_000);
+            // Nobody reads it.
+            machine.uart.printed.clear();
+        }),
+        _ => {}
+    }
+    // One that has stopped is started again.
+    for guest in 0..victim {
+        if matches!(bench.phase(guest), Phase::Stopped(_)) && random.once_in(200) {
+            fake::with(|machine| {
+                if machine.uart.typed.is_empty() {
+                    machine.type_keys(&[OPERATOR, b'1' + guest, OPERATOR, b'r']);
+                }
+            });
+        }
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn run_all(exits: u64) {
+    if let Some(seed) = number("SPUMONE_FUZZ_SEED") {
+        return run(seed, EXITS);
+    }
+    let exits = number("SPUMONE_FUZZ_EXITS").unwrap_or(exits);
+    for seed in 0..exits.div_ceil(EXITS) {
+        run(seed, EXITS);
+    }
+}
+
+#[test]
+fn hostile_guests_reach_nothing_of_others() {
+    run_all(200_000);
+}
+
+#[test]
+#[ignore = "takes long: ten million exits"]
+fn hostile_guests_reach_nothing_of_others_for_long() {
+    run_all(10_000_000);
+}
