@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What guests print for programs to read, out of a console log.
 //!
-//! Under Spumone each line has its guest's name before it, and colours; on the bare machine it has
-//! neither. Formats: `guests/linux/README.md`, `guests/rt/README.md`.
+//! Formats: `guests/linux/README.md`, `guests/rt/README.md`.
 
+use crate::transcript;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -15,8 +15,6 @@ const RT_HISTOGRAM: &str = "rt-histogram ";
 const RT_COMPLAINTS: [&str; 2] = ["rt-error:", "rt-fault:"];
 /// Title of the histogram: `histogram, rows of 50 ticks (800 ns)`.
 const TABLE_TITLE: &str = "histogram, rows of ";
-/// What the hypervisor's own lines have before them.
-const HYPERVISOR: &str = "spumone | ";
 
 /// Everything read from one log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,29 +52,29 @@ pub struct Histogram {
 
 impl Console {
     /// Reads a log.
-    pub fn parse(log: &str) -> Self {
+    pub fn parse(log: &[u8]) -> Self {
         let mut console = Self::default();
-        for line in log.lines() {
-            let line = plain(line);
-            if let Some(rest) = after(&line, LINUX_RESULT) {
+        for line in transcript::read(log) {
+            let text = line.text.as_str();
+            if let Some(rest) = after(text, LINUX_RESULT) {
                 if console.linux.is_empty() {
                     console.rt_first = console.rt.is_some();
                 }
                 console.linux.push(facts(rest));
-            } else if let Some(rest) = after(&line, PROBE_RESULT) {
+            } else if let Some(rest) = after(text, PROBE_RESULT) {
                 console.probe = Some(facts(rest));
-            } else if let Some(rest) = after(&line, RT_RESULT) {
+            } else if let Some(rest) = after(text, RT_RESULT) {
                 console.rt = Some(facts(rest));
-            } else if let Some(rest) = after(&line, RT_HISTOGRAM) {
+            } else if let Some(rest) = after(text, RT_HISTOGRAM) {
                 console.histogram.add_line(rest);
-            } else if let Some(rest) = after(&line, TABLE_TITLE) {
+            } else if let Some(rest) = after(text, TABLE_TITLE) {
                 console.histogram = Histogram::titled(rest);
-            } else if RT_COMPLAINTS.iter().any(|it| line.contains(it)) {
-                console.complaints.push(line.trim().to_owned());
-            } else if let Some((_, version)) = line.split_once("real-time guest on FreeRTOS ") {
+            } else if RT_COMPLAINTS.iter().any(|it| text.contains(it)) {
+                console.complaints.push(line.to_string());
+            } else if let Some((_, version)) = text.split_once("real-time guest on FreeRTOS ") {
                 console.freertos = Some(version.trim().to_owned());
-            } else if !line.contains(HYPERVISOR) {
-                console.histogram.add_row(&line);
+            } else if !line.is_hypervisors() {
+                console.histogram.add_row(text);
             }
         }
         console.rt_first |= console.linux.is_empty() && console.rt.is_some();
@@ -102,8 +100,7 @@ impl Histogram {
         if self.width_ns == 0 {
             return;
         }
-        let text = line.rsplit('|').next().unwrap_or(line);
-        let words: Vec<_> = text.split_whitespace().take(4).collect();
+        let words: Vec<_> = line.split_whitespace().take(4).collect();
         match words[..] {
             ["from", start, "ns", count] => {
                 if let (Ok(start), Ok(count)) = (start.parse(), count.parse()) {
@@ -130,24 +127,6 @@ impl Histogram {
             }
         }
     }
-}
-
-/// A line without escape sequences (`ESC [ … letter`) and carriage returns.
-pub fn plain(line: &str) -> String {
-    let mut text = String::new();
-    let mut chars = line.chars();
-    while let Some(char) = chars.next() {
-        match char {
-            '\x1b' => {
-                if chars.next() == Some('[') {
-                    chars.by_ref().find(char::is_ascii_alphabetic);
-                }
-            }
-            '\r' => {}
-            _ => text.push(char),
-        }
-    }
-    text
 }
 
 fn after<'a>(line: &'a str, marker: &str) -> Option<&'a str> {
@@ -178,19 +157,24 @@ mod tests {
 
     /// As Spumone's console prints it, the hypervisor's own line in between.
     const LOG: &str = "\
-\x1b[0;36mrt      | \x1b[0mSpumone real-time guest on FreeRTOS V11.2.0\r
-\x1b[0;36mrt      | \x1b[0mhistogram, rows of 50 ticks (800 ns)
-\x1b[0;36mrt      | \x1b[0m  from       4000 ns          1 #
-\x1b[0;1mspumone | \x1b[0mguest rt is off
-\x1b[0;36mrt      | \x1b[0m  from       4800 ns          0 \n\
-\x1b[0;36mrt      | \x1b[0m  above                   17 #
-\x1b[0;36mrt      | \x1b[0mrt-result periods=20000 lost=0 late=0 min_ns=4464 max_ns=21504
-\x1b[0;32mlinux   | \x1b[0mlinux-result scenario=hackbench ok=1 seconds=1.5,1.25 median=1.25
+rt      | Spumone real-time guest on FreeRTOS V11.2.0\r
+rt      | histogram, rows of 50 ticks (800 ns)\r
+rt      |   from       4000 ns          1 #\r
+spumone | guest rt is off\r
+rt      |   from      \n\rlinux   | \x1b[1mx\r
+rt      +  4800 ns          0 \r
+rt      |   above                   17 #\r
+rt      | rt-result periods=20000 lost=0 late=0 min_ns=4464 max_ns=21504\r
+linux   | linux-result scenario=hackbench ok=1 seconds=1.5,1.25 median=1.25\r
 ";
 
+    fn parse(log: &str) -> Console {
+        Console::parse(log.as_bytes())
+    }
+
     #[test]
-    fn results_are_found_behind_names_and_colours() {
-        let console = Console::parse(LOG);
+    fn results_are_found_behind_names() {
+        let console = parse(LOG);
         assert_eq!(
             number(console.rt.as_ref().unwrap(), "max_ns"),
             Some(21504.0)
@@ -202,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_histogram_is_read_row_by_row() {
-        let histogram = Console::parse(LOG).histogram;
+        let histogram = parse(LOG).histogram;
         assert_eq!(histogram.width_ns, 800);
         assert_eq!(histogram.rows, [(4000, 1), (4800, 0)]);
         assert_eq!(histogram.above, 17);
@@ -211,8 +195,8 @@ mod tests {
     #[test]
     fn the_fine_histogram_replaces_the_table() {
         let log =
-            format!("{LOG}rt | rt-histogram width_ns=16 4464:2 4480:3\nrt-histogram 9000:1\n");
-        let histogram = Console::parse(&log).histogram;
+            format!("{LOG}rt | rt-histogram width_ns=16 4464:2 4480:3\r\nrt-histogram 9000:1\n");
+        let histogram = parse(&log).histogram;
         assert_eq!(histogram.width_ns, 16);
         assert_eq!(histogram.rows, [(4464, 2), (4480, 3), (9000, 1)]);
         assert_eq!(histogram.above, 0);
@@ -221,13 +205,13 @@ mod tests {
     #[test]
     fn which_guest_ended_first_is_seen() {
         let swapped = "linux-result scenario=a ok=1\nrt-result periods=1\n";
-        assert!(!Console::parse(swapped).rt_first);
-        assert!(Console::parse("rt-result periods=1\n").rt_first);
+        assert!(!parse(swapped).rt_first);
+        assert!(parse("rt-result periods=1\n").rt_first);
     }
 
     #[test]
     fn complaints_are_kept() {
-        let console = Console::parse("rt      | rt-error: period=1 needs a unit\n");
+        let console = parse("rt      | rt-error: period=1 needs a unit\r\n");
         assert_eq!(
             console.complaints,
             ["rt      | rt-error: period=1 needs a unit"]
@@ -236,6 +220,6 @@ mod tests {
 
     #[test]
     fn nothing_is_read_from_nothing() {
-        assert_eq!(Console::parse("from 1 ns 2\n"), Console::default());
+        assert_eq!(parse("from 1 ns 2\n"), Console::default());
     }
 }

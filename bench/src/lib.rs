@@ -10,6 +10,7 @@
 //! | [`project`] | where the files are, their hashes, versions |
 //! | [`campaign`] | all runs of an experiment: makes those without a stored result, collects |
 //! | [`runner`], [`console`], [`clock`] | one run: QEMU, what guests printed, what the clock counted |
+//! | [`demux`], [`transcript`] | the console's stream, taken apart into sources and lines |
 //! | [`demo`] | the runs and the table of the demo, which is not a figure |
 //! | [`code_names`] | names of addresses in the hypervisor |
 //! | [`store`] | results on disk, so that a run is not repeated |
@@ -25,6 +26,7 @@ pub mod clock;
 pub mod code_names;
 pub mod console;
 pub mod demo;
+pub mod demux;
 pub mod description;
 pub mod experiments;
 pub mod failure;
@@ -41,3 +43,4 @@ pub mod runner;
 pub mod stats;
 pub mod store;
 pub mod system;
+pub mod transcript;

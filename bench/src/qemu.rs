@@ -33,8 +33,6 @@ pub enum Console<'a> {
     Stdio,
     /// The terminal, shared with QEMU's monitor (Ctrl-A C).
     Terminal,
-    /// As [`Self::Terminal`]; output goes to this file, too.
-    Logged(&'a Path),
     /// QEMU's standard output; the content of this file is typed, as fast as the UART takes it.
     Typed(&'a Path),
 }
@@ -71,9 +69,6 @@ impl Arguments {
         match console {
             Console::Stdio => self.with(["-serial", "stdio"]),
             Console::Terminal => self.with(["-serial", "mon:stdio"]),
-            Console::Logged(log) => self
-                .with(chardev("stdio,id=console,mux=on,signal=off,logfile=", log))
-                .with(["-serial", "chardev:console", "-mon", "console"]),
             Console::Typed(keys) => self
                 .with(chardev(
                     "file,id=console,path=/dev/stdout,input-path=",
@@ -166,11 +161,6 @@ mod tests {
     #[test]
     fn commas_in_paths_do_not_end_an_option() {
         let file = Path::new("a,b");
-        assert_eq!(
-            text(Arguments::new(&MACHINE).console(Console::Logged(file))),
-            "-chardev stdio,id=console,mux=on,signal=off,logfile=a,,b \
-             -serial chardev:console -mon console"
-        );
         assert_eq!(
             text(Arguments::new(&MACHINE).disk(file)),
             "-drive if=none,id=disk,format=raw,file=a,,b -device virtio-blk-device,drive=disk"

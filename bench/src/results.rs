@@ -151,7 +151,7 @@ pub mod samples {
             seed,
             ipus: 250,
             arguments: Vec::new(),
-            console: Console::parse(log),
+            console: Console::parse(log.as_bytes()),
             clock: ClockReport {
                 virtual_ns: 1,
                 hash: format!("{label}{seed}"),

@@ -3,11 +3,12 @@
 
 use crate::clock::{ClockReport, Function, MARK_BEGIN, MARK_END};
 use crate::code_names::CodeNames;
-use crate::console::{self, Console};
+use crate::console::Console;
 use crate::failure::Failure;
 use crate::machine::{self, LIMIT, Machine, Order, Run};
 use crate::project::Project;
 use crate::role::Role;
+use crate::transcript;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -109,7 +110,7 @@ pub fn execute(
 ) -> Result<(Console, ClockReport), Broken> {
     let result = start(project, run, seed, places).and_then(|status| {
         let log = std::fs::read(places.log()).unwrap_or_default();
-        let console = Console::parse(&String::from_utf8_lossy(&log));
+        let console = Console::parse(&log);
         if !status.success() {
             return Err(format!("QEMU failed: {status}"));
         }
@@ -241,8 +242,10 @@ fn judge(run: &Run, console: &Console, clock: &ClockReport) -> Result<(), String
 /// The last lines of a log.
 fn tail(log: &Path) -> Vec<String> {
     let text = std::fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<_> = text.lines().map(console::plain).collect();
+    let lines: Vec<_> = transcript::read(&text)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     lines[lines.len().saturating_sub(TAIL)..].to_vec()
 }
 

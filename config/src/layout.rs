@@ -33,8 +33,6 @@ const DEVICE_TREE_GROWTH: u64 = 8 * KIB;
 const GIC_DISTRIBUTOR_SIZE: u64 = 64 * KIB;
 /// Size of the two frames of a GICv3 redistributor (IHI 0069, section 12.10).
 const GIC_REDISTRIBUTOR_SIZE: u64 = 128 * KIB;
-/// ANSI colours of console tags, in the order in which guests get them.
-const PALETTE: [u8; 8] = [36, 32, 33, 35, 34, 31, 96, 92];
 
 /// A whole system, every address decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,10 +138,6 @@ pub fn plan(
             console: guest.console.uart.then(|| VirtualUart {
                 base: GuestAddr(board.uart.base),
                 interrupt: intid(board.uart.interrupt),
-                colour: guest
-                    .console
-                    .colour
-                    .unwrap_or(PALETTE[index % PALETTE.len()]),
             }),
             gic: gics[index],
             preempt_count: files.preempt_count,

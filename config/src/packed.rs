@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 /// First eight bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"SPUMONE\0";
 /// Raised whenever the packed form changes: one release must build and read an image.
-pub const FORMAT_VERSION: u32 = 6;
+pub const FORMAT_VERSION: u32 = 7;
 /// Most memory ranges, load segments or device windows of one guest.
 pub const MAX_RANGES: usize = 16;
 /// Most register writes that stop the devices of one guest.
@@ -329,8 +329,6 @@ pub struct VirtualUart {
     pub base: GuestAddr,
     /// The guest's SPI.
     pub interrupt: IntId,
-    /// ANSI colour of the console tag, 31 to 36 or 91 to 96.
-    pub colour: u8,
 }
 
 /// The GICv3 that a guest sees.

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub const MAX_PCPUS: usize = 8;
 /// Most guests of one system.
 pub const MAX_GUESTS: usize = 8;
+/// The hypervisor's own name on the console; no guest may have it.
+pub const HYPERVISOR_NAME: &str = "spumone";
 /// Most vCPUs of one guest.
 pub const MAX_VCPUS_PER_GUEST: usize = 8;
 /// Most vCPUs of one system.

@@ -357,7 +357,6 @@ fn the_largest_system_fits_into_its_space() {
         console: Some(VirtualUart {
             base: GuestAddr(FAR),
             interrupt: id,
-            colour: u8::MAX,
         }),
         gic: VirtualGic {
             distributor: GuestAddr(FAR),

@@ -223,7 +223,7 @@ fn each_byte_is_shown_once_by_the_core_with_the_token() {
         };
         let write = |ring: usize, bytes: &[u8]| {
             for &byte in bytes {
-                rings[ring].push(byte).unwrap();
+                rings[ring].push(byte, true).unwrap();
                 serve();
             }
         };

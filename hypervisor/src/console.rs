@@ -104,9 +104,7 @@ pub fn prepare(system: &System) {
 
     let mut mux = Mux::new();
     for (index, guest) in system.guests.iter().enumerate() {
-        if let Some(console) = &guest.console {
-            mux.add_guest(GuestId(index as u8), &guest.name, console.colour);
-        }
+        mux.add_guest(GuestId(index as u8), &guest.name);
     }
     CONSOLE.set_focus(first_focus(system));
     // SAFETY: no other core runs yet and nobody holds the token.

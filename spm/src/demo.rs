@@ -4,6 +4,7 @@
 use crate::bench::show_broken;
 use crate::build;
 use crate::command::{Command, EXIT_CODES};
+use crate::console::{Console, Reader};
 use crate::failure::{EXIT_ENVIRONMENT, Failure};
 use crate::hypervisor;
 use crate::qemu;
@@ -19,7 +20,7 @@ use spumone_bench::role::Role;
 use spumone_bench::runner::{self, Broken, Places};
 use spumone_config::description::Guest;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,7 +85,12 @@ impl Command for DemoArgs {
             "FreeRTOS and Linux share one machine, on the exact clock; the keyboard is not connected.\n\
              Meanwhile each of them also runs alone on a bare machine, to compare with.\n"
         );
-        let results = match demo.execute(&guests)? {
+        let reader = match io::stdout().is_terminal() {
+            true => Reader::Viewer,
+            false => Reader::File,
+        };
+        let console = Console::new(&system, reader, io::stdout());
+        let results = match demo.execute(&guests, console)? {
             Ok(results) => results,
             Err((name, broken)) => {
                 show_broken(&name, &broken);
@@ -135,7 +141,11 @@ type Failed = (String, Broken);
 
 impl Demo {
     /// Makes all runs, two at a time, and shows the console of the one with both guests.
-    fn execute(&self, guests: &Guests) -> Result<Result<Results, Failed>, Failure> {
+    fn execute(
+        &self,
+        guests: &Guests,
+        console: Console<io::Stdout>,
+    ) -> Result<Result<Results, Failed>, Failure> {
         let together = guests.together();
         let log = self.places(&together).log();
         // An earlier demo's console is not to be shown.
@@ -157,7 +167,7 @@ impl Demo {
                 ended.store(true, Ordering::Release);
                 outcome
             });
-            let shown = follow(&log, &ended, &mut io::stdout());
+            let shown = follow(&log, &ended, console);
             (shown, joined(together), joined(alone))
         });
         shown.map_err(|error| Failure::io("show", &log, &error))?;
@@ -198,8 +208,8 @@ fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     }
 }
 
-/// Copies `log` to `out` as it grows, without the clock's own line, until `ended` is set and all is written.
-fn follow(log: &Path, ended: &AtomicBool, out: &mut impl Write) -> io::Result<()> {
+/// Shows `log` as it grows, without the clock's own line, until `ended` is set and all of it is shown.
+fn follow(log: &Path, ended: &AtomicBool, mut console: Console<impl Write>) -> io::Result<()> {
     let mut read = 0;
     let mut pending = Vec::new();
     loop {
@@ -222,13 +232,13 @@ fn follow(log: &Path, ended: &AtomicBool, out: &mut impl Write) -> io::Result<()
             .split_inclusive(|&it| it == b'\n')
         {
             if !line.starts_with(CLOCK_LINE) {
-                out.write_all(line)?;
+                console.feed(line)?;
             }
         }
-        out.flush()?;
         if is_last {
-            return Ok(());
+            return console.end();
         }
+        console.feed(&[])?;
         std::thread::sleep(POLL);
     }
 }
@@ -256,6 +266,7 @@ fn text(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::console::Screen;
     use spumone_bench::experiments::Table;
 
     #[test]
@@ -266,16 +277,20 @@ mod tests {
         let mut out = Vec::new();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                std::fs::write(&log, "rt | one\r\nlinux | t").unwrap();
+                std::fs::write(&log, "rt | one\r\nlinux | two, ").unwrap();
                 std::thread::sleep(2 * POLL);
-                let text = "rt | one\r\nlinux | two\r\nspumone-clock: 1 s\nqemu: end";
+                let text = "rt | one\r\nlinux | two, \n\rrt | x\r\nspumone-clock: 1 s\nqemu: end";
                 std::fs::write(&log, text).unwrap();
                 ended.store(true, Ordering::Release);
             });
-            follow(&log, &ended, &mut out).unwrap();
+            let screen = Screen::new([("rt", 36), ("linux", 32)], Reader::File);
+            follow(&log, &ended, Console::of(screen, &mut out)).unwrap();
         });
         let shown = String::from_utf8(out).unwrap();
-        assert_eq!(shown, "rt | one\r\nlinux | two\r\nqemu: end");
+        assert_eq!(
+            shown,
+            "rt      | one\nrt      | x\nqemu: end\nlinux   | two, \n"
+        );
     }
 
     #[test]

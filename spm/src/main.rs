@@ -12,6 +12,7 @@ mod bundle;
 mod check;
 mod cli;
 mod command;
+mod console;
 mod demo;
 mod device_tree;
 mod failure;

@@ -3,16 +3,23 @@
 
 use crate::build::{build, default_output};
 use crate::command::{self, help};
+use crate::console::{Console, IDLE, Pipe, Reader};
 use crate::failure::Failure;
 use crate::hypervisor;
 use crate::qemu;
-use crate::system::SystemArgs;
+use crate::system::{System, SystemArgs};
 use clap::Args;
-use spumone_bench::qemu::{Arguments, Console, Machine, PROGRAM};
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use spumone_bench::qemu::{self as arguments, Arguments, Machine, PROGRAM};
 use spumone_config::units::MIB;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Shown below the help.
@@ -38,7 +45,7 @@ pub struct RunArgs {
     /// Stop the machine after this many seconds, with exit code 124.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: Option<u64>,
-    /// Write the console to this file, too.
+    /// Write the console to this file too, as plain text.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// The QEMU to start.
@@ -51,8 +58,10 @@ pub struct RunArgs {
 
 /// Exit code after `--timeout`, the same as timeout(1) returns.
 const EXIT_TIMEOUT: u8 = 124;
-/// How often `spm` checks whether QEMU has ended.
-const POLL: Duration = Duration::from_millis(20);
+/// How long QEMU may take to end when it is told to.
+const GRACE: Duration = Duration::from_secs(2);
+/// Signals that end this process are passed on to QEMU as `SIGTERM`, so that it leaves the terminal as it was.
+const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
 impl command::Command for RunArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
@@ -73,17 +82,13 @@ impl command::Command for RunArgs {
         } else {
             folder
         };
-        let console = match &self.log {
-            None => Console::Terminal,
-            Some(log) => Console::Logged(log),
-        };
         let mut arguments = Arguments::new(&Machine {
             machine: &board.machine,
             cpu: &board.cpu,
             cores: system.description.board.cores.value,
             memory_mib: system.description.board.memory.value / MIB,
         })
-        .console(console)
+        .console(arguments::Console::Terminal)
         .kernel(&image);
         if self.gdb {
             arguments = arguments.wait_for_debugger();
@@ -102,35 +107,95 @@ impl command::Command for RunArgs {
         }
         let mut qemu = Command::new(&self.qemu);
         qemu.args(arguments.into_vec());
-        start(qemu, self)
+        start(qemu, self, &system)
     }
 }
 
-fn start(mut qemu: Command, args: &RunArgs) -> Result<ExitCode, Failure> {
-    let cannot_start =
-        |error| Failure::environment(format!("cannot start {}: {error}", args.qemu.display()));
-    let Some(timeout) = args.timeout else {
-        // Replaces this process: terminal, signals and exit code are QEMU's own.
-        return Err(cannot_start(qemu.exec()));
+/// Starts QEMU and shows its console until it ends. It reads the keyboard itself.
+fn start(mut qemu: Command, args: &RunArgs, system: &System) -> Result<ExitCode, Failure> {
+    let reader = match io::stdout().is_terminal() {
+        true => Reader::Terminal,
+        false => Reader::File,
     };
-    let mut child = qemu.spawn().map_err(cannot_start)?;
-    let end = Instant::now() + Duration::from_secs(timeout);
-    loop {
-        let waited = child.try_wait();
-        let status = waited
-            .map_err(|error| Failure::environment(format!("cannot wait for QEMU: {error}")))?;
-        if let Some(status) = status {
-            return Ok(exit_code(status));
+    let mut shown = Console::new(system, reader, io::stdout());
+    let mut log = match &args.log {
+        Some(path) => {
+            let file = File::create(path).map_err(|error| Failure::io("write", path, &error))?;
+            Some((Console::new(system, Reader::File, file), path))
         }
-        if Instant::now() >= end {
-            // An error means that QEMU has just ended by itself.
-            let _ = child.kill();
-            let _ = child.wait();
-            eprintln!("\nspm: stopped the machine after {timeout} s");
-            return Ok(ExitCode::from(EXIT_TIMEOUT));
-        }
-        std::thread::sleep(POLL);
+        None => None,
+    };
+    let signal = Arc::new(AtomicUsize::new(0));
+    for number in ENDING {
+        signal_hook::flag::register_usize(number, signal.clone(), number as usize)
+            .map_err(|error| Failure::environment(format!("cannot handle signals: {error}")))?;
     }
+    let spawned = qemu.stdout(Stdio::piped()).spawn();
+    let mut child = spawned.map_err(|error| {
+        Failure::environment(format!("cannot start {}: {error}", args.qemu.display()))
+    })?;
+    let pipe = child.stdout.take().map(Pipe::new);
+    let end = args
+        .timeout
+        .map(|seconds| (seconds, Instant::now() + Duration::from_secs(seconds)));
+    let mut stopping_since = None;
+    let mut failure = None;
+    while let Some(bytes) = pipe.as_ref().and_then(|pipe| pipe.read(IDLE)) {
+        let shows = shown.feed(&bytes);
+        let shows = shows.map_err(|error| Failure::io("show", Path::new("the console"), &error));
+        let logs = match &mut log {
+            Some((console, path)) => console
+                .feed(&bytes)
+                .map_err(|error| Failure::io("write", path, &error)),
+            None => Ok(()),
+        };
+        let now = Instant::now();
+        let is_late = end.is_some_and(|(_, end)| now >= end);
+        let failed = shows.and(logs).err();
+        let has_failed = failed.is_some();
+        failure = failure.or(failed);
+        match stopping_since {
+            None if is_late || has_failed || signal.load(Ordering::Relaxed) != 0 => {
+                stopping_since = Some(now);
+                terminate(&child);
+            }
+            Some(since) if now - since >= GRACE => {
+                // An error here means that it has just ended by itself. A process that it has started may still hold
+                // the other end of the pipe, so that no end of it comes.
+                let _ = child.kill();
+                break;
+            }
+            _ => {}
+        }
+    }
+    let status = child
+        .wait()
+        .map_err(|error| Failure::environment(format!("cannot wait for QEMU: {error}")))?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let ended = shown.end();
+    ended.map_err(|error| Failure::io("show", Path::new("the console"), &error))?;
+    if let Some((console, path)) = &mut log {
+        console
+            .end()
+            .map_err(|error| Failure::io("write", path, &error))?;
+    }
+    let number = signal.load(Ordering::Relaxed);
+    Ok(match end {
+        _ if stopping_since.is_none() => exit_code(status),
+        _ if number != 0 => ExitCode::from(128 + number as u8),
+        Some((seconds, _)) => {
+            eprintln!("\nspm: stopped the machine after {seconds} s");
+            ExitCode::from(EXIT_TIMEOUT)
+        }
+        None => exit_code(status),
+    })
+}
+
+fn terminate(child: &Child) {
+    // An error here means that it has just ended by itself.
+    let _ = kill_process(Pid::from_child(child), Signal::TERM);
 }
 
 /// An exit status as shells return it.

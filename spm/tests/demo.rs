@@ -52,7 +52,7 @@ fn demo(rt: &str, exit_code: u8) -> Output {
                  before=$word
              done
              case \"$*\" in
-             *system.img*) echo \"linux | ${{linux}}1.1\"; echo 'rt | {rt}'; echo 'spumone-clock: 1 s' >&2; exit {exit_code};;
+             *system.img*) echo \"linux | ${{linux}}1.1\r\"; echo 'rt | {rt}\r'; echo 'spumone-clock: 1 s' >&2; exit {exit_code};;
              *freertos.elf*) echo '{RT}';;
              *'-smp 4'*) echo \"${{linux}}1.0\";;
              *) echo \"${{linux}}1.333\";;
@@ -75,7 +75,7 @@ fn the_demo_shows_the_console_and_ends_with_a_table() {
     let output = demo(RT, 0);
     let shown = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{shown}{}", stderr(&output));
-    assert!(shown.contains("\nlinux | linux-result"), "{shown}");
+    assert!(shown.contains("\nlinux   | linux-result"), "{shown}");
     assert!(!shown.contains("spumone-clock"), "{shown}");
     let table = "
                            together on Spumone           alone on the bare machine

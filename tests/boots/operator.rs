@@ -14,12 +14,11 @@ fn every_key_is_answered(name: &str, policy: &'static str, guests: &[Guest]) {
         boot = boot.guest(guest.clone());
     }
     let mut machine = boot.start();
-    // By then all its vCPUs have been spinning for long.
-    for _ in 0..5 {
-        machine.type_keys(&format!("{ESCAPE}s"));
-        std::thread::sleep(std::time::Duration::from_millis(200));
-    }
-    machine.wait_for("spumone", "guest spin: Running, life 1, 2 of 2 vCPUs on");
+    machine.type_until(
+        &format!("{ESCAPE}s"),
+        "spumone",
+        "guest spin: Running, life 1, 2 of 2 vCPUs on",
+    );
     machine.type_keys(&format!("{ESCAPE}?"));
     machine.wait_for("spumone", "?, h    this text");
     machine.type_keys(&format!("{ESCAPE}1"));

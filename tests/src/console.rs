@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a machine said: by guest, line by line; and what tests demand of it.
 
-use crate::terminal::Terminal;
 use spumone_bench::clock::ClockReport;
+use spumone_bench::demux::{HYPERVISOR_LINES, UNTAGGED};
+use spumone_bench::transcript::{self, Line};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 /// The tag of the hypervisor's own lines.
-pub const HYPERVISOR: &str = "spumone";
+pub const HYPERVISOR: &str = HYPERVISOR_LINES;
 
 /// What a failure has to name.
 #[derive(Clone)]
@@ -22,21 +23,19 @@ pub(crate) struct Facts {
 /// All that was said.
 pub struct Console {
     facts: Facts,
-    /// Tag and text. Without a tag it is QEMU's.
-    lines: Vec<(String, String)>,
-    raw: Vec<String>,
+    lines: Vec<Line>,
 }
 
 impl Console {
     pub(crate) fn new(facts: Facts, bytes: &[u8]) -> Self {
-        let mut terminal = Terminal::default();
-        let mut raw: Vec<String> = bytes
-            .iter()
-            .filter_map(|&byte| terminal.feed(byte))
-            .collect();
-        raw.push(terminal.unfinished());
-        let lines = tagged(&raw, &facts.guests);
-        Self { facts, lines, raw }
+        let mut lines = transcript::read(bytes);
+        if !lines.iter().any(Line::is_hypervisors) {
+            // Of the bare machine, which has one guest.
+            let guest = facts.guests.first().cloned().unwrap_or_default();
+            let untagged = lines.iter_mut().filter(|it| it.source == UNTAGGED);
+            untagged.for_each(|line| line.source.clone_from(&guest));
+        }
+        Self { facts, lines }
     }
 
     /// The lines of a guest, or of the hypervisor ("spumone").
@@ -44,8 +43,8 @@ impl Console {
         let guest = guest.to_owned();
         self.lines
             .iter()
-            .filter(move |(tag, _)| *tag == guest)
-            .map(|(_, text)| text.as_str())
+            .filter(move |line| line.source == guest)
+            .map(|line| line.text.as_str())
     }
 
     /// Whether a line of `guest` contains `text`.
@@ -189,7 +188,7 @@ impl Console {
     #[track_caller]
     pub fn fail(&self, why: &str) -> ! {
         let mut report = format!("{}: {why}\n--- console\n", self.facts.name);
-        for line in &self.raw {
+        for line in &self.lines {
             // Writing to a string cannot fail.
             let _ = writeln!(report, "{line}");
         }
@@ -200,40 +199,6 @@ impl Console {
         );
         panic!("{report}")
     }
-}
-
-/// Takes lines apart into tag and text. A line after `+` continues the guest's last one.
-fn tagged(raw: &[String], guests: &[String]) -> Vec<(String, String)> {
-    let mut lines: Vec<(String, String)> = Vec::new();
-    for line in raw {
-        let split = line
-            .split_once(" | ")
-            .map(|(tag, text)| (tag, text, false))
-            .into_iter()
-            .chain(line.split_once(" + ").map(|(tag, text)| (tag, text, true)))
-            .chain(line.strip_suffix(" |").map(|tag| (tag, "", false)))
-            .find(|(tag, ..)| {
-                let tag = tag.trim_end();
-                tag == HYPERVISOR || guests.iter().any(|guest| guest == tag)
-            });
-        match split {
-            Some((tag, text, true)) => {
-                let tag = tag.trim_end();
-                match lines.iter_mut().rfind(|(other, _)| other == tag) {
-                    Some((_, before)) => before.push_str(text),
-                    None => lines.push((tag.to_owned(), text.to_owned())),
-                }
-            }
-            Some((tag, text, false)) => lines.push((tag.trim_end().to_owned(), text.to_owned())),
-            // Of the bare machine, which has one guest.
-            None if !raw.iter().any(|line| line.starts_with(HYPERVISOR)) => {
-                let guest = guests.first().cloned().unwrap_or_default();
-                lines.push((guest, line.trim_matches('\0').to_owned()));
-            }
-            None => lines.push((String::new(), line.clone())),
-        }
-    }
-    lines
 }
 
 #[cfg(test)]
@@ -251,17 +216,17 @@ mod tests {
     }
 
     #[test]
-    fn lines_belong_to_whom_they_are_tagged_with() {
-        let console = console("linux   | a | b\r\nrt      | a + b\r\nqemu: a\r\nspumone | c\r\nrt");
-        assert_eq!(console.lines("linux").collect::<Vec<_>>(), ["a | b"]);
-        assert_eq!(console.lines("rt").collect::<Vec<_>>(), ["a + b"]);
+    fn lines_belong_to_their_guests() {
+        let console = console("linux   | a\r\nrt      | a\r\nqemu: a\nspumone | c\r\nrt | b");
+        assert_eq!(console.lines("linux").collect::<Vec<_>>(), ["a"]);
+        assert_eq!(console.lines("rt").collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(console.lines("spumone").collect::<Vec<_>>(), ["c"]);
     }
 
     #[test]
-    fn a_line_in_pieces_is_one() {
-        let console = console("rt      | one, \r\nlinux   | x\r\nrt      + two\r\n");
-        assert_eq!(console.lines("rt").collect::<Vec<_>>(), ["one, two"]);
+    fn a_bare_guest_has_all_lines() {
+        let console = console("PASS a\r\n");
+        assert_eq!(console.lines("linux").collect::<Vec<_>>(), ["PASS a"]);
     }
 
     #[test]

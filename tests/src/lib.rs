@@ -20,7 +20,6 @@ mod guest;
 #[cfg(test)]
 mod import_cycles;
 mod machine;
-mod terminal;
 
 pub use boot::{Boot, INSTRUCTIONS_PER_US, bare};
 pub use console::Console;

@@ -4,7 +4,7 @@
 use crate::board::Board;
 use crate::description::{Description, Guest};
 use crate::problem::Problem;
-use crate::types::{MAX_GUESTS, MAX_PCPUS};
+use crate::types::{HYPERVISOR_NAME, MAX_GUESTS, MAX_PCPUS};
 use crate::units::{self, BLOCK};
 
 /// Shortest quantum: switches must take a small part of it.
@@ -121,6 +121,14 @@ fn quantum(description: &Description, problems: &mut Vec<Problem>) {
 fn name(guest: &Guest, problems: &mut Vec<Problem>) {
     let name = &guest.name.value;
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name == HYPERVISOR_NAME {
+        problems.push(
+            Problem::new("guest-name", format!("\"{name}\" cannot be a guest's name"))
+                .at(guest.name.span, "the hypervisor's own")
+                .help("give it another name: the console tags lines by it"),
+        );
+        return;
+    }
     if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(allowed) {
         return;
     }

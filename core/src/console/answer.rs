@@ -4,6 +4,7 @@
 //! A whole answer takes thousands of instructions. So commands are only noted, and each
 //! [`Answers::step`] does a little: it puts a line together, or passes on a few bytes of it.
 
+use super::format::TYPED_TO;
 use crate::psci::{Phase, StopReason};
 use heapless::{Deque, Vec};
 use spumone_config::types::GuestId;
@@ -45,30 +46,25 @@ pub struct GuestState<'a> {
 #[derive(Debug, Default)]
 pub struct Answers {
     waiting: Deque<Answer, WAITING>,
+    /// The guest that is typed to from now on, if that is to be said. It is said before the rest.
+    focus: Option<GuestId>,
     /// Of the first: the guest whose line is next, or the bytes of its text that are passed on.
     at: usize,
     /// The line that is being passed on, and its bytes that are.
     line: Vec<u8, LINE_SIZE>,
     passed: usize,
-    /// The last byte that was passed on does not end a line.
-    is_in_line: bool,
 }
 
 impl Answers {
-    /// Nothing was asked.
-    pub const fn new() -> Self {
+    /// Nothing was asked; it is to be said that `focus` is typed to, if there is one.
+    pub const fn new(focus: Option<GuestId>) -> Self {
         Self {
             waiting: Deque::new(),
+            focus,
             at: 0,
             line: Vec::new(),
             passed: 0,
-            is_in_line: false,
         }
-    }
-
-    /// Whether the last line that was begun is not yet passed on to its end.
-    pub const fn is_in_line(&self) -> bool {
-        self.is_in_line
     }
 
     /// Notes what is to be answered.
@@ -76,9 +72,14 @@ impl Answers {
         let _ = self.waiting.push_back(answer);
     }
 
+    /// Notes that it is to be said which guest is typed to. This is never left out, however much waits.
+    pub const fn tell_focus(&mut self, guest: GuestId) {
+        self.focus = Some(guest);
+    }
+
     /// Whether all was answered.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.passed >= self.line.len()
+        self.waiting.is_empty() && self.focus.is_none() && self.passed >= self.line.len()
     }
 
     /// Does a little: passes bytes on to `push`, which says whether it took one, or puts the next line
@@ -88,32 +89,28 @@ impl Answers {
         state: impl FnOnce(GuestId) -> Option<GuestState<'a>>,
         mut push: impl FnMut(u8) -> bool,
     ) {
-        let mut is_in_line = self.is_in_line;
-        self.step_with(state, &mut |byte| {
-            let is_taken = push(byte);
-            if is_taken {
-                is_in_line = byte != b'\n';
-            }
-            is_taken
-        });
-        self.is_in_line = is_in_line;
-    }
-
-    fn step_with<'a>(
-        &mut self,
-        state: impl FnOnce(GuestId) -> Option<GuestState<'a>>,
-        push: &mut impl FnMut(u8) -> bool,
-    ) {
         if let Some(rest) = self.line.get(self.passed..)
             && !rest.is_empty()
         {
-            self.passed += pass_on(rest, push);
+            self.passed += pass_on(rest, &mut push);
+            return;
+        }
+        // Between two answers, not in the middle of one.
+        if self.at == 0
+            && let Some(guest) = self.focus.take()
+        {
+            if let Some(guest) = state(guest) {
+                self.begin_line();
+                self.text(TYPED_TO);
+                self.text(guest.name);
+                self.text(" (Ctrl-] then ? for help)\n");
+            }
             return;
         }
         match self.waiting.front() {
             Some(Answer::Text(text)) => {
                 let rest = text.as_bytes().get(self.at..).unwrap_or_default();
-                self.at += pass_on(rest, push);
+                self.at += pass_on(rest, &mut push);
                 if self.at >= text.len() {
                     self.end_answer();
                 }
@@ -219,6 +216,7 @@ const fn phase_name(phase: Phase) -> &'static str {
 #[cfg(not(loom))]
 mod tests {
     use super::*;
+    use std::borrow::ToOwned as _;
     use std::string::String;
 
     fn state(guest: GuestId) -> Option<GuestState<'static>> {
@@ -253,10 +251,6 @@ mod tests {
                 takes
             });
             assert!(room - left <= BYTES_PER_STEP);
-            assert_eq!(
-                answers.is_in_line(),
-                !text.is_empty() && !text.ends_with('\n')
-            );
         }
         panic!("it does not end");
     }
@@ -264,7 +258,7 @@ mod tests {
     #[test]
     fn answers_come_whole_and_in_order() {
         for room in [1, 7, 1000] {
-            let mut answers = Answers::new();
+            let mut answers = Answers::new(None);
             answers.order(Answer::Status);
             answers.order(Answer::Text("help\nmore help, longer than one step\n"));
             answers.order(Answer::Restart(GuestId(0), Phase::Running));
@@ -282,8 +276,27 @@ mod tests {
     }
 
     #[test]
+    fn the_last_focus_is_told_before_what_waits() {
+        let mut answers = Answers::new(None);
+        for _ in 0..100 {
+            answers.order(Answer::Text("x\n"));
+        }
+        answers.tell_focus(GuestId(0));
+        answers.tell_focus(GuestId(7));
+        assert!(!answers.is_empty());
+        answers.tell_focus(GuestId(1));
+        let told = "input goes to linux (Ctrl-] then ? for help)\n";
+        assert_eq!(
+            read(&mut answers, 3),
+            told.to_owned() + &"x\n".repeat(WAITING)
+        );
+        answers.tell_focus(GuestId(7));
+        assert_eq!(read(&mut answers, 3), "");
+    }
+
+    #[test]
     fn without_room_nothing_is_lost() {
-        let mut answers = Answers::new();
+        let mut answers = Answers::new(None);
         answers.order(Answer::Status);
         for _ in 0..100 {
             answers.step(state, |_| false);
@@ -293,7 +306,7 @@ mod tests {
 
     #[test]
     fn too_many_questions_are_not_all_answered() {
-        let mut answers = Answers::new();
+        let mut answers = Answers::new(None);
         for _ in 0..100 {
             answers.order(Answer::Text("x\n"));
         }

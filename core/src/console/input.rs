@@ -27,7 +27,7 @@ const UNKNOWN_KEY: &str = "no such command; Ctrl-] then ? lists them\n";
 pub enum InputEffect {
     /// The byte goes to this guest's virtual UART.
     Deliver(GuestId, u8),
-    /// This guest gets the input focus: call [`super::Console::set_focus`].
+    /// This guest gets the input focus: call [`super::Console::set_focus`] and [`super::Answers::tell_focus`].
     Focus(GuestId),
     /// Print the state of all guests.
     Status,

@@ -4,7 +4,8 @@
 //! The way of a byte out: a guest's vCPU writes to its virtual UART ([`crate::vuart`]); its core
 //! pushes the byte into that guest's [`OutputRing`] and asks for the [`UartToken`]; whoever holds
 //! it drains all rings through the [`Mux`], which makes tagged lines of them, into the UART.
-//! No core waits for another, nor for the UART.
+//! No core waits for another, nor for the UART. Colours, and a prompt that comes back below the lines of others, are made
+//! by the program that shows the console (`spm`), which takes the stream apart: [`mod@format`] says how.
 //!
 //! The way in: the core that serves the UART's interrupt feeds each byte to its [`InputSwitch`],
 //! which hands it to the guest with the input focus or recognises a command to the hypervisor.
@@ -15,12 +16,10 @@
 
 mod answer;
 mod attendance;
+pub mod format;
 mod input;
-mod label;
-mod line;
 mod mux;
 mod ring;
-mod script;
 mod sink;
 #[cfg(test)]
 #[cfg(not(loom))]
@@ -36,7 +35,7 @@ pub use ring::{Full, OutputRing};
 pub use sink::{Drained, Sink};
 pub use token::{Served, UartSlot, UartToken};
 
-use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use core::fmt;
 use spumone_config::types::{GuestId, MAX_GUESTS, MAX_PCPUS, PcpuId};
 use waiting::Waiting;
@@ -64,25 +63,10 @@ pub enum Source {
 
 impl Source {
     /// Position in tables of [`SOURCES`]; an id out of range counts as the last of its kind.
-    const fn index(self) -> usize {
+    fn index(self) -> usize {
         match self {
-            Self::Guest(guest) => {
-                let index = guest.index();
-                if index < MAX_GUESTS {
-                    index
-                } else {
-                    MAX_GUESTS - 1
-                }
-            }
-            Self::Hypervisor(core) => {
-                let index = core.index();
-                MAX_GUESTS
-                    + if index < MAX_PCPUS {
-                        index
-                    } else {
-                        MAX_PCPUS - 1
-                    }
-            }
+            Self::Guest(guest) => guest.index().min(MAX_GUESTS - 1),
+            Self::Hypervisor(core) => FIRST_OF_HYPERVISOR + core.index().min(MAX_PCPUS - 1),
             Self::Operator => OPERATOR,
         }
     }
@@ -93,20 +77,14 @@ pub struct Console {
     rings: [OutputRing<RING_SLOTS>; SOURCES],
     waiting: Waiting,
     slot: UartSlot,
-    /// Guest with the input focus in the low byte, number of changes in the high one.
-    /// Written by the core that reads the input, read by the token's holder.
-    focus: AtomicU16,
-    /// Number of calls of [`Console::flush_idle`]; the holder acts when it has changed.
-    idle: AtomicU8,
+    /// Guest with the input focus. Written by the core that reads the input, read by all. Nothing is ordered by it.
+    focus: AtomicU8,
     /// One bit for each source whose stream has ended.
     ended: AtomicU32,
-    /// Whether the terminal is in the middle of something of the hypervisor's. Written by the holder of the
-    /// token, read by the core that answers the operator.
-    is_speaking: AtomicBool,
 }
 
-/// How much each source has written at some time.
-pub struct Marks([u32; SOURCES]);
+/// How much of each source was to be printed at some time.
+pub struct Marks([u64; SOURCES]);
 
 impl Console {
     constructor! {
@@ -116,10 +94,8 @@ impl Console {
                 rings: atomics!(OutputRing::new()),
                 waiting: Waiting::new(),
                 slot: UartSlot::new(),
-                focus: AtomicU16::new(0),
-                idle: AtomicU8::new(0),
+                focus: AtomicU8::new(0),
                 ended: AtomicU32::new(0),
-                is_speaking: AtomicBool::new(false),
             }
         }
     }
@@ -129,13 +105,14 @@ impl Console {
         self.rings[source.index()].room()
     }
 
-    /// Takes one byte of output. Call [`Console::serve`] after one or more pushes.
+    /// Takes one byte of output. Call [`Console::serve`] after one or more pushes. It is printed with its line; of the
+    /// guest with the input focus at once.
     ///
     /// # Errors
     /// [`Full`] when the source has [`OutputRing::CAPACITY`] bytes waiting.
     pub fn push(&self, source: Source, byte: u8) -> Result<(), Full> {
         let source = source.index();
-        self.rings[source].push(byte)?;
+        self.rings[source].push(byte, self.is_focused(source))?;
         self.waiting.add(source);
         Ok(())
     }
@@ -148,51 +125,58 @@ impl Console {
         }
     }
 
-    /// Gives the input focus to `guest`, and has a notice of it printed at the next drain.
+    /// Gives the input focus to `guest`.
     pub fn set_focus(&self, guest: GuestId) {
-        let changes = self.focus.load(Ordering::Relaxed).to_le_bytes()[1];
-        self.focus.store(
-            u16::from_le_bytes([guest.0, changes.wrapping_add(1)]),
-            Ordering::Relaxed,
-        );
+        self.focus.store(guest.0, Ordering::Relaxed);
+        // What it has asked with is to be seen.
+        let source = Source::Guest(guest).index();
+        self.rings[source].release();
+        self.waiting.add(source);
     }
 
     /// The guest with the input focus.
     pub fn focus(&self) -> GuestId {
-        GuestId(self.focus.load(Ordering::Relaxed).to_le_bytes()[0])
+        GuestId(self.focus.load(Ordering::Relaxed))
+    }
+
+    fn is_focused(&self, source: usize) -> bool {
+        source == usize::from(self.focus.load(Ordering::Relaxed))
     }
 
     /// To be called about ten times a second, on one core, followed by [`Console::serve`]: a line
     /// without an end that has not grown since the last call is printed as it is.
     pub fn flush_idle(&self) {
-        self.idle.fetch_add(1, Ordering::Relaxed);
+        for (source, ring) in self.rings.iter().enumerate() {
+            if ring.release_if_idle() {
+                self.waiting.add(source);
+            }
+        }
     }
 
     /// Says that `source` has stopped: once its ring is drained, what is left of its last line is
     /// printed and its next byte starts a new line.
     pub fn end_stream(&self, source: Source) {
-        self.ended.fetch_or(1 << source.index(), Ordering::Release);
+        let source = source.index();
+        self.rings[source].release();
+        self.ended.fetch_or(1 << source, Ordering::Release);
+        self.waiting.add(source);
     }
 
     /// Whether an answer to the operator, or another message of the hypervisor, is not yet printed.
     pub fn has_message(&self) -> bool {
         let rings = self.rings.iter().skip(FIRST_OF_HYPERVISOR);
-        self.is_speaking.load(Ordering::Relaxed) || rings.into_iter().any(|ring| !ring.is_read())
+        rings.into_iter().any(OutputRing::is_ready)
     }
 
-    /// How much each source has written until now.
+    /// How much of each source is to be printed until now.
     pub fn marks(&self) -> Marks {
-        Marks(core::array::from_fn(|source| self.rings[source].written()))
+        Marks(core::array::from_fn(|source| self.rings[source].released()))
     }
 
-    /// Whether all that was written before `marks` is printed, however much came since.
+    /// Whether all that was to be printed at `marks` is printed, however much came since.
     pub fn has_printed(&self, marks: &Marks) -> bool {
-        !self.is_speaking.load(Ordering::Relaxed)
-            && self
-                .rings
-                .iter()
-                .zip(&marks.0)
-                .all(|(ring, &written)| ring.has_read(written))
+        let mut rings = self.rings.iter().zip(&marks.0);
+        rings.all(|(ring, &released)| ring.has_read(released))
     }
 
     /// Whether output waits and nobody writes it. One relaxed load, to be looked at on the way

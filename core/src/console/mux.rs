@@ -1,94 +1,78 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes tagged lines of the bytes of all sources.
+//! Makes one stream of tagged lines ([`format`](super::format)) of the bytes of all sources.
 //!
-//! Each line on the terminal begins with the name of its source: `linux   | login:`. A line is
-//! held until it is complete, so that lines of several sources do not mix, except those of the
-//! guest with the input focus, whose bytes appear at once. Is such a line unfinished when another
-//! has to be printed, it is erased, the other printed, and it is drawn again. A line that had to
-//! be printed in several pieces goes on after a `+` instead of the `|`.
-//!
-//! Output can stop after any byte, because the UART is full or the time is spent. So nothing is
-//! printed directly: what has to appear is put into a short *script* of references to text (the
-//! line so far, a name), and bytes are drawn from the script one by one. While the script is not
-//! empty no input is taken, so what it refers to stays as it is.
+//! A source has its turn when its ring has [released](super::OutputRing::push) bytes, which is at the end of a line in
+//! most cases. So the rings hold the lines, and nothing is held here but what one byte has become. A byte leaves its
+//! ring when all of that is written: output may stop after any byte, because the UART is full or the time is spent.
 
-use super::label::{Label, NAME_SIZE};
-use super::line::{Element, Stream};
-use super::script::{DEFAULT_STYLE, ERASE, NEW_LINE, Part, SCRIPT_SIZE};
+use super::format::{
+    BEGINS, BREAKS, CANCEL, ENDS, GOES_ON, HYPERVISOR, NAME_SIZE, QUOTE, QUOTED, RESET,
+};
 use super::sink::{Drained, Sink};
-use super::{Console, FIRST_OF_HYPERVISOR, OPERATOR, SOURCES, Source, UartToken};
+use super::{Console, OPERATOR, SOURCES, UartToken};
 use crate::sync::atomic::Ordering;
-use heapless::Deque;
+use heapless::Vec;
 use spumone_config::types::{GuestId, MAX_GUESTS};
 
-/// Bytes taken from one source before the next has its turn.
-const BURST: usize = 64;
+/// Bytes of a line after which another source has its turn.
+pub(super) const LINE_SIZE: usize = 256;
+/// Bytes that one byte of a source becomes at most: the end of another line, a tag, the byte.
+const WRITTEN_SIZE: usize = 32;
 
-const SPACES: [u8; NAME_SIZE] = [b' '; NAME_SIZE];
+const _: () = assert!(
+    RESET.len() + BREAKS.len() + NAME_SIZE + BEGINS.len() + ENDS.len() <= WRITTEN_SIZE,
+    "a byte fits with all that goes before it"
+);
 
 /// The terminal's state. Plain data: touch it with the [`UartToken`] in hand only.
 pub struct Mux {
-    streams: [Stream; SOURCES],
-    labels: [Label; MAX_GUESTS],
+    names: [Vec<u8, NAME_SIZE>; MAX_GUESTS],
     /// Length of the longest name.
     name_width: usize,
-    script: Deque<Part, SCRIPT_SIZE>,
-    /// Bytes already printed of the script's first part.
-    printed: usize,
-    /// What to act on once the script is printed, because it had to make way first.
-    postponed: Option<(usize, Element)>,
-    /// The source whose bytes appear at once.
-    focus: usize,
-    /// Whether the focused guest's unfinished line is on the terminal, the cursor behind it.
-    /// Otherwise the cursor is at the start of an empty line.
-    shown: bool,
-    /// Whether the focused guest's line on the terminal began with more than its [`Stream`] holds,
-    /// so that it cannot be drawn again.
-    head_lost: bool,
-    /// Sources whose unfinished line is to be printed.
-    flush: u32,
-    /// Whether the script is the hypervisor's own: a line of it, or the notice of a new focus.
-    is_own: bool,
-    /// Whether the focused guest's unfinished line is to be drawn when the operator has been answered.
-    draws_again: bool,
+    /// What the first byte in the ring of `turn` has become, and how much of it is written.
+    pending: Vec<u8, WRITTEN_SIZE>,
+    written: usize,
+    /// Whether that byte is still in its ring. The end of a stream has none.
+    is_in_ring: bool,
     /// The source whose turn it is, and how many bytes more.
     turn: usize,
-    turn_left: usize,
-    /// The last values seen in the [`Console`].
-    seen_focus: u16,
-    seen_idle: u8,
+    left: usize,
+    /// In whose line the cursor is; `None`: at the start of an empty line.
+    speaker: Option<usize>,
+    /// Bit n: the line of source n has begun and not ended.
+    begun: u32,
+    /// Bit n: source n has sent a carriage return, and not yet what follows it.
+    returned: u32,
+    /// Whether the terminal may be in an escape sequence, or have colours of a guest's.
+    is_styled: bool,
+    /// The last byte of a source that was put into `pending`.
+    last: u8,
 }
 
 impl Mux {
     /// A terminal with an empty line, and no names yet.
     pub const fn new() -> Self {
         Self {
-            streams: [const { Stream::new() }; SOURCES],
-            labels: [Label::UNNAMED; MAX_GUESTS],
-            name_width: 7,
-            script: Deque::new(),
-            printed: 0,
-            postponed: None,
-            focus: 0,
-            shown: false,
-            head_lost: false,
-            flush: 0,
-            is_own: false,
-            draws_again: false,
+            names: [const { Vec::new() }; MAX_GUESTS],
+            name_width: HYPERVISOR.len(),
+            pending: Vec::new(),
+            written: 0,
+            is_in_ring: false,
             turn: 0,
-            turn_left: 0,
-            seen_focus: 0,
-            seen_idle: 0,
+            left: 0,
+            speaker: None,
+            begun: 0,
+            returned: 0,
+            is_styled: false,
+            last: 0,
         }
     }
 
-    /// Names a guest (16 bytes count) and gives its tag an ANSI colour (31 to 36 or 91 to 96;
-    /// another number becomes the terminal's default colour). Names of all guests are padded to
-    /// the longest.
-    pub fn add_guest(&mut self, guest: GuestId, name: &str, colour: u8) {
-        if let Some(label) = self.labels.get_mut(guest.index()) {
-            *label = Label::of_guest(name, colour);
-            self.name_width = self.name_width.max(label.name().len());
+    /// Names a guest; [`NAME_SIZE`] bytes count. Names of all guests are padded to the longest.
+    pub fn add_guest(&mut self, guest: GuestId, name: &str) {
+        if let Some(place) = self.names.get_mut(guest.index()) {
+            *place = name.bytes().take(NAME_SIZE).collect();
+            self.name_width = self.name_width.max(place.len());
         }
     }
 
@@ -101,393 +85,152 @@ impl Mux {
         sink: &mut impl Sink,
         budget: usize,
     ) -> Drained {
-        let drained = self.steps(token, console, sink, budget);
-        let is_unfocused = console.focus.load(Ordering::Relaxed) != self.seen_focus;
-        let is_speaking = is_unfocused || self.is_own && !self.is_still();
-        console.is_speaking.store(is_speaking, Ordering::Relaxed);
-        drained
-    }
-
-    fn steps(
-        &mut self,
-        token: &mut UartToken,
-        console: &Console,
-        sink: &mut impl Sink,
-        budget: usize,
-    ) -> Drained {
         for _ in 0..budget {
             if sink.is_interrupted() {
                 return Drained::SinkFull;
             }
-            if let Some(byte) = self.next_byte() {
+            if let Some(&byte) = self.pending.get(self.written) {
                 if !sink.put(byte) {
                     return Drained::SinkFull;
                 }
-                self.printed += 1;
-            } else if let Some((source, element)) = self.postponed.take() {
-                self.act(source, element);
-            } else if !self.follow_focus(console)
-                && !self.prefer_operator(console)
-                && !self.take_byte(token, console)
-                && !self.draw_again()
-                && !self.attend(token, console)
-                && !self.next_turn(token, console)
-            {
+                self.written += 1;
+                if self.written == self.pending.len() {
+                    self.pending.clear();
+                    if self.is_in_ring {
+                        console.rings[self.turn].pop(token);
+                    }
+                }
+            } else if !self.take(token, console) {
                 return Drained::Empty;
             }
         }
         Drained::BudgetSpent
     }
 
-    /// Whether all that was begun is printed.
-    fn is_still(&self) -> bool {
-        self.script.is_empty() && self.postponed.is_none()
-    }
-
-    /// Answers to the operator interrupt the turn of any other source.
-    fn prefer_operator(&mut self, console: &Console) -> bool {
-        let has_turn = self.turn == OPERATOR && self.turn_left > 0;
-        if has_turn || !console.waiting.has(OPERATOR) {
+    /// Puts what the next byte becomes into `pending`; false if no source has any.
+    fn take(&mut self, token: &mut UartToken, console: &Console) -> bool {
+        if self.left == 0 && !self.next_turn(console) {
             return false;
         }
-        if self.turn_left > 0 {
-            console.waiting.add(self.turn);
-        }
-        console.waiting.take(OPERATOR);
-        self.turn = OPERATOR;
-        self.turn_left = BURST;
-        true
-    }
-
-    /// Takes one byte of the source whose turn it is.
-    fn take_byte(&mut self, token: &mut UartToken, console: &Console) -> bool {
-        if self.turn_left == 0 {
-            return false;
-        }
-        let Some(byte) = console.rings[self.turn].pop(token) else {
-            self.turn_left = 0;
-            return false;
+        let source = self.turn;
+        self.written = 0;
+        self.is_in_ring = false;
+        // Acquire: a source that has ended has pushed its last byte.
+        let has_ended = console.ended.load(Ordering::Acquire) & 1 << source != 0;
+        let Some(byte) = console.rings[source].peek(token) else {
+            self.left = 0;
+            if has_ended {
+                console.ended.fetch_and(!(1 << source), Ordering::Relaxed);
+                self.returned &= !(1 << source);
+                if self.begun & 1 << source != 0 {
+                    self.write(source, b'\n', false);
+                }
+            }
+            return true;
         };
-        self.turn_left -= 1;
-        if self.turn_left == 0 {
+        self.left = match byte {
+            b'\n' => 0,
+            _ => self.left - 1,
+        };
+        if self.left == 0 {
             // It may have more, for another turn.
-            console.waiting.add(self.turn);
+            console.waiting.add(source);
         }
-        self.is_own = self.turn >= FIRST_OF_HYPERVISOR;
-        let element = self.streams[self.turn].feed(byte);
-        self.act(self.turn, element);
+        self.write(source, byte, console.is_focused(source));
+        self.is_in_ring = !self.pending.is_empty();
+        if !self.is_in_ring {
+            console.rings[source].pop(token);
+        }
         true
     }
 
-    /// Gives the turn to the next source that has output.
-    fn next_turn(&mut self, token: &UartToken, console: &Console) -> bool {
+    /// Gives the turn to the next source that has output; to the answers to the operator before all others.
+    fn next_turn(&mut self, console: &Console) -> bool {
         for _ in 0..SOURCES {
-            let Some(source) = console.waiting.take_after(self.turn) else {
+            let next = if console.rings[OPERATOR].is_ready() {
+                Some(OPERATOR)
+            } else {
+                console.waiting.take_after(self.turn)
+            };
+            let Some(source) = next else {
                 return false;
             };
-            if !console.rings[source].is_empty(token) {
+            let has_ended = console.ended.load(Ordering::Relaxed) & 1 << source != 0;
+            if has_ended || console.rings[source].is_ready() {
                 self.turn = source;
-                self.turn_left = BURST;
+                self.left = LINE_SIZE;
                 return true;
             }
         }
         false
     }
 
-    /// Attends to lines that are to be printed unfinished; between turns, so that no flood of
-    /// output keeps them back.
-    fn attend(&mut self, token: &UartToken, console: &Console) -> bool {
-        // Acquire: a source that has ended has pushed its last byte.
-        let ended = console.ended.load(Ordering::Acquire);
-        if ended != 0 {
-            for source in 0..SOURCES {
-                if ended & 1 << source != 0 && console.rings[source].is_empty(token) {
-                    console.ended.fetch_and(!(1 << source), Ordering::Relaxed);
-                    self.end(source);
-                    return true;
-                }
+    /// What `byte` of `source` becomes on the terminal. Control characters of the guest that is typed to stay as they are.
+    fn write(&mut self, source: usize, byte: u8, is_focused: bool) {
+        let bit = 1 << source;
+        match byte {
+            0 => return,
+            b'\r' => {
+                self.returned |= bit;
+                return;
             }
+            _ => {}
         }
-        let idle = console.idle.load(Ordering::Relaxed);
-        if idle != self.seen_idle {
-            self.seen_idle = idle;
-            for (source, stream) in self.streams.iter_mut().enumerate() {
-                if !stream.grown && stream.is_visible() && source != self.focus {
-                    self.flush |= 1 << source;
-                }
-                stream.grown = false;
+        let begins = self.begun & bit == 0 || self.returned & bit != 0 && byte != b'\n';
+        if self.speaker != Some(source) {
+            if self.speaker.is_some() {
+                self.leave_line(BREAKS);
             }
+            self.tag(source, begins);
+        } else if begins {
+            self.put(b"\r");
+            self.tag(source, begins);
         }
-        if self.flush == 0 {
-            return false;
-        }
-        let source = self.flush.trailing_zeros() as usize;
-        self.flush &= self.flush - 1;
-        if self.streams[source].is_visible() && source != self.focus {
-            self.print(source, true);
-        }
-        true
-    }
-
-    /// Gives the focus to whom the [`Console`] says, with a notice.
-    fn follow_focus(&mut self, console: &Console) -> bool {
-        let wanted = console.focus.load(Ordering::Relaxed);
-        if wanted == self.seen_focus {
-            return false;
-        }
-        self.seen_focus = wanted;
-        self.is_own = true;
-        self.make_way();
-        self.focus = Source::Guest(GuestId(wanted.to_le_bytes()[0])).index();
-        self.say(Part::Text(" -- input: "));
-        self.say(Part::Name(self.focus));
-        self.say(Part::Text(" (Ctrl-] then ? for help) --\r\n"));
-        self.show_again();
-        true
-    }
-
-    /// The source has stopped: ends its line.
-    fn end(&mut self, source: usize) {
-        if source == self.focus && self.shown {
-            self.say(Part::Text(DEFAULT_STYLE));
-            self.say(Part::Text(NEW_LINE));
-            self.shown = false;
-            self.head_lost = false;
-            self.streams[source].clear_line();
-        } else if self.streams[source].is_visible() {
-            // The script empties the line once it is printed.
-            self.print(source, false);
-        } else {
-            self.streams[source].clear_line();
-        }
-        self.streams[source].restart();
-    }
-
-    fn act(&mut self, source: usize, element: Element) {
-        if source == self.focus {
-            self.act_at_once(source, element);
-        } else {
-            self.act_on_held(source, element);
-        }
-    }
-
-    /// What a source without focus does to its line.
-    fn act_on_held(&mut self, source: usize, element: Element) {
-        let stream = &mut self.streams[source];
-        let writes = matches!(
-            element,
-            Element::Text(_) | Element::Control(_) | Element::Style
-        );
-        if stream.returned && writes {
-            // A line that is written over is printed first, so that nothing is lost.
-            stream.returned = false;
-            if stream.line().is_empty() {
-                stream.continuing = false;
-            } else {
-                self.print(source, false);
-            }
-            self.postponed = Some((source, element));
+        self.returned &= !bit;
+        if byte == b'\n' {
+            self.leave_line(ENDS);
+            self.begun &= !bit;
             return;
         }
-        let fits = match element {
-            Element::CarriageReturn => {
-                stream.returned = true;
-                true
-            }
-            Element::LineFeed => {
-                stream.returned = false;
-                if stream.line().is_empty() && stream.continuing {
-                    // The line was printed to its end already.
-                    stream.continuing = false;
-                } else {
-                    self.print(source, false);
-                }
-                true
-            }
-            // What moves the cursor has no place in a line between others.
-            Element::Text(_)
-            | Element::Style
-            | Element::Control(_)
-            | Element::Nothing
-            | Element::Sequence
-            | Element::SequencePart(_) => stream.write(element),
-        };
-        if !fits {
-            self.print(source, true);
-            self.postponed = Some((source, element));
-        }
-    }
-
-    /// What the source with the focus does to the terminal.
-    fn act_at_once(&mut self, source: usize, element: Element) {
-        match element {
-            Element::Nothing => {}
-            Element::CarriageReturn => self.streams[source].returned = true,
-            Element::LineFeed => self.line_feed(source),
-            Element::SequencePart(byte) => self.say(Part::Byte(byte)),
-            Element::Text(_) | Element::Control(_) | Element::Style | Element::Sequence => {
-                if self.streams[source].returned {
-                    self.carriage_return(source);
-                }
-                if !self.shown {
-                    // The line so far has to be there first.
-                    self.show(source);
-                    self.postponed = Some((source, element));
-                    return;
-                }
-                let stream = &mut self.streams[source];
-                if !stream.write(element) {
-                    stream.clear_line();
-                    self.head_lost = true;
-                    self.postponed = Some((source, element));
-                    return;
-                }
-                self.say(match element {
-                    Element::Text(byte) | Element::Control(byte) => Part::Byte(byte),
-                    _ => Part::Escape(source),
-                });
-            }
-        }
-    }
-
-    fn line_feed(&mut self, source: usize) {
-        let stream = &mut self.streams[source];
-        stream.returned = false;
-        if !self.shown && stream.line().is_empty() && stream.continuing {
-            stream.continuing = false;
-            return;
-        }
-        if !self.shown {
-            self.show(source);
-        }
-        if self.streams[source].is_styled() {
-            self.say(Part::Text(DEFAULT_STYLE));
-        }
-        self.say(Part::Text(NEW_LINE));
-        self.say(Part::Clear(source));
-        self.shown = false;
-        self.head_lost = false;
-        self.streams[source].continuing = false;
-    }
-
-    /// The focused guest starts its line over; its tag would be overwritten, so it is drawn again.
-    fn carriage_return(&mut self, source: usize) {
-        let stream = &mut self.streams[source];
-        stream.returned = false;
-        stream.continuing = false;
-        stream.clear_line();
-        self.head_lost = false;
-        if self.shown {
-            self.say(Part::Text("\r"));
-            self.tag(source);
-        }
-    }
-
-    /// Prints a source's line and empties it; the source is not the focused one, or its line is
-    /// not shown. `continues`: the source has not ended the line.
-    fn print(&mut self, source: usize, continues: bool) {
-        self.make_way();
-        self.tag(source);
-        self.say(Part::Line(source));
-        if self.streams[source].is_styled() {
-            self.say(Part::Text(DEFAULT_STYLE));
-        }
-        self.say(Part::Text(NEW_LINE));
-        self.say(Part::Clear(source));
-        self.streams[source].continuing = continues;
-        if source == OPERATOR {
-            // Once, behind all lines of an answer.
-            self.draws_again = true;
-        } else if source != self.focus {
-            self.show_again();
-        }
-    }
-
-    /// Frees the terminal's line from the focused guest's unfinished one.
-    fn make_way(&mut self) {
-        if !self.shown {
-            return;
-        }
-        self.shown = false;
-        if self.head_lost {
-            self.head_lost = false;
-            self.say(Part::Text(DEFAULT_STYLE));
-            self.say(Part::Text(NEW_LINE));
-            let stream = &mut self.streams[self.focus];
-            stream.clear_line();
-            stream.continuing = true;
+        self.speaker = Some(source);
+        self.begun |= bit;
+        if matches!(byte, QUOTE | CANCEL) || !is_focused && is_control(byte, self.last) {
+            self.put(&[QUOTE, byte ^ QUOTED]);
         } else {
-            self.say(Part::Text(ERASE));
+            self.is_styled |= is_control(byte, self.last);
+            self.put(&[byte]);
         }
     }
 
-    /// Draws the focused guest's unfinished line, if it has one.
-    fn show_again(&mut self) {
-        if !self.streams[self.focus].line().is_empty() {
-            self.show(self.focus);
+    fn leave_line(&mut self, how: &str) {
+        if core::mem::take(&mut self.is_styled) {
+            self.put(RESET.as_bytes());
         }
+        self.put(how.as_bytes());
+        self.speaker = None;
     }
 
-    /// Draws that line again after an answer.
-    fn draw_again(&mut self) -> bool {
-        if !core::mem::take(&mut self.draws_again) || self.shown {
-            return false;
+    fn tag(&mut self, source: usize, begins: bool) {
+        let name = self.names.get(source);
+        let name = name.map_or(HYPERVISOR.as_bytes(), Vec::as_slice);
+        let _ = self.pending.extend_from_slice(name);
+        for _ in name.len()..self.name_width {
+            let _ = self.pending.push(b' ');
         }
-        self.show_again();
-        true
+        self.put(if begins { BEGINS } else { GOES_ON }.as_bytes());
     }
 
-    fn show(&mut self, source: usize) {
-        self.tag(source);
-        self.say(Part::Line(source));
-        self.shown = true;
+    fn put(&mut self, bytes: &[u8]) {
+        // There is room, as the assertion above says.
+        let _ = self.pending.extend_from_slice(bytes);
+        self.last = bytes.last().copied().unwrap_or(0);
     }
+}
 
-    fn tag(&mut self, source: usize) {
-        self.say(Part::Label(source));
-        let name = self.label(source).name().len();
-        self.say(Part::Pad(self.name_width.saturating_sub(name)));
-        self.say(Part::Text(if self.streams[source].continuing {
-            " + \x1b[0m"
-        } else {
-            " | \x1b[0m"
-        }));
-    }
-
-    fn say(&mut self, part: Part) {
-        // There is always room: a script is begun only when the last is printed.
-        let _ = self.script.push_back(part);
-    }
-
-    /// The next byte of the script.
-    fn next_byte(&mut self) -> Option<u8> {
-        for _ in 0..=SCRIPT_SIZE {
-            let part = self.script.front()?;
-            let bytes = match part {
-                Part::Text(text) => text.as_bytes(),
-                Part::Byte(byte) => core::slice::from_ref(byte),
-                Part::Label(source) => self.label(*source).text(),
-                Part::Name(source) => self.label(*source).name(),
-                Part::Pad(spaces) => SPACES.get(..*spaces).unwrap_or_default(),
-                Part::Line(source) => self.streams[*source].line(),
-                Part::Escape(source) => self.streams[*source].escape(),
-                Part::Clear(_) => &[],
-            };
-            if let Some(&byte) = bytes.get(self.printed) {
-                return Some(byte);
-            }
-            if let Part::Clear(source) = *part {
-                self.streams[source].clear_line();
-            }
-            self.script.pop_front();
-            self.printed = 0;
-        }
-        None
-    }
-
-    fn label(&self, source: usize) -> &Label {
-        self.labels.get(source).unwrap_or(&Label::HYPERVISOR)
-    }
+/// Whether a terminal for UTF-8 acts on `byte` behind `last`: a control character of ASCII other than the tabulator, or
+/// the second byte of one of ISO 6429 (U+0080 to U+009F).
+const fn is_control(byte: u8, last: u8) -> bool {
+    byte < b' ' && byte != b'\t' || byte == 0x7f || last == 0xc2 && matches!(byte, 0x80..0xa0)
 }
 
 impl Default for Mux {

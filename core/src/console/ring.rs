@@ -16,7 +16,7 @@
 //! beyond the limit, and `MAX_PCPUS` slots are spare.
 
 use super::token::UartToken;
-use crate::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use spumone_config::types::MAX_PCPUS;
 
 /// The ring has no room; the byte was not taken.
@@ -29,13 +29,18 @@ const FILLED: u16 = 0x100;
 const SLACK: usize = MAX_PCPUS;
 
 /// A ring of `SLOTS` bytes (a power of two, more than [`MAX_PCPUS`]), of which
-/// [`OutputRing::CAPACITY`] are used.
+/// [`OutputRing::CAPACITY`] are used. Tickets are 64 bits wide, so that they never wrap.
 pub struct OutputRing<const SLOTS: usize> {
     slots: [AtomicU16; SLOTS],
-    /// The next ticket; wraps.
-    head: AtomicU32,
+    /// The next ticket.
+    head: AtomicU64,
     /// The oldest ticket not yet consumed; written by the consumer only.
-    tail: AtomicU32,
+    tail: AtomicU64,
+    /// The first ticket that is not yet to be printed. It only grows. Shared because every producer may end a line. Raised
+    /// with release after the byte is in its slot, read with acquire before the slots are looked at.
+    released: AtomicU64,
+    /// What `head` was when [`OutputRing::release_if_idle`] last looked. Nothing is ordered by it.
+    looked: AtomicU64,
 }
 
 impl<const SLOTS: usize> OutputRing<SLOTS> {
@@ -50,8 +55,10 @@ impl<const SLOTS: usize> OutputRing<SLOTS> {
         pub fn new() -> Self {
             Self {
                 slots: atomics!(AtomicU16::new(0)),
-                head: AtomicU32::new(0),
-                tail: AtomicU32::new(0),
+                head: AtomicU64::new(0),
+                tail: AtomicU64::new(0),
+                released: AtomicU64::new(0),
+                looked: AtomicU64::new(0),
             }
         }
     }
@@ -63,62 +70,76 @@ impl<const SLOTS: usize> OutputRing<SLOTS> {
         // tail is read first, so that the head is never behind it.
         let tail = self.tail.load(Ordering::Acquire);
         let head = self.head.load(Ordering::Relaxed);
-        Self::CAPACITY.saturating_sub(head.wrapping_sub(tail) as usize)
+        Self::CAPACITY.saturating_sub((head - tail) as usize)
     }
 
     /// Takes one byte. The caller then asks for the UART token (see [`super::Console::serve`]);
-    /// otherwise the byte waits for the next output of anyone.
+    /// otherwise the byte waits for the next output of anyone. All bytes up to this one are released, so
+    /// that they are printed, `at_once`, or if it ends a line, or if the ring is half full.
     ///
     /// # Errors
     /// [`Full`] when the ring has no room.
-    pub fn push(&self, byte: u8) -> Result<(), Full> {
-        if self.room() == 0 {
+    pub fn push(&self, byte: u8, at_once: bool) -> Result<(), Full> {
+        let room = self.room();
+        if room == 0 {
             return Err(Full);
         }
         let ticket = self.head.fetch_add(1, Ordering::Relaxed);
         // Release: whoever sees the slot filled sees all that led to the byte.
         self.slot(ticket)
             .store(FILLED | u16::from(byte), Ordering::Release);
+        if at_once || byte == b'\n' || room <= Self::CAPACITY / 2 {
+            self.released.fetch_max(ticket + 1, Ordering::Release);
+        }
         Ok(())
     }
 
-    /// Bytes written so far; wraps.
-    pub fn written(&self) -> u32 {
-        self.head.load(Ordering::Relaxed)
+    /// Releases all bytes.
+    pub fn release(&self) {
+        let head = self.head.load(Ordering::Relaxed);
+        self.released.fetch_max(head, Ordering::Release);
     }
 
-    /// Whether as many bytes were removed as had been [written](Self::written) at some time not long ago.
-    pub fn has_read(&self, written: u32) -> bool {
-        // Negative once more than that were removed; counters wrap.
-        written.wrapping_sub(self.tail.load(Ordering::Relaxed)) as i32 <= 0
+    /// Releases all bytes if none came since the last call. Whether it did.
+    pub fn release_if_idle(&self) -> bool {
+        let head = self.head.load(Ordering::Relaxed);
+        let is_idle = self.looked.swap(head, Ordering::Relaxed) == head;
+        is_idle && self.released.fetch_max(head, Ordering::Release) < head
     }
 
-    /// Whether no byte waits.
-    pub fn is_read(&self) -> bool {
-        self.has_read(self.written())
+    /// Bytes released so far.
+    pub fn released(&self) -> u64 {
+        self.released.load(Ordering::Acquire)
     }
 
-    /// Whether the next byte is there. A byte whose producer is between ticket and slot is not;
+    /// Whether as many bytes were removed as had been [released](Self::released) at some time.
+    pub fn has_read(&self, released: u64) -> bool {
+        self.tail.load(Ordering::Relaxed) >= released
+    }
+
+    /// Whether bytes are to be printed.
+    pub fn is_ready(&self) -> bool {
+        !self.has_read(self.released())
+    }
+
+    /// The oldest byte, if it is there. A byte whose producer is between ticket and slot is not;
     /// that producer asks for the token once the slot is filled.
-    pub fn is_empty(&self, _token: &UartToken) -> bool {
+    pub fn peek(&self, _token: &UartToken) -> Option<u8> {
         let tail = self.tail.load(Ordering::Relaxed);
-        self.slot(tail).load(Ordering::Relaxed) == 0
+        let [byte, filled] = self.slot(tail).load(Ordering::Acquire).to_le_bytes();
+        (filled != 0).then_some(byte)
     }
 
     /// Removes the oldest byte. The token proves that there is one consumer.
-    pub fn pop(&self, _token: &mut UartToken) -> Option<u8> {
+    pub fn pop(&self, token: &mut UartToken) -> Option<u8> {
+        let byte = self.peek(token)?;
         let tail = self.tail.load(Ordering::Relaxed);
-        let slot = self.slot(tail);
-        let [byte, filled] = slot.load(Ordering::Acquire).to_le_bytes();
-        if filled == 0 {
-            return None;
-        }
-        slot.store(0, Ordering::Relaxed);
-        self.tail.store(tail.wrapping_add(1), Ordering::Release);
+        self.slot(tail).store(0, Ordering::Relaxed);
+        self.tail.store(tail + 1, Ordering::Release);
         Some(byte)
     }
 
-    fn slot(&self, ticket: u32) -> &AtomicU16 {
+    fn slot(&self, ticket: u64) -> &AtomicU16 {
         &self.slots[ticket as usize % SLOTS]
     }
 }
@@ -143,19 +164,39 @@ mod tests {
         let mut token = slot.take().unwrap();
         let ring = OutputRing::<16>::new();
         for round in 0..100u8 {
-            assert!(ring.is_empty(&token));
+            assert_eq!(ring.peek(&token), None);
             assert_eq!(ring.room(), OutputRing::<16>::CAPACITY);
             for byte in 0..8 {
-                assert_eq!(ring.push(byte ^ round), Ok(()));
+                assert_eq!(ring.push(byte ^ round, false), Ok(()));
             }
-            assert_eq!((ring.room(), ring.push(0)), (0, Err(Full)));
+            assert_eq!((ring.room(), ring.push(0, false)), (0, Err(Full)));
             for byte in 0..8 {
                 assert_eq!(ring.pop(&mut token), Some(byte ^ round));
             }
             assert_eq!(ring.pop(&mut token), None);
         }
-        assert!(ring.is_empty(&token));
         slot.leave(token);
+    }
+
+    #[test]
+    fn bytes_are_released_with_their_line() {
+        let ring = OutputRing::<1024>::new();
+        let write = |text: &[u8]| text.iter().for_each(|&it| ring.push(it, false).unwrap());
+        write(b"ab");
+        assert!(!ring.is_ready());
+        write(b"\nc");
+        assert_eq!((ring.is_ready(), ring.released()), (true, 3));
+        // At once, when idle, or when there are many.
+        ring.push(b'd', true).unwrap();
+        assert_eq!(ring.released(), 5);
+        write(b"e");
+        assert!(!ring.release_if_idle());
+        write(b"f");
+        assert!(!ring.release_if_idle());
+        assert!(ring.release_if_idle() && !ring.release_if_idle());
+        assert_eq!(ring.released(), 7);
+        write(&[b'x'; OutputRing::<1024>::CAPACITY / 2]);
+        assert!(ring.released() > 500);
     }
 
     /// As many producers as there can be cores, on the smallest ring: none overwrites another's
@@ -184,7 +225,7 @@ mod tests {
                     scope.spawn(move || {
                         for number in 0..EACH {
                             let byte = (core << 5 | number & 31) as u8;
-                            while ring.push(byte).is_err() {
+                            while ring.push(byte, true).is_err() {
                                 thread::yield_now();
                             }
                         }

@@ -196,6 +196,9 @@ mod loom_tests {
         fn pop(&self, token: &mut UartToken) -> Option<u8> {
             for _ in 0..=self.rings.len() {
                 let source = self.waiting.take_after(0)?;
+                if !self.rings[source].is_ready() {
+                    continue;
+                }
                 if let Some(byte) = self.rings[source].pop(token) {
                     self.waiting.add(source);
                     return Some(byte);
@@ -210,7 +213,7 @@ mod loom_tests {
         }
 
         fn push(&self, ring: usize, byte: u8) {
-            self.rings[ring].push(byte).unwrap();
+            self.rings[ring].push(byte, true).unwrap();
             self.waiting.add(ring);
         }
 
@@ -246,6 +249,28 @@ mod loom_tests {
             } else {
                 assert_eq!(shown, b"axy");
             }
+        });
+    }
+
+    /// Two vCPUs of one guest, of which one ends the line: what comes before its end is shown with it.
+    #[test]
+    fn a_line_is_shown_once_it_is_ended() {
+        explore(|| {
+            let shared = Shared::new();
+            let other = shared.clone();
+            let core = thread::spawn(move || {
+                other.rings[0].push(b'a', false).unwrap();
+                other.waiting.add(0);
+                other.serve(8);
+            });
+            shared.rings[0].push(b'\n', false).unwrap();
+            shared.waiting.add(0);
+            shared.serve(8);
+            core.join().unwrap();
+            assert!(!shared.slot.work_left());
+            let shown = shared.shown();
+            let is_early = shared.rings[0].released() == 2;
+            assert_eq!(shown.as_slice(), if is_early { &b"a\n"[..] } else { b"\n" });
         });
     }
 

@@ -31,14 +31,7 @@ impl Waiting {
         self.sources.fetch_or(1 << source, Ordering::Release);
     }
 
-    /// Whether `source` is in the set.
-    #[inline(always)]
-    pub fn has(&self, source: usize) -> bool {
-        self.sources.load(Ordering::Relaxed) >> source & 1 != 0
-    }
-
-    /// Takes out a source.
-    pub fn take(&self, source: usize) {
+    fn take(&self, source: usize) {
         self.sources.fetch_and(!(1 << source), Ordering::Acquire);
     }
 

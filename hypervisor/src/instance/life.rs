@@ -7,12 +7,11 @@
 
 use super::Instance;
 use super::mail::power_off;
-use crate::console::{self, CONSOLE, say};
+use crate::console::{CONSOLE, say};
 use crate::epitaph::fatal;
 use crate::events::{Event, note};
 use crate::hardware::write_if_there;
 use crate::machine::Owner;
-use crate::timers;
 use crate::vcpu::Work;
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Source;
@@ -20,7 +19,6 @@ use spumone_core::load::Progress;
 use spumone_core::mailbox::Message;
 use spumone_core::migration;
 use spumone_core::psci::{AfterStop, EntryPoint, Generation, Phase, StopReason};
-use spumone_core::schedule::Ticks;
 use spumone_core::vgic::VcpuIndex;
 
 /// How long the last output of guests may take when the machine goes off by itself, in microseconds: all
@@ -274,21 +272,7 @@ impl Instance {
 
     /// Turns the machine off at once.
     pub(super) fn stop_machine(&mut self) -> ! {
-        let text = if self.answers.is_in_line() {
-            "\nthe machine goes off\n"
-        } else {
-            "the machine goes off\n"
-        };
-        if CONSOLE.room(Source::Operator) < text.len() {
-            // Answers to what was typed before.
-            console::flush(Ticks::from_micros(
-                LAST_WORDS_US,
-                timers::frequency() as u32,
-            ));
-        }
-        let _ = text
-            .bytes()
-            .try_for_each(|byte| CONSOLE.push(Source::Operator, byte));
+        say!(self.platform.core, "the machine goes off");
         power_off(self.platform.machine, LAST_WORDS_US);
     }
 }

@@ -113,7 +113,7 @@ impl Instance {
             state,
             platform: CorePlatform::new(core, machine, port, attendance, list_registers),
             keyboard: has_console.then(|| Keyboard::new(machine)),
-            answers: Answers::new(),
+            answers: Answers::new(has_console.then(|| CONSOLE.focus())),
             next_chore: 0,
             random: machine.entropy.of_core(core),
         }

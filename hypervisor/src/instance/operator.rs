@@ -136,7 +136,7 @@ impl Instance {
             }
             InputEffect::Focus(guest) => {
                 CONSOLE.set_focus(guest);
-                CONSOLE.ask();
+                self.answers.tell_focus(guest);
             }
             InputEffect::Status => self.answers.order(Answer::Status),
             InputEffect::Restart(guest) => {

@@ -117,7 +117,6 @@ impl GuestParts {
             console: Some(VirtualUart {
                 base: GuestAddr(UART),
                 interrupt: IntId(GUEST_UART_INTERRUPT),
-                colour: 31,
             }),
             gic: VirtualGic {
                 distributor: GuestAddr(DISTRIBUTOR),

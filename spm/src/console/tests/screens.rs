@@ -2,22 +2,21 @@
 //! What the screen shows, byte by byte.
 
 use super::*;
-use std::fmt::Write as _;
 
 #[test]
 fn a_line_is_tagged_in_the_colour_of_its_guest() {
-    let mut setup = Setup::new();
+    let mut setup = Setup::new(Reader::Terminal);
     setup.write(RT, "tick\n");
     setup.write(HYP, "ready\n");
     assert_eq!(
-        String::from_utf8_lossy(&setup.screen.bytes),
+        String::from_utf8_lossy(&setup.host.out),
         "\x1b[0;33mrt      | \x1b[0mtick\r\n\x1b[0;01mspumone | \x1b[0mready\r\n"
     );
 }
 
 #[test]
 fn lines_do_not_mix() {
-    let mut setup = Setup::new();
+    let mut setup = Setup::new(Reader::Terminal);
     setup.write(RT, "one ");
     setup.write(HYP, "ano");
     setup.write(RT, "line\r\n");
@@ -26,22 +25,8 @@ fn lines_do_not_mix() {
 }
 
 #[test]
-fn the_hypervisors_cores_have_lines_of_their_own() {
-    let mut setup = Setup::new();
-    write!(setup.console.log(PcpuId(0)), "core {} ", 0).unwrap();
-    write!(setup.console.log(PcpuId(1)), "core {} ", 1).unwrap();
-    writeln!(setup.console.log(PcpuId(0)), "up").unwrap();
-    writeln!(setup.console.log(PcpuId(1)), "up").unwrap();
-    setup.serve_all();
-    assert_eq!(
-        setup.shown(),
-        "spumone | core 0 up\r\nspumone | core 1 up\r\n"
-    );
-}
-
-#[test]
 fn the_focused_guest_is_seen_at_once() {
-    let mut setup = Setup::new();
+    let mut setup = Setup::new(Reader::Terminal);
     setup.write(LINUX, "login: ");
     assert_eq!(setup.shown(), "linux   | login: ");
     setup.write(LINUX, "r");
@@ -52,7 +37,7 @@ fn the_focused_guest_is_seen_at_once() {
 
 #[test]
 fn an_unfinished_line_makes_way_and_comes_back() {
-    let mut setup = Setup::new();
+    let mut setup = Setup::new(Reader::Terminal);
     setup.write(LINUX, "~ # ls");
     setup.write(RT, "tick\n");
     setup.write(LINUX, " -l\n");
@@ -64,7 +49,7 @@ fn an_unfinished_line_makes_way_and_comes_back() {
 
 #[test]
 fn what_was_erased_by_editing_does_not_come_back() {
-    let mut setup = Setup::new();
+    let mut setup = Setup::new(Reader::Terminal);
     setup.write(LINUX, "^[32m$".replace('^', "\x1b"));
     setup.write(
         LINUX,
@@ -80,7 +65,7 @@ fn what_was_erased_by_editing_does_not_come_back() {
 
 #[test]
 fn sequences_of_the_focused_guest_pass_whole() {
-    let mut setup = Setup::new();
+    let mut setup = Setup::new(Reader::Terminal);
     let sequences = [
         "\x1b[6n",
         "\x1b[2J",
@@ -101,8 +86,8 @@ fn sequences_of_the_focused_guest_pass_whole() {
         assert_eq!(setup.shown(), sequence.replace('\x1b', "^"));
     }
     // Longer than what is held back: an OSC string, a CSI sequence.
-    let title = std::format!("\x1b]0;{}\x1b\\", "t".repeat(200));
-    let long = std::format!("\x1b[{}1m", "0;".repeat(100));
+    let title = format!("\x1b]0;{}\x1b\\", "t".repeat(200));
+    let long = format!("\x1b[{}1m", "0;".repeat(100));
     setup.write(LINUX, &title);
     setup.write(LINUX, &long);
     assert_eq!(setup.shown(), (title + &long).replace('\x1b', "^"));
@@ -116,7 +101,7 @@ fn sequences_of_the_focused_guest_pass_whole() {
 
 #[test]
 fn other_guests_keep_colours_only() {
-    let mut setup = Setup::new();
+    let mut setup = Setup::new(Reader::Terminal);
     setup.write(
         RT,
         "\x1b[2J\x1b[Ha\x1b[1;31mred\x1b[0m\x1b]0;title\x07\x07 b\tc\x1b[6n\x1b[38:5:1md\x7f\0\n",
@@ -138,7 +123,7 @@ fn other_guests_keep_colours_only() {
 
 #[test]
 fn a_line_that_is_written_over_is_printed_first() {
-    let mut setup = Setup::new();
+    let mut setup = Setup::new(Reader::Terminal);
     setup.write(RT, "\r10 %\r20 %\r\r\n\r\n");
     assert_eq!(
         setup.shown(),
@@ -151,7 +136,7 @@ fn a_line_that_is_written_over_is_printed_first() {
 
 #[test]
 fn progress_that_ends_in_a_carriage_return_is_drawn_again() {
-    let mut setup = Setup::new();
+    let mut setup = Setup::new(Reader::Terminal);
     setup.write(LINUX, "10 %\r");
     setup.write(RT, "tick\n");
     setup.write(LINUX, "20 %\r");
@@ -163,31 +148,28 @@ fn progress_that_ends_in_a_carriage_return_is_drawn_again() {
 
 #[test]
 fn long_lines_are_printed_in_pieces() {
-    let mut setup = Setup::new();
+    let mut setup = Setup::new(Reader::Terminal);
     setup.write(RT, "é".repeat(300) + "\n");
     let piece = "é".repeat(127);
     let rest = "é".repeat(300 - 2 * 127);
     assert_eq!(
         setup.shown(),
-        std::format!("rt      | {piece}\r\nrt      + {piece}\r\nrt      + {rest}\r\n")
+        format!("rt      | {piece}\r\nrt      + {piece}\r\nrt      + {rest}\r\n")
     );
     // One that ends with its piece does not print an empty one.
     setup.write(RT, "x".repeat(253) + "y");
     setup.write(RT, "\n");
     assert_eq!(
         setup.shown(),
-        std::format!("rt      | {}\r\nrt      + y\r\n", "x".repeat(253))
+        format!("rt      | {}\r\nrt      + y\r\n", "x".repeat(253))
     );
 }
 
 #[test]
 fn a_long_line_of_the_focused_guest_flows_until_it_must_make_way() {
-    let mut setup = Setup::new();
+    let mut setup = Setup::new(Reader::Terminal);
     setup.write(LINUX, "x".repeat(1000));
-    assert_eq!(
-        setup.shown(),
-        std::format!("linux   | {}", "x".repeat(1000))
-    );
+    assert_eq!(setup.shown(), format!("linux   | {}", "x".repeat(1000)));
     setup.write(RT, "tick\n");
     setup.write(LINUX, "yz\n");
     assert_eq!(setup.shown(), "^[0m\r\nrt      | tick\r\nlinux   + yz\r\n");
@@ -197,134 +179,109 @@ fn a_long_line_of_the_focused_guest_flows_until_it_must_make_way() {
 
 #[test]
 fn a_focus_change_is_announced_and_shows_the_held_line() {
-    let mut setup = Setup::new();
+    let mut setup = Setup::new(Reader::Terminal);
     setup.write(RT, "rt> ");
     setup.write(LINUX, "~ # ");
     setup.shown();
-    setup.console.set_focus(GuestId(1));
-    setup.serve_all();
+    setup.focus(1);
     assert_eq!(
         setup.shown(),
-        "\r^[0m^[K -- input: rt (Ctrl-] then ? for help) --\r\nrt      | rt> "
+        "\r^[0m^[Kspumone | input goes to rt (for help)\r\nrt      | rt> "
     );
-    assert_eq!(setup.console.focus(), GuestId(1));
     // Linux's prompt is now held, and goes on where it was.
     setup.write(LINUX, "ls\n");
     assert_eq!(setup.shown(), "\r^[0m^[Klinux   | ~ # ls\r\nrt      | rt> ");
     // To the same guest: the notice answers the key.
-    setup.console.set_focus(GuestId(1));
-    setup.serve_all();
+    setup.focus(1);
     assert_eq!(
         setup.shown(),
-        "\r^[0m^[K -- input: rt (Ctrl-] then ? for help) --\r\nrt      | rt> "
+        "\r^[0m^[Kspumone | input goes to rt (for help)\r\nrt      | rt> "
     );
 }
 
 #[test]
 fn idle_lines_are_printed_unfinished() {
-    let mut setup = Setup::new();
+    let mut setup = Setup::new(Reader::Terminal);
     setup.write(RT, "working");
-    setup.write(HYP, "\x1b[1m");
-    setup.console.flush_idle();
-    setup.serve_all();
+    setup.idle();
     setup.write(RT, ".");
-    setup.console.flush_idle();
-    setup.serve_all();
+    setup.idle();
     assert_eq!(setup.shown(), "", "the line has grown meanwhile");
-    setup.console.flush_idle();
-    setup.serve_all();
+    setup.idle();
+    setup.idle();
     assert_eq!(setup.shown(), "rt      | working.\r\n");
     setup.idle();
     assert_eq!(setup.shown(), "");
     setup.write(RT, "..");
-    setup.idle();
+    for _ in 0..3 {
+        setup.idle();
+    }
     setup.write(RT, "\ndone\n");
     assert_eq!(setup.shown(), "rt      + ..\r\nrt      | done\r\n");
 }
 
 #[test]
 fn the_end_of_a_stream_ends_its_line() {
-    let mut setup = Setup::new();
-    setup.write(RT, "ab\x1b[");
+    let mut setup = Setup::new(Reader::Terminal);
     setup.write(LINUX, "~ # ");
+    setup.write(RT, "ab\x1b[");
     for source in [RT, LINUX, HYP] {
-        setup.console.end_stream(source);
+        setup.el2.end_stream(source);
     }
     setup.serve_all();
-    assert_eq!(setup.shown(), "linux   | ~ # ^[0m\r\nrt      | ab\r\n");
+    assert_eq!(
+        setup.shown(),
+        "linux   | ~ # \r^[0m^[Krt      | ab\r\nlinux   | ~ # \r\n"
+    );
     setup.write(RT, "1mc\n");
     setup.write(LINUX, "boot\n");
     assert_eq!(setup.shown(), "rt      | 1mc\r\nlinux   | boot\r\n");
 }
 
 #[test]
-fn the_end_of_a_stream_comes_after_its_last_bytes() {
-    let mut setup = Setup::new();
-    for byte in *b"last words" {
-        setup.console.push(RT, byte).unwrap();
-    }
-    setup.console.end_stream(RT);
-    setup.serve_all();
-    assert_eq!(setup.shown(), "rt      | last words\r\n");
-}
-
-#[test]
-fn a_flood_of_one_source_does_not_keep_others_back() {
-    let mut setup = Setup::new();
-    for _ in 0..OutputRing::<1024>::CAPACITY {
-        setup.console.push(LINUX, b'x').unwrap();
-    }
-    assert_eq!(setup.console.push(LINUX, b'x'), Err(Full));
-    assert_eq!(setup.console.room(LINUX), 0);
-    for byte in *b"tick\n" {
-        setup.console.push(RT, byte).unwrap();
-    }
-    // Two bursts, each byte in and out, a line with its redrawing.
-    assert_eq!(setup.serve(usize::MAX, 512), Served::BudgetSpent);
-    assert!(setup.console.work_left());
-    assert!(setup.shown().contains("rt      | tick\r\n"));
-}
-
-#[test]
-fn a_full_uart_and_a_small_budget_only_delay() {
-    let text = "~ # ls\x1b[31m red\x1b[0m\r\nmore";
-    let mut whole = Setup::new();
-    whole.write(LINUX, text);
-    whole.write(RT, "tick\n");
-    let mut parts = Setup::new();
-    for byte in text.bytes() {
-        parts.console.push(LINUX, byte).unwrap();
-    }
-    while parts.serve(1, 5) != Served::Done {
-        assert!(parts.console.work_left());
-    }
-    assert!(!parts.console.work_left());
-    for byte in *b"tick\n" {
-        parts.console.push(RT, byte).unwrap();
-    }
-    while parts.serve(3, 2) != Served::Done {}
-    assert_eq!(parts.shown(), whole.shown());
-}
-
-#[test]
-fn a_message_that_finds_no_room_says_so() {
-    let setup = Setup::new();
-    let text = "x".repeat(2000);
-    assert!(setup.console.log(PcpuId(3)).write_str(&text).is_err());
-    assert_eq!(setup.console.room(Source::Hypervisor(PcpuId(3))), 0);
-}
-
-#[test]
-fn ids_out_of_range_do_no_harm() {
-    let mut setup = Setup::new();
-    setup.mux.add_guest(GuestId(200), "none", 31);
-    setup.write(Source::Guest(GuestId(200)), "a\n");
-    setup.write(Source::Hypervisor(PcpuId(200)), "b\n");
-    setup.console.set_focus(GuestId(200));
-    setup.serve_all();
-    let shown = setup.shown();
-    assert!(
-        shown.contains("a\r\n") && shown.contains("spumone | b\r\n"),
-        "{shown}"
+fn what_has_no_tag_is_passed_on() {
+    let mut setup = Setup::new(Reader::Terminal);
+    setup.host.feed(b"qemu: no\n(qemu) ").unwrap();
+    assert_eq!(setup.shown(), "qemu: no\r\n(qemu) ");
+    setup
+        .host
+        .feed(b"\r\nrt | tick\r\nlinux | ~ # \r\n\r\n=== died\n")
+        .unwrap();
+    assert_eq!(
+        setup.shown(),
+        "\r\nrt      | tick\r\nlinux   | ~ # \r\n\r\n=== died\r\n"
     );
+}
+
+#[test]
+fn a_file_gets_whole_lines_without_styles() {
+    let mut setup = Setup::new(Reader::File);
+    setup.write(LINUX, "~ # \x1b[32mls");
+    setup.write(RT, "ti\x1b[1;31mck\x1b[0m\n");
+    setup.write(LINUX, "\x1b[0m\r\nrest");
+    setup.host.end().unwrap();
+    assert_eq!(
+        setup.shown(),
+        "rt      | tick\nlinux   | ~ # ls\nlinux   | rest\n"
+    );
+}
+
+#[test]
+fn a_viewer_gets_whole_lines_in_colours() {
+    let mut setup = Setup::new(Reader::Viewer);
+    setup.write(LINUX, "~ # ls");
+    setup.write(RT, "tick\n");
+    setup.write(LINUX, "\n");
+    assert_eq!(
+        String::from_utf8_lossy(&setup.host.out),
+        "\x1b[0;33mrt      | \x1b[0mtick\r\n\x1b[0;36mlinux   | \x1b[0m~ # ls\r\n"
+    );
+}
+
+#[test]
+fn the_end_leaves_the_terminal_at_the_start_of_a_line() {
+    let mut setup = Setup::new(Reader::Terminal);
+    setup.write(LINUX, "~ # ");
+    setup.host.end().unwrap();
+    assert_eq!(setup.shown(), "linux   | ~ # ^[0m\r\n");
 }

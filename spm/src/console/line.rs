@@ -5,8 +5,6 @@
 //! characters and colours (SGR) only, nothing that moves the cursor or makes the terminal answer.
 //! The terminal is taken to be one for UTF-8.
 
-use heapless::Vec;
-
 /// Bytes of a line that are kept; a longer line is printed in several pieces.
 pub(super) const LINE_SIZE: usize = 256;
 /// Room that a character of UTF-8 may need; a line is never cut inside one.
@@ -66,8 +64,8 @@ enum State {
 /// The stream of one source.
 pub(super) struct Stream {
     /// The line so far, printable as it is.
-    line: Vec<u8, LINE_SIZE>,
-    escape: Vec<u8, ESCAPE_SIZE>,
+    line: Vec<u8>,
+    escape: Vec<u8>,
     state: State,
     /// Continuation bytes of UTF-8 that the last character still wants.
     expected: u8,
@@ -183,9 +181,8 @@ impl Stream {
         if long {
             return Element::SequencePart(byte);
         }
-        // Pushing cannot fail: at the last free place the sequence is passed on.
-        let _ = self.escape.push(byte);
-        if self.escape.is_full() {
+        self.escape.push(byte);
+        if self.escape.len() == ESCAPE_SIZE {
             self.state = next_if_long;
             return Element::Sequence;
         }
@@ -198,7 +195,7 @@ impl Stream {
         if long {
             return Element::SequencePart(byte);
         }
-        let _ = self.escape.push(byte);
+        self.escape.push(byte);
         if is_style(&self.escape) {
             Element::Style
         } else {
@@ -250,7 +247,7 @@ impl Stream {
                 kept = b'?';
             }
         }
-        let _ = self.line.push(kept);
+        self.line.push(kept);
         true
     }
 
@@ -261,7 +258,8 @@ impl Stream {
         }
         self.expected = 0;
         self.styled = true;
-        self.line.extend_from_slice(&self.escape).is_ok()
+        self.line.extend_from_slice(&self.escape);
+        true
     }
 
     /// Takes a control character into account: a backspace removes the last character of the
@@ -289,13 +287,6 @@ impl Stream {
         self.line.clear();
         self.visible = false;
         self.styled = false;
-    }
-
-    /// Forgets all but the line, as the source begins anew.
-    pub(super) fn restart(&mut self) {
-        self.state = State::Text;
-        self.returned = false;
-        self.continuing = false;
     }
 }
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What comes out of a pipe, as it comes.
+
+use std::io::Read;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// Bytes read at once.
+const SIZE: usize = 4096;
+
+/// A pipe that a thread reads.
+pub struct Pipe(Receiver<Vec<u8>>);
+
+impl Pipe {
+    /// Begins to read.
+    pub fn new(mut pipe: impl Read + Send + 'static) -> Self {
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; SIZE];
+            while let Ok(count) = pipe.read(&mut buffer) {
+                if count == 0 || sender.send(buffer[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Self(receiver)
+    }
+
+    /// What has come, after a wait of this at most; `None`: nothing comes any more.
+    pub fn read(&self, at_most: Duration) -> Option<Vec<u8>> {
+        match self.0.recv_timeout(at_most) {
+            Ok(mut bytes) => {
+                bytes.extend(self.0.try_iter().flatten());
+                Some(bytes)
+            }
+            Err(RecvTimeoutError::Timeout) => Some(Vec::new()),
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
+}
