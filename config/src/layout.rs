@@ -10,6 +10,8 @@
 mod load;
 mod memory;
 mod pack;
+mod spis;
+mod tables;
 
 use crate::board::Board;
 use crate::check;
@@ -17,10 +19,10 @@ use crate::description::Description;
 use crate::image::GuestFiles;
 use crate::packed::{Mapping, MemoryRange, VirtualGic, VirtualUart};
 use crate::problem::Problem;
-use crate::types::{GuestAddr, IntId};
+use crate::types::{GuestAddr, IntId, PhysAddr};
 use crate::units::{KIB, PAGE, align_up};
 
-pub use pack::{DeviceTree, Packed, Payload, pack};
+pub use pack::{DeviceTree, Packed, Payload, TablePages, pack};
 
 /// Bytes kept for header and system at the start of the bundle. What the packed form can hold at
 /// most is smaller; a test says so.
@@ -29,16 +31,14 @@ pub const SYSTEM_ROOM: u64 = 32 * KIB;
 pub(crate) const DEVICE_TREE_ROOM: u64 = 64 * KIB;
 /// Bytes by which a user's own device tree may grow: command line, initrd and seeds.
 const DEVICE_TREE_GROWTH: u64 = 8 * KIB;
-/// Size of a GICv3 distributor frame (IHI 0069, section 12.10).
-const GIC_DISTRIBUTOR_SIZE: u64 = 64 * KIB;
-/// Size of the two frames of a GICv3 redistributor (IHI 0069, section 12.10).
-const GIC_REDISTRIBUTOR_SIZE: u64 = 128 * KIB;
 
 /// A whole system, every address decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The hypervisor's share of the memory.
     pub hypervisor: MemoryRange,
+    /// Where the bundle begins.
+    pub bundle: PhysAddr,
     /// All memory.
     pub machine: MemoryRange,
     /// The guests, in the description's order.
@@ -115,7 +115,7 @@ pub fn plan(
         .iter()
         .map(|guest| gic(guest, board))
         .collect();
-    let bundle = bundle_room(files);
+    let bundle = bundle_room(files).saturating_add(tables::room(description, board));
     let places = memory::place(description, board, hypervisor_size, bundle, &mut problems);
     let mut guests = Vec::new();
     for (index, guest) in description.guests.iter().enumerate() {
@@ -146,6 +146,7 @@ pub fn plan(
     if problems.is_empty() && guests.len() == description.guests.len() {
         return Ok(Plan {
             hypervisor: places.hypervisor,
+            bundle: PhysAddr(board.memory.base + board.memory.image_offset + hypervisor_size),
             machine: places.machine,
             guests,
         });
@@ -162,7 +163,7 @@ fn device_tree_room(files: &GuestFiles) -> u64 {
     }
 }
 
-/// Most bytes that the bundle of guests with these files can take.
+/// Most bytes that the bundle of guests with these files can take, without their stage 2 tables.
 fn bundle_room(files: &[Option<GuestFiles>]) -> u64 {
     let paged = |size: u64| align_up(size, PAGE).unwrap_or(u64::MAX);
     let mut room = SYSTEM_ROOM;

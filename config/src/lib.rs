@@ -3,14 +3,18 @@
 //!
 //! There are two forms. The *description* is what a user writes in TOML; it is parsed and
 //! checked on the host only (`description` feature). The *packed form* is what the hypervisor
-//! reads: every address is decided, so EL2 has nothing to parse or to refuse.
+//! reads: everything is decided in it that can be without the machine, from bands to the guests' stage 2
+//! tables, so EL2 has nothing to parse or to refuse.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod gic;
 pub mod packed;
 pub mod types;
 
+#[cfg(feature = "std")]
+pub mod bands;
 #[cfg(feature = "description")]
 pub mod board;
 #[cfg(feature = "description")]
@@ -25,7 +29,11 @@ pub mod layout;
 pub mod problem;
 #[cfg(feature = "description")]
 mod reader;
+#[cfg(feature = "std")]
+pub mod roles;
+#[cfg(feature = "std")]
+pub mod stage2;
 #[cfg(feature = "description")]
 pub mod units;
 
-pub use types::{GuestAddr, GuestId, HypAddr, IntId, PcpuId, PhysAddr, Priority, VcpuId};
+pub use types::{Band, GuestAddr, GuestId, HypAddr, IntId, PcpuId, PhysAddr, Priority, VcpuId};

@@ -2,16 +2,18 @@
 //! The packed form: what the hypervisor reads at start, as written by `spm build`.
 //!
 //! The hypervisor trusts it: the host tool has checked every rule before it wrote the packed form, which is in the
-//! same image as the hypervisor's code. The hypervisor checks only [`MAGIC`],
-//! [`FORMAT_VERSION`] and that the bytes decode.
+//! same image as the hypervisor's code. The hypervisor checks only what the tool cannot know: [`MAGIC`],
+//! [`FORMAT_VERSION`], that the bytes decode, that they are at the address for which they were made, and what the
+//! machine's cores can do.
 //!
 //! Layout in memory, from the hypervisor's symbol `bundle_start` on (4 KiB aligned):
 //! [`BundleHeader`] as 32 little-endian bytes, then [`System`] in postcard, then payloads
-//! (kernels, initial ramdisks, device trees), each 4 KiB aligned. Payload offsets count from
-//! `bundle_start`.
+//! (kernels, initial ramdisks, device trees), each 4 KiB aligned, then the stage 2 tables of all
+//! guests, 8 KiB aligned. Payload offsets count from `bundle_start`.
 
 use crate::types::{
-    GuestAddr, IntId, MAX_GUESTS, MAX_PCPUS, MAX_VCPUS_PER_GUEST, PcpuId, PhysAddr, Priority,
+    Band, GuestAddr, GuestId, IntId, MAX_GUESTS, MAX_PCPUS, MAX_VCPUS_PER_GUEST, PcpuId, PhysAddr,
+    Priority, VcpuId,
 };
 use heapless::{String, Vec};
 use serde::{Deserialize, Serialize};
@@ -29,6 +31,8 @@ pub const MAX_GUEST_INTERRUPTS: usize = 64;
 
 /// Most devices of a board whose names the hypervisor knows; more can be used.
 pub const MAX_KNOWN_DEVICES: usize = 64;
+/// Most SPIs in use: those of devices and of the console are 32 to 287.
+pub const MAX_USED_SPIS: usize = 256;
 
 /// The header at `bundle_start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +41,8 @@ pub struct BundleHeader {
     pub system_len: u32,
     /// Bytes of the whole bundle, header and payloads included.
     pub total_len: u64,
+    /// Where the first byte of the bundle must lie: the stage 2 tables hold addresses.
+    pub address: PhysAddr,
 }
 
 impl BundleHeader {
@@ -50,6 +56,7 @@ impl BundleHeader {
         bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.system_len.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.total_len.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.address.0.to_le_bytes());
         bytes
     }
 
@@ -58,12 +65,14 @@ impl BundleHeader {
         let word = |at: usize| -> Option<u32> {
             Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
         };
+        let long = |at| Some(u64::from(word(at)?) | u64::from(word(at + 4)?) << 32);
         if bytes.get(0..8)? != MAGIC || word(8)? != FORMAT_VERSION {
             return None;
         }
         Some(Self {
             system_len: word(12)?,
-            total_len: u64::from(word(16)?) | u64::from(word(20)?) << 32,
+            total_len: long(16)?,
+            address: PhysAddr(long(24)?),
         })
     }
 }
@@ -77,9 +86,34 @@ pub struct System {
     pub scheduler: Scheduler,
     /// The guests; a [`crate::GuestId`] is an index into this list.
     pub guests: Vec<Guest, MAX_GUESTS>,
+    /// The guest that gets the keyboard first.
+    pub keyboard: GuestId,
+    /// What the cores are for.
+    pub roles: Roles,
+    /// The machine's SPIs that are used, each once.
+    pub spis: Vec<Spi, MAX_USED_SPIS>,
+    /// `VTCR_EL2`: the format of the guests' stage 2 tables.
+    pub vtcr: u64,
     /// With a fixed seed, guests get the same `rng-seed` at every start. Without one, the
     /// seed comes from the firmware's device tree and is new at each start.
     pub fixed_seed: Option<u64>,
+}
+
+impl System {
+    /// Leaves out what only cores with FEAT_XNX can do. Returns whether that changes the policy: `steal` takes the place of
+    /// `trap`.
+    pub fn give_up_xnx(&mut self) -> bool {
+        for guest in &mut self.guests {
+            guest.stage2.of_kernel = None;
+            guest.stage2.of_programs = None;
+        }
+        let is_trap = self.scheduler.policy == Policy::Trap;
+        if is_trap {
+            self.scheduler.policy = Policy::Steal;
+            self.roles.kernel_free = 0;
+        }
+        is_trap
+    }
 }
 
 /// The part of the machine that the hypervisor must know.
@@ -131,6 +165,54 @@ pub struct MemoryRange {
     pub start: PhysAddr,
     /// Size in bytes.
     pub size: u64,
+}
+
+/// What cores are for under the policy. Of sets of cores, bit n is for core n.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Roles {
+    /// The core that serves the console: the one whose vCPUs are least urgent, the last of several.
+    pub console_core: PcpuId,
+    /// Cores off which kernels of guests that migrate are kept, because they are the home of a vCPU of a higher band.
+    pub kernel_free: u32,
+    /// The gang, under policy `cosched`.
+    pub gang: Option<Gang>,
+    /// The highest band of a vCPU that may migrate.
+    pub highest_movable: Option<Band>,
+    /// The lowest one.
+    pub lowest_movable: Option<Band>,
+}
+
+/// vCPUs that run together or not at all: all of one band.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gang {
+    /// The band.
+    pub band: Band,
+    /// The homes of its vCPUs.
+    pub cores: u32,
+}
+
+/// An SPI of the machine that is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spi {
+    /// Which.
+    pub physical: IntId,
+    /// Whose it is.
+    pub owner: SpiOwner,
+    /// How urgent it is: as the most urgent vCPU of its guest. The console's is as urgent as the lowest band.
+    pub band: Band,
+    /// How the device signals it.
+    pub trigger: Trigger,
+}
+
+/// Whose an SPI is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SpiOwner {
+    /// Nobody: it is never enabled.
+    Nobody,
+    /// The hypervisor's console.
+    Console,
+    /// A guest, where it has this number.
+    Guest(GuestId, IntId),
 }
 
 /// How the cores are shared.
@@ -215,6 +297,21 @@ impl Policy {
     pub const fn is_patient(self) -> bool {
         matches!(self, Self::Steal | Self::Trap | Self::Balance)
     }
+
+    /// Whether guests' kernels are kept off cores that are the home of a vCPU of a higher band.
+    pub const fn excludes_kernels(self) -> bool {
+        matches!(self, Self::Trap)
+    }
+
+    /// Whether a preemption is deferred while the running vCPU may hold a lock.
+    pub const fn defers_preemption(self) -> bool {
+        matches!(self, Self::Delay)
+    }
+
+    /// Whether all vCPUs of a guest wait while one of its cores runs a higher band.
+    pub const fn has_gang(self) -> bool {
+        matches!(self, Self::Cosched)
+    }
 }
 
 /// One guest.
@@ -226,6 +323,12 @@ pub struct Guest {
     pub vcpus: Vec<Vcpu, MAX_VCPUS_PER_GUEST>,
     /// Cores that its vCPUs may run on if the policy moves them, with their home cores; bit n for core n.
     pub cores: u32,
+    /// Whether its vCPUs migrate: the policy moves vCPUs, and there are several such cores.
+    pub moves: bool,
+    /// The highest band of its vCPUs.
+    pub band: Band,
+    /// Its stage 2 tables.
+    pub stage2: Stage2,
     /// Its memory, each range 4 KiB aligned. Cleared and loaded at each start of the guest.
     pub memory: Vec<Mapping, MAX_RANGES>,
     /// Device registers passed through to it, each 4 KiB aligned.
@@ -252,13 +355,37 @@ pub struct Guest {
     pub preempt_count: Option<u32>,
 }
 
+/// Values of `VTTBR_EL2` for the stage 2 tables of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage2 {
+    /// The tables in which all of the guest may run.
+    pub all: u64,
+    /// Those in which only its kernel may run, where the policy needs them: they catch the moment at which it returns to a
+    /// program. For cores with FEAT_XNX.
+    pub of_kernel: Option<u64>,
+    /// Those in which only its programs may run, where the policy needs them: they catch the moment at which one enters the
+    /// kernel. For cores with FEAT_XNX.
+    pub of_programs: Option<u64>,
+}
+
+impl Stage2 {
+    /// Whether there are tables that only cores with FEAT_XNX can use.
+    pub const fn needs_xnx(&self) -> bool {
+        self.of_kernel.is_some() || self.of_programs.is_some()
+    }
+}
+
 /// One vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vcpu {
+    /// Its id, counted over all guests.
+    pub id: VcpuId,
     /// Its home core.
     pub home: PcpuId,
-    /// Its priority.
+    /// Its priority as the description has it. The hypervisor goes by the band.
     pub priority: Priority,
+    /// The rank of its priority.
+    pub band: Band,
 }
 
 /// A range of a guest's address space, and the machine memory behind it.

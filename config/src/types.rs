@@ -103,6 +103,42 @@ id!(
 #[serde(transparent)]
 pub struct Priority(pub u8);
 
+/// The rank of a priority among those of the system: 0 is the lowest, the higher number wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Band(u8);
+
+impl Band {
+    /// Number of bands a system can have.
+    pub const COUNT: usize = MAX_PRIORITIES;
+
+    /// The band that yields to all others.
+    pub const LOWEST: Self = Self(0);
+
+    /// The most urgent there can be.
+    pub const HIGHEST: Self = Self(Self::COUNT as u8 - 1);
+
+    /// The band of this rank; `None` from [`COUNT`](Self::COUNT) on.
+    pub const fn new(rank: u8) -> Option<Self> {
+        if (rank as usize) < Self::COUNT {
+            Some(Self(rank))
+        } else {
+            None
+        }
+    }
+
+    /// The rank as an index into a table of [`COUNT`](Self::COUNT) entries.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for Band {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// A GIC interrupt number (INTID): SGI 0-15, PPI 16-31, SPI 32-1019 (GIC architecture
 /// specification IHI 0069, section 2.2).
 #[derive(

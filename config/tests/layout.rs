@@ -10,12 +10,15 @@ use spumone_config::board::Board;
 use spumone_config::description::Description;
 use spumone_config::image::{ElfSegment, GuestFiles, Image, LinuxHeader};
 use spumone_config::layout::{DeviceTree, GuestPlan, Load, Packed, Plan, SYSTEM_ROOM, pack, plan};
-use spumone_config::packed::System;
+use spumone_config::packed::{SpiOwner, System};
+use spumone_config::stage2::ROOT_SIZE;
 use spumone_config::units::{MIB, PAGE};
 use std::fmt::Write;
 
 const BOARD: &str = include_str!("../../boards/qemu-virt.toml");
 const HYPERVISOR_SIZE: u64 = 0x9_3000;
+/// `VTTBR_EL2.BADDR`.
+const ADDRESS: u64 = 0x0000_ffff_ffff_fffe;
 
 /// A random guest.
 #[derive(Clone, Debug)]
@@ -259,9 +262,40 @@ proptest! {
             prop_assert!(payload.offset.is_multiple_of(PAGE) && payload.offset >= end);
             end = payload.offset + payload.size;
         }
-        prop_assert!(end <= packed.total_size);
+        // The tables follow, a root at a multiple of its size, and nothing comes behind them.
         let start = 2 * MIB + HYPERVISOR_SIZE;
+        prop_assert_eq!(packed.address, plan.bundle);
+        prop_assert_eq!(plan.bundle.0, plan.hypervisor.start.0 + start);
+        let tables = &packed.tables;
+        let root = plan.bundle.0 + tables.offset;
+        prop_assert!(tables.offset >= end && root.is_multiple_of(ROOT_SIZE));
+        prop_assert_eq!(tables.offset + tables.bytes.len() as u64, packed.total_size);
         prop_assert!(start + packed.total_size <= plan.hypervisor.size);
+        let mut roots: Vec<_> = decoded.guests.iter().map(|it| it.stage2.all & ADDRESS).collect();
+        prop_assert_eq!(roots[0], root);
+        roots.sort_unstable();
+        roots.dedup();
+        prop_assert_eq!(roots.len(), shapes.len());
+
+        // What is decided of cores and interrupts.
+        let all: Vec<_> = decoded.guests.iter().flat_map(|it| &it.vcpus).collect();
+        for (id, vcpu) in all.iter().enumerate() {
+            prop_assert_eq!(vcpu.id.index(), id);
+            for other in &all {
+                prop_assert_eq!(vcpu.band.cmp(&other.band), vcpu.priority.cmp(&other.priority));
+            }
+        }
+        let passed: usize = decoded.guests.iter().map(|it| it.interrupts.len()).sum();
+        prop_assert_eq!(decoded.spis.len(), passed + 1);
+        for spi in &decoded.spis {
+            let is_listed = match spi.owner {
+                SpiOwner::Nobody => false,
+                SpiOwner::Console => spi.physical == decoded.board.uart.interrupt,
+                SpiOwner::Guest(guest, number) => decoded.guests[guest.index()].interrupts.iter()
+                    .any(|it| (it.physical, it.guest) == (spi.physical, number)),
+            };
+            prop_assert!(is_listed, "{:?}", spi);
+        }
 
         for (shape, guest) in shapes.iter().zip(&decoded.guests) {
             let homes: Vec<u64> = guest.vcpus.iter().map(|vcpu| vcpu.home.0.into()).collect();
@@ -313,7 +347,7 @@ proptest! {
 #[test]
 fn the_largest_system_fits_into_its_space() {
     use spumone_config::packed::*;
-    use spumone_config::{GuestAddr, IntId, PcpuId, PhysAddr, Priority};
+    use spumone_config::{Band, GuestAddr, GuestId, IntId, PcpuId, PhysAddr, Priority, VcpuId};
 
     fn full<T: Clone, const N: usize>(item: T) -> heapless::Vec<T, N> {
         std::iter::repeat_n(item, N).collect()
@@ -329,9 +363,18 @@ fn the_largest_system_fits_into_its_space() {
         name: "abcdefghijklmnop".try_into().unwrap(),
         cores: u32::MAX,
         vcpus: full(Vcpu {
+            id: VcpuId(u8::MAX),
             home: PcpuId(u8::MAX),
             priority: Priority(u8::MAX),
+            band: Band::HIGHEST,
         }),
+        moves: true,
+        band: Band::HIGHEST,
+        stage2: Stage2 {
+            all: FAR,
+            of_kernel: Some(FAR),
+            of_programs: Some(FAR),
+        },
         memory: full(mapping),
         devices: full(mapping),
         interrupts: full(Interrupt {
@@ -394,6 +437,24 @@ fn the_largest_system_fits_into_its_space() {
             without: Without::default(),
         },
         guests: full(guest),
+        keyboard: GuestId(u8::MAX),
+        roles: Roles {
+            console_core: PcpuId(u8::MAX),
+            kernel_free: u32::MAX,
+            gang: Some(Gang {
+                band: Band::HIGHEST,
+                cores: u32::MAX,
+            }),
+            highest_movable: Some(Band::HIGHEST),
+            lowest_movable: Some(Band::HIGHEST),
+        },
+        spis: full(Spi {
+            physical: id,
+            owner: SpiOwner::Guest(GuestId(u8::MAX), id),
+            band: Band::HIGHEST,
+            trigger: Trigger::Level,
+        }),
+        vtcr: FAR,
         fixed_seed: Some(FAR),
     };
     let mut buffer = vec![0; SYSTEM_ROOM as usize];

@@ -13,7 +13,7 @@ use spumone_config::layout::{
 };
 use spumone_config::packed::{Mapping, Quiesce, Trigger};
 use spumone_config::units::{KIB, MIB};
-use spumone_config::{IntId, PhysAddr};
+use spumone_config::{GuestId, IntId, PcpuId, PhysAddr};
 
 const BOARD: &str = include_str!("../../boards/qemu-virt.toml");
 const HEAD: &str = "[board]\nname = \"qemu-virt\"\ncores = 4\nmemory = \"1GiB\"\n";
@@ -272,6 +272,34 @@ fn a_guest_alone_on_its_core_needs_no_priority() {
         .collect();
     // It gets the lowest priority in use, so that it needs no band of its own.
     assert_eq!(priorities, [20, 30, 20]);
+}
+
+#[test]
+fn the_keyboard_goes_to_the_lowest_guest_with_a_console() {
+    let text = [
+        HEAD.to_owned(),
+        guest("a", 0, "16MiB", "priority = 30"),
+        guest(
+            "b",
+            0,
+            "16MiB",
+            "priority = 10\nconsole = { uart = \"none\" }",
+        ),
+        guest("c", 1, "16MiB", "priority = 20"),
+        guest("d", 1, "16MiB", "priority = 20"),
+    ]
+    .concat();
+    let packed = packed(&text, &vec![elf(0x4008_0000, 0x1000); 4]);
+    assert_eq!(packed.system.keyboard, GuestId(2));
+    // It is served where the vCPUs are least urgent: where there are none.
+    assert_eq!(packed.system.roles.console_core, PcpuId(3));
+    let bands: Vec<_> = packed
+        .system
+        .guests
+        .iter()
+        .map(|it| it.band.index())
+        .collect();
+    assert_eq!(bands, [2, 0, 1, 1]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The decisions of the hypervisor: scheduling, interrupt virtualization, power control, stage 2
+//! The decisions of the hypervisor: scheduling, interrupt virtualization, power control, migration
 //! and console, as state machines without `unsafe`, assembly or I/O.
 //!
 //! The EL2 program feeds events in and carries the effects out; tests, model checker and

@@ -151,7 +151,8 @@ fn physical(memory: &[Mapping], ipa: GuestAddr) -> Option<PhysAddr> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use spumone_config::packed::{SeedSlot, VirtualGic};
+    use spumone_config::Band;
+    use spumone_config::packed::{SeedSlot, Stage2, VirtualGic};
     use std::collections::BTreeMap;
     use std::vec::Vec;
 
@@ -161,6 +162,13 @@ mod tests {
 
     fn guest(memory: &[Mapping], segments: &[Segment], seeds: &[SeedSlot]) -> Guest {
         Guest {
+            moves: false,
+            band: Band::LOWEST,
+            stage2: Stage2 {
+                all: 0,
+                of_kernel: None,
+                of_programs: None,
+            },
             name: "test".try_into().unwrap(),
             cores: 1,
             vcpus: heapless_vec(&[]),

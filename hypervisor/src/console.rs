@@ -106,7 +106,7 @@ pub fn prepare(system: &System) {
     for (index, guest) in system.guests.iter().enumerate() {
         mux.add_guest(GuestId(index as u8), &guest.name);
     }
-    CONSOLE.set_focus(first_focus(system));
+    CONSOLE.set_focus(system.keyboard);
     // SAFETY: no other core runs yet and nobody holds the token.
     unsafe {
         *DEVICE.0.get() = Some(Device {
@@ -115,18 +115,6 @@ pub fn prepare(system: &System) {
             waits_for_room: false,
         });
     }
-}
-
-/// Who gets the keyboard first: the guest of lowest priority that has a console, for that is the
-/// one people talk to.
-fn first_focus(system: &System) -> GuestId {
-    let lowest = system
-        .guests
-        .iter()
-        .enumerate()
-        .filter(|(_, guest)| guest.console.is_some())
-        .min_by_key(|(_, guest)| guest.vcpus.first().map(|vcpu| vcpu.priority));
-    GuestId(lowest.map_or(0, |(index, _)| index as u8))
 }
 
 /// Bytes of output that a guest may write now.

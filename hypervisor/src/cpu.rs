@@ -6,7 +6,6 @@
 use crate::hardware::{self, isb};
 use crate::sysreg::{mrs, msr, msr_own};
 use spumone_config::PhysAddr;
-use spumone_core::stage2::{Features, vtcr};
 
 /// `HCR_EL2` while a guest runs.
 pub const HCR_GUEST: u64 = {
@@ -83,7 +82,7 @@ const CNTHCTL: u64 = 0b11;
 pub struct Vttbr(u64);
 
 impl Vttbr {
-    /// What [`Stage2::vttbr`](spumone_core::stage2::Stage2::vttbr) gave.
+    /// As the image has it.
     ///
     /// # Safety
     ///
@@ -99,12 +98,12 @@ impl Vttbr {
 }
 
 /// Sets up the calling core for guests. To be called once on each core, at EL2, MMU on.
-pub fn set_up(features: Features) {
+pub fn set_up(vtcr: u64) {
     let hpmn = mrs!(MDCR_EL2) & 0x1F;
-    // SAFETY: the constants above confine guests; the format of stage 2 is that in which `core/stage2` writes the
-    // tables. Guests see the counter as it is.
+    // SAFETY: the constants above confine guests; the format of stage 2 is that of the tables in the image, and
+    // the core has it (`boot::check_core`). Guests see the counter as it is.
     unsafe {
-        msr_own!(VTCR_EL2, vtcr(features));
+        msr_own!(VTCR_EL2, vtcr);
         msr_own!(HCR_EL2, HCR_GUEST);
         msr_own!(CPTR_EL2, CPTR);
         msr_own!(MDCR_EL2, MDCR_TRAPS | hpmn);

@@ -4,22 +4,14 @@
 //!
 //! Source: GIC architecture specification IHI 0069, chapter 12.
 
-use crate::hardware::{
-    GicError, REDISTRIBUTOR_SIZE, dsb_ishst, initialize_gic, isb, read_u32, write_u32, write_u64,
-};
-use crate::spi_setup::SpiSetup;
+use crate::hardware::{GicError, dsb_ishst, initialize_gic, isb, read_u32, write_u32, write_u64};
 use crate::sysreg::{mrs, msr, msr_own};
-use spumone_config::packed::Board;
+use spumone_config::gic::{HYPERVISOR_TIMER, REDISTRIBUTOR_SIZE, SGI_FRAME};
+use spumone_config::packed::{Board, Spi};
 use spumone_config::{IntId, PcpuId, PhysAddr};
 
 /// EL2's alarm: the physical timer of EL2.
-pub const ALARM: IntId = IntId(26);
-/// The maintenance interrupt of the virtual interface.
-pub const MAINTENANCE: IntId = IntId(25);
-/// The guest's virtual timer.
-pub const VIRTUAL_TIMER: IntId = IntId(27);
-/// The guest's physical timer.
-pub const PHYSICAL_TIMER: IntId = IntId(30);
+pub const ALARM: IntId = HYPERVISOR_TIMER;
 /// INTIDs from here on are special: nothing is pending (IHI 0069, 2.2.1).
 const FIRST_SPECIAL: u64 = 1020;
 
@@ -32,8 +24,6 @@ mod offset {
     pub const ISACTIVER: u64 = 0x0300;
     pub const ICACTIVER: u64 = 0x0380;
     pub const IROUTER: u64 = 0x6000;
-    /// The SGI frame follows the RD frame.
-    pub const SGI_FRAME: u64 = 0x1_0000;
 }
 
 /// The interrupt controller. Holds addresses only: every operation is a write of bits that stand
@@ -60,7 +50,7 @@ impl Gic {
         &self,
         cores: usize,
         private_priorities: &[(IntId, u8)],
-        spis: impl Iterator<Item = SpiSetup>,
+        spis: &[Spi],
     ) -> Result<(), GicError> {
         // SAFETY: the board file names the GIC's frames, EL2's stage 1 maps them as device
         // memory, and no other core runs.
@@ -208,7 +198,7 @@ impl Gic {
             offset::ICACTIVER
         };
         let frame = if interrupt.is_private() {
-            self.redistributor.0 + REDISTRIBUTOR_SIZE * core.index() as u64 + offset::SGI_FRAME
+            self.redistributor.0 + REDISTRIBUTOR_SIZE * core.index() as u64 + SGI_FRAME
         } else {
             self.distributor.0
         };

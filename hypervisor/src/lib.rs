@@ -25,7 +25,6 @@ mod instance;
 mod loader;
 mod machine;
 mod parking;
-mod spi_setup;
 mod steps;
 mod sysreg;
 mod timers;

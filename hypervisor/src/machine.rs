@@ -8,7 +8,7 @@ use crate::hardware;
 use crate::parking::TokenPlace;
 use core::sync::atomic::{AtomicU32, Ordering};
 use heapless::Vec;
-use spumone_config::packed::{self, Board, InterruptPriorities, System, Without};
+use spumone_config::packed::{self, Board, InterruptPriorities, SpiOwner, System, Without};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::migration::{Policy, Shared};
@@ -21,68 +21,50 @@ use spumone_core::vuart::Vuart;
 /// SPIs of the machine that can be passed through: the destination table has an entry for each.
 const MAX_PHYSICAL_SPIS: usize = 988;
 
-/// Who owns a physical SPI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// Nobody: it is never enabled.
-    Nobody,
-    /// The hypervisor's console.
-    Console,
-    /// A guest, where it has this number.
-    Guest(GuestId, IntId),
-}
-
-/// The interrupt destination table: which interrupt belongs to whom. Fixed at start.
-pub struct Destinations([Destination; MAX_PHYSICAL_SPIS]);
+/// The interrupt destination table: which interrupt belongs to whom. Fixed in the image.
+pub struct Destinations([SpiOwner; MAX_PHYSICAL_SPIS]);
 
 impl Destinations {
     /// The table of this system.
     pub fn new(system: &System) -> Self {
-        let mut table = Self([Destination::Nobody; MAX_PHYSICAL_SPIS]);
-        for (index, guest) in system.guests.iter().enumerate() {
-            for interrupt in &guest.interrupts {
-                table.set(
-                    interrupt.physical,
-                    Destination::Guest(GuestId(index as u8), interrupt.guest),
-                );
+        let mut table = [SpiOwner::Nobody; MAX_PHYSICAL_SPIS];
+        for spi in &system.spis {
+            let index = spi.physical.index().checked_sub(IntId::FIRST_SPI.index());
+            if let Some(entry) = index.and_then(|index| table.get_mut(index)) {
+                *entry = spi.owner;
             }
         }
-        table.set(system.board.uart.interrupt, Destination::Console);
-        table
-    }
-
-    fn set(&mut self, interrupt: IntId, destination: Destination) {
-        if let Some(entry) = interrupt
-            .index()
-            .checked_sub(IntId::FIRST_SPI.index())
-            .and_then(|index| self.0.get_mut(index))
-        {
-            *entry = destination;
-        }
+        Self(table)
     }
 
     /// Who owns this SPI.
     #[inline(always)]
-    pub fn of(&self, interrupt: IntId) -> Destination {
-        interrupt
-            .index()
-            .checked_sub(IntId::FIRST_SPI.index())
+    pub fn of(&self, interrupt: IntId) -> SpiOwner {
+        let index = interrupt.index().checked_sub(IntId::FIRST_SPI.index());
+        index
             .and_then(|index| self.0.get(index).copied())
-            .unwrap_or(Destination::Nobody)
+            .unwrap_or(SpiOwner::Nobody)
     }
+}
+
+/// The stage 2 tables of a guest.
+#[derive(Clone, Copy, Debug)]
+pub struct Tables {
+    /// All of the guest may run.
+    pub all: Vttbr,
+    /// Only its kernel may run: they catch the moment at which it returns to a program. Where the core can
+    /// (FEAT_XNX), and the policy waits for that moment.
+    pub of_kernel: Option<Vttbr>,
+    /// Only its programs may run, where the policy keeps kernels off cores.
+    pub of_programs: Option<Vttbr>,
 }
 
 /// A guest, as far as its cores share it.
 pub struct Guest {
     /// What the system description says of it.
     pub config: packed::Guest,
-    /// Value of `VTTBR_EL2`.
-    pub vttbr: Vttbr,
-    /// The same with tables that let no program run, only the kernel, to catch the moment when it returns to one. Where
-    /// vCPUs move, or somebody more urgent waits for that moment (policy `delay`), and the core can (FEAT_XNX).
-    pub vttbr_kernel: Option<Vttbr>,
-    /// The same with tables that let no kernel run, only programs, where the policy keeps kernels off cores.
-    pub vttbr_programs: Option<Vttbr>,
+    /// Its stage 2 tables.
+    pub stage2: Tables,
     /// Its virtual interrupt controller.
     pub gic: GuestGic,
     /// Which of its vCPUs are on.
@@ -207,6 +189,8 @@ pub struct Machine {
     pub console_core: PcpuId,
     /// How long equals take turns, in microseconds.
     pub quantum_us: u32,
+    /// `VTCR_EL2`: the format of the guests' stage 2 tables.
+    pub vtcr: u64,
     /// The board.
     pub board: Board,
 }
@@ -260,10 +244,9 @@ impl Machine {
     /// Tells core `to` that there is mail about `guest`: with the urgency of its
     /// most urgent vCPU.
     pub fn announce_mail(&self, to: PcpuId, guest: GuestId) {
-        let vcpus = &self.guest(guest).vcpus;
-        let band = vcpus.iter().filter_map(|&id| self.shared.band(id)).max();
-        if let (Some(core), Some(band)) = (self.cores.get(to.index()), band) {
-            self.gic.send_sgi(kick_sgi(band).0 as u8, core.mpidr);
+        let sgi = kick_sgi(self.guest(guest).config.band);
+        if let Some(core) = self.cores.get(to.index()) {
+            self.gic.send_sgi(sgi.0 as u8, core.mpidr);
         }
     }
 }

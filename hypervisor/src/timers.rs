@@ -6,9 +6,9 @@
 //!
 //! Source: Arm ARM DDI 0487, chapter D11.
 
-use crate::gic::{PHYSICAL_TIMER, VIRTUAL_TIMER};
 use crate::hardware::isb;
 use crate::sysreg::{mrs, msr};
+use spumone_config::gic::{PHYSICAL_TIMER, VIRTUAL_TIMER};
 use spumone_core::schedule::Ticks;
 
 /// `CNT*_CTL`: the timer runs.

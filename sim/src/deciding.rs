@@ -12,8 +12,8 @@ use spumone_core::schedule::Ticks;
 /// What decides about moves.
 #[derive(Debug)]
 pub enum Deciding {
-    /// A policy of the hypervisor.
-    Policy(Policy),
+    /// A policy of the hypervisor, and its name.
+    Policy(Policy, packed::Policy),
     /// Chance, for tests of the protocol.
     Chance(Random),
 }
@@ -22,21 +22,27 @@ impl Deciding {
     /// The decisions that a setup asks for; chance uses this seed. Where cores cannot catch what a guest does, the hypervisor
     /// uses `steal` instead of `trap`.
     pub fn new(decisions: Decisions, seed: u64, catches: bool) -> Self {
+        let policy = |policy| Self::Policy(Policy::new(policy, FREQUENCY_HZ), policy);
         match decisions {
-            Decisions::Policy(packed::Policy::Trap) if !catches => {
-                Self::Policy(Policy::new(packed::Policy::Steal, FREQUENCY_HZ))
-            }
-            Decisions::Policy(policy) => Self::Policy(Policy::new(policy, FREQUENCY_HZ)),
+            Decisions::Policy(packed::Policy::Trap) if !catches => policy(packed::Policy::Steal),
+            Decisions::Policy(named) => policy(named),
             Decisions::Chance => Self::Chance(Random::new(seed, u64::MAX)),
+        }
+    }
+
+    /// The policy by whose name roles are given. Chance moves vCPUs, as `random` does.
+    pub const fn named(&self) -> packed::Policy {
+        match self {
+            Self::Policy(_, named) => *named,
+            Self::Chance(_) => packed::Policy::Random,
         }
     }
 
     /// See [`Policy::rules`].
     pub fn rules(&self) -> PolicyRules {
         match self {
-            Self::Policy(policy) => policy.rules(),
+            Self::Policy(policy, _) => policy.rules(),
             Self::Chance(_) => PolicyRules {
-                moves: true,
                 park_delay: us(10),
                 returns_home: true,
                 max_stay: Some(us(50)),
@@ -49,7 +55,7 @@ impl Deciding {
     #[inline]
     pub fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
         match self {
-            Self::Policy(policy) => policy.verdict(here, candidate),
+            Self::Policy(policy, _) => policy.verdict(here, candidate),
             Self::Chance(random) => by_chance(random, here, candidate),
         }
     }

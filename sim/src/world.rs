@@ -7,8 +7,9 @@ use crate::guest::{Churn, ENDLESS, Exit, Messages, RtTask, Smp, TIMER, Vcpu};
 use crate::outcome::Counters;
 use crate::random::Random;
 use crate::setup::{Load, Setup, Storm};
+use spumone_config::roles::{self, Member, changes_cores};
 use spumone_config::types::{GuestId, MAX_VCPUS, PcpuId, VcpuId};
-use spumone_core::migration::{Member, Roles, Shared, VcpuFacts, changes_cores};
+use spumone_core::migration::{Level, Roles, Shared, VcpuFacts};
 use spumone_core::schedule::{Band, Ticks};
 use spumone_core::sets::CoreSet;
 use spumone_core::vgic::Doorbell;
@@ -85,9 +86,17 @@ impl World {
         let count = setup.guest_vcpus + 1;
         let seed = setup.seed.wrapping_add(number);
         let deciding = Deciding::new(setup.decisions, seed, setup.catches_exit);
-        let rules = deciding.rules();
-        let moves = changes_cores(&rules, CoreSet::from_bits(mask(setup.guest_cores)));
-        let roles = Roles::new(&rules, &members(setup, moves));
+        let policy = deciding.named();
+        let moves = changes_cores(policy, mask(setup.guest_cores));
+        let roles = roles::of_cores(policy, setup.guest_cores, &members(setup, moves));
+        let roles = Roles {
+            kernel_free: CoreSet::from_bits(roles.kernel_free),
+            gang: roles
+                .gang
+                .map(|gang| (gang.band, CoreSet::from_bits(gang.cores))),
+            highest_movable: Level::of(roles.highest_movable),
+            lowest_movable: Level::of(roles.lowest_movable),
+        };
         let core = || Lines {
             kicked: 0,
             arrives: Ticks::NEVER,
@@ -101,6 +110,7 @@ impl World {
                     RT => CoreSet::of(home(id, setup.guest_cores)),
                     _ => CoreSet::from_bits(mask(setup.guest_cores)),
                 },
+                moves: moves && id != RT,
             });
         }
         let smp = match setup.load {

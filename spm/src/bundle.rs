@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes the bootable file: hypervisor, packed system, payloads.
+//! Writes the bootable file: hypervisor, packed system, payloads, stage 2 tables.
 
 use crate::hypervisor::Hypervisor;
 use crate::system::System;
@@ -25,6 +25,7 @@ pub fn image(hypervisor: &Hypervisor, system: &System) -> Result<Vec<u8>, String
     let header = BundleHeader {
         system_len: encoded.len() as u32,
         total_len: packed.total_size,
+        address: packed.address,
     };
     put(&mut image, start, &header.to_bytes())?;
     put(&mut image, start + BundleHeader::SIZE, &encoded)?;
@@ -32,6 +33,8 @@ pub fn image(hypervisor: &Hypervisor, system: &System) -> Result<Vec<u8>, String
         let bytes = bytes(payload, system).ok_or("a payload is not in its file")?;
         put(&mut image, start + payload.offset as usize, bytes)?;
     }
+    let tables = &packed.tables;
+    put(&mut image, start + tables.offset as usize, &tables.bytes)?;
     let total = (image.len() as u64).to_le_bytes();
     put(&mut image, LINUX_IMAGE_SIZE_OFFSET, &total)?;
     Ok(image)

@@ -17,7 +17,7 @@ const BUNDLE_START: &str = "bundle_start";
 const MAX_SIZE: u64 = 1 << 30;
 
 /// The size that is assumed if the hypervisor is not built yet.
-pub const ASSUMED_SIZE: u64 = 4 * MIB;
+pub const ASSUMED_SIZE: u64 = 2 * MIB;
 const HELP: &str = "build it with `make build` in Spumone's sources, or name it with --hypervisor";
 
 /// The hypervisor as it lies in memory.

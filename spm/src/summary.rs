@@ -83,11 +83,10 @@ fn policy(system: &System) -> String {
         (false, true) => "the default where a guest has several cores",
         (false, false) => "the default where no guest has several cores",
     };
-    let moves = |guest: &Guest| policy.moves_vcpus() && guest.cores.count_ones() > 1;
     let guests: Vec<_> = packed
         .guests
         .iter()
-        .map(|guest| match moves(guest) {
+        .map(|guest| match guest.moves {
             true => format!("{} moves among cores {}", guest.name, numbers(guest.cores)),
             false => format!("{} stays", guest.name),
         })

@@ -6,6 +6,8 @@ use super::{Table, Verdict};
 use crate::clock::Exits;
 use crate::results::Results;
 use crate::stats::grouped;
+use spumone_config::IntId;
+use spumone_config::gic::{HYPERVISOR_TIMER, PHYSICAL_TIMER, VIRTUAL_TIMER};
 
 /// Kinds of exits in the table.
 const KINDS: usize = 14;
@@ -138,12 +140,12 @@ fn class(exits: &Exits) -> String {
         _ if cause.ends_with("C12_C11_5") || cause.contains("ICC_SGI1R") => {
             "write of ICC_SGI1R_EL1".into()
         }
-        // GICv3, section 2.2.1; PPIs as the board's timers have them.
-        "IRQ" => match exits.intid {
-            Some(0..16) => SGI.into(),
-            Some(26) => ALARM.into(),
-            Some(27 | 30) => OWN_TIMER.into(),
-            Some(32..1020) => "IRQ: a device".into(),
+        // GICv3, section 2.2.1.
+        "IRQ" => match exits.intid.and_then(|it| u16::try_from(it).ok()).map(IntId) {
+            Some(IntId(0..16)) => SGI.into(),
+            Some(HYPERVISOR_TIMER) => ALARM.into(),
+            Some(VIRTUAL_TIMER | PHYSICAL_TIMER) => OWN_TIMER.into(),
+            Some(IntId(32..1020)) => "IRQ: a device".into(),
             _ => cause.into(),
         },
         _ if cause.starts_with("MRS ") => "read of a system register".into(),

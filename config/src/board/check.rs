@@ -2,18 +2,18 @@
 //! Rules that concern several parts of a board file.
 
 use super::{Board, Device};
+use crate::gic::{
+    DISTRIBUTOR_SIZE, HYPERVISOR_TIMER, PHYSICAL_TIMER, REDISTRIBUTOR_SIZE, VIRTUAL_TIMER,
+};
 use crate::problem::{Problem, SourceFile};
-use crate::types::MAX_VCPUS_PER_GUEST;
-use crate::units::{self, KIB, PAGE, align_down};
+use crate::stage2::PA_BITS;
+use crate::types::{IntId, MAX_VCPUS_PER_GUEST};
+use crate::units::{self, PAGE, align_down};
 
 /// Most SPIs a guest can be given (see [`crate::packed::VirtualGic::spis`]).
 const MAX_GUEST_SPIS: u64 = 256;
 /// First INTID of the SPIs.
-const FIRST_SPI: u64 = 32;
-/// Sizes of GICv3 frames (IHI 0069, section 12.10).
-const DISTRIBUTOR_SIZE: u64 = 64 * KIB;
-/// As above, for the frames of one core.
-const REDISTRIBUTOR_SIZE: u64 = 128 * KIB;
+const FIRST_SPI: u64 = IntId::FIRST_SPI.0 as u64;
 
 pub(super) fn check(board: &Board, problems: &mut Vec<Problem>) {
     if board.mpidrs.is_empty() {
@@ -33,10 +33,29 @@ pub(super) fn check(board: &Board, problems: &mut Vec<Problem>) {
             );
         }
     }
+    timers(board, problems);
     for (index, device) in board.devices.iter().enumerate() {
         name(device, &board.devices[..index], problems);
         registers(board, device, problems);
         interrupts(board, device, problems);
+    }
+}
+
+/// The hypervisor knows the timers it uses by the usual numbers.
+fn timers(board: &Board, problems: &mut Vec<Problem>) {
+    let timer = &board.timer;
+    for (key, written, fixed) in [
+        ("physical", timer.physical, PHYSICAL_TIMER),
+        ("virtual", timer.virt, VIRTUAL_TIMER),
+        ("hypervisor", timer.hypervisor, HYPERVISOR_TIMER),
+    ] {
+        if written != u64::from(fixed.0) {
+            let message =
+                format!("`{key}` of [timer] is {written}, and the hypervisor uses {fixed}");
+            problems.push(Problem::new("timer-interrupt", message).help(format!(
+                "write {key} = {fixed}; another number is not supported"
+            )));
+        }
     }
 }
 
@@ -72,6 +91,14 @@ fn registers(board: &Board, device: &Device, problems: &mut Vec<Problem>) {
         );
         return;
     };
+    if end > 1 << PA_BITS {
+        let message = format!("device \"{name}\" ends at {end:#x}, above 1 TiB (2^{PA_BITS})");
+        problems.push(
+            Problem::new("device-registers", message)
+                .at_in(SourceFile::Board, device.span, "base and size")
+                .help("correct its `base`, or remove it: guests have no such addresses"),
+        );
+    }
     // Guests see their redistributors here too, and may have more vCPUs than the board has cores.
     let cores = board.mpidrs.len().max(MAX_VCPUS_PER_GUEST) as u64;
     let others = [

@@ -2,13 +2,14 @@
 //! Reads a board file: its form, and each value.
 
 use super::{Board, Device, Gic, Memory, Qemu, Timer, Uart};
+use crate::gic::FRAME_SIZE;
 use crate::packed::Trigger;
 use crate::problem::{Problem, SourceFile, Spanned};
 use crate::reader::{
     Mismatch, Sink, Table, address, aligned_address, aligned_size, boolean, choice, integer,
     number, number_in, parse_document, size, string,
 };
-use crate::units::{BLOCK, KIB, PAGE};
+use crate::units::{BLOCK, PAGE};
 use toml::de::DeValue;
 
 /// Longest name: what [`crate::packed::Board::name`] holds.
@@ -47,7 +48,7 @@ fn page(value: &DeValue<'_>) -> Result<u64, Mismatch> {
 
 /// An address on a boundary of GICv3 frames.
 fn frame(value: &DeValue<'_>) -> Result<u64, Mismatch> {
-    aligned_address(value, 64 * KIB)
+    aligned_address(value, FRAME_SIZE)
 }
 
 /// The INTID of a PPI (IHI 0069, section 2.2).

@@ -82,7 +82,7 @@ fn without(description: &Description, problems: &mut Vec<Problem>) {
 fn one_priority_for_gang(description: &Description, problems: &mut Vec<Problem>) {
     let priorities = resolve_priorities(description);
     let guests = description.guests.iter().zip(&priorities);
-    // As the hypervisor chooses: the guest of lowest priority among the largest.
+    // As `crate::roles` chooses: the guest of lowest priority among the largest.
     let gang = guests.max_by_key(|(guest, priorities)| {
         (
             guest.vcpus.value.len(),

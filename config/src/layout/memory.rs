@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which memory of the machine each guest gets, and where it sees it.
 
-use super::{GIC_DISTRIBUTOR_SIZE, GIC_REDISTRIBUTOR_SIZE};
 use crate::board::Board;
 use crate::check::windows;
 use crate::description::{Description, Guest};
+use crate::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
 use crate::packed::{Mapping, MemoryRange};
 use crate::problem::{Problem, Span};
 use crate::types::{GuestAddr, PhysAddr};
 use crate::units::{self, BLOCK, PAGE, align_up};
 
-/// Guest addresses are below 2^39: guests with identity-mapped memory see machine addresses, and
-/// EL2's own map has 39 bits.
-const IPA_END: u64 = 1 << 39;
+/// Where machine addresses end: EL2's own map has 39 bits.
+const PA_END: u64 = 1 << 39;
+/// Guest addresses end there too: guests with identity-mapped memory see machine addresses.
+const IPA_END: u64 = PA_END;
 
 /// Where everything lies.
 pub(super) struct Places {
@@ -50,6 +51,17 @@ pub(super) fn place(
         start: PhysAddr(board.memory.base),
         size: description.board.memory.value.min(board.memory.max),
     };
+    if machine.start.0.saturating_add(machine.size) > PA_END {
+        let message = "the machine's memory ends beyond 512 GiB (2^39)";
+        problems.push(
+            Problem::new("machine-memory", message)
+                .at(
+                    description.board.memory.span,
+                    units::range(machine.start.0, machine.size),
+                )
+                .help("lower `memory` in [board]: the hypervisor has no addresses beyond"),
+        );
+    }
     let used = board.memory.image_offset.saturating_add(hypervisor_size);
     let used = align_up(used.saturating_add(bundle_room), BLOCK).unwrap_or(u64::MAX);
     let hypervisor = MemoryRange {
@@ -137,7 +149,7 @@ pub(super) fn place(
 }
 
 /// Where a guest sees memory that lies at `pa`.
-fn ipa(guest: &Guest, pa: u64, board: &Board) -> u64 {
+pub(super) fn ipa(guest: &Guest, pa: u64, board: &Board) -> u64 {
     match (guest.ipa, guest.identity) {
         (Some(ipa), _) => ipa.value,
         (None, Some(identity)) if identity.value => pa,
@@ -301,11 +313,11 @@ fn address_space_is_free(
         );
         return false;
     };
-    let redistributors = GIC_REDISTRIBUTOR_SIZE * guest.vcpus.value.len() as u64;
+    let redistributors = REDISTRIBUTOR_SIZE * guest.vcpus.value.len() as u64;
     let mut others = vec![
         (
             board.gic.distributor,
-            GIC_DISTRIBUTOR_SIZE,
+            DISTRIBUTOR_SIZE,
             "interrupt distributor",
         ),
         (

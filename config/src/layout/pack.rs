@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes a plan as the packed form.
 
-use super::{Plan, SYSTEM_ROOM, Source, intid};
+use super::{Plan, SYSTEM_ROOM, Source, intid, spis, tables};
+use crate::bands::Bands;
 use crate::board::{Board, Device};
 use crate::check::{resolve_priorities, windows};
 use crate::description::{self, Description};
 use crate::packed::{
-    Guest, Interrupt, KnownDevice, MAX_KNOWN_DEVICES, Mapping, MemoryRange, Quiesce, Scheduler,
-    SeedSlot, Segment, System, Uart, Vcpu,
+    Guest, Interrupt, KnownDevice, MAX_KNOWN_DEVICES, MemoryRange, Quiesce, Scheduler, SeedSlot,
+    Segment, System, Uart, Vcpu,
 };
 use crate::problem::Problem;
-use crate::types::{GuestAddr, MAX_PCPUS, PcpuId, PhysAddr, Priority};
+use crate::roles::{self, Member};
+use crate::stage2::VTCR;
+use crate::types::{Band, GuestAddr, GuestId, PcpuId, PhysAddr, Priority, VcpuId};
 use crate::units::{PAGE, align_up};
 
 /// A device tree, as far as packing needs it.
@@ -44,16 +47,29 @@ pub struct Packed {
     pub system: System,
     /// The payloads, by rising offset. Guests with the same file share them.
     pub payloads: Vec<Payload>,
+    /// The guests' stage 2 tables, behind the payloads.
+    pub tables: TablePages,
+    /// Where the bundle begins.
+    pub address: PhysAddr,
     /// Bytes of the whole bundle.
     pub total_size: u64,
+}
+
+/// Finished pages of translation tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TablePages {
+    /// Where in the bundle.
+    pub offset: u64,
+    /// The pages.
+    pub bytes: Vec<u8>,
 }
 
 /// Packs `plan`; `trees` holds each guest's device tree.
 ///
 /// # Errors
 ///
-/// A device tree larger than the room kept for it, or a list longer than the packed form holds,
-/// which the checks should have refused.
+/// A device tree larger than the room kept for it; or what the checks should have refused: a list
+/// longer than the packed form holds, or a range that stage 2 cannot map.
 pub fn pack(
     description: &Description,
     board: &Board,
@@ -65,13 +81,111 @@ pub fn pack(
         end: SYSTEM_ROOM,
     };
     let priorities = resolve_priorities(description);
-    let mut guests = heapless::Vec::new();
+    let bands = Bands::from_priorities(priorities.iter().flatten().copied())
+        .map_err(|_| limit("priorities"))?;
+    let policy = description.scheduler.policy.value;
+    let memory: Vec<_> = plan.guests.iter().map(|guest| guest.memory).collect();
+    let segments = segments(description, plan, trees, &mut bundle)?;
+    let behind = PhysAddr(plan.bundle.0 + bundle.end);
+    let (stage2, pages) = tables::build(description, board, &memory, behind)?;
+    let mut next_vcpu = 0;
+    let mut guests: heapless::Vec<Guest, _> = heapless::Vec::new();
     for (index, written) in description.guests.iter().enumerate() {
-        let (Some(planned), Some(tree), Some(priorities)) = (
+        let (Some(planned), Some(tree), Some(priorities), Some(segments), Some(&stage2)) = (
             plan.guests.get(index),
             trees.get(index),
             priorities.get(index),
+            segments.get(index),
+            stage2.get(index),
         ) else {
+            return Err(limit("guests"));
+        };
+        let seeds = tree.seeds.iter().map(|(offset, size)| SeedSlot {
+            destination: GuestAddr(planned.device_tree.0 + offset),
+            size: *size,
+        });
+        let vcpus = vcpus(written, priorities, &bands, &mut next_vcpu);
+        let band = vcpus.iter().map(|vcpu| vcpu.band).max();
+        let guest = Guest {
+            name: text(&written.name.value)?,
+            band: band.unwrap_or(Band::LOWEST),
+            vcpus: list(vcpus, "vCPUs")?,
+            cores: tables::cores(written),
+            moves: tables::moves(written, policy),
+            stage2,
+            memory: list([planned.memory], "memory ranges")?,
+            devices: list(tables::devices(written, board), "devices")?,
+            interrupts: list(interrupts(written, board), "interrupts")?,
+            quiesce: list(quiesce(written, board), "quiesce writes")?,
+            segments: list(segments.iter().copied(), "segments")?,
+            entry: planned.entry,
+            boot_argument: planned.device_tree.0,
+            seeds: list(seeds, "seeds")?,
+            console: planned.console,
+            gic: planned.gic,
+            preempt_count: planned.preempt_count,
+        };
+        guests.push(guest).map_err(|_| limit("guests"))?;
+    }
+    let cores = usize::try_from(description.board.cores.value).unwrap_or(usize::MAX);
+    let core_mpidrs: heapless::Vec<_, _> = list(board.mpidrs.iter().copied().take(cores), "cores")?;
+    let tables = TablePages {
+        offset: pages.base().0 - plan.bundle.0,
+        bytes: pages.to_bytes(),
+    };
+    let roles = roles::of_cores(policy, core_mpidrs.len(), &members(&guests));
+    let system = System {
+        keyboard: keyboard(&guests),
+        roles,
+        spis: list(spis::of(&guests, board), "interrupts")?,
+        board: crate::packed::Board {
+            name: text(&board.name)?,
+            core_mpidrs,
+            memory: plan.machine,
+            hypervisor_memory: MemoryRange { ..plan.hypervisor },
+            gic_distributor: PhysAddr(board.gic.distributor),
+            gic_redistributor: PhysAddr(board.gic.redistributor),
+            uart: Uart {
+                base: PhysAddr(board.uart.base),
+                interrupt: intid(board.uart.interrupt),
+            },
+            devices: board
+                .devices
+                .iter()
+                .filter_map(known_device)
+                .take(MAX_KNOWN_DEVICES)
+                .collect(),
+        },
+        scheduler: Scheduler {
+            policy,
+            quantum_us: u32::try_from(description.scheduler.quantum_us.value)
+                .map_err(|_| limit("microseconds of the quantum"))?,
+            interrupt_priorities: description.scheduler.interrupt_priorities,
+            without: description.scheduler.without(),
+        },
+        guests,
+        vtcr: VTCR,
+        fixed_seed: description.seed,
+    };
+    Ok(Packed {
+        system,
+        payloads: bundle.payloads,
+        total_size: tables.offset + tables.bytes.len() as u64,
+        tables,
+        address: plan.bundle,
+    })
+}
+
+/// What is copied into each guest's memory: its files, and its device tree as the last.
+fn segments(
+    description: &Description,
+    plan: &Plan,
+    trees: &[DeviceTree],
+    bundle: &mut Bundle,
+) -> Result<Vec<Vec<Segment>>, Box<Problem>> {
+    let mut guests = Vec::new();
+    for (index, (planned, tree)) in plan.guests.iter().zip(trees).enumerate() {
+        let Some(written) = description.guests.get(index) else {
             return Err(limit("guests"));
         };
         if tree.size > planned.device_tree_room {
@@ -98,66 +212,9 @@ pub fn pack(
             size: tree.size,
             destination: planned.device_tree,
         });
-        let seeds = tree.seeds.iter().map(|(offset, size)| SeedSlot {
-            destination: GuestAddr(planned.device_tree.0 + offset),
-            size: *size,
-        });
-        let guest = Guest {
-            name: text(&written.name.value)?,
-            vcpus: list(vcpus(written, priorities), "vCPUs")?,
-            cores: written
-                .all_cores()
-                .filter(|core| core.value < MAX_PCPUS as u64)
-                .fold(0, |cores, core| cores | 1 << core.value),
-            memory: list([planned.memory], "memory ranges")?,
-            devices: list(windows(written, board).into_iter().map(identity), "devices")?,
-            interrupts: list(interrupts(written, board), "interrupts")?,
-            quiesce: list(quiesce(written, board), "quiesce writes")?,
-            segments: list(segments, "segments")?,
-            entry: planned.entry,
-            boot_argument: planned.device_tree.0,
-            seeds: list(seeds, "seeds")?,
-            console: planned.console,
-            gic: planned.gic,
-            preempt_count: planned.preempt_count,
-        };
-        guests.push(guest).map_err(|_| limit("guests"))?;
+        guests.push(segments);
     }
-    let cores = usize::try_from(description.board.cores.value).unwrap_or(usize::MAX);
-    let system = System {
-        board: crate::packed::Board {
-            name: text(&board.name)?,
-            core_mpidrs: list(board.mpidrs.iter().copied().take(cores), "cores")?,
-            memory: plan.machine,
-            hypervisor_memory: MemoryRange { ..plan.hypervisor },
-            gic_distributor: PhysAddr(board.gic.distributor),
-            gic_redistributor: PhysAddr(board.gic.redistributor),
-            uart: Uart {
-                base: PhysAddr(board.uart.base),
-                interrupt: intid(board.uart.interrupt),
-            },
-            devices: board
-                .devices
-                .iter()
-                .filter_map(known_device)
-                .take(MAX_KNOWN_DEVICES)
-                .collect(),
-        },
-        scheduler: Scheduler {
-            policy: description.scheduler.policy.value,
-            quantum_us: u32::try_from(description.scheduler.quantum_us.value)
-                .map_err(|_| limit("microseconds of the quantum"))?,
-            interrupt_priorities: description.scheduler.interrupt_priorities,
-            without: description.scheduler.without(),
-        },
-        guests,
-        fixed_seed: description.seed,
-    };
-    Ok(Packed {
-        system,
-        payloads: bundle.payloads,
-        total_size: bundle.end,
-    })
+    Ok(guests)
 }
 
 /// The bundle as it grows.
@@ -207,7 +264,12 @@ impl Bundle {
     }
 }
 
-fn vcpus(guest: &description::Guest, priorities: &[Priority]) -> Vec<Vcpu> {
+fn vcpus(
+    guest: &description::Guest,
+    priorities: &[Priority],
+    bands: &Bands,
+    next: &mut u8,
+) -> Vec<Vcpu> {
     let homes = guest
         .vcpus
         .value
@@ -215,19 +277,39 @@ fn vcpus(guest: &description::Guest, priorities: &[Priority]) -> Vec<Vcpu> {
         .filter_map(|home| u8::try_from(home.value).ok());
     homes
         .zip(priorities)
-        .map(|(home, priority)| Vcpu {
-            home: PcpuId(home),
-            priority: *priority,
+        .map(|(home, &priority)| {
+            let id = VcpuId(*next);
+            *next = next.saturating_add(1);
+            Vcpu {
+                id,
+                home: PcpuId(home),
+                priority,
+                band: bands.of(priority).unwrap_or(Band::LOWEST),
+            }
         })
         .collect()
 }
 
-fn identity((start, size): (u64, u64)) -> Mapping {
-    Mapping {
-        ipa: GuestAddr(start),
-        pa: PhysAddr(start),
-        size,
-    }
+/// The guest of lowest priority that has a console, for that is the one people talk to; the first of several.
+fn keyboard(guests: &[Guest]) -> GuestId {
+    let with_console = (0..).zip(guests).filter(|(_, it)| it.console.is_some());
+    let lowest = with_console.min_by_key(|(_, it)| it.vcpus.first().map(|vcpu| vcpu.band));
+    GuestId(lowest.map_or(0, |(index, _)| index))
+}
+
+/// All vCPUs of the system.
+fn members(guests: &[Guest]) -> Vec<Member> {
+    let of_guest = |(index, guest): (usize, &Guest)| -> Vec<Member> {
+        let owner = GuestId(u8::try_from(index).unwrap_or(u8::MAX));
+        let member = |vcpu: &Vcpu| Member {
+            guest: owner,
+            moves: guest.moves,
+            band: vcpu.band,
+            home: vcpu.home,
+        };
+        guest.vcpus.iter().map(member).collect()
+    };
+    guests.iter().enumerate().flat_map(of_guest).collect()
 }
 
 fn interrupts(guest: &description::Guest, board: &Board) -> Vec<Interrupt> {

@@ -4,8 +4,7 @@
 
 use super::grace::Grace;
 use super::policy::PolicyRules;
-use super::roles::changes_cores;
-use super::shared::{Shared, VcpuFacts};
+use super::shared::Shared;
 use crate::schedule::{Band, Deadlines, Scheduler, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::packed::Without;
@@ -143,10 +142,9 @@ impl<T> CoreState<T> {
         if without.patience {
             rules.park_delay = Ticks(0);
         }
-        let moves = |it: &VcpuFacts| changes_cores(&rules, it.cores) && it.cores.contains(core);
         let vcpus = || shared.vcpus();
         let moving: VcpuSet = vcpus()
-            .filter(|(_, it)| moves(it))
+            .filter(|(_, it)| it.moves && it.cores.contains(core))
             .map(|(id, _)| id)
             .collect();
         let home_vcpus: VcpuSet = vcpus()

@@ -30,7 +30,7 @@
 //! | --- | --- |
 //! | `slot`, `presence` | the words that cores share |
 //! | `grace`, `lock_holder` | when a vCPU may lose its core |
-//! | `policy`, `choice`, `roles` | which vCPU is taken, and what each core is for |
+//! | `policy`, `choice` | which vCPU is taken |
 //! | `core_state`, `platform` | what a core knows, and what it can do |
 //! | `park`, `catch`, `notify` | a core gives vCPUs up, and says so |
 //! | `send`, `fetch`, `pull` | vCPUs leave and come |
@@ -54,7 +54,6 @@ mod platform;
 mod policy;
 mod presence;
 mod pull;
-mod roles;
 mod save;
 mod send;
 mod shared;
@@ -77,8 +76,7 @@ pub use platform::{Delivery, Platform, Saved, State, Taken, TracePoint};
 pub use policy::{Candidate, Here, Policy, PolicyRules, Running, Verdict};
 pub use presence::{Level, Presence};
 pub use pull::pull_for_start;
-pub use roles::{Member, Roles, Tables, changes_cores};
 pub use save::save_loaded;
 pub use send::caught;
-pub use shared::{Shared, VcpuFacts};
+pub use shared::{Roles, Shared, VcpuFacts};
 pub use slot::{Parked, ParkedState, ParkingSlot, Peek};

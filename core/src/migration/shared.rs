@@ -1,12 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What all cores see: facts about vCPUs, which never change, and the words by which cores meet.
 
-use super::presence::Presence;
-use super::roles::Roles;
+use super::presence::{Level, Presence};
 use super::slot::ParkingSlot;
 use crate::schedule::Band;
 use crate::sets::CoreSet;
 use spumone_config::types::{MAX_PCPUS, MAX_VCPUS, PcpuId, VcpuId};
+
+/// What the cores of a system are for, as the image says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    /// Cores off which kernels of guests that migrate are kept, because they are the home of a vCPU of a higher band.
+    pub kernel_free: CoreSet,
+    /// The band of the gang, and the homes of its vCPUs.
+    pub gang: Option<(Band, CoreSet)>,
+    /// The highest level of a vCPU that may migrate.
+    pub highest_movable: Level,
+    /// The lowest one.
+    pub lowest_movable: Level,
+}
 
 /// What never changes of a vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +29,8 @@ pub struct VcpuFacts {
     pub home: PcpuId,
     /// The cores on which it may run.
     pub cores: CoreSet,
+    /// Whether it migrates between them.
+    pub moves: bool,
 }
 
 /// What all cores of a system share for migration.

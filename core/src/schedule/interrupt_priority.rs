@@ -41,11 +41,9 @@ const HIGHEST_BAND_PRIORITY: u8 = 2 * STEP;
 /// Lets every interrupt through.
 const MASK_NOTHING: GicPriority = GicPriority(0xf0);
 
-impl Band {
-    /// Priority of the interrupts for vCPUs of this band: device interrupts and kicks.
-    pub const fn interrupt_priority(self) -> GicPriority {
-        GicPriority(HIGHEST_BAND_PRIORITY + (Self::COUNT - 1 - self.index()) as u8 * STEP)
-    }
+/// Priority of the interrupts for vCPUs of this band: device interrupts and kicks.
+pub const fn band_priority(band: Band) -> GicPriority {
+    GicPriority(HIGHEST_BAND_PRIORITY + (Band::COUNT - 1 - band.index()) as u8 * STEP)
 }
 
 /// Value of `ICC_PMR_EL1` while a vCPU of band `running` runs, or while the core idles (`None`).
@@ -54,14 +52,14 @@ impl Band {
 /// nothing.
 pub const fn priority_mask(priorities: InterruptPriorities, running: Option<Band>) -> GicPriority {
     match (priorities, running) {
-        (InterruptPriorities::Split, Some(band)) => GicPriority(band.interrupt_priority().0 + STEP),
+        (InterruptPriorities::Split, Some(band)) => GicPriority(band_priority(band).0 + STEP),
         (InterruptPriorities::Flat, _) | (_, None) => MASK_NOTHING,
     }
 }
 
 /// The SGI (0 to 7) that tells a core of work for a vCPU of `band`: mail, or a guest's interrupt.
 ///
-/// Each band has its own, with [`Band::interrupt_priority`], so that work for a lower band waits
+/// Each band has its own, with [`band_priority`], so that work for a lower band waits
 /// in the GIC while a higher one runs.
 pub const fn kick_sgi(band: Band) -> IntId {
     IntId(band.index() as u16)
@@ -97,7 +95,7 @@ mod tests {
             for interrupt in bands() {
                 assert_eq!(
                     passes(
-                        interrupt.interrupt_priority(),
+                        band_priority(interrupt),
                         priority_mask(Split, Some(running))
                     ),
                     interrupt >= running,
@@ -111,7 +109,7 @@ mod tests {
         for running in bands() {
             for interrupt in bands() {
                 let mask = priority_mask(Flat, Some(running));
-                assert!(passes(interrupt.interrupt_priority(), mask));
+                assert!(passes(band_priority(interrupt), mask));
             }
         }
     }
@@ -119,10 +117,7 @@ mod tests {
     #[test]
     fn nothing_is_masked_while_idle() {
         for band in bands() {
-            assert!(passes(
-                band.interrupt_priority(),
-                priority_mask(Split, None)
-            ));
+            assert!(passes(band_priority(band), priority_mask(Split, None)));
         }
     }
 
@@ -131,7 +126,7 @@ mod tests {
         for band in bands() {
             for own in [ALARM_PRIORITY, OWN_PRIORITY] {
                 assert!(passes(own, priority_mask(Split, Some(band))));
-                assert!(own < band.interrupt_priority());
+                assert!(own < band_priority(band));
             }
         }
     }
@@ -139,7 +134,7 @@ mod tests {
     #[test]
     fn sixteen_levels_suffice() {
         for band in bands() {
-            assert_eq!(band.interrupt_priority().0 % 0x10, 0);
+            assert_eq!(band_priority(band).0 % 0x10, 0);
             assert_eq!(priority_mask(Split, Some(band)).0 % 0x10, 0);
         }
         assert_eq!(priority_mask(Split, None).0 % 0x10, 0);

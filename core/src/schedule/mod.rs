@@ -12,7 +12,6 @@
 //! 3. `ICC_PMR_EL1` set to [`priority_mask`];
 //! 4. the alarm (`CNTHP_CVAL_EL2`) set to [`Deadlines::next_alarm`].
 
-mod band;
 mod deadlines;
 mod interrupt_priority;
 mod run_queue;
@@ -22,11 +21,13 @@ mod scheduler;
 #[cfg(not(loom))]
 mod model_tests;
 
-pub use band::{Band, Bands, TooManyPriorities};
 pub use deadlines::Deadlines;
-pub use interrupt_priority::{ALARM_PRIORITY, GicPriority, OWN_PRIORITY, kick_sgi, priority_mask};
+pub use interrupt_priority::{
+    ALARM_PRIORITY, GicPriority, OWN_PRIORITY, band_priority, kick_sgi, priority_mask,
+};
 pub use run_queue::RunQueue;
 pub use scheduler::{Action, Decision, Refused, Scheduler, Turn, VcpuState};
+pub use spumone_config::types::Band;
 
 /// A point in time, or a length of time, in ticks of the system counter (`CNTPCT_EL0`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

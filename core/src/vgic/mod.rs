@@ -100,6 +100,7 @@ pub use list_register::{ListRegister, State};
 pub use register::Region;
 pub use sgi::SgiRegister;
 
+use spumone_config::gic::{PHYSICAL_TIMER, VIRTUAL_TIMER};
 use spumone_config::types::{IntId, MAX_VCPUS_PER_GUEST};
 
 /// Most SPIs of a guest. Few where loom explores every order of every access.
@@ -108,10 +109,6 @@ pub const MAX_SPIS: usize = if cfg!(loom) { 32 } else { 256 };
 pub const SPI_WORDS: usize = MAX_SPIS / 32;
 /// Most list registers a core can have (ICH_VTR_EL2.ListRegs).
 pub const MAX_LIST_REGISTERS: usize = 16;
-/// The EL1 virtual timer's PPI (Base System Architecture, section 3.8).
-pub const VIRTUAL_TIMER: IntId = IntId(27);
-/// The EL1 physical timer's PPI (Base System Architecture, section 3.8).
-pub const PHYSICAL_TIMER: IntId = IntId(30);
 /// The PPIs that are mapped to the core's own, as a bitmap.
 pub const TIMER_PPIS: u32 = 1 << VIRTUAL_TIMER.0 | 1 << PHYSICAL_TIMER.0;
 

@@ -6,6 +6,7 @@
 //! for a register.
 
 use super::VcpuIndex;
+use spumone_config::gic::{REDISTRIBUTOR_SIZE, SGI_FRAME};
 use spumone_config::types::IntId;
 
 /// A part of the GIC in a guest's address space.
@@ -13,13 +14,8 @@ use spumone_config::types::IntId;
 pub enum Region {
     /// The distributor frame, 64 KiB.
     Distributor,
-    /// The redistributors, [`Region::REDISTRIBUTOR_SIZE`] for each vCPU.
+    /// The redistributors, [`REDISTRIBUTOR_SIZE`] for each vCPU.
     Redistributors,
-}
-
-impl Region {
-    /// Bytes of a redistributor: RD_base frame and SGI_base frame.
-    pub const REDISTRIBUTOR_SIZE: u64 = 0x2_0000;
 }
 
 /// One of the families with one bit per interrupt.
@@ -99,8 +95,6 @@ pub(super) enum Register {
     Private(VcpuIndex, InterruptRegister),
 }
 
-/// Bytes of a GIC register frame.
-const FRAME_SIZE: u64 = 0x1_0000;
 const PERIPHERAL_ID_2: u64 = 0xffe8;
 const GICD_CTLR: u64 = 0x0000;
 const GICD_TYPER: u64 = 0x0004;
@@ -126,8 +120,8 @@ pub(super) fn decode(region: Region, offset: u64, size: u8) -> Option<Register> 
     match region {
         Region::Distributor => decode_distributor(offset, size),
         Region::Redistributors => {
-            let vcpu = u8::try_from(offset / Region::REDISTRIBUTOR_SIZE).ok()?;
-            let offset = offset % Region::REDISTRIBUTOR_SIZE;
+            let vcpu = u8::try_from(offset / REDISTRIBUTOR_SIZE).ok()?;
+            let offset = offset % REDISTRIBUTOR_SIZE;
             decode_redistributor(VcpuIndex(vcpu), offset, size)
         }
     }
@@ -148,7 +142,7 @@ fn decode_distributor(offset: u64, size: u8) -> Option<Register> {
 }
 
 fn decode_redistributor(vcpu: VcpuIndex, offset: u64, size: u8) -> Option<Register> {
-    if let Some(offset) = offset.checked_sub(FRAME_SIZE) {
+    if let Some(offset) = offset.checked_sub(SGI_FRAME) {
         let register = decode_interrupts(offset, size)?;
         let private = match register {
             InterruptRegister::Bank(_, n) => n == 0,

@@ -2,9 +2,9 @@
 //! The state of a GICv3: for each interrupt whether it is enabled, pending, active, how urgent, and where it goes.
 
 use super::with;
-use crate::spi_setup::SpiSetup;
-use spumone_config::packed::Trigger;
+use spumone_config::packed::{Spi, Trigger};
 use spumone_config::{IntId, PhysAddr};
+use spumone_core::schedule::band_priority;
 
 /// Why the GIC cannot be set up: never.
 pub type GicError = &'static str;
@@ -105,7 +105,7 @@ pub unsafe fn initialize_gic(
     redistributor: PhysAddr,
     cores: usize,
     private_priorities: &[(IntId, u8)],
-    spis: impl Iterator<Item = SpiSetup>,
+    spis: &[Spi],
 ) -> Result<(), GicError> {
     with(|machine| {
         if (distributor.0, redistributor.0) != (machine.gic.distributor, machine.gic.redistributors)
@@ -118,11 +118,11 @@ pub unsafe fn initialize_gic(
                 core.private.enabled |= 1 << interrupt.0;
             }
         }
-        for setup in spis {
-            let (bank, bit) = machine.gic.spi(setup.interrupt.0);
+        for spi in spis {
+            let (bank, bit) = machine.gic.spi(spi.physical.0);
             bank.enabled &= !bit;
-            bank.priority[setup.interrupt.index() % 32] = setup.priority;
-            match setup.trigger {
+            bank.priority[spi.physical.index() % 32] = band_priority(spi.band).0;
+            match spi.trigger {
                 Trigger::Edge => bank.edges |= bit,
                 Trigger::Level => bank.edges &= !bit,
             }

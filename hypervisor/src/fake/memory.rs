@@ -6,7 +6,7 @@ use spumone_config::PhysAddr;
 use spumone_core::load::CLEARED;
 
 /// The least that the hypervisor reads of a bundle.
-const MIN_BUNDLE: usize = 1 << 20;
+pub const MIN_BUNDLE: usize = 1 << 20;
 
 /// The machine's memory.
 pub struct Memory {

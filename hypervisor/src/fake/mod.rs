@@ -28,9 +28,9 @@ pub use firmware::{
 pub use gic::{Gic, GicError, initialize_gic};
 pub use guest::{GuestHook, enter};
 pub use memory::{
-    Memory, bundle_start, clear_memory, copy_payload, finish_loading, memory_bytes, read_u32,
-    read_word_of_memory, text_start, write_if_there, write_memory, write_memory_byte, write_u32,
-    write_u64,
+    MIN_BUNDLE, Memory, bundle_start, clear_memory, copy_payload, finish_loading, memory_bytes,
+    read_u32, read_word_of_memory, text_start, write_if_there, write_memory, write_memory_byte,
+    write_u32, write_u64,
 };
 pub use registers::{
     Register, dsb_ishst, dsb_sy, isb, load_vectors, note_step, read, set_vectors, store_vectors,

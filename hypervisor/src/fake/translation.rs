@@ -44,8 +44,8 @@ pub fn walk_stage2(ipa: u64) -> Option<u64> {
     for (level, shift) in [(1, 30), (2, 21), (3, 12)] {
         let mask = if level == 1 { 0x3FF } else { 0x1FF };
         let entry = table + 8 * (ipa >> shift & mask);
-        // SAFETY: `VTTBR_EL2` has the address of tables that the hypervisor has built in a static of this machine; tables
-        // point to tables of the same pool.
+        // SAFETY: `VTTBR_EL2` has the address of tables that the test has made with the system; they are never freed, and
+        // point to tables of the same pages.
         let descriptor = unsafe { (entry as *const u64).read() };
         if descriptor & VALID == 0 {
             return None;

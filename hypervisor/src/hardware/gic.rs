@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Initialization of the GICv3, which is left to the `arm-gic` crate.
 
-use crate::spi_setup::SpiSetup;
 use arm_gic::gicv3::GicV3;
 use arm_gic::gicv3::registers::{Gicd, GicrSgi};
 use arm_gic::{IntId as GicIntId, Trigger as GicTrigger, UniqueMmioPointer};
 use core::ptr::NonNull;
-use spumone_config::packed::Trigger;
+use spumone_config::packed::{Spi, Trigger};
 use spumone_config::{IntId, PhysAddr};
+use spumone_core::schedule::band_priority;
 
 pub use arm_gic::gicv3::GicError;
 
@@ -22,7 +22,7 @@ pub unsafe fn initialize_gic(
     redistributor: PhysAddr,
     cores: usize,
     private_priorities: &[(IntId, u8)],
-    spis: impl Iterator<Item = SpiSetup>,
+    spis: &[Spi],
 ) -> Result<(), GicError> {
     let distributor = NonNull::new(distributor.0 as *mut Gicd);
     let redistributor = NonNull::new(redistributor.0 as *mut GicrSgi);
@@ -42,9 +42,9 @@ pub unsafe fn initialize_gic(
         }
     }
     for spi in spis {
-        let id = driver_id(spi.interrupt);
+        let id = driver_id(spi.physical);
         gic.enable_interrupt(id, None, false)?;
-        gic.set_interrupt_priority(id, None, spi.priority)?;
+        gic.set_interrupt_priority(id, None, band_priority(spi.band).0)?;
         let trigger = match spi.trigger {
             Trigger::Edge => GicTrigger::Edge,
             Trigger::Level => GicTrigger::Level,

@@ -11,6 +11,7 @@ use aarch64_paging::{MapError, Mapping};
 use aarch64_rt::InitialPagetable;
 use core::arch::asm;
 use core::ptr::NonNull;
+use spumone_config::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
 use spumone_config::packed::System;
 
 /// Attribute indices of `DEFAULT_MAIR` of aarch64-rt.
@@ -39,10 +40,6 @@ aarch64_rt::initial_pagetable!(INITIAL);
 const ROOT_LEVEL: usize = 1;
 /// Tables for the map: a handful of ranges, each with at most two partial ends.
 const TABLES: usize = 64;
-/// A GICv3 redistributor has two 64 KiB frames.
-pub const REDISTRIBUTOR_SIZE: u64 = 0x2_0000;
-/// Size of the distributor frame.
-const DISTRIBUTOR_SIZE: u64 = 0x1_0000;
 /// Size of a PL011.
 const UART_SIZE: u64 = 0x1000;
 

@@ -9,6 +9,7 @@ use crate::events::{Event, note};
 use crate::machine::Guest;
 use crate::sysreg::mrs;
 use spumone_config::GuestAddr;
+use spumone_config::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
 use spumone_core::console::Source;
 use spumone_core::migration::{self, Catch};
 use spumone_core::psci::StopReason;
@@ -19,9 +20,6 @@ use spumone_core::trap::{
 };
 use spumone_core::vgic::{Region, SgiRegister};
 use spumone_core::vuart::Vuart;
-
-/// Size of a distributor frame.
-const DISTRIBUTOR_SIZE: u64 = 0x1_0000;
 
 /// What the guest finds at an address that stage 2 does not map, and the offset in it.
 enum Device {
@@ -221,7 +219,7 @@ fn device_at(guest: &Guest, ipa: GuestAddr) -> Option<Device> {
         let offset = ipa.0.wrapping_sub(base.0);
         (offset < size).then_some(offset)
     };
-    let redistributors = Region::REDISTRIBUTOR_SIZE * config.vcpus.len() as u64;
+    let redistributors = REDISTRIBUTOR_SIZE * config.vcpus.len() as u64;
     if let Some(console) = &config.console
         && let Some(offset) = offset(console.base, Vuart::FRAME_SIZE)
     {

@@ -7,12 +7,13 @@ use super::Instance;
 use super::platform::CorePlatform;
 use crate::epitaph;
 use crate::events::{Event, note};
-use crate::gic::{ALARM, MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
+use crate::gic::ALARM;
 use crate::hardware::{halt, isb};
-use crate::machine::Destination;
 use crate::sysreg::mrs;
 use crate::timers;
 use crate::vcpu::VcpuToken;
+use spumone_config::gic::{MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
+use spumone_config::packed::SpiOwner;
 use spumone_config::{GuestId, IntId};
 use spumone_core::migration::{self, Taken};
 use spumone_core::psci::Phase;
@@ -85,15 +86,15 @@ impl CorePlatform {
     #[inline(never)]
     fn spi(&mut self, interrupt: IntId, loaded: Option<&mut VcpuToken>) -> Taken {
         match self.machine.destinations.of(interrupt) {
-            Destination::Guest(guest, number) => {
+            SpiOwner::Guest(guest, number) => {
                 self.device_interrupt(guest, number, interrupt, loaded)
             }
             // Its line is high until the UART is served, so it stays active until then.
-            Destination::Console => {
+            SpiOwner::Console => {
                 self.noted.console = true;
                 Taken::Other
             }
-            Destination::Nobody => {
+            SpiOwner::Nobody => {
                 self.machine.gic.deactivate(interrupt);
                 Taken::Other
             }

@@ -185,7 +185,7 @@ impl Platform for CorePlatform {
     #[inline(always)]
     fn load_registers(&mut self, vcpu: &mut VcpuToken) {
         step!(Load);
-        cpu::set_stage2(vcpu.shared.vttbr);
+        cpu::set_stage2(vcpu.shared.stage2.all);
         let last = &mut self.last_of_guest[vcpu.guest.index()];
         if *last != Some(vcpu.id) {
             *last = Some(vcpu.id);
@@ -274,9 +274,9 @@ impl Platform for CorePlatform {
     fn set_catch(&mut self, loaded: &VcpuToken, catch: Catch) -> bool {
         let guest = loaded.shared;
         let tables = match catch {
-            Catch::Nothing => Some(guest.vttbr),
-            Catch::Exit => guest.vttbr_kernel,
-            Catch::Entry => guest.vttbr_programs,
+            Catch::Nothing => Some(guest.stage2.all),
+            Catch::Exit => guest.stage2.of_kernel,
+            Catch::Entry => guest.stage2.of_programs,
         };
         if let Some(tables) = tables {
             exchange_stage2(tables);

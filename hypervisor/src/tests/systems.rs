@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Small systems for tests.
 
-use crate::fake::Parts;
+use crate::fake::{self, Parts};
+use spumone_config::bands::Bands;
 use spumone_config::packed::{
     Board, BundleHeader, Guest, Interrupt, InterruptPriorities, Mapping, MemoryRange, Policy,
-    Quiesce, Scheduler, SeedSlot, Segment, System, Trigger, Uart, Vcpu, VirtualGic, VirtualUart,
-    Without,
+    Quiesce, Scheduler, SeedSlot, Segment, Spi, SpiOwner, Stage2, System, Trigger, Uart, Vcpu,
+    VirtualGic, VirtualUart, Without,
 };
-use spumone_config::{GuestAddr, IntId, PcpuId, PhysAddr, Priority};
+use spumone_config::roles::{self, Member, Tables, changes_cores};
+use spumone_config::stage2::{self, Attributes, Pages, VTCR, Vmid};
+use spumone_config::{Band, GuestAddr, GuestId, IntId, PcpuId, PhysAddr, Priority, VcpuId};
+use std::alloc::{Layout, alloc_zeroed};
 
 pub const MEMORY: u64 = 0x4000_0000;
 pub const MEMORY_SIZE: u64 = 0x200_0000;
@@ -60,22 +64,31 @@ impl GuestParts {
         self
     }
 
-    fn packed(&self, index: usize) -> Guest {
+    fn packed(&self, index: usize, first: usize, policy: Policy, bands: &Bands) -> Guest {
         let homes = self
             .vcpus
             .iter()
             .fold(0, |bits, &(home, _)| bits | 1 << home);
+        let cores = homes | self.cores;
+        let vcpus = (first..).zip(&self.vcpus);
+        let vcpus = vcpus.map(|(id, &(home, priority))| Vcpu {
+            id: VcpuId(id as u8),
+            home: PcpuId(home),
+            priority: Priority(priority),
+            band: bands.of(Priority(priority)).unwrap(),
+        });
         Guest {
             name: format!("guest{index}").as_str().try_into().unwrap(),
-            vcpus: self
-                .vcpus
-                .iter()
-                .map(|&(home, priority)| Vcpu {
-                    home: PcpuId(home),
-                    priority: Priority(priority),
-                })
-                .collect(),
-            cores: homes | self.cores,
+            band: vcpus.clone().map(|vcpu| vcpu.band).max().unwrap(),
+            vcpus: vcpus.collect(),
+            cores,
+            moves: changes_cores(policy, cores),
+            // Filled in by `parts`, which knows where the tables lie.
+            stage2: Stage2 {
+                all: 0,
+                of_kernel: None,
+                of_programs: None,
+            },
             memory: [Mapping {
                 ipa: GuestAddr(GUEST_MEMORY),
                 pa: PhysAddr(memory_of(index)),
@@ -135,7 +148,39 @@ pub fn memory_of(guest: usize) -> u64 {
 
 /// A system with so many cores, in two clusters.
 pub fn system(cores: u8, policy: Policy, guests: &[GuestParts]) -> System {
+    let priorities = guests.iter().flat_map(|guest| &guest.vcpus);
+    let bands = Bands::from_priorities(priorities.map(|&(_, it)| Priority(it))).unwrap();
+    let mut first = 0;
+    let guests: Vec<Guest> = (0..)
+        .zip(guests)
+        .map(|(index, guest)| {
+            let packed = guest.packed(index, first, policy, &bands);
+            first += guest.vcpus.len();
+            packed
+        })
+        .collect();
+    let members: Vec<Member> = (0..)
+        .map(GuestId)
+        .zip(&guests)
+        .flat_map(|(id, guest)| {
+            let moves = guest.moves;
+            guest.vcpus.iter().map(move |vcpu| Member {
+                guest: id,
+                moves,
+                band: vcpu.band,
+                home: vcpu.home,
+            })
+        })
+        .collect();
     System {
+        keyboard: (0..)
+            .map(GuestId)
+            .zip(&guests)
+            .min_by_key(|(_, guest)| guest.vcpus[0].priority)
+            .map_or(GuestId(0), |(id, _)| id),
+        roles: roles::of_cores(policy, cores.into(), &members),
+        spis: spis(&guests),
+        vtcr: VTCR,
         board: Board {
             name: "fake".try_into().unwrap(),
             core_mpidrs: (0..u64::from(cores))
@@ -163,24 +208,80 @@ pub fn system(cores: u8, policy: Policy, guests: &[GuestParts]) -> System {
             interrupt_priorities: InterruptPriorities::Split,
             without: Without::default(),
         },
-        guests: guests
-            .iter()
-            .enumerate()
-            .map(|(index, guest)| guest.packed(index))
-            .collect(),
+        guests: guests.into_iter().collect(),
         fixed_seed: Some(1),
     }
 }
 
+fn spis(guests: &[Guest]) -> heapless::Vec<Spi, { spumone_config::packed::MAX_USED_SPIS }> {
+    let of_guests = (0..).map(GuestId).zip(guests).flat_map(|(id, guest)| {
+        guest.interrupts.iter().map(move |it| Spi {
+            physical: it.physical,
+            owner: SpiOwner::Guest(id, it.guest),
+            band: guest.band,
+            trigger: it.trigger,
+        })
+    });
+    let console = Spi {
+        physical: IntId(UART_INTERRUPT),
+        owner: SpiOwner::Console,
+        band: Band::LOWEST,
+        trigger: Trigger::Level,
+    };
+    of_guests.chain([console]).collect()
+}
+
+/// Bytes for the stage 2 tables of a system.
+const TABLES_SIZE: usize = 1 << 19;
+
+/// Makes the stage 2 tables, and says in the system where they lie: in this process's memory, for as long as it lives.
+fn make_tables(system: &mut System) {
+    let layout = Layout::from_size_align(TABLES_SIZE, stage2::ROOT_SIZE as usize).unwrap();
+    // SAFETY: the size is not zero.
+    let place = unsafe { alloc_zeroed(layout) };
+    let mut pages = Pages::new(PhysAddr(place as u64));
+    let policy = system.scheduler.policy;
+    for (id, guest) in (0..).map(GuestId).zip(&mut system.guests) {
+        let others = Tables::needed(policy, guest.moves, guest.vcpus.len());
+        let mut make = |ram| {
+            let mut tables = stage2::Stage2::new(&mut pages);
+            for mapping in &guest.memory {
+                tables.map(mapping, ram).unwrap();
+            }
+            tables.vttbr(Vmid::of(id))
+        };
+        let all = make(Attributes::RAM);
+        let of_kernel = others.of_kernel.then(|| make(Attributes::RAM_OF_KERNEL));
+        let of_programs = others
+            .of_programs
+            .then(|| make(Attributes::RAM_OF_PROGRAMS));
+        guest.stage2 = Stage2 {
+            all,
+            of_kernel,
+            of_programs,
+        };
+    }
+    let bytes = pages.to_bytes();
+    assert!(bytes.len() <= TABLES_SIZE);
+    // SAFETY: as many bytes were allocated, and nothing refers to them yet.
+    unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+}
+
 /// The machine for a system, with the system in its bundle.
 pub fn parts(system: &System) -> Parts {
+    let mut system = system.clone();
+    make_tables(&mut system);
     let mut buffer = vec![0; 0x8000];
-    let encoded = postcard::to_slice(system, &mut buffer).unwrap();
+    let encoded = postcard::to_slice(&system, &mut buffer).unwrap();
+    let bundle_len = IMAGE_OFFSET as usize + IMAGE.len();
+    // The header says where the bundle lies, so it does not move any more.
+    let mut bundle = Vec::with_capacity(bundle_len.max(fake::MIN_BUNDLE));
     let header = BundleHeader {
         system_len: encoded.len() as u32,
-        total_len: IMAGE_OFFSET + IMAGE.len() as u64,
+        total_len: bundle_len as u64,
+        address: PhysAddr(bundle.as_ptr() as u64),
     };
-    let mut bundle = header.to_bytes().to_vec();
+    bundle.extend_from_slice(&header.to_bytes());
     bundle.extend_from_slice(encoded);
     bundle.resize(IMAGE_OFFSET as usize, 0);
     bundle.extend_from_slice(IMAGE);

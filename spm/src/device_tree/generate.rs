@@ -8,8 +8,10 @@ use super::seeds;
 use dtoolkit::ToPropertyValue;
 use dtoolkit::error::ModelError;
 use dtoolkit::model::{DeviceTree, DeviceTreeNode, DeviceTreeProperty};
+use spumone_config::IntId;
 use spumone_config::board::{Board, Device};
 use spumone_config::description::Guest;
+use spumone_config::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
 use spumone_config::layout::GuestPlan;
 use spumone_config::packed::{Mapping, Trigger, VirtualGic, VirtualUart};
 
@@ -27,16 +29,12 @@ const PPI: u32 = 1;
 /// First INTID of the PPIs.
 const FIRST_PPI: u32 = 16;
 /// First INTID of the SPIs.
-const FIRST_SPI: u32 = 32;
+const FIRST_SPI: u32 = IntId::FIRST_SPI.0 as u32;
 /// Flags of a GIC interrupt specifier: rising edge.
 const RISING_EDGE: u32 = 1;
 /// Flags of a GIC interrupt specifier: high level.
 const HIGH_LEVEL: u32 = 4;
 
-/// Size of a GICv3 distributor frame.
-const DISTRIBUTOR_SIZE: u64 = 0x1_0000;
-/// Size of the frames of one GICv3 redistributor.
-const REDISTRIBUTOR_SIZE: u64 = 0x2_0000;
 /// Size of a PL011's registers.
 const PL011_SIZE: u64 = 0x1000;
 

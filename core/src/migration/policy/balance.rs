@@ -37,7 +37,6 @@ impl Balance {
 impl Decide for Balance {
     fn rules(&self) -> PolicyRules {
         PolicyRules {
-            moves: true,
             park_delay: self.park_delay,
             ..PolicyRules::default()
         }

@@ -101,7 +101,17 @@ mod tests {
     fn policies_are_as_descriptions_are_checked_for() {
         for packed in packed::Policy::ALL {
             let rules = Policy::new(packed, 1_000_000).rules();
-            assert_eq!(rules.moves, packed.moves_vcpus(), "{packed:?}");
+            assert_eq!(
+                rules.excludes_kernels,
+                packed.excludes_kernels(),
+                "{packed:?}"
+            );
+            assert_eq!(
+                rules.max_delay.is_some(),
+                packed.defers_preemption(),
+                "{packed:?}"
+            );
+            assert_eq!(rules.gang, packed.has_gang(), "{packed:?}");
             let is_patient = rules.park_delay > crate::schedule::Ticks(0);
             assert_eq!(is_patient, packed.is_patient(), "{packed:?}");
         }

@@ -23,7 +23,6 @@ pub struct OnDemand;
 impl Decide for OnDemand {
     fn rules(&self) -> PolicyRules {
         PolicyRules {
-            moves: true,
             returns_home: true,
             ..PolicyRules::default()
         }

@@ -29,7 +29,6 @@ impl Random {
 impl Decide for Random {
     fn rules(&self) -> PolicyRules {
         PolicyRules {
-            moves: true,
             max_stay: Some(self.stay),
             ..PolicyRules::default()
         }

@@ -7,8 +7,6 @@ use crate::schedule::Ticks;
 /// What a policy has cores do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicyRules {
-    /// Whether vCPUs ever migrate.
-    pub moves: bool,
     /// How long a core keeps a preempted vCPU before it parks it, if vCPUs migrate.
     pub park_delay: Ticks,
     /// Whether vCPUs return to their home core as soon as it could run them.

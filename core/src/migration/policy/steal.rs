@@ -45,7 +45,6 @@ impl Steal {
 impl Decide for Steal {
     fn rules(&self) -> PolicyRules {
         PolicyRules {
-            moves: true,
             park_delay: self.park_delay,
             ..PolicyRules::default()
         }

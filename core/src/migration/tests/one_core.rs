@@ -52,12 +52,14 @@ struct Machine {
 }
 
 impl Core {
-    fn new(policy: packed::Policy, without: Without, bands: &[Band]) -> Self {
-        let policy = Policy::new(policy, FREQUENCY_HZ);
+    fn new(named: packed::Policy, without: Without, bands: &[Band]) -> Self {
+        let policy = Policy::new(named, FREQUENCY_HZ);
+        let moves_vcpus = named.moves_vcpus();
         let facts = |(id, &band): (usize, &Band)| VcpuFacts {
             band,
             home: PcpuId((id % CORES) as u8),
             cores: CoreSet::from_bits((1 << CORES) - 1),
+            moves: moves_vcpus,
         };
         let mut vcpus = [None; MAX_VCPUS];
         for (place, band) in vcpus.iter_mut().zip(bands.iter().enumerate()) {

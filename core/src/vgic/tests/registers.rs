@@ -3,6 +3,7 @@
 
 use super::super::Region;
 use super::world::{SPIS, World};
+use spumone_config::gic::{REDISTRIBUTOR_SIZE, SGI_FRAME};
 
 /// How a register takes a write of all ones.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +93,7 @@ fn distributor() {
 
 #[test]
 fn redistributor() {
-    const SGI: u64 = 0x1_0000;
+    const SGI: u64 = SGI_FRAME;
     check(
         Region::Redistributors,
         &[
@@ -124,7 +125,7 @@ fn redistributor() {
 
 #[test]
 fn another_vcpus_redistributor() {
-    const OTHER: u64 = Region::REDISTRIBUTOR_SIZE;
+    const OTHER: u64 = REDISTRIBUTOR_SIZE;
     check(
         Region::Redistributors,
         &[
@@ -185,7 +186,7 @@ fn a_byte_of_priority_is_that_of_one_interrupt() {
 
 #[test]
 fn other_sizes_and_alignments_are_ignored() {
-    const SGI: u64 = 0x1_0000;
+    const SGI: u64 = SGI_FRAME;
     let mut world = World::new(1, 1, 4);
     world.load(0, 0);
     for (region, offset, size) in [

@@ -4,6 +4,7 @@
 
 use super::super::{CpuInterface, GuestGic, Region, SgiRegister, State, VcpuIndex, VcpuSet};
 use super::machine::{Acknowledged, Context, HCR_TRAP_DEACTIVATE, Here, Machine, PhysicalSpi};
+use spumone_config::gic::{REDISTRIBUTOR_SIZE, SGI_FRAME};
 use spumone_config::packed::{Interrupt, Trigger};
 use spumone_config::types::{IntId, PcpuId};
 use std::collections::VecDeque;
@@ -161,7 +162,7 @@ impl World {
 
     /// A word of this vCPU's own SGI_base frame.
     pub fn own(&self, vcpu: usize, offset: u64) -> u64 {
-        vcpu as u64 * Region::REDISTRIBUTOR_SIZE + 0x1_0000 + offset
+        vcpu as u64 * REDISTRIBUTOR_SIZE + SGI_FRAME + offset
     }
 
     pub fn read_own(&mut self, vcpu: usize, offset: u64) -> u32 {

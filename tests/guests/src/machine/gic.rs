@@ -3,15 +3,13 @@
 
 use super::mmio::{read32, read64, write32, write64};
 use super::sysreg::{barrier, cpu, mrs, msr};
+pub use spumone_config::gic::REDISTRIBUTOR_SIZE;
+use spumone_config::gic::{PHYSICAL_TIMER, SGI_FRAME, VIRTUAL_TIMER};
 
 /// QEMU's distributor.
 pub const GICD: u64 = 0x0800_0000;
 /// QEMU's first redistributor.
 pub const GICR: u64 = 0x080A_0000;
-/// Bytes of a redistributor.
-pub const REDISTRIBUTOR_SIZE: u64 = 0x2_0000;
-/// From a redistributor to its frame of SGIs and PPIs.
-const SGI_FRAME: u64 = 0x1_0000;
 
 /// Register offsets, in GICD and in the SGI frames; equal where both have the register.
 pub mod register {
@@ -191,7 +189,7 @@ pub fn start_cpu() {
             usual << 24 | usual << 16 | usual << 8 | usual,
         );
     }
-    const SGIS_AND_TIMERS: u32 = 0xFFFF | 1 << 27 | 1 << 30;
+    const SGIS_AND_TIMERS: u32 = 0xFFFF | 1 << VIRTUAL_TIMER.0 | 1 << PHYSICAL_TIMER.0;
     write32(frame + register::ISENABLER, SGIS_AND_TIMERS);
     complete();
     msr!(ICC_SRE_EL1, mrs!(ICC_SRE_EL1) | 1);

@@ -2,6 +2,7 @@
 //! The counter and the two timers of EL1 (Arm ARM DDI 0487, chapter D11).
 
 use super::sysreg::{mrs, msr};
+use spumone_config::gic::{PHYSICAL_TIMER, VIRTUAL_TIMER};
 
 /// `CNT*_CTL`: on.
 pub const ENABLE: u64 = 1 << 0;
@@ -56,8 +57,8 @@ impl Timer {
     /// Its PPI.
     pub fn interrupt(self) -> u32 {
         match self {
-            Self::Virtual => 27,
-            Self::Physical => 30,
+            Self::Virtual => u32::from(VIRTUAL_TIMER.0),
+            Self::Physical => u32::from(PHYSICAL_TIMER.0),
         }
     }
 

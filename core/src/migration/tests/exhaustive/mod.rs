@@ -277,11 +277,13 @@ impl System {
                 band: LOW,
                 home: PcpuId(core),
                 cores: CoreSet::from_bits((1 << CORES) - 1),
+                moves: true,
             });
             vcpus[rt] = Some(VcpuFacts {
                 band: HIGH,
                 home: PcpuId(core),
                 cores: CoreSet::of(PcpuId(core)),
+                moves: false,
             });
         }
         let kernel_free = match self.policy.rules().excludes_kernels {

@@ -5,6 +5,7 @@ use crate::machine::gic::{self, FREE_SPI, GICD, REDISTRIBUTOR_SIZE, register};
 use crate::machine::mmio::{read8, read32, read64, write8, write32, write64};
 use crate::machine::sysreg::{cpu, mrs, msr};
 use crate::report::{Verdict, check, check_eq, test, test_everywhere};
+use spumone_config::gic::VIRTUAL_TIMER;
 
 /// Bits 7 to 4 of PIDR2.
 const GICV3: u32 = 3;
@@ -247,7 +248,7 @@ fn waker() -> Verdict {
 fn private_fields() -> Verdict {
     super::clean();
     const SGI: u32 = 6;
-    const PPI: u32 = 27;
+    const PPI: u32 = VIRTUAL_TIMER.0 as u32;
     for interrupt in [SGI, PPI] {
         for (set, clear) in [
             (register::ISENABLER, register::ICENABLER),

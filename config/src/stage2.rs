@@ -2,36 +2,29 @@
 //! Stage 2 translation tables: what a guest takes for physical memory, and where it really is.
 //!
 //! A guest reaches exactly what is mapped here and nothing else, so these tables are the wall
-//! between guests. They are built once, from ranges that the host tool has checked to be
-//! disjoint, before the guest first runs.
+//! between guests. They are built with the image, from ranges that are checked to be disjoint, and
+//! nothing writes them afterwards: they lie in the bundle, which EL2 maps read-only and no guest
+//! has.
 //!
 //! Format: VMSAv8-64 (Arm ARM, DDI 0487, chapter D8), 4 KiB granule, 40-bit IPA, walk from level 1
 //! on two concatenated tables ("Concatenated translation tables"), leaves of 1 GiB, 2 MiB and
-//! 4 KiB. [`vtcr`] describes the same format to the hardware.
-//!
-//! Assumes that one core at a time builds a guest's tables, with `&mut`. [`Stage2::map`] only ever
-//! turns invalid descriptors into valid ones, so it never needs break-before-make ("Using
-//! break-before-make when updating translation table entries"); the caller orders the writes
-//! before their first use (`DSB ISHST`, `ISB`).
-//! Tables are written through a write-back, inner shareable mapping, as [`vtcr`] tells the walker.
+//! 4 KiB. [`VTCR`] describes the same format to the hardware.
 
 mod attributes;
 mod mapping;
-mod pool;
+mod pages;
 mod registers;
 mod tables;
 
 #[cfg(test)]
-#[cfg(not(loom))]
 mod oracle_tests;
 #[cfg(test)]
-#[cfg(not(loom))]
 mod tests;
 
 pub use attributes::{Access, Attributes, Execute, Memory};
 pub use mapping::pages_needed;
-pub use pool::{PoolError, Table, TablePool};
-pub use registers::{Features, PaRange, Unsupported, Vmid, vtcr, vttbr};
+pub use pages::{Pages, ROOT_SIZE};
+pub use registers::{PA_BITS, VTCR, Vmid, vttbr};
 pub use tables::{MapError, Stage2};
 
 /// Bytes of a page and of a translation table.

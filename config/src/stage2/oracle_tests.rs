@@ -4,19 +4,14 @@
 //! It has neither concatenated root tables nor FEAT_XNX, so its walk starts at level 0, and
 //! execution is compared for all or none.
 
-use super::pages_needed;
-use super::{
-    Access, Attributes, Execute, Features, IPA_BITS, Memory, PaRange, Stage2, Table, TablePool,
-};
+use super::{Access, Attributes, Execute, IPA_BITS, Memory, Pages, Stage2};
+use crate::packed::Mapping;
+use crate::types::{GuestAddr, PhysAddr};
 use aarch64_paging::Mapping as OracleTables;
 use aarch64_paging::descriptor::{PhysicalAddress, Stage2Attributes};
 use aarch64_paging::idmap::IdTranslation;
 use aarch64_paging::paging::{Constraints, MemoryRegion, Stage2 as Stage2Regime};
 use proptest::prelude::*;
-use spumone_config::packed::Mapping;
-use spumone_config::types::{GuestAddr, PhysAddr};
-use std::vec;
-use std::vec::Vec;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -178,10 +173,8 @@ proptest! {
         layout in any_layout(),
         offsets in prop::collection::vec(0_u64..1 << 40, 20),
     ) {
-        let mut pages = vec![Table::EMPTY; pages_needed(layout.iter().map(|(range, _)| range))];
-        let pool = TablePool::new(&mut pages, PhysAddr(0x4000_0000)).unwrap();
-        let features = Features { pa_range: PaRange::Bits40, xnx: false };
-        let mut tables = Stage2::new(pool, features).unwrap();
+        let mut pages = Pages::new(PhysAddr(0x4000_0000));
+        let mut tables = Stage2::new(&mut pages);
         let mut oracle = Oracle::new();
         for (range, attributes) in &layout {
             tables.map(range, *attributes).unwrap();

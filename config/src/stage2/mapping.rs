@@ -2,7 +2,7 @@
 //! How a range is cut into leaves, and how many tables that takes.
 
 use super::{Level, ROOT_TABLES};
-use spumone_config::packed::Mapping;
+use crate::packed::Mapping;
 
 /// One block or page of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +36,8 @@ pub(super) fn leaves(mapping: &Mapping) -> impl Iterator<Item = Leaf> + use<> {
 
 /// Number of 4 KiB pages that the tables of a guest with these mappings take, root included.
 ///
-/// Always even: pools cut from one another by [`TablePool::split`](super::TablePool::split) then
-/// keep the alignment that a root needs. For mappings that [`Stage2::map`](super::Stage2::map)
-/// accepts; it then never runs out of pages.
+/// Always even, as a root is: the next one follows without a gap. For mappings that
+/// [`Stage2::map`](super::Stage2::map) accepts.
 pub fn pages_needed<'a>(mappings: impl Iterator<Item = &'a Mapping> + Clone) -> usize {
     let tables = ROOT_TABLES
         + tables_below(Level::One, mappings.clone())

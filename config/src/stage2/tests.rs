@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Limits, refusals, register values and the count of pages.
+//! Limits, refusals, register values, the count of pages, and their bytes.
 
 use super::attributes::Descriptor;
 use super::mapping::leaves;
 use super::*;
+use crate::packed::Mapping;
+use crate::types::{GuestAddr, GuestId, PhysAddr};
 use proptest::prelude::*;
-use spumone_config::packed::Mapping;
-use spumone_config::types::{GuestAddr, GuestId, PhysAddr};
-use std::vec;
-use std::vec::Vec;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-const POOL_BASE: PhysAddr = PhysAddr(0x8_0000_0000);
-const FEATURES: Features = Features {
-    pa_range: PaRange::Bits40,
-    xnx: true,
-};
+const BASE: PhysAddr = PhysAddr(0x8_0000_0000);
 
 fn mapping(ipa: u64, pa: u64, size: u64) -> Mapping {
     Mapping {
@@ -27,24 +21,8 @@ fn mapping(ipa: u64, pa: u64, size: u64) -> Mapping {
     }
 }
 
-/// Pages with the contents of an earlier use.
-fn dirty_pages(count: usize) -> Vec<Table> {
-    let mut pages = vec![Table::EMPTY; count];
-    let mut pool = TablePool::new(&mut pages, POOL_BASE).unwrap();
-    let garbage = Descriptor(u64::MAX);
-    for page in 0..count {
-        let table = PhysAddr(POOL_BASE.0 + page as u64 * PAGE_SIZE);
-        for entry in 0..ENTRIES {
-            pool.write(super::pool::Slot { table, entry }, garbage);
-        }
-    }
-    pages
-}
-
-fn with_tables<R>(pages: usize, test: impl FnOnce(&mut Stage2<'_>) -> R) -> R {
-    let mut pages = dirty_pages(pages);
-    let pool = TablePool::new(&mut pages, POOL_BASE).unwrap();
-    test(&mut Stage2::new(pool, FEATURES).unwrap())
+fn with_tables<R>(test: impl FnOnce(&mut Stage2<'_>) -> R) -> R {
+    test(&mut Stage2::new(&mut Pages::new(BASE)))
 }
 
 #[test]
@@ -81,12 +59,7 @@ fn descriptors_have_the_bits_of_the_manual() {
 #[test]
 fn vtcr_is_as_the_manual_says() {
     // RES1, 40-bit PS, inner shareable, write-back walks, level 1, T0SZ 24.
-    assert_eq!(vtcr(FEATURES), 0x8002_3558);
-    let large = Features {
-        pa_range: PaRange::Bits48,
-        ..FEATURES
-    };
-    assert_eq!(vtcr(large), 0x8005_3558);
+    assert_eq!(VTCR, 0x8002_3558);
 }
 
 #[test]
@@ -96,40 +69,6 @@ fn vttbr_holds_vmid_and_root() {
         vttbr(Vmid::of(GuestId(2)), PhysAddr(0x4100_2000)),
         0x0003_0000_4100_2000
     );
-}
-
-#[test]
-fn features_are_read_from_the_id_registers() {
-    // Cortex-A76: 40 bits, 4 KiB granule, FEAT_XNX.
-    assert_eq!(
-        Features::from_id_registers(0x10_1122, 0x1021_2122),
-        Ok(FEATURES)
-    );
-    // Cortex-A53: no FEAT_XNX.
-    assert_eq!(
-        Features::from_id_registers(0x1122, 0).map(|f| (f.pa_range, f.xnx)),
-        Ok((PaRange::Bits40, false))
-    );
-    for (range, expected) in [
-        (0, Err(Unsupported::PhysicalAddresses { bits: 32 })),
-        (1, Err(Unsupported::PhysicalAddresses { bits: 36 })),
-        (3, Ok(42)),
-        (4, Ok(44)),
-        (5, Ok(48)),
-        (6, Ok(48)),
-        (7, Ok(48)),
-    ] {
-        let features = Features::from_id_registers(range, 0);
-        assert_eq!(features.map(|f| f.pa_range.bits()), expected);
-    }
-    let granules = |stage1: u64, stage2: u64| {
-        Features::from_id_registers(2 | stage1 << 28 | stage2 << 40, 0).map(|_| ())
-    };
-    assert_eq!(granules(0, 0), Ok(()));
-    assert_eq!(granules(1, 0), Ok(()));
-    assert_eq!(granules(0xf, 0), Err(Unsupported::Granule));
-    assert_eq!(granules(0, 1), Err(Unsupported::Granule));
-    assert_eq!(granules(0xf, 2), Ok(()));
 }
 
 #[test]
@@ -147,8 +86,8 @@ fn leaves_are_as_large_as_alignment_permits() {
 }
 
 #[test]
-fn new_tables_map_nothing_whatever_the_pages_held() {
-    with_tables(2, |tables| {
+fn new_tables_map_nothing() {
+    with_tables(|tables| {
         for ipa in [
             0,
             GIB,
@@ -159,14 +98,14 @@ fn new_tables_map_nothing_whatever_the_pages_held() {
         ] {
             assert_eq!(tables.translate(GuestAddr(ipa)), None);
         }
-        assert_eq!(tables.root(), POOL_BASE);
-        assert_eq!(tables.vttbr(Vmid(1)), 1 << 48 | POOL_BASE.0);
+        assert_eq!(tables.root(), BASE);
+        assert_eq!(tables.vttbr(Vmid(1)), 1 << 48 | BASE.0);
     });
 }
 
 #[test]
 fn both_root_tables_and_all_leaf_sizes_translate() {
-    with_tables(8, |tables| {
+    with_tables(|tables| {
         let top = (1 << IPA_BITS) - GIB;
         tables
             .map(&mapping(top, 3 * GIB, GIB), Attributes::RAM)
@@ -189,13 +128,13 @@ fn both_root_tables_and_all_leaf_sizes_translate() {
             Some((PhysAddr(0x900_0008), Attributes::DEVICE))
         );
         assert_eq!(at(4 * MIB + 4 * KIB), None);
-        assert_eq!(tables.pages_used(), 4);
+        assert_eq!(tables.pages.len(), 4);
     });
 }
 
 #[test]
 fn what_cannot_be_mapped_is_refused_with_its_reason() {
-    with_tables(3, |tables| {
+    with_tables(|tables| {
         let mut refused = |m: Mapping, attributes| tables.map(&m, attributes).unwrap_err();
         assert_eq!(
             refused(mapping(0, 0, 0), Attributes::RAM),
@@ -235,36 +174,11 @@ fn what_cannot_be_mapped_is_refused_with_its_reason() {
             refused(mapping(0, 0, 4096), executable),
             MapError::ExecutableDevice(GuestAddr(0))
         );
-        assert_eq!(
-            refused(mapping(0, 0, 4096), Attributes::RAM),
-            MapError::Pool(PoolError::Exhausted { needed: 2, left: 1 })
-        );
-        assert_eq!(tables.pages_used(), 2);
+        assert_eq!(tables.pages.len(), 2);
         tables
             .map(&mapping(0, 0, 2 * MIB), Attributes::RAM)
             .unwrap();
     });
-}
-
-#[test]
-fn execution_at_one_level_needs_the_feature() {
-    let mut pages = dirty_pages(4);
-    let pool = TablePool::new(&mut pages, POOL_BASE).unwrap();
-    let old_core = Features {
-        xnx: false,
-        ..FEATURES
-    };
-    let mut tables = Stage2::new(pool, old_core).unwrap();
-    for execute in [Execute::El0Only, Execute::El1Only] {
-        let attributes = Attributes {
-            execute,
-            ..Attributes::RAM
-        };
-        assert_eq!(
-            tables.map(&mapping(0, 0, 4096), attributes),
-            Err(MapError::NeedsXnx(GuestAddr(0)))
-        );
-    }
 }
 
 #[test]
@@ -285,12 +199,12 @@ fn overlaps_are_refused_at_every_level_and_nothing_is_mapped() {
         (mapping(8192, 0, 4096), mapping(0, 0, 16384), 8192),
     ];
     for (first, second, at) in overlaps {
-        with_tables(8, |tables| {
+        with_tables(|tables| {
             tables.map(&first, Attributes::RAM).unwrap();
-            let used = tables.pages_used();
+            let used = tables.pages.len();
             let refused = tables.map(&second, Attributes::DEVICE);
             assert_eq!(refused, Err(MapError::Overlap(GuestAddr(at))));
-            assert_eq!(tables.pages_used(), used);
+            assert_eq!(tables.pages.len(), used);
             let outside = if first.ipa.0 == 0 { first.size } else { 0 };
             assert_eq!(tables.translate(GuestAddr(outside)), None);
         });
@@ -298,31 +212,47 @@ fn overlaps_are_refused_at_every_level_and_nothing_is_mapped() {
 }
 
 #[test]
-fn pools_are_split_at_even_pages() {
-    let mut pages = dirty_pages(7);
-    assert_eq!(
-        TablePool::new(&mut pages, PhysAddr(0x1000)).err(),
-        Some(PoolError::Unaligned(PhysAddr(0x1000)))
-    );
-    let mut pool = TablePool::new(&mut pages, POOL_BASE).unwrap();
-    assert!(matches!(pool.split(3), Err(PoolError::Unaligned(_))));
-    let exhausted = PoolError::Exhausted { needed: 8, left: 7 };
-    assert_eq!(pool.split(8).err(), Some(exhausted));
-    let first = pool.split(2).unwrap();
-    let second = pool.split(4).unwrap();
-    assert_eq!(pool.left(), 1);
-    assert_eq!(second.base(), PhysAddr(POOL_BASE.0 + 2 * PAGE_SIZE));
-    let mut guests = [first, second].map(|pool| Stage2::new(pool, FEATURES).unwrap());
-    guests[0].map(&mapping(0, 0, GIB), Attributes::RAM).unwrap();
-    guests[1]
-        .map(&mapping(0, GIB, 2 * MIB), Attributes::RAM)
+fn guests_have_pages_of_their_own_and_aligned_roots() {
+    let mut pages = Pages::new(PhysAddr(BASE.0 + PAGE_SIZE));
+    assert!(pages.is_empty());
+    assert_eq!(pages.base(), PhysAddr(BASE.0 + ROOT_SIZE));
+    let mut roots = Vec::new();
+    for guest in 0..3 {
+        let mut tables = Stage2::new(&mut pages);
+        assert!(tables.root().is_aligned(ROOT_SIZE));
+        // An odd number of pages, so that the next root must be aligned.
+        tables
+            .map(&mapping(0, guest * GIB, 2 * MIB), Attributes::RAM)
+            .unwrap();
+        roots.push(tables.root());
+    }
+    assert_eq!(pages.len(), 3 + 1 + 3 + 1 + 3);
+    for (guest, root) in roots.into_iter().enumerate() {
+        let tables = Stage2 {
+            pages: &mut pages,
+            root,
+        };
+        let at = tables.translate(GuestAddr(5)).map(|(pa, _)| pa.0);
+        assert_eq!(at, Some(guest as u64 * GIB + 5));
+    }
+}
+
+#[test]
+fn bytes_are_descriptors_from_the_lowest() {
+    let mut pages = Pages::new(BASE);
+    let mut tables = Stage2::new(&mut pages);
+    tables
+        .map(&mapping(2 * GIB, GIB, GIB), Attributes::RAM)
         .unwrap();
-    let at = |guest: usize| guests[guest].translate(GuestAddr(0)).map(|(pa, _)| pa.0);
-    assert_eq!((at(0), at(1)), (Some(0), Some(GIB)));
-    assert!(matches!(
-        Stage2::new(pool, FEATURES),
-        Err(PoolError::Exhausted { needed: 2, left: 1 })
-    ));
+    let bytes = pages.to_bytes();
+    assert_eq!(bytes.len(), 0x2000);
+    assert_eq!(bytes[16..24], [0xfd, 0x07, 0, 0x40, 0, 0, 0, 0]);
+    assert!(
+        bytes[..16]
+            .iter()
+            .chain(&bytes[24..])
+            .all(|byte| *byte == 0)
+    );
 }
 
 #[test]
@@ -371,13 +301,12 @@ proptest! {
         prop_assert_eq!(done, range.size);
     }
 
-    /// Overlap is refused exactly where ranges meet; the pages taken are those predicted; with
-    /// one page less the last mapping fails.
+    /// Overlap is refused exactly where ranges meet; the pages taken are those predicted.
     #[test]
     fn accepted_mappings_are_disjoint_and_take_the_pages_predicted(
         ranges in prop::collection::vec(any_mapping(), 1..6),
     ) {
-        let (accepted, used) = with_tables(64, |tables| {
+        let (accepted, used) = with_tables(|tables| {
             let mut accepted: Vec<Mapping> = Vec::new();
             for range in &ranges {
                 let meets = accepted.iter().any(|other| {
@@ -392,15 +321,8 @@ proptest! {
                     Err(error) => assert!(meets && matches!(error, MapError::Overlap(_))),
                 }
             }
-            (accepted, tables.pages_used())
+            (accepted, tables.pages.len())
         });
         prop_assert_eq!(pages_needed(accepted.iter()), used.next_multiple_of(2));
-        let map_all = |pages| with_tables(pages, |tables| {
-            accepted.iter().try_for_each(|range| tables.map(range, Attributes::RAM))
-        });
-        prop_assert_eq!(map_all(used), Ok(()));
-        if used > 2 {
-            prop_assert!(matches!(map_all(used - 1), Err(MapError::Pool(_))));
-        }
     }
 }

@@ -6,7 +6,7 @@
 //! execution permissions for the fields.
 
 use super::Level;
-use spumone_config::types::PhysAddr;
+use crate::types::PhysAddr;
 
 /// How a range of guest memory may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +73,6 @@ pub enum Execute {
     El1Only,
     /// EL0 and EL1.
     All,
-}
-
-impl Execute {
-    /// Whether only a core with FEAT_XNX can tell this from [`All`](Self::All) or
-    /// [`None`](Self::None).
-    pub const fn needs_xnx(self) -> bool {
-        matches!(self, Self::El0Only | Self::El1Only)
-    }
 }
 
 /// One descriptor of a table.

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The guests' stage 2 tables: how much room is kept for them, and what they hold.
+
+use super::memory::ipa;
+use crate::board::Board;
+use crate::check::windows;
+use crate::description::{Description, Guest};
+use crate::packed::{Mapping, Policy, Stage2};
+use crate::problem::Problem;
+use crate::roles::{Tables, changes_cores};
+use crate::stage2::{self, Attributes, MapError, PAGE_SIZE, Pages, ROOT_SIZE, Vmid, pages_needed};
+use crate::types::{GuestAddr, GuestId, MAX_PCPUS, PhysAddr};
+use crate::units::{BLOCK, GIB};
+
+/// The cores that the vCPUs of a guest may run on; bit n for core n.
+pub(super) fn cores(guest: &Guest) -> u32 {
+    let cores = guest.all_cores().map(|core| core.value);
+    cores
+        .filter(|core| *core < MAX_PCPUS as u64)
+        .fold(0, |cores, core| cores | 1 << core)
+}
+
+/// Whether the vCPUs of a guest change cores.
+pub(super) fn moves(guest: &Guest, policy: Policy) -> bool {
+    changes_cores(policy, cores(guest))
+}
+
+/// Which tables a guest has beside those in which all of it may run.
+fn others(guest: &Guest, policy: Policy) -> Tables {
+    Tables::needed(policy, moves(guest, policy), guest.vcpus.value.len())
+}
+
+/// The devices' registers, which a guest sees where they are.
+pub(super) fn devices(guest: &Guest, board: &Board) -> impl Iterator<Item = Mapping> {
+    let identity = |(start, size)| Mapping {
+        ipa: GuestAddr(start),
+        pa: PhysAddr(start),
+        size,
+    };
+    windows(guest, board).into_iter().map(identity)
+}
+
+/// Most bytes that the tables of all guests can take, wherever the guests are placed.
+pub(super) fn room(description: &Description, board: &Board) -> u64 {
+    let policy = description.scheduler.policy.value;
+    let of_guest = |guest: &Guest| {
+        let others = others(guest, policy);
+        let sets = 1 + u64::from(others.of_kernel) + u64::from(others.of_programs);
+        sets.saturating_mul(most_pages(guest, board).next_multiple_of(ROOT_SIZE / PAGE_SIZE))
+    };
+    let pages = description.guests.iter().map(of_guest);
+    let pages = pages.fold(0, u64::saturating_add);
+    pages.saturating_mul(PAGE_SIZE).saturating_add(ROOT_SIZE)
+}
+
+/// Most pages that one set of tables of a guest can take.
+fn most_pages(guest: &Guest, board: &Board) -> u64 {
+    let devices: Vec<_> = devices(guest, board).collect();
+    // Places that are chosen are at multiples of a block.
+    let pa = guest.pa.map_or(0, |pa| pa.value);
+    let is_in_blocks = (ipa(guest, pa, board) ^ pa).is_multiple_of(BLOCK);
+    // A table below each entry that a range touches, or where blocks can be used at the ends only.
+    let touched = |entry_size: u64| guest.memory.value / entry_size + 2;
+    let below_blocks = match is_in_blocks {
+        true => 2,
+        false => touched(BLOCK),
+    };
+    pages_needed(devices.iter()) as u64 + touched(GIB) + below_blocks
+}
+
+/// Makes the tables of all guests, whose memory lies at `memory`, of pages from `start` on.
+///
+/// # Errors
+///
+/// What cannot be mapped.
+pub(super) fn build(
+    description: &Description,
+    board: &Board,
+    memory: &[Mapping],
+    start: PhysAddr,
+) -> Result<(Vec<Stage2>, Pages), Box<Problem>> {
+    let policy = description.scheduler.policy.value;
+    let mut pages = Pages::new(start);
+    let mut guests = Vec::new();
+    for (index, (guest, memory)) in description.guests.iter().zip(memory).enumerate() {
+        let id = GuestId(u8::try_from(index).unwrap_or(u8::MAX));
+        let others = others(guest, policy);
+        let mut make = |ram| {
+            one(&mut pages, guest, board, memory, ram, id).map_err(|error| unmapped(guest, &error))
+        };
+        guests.push(Stage2 {
+            all: make(Attributes::RAM)?,
+            of_kernel: match others.of_kernel {
+                true => Some(make(Attributes::RAM_OF_KERNEL)?),
+                false => None,
+            },
+            of_programs: match others.of_programs {
+                true => Some(make(Attributes::RAM_OF_PROGRAMS)?),
+                false => None,
+            },
+        });
+    }
+    Ok((guests, pages))
+}
+
+/// Makes one set of tables; returns the value of `VTTBR_EL2`.
+fn one(
+    pages: &mut Pages,
+    guest: &Guest,
+    board: &Board,
+    memory: &Mapping,
+    ram: Attributes,
+    id: GuestId,
+) -> Result<u64, MapError> {
+    let mut tables = stage2::Stage2::new(pages);
+    tables.map(memory, ram)?;
+    for device in devices(guest, board) {
+        tables.map(&device, Attributes::DEVICE)?;
+    }
+    Ok(tables.vttbr(Vmid::of(id)))
+}
+
+fn unmapped(guest: &Guest, error: &MapError) -> Box<Problem> {
+    let message = format!("guest \"{}\" cannot be mapped: {error}", guest.name.value);
+    Box::new(Problem::new("stage-2", message).at(guest.memory.span, "memory and devices"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Bytes of the tables of two guests with these keys and this memory, and the room that is kept for them.
+    fn taken_of_room(policy: &str, keys: [&str; 2], memory: &[Mapping]) -> (u64, u64) {
+        let head = format!(
+            "[board]\nname = \"qemu-virt\"\ncores = 4\nmemory = \"8GiB\"\n[scheduler]\npolicy = \"{policy}\"\n"
+        );
+        let guest = |(index, keys): (usize, &str)| {
+            format!(
+                "[[guest]]\nname = \"g{index}\"\nkind = \"elf\"\nimage = \"i\"\nvcpus = [0, 1]\npriority = 1\n{keys}\n"
+            )
+        };
+        let guests: Vec<_> = keys.into_iter().enumerate().map(guest).collect();
+        let (description, problems) = Description::parse(&(head + &guests.concat()));
+        assert_eq!(problems, []);
+        let description = description.unwrap();
+        let board = Board::parse(include_str!("../../../boards/qemu-virt.toml")).unwrap();
+        // The worst alignment of a root.
+        let start = PhysAddr(0x4040_1000);
+        let (guests, pages) = build(&description, &board, memory, start).unwrap();
+        assert_eq!(guests.len(), 2);
+        let end = pages.base().0 + pages.to_bytes().len() as u64;
+        (end - start.0, room(&description, &board))
+    }
+
+    #[test]
+    fn the_room_suffices_wherever_guests_are_placed() {
+        let memory = |ipa, pa, size| Mapping {
+            ipa: GuestAddr(ipa),
+            pa: PhysAddr(pa),
+            size,
+        };
+        let small = memory(0x4000_0000, 0x4080_0000, 16 * MIB);
+        for policy in ["none", "steal", "trap"] {
+            // Across gigabytes, in blocks.
+            let large = memory(0x4000_0000, 0x5020_0000, 3 * 1024 * MIB + 0x1000);
+            let keys = ["memory = \"16MiB\"", "memory = \"3145732KiB\""];
+            let (taken, room) = taken_of_room(policy, keys, &[small, large]);
+            assert!(taken <= room, "{policy}: {taken} of {room}");
+            // In pages, since its addresses never meet in a block; and with devices in two places.
+            let odd = memory(0x4000_1000, 0x5000_0000, 600 * MIB);
+            let keys = [
+                "memory = \"16MiB\"\ndevices = [\"virtio0\", \"virtio8\", \"uart1\"]",
+                "memory = \"600MiB\"\nipa = 0x40001000\npa = 0x50000000",
+            ];
+            let (taken, room) = taken_of_room(policy, keys, &[small, odd]);
+            assert!(taken > 300 * PAGE_SIZE);
+            assert!(taken <= room, "{policy}: {taken} of {room}");
+        }
+    }
+}

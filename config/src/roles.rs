@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each core and each guest is for under a policy.
+
+use crate::packed::{Gang, Policy, Roles};
+use crate::types::{Band, GuestId, MAX_GUESTS, PcpuId};
+use core::cmp::Reverse;
+
+/// A vCPU of the system, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its guest.
+    pub guest: GuestId,
+    /// Whether it may migrate ([`changes_cores`]).
+    pub moves: bool,
+    /// Its band.
+    pub band: Band,
+    /// Its home core.
+    pub home: PcpuId,
+}
+
+/// Whether the vCPUs of a guest that may run on these cores (bit n for core n) migrate.
+pub const fn changes_cores(policy: Policy, cores: u32) -> bool {
+    policy.moves_vcpus() && cores.count_ones() > 1
+}
+
+/// Which stage 2 tables a guest needs beside those in which all of it may run, on cores with FEAT_XNX.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tables {
+    /// See [`Stage2::of_kernel`](crate::packed::Stage2::of_kernel).
+    pub of_kernel: bool,
+    /// See [`Stage2::of_programs`](crate::packed::Stage2::of_programs).
+    pub of_programs: bool,
+}
+
+impl Tables {
+    /// For a guest with so many vCPUs, which move or not.
+    pub const fn needed(policy: Policy, moves: bool, vcpus: usize) -> Self {
+        // A guest with one vCPU has no other vCPU that would wait for its locks.
+        let is_waited_for = policy.defers_preemption() && vcpus > 1;
+        Self {
+            of_kernel: moves || is_waited_for,
+            of_programs: moves && policy.excludes_kernels(),
+        }
+    }
+}
+
+/// What the cores of a system with so many cores are for; the vCPUs of each guest in the order of its own numbers.
+pub fn of_cores(policy: Policy, cores: usize, members: &[Member]) -> Roles {
+    let moving = members.iter().filter(|it| it.moves).map(|it| it.band);
+    let highest_movable = moving.clone().max();
+    Roles {
+        console_core: console_core(cores, members),
+        kernel_free: match highest_movable {
+            Some(highest) if policy.excludes_kernels() => homes(members, |it| it.band > highest),
+            _ => 0,
+        },
+        gang: match policy.has_gang() {
+            true => gang(members),
+            false => None,
+        },
+        highest_movable,
+        lowest_movable: moving.min(),
+    }
+}
+
+/// The core whose vCPUs are least urgent; the last of several.
+fn console_core(cores: usize, members: &[Member]) -> PcpuId {
+    let urgency = |core: &usize| {
+        let at_home = members.iter().filter(|it| it.home.index() == *core);
+        at_home.map(|it| it.band).max()
+    };
+    let core = (0..cores).rev().min_by_key(urgency);
+    PcpuId(core.and_then(|core| u8::try_from(core).ok()).unwrap_or(0))
+}
+
+fn homes(members: &[Member], is_meant: impl Fn(&Member) -> bool) -> u32 {
+    let meant = members.iter().filter(|&it| is_meant(it));
+    meant.fold(0, |cores, it| {
+        cores | 1_u32.checked_shl(it.home.0.into()).unwrap_or(0)
+    })
+}
+
+/// The gang: the band of the first vCPU of the guest that has most vCPUs, since it has most to lose. Of guests with
+/// equally many, it is the one of the lowest band, from which others take cores.
+fn gang(members: &[Member]) -> Option<Gang> {
+    let of = |guest| members.iter().filter(move |it| it.guest.index() == guest);
+    let first_band = |guest| of(guest).next().map(|it| it.band);
+    let largest =
+        (0..MAX_GUESTS).max_by_key(|&guest| (of(guest).count(), Reverse(first_band(guest))))?;
+    let band = first_band(largest)?;
+    Some(Gang {
+        band,
+        cores: homes(members, |it| it.band == band),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOW: Band = Band::LOWEST;
+    const HIGH: Band = match Band::new(1) {
+        Some(band) => band,
+        None => unreachable!(),
+    };
+
+    fn members(guest: u8, moves: bool, band: Band, homes: &[u8]) -> Vec<Member> {
+        let member = |&home| Member {
+            guest: GuestId(guest),
+            moves,
+            band,
+            home: PcpuId(home),
+        };
+        homes.iter().map(member).collect()
+    }
+
+    /// A real-time guest on core 2, and one with four vCPUs.
+    fn system(policy: Policy) -> Roles {
+        let moves = changes_cores(policy, 0b1111);
+        let rt = members(0, changes_cores(policy, 0b0100), HIGH, &[2]);
+        let all = [rt, members(1, moves, LOW, &[0, 1, 2, 3])].concat();
+        of_cores(policy, 4, &all)
+    }
+
+    #[test]
+    fn who_has_one_core_stays_and_under_some_policies_all_do() {
+        assert!(changes_cores(Policy::Steal, 0b101) && !changes_cores(Policy::Steal, 0b100));
+        for policy in [Policy::None, Policy::Delay, Policy::Cosched] {
+            assert!(!changes_cores(policy, 0b1111), "{policy:?}");
+            assert_eq!(system(policy).highest_movable, None);
+            assert_eq!(system(policy).lowest_movable, None);
+        }
+    }
+
+    #[test]
+    fn of_guests_with_equally_many_vcpus_the_least_urgent_is_the_gang() {
+        let (urgent, other) = (
+            members(0, false, HIGH, &[0, 1]),
+            members(1, false, LOW, &[0, 1]),
+        );
+        for all in [[urgent.clone(), other.clone()], [other, urgent]] {
+            let roles = of_cores(Policy::Cosched, 5, &all.concat());
+            assert_eq!(
+                roles.gang,
+                Some(Gang {
+                    band: LOW,
+                    cores: 0b11
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn kernels_are_kept_off_the_homes_of_the_more_urgent_under_trap_only() {
+        assert_eq!(system(Policy::Trap).kernel_free, 0b0100);
+        assert_eq!(system(Policy::Steal).kernel_free, 0);
+        // Where nobody moves, there is nobody to keep off.
+        let stay = members(0, false, HIGH, &[0, 1]);
+        assert_eq!(of_cores(Policy::Trap, 4, &stay).kernel_free, 0);
+        // Nobody is above a real-time guest that moves itself.
+        let rt = members(0, true, HIGH, &[2]);
+        let all = [rt, members(1, true, LOW, &[0, 1])].concat();
+        assert_eq!(of_cores(Policy::Trap, 4, &all).kernel_free, 0);
+    }
+
+    #[test]
+    fn levels_are_those_of_the_vcpus_that_move() {
+        let all = [
+            members(0, true, HIGH, &[0]),
+            members(1, true, LOW, &[1]),
+            members(2, false, Band::HIGHEST, &[2]),
+        ];
+        let roles = of_cores(Policy::Steal, 4, &all.concat());
+        assert_eq!(roles.highest_movable, Some(HIGH));
+        assert_eq!(roles.lowest_movable, Some(LOW));
+    }
+
+    #[test]
+    fn the_gang_is_the_largest_guests_and_all_of_its_band() {
+        assert_eq!(
+            system(Policy::Cosched).gang,
+            Some(Gang {
+                band: LOW,
+                cores: 0b1111
+            })
+        );
+        assert_eq!(system(Policy::None).gang, None);
+        let all = [
+            members(0, false, LOW, &[0]),
+            members(1, false, HIGH, &[1, 2]),
+            members(2, false, HIGH, &[4]),
+        ];
+        let gang = of_cores(Policy::Cosched, 5, &all.concat()).gang;
+        assert_eq!(
+            gang,
+            Some(Gang {
+                band: HIGH,
+                cores: 0b10110
+            })
+        );
+        assert_eq!(of_cores(Policy::Cosched, 5, &[]).gang, None);
+    }
+
+    #[test]
+    fn tables_are_made_only_for_whom_they_serve() {
+        let needed = |policy, moves, vcpus| {
+            let tables = Tables::needed(policy, moves, vcpus);
+            (tables.of_kernel, tables.of_programs)
+        };
+        assert_eq!(needed(Policy::Steal, true, 4), (true, false));
+        assert_eq!(needed(Policy::Trap, true, 4), (true, true));
+        assert_eq!(needed(Policy::Trap, false, 1), (false, false));
+        assert_eq!(needed(Policy::Delay, false, 4), (true, false));
+        assert_eq!(needed(Policy::Delay, false, 1), (false, false));
+        assert_eq!(needed(Policy::None, false, 4), (false, false));
+    }
+
+    #[test]
+    fn the_console_is_served_where_vcpus_are_least_urgent() {
+        let core_of = |cores, all: &[Member]| of_cores(Policy::None, cores, all).console_core.0;
+        let all = [
+            members(0, false, HIGH, &[0, 3]),
+            members(1, false, LOW, &[0, 1, 2]),
+        ]
+        .concat();
+        assert_eq!(core_of(4, &all), 2);
+        // A core without vCPUs is less urgent than any.
+        assert_eq!(core_of(5, &all), 4);
+        assert_eq!(core_of(1, &all), 0);
+    }
+}
