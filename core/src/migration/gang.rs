@@ -6,9 +6,11 @@ use super::platform::{Platform, State, TracePoint};
 use super::presence::Level;
 use crate::sets::VcpuSet;
 
-/// Before a decision: all vCPUs of the gang wait while one of its cores runs a higher band.
+/// Before a decision: all vCPUs of the gang wait while one of its cores runs a higher band. Other cores have none of them,
+/// and are not notified when the wait is over.
 pub(super) fn hold_gang<P: Platform>(state: &mut State<P>, platform: &mut P) {
-    let Some((band, cores)) = platform.shared().roles.gang else {
+    let gang = platform.shared().roles.gang;
+    let Some((band, cores)) = gang.filter(|(_, cores)| cores.contains(state.core)) else {
         return;
     };
     let is_apart = cores

@@ -32,12 +32,14 @@ pub(super) fn send_away_due<P: Platform>(state: &mut State<P>, platform: &mut P,
     take_back_unclaimed(state, platform, now);
 }
 
-/// Parks a runnable vCPU of this core, to be run by another core: `to`, or any.
+/// Parks a runnable vCPU of this core, to be run by another core: `to`, or any. Not one that loads its guest: no other core
+/// takes a vCPU of a guest that does not run, so this core would have it back each time without a step done.
 fn send_away<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, to: Option<PcpuId>) {
-    if !matches!(
+    let is_runnable = matches!(
         state.scheduler.state(id),
         Some(VcpuState::Running | VcpuState::Suspend)
-    ) {
+    );
+    if !is_runnable || !platform.guest_runs(id) {
         return;
     }
     if state.loaded() == Some(id) {

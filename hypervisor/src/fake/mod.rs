@@ -42,7 +42,7 @@ pub(crate) use statics::{per_machine, place};
 pub use translation::{
     El2Map, forget_both_stages, forget_guest_translations, translate_for_kernel_read, walk_stage2,
 };
-pub use uart::{Uart, uart_at};
+pub use uart::{Uart, printed, uart_at};
 
 use std::any::Any;
 use std::cell::RefCell;

@@ -71,6 +71,11 @@ impl Uart<'_> {
     }
 }
 
+/// What has been printed.
+pub fn printed() -> String {
+    with(|machine| String::from_utf8_lossy(&machine.uart.printed).into_owned())
+}
+
 /// Registers: data, flags, interrupt clear.
 const DR: u64 = 0x00;
 const FR: u64 = 0x18;

@@ -5,7 +5,7 @@ use super::guest::{Action, GuestCpu, Habit, gicd};
 use super::invariants;
 use super::systems::{DISTRIBUTOR, REDISTRIBUTORS, parts};
 use crate::boot;
-use crate::fake::{self, Ended, REDISTRIBUTOR_SIZE};
+use crate::fake::{self, Ended, REDISTRIBUTOR_SIZE, Register, printed};
 use crate::guest_registers::{Exit, GuestRegisters};
 use crate::instance::Instance;
 use crate::machine::Machine;
@@ -40,6 +40,7 @@ pub struct Entry {
 #[derive(Default)]
 pub struct Guests {
     scripts: HashMap<(u8, u8), VecDeque<Action>>,
+    machine: Option<&'static Machine>,
     /// By guest and vCPU.
     pub entries: HashMap<(u8, u8), Entry>,
     /// What a vCPU does that has no script; else it runs until it is interrupted.
@@ -80,8 +81,10 @@ impl Bench {
                 })
                 .collect()
         });
+        let machine = instances[0].machine();
+        guests.borrow_mut().machine = Some(machine);
         Self {
-            machine: instances[0].machine(),
+            machine,
             instances,
             guests,
             ended: None,
@@ -103,7 +106,7 @@ impl Bench {
         let work = fake::with(|machine| machine.work) - before;
         self.most_work = self.most_work.max(work);
         match result {
-            Ok(()) => invariants::check(self),
+            Ok(()) => invariants::check(self.machine, &self.instances, self.most_work),
             Err(ended) => self.ended = Some(ended),
         }
     }
@@ -126,7 +129,51 @@ impl Bench {
             }
             self.turns(1);
         }
-        panic!("never: {what}\n{}", printed());
+        panic!("never: {what}\n{}\n{}", self.state(), printed());
+    }
+
+    /// What cores and guests do, for the report of a test that fails.
+    pub fn state(&self) -> String {
+        let mut text = String::new();
+        for (index, core) in self.instances.iter().enumerate() {
+            let tokens: Vec<_> = core.tokens().map(|id| (id.0, core.state(id))).collect();
+            let (mask, alarm, private) = fake::with(|machine| {
+                let it = &machine.cores[index];
+                let due = it.get(Register::CNTHP_CVAL_EL2);
+                let alarm = due.saturating_sub(machine.clock);
+                (it.get(Register::ICC_PMR_EL1), alarm, it.private.clone())
+            });
+            let (running, must_decide) = (core.running(), core.must_decide());
+            let (latched, active) = (private.latched, private.active);
+            text += &format!(
+                "core {index}: running {running:?}, vCPUs {tokens:?}, must decide {must_decide}, \
+                 alarm in {alarm}, mask {mask:#x}, SGIs and PPIs pending {latched:#x}, active {active:#x}\n"
+            );
+        }
+        for (id, _) in self.machine.shared.vcpus() {
+            if let Some(parked) = self.machine.shared.slot(id).parked() {
+                text += &format!("vCPU {id}: {parked:?}\n");
+            }
+        }
+        for (index, guest) in self.machine.guests.iter().enumerate() {
+            let (phase, life) = guest.lifecycle.now();
+            let homes: Vec<_> = guest
+                .vcpus
+                .iter()
+                .filter_map(|&id| self.machine.shared.vcpu(id))
+                .collect();
+            let homes: Vec<_> = homes
+                .iter()
+                .map(|it| (it.home.0, it.band.index()))
+                .collect();
+            let vcpus = &guest.vcpus;
+            text += &format!(
+                "guest {index}: {phase:?}, life {}, cores {:#b}, vCPUs {vcpus:?} at (home, band) {homes:?}\n",
+                life.0,
+                guest.cores()
+            );
+        }
+        text
     }
 
     /// Turns until all guests run.
@@ -273,17 +320,14 @@ impl Bench {
     }
 }
 
-/// What the console has printed.
-pub fn printed() -> String {
-    fake::with(|machine| String::from_utf8_lossy(&machine.uart.printed).into_owned())
-}
-
 /// A vCPU is entered: it does the next thing of its script.
 fn play(guests: &RefCell<Guests>, registers: &mut GuestRegisters) -> Exit {
     let mut cpu = GuestCpu::new(registers);
-    invariants::check_entry(&cpu);
     let key = (cpu.guest, cpu.vcpu);
     let mut guests = guests.borrow_mut();
+    if let Some(machine) = guests.machine {
+        invariants::check_entry(&cpu, machine);
+    }
     let entry = guests.entries.entry(key).or_default();
     *entry = Entry {
         x: cpu.registers.x,

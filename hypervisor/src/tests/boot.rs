@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From reset to guests that run.
 
-use super::bench::{Bench, printed};
+use super::bench::Bench;
 use super::systems::*;
-use crate::fake::{self, Register};
+use crate::fake::{self, Register, printed};
 use crate::guest_registers::GuestRegisters;
 use spumone_config::packed::Policy;
 
@@ -78,6 +78,13 @@ fn a_core_is_set_up_before_it_runs_guests() {
             cpu.get(Register::VPIDR_EL2),
         )
     });
+    let (hcr, vtcr) = bench.look(1, 0, |cpu| {
+        (cpu.get(Register::HCR_EL2), cpu.get(Register::VTCR_EL2))
+    });
+    // TERR, TLOR, RW, TACR, TIDCP, TSC, TID3, TWI, BSU, FB, AMO, IMO, FMO, PTW, SWIO, VM.
+    assert_eq!(hcr, 0x18_803C_263F);
+    // 40 bits of address, from level 1 on.
+    assert_eq!((vtcr & 0x3F, vtcr >> 6 & 3), (64 - 40, 1));
     // SVE, trace and activity monitors trap; FP does not.
     assert_eq!(cptr, 0x4010_33FF);
     // Performance and debug registers trap; the number of event counters is the core's own.

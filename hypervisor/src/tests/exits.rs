@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Each class of exit.
 
-use super::bench::{Bench, printed};
+use super::bench::Bench;
 use super::guest::{class, gicd, psci};
 use super::systems::*;
-use crate::fake::{self, Register};
+use crate::fake::{self, Register, printed};
 use spumone_config::packed::{Policy, Trigger};
 use spumone_core::psci::{Phase, StopReason};
 use spumone_core::schedule::VcpuState;

@@ -69,12 +69,24 @@ impl<'a> GuestCpu<'a> {
         Exit::Synchronous
     }
 
+    /// `HCR_EL2` has what the guest does trap.
+    fn must_trap(&self, bit: u32) {
+        let control = self.get(Register::HCR_EL2);
+        assert_eq!(
+            control >> bit & 1,
+            1,
+            "bit {bit} of HCR_EL2 is clear: no exit"
+        );
+    }
+
     /// `WFI`.
     pub fn wfi(&self) -> Exit {
+        const TWI: u32 = 13;
+        self.must_trap(TWI);
         self.trap(class(0x01))
     }
 
-    /// `WFE`.
+    /// `WFE`, as if it trapped, which the hypervisor does not ask for.
     pub fn wfe(&self) -> Exit {
         self.trap(class(0x01) | 1)
     }
@@ -88,6 +100,8 @@ impl<'a> GuestCpu<'a> {
 
     /// `SMC` with these in x0 to x3.
     pub fn smc(&mut self, x: [u64; 4]) -> Exit {
+        const TSC: u32 = 19;
+        self.must_trap(TSC);
         self.registers.x[..4].copy_from_slice(&x);
         self.trap(class(0x17))
     }
@@ -192,6 +206,12 @@ pub mod gicd {
     pub const TYPER: u64 = 0x0004;
     pub const IGROUPR: u64 = 0x0080;
     pub const ISENABLER: u64 = 0x0100;
+    pub const ICENABLER: u64 = 0x0180;
+    pub const ISPENDR: u64 = 0x0200;
+    pub const ICPENDR: u64 = 0x0280;
+    pub const ISACTIVER: u64 = 0x0300;
+    pub const ICACTIVER: u64 = 0x0380;
+    pub const IPRIORITYR: u64 = 0x0400;
     pub const IROUTER: u64 = 0x6000;
     /// The frame of SGIs and PPIs in a redistributor.
     pub const SGI_FRAME: u64 = 0x1_0000;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Guests that fail, stop and start again.
 
-use super::bench::{Bench, printed};
+use super::bench::Bench;
 use super::guest::psci;
 use super::systems::*;
-use crate::fake::{self, Ended, Register};
+use crate::fake::{self, Ended, Register, printed};
 use spumone_config::packed::{Policy, Trigger};
 use spumone_core::psci::{Phase, StopReason};
 

@@ -120,3 +120,21 @@ fn a_guest_is_reset_while_its_vcpus_are_anywhere() {
         bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
     }
 }
+
+#[test]
+fn a_guest_restarts_on_a_core_that_its_first_vcpu_only_visits() {
+    let mut bench = running(Policy::OnDemand);
+    urgent_runs(&mut bench);
+    bench.until("it visits the other core", |bench| bench.runs_on(1, 0, 0));
+    let life = bench.life(0);
+    bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0]));
+    // Its home is free before it is loaded.
+    bench.does(1, 0, |cpu| {
+        cpu.end(50);
+        cpu.wfi()
+    });
+    // The operator has that core decide anew.
+    fake::with(|machine| machine.type_keys(&[0x1D, b's']));
+    bench.until("a new life", |bench| bench.life(0) > life);
+    bench.until("it returns", |bench| bench.runs_on(0, 0, 0));
+}

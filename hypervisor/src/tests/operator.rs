@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is typed, and what is printed.
 
-use super::bench::{Bench, printed};
+use super::bench::Bench;
 use super::guest::gicd;
 use super::systems::*;
-use crate::fake::{self, Ended};
+use crate::fake::{self, Ended, printed};
 use spumone_config::packed::Policy;
 
 const OPERATOR: u8 = 0x1D;
@@ -123,7 +123,9 @@ fn the_uart_of_the_machine_interrupts_the_console_core_only() {
     bench.does(0, 0, |cpu| {
         cpu.store(DISTRIBUTOR + gicd::ISENABLER + 4, u32::MAX)
     });
-    bench.does(0, 0, |cpu| cpu.store(DISTRIBUTOR + 0x180 + 4, u32::MAX));
+    bench.does(0, 0, |cpu| {
+        cpu.store(DISTRIBUTOR + gicd::ICENABLER + 4, u32::MAX)
+    });
     fake::with(|machine| {
         let (bank, bit) = machine.gic.spi(UART_INTERRUPT);
         assert_ne!(bank.enabled & bit, 0);

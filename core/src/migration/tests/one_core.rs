@@ -3,6 +3,7 @@
 
 use crate::migration::core_state::Loaded;
 use crate::migration::fetch::fetch;
+use crate::migration::gang::hold_gang;
 use crate::migration::notify::{publish_and_notify, release_preempted};
 use crate::migration::park::acquire_current;
 use crate::migration::pull::pull_for_interrupt;
@@ -42,6 +43,8 @@ struct Machine {
     policy: Policy,
     now: Ticks,
     in_kernel: bool,
+    /// Whether the guests run, and are not loaded.
+    guests_run: bool,
     kicks: Vec<(PcpuId, VcpuId)>,
     /// vCPUs for which interrupts are pending, the last one first.
     pending: Vec<VcpuId>,
@@ -93,6 +96,7 @@ impl Core {
                 policy,
                 now: Ticks(1),
                 in_kernel: true,
+                guests_run: true,
                 kicks: Vec::new(),
                 pending: Vec::new(),
                 mask: None,
@@ -188,7 +192,7 @@ impl Platform for Machine {
     }
 
     fn guest_runs(&self, _: VcpuId) -> bool {
-        true
+        self.guests_run
     }
 
     fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
@@ -307,6 +311,41 @@ fn a_more_urgent_vcpu_does_not_wait_for_the_grace_of_another() {
             core.dispatch();
             assert_eq!(core.state.running, Some(VcpuId(2)));
         }
+    }
+}
+
+/// Its home would not take it, and it would come back again and again with nothing loaded.
+#[test]
+fn a_visitor_that_loads_its_guest_is_not_sent_home() {
+    for guests_run in [true, false] {
+        let mut core = Core::new(
+            packed::Policy::OnDemand,
+            Without::default(),
+            &[Band::LOWEST, Band::LOWEST],
+        );
+        core.runs(OTHER, MIDDLE);
+        core.parked_elsewhere(1, ParkedState::Runnable, 0);
+        assert_eq!(core.fetch(1), Some(true));
+        assert_eq!(core.host_of(1), Some(OWN));
+        core.dispatch();
+        core.runs(OTHER, Band::LOWEST);
+        core.machine.guests_run = guests_run;
+        core.fetch(2);
+        assert_eq!(core.state.has(VcpuId(1)), !guests_run);
+    }
+}
+
+/// No core would notify it when the wait is over.
+#[test]
+fn a_core_without_vcpus_of_the_gang_does_not_wait_for_it() {
+    for (cores, running) in [(0b10, Some(VcpuId(0))), (0b11, None)] {
+        let mut core = Core::new(packed::Policy::Cosched, Without::default(), &[Band::LOWEST]);
+        core.machine.shared.roles.gang = Some((MIDDLE, CoreSet::from_bits(cores)));
+        core.runs(OTHER, Band::HIGHEST);
+        core.admit(0, VcpuState::Suspend);
+        hold_gang(&mut core.state, &mut core.machine);
+        core.dispatch();
+        assert_eq!(core.state.running, running);
     }
 }
 

@@ -2,9 +2,9 @@
 //! A guest that does anything: what it may, what it may not, and what makes no sense.
 
 use super::random::Random;
-use crate::fake::{self, Register};
+use crate::fake::{self, REDISTRIBUTOR_SIZE, Register};
 use crate::guest_registers::Exit;
-use crate::tests::guest::{GuestCpu, class, psci};
+use crate::tests::guest::{GuestCpu, class, gicd, psci};
 use crate::tests::systems::*;
 use spumone_core::trap::SysReg;
 
@@ -24,19 +24,34 @@ pub fn act(random: &mut Random, cpu: &mut GuestCpu<'_>) -> (Exit, bool) {
         cpu.registers.pstate = flags | random.one_of(&MODES);
         cpu.registers.pc = random.value() & !3;
     }
-    let exit = match random.below(100) {
-        0..10 => cpu.interrupted(),
-        10..18 => cpu.wfi(),
-        18..20 => cpu.wfe(),
-        20..34 => call_firmware(random, cpu),
-        34..44 => send_sgi(random, cpu),
-        44..52 => touch_register(random, cpu),
-        52..85 => touch_device(random, cpu),
-        85..90 => print(random, cpu),
-        90..99 => well_known_trap(random, cpu),
+    let exit = match random.below(1000) {
+        0..100 => cpu.interrupted(),
+        100..150 => {
+            // Most often something will wake it.
+            if !random.once_in(8) {
+                set_timers(random, cpu);
+            }
+            cpu.wfi()
+        }
+        150..170 => cpu.wfe(),
+        170..310 => call_firmware(random, cpu),
+        310..410 => send_sgi(random, cpu),
+        410..490 => touch_register(random, cpu),
+        490..660 => touch_device(random, cpu),
+        660..850 => program_gic(random, cpu),
+        850..900 => print(random, cpu),
+        900..998 => well_known_trap(random, cpu),
         _ => return (nonsense(random, cpu), true),
     };
     (exit, false)
+}
+
+/// What it does when the test is over: nothing wakes it.
+pub fn sleep(cpu: &GuestCpu<'_>) -> Exit {
+    cpu.set(Register::ICH_VMCR_EL2, 0);
+    cpu.set(Register::CNTV_CTL_EL0, 0);
+    cpu.set(Register::CNTP_CTL_EL0, 0);
+    cpu.wfi()
 }
 
 /// Turns its interface on or off, takes interrupts, and ends some of them.
@@ -78,8 +93,8 @@ fn call_firmware(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
     let x = match random.below(1000) {
         0 => [psci::SYSTEM_OFF, 0, 0, 0],
         1..4 => [psci::SYSTEM_RESET, 0, 0, 0],
-        4..40 => [psci::CPU_OFF, 0, 0, 0],
-        40..400 => [psci::CPU_ON, target, entry, random.any()],
+        4..10 => [psci::CPU_OFF, 0, 0, 0],
+        10..400 => [psci::CPU_ON, target, entry, random.any()],
         400..500 => [
             psci::CPU_SUSPEND,
             random.one_of(&[0, psci::POWERDOWN]),
@@ -161,6 +176,31 @@ fn touch_device(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
         is_store,
         random.one_of(&[0, 1, 2, 2, 2, 2, 3]),
     )
+}
+
+/// A store to the GIC that makes some sense: what a driver writes.
+fn program_gic(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
+    let own = REDISTRIBUTORS + REDISTRIBUTOR_SIZE * u64::from(cpu.vcpu) + gicd::SGI_FRAME;
+    let (frame, word) = random.one_of(&[(own, 0), (DISTRIBUTOR, 1), (DISTRIBUTOR, 2)]);
+    let interrupt = 32 + random.below(64);
+    let any = random.any() as u32;
+    let router = DISTRIBUTOR + gicd::IROUTER + 8 * interrupt;
+    let vcpu = random.below(4) as u32;
+    match random.below(16) {
+        0..3 => cpu.store(DISTRIBUTOR + gicd::CTLR, gicd::ON),
+        3..6 => cpu.store(frame + gicd::IGROUPR + 4 * word, u32::MAX),
+        6..9 => cpu.store(frame + gicd::ISENABLER + 4 * word, u32::MAX),
+        9 => cpu.store(frame + gicd::ICENABLER + 4 * word, any),
+        10 => cpu.store(frame + gicd::ISPENDR + 4 * word, any),
+        11 => cpu.store(frame + gicd::ICPENDR + 4 * word, any),
+        12 => cpu.store(frame + gicd::ISACTIVER + 4 * word, any),
+        13 => cpu.store(frame + gicd::ICACTIVER + 4 * word, any),
+        14 => cpu.store(
+            frame + gicd::IPRIORITYR + 32 * word + 4 * random.below(8),
+            any,
+        ),
+        _ => cpu.store(router, vcpu),
+    }
 }
 
 fn print(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {

@@ -10,9 +10,9 @@ mod random;
 mod shadow;
 mod victim;
 
-use super::bench::{Bench, printed};
+use super::bench::Bench;
 use super::systems::*;
-use crate::fake;
+use crate::fake::{self, printed};
 use random::Random;
 use shadow::Shadow;
 use spumone_config::packed::{InterruptPriorities, Policy, System, Trigger};
@@ -25,6 +25,8 @@ use victim::Victim;
 const EXITS: u64 = 10_000;
 /// Turns of its core within which the victim is entered once its timer is due.
 const PATIENCE: u64 = 100;
+/// Turns without an exit of a hostile guest until the operator restarts one.
+const SLEEP: u64 = 400;
 const OPERATOR: u8 = 0x1D;
 /// SPIs of hostile guests: the first on the machine, the first of their own.
 const FIRST_SPI: (u16, u16) = (48, 40);
@@ -49,6 +51,8 @@ struct Players {
     victim: Victim,
     victim_number: u8,
     exits: u64,
+    /// Hostile guests sleep. An urgent one that did not would keep its core from hearing of less urgent ones.
+    are_calm: bool,
 }
 
 /// Some system: several hostile guests, and last the victim, which is the most urgent one of its core.
@@ -101,28 +105,39 @@ fn run(seed: u64, exits: u64) {
         victim: Victim::default(),
         victim_number,
         exits: 0,
+        are_calm: false,
     }));
     let playing = Rc::clone(&players);
     bench.guests.borrow_mut().habit = Some(Box::new(move |cpu| {
         let players = &mut *playing.borrow_mut();
-        players.exits += 1;
         players.shadow.check(cpu);
         players.shadow.renew(cpu);
         let (exit, is_general_open) = if cpu.guest == players.victim_number {
             (players.victim.act(cpu), false)
+        } else if players.are_calm {
+            (hostile::sleep(cpu), false)
         } else {
+            players.exits += 1;
             hostile::act(&mut players.random, cpu)
         };
         players.shadow.keep(cpu, is_general_open);
         exit
     }));
-    let mut late = 0;
-    let mut turns = 0;
+    let (mut late, mut turns, mut quiet) = (0, 0, 0);
     while players.borrow().exits < exits {
         let core = random.below(cores) as usize;
+        let exits = players.borrow().exits;
         bench.turn(core);
+        quiet = match players.borrow().exits - exits {
+            0 => quiet + 1,
+            _ => 0,
+        };
         assert_eq!(bench.ended, None, "the machine has ended:\n{}", printed());
         disturb(&mut random, &bench, victim_number);
+        if quiet > SLEEP {
+            quiet = 0;
+            restart(&mut random, victim_number);
+        }
         let players = players.borrow();
         players.victim.check(mpidr);
         let is_loading =
@@ -148,6 +163,41 @@ fn run(seed: u64, exits: u64) {
         players.borrow().victim.periods > 0,
         "the victim has not run"
     );
+    players.borrow_mut().are_calm = true;
+    all_start_anew(&mut bench, victim_number);
+}
+
+/// The operator restarts all hostile guests: nothing is left of what they did to the interrupt controller.
+fn all_start_anew(bench: &mut Bench, victim: u8) {
+    fake::with(|machine| {
+        machine.set_uart_room(usize::MAX);
+        (0..SPIS * u16::from(victim))
+            .for_each(|spi| machine.gic.set_line(FIRST_SPI.0 + spi, false));
+    });
+    for guest in 0..victim {
+        // What is under way goes on first.
+        bench.turns(1_000);
+        bench.until("all keys are read", |_| {
+            fake::with(|machine| machine.uart.typed.is_empty())
+        });
+        let life = bench.life(guest);
+        order_restart(guest);
+        bench.until("a hostile guest starts anew", |bench| {
+            bench.life(guest) > life && bench.phase(guest) == Phase::Running
+        });
+        let own = FIRST_SPI.0 + SPIS * u16::from(guest);
+        for interrupt in own..own + SPIS {
+            fake::with(|machine| {
+                let (bank, bit) = machine.gic.spi(interrupt);
+                assert_eq!(
+                    bank.active & bit,
+                    0,
+                    "SPI {interrupt} has nobody who ends it"
+                );
+                assert_eq!(bank.enabled & bit, 0, "SPI {interrupt} is still on");
+            });
+        }
+    }
 }
 
 /// Devices, and the operator.
@@ -180,14 +230,24 @@ fn disturb(random: &mut Random, bench: &Bench, victim: u8) {
     }
     // One that has stopped is started again.
     for guest in 0..victim {
-        if matches!(bench.phase(guest), Phase::Stopped(_)) && random.once_in(200) {
-            fake::with(|machine| {
-                if machine.uart.typed.is_empty() {
-                    machine.type_keys(&[OPERATOR, b'1' + guest, OPERATOR, b'r']);
-                }
-            });
+        if matches!(bench.phase(guest), Phase::Stopped(_)) && random.once_in(100) {
+            order_restart(guest);
         }
     }
+}
+
+/// The operator restarts some guest: all of them sleep.
+fn restart(random: &mut Random, victim: u8) {
+    fake::with(|machine| machine.set_uart_room(usize::MAX));
+    order_restart(random.below(victim.into()) as u8);
+}
+
+fn order_restart(guest: u8) {
+    fake::with(|machine| {
+        if machine.uart.typed.is_empty() {
+            machine.type_keys(&[OPERATOR, b'1' + guest, OPERATOR, b'r']);
+        }
+    });
 }
 
 fn number(name: &str) -> Option<u64> {
