@@ -93,7 +93,7 @@ pub enum TracePoint {
 pub type State<P> = CoreState<<P as Platform>::Token>;
 
 /// One core, as the functions of this module use it. They decide; what is here acts, and decides nothing. It sees the
-/// vCPU that it is to act on, and never the [`CoreState`](super::CoreState), so it calls none of these functions.
+/// vCPU that it is to act on, and never the [`CoreState`], so it calls none of these functions.
 pub trait Platform {
     /// The right to touch a vCPU: there is one for each, and it cannot be copied.
     type Token;
