@@ -31,8 +31,26 @@ impl Machine {
 }
 
 /// Where an address of the current guest leads on the machine, by the tables of its stage 2; `None` where nothing is
-/// mapped. Source: Arm ARM DDI 0487, D8.3; 40 bits of address, 4 KiB granule, two tables at level 1.
+/// mapped.
 pub fn walk_stage2(ipa: u64) -> Option<u64> {
+    leaf(ipa).map(|(physical, _)| physical)
+}
+
+/// Whether stage 2 lets the current guest execute what is at this address, in its kernel or in a program (FEAT_XNX).
+pub fn may_execute(ipa: u64, in_kernel: bool) -> bool {
+    /// `XN[1:0]` of a leaf.
+    const XN_SHIFT: u32 = 53;
+    leaf(ipa).is_some_and(|(_, descriptor)| match descriptor >> XN_SHIFT & 0b11 {
+        0b00 => true,
+        0b01 => !in_kernel,
+        0b10 => false,
+        _ => in_kernel,
+    })
+}
+
+/// The physical address and the descriptor of the leaf. Source: Arm ARM DDI 0487, D8.3; 40 bits of address, 4 KiB granule,
+/// two tables at level 1.
+fn leaf(ipa: u64) -> Option<(u64, u64)> {
     const VALID: u64 = 1 << 0;
     const TABLE_OR_PAGE: u64 = 1 << 1;
     const ADDRESS: u64 = 0x0000_FFFF_FFFF_F000;
@@ -53,7 +71,7 @@ pub fn walk_stage2(ipa: u64) -> Option<u64> {
         let is_leaf = level == 3 || descriptor & TABLE_OR_PAGE == 0;
         if is_leaf {
             let offset = (1u64 << shift) - 1;
-            return Some(descriptor & ADDRESS & !offset | ipa & offset);
+            return Some((descriptor & ADDRESS & !offset | ipa & offset, descriptor));
         }
         table = descriptor & ADDRESS;
     }

@@ -336,6 +336,9 @@ fn play(guests: &RefCell<Guests>, registers: &mut GuestRegisters) -> Exit {
         core: cpu.core,
         count: entry.count + 1,
     };
+    if let Some(exit) = cpu.refused() {
+        return exit;
+    }
     let action = guests.scripts.get_mut(&key).and_then(VecDeque::pop_front);
     if let Some(action) = action {
         drop(guests);

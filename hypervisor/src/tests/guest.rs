@@ -3,6 +3,7 @@
 
 use crate::fake::{self, Register};
 use crate::guest_registers::{Exit, GuestRegisters};
+use crate::tests::systems::GUEST_MEMORY;
 use spumone_core::trap::{Gpr, SysReg, SysRegAccess};
 
 /// What a guest does until it comes back to EL2.
@@ -67,6 +68,16 @@ impl<'a> GuestCpu<'a> {
     pub fn trap(&self, syndrome: u64) -> Exit {
         self.set(Register::ESR_EL2, syndrome);
         Exit::Synchronous
+    }
+
+    /// The exit at its first instruction, if stage 2 does not let it execute: a policy catches its way into the kernel, or
+    /// out of it.
+    pub fn refused(&self) -> Option<Exit> {
+        const INSTRUCTION_ABORT: u64 = 0x20;
+        const PERMISSION_LEVEL_3: u64 = 0b00_1111;
+        let in_kernel = self.registers.is_in_kernel();
+        (!fake::may_execute(GUEST_MEMORY, in_kernel))
+            .then(|| self.trap(class(INSTRUCTION_ABORT) | PERMISSION_LEVEL_3))
     }
 
     /// `HCR_EL2` has what the guest does trap.

@@ -80,6 +80,31 @@ fn a_fault_on_one_core_stops_the_guest_on_all() {
 }
 
 #[test]
+fn an_interrupt_that_comes_while_its_guest_is_stopped_is_ended() {
+    let guests = [
+        GuestParts::new(&[(0, 20), (1, 20), (2, 20)]).with_spi(40, 50, Trigger::Level),
+        GuestParts::new(&[(2, 10)]),
+    ];
+    let mut bench = Bench::boot(&system(3, Policy::None, &guests));
+    bench.until("it runs", |bench| bench.entry(0, 0).count > 0);
+    bench.opens_gic(0, 0, &[50]);
+    bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
+    bench.until("its second vCPU runs", |bench| bench.entry(0, 1).count > 0);
+    // Core 1 stops it, core 0 has done its part, core 2 has not.
+    bench.will(0, 1, |cpu| cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0]));
+    (0..20).for_each(|_| bench.turn(1));
+    assert_eq!(bench.phase(0), Phase::Stopping(StopReason::Off));
+    fake::with(|machine| machine.gic.set_line(40, true));
+    (0..20).for_each(|_| bench.turn(0));
+    fake::with(|machine| {
+        let (bank, bit) = machine.gic.spi(40);
+        assert_eq!((bank.enabled & bit, bank.active & bit), (0, 0));
+    });
+    bench.turns(20);
+    assert_eq!(bench.phase(0), Phase::Stopped(StopReason::Off));
+}
+
+#[test]
 fn the_operator_restarts_a_guest_that_has_failed() {
     let mut bench = running();
     bench.does(0, 1, |cpu| cpu.load(0x7000_0000));

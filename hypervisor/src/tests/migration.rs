@@ -138,3 +138,15 @@ fn a_guest_restarts_on_a_core_that_its_first_vcpu_only_visits() {
     bench.until("a new life", |bench| bench.life(0) > life);
     bench.until("it returns", |bench| bench.runs_on(0, 0, 0));
 }
+
+#[test]
+fn a_kernel_is_kept_off_the_core_of_a_more_urgent_guest() {
+    let mut bench = running(Policy::Trap);
+    // At home it is caught at its first instruction.
+    bench.until("it is sent to the other core", |bench| {
+        bench.runs_on(1, 0, 0)
+    });
+    bench.does(0, 0, |cpu| cpu.wfe());
+    bench.turns(500);
+    assert!(bench.runs_on(1, 0, 0));
+}
