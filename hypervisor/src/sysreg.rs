@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System registers by name, and who may write which: a guest's registers are written freely, EL2's own
+//! System registers by name, and which code may write them: a guest's registers are written freely, EL2's own
 //! only in `unsafe` code.
 //!
 //! What carries a read or a write out is `hardware`, or on a host `fake`.

@@ -129,7 +129,7 @@ pub unsafe fn write_memory<T>(address: PhysAddr, value: T) {
 /// As on the machine; the slice is used until the next machine at most.
 pub unsafe fn memory_bytes(start: PhysAddr, size: usize) -> &'static [u8] {
     let address = with(|machine| machine.memory.at(start.0, size).as_ptr());
-    // SAFETY: memory stays where it is as long as the machine lives; nobody writes meanwhile, as the caller says.
+    // SAFETY: memory stays where it is as long as the machine lives; it is not written meanwhile, as the caller says.
     unsafe { std::slice::from_raw_parts(address, size) }
 }
 
@@ -138,7 +138,7 @@ pub fn bundle_start() -> *const u8 {
     with(|machine| machine.memory.bundle.as_ptr())
 }
 
-/// Nobody looks code up here.
+/// No debugger looks code up here.
 pub fn text_start() -> usize {
     0
 }

@@ -162,7 +162,7 @@ macro_rules! write_own_register {
     };
 }
 
-/// Nobody counts instructions here.
+/// No clock counts instructions here.
 pub fn note_step(_: u16) {}
 
 /// Passes a step.

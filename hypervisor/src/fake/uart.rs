@@ -93,7 +93,7 @@ impl Machine {
         self.drive_uart_line();
     }
 
-    /// Somebody types.
+    /// The operator types.
     pub fn type_keys(&mut self, keys: &[u8]) {
         self.uart.typed.extend(keys);
         self.drive_uart_line();

@@ -54,7 +54,7 @@ pub unsafe fn read_word_of_memory(address: PhysAddr) -> u32 {
 ///
 /// # Safety
 ///
-/// The memory is mapped writable, aligned for `T`, and nobody else's.
+/// The memory is mapped writable, aligned for `T`, and no other owner uses it.
 #[inline(always)]
 pub unsafe fn write_memory<T>(address: PhysAddr, value: T) {
     // SAFETY: as the caller says.
@@ -65,7 +65,7 @@ pub unsafe fn write_memory<T>(address: PhysAddr, value: T) {
 ///
 /// # Safety
 ///
-/// They are mapped, and nobody writes them as long as the slice is used.
+/// They are mapped, and are not written as long as the slice is used.
 #[inline(always)]
 pub unsafe fn memory_bytes(start: PhysAddr, size: usize) -> &'static [u8] {
     // SAFETY: as the caller says.

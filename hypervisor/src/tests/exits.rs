@@ -226,7 +226,7 @@ fn the_virtual_uart_prints() {
     }
     bench.until("it is printed", |_| printed().contains("hello"));
     let line = printed();
-    assert!(line.contains("guest1"), "the line says who: {line}");
+    assert!(line.contains("guest1"), "the line names the guest: {line}");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! | `boot` | from reset to guests that run |
 //! | `exits` | each class of exit |
 //! | `interrupts` | devices, timers, SGIs, and what cores send each other |
-//! | `switching` | who has the core, and what it finds there |
+//! | `switching` | which vCPU has the core, and what it finds there |
 //! | `migration` | vCPUs that change cores |
 //! | `lives` | guests that fail, stop and start again |
 //! | `operator` | what is typed, and what is printed |

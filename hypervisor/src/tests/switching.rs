@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who has a core, and that each vCPU finds there what it has left.
+//! Which vCPU has a core, and that it finds there what it has left.
 
 use super::bench::Bench;
 use super::guest::GuestCpu;

@@ -192,7 +192,7 @@ fn all_start_anew(bench: &mut Bench, victim: u8) {
                 assert_eq!(
                     bank.active & bit,
                     0,
-                    "SPI {interrupt} has nobody who ends it"
+                    "SPI {interrupt} stays active for ever"
                 );
                 assert_eq!(bank.enabled & bit, 0, "SPI {interrupt} is still on");
             });
@@ -223,7 +223,7 @@ fn disturb(random: &mut Random, bench: &Bench, victim: u8) {
         }
         50..60 => fake::with(|machine| {
             machine.clock += random.below(20_000);
-            // Nobody reads it.
+            // What was printed is not read.
             machine.uart.printed.clear();
         }),
         _ => {}

@@ -5,7 +5,7 @@ use crate::fake::{self, Register};
 use crate::tests::guest::GuestCpu;
 use std::collections::HashMap;
 
-/// Registers of a vCPU that nobody but itself writes, unless it is reset to zeros.
+/// Registers that only the vCPU itself writes, but for a reset, which clears them.
 const OWN: &[Register] = &[
     Register::TPIDR_EL0,
     Register::TPIDRRO_EL0,
