@@ -20,6 +20,7 @@ mod entropy;
 mod epitaph;
 mod events;
 mod gic;
+mod guest;
 mod guest_registers;
 mod instance;
 mod loader;

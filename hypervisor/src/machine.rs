@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the instances on all cores share: facts that never change after start, and atomics.
 
-use crate::cpu::{self, Vttbr};
 use crate::entropy::Entropy;
 use crate::gic::Gic;
-use crate::hardware;
+use crate::guest::{Guest, Owner};
 use crate::parking::TokenPlace;
 use core::sync::atomic::{AtomicU32, Ordering};
 use heapless::Vec;
-use spumone_config::packed::{self, Board, InterruptPriorities, SpiOwner, System, Without};
+use spumone_config::packed::{Board, InterruptPriorities, SpiOwner, System, Without};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::migration::{Policy, Shared};
-use spumone_core::psci::{GuestPower, Lifecycle};
 use spumone_core::schedule::kick_sgi;
 use spumone_core::sets::VcpuSet;
-use spumone_core::vgic::{self, GuestGic, VcpuIndex};
-use spumone_core::vuart::Vuart;
+use spumone_core::vgic::VcpuIndex;
 
 /// SPIs of the machine that can be passed through: the destination table has an entry for each.
 const MAX_PHYSICAL_SPIS: usize = 988;
@@ -47,80 +44,6 @@ impl Destinations {
     }
 }
 
-/// The stage 2 tables of a guest.
-#[derive(Clone, Copy, Debug)]
-pub struct Tables {
-    /// All of the guest may run.
-    pub all: Vttbr,
-    /// Only its kernel may run: they catch the moment at which it returns to a program. Where the core can
-    /// (FEAT_XNX), and the policy waits for that moment.
-    pub of_kernel: Option<Vttbr>,
-    /// Only its programs may run, where the policy keeps kernels off cores.
-    pub of_programs: Option<Vttbr>,
-}
-
-/// A guest, as far as its cores share it.
-pub struct Guest {
-    /// What the system description says of it.
-    pub config: packed::Guest,
-    /// Its stage 2 tables.
-    pub stage2: Tables,
-    /// Its virtual interrupt controller.
-    pub gic: GuestGic,
-    /// Which of its vCPUs are on.
-    pub power: GuestPower,
-    /// Where it is in its life.
-    pub lifecycle: Lifecycle,
-    /// Its console.
-    pub vuart: Vuart,
-    /// The vCPUs of the system that are its own, by its own numbering.
-    pub vcpus: Vec<VcpuId, { spumone_config::types::MAX_VCPUS_PER_GUEST }>,
-}
-
-impl Guest {
-    /// Whether the guest has memory at this address.
-    pub fn has_memory(&self, ipa: GuestAddr) -> bool {
-        self.config
-            .memory
-            .iter()
-            .any(|range| ipa.0.wrapping_sub(range.ipa.0) < range.size)
-    }
-
-    /// The 32 bits at an address of the loaded vCPU, which is this guest's; `None` if the address is no multiple of 4, its
-    /// kernel could not read them, or they lie outside the guest's memory.
-    pub fn read_word(&self, address: u64) -> Option<u32> {
-        if !address.is_multiple_of(4) {
-            return None;
-        }
-        let at = cpu::translate(address)?;
-        let is_own = self
-            .config
-            .memory
-            .iter()
-            .any(|range| at.0.wrapping_sub(range.pa.0) < range.size);
-        // SAFETY: memory of the guest, mapped, aligned, and a multiple of pages, so the whole word is; vCPUs of the guest
-        // may write it meanwhile, which a volatile read of a word allows for.
-        is_own.then(|| unsafe { hardware::read_word_of_memory(at) })
-    }
-
-    /// The cores its vCPUs may run on: the home of each, and those of its description's `cores`; bit n for core n.
-    pub fn cores(&self) -> u32 {
-        self.lifecycle.cores()
-    }
-
-    /// The ids of vCPUs of the guest. It has consecutive ones.
-    #[inline(always)]
-    pub fn ids_of(&self, vcpus: vgic::VcpuSet) -> VcpuSet {
-        let first = self.vcpus.first().map_or(0, |id| id.0);
-        VcpuSet::from_bits(u32::from(vcpus.0) << (first & 31))
-    }
-
-    /// The vCPU of the system that is this one of the guest's.
-    pub fn vcpu(&self, index: VcpuIndex) -> Option<VcpuId> {
-        self.vcpus.get(index.index()).copied()
-    }
-}
-
 /// What one core tells the others about itself.
 pub struct Core {
     /// Its `MPIDR_EL1` affinity.
@@ -146,17 +69,6 @@ impl Core {
     pub fn take_kicked(&self) -> VcpuSet {
         VcpuSet::from_bits(self.kicked.swap(0, Ordering::Acquire))
     }
-}
-
-/// The guest of a vCPU.
-#[derive(Clone, Copy)]
-pub struct Owner {
-    /// The guest.
-    pub guest: &'static Guest,
-    /// Its id.
-    pub id: GuestId,
-    /// Which of the guest's vCPUs it is.
-    pub index: VcpuIndex,
 }
 
 /// The machine and all that runs on it.

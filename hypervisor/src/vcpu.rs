@@ -2,8 +2,8 @@
 //! A vCPU: everything that is somewhere when it is not on a core.
 
 use crate::context::{FloatingPoint, SystemRegisters};
+use crate::guest::{Guest, Owner};
 use crate::guest_registers::GuestRegisters;
-use crate::machine::{Guest, Owner};
 use crate::sysreg::{mrs, msr};
 use crate::timers::GuestTimers;
 use core::ops::{Deref, DerefMut};

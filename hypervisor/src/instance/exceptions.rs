@@ -6,7 +6,7 @@ use super::{Instance, loaded};
 use crate::console::{self, CONSOLE, say};
 use crate::cpu;
 use crate::events::{Event, note};
-use crate::machine::Guest;
+use crate::guest::Guest;
 use crate::sysreg::mrs;
 use spumone_config::GuestAddr;
 use spumone_config::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
