@@ -25,7 +25,8 @@ pub enum Next {
     Exchange(VcpuId),
     /// This vCPU, whose registers are on the core, enters its guest.
     Run(VcpuId),
-    /// The hypervisor does what [`Platform::next_chore`] has said is due at this time, then says when it is due again
+    /// The hypervisor does what an interrupt has asked of it ([`Taken::Chore`](super::Taken::Chore)), or what
+    /// [`Platform::next_chore`] has said is due at this time, and then says when it is due again
     /// ([`CoreState::set_chore`](super::CoreState::set_chore)). The decision stands.
     Chore(Ticks),
 }
@@ -133,7 +134,7 @@ fn put_into_force<P: Platform>(
     platform.set_priority_mask(band);
     let chore = platform.next_chore(now, band, state.defers_preemption());
     // One that is due is done next. The alarm does not ring for it.
-    state.chore_is_due = chore <= now;
+    state.chore_is_due |= chore <= now;
     state.chore_at = if chore <= now { Ticks::NEVER } else { chore };
     arm_alarm(state, platform);
 }

@@ -61,11 +61,12 @@ pub fn handle<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Taken)
     match taken {
         Taken::Nothing | Taken::Other => {}
         Taken::Alarm => alarm_rang(state, platform),
-        Taken::Kicks(vcpus) => {
-            for id in vcpus.iter() {
-                kicked(state, platform, id);
-            }
+        Taken::Kicks(vcpus) => take_kicks(state, platform, vcpus),
+        Taken::KicksAndChore(vcpus) => {
+            do_chore_next(state);
+            take_kicks(state, platform, vcpus);
         }
+        Taken::Chore => do_chore_next(state),
         Taken::Timer(timer) => timer_expired(state, platform, timer),
         Taken::Delivered(rung) => {
             if let Some(id) = state.loaded() {
@@ -74,6 +75,20 @@ pub fn handle<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Taken)
             notify_vcpus(state, platform, rung);
         }
         Taken::Rung(rung) => notify_vcpus(state, platform, rung),
+    }
+}
+
+/// Has the next turn of the loop lead to a chore.
+#[cold]
+fn do_chore_next<T>(state: &mut CoreState<T>) {
+    state.chore_is_due = true;
+    state.must_decide = true;
+}
+
+#[inline(always)]
+fn take_kicks<P: Platform>(state: &mut State<P>, platform: &mut P, vcpus: VcpuSet) {
+    for id in vcpus.iter() {
+        kicked(state, platform, id);
     }
 }
 

@@ -20,6 +20,10 @@ pub enum Taken {
     Alarm,
     /// Other cores have kicked this one for these vCPUs.
     Kicks(VcpuSet),
+    /// The same, and there is something for the hypervisor itself to do ([`Next::Chore`](super::Next::Chore)).
+    KicksAndChore(VcpuSet),
+    /// There is something for the hypervisor itself to do.
+    Chore,
     /// This timer of the loaded vCPU has expired. It is to be delivered.
     Timer(IntId),
     /// An interrupt was delivered to the loaded vCPU. The doorbells of these vCPUs were rung for it.

@@ -78,7 +78,10 @@ impl CorePlatform {
         // What the sender wrote is looked for after the interrupt was taken, not before.
         isb();
         let kicks = self.own.take_kicked();
-        self.noted.mail |= self.port.has_mail();
+        if self.port.has_mail() {
+            self.noted.mail = true;
+            return Taken::KicksAndChore(kicks);
+        }
         Taken::Kicks(kicks)
     }
 
@@ -92,7 +95,7 @@ impl CorePlatform {
             // Its line is high until the UART is served, so it stays active until then.
             SpiOwner::Console => {
                 self.noted.console = true;
-                Taken::Other
+                Taken::Chore
             }
             SpiOwner::Nobody => {
                 self.machine.gic.deactivate(interrupt);

@@ -2,6 +2,7 @@
 //! What interrupts were for that concerns no vCPU: mail from other cores, and the console UART.
 
 use super::Instance;
+use super::platform::Noted;
 use crate::console;
 use crate::epitaph::fatal;
 use crate::events::{Event, note};
@@ -16,11 +17,16 @@ use spumone_core::schedule::Ticks;
 const MAX_MAIL: usize = (CAPACITY + 1) * MAX_PCPUS;
 
 impl Instance {
-    /// Handles what interrupts have noted.
+    /// Does what interrupts have noted; else attends to the console, which is due at `now`.
     #[cold]
     #[inline(never)]
-    pub(super) fn handle_noted(&mut self) {
+    pub(super) fn do_chore(&mut self, now: Ticks) {
         let noted = core::mem::take(&mut self.platform.noted);
+        if noted == Noted::default() {
+            return self.attend(now);
+        }
+        // The console may be due as well: the next decision says so.
+        self.state.decide_anew();
         if noted.mail {
             self.read_mail();
         }

@@ -29,7 +29,7 @@ use crate::machine::Machine;
 use crate::timers;
 use crate::turns::Turns;
 use crate::vcpu::{Vcpu, VcpuToken, Work};
-use platform::{CorePlatform, Noted};
+use platform::CorePlatform;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::{Answers, Attendance, Served};
@@ -61,18 +61,12 @@ impl Turns for Instance {
     /// One bounded step; interrupts are looked at in between.
     #[inline(always)]
     fn turn(&mut self) {
-        let next = migration::next_action(&mut self.state, &mut self.platform);
-        // All but a chore comes again by itself.
-        if self.platform.noted != Noted::default() && !matches!(next, Next::Chore(_)) {
-            self.handle_noted();
-            return;
-        }
-        match next {
+        match migration::next_action(&mut self.state, &mut self.platform) {
             Next::Turn => {}
             Next::Idle => self.idle(),
             Next::Run(_) => self.run_vcpu(),
             Next::Exchange(vcpu) => self.prepare_vcpu(vcpu),
-            Next::Chore(now) => self.attend(now),
+            Next::Chore(now) => self.do_chore(now),
         }
     }
 }

@@ -30,8 +30,6 @@ const CHORES: [Chore; 3] = [Chore::Obey, Chore::Answer, Chore::Write];
 
 impl Instance {
     /// Attends to the console, which is due at `now`.
-    #[cold]
-    #[inline(never)]
     pub(super) fn attend(&mut self, now: Ticks) {
         self.do_duty(now);
         self.state.set_chore(self.platform.attendance.due());
@@ -51,7 +49,7 @@ impl Instance {
         }
         let mut left = Left::Nothing;
         for _ in 0..duty.steps {
-            left = self.do_chore();
+            left = self.do_operator_step();
             if left != Left::Some || cpu::interrupt_pending() {
                 break;
             }
@@ -60,7 +58,7 @@ impl Instance {
     }
 
     /// One short step for the operator.
-    fn do_chore(&mut self) -> Left {
+    fn do_operator_step(&mut self) -> Left {
         let mut served = Served::Done;
         for _ in 0..CHORES.len() {
             let chore = CHORES.get(self.next_chore % CHORES.len());
