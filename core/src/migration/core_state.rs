@@ -367,6 +367,14 @@ impl<T> CoreState<T> {
         }
     }
 
+    /// Keeps the token of the vCPU that was loaded until now.
+    #[inline(always)]
+    pub(super) fn put_back(&mut self, id: VcpuId, token: T) {
+        if let Some(place) = self.saved.get_mut(id.index()) {
+            *place = Some(token);
+        }
+    }
+
     /// Gives up the token of a vCPU whose registers are saved.
     #[inline(always)]
     pub(super) fn give_up(&mut self, id: VcpuId) -> Option<T> {

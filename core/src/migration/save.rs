@@ -18,18 +18,19 @@ pub fn save_loaded<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let is_asleep = state.scheduler.state(id) == Some(VcpuState::Sleep);
     let saved = platform.save(&mut token, is_asleep);
     platform.trace(TracePoint::Saved);
-    state.keep(id, token);
+    state.put_back(id, token);
     state.must_refresh = false;
-    let (band, current) = (platform.shared().band(id), state.scheduler.current_band());
+    let current = state.scheduler.current_band();
     // A timer that has expired already needs no deadline: either it is why the vCPU is awake, or the guest has masked it.
     if let Some(at) = saved.deadline
-        && let Some(band) = band
+        && let Some(band) = platform.shared().band(id)
     {
         state.deadlines.set(id, band, at);
         // There is no alarm for a lower band.
         state.alarm_is_stale |= Some(band) >= current;
     }
     if saved.wakes {
+        let band = platform.shared().band(id);
         state.scheduler.wake(id);
         // A vCPU of a lower band only queues; one of the same band waits for the end of the time slice.
         state.must_decide |= band > current;

@@ -26,7 +26,10 @@ impl CorePlatform {
     pub(super) fn take(&mut self, loaded: Option<&mut VcpuToken>) -> Taken {
         match self.machine.gic.take() {
             None => Taken::Nothing,
-            Some(ALARM) => self.silence_alarm(),
+            Some(ALARM) => {
+                self.silence_alarm();
+                Taken::Alarm
+            }
             Some(interrupt) => {
                 note(self.core, Event::Interrupt, u64::from(interrupt.0));
                 self.acknowledged(interrupt, loaded)
@@ -61,10 +64,9 @@ impl CorePlatform {
 
     /// The alarm has rung: its line is lowered before the interrupt is ended.
     #[inline(always)]
-    fn silence_alarm(&mut self) -> Taken {
+    fn silence_alarm(&mut self) {
         timers::set_alarm(Ticks::NEVER);
         self.machine.gic.deactivate(ALARM);
-        Taken::Alarm
     }
 
     /// Another core has kicked this one, or sent mail.
@@ -151,16 +153,23 @@ impl Instance {
                 return;
             }
         }
-        let taken = if interrupt.is_sgi() {
-            self.platform.sgi(interrupt)
-        } else if interrupt == ALARM {
-            self.platform.silence_alarm()
+        if interrupt == ALARM {
+            self.platform.silence_alarm();
+            migration::alarm_rang(&mut self.state, &mut self.platform);
+        } else if interrupt.is_sgi() {
+            let taken = self.platform.sgi(interrupt);
+            migration::handle(&mut self.state, &mut self.platform, taken);
         } else {
-            let core = self.platform.core;
-            note(core, Event::Interrupt, u64::from(interrupt.0));
-            let loaded = self.state.loaded_vcpu_mut();
-            self.platform.acknowledged(interrupt, loaded)
-        };
+            self.interrupted_by_other(interrupt);
+        }
+    }
+
+    #[inline(never)]
+    fn interrupted_by_other(&mut self, interrupt: IntId) {
+        let core = self.platform.core;
+        note(core, Event::Interrupt, u64::from(interrupt.0));
+        let loaded = self.state.loaded_vcpu_mut();
+        let taken = self.platform.acknowledged(interrupt, loaded);
         migration::handle(&mut self.state, &mut self.platform, taken);
     }
 
