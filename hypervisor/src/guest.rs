@@ -76,6 +76,10 @@ impl Guest {
     /// The ids of vCPUs of the guest. It has consecutive ones.
     #[inline(always)]
     pub fn ids_of(&self, vcpus: vgic::VcpuSet) -> VcpuSet {
+        // Most often: then nothing of the guest is looked at.
+        if vcpus.is_empty() {
+            return VcpuSet::EMPTY;
+        }
         let first = self.vcpus.first().map_or(0, |id| id.0);
         VcpuSet::from_bits(u32::from(vcpus.0) << (first & 31))
     }

@@ -34,7 +34,7 @@ pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
             Taken::Nothing => return,
             Taken::Alarm => alarm_rang(state, platform),
             other => {
-                handle(state, platform, other);
+                handle_other(state, platform, other);
                 if state.must_decide && state.higher_band_waits() {
                     return;
                 }
@@ -76,6 +76,12 @@ pub fn handle<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Taken)
         }
         Taken::Rung(rung) => notify_vcpus(state, platform, rung),
     }
+}
+
+/// As [`handle`], apart from the short way of the alarm.
+#[inline(never)]
+fn handle_other<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Taken) {
+    handle(state, platform, taken);
 }
 
 /// Has the next turn of the loop lead to a chore.
