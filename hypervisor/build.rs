@@ -4,7 +4,7 @@
 fn main() {
     let layout = "image.ld";
     println!("cargo:rerun-if-changed={layout}");
-    // A host links as it always does.
+    // Builds for a host keep the host's default layout.
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("none") {
         return;
     }

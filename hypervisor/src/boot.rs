@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From reset to running instances: the boot core reads the bundle, in which all is decided that can
-//! be without the machine, checks it against the cores, and gives each core what is its own.
+//! From reset to running instances: the boot core reads the bundle, in which `spm` has decided all
+//! that can be decided without the machine, checks it against the cores, and gives each core its
+//! vCPUs.
 //!
-//! Whatever fails here stops the start with a message that says what is wrong: nothing has been
-//! promised to any guest yet.
+//! Any failure here stops the start with a message that says what is wrong: no guest runs yet.
 
 use crate::console::{self, say};
 use crate::cpu::{self, Vttbr};
@@ -34,7 +34,7 @@ use spumone_core::stage2;
 use spumone_core::vgic::{GuestGic, VcpuIndex};
 use spumone_core::vuart::Vuart;
 
-/// The PL011 that says so if there is no bundle to name the board's: that of QEMU's `virt`, for
+/// The PL011 for error messages until the bundle has named the board's: that of QEMU's `virt`, for
 /// which `image.ld` links.
 const EARLY_UART: PhysAddr = PhysAddr(0x0900_0000);
 
@@ -54,20 +54,20 @@ per_machine! {
 /// The vCPUs of one core, by id.
 type Tokens = [Option<VcpuToken>; MAX_VCPUS];
 
-/// Runs on the boot core alone, with the initial page tables.
+/// Starts the hypervisor. Runs on the boot core alone, with the initial page tables.
 pub fn start(device_tree: PhysAddr) -> ! {
     epitaph::prepare(0, EARLY_UART.0);
     let mut system = read_bundle();
     let board = &system.board;
     epitaph::prepare(board.hypervisor_memory.start.0, board.uart.base.0);
-    // The firmware's device tree lies in what will be guest memory: it is read now.
+    // Loading guests overwrites the firmware's device tree, so it is read now.
     let entropy = match system.fixed_seed {
         Some(seed) => Entropy::fixed(seed),
         None => Entropy::from_firmware(firmware_tree(device_tree, &system).as_ref()),
     };
 
     let map = match El2Map::new(&system) {
-        // SAFETY: written once, by the only core that runs, before anyone reads it.
+        // SAFETY: written once, by the only core that runs, before any core reads it.
         Ok(map) => unsafe { (place!(MAP)).as_mut_unchecked().write(map) },
         Err(error) => fatal!("memory map of EL2: {error}"),
     };
@@ -90,18 +90,18 @@ pub fn start(device_tree: PhysAddr) -> ! {
 }
 
 fn read_bundle() -> System {
-    /// More than any packed system: enough to decode from.
-    const MOST: usize = 1 << 20;
+    /// An upper bound of the size of a packed system, in bytes.
+    const MAX_SIZE: usize = 1 << 20;
     // SAFETY: `bundle_start` is where the image ends and `spm` has put the bundle; the initial
     // page tables map it. The bytes never change.
-    let bytes = unsafe { core::slice::from_raw_parts(bundle_start(), MOST) };
+    let bytes = unsafe { core::slice::from_raw_parts(bundle_start(), MAX_SIZE) };
     let Some(header) = BundleHeader::from_bytes(bytes) else {
         fatal!("no bundle behind the hypervisor: build the image with `spm build`");
     };
     let start = PhysAddr(bundle_start() as u64);
     if header.address != start {
         fatal!(
-            "the bundle is made for {}, but lies at {start}: build the image with this hypervisor",
+            "the bundle is made for address {}, but is at {start}: build the image with this hypervisor",
             header.address
         );
     }
@@ -115,7 +115,7 @@ fn read_bundle() -> System {
     }
 }
 
-/// The device tree that the firmware passed, if it is one.
+/// The device tree that the firmware passed; `None` if there is no valid one at that address.
 fn firmware_tree(at: PhysAddr, system: &System) -> Option<Fdt<'static>> {
     const MAGIC: u32 = 0xd00d_feed;
     let memory = system.board.memory;
@@ -131,7 +131,7 @@ fn firmware_tree(at: PhysAddr, system: &System) -> Option<Fdt<'static>> {
     if word(0) != MAGIC || at.0 + size > memory.start.0 + memory.size {
         return None;
     }
-    // SAFETY: as above; nothing writes there until guests are loaded, after its last use.
+    // SAFETY: as above; the memory is not written until guests are loaded, after the tree's last use.
     let bytes = unsafe { hardware::memory_bytes(at, size as usize) };
     Fdt::new(bytes).ok()
 }
@@ -152,7 +152,7 @@ fn boot_core(system: &System) -> PcpuId {
     }
 }
 
-/// Whether the calling core can use the guests' tables.
+/// Ends the start with a message if the calling core cannot use the guests' stage 2 tables.
 fn check_core(core: PcpuId, vtcr: u64) {
     if let Err(error) = stage2::check(vtcr, mrs!(ID_AA64MMFR0_EL1)) {
         fatal!("core {core} cannot run guests: {error}");
@@ -208,14 +208,14 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
         interrupt_priorities: system.scheduler.interrupt_priorities,
         board: system.board.clone(),
     };
-    // SAFETY: written once, by the only core that runs, before anyone reads it.
+    // SAFETY: written once, by the only core that runs, before any core reads it.
     unsafe { (place!(MACHINE)).as_mut_unchecked().write(machine) }
 }
 
 /// The stage 2 tables of a guest.
 fn tables(values: &Stage2) -> Tables {
-    // SAFETY: `spm` has made these tables of what it has checked to be the guest's. They are in the bundle, which lies where
-    // it was made for (`read_bundle`), and which nothing writes.
+    // SAFETY: `spm` has made these tables, and checked that they map only memory and devices of this guest. They are in
+    // the bundle, which is at the address it was made for (`read_bundle`), and which is never written.
     let vttbr = |value| unsafe { Vttbr::new(value) };
     Tables {
         all: vttbr(values.all),
@@ -230,7 +230,7 @@ fn owners(guests: &[&'static Guest]) -> [Option<Owner>; MAX_VCPUS] {
     for (guest_id, &guest) in guests.iter().enumerate() {
         for (index, id) in guest.vcpus.iter().enumerate() {
             let Some(place) = owners.get_mut(id.index()) else {
-                fatal!("more vCPUs than the hypervisor has room for");
+                fatal!("the system has more vCPUs than the hypervisor supports");
             };
             *place = Some(Owner {
                 guest,
@@ -242,7 +242,7 @@ fn owners(guests: &[&'static Guest]) -> [Option<Owner>; MAX_VCPUS] {
     owners
 }
 
-/// What never changes of each vCPU.
+/// The facts about each vCPU that never change.
 fn vcpu_facts(system: &System) -> [Option<VcpuFacts>; MAX_VCPUS] {
     let mut facts = [None; MAX_VCPUS];
     for guest in &system.guests {
@@ -261,7 +261,7 @@ fn vcpu_facts(system: &System) -> [Option<VcpuFacts>; MAX_VCPUS] {
     facts
 }
 
-/// Makes the vCPUs and lays each token where its home is.
+/// Makes the vCPUs, and gives each token to the vCPU's home core.
 fn place_vcpus(machine: &'static Machine) -> [Tokens; MAX_PCPUS] {
     let mut places = [const { [const { None }; MAX_VCPUS] }; MAX_PCPUS];
     // SAFETY: taken once, by the only core that runs.

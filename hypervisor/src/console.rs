@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine's one UART, shared by all guests.
 //!
-//! Whoever holds the UART token may touch [`Device`], which sends; no core waits for it
-//! (`core/console`). What is typed is read by the console's core alone, through its [`Keyboard`], so
-//! that no flood of output keeps it from that.
+//! Only the core that has the UART token may touch [`Device`], the transmitting half; no core waits
+//! for the token (`core/console`). Input is read by the console core alone, through its
+//! [`Keyboard`], without the token, so that a flood of output does not delay it.
 
 use crate::cpu;
 use crate::hardware::{self, Uart, per_machine};
@@ -20,32 +20,32 @@ use spumone_core::console::{
 use spumone_core::schedule::Ticks;
 
 per_machine! {
-    /// What all cores share of the console.
+    /// The console's state that all cores share.
     pub static CONSOLE: Console = Console::new();
 }
 
-/// Steps of one visit: with the look for interrupts before each, this bounds the time a
-/// core spends for the console.
+/// Bytes that one call of [`serve`] writes at most. Interrupts are polled before each; together
+/// this bounds the time that a core spends on the console.
 const BUDGET: usize = 32;
-/// The same of a step that heeds no interrupt.
+/// The same for [`serve_a_little`], which does not poll for interrupts.
 const SHORT_BUDGET: usize = 4;
 /// Clock that QEMU's PL011 claims; real boards keep the firmware's divisor close to this.
 const UART_CLOCK_HZ: u32 = 24_000_000;
 const BAUD_RATE: u32 = 115_200;
 
-/// What belongs to the holder of the token.
+/// The transmitting half of the UART, for the core that has the token.
 struct Device {
     uart: Uart<'static>,
     mux: Mux,
-    /// Whether the UART is asked to say when its transmit FIFO has room.
+    /// Whether the interrupt for room in the transmit FIFO is enabled.
     waits_for_room: bool,
 }
 
-/// The device, opened only with the token in hand.
+/// The device. Accessible only with the token.
 struct DeviceCell(UnsafeCell<Option<Device>>);
 
-// SAFETY: the content is reached through `open` alone, which demands the one token (or, in
-// `prepare`, the time before other cores run).
+// SAFETY: the content is reached through `with`, which needs the one token, and in `prepare`, before
+// other cores run.
 unsafe impl Sync for DeviceCell {}
 
 per_machine! {
@@ -53,14 +53,14 @@ per_machine! {
 }
 
 impl DeviceCell {
-    /// Lends the device out to the holder of the token. `use_it` must not lend it a second time.
+    /// Calls `use_it` with the device. `use_it` must not call this function.
     fn with<R>(
         &self,
         token: &mut UartToken,
         use_it: impl FnOnce(&mut Device, &mut UartToken) -> R,
     ) -> Option<R> {
-        // SAFETY: there is one token, its holder is here, and no `use_it` of this module calls
-        // `with`; so this is the only reference to the device.
+        // SAFETY: there is one token, and the caller has it; no `use_it` of this module calls
+        // `with`. So this is the only reference to the device.
         let device = unsafe { (*self.0.get()).as_mut() }?;
         Some(use_it(device, token))
     }
@@ -69,7 +69,7 @@ impl DeviceCell {
 /// The transmit FIFO.
 struct Transmit<'a> {
     uart: &'a mut Uart<'static>,
-    heeds_interrupts: bool,
+    polls_interrupts: bool,
 }
 
 impl Sink for Transmit<'_> {
@@ -82,14 +82,14 @@ impl Sink for Transmit<'_> {
     }
 
     fn is_interrupted(&self) -> bool {
-        self.heeds_interrupts && cpu::interrupt_pending()
+        self.polls_interrupts && cpu::interrupt_pending()
     }
 }
 
 /// Sets the UART up. Boot core, once, before other cores run and after the device is mapped.
 pub fn prepare(system: &System) {
     // SAFETY: the board's UART, mapped as device memory for ever. The only other writer is the
-    // epitaph, when everything else has ended.
+    // epitaph, after all other cores have stopped.
     let Some(mut uart) = (unsafe { hardware::uart_at(system.board.uart.base) }) else {
         return;
     };
@@ -107,7 +107,7 @@ pub fn prepare(system: &System) {
         mux.add_guest(GuestId(index as u8), &guest.name);
     }
     CONSOLE.set_focus(system.keyboard);
-    // SAFETY: no other core runs yet and nobody holds the token.
+    // SAFETY: no other core runs yet, and no code has the token.
     unsafe {
         *DEVICE.0.get() = Some(Device {
             uart,
@@ -122,65 +122,65 @@ pub fn room(guest: GuestId) -> usize {
     CONSOLE.room(Source::Guest(guest))
 }
 
-/// Writes some of what waits, if no other core is at it.
+/// Writes some of the waiting output, unless another core has the token.
 pub fn serve() -> Served {
     CONSOLE.serve(|token| drain(token, BUDGET, true))
 }
 
-/// As [`serve`], a little, whatever interrupts wait.
+/// As [`serve`], but fewer bytes, and without polling for interrupts.
 pub fn serve_a_little() -> Served {
     CONSOLE.serve(|token| drain(token, SHORT_BUDGET, false))
 }
 
-fn drain(token: &mut UartToken, budget: usize, heeds_interrupts: bool) -> Drained {
+fn drain(token: &mut UartToken, budget: usize, polls_interrupts: bool) -> Drained {
     DEVICE
         .with(token, |device, token| {
             let mut sink = Transmit {
                 uart: &mut device.uart,
-                heeds_interrupts,
+                polls_interrupts,
             };
             let drained = device.mux.drain(token, &CONSOLE, &mut sink, budget);
             let full = drained == Drained::SinkFull && device.uart.is_tx_fifo_full();
-            device.expect_room(full);
+            device.set_waits_for_room(full);
             drained
         })
         .unwrap_or(Drained::Empty)
 }
 
-/// Writes what guests and hypervisor have written until now, for `at_most`. What they write
-/// meanwhile makes it no longer. Only when the machine is about to stop.
+/// Prints the output that is in the rings now, for `at_most`. Output that is added meanwhile does
+/// not extend this. Only when the machine is about to stop.
 pub fn flush(at_most: Ticks) {
-    /// More visits than fit into the time: the counter may stand still.
-    const VISITS: usize = 1_000_000;
-    /// Visits beyond that: what was taken from the rings has to be printed, and a host may stop this core
-    /// for all of the time.
-    const LAST_VISITS: usize = 100;
+    /// More rounds than fit into `at_most`: a bound in case the counter does not advance.
+    const MAX_ROUNDS: usize = 1_000_000;
+    /// Rounds after the end of `at_most`: bytes already taken from the rings still have to be printed,
+    /// and under an emulator the host may have suspended this core for all of the time.
+    const LAST_ROUNDS: usize = 100;
     let end = timers::now().saturating_add(at_most);
-    // A line that has not grown between two looks is printed without its end.
+    // The second pass prints incomplete lines, which have not grown since the first.
     for _ in 0..2 {
         CONSOLE.flush_idle();
         let marks = CONSOLE.marks();
-        let mut last_visits = 0;
-        for _ in 0..VISITS {
+        let mut last_rounds = 0;
+        for _ in 0..MAX_ROUNDS {
             let served = CONSOLE.serve(|token| drain(token, BUDGET, false));
             if CONSOLE.has_printed(&marks) || timers::now() >= end {
-                last_visits += 1;
+                last_rounds += 1;
             }
-            if served == Served::Done || last_visits >= LAST_VISITS {
+            if served == Served::Done || last_rounds >= LAST_ROUNDS {
                 break;
             }
         }
     }
 }
 
-/// What is typed, for the one core that reads it.
+/// The receiving half of the UART, for the console core.
 pub struct Keyboard {
     uart: PhysAddr,
     input: InputSwitch,
 }
 
 impl Keyboard {
-    /// The keyboard of this machine. To be made once, by the console's core.
+    /// The keyboard of this machine. To be made once, by the console core.
     pub fn new(machine: &Machine) -> Self {
         let mut consoles = 0;
         for (index, guest) in machine.guests.iter().enumerate() {
@@ -190,7 +190,7 @@ impl Keyboard {
             uart: machine.board.uart.base,
             input: InputSwitch::new(consoles, CONSOLE.focus()),
         };
-        // A byte from before the UART was set up. QEMU takes no other one until this one is read.
+        // Discards a byte from before the UART was set up: QEMU receives no other one until it is read.
         keyboard.read(register::DR);
         keyboard
     }
@@ -200,22 +200,22 @@ impl Keyboard {
         self.read(register::FR) & register::FR_RXFE == 0
     }
 
-    /// Takes a byte, if one waits. What it leads to, if it leads to something.
+    /// Takes a byte, if one waits; returns its effect, if it has one.
     pub fn take(&mut self) -> Option<InputEffect> {
         if !self.has_input() {
             return None;
         }
         let data = self.read(register::DR);
-        // A byte with a line error is lost.
+        // A byte with a line error is dropped.
         let is_whole = data & register::DR_ERRORS == 0;
         is_whole.then(|| self.input.feed(data as u8)).flatten()
     }
 
-    /// Ends the interrupt of a UART that has nothing to read: one of bytes that were lost when it was set up
-    /// would come for ever. A byte that comes just now is found at the next look.
+    /// Clears the receive interrupt of a UART that has nothing to read: the interrupt of a byte that was lost
+    /// when the UART was set up would never end. A byte that arrives now is found by the next [`Self::has_input`].
     pub fn silence(&mut self) {
         // SAFETY: a register of the board's PL011, mapped as device memory. Writing clears interrupts of the
-        // receiving half, with which no other code is concerned.
+        // receiving half, which no other code uses.
         unsafe {
             let clear = PhysAddr(self.uart.0 + register::ICR);
             hardware::write_u32(clear, register::ICR_RECEIVE);
@@ -237,18 +237,18 @@ mod register {
     /// Flags; the receive FIFO is empty.
     pub const FR: u64 = 0x18;
     pub const FR_RXFE: u32 = 1 << 4;
-    /// Interrupt clear; all but those of transmitting and the modem.
+    /// Interrupt clear; all interrupts but those for transmission and modem status.
     pub const ICR: u64 = 0x44;
     pub const ICR_RECEIVE: u32 = 0b111_1101_0000;
 }
 
 impl Device {
-    /// Asks the UART to say when it has room, or not to.
-    fn expect_room(&mut self, expect: bool) {
-        if self.waits_for_room != expect {
-            self.waits_for_room = expect;
+    /// Enables or disables the interrupt for room in the transmit FIFO.
+    fn set_waits_for_room(&mut self, waits: bool) {
+        if self.waits_for_room != waits {
+            self.waits_for_room = waits;
             let mut mask = Interrupts::RXI | Interrupts::RTI;
-            if expect {
+            if waits {
                 mask |= Interrupts::TXI;
             }
             self.uart.set_interrupt_masks(mask);
@@ -261,8 +261,8 @@ pub fn say_line(core: PcpuId, message: core::fmt::Arguments<'_>) {
     let mut log = CONSOLE.log(core);
     let _ = log.write_fmt(message);
     let _ = CONSOLE.push(Source::Hypervisor(core), b'\n');
-    // Written by a core that idles or runs the lowest band (`Instance::idle`, `Instance::run_vcpu`), and, in
-    // small steps, by the console's core in any case (`Instance::attend`).
+    // Printed by a core that idles or runs the lowest band (`Instance::idle`, `Instance::run_vcpu`), and, in
+    // small steps, by the console core in any case (`Instance::attend`).
     CONSOLE.ask();
 }
 

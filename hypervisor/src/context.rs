@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a vCPU leaves on a core besides its general registers: the system registers of EL1 and
-//! EL0 and the floating point registers. Saved when another vCPU takes the core, not before.
+//! The context of a vCPU besides its general registers: the system registers of EL1 and EL0 and the
+//! floating point registers. Saved when another vCPU takes the core, not at each exit.
 
 use crate::hardware::{load_vectors, store_vectors};
 use crate::sysreg::{mrs, msr};
@@ -25,9 +25,9 @@ macro_rules! system_registers {
                 Self { $($first: 0, $second: 0,)* VMPIDR_EL2: 0, errors: ErrorRegisters::zero() }
             }
 
-            /// Takes the registers from the core.
+            /// Saves the registers of the core.
             pub fn save(&mut self) {
-                // In pairs: two are stored by one instruction.
+                // In pairs, so that one STP stores both.
                 $(
                     let (first, second) = (mrs!($first), mrs!($second));
                     self.$first = first;
@@ -35,7 +35,7 @@ macro_rules! system_registers {
                 )*
             }
 
-            /// Puts the registers on the core; they count from the next `ISB` or `ERET`.
+            /// Restores the registers to the core; they take effect at the next `ISB` or `ERET`.
             pub fn restore(&self) {
                 $(
                     let (first, second) = (self.$first, self.$second);
@@ -60,7 +60,7 @@ system_registers! {
     (PAR_EL1, ELR_EL1),
     (SPSR_EL1, SP_EL0),
     (SP_EL1, CNTKCTL_EL1),
-    /// The guest sees `MDSCR_EL1` trapped; this is what single-stepping in the guest needs.
+    /// A guest's accesses to `MDSCR_EL1` trap; its value on the core makes single-stepping in the guest work.
     (MDSCR_EL1, CSSELR_EL1),
 }
 
@@ -80,8 +80,8 @@ impl SystemRegisters {
     }
 }
 
-// `VDISR_EL2` is S3_4_C12_C1_1 and `VSESR_EL2` S3_4_C5_C2_3: the assembler of an Armv8.0 target knows them by number
-// only.
+// `VDISR_EL2` is S3_4_C12_C1_1 and `VSESR_EL2` S3_4_C5_C2_3: the assembler of an Armv8.0 target accepts them by
+// encoding only.
 
 /// Registers of deferred SErrors. `DISR_EL1` of a guest is `VDISR_EL2` (`HCR_EL2.AMO`), and the guest can write it,
 /// although its ID registers hide FEAT_RAS (Arm ARM DDI 0487, D24.2.41 and D24.2.195).
@@ -97,13 +97,13 @@ impl ErrorRegisters {
         Self { vdisr: 0, vsesr: 0 }
     }
 
-    /// Takes the registers from a core with FEAT_RAS.
+    /// Saves the registers of a core with FEAT_RAS.
     pub fn save(&mut self) {
         let (vdisr, vsesr) = (mrs!(S3_4_C12_C1_1), mrs!(S3_4_C5_C2_3));
         (self.vdisr, self.vsesr) = (vdisr, vsesr);
     }
 
-    /// Puts the registers on a core with FEAT_RAS.
+    /// Restores the registers to a core with FEAT_RAS.
     pub fn restore(&self) {
         let (vdisr, vsesr) = (self.vdisr, self.vsesr);
         msr!(S3_4_C12_C1_1, vdisr);
@@ -112,10 +112,10 @@ impl ErrorRegisters {
 }
 
 // `FPCR` is S3_3_C4_C4_0 and `FPSR` S3_3_C4_C4_1: the assembler of a target without floating point
-// knows them by number only.
+// accepts them by encoding only.
 
-/// The floating point and SIMD registers. The hypervisor is built without floating point, so they
-/// hold a guest's values for as long as it is loaded.
+/// The floating point and SIMD registers. The hypervisor is built without floating point, so on the
+/// core they keep the values of the loaded vCPU.
 #[repr(C, align(16))]
 pub struct FloatingPoint {
     v: [u128; 32],
@@ -133,14 +133,14 @@ impl FloatingPoint {
         }
     }
 
-    /// Takes the registers from the core.
+    /// Saves the registers of the core.
     pub fn save(&mut self) {
         store_vectors(&mut self.v);
         let (fpcr, fpsr) = (mrs!(S3_3_C4_C4_0), mrs!(S3_3_C4_C4_1));
         (self.fpcr, self.fpsr) = (fpcr, fpsr);
     }
 
-    /// Puts the registers on the core.
+    /// Restores the registers to the core.
     pub fn restore(&self) {
         load_vectors(&self.v);
         let (fpcr, fpsr) = (self.fpcr, self.fpsr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a core is set up at EL2: what traps, what a guest may do by itself.
+//! Setup of a core at EL2: which accesses of a guest trap, and which do not.
 //!
 //! Source: Arm ARM DDI 0487, chapter D23 (register descriptions).
 
@@ -11,22 +11,22 @@ use spumone_config::PhysAddr;
 pub const HCR_GUEST: u64 = {
     /// Stage 2 translation.
     const VM: u64 = 1 << 0;
-    /// A guest's invalidation by set and way also cleans: it may not undo others' writes.
+    /// A guest's invalidation by set and way also cleans: it must not discard writes of other guests.
     const SWIO: u64 = 1 << 1;
     /// A table walk of the guest that hits device memory faults.
     const PTW: u64 = 1 << 2;
-    /// Physical FIQ, IRQ and SError come to EL2; the guest gets virtual ones.
+    /// Physical FIQ, IRQ and SError are routed to EL2; the guest gets virtual ones.
     const FMO: u64 = 1 << 3;
     const IMO: u64 = 1 << 4;
     const AMO: u64 = 1 << 5;
-    /// TLB and cache maintenance is broadcast, so that it holds where the vCPU runs next.
+    /// TLB and cache maintenance is broadcast, so that it also covers the core where the vCPU runs next.
     const FB: u64 = 1 << 9;
     const BSU_INNER: u64 = 1 << 10;
-    /// WFI comes to EL2: the vCPU sleeps, the core goes to another.
+    /// WFI traps to EL2: the vCPU sleeps, and the core may run another one.
     const TWI: u64 = 1 << 13;
-    /// Reads of ID registers come to EL2, which hides what it does not virtualize.
+    /// Reads of ID registers trap to EL2, which hides the features that it does not virtualize.
     const TID3: u64 = 1 << 18;
-    /// SMC comes to EL2: firmware is not for guests.
+    /// SMC traps to EL2: guests do not reach the firmware.
     const TSC: u64 = 1 << 19;
     /// Implementation defined registers.
     const TIDCP: u64 = 1 << 20;
@@ -54,7 +54,7 @@ pub const HCR_GUEST: u64 = {
         | TERR
 };
 
-/// `CPTR_EL2`: floating point is free, SVE, trace and activity monitors trap.
+/// `CPTR_EL2`: SVE, trace and activity monitors trap; floating point does not.
 const CPTR: u64 = {
     const RES1_AND_TZ: u64 = 0x33FF;
     const TTA: u64 = 1 << 20;
@@ -62,7 +62,7 @@ const CPTR: u64 = {
     RES1_AND_TZ | TTA | TAM
 };
 
-/// `MDCR_EL2`: debug and performance registers come to EL2. `HPMN` keeps its reset value.
+/// `MDCR_EL2`: debug and performance registers trap to EL2. `HPMN` keeps its reset value.
 const MDCR_TRAPS: u64 = {
     const TPMCR: u64 = 1 << 5;
     const TPM: u64 = 1 << 6;
@@ -74,7 +74,7 @@ const MDCR_TRAPS: u64 = {
     TPMCR | TPM | TDA | TDOSA | TDRA | TPMS | TTRF
 };
 
-/// `CNTHCTL_EL2`: the guest has the physical counter and the EL1 physical timer.
+/// `CNTHCTL_EL2`: a guest's accesses to the physical counter and the EL1 physical timer do not trap.
 const CNTHCTL: u64 = 0b11;
 
 /// `VTTBR_EL2` of a guest: which tables translate its addresses.
@@ -82,11 +82,11 @@ const CNTHCTL: u64 = 0b11;
 pub struct Vttbr(u64);
 
 impl Vttbr {
-    /// As the image has it.
+    /// A value from the bundle.
     ///
     /// # Safety
     ///
-    /// The tables stay as they are for ever, and map memory and devices of one guest only.
+    /// The tables never change, and map memory and devices of one guest only.
     pub const unsafe fn new(value: u64) -> Self {
         Self(value)
     }
@@ -100,8 +100,8 @@ impl Vttbr {
 /// Sets up the calling core for guests. To be called once on each core, at EL2, MMU on.
 pub fn set_up(vtcr: u64) {
     let hpmn = mrs!(MDCR_EL2) & 0x1F;
-    // SAFETY: the constants above confine guests; the format of stage 2 is that of the tables in the image, and
-    // the core has it (`boot::check_core`). Guests see the counter as it is.
+    // SAFETY: the constants above confine guests; `vtcr` is the format of the stage 2 tables in the bundle, which
+    // the core supports (`boot::check_core`). The counter has no offset.
     unsafe {
         msr_own!(VTCR_EL2, vtcr);
         msr_own!(HCR_EL2, HCR_GUEST);
@@ -111,11 +111,11 @@ pub fn set_up(vtcr: u64) {
         msr_own!(CNTVOFF_EL2, 0);
         msr_own!(HSTR_EL2, 0);
     }
-    // Whatever ran before may have left timers on.
+    // The firmware or boot loader may have left timers on.
     msr!(CNTV_CTL_EL0, 0);
     msr!(CNTP_CTL_EL0, 0);
     msr!(CNTHP_CTL_EL2, 0);
-    // Debuggers inside guests step by software, which the OS lock would forbid.
+    // The OS lock would disable software step, which debuggers inside guests use.
     msr!(OSLAR_EL1, 0);
     msr!(OSDLR_EL1, 0);
     hide_later_features();
@@ -123,14 +123,15 @@ pub fn set_up(vtcr: u64) {
     isb();
 }
 
-/// Has registers of features that came after Armv8.0 trap, where the core has a bit for it. Zero does so: in these
-/// registers, a bit that is set enables a feature which is not switched (`TCR2_EL1`, `TPIDR2_EL0`, `PIR_EL1`, …), or
-/// traps what guests have. The registers are UNKNOWN after a reset (Arm ARM DDI 0487, D24.2). Their names are in [`own`](crate::sysreg::own).
+/// Makes registers of features later than Armv8.0 trap, where the core has a control for it. The value is zero: in
+/// these registers, a set bit enables a feature whose registers a switch does not save (`TCR2_EL1`, `TPIDR2_EL0`,
+/// `PIR_EL1`, …), or traps a register that guests may use. The reset values are UNKNOWN (Arm ARM DDI 0487, D24.2).
+/// [`own`](crate::sysreg::own) has the registers' names.
 fn hide_later_features() {
     /// `ID_AA64MMFR1_EL1.HCX`.
     const HCX: u64 = 0xF << 40;
     if mrs!(ID_AA64MMFR1_EL1) & HCX != 0 {
-        // SAFETY: it traps more, no less.
+        // SAFETY: zero only adds traps.
         unsafe { msr_own!(S3_4_C1_C2_2, 0) };
     }
     // ID_AA64MMFR0_EL1.FGT: 1 is FEAT_FGT, 2 also FEAT_FGT2.
@@ -164,34 +165,34 @@ pub fn has_error_registers() -> bool {
     mrs!(ID_AA64PFR0_EL1) & RAS != 0
 }
 
-/// Makes the guest whose stage 2 this is the current one. Takes effect at the next `ERET`.
+/// Makes the guest with these stage 2 tables the current one. Takes effect at the next `ERET`.
 #[inline(always)]
 pub fn set_stage2(tables: Vttbr) {
-    // SAFETY: a `Vttbr` stands for tables that confine one guest.
+    // SAFETY: the tables of a `Vttbr` confine one guest (`Vttbr::new`).
     unsafe { msr_own!(VTTBR_EL2, tables.value()) };
 }
 
-/// Forgets what this core has cached of the current guest's translations: another vCPU of the
-/// same guest has run here, and a guest may give each of its CPUs translations of its own.
+/// Invalidates what this core has cached of the current guest's stage 1: another vCPU of the same
+/// guest has run here, and a guest may use other translations on each of its CPUs.
 #[inline(always)]
 pub fn forget_guest_translations() {
     hardware::forget_guest_translations();
 }
 
-/// As [`set_stage2`] with other tables of the guest that is current: what the core has cached of the former ones is
-/// forgotten. They have one VMID, so that invalidations by the guest reach either.
+/// As [`set_stage2`] with other tables of the current guest: also invalidates what the core has cached of the former
+/// ones. All tables of a guest have one VMID, so that the guest's own TLB maintenance covers each.
 pub fn exchange_stage2(tables: Vttbr) {
     set_stage2(tables);
     hardware::forget_both_stages();
 }
 
-/// Where a virtual address of the loaded vCPU leads on the machine, for a read by its kernel;
-/// `None` where that would fault.
+/// The physical address of a virtual address of the loaded vCPU, for a read by its kernel; `None` if
+/// that read would fault.
 pub fn translate(address: u64) -> Option<PhysAddr> {
     /// `PAR_EL1.F`: the translation failed.
     const FAILED: u64 = 1;
     const PAGE: u64 = 0x0000_FFFF_FFFF_F000;
-    // The kernel may be between a translation of its own and the result.
+    // The vCPU may have been interrupted between an `AT` of its own and its read of the result.
     let of_guest = mrs!(PAR_EL1);
     hardware::translate_for_kernel_read(address);
     let par = mrs!(PAR_EL1);
@@ -199,11 +200,11 @@ pub fn translate(address: u64) -> Option<PhysAddr> {
     (par & FAILED == 0).then_some(PhysAddr((par & PAGE) | (address & 0xFFF)))
 }
 
-/// Whether a physical interrupt waits that passes the priority mask. Long work at EL2 is done in
-/// steps and stops when this says so.
+/// Whether a physical interrupt is pending that passes the priority mask. Long work at EL2 is done in
+/// steps, and stops when this returns true.
 #[inline(always)]
 pub fn interrupt_pending() -> bool {
-    /// `ISR_EL1.I`: an SError, which also shows there, is nothing to stop for.
+    /// `ISR_EL1.I`. Pending SErrors, also shown in this register, do not count.
     const IRQ: u64 = 1 << 7;
     mrs!(ISR_EL1) & IRQ != 0
 }

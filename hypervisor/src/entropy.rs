@@ -2,10 +2,10 @@
 //! Random numbers for guests: a kernel without entropy takes a global lock at every system call
 //! (docs/guests.md), so each start hands out fresh seeds, and SMCCC TRNG is served.
 //!
-//! One seed comes from the firmware, or is fixed by the system description. Every user has a
-//! ChaCha8 stream of its own, so cores share nothing and a fixed seed gives each life of each guest
-//! the same numbers, whatever the order of events. Eight rounds, and one block at a time, because
-//! numbers are drawn with interrupts masked.
+//! One seed comes from the firmware, or is fixed by the system description. Each core, and each life
+//! of a guest, has a ChaCha8 stream of its own, so cores share nothing and a fixed seed gives each
+//! life of each guest the same numbers, whatever the order of events. The cipher has eight rounds,
+//! and computes one block at a time, because it runs with interrupts masked.
 
 use crate::sysreg::mrs;
 use chacha20::cipher::{Array, KeyIvInit, StreamCipher, StreamCipherCore};
@@ -15,7 +15,7 @@ use dtoolkit::fdt::Fdt;
 use dtoolkit::{Node, Property};
 use spumone_config::{GuestId, PcpuId};
 
-/// Where all randomness comes from. Never changes after start.
+/// The seed of all random numbers. Never changes after start.
 #[derive(Clone, Debug)]
 pub struct Entropy {
     seed: [u8; 32],
@@ -34,7 +34,7 @@ impl Entropy {
         }
     }
 
-    /// From `/chosen/rng-seed` of the firmware's device tree; the counter alone, if there is none.
+    /// From the counter, and `/chosen/rng-seed` of the firmware's device tree if there is one.
     pub fn from_firmware(tree: Option<&Fdt<'_>>) -> Self {
         let mut bytes = [0; 32];
         let mut is_strong = false;
@@ -61,31 +61,31 @@ impl Entropy {
         ChaChaCore::new((&self.seed).into(), (&nonce).into())
     }
 
-    /// One of the random bytes that a guest is given in this life.
+    /// Byte `number` of the random seeds that a guest gets in its device tree in this life.
     pub fn byte_of_guest(&self, guest: GuestId, life: u32, number: u32) -> u8 {
         let mut blocks = self.blocks((u64::from(guest.0) << 32) | u64::from(life));
-        // Without the cipher's buffer, which would take as long as the block itself.
+        // The core is used directly: filling the buffer of `ChaCha8` takes as long as the block itself.
         let mut block = Array::from([0; 64]);
         blocks.set_block_pos(number / 64);
         blocks.write_keystream_block(&mut block);
         block[number as usize % 64]
     }
 
-    /// The numbers of a core, for TRNG calls of its guests.
+    /// The stream of a core, for TRNG calls of the vCPUs it runs.
     pub fn of_core(&self, core: PcpuId) -> Stream {
         const CORES: u64 = 1 << 63;
         Stream::new(ChaCha8::from_core(self.blocks(CORES | u64::from(core.0))))
     }
 }
 
-/// Bytes drawn at start, while nobody waits: what a Linux asks for while it boots, and some. Later
-/// ones are made when they are asked for, 64 at a time, which takes some 700 instructions.
+/// Bytes computed at start, when no guest runs: more than a Linux asks for while it boots. Later
+/// ones are computed on demand, 64 at a time, which takes some 700 instructions.
 const STOCK: usize = 512;
 
-/// Random numbers without end.
+/// An endless stream of random numbers.
 pub struct Stream {
     cipher: ChaCha8,
-    /// Key of what follows when the cipher's 256 GiB are used up: a guest can draw them in hours.
+    /// The key that follows when the cipher's 256 GiB are used up: a guest can draw them within hours.
     next_key: [u8; 32],
     stock: [u8; STOCK],
     /// Bytes of the stock that are left, from its start.
@@ -109,7 +109,7 @@ impl Stream {
     pub fn next_u64(&mut self) -> u64 {
         if let Some((_, last)) = self.stock[..self.left.min(STOCK)].split_last_chunk_mut() {
             self.left -= size_of::<u64>();
-            // Nobody learns later what was given out.
+            // `take` clears it: numbers already handed out do not stay in memory.
             return u64::from_le_bytes(core::mem::take(last));
         }
         let mut bytes = [0; size_of::<u64>()];

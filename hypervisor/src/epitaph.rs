@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is left when EL2 itself dies: registers and last events, at a fixed place where a
-//! debugger finds them, and on the console.
+//! The epitaph: when EL2 itself fails, it writes its registers and last events to a fixed address,
+//! where a debugger finds them, and to the console.
 //!
-//! The place is the first page of the hypervisor's memory (the start of the machine's memory),
-//! which holds nothing else. In gdb, on QEMU `virt`: `x/90xg 0x40000000`, and the message with
+//! The address is the first page of the hypervisor's memory (the start of the machine's memory),
+//! which is not used otherwise. In gdb, on QEMU `virt`: `x/90xg 0x40000000`, and the message with
 //! `x/s 0x40000000 + 40*8 + 16*24`.
 
 use crate::events;
@@ -14,14 +14,14 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use spumone_config::{PcpuId, PhysAddr};
 use spumone_core::schedule::{Band, kick_sgi};
 
-/// First word of the page once somebody has died.
+/// First word of the page once an epitaph is written.
 const MAGIC: u64 = u64::from_le_bytes(*b"EPITAPH\0");
 
 per_machine! {
     /// Where the page and the UART are; zero until [`prepare`].
     static PAGE: AtomicU64 = AtomicU64::new(0);
     static UART: AtomicU64 = AtomicU64::new(0);
-    /// Set by the first core that dies; later ones stay silent.
+    /// Set by the first core that dies. Other cores that die write nothing.
     static WRITTEN: AtomicBool = AtomicBool::new(false);
 }
 
@@ -43,30 +43,30 @@ struct Epitaph {
     message: [u8; 256],
 }
 
-/// Tells where the page is and which PL011 speaks. Until then deaths are silent.
+/// Sets the addresses of the page and of the PL011. Zero: nothing is written there. Start-up only.
 pub fn prepare(page: u64, uart: u64) {
     PAGE.store(page, Ordering::Relaxed);
     UART.store(uart, Ordering::Relaxed);
 }
 
-/// Whether a core has died: then the others stop.
+/// Whether a core has died. Then the other cores stop.
 #[inline(always)]
 pub fn is_written() -> bool {
     WRITTEN.load(Ordering::Relaxed)
 }
 
-/// Has all other cores stop: an SGI that no priority mask holds back.
+/// Sends all other cores an SGI that no priority mask holds back; they stop when they take it.
 fn stop_other_cores() {
     /// `ICC_SGI1R_EL1.IRM`: all cores but this one.
     const ALL_OTHERS: u64 = 1 << 40;
-    let most_urgent = Band::new(Band::COUNT as u8 - 1).map_or(0, |band| kick_sgi(band).0);
-    // They are to see that somebody has died.
+    let sgi = Band::new(Band::COUNT as u8 - 1).map_or(0, |highest| kick_sgi(highest).0);
+    // `WRITTEN` must be visible before the SGI arrives.
     dsb_ishst();
-    msr!(ICC_SGI1R_EL1, ALL_OTHERS | (u64::from(most_urgent) << 24));
+    msr!(ICC_SGI1R_EL1, ALL_OTHERS | (u64::from(sgi) << 24));
     isb();
 }
 
-/// The PL011, polled, without any token: nobody else will speak again.
+/// The PL011, polled, without the UART token: no other code prints any more.
 struct LastWords(u64);
 
 impl LastWords {
@@ -75,8 +75,8 @@ impl LastWords {
         const FR: u64 = 0x18;
         const FR_TXFF: u32 = 1 << 5;
         /// More polls than a FIFO at 9600 baud needs.
-        const PATIENCE: usize = 10_000_000;
-        for _ in 0..PATIENCE {
+        const MAX_POLLS: usize = 10_000_000;
+        for _ in 0..MAX_POLLS {
             // SAFETY: the board's PL011, mapped as device memory. A second writer can only
             // garble characters.
             let full = unsafe { hardware::read_u32(PhysAddr(self.0 + FR)) } & FR_TXFF != 0;
@@ -103,13 +103,13 @@ impl Write for LastWords {
     }
 }
 
-/// Fills a byte array with text, silently cutting what is too long.
-struct Cut<'a> {
+/// Writes text into a byte array, silently truncated.
+struct Truncated<'a> {
     bytes: &'a mut [u8],
     used: usize,
 }
 
-impl Write for Cut<'_> {
+impl Write for Truncated<'_> {
     fn write_str(&mut self, s: &str) -> fmt::Result {
         let room = self.bytes.len() - self.used;
         let take = room.min(s.len());
@@ -119,9 +119,9 @@ impl Write for Cut<'_> {
     }
 }
 
-/// The calling core, from the affinity the boot core gave it.
+/// The calling core, approximately: `Aff0` of its `MPIDR_EL1`, which is unique only within a cluster.
 fn this_core() -> PcpuId {
-    // TPIDR_EL2 is taken by the guest's registers; the low affinity byte is good enough here.
+    // No register of EL2 has the core's id: TPIDR_EL2 has the address of the guest's registers.
     PcpuId((mrs!(MPIDR_EL1) & 0xFF) as u8)
 }
 
@@ -149,7 +149,7 @@ fn write_epitaph(vector: u64, x: &[u64; 31], sp: u64, message: fmt::Arguments<'_
     for (slot, event) in epitaph.events.iter_mut().zip(events::last(core)) {
         *slot = event;
     }
-    let _ = Cut {
+    let _ = Truncated {
         bytes: &mut epitaph.message,
         used: 0,
     }
@@ -174,25 +174,25 @@ fn write_epitaph(vector: u64, x: &[u64; 31], sp: u64, message: fmt::Arguments<'_
     }
     let _ = writeln!(
         out,
-        "\n=== also at {page:#x}; text starts at {:#x}. The machine stands still.",
+        "\n=== also at {page:#x}; code starts at {:#x}. All cores are halted.",
         hardware::text_start()
     );
     if page != 0 {
-        // SAFETY: the first page of the hypervisor's memory, mapped writable, used by nothing
-        // else; `WRITTEN` lets one core come here.
+        // SAFETY: the first page of the hypervisor's memory, mapped writable, with no other use;
+        // `WRITTEN` lets only one core get here.
         unsafe { hardware::write_memory(PhysAddr(page), epitaph) };
         dsb_sy();
     }
     hardware::halt()
 }
 
-/// Ends the hypervisor, because it cannot start or has found itself broken.
+/// Ends the hypervisor, because it cannot start, or because of an error in its own state.
 pub fn die(message: fmt::Arguments<'_>) -> ! {
     write_epitaph(u64::MAX, &[0; 31], 0, message)
 }
 
-/// Ends the hypervisor with a message. Only for start-up, where nothing has been promised yet, and
-/// for what cannot happen unless the hypervisor's own memory is damaged.
+/// Ends the hypervisor with a message. Only for start-up, when no guest runs yet, and for conditions
+/// that cannot occur unless the hypervisor's own memory is damaged.
 macro_rules! fatal {
     ($($message:tt)*) => {
         $crate::epitaph::die(format_args!($($message)*))

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The last things each core did, for the epitaph. Not a trace: a few words in a ring that is
-//! overwritten for ever, cheap enough to be always on.
+//! The last events of each core, for the epitaph: a small ring buffer, cheap enough to be always on.
 
 use crate::hardware::per_machine;
 use crate::sysreg::mrs;
@@ -11,7 +10,7 @@ use spumone_config::types::MAX_PCPUS;
 /// Events kept for each core.
 pub const KEPT: usize = 16;
 
-/// What happened.
+/// The kind of an event, and what its argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Event {
@@ -21,13 +20,13 @@ pub enum Event {
     Idle = 2,
     /// A physical interrupt; its INTID.
     Interrupt = 3,
-    /// A synchronous exception of a guest, if it is not one of the most frequent; its `ESR_EL2`.
+    /// A synchronous exception of a guest, other than the most frequent ones; its `ESR_EL2`.
     Trap = 4,
     /// Mail from another core.
     Mail = 5,
-    /// A guest is being stopped; its id.
+    /// A core stops a guest; the guest's id.
     Stop = 6,
-    /// A guest starts its life; its id.
+    /// A guest begins a life; its id.
     Start = 7,
     /// A vCPU came from another core; its id.
     Take = 8,
@@ -53,13 +52,13 @@ impl Event {
     }
 }
 
-/// One core's ring. Atomics with relaxed order: the owner alone writes, and whoever reads does so
-/// when the machine has died.
+/// One core's ring. Atomics with relaxed order: only the core itself writes, and it is read only by
+/// the epitaph.
 ///
-/// Aligned, and an event of four words, so that the place of an event is found by shifts.
+/// The alignment, and an event of four words, let the address of an event be computed by shifts.
 #[repr(align(1024))]
 struct Ring {
-    /// Kind, argument, time, nothing.
+    /// Kind, argument, time, unused.
     events: [[AtomicU64; 4]; KEPT],
     next: AtomicUsize,
 }

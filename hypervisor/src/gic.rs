@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The machine's GICv3 as the hypervisor uses it: `EOImode` = 1, so that taking an interrupt and
-//! deactivating it are two steps, and the second can be left to the guest.
+//! Driver of the machine's GICv3. `EOImode` is 1: priority drop and deactivation are separate, so
+//! the deactivation can be left to the guest.
 //!
 //! Source: GIC architecture specification IHI 0069, chapter 12.
 
@@ -26,8 +26,8 @@ mod offset {
     pub const IROUTER: u64 = 0x6000;
 }
 
-/// The interrupt controller. Holds addresses only: every operation is a write of bits that stand
-/// for themselves (set or clear one interrupt), so cores need not agree before they do it.
+/// The interrupt controller. Contains addresses only. Each operation writes a set or clear register,
+/// where zeros have no effect, so cores need no lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Gic {
     distributor: PhysAddr,
@@ -69,13 +69,13 @@ impl Gic {
     /// number of its list registers.
     pub fn set_up_core(&self) -> usize {
         /// `ICC_SRE_EL1`, `ICC_SRE_EL2`: system registers, no legacy bypass. Without `Enable`, a
-        /// guest's access to `ICC_SRE_EL1` traps: one guest must not switch them off for another.
+        /// guest's access to `ICC_SRE_EL1` traps: the register is not switched between guests.
         const SRE: u64 = 0b0111;
         /// `ICC_CTLR_EL1.EOImode`: EOI drops the priority only.
         const EOI_MODE: u64 = 1 << 1;
         /// `ICH_VTR_EL2.ListRegs`.
         const LIST_REGISTERS: u64 = 0x1F;
-        // SAFETY: with system registers on, as all of this file assumes, the GIC does what it says.
+        // SAFETY: enables the system registers, which the rest of this file uses.
         unsafe { msr_own!(ICC_SRE_EL2, SRE | 0b1000) };
         isb();
         msr!(ICC_SRE_EL1, SRE);
@@ -88,7 +88,7 @@ impl Gic {
         msr!(ICC_PMR_EL1, 0xFF);
         msr!(ICC_IGRPEN1_EL1, 1);
         isb();
-        // The virtual interface comes out of reset with unknown contents.
+        // The registers of the virtual interface are UNKNOWN after a reset.
         let list_registers = (mrs!(ICH_VTR_EL2) & LIST_REGISTERS) as usize + 1;
         msr!(ICH_HCR_EL2, 0);
         msr!(ICH_VMCR_EL2, 0);
@@ -119,7 +119,7 @@ impl Gic {
         msr!(ICC_DIR_EL1, u64::from(interrupt.0));
     }
 
-    /// Interrupts whose GIC priority is not above (numerically below) `mask` wait.
+    /// Holds back interrupts whose GIC priority is not above (numerically below) `mask`.
     #[inline(always)]
     pub fn set_priority_mask(&self, mask: u8) {
         msr!(ICC_PMR_EL1, u64::from(mask));
@@ -137,13 +137,13 @@ impl Gic {
             let aff3 = mpidr >> 32 & 0xFF;
             1 << aff0 | aff1 << 16 | aff2 << 32 | range << 44 | aff3 << 48
         }
-        // What the receiver is to see must be in memory before the interrupt.
+        // Earlier stores must be visible to the receiver before the interrupt.
         dsb_ishst();
         msr!(ICC_SGI1R_EL1, target(mpidr) | u64::from(sgi & 0xF) << 24);
         isb();
     }
 
-    /// Lets an SPI through or holds it back.
+    /// Enables or disables an SPI.
     pub fn set_spi_enabled(&self, interrupt: IntId, enabled: bool) {
         let register = if enabled {
             offset::ISENABLER
@@ -153,13 +153,13 @@ impl Gic {
         self.write_bit(self.distributor.0 + register, interrupt);
     }
 
-    /// Waits until disabled SPIs are so for every core: none is signalled any more.
+    /// Waits until earlier disables of SPIs have taken effect: none is signalled to any core any more.
     pub fn wait_until_disabled(&self) {
         /// `GICD_CTLR.RWP`: a register write is in progress.
         const WRITE_PENDING: u32 = 1 << 31;
-        /// Far more looks than any distributor needs.
-        const PATIENCE: usize = 10_000;
-        for _ in 0..PATIENCE {
+        /// Far more polls than any distributor needs.
+        const MAX_POLLS: usize = 10_000;
+        for _ in 0..MAX_POLLS {
             // SAFETY: GICD_CTLR, mapped as device memory; reading has no effect.
             let control = unsafe { read_u32(self.distributor) };
             if control & WRITE_PENDING == 0 {
@@ -177,12 +177,12 @@ impl Gic {
         pending >> (interrupt.0 % 32) & 1 != 0
     }
 
-    /// Forgets that an SPI is pending.
+    /// Clears the pending state of an SPI.
     pub fn clear_spi_pending(&self, interrupt: IntId) {
         self.write_bit(self.distributor.0 + offset::ICPENDR, interrupt);
     }
 
-    /// Sends an SPI to the core with this affinity from now on.
+    /// Routes an SPI to the core with this affinity.
     pub fn route_spi(&self, interrupt: IntId, mpidr: u64) {
         let register = self.distributor.0 + offset::IROUTER + 8 * interrupt.index() as u64;
         // SAFETY: IROUTER<n> of an existing SPI, mapped as device memory; 64-bit writes are
@@ -203,8 +203,8 @@ impl Gic {
             self.distributor.0
         };
         self.write_bit(frame + register, interrupt);
-        // Complete before a guest may end the interrupt: a read of the same frame waits for the
-        // write.
+        // The write must be complete before a guest deactivates the interrupt: a read of the same
+        // frame waits for it.
         // SAFETY: the register just written; reading has no effect.
         unsafe { read_u32(PhysAddr(frame + register)) };
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest, as far as its cores share it.
+//! The state of a guest that its cores share.
 
 use crate::cpu::{self, Vttbr};
 use crate::hardware;
@@ -15,18 +15,18 @@ use spumone_core::vuart::Vuart;
 /// The stage 2 tables of a guest.
 #[derive(Clone, Copy, Debug)]
 pub struct Tables {
-    /// All of the guest may run.
+    /// The guest's kernel and its programs may execute.
     pub all: Vttbr,
-    /// Only its kernel may run: they catch the moment at which it returns to a program. Where the core can
-    /// (FEAT_XNX), and the policy waits for that moment.
+    /// Only its kernel may execute: they catch its return to a program. Only with FEAT_XNX, and a policy that needs it.
     pub of_kernel: Option<Vttbr>,
-    /// Only its programs may run, where the policy keeps kernels off cores.
+    /// Only its programs may execute: they catch its entry to the kernel. Only with a policy that keeps kernels off
+    /// cores.
     pub of_programs: Option<Vttbr>,
 }
 
-/// A guest, as far as its cores share it.
+/// The state of a guest that its cores share.
 pub struct Guest {
-    /// What the system description says of it.
+    /// Its part of the system description.
     pub config: packed::Guest,
     /// Its stage 2 tables.
     pub stage2: Tables,
@@ -34,11 +34,11 @@ pub struct Guest {
     pub gic: GuestGic,
     /// Which of its vCPUs are on.
     pub power: GuestPower,
-    /// Where it is in its life.
+    /// The phase and the number of its life.
     pub lifecycle: Lifecycle,
     /// Its console.
     pub vuart: Vuart,
-    /// The vCPUs of the system that are its own, by its own numbering.
+    /// The ids of its vCPUs, by [`VcpuIndex`].
     pub vcpus: Vec<VcpuId, { MAX_VCPUS_PER_GUEST }>,
 }
 
@@ -51,8 +51,8 @@ impl Guest {
             .any(|range| ipa.0.wrapping_sub(range.ipa.0) < range.size)
     }
 
-    /// The 32 bits at an address of the loaded vCPU, which is this guest's; `None` if the address is no multiple of 4, its
-    /// kernel could not read them, or they lie outside the guest's memory.
+    /// The 32 bits at a virtual address of the loaded vCPU, which must be one of this guest; `None` if the address is
+    /// not a multiple of 4, if the vCPU's kernel could not read it, or if it is outside the guest's memory.
     pub fn read_word(&self, address: u64) -> Option<u32> {
         if !address.is_multiple_of(4) {
             return None;
@@ -63,17 +63,18 @@ impl Guest {
             .memory
             .iter()
             .any(|range| at.0.wrapping_sub(range.pa.0) < range.size);
-        // SAFETY: memory of the guest, mapped, aligned, and a multiple of pages, so the whole word is; vCPUs of the guest
-        // may write it meanwhile, which a volatile read of a word allows for.
+        // SAFETY: the address is aligned and in the guest's memory, which consists of whole mapped pages. Another vCPU
+        // of the guest may write the word concurrently, which this read allows.
         is_own.then(|| unsafe { hardware::read_word_of_memory(at) })
     }
 
-    /// The cores its vCPUs may run on: the home of each, and those of its description's `cores`; bit n for core n.
+    /// The cores that its vCPUs may run on: the home core of each, and those of `cores` in the description; bit n for
+    /// core n.
     pub fn cores(&self) -> u32 {
         self.lifecycle.cores()
     }
 
-    /// The ids of vCPUs of the guest. It has consecutive ones.
+    /// The ids of these vCPUs of the guest. The ids of a guest's vCPUs are consecutive.
     #[inline(always)]
     pub fn ids_of(&self, vcpus: vgic::VcpuSet) -> VcpuSet {
         // Most often: then nothing of the guest is looked at.
@@ -84,7 +85,7 @@ impl Guest {
         VcpuSet::from_bits(u32::from(vcpus.0) << (first & 31))
     }
 
-    /// The vCPU of the system that is this one of the guest's.
+    /// The id of this vCPU of the guest.
     pub fn vcpu(&self, index: VcpuIndex) -> Option<VcpuId> {
         self.vcpus.get(index.index()).copied()
     }

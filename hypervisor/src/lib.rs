@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The EL2 program: what carries out the decisions of `core`.
+//! The EL2 program: it carries out the decisions of `spumone-core`.
 //!
-//! Read in this order: `boot` (from reset to running instances), `instance` (the loop of one core
-//! and everything that can happen in it), `context` and `cpu` (what the hardware is told at a switch), `hardware`
-//! (how it is told). All assembly and nearly all `unsafe` of the project is in this crate, all assembly in `hardware`.
+//! Read in this order: `boot` (from reset to running instances), `instance` (the loop of one core, and its handling of
+//! exits, interrupts and mail), `context` and `cpu` (the registers that a switch saves and loads, and those that
+//! confine guests), `hardware` (assembly and device access). Nearly all `unsafe` code of the project is in this crate,
+//! and all its assembly is in `hardware`.
 //!
-//! On a host `fake` stands in for `hardware`: a machine with registers, GIC, clock and memory, on which the tests of this
-//! crate run guests exit by exit (`tests`), and on which a fuzzer plays guests (`tests/fuzz`).
+//! On a host `fake` replaces `hardware`: a machine with registers, GIC, clock and memory, on which the tests of this
+//! crate run guests exit by exit (`tests`), and on which a fuzzer generates what guests do (`tests/fuzz`).
 
 #![cfg_attr(target_os = "none", no_std)]
-// On a host only the tests take turns.
+// On a host only the tests run the loop of `instance`.
 #![cfg_attr(not(any(test, target_os = "none")), allow(dead_code))]
 
 pub mod boot;
@@ -36,7 +37,7 @@ mod vcpu;
 pub mod hardware;
 
 #[cfg(not(target_os = "none"))]
-// What it finds wrong ends the test.
+// An error that it finds ends the test.
 #[allow(clippy::panic)]
 #[cfg_attr(not(test), allow(unused_imports))]
 mod fake;

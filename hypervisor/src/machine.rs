@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the instances on all cores share: facts that never change after start, and atomics.
+//! The state that the instances on all cores share: facts that never change after start, and atomics.
 
 use crate::entropy::Entropy;
 use crate::gic::Gic;
@@ -15,10 +15,10 @@ use spumone_core::schedule::kick_sgi;
 use spumone_core::sets::VcpuSet;
 use spumone_core::vgic::VcpuIndex;
 
-/// SPIs of the machine that can be passed through: the destination table has an entry for each.
+/// Entries of the destination table: one for each SPI that the GIC architecture allows.
 const MAX_PHYSICAL_SPIS: usize = 988;
 
-/// The interrupt destination table: which interrupt belongs to whom. Fixed in the image.
+/// The interrupt destination table: the owner of each SPI. Fixed in the image.
 pub struct Destinations([SpiOwner; MAX_PHYSICAL_SPIS]);
 
 impl Destinations {
@@ -34,7 +34,7 @@ impl Destinations {
         Self(table)
     }
 
-    /// Who owns this SPI.
+    /// The owner of this SPI.
     #[inline(always)]
     pub fn of(&self, interrupt: IntId) -> SpiOwner {
         let index = interrupt.index().checked_sub(IntId::FIRST_SPI.index());
@@ -44,19 +44,20 @@ impl Destinations {
     }
 }
 
-/// What one core tells the others about itself.
+/// The state of a core that others use.
 pub struct Core {
     /// Its `MPIDR_EL1` affinity.
     pub mpidr: u64,
-    /// vCPUs that were kicked here, by id. Set with release after the doorbell was rung, taken
-    /// with acquire before the doorbell is looked at, so a kick never arrives before its reason.
+    /// The vCPUs for which this core was kicked, one bit for each id. Set with release ordering after
+    /// the doorbell was rung, taken with acquire ordering before the doorbell is read: a core that
+    /// sees the kick also sees the doorbell.
     kicked: AtomicU32,
 }
 
 const _: () = assert!(MAX_VCPUS <= 32, "`Core::kicked` has one bit per vCPU");
 
 impl Core {
-    /// A core that was not kicked.
+    /// A core with this affinity that was not kicked.
     pub const fn new(mpidr: u64) -> Self {
         Self {
             mpidr,
@@ -64,24 +65,24 @@ impl Core {
         }
     }
 
-    /// Takes the vCPUs that were kicked since the last time.
+    /// Takes the vCPUs for which the core was kicked since the last call.
     #[inline(always)]
     pub fn take_kicked(&self) -> VcpuSet {
         VcpuSet::from_bits(self.kicked.swap(0, Ordering::Acquire))
     }
 }
 
-/// The machine and all that runs on it.
-// In this order, since what is looked at in each switch then is in reach of a load's immediate offset.
+/// The machine and its guests.
+// The order of fields keeps those used in each switch within the immediate offset of a load.
 #[repr(C)]
 pub struct Machine {
     /// The interrupt controller.
     pub gic: Gic,
-    /// Whether interrupts for less urgent vCPUs are held back.
+    /// Whether the priority mask holds back interrupts for vCPUs of lower bands.
     pub interrupt_priorities: InterruptPriorities,
-    /// What all cores see of each other and of vCPUs.
+    /// The shared state of scheduling and migration.
     pub shared: Shared,
-    /// Where the tokens of parked vCPUs lie; a `VcpuId` is an index.
+    /// The tokens of parked vCPUs; a `VcpuId` is an index.
     pub parking: [TokenPlace; MAX_VCPUS],
     /// The guests of vCPUs; a `VcpuId` is an index.
     pub vcpus: [Option<Owner>; MAX_VCPUS],
@@ -89,17 +90,17 @@ pub struct Machine {
     pub cores: Vec<Core, MAX_PCPUS>,
     /// The guests; a `GuestId` is an index.
     pub guests: Vec<&'static Guest, MAX_GUESTS>,
-    /// What is done against lock-holder preemption.
+    /// The policy against lock-holder preemption.
     pub policy: Policy,
-    /// What the policy does without.
+    /// The parts of the policy that are turned off.
     pub without: Without,
-    /// Who owns which interrupt.
+    /// The owner of each SPI.
     pub destinations: Destinations,
-    /// Where random numbers come from.
+    /// The source of random numbers.
     pub entropy: Entropy,
     /// The core that serves the console UART.
     pub console_core: PcpuId,
-    /// How long equals take turns, in microseconds.
+    /// The quantum, in microseconds.
     pub quantum_us: u32,
     /// `VTCR_EL2`: the format of the guests' stage 2 tables.
     pub vtcr: u64,
@@ -120,7 +121,7 @@ impl Machine {
         self.vcpus.get(id.index())?.as_ref()
     }
 
-    /// The board's device at this address, for reports. Devices are where they are on the machine.
+    /// The board's device at this address, for reports. Guests see devices at their physical addresses.
     pub fn device_name(&self, address: GuestAddr) -> Option<&str> {
         self.board
             .devices
@@ -129,8 +130,8 @@ impl Machine {
             .map(|device| device.name.as_str())
     }
 
-    /// Sends the devices of a guest to where its first vCPU is: what a guest finds when it starts,
-    /// until it writes `GICD_IROUTER`.
+    /// Routes the SPIs of a guest's devices to the host core of its first vCPU: the initial state of a
+    /// life, until the guest writes `GICD_IROUTER`.
     pub fn route_to_first_vcpu(&self, guest: &Guest) {
         let home = guest.gic.doorbell(VcpuIndex(0)).location();
         if let Some(core) = self.cores.get(home.index()) {
@@ -147,14 +148,14 @@ impl Machine {
             return;
         };
         let bit = 1 << vcpu.index();
-        // If the bit is set already, the SGI of the core that set it is on its way.
+        // If the bit is set already, the core that set it sends the SGI.
         if core.kicked.fetch_or(bit, Ordering::Release) & bit == 0 {
             self.gic.send_sgi(kick_sgi(band).0 as u8, core.mpidr);
         }
     }
 
-    /// Tells core `to` that there is mail about `guest`: with the urgency of its
-    /// most urgent vCPU.
+    /// Sends core `to` an SGI because it has mail about `guest`, with the priority of the guest's
+    /// highest band.
     pub fn announce_mail(&self, to: PcpuId, guest: GuestId) {
         let sgi = kick_sgi(self.guest(guest).config.band);
         if let Some(core) = self.cores.get(to.index()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the EL2 program begins. All else is in the library, which tests can also build for a host.
+//! Entry point of the EL2 program. The rest is in the library, which is also built for a host, to be tested.
 
 #![cfg_attr(target_os = "none", no_std)]
 #![cfg_attr(target_os = "none", no_main)]
@@ -17,7 +17,7 @@ mod entry {
     }
 }
 
-/// There is nothing to run on a host.
+/// The program does not run on a host.
 #[cfg(not(target_os = "none"))]
 fn main() {
     eprintln!("spumone: this program runs at EL2; `scripts/build` builds it");

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the token of a vCPU lies that is on no core, beside its parking slot.
+//! Storage for the token of a parked vCPU. The vCPU's parking slot (`core/migration`) says which core may access it.
 
 use crate::vcpu::VcpuToken;
 use core::cell::UnsafeCell;
 
-/// The place for the token of one vCPU.
+/// Storage for the token of one vCPU.
 pub struct TokenPlace(UnsafeCell<Option<VcpuToken>>);
 
-// SAFETY: the token is touched only by the core that has it, before that core parks the vCPU in its slot, and by the core
-// whose claim of the slot has succeeded. The slot's release and acquire order the two.
+// SAFETY: two cores access the token: the one that parks the vCPU, before it stores to the slot, and the one whose
+// claim of the slot succeeds, after the claim. The release of the first and the acquire of the second order their
+// accesses.
 unsafe impl Sync for TokenPlace {}
 
 impl TokenPlace {
-    /// An empty place: the token is with a core.
+    /// Empty: a core has the token.
     pub const fn new() -> Self {
         Self(UnsafeCell::new(None))
     }
 
-    /// Stores the token of this place's vCPU. The slot is to be parked after that.
+    /// Stores the vCPU's token. The caller parks the vCPU in its slot after that.
     pub fn store(&self, token: VcpuToken) {
-        // SAFETY: there is one token, and the caller had it, so no other core is here until the slot is parked.
+        // SAFETY: there is one token, and the caller had it, so no other core accesses this until the vCPU is parked.
         unsafe { *self.0.get() = Some(token) };
     }
 
@@ -27,9 +28,9 @@ impl TokenPlace {
     ///
     /// # Safety
     ///
-    /// The caller has claimed the slot of this place's vCPU, and has not taken the token since.
+    /// The calling core has claimed the vCPU's slot, and has not taken the token since.
     pub unsafe fn take(&self) -> Option<VcpuToken> {
-        // SAFETY: as the caller promises; it is the only one here until it parks the token again.
+        // SAFETY: as the caller promises; no other core accesses this until the calling core parks the vCPU again.
         unsafe { (*self.0.get()).take() }
     }
 }

@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Steps of a move between cores, for the exact clock (`testbed/README.md`, "Marks"): it counts the instructions from the
-//! entry to EL2 to each, which makes the figure `migration`.
+//! Steps of a migration, for the exact clock (`testbed/README.md`, "Marks"): it counts the instructions from the exit
+//! to each, for the figure `migration`.
 //!
-//! A step is one instruction that does nothing on any core, so the program that is measured is the one that runs. Three,
-//! those of the switch, are also between an interrupt of a more urgent guest and that guest.
+//! A step is one instruction without effect, which is always compiled in, so the measured program is the one that is
+//! used. Three steps, those of the switch, are also executed between an interrupt of a guest of a higher band and that
+//! guest's entry.
 
 /// A step; its value is the number of its mark.
 #[derive(Clone, Copy)]
 #[repr(u16)]
 pub enum Step {
-    /// Other cores have parked a vCPU, or a turn is over: the core is about to choose.
+    /// Another core has parked a vCPU, or a time slice has ended: the core is about to fetch.
     Look = 0xff00,
-    /// It has claimed a vCPU.
+    /// The core has claimed a vCPU.
     Take,
-    /// The vCPU is settled, and in the run queue.
+    /// The claimed vCPU has this core as its host core, and is in the run queue.
     Taken,
-    /// A vCPU of this core has to make room, and is about to be saved.
+    /// The registers of the loaded vCPU are about to be saved.
     Save,
-    /// A vCPU of this core is about to be parked; its registers are saved.
+    /// A vCPU whose registers are saved is about to be parked.
     Park,
-    /// It is parked.
+    /// The vCPU is parked.
     Parked,
-    /// Another core is told.
+    /// Another core is notified.
     Notified,
-    /// The core holds nobody's registers, and is about to load a vCPU's.
+    /// No vCPU is loaded, and one is about to be.
     Load,
-    /// They are loaded.
+    /// The vCPU is loaded.
     Loaded,
 }
 
-/// Passes a step.
+/// Executes the instruction of a step.
 macro_rules! step {
     ($step:ident) => {
         $crate::hardware::pass_step!($crate::steps::Step::$step as u16)

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System registers by name, and which code may write them: a guest's registers are written freely, EL2's own
-//! only in `unsafe` code.
+//! Access to system registers by name. Registers that belong to guests are written by safe code, those that
+//! control EL2 only by `unsafe` code.
 //!
-//! What carries a read or a write out is `hardware`, or on a host `fake`.
+//! `hardware` has the instructions; on a host, `fake` replaces it.
 
 /// Reads a system register.
 ///
 /// Reading has no side effect for every register named in this crate except `ICC_IAR1_EL1`,
-/// which acknowledges; that one is wrapped where it is used.
+/// which acknowledges an interrupt, and is read by `Gic::take` only.
 macro_rules! mrs {
     ($register:ident) => {
         $crate::hardware::read_register!($register)
     };
 }
 
-/// Writes a system register of [`free`]: one that cannot break what the hypervisor itself relies on. The
-/// caller orders its effects.
+/// Writes a system register of [`free`]: one on which the safety of the hypervisor does not depend. The
+/// caller adds the barriers it needs.
 macro_rules! msr {
     ($register:ident, $value:expr) => {{
         const _: $crate::sysreg::Free = $crate::sysreg::free::$register;
@@ -23,8 +23,8 @@ macro_rules! msr {
     }};
 }
 
-/// Writes a system register of [`own`]: one that decides what guests reach, or what EL2 itself does. To be
-/// called in `unsafe` code, which says why the value keeps guests apart.
+/// Writes a system register of [`own`]: one that controls what guests can access, or what EL2 itself does.
+/// To be used in `unsafe` code, which says why the value keeps guests isolated.
 macro_rules! msr_own {
     ($register:ident, $value:expr) => {{
         const _: $crate::sysreg::Own = $crate::sysreg::own::$register;
@@ -68,11 +68,11 @@ names! {
 }
 
 // HCRX_EL2 is S3_4_C1_C2_2. Of FEAT_FGT, HFGRTR_EL2, HFGWTR_EL2 and HFGITR_EL2 are S3_4_C1_C1_4 to 6, HDFGRTR_EL2 and
-// HDFGWTR_EL2 S3_4_C3_C1_4 and 5; of FEAT_FGT2, HDFGRTR2_EL2, HDFGWTR2_EL2, HFGRTR2_EL2 and HFGWTR2_EL2 are S3_4_C3_C1_0
-// to 3, HFGITR2_EL2 is S3_4_C3_C1_7: the assembler of an Armv8.0 target knows them by number only.
+// HDFGWTR_EL2 S3_4_C3_C1_4 and 5; of FEAT_FGT2, HDFGRTR2_EL2, HDFGWTR2_EL2, HFGRTR2_EL2 and HFGWTR2_EL2 are
+// S3_4_C3_C1_0 to 3, HFGITR2_EL2 is S3_4_C3_C1_7: the assembler of an Armv8.0 target accepts them by encoding only.
 names! {
     own: Own,
-    "Registers that decide what traps and which memory a guest reaches.",
+    "Registers that control what traps and which memory a guest can access.",
     HCR_EL2 VTCR_EL2 VTTBR_EL2 CPTR_EL2 MDCR_EL2 CNTHCTL_EL2 CNTVOFF_EL2 HSTR_EL2 ICC_SRE_EL2
     S3_4_C1_C2_2 S3_4_C1_C1_4 S3_4_C1_C1_5 S3_4_C1_C1_6 S3_4_C3_C1_4 S3_4_C3_C1_5
     S3_4_C3_C1_0 S3_4_C3_C1_1 S3_4_C3_C1_2 S3_4_C3_C1_3 S3_4_C3_C1_7

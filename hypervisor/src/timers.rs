@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The generic timers: the two a guest owns, and the alarm of EL2.
+//! The generic timers: the virtual and the physical timer of a guest, and the alarm of EL2.
 //!
-//! A guest reads and writes its timers without EL2. They are saved when another vCPU takes the
-//! core, and the hypervisor's alarm then stands in for them.
+//! A guest's accesses to its timers do not trap. The timers are saved when another vCPU is loaded;
+//! from then on the alarm is armed for their deadline.
 //!
 //! Source: Arm ARM DDI 0487, chapter D11.
 
@@ -11,7 +11,7 @@ use crate::sysreg::{mrs, msr};
 use spumone_config::gic::{PHYSICAL_TIMER, VIRTUAL_TIMER};
 use spumone_core::schedule::Ticks;
 
-/// `CNT*_CTL`: the timer runs.
+/// `CNT*_CTL`: the timer is on.
 const ENABLE: u64 = 1 << 0;
 /// `CNT*_CTL`: its output is masked.
 const IMASK: u64 = 1 << 1;
@@ -21,7 +21,7 @@ const ISTATUS: u64 = 1 << 2;
 /// The system counter, which is also what guests see: no vCPU has an offset.
 #[inline(always)]
 pub fn now() -> Ticks {
-    // The counter must not be read ahead of what was decided before.
+    // The counter must not be read ahead of earlier instructions.
     isb();
     Ticks(mrs!(CNTPCT_EL0))
 }
@@ -31,7 +31,7 @@ pub fn frequency() -> u64 {
     mrs!(CNTFRQ_EL0)
 }
 
-/// One timer of a vCPU that is not on the core.
+/// The saved registers of one timer.
 #[derive(Clone, Copy, Debug, Default)]
 struct SavedTimer {
     control: u64,
@@ -52,7 +52,7 @@ impl SavedTimer {
     }
 }
 
-/// The timers of a vCPU that is not on the core.
+/// The timers of a vCPU that is not loaded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GuestTimers {
     virtual_timer: SavedTimer,
@@ -72,7 +72,7 @@ impl GuestTimers {
         }
     }
 
-    /// Takes the timers from the core and silences them there.
+    /// Saves the timers of the core, and turns them off there.
     pub fn save(&mut self) {
         self.virtual_timer = SavedTimer {
             control: mrs!(CNTV_CTL_EL0),
@@ -87,7 +87,7 @@ impl GuestTimers {
         isb();
     }
 
-    /// Puts the timers on the core.
+    /// Restores the timers to the core.
     pub fn restore(&self) {
         let (virtual_timer, physical_timer) = (self.virtual_timer, self.physical_timer);
         msr!(CNTV_CVAL_EL0, virtual_timer.compare);
@@ -97,7 +97,7 @@ impl GuestTimers {
         isb();
     }
 
-    /// When the first of the timers that have not run out at `now` is due.
+    /// When the first of the timers that have not expired at `now` expires.
     pub fn deadline_after(&self, now: Ticks) -> Option<Ticks> {
         [self.virtual_timer, self.physical_timer]
             .into_iter()
@@ -106,7 +106,7 @@ impl GuestTimers {
             .min()
     }
 
-    /// When the first of the timers is due, or was.
+    /// When the first of the armed timers expires, or has expired.
     pub fn first_deadline(&self) -> Option<Ticks> {
         [self.virtual_timer, self.physical_timer]
             .into_iter()
@@ -140,7 +140,7 @@ pub fn live_lines() -> u32 {
     )
 }
 
-/// Sets the alarm of the calling core; at [`Ticks::NEVER`] it is silent.
+/// Arms the alarm of the calling core; [`Ticks::NEVER`] disarms it.
 #[inline(always)]
 pub fn set_alarm(at: Ticks) {
     msr!(CNTHP_CVAL_EL2, at.0);

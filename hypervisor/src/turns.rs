@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A loop without end, in turns.
+//! The endless loop of a core, one iteration at a time.
 
-/// What runs for ever on a core. On a host, tests take the turns.
+/// What a core runs in an endless loop. On a host, tests call [`Self::turn`].
 pub trait Turns: 'static {
-    /// What comes before the first turn.
+    /// Runs before the first turn.
     fn prepare(&mut self);
 
-    /// One turn of the loop.
+    /// One iteration of the loop.
     fn turn(&mut self);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A vCPU: everything that is somewhere when it is not on a core.
+//! A vCPU: its registers while it is not loaded, and its identity.
 
 use crate::context::{FloatingPoint, SystemRegisters};
 use crate::guest::{Guest, Owner};
@@ -13,7 +13,7 @@ use spumone_core::psci::EntryPoint;
 use spumone_core::schedule::Band;
 use spumone_core::vgic::{CpuInterface, VcpuIndex, running_priority};
 
-/// What a vCPU does when it gets the core.
+/// What a vCPU does when it runs.
 #[derive(Debug)]
 pub enum Work {
     /// Runs the guest.
@@ -23,7 +23,7 @@ pub enum Work {
 }
 
 /// The virtual CPU interface: `ICH_*` registers other than list registers, which the virtual GIC
-/// writes itself.
+/// saves and loads itself.
 #[derive(Debug, Default)]
 pub struct InterfaceRegisters {
     vmcr: u64,
@@ -41,7 +41,7 @@ impl InterfaceRegisters {
         }
     }
 
-    /// Takes the registers from the core. With 5 priority bits there is one active priority
+    /// Saves the registers of the core. With 5 priority bits there is one active priority
     /// register per group (`ICH_VTR_EL2.PREbits`).
     pub fn save(&mut self) {
         *self = Self {
@@ -61,7 +61,7 @@ impl InterfaceRegisters {
         running_priority(self.ap0r0 as u32, self.ap1r0 as u32)
     }
 
-    /// Puts the registers on the core.
+    /// Restores the registers to the core.
     pub fn restore(&self) {
         let Self { vmcr, ap0r0, ap1r0 } = *self;
         msr!(ICH_VMCR_EL2, vmcr);
@@ -73,7 +73,7 @@ impl InterfaceRegisters {
 /// A vCPU. Reached only through its [`VcpuToken`].
 #[repr(C)]
 pub struct Vcpu {
-    /// General registers; the entry code works on them in place.
+    /// General registers; the entry code loads and saves them in place.
     pub registers: GuestRegisters,
     /// System registers, while it is not loaded.
     pub system: SystemRegisters,
@@ -85,17 +85,17 @@ pub struct Vcpu {
     pub interface: InterfaceRegisters,
     /// Its SGIs, PPIs and list registers.
     pub vgic: CpuInterface,
-    /// What it does when it gets the core.
+    /// What it does when it runs.
     pub work: Work,
-    /// A vCPU suspended to powerdown resumes here, context reset, when an interrupt wakes it.
+    /// Set for a vCPU suspended to powerdown: it resumes at this entry point, with its context reset.
     pub resume: Option<EntryPoint>,
-    /// Which vCPU of the system.
+    /// Its id in the system.
     pub id: VcpuId,
-    /// Whose.
+    /// The id of its guest.
     pub guest: GuestId,
-    /// The same, as its cores share it.
+    /// The shared state of its guest.
     pub shared: &'static Guest,
-    /// Which vCPU of its guest.
+    /// Its index in its guest.
     pub index: VcpuIndex,
     /// Its band.
     pub band: Band,
@@ -121,8 +121,8 @@ impl Vcpu {
         }
     }
 
-    /// The state in which PSCI CPU_ON and CPU_SUSPEND let a vCPU begin: MMU and caches off,
-    /// everything masked, `x0` = context (DEN0022, 6.4).
+    /// Sets the state in which a vCPU starts after PSCI CPU_ON and CPU_SUSPEND: MMU and caches off,
+    /// interrupts masked, `x0` = context (DEN0022, 6.4).
     pub fn reset_context(&mut self, start: EntryPoint) {
         self.registers = GuestRegisters::new();
         self.registers.pc = start.entry.0;
@@ -132,14 +132,14 @@ impl Vcpu {
         self.resume = None;
     }
 
-    /// What wakes up from a suspend to powerdown: as [`Self::reset_context`], CPU interface
-    /// included. Timers and redistributor have stayed on; one of them may be what woke it.
+    /// As [`Self::reset_context`], with the CPU interface: wakes a vCPU from a suspend to powerdown.
+    /// Timers and redistributor keep their state; they may have woken it.
     pub fn power_up(&mut self, start: EntryPoint) {
         self.reset_context(start);
         self.interface = InterfaceRegisters::reset();
     }
 
-    /// As [`Self::reset_context`], timers and CPU interface included: what `CPU_ON` starts. The
+    /// As [`Self::reset_context`], with timers and CPU interface: starts a vCPU after `CPU_ON`. The
     /// redistributor keeps its state, as on hardware.
     pub fn power_on(&mut self, start: EntryPoint) {
         self.reset_context(start);
@@ -148,7 +148,7 @@ impl Vcpu {
         self.work = Work::Guest;
     }
 
-    /// As [`Self::power_on`], redistributor included: the vCPU begins a new life.
+    /// As [`Self::power_on`], with the redistributor: begins a new life of the guest.
     pub fn reset(&mut self, start: EntryPoint) {
         self.reset_context(start);
         self.timers = GuestTimers::reset();
@@ -158,8 +158,8 @@ impl Vcpu {
     }
 }
 
-/// The right to touch a vCPU. Neither `Clone` nor `Copy`: a vCPU is where its token is, and moves
-/// when the token moves.
+/// The right to access a vCPU. Neither `Clone` nor `Copy`: only the core that has the token accesses
+/// the vCPU, and a vCPU migrates by its token.
 pub struct VcpuToken(&'static mut Vcpu);
 
 impl VcpuToken {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A core: its registers, its half of the interrupt controller, what it has cached of translations.
+//! A core: its registers, its private interrupts, its TLB.
 
 use super::gic::Bank;
 use super::registers::Register;
@@ -28,11 +28,11 @@ pub struct Core {
     pub vectors: [u128; 32],
     /// SGIs and PPIs.
     pub private: Bank,
-    /// Priorities of interrupts taken and not yet dropped, the most urgent last.
+    /// Interrupts acknowledged whose priority was not dropped yet, with their priorities, the highest last.
     pub running_priorities: Vec<(u16, u8)>,
-    /// By VMID.
+    /// The TLB, by VMID.
     pub cached: HashMap<u64, Cached>,
-    /// Times that a guest was entered.
+    /// Number of entries to guests.
     pub entries: u64,
     /// Times that the core slept.
     pub sleeps: u64,
@@ -72,12 +72,12 @@ impl Core {
         core
     }
 
-    /// What a register holds.
+    /// The value of a register.
     pub fn get(&self, register: Register) -> u64 {
         self.values[register as usize]
     }
 
-    /// Has a register hold a value.
+    /// Sets a register.
     pub fn set(&mut self, register: Register, value: u64) {
         self.values[register as usize] = value;
     }
@@ -87,7 +87,7 @@ impl Core {
         self.values[Register::ICH_LR0_EL2 as usize + index]
     }
 
-    /// Has a list register hold a value.
+    /// Sets a list register.
     pub fn set_list_register(&mut self, index: usize, value: u64) {
         self.values[Register::ICH_LR0_EL2 as usize + index] = value;
     }

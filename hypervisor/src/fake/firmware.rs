@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What ends: a core that has started, halts or is turned off leaves the hypervisor's code by unwinding.
+//! Start, sleep and halt of cores. Functions that do not return to the hypervisor's code unwind its stack.
 
 use super::{Machine, with};
 use crate::turns::Turns;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Why the code that ran on a core has ended.
+/// Why the code on a core has unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It takes turns from now on: [`Machine::running`].
+    /// The core's loop is in [`Machine::running`]: the test runs its turns from now on.
     Started,
-    /// It sleeps for ever. The machine is off, or the hypervisor has died.
+    /// The core has halted: the machine is off, or the hypervisor has died.
     Halted,
 }
 
@@ -46,7 +46,7 @@ pub fn start_core(
     }
 }
 
-/// Hands what runs over to the test, which takes the turns.
+/// Hands the loop over to the test, which runs its turns.
 pub fn run_for_ever(mut it: impl Turns) -> ! {
     it.prepare();
     with(|machine| {
@@ -61,12 +61,12 @@ pub fn system_off() {
     with(|machine| machine.is_off = true);
 }
 
-/// Sleeps for ever.
+/// Halts the core.
 pub fn halt() -> ! {
     resume_unwind(Box::new(Ended::Halted))
 }
 
-/// Sleeps until an interrupt is pending, or for a while: a wait may end at any time.
+/// Sleeps until an interrupt is pending, or for a limited time: a WFI may end at any time.
 pub fn wait_for_interrupt() {
     /// The longest sleep in ticks.
     const NAP: u64 = 1_000;

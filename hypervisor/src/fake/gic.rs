@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The state of a GICv3: for each interrupt whether it is enabled, pending, active, how urgent, and where it goes.
+//! The state of a GICv3: for each interrupt whether it is enabled, pending and active, its priority and its route.
 
 use super::with;
 use spumone_config::packed::{Spi, Trigger};
 use spumone_config::{IntId, PhysAddr};
 use spumone_core::schedule::band_priority;
 
-/// Why the GIC cannot be set up: never.
+/// An error of the GIC's setup.
 pub type GicError = &'static str;
 
-/// Words of 32 interrupts in the distributor, the first of which, of SGIs and PPIs, is not used.
+/// Words of 32 interrupts in the distributor. The first one, of SGIs and PPIs, is not used.
 pub const WORDS: usize = 32;
 
 /// 32 interrupts.
 #[derive(Clone, Debug, Default)]
 pub struct Bank {
-    /// They may be signalled.
+    /// The enabled ones.
     pub enabled: u32,
-    /// They were signalled by an edge, or by software.
+    /// Those made pending by an edge, or by software.
     pub latched: u32,
-    /// Their lines, as devices drive them.
+    /// The levels of their lines.
     pub lines: u32,
-    /// They were taken, and have not ended.
+    /// The active ones.
     pub active: u32,
-    /// Their lines count by edges.
+    /// The edge-triggered ones.
     pub edges: u32,
     /// Their priorities.
     pub priority: [u8; 32],
@@ -35,8 +35,8 @@ impl Bank {
         self.latched | lines & !self.edges
     }
 
-    /// The most urgent of `candidates`, with its priority.
-    pub fn most_urgent(&self, candidates: u32) -> Option<(u8, u16)> {
+    /// The one of the highest priority among `candidates`, as (priority, bit).
+    pub fn highest_priority(&self, candidates: u32) -> Option<(u8, u16)> {
         (0..32)
             .filter(|bit| candidates >> bit & 1 != 0)
             .map(|bit| (self.priority[bit as usize], bit))
@@ -44,7 +44,7 @@ impl Bank {
     }
 }
 
-/// What the cores share of a GIC.
+/// The distributor.
 pub struct Gic {
     /// First address of the distributor.
     pub distributor: u64,
@@ -80,7 +80,7 @@ impl Gic {
         (&mut self.spis[word], 1 << (interrupt % 32))
     }
 
-    /// A device drives its line.
+    /// Sets the level of an SPI's line.
     pub fn set_line(&mut self, interrupt: u16, high: bool) {
         let (bank, bit) = self.spi(interrupt);
         let was_high = bank.lines & bit != 0;
@@ -95,7 +95,7 @@ impl Gic {
     }
 }
 
-/// Sets distributor and redistributors up, as the driver of the machine does.
+/// Initializes distributor and redistributors, as `hardware` does.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The registers of the GIC's frames, as far as the hypervisor uses them after start.
+//! The registers of the GIC's frames that the hypervisor uses after start.
 
 use super::Machine;
 use super::REDISTRIBUTOR_SIZE;
@@ -58,7 +58,7 @@ impl Bits {
 }
 
 impl Machine {
-    /// Reads a register of the GIC; `None` if the address is none of it.
+    /// Reads a register of the GIC; `None` if there is none at this address.
     pub fn read_gic(&mut self, address: u64) -> Option<u32> {
         if let Some(offset) = within(address, self.gic.distributor, DISTRIBUTOR_SIZE) {
             if offset == 0 {
@@ -75,7 +75,7 @@ impl Machine {
         (word == 0).then(|| bits.read(&self.cores[core].private, lines))
     }
 
-    /// Writes a register of the GIC; false if the address is none of it.
+    /// Writes a register of the GIC; false if there is none at this address.
     pub fn write_gic(&mut self, address: u64, value: u64) -> bool {
         if let Some(offset) = within(address, self.gic.distributor, DISTRIBUTOR_SIZE) {
             if let Some((bits, word)) = Bits::at(offset) {
@@ -91,7 +91,7 @@ impl Machine {
                         self.cores
                             .iter()
                             .any(|core| core.get(super::Register::MPIDR_EL1) == value),
-                        "INTID {number} is sent to {value:#x}, where no core is"
+                        "INTID {number} is routed to {value:#x}, which is no core's affinity"
                     );
                     *route = value;
                     true

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Physical interrupts on their way to a core: signalled, taken, dropped, ended. `EOImode` = 1.
+//! Physical interrupts: signalled, acknowledged, priority dropped, deactivated. `EOImode` is 1.
 
 use super::registers::{ENABLE, IMASK, Register};
 use super::{Core, Machine};
 
-/// PPIs that the core itself drives.
+/// PPIs whose lines the core drives.
 const MAINTENANCE: u32 = 25;
 const ALARM: u32 = 26;
 const VIRTUAL_TIMER: u32 = 27;
@@ -27,12 +27,12 @@ impl Machine {
             | core.private.lines
     }
 
-    /// The most urgent interrupt that is pending for a core, with its priority; disabled ones aside.
-    fn most_urgent(&self, core: usize) -> Option<(u8, u16)> {
+    /// The pending and enabled interrupt of the highest priority for a core, as (priority, INTID).
+    fn highest_priority(&self, core: usize) -> Option<(u8, u16)> {
         let private = &self.cores[core].private;
         let candidates =
             private.pending(self.private_lines(core)) & private.enabled & !private.active;
-        let mut best = private.most_urgent(candidates);
+        let mut best = private.highest_priority(candidates);
         let mpidr = self.cores[core].get(Register::MPIDR_EL1);
         for word in 1..=self.gic.used_words {
             let bank = &self.gic.spis[word];
@@ -45,7 +45,7 @@ impl Machine {
                     candidates &= !(1 << bit);
                 }
             }
-            if let Some((priority, bit)) = bank.most_urgent(candidates) {
+            if let Some((priority, bit)) = bank.highest_priority(candidates) {
                 let found = (priority, 32 * word as u16 + bit);
                 best = Some(best.map_or(found, |best| best.min(found)));
             }
@@ -53,9 +53,9 @@ impl Machine {
         best
     }
 
-    /// The interrupt that is signalled to a core: it passes the mask, and is more urgent than what was not dropped.
+    /// The interrupt that is signalled to a core: its priority is above the priority mask and the running priority.
     pub fn signalled(&self, core: usize) -> Option<u16> {
-        let (priority, interrupt) = self.most_urgent(core)?;
+        let (priority, interrupt) = self.highest_priority(core)?;
         let it = &self.cores[core];
         let running = it
             .running_priorities
@@ -65,7 +65,7 @@ impl Machine {
         (passes && it.get(Register::ICC_IGRPEN1_EL1) & 1 != 0).then_some(interrupt)
     }
 
-    /// `ICC_IAR1_EL1`: takes what is signalled.
+    /// `ICC_IAR1_EL1`: acknowledges the interrupt that is signalled.
     pub fn acknowledge(&mut self, core: usize) -> Option<u16> {
         let interrupt = self.signalled(core)?;
         let (bank, bit) = if interrupt < FIRST_SPI {
@@ -88,11 +88,11 @@ impl Machine {
         assert_eq!(
             dropped.map(|(taken, _)| taken),
             Some(interrupt),
-            "what ends is not what was taken last"
+            "EOI of an interrupt that was not acknowledged last"
         );
     }
 
-    /// `ICC_DIR_EL1`, or a list register with a physical interrupt behind it: ends an interrupt that was taken.
+    /// Deactivates an interrupt, by `ICC_DIR_EL1` or by a list register with a physical interrupt.
     pub fn deactivate(&mut self, core: usize, interrupt: u16) {
         let (bank, bit) = if interrupt < FIRST_SPI {
             (&mut self.cores[core].private, 1 << interrupt)
@@ -101,12 +101,12 @@ impl Machine {
         };
         assert!(
             bank.active & bit != 0,
-            "INTID {interrupt} is deactivated, and is not active"
+            "INTID {interrupt} is deactivated, but is not active"
         );
         bank.active &= !bit;
     }
 
-    /// Whether an interrupt was taken and has not ended. SGIs and PPIs: of this core.
+    /// Whether an interrupt is active. SGIs and PPIs: of this core.
     pub fn is_active(&mut self, core: usize, interrupt: u16) -> bool {
         let (bank, bit) = if interrupt < FIRST_SPI {
             (&mut self.cores[core].private, 1 << interrupt)
@@ -118,7 +118,7 @@ impl Machine {
 
     /// `ICC_SGI1R_EL1`.
     pub fn send_sgi(&mut self, from: usize, value: u64) {
-        /// To all but the sender.
+        /// `ICC_SGI1R_EL1.IRM`: all cores but the sender.
         const ALL_OTHERS: u64 = 1 << 40;
         let sgi = value >> 24 & 0xF;
         let bit = 1 << sgi;

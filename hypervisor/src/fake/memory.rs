@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory, and devices by physical address.
+//! Access to memory and devices by physical address.
 
 use super::{Machine, with};
 use spumone_config::PhysAddr;
 use spumone_core::load::CLEARED;
 
-/// The least that the hypervisor reads of a bundle.
+/// Least size of a bundle: the hypervisor reads as many bytes.
 pub const MIN_BUNDLE: usize = 1 << 20;
 
 /// The machine's memory.
@@ -36,7 +36,7 @@ impl Memory {
             .and_then(|end| self.bytes.get_mut(offset..end))
         {
             Some(bytes) => bytes,
-            None => panic!("{address:#x} is no memory"),
+            None => panic!("there is no memory at {address:#x}"),
         }
     }
 
@@ -47,7 +47,7 @@ impl Memory {
             .any(|&(start, length)| address >= start && address + size as u64 <= start + length);
         assert!(
             is_inside,
-            "{address:#x} is written, and is no guest's memory"
+            "{address:#x} is written as guest memory, but belongs to no guest"
         );
         self.at(address, size)
     }
@@ -99,7 +99,7 @@ pub unsafe fn write_u64(register: PhysAddr, value: u64) {
     with(|machine| machine.write_device(register.0, value));
 }
 
-/// Reads a word that guests may write meanwhile.
+/// Reads a 32-bit word of memory that guests may write concurrently.
 ///
 /// # Safety
 ///
@@ -129,7 +129,7 @@ pub unsafe fn write_memory<T>(address: PhysAddr, value: T) {
 /// As on the machine; the slice is used until the next machine at most.
 pub unsafe fn memory_bytes(start: PhysAddr, size: usize) -> &'static [u8] {
     let address = with(|machine| machine.memory.at(start.0, size).as_ptr());
-    // SAFETY: memory stays where it is as long as the machine lives; it is not written meanwhile, as the caller says.
+    // SAFETY: memory does not move as long as the machine lives; it is not written meanwhile, as the caller promises.
     unsafe { std::slice::from_raw_parts(address, size) }
 }
 
@@ -138,7 +138,7 @@ pub fn bundle_start() -> *const u8 {
     with(|machine| machine.memory.bundle.as_ptr())
 }
 
-/// No debugger looks code up here.
+/// There is no code in the machine's memory.
 pub fn text_start() -> usize {
     0
 }
@@ -188,7 +188,7 @@ pub unsafe fn write_memory_byte(to: PhysAddr, value: u8) {
 /// There are no caches.
 pub fn finish_loading() {}
 
-/// Writes a device register that may not be there.
+/// Writes a register of a device that the machine may lack.
 pub fn write_if_there(register: PhysAddr, value: u32) {
     with(|machine| machine.quiesced.push((register.0, value)));
 }

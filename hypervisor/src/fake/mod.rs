@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A machine that is a data structure: what stands in for `hardware` where this crate is built for a host.
+//! A machine that is a data structure. It replaces `hardware` where this crate is built for a host.
 //!
-//! It has the same names, so boot, exits, interrupts and switches run as they do at EL2. A test owns the machine of its
-//! thread: it steps one core after the other, and says what a guest does when a core enters it ([`Machine::guest`]).
+//! It has the same names as `hardware`, so boot, exits, interrupts and switches run as they do at EL2. Each test has
+//! the machine of its thread: it runs one core at a time, and a hook does what guests do ([`Machine::guest`]).
 //!
-//! What the model is strict about: it panics where the hypervisor ends an interrupt that it has not taken, writes memory
-//! that is no guest's, touches an address where nothing is, or enters a vCPU with translations of another one. It has no
-//! caches, no speculation and one order of memory; those are tested by loom, Miri and on QEMU.
+//! It panics where the hypervisor deactivates an interrupt that is not active, loads a guest into memory that belongs
+//! to no guest, accesses an address without a device, or enters a vCPU with cached translations of another one. It has
+//! no caches, no speculation, and is sequentially consistent; loom, Miri and QEMU test what depends on those.
 
 mod core;
 mod firmware;
@@ -59,7 +59,7 @@ pub struct Machine {
     pub current: usize,
     /// The system counter.
     pub clock: u64,
-    /// The interrupt controller, but for what belongs to cores.
+    /// The interrupt controller, without the parts of each core.
     pub gic: Gic,
     /// The console's UART.
     pub uart: uart::State,
@@ -69,9 +69,9 @@ pub struct Machine {
     pub quiesced: Vec<(u64, u32)>,
     /// Whether the firmware was asked to turn the machine off.
     pub is_off: bool,
-    /// Accesses to registers, devices and memory: a measure of what a path costs.
+    /// Number of accesses to registers, devices and memory: a measure of the cost of a path.
     pub work: u64,
-    /// What runs on each core, once it does.
+    /// The loop of each core that has started.
     pub running: Vec<Option<Box<dyn Any>>>,
     /// What guests do.
     pub guest: Option<GuestHook>,
@@ -81,7 +81,7 @@ thread_local! {
     static MACHINE: RefCell<Option<Box<Machine>>> = const { RefCell::new(None) };
 }
 
-/// What a machine is made of.
+/// The configuration of a machine.
 #[derive(Clone, Debug)]
 pub struct Parts {
     /// Affinities of the cores.
@@ -98,7 +98,7 @@ pub struct Parts {
     pub uart_interrupt: u16,
 }
 
-/// Makes the machine of this thread, as after a reset. What ran on a former one must be gone.
+/// Makes the machine of this thread, as after a reset. The instances of a former one must have been dropped.
 pub fn switch_on(parts: Parts) {
     statics::forget();
     let cores: Vec<Core> = parts.mpidrs.iter().map(|&mpidr| Core::new(mpidr)).collect();
@@ -119,7 +119,7 @@ pub fn switch_on(parts: Parts) {
     MACHINE.set(Some(Box::new(machine)));
 }
 
-/// Lends the machine of this thread out. `use_it` must not ask for it a second time.
+/// Calls `use_it` with the machine of this thread. `use_it` must not call this function.
 pub fn with<R>(use_it: impl FnOnce(&mut Machine) -> R) -> R {
     MACHINE.with_borrow_mut(|machine| match machine {
         Some(machine) => use_it(machine),

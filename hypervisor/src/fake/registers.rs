@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The register file of a core, and the few registers that do something when they are read or written.
+//! The register file of a core, and the side effects of reading and writing registers.
 
 use super::{Machine, with};
 
@@ -49,7 +49,7 @@ registers! {
     S3_0_C0_C7_0 S3_0_C0_C7_1 S3_0_C0_C7_2 S3_0_C0_C7_3 S3_0_C0_C7_4 S3_0_C0_C7_5 S3_0_C0_C7_6 S3_0_C0_C7_7
 }
 
-/// `CNT*_CTL`: the timer runs; its output is masked; its condition is met.
+/// `CNT*_CTL`: the timer is on; its output is masked; its condition is met.
 pub const ENABLE: u64 = 1 << 0;
 pub const IMASK: u64 = 1 << 1;
 pub const ISTATUS: u64 = 1 << 2;
@@ -69,7 +69,7 @@ impl Machine {
         let core = self.core();
         match register {
             Register::CNTPCT_EL0 => {
-                // Time passes by being looked at, so that no wait for it is without end.
+                // Each read advances the counter, so that every loop that waits for a time ends.
                 self.clock += 1;
                 now
             }
@@ -110,7 +110,7 @@ pub fn write(register: Register, value: u64) {
     with(|machine| machine.write(register, value));
 }
 
-/// Writes a register that decides what guests reach.
+/// Writes a register that controls what guests can access.
 ///
 /// # Safety
 ///
@@ -129,7 +129,7 @@ pub fn load_vectors(v: &[u128; 32]) {
     with(|machine| machine.core().vectors = *v);
 }
 
-/// What a machine orders is ordered here.
+/// No effect: the fake machine executes in program order.
 pub fn isb() {}
 
 /// As [`isb`].
@@ -138,7 +138,7 @@ pub fn dsb_sy() {}
 /// As [`isb`].
 pub fn dsb_ishst() {}
 
-/// Nothing here takes an exception from EL2.
+/// No effect: the fake machine takes no exceptions from EL2.
 pub fn set_vectors() {}
 
 /// Reads a system register.
@@ -155,17 +155,17 @@ macro_rules! write_register {
     };
 }
 
-/// Writes a system register of `sysreg::own`. Unsafe: the value must keep guests where they belong.
+/// Writes a system register of `sysreg::own`. Unsafe: the value must keep guests isolated.
 macro_rules! write_own_register {
     ($register:ident, $value:expr) => {
         $crate::fake::write_own($crate::fake::Register::$register, $value)
     };
 }
 
-/// No clock counts instructions here.
+/// No effect: the fake machine does not count instructions.
 pub fn note_step(_: u16) {}
 
-/// Passes a step.
+/// Executes the instruction of a step.
 macro_rules! pass_step {
     ($number:expr) => {
         $crate::fake::note_step($number)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Statics of which each machine has one. On a host there are many machines, one in a thread at a time.
+//! Statics of which there is one for each machine. On a host each thread has its own machine.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
@@ -24,7 +24,7 @@ thread_local! {
 }
 
 impl<T: 'static> PerMachine<T> {
-    /// A static that begins as `initial`, a constant that owns nothing.
+    /// A static with the initial value `initial`, a constant that owns no resources.
     pub const fn new(initial: T) -> Self {
         Self { initial }
     }
@@ -39,7 +39,7 @@ impl<T: 'static> PerMachine<T> {
     }
 
     fn copy(&'static self) -> Copy {
-        // One byte more, for there are types without any.
+        // One byte more, since a type may have size 0.
         let (layout, _) = match Layout::new::<T>().extend(Layout::new::<u8>()) {
             Ok(layout) => layout,
             Err(error) => panic!("{error}"),
@@ -49,8 +49,8 @@ impl<T: 'static> PerMachine<T> {
         if address.is_null() {
             handle_alloc_error(layout);
         }
-        // SAFETY: both are valid for a `T`. The original is a constant that owns nothing, and is never used otherwise, so
-        // a copy of its bytes is as good as itself.
+        // SAFETY: both are valid for a `T`. The original is a constant that owns no resources, and is only copied from,
+        // so a copy of its bytes is a valid value.
         unsafe { (&raw const self.initial).copy_to_nonoverlapping(address.cast(), 1) };
         Copy { address, layout }
     }
@@ -62,22 +62,22 @@ impl<T: 'static> Deref for PerMachine<T> {
     fn deref(&self) -> &T {
         // SAFETY: a `PerMachine` is always a static (`per_machine!`), so it lives for ever.
         let this: &'static Self = unsafe { (&raw const *self).as_ref_unchecked() };
-        // SAFETY: the copy lives until `forget`, before which all that ran on the machine is gone.
+        // SAFETY: the copy lives until `forget`; the instances that use it have been dropped by then.
         unsafe { &*this.pointer() }
     }
 }
 
-/// Forgets the statics of this thread's machine, of which nothing is used any more.
+/// Frees the statics of this thread's machine, which must not be used any more.
 pub fn forget() {
     COPIES.with_borrow_mut(|copies| {
         for (_, copy) in copies.drain() {
-            // SAFETY: allocated above, with this layout. What it holds owns nothing (`no_std`, no allocation).
+            // SAFETY: allocated above, with this layout. The value owns no resources (`no_std`, no allocation).
             unsafe { dealloc(copy.address, copy.layout) };
         }
     });
 }
 
-/// Declares statics of the machine.
+/// Declares statics of which there is one for each machine.
 macro_rules! per_machine {
     ($($(#[$meta:meta])* $visibility:vis static $name:ident: $type:ty = $initial:expr;)*) => {
         $(
@@ -92,7 +92,7 @@ macro_rules! per_machine {
     };
 }
 
-/// The address of a `static mut` of the machine.
+/// The address of a `static mut` declared by [`per_machine!`].
 macro_rules! place {
     ($name:ident) => {
         $name.pointer()

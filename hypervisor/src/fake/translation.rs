@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What translates addresses: a guest's stage 2 is walked as the hypervisor has built it, stage 1 is the identity.
+//! Address translation: a walk of a guest's stage 2 tables; stage 1 is the identity.
 
 use super::registers::Register;
 use super::{Machine, with};
 use spumone_config::packed::System;
 
-/// EL2's own map: a host has one already.
+/// EL2's stage 1, which has no effect on a host.
 pub struct El2Map;
 
 impl El2Map {
@@ -14,7 +14,7 @@ impl El2Map {
         Ok(Self)
     }
 
-    /// Nothing to do.
+    /// No effect.
     pub fn activate(&self) {}
 }
 
@@ -23,20 +23,19 @@ const ROOT: u64 = 0x0000_FFFF_FFFF_FFFE;
 const VMID_SHIFT: u32 = 48;
 
 impl Machine {
-    /// VMID and tables of the guest that is current on the core that executes.
+    /// VMID and tables of the current guest of the current core.
     pub fn stage2(&self) -> (u64, u64) {
         let value = self.cores[self.current].get(Register::VTTBR_EL2);
         (value >> VMID_SHIFT, value & ROOT)
     }
 }
 
-/// Where an address of the current guest leads on the machine, by the tables of its stage 2; `None` where nothing is
-/// mapped.
+/// The physical address of an address of the current guest, by its stage 2 tables; `None` if it is not mapped.
 pub fn walk_stage2(ipa: u64) -> Option<u64> {
     leaf(ipa).map(|(physical, _)| physical)
 }
 
-/// Whether stage 2 lets the current guest execute what is at this address, in its kernel or in a program (FEAT_XNX).
+/// Whether stage 2 permits the current guest to execute at this address, in its kernel or in a program (FEAT_XNX).
 pub fn may_execute(ipa: u64, in_kernel: bool) -> bool {
     /// `XN[1:0]` of a leaf.
     const XN_SHIFT: u32 = 53;
@@ -48,8 +47,8 @@ pub fn may_execute(ipa: u64, in_kernel: bool) -> bool {
     })
 }
 
-/// The physical address and the descriptor of the leaf. Source: Arm ARM DDI 0487, D8.3; 40 bits of address, 4 KiB granule,
-/// two tables at level 1.
+/// The physical address and the descriptor of the leaf. Source: Arm ARM DDI 0487, D8.3; 40 bits of address, 4 KiB
+/// granule, two tables at level 1.
 fn leaf(ipa: u64) -> Option<(u64, u64)> {
     const VALID: u64 = 1 << 0;
     const TABLE_OR_PAGE: u64 = 1 << 1;
@@ -62,8 +61,8 @@ fn leaf(ipa: u64) -> Option<(u64, u64)> {
     for (level, shift) in [(1, 30), (2, 21), (3, 12)] {
         let mask = if level == 1 { 0x3FF } else { 0x1FF };
         let entry = table + 8 * (ipa >> shift & mask);
-        // SAFETY: `VTTBR_EL2` has the address of tables that the test has made with the system; they are never freed, and
-        // point to tables of the same pages.
+        // SAFETY: `VTTBR_EL2` has the address of tables that `tests/systems.rs` has made; they are never freed, and
+        // point to tables within the same allocation.
         let descriptor = unsafe { (entry as *const u64).read() };
         if descriptor & VALID == 0 {
             return None;
@@ -78,7 +77,7 @@ fn leaf(ipa: u64) -> Option<(u64, u64)> {
     None
 }
 
-/// Forgets what this core has cached of the current guest's stage 1.
+/// Invalidates what this core has cached of the current guest's stage 1.
 pub fn forget_guest_translations() {
     with(|machine| {
         let (vmid, _) = machine.stage2();
@@ -86,12 +85,12 @@ pub fn forget_guest_translations() {
     });
 }
 
-/// Forgets what this core has cached of both stages of the current guest.
+/// Invalidates what this core has cached of both stages of the current guest.
 pub fn forget_both_stages() {
     forget_guest_translations();
 }
 
-/// Looks up an address of the loaded vCPU for a read by its kernel; `PAR_EL1` has the result.
+/// Translates an address of the loaded vCPU, for a read by its kernel. The result is in `PAR_EL1`.
 pub fn translate_for_kernel_read(address: u64) {
     const FAILED: u64 = 1;
     const PAGE: u64 = 0x0000_FFFF_FFFF_F000;

@@ -12,16 +12,16 @@ pub struct State {
     base: u64,
     interrupt: u16,
     mask: Interrupts,
-    /// What was printed.
+    /// Bytes printed so far.
     pub printed: Vec<u8>,
-    /// What was typed, and not yet read.
+    /// Bytes typed, and not read yet.
     pub typed: VecDeque<u8>,
     /// Bytes that the transmit FIFO takes now.
     pub room: usize,
 }
 
 impl State {
-    /// A PL011 that prints as fast as one writes.
+    /// A PL011 whose transmit FIFO never fills.
     pub fn new(base: u64, interrupt: u16) -> Self {
         Self {
             base,
@@ -34,7 +34,7 @@ impl State {
     }
 }
 
-/// The transmitting half, as its driver shows it.
+/// The transmitting half, with the interface of its driver.
 pub struct Uart<'a>(PhantomData<&'a ()>);
 
 /// The PL011 at this address; `None` at address 0.
@@ -47,12 +47,12 @@ pub unsafe fn uart_at(base: PhysAddr) -> Option<Uart<'static>> {
 }
 
 impl Uart<'_> {
-    /// Turns it on.
+    /// Turns the UART on.
     pub fn enable(&mut self, _: LineConfig, _: u32, _: u32) -> Result<(), &'static str> {
         Ok(())
     }
 
-    /// Which interrupts it raises.
+    /// Sets the enabled interrupts.
     pub fn set_interrupt_masks(&mut self, mask: Interrupts) {
         with(|machine| {
             machine.uart.mask = mask;
@@ -60,7 +60,7 @@ impl Uart<'_> {
         });
     }
 
-    /// Whether it takes no byte now.
+    /// Whether the transmit FIFO is full.
     pub fn is_tx_fifo_full(&self) -> bool {
         with(|machine| machine.uart.room == 0)
     }
@@ -71,7 +71,7 @@ impl Uart<'_> {
     }
 }
 
-/// What has been printed.
+/// The text printed so far.
 pub fn printed() -> String {
     with(|machine| String::from_utf8_lossy(&machine.uart.printed).into_owned())
 }
@@ -93,7 +93,7 @@ impl Machine {
         self.drive_uart_line();
     }
 
-    /// The operator types.
+    /// Types these bytes.
     pub fn type_keys(&mut self, keys: &[u8]) {
         self.uart.typed.extend(keys);
         self.drive_uart_line();
@@ -113,7 +113,7 @@ impl Machine {
         self.gic.set_line(self.uart.interrupt, high);
     }
 
-    /// Reads a register of the UART; `None` if the address is none of it.
+    /// Reads a register of the UART; `None` if there is none at this address.
     pub fn read_uart(&mut self, address: u64) -> Option<u32> {
         match address.wrapping_sub(self.uart.base) {
             DR => {
@@ -130,10 +130,10 @@ impl Machine {
         }
     }
 
-    /// Writes a register of the UART; false if the address is none of it.
+    /// Writes a register of the UART; false if there is none at this address.
     pub fn write_uart(&mut self, address: u64, value: u32) -> bool {
         match address.wrapping_sub(self.uart.base) {
-            // The epitaph, which does not wait for ever.
+            // The epitaph writes without room after a limited wait.
             DR if self.uart.room == 0 => true,
             DR => {
                 self.print(value as u8);

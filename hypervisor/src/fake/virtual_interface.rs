@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The virtual CPU interface: what a guest does with the interrupts in its list registers.
+//! The virtual CPU interface: how a guest acknowledges, ends and deactivates the interrupts in its list registers.
 //!
 //! Source: GIC architecture specification IHI 0069, chapters 6 and 12.4. Group 1 only, 5 bits of priority.
 
@@ -8,11 +8,12 @@ use super::registers::Register;
 use super::{Core, Machine};
 use spumone_core::vgic::{ListRegister, State, running_priority};
 
-/// `ICH_HCR_EL2`: the interface is on; maintenance interrupts where an EOI finds no register, and where nothing is pending.
+/// `ICH_HCR_EL2`: the interface is on; maintenance interrupts for an EOI without a list register, and for no pending
+/// interrupt.
 const ENABLE: u64 = 1 << 0;
 const EOI_NOT_PRESENT: u64 = 1 << 2;
 const NO_PENDING: u64 = 1 << 3;
-/// EOIs that found no list register.
+/// `ICH_HCR_EL2.EOIcount`: EOIs without a list register.
 const EOI_COUNT: u64 = 0x1F << 27;
 const EOI_COUNT_ONE: u64 = 1 << 27;
 /// `ICH_VMCR_EL2`: Group 1 is on; EOI drops the priority only.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of guests as it is written while no vCPU of the guest runs, and the caches: a guest starts with its own off.
+//! Writes to guest memory while no vCPU of the guest runs, with the cache maintenance they need: a guest starts with
+//! its caches off.
 
 use super::bundle_start;
 use crate::sysreg::mrs;
@@ -7,8 +8,8 @@ use core::arch::asm;
 use spumone_config::PhysAddr;
 use spumone_core::load::CLEARED;
 
-/// Executes an instruction for eight steps from `$at` on, and gives where the ninth begins. Guests
-/// have much memory to clear: twice as fast as a loop of single ones.
+/// Executes an instruction for eight blocks of size `$step` from `$at` on, and returns the address
+/// after them. Unrolled because it is twice as fast, and guests have much memory to clear.
 macro_rules! eight_times {
     ($instruction:literal, $at:expr, $step:expr) => {{
         let next: u64;
@@ -41,9 +42,9 @@ pub unsafe fn clear_memory(start: PhysAddr) {
     const SIZE: u64 = 0xF;
     let zva = mrs!(DCZID_EL0);
     let block = 4 << (zva & SIZE);
-    // SAFETY: as the caller says: guest memory lies outside the hypervisor's (`spm` checks) and is mapped writable
-    // and cacheable; no vCPU of the guest runs. Eight blocks of `DC ZVA`, a power of two, are no
-    // larger than a chunk, and chunks are aligned to their size.
+    // SAFETY: as the caller promises, no vCPU of the guest runs; guest memory is outside the hypervisor's (`spm`
+    // checks), and mapped writable and cacheable. Eight blocks of `DC ZVA`, a power of two, are no larger than a chunk,
+    // and chunks are aligned to their size.
     unsafe {
         if zva & PROHIBITED == 0 && 8 * block <= CLEARED {
             let mut at = start.0;
@@ -70,10 +71,10 @@ pub unsafe fn clear_memory(start: PhysAddr) {
 ///
 /// # Safety
 ///
-/// As [`clear_memory`]; the source lies in the bundle.
+/// As [`clear_memory`]; the source is in the bundle.
 #[inline(always)]
 pub unsafe fn copy_payload(offset: u64, to: PhysAddr, bytes: u64) {
-    // SAFETY: the source lies in the bundle, read-only and checked by `spm`; the destination is
+    // SAFETY: the source is in the bundle, read-only and checked by `spm`; the destination is
     // guest memory, as in `clear_memory`. They do not overlap.
     unsafe {
         core::ptr::copy_nonoverlapping(
@@ -102,18 +103,18 @@ fn cache_line() -> u64 {
     4 << (mrs!(CTR_EL0) >> 16 & 0xF)
 }
 
-/// Writes what was stored through to memory and drops it from the caches: a guest starts with its
-/// caches off, and must find what it wrote itself when it turns them on.
+/// Cleans and invalidates the range to the point of coherency. A guest starts with its caches off: it
+/// must read the data that was loaded, and no stale lines may remain for when it turns them on.
 fn clean(start: u64, bytes: u64, line: u64) {
     let mut at = start & !(line - 1);
     while at < start + bytes {
-        // SAFETY: a line that is cleaned and dropped leaves memory as it reads.
+        // SAFETY: cleaning and invalidating a line does not change what memory reads as.
         unsafe { asm!("dc civac, {}", in(reg) at, options(nostack, preserves_flags)) };
         at += line;
     }
 }
 
-/// Makes all that was loaded visible to the guest's data and instruction accesses.
+/// Makes the loaded memory visible to the guest's data and instruction accesses.
 pub fn finish_loading() {
     // SAFETY: barriers and an instruction cache invalidation.
     unsafe {

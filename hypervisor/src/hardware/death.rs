@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the vectors do with an exception of EL2 itself: registers are kept, and the epitaph is written on a stack of
-//! its own, for the core's may be what is broken.
+//! Handler of exceptions taken from EL2 itself: saves the registers, and writes the epitaph on a separate stack, since
+//! the core's own stack may be the cause.
 
 use core::arch::global_asm;
 

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the firmware does for EL2, by PSCI: it starts cores, and turns the machine off.
+//! PSCI calls to the firmware: start a core, turn the machine off.
 
 use super::stacks::{STACK_PAGES, stack_of};
 use crate::turns::Turns;
 
-/// Starts the core with this affinity and index, which enters `run` on a stack of its own. Once for each core.
+/// Starts the core with this affinity and index, which calls `run` on its own stack. Once for each core.
 pub fn start_core(
     index: usize,
     mpidr: u64,
     run: impl FnOnce() + Send + 'static,
 ) -> Result<(), smccc::psci::Error> {
     let stack = stack_of(index);
-    // SAFETY: the stack is the core's own, lives for ever, and is mapped by the tables that
-    // the core enters with.
+    // SAFETY: the stack is the core's own, is never freed, and is mapped by the tables with which the
+    // core starts.
     unsafe { aarch64_rt::start_core::<smccc::Smc, _, STACK_PAGES>(mpidr, stack, run) }
 }
 
-/// Takes one turn after the other. Not part of its caller: how a loop is compiled depends on what surrounds it.
+/// Runs the loop of a core. Not inlined, so that changes of its caller do not change how the loop is compiled.
 #[inline(never)]
 pub fn run_for_ever(mut it: impl Turns) -> ! {
     it.prepare();
@@ -27,6 +27,6 @@ pub fn run_for_ever(mut it: impl Turns) -> ! {
 
 /// Turns the machine off; returns if the firmware does not.
 pub fn system_off() {
-    // An error leaves nothing else to do.
+    // The caller deals with a failed call: it halts.
     let _ = smccc::psci::system_off::<smccc::Smc>();
 }

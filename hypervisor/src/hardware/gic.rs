@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Initialization of the GICv3, which is left to the `arm-gic` crate.
+//! Initialization of the GICv3, by the `arm-gic` crate.
 
 use arm_gic::gicv3::GicV3;
 use arm_gic::gicv3::registers::{Gicd, GicrSgi};
@@ -29,11 +29,11 @@ pub unsafe fn initialize_gic(
     let (Some(distributor), Some(redistributor)) = (distributor, redistributor) else {
         return Ok(());
     };
-    // SAFETY: as the caller says; no other driver of the frames exists while this one lives.
+    // SAFETY: as the caller promises; no other driver of the frames exists while this one lives.
     let mut gic = unsafe { GicV3::new(UniqueMmioPointer::new(distributor), redistributor, cores)? };
     gic.setup(0);
     for core in 0..cores {
-        // An error says that the core is awake already.
+        // An error means that the core is awake already.
         let _ = gic.redistributor_mark_core_awake(core);
         for &(interrupt, priority) in private_priorities {
             let id = driver_id(interrupt);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way into a guest and back: the only code that runs with a guest's general registers.
+//! Entry and exit of guests: the only code that runs with a guest's general registers.
 //!
 //! To the run loop a guest is a function call: [`enter`] loads the registers of a vCPU, leaves
-//! EL2 and returns when the guest comes back, whatever brought it. One stack per core serves all
-//! vCPUs (`seeds`: the "interrupt model"), since nothing of a vCPU ever lies on it.
+//! EL2, and returns at the guest's next exit. One stack per core is enough for all vCPUs, since no
+//! state of a vCPU is kept on it.
 
 use crate::guest_registers::{Exit, GuestRegisters};
 use core::arch::global_asm;
@@ -14,9 +14,9 @@ const KIND_SYNCHRONOUS: u64 = 0;
 const KIND_INTERRUPT: u64 = 1;
 const KIND_SYSTEM_ERROR: u64 = 2;
 
-/// Runs the guest whose registers these are until it comes back.
+/// Runs the vCPU with these registers until its next exit.
 ///
-/// The caller has loaded everything else of the vCPU: stage 2, system registers, timers and the
+/// The caller has loaded the rest of the vCPU's state: stage 2, system registers, timers and the
 /// virtual interface of the GIC.
 #[inline(always)]
 pub fn enter(registers: &mut GuestRegisters) -> Exit {
@@ -63,11 +63,11 @@ global_asm!(
     "ldr x30, [x0, #240]",
     "ldp x0, x1, [x0]",
     "eret",
-    // No speculation past the ERET into what follows.
+    // A speculation barrier after the ERET.
     "dsb nsh",
     "isb",
     //
-    // x1 = kind; the guest's x0 and x1 lie on the stack.
+    // x1 = kind; the guest's x0 and x1 are on the stack.
     "guest_exit:",
     "mrs x0, tpidr_el2",
     "stp x2, x3, [x0, #16]",
@@ -105,8 +105,8 @@ global_asm!(
     ".balign 2048",
     ".global el2_vectors",
     "el2_vectors:",
-    // From EL2 itself: interrupts are masked there, so whatever arrives is the end.
-    // The stack may be what is broken, so two registers that nobody needs again keep x0 and x1.
+    // From EL2 itself: interrupts are masked there, so any exception is fatal. The stack may be the
+    // cause, so x0 and x1 are saved in two system registers that are not needed any more.
     ".macro hypervisor_exception kind",
     ".balign 128",
     "msr tpidr_el2, x0",

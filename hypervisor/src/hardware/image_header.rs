@@ -18,7 +18,7 @@ global_asm!(
     "b entry",
     "nop",
     ".quad {text_offset}",
-    // image_size: `spm build` writes it, since only the bundle tells how much memory is used.
+    // image_size: `spm build` overwrites it, since it includes the bundle.
     ".quad bundle_start - image_header",
     ".quad {flags}",
     ".quad 0, 0, 0",

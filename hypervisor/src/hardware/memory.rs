@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The hypervisor's own view of memory: an identity map in which only code can be executed, only
-//! data written, and nothing but the board's devices is device memory.
+//! Stage 1 of EL2: an identity map in which only code is executable, only data is writable, and only
+//! the board's devices are device memory.
 //!
-//! Built once by the boot core; all cores walk the same tables, which never change afterwards.
+//! The boot core builds it once; all cores use the same tables, which never change afterwards.
 
 use super::stacks::guard_pages;
 use aarch64_paging::descriptor::{El23Attributes as Attributes, PhysicalAddress};
@@ -21,7 +21,7 @@ const VALID: Attributes = Attributes::VALID
     .union(Attributes::ACCESSED)
     .union(Attributes::USER_RES1);
 
-/// What the entry code runs on until [`El2Map::new`] is active: 1 GiB blocks, the first for
+/// The table that the entry code uses until [`El2Map::activate`]: 1 GiB blocks, the first for
 /// devices, the next seven for memory.
 const INITIAL: InitialPagetable = {
     const BLOCK: usize = 1 << 30;
@@ -38,14 +38,14 @@ aarch64_rt::initial_pagetable!(INITIAL);
 
 /// Level of the root table for 39-bit addresses (`DEFAULT_TCR` of aarch64-rt).
 const ROOT_LEVEL: usize = 1;
-/// Tables for the map: a handful of ranges, each with at most two partial ends.
+/// Tables for the map. It consists of a few ranges, each with at most two ends that need smaller blocks.
 const TABLES: usize = 64;
 /// Size of a PL011.
 const UART_SIZE: u64 = 0x1000;
 
 static mut TABLE_MEMORY: [PageTable<Attributes>; TABLES] = [PageTable::EMPTY; TABLES];
 
-/// Hands out the tables of `TABLE_MEMORY` in order.
+/// Allocates the tables of `TABLE_MEMORY` in order.
 struct TableSource {
     used: usize,
 }
@@ -53,7 +53,7 @@ struct TableSource {
 impl Translation<Attributes> for TableSource {
     fn allocate_table(&mut self) -> (NonNull<PageTable<Attributes>>, PhysicalAddress) {
         assert!(self.used < TABLES, "EL2 page tables: TABLES is too small");
-        // SAFETY: each element is handed out once; only the address is taken here.
+        // SAFETY: each element is allocated once; only the address is taken here.
         let table = unsafe { &raw mut TABLE_MEMORY[self.used] };
         self.used += 1;
         // SAFETY: the address of a static is not null.
@@ -120,7 +120,7 @@ impl El2Map {
         let data = NORMAL | Attributes::XN;
         add(text_begin, text_end, read_only)?;
         add(rodata_begin, rodata_end, read_only | Attributes::XN)?;
-        // All but the pages that guard the stacks.
+        // All but the guard pages of the stacks.
         let mut mapped = data_begin;
         let boot_guard = linker_symbol!(boot_stack_guard) as u64;
         for guard in guard_pages().chain([boot_guard]) {
@@ -149,9 +149,9 @@ impl El2Map {
 
     /// Makes the calling core use the map.
     pub fn activate(&self) {
-        // What the core has cached of the initial map, which permits more, is forgotten; so are
-        // translations of guests that ran before this hypervisor.
-        // SAFETY: the map has all that the hypervisor uses where it is now, and lives for ever.
+        // Invalidates TLB entries of the initial map, which permits more, and of an operating system
+        // that ran before this hypervisor.
+        // SAFETY: the map is the identity, has all that the hypervisor uses, and is never freed.
         unsafe {
             self.0.activate();
             asm!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Registers of devices, and memory, by physical address. EL2's map is the identity.
+//! Access to device registers and memory by physical address. EL2's map is the identity.
 
 use arm_pl011_uart::{PL011Registers, Uart, UniqueMmioPointer};
 use core::arch::asm;
@@ -10,10 +10,11 @@ use spumone_config::PhysAddr;
 ///
 /// # Safety
 ///
-/// The register exists, is mapped as device memory, and reading it has no effect that another owner minds.
+/// The register exists, is mapped as device memory, and a side effect of reading it does not disturb another user of
+/// the device.
 #[inline(always)]
 pub unsafe fn read_u32(register: PhysAddr) -> u32 {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { (register.0 as *const u32).read_volatile() }
 }
 
@@ -24,7 +25,7 @@ pub unsafe fn read_u32(register: PhysAddr) -> u32 {
 /// The register exists, is mapped as device memory, and the caller may write this value.
 #[inline(always)]
 pub unsafe fn write_u32(register: PhysAddr, value: u32) {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { (register.0 as *mut u32).write_volatile(value) };
 }
 
@@ -35,18 +36,18 @@ pub unsafe fn write_u32(register: PhysAddr, value: u32) {
 /// As [`write_u32`].
 #[inline(always)]
 pub unsafe fn write_u64(register: PhysAddr, value: u64) {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { (register.0 as *mut u64).write_volatile(value) };
 }
 
-/// Reads a word that guests may write meanwhile.
+/// Reads a 32-bit word of memory that guests may write concurrently.
 ///
 /// # Safety
 ///
 /// The address is a multiple of 4, in memory that EL2 maps.
 #[inline(always)]
 pub unsafe fn read_word_of_memory(address: PhysAddr) -> u32 {
-    // SAFETY: as the caller says; a volatile read of a word allows for other writers.
+    // SAFETY: as the caller promises; a volatile read of an aligned word is safe with concurrent writers.
     unsafe { (address.0 as *const u32).read_volatile() }
 }
 
@@ -54,10 +55,10 @@ pub unsafe fn read_word_of_memory(address: PhysAddr) -> u32 {
 ///
 /// # Safety
 ///
-/// The memory is mapped writable, aligned for `T`, and no other owner uses it.
+/// The memory is mapped writable, aligned for `T`, and has no other user.
 #[inline(always)]
 pub unsafe fn write_memory<T>(address: PhysAddr, value: T) {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { (address.0 as *mut T).write_volatile(value) };
 }
 
@@ -68,7 +69,7 @@ pub unsafe fn write_memory<T>(address: PhysAddr, value: T) {
 /// They are mapped, and are not written as long as the slice is used.
 #[inline(always)]
 pub unsafe fn memory_bytes(start: PhysAddr, size: usize) -> &'static [u8] {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     unsafe { core::slice::from_raw_parts(start.0 as *const u8, size) }
 }
 
@@ -76,25 +77,24 @@ pub unsafe fn memory_bytes(start: PhysAddr, size: usize) -> &'static [u8] {
 ///
 /// # Safety
 ///
-/// It is there, mapped as device memory for ever, and has one owner.
+/// There is a PL011 at the address, always mapped as device memory, and the caller is its only user.
 pub unsafe fn uart_at(base: PhysAddr) -> Option<Uart<'static>> {
     let registers = NonNull::new(base.0 as *mut PL011Registers)?;
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     Some(Uart::new(unsafe { UniqueMmioPointer::new(registers) }))
 }
 
-/// Writes a device register; nothing happens where the machine lacks the device.
+/// Writes a device register; has no effect if the machine lacks the device.
 ///
-/// The register is one that the board file names for this purpose, mapped as device memory, of a
-/// device whose owner does not run.
+/// Only for the registers that the board file lists for this purpose (`quiesce`): mapped as
+/// device memory, of a device whose guest does not run.
 pub fn write_if_there(register: PhysAddr, value: u32) {
     unsafe extern "C" {
         static el2_vectors: u8;
         static forgiving_vectors: u8;
     }
-    // SAFETY: while the forgiving vectors are in place nothing but the store can fault, and their
-    // only effect is to skip it; they change no register but x0, which is free here. Interrupts
-    // are masked at EL2.
+    // SAFETY: while the forgiving vectors are in place only the store can fault, and they only skip
+    // it; they change no register but x0, which is clobbered. Interrupts are masked at EL2.
     unsafe {
         asm!(
             "msr vbar_el2, {forgiving}",

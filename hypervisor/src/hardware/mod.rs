@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The machine: the one folder with assembly, and with pointers made of physical addresses.
+//! Access to the machine: only this folder has assembly, and pointers made of physical addresses.
 //!
-//! All else in this crate asks for what it wants done through the functions and macros named here. No function here decides anything; each
-//! is inlined into its caller, or happens at start only.
+//! The rest of the crate reaches the machine by the functions and macros named here. They decide nothing; each is
+//! inlined into its caller, or runs at start only.
 
 mod cache;
 mod death;

@@ -35,7 +35,7 @@ macro_rules! write_register {
     }};
 }
 
-/// Writes a system register of `sysreg::own`. Unsafe: the value must keep guests where they belong.
+/// Writes a system register of `sysreg::own`. Unsafe: the value must keep guests isolated.
 macro_rules! write_own_register {
     ($register:ident, $value:expr) => {{
         let value: u64 = $value;

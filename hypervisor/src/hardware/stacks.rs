@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stacks of the cores other than the first.
+//! Stacks of the cores other than the boot core.
 
 use aarch64_rt::Stack;
 use spumone_config::types::MAX_PCPUS;
@@ -7,8 +7,8 @@ use spumone_config::types::MAX_PCPUS;
 /// Size of a stack in pages.
 pub const STACK_PAGES: usize = 16;
 
-/// A stack, with a page below it that `memory` leaves unmapped: a stack that grows too long ends
-/// the machine with an epitaph, not with somebody else's data.
+/// A stack, with a guard page below it that `memory` leaves unmapped: a stack overflow ends the
+/// hypervisor with an epitaph, and does not overwrite other data.
 #[repr(C, align(4096))]
 pub struct GuardedStack {
     guard: [u8; 4096],
@@ -22,7 +22,7 @@ static mut STACKS: [GuardedStack; MAX_PCPUS] = [const {
     }
 }; MAX_PCPUS];
 
-/// The pages below the stacks, by address.
+/// The addresses of the guard pages below the stacks.
 pub fn guard_pages() -> impl Iterator<Item = u64> {
     // SAFETY: only addresses are taken.
     (0..MAX_PCPUS).map(|core| unsafe { (&raw const STACKS[core].guard) as u64 })

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Statics of which each machine has one: here there is one machine. A test on a host has one of its own.
+//! Statics of which there is one for each machine. Here that is an ordinary static; on a host each test has its own
+//! (`fake/statics.rs`).
 
-/// Declares statics of the machine.
+/// Declares statics of which there is one for each machine.
 macro_rules! per_machine {
     ($($(#[$meta:meta])* $visibility:vis static $name:ident: $type:ty = $initial:expr;)*) => {
         $($(#[$meta])* $visibility static $name: $type = $initial;)*
@@ -11,7 +12,7 @@ macro_rules! per_machine {
     };
 }
 
-/// The address of a `static mut` of the machine.
+/// The address of a `static mut` declared by [`per_machine!`].
 macro_rules! place {
     ($name:ident) => {
         &raw mut $name

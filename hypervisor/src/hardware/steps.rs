@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An instruction that does nothing, for the exact clock.
+//! An instruction without effect that the exact clock recognizes.
 
-/// Executes the instruction with this number in it.
+/// Executes the instruction with this number as its immediate.
 macro_rules! pass_step {
     ($number:expr) => {
         // SAFETY: MOVZ to XZR changes nothing (Arm Architecture Reference Manual, C1.2.5).

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Maintenance of the TLB, and translation of a guest's addresses.
+//! TLB maintenance, and translation of a guest's addresses.
 
 use super::isb;
 use core::arch::asm;
 
-/// Forgets what this core has cached of the current guest's stage 1.
+/// Invalidates what this core has cached of the current guest's stage 1.
 #[inline(always)]
 pub fn forget_guest_translations() {
     isb();
-    // SAFETY: invalidating TLB entries costs time only; stage 2 still holds.
+    // SAFETY: invalidating TLB entries costs time only; stage 2 stays in force.
     unsafe {
         asm!(
             "tlbi vmalle1",
@@ -19,7 +19,7 @@ pub fn forget_guest_translations() {
     };
 }
 
-/// Forgets what this core has cached of both stages of the current guest.
+/// Invalidates what this core has cached of both stages of the current guest.
 #[inline(always)]
 pub fn forget_both_stages() {
     isb();
@@ -34,7 +34,7 @@ pub fn forget_both_stages() {
     };
 }
 
-/// Has the core look up an address of the loaded vCPU for a read by its kernel; `PAR_EL1` has the result.
+/// Translates an address of the loaded vCPU, for a read by its kernel. The result is in `PAR_EL1`.
 #[inline(always)]
 pub fn translate_for_kernel_read(address: u64) {
     // SAFETY: an address translation changes `PAR_EL1` only.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where exceptions of EL2 go. The table itself is beside the way into guests (`guest`).
+//! Selection of EL2's vector table. The table itself is in `guest`.
 
 use super::isb;
 use core::arch::{asm, global_asm};
 
-/// Makes exceptions of the calling core come here. The first thing that a core does.
+/// Makes the calling core use the vector table of `guest`. The first thing that a core does.
 pub fn set_vectors() {
     unsafe extern "C" {
         static el2_vectors: u8;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Synchronous exceptions of guests: what was meant for EL2 is served, what a device or register
-//! does is emulated, and a guest that does what it may not is stopped.
+//! Synchronous exceptions of guests: firmware calls are served, accesses to virtual devices and
+//! trapped registers are emulated, and a guest that faults is stopped.
 
 use super::{Instance, loaded};
 use crate::console::{self, CONSOLE, say};
@@ -21,7 +21,7 @@ use spumone_core::trap::{
 use spumone_core::vgic::{Region, SgiRegister};
 use spumone_core::vuart::Vuart;
 
-/// What the guest finds at an address that stage 2 does not map, and the offset in it.
+/// The virtual device at an address that stage 2 does not map, and the offset in its frame.
 enum Device {
     /// Its virtual GIC.
     Gic(Region, u64),
@@ -30,10 +30,10 @@ enum Device {
 }
 
 impl Instance {
-    /// The running vCPU has exited with a synchronous exception.
+    /// Handles a synchronous exception of the running vCPU.
     pub(super) fn exception(&mut self) {
         let syndrome = Syndrome(mrs!(ESR_EL2));
-        // The most frequent ones have short ways, and are not noted: an SGI, and what a policy waits for.
+        // Fast paths of the most frequent exceptions, not recorded as events: an SGI, and a catch.
         if let Some(from) = syndrome.write_of(SysReg::ICC_SGI1R_EL1)
             && !cpu::interrupt_pending()
         {
@@ -44,7 +44,7 @@ impl Instance {
         }
         note(self.platform.core, Event::Trap, syndrome.0);
         match syndrome.decode() {
-            // Nothing has been done yet: the interrupt comes first, and the guest tries again.
+            // A pending interrupt is handled first; the guest then executes the instruction again.
             Exception::Wait(_) | Exception::SysReg(_) if cpu::interrupt_pending() => {
                 self.take_interrupts();
             }
@@ -65,7 +65,7 @@ impl Instance {
                 access: Some(access),
                 ..
             } => self.data_abort(access, syndrome),
-            // Hidden from the guest, so undefined, as on a core without it.
+            // The ID registers hide these features, so they are undefined, as on a core without them.
             Exception::Sve => self.inject_undefined(),
             Exception::Other(ExceptionClass::SME | ExceptionClass::POINTER_AUTHENTICATION) => {
                 self.inject_undefined();
@@ -77,8 +77,8 @@ impl Instance {
         }
     }
 
-    /// The guest did something that means nothing here. A program of the guest gets an undefined
-    /// instruction exception, which its kernel deals with; the kernel itself has gone astray.
+    /// Handles an exception that EL2 does not support. At EL0 the guest gets an undefined instruction
+    /// exception, which its kernel handles; at EL1 it is a fault.
     pub(super) fn unknown(&mut self, syndrome: Syndrome, offence: Offence<'_>) {
         /// `PSTATE.M`: exception level and, in bit 4, AArch32.
         const MODE: u64 = 0b1_1111;
@@ -91,7 +91,7 @@ impl Instance {
         }
     }
 
-    /// An SError while a guest ran: what it accessed has failed.
+    /// Handles an SError while a guest ran: one of its accesses has failed.
     pub(super) fn system_error(&mut self) {
         self.fault(Syndrome(mrs!(ESR_EL2)), Offence::Exception);
     }
@@ -100,7 +100,7 @@ impl Instance {
         loaded(&mut self.state).registers.skip_instruction(size);
     }
 
-    /// A load or store that stage 2 refused, and that the syndrome describes.
+    /// Handles a load or store that stage 2 refused, and that the syndrome describes.
     fn data_abort(&mut self, access: DataAccess, syndrome: Syndrome) {
         let ipa = fault_ipa(syndrome, mrs!(FAR_EL2), mrs!(HPFAR_EL2));
         let guest = loaded(&mut self.state).shared;
@@ -108,7 +108,7 @@ impl Instance {
             self.memory_fault(syndrome);
             return;
         };
-        // As above: the guest tries again.
+        // As in `exception`: the guest then executes the instruction again.
         if cpu::interrupt_pending() {
             self.take_interrupts();
             return;
@@ -130,7 +130,7 @@ impl Instance {
             let rung = vcpu
                 .vgic
                 .mmio_write(shared, region, offset, size, value, &mut gic);
-            // A step of its own brings the list registers up to date.
+            // The list registers are updated in a separate step.
             self.state.refresh_before_entry();
             rung
         } else {
@@ -159,12 +159,13 @@ impl Instance {
             effect
         };
         if let Some(byte) = effect.transmit {
-            // Without room the byte is lost, as in a UART that is overrun.
+            // Without room the byte is lost, as by an overrun of a UART.
             let _ = CONSOLE.push(source, byte);
         }
-        // An urgent guest does not pay for what others have written, unless it waits for room.
-        let is_urgent = self.state.current_band() > Some(Band::LOWEST);
-        if effect.stalled || (effect.transmit.is_some() && !is_urgent) {
+        // A guest above the lowest band does not spend time on printing output, which may be other guests', unless it
+        // waits for room.
+        let is_lowest = self.state.current_band() <= Some(Band::LOWEST);
+        if effect.stalled || (effect.transmit.is_some() && is_lowest) {
             let _ = self.serve_console();
         } else if effect.transmit.is_some() {
             CONSOLE.ask();
@@ -174,7 +175,7 @@ impl Instance {
         }
     }
 
-    /// The guest touched memory it does not have.
+    /// Handles an access to memory that the guest does not have, or an access to a device that cannot be emulated.
     fn memory_fault(&mut self, syndrome: Syndrome) {
         let ipa = fault_ipa(syndrome, mrs!(FAR_EL2), mrs!(HPFAR_EL2));
         let guest = loaded(&mut self.state).shared;
@@ -189,7 +190,7 @@ impl Instance {
         self.fault(syndrome, offence);
     }
 
-    /// The guest did what it may not: it is reported and stopped, the others run on.
+    /// Reports a fault of the guest, and stops the guest.
     pub(super) fn fault(&mut self, syndrome: Syndrome, offence: Offence<'_>) {
         let vcpu = loaded(&mut self.state);
         let (guest_id, guest) = (vcpu.guest, vcpu.shared);
@@ -206,13 +207,13 @@ impl Instance {
         self.stop_guest(guest_id, StopReason::Fault);
     }
 
-    /// The guest executed what its core does not have: it gets the exception it would get there.
+    /// Makes the guest take an undefined instruction exception.
     pub(super) fn inject_undefined(&mut self) {
         super::sysregs::inject_undefined(&mut loaded(&mut self.state).registers);
     }
 }
 
-/// What a guest finds at an address that stage 2 does not map.
+/// The virtual device of a guest at this address.
 fn device_at(guest: &Guest, ipa: GuestAddr) -> Option<Device> {
     let config = &guest.config;
     let offset = |base: GuestAddr, size: u64| {

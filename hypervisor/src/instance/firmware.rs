@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The firmware calls of guests: PSCI, SMCCC and TRNG. Decided in `core/psci`, done here.
+//! The firmware calls of guests: PSCI, SMCCC and TRNG. `core/psci` decides their outcome, which is carried out here.
 
 use super::{Instance, loaded};
 use spumone_config::{GuestId, VcpuId};
@@ -9,7 +9,7 @@ use spumone_core::schedule::VcpuState;
 use spumone_core::smccc::{Call, SUCCESS, random_registers};
 
 impl Instance {
-    /// The running vCPU called, by HVC or SMC; its program counter is past the call.
+    /// Handles an HVC or SMC of the running vCPU, whose program counter is past the instruction.
     pub(super) fn firmware_call(&mut self) {
         let vcpu = loaded(&mut self.state);
         let (id, guest_id, guest, x) = (vcpu.id, vcpu.guest, vcpu.shared, &vcpu.registers.x);
@@ -47,7 +47,7 @@ impl Instance {
         loaded(&mut self.state).registers.x[..4].copy_from_slice(&values);
     }
 
-    /// Has a vCPU of a guest that runs here start, whichever core has it.
+    /// Starts a vCPU of the running vCPU's guest, on whichever core it is.
     fn send_start(&mut self, guest: GuestId, index: u8, entry_point: EntryPoint) {
         let shared = self.platform.machine.guest(guest);
         if let Some(vcpu) = shared.vcpu(spumone_core::vgic::VcpuIndex(index)) {
@@ -56,12 +56,12 @@ impl Instance {
         }
     }
 
-    /// The running vCPU, which may sleep by now, is suspended to powerdown: when it runs again, it begins at its entry
-    /// point ([`Instance::prepare_vcpu`]), so its registers do not stay on the core.
+    /// Suspends the running vCPU, which may already sleep, to powerdown. When it runs again, it starts at its entry
+    /// point ([`Instance::prepare_vcpu`]), so its registers are taken off the core.
     fn power_down(&mut self, id: VcpuId) {
         migration::save_loaded(&mut self.state, &mut self.platform);
         if self.state.vcpu_state(id) != Some(VcpuState::Sleep) {
-            // An interrupt was there already: it runs on.
+            // An interrupt is already pending, so the vCPU stays runnable.
             self.state.clear_deadline(id);
         }
         migration::park(&mut self.state, &mut self.platform, id);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Physical interrupts: taken here, and given to the vCPU that they are for.
+//! Physical interrupts: takes them, and delivers them to their vCPUs.
 //!
-//! What follows for vCPUs (which one wakes, where it is notified) is decided in `core/src/migration/interrupt.rs`.
+//! `core/src/migration/interrupt.rs` decides which vCPU wakes, and which cores are kicked.
 
 use super::Instance;
 use super::platform::CorePlatform;
@@ -37,13 +37,13 @@ impl CorePlatform {
         }
     }
 
-    /// An interrupt that the GIC has handed over, and that is not the alarm.
+    /// Handles an acknowledged interrupt other than the alarm.
     #[inline(never)]
     fn acknowledged(&mut self, interrupt: IntId, loaded: Option<&mut VcpuToken>) -> Taken {
         match (interrupt, loaded) {
-            // Its deactivation is left to the guest, or to the virtual GIC.
+            // The guest deactivates it, or the virtual GIC does.
             (VIRTUAL_TIMER | PHYSICAL_TIMER, Some(_)) => Taken::Timer(interrupt),
-            // A late echo of a timer that was saved meanwhile.
+            // A timer that was saved after it had signalled its interrupt.
             (VIRTUAL_TIMER | PHYSICAL_TIMER, None) => {
                 self.machine.gic.deactivate(interrupt);
                 Taken::Other
@@ -62,22 +62,22 @@ impl CorePlatform {
         }
     }
 
-    /// The alarm has rung: its line is lowered before the interrupt is ended.
+    /// Handles the alarm: disarms it before its interrupt is deactivated.
     #[inline(always)]
     fn silence_alarm(&mut self) {
         timers::set_alarm(Ticks::NEVER);
         self.machine.gic.deactivate(ALARM);
     }
 
-    /// Another core has kicked this one, or sent mail.
+    /// Handles an SGI: another core has kicked this one, has sent mail, or has died.
     #[inline(always)]
     fn sgi(&mut self, interrupt: IntId) -> Taken {
         if epitaph::is_written() {
-            // The core that died has sent this one.
+            // A core has died, and has sent this SGI.
             halt();
         }
         self.machine.gic.deactivate(interrupt);
-        // What the sender wrote is looked for after the interrupt was taken, not before.
+        // The sender's writes are read after the acknowledge, not before it.
         isb();
         let kicks = self.own.take_kicked();
         if self.port.has_mail() {
@@ -87,14 +87,14 @@ impl CorePlatform {
         Taken::Kicks(kicks)
     }
 
-    // Kept apart, so that the frequent ways above stay short.
+    // Not inlined, to keep the frequent paths above short.
     #[inline(never)]
     fn spi(&mut self, interrupt: IntId, loaded: Option<&mut VcpuToken>) -> Taken {
         match self.machine.destinations.of(interrupt) {
             SpiOwner::Guest(guest, number) => {
                 self.device_interrupt(guest, number, interrupt, loaded)
             }
-            // Its line is high until the UART is served, so it stays active until then.
+            // The UART's line is high until the UART is served; the interrupt stays active until then.
             SpiOwner::Console => {
                 self.noted.console = true;
                 Taken::Chore
@@ -106,7 +106,7 @@ impl CorePlatform {
         }
     }
 
-    /// A passed-through interrupt: the guest's number `number` fired.
+    /// Handles a passed-through interrupt, which is `number` for the guest.
     fn device_interrupt(
         &mut self,
         guest: GuestId,
@@ -116,8 +116,8 @@ impl CorePlatform {
     ) -> Taken {
         let shared = self.machine.guest(guest);
         if shared.lifecycle.now().0 != Phase::Running {
-            // The guest's life is over. Disabled before it is ended: the level of a device that is not silenced yet
-            // would come again at once.
+            // The guest's life is over. Disabled before it is deactivated: a level-sensitive interrupt of a device that
+            // is not quiesced yet would be signalled again at once.
             self.machine.gic.set_spi_enabled(physical, false);
             self.machine.gic.deactivate(physical);
             return Taken::Other;
@@ -134,13 +134,13 @@ impl CorePlatform {
 }
 
 impl Instance {
-    /// Takes interrupts that are pending.
+    /// Takes all pending interrupts.
     pub(super) fn take_interrupts(&mut self) {
         migration::take_interrupts(&mut self.state, &mut self.platform);
     }
 
-    /// The running vCPU was interrupted. What is most frequent has a short way, and is not
-    /// noted: its own timer, what other cores send, and the alarm.
+    /// Handles an exit by an interrupt. The most frequent ones have fast paths, and are not recorded
+    /// as events: the vCPU's own timer, SGIs of other cores, and the alarm.
     #[inline(always)]
     pub(super) fn interrupted(&mut self) {
         let Some(interrupt) = self.platform.machine.gic.take() else {
@@ -173,7 +173,7 @@ impl Instance {
         migration::handle(&mut self.state, &mut self.platform, taken);
     }
 
-    /// Notifies vCPUs of a guest wherever they are; their doorbells have been rung.
+    /// Delivers interrupts to vCPUs of a guest whose doorbells have been rung, on whichever cores they are.
     #[inline(always)]
     pub(super) fn notify(&mut self, guest: GuestId, rung: VcpuSet) {
         if !rung.is_empty() {
@@ -182,7 +182,7 @@ impl Instance {
         }
     }
 
-    /// The running vCPU waits for an interrupt. If none is there, it sleeps.
+    /// Handles WFI: the running vCPU sleeps, unless an interrupt is pending for it.
     pub(super) fn wait_for_interrupt(&mut self) {
         let vcpu = super::loaded(&mut self.state);
         let guest = vcpu.guest;
@@ -195,7 +195,7 @@ impl Instance {
             return;
         }
         if crate::cpu::interrupt_pending() {
-            // A wait may end at any time.
+            // The architecture allows a WFI to end at any time.
             self.notify(guest, rung);
             return;
         }
@@ -206,8 +206,8 @@ impl Instance {
             .vgic
             .has_deliverable(shared, lines, gic.vmcr(), running);
         rung = rung.with(vcpu.vgic.fill(shared, &mut gic));
-        // A timer that ran out meanwhile may be in a list register already: then no physical
-        // interrupt will come and wake the vCPU.
+        // A timer that has expired since `lines` was read may be in a list register already. Then no
+        // physical interrupt would wake the vCPU.
         deliverable |= timers::live_lines() & !lines != 0;
         if !deliverable {
             self.state.sleep_running();

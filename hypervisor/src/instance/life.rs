@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The life of guests: vCPUs turned on and off, guests loaded, stopped, restarted.
 //!
-//! A guest is stopped by the core that wins `Lifecycle::begin_stop`; every core that has vCPUs of it
-//! takes them off and acknowledges; the last one clears what is left of the guest and, for a
-//! restart, has it loaded again. No core waits for another.
+//! The core whose `Lifecycle::begin_stop` succeeds stops a guest: it sends mail to each core of the
+//! guest. Each of them stops the guest's vCPUs that it has, and acknowledges; the last one resets the
+//! guest's shared state and, for a restart, has the guest loaded. No core waits for another.
 
 use super::Instance;
 use super::mail::power_off;
@@ -21,23 +21,23 @@ use spumone_core::migration;
 use spumone_core::psci::{AfterStop, EntryPoint, Generation, Phase, StopReason};
 use spumone_core::vgic::VcpuIndex;
 
-/// How long the last output of guests may take when the machine goes off by itself, in microseconds: all
-/// rings at 115200 baud.
+/// Time in microseconds to print the last output of guests when the machine turns itself off: enough for
+/// all rings at 115200 baud.
 const LAST_OUTPUT_US: u32 = 2_000_000;
-/// The same when the operator turns it off: a line or two.
+/// The same when the operator turns the machine off: enough for a few lines.
 const LAST_WORDS_US: u32 = 20_000;
 
 impl Instance {
     /// Sends a message about `guest` to another core.
     pub(super) fn post(&mut self, to: PcpuId, guest: GuestId, message: Message) {
         if self.platform.port.send(to, message).is_err() {
-            // By construction there is room (core/mailbox): the hypervisor is broken.
+            // There is always room (core/mailbox), unless the hypervisor's memory is damaged.
             fatal!("the mailbox to core {to} is full");
         }
         self.platform.machine.announce_mail(to, guest);
     }
 
-    /// Turns a vCPU on, wherever it is, if its guest still is in the life in which that was asked.
+    /// Turns a vCPU on, on whichever core it is, if its guest is still in the life `generation`.
     pub(super) fn start_vcpu(&mut self, id: VcpuId, start: EntryPoint, generation: Generation) {
         let Some(&Owner {
             guest,
@@ -47,7 +47,7 @@ impl Instance {
         else {
             return;
         };
-        // Before anything else: in another life there may be a second message about it (core/mailbox).
+        // Checked first: in a later life there may be a second message about this vCPU (core/mailbox).
         if !guest.lifecycle.is_running(generation) {
             return;
         }
@@ -73,21 +73,21 @@ impl Instance {
         let (id, guest_id, index, guest) = (vcpu.id, vcpu.guest, vcpu.index, vcpu.shared);
         migration::save_loaded(&mut self.state, &mut self.platform);
         self.state.stop(id);
-        // As on hardware, it comes back without what it had cached.
+        // As on hardware, a vCPU that is turned on again has no cached translations.
         self.platform.forget_last_of(guest_id);
         migration::park(&mut self.state, &mut self.platform, id);
         if guest.power.stopped(index.0) {
-            // Nothing inside can turn a vCPU on again.
+            // It was the last one that was on: the guest cannot turn a vCPU on any more.
             self.stop_guest(guest_id, StopReason::Off);
         }
     }
 
-    /// Stops a guest on all cores, for the reason given, unless that is under way.
+    /// Stops a guest on all its cores, unless it is being stopped already.
     pub(super) fn stop_guest(&mut self, guest_id: GuestId, reason: StopReason) {
         let guest = self.platform.machine.guest(guest_id);
         let Some(generation) = guest.lifecycle.begin_stop(reason) else {
-            // Another core stops it already, and the message is on its way. The vCPU that asked does not go on until
-            // then.
+            // Another core stops the guest, and its message has not been read here yet. The vCPU that caused this call
+            // must not run until then.
             if matches!(guest.lifecycle.now().0, Phase::Stopping(_))
                 && let Some(id) = self.state.running()
                 && guest.vcpus.contains(&id)
@@ -99,14 +99,14 @@ impl Instance {
         let this_core = 1 << self.platform.core.0;
         self.send_stop(guest_id, generation, guest.cores() & !this_core);
         if guest.cores() & this_core != 0 {
-            // Mail of this life is read before the life is acknowledged as over: that bounds
-            // what a mailbox must hold (core/mailbox).
+            // Mail of this life is read before the stop is acknowledged: that bounds the number of
+            // messages in a mailbox (core/mailbox).
             self.read_mail();
             self.stop_own_vcpus(guest_id, generation);
         }
     }
 
-    /// Has these cores (bit n: core n) take the vCPUs of a stopping guest off.
+    /// Sends these cores (bit n: core n) a message to stop their vCPUs of the guest.
     fn send_stop(&mut self, guest: GuestId, generation: Generation, cores: u32) {
         note(self.platform.core, Event::Stop, u64::from(guest.0));
         for core in (0..self.platform.machine.cores.len() as u8).map(PcpuId) {
@@ -116,14 +116,14 @@ impl Instance {
         }
     }
 
-    /// Takes the vCPUs of a stopping guest off this core and acknowledges.
+    /// Stops the vCPUs of the guest on this core, and acknowledges.
     pub(super) fn stop_own_vcpus(&mut self, guest_id: GuestId, generation: Generation) {
         let guest = self.platform.machine.guest(guest_id);
         let (phase, current) = guest.lifecycle.now();
         if current != generation || !matches!(phase, Phase::Stopping(_)) {
             return;
         }
-        // A new life must not meet the translations of this one, also where its vCPUs have moved on.
+        // The next life must not use cached translations of this one, also on cores that its vCPUs have left.
         self.platform.forget_last_of(guest_id);
         for &id in &guest.vcpus {
             if !migration::acquire_token(&mut self.state, &mut self.platform, id) {
@@ -131,7 +131,7 @@ impl Instance {
                 continue;
             }
             if self.state.loaded() == Some(id) {
-                // Saved only to free what it has of the core's GIC and timers.
+                // Saved only to release the list registers and timers of the core.
                 migration::save_loaded(&mut self.state, &mut self.platform);
             }
             self.state.stop(id);
@@ -149,8 +149,8 @@ impl Instance {
         }
     }
 
-    /// The last core: no core touches the guest any more. Its devices are silenced, its shared
-    /// state is made as new.
+    /// Quiesces the guest's devices and resets its shared state. Called on the last core that acknowledges,
+    /// when no core uses the guest any more.
     fn clear_guest(&mut self, guest_id: GuestId) {
         let guest = self.platform.machine.guest(guest_id);
         for quiesce in &guest.config.quiesce {
@@ -200,7 +200,7 @@ impl Instance {
         }
     }
 
-    /// Has the core of the guest's first vCPU load it.
+    /// Has the host core of the guest's first vCPU load the guest.
     fn send_restart(&mut self, guest_id: GuestId) {
         let guest = self.platform.machine.guest(guest_id);
         let core = guest.gic.doorbell(VcpuIndex(0)).location();
@@ -215,7 +215,7 @@ impl Instance {
         }
     }
 
-    /// The guest's first vCPU, which is here, is set to load the guest.
+    /// Has the guest's first vCPU, which is on this core, load the guest.
     pub(super) fn begin_loading(&mut self, guest_id: GuestId) {
         let guest = self.platform.machine.guest(guest_id);
         let Some(id) = guest.vcpu(VcpuIndex(0)) else {
@@ -226,7 +226,7 @@ impl Instance {
         self.state.start(id);
     }
 
-    /// A guest is loaded: its first vCPU, which has done it, starts.
+    /// Starts the guest's first vCPU, which has loaded the guest.
     pub(super) fn begin_life(&mut self, id: VcpuId) {
         let core = self.platform.core;
         let vcpu = self.saved(id);
@@ -238,7 +238,7 @@ impl Instance {
             context: config.boot_argument,
         });
         let index = vcpu.index.0;
-        // No core is still about to hand over an interrupt of the former life: loading took longer.
+        // No core still delivers an interrupt of the former life: loading takes longer than that.
         let mut gic = self.platform.loaded_gic(guest_id);
         guest.gic.reset(&mut gic);
         for interrupt in &config.interrupts {
@@ -247,18 +247,17 @@ impl Instance {
                 .gic
                 .clear_spi_pending(interrupt.physical);
         }
-        // The life counts before anything of it runs.
+        // The lifecycle must say that the guest runs before its vCPU does.
         guest.lifecycle.run();
         if guest.power.request_start(index).is_ok() {
             guest.power.started(index);
         }
     }
 
-    /// Starts a guest anew for the operator; returns in which phase it was. A guest that is being loaded, or
-    /// stopped, goes on with that.
+    /// Restarts a guest for the operator; returns the phase in which it was. Has no effect on a guest that is
+    /// being loaded or stopped.
     ///
-    /// This core does its part when its own mail comes, as the other cores do: not while it runs a more urgent
-    /// guest.
+    /// This core, too, stops its vCPUs when its mail arrives, so not while it runs a higher band.
     pub(super) fn restart_guest(&mut self, guest_id: GuestId) -> Phase {
         let guest = self.platform.machine.guest(guest_id);
         let phase = guest.lifecycle.now().0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What interrupts were for that concerns no vCPU: mail from other cores, and the console UART.
+//! Work from interrupts that are not for a vCPU: mail from other cores, and the console UART. Also turns the machine
+//! off.
 
 use super::Instance;
 use super::platform::Noted;
@@ -13,11 +14,11 @@ use spumone_config::types::MAX_PCPUS;
 use spumone_core::mailbox::{CAPACITY, Message};
 use spumone_core::schedule::Ticks;
 
-/// More messages than all boxes to one core can hold.
+/// More messages than all mailboxes of one core have room for.
 const MAX_MAIL: usize = (CAPACITY + 1) * MAX_PCPUS;
 
 impl Instance {
-    /// Does what interrupts have noted; else attends to the console, which is due at `now`.
+    /// Does the work that interrupts have noted; else that of the console, which is due at `now`.
     #[cold]
     #[inline(never)]
     pub(super) fn do_chore(&mut self, now: Ticks) {
@@ -58,10 +59,10 @@ impl Instance {
     }
 }
 
-/// Stops the machine where the firmware can, after what was printed is out, for which it takes so many
-/// microseconds at most.
+/// Turns the machine off, or halts if the firmware cannot. Before that, prints the remaining output for at
+/// most `flush_us` microseconds.
 pub(super) fn power_off(machine: &Machine, flush_us: u32) -> ! {
-    // No interrupt counts any more.
+    // Holds back all interrupts.
     machine.gic.set_priority_mask(0);
     console::flush(Ticks::from_micros(flush_us, timers::frequency() as u32));
     system_off();

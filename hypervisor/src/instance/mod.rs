@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The hypervisor on one core.
 //!
-//! Each core runs an instance of its own: its vCPUs, its run queue, its stack. Instances share no
-//! data but what `machine` shows, wait for nothing, and never run with interrupts unmasked. An
-//! instance is a loop: decide who runs, let it run until it comes back, see why it came.
+//! Each core runs its own instance, with its vCPUs, its run queue and its stack. Instances share only
+//! what is in `machine`, never wait for each other, and never run with interrupts unmasked. An
+//! instance is a loop: decide which vCPU runs, enter it, handle its exit.
 
 mod exceptions;
 mod firmware;
@@ -39,15 +39,15 @@ use spumone_core::schedule::{Band, Ticks, VcpuState};
 
 /// One core's hypervisor.
 pub struct Instance {
-    /// Its vCPUs, and what it knows of those that migrate.
+    /// The vCPUs of the core, its run queue, and its state of migration.
     state: CoreState<VcpuToken>,
     /// The core itself.
     platform: CorePlatform,
-    /// What is typed; on the console's core only.
+    /// The keyboard; on the console core only.
     keyboard: Option<Keyboard>,
-    /// What the operator has yet to be answered.
+    /// Answers to the operator that are not printed yet.
     answers: Answers,
-    /// What is done first in the next step for the operator.
+    /// Index of the [`operator`] chore that the next step tries first.
     next_chore: usize,
     /// Random numbers for TRNG calls.
     random: Stream,
@@ -58,7 +58,7 @@ impl Turns for Instance {
         self.adopt_vcpus();
     }
 
-    /// One bounded step; interrupts are looked at in between.
+    /// One bounded step; interrupts are polled between steps.
     #[inline(always)]
     fn turn(&mut self) {
         match migration::next_action(&mut self.state, &mut self.platform) {
@@ -121,15 +121,15 @@ impl Instance {
         }
     }
 
-    /// No vCPU wants the core: it writes what the console has left, then sleeps until an interrupt.
+    /// No vCPU is runnable: the core prints waiting output, then sleeps until an interrupt.
     fn idle(&mut self) {
         let mut more = CONSOLE.work_left();
-        // Each round writes some bytes, so the rings' size bounds their number; an interrupt
-        // ends them.
+        // Each round prints some bytes, so the size of the rings bounds the number of rounds; an
+        // interrupt ends the loop.
         while more && !cpu::interrupt_pending() && !self.state.must_decide() {
             more = self.serve_console() == Served::BudgetSpent;
         }
-        // Room in the console may have woken a vCPU.
+        // New room in a ring may have woken a vCPU.
         if self.state.must_decide() {
             return;
         }
@@ -137,8 +137,8 @@ impl Instance {
         self.take_interrupts();
     }
 
-    /// A step on the way to the running vCPU, whose registers are not on the core: loads its guest,
-    /// which needs no registers, or puts them there.
+    /// One step towards the entry of the running vCPU, which is not loaded: a chunk of loading its
+    /// guest, for which its registers are not needed, or a step of the switch to it.
     #[inline(always)]
     fn prepare_vcpu(&mut self, id: VcpuId) {
         if let Some(vcpu) = self.state.saved_vcpu_mut(id) {
@@ -152,7 +152,7 @@ impl Instance {
         migration::exchange(&mut self.state, &mut self.platform, id);
     }
 
-    /// The next piece of work that brings the guest of vCPU `id` to where it starts.
+    /// Loads the next chunk of the guest of vCPU `id`; after the last one, begins the guest's life.
     #[inline(never)]
     fn load_guest(&mut self, id: VcpuId) {
         let machine = self.platform.machine;
@@ -175,7 +175,7 @@ impl Instance {
         }
     }
 
-    /// Lets the running vCPU, whose registers are on the core, work until something stops it.
+    /// Enters the running vCPU, which is loaded, and handles its exit.
     #[inline(always)]
     fn run_vcpu(&mut self) {
         if self.state.must_refresh() {
@@ -185,21 +185,21 @@ impl Instance {
             }
             migration::refresh(&mut self.state, &mut self.platform);
         }
-        // Output that waits is written while no higher band runs.
+        // Waiting output is printed only while the lowest band runs.
         if CONSOLE.work_left()
             && self.state.current_band() == Some(Band::LOWEST)
             && !cpu::interrupt_pending()
         {
             let _ = self.serve_console();
         }
-        // Either may have woken a vCPU of a higher band on this core, or changed this one's interrupts.
-        let is_held_up = self.state.must_decide() || self.state.must_refresh();
+        // The refresh or the console may have woken a vCPU of a higher band, or changed this vCPU's interrupts.
+        let must_not_enter = self.state.must_decide() || self.state.must_refresh();
         if cpu::interrupt_pending() {
-            // It would come back at once.
+            // The vCPU would exit at once.
             self.take_interrupts();
             return;
         }
-        if is_held_up {
+        if must_not_enter {
             return;
         }
         match enter(&mut loaded(&mut self.state).registers) {
@@ -209,8 +209,8 @@ impl Instance {
         }
     }
 
-    /// Guests whose first vCPU is here are loaded; the other vCPUs are parked, so that any core of their guest can turn
-    /// them on.
+    /// Has the first vCPUs of guests load their guests, and parks the other vCPUs, so that any core of their guest can
+    /// turn them on.
     fn adopt_vcpus(&mut self) {
         let core = self.platform.core;
         let mut first = heapless::Vec::<GuestId, MAX_GUESTS>::new();
@@ -225,7 +225,7 @@ impl Instance {
             self.begin_loading(guest);
         }
         for id in self.state.here().iter() {
-            // One that loads its guest is runnable, but has nothing to be parked with.
+            // A vCPU that loads its guest is runnable, and stays here.
             if self.state.vcpu_state(id) == Some(VcpuState::Off) {
                 migration::park(&mut self.state, &mut self.platform, id);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The console as this core serves it: what is typed, what the operator is answered, and what waits to be
-//! printed. `core/console/attendance.rs` says when.
+//! The console's work on this core: reads what is typed, answers the operator, prints waiting output.
+//! `core/console/attendance.rs` decides when.
 
 use super::Instance;
 use super::platform::is_low;
@@ -12,24 +12,24 @@ use spumone_core::psci::Power;
 use spumone_core::schedule::Ticks;
 use spumone_core::vgic::VcpuSet;
 
-/// Bytes taken from the keyboard at an interrupt; the UART's line stays up for the rest.
+/// Most bytes read from the keyboard at an interrupt; the UART's line stays high for the rest.
 const MAX_RECEIVED: usize = 4;
 
-/// What a step may do. Each is done in its turn, so that none keeps another from being done.
+/// What a step may do. Chores take turns, so that none starves another.
 #[derive(Clone, Copy)]
 enum Chore {
-    /// Take a byte that was typed, and do what it says.
-    Obey,
-    /// Say a piece of what is to be answered.
+    /// Read a byte that was typed, and carry out its effect.
+    ReadKey,
+    /// Add a part of an answer to the operator's ring.
     Answer,
     /// Write some bytes to the UART.
     Write,
 }
 
-const CHORES: [Chore; 3] = [Chore::Obey, Chore::Answer, Chore::Write];
+const CHORES: [Chore; 3] = [Chore::ReadKey, Chore::Answer, Chore::Write];
 
 impl Instance {
-    /// Attends to the console, which is due at `now`.
+    /// Does the console's work that is due at `now`.
     pub(super) fn attend(&mut self, now: Ticks) {
         self.do_duty(now);
         self.state.set_chore(self.platform.attendance.due());
@@ -64,11 +64,11 @@ impl Instance {
             let chore = CHORES.get(self.next_chore % CHORES.len());
             self.next_chore = self.next_chore.wrapping_add(1);
             let is_done = match chore {
-                Some(Chore::Obey) if self.has_input() => {
+                Some(Chore::ReadKey) if self.has_input() => {
                     self.take_key();
                     true
                 }
-                Some(Chore::Answer) => self.say_more(),
+                Some(Chore::Answer) => self.answer_more(),
                 Some(Chore::Write) if CONSOLE.work_left() || CONSOLE.has_message() => {
                     served = console::serve_a_little();
                     self.wake_stalled_uarts();
@@ -91,8 +91,8 @@ impl Instance {
         }
     }
 
-    /// Says a piece of what is to be answered; false if there is nothing, or no room.
-    fn say_more(&mut self) -> bool {
+    /// Adds a part of an answer to the operator's ring; false if there is no answer, or no room.
+    fn answer_more(&mut self) -> bool {
         if self.answers.is_empty() || CONSOLE.room(Source::Operator) == 0 {
             return false;
         }
@@ -120,7 +120,7 @@ impl Instance {
         self.keyboard.as_ref().is_some_and(|keys| keys.has_input())
     }
 
-    /// Takes a byte that was typed, and does what it says. What takes long is only noted.
+    /// Reads a byte that was typed, and carries out its effect. Work that takes long is only ordered.
     fn take_key(&mut self) {
         let Some(effect) = self.keyboard.as_mut().and_then(|keys| keys.take()) else {
             return;
@@ -147,7 +147,7 @@ impl Instance {
         self.platform.attendance.press();
     }
 
-    /// The console UART: a byte was typed, or it has room again.
+    /// Handles the console UART's interrupt: a byte was typed, or the transmit FIFO has room again.
     pub(super) fn console_interrupt(&mut self) {
         if let Some(keyboard) = self.keyboard.as_mut().filter(|keys| !keys.has_input()) {
             keyboard.silence();
@@ -159,14 +159,13 @@ impl Instance {
             self.take_key();
         }
         if self.platform.attendance.is_pressing() {
-            // What was asked for is due.
+            // The answer is due now.
             self.state.decide_anew();
         }
         let _ = self.serve_console();
     }
 
-    /// Writes some console output that waits, and tells guests that wait for room that there is
-    /// some.
+    /// Prints some waiting output, and interrupts guests whose virtual UARTs wait for room.
     pub(super) fn serve_console(&mut self) -> Served {
         let served = console::serve();
         self.wake_stalled_uarts();
@@ -184,7 +183,7 @@ impl Instance {
         }
     }
 
-    /// Hands the interrupt line of a guest's virtual UART to its virtual GIC.
+    /// Passes the level of a virtual UART's interrupt line to the guest's virtual GIC.
     pub(super) fn publish_uart_line(&mut self, guest: GuestId) {
         let shared = self.platform.machine.guest(guest);
         let Some(console) = &shared.config.console else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The core as `core/src/migration` uses it: that module decides, and here it is done.
+//! The core as `core/src/migration` uses it: that module decides, and this one carries out its decisions.
 
 use super::loaded_gic::LoadedGic;
 use crate::cpu::{self, exchange_stage2};
@@ -22,32 +22,32 @@ use spumone_core::schedule::{Band, Ticks, priority_mask};
 use spumone_core::sets::VcpuSet;
 use spumone_core::vgic::Doorbell;
 
-/// One core: what it has besides its vCPUs.
+/// The state of one core besides its vCPUs.
 pub(super) struct CorePlatform {
     pub(super) core: PcpuId,
     pub(super) machine: &'static Machine,
-    /// What this core shows others.
+    /// The state of this core that others use.
     pub(super) own: &'static Core,
     /// Mail to and from other cores.
     pub(super) port: Port<'static>,
-    /// When this core attends to the console.
+    /// When this core works for the console.
     pub(super) attendance: Attendance,
-    /// Interrupts that were taken, and are to be handled before a guest runs.
+    /// Work of interrupts that were taken, to be done before a guest is entered.
     pub(super) noted: Noted,
-    /// The last vCPU of each guest that ran here, for the TLB.
+    /// The vCPU of each guest that was loaded here last, whose translations the TLB may have.
     last_of_guest: [Option<VcpuId>; MAX_GUESTS],
-    /// List registers of the core.
+    /// Number of list registers.
     list_registers: usize,
-    /// Whether the core has the registers of deferred SErrors, which are switched then.
+    /// Whether the core has the registers of deferred SErrors, which a switch then saves and loads.
     has_error_registers: bool,
 }
 
-/// What an interrupt was for that concerns no vCPU.
+/// Work from interrupts that are not for a vCPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Noted {
-    /// There is mail.
+    /// There is mail to read.
     pub(super) mail: bool,
-    /// The console UART; its interrupt is active.
+    /// The console UART is to be served; its interrupt is active.
     pub(super) console: bool,
 }
 
@@ -73,13 +73,13 @@ impl CorePlatform {
         }
     }
 
-    /// The GIC, for the loaded vCPU, which is one of `guest`.
+    /// The GIC for the virtual GIC of the loaded vCPU, which is a vCPU of `guest`.
     #[inline(always)]
     pub(super) fn loaded_gic(&self, guest: GuestId) -> LoadedGic {
         LoadedGic::new(self.machine, self.core, guest, self.list_registers)
     }
 
-    /// Has the next vCPU of a guest find no translations here that an earlier vCPU of the guest has left in the TLB.
+    /// Has the next load of a vCPU of this guest invalidate the guest's translations in the TLB.
     pub(super) fn forget_last_of(&mut self, guest: GuestId) {
         if let Some(last) = self.last_of_guest.get_mut(guest.index()) {
             *last = None;
@@ -261,7 +261,7 @@ impl Platform for CorePlatform {
             masks_interrupts: loaded.registers.masks_interrupts(),
         };
         let preempt_count = guest.config.preempt_count.map(|offset| {
-            // The guest may have written anything there: only its own memory is read.
+            // The guest controls the address; `read_word` reads its own memory only.
             move || {
                 let current: u64 = mrs!(SP_EL0);
                 guest.read_word(current.wrapping_add(u64::from(offset)))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System registers that trap: SGIs, ID registers, debug registers.
+//! Emulation of system registers that trap: SGIs, ID registers, debug registers.
 
 use super::{Instance, loaded};
 use crate::guest_registers::GuestRegisters;
@@ -17,7 +17,7 @@ const ICC_DIR_EL1: SysReg = SysReg::new(3, 0, 12, 11, 1);
 const A64_INSTRUCTION: u64 = 4;
 /// Traps (`HCR_EL2.TACR`).
 const ACTLR_EL1: SysReg = SysReg::new(3, 0, 1, 0, 1);
-/// Traps, since it is not a guest's alone (`gic`).
+/// Traps, since it is not switched between guests (`gic`).
 const ICC_SRE_EL1: SysReg = SysReg::new(3, 0, 12, 12, 5);
 /// `SPSR_EL1.M`: EL1 with its own stack pointer.
 const MODE_EL1H: u64 = 0b0101;
@@ -27,7 +27,7 @@ const DAIF: u64 = 0b1111 << 6;
 const ESR_UNDEFINED: u64 = 1 << 25;
 
 impl Instance {
-    /// The running vCPU touched a system register that traps.
+    /// Handles an access of the running vCPU to a system register that traps.
     pub(super) fn system_register(&mut self, access: SysRegAccess, syndrome: Syndrome) {
         let sgi = match access.register {
             SysReg::ICC_SGI1R_EL1 => Some(SgiRegister::Sgi1r),
@@ -41,9 +41,9 @@ impl Instance {
         }
         match access.register {
             ICC_DIR_EL1 if !access.read => self.deactivate(access),
-            // Every core has it; what is in it is the implementer's business.
+            // Every core has it; its fields are implementation defined.
             ACTLR_EL1 => self.complete(access, 0),
-            // System registers, no bypass: nothing else is possible, so a write changes nothing.
+            // Constant: system registers, no bypass. Writes are ignored.
             ICC_SRE_EL1 => self.complete(access, 0b111),
             register if is_id_register(register) && access.read => {
                 let value = guest_id_register(register, read_id(register), IdPolicy::default());
@@ -55,7 +55,7 @@ impl Instance {
         }
     }
 
-    /// The running vCPU writes `from` to a register that sends SGIs.
+    /// Emulates a write of `from` to a register that sends SGIs.
     #[inline(always)]
     pub(super) fn send_sgi(&mut self, register: SgiRegister, from: Gpr) {
         let vcpu = loaded(&mut self.state);
@@ -93,7 +93,7 @@ impl Instance {
         }
     }
 
-    /// Gives the guest the value it reads, or takes nothing where it writes, and goes on.
+    /// Completes an access: a read returns `value`, a write is ignored.
     fn complete(&mut self, access: SysRegAccess, value: u64) {
         let vcpu = loaded(&mut self.state);
         if access.read {
@@ -109,8 +109,8 @@ fn is_id_register(register: SysReg) -> bool {
         && (1..=7).contains(&register.crm())
 }
 
-/// Registers of features that the ID registers hide, and implementation defined instructions: undefined, as on a core
-/// without them. What traps of registers and is not emulated belongs to such a feature, also to one of a later core.
+/// Whether the register, or implementation defined instruction, is undefined for guests, as on a core without it. Each
+/// register that traps and is not emulated belongs to a feature that the ID registers hide, also on later cores.
 fn is_hidden(register: SysReg) -> bool {
     let implementation_defined = matches!(register.crn(), 11 | 15);
     register.op0() == 3 || implementation_defined
@@ -118,7 +118,7 @@ fn is_hidden(register: SysReg) -> bool {
 
 macro_rules! id_registers {
     ($($crm:literal: $($name:ident)*;)*) => {
-        /// The machine's own value of an ID register.
+        /// The core's value of an ID register.
         fn read_id(register: SysReg) -> u64 {
             let values: [u64; 8] = match register.crm() {
                 $($crm => [$(mrs!($name)),*],)*
@@ -156,7 +156,7 @@ pub(super) fn inject_undefined(registers: &mut GuestRegisters) {
     msr!(ELR_EL1, registers.pc);
     msr!(SPSR_EL1, registers.pstate);
     msr!(ESR_EL1, ESR_UNDEFINED);
-    /// What an exception keeps: condition flags, and from AArch64 DIT and PAN.
+    /// Bits that an exception leaves unchanged: condition flags, and from AArch64 DIT and PAN.
     const FLAGS: u64 = 0xF << 28;
     const DIT: u64 = 1 << 24;
     const PAN: u64 = 1 << 22;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a system on a fake machine, turn by turn.
+//! Runs a system on the fake machine, one turn of a core at a time.
 
 use super::guest::{Action, GuestCpu, Habit, gicd};
 use super::invariants;
@@ -22,42 +22,42 @@ use std::rc::Rc;
 const TURN: u64 = 20;
 /// Ticks that a guest runs at a time.
 const GUEST_TIME: u64 = 500;
-/// Turns of all cores in which what a test waits for has to come.
+/// Turns of all cores within which the condition of [`Bench::until`] must hold.
 const PATIENCE: usize = 20_000;
 
-/// What a vCPU had in its general registers when it was entered last.
+/// The general registers of a vCPU at its last entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     pub x: [u64; 31],
     pub pc: u64,
     pub pstate: u64,
     pub core: usize,
-    /// How often the vCPU was entered.
+    /// Number of entries so far.
     pub count: u64,
 }
 
-/// What guests do, and did.
+/// The scripts of guests, and a record of their entries.
 #[derive(Default)]
 pub struct Guests {
     scripts: HashMap<(u8, u8), VecDeque<Action>>,
     machine: Option<&'static Machine>,
-    /// By guest and vCPU.
+    /// The last entry, by guest and vCPU.
     pub entries: HashMap<(u8, u8), Entry>,
-    /// What a vCPU does that has no script; else it runs until it is interrupted.
+    /// What a vCPU does whose script has ended. Without a habit it runs until it is interrupted.
     pub habit: Option<Habit>,
 }
 
 /// A machine with Spumone on it.
 pub struct Bench {
-    /// What the cores share.
+    /// The state that the cores share.
     pub machine: &'static Machine,
     /// One for each core.
     pub instances: Vec<Instance>,
-    /// What guests do.
+    /// The scripts of guests.
     pub guests: Rc<RefCell<Guests>>,
-    /// How it ended, if it has.
+    /// How the machine ended, if it has.
     pub ended: Option<Ended>,
-    /// The largest number of accesses that a turn has made.
+    /// The largest number of accesses of a turn.
     pub most_work: u64,
 }
 
@@ -68,7 +68,7 @@ impl Bench {
         let guests = Rc::new(RefCell::new(Guests::default()));
         let playing = Rc::clone(&guests);
         fake::with(|machine| {
-            machine.guest = Some(Box::new(move |registers| play(&playing, registers)));
+            machine.guest = Some(Box::new(move |registers| run_guest(&playing, registers)));
         });
         let ended = fake::until_it_ends(0, || boot::start(PhysAddr(0)));
         assert_eq!(ended.err(), Some(Ended::Started), "{}", printed());
@@ -120,7 +120,7 @@ impl Bench {
         }
     }
 
-    /// Turns until something is so.
+    /// Runs turns of all cores until a condition holds.
     #[track_caller]
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
         for _ in 0..PATIENCE {
@@ -129,10 +129,10 @@ impl Bench {
             }
             self.turns(1);
         }
-        panic!("never: {what}\n{}\n{}", self.state(), printed());
+        panic!("does not happen: {what}\n{}\n{}", self.state(), printed());
     }
 
-    /// What cores and guests do, for the report of a test that fails.
+    /// The state of cores and guests, for the message of a test that fails.
     pub fn state(&self) -> String {
         let mut text = String::new();
         for (index, core) in self.instances.iter().enumerate() {
@@ -176,7 +176,7 @@ impl Bench {
         text
     }
 
-    /// Turns until all guests run.
+    /// Runs turns of all cores until all guests run.
     #[track_caller]
     pub fn until_all_run(&mut self) {
         let count = self.machine.guests.len() as u8;
@@ -185,7 +185,7 @@ impl Bench {
         });
     }
 
-    /// What a vCPU had when it was entered last.
+    /// The last entry of a vCPU.
     pub fn entry(&self, guest: u8, vcpu: u8) -> Entry {
         let guests = self.guests.borrow();
         guests
@@ -195,7 +195,7 @@ impl Bench {
             .unwrap_or_default()
     }
 
-    /// Has a vCPU do something when it is entered next.
+    /// Adds an action to the script of a vCPU.
     pub fn will(
         &mut self,
         guest: u8,
@@ -207,7 +207,7 @@ impl Bench {
         script.push_back(Box::new(action));
     }
 
-    /// Has a vCPU do something, and waits until it has done it and EL2 has seen to it.
+    /// As [`Self::will`], and runs turns until the vCPU has done the action and EL2 has handled the exit.
     #[track_caller]
     pub fn does(
         &mut self,
@@ -216,10 +216,12 @@ impl Bench {
         action: impl FnOnce(&mut GuestCpu<'_>) -> Exit + 'static,
     ) {
         self.will(guest, vcpu, action);
-        self.until("the guest does it", |bench| bench.has_done(guest, vcpu));
+        self.until("the guest does the action", |bench| {
+            bench.has_done(guest, vcpu)
+        });
     }
 
-    /// As [`Self::does`], and waits until it is entered again; returns with what.
+    /// As [`Self::does`], and runs turns until the vCPU is entered again; returns that entry.
     #[track_caller]
     pub fn does_and_returns(
         &mut self,
@@ -229,13 +231,13 @@ impl Bench {
     ) -> Entry {
         self.does(guest, vcpu, action);
         let count = self.entry(guest, vcpu).count;
-        self.until("the guest goes on", |bench| {
+        self.until("the guest is entered again", |bench| {
             bench.entry(guest, vcpu).count > count
         });
         self.entry(guest, vcpu)
     }
 
-    /// Has a vCPU turn its GIC on, with these interrupts of its own in Group 1.
+    /// Has a vCPU turn its virtual GIC on, with these interrupts enabled and in Group 1.
     #[track_caller]
     pub fn opens_gic(&mut self, guest: u8, vcpu: u8, interrupts: &[u16]) {
         self.does(guest, vcpu, |cpu| {
@@ -251,7 +253,7 @@ impl Bench {
                 let router = DISTRIBUTOR + gicd::IROUTER + 8 * u64::from(interrupt);
                 self.does(guest, vcpu, move |cpu| cpu.store(router, u32::from(vcpu)));
             }
-            // Writes of ones to registers without effect of zeros, but for the group.
+            // Zeros have no effect in these registers, except that of the group.
             self.does(guest, vcpu, move |cpu| {
                 cpu.store(frame + gicd::IGROUPR + word, u32::MAX)
             });
@@ -261,7 +263,7 @@ impl Bench {
         }
     }
 
-    /// Waits until a virtual interrupt is signalled to a vCPU that runs, and has the vCPU take it; which it is.
+    /// Runs turns until a virtual interrupt is signalled to a vCPU, and has the vCPU acknowledge it; returns its INTID.
     #[track_caller]
     pub fn acknowledges(&mut self, guest: u8, vcpu: u8) -> u16 {
         for _ in 0..100 {
@@ -269,10 +271,10 @@ impl Bench {
                 return interrupt;
             }
         }
-        panic!("no interrupt comes for vCPU {vcpu} of guest {guest}");
+        panic!("no interrupt is signalled to vCPU {vcpu} of guest {guest}");
     }
 
-    /// Looks at a vCPU while it runs.
+    /// Has a vCPU run `look`, and returns its result.
     #[track_caller]
     pub fn look<R: 'static>(
         &mut self,
@@ -289,7 +291,7 @@ impl Bench {
         seen.take().unwrap()
     }
 
-    /// Whether a vCPU has done all it was to do.
+    /// Whether the script of a vCPU has ended.
     pub fn has_done(&self, guest: u8, vcpu: u8) -> bool {
         let guests = self.guests.borrow();
         guests
@@ -298,17 +300,17 @@ impl Bench {
             .is_none_or(VecDeque::is_empty)
     }
 
-    /// Where a guest is in its life.
+    /// The phase of a guest's life.
     pub fn phase(&self, guest: u8) -> Phase {
         self.machine.guest(GuestId(guest)).lifecycle.now().0
     }
 
-    /// The life of a guest, counted.
+    /// The number of a guest's life.
     pub fn life(&self, guest: u8) -> u32 {
         self.machine.guest(GuestId(guest)).lifecycle.now().1.0
     }
 
-    /// The vCPU of the system that is this one of a guest's.
+    /// The id of this vCPU of a guest.
     pub fn vcpu(&self, guest: u8, vcpu: u8) -> VcpuId {
         let guest = self.machine.guest(GuestId(guest));
         guest.vcpu(VcpuIndex(vcpu)).unwrap()
@@ -320,8 +322,8 @@ impl Bench {
     }
 }
 
-/// A vCPU is entered: it does the next thing of its script.
-fn play(guests: &RefCell<Guests>, registers: &mut GuestRegisters) -> Exit {
+/// The hook of the fake machine: the vCPU that is entered does the next action of its script.
+fn run_guest(guests: &RefCell<Guests>, registers: &mut GuestRegisters) -> Exit {
     let mut cpu = GuestCpu::new(registers);
     let key = (cpu.guest, cpu.vcpu);
     let mut guests = guests.borrow_mut();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From reset to guests that run.
+//! Start from reset until guests run.
 
 use super::bench::Bench;
 use super::systems::*;
@@ -28,7 +28,7 @@ fn all_guests_start_where_their_description_says() {
         assert_eq!(entry.pstate, GuestRegisters::RESET_PSTATE);
         assert_eq!(entry.x[1..], [0; 30]);
     }
-    // Its second vCPU waits for CPU_ON.
+    // The second vCPU waits for CPU_ON.
     assert_eq!(bench.entry(0, 1).count, 0);
     let greeting = printed();
     assert!(
@@ -59,11 +59,7 @@ fn a_guest_finds_its_image_in_cleared_memory_and_a_seed() {
     assert_eq!(first[12..16], IMAGE[12..16]);
     assert!(first[16..].iter().all(|&byte| byte == 0));
     assert_ne!(first[8..12], IMAGE[8..12]);
-    assert_ne!(
-        first[8..12],
-        second[8..12],
-        "each guest has numbers of its own"
-    );
+    assert_ne!(first[8..12], second[8..12], "two guests have the same seed");
 }
 
 #[test]

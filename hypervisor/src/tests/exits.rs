@@ -25,7 +25,7 @@ fn running() -> Bench {
 }
 
 #[test]
-fn a_vcpu_that_waits_sleeps_and_the_next_instruction_is_what_it_resumes_at() {
+fn a_vcpu_in_wfi_sleeps_and_resumes_at_the_next_instruction() {
     let mut bench = running();
     bench.opens_gic(0, 0, &[50]);
     let pc = bench.look(0, 0, |cpu| cpu.registers.pc);
@@ -47,12 +47,12 @@ fn firmware_calls_return_in_x0() {
     let pc = bench.entry(0, 0).pc;
     let after = bench.does_and_returns(0, 0, |cpu| cpu.hvc([psci::VERSION, 0, 0, 0]));
     assert_eq!(after.x[0] >> 16, 1, "PSCI 1.x: {:#x}", after.x[0]);
-    assert_eq!(after.pc, pc + 4, "HVC returns behind itself");
+    assert_eq!(after.pc, pc + 4, "HVC returns to the next instruction");
     let after = bench.does_and_returns(0, 0, |cpu| cpu.smc([psci::VERSION, 0, 0, 0]));
     assert_eq!(
         (after.x[0] >> 16, after.pc),
         (1, pc + 8),
-        "SMC traps on itself"
+        "SMC returns to the next instruction"
     );
     let after = bench.does_and_returns(0, 0, |cpu| cpu.hvc([0x8400_FFFF, 0, 0, 0]));
     assert_eq!(after.x[0], psci::NOT_SUPPORTED);
@@ -78,7 +78,7 @@ fn cpu_on_starts_a_vcpu_on_its_own_core() {
 }
 
 #[test]
-fn a_vcpu_turns_itself_off_and_is_turned_on_again_with_nothing_left() {
+fn a_vcpu_that_is_turned_off_and_on_again_has_reset_registers() {
     let mut bench = running();
     bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, ENTRY, 5]));
     bench.does(0, 1, |cpu| {
@@ -160,7 +160,7 @@ fn id_registers_are_filtered() {
 }
 
 #[test]
-fn registers_that_trap_are_played_or_undefined() {
+fn registers_that_trap_are_emulated_or_undefined() {
     const ACTLR: SysReg = SysReg::new(3, 0, 1, 0, 1);
     const MDSCR: SysReg = SysReg::new(2, 0, 0, 2, 2);
     /// `PMCR_EL0`.
@@ -226,7 +226,7 @@ fn the_virtual_uart_prints() {
     }
     bench.until("it is printed", |_| printed().contains("hello"));
     let line = printed();
-    assert!(line.contains("guest1"), "the line names the guest: {line}");
+    assert!(line.contains("guest1"), "the line has no tag: {line}");
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn an_access_outside_its_memory_stops_a_guest_and_no_other() {
 }
 
 #[test]
-fn what_means_nothing_stops_a_guest() {
+fn an_unsupported_exception_stops_a_guest() {
     const INSTRUCTION_ABORT: u64 = 0x20;
     const DATA_ABORT: u64 = 0x24;
     const RESERVED: u64 = 0x3F;
@@ -284,7 +284,7 @@ fn an_serror_of_a_guest_stops_it() {
 }
 
 #[test]
-fn what_is_done_when_an_interrupt_waits_is_tried_again() {
+fn a_trap_with_an_interrupt_pending_is_retried() {
     const MIDR_TRAPPED: SysReg = SysReg::new(3, 0, 0, 4, 0);
     let mut bench = running();
     bench.opens_gic(0, 0, &[50]);
@@ -293,7 +293,7 @@ fn what_is_done_when_an_interrupt_waits_is_tried_again() {
         fake::with(|machine| machine.gic.set_line(40, true));
         cpu.mrs(MIDR_TRAPPED)
     });
-    assert_eq!(after.pc, pc, "nothing has been done yet");
+    assert_eq!(after.pc, pc, "the instruction was emulated");
     assert_eq!(bench.acknowledges(0, 0), 50);
     assert_eq!(
         fake::with(|machine| machine.cores[0].get(Register::MIDR_EL1)),

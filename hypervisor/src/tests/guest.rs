@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest on a core, between an entry and the next exit.
+//! A vCPU that runs, between an entry and the next exit.
 
 use crate::fake::{self, Register};
 use crate::guest_registers::{Exit, GuestRegisters};
 use crate::tests::systems::GUEST_MEMORY;
 use spumone_core::trap::{Gpr, SysReg, SysRegAccess};
 
-/// What a guest does until it comes back to EL2.
+/// What a guest does until its next exit.
 pub type Action = Box<dyn FnOnce(&mut GuestCpu<'_>) -> Exit>;
 
-/// What a vCPU does whenever it has nothing else to do.
+/// What a vCPU does whenever its script has ended.
 pub type Habit = Box<dyn FnMut(&mut GuestCpu<'_>) -> Exit>;
 
 /// `ESR_EL2`: 32-bit instruction.
@@ -35,7 +35,7 @@ pub struct GuestCpu<'a> {
 }
 
 impl<'a> GuestCpu<'a> {
-    /// The vCPU that the registers of the core say is running.
+    /// The vCPU that runs, by the registers of the core.
     pub fn new(registers: &'a mut GuestRegisters) -> Self {
         let (core, vmid, vcpu) = fake::with(|machine| {
             let vcpu = machine.cores[machine.current].get(Register::VMPIDR_EL2);
@@ -64,14 +64,14 @@ impl<'a> GuestCpu<'a> {
         fake::with(|machine| machine.clock)
     }
 
-    /// Comes back with this syndrome.
+    /// An exit with this syndrome.
     pub fn trap(&self, syndrome: u64) -> Exit {
         self.set(Register::ESR_EL2, syndrome);
         Exit::Synchronous
     }
 
-    /// The exit at its first instruction, if stage 2 does not let it execute: a policy catches its way into the kernel, or
-    /// out of it.
+    /// The exit at its first instruction, if stage 2 does not permit its execution: a policy catches the vCPU's entry
+    /// to the kernel, or its exit from it.
     pub fn refused(&self) -> Option<Exit> {
         const INSTRUCTION_ABORT: u64 = 0x20;
         const PERMISSION_LEVEL_3: u64 = 0b00_1111;
@@ -80,7 +80,7 @@ impl<'a> GuestCpu<'a> {
             .then(|| self.trap(class(INSTRUCTION_ABORT) | PERMISSION_LEVEL_3))
     }
 
-    /// `HCR_EL2` has what the guest does trap.
+    /// Checks that this trap is enabled in `HCR_EL2`.
     fn must_trap(&self, bit: u32) {
         let control = self.get(Register::HCR_EL2);
         assert_eq!(
@@ -97,7 +97,7 @@ impl<'a> GuestCpu<'a> {
         self.trap(class(0x01))
     }
 
-    /// `WFE`, as if it trapped, which the hypervisor does not ask for.
+    /// `WFE`, as if it trapped, which the hypervisor does not enable.
     pub fn wfe(&self) -> Exit {
         self.trap(class(0x01) | 1)
     }
@@ -165,7 +165,7 @@ impl<'a> GuestCpu<'a> {
         self.trap(class(0x24) | form | TRANSLATION_LEVEL_3)
     }
 
-    /// Is interrupted, or comes back for no reason.
+    /// An exit by an interrupt, which need not be pending any more.
     pub fn interrupted(&self) -> Exit {
         Exit::Interrupt
     }
@@ -175,7 +175,7 @@ impl<'a> GuestCpu<'a> {
         self.set(Register::ICH_VMCR_EL2, 0xFF << 24 | 1 << 1);
     }
 
-    /// Takes the virtual interrupt that is signalled to it.
+    /// Acknowledges the virtual interrupt that is signalled to it.
     pub fn acknowledge(&self) -> Option<u16> {
         fake::with(|machine| machine.guest_acknowledges(self.core))
     }
@@ -185,7 +185,7 @@ impl<'a> GuestCpu<'a> {
         fake::with(|machine| machine.guest_ends(self.core, interrupt));
     }
 
-    /// What it finds in its own memory.
+    /// Reads the guest's memory.
     pub fn read_memory(&self, ipa: u64, size: usize) -> Vec<u8> {
         let Some(physical) = fake::walk_stage2(ipa) else {
             panic!("{ipa:#x} is not mapped");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Interrupts: from devices and timers to guests, and between cores.
+//! Interrupts: of devices and timers, and between cores.
 
 use super::bench::Bench;
 use super::guest::psci;
@@ -12,7 +12,7 @@ use spumone_core::trap::SysReg;
 const VIRTUAL_TIMER: u16 = 27;
 const PHYSICAL_TIMER: u16 = 30;
 
-/// A guest on two cores, and below it another one on each.
+/// A guest on two cores, and another one of a lower band on each.
 fn running() -> Bench {
     let guests = [
         GuestParts::new(&[(0, 20), (1, 20)])
@@ -48,7 +48,7 @@ fn an_edge_of_a_device_reaches_its_guest_once() {
 }
 
 #[test]
-fn a_level_comes_again_until_the_device_lets_go() {
+fn a_level_sensitive_interrupt_is_signalled_until_its_line_is_low() {
     let mut bench = running();
     bench.opens_gic(0, 0, &[51]);
     set_line(41, true);
@@ -98,7 +98,7 @@ fn the_timers_of_a_vcpu_interrupt_it() {
             });
             assert_eq!(bench.look(0, 0, |cpu| cpu.acknowledge()), None, "too early");
             assert_eq!(bench.acknowledges(0, 0), timer);
-            assert!(is_active(0, timer), "it does not fire again meanwhile");
+            assert!(is_active(0, timer), "it is signalled again");
             bench.look(0, 0, move |cpu| {
                 cpu.set(control, 0);
                 cpu.end(timer);
@@ -109,7 +109,7 @@ fn the_timers_of_a_vcpu_interrupt_it() {
 }
 
 #[test]
-fn the_alarm_wakes_a_vcpu_whose_registers_are_off_the_core() {
+fn the_alarm_wakes_a_vcpu_that_is_not_loaded() {
     let mut bench = running();
     bench.opens_gic(0, 0, &[VIRTUAL_TIMER]);
     bench.does(0, 0, |cpu| {
@@ -154,7 +154,7 @@ fn an_sgi_reaches_a_vcpu_on_another_core_by_a_kick() {
 }
 
 #[test]
-fn all_pending_interrupts_come_though_list_registers_are_few() {
+fn more_pending_interrupts_than_list_registers_are_all_delivered() {
     let mut bench = running();
     let all: Vec<u16> = (0..12).collect();
     bench.opens_gic(0, 0, &all);
@@ -174,7 +174,7 @@ fn all_pending_interrupts_come_though_list_registers_are_few() {
 }
 
 #[test]
-fn an_interrupt_for_a_less_urgent_guest_waits_in_the_gic() {
+fn an_interrupt_for_a_lower_band_waits_in_the_gic() {
     let mut bench = running();
     bench.opens_gic(0, 0, &[VIRTUAL_TIMER]);
     bench.does(0, 0, |cpu| {
@@ -191,7 +191,7 @@ fn an_interrupt_for_a_less_urgent_guest_waits_in_the_gic() {
     let priority = fake::with(|machine| machine.gic.spi(42).0.priority[10]);
     assert!(
         mask <= u64::from(priority),
-        "{mask:#x} lets {priority:#x} through"
+        "mask {mask:#x} does not hold back priority {priority:#x}"
     );
     assert!(!is_active(0, 42));
     bench.does(0, 0, |cpu| {
@@ -203,7 +203,7 @@ fn an_interrupt_for_a_less_urgent_guest_waits_in_the_gic() {
 }
 
 #[test]
-fn an_interrupt_of_a_guest_that_has_ended_is_turned_off() {
+fn an_interrupt_of_a_stopped_guest_is_disabled() {
     let mut bench = running();
     bench.opens_gic(0, 0, &[51]);
     bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0]));

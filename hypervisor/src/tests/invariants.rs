@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What holds after each turn of a core, and at each entry to a guest, whatever guests do.
+//! Conditions that must hold after each turn of a core, and at each entry to a guest, whatever guests do.
 
 use super::guest::GuestCpu;
 use crate::cpu::HCR_GUEST;
@@ -15,12 +15,12 @@ use spumone_core::vgic::VcpuIndex;
 
 /// More accesses to registers, devices and memory than any turn makes.
 const MOST_WORK: u64 = 20_000;
-/// Interrupts that EL2 ends before it looks at anything else: SGIs, the maintenance interrupt, the alarm.
+/// Interrupts that EL2 deactivates in the turn that takes them: SGIs, the maintenance interrupt, the alarm.
 const OWN: u32 = 0xFFFF | 1 << 25 | 1 << 26;
 /// The timers of the loaded vCPU.
 const TIMERS: u32 = 1 << 27 | 1 << 30;
 
-/// After a turn.
+/// Checks the state after a turn.
 pub fn check(machine: &Machine, instances: &[Instance], most_work: u64) {
     assert!(!epitaph::is_written(), "EL2 has died:\n{}", printed());
     assert!(most_work < MOST_WORK, "a turn took {} accesses", most_work);
@@ -29,10 +29,13 @@ pub fn check(machine: &Machine, instances: &[Instance], most_work: u64) {
     for (index, instance) in instances.iter().enumerate() {
         let here = |id| instance.tokens().any(|token| token == id);
         if let Some(id) = instance.loaded() {
-            assert!(here(id), "core {index} has loaded {id}, which is elsewhere");
+            assert!(
+                here(id),
+                "core {index} has loaded vCPU {id} without its token"
+            );
         }
         if let Some(id) = instance.running().filter(|_| !instance.must_decide()) {
-            assert!(here(id), "core {index} runs {id}, which is elsewhere");
+            assert!(here(id), "core {index} runs vCPU {id} without its token");
             assert_eq!(instance.state(id), Some(VcpuState::Running));
         }
         fake::with(|machine| {
@@ -42,9 +45,13 @@ pub fn check(machine: &Machine, instances: &[Instance], most_work: u64) {
                 "a priority was not dropped"
             );
             let active = core.private.active;
-            assert_eq!(active & OWN, 0, "core {index} has not ended {active:#x}");
+            assert_eq!(active & OWN, 0, "still active on core {index}: {active:#x}");
             if instance.loaded().is_none() {
-                assert_eq!(active & TIMERS, 0, "core {index} holds timers of no vCPU");
+                assert_eq!(
+                    active & TIMERS,
+                    0,
+                    "a timer is active on core {index}, which has no vCPU loaded"
+                );
             }
             let hcr = core.get(Register::HCR_EL2);
             assert_eq!(hcr, HCR_GUEST, "HCR_EL2 of core {index}");
@@ -52,7 +59,7 @@ pub fn check(machine: &Machine, instances: &[Instance], most_work: u64) {
     }
 }
 
-/// Each vCPU is on one core, or parked.
+/// The token of each vCPU is with one core, or parked.
 fn each_token_is_in_one_place(machine: &Machine, instances: &[Instance]) {
     for id in (0..machine.vcpus.len() as u8).map(VcpuId) {
         if machine.vcpu(id).is_none() {
@@ -71,7 +78,7 @@ fn each_token_is_in_one_place(machine: &Machine, instances: &[Instance]) {
     }
 }
 
-/// What is no guest's is as it was set up, and what is one's goes to its cores only.
+/// SPIs without an owner are off, and each SPI of a guest is routed to a core of the guest.
 fn spis_stay_with_their_owners(machine: &Machine) {
     fake::with(|fake| {
         for word in 1..=fake.gic.used_words {
@@ -82,7 +89,7 @@ fn spis_stay_with_their_owners(machine: &Machine) {
                 let route = fake.gic.routes[interrupt.index()];
                 let goes_to = |core: usize| machine.cores[core].mpidr == route;
                 match machine.destinations.of(interrupt) {
-                    SpiOwner::Nobody => panic!("SPI {interrupt} is nobody's, and is on"),
+                    SpiOwner::Nobody => panic!("SPI {interrupt} has no owner, and is on"),
                     SpiOwner::Console => assert!(goes_to(machine.console_core.index())),
                     SpiOwner::Guest(guest, _) => {
                         let cores = machine.guest(guest).cores();
@@ -96,7 +103,7 @@ fn spis_stay_with_their_owners(machine: &Machine) {
     });
 }
 
-/// When a guest is entered.
+/// Checks the state of the core at an entry.
 pub fn check_entry(cpu: &GuestCpu<'_>, machine: &Machine) {
     assert_eq!(cpu.get(Register::HCR_EL2), HCR_GUEST);
     assert_eq!(cpu.get(Register::CNTVOFF_EL2), 0);
@@ -117,7 +124,7 @@ pub fn check_entry(cpu: &GuestCpu<'_>, machine: &Machine) {
     let current = cpu.get(Register::VTTBR_EL2);
     assert!(
         tables.iter().flatten().any(|it| it.value() == current),
-        "{current:#x} are no tables of guest {}",
+        "{current:#x} are not tables of guest {}",
         cpu.guest
     );
     let phase = guest.lifecycle.now().0;
@@ -142,12 +149,12 @@ pub fn check_entry(cpu: &GuestCpu<'_>, machine: &Machine) {
     assert_eq!(
         guest.gic.doorbell(index).location().index(),
         cpu.core,
-        "others look for it elsewhere"
+        "the doorbell names another core"
     );
     let mask = priority_mask(machine.interrupt_priorities, Some(facts.band));
     assert_eq!(
         cpu.get(Register::ICC_PMR_EL1),
         u64::from(mask.0),
-        "the mask is not its band's"
+        "the priority mask is not that of its band"
     );
 }

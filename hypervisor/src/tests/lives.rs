@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests that fail, stop and start again.
+//! Guests that fault, stop and restart.
 
 use super::bench::Bench;
 use super::guest::psci;
@@ -24,7 +24,7 @@ fn running() -> Bench {
 }
 
 #[test]
-fn a_guest_that_resets_itself_begins_with_what_it_began_with() {
+fn a_guest_that_resets_itself_starts_in_its_initial_state() {
     let mut bench = running();
     bench.opens_gic(0, 0, &[50]);
     fake::with(|machine| {
@@ -52,7 +52,7 @@ fn a_guest_that_resets_itself_begins_with_what_it_began_with() {
     });
     assert_eq!((&memory[..8], memory[0x100]), (&IMAGE[..8], 0));
     assert_eq!((ttbr, vector, interface, x0), (0, 0, 0, 0x77));
-    // Its device was silenced, and its SPI is neither active nor on.
+    // Its device was quiesced, and its SPI is neither active nor enabled.
     fake::with(|machine| {
         assert!(machine.quiesced.contains(&(QUIESCE, 0)));
         let (bank, bit) = machine.gic.spi(40);
@@ -80,7 +80,7 @@ fn a_fault_on_one_core_stops_the_guest_on_all() {
 }
 
 #[test]
-fn an_interrupt_that_comes_while_its_guest_is_stopped_is_ended() {
+fn an_interrupt_of_a_stopping_guest_is_deactivated() {
     let guests = [
         GuestParts::new(&[(0, 20), (1, 20), (2, 20)]).with_spi(40, 50, Trigger::Level),
         GuestParts::new(&[(2, 10)]),
@@ -90,7 +90,7 @@ fn an_interrupt_that_comes_while_its_guest_is_stopped_is_ended() {
     bench.opens_gic(0, 0, &[50]);
     bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
     bench.until("its second vCPU runs", |bench| bench.entry(0, 1).count > 0);
-    // Core 1 stops it, core 0 has done its part, core 2 has not.
+    // Core 1 stops the guest; core 0 has acknowledged, core 2 has not.
     bench.will(0, 1, |cpu| cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0]));
     (0..20).for_each(|_| bench.turn(1));
     assert_eq!(bench.phase(0), Phase::Stopping(StopReason::Off));
@@ -123,7 +123,7 @@ fn the_operator_restarts_a_guest_that_has_failed() {
 }
 
 #[test]
-fn the_machine_goes_off_with_the_last_guest() {
+fn the_machine_turns_off_with_the_last_guest() {
     let mut bench = running();
     bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0]));
     bench.until("it is off", |bench| {

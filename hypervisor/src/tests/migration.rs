@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! vCPUs that change cores.
+//! vCPUs that migrate.
 
 use super::bench::Bench;
 use super::guest::psci;
@@ -7,7 +7,7 @@ use super::systems::*;
 use crate::fake::{self, Register};
 use spumone_config::packed::{Policy, Trigger};
 
-/// A guest with two vCPUs that move between two cores, and an urgent one on core 0.
+/// A guest with two vCPUs that migrate between two cores, and a real-time guest on core 0.
 fn running(policy: Policy) -> Bench {
     let guests = [
         GuestParts::new(&[(0, 10), (1, 10)])
@@ -16,15 +16,17 @@ fn running(policy: Policy) -> Bench {
         GuestParts::new(&[(0, 20)]).with_spi(40, 50, Trigger::Edge),
     ];
     let mut bench = Bench::boot(&system(2, policy, &guests));
-    bench.until("the urgent guest runs", |bench| bench.entry(1, 0).count > 0);
+    bench.until("the real-time guest runs", |bench| {
+        bench.entry(1, 0).count > 0
+    });
     bench.opens_gic(1, 0, &[50]);
     bench.does(1, 0, |cpu| cpu.wfi());
     bench.until("the other guest runs", |bench| bench.entry(0, 0).count > 0);
     bench
 }
 
-/// The urgent guest takes its core and keeps it.
-fn urgent_runs(bench: &mut Bench) {
+/// An interrupt has the real-time guest preempt its core, and keep it.
+fn real_time_guest_preempts(bench: &mut Bench) {
     fake::with(|machine| machine.gic.set_line(40, true));
     assert_eq!(bench.acknowledges(1, 0), 50);
 }
@@ -32,14 +34,14 @@ fn urgent_runs(bench: &mut Bench) {
 #[test]
 fn without_a_policy_a_vcpu_stays_where_it_is_preempted() {
     let mut bench = running(Policy::None);
-    urgent_runs(&mut bench);
+    real_time_guest_preempts(&mut bench);
     let count = bench.entry(0, 0).count;
     bench.turns(2_000);
     assert_eq!(bench.entry(0, 0).count, count);
 }
 
 #[test]
-fn an_idle_core_takes_a_vcpu_that_was_preempted() {
+fn an_idle_core_fetches_a_preempted_vcpu() {
     for policy in [
         Policy::Steal,
         Policy::OnDemand,
@@ -52,7 +54,7 @@ fn an_idle_core_takes_a_vcpu_that_was_preempted() {
             fake::with(|machine| machine.cores[cpu.core].vectors[7] = 7);
             cpu.registers.x[7] = 77;
         });
-        urgent_runs(&mut bench);
+        real_time_guest_preempts(&mut bench);
         bench.until("it runs on the other core", |bench| {
             bench.runs_on(1, 0, 0) && bench.entry(0, 0).core == 1
         });
@@ -70,10 +72,10 @@ fn an_idle_core_takes_a_vcpu_that_was_preempted() {
 }
 
 #[test]
-fn its_devices_follow_a_vcpu() {
+fn spis_follow_their_vcpu() {
     let mut bench = running(Policy::Steal);
     bench.opens_gic(0, 0, &[52]);
-    urgent_runs(&mut bench);
+    real_time_guest_preempts(&mut bench);
     bench.until("it runs on the other core", |bench| bench.runs_on(1, 0, 0));
     assert_eq!(fake::with(|machine| machine.gic.routes[42]), 1);
     fake::with(|machine| machine.gic.set_line(42, true));
@@ -94,22 +96,22 @@ fn three_vcpus_share_two_cores() {
         let mut bench = running(policy);
         bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
         bench.until("the second vCPU runs", |bench| bench.entry(0, 1).count > 0);
-        urgent_runs(&mut bench);
+        real_time_guest_preempts(&mut bench);
         for vcpu in [0, 1, 0, 1] {
             let count = bench.entry(0, vcpu).count;
-            bench.until(&format!("{policy:?}: vCPU {vcpu} gets on"), |bench| {
+            bench.until(&format!("{policy:?}: vCPU {vcpu} runs"), |bench| {
                 bench.entry(0, vcpu).count > count + 5
             });
             assert!(
                 bench.runs_on(0, 1, 0),
-                "{policy:?}: the urgent one keeps its core"
+                "{policy:?}: the real-time guest has lost its core"
             );
         }
     }
 }
 
 #[test]
-fn a_guest_is_reset_while_its_vcpus_are_anywhere() {
+fn a_guest_is_reset_while_its_vcpus_migrate() {
     let mut bench = running(Policy::Random);
     bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
     for _ in 0..20 {
@@ -122,27 +124,27 @@ fn a_guest_is_reset_while_its_vcpus_are_anywhere() {
 }
 
 #[test]
-fn a_guest_restarts_on_a_core_that_its_first_vcpu_only_visits() {
+fn a_guest_restarts_on_a_core_that_is_not_the_home_of_its_first_vcpu() {
     let mut bench = running(Policy::OnDemand);
-    urgent_runs(&mut bench);
-    bench.until("it visits the other core", |bench| bench.runs_on(1, 0, 0));
+    real_time_guest_preempts(&mut bench);
+    bench.until("it runs on the other core", |bench| bench.runs_on(1, 0, 0));
     let life = bench.life(0);
     bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0]));
-    // Its home is free before it is loaded.
+    // Its home core is idle before the guest is loaded.
     bench.does(1, 0, |cpu| {
         cpu.end(50);
         cpu.wfi()
     });
-    // The operator has that core decide anew.
+    // A command of the operator makes that core decide.
     fake::with(|machine| machine.type_keys(&[0x1D, b's']));
     bench.until("a new life", |bench| bench.life(0) > life);
     bench.until("it returns", |bench| bench.runs_on(0, 0, 0));
 }
 
 #[test]
-fn a_kernel_is_kept_off_the_core_of_a_more_urgent_guest() {
+fn a_kernel_is_kept_off_the_core_of_a_real_time_guest() {
     let mut bench = running(Policy::Trap);
-    // At home it is caught at its first instruction.
+    // On its home core it is caught at its first instruction.
     bench.until("it is sent to the other core", |bench| {
         bench.runs_on(1, 0, 0)
     });

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! EL2 on a host: whole systems on a fake machine, guests by their exits.
+//! Tests of EL2 on a host: whole systems on the fake machine, with guests that are scripts of exits.
 //!
 //! | file | what is tested |
 //! | --- | --- |
-//! | `boot` | from reset to guests that run |
+//! | `boot` | start from reset until guests run |
 //! | `exits` | each class of exit |
-//! | `interrupts` | devices, timers, SGIs, and what cores send each other |
-//! | `switching` | which vCPU has the core, and what it finds there |
-//! | `migration` | vCPUs that change cores |
-//! | `lives` | guests that fail, stop and start again |
-//! | `operator` | what is typed, and what is printed |
-//! | `fuzz` | guests that do anything, and what holds all the same |
+//! | `interrupts` | interrupts of devices and timers, SGIs, kicks |
+//! | `switching` | which vCPU runs, and that a switch saves and loads all its registers |
+//! | `migration` | vCPUs that migrate |
+//! | `lives` | guests that fault, stop and restart |
+//! | `operator` | keyboard input, commands and console output |
+//! | `fuzz` | guests that do random things; checks that EL2 survives and other guests are not affected |
 //!
-//! `systems` describes systems, `bench` runs them, `guest` is a guest on a core, `invariants` is what holds after each turn.
+//! `systems` makes system descriptions, `bench` runs them, `guest` is a running vCPU, `invariants` has the checks after
+//! each turn.
 
 mod bench;
 mod boot;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is typed, and what is printed.
+//! Keyboard input, commands of the operator and console output.
 
 use super::bench::Bench;
 use super::guest::gicd;
@@ -26,7 +26,7 @@ fn type_keys(keys: &[u8]) {
     fake::with(|machine| machine.type_keys(keys));
 }
 
-/// What a guest reads from its UART.
+/// Has a guest read all input from its UART.
 fn read_keys(bench: &mut Bench, guest: u8) -> Vec<u8> {
     let mut read = Vec::new();
     while bench
@@ -52,7 +52,7 @@ fn what_is_typed_goes_to_the_guest_that_has_the_keyboard() {
     assert_eq!(
         read_keys(&mut bench, 1),
         b"ab",
-        "the least urgent has it first"
+        "the guest of the lowest priority has the focus at first"
     );
     type_keys(&[OPERATOR, b'1', b'c']);
     bench.turns(50);
@@ -71,7 +71,7 @@ fn a_key_interrupts_the_guest_wherever_it_runs() {
 }
 
 #[test]
-fn the_operator_is_answered() {
+fn the_status_command_is_answered() {
     let mut bench = running();
     type_keys(&[OPERATOR, b's']);
     bench.until("the answer", |_| {
@@ -117,8 +117,8 @@ fn the_uart_of_the_machine_interrupts_the_console_core_only() {
         let (bank, bit) = machine.gic.spi(UART_INTERRUPT);
         (route, bank.enabled & bit != 0)
     });
-    assert_eq!((route, is_on), (1, true), "where the least urgent guest is");
-    // A guest's own distributor has nothing to do with it.
+    assert_eq!((route, is_on), (1, true), "the core of the lowest priority");
+    // A guest's virtual distributor does not affect it.
     bench.opens_gic(0, 0, &[]);
     bench.does(0, 0, |cpu| {
         cpu.store(DISTRIBUTOR + gicd::ISENABLER + 4, u32::MAX)

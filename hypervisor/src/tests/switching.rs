@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which vCPU has a core, and that it finds there what it has left.
+//! Which vCPU runs, and that each finds its registers as it left them.
 
 use super::bench::Bench;
 use super::guest::GuestCpu;
@@ -8,7 +8,7 @@ use crate::fake::{self, Register};
 use crate::guest_registers::Exit;
 use spumone_config::packed::{Policy, Trigger};
 
-/// Registers that are a vCPU's own, by the names under which the hypervisor switches them.
+/// The registers of a vCPU, by the names that the hypervisor uses.
 const OWN: &[Register] = &[
     Register::SCTLR_EL1,
     Register::CPACR_EL1,
@@ -45,7 +45,7 @@ const OWN: &[Register] = &[
     Register::ICH_VMCR_EL2,
 ];
 
-/// Fills all that is a vCPU's own with a pattern.
+/// Fills all registers of a vCPU with a pattern.
 fn fill(cpu: &mut GuestCpu<'_>, pattern: u64) {
     for (&register, n) in OWN.iter().zip(1..) {
         cpu.set(register, pattern + n);
@@ -60,7 +60,7 @@ fn fill(cpu: &mut GuestCpu<'_>, pattern: u64) {
     });
 }
 
-/// What a vCPU finds there.
+/// The values of all registers of a vCPU.
 fn found(cpu: &GuestCpu<'_>) -> (Vec<u64>, [u128; 32], [u64; 31]) {
     let own = OWN.iter().map(|&register| cpu.get(register)).collect();
     let vectors = fake::with(|machine| machine.cores[cpu.core].vectors);
@@ -73,7 +73,7 @@ fn one_core(priorities: [u8; 2]) -> Bench {
 }
 
 #[test]
-fn equals_take_turns_and_each_keeps_its_registers() {
+fn vcpus_of_one_band_take_turns_and_keep_their_registers() {
     let mut bench = one_core([10, 10]);
     bench.until_all_run();
     let mut expected = Vec::new();
@@ -93,7 +93,7 @@ fn equals_take_turns_and_each_keeps_its_registers() {
 }
 
 #[test]
-fn a_turn_lasts_a_quantum() {
+fn a_time_slice_lasts_a_quantum() {
     let mut bench = one_core([10, 10]);
     bench.until_all_run();
     let mut lengths = Vec::new();
@@ -103,16 +103,18 @@ fn a_turn_lasts_a_quantum() {
         bench.until("its turn is over", |bench| !bench.runs_on(0, guest, 0));
         lengths.push(fake::with(|machine| machine.clock) - start);
     }
-    // One millisecond, of which the first may have begun before.
+    // One millisecond; the first time slice may have begun before the measurement.
     for length in &lengths[1..] {
         assert!((60_000..66_000).contains(length), "{lengths:?}");
     }
 }
 
 #[test]
-fn the_more_urgent_one_has_the_core_until_it_waits() {
+fn a_higher_band_has_the_core_until_it_sleeps() {
     let mut bench = one_core([10, 20]);
-    bench.until("the urgent guest runs", |bench| bench.entry(1, 0).count > 0);
+    bench.until("the guest of the higher band runs", |bench| {
+        bench.entry(1, 0).count > 0
+    });
     bench.turns(500);
     assert_eq!(bench.entry(0, 0).count, 0, "longer than any quantum");
     bench.does(1, 0, |cpu| cpu.wfi());
@@ -120,13 +122,15 @@ fn the_more_urgent_one_has_the_core_until_it_waits() {
 }
 
 #[test]
-fn an_interrupt_for_a_more_urgent_vcpu_takes_the_core_at_once() {
+fn an_interrupt_for_a_higher_band_preempts_at_once() {
     let guests = [
         GuestParts::new(&[(0, 10)]),
         GuestParts::new(&[(0, 20)]).with_spi(40, 50, Trigger::Edge),
     ];
     let mut bench = Bench::boot(&system(1, Policy::None, &guests));
-    bench.until("the urgent guest runs", |bench| bench.entry(1, 0).count > 0);
+    bench.until("the guest of the higher band runs", |bench| {
+        bench.entry(1, 0).count > 0
+    });
     bench.opens_gic(1, 0, &[50]);
     bench.does(1, 0, |cpu| cpu.wfi());
     let expected = bench.look(0, 0, |cpu| {
@@ -145,7 +149,7 @@ fn an_interrupt_for_a_more_urgent_vcpu_takes_the_core_at_once() {
 }
 
 #[test]
-fn one_that_waits_for_an_event_lets_its_equal_run() {
+fn wfe_yields_to_a_vcpu_of_the_same_band() {
     let mut bench = one_core([10, 10]);
     bench.until_all_run();
     bench.until("it has its turn", |bench| bench.runs_on(0, 0, 0));
@@ -157,7 +161,7 @@ fn one_that_waits_for_an_event_lets_its_equal_run() {
 #[test]
 fn two_vcpus_of_a_guest_share_a_core_but_no_translations() {
     use super::guest::psci;
-    // The fake machine panics where one is entered with what the other has had cached.
+    // The fake machine panics when a vCPU is entered with cached translations of the other.
     let guests = [GuestParts::new(&[(0, 10), (0, 10)])];
     let mut bench = Bench::boot(&system(1, Policy::None, &guests));
     bench.until_all_run();
@@ -187,7 +191,7 @@ fn each_guest_reaches_its_own_memory_only() {
 fn a_guest_that_never_exits_by_itself_is_interrupted_by_the_alarm() {
     let mut bench = one_core([10, 10]);
     bench.until_all_run();
-    // Only what is signalled brings it back.
+    // It exits only when an interrupt is signalled.
     bench.guests.borrow_mut().habit = Some(Box::new(|cpu| {
         let core = cpu.core;
         while fake::with(|machine| machine.signalled(core)).is_none() {

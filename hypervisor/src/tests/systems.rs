@@ -23,11 +23,11 @@ pub const UART_INTERRUPT: u16 = 33;
 /// A register that silences a device of the first guest.
 pub const QUIESCE: u64 = 0x0A00_0070;
 
-/// Where guests find things, which is where the machine has them.
+/// Addresses of guests; devices have the same addresses as on the machine.
 pub const GUEST_MEMORY: u64 = 0x4000_0000;
 pub const GUEST_MEMORY_SIZE: u64 = 0x1_0000;
 pub const GUEST_UART_INTERRUPT: u16 = 33;
-/// What the loader puts at the start of a guest's memory.
+/// The image that is loaded at the start of a guest's memory.
 pub const IMAGE: &[u8] = b"image of a guest";
 const IMAGE_OFFSET: u64 = 0x10_0000;
 
@@ -36,9 +36,9 @@ const IMAGE_OFFSET: u64 = 0x10_0000;
 pub struct GuestParts {
     /// Home core and priority of each vCPU.
     pub vcpus: Vec<(u8, u8)>,
-    /// The cores that its vCPUs may run on; 0: their homes.
+    /// The cores that its vCPUs may run on; 0: their home cores.
     pub cores: u32,
-    /// Its SPIs: the machine's, its own, how they are signalled.
+    /// Its SPIs: physical INTID, INTID of the guest, trigger.
     pub interrupts: Vec<(u16, u16, Trigger)>,
 }
 
@@ -83,7 +83,7 @@ impl GuestParts {
             vcpus: vcpus.collect(),
             cores,
             moves: changes_cores(policy, cores),
-            // Filled in by `parts`, which knows where the tables lie.
+            // Filled in by `parts`, which knows the addresses of the tables.
             stage2: Stage2 {
                 all: 0,
                 of_kernel: None,
@@ -141,7 +141,7 @@ impl GuestParts {
     }
 }
 
-/// Where the machine has the memory of a guest.
+/// The physical address of a guest's memory.
 pub fn memory_of(guest: usize) -> u64 {
     MEMORY + HYPERVISOR_SIZE + 0x10_0000 * guest as u64
 }
@@ -234,7 +234,7 @@ fn spis(guests: &[Guest]) -> heapless::Vec<Spi, { spumone_config::packed::MAX_US
 /// Bytes for the stage 2 tables of a system.
 const TABLES_SIZE: usize = 1 << 19;
 
-/// Makes the stage 2 tables, and says in the system where they lie: in this process's memory, for as long as it lives.
+/// Makes the stage 2 tables, and stores their addresses in the system. They are in this process's memory, never freed.
 fn make_tables(system: &mut System) {
     let layout = Layout::from_size_align(TABLES_SIZE, stage2::ROOT_SIZE as usize).unwrap();
     // SAFETY: the size is not zero.
@@ -274,7 +274,7 @@ pub fn parts(system: &System) -> Parts {
     let mut buffer = vec![0; 0x8000];
     let encoded = postcard::to_slice(&system, &mut buffer).unwrap();
     let bundle_len = IMAGE_OFFSET as usize + IMAGE.len();
-    // The header says where the bundle lies, so it does not move any more.
+    // The header has the address of the bundle, which must not change any more.
     let mut bundle = Vec::with_capacity(bundle_len.max(fake::MIN_BUNDLE));
     let header = BundleHeader {
         system_len: encoded.len() as u32,

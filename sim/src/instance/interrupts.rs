@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Interrupts and guests' requests: see `hypervisor/src/instance/interrupts.rs`.
+//! Interrupts, SGIs and WFI of guests, as in `hypervisor/src/instance/interrupts.rs`.
 
 use super::Instance;
 use super::platform::Hardware;
@@ -11,8 +11,8 @@ use spumone_core::schedule::Ticks;
 use spumone_core::sets::VcpuSet;
 
 impl Hardware {
-    /// Whether an interrupt is pending that the priority mask does not hold back: the alarm, the timer of the loaded vCPU, a
-    /// kick, or one of the storm.
+    /// Whether an interrupt is pending that the priority mask does not hold back: the alarm, the timer of the loaded
+    /// vCPU, a kick, or an interrupt of the storm.
     pub(super) fn interrupt_pending(&self, w: &World) -> bool {
         self.alarm <= self.now()
             || self.timer_pending(w).is_some()
@@ -69,7 +69,7 @@ impl Hardware {
     }
 }
 
-/// Rings the doorbells of vCPUs of the SMP guest, numbered as it does.
+/// Rings the doorbells of vCPUs of the SMP guest; bit n of `targets` is its vCPU n.
 fn ring(w: &mut World, targets: u32, kind: u8) -> VcpuSet {
     let vcpus = VcpuSet::from_bits(targets << 1);
     for id in vcpus.iter() {
@@ -85,7 +85,7 @@ impl Instance {
         match w.advance(id, now) {
             Exit::None => {
                 if self.is_caught(w, id) {
-                    self.come_back(w, id);
+                    self.exit_caught(w, id);
                 }
             }
             Exit::Sgi(targets, kind) => {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The hypervisor on one core: what `hypervisor/src/instance/` does around the decisions of `spumone-core`, with the same
-//! names, without registers, guests' lives and devices.
+//! The hypervisor on one core: the model of `hypervisor/src/instance/`, with the same names, around the same decisions
+//! of `spumone-core`, without registers, lives of guests and devices.
 //!
-//! Each call of [`Instance::step`] is one iteration of the hypervisor's loop. It takes effect at its start, and the core
-//! is back when its cost has passed; interrupts that arrive in between are seen then.
+//! Each call of [`Instance::step`] is one iteration of the hypervisor's loop. It takes effect at its start, and the
+//! core is busy until its cost has passed; interrupts that arrive meanwhile are taken after that.
 
 mod interrupts;
 mod platform;
@@ -47,7 +47,7 @@ impl Instance {
                 let token = Token { id };
                 own.state
                     .place(id, token, world.band(id), VcpuState::Suspend);
-                // Other vCPUs may start it, as one that is turned on.
+                // Parked, so that each core of the guest can claim it when another vCPU starts it.
                 let (state, mut core) = own.at(world);
                 migration::park(state, &mut core, id);
             }
@@ -56,12 +56,12 @@ impl Instance {
         own
     }
 
-    /// What the core knows, and the core at work in its world.
+    /// The state of the core, and the platform on which it executes a step.
     fn at<'a>(&'a mut self, world: &'a mut World) -> (&'a mut CoreState<Token>, Core<'a>) {
         (&mut self.state, Core::new(&mut self.hardware, world))
     }
 
-    /// The time within the step.
+    /// The current time within the step.
     fn now(&self) -> Ticks {
         self.hardware.now()
     }
@@ -80,7 +80,7 @@ impl Instance {
                 Some(id) => self.exchange(w, id),
             }
         }
-        // A step that has taken time is over: interrupts that arrived meanwhile come first.
+        // A step that has taken time ends here: interrupts that arrived meanwhile are taken before the next decision.
         let is_short = self.hardware.spent <= w.costs.exit;
         let (state, mut core) = self.at(w);
         if state.must_decide() && is_short {
@@ -97,7 +97,7 @@ impl Instance {
         }
     }
 
-    /// The vCPU that runs in its guest when the core is not at EL2.
+    /// The vCPU whose guest code the core executes when it is not at EL2.
     #[inline]
     pub fn in_guest(&self) -> Option<VcpuId> {
         self.state
@@ -131,12 +131,12 @@ impl Instance {
         next.max(hardware.busy_until)
     }
 
-    /// No vCPU runs, and there was an event.
+    /// Handles an event while no vCPU runs.
     fn idle(&mut self, w: &mut World) {
         self.take_interrupts(w);
     }
 
-    /// The vCPU that runs was interrupted, or its step has ended.
+    /// Handles an interrupt of the running vCPU, a catch, or the end of its step.
     fn run_vcpu(&mut self, w: &mut World, id: VcpuId) {
         let now = self.hardware.begun;
         if self.hardware.interrupt_pending(w) {
@@ -144,7 +144,7 @@ impl Instance {
             self.spend(w.costs.exit);
             self.take_interrupts(w);
         } else if self.is_caught(w, id) {
-            self.come_back(w, id);
+            self.exit_caught(w, id);
         } else {
             self.end_of_step(w, id);
         }
@@ -171,15 +171,15 @@ impl Instance {
         }
     }
 
-    /// The vCPU does what is to be caught: it exits.
-    fn come_back(&mut self, w: &mut World, id: VcpuId) {
+    /// Handles the exit of a vCPU that is caught.
+    fn exit_caught(&mut self, w: &mut World, id: VcpuId) {
         w.leave(id, self.hardware.begun);
         self.spend(w.costs.exit);
         let (state, mut core) = self.at(w);
         migration::caught(state, &mut core);
     }
 
-    /// Whether the loaded vCPU `id`, as it is now, does what is to be caught.
+    /// Whether the loaded vCPU `id`, in its current state, is to be caught.
     fn is_caught(&self, w: &World, id: VcpuId) -> bool {
         match self.state.catches() {
             Catch::Nothing => false,
@@ -188,8 +188,8 @@ impl Instance {
         }
     }
 
-    /// For the invariants: whether the core idles without an alarm although no core has claimed a vCPU that it has sent
-    /// away.
+    /// For the invariants: whether the core idles without an alarm, although a vCPU that it has sent away was not
+    /// claimed.
     pub fn has_forgotten(&self, w: &World) -> bool {
         let ids = || (0..w.vcpus.len() as u8).map(VcpuId);
         let is_left = |id| w.shared.slot(id).sent_by(self.hardware.core).is_some();
@@ -204,12 +204,12 @@ impl Instance {
         self.state.here().bits() & crate::world::mask(count)
     }
 
-    /// The vCPU whose registers are on the core.
+    /// The loaded vCPU.
     pub fn loaded(&self) -> Option<VcpuId> {
         self.state.loaded()
     }
 
-    /// Whether no vCPU runs here and the core decides nothing.
+    /// Whether no vCPU runs here and the core has nothing to decide.
     pub fn is_idle(&self) -> bool {
         self.state.running().is_none() && !self.state.must_decide()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A core at work in its world: what `core/src/migration` needs of it, and what its steps cost.
+//! The platform of a core for `core/src/migration`, and the costs of its steps.
 
 use crate::world::{Token, World};
 use spumone_config::types::{PcpuId, VcpuId};
@@ -14,11 +14,11 @@ use spumone_core::vgic::Doorbell;
 #[derive(Debug)]
 pub(super) struct Hardware {
     pub(super) core: PcpuId,
-    /// The vCPU whose registers are on the core.
+    /// The loaded vCPU.
     pub(super) loaded: Option<VcpuId>,
-    /// vCPUs whose interrupts are not held back: the priority mask.
+    /// The priority mask: the vCPUs whose interrupts it does not hold back; bit n for vCPU n.
     pub(super) mask: u32,
-    /// When the alarm rings.
+    /// When the alarm expires.
     pub(super) alarm: Ticks,
     /// When the current step began.
     pub(super) begun: Ticks,
@@ -50,7 +50,7 @@ impl Hardware {
         self.spent = 0;
     }
 
-    /// The time within the step.
+    /// The current time within the step.
     pub(super) fn now(&self) -> Ticks {
         Ticks(self.begun.0 + self.spent)
     }

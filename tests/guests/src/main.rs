@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A bare-metal guest that tests the machine it runs on, and reports on its UART.
 //!
-//! All that it expects is also true on QEMU's bare machine: a test must not demand of a virtual machine what no
-//! real one does. The word `suite=` of the command line selects a suite; each suite is a file.
-//! test; each suite is a file.
+//! Each test also passes on QEMU without a hypervisor: a test must not demand what a real machine does not do. The word
+//! `suite=` of the command line selects a suite; each suite is a file or a folder.
 
 #![no_std]
 #![no_main]
-// This program ends with a panic when it cannot continue. CPUs have numbers, and tables are indexed
-// by them.
+// This program panics when it cannot continue. Tables are indexed by the numbers of CPUs.
 #![allow(clippy::panic, clippy::needless_range_loop)]
 
 mod machine;
@@ -19,14 +17,14 @@ use core::panic::PanicInfo;
 use machine::uart::say;
 use machine::{bootargs, psci};
 
-/// Called by `entry` by its name, on the first CPU, when Rust code can run.
+/// Called by `entry`, by its symbol, on the first CPU.
 // SAFETY: nothing else in this program has this name.
 #[unsafe(no_mangle)]
 extern "C" fn first_main() -> ! {
     let name = bootargs::text("suite").unwrap_or("none");
     match suites::find(name) {
         Some(suite) => suite(),
-        None => say!("FAIL suite: there is none called {name}"),
+        None => say!("FAIL suite: there is no suite '{name}'"),
     }
     report::sums();
     psci::system_off()

@@ -13,10 +13,10 @@ use heapless::String;
 pub struct Failure(String<112>);
 
 impl Failure {
-    /// From a message, which is cut if it is too long.
+    /// From a message, which is truncated if it is too long.
     pub fn new(message: fmt::Arguments<'_>) -> Self {
         let mut text = String::new();
-        // An error means that it is cut.
+        // An error means that it is truncated.
         let _ = fmt::Write::write_fmt(&mut text, message);
         Self(text)
     }
@@ -89,10 +89,10 @@ pub fn sums() {
     );
 }
 
-/// Why the test on the other CPU failed.
+/// The failure of a test on another CPU.
 struct Elsewhere(UnsafeCell<Option<Failure>>);
 
-// SAFETY: only one CPU at a time runs a test of `test_everywhere`, and the CPU that asked for it waits.
+// SAFETY: only one CPU at a time runs a test of `test_everywhere`, and the CPU that has started it waits.
 unsafe impl Sync for Elsewhere {}
 
 static ELSEWHERE: Elsewhere = Elsewhere(UnsafeCell::new(None));

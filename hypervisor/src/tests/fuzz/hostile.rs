@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest that does anything: what it may, what it may not, and what makes no sense.
+//! A hostile guest: it does random things, permitted, forbidden and meaningless ones.
 
 use super::random::Random;
 use crate::fake::{self, REDISTRIBUTOR_SIZE, Register};
@@ -10,10 +10,10 @@ use spumone_core::trap::SysReg;
 
 /// Modes in which a guest can be: EL0, EL1 with either stack, AArch32 at EL0.
 const MODES: [u64; 4] = [0b0_0000, 0b0_0100, 0b0_0101, 0b1_0000];
-/// Base addresses of what EL2 plays for a guest.
+/// Base addresses of the devices that EL2 emulates.
 const DEVICES: [u64; 3] = [DISTRIBUTOR, REDISTRIBUTORS, UART];
 
-/// What a hostile guest does until it comes back; and whether the syndrome may name any general register.
+/// What a hostile guest does until its next exit. Also returns whether the syndrome may name any general register.
 pub fn act(random: &mut Random, cpu: &mut GuestCpu<'_>) -> (Exit, bool) {
     use_interface(random, cpu);
     if random.once_in(4) {
@@ -27,7 +27,7 @@ pub fn act(random: &mut Random, cpu: &mut GuestCpu<'_>) -> (Exit, bool) {
     let exit = match random.below(1000) {
         0..100 => cpu.interrupted(),
         100..150 => {
-            // Most often something will wake it.
+            // In most cases a timer will wake it.
             if !random.once_in(8) {
                 set_timers(random, cpu);
             }
@@ -46,7 +46,7 @@ pub fn act(random: &mut Random, cpu: &mut GuestCpu<'_>) -> (Exit, bool) {
     (exit, false)
 }
 
-/// What it does when the test is over: nothing wakes it.
+/// Sleeps so that no interrupt wakes it: for the end of the test.
 pub fn sleep(cpu: &GuestCpu<'_>) -> Exit {
     cpu.set(Register::ICH_VMCR_EL2, 0);
     cpu.set(Register::CNTV_CTL_EL0, 0);
@@ -67,7 +67,7 @@ fn use_interface(random: &mut Random, cpu: &GuestCpu<'_>) {
                 cpu.end(interrupt);
             }
         }
-        // What it may have taken some time, or never.
+        // An interrupt that it may have acknowledged at some time, or never.
         _ => cpu.end(random.below(100) as u16),
     }
 }
@@ -104,7 +104,7 @@ fn call_firmware(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
         _ => {
             let family = random.one_of(&[0x8400_0000, 0xC400_0000, 0x8000_0000]);
             let function = random.below(0x60);
-            // Those are above, where they are rare.
+            // These are called above, where they are rare.
             let is_end = matches!(function, 2 | 8 | 9);
             let function = if is_end { 0 } else { function };
             [
@@ -152,7 +152,7 @@ fn touch_register(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
     }
 }
 
-/// A load or store where EL2 plays a device.
+/// A load or store to a device that EL2 emulates.
 fn touch_device(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
     let base = random.one_of(&DEVICES);
     let offset = match random.below(8) {
@@ -178,7 +178,7 @@ fn touch_device(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
     )
 }
 
-/// A store to the GIC that makes some sense: what a driver writes.
+/// A store to the GIC as a driver does it.
 fn program_gic(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
     let own = REDISTRIBUTORS + REDISTRIBUTOR_SIZE * u64::from(cpu.vcpu) + gicd::SGI_FRAME;
     let (frame, word) = random.one_of(&[(own, 0), (DISTRIBUTOR, 1), (DISTRIBUTOR, 2)]);

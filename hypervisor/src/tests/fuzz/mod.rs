@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests that do anything, and what holds all the same: EL2 never dies, each turn is short, each vCPU finds what it left,
-//! and a guest that does nothing wrong gets its time, its interrupts and its memory.
+//! Fuzzing of EL2 by hostile guests. It checks that EL2 never dies, that each turn is short, that each vCPU finds its
+//! registers as it left them, and that a well-behaved guest gets its time, its interrupts and its memory.
 //!
-//! All follows from a seed, which a failure prints. `SPUMONE_FUZZ_SEED` has one machine run again, `SPUMONE_FUZZ_EXITS`
-//! says how many exits there are in all.
+//! A run depends only on its seed, which a failure prints. `SPUMONE_FUZZ_SEED` repeats the run of one machine;
+//! `SPUMONE_FUZZ_EXITS` is the number of exits of all machines together.
 
 mod hostile;
 mod random;
@@ -23,17 +23,17 @@ use victim::Victim;
 
 /// Exits of one machine.
 const EXITS: u64 = 10_000;
-/// Turns of its core within which the victim is entered once its timer is due.
+/// Turns of its core within which the victim must be entered after its timer has expired.
 const PATIENCE: u64 = 100;
 /// Turns without an exit of a hostile guest until the operator restarts one.
 const SLEEP: u64 = 400;
 const OPERATOR: u8 = 0x1D;
-/// SPIs of hostile guests: the first on the machine, the first of their own.
+/// First SPI of hostile guests: on the machine, and for the guest.
 const FIRST_SPI: (u16, u16) = (48, 40);
-/// SPIs of a hostile guest.
+/// Number of SPIs of a hostile guest.
 const SPIS: u16 = 4;
 
-/// Says which seed it was, if the test fails.
+/// Prints the seed if the test fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -44,18 +44,19 @@ impl Drop for Seed {
     }
 }
 
-/// What guests of one machine are.
-struct Players {
+/// The state of the guests of one machine.
+struct FuzzGuests {
     random: Random,
     shadow: Shadow,
     victim: Victim,
     victim_number: u8,
     exits: u64,
-    /// Hostile guests sleep. An urgent one that did not would keep its core from hearing of less urgent ones.
-    are_calm: bool,
+    /// Hostile guests only sleep. Otherwise one of a high band would hold back the interrupts of lower bands on its
+    /// core.
+    only_sleep: bool,
 }
 
-/// Some system: several hostile guests, and last the victim, which is the most urgent one of its core.
+/// A random system: several hostile guests, and the victim as the last one, with the highest band of its core.
 fn some_system(random: &mut Random) -> System {
     let cores = 1 + random.below(4) as u8;
     let policy = random.one_of(&Policy::ALL);
@@ -89,7 +90,7 @@ fn some_system(random: &mut Random) -> System {
     system
 }
 
-/// One machine, until guests have come back so many times.
+/// Runs one machine, for this number of exits of hostile guests.
 fn run(seed: u64, exits: u64) {
     let _seed = Seed(seed);
     let mut random = Random::new(seed);
@@ -99,36 +100,36 @@ fn run(seed: u64, exits: u64) {
     let mpidr = system.board.core_mpidrs[home.index()];
     let cores = system.board.core_mpidrs.len() as u64;
     let mut bench = Bench::boot(&system);
-    let players = Rc::new(RefCell::new(Players {
+    let guests = Rc::new(RefCell::new(FuzzGuests {
         random: Random::new(random.any()),
         shadow: Shadow::default(),
         victim: Victim::default(),
         victim_number,
         exits: 0,
-        are_calm: false,
+        only_sleep: false,
     }));
-    let playing = Rc::clone(&players);
+    let shared = Rc::clone(&guests);
     bench.guests.borrow_mut().habit = Some(Box::new(move |cpu| {
-        let players = &mut *playing.borrow_mut();
-        players.shadow.check(cpu);
-        players.shadow.renew(cpu);
-        let (exit, is_general_open) = if cpu.guest == players.victim_number {
-            (players.victim.act(cpu), false)
-        } else if players.are_calm {
+        let guests = &mut *shared.borrow_mut();
+        guests.shadow.check(cpu);
+        guests.shadow.renew(cpu);
+        let (exit, is_general_open) = if cpu.guest == guests.victim_number {
+            (guests.victim.act(cpu), false)
+        } else if guests.only_sleep {
             (hostile::sleep(cpu), false)
         } else {
-            players.exits += 1;
-            hostile::act(&mut players.random, cpu)
+            guests.exits += 1;
+            hostile::act(&mut guests.random, cpu)
         };
-        players.shadow.keep(cpu, is_general_open);
+        guests.shadow.keep(cpu, is_general_open);
         exit
     }));
     let (mut late, mut turns, mut quiet) = (0, 0, 0);
-    while players.borrow().exits < exits {
+    while guests.borrow().exits < exits {
         let core = random.below(cores) as usize;
-        let exits = players.borrow().exits;
+        let exits = guests.borrow().exits;
         bench.turn(core);
-        quiet = match players.borrow().exits - exits {
+        quiet = match guests.borrow().exits - exits {
             0 => quiet + 1,
             _ => 0,
         };
@@ -138,69 +139,62 @@ fn run(seed: u64, exits: u64) {
             quiet = 0;
             restart(&mut random, victim_number);
         }
-        let players = players.borrow();
-        players.victim.check(mpidr);
+        let guests = guests.borrow();
+        guests.victim.check(mpidr);
         let is_loading =
-            players.victim.periods == 0 && bench.phase(victim_number) == Phase::Restoring;
+            guests.victim.periods == 0 && bench.phase(victim_number) == Phase::Restoring;
         assert!(
             is_loading || bench.phase(victim_number) == Phase::Running,
             "the victim was stopped"
         );
         let is_late =
-            players.victim.due > 0 && players.victim.due < fake::with(|machine| machine.clock);
+            guests.victim.due > 0 && guests.victim.due < fake::with(|machine| machine.clock);
         late = match is_late {
             true => late + u64::from(core == home.index()),
             false => 0,
         };
         assert!(
             late < PATIENCE,
-            "the victim waits for {late} turns of its core"
+            "the victim has waited for {late} turns of its core"
         );
         turns += 1;
-        assert!(turns < 1_000 * (exits + 1_000), "guests do not get on");
+        assert!(turns < 1_000 * (exits + 1_000), "guests do not run");
     }
-    assert!(
-        players.borrow().victim.periods > 0,
-        "the victim has not run"
-    );
-    players.borrow_mut().are_calm = true;
-    all_start_anew(&mut bench, victim_number);
+    assert!(guests.borrow().victim.periods > 0, "the victim has not run");
+    guests.borrow_mut().only_sleep = true;
+    restart_all(&mut bench, victim_number);
 }
 
-/// The operator restarts all hostile guests: nothing is left of what they did to the interrupt controller.
-fn all_start_anew(bench: &mut Bench, victim: u8) {
+/// The operator restarts all hostile guests. Checks that their interrupts are in the initial state.
+fn restart_all(bench: &mut Bench, victim: u8) {
     fake::with(|machine| {
         machine.set_uart_room(usize::MAX);
         (0..SPIS * u16::from(victim))
             .for_each(|spi| machine.gic.set_line(FIRST_SPI.0 + spi, false));
     });
     for guest in 0..victim {
-        // What is under way goes on first.
+        // Restarts that have begun are completed first.
         bench.turns(1_000);
         bench.until("all keys are read", |_| {
             fake::with(|machine| machine.uart.typed.is_empty())
         });
         let life = bench.life(guest);
         order_restart(guest);
-        bench.until("a hostile guest starts anew", |bench| {
+        bench.until("a hostile guest restarts", |bench| {
             bench.life(guest) > life && bench.phase(guest) == Phase::Running
         });
         let own = FIRST_SPI.0 + SPIS * u16::from(guest);
         for interrupt in own..own + SPIS {
             fake::with(|machine| {
                 let (bank, bit) = machine.gic.spi(interrupt);
-                assert_eq!(
-                    bank.active & bit,
-                    0,
-                    "SPI {interrupt} stays active for ever"
-                );
+                assert_eq!(bank.active & bit, 0, "SPI {interrupt} is still active");
                 assert_eq!(bank.enabled & bit, 0, "SPI {interrupt} is still on");
             });
         }
     }
 }
 
-/// Devices, and the operator.
+/// Random events of devices, and of the operator.
 fn disturb(random: &mut Random, bench: &Bench, victim: u8) {
     match random.below(400) {
         0..40 => {
@@ -223,12 +217,12 @@ fn disturb(random: &mut Random, bench: &Bench, victim: u8) {
         }
         50..60 => fake::with(|machine| {
             machine.clock += random.below(20_000);
-            // What was printed is not read.
+            // Not checked; cleared so that it does not grow.
             machine.uart.printed.clear();
         }),
         _ => {}
     }
-    // One that has stopped is started again.
+    // Restarts guests that have stopped.
     for guest in 0..victim {
         if matches!(bench.phase(guest), Phase::Stopped(_)) && random.once_in(100) {
             order_restart(guest);
@@ -236,7 +230,7 @@ fn disturb(random: &mut Random, bench: &Bench, victim: u8) {
     }
 }
 
-/// The operator restarts some guest: all of them sleep.
+/// The operator restarts a random guest: all hostile guests sleep.
 fn restart(random: &mut Random, victim: u8) {
     fake::with(|machine| machine.set_uart_room(usize::MAX));
     order_restart(random.below(victim.into()) as u8);
@@ -265,12 +259,12 @@ fn run_all(exits: u64) {
 }
 
 #[test]
-fn hostile_guests_reach_nothing_of_others() {
+fn hostile_guests_do_not_affect_others() {
     run_all(200_000);
 }
 
 #[test]
 #[ignore = "takes long: ten million exits"]
-fn hostile_guests_reach_nothing_of_others_for_long() {
+fn hostile_guests_do_not_affect_others_for_long() {
     run_all(10_000_000);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random numbers that a seed repeats: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+//! Random numbers that a seed repeats: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators,
+//! 2014).
 
 /// A sequence of numbers.
 #[derive(Clone, Debug)]

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What vCPUs left in their registers, to see that they find it again.
+//! Copies of the registers of vCPUs at their exits, compared with those at their next entries.
 
 use crate::fake::{self, Register};
 use crate::tests::guest::GuestCpu;
 use std::collections::HashMap;
 
-/// Registers that only the vCPU itself writes, but for a reset, which clears them.
+/// Registers that only the vCPU itself writes, and a reset sets to zero.
 const OWN: &[Register] = &[
     Register::TPIDR_EL0,
     Register::TPIDRRO_EL0,
@@ -24,10 +24,10 @@ const OWN: &[Register] = &[
     Register::S3_4_C12_C1_1,
     Register::S3_3_C4_C4_0,
 ];
-/// General registers that no answer is given in by what this fuzzer asks in a known form.
+/// General registers that no result is written to, by the exits of this fuzzer that have a known form.
 const KEPT: std::ops::Range<usize> = 8..31;
 
-/// What one vCPU left.
+/// The registers of one vCPU at its last exit.
 struct Left {
     system: Vec<u64>,
     vectors: [u128; 32],
@@ -36,7 +36,7 @@ struct Left {
     is_general_open: bool,
 }
 
-/// What all vCPUs left, by guest and vCPU.
+/// The registers of all vCPUs at their last exits, by guest and vCPU.
 #[derive(Default)]
 pub struct Shadow {
     left: HashMap<(u8, u8), Left>,
@@ -44,7 +44,7 @@ pub struct Shadow {
 }
 
 impl Shadow {
-    /// A vCPU is entered: it finds what it left, or what a reset leaves.
+    /// Checks at an entry that the registers are those of the last exit, or those after a reset.
     pub fn check(&mut self, cpu: &GuestCpu<'_>) {
         let Some(left) = self.left.get(&(cpu.guest, cpu.vcpu)) else {
             return;
@@ -54,12 +54,12 @@ impl Shadow {
         if cpu.get(Register::TPIDR_EL0) == 0 {
             assert!(
                 system.iter().all(|&value| value == 0),
-                "a reset leaves {system:x?}"
+                "system registers after a reset: {system:x?}"
             );
-            assert_eq!(vectors, [0; 32], "a reset leaves vector registers");
+            assert_eq!(vectors, [0; 32], "vector registers after a reset");
             assert_eq!(
                 cpu.registers.x[KEPT], [0; 31][KEPT],
-                "a reset leaves general registers"
+                "general registers after a reset"
             );
             return;
         }
@@ -81,7 +81,7 @@ impl Shadow {
         }
     }
 
-    /// The vCPU writes something new to all of them.
+    /// Writes new values to all of them.
     pub fn renew(&mut self, cpu: &mut GuestCpu<'_>) {
         self.marks += 1;
         let mark = u64::from(cpu.guest + 1) << 56 | u64::from(cpu.vcpu) << 48 | self.marks;
@@ -94,7 +94,7 @@ impl Shadow {
         fake::with(|machine| machine.cores[cpu.core].vectors = [u128::from(mark); 32]);
     }
 
-    /// The vCPU comes back to EL2.
+    /// Copies the registers at an exit.
     pub fn keep(&mut self, cpu: &GuestCpu<'_>, is_general_open: bool) {
         let left = Left {
             system: OWN.iter().map(|&register| cpu.get(register)).collect(),

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest that does nothing wrong among others that do: it sleeps until its timer, again and again.
+//! The victim: a well-behaved guest among hostile ones. It sleeps until its timer expires, again and again.
 
 use crate::fake::{self, Register};
 use crate::guest_registers::Exit;
 use crate::tests::guest::{GuestCpu, gicd};
 use crate::tests::systems::*;
 
-/// Its SPI, on the machine and of its own.
+/// Its SPI: on the machine, and for the guest.
 pub const SPI: (u16, u16) = (44, 50);
 const TIMER: u16 = 27;
 /// Its period in ticks.
 const PERIOD: u64 = 50_000;
 
-/// Where it is in its program.
+/// The state of its program.
 #[derive(Debug, Default)]
 pub struct Victim {
     is_set_up: bool,
-    /// Times that its timer has woken it.
+    /// Number of times that its timer has woken it.
     pub periods: u64,
-    /// When it is to be woken; 0 while it runs.
+    /// When its timer expires; 0 while it runs.
     pub due: u64,
 }
 
 impl Victim {
-    /// What it does until it comes back.
+    /// What it does until its next exit.
     pub fn act(&mut self, cpu: &mut GuestCpu<'_>) -> Exit {
         let own = REDISTRIBUTORS + gicd::SGI_FRAME;
         let spi = u64::from(SPI.1 / 32) * 4;
-        // What EL2 has had it try again has not been done.
+        // The program counter shows the progress: EL2 may have it retry an access.
         match (cpu.registers.pc - GUEST_MEMORY) / 4 {
             0 => {
                 cpu.open_interface();
@@ -47,13 +47,13 @@ impl Victim {
     fn live(&mut self, cpu: &mut GuestCpu<'_>) -> Exit {
         match cpu.acknowledge() {
             Some(TIMER) => {
-                assert!(cpu.now() >= self.due, "its timer has rung too early");
+                assert!(cpu.now() >= self.due, "its timer has expired too early");
                 self.periods += 1;
                 cpu.set(Register::CNTV_CTL_EL0, 0);
                 cpu.end(TIMER);
                 self.due = 0;
             }
-            Some(other) => panic!("interrupt {other} is not the victim's"),
+            Some(other) => panic!("the victim gets interrupt {other}"),
             None => {}
         }
         if self.due == 0 {
@@ -65,7 +65,7 @@ impl Victim {
         cpu.wfi()
     }
 
-    /// What is its own on the machine is as it was made.
+    /// Checks that its SPI is as it has set it up.
     pub fn check(&self, home_mpidr: u64) {
         if !self.is_set_up {
             return;
@@ -74,11 +74,11 @@ impl Victim {
             assert_eq!(
                 machine.gic.routes[usize::from(SPI.0)],
                 home_mpidr,
-                "its SPI was sent away"
+                "its SPI was rerouted"
             );
             let (bank, bit) = machine.gic.spi(SPI.0);
             assert_ne!(bank.enabled & bit, 0, "its SPI was turned off");
-            assert_eq!(bank.active & bit, 0, "its SPI was taken");
+            assert_eq!(bank.active & bit, 0, "its SPI was acknowledged");
         });
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A virtual address that each CPU maps to another page: a TLB entry of one CPU must not be used by
-//! another, though both belong to one machine and may take turns on one core.
+//! A virtual address that each CPU maps to another page: a CPU must not use a TLB entry of another
+//! one, although both may be vCPUs of one guest that share a core.
 
 use super::MAX_CPUS;
 use super::entry;
@@ -8,7 +8,7 @@ use super::sysreg::{barrier, cpu, msr};
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
-/// The virtual address: in an entry of the first level that nothing else uses.
+/// The virtual address, in an entry of the first level that has no other use.
 const ADDRESS: u64 = (FIRST_LEVEL_ENTRY as u64) << 30;
 const FIRST_LEVEL_ENTRY: usize = 300;
 

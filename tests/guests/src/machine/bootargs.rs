@@ -6,7 +6,7 @@ use super::part::Part;
 use dtoolkit::fdt::Fdt;
 use dtoolkit::{Node, Property};
 
-/// Where QEMU puts the tree when it loads an ELF file and passes nothing.
+/// The address at which QEMU puts the tree when it loads an ELF file, which it enters with x0 = 0.
 const QEMU_TREE: u64 = 0x4000_0000;
 const MAGIC: u32 = 0xd00d_feed;
 

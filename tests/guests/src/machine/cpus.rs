@@ -5,7 +5,7 @@ use super::sysreg::{cpu, mask, wfi};
 use super::{MAX_CPUS, entry, gic, interrupts, psci, time};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A lock; its holder has interrupts masked.
+/// A lock. A CPU that has it runs with interrupts masked.
 pub struct Lock(AtomicBool);
 
 impl Lock {
@@ -24,15 +24,15 @@ impl Lock {
     }
 }
 
-/// What a CPU executes when it has no function to run.
+/// The job of a CPU that has no function to run.
 const IDLE: usize = 0;
 
 struct Work {
     /// A function to call, or [`IDLE`].
     job: AtomicUsize,
-    /// Whether it has been entered and waits for a function.
+    /// Whether the CPU has been entered and waits for a function.
     ready: AtomicBool,
-    /// The function that it calls instead at its next entry, or 0.
+    /// The function that the CPU calls instead at its next entry, or 0.
     resume: AtomicUsize,
 }
 
@@ -100,7 +100,7 @@ extern "C" fn secondary_main(cpu: u64) -> ! {
     work()
 }
 
-/// Runs the functions that other CPUs ask for, for ever.
+/// Runs the functions of [`begin`], in an endless loop.
 fn work() -> ! {
     let own = &WORK[cpu()];
     own.ready.store(true, Ordering::Release);
@@ -124,7 +124,7 @@ pub fn begin(cpu: usize, code: fn()) {
     WORK[cpu].job.store(code as usize, Ordering::Release);
 }
 
-/// The function that `cpu` runs does not return: the CPU turns off or powers down.
+/// Marks `cpu` as idle although its function does not return: the CPU turns off or powers down.
 pub fn forget_work(cpu: usize) {
     WORK[cpu].job.store(IDLE, Ordering::Release);
 }

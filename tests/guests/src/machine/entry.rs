@@ -9,7 +9,7 @@ use core::cell::UnsafeCell;
 /// Bytes of stack of each CPU.
 const STACK_SIZE: usize = 32 * 1024;
 
-/// One for each CPU, and a second one for the first CPU when it is entered again: its own may
+/// One stack for each CPU, and a second one for later entries of the first CPU: its first stack may
 /// still be in use (CPU_SUSPEND).
 const STACK_COUNT: usize = MAX_CPUS + 1;
 

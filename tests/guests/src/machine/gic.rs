@@ -58,13 +58,13 @@ pub const DS: u32 = 1 << 6;
 /// GICD_CTLR: a write is pending (RWP).
 pub const RWP: u32 = 1 << 31;
 
-/// Priority mask that holds back nothing.
+/// Priority mask that masks no interrupt.
 pub const LOWEST: u64 = 0xFF;
 /// Priority of every interrupt unless a test sets another.
 pub const USUAL: u8 = 0xA0;
 /// Running priority when nothing is active.
 pub const IDLE: u64 = 0xFF;
-/// INTID that stands for no interrupt (spurious).
+/// INTID of no interrupt (spurious).
 pub const SPURIOUS: u32 = 1023;
 /// First SPI.
 pub const FIRST_SPI: u32 = 32;

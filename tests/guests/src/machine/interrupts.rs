@@ -47,7 +47,7 @@ pub fn taken(line: Line) {
     }
 }
 
-/// Takes one interrupt, logs it and ends it. Timers are masked, since they are level-sensitive.
+/// The usual handler: acknowledges one interrupt, logs it and ends it. Masks timers, since they are level-sensitive.
 fn usual(line: Line) {
     let interrupt = match line {
         Line::Irq => gic::acknowledge(),
@@ -115,14 +115,14 @@ pub fn take(count: usize) -> bool {
     come
 }
 
-/// Unmasks interrupts for a short while: only those that are already pending may arrive.
+/// Unmasks interrupts for a short time, to take those that are already pending.
 pub fn take_what_is_there() {
     unmask();
     time::delay_us(500);
     mask();
 }
 
-/// Sleeps, with interrupts unmasked in between, until `done`.
+/// Sleeps until `done`, with interrupts unmasked after each WFI.
 pub fn sleep_until(done: impl Fn() -> bool) {
     while !done() {
         // Interrupts are masked, so what makes `done` true cannot arrive between the check and WFI.

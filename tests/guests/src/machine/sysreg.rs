@@ -51,13 +51,13 @@ pub fn mask() {
 
 /// Waits for an interrupt, whether masked or not.
 pub fn wfi() {
-    // SAFETY: waiting changes nothing.
+    // SAFETY: WFI changes no state.
     unsafe { asm!("dsb sy", "wfi", options(nostack, preserves_flags)) };
 }
 
 /// Completes all memory accesses before the next instruction.
 pub fn barrier() {
-    // SAFETY: barriers change nothing.
+    // SAFETY: barriers change no state.
     unsafe { asm!("dsb sy", "isb", options(nostack, preserves_flags)) };
 }
 

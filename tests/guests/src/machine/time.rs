@@ -11,7 +11,7 @@ pub const IMASK: u64 = 1 << 1;
 /// `CNT*_CTL`: condition met.
 pub const ISTATUS: u64 = 1 << 2;
 
-/// How long to wait for an event that must happen, in seconds. On a busy host a core may stand still for long.
+/// How long to wait for an event that must happen, in seconds. A busy host may suspend a core for long.
 const PATIENCE_S: u64 = 30;
 
 /// Ticks of the counter.
@@ -32,7 +32,7 @@ pub fn delay_us(microseconds: u64) {
     while now() < end {}
 }
 
-/// Waits until `done`; false if that takes longer than it can on any host.
+/// Waits until `done`; false after a time that is too long even on a busy host.
 pub fn wait(mut done: impl FnMut() -> bool) -> bool {
     let end = now() + us(PATIENCE_S * 1_000_000);
     while !done() {
@@ -94,7 +94,7 @@ impl Timer {
         }
     }
 
-    /// Timer value: ticks until due, 32 bits, signed.
+    /// Timer value: ticks until it expires, 32 bits, signed.
     pub fn left(self) -> i32 {
         match self {
             Self::Virtual => mrs!(CNTV_TVAL_EL0) as i32,

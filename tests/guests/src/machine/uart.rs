@@ -103,7 +103,7 @@ impl fmt::Write for Writer {
     }
 }
 
-/// Keeps the lines of several CPUs whole.
+/// Keeps the lines of several CPUs from being mixed.
 static PRINTING: Lock = Lock::new();
 
 /// Prints a line.

@@ -52,7 +52,7 @@ pub fn run() {
     }
 }
 
-/// No interrupt of an earlier owner is left.
+/// No interrupt of an earlier life or guest is pending.
 fn state_at_start() -> Verdict {
     check_eq!(SECOND.read(uart::register::IMSC), 0, "IMSC of the UART");
     check_eq!(read32(rtc::BASE + rtc::IMSC), 0, "IMSC of the clock");
@@ -95,7 +95,7 @@ fn loopback() -> Verdict {
     Ok(())
 }
 
-/// While the byte is there the level is high: the interrupt is signalled again each time it is ended.
+/// While the byte is not read the level is high: the interrupt is signalled again each time it is ended.
 fn level() -> Verdict {
     start();
     SECOND.write(uart::register::IMSC, interrupt::RX);
@@ -213,7 +213,7 @@ fn clock() -> Verdict {
     gic::start_spi(rtc::INTERRUPT);
     gic::set_edge(rtc::INTERRUPT, false);
     let now = read32(rtc::BASE + rtc::DR);
-    check!(now > 1_500_000_000, "the clock says {now}");
+    check!(now > 1_500_000_000, "the clock reads {now}");
     write32(rtc::BASE + rtc::MR, now + 2);
     write32(rtc::BASE + rtc::IMSC, 1);
     check_eq!(next(), rtc::INTERRUPT, "when its time is reached");

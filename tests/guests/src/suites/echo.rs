@@ -42,7 +42,7 @@ pub fn run() {
             let byte = RECEIVED[taken % SIZE].load(Ordering::Relaxed);
             taken += 1;
             if byte != b'\r' && byte != b'\n' {
-                // A line that is too long is cut.
+                // A line that is too long is truncated.
                 let _ = line.push(byte);
                 continue;
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `suite=fault kind=KIND address=ADDRESS cpu=N`: does what a guest may not do, on that CPU. Before, it prints
-//! the address of the instruction, so that the hypervisor's report can be compared.
+//! `suite=fault kind=KIND address=ADDRESS cpu=N`: causes a fault on that CPU, for which the hypervisor stops the guest.
+//! Before, it prints the address of the instruction, to compare with the hypervisor's report.
 
 use crate::machine::sysreg::msr;
 use crate::machine::uart::say;
@@ -87,12 +87,12 @@ fn fault() {
     };
     let pc = match kind {
         "jump" => address,
-        // The instruction that faults is in the vectors or in none of this code.
+        // The instruction that faults is in the vectors, or not in this code.
         "stack" | "vectors" | "walk" => 0,
         _ => code as *const () as u64,
     };
     msr!(TPIDR_EL0, pc);
     say!("fault-expected kind={kind} pc={pc:#018x} address={address:#x}");
-    // SAFETY: the call is not meant to return.
+    // SAFETY: the function faults, and the hypervisor stops the guest.
     unsafe { code(address) };
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `suite=flood`: all CPUs write to the console without a pause, for `ms=` milliseconds (default 1000).
+//! `suite=flood`: all CPUs write to the console all the time, for `ms=` milliseconds (default 1000).
 //! `wait=1`: each waits for room before a byte, otherwise most bytes are lost. `storm=1`: the virtual timer of each
 //! CPU expires again as soon as it was handled, and each CPU sends an SGI to all CPUs with each line.
 

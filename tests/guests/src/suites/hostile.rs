@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `suite=hostile seed=N ops=N`: tries to disturb. Each CPU makes this number of random
+//! `suite=hostile seed=N ops=N`: tries to affect other guests. Each CPU makes this number of random
 //! accesses (default 10,000): to the registers of its GIC and UART, with any width and at any
-//! offset; calls of the firmware; system registers; SGIs. It does nothing that is forbidden, for which the
+//! offset; calls of the firmware; system registers; SGIs. It causes no fault, for which the
 //! hypervisor would stop it (suite `fault`). `reset=1`: some calls reset it, and it never ends.
 
 use crate::machine::gic::{GICD, GICR, REDISTRIBUTOR_SIZE};
@@ -31,7 +31,7 @@ pub fn run() {
     for cpu in 1..count {
         cpus::finish(cpu);
     }
-    // In loopback its result would not be printed.
+    // In loopback mode the result would not be printed.
     CONSOLE.write(register::IMSC, 0);
     CONSOLE.write(register::CR, CR_ON);
     record("hostile", Ok(()));
@@ -98,7 +98,7 @@ fn operation(random: &mut Random, resets: bool) {
 /// Reads or writes anywhere in a window.
 fn access(random: &mut Random, base: u64, size: u64) {
     let offset = match random.below(4) {
-        // Where registers are dense.
+        // Most registers have low offsets.
         0 => random.below(0x1000),
         1 => random.below(size) & !7,
         _ => random.below(size) & !3,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `suite=lives`: is reset again and again. Each life searches for anything that the life before has
-//! left, prints `life-ok` or what it found, leaves marks all over the machine, and resets it.
-//! When a `q` is typed, it ends.
+//! `suite=lives`: resets itself again and again. Each life checks that the machine has no state of
+//! the life before, prints `life-ok` or what it found, leaves marks in all state it can reach, and
+//! resets the machine. When a `q` is typed, it ends.
 
 use crate::machine::entry::{self, AtEntry};
 use crate::machine::gic::{self, FREE_SPI, GICD, register};
@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The mark.
 const MARK: u64 = 0xDEAD_FACE_DEAD_FACE;
-/// A variable with an initial value, and one that begins as zero.
+/// A variable with an initial value, and one that is initially zero.
 const FIRST: u64 = 0x1234_5678_9ABC_DEF0;
 static WITH_VALUE: AtomicU64 = AtomicU64::new(FIRST);
 static ZERO: AtomicU64 = AtomicU64::new(0);
@@ -254,7 +254,7 @@ fn leave_marks() {
     }
     gic::set_bit(register::ISACTIVER, 46);
     write32(GICD + register::IPRIORITYR + 40, 0x8888_8888);
-    // A random CPU resets, so that every core has its turn.
+    // A random CPU resets the machine, so that over many lives each does.
     let random = call_by(Conduit::Hvc, [function::TRNG_RND64, 64, 0, 0])[3];
     let chosen = (random % cpus::count() as u64) as usize;
     for cpu in 1..cpus::count().min(MAX_CPUS) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=storm ms=N pending=N`: CPUs 0 and 1 take SGIs in WFI; all other CPUs send SGIs to both without end, for `ms=`
 //! milliseconds (default 1000). Meanwhile the first `pending=` SPIs (default 0) are pending for CPU 0, which masks them by
-//! their priority: each time a hypervisor goes through its virtual interrupts, it meets all of them.
+//! their priority: a hypervisor that searches the pending interrupts of CPU 0 always finds all of them.
 
 use crate::machine::sysreg::{mask, msr, unmask, wfi};
 use crate::machine::time::{now, us};
@@ -18,12 +18,12 @@ const MASKED: u8 = 0xC0;
 /// `ICC_PMR_EL1` of the victims: the usual priority is signalled, [`MASKED`] is not.
 const MASK: u64 = 0xB0;
 
-/// When it is over. The senders check the time, since the victims are always in interrupts.
+/// The end of the storm. The senders check the time, since the victims may be in interrupt handlers all the time.
 static END: AtomicU64 = AtomicU64::new(0);
 
 /// SGIs sent. The suite does not demand that victims take any: EL2 may need all of their time.
 static SENT: AtomicU64 = AtomicU64::new(0);
-/// With fewer SGIs it is no storm.
+/// Least number of SGIs: the test fails if fewer were sent.
 const FEWEST: u64 = 1_000;
 
 fn is_over() -> bool {

@@ -2,7 +2,7 @@
 //! `suite=timer`: the EL1 virtual and physical timers (Arm ARM DDI 0487, chapter D11), and their
 //! interrupts, which are level-sensitive PPIs. `repeat=N` runs it N times.
 //!
-//! The suite does not judge how late an interrupt is, only that it is not early, not doubled and not lost.
+//! The suite does not check how late an interrupt is, only that it is not early, not doubled and not lost.
 
 use crate::machine::gic::{self, SPURIOUS, register};
 use crate::machine::interrupts::{self, with_handler};
@@ -149,7 +149,7 @@ fn timer_value(timer: Timer) -> Verdict {
     );
     let left = timer.left();
     time::delay_us(100);
-    check!(timer.left() < left, "TVAL of {timer:?} stands still");
+    check!(timer.left() < left, "TVAL of {timer:?} does not decrease");
     timer.set_control(ENABLE);
     check!(
         interrupts::take(1),
@@ -179,11 +179,11 @@ fn never(timer: Timer) -> Verdict {
     check_eq!(
         interrupts::count(cpu()),
         0,
-        "interrupts of {timer:?}, which is far from due"
+        "interrupts of {timer:?}, which expires much later"
     );
     check!(
         !is_pending(timer),
-        "{timer:?} is pending, which is far from due"
+        "{timer:?} is pending, but expires much later"
     );
     // A timer that is off does not expire.
     timer.set_control(0);

@@ -117,7 +117,7 @@ fn watch() -> Verdict {
             timer.start_us(period);
         }
         let verdict = look_until(start + duration, sleeps, seed, words, &patterns, &registers);
-        // A CPU that did not run has to catch up with its ticks.
+        // A CPU that did not run has missed ticks, which it now handles.
         let counts = &COUNTS[cpu()];
         unmask();
         time::wait(|| {
@@ -235,7 +235,7 @@ macro_rules! registers {
                 Self { $($name,)* }
             }
 
-            /// Demands that they have kept their patterns.
+            /// Checks that they have kept their patterns.
             fn check(&self) -> Verdict {
                 $(check_eq!(mrs!($name), self.$name, stringify!($name));)*
                 Ok(())
@@ -317,7 +317,7 @@ pub(super) fn set_vectors(patterns: &[u64; 64]) {
     // are loaded from as many words as there are.
     unsafe {
         load_vectors(patterns.as_ptr());
-        // FPCR and FPSR by number: the assembler of this target does not know their names.
+        // FPCR and FPSR by encoding: the assembler of this target does not accept their names.
         asm!("msr s3_3_c4_c4_0, {}", in(reg) patterns[0] & FPCR);
         asm!("msr s3_3_c4_c4_1, {}", in(reg) patterns[1] & FPSR);
     }

@@ -66,7 +66,7 @@ fn both_groups() -> Verdict {
     gic::set_priority(SGI, 0x40);
     super::pend(SGI);
     gic::send_sgi(SGI + 1, to_self());
-    // An interrupt of the other group with a higher priority hides it.
+    // A pending interrupt of the other group with a higher priority is signalled first.
     check_eq!(mrs!(ICC_HPPIR0_EL1) as u32, SGI, "HPPIR0");
     check!(interrupts::take(2), "not both arrived");
     check_eq!(interrupts::nth(cpu(), 0), SGI | FIQ, "first");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The states of one interrupt of a CPU: pending, active, both, enabled or not.
+//! The states of one interrupt of a CPU: pending, active, both; enabled and disabled.
 
 use super::{clean, is_active, is_pending, next, pend, stray};
 use crate::machine::gic::{self, IDLE, SPURIOUS, USUAL, register};
@@ -135,7 +135,7 @@ fn made_active() -> Verdict {
     check!(is_active(SGI), "not active after ISACTIVER0");
     gic::send_sgi(SGI, to_self());
     check_eq!(stray(), SPURIOUS, "arrived while active");
-    // Other interrupts are not held back: no priority runs.
+    // Other interrupts are not held back: the running priority is idle.
     gic::send_sgi(SGI + 1, to_self());
     check_eq!(next(), SGI + 1, "another");
     gic::end(SGI + 1);

@@ -30,7 +30,7 @@ pub fn run() {
     }
 }
 
-/// The interface of this CPU as tests expect it, whatever the last test left.
+/// Sets the interface of this CPU to the state with which tests start.
 pub fn clean() {
     mask();
     // Active interrupts would hold back others.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls that change nothing.
+//! Calls that do not change the state of CPUs.
 
 use crate::machine::psci::{Conduit, call, call_by, code, function, power};
 use crate::machine::sysreg::mrs;

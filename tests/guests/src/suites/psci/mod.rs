@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=psci`: the firmware's calls (SMCCC DEN0028, PSCI 1.1 DEN0022, TRNG DEN0098), as the
-//! hypervisor's documentation promises them. QEMU's own firmware is laxer in places. `repeat=N`: how often
-//! all CPUs turn one on at the same time.
+//! hypervisor's documentation specifies them. QEMU's own firmware checks less in places. `repeat=N`: how often
+//! all CPUs turn the same one on at the same time.
 
 mod calls;
 mod power;

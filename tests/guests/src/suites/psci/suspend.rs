@@ -20,8 +20,9 @@ pub fn run(cpus: usize) {
 }
 
 const POWERDOWN: u64 = 1 << 16;
-/// More ticks than it takes to power down; on the exact clock the timer expires at each moment of it.
-const MOMENTS: u64 = 400;
+/// More ticks than it takes to power down. On the exact clock, timers of all lengths up to it expire at each
+/// instruction of the powerdown.
+const MAX_TICKS: u64 = 400;
 
 fn suspend_refused() -> Verdict {
     let suspend = |state, entry| call(function::CPU_SUSPEND, [state, entry, 0]);
@@ -116,8 +117,8 @@ fn back_to_first() {
     unsafe extern "C" {
         fn resume_first(area: *const AtomicU64) -> !;
     }
-    // SAFETY: `suspend_first` has saved there, and that stack was not used since: a CPU
-    // that is entered again has another one.
+    // SAFETY: `suspend_first` has saved the registers there, and their stack was not used since: a
+    // CPU that is entered again uses another one.
     unsafe { resume_first(FIRST.as_ptr()) }
 }
 
@@ -132,7 +133,7 @@ fn powerdown_first() -> Verdict {
 
 /// The same, with a timer that expires before, while and after it powers down.
 fn powerdown_at_any_moment() -> Verdict {
-    for ticks in 0..MOMENTS {
+    for ticks in 0..MAX_TICKS {
         power_down_for(ticks)?;
     }
     gic::start_cpu();
@@ -145,7 +146,7 @@ fn power_down_for(ticks: u64) -> Verdict {
         fn suspend_first(area: *const AtomicU64, entry: u64) -> i64;
     }
     let entries = entry::at_entry(0).entries;
-    // The CPU interface loses its state each time, and an interrupt that it holds back wakes no CPU.
+    // Each powerdown resets the CPU interface, and an interrupt that is masked there wakes no CPU.
     gic::start_cpu();
     cpus::on_entry(0, back_to_first);
     Timer::Virtual.start_ticks(ticks);

@@ -9,7 +9,7 @@ use crate::machine::time::{now, us};
 use crate::machine::uart::say;
 use crate::report::{Verdict, check_eq, record};
 
-/// Least microseconds without this guest that count as a turn of another guest.
+/// A jump of the counter by this many microseconds counts as a turn: another guest had the core.
 pub const JUMP_US: u64 = 500;
 
 /// Runs the role.
@@ -47,7 +47,7 @@ impl Buffers {
             Into::Before => self.before.as_mut_ptr(),
             Into::After => self.after.as_mut_ptr(),
         };
-        // SAFETY: the list reads registers into as many words; it obeys the calling convention of C, and
+        // SAFETY: the list reads registers into as many words. It follows the calling convention of C, and
         // uses x0 and x1 only.
         unsafe {
             let code: extern "C" fn(u64, *mut u64) = core::mem::transmute(self.read_list.as_ptr());

@@ -12,7 +12,7 @@ const MOV_X0_X1: u32 = 0xAA01_03E0;
 const AND_X0_NOT_1: u32 = 0x927F_F800;
 /// `and x0, x0, #~(1 << 25)`: without `SCTLR_EL1.EE`, so that this code's loads and stores work.
 const AND_X0_NOT_EE: u32 = 0x9266_F800;
-/// `orr x0, x0, #0x3c0`: interrupts and debug exceptions masked.
+/// `orr x0, x0, #0x3c0`: interrupts and debug exceptions stay masked.
 const ORR_X0_DAIF: u32 = 0xB27A_0C00;
 /// `orr x0, x0, #1`: the stack pointer stays that of EL1.
 const ORR_X0_1: u32 = 0xB240_0000;
