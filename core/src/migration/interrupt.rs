@@ -43,16 +43,20 @@ pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
     }
 }
 
-/// Whether the alarm is armed for the next deadline, as far as the last decision is concerned: deadlines that count only
-/// since the running vCPU sleeps, or since a vCPU of its band has been woken, are left to the decision that follows.
+/// Whether the alarm is armed for the next deadline. While the core must decide, only deadlines of higher bands count: the
+/// decision that follows sees to the others.
 fn alarm_is_in_time<T>(state: &CoreState<T>) -> bool {
-    let sleeps = state.running.is_some() && state.scheduler.turn().is_none();
-    let turn = state.scheduler.turn().map(|turn| Turn {
-        equal_waits: turn.equal_waits && !state.must_decide,
-        ..turn
+    let has_ended = state.decided_band.is_some() && state.scheduler.turn().is_none();
+    let turn = state.scheduler.turn().map(|turn| match state.must_decide {
+        true => Turn {
+            equal_waits: false,
+            quantum_end: Ticks::NEVER,
+            ..turn
+        },
+        false => turn,
     });
     let deadline = state.deadlines.next_alarm(turn).unwrap_or(Ticks::NEVER);
-    state.alarm_rang || sleeps || state.alarm <= deadline.min(state.next_own_deadline())
+    state.alarm_rang || has_ended || state.alarm <= deadline.min(state.next_own_deadline())
 }
 
 /// An interrupt was taken: the vCPUs that it is for wake, and their hosts are notified.
