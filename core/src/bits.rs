@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sets of small numbers, as the bits of a word.
+//! The numbers of the bits that are set in a word.
 
 /// The positions of the bits that are set, lowest first.
 #[inline(always)]

@@ -2,8 +2,8 @@
 //! The decisions of the hypervisor: scheduling, interrupt virtualization, power control, migration
 //! and console, as state machines without `unsafe`, assembly or I/O.
 //!
-//! The EL2 program feeds events in and carries the effects out; tests, model checker and
-//! simulator do the same on the host. Nothing here allocates, blocks or loops without a bound.
+//! The hypervisor passes events in and carries the effects out; tests, the model checker and the simulator do the same
+//! on the host. Nothing here allocates, blocks or loops without a bound.
 
 #![no_std]
 #![forbid(unsafe_code)]

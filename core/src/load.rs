@@ -1,53 +1,52 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What it takes to bring a guest to the state it starts in: memory cleared, images copied, seeds
-//! drawn.
+//! Loading a guest: memory is cleared, images are copied, random seeds are written.
 //!
-//! That takes long, and EL2 is never preempted; so it is cut into chunks. The EL2 program carries
-//! one out, looks for interrupts, and comes back for the next. A first start and a restart are
-//! the same thing: whatever the guest has left in its memory is gone.
+//! That takes long, and EL2 is never preempted, so the work is divided into chunks. The hypervisor carries out one
+//! chunk, looks for interrupts, and asks for the next one. A restart is the same as the first start: nothing of the
+//! guest's memory is kept.
 
 use spumone_config::packed::{Guest, Mapping, Segment};
 use spumone_config::{GuestAddr, PhysAddr};
 
-/// Most bytes copied at once: a power of two that divides a page, so that a chunk which is cut at
-/// its multiples lies in one range of memory.
+/// The largest number of bytes copied at once: a power of two that divides a page, so that a chunk that ends at a
+/// multiple of it is in one range of memory.
 pub const COPIED: u64 = 512;
-/// Bytes cleared at once: a power of two that divides a page. More, as it takes less.
+/// Bytes cleared at once: a power of two that divides a page. More than [`COPIED`], because clearing is faster.
 pub const CLEARED: u64 = 2048;
-/// Most random bytes of one seed.
+/// The largest number of random bytes of one seed.
 pub const MAX_SEED: u32 = 64;
 
-/// A piece of work, to be done on machine addresses.
+/// One chunk of work, on machine addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunk {
     /// Clear [`CLEARED`] bytes, aligned to their number.
     Clear {
-        /// The first.
+        /// The first byte.
         to: PhysAddr,
     },
     /// Copy a part of the bundle.
     Copy {
         /// Offset of the first byte in the bundle.
         from: u64,
-        /// Where it goes.
+        /// Where the first byte is copied to.
         to: PhysAddr,
         /// Number of bytes, at most [`COPIED`].
         size: u64,
     },
     /// Write a random byte.
     Random {
-        /// Where.
+        /// Where the byte is written.
         to: PhysAddr,
         /// Which of the guest's random bytes, counted from 0.
         number: u32,
     },
 }
 
-/// How far the loading of a guest has come.
+/// The progress of loading a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     step: Step,
-    /// The range, segment or seed in work.
+    /// The present range, segment or seed.
     index: usize,
     /// Bytes of it that are done.
     done: u64,
@@ -63,7 +62,7 @@ enum Step {
 }
 
 impl Progress {
-    /// Nothing done.
+    /// Nothing is done yet.
     pub const fn start() -> Self {
         Self {
             step: Step::Clear,
@@ -73,8 +72,8 @@ impl Progress {
         }
     }
 
-    /// The next piece of work; `None` when the guest is as it starts. What lies outside the
-    /// guest's memory, which a checked description has not, is left out.
+    /// The next chunk; `None` when the guest is loaded. Work outside the guest's memory, which a checked description
+    /// does not have, is skipped.
     pub fn next(&mut self, guest: &Guest) -> Option<Chunk> {
         if self.step == Step::Clear {
             if let Some(range) = guest.memory.get(self.index) {
@@ -85,7 +84,7 @@ impl Progress {
             self.begin(Step::Copy);
         }
         if self.step == Step::Copy {
-            // Empty or misplaced segments give nothing to do; there are few.
+            // Empty or misplaced segments need no work, so this skips them. There are few.
             while let Some(segment) = guest.segments.get(self.index) {
                 let chunk = self.copy(segment, &guest.memory);
                 if chunk.is_some() {
@@ -138,7 +137,7 @@ impl Progress {
     }
 }
 
-/// Where a byte of guest memory is on the machine.
+/// The machine address of a byte of guest memory.
 fn physical(memory: &[Mapping], ipa: GuestAddr) -> Option<PhysAddr> {
     memory.iter().find_map(|range| {
         let offset = ipa.0.checked_sub(range.ipa.0)?;
@@ -157,7 +156,7 @@ mod tests {
     use std::vec::Vec;
 
     const PAGE: u64 = 4096;
-    /// Larger than all memory of the tests.
+    /// An offset larger than all memory of the tests.
     const FAR: u64 = 1 << 20;
 
     fn guest(memory: &[Mapping], segments: &[Segment], seeds: &[SeedSlot]) -> Guest {
@@ -194,7 +193,7 @@ mod tests {
         heapless::Vec::from_slice(items).unwrap()
     }
 
-    /// What a byte of machine memory comes from.
+    /// The origin of a byte of machine memory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Byte {
         Zero,
@@ -202,7 +201,7 @@ mod tests {
         Random,
     }
 
-    /// Carries all chunks out, and checks what each promises.
+    /// Carries all chunks out, and checks their sizes and addresses.
     fn load(guest: &Guest) -> BTreeMap<u64, Byte> {
         let mut memory = BTreeMap::new();
         let mut progress = Progress::start();
@@ -224,11 +223,11 @@ mod tests {
                 }
             }
         }
-        assert_eq!(progress.next(guest), None, "done is done");
+        assert_eq!(progress.next(guest), None, "no chunk comes after the end");
         memory
     }
 
-    /// Two ranges, one behind the other for the guest, apart and in other order on the machine.
+    /// Two ranges: consecutive for the guest, apart and in another order on the machine.
     fn two_ranges() -> [Mapping; 2] {
         [
             Mapping {
@@ -256,7 +255,7 @@ mod tests {
             }
         };
         for segment in &guest.segments {
-            // What is misplaced is left out from the first byte on that is.
+            // A segment is skipped from its first misplaced byte on.
             for n in 0..segment.size {
                 if physical(&guest.memory, GuestAddr(segment.destination.0 + n)).is_none() {
                     break;
@@ -294,7 +293,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn chunks_do_what_bytes_would(
+        fn loading_in_chunks_equals_loading_by_bytes(
             segments in proptest::collection::vec((0..FAR, 0..3 * PAGE, 0..4 * PAGE), 0..3),
             seeds in proptest::collection::vec((0..4 * PAGE, 0..100_u32), 0..4),
         ) {

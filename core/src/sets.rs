@@ -65,13 +65,13 @@ macro_rules! id_set {
                 self.0 |= u32::from(condition) << (id.0 & 31);
             }
 
-            /// Takes a member out.
+            /// Removes a member.
             #[inline(always)]
             pub fn remove(&mut self, id: $id) {
                 self.0 &= !Self::of(id).0;
             }
 
-            /// Takes all members out, and returns them.
+            /// Removes all members, and returns them.
             #[inline(always)]
             pub fn take(&mut self) -> Self {
                 core::mem::take(self)
@@ -166,7 +166,7 @@ mod tests {
     use std::vec::Vec;
 
     #[test]
-    fn members_come_and_go() {
+    fn members_are_added_and_removed() {
         let mut set = VcpuSet::EMPTY;
         set.insert(VcpuId(31));
         set.insert_if(VcpuId(4), true);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest asks of its firmware: decoding of SMC and HVC calls.
+//! Decodes the SMC and HVC calls by which a guest calls its firmware.
 //!
-//! Sources: SMC Calling Convention (DEN0028), PSCI 1.1 (DEN0022), TRNG firmware interface 1.0
-//! (DEN0098). All calls served are fast calls that take at most three arguments and change no
-//! register but x0, or x0 to x3; so both calling convention 1.0 and 1.1 are kept.
+//! Sources: SMC Calling Convention (DEN0028), PSCI 1.1 (DEN0022), TRNG firmware interface 1.0 (DEN0098). All calls that
+//! are implemented are fast calls that take at most three arguments and change no register but x0, or x0 to x3; so they
+//! conform to versions 1.0 and 1.1 of the calling convention.
 //!
-//! A call is known by w0 alone. Of the arguments of a 32-bit call only the lower halves count.
+//! A call is identified by w0 alone. Only the lower halves of the arguments of a 32-bit call are used.
 
 use spumone_config::types::GuestAddr;
 
@@ -14,7 +14,7 @@ use spumone_config::types::GuestAddr;
 pub enum Call {
     /// `SMCCC_VERSION`.
     SmcccVersion,
-    /// `SMCCC_ARCH_FEATURES`: whether an architecture call is there.
+    /// `SMCCC_ARCH_FEATURES`: whether an architecture call is implemented.
     ArchFeatures(FunctionId),
     /// `PSCI_VERSION`.
     PsciVersion,
@@ -51,11 +51,11 @@ pub enum Call {
     SystemOff,
     /// `SYSTEM_RESET`.
     SystemReset,
-    /// `PSCI_FEATURES`: whether a PSCI call is there.
+    /// `PSCI_FEATURES`: whether a PSCI call is implemented.
     PsciFeatures(FunctionId),
     /// `TRNG_VERSION`.
     TrngVersion,
-    /// `TRNG_FEATURES`: whether a TRNG call is there.
+    /// `TRNG_FEATURES`: whether a TRNG call is implemented.
     TrngFeatures(FunctionId),
     /// `TRNG_GET_UUID`.
     TrngUuid,
@@ -80,7 +80,7 @@ pub enum RandomWidth {
 }
 
 impl RandomWidth {
-    /// Most bits that one call returns.
+    /// The largest number of bits that one call returns.
     pub const fn most_bits(self) -> u32 {
         match self {
             Self::Bits32 => 3 * 32,
@@ -193,12 +193,11 @@ impl Call {
 /// The value of a call's x0 that means success.
 pub const SUCCESS: u64 = 0;
 
-/// Why a call is refused: the codes of PSCI (DEN0022, "Return error codes"), which the other
-/// interfaces share as far as they have them.
+/// Why a call is refused: the codes of PSCI (DEN0022, "Return error codes"). The other interfaces use the same codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum CallError {
-    /// No such call, or not here.
+    /// There is no such call, or it is not implemented.
     NotSupported = -1,
     /// An argument is out of its range.
     InvalidParameters = -2,
@@ -218,14 +217,13 @@ impl CallError {
     }
 }
 
-/// `SMCCC_VERSION`: 1.1. Later versions are about more argument registers and SVE, which no call
-/// served here concerns.
+/// `SMCCC_VERSION`: 1.1. Later versions add argument registers and rules for SVE, which no call implemented here needs.
 pub const SMCCC_VERSION_1_1: u64 = 0x1_0001;
 
 /// `TRNG_VERSION`: 1.0.
 pub const TRNG_VERSION_1_0: u64 = 0x1_0000;
 
-/// `TRNG_GET_UUID` for w0 to w3: names the hypervisor's source of entropy.
+/// `TRNG_GET_UUID` for w0 to w3: identifies the hypervisor's source of entropy.
 pub const TRNG_UUID: [u64; 4] = [0x5d6c_8a31, 0x4e92_1f07, 0xc3ab_7e98, 0x2b14_d06f];
 
 /// Registers x0 to x3 after a `TRNG_RND` that was given entropy (DEN0098, "TRNG_RND").
@@ -267,7 +265,7 @@ mod tests {
     const HIGH: u64 = 0xdead_beef_0000_0000;
 
     #[test]
-    fn calls_are_known_by_w0_alone() {
+    fn calls_are_identified_by_w0_alone() {
         assert_eq!(Call::decode([0x8400_0000, 0, 0, 0]), Call::PsciVersion);
         assert_eq!(
             Call::decode([HIGH | 0x8400_0000, 0, 0, 0]),
@@ -367,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn random_bits_come_last_word_first() {
+    fn random_bits_are_returned_with_the_last_word_first() {
         let entropy = [0x1111_1111_2222_2222, 0x3333_3333_4444_4444, u64::MAX];
         let wide = |bits| random_registers(entropy, bits, RandomWidth::Bits64);
         let narrow = |bits| random_registers(entropy, bits, RandomWidth::Bits32);
@@ -382,7 +380,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_registers_hold_the_bits_asked_for_and_no_more(
+        fn random_registers_have_exactly_the_requested_bits(
             entropy: [u64; 3],
             bits in 1_u32..=192,
             narrow: bool,

@@ -35,7 +35,8 @@ impl fmt::Display for Unsupported {
     }
 }
 
-/// Checks a core against the format of the tables; both as the core's and the tables' registers say.
+/// Checks a core against the format of the tables: `vtcr` is `VTCR_EL2` of the tables, `mmfr0` the core's
+/// `ID_AA64MMFR0_EL1`.
 ///
 /// # Errors
 ///
@@ -64,7 +65,7 @@ pub const fn check(vtcr: u64, mmfr0: u64) -> Result<(), Unsupported> {
     }
 }
 
-/// Whether a core can permit execution at EL0 and EL1 apart (FEAT_XNX), which some tables need.
+/// Whether a core can permit execution at EL0 and EL1 separately (FEAT_XNX), which some tables need.
 pub const fn has_xnx(mmfr1: u64) -> bool {
     mmfr1 >> 28 & 0xf != 0
 }
@@ -78,7 +79,7 @@ mod tests {
     const VTCR: u64 = 0x8002_3558;
 
     #[test]
-    fn cores_must_have_the_addresses_of_the_tables() {
+    fn cores_must_have_physical_addresses_as_long_as_those_of_the_tables() {
         let short = |has| Err(Unsupported::PhysicalAddresses { has, needs: 40 });
         for (range, expected) in [(0, short(32)), (1, short(36)), (2, Ok(())), (6, Ok(()))] {
             assert_eq!(check(VTCR, range), expected);
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn some_cores_tell_the_kernel_from_programs() {
+    fn some_cores_permit_execution_at_el0_and_el1_separately() {
         // Cortex-A76, and Cortex-A53.
         assert!(has_xnx(0x1021_2122) && !has_xnx(0));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Atomics, from loom where a test explores their interleavings.
+//! Atomics: those of loom in its tests, which explore interleavings, and those of `core` otherwise.
 
 #[cfg(loom)]
 pub use loom::sync::atomic;
@@ -7,7 +7,7 @@ pub use loom::sync::atomic;
 #[cfg(not(loom))]
 pub use core::sync::atomic;
 
-/// A constructor that is `const`, except under loom, whose atomics are not.
+/// A constructor that is `const`, except under loom, whose atomics have no `const` constructor.
 macro_rules! constructor {
     ($(#[$meta:meta])* $vis:vis fn new($($argument:ident: $type:ty)?) -> Self $body:block) => {
         $(#[$meta])*

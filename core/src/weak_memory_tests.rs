@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What cores share, on threads. `make miri` runs these tests under Miri, where a load returns, at random, any value that
-//! the memory model allows.
+//! Tests with threads of what cores share. `make miri` runs these tests under Miri, where a load returns, at random,
+//! any value that the memory model allows.
 //!
-//! loom goes through all interleavings of a few accesses; Miri takes samples, of longer runs, and follows the language's
-//! rules for fences. The crate has no `unsafe`, so there is no undefined behaviour to find: a memory order that is too weak
+//! loom explores all interleavings of a few accesses. Miri samples longer runs, and follows the language's rules for
+//! fences. The crate has no `unsafe`, so there is no undefined behaviour to find: a memory order that is too weak
 //! shows as a stale value of a relaxed word, which stands for a vCPU's registers or a guest's memory.
 
 use crate::console::{Drained, OutputRing, UartSlot};
@@ -20,10 +20,10 @@ use std::vec::Vec;
 
 /// How often each test is repeated: Miri finds an order that is too weak in nearly every such run.
 const ROUNDS: u64 = if cfg!(miri) { 100 } else { 500 };
-/// How often a core looks for what another one may never do.
+/// How often a core polls for an event that may never happen.
 const LOOKS: usize = 20;
-/// How often it looks for what another one does, unless something is broken.
-const LOOKS_UNLESS_BROKEN: usize = if cfg!(miri) { 2_000 } else { 10_000_000 };
+/// How often a core polls for an event that must happen; more polls are a failure.
+const MAX_LOOKS: usize = if cfg!(miri) { 2_000 } else { 10_000_000 };
 
 const HOST: PcpuId = PcpuId(0);
 const OTHER: PcpuId = PcpuId(1);
@@ -36,7 +36,7 @@ const ASLEEP: Parked = Parked {
     state: ParkedState::Asleep,
 };
 
-/// Looks this often at most, and gives other threads time between the looks.
+/// Polls at most this often, and yields to other threads in between.
 fn poll<T>(looks: usize, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     (0..looks).find_map(|_| {
         thread::yield_now();
@@ -44,7 +44,7 @@ fn poll<T>(looks: usize, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     })
 }
 
-/// One core of three gets the token, and it finds the registers that were saved before.
+/// One core of three gets the token, and sees the registers that were saved before.
 #[test]
 fn a_claimed_vcpu_has_the_registers_that_were_parked() {
     for round in 1..=ROUNDS {
@@ -59,16 +59,16 @@ fn a_claimed_vcpu_has_the_registers_that_were_parked() {
             let others = [(); 2].map(|()| cores.spawn(|| poll(LOOKS, fetch)));
             registers.store(round, Ordering::Relaxed);
             slot.park(RUNNABLE, Ticks(0));
-            let at_home = poll(LOOKS, fetch);
+            let by_host = poll(LOOKS, fetch);
             let [first, second] = others.map(|other| other.join().unwrap());
-            [at_home, first, second]
+            [by_host, first, second]
         });
         let fetched: Vec<_> = fetched.into_iter().flatten().collect();
         assert_eq!(fetched, [round]);
     }
 }
 
-/// A vCPU that was marked as wanted is claimed with what was written before.
+/// A core that claims a vCPU marked as wanted sees what was written before the mark.
 #[test]
 fn a_wanted_vcpu_is_claimed_with_its_interrupt() {
     for _ in 0..ROUNDS {
@@ -91,7 +91,8 @@ fn a_wanted_vcpu_is_claimed_with_its_interrupt() {
     }
 }
 
-/// A core goes idle while another one parks: the idle core finds the vCPU, or is seen to be idle.
+/// A core goes idle while another core parks a vCPU: the idle core finds the vCPU, or the other core sees that it
+/// idles.
 #[test]
 fn an_idle_core_and_a_parked_vcpu_find_each_other() {
     for _ in 0..ROUNDS {
@@ -109,43 +110,43 @@ fn an_idle_core_and_a_parked_vcpu_find_each_other() {
     }
 }
 
-/// An interrupt is rung while the vCPU moves: the new core hears the bell, or it is the one that is kicked.
+/// A doorbell is rung while the vCPU migrates: the new core sees the doorbell, or is kicked.
 #[test]
-fn a_moving_vcpu_hears_the_bell_or_its_new_core_is_kicked() {
+fn a_migrating_vcpu_sees_the_doorbell_or_its_new_core_is_kicked() {
     for _ in 0..ROUNDS {
-        let bell = Doorbell::new();
-        bell.settle(HOST);
+        let doorbell = Doorbell::new();
+        doorbell.settle(HOST);
         thread::scope(|cores| {
             let sender = cores.spawn(|| {
-                bell.ring_spis(1);
-                bell.location()
+                doorbell.ring_spis(1);
+                doorbell.location()
             });
-            bell.settle(OTHER);
-            let heard = !bell.is_silent();
-            assert!(sender.join().unwrap() == OTHER || heard);
+            doorbell.settle(OTHER);
+            let is_seen = !doorbell.is_silent();
+            assert!(sender.join().unwrap() == OTHER || is_seen);
         });
     }
 }
 
-/// An interrupt is rung while the vCPU is parked asleep: the host hears the bell, or the sender finds the vCPU parked.
+/// A doorbell is rung while the vCPU is parked asleep: the host sees the doorbell, or the sender finds the vCPU parked.
 #[test]
-fn a_bell_and_a_sleeping_vcpu_find_each_other() {
+fn a_doorbell_rung_during_parking_is_not_lost() {
     for _ in 0..ROUNDS {
-        let (slot, bell) = (ParkingSlot::new(), Doorbell::new());
+        let (slot, doorbell) = (ParkingSlot::new(), Doorbell::new());
         thread::scope(|cores| {
             let sender = cores.spawn(|| {
-                bell.ring_spis(1);
-                let _ = bell.location();
+                doorbell.ring_spis(1);
+                let _ = doorbell.location();
                 slot.parked().is_some()
             });
             slot.park(ASLEEP, Ticks(0));
-            let heard = !bell.is_silent();
-            assert!(sender.join().unwrap() || heard);
+            let is_seen = !doorbell.is_silent();
+            assert!(sender.join().unwrap() || is_seen);
         });
     }
 }
 
-/// Every word of the message tells its number, so a torn message shows.
+/// Every word of the message has its number, so a torn message is detected.
 fn numbered(number: u64) -> Message {
     Message::StartVcpu {
         vcpu: VcpuId(number as u8),
@@ -157,9 +158,9 @@ fn numbered(number: u64) -> Message {
     }
 }
 
-/// Slots are used many times: messages stay whole and in order, and come after what their sender wrote before.
+/// Slots are used many times: messages stay whole and in order, and their receiver sees what their sender wrote before.
 #[test]
-fn messages_stay_whole_in_order_and_behind_what_was_written_before() {
+fn messages_stay_whole_and_in_order_and_publish_earlier_writes() {
     const MESSAGES: u64 = 200;
     let post = Post::<2, 2>::new();
     let written = AtomicU64::new(0);
@@ -168,18 +169,16 @@ fn messages_stay_whole_in_order_and_behind_what_was_written_before() {
             let mut port = post.port(OTHER).unwrap();
             for number in 1..=MESSAGES {
                 written.store(number, Ordering::Relaxed);
-                let sent = poll(LOOKS_UNLESS_BROKEN, || {
-                    port.send(HOST, numbered(number)).ok()
-                });
+                let sent = poll(MAX_LOOKS, || port.send(HOST, numbered(number)).ok());
                 if sent.is_none() {
                     break;
                 }
             }
         });
         let mut port = post.port(HOST).unwrap();
-        // Judged later: where this thread panicked, the sender would wait for it.
+        // Checked later: if this thread panicked here, the sender would wait for it.
         let next = || {
-            let message = poll(LOOKS_UNLESS_BROKEN, || port.receive())?;
+            let message = poll(MAX_LOOKS, || port.receive())?;
             Some((message, written.load(Ordering::Relaxed)))
         };
         core::iter::from_fn(next)
@@ -196,14 +195,14 @@ fn messages_stay_whole_in_order_and_behind_what_was_written_before() {
     }
 }
 
-/// Two cores write: one at a time holds the token, and each byte is shown, or some core still has to look.
+/// Two cores write: one at a time has the token, and each byte is written, or the slot still shows that work is left.
 #[test]
-fn each_byte_is_shown_once_by_the_core_with_the_token() {
+fn each_byte_is_written_once_by_the_core_with_the_token() {
     for _ in 0..ROUNDS {
         let slot = UartSlot::new();
         let rings = [OutputRing::<16>::new(), OutputRing::<16>::new()];
         let inside = AtomicBool::new(false);
-        // What a core leaves behind with the token. Relaxed: the order must come from the token.
+        // A value that the core with the token changes. Relaxed: the order must come from the token.
         let drained = AtomicU64::new(0);
         let shown = Mutex::new(Vec::new());
         let serve = || {

@@ -84,7 +84,7 @@ fn fault_pair_from_the_gic() {
     let console = boot("fault_pair_from_the_gic", "pair", distributor, 0);
     names_the_place(&console, distributor);
     console
-        .expect("spumone", "by an access that cannot be played")
+        .expect("spumone", "by an access that cannot be emulated")
         .expect(
             "spumone",
             "use loads and stores of one general register there",

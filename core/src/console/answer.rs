@@ -1,62 +1,63 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the hypervisor answers to the operator's commands, made in pieces.
+//! The hypervisor's answers to the operator's commands, written in small steps.
 //!
-//! A whole answer takes thousands of instructions. So commands are only noted, and each
-//! [`Answers::step`] does a little: it puts a line together, or passes on a few bytes of it.
+//! A whole answer takes thousands of instructions. So commands are only queued, and each [`Answers::step`] either
+//! composes a line, or passes a few bytes of it on.
 
 use super::format::TYPED_TO;
 use crate::psci::{Phase, StopReason};
 use heapless::{Deque, Vec};
 use spumone_config::types::GuestId;
 
-/// Answers that may wait; what is asked beyond that is not answered.
+/// How many answers can be queued. Further commands are not answered.
 const WAITING: usize = 8;
-/// Bytes of a line that count.
+/// The largest number of bytes of a line.
 const LINE_SIZE: usize = 128;
 /// Bytes passed on in one step.
 const BYTES_PER_STEP: usize = 4;
 
-/// What is to be answered.
+/// An answer to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A text of whole lines.
+    /// A text that consists of whole lines.
     Text(&'static str),
     /// The state of all guests.
     Status,
-    /// Whether a guest will be restarted; it was in this phase when that was asked.
+    /// Whether a guest will be restarted, which was in this phase when the operator asked for it.
     Restart(GuestId, Phase),
 }
 
-/// What there is to tell of a guest.
+/// The state of a guest, as printed for the operator.
 #[derive(Clone, Copy, Debug)]
 pub struct GuestState<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Where it is in its life.
+    /// The phase of its life.
     pub phase: Phase,
-    /// Which life this is.
+    /// The number of its life.
     pub life: u32,
-    /// vCPUs that are on.
+    /// Number of vCPUs that are on.
     pub on: u8,
-    /// vCPUs.
+    /// Number of vCPUs.
     pub vcpus: u8,
 }
 
-/// The answers that wait; they belong to the core that reads the keyboard.
+/// The queued answers. They belong to the core that reads the keyboard.
 #[derive(Debug, Default)]
 pub struct Answers {
     waiting: Deque<Answer, WAITING>,
-    /// The guest that is typed to from now on, if that is to be said. It is said before the rest.
+    /// The guest with the focus, if a line about that is still to be printed. That line comes before all answers.
     focus: Option<GuestId>,
-    /// Of the first: the guest whose line is next, or the bytes of its text that are passed on.
+    /// Progress of the first answer: the guest whose line is next, or the number of bytes of its text that were passed
+    /// on.
     at: usize,
-    /// The line that is being passed on, and its bytes that are.
+    /// The line that is being passed on; `passed` is the number of its bytes that were.
     line: Vec<u8, LINE_SIZE>,
     passed: usize,
 }
 
 impl Answers {
-    /// Nothing was asked; it is to be said that `focus` is typed to, if there is one.
+    /// No answers; a line about `focus` is to be printed, if there is one.
     pub const fn new(focus: Option<GuestId>) -> Self {
         Self {
             waiting: Deque::new(),
@@ -67,23 +68,23 @@ impl Answers {
         }
     }
 
-    /// Notes what is to be answered.
-    pub fn order(&mut self, answer: Answer) {
+    /// Queues an answer. Drops it if too many are queued.
+    pub fn queue(&mut self, answer: Answer) {
         let _ = self.waiting.push_back(answer);
     }
 
-    /// Notes that it is to be said which guest is typed to. This is never left out, however much waits.
-    pub const fn tell_focus(&mut self, guest: GuestId) {
+    /// Queues the line that says which guest has the focus. It is never dropped, whatever number of answers is queued.
+    pub const fn queue_focus(&mut self, guest: GuestId) {
         self.focus = Some(guest);
     }
 
-    /// Whether all was answered.
+    /// Whether nothing is left to print.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.focus.is_none() && self.passed >= self.line.len()
     }
 
-    /// Does a little: passes bytes on to `push`, which says whether it took one, or puts the next line
-    /// together with what `state` says of a guest (`None`: there is no such guest).
+    /// Does one step: passes bytes to `push`, which returns whether it took one, or composes the next line from `state`
+    /// of a guest (`None`: there is no such guest).
     pub fn step<'a>(
         &mut self,
         state: impl FnOnce(GuestId) -> Option<GuestState<'a>>,
@@ -95,7 +96,7 @@ impl Answers {
             self.passed += pass_on(rest, &mut push);
             return;
         }
-        // Between two answers, not in the middle of one.
+        // The line about the focus comes between two answers, not in the middle of one.
         if self.at == 0
             && let Some(guest) = self.focus.take()
         {
@@ -169,12 +170,12 @@ impl Answers {
     }
 
     fn text(&mut self, text: &str) {
-        // A name that is too long makes its line useless, nothing else.
+        // If a name is too long, only this line is incomplete.
         let _ = self.line.extend_from_slice(text.as_bytes());
     }
 
     fn number(&mut self, number: u32) {
-        /// Digits of the largest one.
+        /// Number of digits of `u32::MAX`.
         const DIGITS: usize = 10;
         let mut digits = [0; DIGITS];
         let (mut rest, mut first) = (number, DIGITS);
@@ -193,7 +194,7 @@ impl Answers {
     }
 }
 
-/// Passes bytes on until a step's worth is; returns how many were.
+/// Passes at most a step's number of bytes on; returns how many.
 fn pass_on(bytes: &[u8], push: &mut impl FnMut(u8) -> bool) -> usize {
     let bytes = bytes.iter().take(BYTES_PER_STEP);
     bytes.take_while(|&&byte| push(byte)).count()
@@ -234,7 +235,7 @@ mod tests {
         })
     }
 
-    /// All answers; each step passes on so many bytes at most.
+    /// Reads all answers; each step may push at most `room` bytes.
     fn read(answers: &mut Answers, room: usize) -> String {
         let mut text = String::new();
         for _ in 0..10_000 {
@@ -252,18 +253,18 @@ mod tests {
             });
             assert!(room - left <= BYTES_PER_STEP);
         }
-        panic!("it does not end");
+        panic!("the answers do not end");
     }
 
     #[test]
-    fn answers_come_whole_and_in_order() {
+    fn answers_are_whole_and_in_order() {
         for room in [1, 7, 1000] {
             let mut answers = Answers::new(None);
-            answers.order(Answer::Status);
-            answers.order(Answer::Text("help\nmore help, longer than one step\n"));
-            answers.order(Answer::Restart(GuestId(0), Phase::Running));
-            answers.order(Answer::Restart(GuestId(1), Phase::Restoring));
-            answers.order(Answer::Restart(GuestId(7), Phase::Running));
+            answers.queue(Answer::Status);
+            answers.queue(Answer::Text("help\nmore help, longer than one step\n"));
+            answers.queue(Answer::Restart(GuestId(0), Phase::Running));
+            answers.queue(Answer::Restart(GuestId(1), Phase::Restoring));
+            answers.queue(Answer::Restart(GuestId(7), Phase::Running));
             assert_eq!(
                 read(&mut answers, room),
                 "guest rt: Running, life 1, 1 of 4 vCPUs on\n\
@@ -276,28 +277,28 @@ mod tests {
     }
 
     #[test]
-    fn the_last_focus_is_told_before_what_waits() {
+    fn the_last_focus_is_printed_before_queued_answers() {
         let mut answers = Answers::new(None);
         for _ in 0..100 {
-            answers.order(Answer::Text("x\n"));
+            answers.queue(Answer::Text("x\n"));
         }
-        answers.tell_focus(GuestId(0));
-        answers.tell_focus(GuestId(7));
+        answers.queue_focus(GuestId(0));
+        answers.queue_focus(GuestId(7));
         assert!(!answers.is_empty());
-        answers.tell_focus(GuestId(1));
-        let told = "input goes to linux (Ctrl-] then ? for help)\n";
+        answers.queue_focus(GuestId(1));
+        let line = "input goes to linux (Ctrl-] then ? for help)\n";
         assert_eq!(
             read(&mut answers, 3),
-            told.to_owned() + &"x\n".repeat(WAITING)
+            line.to_owned() + &"x\n".repeat(WAITING)
         );
-        answers.tell_focus(GuestId(7));
+        answers.queue_focus(GuestId(7));
         assert_eq!(read(&mut answers, 3), "");
     }
 
     #[test]
-    fn without_room_nothing_is_lost() {
+    fn no_answer_is_lost_without_room() {
         let mut answers = Answers::new(None);
-        answers.order(Answer::Status);
+        answers.queue(Answer::Status);
         for _ in 0..100 {
             answers.step(state, |_| false);
         }
@@ -305,10 +306,10 @@ mod tests {
     }
 
     #[test]
-    fn too_many_questions_are_not_all_answered() {
+    fn answers_beyond_the_limit_are_dropped() {
         let mut answers = Answers::new(None);
         for _ in 0..100 {
-            answers.order(Answer::Text("x\n"));
+            answers.queue(Answer::Text("x\n"));
         }
         assert_eq!(read(&mut answers, 100), "x\n".repeat(WAITING));
     }

@@ -1,67 +1,66 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When the console's core attends to the console: to what is typed, and to the hypervisor's answers.
+//! When the console's core serves the console: reads what is typed, and prints the hypervisor's answers.
 //!
-//! The UART's interrupt has the lowest band, so that nothing typed or printed disturbs an urgent guest.
-//! A guest above the lowest band that keeps the core would lock the operator out; so would one of the
-//! lowest band that storms the core with interrupts. So the core's alarm also rings for the console:
+//! The UART's interrupt has the lowest band, so that input and output do not interrupt a guest of a higher band. But
+//! then a guest above the lowest band that never leaves the core would lock the operator out, and so would a guest of
+//! the lowest band that keeps the core busy with interrupts. So the core's alarm also rings for the console:
 //!
-//! - above the lowest band, when the core has been there for [`LOOK_US`] without a break. A real-time
-//!   guest whose bursts are shorter is never disturbed. One that keeps the core pays a step now and then;
+//! - above the lowest band, when the core has run there for [`LOOK_US`] without a break. A real-time guest whose bursts
+//!   are shorter is never interrupted for it. A guest that never leaves the core is interrupted for one step each time;
 //! - in the lowest band, and while the core idles, every [`LOOK_US`] as well;
-//! - while an answer is not yet out, every [`STEP_US`], whichever vCPU runs.
+//! - while an answer is not fully printed, every [`STEP_US`], in any band.
 //!
-//! The alarm leads to a [`Duty`]: a number of steps, each short, with a look for interrupts before each. More than
-//! one is done only while none waits; and the first, too, is put off for a vCPU that has become runnable, but not
-//! twice in a row, so that no storm of interrupts stops the console.
+//! When the alarm rings, the core does a [`Duty`]: a number of short steps. It looks for interrupts before each one. It
+//! does more than one only while no interrupt is pending. It defers even the first for a vCPU that has become runnable,
+//! but not twice in a row, so that no storm of interrupts stops the console.
 
 use crate::schedule::Ticks;
 
-/// How long the core may be away from the console, in microseconds.
+/// The longest time between two duties, in microseconds.
 pub const LOOK_US: u32 = 40_000;
 /// Time between two steps while an answer waits, in microseconds.
 const STEP_US: u32 = 50;
-/// The same while the UART is full: so long a slow one takes for a few bytes, in microseconds.
+/// Time between two steps while the UART is full, in microseconds: a slow UART takes this long for a few bytes.
 const FULL_US: u32 = 1_000;
-/// How often lines without an end are looked for, in microseconds.
+/// Time between two looks for unfinished lines, in microseconds.
 const IDLE_LINES_US: u32 = 100_000;
 /// Steps of one duty in the lowest band, and while the core idles.
 const STEPS_WHILE_LOW: usize = 128;
 /// Steps of one duty above the lowest band.
-const STEPS_WHILE_URGENT: usize = 1;
+const STEPS_ABOVE_LOWEST_BAND: usize = 1;
 
-/// What a ring of the alarm asks for.
+/// What the core must do for the console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duty {
-    /// Steps at most.
+    /// The largest number of steps.
     pub steps: usize,
-    /// Lines without an end are to be looked for first.
+    /// Whether the core looks for unfinished lines first.
     pub looks_for_idle_lines: bool,
 }
 
 /// What is left after a duty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// Nothing that the operator waits for.
+    /// Nothing for which the operator waits.
     Nothing,
-    /// Input, or an answer.
+    /// Input to read, or an answer to print.
     Some,
-    /// The same, and the UART takes no more for now.
+    /// The same, and the UART is full.
     UartFull,
 }
 
-/// When a core attends to the console. On all cores but the console's: never.
+/// When a core serves the console. Cores other than the console's never do.
 #[derive(Clone, Debug)]
 pub struct Attendance {
     due: Ticks,
-    /// When it is due in the lowest band: bursts of higher ones do not put that off.
+    /// When it is due in the lowest band. Bursts of higher bands do not delay that.
     due_while_low: Ticks,
-    /// The core has come from a higher band to the lowest or to idling, or the other way, when
-    /// `is_low as u8` is this.
+    /// The value of `is_low as u8` at which the core has changed between the lowest band (or idling) and a higher one.
     turns_at: u8,
-    /// The operator waits for something: `due` stands whatever band comes.
-    is_pressing: bool,
-    /// The last duty was left for a more urgent vCPU.
-    has_yielded: bool,
+    /// Whether the operator waits for something: then `due` does not depend on the band.
+    is_operator_waiting: bool,
+    /// Whether the last duty was deferred for a vCPU that had become runnable.
+    was_deferred: bool,
     idle_lines_at: Ticks,
     look: Ticks,
     step: Ticks,
@@ -69,18 +68,18 @@ pub struct Attendance {
     idle_lines: Ticks,
 }
 
-/// A value of `turns_at` that never comes.
+/// A value of `turns_at` that `is_low as u8` never has.
 const NO_TURN: u8 = 2;
 
 impl Attendance {
-    /// Of a core before its first decision. Only the console's core `attends`.
+    /// For a core before its first decision. Only the console's core `attends`.
     pub const fn new(attends: bool, frequency_hz: u32) -> Self {
         Self {
             due: if attends { Ticks(0) } else { Ticks::NEVER },
             due_while_low: Ticks(0),
             turns_at: if attends { true as u8 } else { NO_TURN },
-            is_pressing: false,
-            has_yielded: false,
+            is_operator_waiting: false,
+            was_deferred: false,
             idle_lines_at: Ticks(0),
             look: Ticks::from_micros(LOOK_US, frequency_hz),
             step: Ticks::from_micros(STEP_US, frequency_hz),
@@ -95,18 +94,18 @@ impl Attendance {
         self.due
     }
 
-    /// After a decision: whether [`duty`](Self::duty) is due; `is_low`: the core idles, or
-    /// runs the lowest band, from here on.
-    // Inlined, because it is on the way to each real-time dispatch.
+    /// After a decision: whether [`duty`](Self::duty) is due; `is_low`: the core idles, or runs the lowest band, from
+    /// now on.
+    // Inlined, because it is on the path of each real-time dispatch.
     #[inline(always)]
     pub fn is_concerned(&mut self, now: Ticks, is_low: bool) -> bool {
         if is_low as u8 == self.turns_at {
             self.turns_at = !is_low as u8;
-            if !self.is_pressing {
+            if !self.is_operator_waiting {
                 self.due = if is_low {
                     self.due_while_low
                 } else {
-                    // The console's interrupt was free to come until now.
+                    // The priority mask has let the console's interrupt through until now.
                     now.saturating_add(self.look)
                 };
             }
@@ -114,7 +113,7 @@ impl Attendance {
         now >= self.due
     }
 
-    /// What is due now. When it is done, call [`done`](Self::done).
+    /// The duty that is due now. To be followed by [`done`](Self::done).
     pub fn duty(&mut self, now: Ticks, is_low: bool) -> Duty {
         let looks_for_idle_lines = is_low && now >= self.idle_lines_at;
         if looks_for_idle_lines {
@@ -124,26 +123,26 @@ impl Attendance {
             steps: if is_low {
                 STEPS_WHILE_LOW
             } else {
-                STEPS_WHILE_URGENT
+                STEPS_ABOVE_LOWEST_BAND
             },
             looks_for_idle_lines,
         }
     }
 
-    /// A more urgent vCPU may wait: whether the duty is left for the time of a step. Of two in a row one is not, so
-    /// that no storm stops the console.
+    /// A vCPU has become runnable: returns whether the duty is deferred by the time of a step. It is not deferred twice
+    /// in a row, so that no storm of interrupts stops the console.
     pub fn yields(&mut self, now: Ticks) -> bool {
-        self.has_yielded = !self.has_yielded;
-        if self.has_yielded {
+        self.was_deferred = !self.was_deferred;
+        if self.was_deferred {
             self.due = now.saturating_add(self.step);
         }
-        self.has_yielded
+        self.was_deferred
     }
 
-    /// The duty is done, up to this.
+    /// The duty is done, except for what is left.
     pub fn done(&mut self, now: Ticks, left: Left) {
-        self.has_yielded = false;
-        self.is_pressing = left != Left::Nothing;
+        self.was_deferred = false;
+        self.is_operator_waiting = left != Left::Nothing;
         self.due_while_low = now.saturating_add(self.look);
         self.due = now.saturating_add(match left {
             Left::Nothing => self.look,
@@ -152,18 +151,18 @@ impl Attendance {
         });
     }
 
-    /// The operator has asked for something: it is due at once. On the console's core only.
-    pub fn press(&mut self) {
-        self.is_pressing = true;
+    /// The operator has asked for something: the next duty is due at once. Only on the console's core.
+    pub fn request(&mut self) {
+        self.is_operator_waiting = true;
         self.due = Ticks(0);
     }
 
     /// Whether the operator waits for something.
-    pub const fn is_pressing(&self) -> bool {
-        self.is_pressing
+    pub const fn is_operator_waiting(&self) -> bool {
+        self.is_operator_waiting
     }
 
-    /// No duty can be done now, since the core holds its last decision for another reason.
+    /// Defers a duty that is due by the time of a step, because the core defers a preemption.
     pub fn put_off(&mut self, now: Ticks) {
         if now >= self.due {
             self.due = now.saturating_add(self.step);
@@ -189,7 +188,7 @@ mod tests {
             .then(|| attendance.duty(now, is_low))
     }
 
-    /// Attended to at 0, in the lowest band.
+    /// Served at time 0, in the lowest band.
     fn attended() -> Attendance {
         let mut attendance = Attendance::new(true, HZ);
         assert!(decided(&mut attendance, 0, true).is_some());
@@ -210,24 +209,24 @@ mod tests {
     }
 
     #[test]
-    fn a_short_burst_is_not_disturbed() {
+    fn a_short_burst_is_not_interrupted() {
         let mut attendance = attended();
         assert_eq!(decided(&mut attendance, LOOK - 1, false), None);
         assert_eq!(attendance.due(), Ticks(2 * LOOK - 1));
         assert_eq!(decided(&mut attendance, 2 * LOOK - 2, false), None);
-        // What is due in the lowest band comes when that band does.
+        // A duty that is due in the lowest band is done when the core is back in that band.
         assert!(decided(&mut attendance, 2 * LOOK - 2, true).is_some());
     }
 
     #[test]
-    fn a_long_burst_pays_one_step_now_and_then() {
+    fn a_long_burst_is_interrupted_for_one_step_each_time() {
         let mut attendance = attended();
         assert_eq!(decided(&mut attendance, 5, false), None);
         for look in 1..4 {
             let now = look * LOOK + 5;
             assert_eq!(decided(&mut attendance, now - 1, false), None);
             let duty = decided(&mut attendance, now, false);
-            assert_eq!(duty.map(|duty| duty.steps), Some(STEPS_WHILE_URGENT));
+            assert_eq!(duty.map(|duty| duty.steps), Some(STEPS_ABOVE_LOWEST_BAND));
             attendance.done(Ticks(now), Left::Nothing);
         }
     }
@@ -235,7 +234,7 @@ mod tests {
     #[test]
     fn what_the_operator_waits_for_is_due_in_every_band() {
         let mut attendance = attended();
-        attendance.press();
+        attendance.request();
         assert!(decided(&mut attendance, 10, false).is_some());
         attendance.done(Ticks(10), Left::Some);
         assert_eq!(decided(&mut attendance, 11, true), None);
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_that_stands_puts_a_duty_off_for_a_step() {
+    fn a_deferred_preemption_defers_a_duty_by_a_step() {
         let mut attendance = attended();
         attendance.put_off(Ticks(LOOK - 1));
         assert_eq!(attendance.due(), Ticks(LOOK));
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_more_urgent_vcpu_goes_first_once() {
+    fn a_vcpu_that_has_become_runnable_defers_a_duty_once() {
         let mut attendance = attended();
         for round in 1..4 {
             assert!(decided(&mut attendance, round * LOOK, true).is_some());
@@ -282,9 +281,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever bands come, and however short: a core that decides when its alarm rings attends every
-        /// `LOOK`; or it was in the lowest band since, where the interrupt comes through; and there, too, it
-        /// attends every `LOOK` if it decides there.
+        /// For any sequence of bands: a core that decides when its alarm rings serves the console every `LOOK`, or has
+        /// been in the lowest band since, where the mask lets the console's interrupt through; in the lowest band, too,
+        /// it serves the console every `LOOK` if it decides there.
         #[test]
         fn the_operator_is_never_locked_out(
             bursts in proptest::collection::vec((1_u64..2 * LOOK, any::<bool>()), 1..60)
@@ -297,7 +296,7 @@ mod tests {
                     prop_assert!(attended_at.max(low_at) + LOOK >= now);
                     prop_assert!(!is_low || attended_at + LOOK >= now || now == low_at || end - now == length);
                     if let Some(duty) = decided(&mut attendance, now, is_low) {
-                        prop_assert!(is_low || now >= low_at + LOOK, "a short burst is disturbed");
+                        prop_assert!(is_low || now >= low_at + LOOK, "a short burst is interrupted");
                         prop_assert!(duty.steps > 0);
                         attendance.done(Ticks(now), Left::Nothing);
                         attended_at = now;
@@ -306,7 +305,7 @@ mod tests {
                         prop_assert!(attended_at + LOOK > now);
                     }
                     let rings = attendance.due().0;
-                    prop_assert!(rings > now, "it would ring for ever");
+                    prop_assert!(rings > now, "the alarm would ring forever");
                     now = rings.min(end);
                     if is_low {
                         low_at = now;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which guest gets what is typed, and the commands to the hypervisor itself.
+//! The focus, and the commands to the hypervisor.
 //!
 //! A command is [`InputSwitch::ESCAPE`] and one key. Everything else goes to the guest with the
 //! input focus as it is typed. There is no time limit on the key, so that nothing here depends
@@ -22,20 +22,20 @@ const NOT_STOPPED: &str = "the machine goes on\n";
 const NO_SUCH_GUEST: &str = "no guest of this number has a console\n";
 const UNKNOWN_KEY: &str = "no such command; Ctrl-] then ? lists them\n";
 
-/// What a typed byte leads to.
+/// The effect of a typed byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputEffect {
     /// The byte goes to this guest's virtual UART.
     Deliver(GuestId, u8),
-    /// This guest gets the input focus: call [`super::Console::set_focus`] and [`super::Answers::tell_focus`].
+    /// This guest gets the input focus: call [`super::Console::set_focus`] and [`super::Answers::queue_focus`].
     Focus(GuestId),
     /// Print the state of all guests.
     Status,
     /// Restart this guest.
     Restart(GuestId),
-    /// Stop the machine; it has been asked twice.
+    /// Stop the machine; the operator has asked for it twice.
     Stop,
-    /// Print this text, whole lines, as a message of the hypervisor.
+    /// Print this text, which consists of whole lines, as a message of the hypervisor.
     Notice(&'static str),
 }
 
@@ -45,7 +45,7 @@ enum State {
     Typing,
     /// The escape key was pressed.
     Command,
-    /// Stopping the machine was asked for once.
+    /// The operator has asked once to stop the machine.
     ConfirmStop,
 }
 
@@ -59,7 +59,7 @@ pub struct InputSwitch {
 }
 
 impl InputSwitch {
-    /// The key that starts a command, Ctrl-]: like telnet's, and not Ctrl-a, which QEMU uses.
+    /// The key that starts a command, Ctrl-]: like telnet's. It is not Ctrl-a, because QEMU uses that.
     pub const ESCAPE: u8 = 0x1d;
 
     /// Input for the guests whose bit is set in `consoles` (bit n: `GuestId(n)` has a console);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn next_goes_round_the_guests_with_consoles() {
+    fn next_gives_the_focus_to_each_guest_with_a_console_in_turn() {
         let mut switch = switch();
         assert_eq!(
             feed(&mut switch, &[ESC, b'n', ESC, b'\t', b'z']),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn stop_wants_a_second_x() {
+    fn stop_needs_a_second_x() {
         assert_eq!(
             feed(&mut switch(), &[ESC, b'x', b'x', b'x']),
             [
@@ -230,7 +230,7 @@ mod tests {
     fn without_any_console_nothing_is_delivered() {
         let mut switch = InputSwitch::new(0, A);
         assert_eq!(feed(&mut switch, &[b'a', ESC, b'n', ESC, ESC]), []);
-        // A focus that is no guest's at all.
+        // A focus on a guest that does not exist.
         let mut switch = InputSwitch::new(0xff, GuestId(200));
         assert_eq!(feed(&mut switch, b"a"), []);
     }

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One terminal for all guests and the hypervisor.
 //!
-//! The way of a byte out: a guest's vCPU writes to its virtual UART ([`crate::vuart`]); its core
-//! pushes the byte into that guest's [`OutputRing`] and asks for the [`UartToken`]; whoever holds
-//! it drains all rings through the [`Mux`], which makes tagged lines of them, into the UART.
-//! No core waits for another, nor for the UART. Colours, and a prompt that comes back below the lines of others, are made
-//! by the program that shows the console (`spm`), which takes the stream apart: [`mod@format`] says how.
+//! Output: a guest's vCPU writes a byte to its virtual UART ([`crate::vuart`]); its core pushes the byte into that
+//! guest's [`OutputRing`] and asks for the [`UartToken`]; the core that has the token drains all rings through the
+//! [`Mux`], which makes tagged lines of them, into the UART. No core waits for another one, nor for the UART. Colours,
+//! and a prompt that is redrawn below the lines of others, are made by the program that shows the console (`spm`),
+//! which separates the stream: see [`mod@format`].
 //!
-//! The way in: the core that serves the UART's interrupt feeds each byte to its [`InputSwitch`],
-//! which hands it to the guest with the input focus or recognises a command to the hypervisor.
+//! Input: the core that handles the UART's interrupt passes each byte to its [`InputSwitch`], which passes it to the
+//! guest with the focus, or recognises a command to the hypervisor.
 //!
-//! Shared between cores is only [`Console`], which is atomics. The `Mux` is plain state and
-//! belongs to the holder of the token; the EL2 program keeps it in a cell that it opens only with
-//! a `&mut UartToken` in hand.
+//! Cores share only [`Console`], which consists of atomics. The `Mux` is plain state and belongs to the core with the
+//! token; the hypervisor keeps it in a cell whose access needs a `&mut UartToken`.
 
 mod answer;
 mod attendance;
@@ -44,25 +43,25 @@ use waiting::Waiting;
 const RING_SLOTS: usize = 1024;
 /// All sources: the guests, then the hypervisor's instance on each core, then its answers to the operator.
 const SOURCES: usize = MAX_GUESTS + MAX_PCPUS + 1;
-/// The first source of the hypervisor's.
+/// The index of the hypervisor's first source.
 const FIRST_OF_HYPERVISOR: usize = MAX_GUESTS;
-/// The answers to the operator, which go before all else.
+/// The index of the answers to the operator, which are printed before all else.
 const OPERATOR: usize = MAX_GUESTS + MAX_PCPUS;
 
-/// Who wrote a byte.
+/// The source of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A guest, on any of its vCPUs.
     Guest(GuestId),
     /// The hypervisor's own messages; each core's instance has its own lines.
     Hypervisor(PcpuId),
-    /// The hypervisor's answers to what the operator types; written by the core that reads it. They
-    /// are printed before all else.
+    /// The hypervisor's answers to the operator, written by the core that reads the keyboard. They are printed before
+    /// all else.
     Operator,
 }
 
 impl Source {
-    /// Position in tables of [`SOURCES`]; an id out of range counts as the last of its kind.
+    /// Index in tables of [`SOURCES`]; an id out of range counts as the last of its kind.
     fn index(self) -> usize {
         match self {
             Self::Guest(guest) => guest.index().min(MAX_GUESTS - 1),
@@ -72,23 +71,24 @@ impl Source {
     }
 }
 
-/// What the cores share: the rings, the token's slot and requests to the [`Mux`].
+/// The part of the console that cores share: the rings, the token's slot and requests to the [`Mux`].
 pub struct Console {
     rings: [OutputRing<RING_SLOTS>; SOURCES],
     waiting: Waiting,
     slot: UartSlot,
-    /// Guest with the input focus. Written by the core that reads the input, read by all. Nothing is ordered by it.
+    /// The guest with the focus. Written by the core that reads the keyboard, read by all. Relaxed: it publishes
+    /// nothing.
     focus: AtomicU8,
-    /// One bit for each source whose stream has ended.
+    /// Bit n is set if the stream of source n has ended.
     ended: AtomicU32,
 }
 
-/// How much of each source was to be printed at some time.
+/// How many bytes of each source had been released at some time.
 pub struct Marks([u64; SOURCES]);
 
 impl Console {
     constructor! {
-        /// A console without output, with the input focus on `GuestId(0)`.
+        /// A console without output, with the focus on `GuestId(0)`.
         pub fn new() -> Self {
             Self {
                 rings: atomics!(OutputRing::new()),
@@ -105,8 +105,8 @@ impl Console {
         self.rings[source.index()].room()
     }
 
-    /// Takes one byte of output. Call [`Console::serve`] after one or more pushes. It is printed with its line; of the
-    /// guest with the input focus at once.
+    /// Takes one byte of output. Call [`Console::serve`] after one or more pushes. It is printed at the end of
+    /// its line; if the guest has the focus, at once.
     ///
     /// # Errors
     /// [`Full`] when the source has [`OutputRing::CAPACITY`] bytes waiting.
@@ -125,16 +125,16 @@ impl Console {
         }
     }
 
-    /// Gives the input focus to `guest`.
+    /// Gives the focus to `guest`.
     pub fn set_focus(&self, guest: GuestId) {
         self.focus.store(guest.0, Ordering::Relaxed);
-        // What it has asked with is to be seen.
+        // An unfinished line, such as a prompt, is printed at once.
         let source = Source::Guest(guest).index();
         self.rings[source].release();
         self.waiting.add(source);
     }
 
-    /// The guest with the input focus.
+    /// The guest with the focus.
     pub fn focus(&self) -> GuestId {
         GuestId(self.focus.load(Ordering::Relaxed))
     }
@@ -143,8 +143,8 @@ impl Console {
         source == usize::from(self.focus.load(Ordering::Relaxed))
     }
 
-    /// To be called about ten times a second, on one core, followed by [`Console::serve`]: a line
-    /// without an end that has not grown since the last call is printed as it is.
+    /// To be called about ten times a second, on one core, followed by [`Console::serve`]: an unfinished line that has
+    /// not grown since the last call is printed as it is.
     pub fn flush_idle(&self) {
         for (source, ring) in self.rings.iter().enumerate() {
             if ring.release_if_idle() {
@@ -153,8 +153,8 @@ impl Console {
         }
     }
 
-    /// Says that `source` has stopped: once its ring is drained, what is left of its last line is
-    /// printed and its next byte starts a new line.
+    /// `source` has stopped: once its ring is drained, the rest of its last line is printed, and its next byte starts a
+    /// new line.
     pub fn end_stream(&self, source: Source) {
         let source = source.index();
         self.rings[source].release();
@@ -168,35 +168,34 @@ impl Console {
         rings.into_iter().any(OutputRing::is_ready)
     }
 
-    /// How much of each source is to be printed until now.
+    /// How many bytes of each source have been released until now.
     pub fn marks(&self) -> Marks {
         Marks(core::array::from_fn(|source| self.rings[source].released()))
     }
 
-    /// Whether all that was to be printed at `marks` is printed, however much came since.
+    /// Whether all bytes that had been released at `marks` are printed.
     pub fn has_printed(&self, marks: &Marks) -> bool {
         let mut rings = self.rings.iter().zip(&marks.0);
         rings.all(|(ring, &released)| ring.has_read(released))
     }
 
-    /// Whether output waits and nobody writes it. One relaxed load, to be looked at on the way
-    /// back to a guest; if true, call [`Console::serve`].
+    /// Whether output waits and no core writes it. One relaxed load, for use before each entry; if true, call
+    /// [`Console::serve`].
     pub fn work_left(&self) -> bool {
         self.slot.work_left()
     }
 
-    /// Leaves the writing of what was pushed to whoever serves next: the holder of the token, or the
-    /// first core that finds [`Console::work_left`].
+    /// Leaves the output that was pushed to the next core that serves: the one with the token, or the first that finds
+    /// [`Console::work_left`].
     pub fn ask(&self) {
         self.slot.ask();
     }
 
-    /// Writes what waits, if the token is free. `drain` gets the token and calls [`Mux::drain`]
+    /// Writes the output that waits, if the token is free. `drain` gets the token and calls [`Mux::drain`]
     /// with it once; it is called at most four times, which bounds the time spent.
     ///
-    /// Whoever was answered other than [`Served::Elsewhere`] has made room, perhaps for a guest of
-    /// another core, which nobody else tells: it then calls
-    /// [`crate::vuart::Vuart::output_drained`] for every UART that is stalled.
+    /// A caller that gets another result than [`Served::Elsewhere`] has made room, perhaps for a guest on another core.
+    /// It then must call [`crate::vuart::Vuart::output_drained`] for every UART that is stalled.
     pub fn serve(&self, drain: impl FnMut(&mut UartToken) -> Drained) -> Served {
         self.slot.serve(drain)
     }
@@ -208,7 +207,7 @@ impl Default for Console {
     }
 }
 
-/// Writes the hypervisor's messages of one core; text that finds no room is lost.
+/// Writes the hypervisor's messages of one core. Text for which there is no room is lost.
 pub struct Log<'a> {
     console: &'a Console,
     core: PcpuId,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes one stream of tagged lines ([`format`](super::format)) of the bytes of all sources.
 //!
-//! A source has its turn when its ring has [released](super::OutputRing::push) bytes, which is at the end of a line in
-//! most cases. So the rings hold the lines, and nothing is held here but what one byte has become. A byte leaves its
-//! ring when all of that is written: output may stop after any byte, because the UART is full or the time is spent.
+//! A source has its turn when its ring has [released](super::OutputRing::push) bytes, in most cases at the end of a
+//! line. So lines stay in the rings, and the mux keeps only the output for one byte. The byte is removed from its ring
+//! when all of that output is written: output may stop after any byte, because the UART is full or the budget is spent.
 
 use super::format::{
     BEGINS, BREAKS, CANCEL, ENDS, GOES_ON, HYPERVISOR, NAME_SIZE, QUOTE, QUOTED, RESET,
@@ -16,34 +16,34 @@ use spumone_config::types::{GuestId, MAX_GUESTS};
 
 /// Bytes of a line after which another source has its turn.
 pub(super) const LINE_SIZE: usize = 256;
-/// Bytes that one byte of a source becomes at most: the end of another line, a tag, the byte.
+/// The longest output for one byte of a source: the end of another line, a tag, the byte.
 const WRITTEN_SIZE: usize = 32;
 
 const _: () = assert!(
     RESET.len() + BREAKS.len() + NAME_SIZE + BEGINS.len() + ENDS.len() <= WRITTEN_SIZE,
-    "a byte fits with all that goes before it"
+    "the output for one byte fits"
 );
 
-/// The terminal's state. Plain data: touch it with the [`UartToken`] in hand only.
+/// The state of the terminal. Plain data, to be used only by the core with the [`UartToken`].
 pub struct Mux {
     names: [Vec<u8, NAME_SIZE>; MAX_GUESTS],
     /// Length of the longest name.
     name_width: usize,
-    /// What the first byte in the ring of `turn` has become, and how much of it is written.
+    /// The output for the first byte in the ring of source `turn`; the next field says how much of it is written.
     pending: Vec<u8, WRITTEN_SIZE>,
     written: usize,
-    /// Whether that byte is still in its ring. The end of a stream has none.
+    /// Whether that output is for a byte that is still in its ring. The end of a stream has no byte.
     is_in_ring: bool,
-    /// The source whose turn it is, and how many bytes more.
+    /// The source whose turn it is; the next field says how many more bytes it may write.
     turn: usize,
     left: usize,
-    /// In whose line the cursor is; `None`: at the start of an empty line.
-    speaker: Option<usize>,
+    /// The source in whose line the cursor is; `None`: it is at the start of an empty line.
+    line_of: Option<usize>,
     /// Bit n: the line of source n has begun and not ended.
     begun: u32,
-    /// Bit n: source n has sent a carriage return, and not yet what follows it.
+    /// Bit n: the last byte of source n was a carriage return.
     returned: u32,
-    /// Whether the terminal may be in an escape sequence, or have colours of a guest's.
+    /// Whether the terminal may be in an escape sequence of a guest, or have colours that a guest has set.
     is_styled: bool,
     /// The last byte of a source that was put into `pending`.
     last: u8,
@@ -60,7 +60,7 @@ impl Mux {
             is_in_ring: false,
             turn: 0,
             left: 0,
-            speaker: None,
+            line_of: None,
             begun: 0,
             returned: 0,
             is_styled: false,
@@ -68,7 +68,8 @@ impl Mux {
         }
     }
 
-    /// Names a guest; [`NAME_SIZE`] bytes count. Names of all guests are padded to the longest.
+    /// Sets the name of a guest, of which at most [`NAME_SIZE`] bytes are used. Names of all guests are padded to the
+    /// longest.
     pub fn add_guest(&mut self, guest: GuestId, name: &str) {
         if let Some(place) = self.names.get_mut(guest.index()) {
             *place = name.bytes().take(NAME_SIZE).collect();
@@ -107,7 +108,7 @@ impl Mux {
         Drained::BudgetSpent
     }
 
-    /// Puts what the next byte becomes into `pending`; false if no source has any.
+    /// Puts the output for the next byte into `pending`; false if no source has a byte.
     fn take(&mut self, token: &mut UartToken, console: &Console) -> bool {
         if self.left == 0 && !self.next_turn(console) {
             return false;
@@ -133,7 +134,7 @@ impl Mux {
             _ => self.left - 1,
         };
         if self.left == 0 {
-            // It may have more, for another turn.
+            // It may have more bytes, for another turn.
             console.waiting.add(source);
         }
         self.write(source, byte, console.is_focused(source));
@@ -165,7 +166,8 @@ impl Mux {
         false
     }
 
-    /// What `byte` of `source` becomes on the terminal. Control characters of the guest that is typed to stay as they are.
+    /// Puts the output for `byte` of `source` into `pending`. Control characters of the guest with the focus are not
+    /// quoted.
     fn write(&mut self, source: usize, byte: u8, is_focused: bool) {
         let bit = 1 << source;
         match byte {
@@ -177,8 +179,8 @@ impl Mux {
             _ => {}
         }
         let begins = self.begun & bit == 0 || self.returned & bit != 0 && byte != b'\n';
-        if self.speaker != Some(source) {
-            if self.speaker.is_some() {
+        if self.line_of != Some(source) {
+            if self.line_of.is_some() {
                 self.leave_line(BREAKS);
             }
             self.tag(source, begins);
@@ -192,7 +194,7 @@ impl Mux {
             self.begun &= !bit;
             return;
         }
-        self.speaker = Some(source);
+        self.line_of = Some(source);
         self.begun |= bit;
         if matches!(byte, QUOTE | CANCEL) || !is_focused && is_control(byte, self.last) {
             self.put(&[QUOTE, byte ^ QUOTED]);
@@ -207,7 +209,7 @@ impl Mux {
             self.put(RESET.as_bytes());
         }
         self.put(how.as_bytes());
-        self.speaker = None;
+        self.line_of = None;
     }
 
     fn tag(&mut self, source: usize, begins: bool) {
@@ -221,13 +223,13 @@ impl Mux {
     }
 
     fn put(&mut self, bytes: &[u8]) {
-        // There is room, as the assertion above says.
+        // There is room: see the assertion at `WRITTEN_SIZE`.
         let _ = self.pending.extend_from_slice(bytes);
         self.last = bytes.last().copied().unwrap_or(0);
     }
 }
 
-/// Whether a terminal for UTF-8 acts on `byte` behind `last`: a control character of ASCII other than the tabulator, or
+/// Whether a UTF-8 terminal acts on `byte` after `last`: a control character of ASCII other than the tabulator, or
 /// the second byte of one of ISO 6429 (U+0080 to U+009F).
 const fn is_control(byte: u8, last: u8) -> bool {
     byte < b' ' && byte != b'\t' || byte == 0x7f || last == 0xc2 && matches!(byte, 0x80..0xa0)

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The bytes one source has written and the terminal has not yet shown.
+//! The bytes that a source has written and that are not yet printed.
 //!
-//! A ring per *source* rather than per core: the vCPUs of one guest write from several cores, and
-//! what they write under their own console lock must come out in that order. It also keeps a
-//! guest that floods its console from taking the room of the others.
+//! There is a ring for each *source* and not for each core, because the vCPUs of one guest write from several cores,
+//! and what they write under their own console lock must be printed in that order. Also, a guest that floods its
+//! console does not take room from others.
 //!
-//! Many producers, one consumer, no retry on either side. A producer takes a ticket with one
-//! `fetch_add` and fills the slot of that ticket; the consumer empties slots in ticket order and
-//! stops at one that is not yet filled.
+//! It has many producers and one consumer, and neither retries. A producer takes a ticket with one `fetch_add` and
+//! fills the slot of that ticket; the consumer empties slots in ticket order and stops at one that is not yet filled.
 //!
-//! Why tickets cannot lap the consumer: a producer looks at head and tail first and takes a ticket
-//! only if fewer than `SLOTS - MAX_PCPUS` are out. Others may take tickets between its look and
-//! its own, so its ticket may lie beyond that limit; but then its next look sees a head beyond it
-//! as well (a core sees its own `fetch_add`) and is refused. So each core has at most one ticket
-//! beyond the limit, and `MAX_PCPUS` slots are spare.
+//! Why tickets cannot lap the consumer: a producer reads head and tail first, and takes a ticket only if fewer than
+//! `SLOTS - MAX_PCPUS` are not yet consumed. Other producers may take tickets in between, so its ticket may be beyond
+//! that limit; but then it sees a head beyond the limit the next time (a core sees its own `fetch_add`), and is
+//! refused. So each core has at most one ticket beyond the limit, and `MAX_PCPUS` slots are spare.
 
 use super::token::UartToken;
 use crate::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -25,7 +23,7 @@ pub struct Full;
 
 /// Marks a slot as filled, so that a zero byte differs from an empty slot.
 const FILLED: u16 = 0x100;
-/// Slots that stay free for producers which act on the same look at the ring.
+/// Slots that stay free for producers that have read head and tail at the same time.
 const SLACK: usize = MAX_PCPUS;
 
 /// A ring of `SLOTS` bytes (a power of two, more than [`MAX_PCPUS`]), of which
@@ -36,15 +34,15 @@ pub struct OutputRing<const SLOTS: usize> {
     head: AtomicU64,
     /// The oldest ticket not yet consumed; written by the consumer only.
     tail: AtomicU64,
-    /// The first ticket that is not yet to be printed. It only grows. Shared because every producer may end a line. Raised
+    /// The first ticket that is not released. It only grows. Shared because every producer may end a line. Raised
     /// with release after the byte is in its slot, read with acquire before the slots are looked at.
     released: AtomicU64,
-    /// What `head` was when [`OutputRing::release_if_idle`] last looked. Nothing is ordered by it.
+    /// The value of `head` at the last [`OutputRing::release_if_idle`]. Relaxed: it publishes nothing.
     looked: AtomicU64,
 }
 
 impl<const SLOTS: usize> OutputRing<SLOTS> {
-    /// Bytes that [`OutputRing::room`] starts with.
+    /// The room of an empty ring, in bytes.
     pub const CAPACITY: usize = {
         assert!(SLOTS.is_power_of_two() && SLOTS > SLACK && SLOTS <= 1 << 16);
         SLOTS - SLACK
@@ -63,19 +61,19 @@ impl<const SLOTS: usize> OutputRing<SLOTS> {
         }
     }
 
-    /// Bytes that may be pushed before the ring is full. Other producers may make it less, the
-    /// consumer may make it more, at any time.
+    /// Bytes that may be pushed before the ring is full. At any time other producers may reduce it and the consumer may
+    /// increase it.
     pub fn room(&self) -> usize {
-        // Acquire: the slots the consumer gave back are empty before they are filled again. The
-        // tail is read first, so that the head is never behind it.
+        // Acquire: the consumer has emptied a slot before it is filled again. The tail is read first, so that the head
+        // is never behind it.
         let tail = self.tail.load(Ordering::Acquire);
         let head = self.head.load(Ordering::Relaxed);
         Self::CAPACITY.saturating_sub((head - tail) as usize)
     }
 
     /// Takes one byte. The caller then asks for the UART token (see [`super::Console::serve`]);
-    /// otherwise the byte waits for the next output of anyone. All bytes up to this one are released, so
-    /// that they are printed, `at_once`, or if it ends a line, or if the ring is half full.
+    /// otherwise the byte waits for the next output of any source. All bytes up to this one are released if `at_once`,
+    /// or if it ends a line, or if the ring is half full.
     ///
     /// # Errors
     /// [`Full`] when the ring has no room.
@@ -85,7 +83,7 @@ impl<const SLOTS: usize> OutputRing<SLOTS> {
             return Err(Full);
         }
         let ticket = self.head.fetch_add(1, Ordering::Relaxed);
-        // Release: whoever sees the slot filled sees all that led to the byte.
+        // Release: a core that sees the slot filled sees what was written before the byte.
         self.slot(ticket)
             .store(FILLED | u16::from(byte), Ordering::Release);
         if at_once || byte == b'\n' || room <= Self::CAPACITY / 2 {
@@ -100,30 +98,30 @@ impl<const SLOTS: usize> OutputRing<SLOTS> {
         self.released.fetch_max(head, Ordering::Release);
     }
 
-    /// Releases all bytes if none came since the last call. Whether it did.
+    /// Releases all bytes if none was pushed since the last call. Returns whether it did.
     pub fn release_if_idle(&self) -> bool {
         let head = self.head.load(Ordering::Relaxed);
         let is_idle = self.looked.swap(head, Ordering::Relaxed) == head;
         is_idle && self.released.fetch_max(head, Ordering::Release) < head
     }
 
-    /// Bytes released so far.
+    /// The number of bytes released so far.
     pub fn released(&self) -> u64 {
         self.released.load(Ordering::Acquire)
     }
 
-    /// Whether as many bytes were removed as had been [released](Self::released) at some time.
+    /// Whether at least this many bytes have been removed, a value of [`released`](Self::released) at some time.
     pub fn has_read(&self, released: u64) -> bool {
         self.tail.load(Ordering::Relaxed) >= released
     }
 
-    /// Whether bytes are to be printed.
+    /// Whether there are released bytes.
     pub fn is_ready(&self) -> bool {
         !self.has_read(self.released())
     }
 
-    /// The oldest byte, if it is there. A byte whose producer is between ticket and slot is not;
-    /// that producer asks for the token once the slot is filled.
+    /// The oldest byte; `None` if there is none, or if its producer has a ticket and has not filled the slot. That
+    /// producer asks for the token once the slot is filled.
     pub fn peek(&self, _token: &UartToken) -> Option<u8> {
         let tail = self.tail.load(Ordering::Relaxed);
         let [byte, filled] = self.slot(tail).load(Ordering::Acquire).to_le_bytes();
@@ -159,7 +157,7 @@ mod tests {
     use std::vec::Vec;
 
     #[test]
-    fn bytes_come_out_as_they_went_in_until_it_is_full() {
+    fn bytes_are_popped_in_order_and_a_full_ring_refuses_more() {
         let slot = UartSlot::new();
         let mut token = slot.take().unwrap();
         let ring = OutputRing::<16>::new();
@@ -186,7 +184,7 @@ mod tests {
         assert!(!ring.is_ready());
         write(b"\nc");
         assert_eq!((ring.is_ready(), ring.released()), (true, 3));
-        // At once, when idle, or when there are many.
+        // Bytes are also released at once, when the source is idle, or when there are many.
         ring.push(b'd', true).unwrap();
         assert_eq!(ring.released(), 5);
         write(b"e");
@@ -199,10 +197,10 @@ mod tests {
         assert!(ring.released() > 500);
     }
 
-    /// As many producers as there can be cores, on the smallest ring: none overwrites another's
-    /// byte, and each one's bytes stay in order.
+    /// As many producers as there can be cores, on the smallest ring: no producer overwrites another's byte, and the
+    /// bytes of each stay in order.
     #[test]
-    fn many_producers_lose_nothing() {
+    fn many_producers_lose_no_byte() {
         const EACH: usize = 4096;
         let ring = OutputRing::<16>::new();
         let slot = UartSlot::new();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where output goes, and how a visit there ends.
+//! The sink of the console's output, and how a drain ends.
 
-/// Where the terminal's bytes go: the transmit FIFO of the UART.
+/// The sink of the console's output: the transmit FIFO of the UART.
 pub trait Sink {
     /// Takes one byte; false if the FIFO is full and the byte was not taken.
     fn put(&mut self, byte: u8) -> bool;
 
-    /// Whether something more urgent waits than output, which is nobody's deadline.
+    /// Whether an interrupt is pending, for which output is interrupted.
     fn is_interrupted(&self) -> bool {
         false
     }

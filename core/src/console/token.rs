@@ -1,53 +1,53 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who may write to the UART: a token that moves, instead of a lock that is waited for.
+//! Which core may write to the UART: the one with the token. The token moves; no core waits for it, as it would for a
+//! lock.
 //!
-//! A core that has output asks for the token once. If it gets it, it writes what all cores have
-//! pushed; if not, it goes on with its work and the holder writes for it. What makes this safe is
-//! that *asking* leaves a mark, [`AGAIN`], in the same word that holds the token: the holder
-//! cannot put the token back over a mark it has not seen. All steps are read-modify-writes of
-//! that one word, so they have one order:
+//! A core that has output asks for the token once. If it gets the token, it writes what all cores have pushed; if not,
+//! it goes on, and the core with the token (the holder) writes its output. This is safe because *asking* sets a mark,
+//! [`AGAIN`], in the word that also says whether the token is there: the holder cannot put the token back over a mark
+//! that it has not seen. All steps are read-modify-writes of that one word, so they have one order:
 //!
 //! 1. A core pushes its byte, then asks. Either it gets the token, or its mark comes before the
 //!    holder's [`UartSlot::put_back`], which then fails, and the holder drains again; it sees the
 //!    byte, and the byte's bit in the set of sources that wait, because the mark was set with release and read with
 //!    acquire order.
-//! 2. A holder that must stop with work left uses [`UartSlot::leave`], which sets the mark
-//!    itself, so [`UartSlot::work_left`] stays true until someone has drained.
+//! 2. A holder that must stop with work left uses [`UartSlot::leave`], which sets the mark itself, so
+//!    [`UartSlot::work_left`] stays true until a core has drained the rings.
 //!
-//! Hence: whenever a byte is in a ring and its producer has asked, either the token is held by
-//! someone who will look again, or `work_left()` is true. The loom tests below try it.
+//! So whenever a byte is in a ring and its producer has asked, either the token has a holder that will look again, or
+//! `work_left()` is true. The loom tests below check this.
 
 use super::sink::Drained;
 use crate::sync::atomic::{AtomicU8, Ordering};
 
-/// How often one call of [`UartSlot::serve`] drains because others asked meanwhile.
+/// How often one call of [`UartSlot::serve`] drains, if other cores ask meanwhile.
 const MAX_ROUNDS: usize = 4;
 
-/// The token is taken.
+/// A core has the token.
 const HELD: u8 = 1;
-/// Someone asked since the holder last began to drain, or the last holder left work.
+/// A core has asked since the holder last began to drain, or the last holder left work.
 const AGAIN: u8 = 2;
 
 /// The right to write to the UART, to pop from output rings and to touch the
 /// [`super::Mux`]. There is one per [`UartSlot`]; it is moved, never copied.
 #[derive(Debug)]
-#[must_use = "a token that is dropped silences the console for ever: put it back"]
+#[must_use = "a token that is dropped silences the console forever: put it back"]
 pub struct UartToken(());
 
-/// What became of a call of [`UartSlot::serve`].
+/// The result of [`UartSlot::serve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// Another core holds the token and will write what was pushed before the call.
+    /// Another core has the token and will write what was pushed before the call.
     Elsewhere,
     /// All that was pushed is written.
     Done,
     /// The UART is full: enable its transmit interrupt and serve again then.
     SinkFull,
-    /// The budget is spent; [`UartSlot::work_left`] says so until someone serves again.
+    /// The budget is spent; [`UartSlot::work_left`] is true until a core serves again.
     BudgetSpent,
 }
 
-/// Where the token lies while nobody writes.
+/// The place of the token while no core writes.
 #[derive(Debug)]
 pub struct UartSlot(AtomicU8);
 
@@ -59,7 +59,7 @@ impl UartSlot {
         }
     }
 
-    /// Asks for the token. `None`: another core holds it, and will look at all rings again.
+    /// Asks for the token. `None`: another core has it, and will look at all rings again.
     pub fn take(&self) -> Option<UartToken> {
         let before = self.0.fetch_or(HELD | AGAIN, Ordering::AcqRel);
         if before & HELD != 0 {
@@ -73,7 +73,7 @@ impl UartSlot {
     /// Puts the token back after all rings were found empty.
     ///
     /// # Errors
-    /// Gives the token back when some core has asked since: the rings must be drained again.
+    /// Returns the token if a core has asked since: the rings must be drained again.
     pub fn put_back(&self, token: UartToken) -> Result<(), UartToken> {
         match self
             .0
@@ -89,9 +89,9 @@ impl UartSlot {
 
     /// Puts the token back with work left: the UART is full or enough time was spent.
     pub fn leave(&self, token: UartToken) {
-        // The token ends here; its place in the slot is the cleared `HELD`.
+        // The token is in the slot again once `HELD` is cleared.
         let UartToken(()) = token;
-        // A swap, not a store: it passes on what those who asked meanwhile have released.
+        // A swap, not a store: it continues the release sequence of cores that asked meanwhile.
         self.0.swap(AGAIN, Ordering::AcqRel);
     }
 
@@ -118,14 +118,13 @@ impl UartSlot {
         Served::BudgetSpent
     }
 
-    /// Asks for the token without taking it: whoever holds it looks at all rings again, and if
-    /// nobody does, [`UartSlot::work_left`] is true from here on. For a core that has no time.
+    /// Asks for the token without taking it: a core that has it looks at all rings again; if none has it,
+    /// [`UartSlot::work_left`] is true from now on. For a core that has no time to write.
     pub fn ask(&self) {
         self.0.fetch_or(AGAIN, Ordering::AcqRel);
     }
 
-    /// Whether work was left and nobody is at it. One relaxed load, to be looked at on the way
-    /// back to a guest.
+    /// Whether work was left and no core does it. One relaxed load, for use before each entry.
     pub fn work_left(&self) -> bool {
         self.0.load(Ordering::Relaxed) == AGAIN
     }
@@ -140,8 +139,8 @@ impl Default for UartSlot {
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests {
-    //! Every interleaving of cores that push and serve: no byte is left that nobody will write.
-    //! Run with `RUSTFLAGS="--cfg loom" cargo test -p spumone-core --release loom_tests`.
+    //! Every interleaving of cores that push and serve: no byte is left that no core will write. Run with
+    //! `RUSTFLAGS="--cfg loom" cargo test -p spumone-core --release loom_tests`.
 
     use super::super::ring::OutputRing;
     use super::super::waiting::Waiting;
@@ -153,12 +152,12 @@ mod loom_tests {
 
     struct Shared {
         slot: UartSlot,
-        /// The smallest rings there are: of eight bytes.
+        /// The smallest possible rings, of eight bytes.
         rings: [OutputRing<16>; 2],
         waiting: Waiting,
-        /// Whether a core is at the terminal.
+        /// Whether a core uses the terminal.
         inside: AtomicBool,
-        /// What the terminal shows. Not one of loom's, so that it does not order anything.
+        /// The output. A `Mutex` of `std` and not of loom, so that it does not order anything.
         shown: std::sync::Mutex<Vec<u8>>,
     }
 
@@ -240,11 +239,11 @@ mod loom_tests {
             });
             shared.write(0, b'a', 8);
             core.join().unwrap();
-            // Each has served once; nobody comes any more.
+            // Each core has served once, and none serves again.
             let mut shown = shared.shown();
             shown.sort_unstable();
             if shared.slot.work_left() {
-                // Only because both kept the holder busy for all its rounds.
+                // Only possible if both kept the holder busy for all its rounds.
                 assert!(shown.len() < 3, "work left without work");
             } else {
                 assert_eq!(shown, b"axy");
@@ -252,9 +251,9 @@ mod loom_tests {
         });
     }
 
-    /// Two vCPUs of one guest, of which one ends the line: what comes before its end is shown with it.
+    /// Two vCPUs of one guest, of which one ends the line: what was pushed before the end is written with it.
     #[test]
-    fn a_line_is_shown_once_it_is_ended() {
+    fn a_line_is_written_once_it_is_ended() {
         explore(|| {
             let shared = Shared::new();
             let other = shared.clone();
@@ -298,11 +297,11 @@ mod loom_tests {
         explore(|| {
             let shared = Shared::new();
             let other = shared.clone();
-            // A budget of one byte: whoever serves always leaves the token with work.
+            // A budget of one byte: each core that serves leaves work.
             let core = thread::spawn(move || other.write(1, b'x', 1));
             shared.write(0, b'a', 1);
             core.join().unwrap();
-            // As a core does on its way back to a guest.
+            // As a core does before an entry.
             for _ in 0..4 {
                 if shared.slot.work_left() {
                     shared.serve(1);
@@ -314,7 +313,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn what_was_only_asked_for_is_written_or_known() {
+    fn output_of_a_core_that_only_asks_is_written_or_work_is_left() {
         explore(|| {
             let shared = Shared::new();
             let other = shared.clone();
@@ -336,7 +335,7 @@ mod loom_tests {
         explore(|| {
             let shared = Shared::new();
             let other = shared.clone();
-            // The guest's own lock, handed from one vCPU to the other.
+            // The guest's own lock, which goes from one vCPU to the other.
             let lock = Arc::new(AtomicBool::new(false));
             let taken = lock.clone();
             let core = thread::spawn(move || {

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which sources may have output, so that whoever drains does not look at all of them.
+//! Which sources may have output, so that the core that drains does not look at all of them.
 
 use super::SOURCES;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 const _: () = assert!(SOURCES <= u32::BITS as usize);
 
-/// A set of sources: all that have output, and perhaps some that have none any more.
+/// A set of sources: all that have output, and possibly some that no longer have.
 #[derive(Debug)]
 pub struct Waiting {
     /// Bit n: source n has pushed since its bit was last taken. Shared because every core pushes. Set with release after
-    /// the byte is in its ring, taken with acquire before the ring is looked at: a byte is in the ring that is looked at,
-    /// or its bit is still to come. The look that says which bit to take is relaxed, so it may miss a bit: not one whose
-    /// producer has [asked](super::UartSlot) before the holder took the token or last heard of it, which is ordered by
-    /// that word, and for any other the holder drains again.
+    /// the byte is in its ring, taken with acquire before the ring is looked at: either the byte is seen
+    /// in the ring, or its bit is set later. The load that chooses which bit to take is relaxed, so it may miss a bit.
+    /// It does not miss that of a producer that has [asked](super::UartSlot) before the holder took the token or last
+    /// cleared the mark, because that word orders it; for any other producer the holder drains again.
     sources: AtomicU32,
 }
 
 impl Waiting {
     constructor! {
-        /// Nobody.
+        /// The empty set.
         pub fn new() -> Self {
             Self { sources: AtomicU32::new(0) }
         }
     }
 
-    /// There is something in the ring of `source`.
+    /// Adds `source`: there are bytes in its ring.
     #[inline(always)]
     pub fn add(&self, source: usize) {
         self.sources.fetch_or(1 << source, Ordering::Release);
@@ -35,7 +35,7 @@ impl Waiting {
         self.sources.fetch_and(!(1 << source), Ordering::Acquire);
     }
 
-    /// Takes out the next source after `last`, around.
+    /// Removes and returns the next source after `last`, in a circle.
     pub fn take_after(&self, last: usize) -> Option<usize> {
         let sources = self.sources.load(Ordering::Relaxed);
         let later = sources & u32::MAX.checked_shl(last as u32 + 1).unwrap_or(0);

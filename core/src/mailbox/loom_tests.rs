@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All interleavings of senders and receivers; each test names the outcomes it must have met.
+//! All interleavings of senders and receivers; each test lists the outcomes that must occur.
 //!
-//! Loom does not let a load see a store that is made later, so it cannot show what the order of
-//! the ring's `received` counter is for: that a slot is read before it is filled again. That one
-//! rests on the argument beside it.
+//! Under loom a load never sees a later store, so these tests cannot show that the order of the ring's `received`
+//! counter is needed: it makes sure that a slot is read before it is filled again. The comment beside it argues why
+//! that is so.
 
 use super::ring::Ring;
 use super::*;
@@ -15,7 +15,7 @@ use spumone_config::types::{GuestAddr, VcpuId};
 use std::sync::Arc;
 use std::vec::Vec;
 
-/// Every word of it tells its number, so a torn message shows.
+/// Every word of the message has its number, so a torn message is detected.
 fn numbered(number: u64) -> Message {
     Message::StartVcpu {
         vcpu: VcpuId(number as u8),
@@ -35,7 +35,7 @@ fn loom_a_ring_keeps_messages_whole_and_in_order() {
             let ring = Arc::clone(&ring);
             thread::spawn(move || (0..2).filter_map(|_| ring.receive()).collect::<Vec<_>>())
         };
-        // The third one uses a slot again, if the consumer has freed one.
+        // The third message uses a slot again, if the consumer has freed one.
         let sent: Vec<_> = (1..=3)
             .filter(|&n| ring.send(numbered(n)).is_ok())
             .collect();
@@ -58,7 +58,7 @@ struct Sgi(AtomicU32);
 
 impl Sgi {
     fn kick(&self) {
-        // Not a plain store: loom does not order one against the swap as the language does.
+        // Not a plain store: loom does not order a store against the swap as the language does.
         self.0.fetch_or(1, Ordering::Release);
     }
 
@@ -69,7 +69,7 @@ impl Sgi {
 
 type SmallPost = Post<3, 2>;
 
-/// What a core does that acts on kicks only.
+/// What a core does that reads its mail only when it is kicked.
 fn answer_kick(port: &mut Port<'_, 3, 2>, sgi: &Sgi) -> Vec<Message> {
     if sgi.take() {
         iter::from_fn(|| port.receive()).collect()
@@ -78,9 +78,8 @@ fn answer_kick(port: &mut Port<'_, 3, 2>, sgi: &Sgi) -> Vec<Message> {
     }
 }
 
-/// Core 0 answers kicks `looks` times while `send` runs on other cores, and once more when it is
-/// over: whatever the earlier looks missed, a kick must be pending for it. Returns what came at
-/// each look.
+/// Core 0 looks for kicks `looks` times while `send` runs on other cores, and once more after it: for what the earlier
+/// looks missed, a kick must be pending. Returns the messages received at each look.
 fn receive_on_kicks(
     looks: usize,
     send: impl FnOnce(&Arc<SmallPost>, &Arc<Sgi>),
@@ -97,7 +96,7 @@ fn receive_on_kicks(
     };
     send(&post, &sgi);
     let (mut received, open) = receiver.join().unwrap();
-    // The receiver's port, which could not leave its thread.
+    // A copy of the receiver's port, which could not leave its thread.
     let mut port = Port {
         post: &*post,
         core: PcpuId(0),
@@ -117,7 +116,7 @@ fn send_from(core: u8, numbers: core::ops::RangeInclusive<u64>, post: &SmallPost
 }
 
 #[test]
-fn loom_a_receiver_that_acts_on_kicks_only_gets_mail_of_all_senders() {
+fn loom_a_receiver_that_reads_only_when_kicked_gets_mail_of_all_senders() {
     let outcomes = explore(|| {
         let received = receive_on_kicks(1, |post, sgi| {
             let other = {
@@ -138,7 +137,7 @@ fn loom_a_receiver_that_acts_on_kicks_only_gets_mail_of_all_senders() {
     assert_eq!(
         outcomes,
         [std::vec![], std::vec![1], std::vec![1, 2], std::vec![2]],
-        "messages that came meanwhile"
+        "messages received while others are sent"
     );
 }
 
@@ -157,7 +156,10 @@ fn loom_a_second_message_of_a_sender_is_not_lost_behind_the_first() {
         [0, 2, 0],
         [0, 1, 1],
     ] {
-        assert!(outcomes.contains(&counts.into()), "{counts:?} not met");
+        assert!(
+            outcomes.contains(&counts.into()),
+            "{counts:?} did not occur"
+        );
     }
 }
 

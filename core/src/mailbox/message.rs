@@ -1,37 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What cores tell each other, and how it is put into words.
+//! The messages that cores send each other, and their encoding.
 
 use crate::psci::{EntryPoint, Generation};
 use spumone_config::types::{GuestAddr, GuestId, VcpuId};
 
-/// What one core tells another.
+/// A message of one core to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// A vCPU of the receiver is turned on.
     StartVcpu {
-        /// Which.
+        /// The vCPU.
         vcpu: VcpuId,
         /// Where it starts.
         entry_point: EntryPoint,
-        /// The life of its guest in which it was asked for.
+        /// The life of its guest in which the start was requested.
         generation: Generation,
     },
     /// A guest stops: the receiver takes its vCPUs off and acknowledges.
     StopGuest {
-        /// Which.
+        /// The guest.
         guest: GuestId,
         /// The life that ends.
         generation: Generation,
     },
-    /// A guest that no core runs is to be restored and started by the receiver, which has its
-    /// first vCPU.
+    /// The receiver, which has the first vCPU of a guest that no core runs, loads and starts the guest.
     RestartGuest {
-        /// Which.
+        /// The guest.
         guest: GuestId,
         /// The life that has ended.
         generation: Generation,
     },
-    /// Nothing that was ever sent: the hypervisor's memory has been overwritten. Fatal.
+    /// No message that was ever sent: the hypervisor's memory has been overwritten. Fatal.
     Corrupt,
 }
 

@@ -5,7 +5,7 @@ use super::message::WORDS;
 use super::{Full, Message};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Keeps what different cores write in different cache lines.
+/// A value in a cache line of its own, because different cores write different values.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Line<T>(pub(super) T);
@@ -56,7 +56,7 @@ impl<const SLOTS: usize> Ring<SLOTS> {
             // Relaxed: published by the counter.
             word.store(value, Ordering::Relaxed);
         }
-        // Release: who sees the counter sees the words.
+        // Release: a core that sees the counter sees the words.
         self.sent.0.store(sent.wrapping_add(1), Ordering::Release);
         Ok(())
     }
@@ -65,11 +65,11 @@ impl<const SLOTS: usize> Ring<SLOTS> {
     pub(super) fn receive(&self) -> Option<Message> {
         // Relaxed: the consumer's own counter.
         let received = self.received.0.load(Ordering::Relaxed);
-        // Acquire: pairs with the release in `send`; the words are there.
+        // Acquire: pairs with the release in `send`, so the words are visible.
         if self.sent.0.load(Ordering::Acquire) == received {
             return None;
         }
-        // Relaxed: covered by the counter.
+        // Relaxed: ordered by the counter.
         let words = self.slot(received).each_ref();
         let words = words.map(|word| word.load(Ordering::Relaxed));
         // Release: the words have been read before the producer sees the slot free.

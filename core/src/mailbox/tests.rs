@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Order, capacity and coding, one step at a time.
+//! Order, capacity and encoding of messages, step by step.
 
 use super::ring::Ring;
 use super::*;
@@ -40,7 +40,7 @@ fn stop(number: u32) -> Message {
     }
 }
 
-/// As the hypervisor has it; it must be possible in a constant.
+/// As in the hypervisor: it must be possible to construct it in a constant.
 static POST: Post = Post::new();
 
 #[test]
@@ -52,7 +52,7 @@ fn a_port_is_handed_out_once() {
 }
 
 #[test]
-fn a_full_box_refuses_and_loses_nothing() {
+fn a_full_box_refuses_a_message_and_keeps_the_others() {
     let post: Post<2, 4> = Post::new();
     let mut sender = post.port(PcpuId(0)).unwrap();
     let mut receiver = post.port(PcpuId(1)).unwrap();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Catching the moment at which the loaded vCPU's kernel holds no lock, or needs another core.
+//! Catching the loaded vCPU when it returns from its kernel, where it may hold a lock, or enters its kernel on a core
+//! where kernels must not run.
 
 use super::core_state::{Catch, CoreState};
 use super::platform::{Platform, State};
 
-/// Has the loaded vCPU exit when it does this, where the core can tell.
+/// Makes the loaded vCPU exit when it does this, if the core can catch it (FEAT_XNX).
 #[inline(always)]
 pub fn catch<P: Platform>(state: &mut State<P>, platform: &mut P, catch: Catch) {
     if state.catches != catch
@@ -15,7 +16,7 @@ pub fn catch<P: Platform>(state: &mut State<P>, platform: &mut P, catch: Catch) 
     }
 }
 
-/// From here on, only what is always caught of the loaded vCPU on this core is caught.
+/// Ends the grace's catch: from now on, only what is always caught on this core is caught.
 #[inline(always)]
 pub fn stop_catching<P: Platform>(state: &mut State<P>, platform: &mut P) {
     if state.catches != Catch::Nothing || state.excludes_kernels {
@@ -23,7 +24,7 @@ pub fn stop_catching<P: Platform>(state: &mut State<P>, platform: &mut P) {
     }
 }
 
-/// What is always caught of the loaded vCPU here.
+/// What is always caught on this core.
 fn always_caught<T>(state: &CoreState<T>) -> Catch {
     match state.loaded() {
         Some(id) if state.excludes_kernels && state.moves(id) && !state.taken_back.contains(id) => {

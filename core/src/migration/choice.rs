@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of the vCPUs that a core has found it claims, and of which one it notifies another core.
+//! Which of the parked vCPUs that a core has found it claims, and of which other one it notifies another core.
 
 use super::policy::{Candidate, Verdict};
 use super::slot::Parked;
@@ -10,13 +10,13 @@ use spumone_config::types::VcpuId;
 /// A parked vCPU that the core may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Which.
+    /// Its id.
     pub vcpu: VcpuId,
-    /// As it was seen.
+    /// What its parking slot showed.
     pub parked: Parked,
     /// Its band.
     pub band: Band,
-    /// The running vCPU gives up its time slice for it.
+    /// Whether the running vCPU gives up its time slice for it.
     pub swap: bool,
     since: Ticks,
 }
@@ -31,9 +31,9 @@ impl Found {
 /// What a core has found so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// The one to claim.
+    /// The vCPU to claim.
     pub best: Option<Found>,
-    /// Another one, of which another core is to be notified.
+    /// Another vCPU, of which another core is to be notified.
     pub left_over: Option<VcpuId>,
     /// When to look again.
     pub fetch_at: Ticks,
@@ -47,8 +47,8 @@ impl Choice {
         fetch_at: Ticks::NEVER,
     };
 
-    /// Takes note of a verdict. Returns whether the core is to become the vCPU's host at once: a vCPU that waits for
-    /// something does not compete for the core.
+    /// Enters a verdict. Returns whether the core is to become the vCPU's host at once: a vCPU that sleeps or is off
+    /// does not compete for the core.
     pub fn note(&mut self, vcpu: VcpuId, candidate: &Candidate, verdict: Verdict) -> bool {
         let Candidate {
             parked,
@@ -120,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn the_most_urgent_is_best_however_short_it_has_been_parked() {
-        let urgent = Candidate {
+    fn the_highest_band_is_best_however_short_it_has_been_parked() {
+        let highest = Candidate {
             band: Band::HIGHEST,
             ..candidate(ParkedState::Runnable, 30)
         };
         let lowest = candidate(ParkedState::Runnable, 10);
-        for order in [[(1, lowest), (2, urgent)], [(2, urgent), (1, lowest)]] {
+        for order in [[(1, lowest), (2, highest)], [(2, highest), (1, lowest)]] {
             let mut choice = Choice::NOTHING;
             for (vcpu, candidate) in order {
                 choice.note(VcpuId(vcpu), &candidate, Verdict::Take);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_is_taken_beside_all_others_and_the_earliest_look_counts() {
+    fn a_sleeping_vcpu_is_taken_beside_all_others_and_the_earliest_look_counts() {
         let mut choice = Choice::NOTHING;
         let asleep = candidate(ParkedState::Asleep, 0);
         assert!(choice.note(VcpuId(1), &asleep, Verdict::Take));

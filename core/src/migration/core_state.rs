@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one core knows of vCPUs, and no other core sees: which vCPUs are here, which one runs, and what became of those
-//! that left.
+//! The state of one core that no other core sees: which vCPUs are here, which one runs, and which ones it has parked or
+//! sent away.
 
 use super::grace::Grace;
 use super::policy::PolicyRules;
@@ -10,19 +10,19 @@ use crate::sets::VcpuSet;
 use spumone_config::packed::Without;
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 
-/// In microseconds: how often a vCPU whose time slice is over is looked at while it is in its kernel.
+/// In microseconds: how often a vCPU whose time slice is over is sampled while it is in its kernel.
 const GRACE_STEP_US: u32 = 50;
-/// How many times.
+/// How many times such a vCPU is sampled before it must leave.
 const GRACE_STEPS: u8 = 5;
 /// In microseconds: after how long another core is notified again of vCPUs that are parked here because this core runs a
 /// higher band.
 const NOTIFY_AGAIN_US: u32 = 1_600;
 /// In microseconds: after how long a vCPU that was sent away is taken back if no core has claimed it.
 pub const TAKE_BACK_US: u32 = 500;
-/// In microseconds: how often a vCPU is looked at while a preemption is deferred for it.
+/// In microseconds: how often a vCPU is sampled while a preemption is deferred for it.
 const DEFER_STEP_US: u32 = 20;
 
-/// What the loaded vCPU does that makes it exit, though the guest may do it.
+/// What is caught: the event at which the loaded vCPU exits, although the guest may do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Catch {
     /// Nothing is caught.
@@ -69,23 +69,23 @@ pub struct CoreState<T> {
     pub(super) loaded: Option<Loaded<T>>,
     /// The other vCPUs whose tokens are on this core, by id.
     pub(super) saved: [Option<T>; MAX_VCPUS],
-    /// The vCPUs of both.
+    /// All vCPUs whose tokens are on this core: the loaded one and the saved ones.
     pub(super) here: VcpuSet,
     /// The vCPU that runs by the last decision; `None` while the core idles.
     pub(super) running: Option<VcpuId>,
-    /// Something has happened since the last decision that may change it.
+    /// Whether something has happened since the last decision that may change it.
     pub(super) must_decide: bool,
-    /// Interrupts for the loaded vCPU may have come that are not in its list registers.
+    /// Whether interrupts for the loaded vCPU may have come that are not in its list registers.
     pub(super) must_refresh: bool,
     /// vCPUs whose doorbells were rung here, and whose hosts are not notified yet.
     pub(super) rung: VcpuSet,
     /// The time for which the alarm is armed.
     pub(super) alarm: Ticks,
-    /// A deadline has come or gone, or another vCPU runs, since the alarm was armed.
+    /// Whether a deadline was added or removed, or another vCPU was chosen to run, since the alarm was armed.
     pub(super) alarm_is_stale: bool,
     /// When the hypervisor has something to do that concerns no vCPU.
     pub(super) chore_at: Ticks,
-    /// It is due now.
+    /// Whether it is due now.
     pub(super) chore_is_due: bool,
     /// vCPUs that may migrate to or from this core.
     pub(super) moving: VcpuSet,
@@ -95,7 +95,7 @@ pub struct CoreState<T> {
     pub(super) excludes_kernels: bool,
     /// What is caught of the loaded vCPU.
     pub(super) catches: Catch,
-    /// The alarm has rung since the last decision.
+    /// Whether the alarm has rung since the last decision.
     pub(super) alarm_rang: bool,
     /// The band of the last decision, which the priority mask lets through; `None` while the core idles.
     pub(super) decided_band: Option<Band>,
@@ -114,7 +114,8 @@ pub struct CoreState<T> {
     pub(super) parked_here: VcpuSet,
     /// vCPUs that were preempted and are kept until the park delay is over.
     pub(super) park_later: VcpuSet,
-    /// When to park those, and to notify another core of vCPUs that are parked here because this core runs a higher band.
+    /// When to park the vCPUs of `park_later`, and to notify another core of vCPUs that are parked here because this
+    /// core runs a higher band.
     pub(super) notify_at: Ticks,
     /// When to look again for vCPUs that other cores have parked.
     pub(super) fetch_at: Ticks,
@@ -132,7 +133,7 @@ pub struct CoreState<T> {
     pub(super) defer_step: Ticks,
 }
 
-/// What the hypervisor and the simulator do with it beside the functions of this module.
+/// What the hypervisor and the simulator call, beside the functions of this module.
 impl<T> CoreState<T> {
     /// A core that has no vCPUs yet, and has decided nothing.
     pub fn new(core: PcpuId, setup: &CoreSetup, shared: &Shared) -> Self {
@@ -246,7 +247,7 @@ impl<T> CoreState<T> {
         self.must_decide
     }
 
-    /// Has the core decide anew before a guest runs.
+    /// Makes the core decide again before a guest runs.
     #[inline(always)]
     pub fn decide_anew(&mut self) {
         self.must_decide = true;
@@ -258,7 +259,7 @@ impl<T> CoreState<T> {
         self.scheduler.current_band()
     }
 
-    /// What a vCPU of this core is doing; `None`: it is not in the run queue.
+    /// The state of a vCPU of this core; `None`: it is not in the run queue.
     #[inline(always)]
     pub fn vcpu_state(&self, id: VcpuId) -> Option<VcpuState> {
         self.scheduler.state(id)
@@ -294,14 +295,13 @@ impl<T> CoreState<T> {
         }
     }
 
-    /// A vCPU that is on another core now does not come back by itself: what this core knows of its last stay counts no
-    /// more.
+    /// A vCPU has been moved to another core, and does not come back by itself: drops what this core knows of it.
     pub fn forget(&mut self, id: VcpuId) {
         let _ = self.scheduler.remove(id);
         self.deadlines.clear(id);
     }
 
-    /// Timers of a vCPU of this core do not wake it.
+    /// Removes the deadline of a vCPU of this core: its timers do not wake it.
     pub fn clear_deadline(&mut self, id: VcpuId) {
         self.deadlines.clear(id);
     }
@@ -319,7 +319,7 @@ impl<T> CoreState<T> {
         self.must_refresh
     }
 
-    /// Has [`Self::must_refresh`] say so.
+    /// Makes [`Self::must_refresh`] return `true`.
     #[inline(always)]
     pub fn refresh_before_entry(&mut self) {
         self.must_refresh = true;
@@ -344,7 +344,7 @@ impl<T> CoreState<T> {
     }
 }
 
-/// What the functions of this module do with it.
+/// What only the functions of this module call.
 impl<T> CoreState<T> {
     /// Whether a vCPU may migrate to or from this core.
     #[inline(always)]
@@ -385,13 +385,14 @@ impl<T> CoreState<T> {
         token
     }
 
-    /// When the core must decide next whatever its vCPUs do: to fetch, or to notify.
+    /// When the core must decide next whatever its vCPUs do: to fetch, to park or to notify.
     #[inline(always)]
     pub(super) fn next_own_deadline(&self) -> Ticks {
         self.fetch_at.min(self.notify_at)
     }
 
-    /// When the core must decide next if no interrupt comes: the alarm, but for the hypervisor's own chores.
+    /// When the core must decide next if no interrupt comes. The alarm is armed for this time, or for an earlier chore
+    /// of the hypervisor.
     #[inline(always)]
     pub(super) fn next_deadline(&self) -> Ticks {
         let deadline = self.deadlines.next_alarm(self.scheduler.turn());
@@ -400,7 +401,7 @@ impl<T> CoreState<T> {
             .min(self.next_own_deadline())
     }
 
-    /// Whether a preemption is deferred, so that the last decision stands.
+    /// Whether a preemption is deferred, so that the last decision remains valid.
     #[inline(always)]
     pub(super) fn defers_preemption(&self) -> bool {
         self.deferred_until != Ticks::NEVER
@@ -413,7 +414,7 @@ impl<T> CoreState<T> {
         self.scheduler.highest_band() > self.decided_band
     }
 
-    /// Whether the core must decide anew whenever it is kicked for this vCPU, which it has.
+    /// Whether the core must decide again whenever it is kicked for this vCPU, whose token it has.
     #[inline(always)]
     pub(super) fn decides_on_kick(&self, id: VcpuId) -> bool {
         self.visitors.contains(id) || self.rules.gang

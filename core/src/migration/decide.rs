@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One turn of a core's loop at EL2: which vCPU runs next, when the alarm rings, and which interrupts get through
-//! meanwhile.
+//! One turn of a core's loop at EL2: which vCPU runs next, for when the alarm is armed, and which interrupts the
+//! priority mask lets through.
 //!
 //! The hypervisor, the simulator and the exhaustive test run this code; each brings its own [`Platform`].
 
 use super::defer::defer_preemption;
 use super::fetch::fetch;
-use super::gang::{hold_gang, notify_gang};
+use super::gang::{notify_gang, pause_gang};
 use super::interrupt::{arm_alarm, arm_stale_alarm, notify_rung, take_interrupts};
 use super::notify::{publish_and_notify, switch_to};
 use super::park::{acquire_current, wake_expired};
@@ -17,11 +17,11 @@ use spumone_config::types::VcpuId;
 /// What a core does after a turn of its loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The next turn: something has happened since the decision.
+    /// Another turn, because something has happened since the decision.
     Turn,
-    /// No vCPU wants the core.
+    /// No vCPU is runnable: the core idles.
     Idle,
-    /// The registers of this vCPU must be brought to the core.
+    /// The core switches to this vCPU, whose registers are not on the core.
     Exchange(VcpuId),
     /// This vCPU, whose registers are on the core, enters its guest.
     Run(VcpuId),
@@ -57,11 +57,10 @@ pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next 
     }
 }
 
-/// Decides which vCPU runs, and puts that into force: alarm and priority mask are those of the decision. Returns the time of
-/// the decision.
+/// Decides which vCPU runs, and sets the alarm and the priority mask accordingly. Returns the time of the decision.
 #[inline(always)]
 fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
-    // What is pending may change the decision. A preemption does not wait for it.
+    // A pending interrupt may change the decision. A preemption does not wait for it.
     if platform.is_interrupted() && !state.higher_band_waits() {
         take_interrupts(state, platform);
     }
@@ -80,9 +79,9 @@ fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
             wake_expired(state, platform, now);
         }
     }
-    if last_decision_stands(state, platform, now) {
+    if is_last_decision_kept(state, platform, now) {
         let band = state.scheduler.current_band();
-        put_into_force(state, platform, now, band);
+        set_mask_and_alarm(state, platform, now, band);
         return now;
     }
     let mut decision = state.scheduler.decide(now);
@@ -99,16 +98,16 @@ fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
     } else if state.rules.gang {
         notify_gang(state, platform);
     }
-    put_into_force(state, platform, now, decision.turn.map(|turn| turn.band));
+    set_mask_and_alarm(state, platform, now, decision.turn.map(|turn| turn.band));
     now
 }
 
-/// Whether the last decision stands, because a preemption is deferred. Has the gang wait, where there is one.
+/// Whether the last decision remains valid, because a preemption is deferred. Makes the gang wait, if there is one.
 #[inline(always)]
-fn last_decision_stands<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> bool {
+fn is_last_decision_kept<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> bool {
     let rules = state.rules;
     if rules.gang {
-        hold_gang(state, platform);
+        pause_gang(state, platform);
     }
     let is_deferred = match rules.max_delay {
         Some(bound) => defer_preemption(state, platform, now, bound),
@@ -120,9 +119,9 @@ fn last_decision_stands<P: Platform>(state: &mut State<P>, platform: &mut P, now
     is_deferred
 }
 
-/// From here on an interrupt that may disturb a vCPU of `band` gets through, and the alarm is that of the decision.
+/// Sets the priority mask for the decision's `band`, and arms the alarm for the next decision or chore.
 #[inline(always)]
-fn put_into_force<P: Platform>(
+fn set_mask_and_alarm<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
     now: Ticks,
@@ -133,7 +132,7 @@ fn put_into_force<P: Platform>(
     state.alarm_is_stale = true;
     platform.set_priority_mask(band);
     let chore = platform.next_chore(now, band, state.defers_preemption());
-    // One that is due is done next. The alarm does not ring for it.
+    // A chore that is due is done next, so the alarm is not armed for it.
     state.chore_is_due |= chore <= now;
     state.chore_at = if chore <= now { Ticks::NEVER } else { chore };
     arm_alarm(state, platform);

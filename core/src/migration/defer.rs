@@ -7,7 +7,8 @@ use super::core_state::Catch;
 use super::platform::{Platform, State};
 use crate::schedule::Ticks;
 
-/// Before a decision: whether a preemption is deferred, so that the last decision stands. `bound`: for how long at most.
+/// Before a decision: whether a preemption is deferred, so that the last decision remains valid. `bound`: for how long
+/// at most.
 pub(super) fn defer_preemption<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
@@ -30,7 +31,7 @@ pub(super) fn defer_preemption<P: Platform>(
     }
     state.deferred_until = until;
     state.fetch_at = until.min(now.saturating_add(state.defer_step));
-    // No vCPU of the same band gets the core before: no alarm for the end of a time slice that is over.
+    // Until then no vCPU of the same band gets the core, so no alarm is needed for the end of the time slice.
     state.scheduler.extend_turn(state.fetch_at);
     catch(state, platform, Catch::Exit);
     true

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The exchange of one vCPU's registers for another's.
+//! The switch from one vCPU to another.
 //!
-//! It takes a few hundred instructions, so the core looks for interrupts on the way: a vCPU of a higher band does not
-//! wait until a vCPU of a lower one is loaded.
+//! It takes a few hundred instructions, so the core looks for interrupts on the way. A vCPU of a higher band then does
+//! not wait until a vCPU of a lower band is loaded.
 
 use super::catch::stop_catching;
 use super::core_state::Loaded;
@@ -12,16 +12,16 @@ use super::platform::{Platform, State};
 use super::save::save_loaded;
 use spumone_config::types::VcpuId;
 
-/// Brings the registers of the running vCPU `id` to the core, instead of those of another one. Ends half way if the core
-/// must decide again.
+/// Switches to the running vCPU `id`: saves the registers of the loaded vCPU, and loads those of `id`. Stops half way
+/// if the core must decide again.
 #[inline(always)]
 pub fn exchange<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
-    if is_overtaken(state, platform) {
+    if must_stop(state, platform) {
         return;
     }
     if state.loaded.is_some() {
         switch_out(state, platform);
-        if is_overtaken(state, platform) {
+        if must_stop(state, platform) {
             return;
         }
     }
@@ -36,22 +36,22 @@ pub fn switch_out<P: Platform>(state: &mut State<P>, platform: &mut P) {
     };
     save_loaded(state, platform);
     release_preempted(state, platform, last);
-    // From here on the alarm stands in for the timers just saved, and may ring at once.
+    // From now on the alarm replaces the timers just saved. It may ring at once.
     arm_stale_alarm(state, platform);
 }
 
-/// Loads the registers of the running vCPU `id` on a core that holds none.
+/// Loads the registers of the running vCPU `id` on a core on which no vCPU is loaded.
 #[inline(always)]
 pub fn switch_in<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     let Some(vcpu) = state.saved_vcpu_mut(id) else {
-        // Not reached: a decision acquires the token of the vCPU that it lets run.
+        // Not reached: a decision acquires the token of the vCPU that is to run.
         state.running = None;
         state.must_decide = true;
         return;
     };
     platform.load_registers(vcpu);
-    // Before its interrupts are loaded: a timer of its own that is due is pending from then on.
-    if is_overtaken(state, platform) {
+    // Checked before its interrupts are loaded, since an expired timer of its own is pending afterwards.
+    if must_stop(state, platform) {
         return;
     }
     let Some(mut token) = state.saved.get_mut(id.index()).and_then(Option::take) else {
@@ -72,7 +72,7 @@ pub fn switch_in<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId
 /// Whether another vCPU may have to run instead, because of an interrupt, or because the vCPU that was saved is to run
 /// again.
 #[inline(always)]
-fn is_overtaken<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
+fn must_stop<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
     if platform.is_interrupted() {
         take_interrupts(state, platform);
     }

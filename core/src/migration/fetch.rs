@@ -19,8 +19,8 @@ use spumone_config::types::{PcpuId, VcpuId};
 /// Looks for vCPUs that other cores have parked, and claims what the policy chooses. A decision, with
 /// [`acquire_current`](super::park::acquire_current), must follow.
 ///
-/// Returns whether there was something to choose from, so that time has passed; `None` if a vCPU wants the core whose
-/// band is above all that migrate, so that nothing was looked at.
+/// Returns whether there was a vCPU to choose from, so that time has passed; `None` if a vCPU above all bands that
+/// migrate is runnable here, so that no slot was looked at.
 #[inline(always)]
 pub(super) fn fetch<P: Platform>(
     state: &mut State<P>,
@@ -38,7 +38,7 @@ pub(super) fn fetch<P: Platform>(
     }
     let highest = Level::of(state.scheduler.highest_band());
     if highest == Level::IDLE {
-        // First published, then looked: a core that parks a vCPU looks for idle cores afterwards.
+        // Publish first, then look: a core that parks a vCPU looks for idle cores afterwards.
         publish_level(state, platform, Level::IDLE);
     }
     let moving = state.moving;
@@ -47,14 +47,14 @@ pub(super) fn fetch<P: Platform>(
         let concerns = match platform.shared().slot(id).peek(state.core) {
             Peek::Nothing => false,
             Peek::Runnable => true,
-            // Its host serves it, unless it is cut off there.
+            // Its host delivers its interrupts, unless it is cut off there.
             Peek::Waits(host) => is_cut_off(platform.shared(), id, host),
         };
         elsewhere.insert_if(id, concerns);
     }
     platform.trace(TracePoint::Peeked(moving.count()));
     let turn = state.scheduler.turn();
-    let is_over = turn.is_some_and(|turn| turn.equal_waits && turn.quantum_end <= now);
+    let is_over = turn.is_some_and(|turn| turn.same_band_waits && turn.quantum_end <= now);
     if elsewhere.is_empty() && !is_over {
         end_grace(state, platform);
         return Some(false);
@@ -63,7 +63,7 @@ pub(super) fn fetch<P: Platform>(
     Some(true)
 }
 
-/// Whether `host` runs a higher band than that of a vCPU, so that no interrupt for the vCPU gets through there.
+/// Whether a vCPU is cut off on core `host`, which runs a higher band.
 #[inline(always)]
 pub(super) fn is_cut_off(shared: &Shared, id: VcpuId, host: PcpuId) -> bool {
     let band = shared.band(id);
@@ -90,8 +90,8 @@ fn choose<P: Platform>(
             since: turn.since,
             turn_end: turn.quantum_end,
         }),
-        equal_waits: turn.map_or(state.scheduler.highest_band().is_some(), |turn| {
-            turn.equal_waits
+        same_band_waits: turn.map_or(state.scheduler.highest_band().is_some(), |turn| {
+            turn.same_band_waits
         }),
         excludes_kernels: state.excludes_kernels,
     };
@@ -110,8 +110,8 @@ fn choose<P: Platform>(
     let is_preempted = choice
         .best
         .is_some_and(|best| turn.is_some_and(|turn| best.band > turn.band));
-    let must_let_go = is_over || choice.best.is_some_and(|best| best.swap);
-    if must_let_go
+    let must_leave = is_over || choice.best.is_some_and(|best| best.swap);
+    if must_leave
         && !is_preempted
         && let Some(until) = more_grace(state, platform, now)
     {
@@ -126,7 +126,7 @@ fn choose<P: Platform>(
     {
         let runs_next = turn.is_none_or(|turn| found.swap || found.band > turn.band);
         match runs_next {
-            // Its token is needed at once.
+            // The core needs its token at once.
             true => state.fetched = Some(found.vcpu),
             false => park(state, platform, found.vcpu),
         }
@@ -139,14 +139,14 @@ fn choose<P: Platform>(
     }
 }
 
-/// The running vCPU gets no grace, or no longer; what it has used of it is forgotten.
+/// Ends the grace of the running vCPU, if it has any. The next time it gets all of its grace again.
 #[inline(always)]
 fn end_grace<P: Platform>(state: &mut State<P>, platform: &mut P) {
     stop_catching(state, platform);
     state.grace.renew();
 }
 
-/// A vCPU that another core has parked, of a guest that runs.
+/// The vCPU `id`, if another core has parked it and its guest runs.
 fn candidate<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> Option<Candidate> {
     let slot = platform.shared().slot(id);
     let parked = slot.parked()?;
@@ -163,7 +163,7 @@ fn candidate<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> Option<
     })
 }
 
-/// Until when the running vCPU, whose time slice is over, may run on.
+/// Until when the running vCPU, whose time slice is over, may go on.
 fn more_grace<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> Option<Ticks> {
     let loaded = state.loaded.as_ref()?;
     if state.running != Some(loaded.id) {
@@ -173,7 +173,7 @@ fn more_grace<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -
     state.grace.more(now, sample)
 }
 
-/// Becomes the host of a vCPU that another core has parked, and parks it here. Returns whether it has.
+/// Becomes the host of a vCPU that another core has parked, and parks it here. Returns `false` if the claim failed.
 pub(super) fn become_host<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
@@ -188,8 +188,8 @@ pub(super) fn become_host<P: Platform>(
     has_claimed
 }
 
-/// Claims a vCPU that another core has parked, and puts it into this core's run queue. Returns whether it has: not if a
-/// core was faster, or the guest does not run.
+/// Claims a vCPU that another core has parked, and puts it into this core's run queue. Returns `false` if a core was
+/// faster, or the guest does not run.
 fn claim_for_core<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
@@ -208,13 +208,13 @@ fn claim_for_core<P: Platform>(
         return false;
     };
     platform.trace(TracePoint::Take(id));
-    // A core that rings from here on kicks this core. What was rung before is seen when the vCPU is parked or loaded.
+    // A core that rings from now on kicks this core. What was rung before is seen when the vCPU is parked or loaded.
     if let Some(doorbell) = platform.doorbell(id) {
         doorbell.settle(state.core);
     }
     platform.route_devices(&token);
     let mut vcpu_state = match seen.state {
-        ParkedState::Runnable | ParkedState::Wanted | ParkedState::Sent => VcpuState::Suspend,
+        ParkedState::Runnable | ParkedState::Wanted | ParkedState::Sent => VcpuState::Runnable,
         ParkedState::Asleep => VcpuState::Sleep,
         ParkedState::Off => VcpuState::Off,
     };
@@ -222,11 +222,11 @@ fn claim_for_core<P: Platform>(
         VcpuState::Sleep => platform.next_timer(&token),
         _ => None,
     };
-    // Of an earlier stay.
+    // The vCPU may still be in the run queue from the last time it was here.
     let _ = state.scheduler.remove(id);
     state.deadlines.clear(id);
     match timer {
-        Some(at) if at <= now => vcpu_state = VcpuState::Suspend,
+        Some(at) if at <= now => vcpu_state = VcpuState::Runnable,
         Some(at) => {
             state.deadlines.set(id, band, at);
             state.alarm_is_stale = true;

@@ -6,9 +6,9 @@ use super::platform::{Platform, State, TracePoint};
 use super::presence::Level;
 use crate::sets::VcpuSet;
 
-/// Before a decision: all vCPUs of the gang wait while one of its cores runs a higher band. Other cores have none of them,
-/// and are not notified when the wait is over.
-pub(super) fn hold_gang<P: Platform>(state: &mut State<P>, platform: &mut P) {
+/// Before a decision: makes the gang's vCPU on this core wait while one of the gang's cores runs a higher band. Does
+/// nothing on a core without vCPUs of the gang, which is not notified when the wait is over.
+pub(super) fn pause_gang<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let gang = platform.shared().roles.gang;
     let Some((band, cores)) = gang.filter(|(_, cores)| cores.contains(state.core)) else {
         return;
@@ -17,8 +17,8 @@ pub(super) fn hold_gang<P: Platform>(state: &mut State<P>, platform: &mut P) {
         .iter()
         .any(|core| platform.shared().presence(core).is_above(band));
     platform.trace(TracePoint::CheckedGang(cores.count()));
-    let held = is_apart.then_some(band);
-    state.scheduler.hold(held);
+    let paused = is_apart.then_some(band);
+    state.scheduler.pause_up_to(paused);
 }
 
 /// After a decision: if this core has begun to run a band above the gang, or no longer does, the gang's other cores are
@@ -44,6 +44,6 @@ pub(super) fn notify_gang<P: Platform>(state: &mut State<P>, platform: &mut P) {
             platform.kick(home, id);
         }
     }
-    // This core may have held its own vCPU for others whose cores are back.
+    // This core's own vCPU may have waited for cores that run no higher band any more.
     state.must_decide |= !is_above;
 }

@@ -3,7 +3,7 @@
 //!
 //! A vCPU in its kernel gets a little more time and is sampled again, until it is back in a program, or spins (it then waits
 //! for another vCPU), or has used up its grace. Where the core can tell (FEAT_XNX), the return to a program is caught as well
-//! ([`catch`](super::catch())), and ends the grace at once.
+//! ([`catch`](mod@super::catch)), and ends the grace at once.
 
 use crate::schedule::Ticks;
 
@@ -24,11 +24,11 @@ pub struct Spin {
     last: Option<(u64, u64)>,
 }
 
-/// A loop that waits is not longer than this, in bytes.
+/// The longest loop that counts as spinning, in bytes.
 const LOOP_BYTES: u64 = 64;
 
 impl Spin {
-    /// Whether the vCPU seems to wait in a loop: it is in the kernel, on the same stack and at the same few instructions as in
+    /// Whether the vCPU seems to spin: it is in the kernel, on the same stack and at the same few instructions as in
     /// the last sample.
     pub fn seen(&mut self, sample: Sample) -> bool {
         let now = sample.in_kernel.then_some((sample.pc, sample.stack));
@@ -64,13 +64,13 @@ impl Grace {
         }
     }
 
-    /// Another vCPU runs, or no vCPU waits for this one's core any more.
+    /// Gives all of the grace again: another vCPU runs, or no vCPU waits for this one's core any more.
     pub fn renew(&mut self) {
         self.used = 0;
         self.spin = Spin::default();
     }
 
-    /// The running vCPU is to give up the core. `Some`: not before it is sampled again at that time.
+    /// The running vCPU is to give up the core. `Some`: it has grace, and is to be sampled again at that time.
     pub fn more(&mut self, now: Ticks, sample: Sample) -> Option<Ticks> {
         let spins = self.sees_spin && self.spin.seen(sample);
         if !sample.in_kernel || spins || self.used >= self.steps {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_gets_so_many_steps_and_no_more() {
+    fn a_kernel_gets_the_given_number_of_steps() {
         let mut grace = Grace::new(Ticks(5), 3, true);
         for round in 0..3 {
             let now = Ticks(round * 5);
@@ -116,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn a_vcpu_that_spins_gets_none() {
+    fn a_vcpu_that_spins_gets_no_grace() {
         let mut grace = Grace::new(Ticks(5), 3, true);
         assert!(grace.more(Ticks(0), at(4096)).is_some());
         assert_eq!(grace.more(Ticks(5), at(4096 + 8)), None);
-        let mut blind = Grace::new(Ticks(5), 3, false);
-        assert!(blind.more(Ticks(0), at(4096)).is_some());
-        assert!(blind.more(Ticks(5), at(4096 + 8)).is_some());
+        let mut without_spin = Grace::new(Ticks(5), 3, false);
+        assert!(without_spin.more(Ticks(0), at(4096)).is_some());
+        assert!(without_spin.more(Ticks(5), at(4096 + 8)).is_some());
     }
 
     #[test]

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Interrupts at EL2: when a core takes them, and where those for a vCPU go.
+//! Interrupts at EL2: when a core takes them, and to which core those for a vCPU go.
 //!
 //! Interrupts are masked at EL2, so the core takes them at chosen points. Two rules keep a storm of interrupts, which a
 //! guest can cause for its own vCPUs, from delaying a vCPU of a higher band:
 //!
 //! - **The alarm is armed before an interrupt is taken.** The alarm has the highest GIC priority, so it is taken before
-//!   any other interrupt, however many are pending. A deadline that is in no alarm would wait for all of them.
+//!   any other interrupt, however many are pending. A deadline for which the alarm is not armed would wait for all of
+//!   them.
 //! - **A preemption is decided before the next interrupt is taken.** As soon as a vCPU of a higher band than the running
 //!   one is runnable, the core decides; the decision sets the priority mask, which holds the rest of the storm back in
 //!   the GIC. When the alarm has rung, the mask is raised at once.
@@ -18,7 +19,7 @@ use crate::schedule::{Band, Ticks, Turn, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::types::{IntId, PcpuId, VcpuId};
 
-/// Interrupts that a core takes before it looks at its vCPUs again.
+/// How many interrupts a core takes before it looks at its vCPUs again.
 const MAX_TAKEN: usize = 8;
 
 /// Takes interrupts that are pending and that the priority mask lets through: up to [`MAX_TAKEN`], or up to the first
@@ -29,7 +30,10 @@ pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
         if !state.alarm_rang {
             arm_stale_alarm(state, platform);
         }
-        debug_assert!(alarm_is_in_time(state), "a deadline is in no alarm");
+        debug_assert!(
+            alarm_is_in_time(state),
+            "the alarm is later than a deadline"
+        );
         match platform.take_interrupt(state.loaded_vcpu_mut()) {
             Taken::Nothing => return,
             Taken::Alarm => alarm_rang(state, platform),
@@ -49,7 +53,7 @@ fn alarm_is_in_time<T>(state: &CoreState<T>) -> bool {
     let has_ended = state.decided_band.is_some() && state.scheduler.turn().is_none();
     let turn = state.scheduler.turn().map(|turn| match state.must_decide {
         true => Turn {
-            equal_waits: false,
+            same_band_waits: false,
             quantum_end: Ticks::NEVER,
             ..turn
         },
@@ -108,7 +112,7 @@ fn timer_expired<P: Platform>(state: &mut State<P>, platform: &mut P, timer: Int
         return;
     };
     let id = *id;
-    if state.scheduler.state(id) == Some(VcpuState::Suspend) {
+    if state.scheduler.state(id) == Some(VcpuState::Runnable) {
         // It is being switched out: the delivery waits, to keep the latency of the incoming vCPU low.
         let _ = platform.deliver(token, Delivery::LateTimer(timer));
         state.must_refresh = true;
@@ -119,8 +123,8 @@ fn timer_expired<P: Platform>(state: &mut State<P>, platform: &mut P, timer: Int
     notify_vcpus(state, platform, rung);
 }
 
-/// The alarm has rung and is silent now: the core must decide. Until then, only timers of the loaded vCPU get through,
-/// which may be the reason why a higher band preempts, and interrupts for the highest band.
+/// The alarm has rung and is disarmed: the core must decide. Until then, the priority mask lets through only interrupts
+/// for the highest band and timers of the loaded vCPU, because such a timer may be the reason for a preemption.
 #[inline(always)]
 pub fn alarm_rang<P: Platform>(state: &mut State<P>, platform: &mut P) {
     state.alarm = Ticks::NEVER;
@@ -130,7 +134,7 @@ pub fn alarm_rang<P: Platform>(state: &mut State<P>, platform: &mut P) {
     platform.set_priority_mask(Some(Band::HIGHEST));
 }
 
-/// Arms the alarm anew if a deadline has come or gone, or another vCPU runs, since it was armed.
+/// Arms the alarm again if, since it was armed, a deadline was added or removed, or another vCPU was chosen to run.
 #[inline(always)]
 pub fn arm_stale_alarm<P: Platform>(state: &mut State<P>, platform: &mut P) {
     if state.alarm_is_stale {
@@ -149,7 +153,7 @@ pub(super) fn arm_alarm<P: Platform>(state: &mut State<P>, platform: &mut P) {
     }
 }
 
-/// The doorbells of these vCPUs were rung, here: see [`notify_vcpu`].
+/// This core has rung the doorbells of these vCPUs: see [`notify_vcpu`].
 #[inline(always)]
 pub fn notify_vcpus<P: Platform>(state: &mut State<P>, platform: &mut P, vcpus: VcpuSet) {
     if !vcpus.is_empty() {
@@ -173,8 +177,8 @@ pub(super) fn notify_rung<P: Platform>(state: &mut State<P>, platform: &mut P) {
     }
 }
 
-/// The doorbell of a vCPU was rung, here: the vCPU's host is to look at it. Delivers the interrupt if this core is the
-/// host; else pulls the vCPU, or kicks its host.
+/// This core has rung the doorbell of a vCPU, and the vCPU's host must look at it. Delivers the interrupt if this core
+/// is the host; else pulls the vCPU, or kicks its host.
 pub fn notify_vcpu<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     match host_of(platform, id) {
         None => {}
@@ -189,7 +193,7 @@ fn notify_host<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, 
     }
 }
 
-/// This core was kicked for a vCPU: it may have something in its doorbell, or be parked on another core.
+/// This core was kicked for a vCPU: the vCPU's doorbell was rung, or another core has parked it.
 #[inline(always)]
 pub fn kicked<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     if state.decides_on_kick(id) {
@@ -201,12 +205,12 @@ pub fn kicked<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
         wake(state, platform, id);
         mark_wanted_if_cut_off(state, platform, id);
     } else {
-        // It is parked on another core, which says so by this kick; or it has moved.
+        // Another core has parked it and notifies this one, or the vCPU has moved since the kick.
         state.must_decide = true;
     }
 }
 
-/// The loaded vCPU has something in its doorbell. If it is being switched out, the delivery waits until it runs again, to
+/// The doorbell of the loaded vCPU was rung. If it is being switched out, the delivery waits until it runs again, to
 /// keep the latency of the incoming vCPU low.
 #[inline(always)]
 fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
@@ -221,13 +225,14 @@ fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
     }
     let rung = platform.deliver(token, Delivery::Doorbell);
     wake(state, platform, id);
-    // A delivery rings doorbells only where an SPI changes hands, which happens once.
+    // A delivery rings another vCPU's doorbell only when an SPI has got another target, and does so once for each SPI.
     for other in rung.iter() {
         pass_on(state, platform, other);
     }
 }
 
-/// An SPI that came for one vCPU is another one's now. A vCPU that is here looks at its doorbell when it runs next.
+/// An SPI that came for one vCPU now targets vCPU `id`, whose doorbell was rung. If `id` is on this core, it looks at
+/// its doorbell when it runs next.
 fn pass_on<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     match host_of(platform, id) {
         None => {}

@@ -2,7 +2,7 @@
 //! How vCPUs migrate between cores.
 //!
 //! The token of a vCPU that may migrate is in one of two places. Either a core has it: the core runs the vCPU, or keeps
-//! its saved registers for a while. Or the vCPU is *parked*: the token lies in the vCPU's own [`ParkingSlot`], where any
+//! its saved registers for a while. Or the vCPU is *parked*: the token is in the vCPU's own [`ParkingSlot`], where any
 //! core of its guest may claim it. The core that parked it is its *host*: interrupts for it go there, and its deadlines
 //! are kept there.
 //!
@@ -17,7 +17,7 @@
 //! makes itself the host ([`Doorbell::settle`](crate::vgic::Doorbell::settle)) and then looks at the doorbell, so no
 //! interrupt is lost, whatever crosses.
 //!
-//! Two questions span several words. *Write, fence, look* makes them safe:
+//! Two protocols span several words. *Write, fence, look* makes them safe:
 //! - A core that goes idle publishes that in its [`Presence`], then looks for parked vCPUs. A core that parks a vCPU
 //!   then looks for idle cores. At least one of the two sees the other.
 //! - A core that parks a vCPU then looks at the vCPU's doorbell. A core that rings a doorbell then looks whether the
@@ -28,13 +28,13 @@
 //!
 //! | module | what it is about |
 //! | --- | --- |
-//! | `slot`, `presence` | the words that cores share |
+//! | `slot`, `presence` | the atomics that cores share |
 //! | `grace`, `lock_holder` | when a vCPU may lose its core |
-//! | `policy`, `choice` | which vCPU is taken |
-//! | `core_state`, `platform` | what a core knows, and what it can do |
-//! | `park`, `catch`, `notify` | a core gives vCPUs up, and says so |
-//! | `send`, `fetch`, `pull` | vCPUs leave and come |
-//! | `gang`, `defer` | a runnable vCPU that must wait all the same |
+//! | `policy`, `choice` | which parked vCPU a core fetches |
+//! | `core_state`, `platform` | the state of a core, and what it runs on |
+//! | `park`, `catch`, `notify` | a core parks vCPUs, and notifies other cores |
+//! | `send`, `fetch`, `pull` | vCPUs leave a core, and come to a core |
+//! | `gang`, `defer` | a policy delays a runnable vCPU |
 //! | `interrupt`, `decide` | one turn of a core's loop |
 
 mod catch;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a core tells other cores: which band it runs, and that vCPUs are parked here which they could run.
+//! How a core notifies other cores: it publishes which band it runs, and kicks a core that could run a vCPU parked
+//! here.
 
 use super::park::{host_of, is_parked_here, park};
 use super::platform::{Platform, State, TracePoint};
@@ -9,8 +10,8 @@ use super::slot::ParkedState;
 use crate::schedule::{Band, Ticks, VcpuState};
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// The core goes to `to`, or idles, as was decided. The registers of the vCPU that ran stay on the core until another
-/// vCPU needs it.
+/// From now on `to` runs on this core, or the core idles, as was decided. The registers of the vCPU that ran stay on
+/// the core until another vCPU needs it.
 #[inline(always)]
 pub(super) fn switch_to<P: Platform>(state: &mut State<P>, platform: &mut P, to: Option<VcpuId>) {
     let last = core::mem::replace(&mut state.running, to);
@@ -19,7 +20,7 @@ pub(super) fn switch_to<P: Platform>(state: &mut State<P>, platform: &mut P, to:
         && let Some(last) = last
         && state.loaded() != Some(last)
     {
-        // It was overtaken before it was loaded.
+        // It was preempted before it was loaded.
         release_preempted(state, platform, last);
     }
     if let Some(id) = to {
@@ -36,7 +37,7 @@ pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id
     if !state.moves(id) {
         return;
     }
-    // As decided: other cores may not know yet.
+    // From the decision, not from `Presence`: the core may not have published the new band yet.
     let is_preempted = state.scheduler.current_band() > platform.shared().band(id);
     if is_preempted && state.rules.park_delay > Ticks(0) {
         state.park_later.insert(id);
@@ -45,9 +46,9 @@ pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id
     platform.trace(TracePoint::Park);
     park(state, platform, id);
     platform.trace(TracePoint::Parked);
-    // One that sleeps counts where this core no longer hears its interrupts: `publish_and_notify` may have looked before
-    // it was parked.
-    let is_runnable = state.scheduler.state(id) == Some(VcpuState::Suspend);
+    // A sleeping vCPU that is cut off here needs another core as well: `publish_and_notify` may have looked before it
+    // was parked.
+    let is_runnable = state.scheduler.state(id) == Some(VcpuState::Runnable);
     if (is_runnable || is_preempted) && is_parked_here(state, platform, id) {
         notify_other_core(state, platform, id, true);
     }
@@ -73,7 +74,7 @@ pub(super) fn publish_level<P: Platform>(state: &State<P>, platform: &P, level: 
     }
 }
 
-/// Notifies one core that a vCPU is parked here: an idle one; else, if `or_busy`, one that runs no higher band.
+/// Notifies one core that a vCPU is parked here: an idle core; else, if `or_busy`, a core that runs no higher band.
 pub(super) fn notify_other_core<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
@@ -99,8 +100,8 @@ pub(super) fn notify_other_core<P: Platform>(
     }
 }
 
-/// Which of other cores, in the order in which they are asked, is notified that a vCPU of `band` is parked: one that
-/// idles; else, if `or_busy`, the first that runs no higher band.
+/// Which of `others` is notified that a vCPU of `band` is parked: the first that idles; else, if `or_busy`, the first
+/// that runs no higher band.
 fn core_to_notify(
     others: impl Iterator<Item = (PcpuId, Level)>,
     band: Band,
@@ -136,19 +137,19 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
         }
         if !state.parked_here.is_empty()
             && level != Level::IDLE
-            && let Some(id) = most_urgent_parked(state, platform)
+            && let Some(id) = first_to_notify(state, platform)
         {
             notify_other_core(state, platform, id, false);
         }
     } else if has_changed || !state.park_later.is_empty() && state.notify_at == Ticks::NEVER {
-        // If the higher band sleeps again soon, nothing has happened.
+        // If the higher band sleeps again before the park delay is over, nothing is parked and no core is notified.
         let at = now.saturating_add(state.rules.park_delay);
         state.notify_at = state.notify_at.min(at);
     } else if state.notify_at <= now {
         // The core that is notified may just have begun to run a higher band, like this one.
         let again = now.saturating_add(state.notify_again_after);
         park_kept(state, platform);
-        let notified = most_urgent_parked(state, platform);
+        let notified = first_to_notify(state, platform);
         if let Some(id) = notified {
             notify_other_core(state, platform, id, true);
         }
@@ -156,9 +157,9 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
     }
 }
 
-/// Of the vCPUs that this core has parked, the one of which another core is best notified: a runnable one before one that
-/// waits, and of these the one of the highest band. One that waits counts only where it is cut off.
-fn most_urgent_parked<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<VcpuId> {
+/// The vCPU, of those that this core has parked, of which another core is notified first: a runnable one before one
+/// that sleeps, and of these the one of the highest band. One that sleeps counts only if it is cut off.
+fn first_to_notify<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<VcpuId> {
     let current = state.scheduler.current_band();
     let mut best = None;
     for id in state.parked_here.iter() {
@@ -180,15 +181,15 @@ fn most_urgent_parked<P: Platform>(state: &mut State<P>, platform: &mut P) -> Op
     best.map(|(_, id)| id)
 }
 
-/// This core ran a higher band until now, and could run the vCPUs again whose home it is: has those that are elsewhere
-/// come back.
+/// This core ran a higher band until now, and can again run the vCPUs whose home it is: calls back those that are on
+/// other cores.
 fn call_home<P: Platform>(state: &mut State<P>, platform: &mut P) {
     for id in state.home_vcpus.iter() {
         if state.has(id) {
             continue;
         }
         match platform.shared().slot(id).parked() {
-            // It is fetched at the next look, or called when it wakes.
+            // The next decision fetches it if it is runnable; its host sends it home when it wakes.
             Some(it) => state.must_decide |= it.state.is_runnable(),
             None => {
                 if let Some(host) = host_of(platform, id).filter(|&host| host != state.core) {

@@ -29,7 +29,8 @@ pub(super) fn host_of<P: Platform>(platform: &P, id: VcpuId) -> Option<PcpuId> {
     Some(platform.doorbell(id)?.location())
 }
 
-/// Makes sure that this core has the token of a vCPU that it runs or has parked. Returns whether it has.
+/// Claims the token of a vCPU that this core has parked, if the core does not have it. Returns whether this core has it
+/// now.
 #[inline(always)]
 pub fn acquire_token<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) -> bool {
     if state.has(id) {
@@ -38,7 +39,7 @@ pub fn acquire_token<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vc
     let Some(band) = platform.shared().band(id) else {
         return false;
     };
-    // Another core may mark it as wanted between look and claim, once.
+    // Between look and claim another core may mark the vCPU as wanted, once. So a second attempt suffices.
     let token = match claim_own(state.core, platform, id) {
         None => claim_own(state.core, platform, id),
         token => token,
@@ -51,7 +52,7 @@ pub fn acquire_token<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vc
     if state.sent.contains(id) {
         // It was sent away, and no core has claimed it.
         state.sent.remove(id);
-        let admitted = state.scheduler.admit(id, band, VcpuState::Suspend);
+        let admitted = state.scheduler.admit(id, band, VcpuState::Runnable);
         debug_assert!(
             admitted.is_ok(),
             "a vCPU that is sent away leaves the run queue"
@@ -70,7 +71,7 @@ fn claim_own<P: Platform>(core: PcpuId, platform: &mut P, id: VcpuId) -> Option<
     claim(platform, id, seen)
 }
 
-/// Claims a vCPU that is parked as it was seen. `None`: a core was faster.
+/// Claims a vCPU that is still parked as in `seen`. `None`: another core was faster.
 #[inline(always)]
 pub(super) fn claim<P: Platform>(platform: &mut P, id: VcpuId, seen: Parked) -> Option<P::Token> {
     match platform.shared().slot(id).claim(seen) {
@@ -82,8 +83,7 @@ pub(super) fn claim<P: Platform>(platform: &mut P, id: VcpuId, seen: Parked) -> 
     }
 }
 
-/// Makes sure that this core has the token of the vCPU that a decision lets run; decides again where another core has
-/// claimed it.
+/// Acquires the token of the vCPU that a decision has chosen to run; decides again if another core has claimed it.
 ///
 /// If the fetched vCPU does not run after all, it is parked: at once, or, if a higher band runs, after the park delay, so
 /// that the higher band's latency does not grow.
@@ -126,8 +126,8 @@ pub fn park<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
         return;
     };
     let rest = match state.scheduler.state(id) {
-        Some(VcpuState::Suspend) if platform.was_in_kernel(token) => ParkedState::Wanted,
-        Some(VcpuState::Suspend) => ParkedState::Runnable,
+        Some(VcpuState::Runnable) if platform.was_in_kernel(token) => ParkedState::Wanted,
+        Some(VcpuState::Runnable) => ParkedState::Runnable,
         Some(VcpuState::Sleep) => ParkedState::Asleep,
         Some(VcpuState::Off) => ParkedState::Off,
         Some(VcpuState::Running) | None => return,
@@ -154,7 +154,7 @@ pub(super) fn store_token<P: Platform>(
     platform.shared().slot(id).park(parked, now);
     state.parked_here.insert(id);
     if platform.doorbell(id).is_some_and(|it| !it.is_silent()) {
-        // The core that rang may not have seen it parked.
+        // The core that rang the doorbell may not have seen the vCPU parked.
         if rest == ParkedState::Asleep {
             wake(state, platform, id);
         }
@@ -169,8 +169,8 @@ fn is_cut_off_here<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> b
     band.is_some_and(|band| platform.shared().presence(state.core).is_above(band))
 }
 
-/// Marks a vCPU that this core has parked and that is runnable as wanted, if this core runs a higher band: as another
-/// core does that rings its doorbell.
+/// Marks a runnable vCPU that this core has parked as wanted, if this core runs a higher band: so does another core
+/// that rings the vCPU's doorbell.
 pub(super) fn mark_wanted_if_cut_off<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) {
     if !state.pulls_for_interrupts || !is_cut_off_here(state, platform, id) {
         return;
@@ -180,7 +180,7 @@ pub(super) fn mark_wanted_if_cut_off<P: Platform>(state: &State<P>, platform: &P
         .parked()
         .filter(|it| it.host == state.core && it.state.is_runnable());
     if let Some(seen) = seen {
-        // If that fails, a core has claimed it, and looks at its doorbell.
+        // If this fails, another core has claimed the vCPU and looks at its doorbell.
         let _ = slot.mark_wanted(seen);
     }
 }
@@ -188,7 +188,7 @@ pub(super) fn mark_wanted_if_cut_off<P: Platform>(state: &State<P>, platform: &P
 /// Wakes a vCPU that sleeps on this core.
 #[inline(always)]
 pub fn wake<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
-    // As long as the last decision stands, the running vCPU is awake.
+    // While the last decision is valid, the running vCPU is awake.
     if state.running == Some(id) && !state.must_decide {
         return;
     }
@@ -200,7 +200,7 @@ pub fn wake<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     }
 }
 
-/// Wakes the vCPUs whose deadlines have passed, but not those that would not get the core.
+/// Wakes the vCPUs whose deadlines have passed, except those below the running band.
 #[inline(always)]
 pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     let running = state.scheduler.current_band();
@@ -212,7 +212,7 @@ pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, 
         if !state.moves(id) {
             state.scheduler.wake(id);
         } else if is_here(state, platform, id) {
-            // One that was parked here may be elsewhere by now.
+            // A vCPU that was parked here may be on another core by now.
             wake(state, platform, id);
         }
     }

@@ -16,7 +16,7 @@ use spumone_config::types::{IntId, PcpuId, VcpuId};
 pub enum Taken {
     /// None was pending.
     Nothing,
-    /// EL2's alarm; it is silent until it is armed again.
+    /// EL2's alarm. It does not ring again until it is armed.
     Alarm,
     /// Other cores have kicked this one for these vCPUs.
     Kicks(VcpuSet),
@@ -30,29 +30,30 @@ pub enum Taken {
     Delivered(VcpuSet),
     /// The interrupt is for vCPUs that are not loaded: their doorbells were rung.
     Rung(VcpuSet),
-    /// It concerns no vCPU.
+    /// An interrupt that concerns no vCPU.
     Other,
 }
 
 /// What is to be delivered to the loaded vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// What its doorbell was rung for.
+    /// The interrupts for which its doorbell was rung.
     Doorbell,
     /// An expired timer of its own.
     Timer(IntId),
-    /// The same, while the vCPU is about to be switched out: noted only, and delivered when it runs again.
+    /// An expired timer of its own, while the vCPU is about to be switched out: only noted, and delivered when the vCPU
+    /// runs again.
     LateTimer(IntId),
     /// All that may have changed since its list registers were last brought up to date.
     All,
 }
 
-/// What became of the registers of a vCPU that were saved.
+/// What saving the registers of a vCPU has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saved {
     /// When the first of its timers expires that has not expired yet.
     pub deadline: Option<Ticks>,
-    /// It slept, and an interrupt has come for it meanwhile.
+    /// Whether it slept and an interrupt has come for it meanwhile.
     pub wakes: bool,
     /// The doorbells of these vCPUs were rung.
     pub rung: VcpuSet,
@@ -63,31 +64,31 @@ pub struct Saved {
 pub enum TracePoint {
     /// The core is about to decide.
     Decide,
-    /// The core has looked at so many parking slots.
+    /// The core has looked at this many parking slots.
     Peeked(u32),
-    /// Another core has parked a vCPU, or a time slice is over: the core is about to choose.
+    /// Another core has parked a vCPU, or a time slice is over: the core is about to choose what it claims.
     Look,
     /// The core has claimed a vCPU.
     Take(VcpuId),
     /// Another core has claimed a vCPU that this core was about to claim.
     LostClaim,
-    /// That vCPU's interrupts come here, and it is in the run queue.
+    /// Interrupts of the claimed vCPU come here, and it is in the run queue.
     Taken,
     /// A vCPU of this core is about to be parked; its registers are saved.
     Park,
-    /// It is parked.
+    /// The vCPU is parked.
     Parked,
     /// A vCPU is about to be sent away.
     Send(VcpuId),
-    /// The core has looked what so many other cores run, to notify one of them.
+    /// The core has looked what this many other cores run, to notify one of them.
     Checked(u32),
-    /// Another core is notified.
+    /// Another core has been notified.
     Notified,
-    /// The core has looked whether so many cores run a band above the gang.
+    /// The core has looked whether this many cores run a band above the gang.
     CheckedGang(u32),
     /// Another core had claimed the chosen vCPU: the core decides again.
     Again,
-    /// The core goes to this vCPU; `None`: it idles.
+    /// The core is to run this vCPU; `None`: it idles.
     Dispatch(Option<VcpuId>),
     /// The registers of the loaded vCPU are saved.
     Saved,
@@ -96,19 +97,19 @@ pub enum TracePoint {
 /// The state of a core that runs on this platform.
 pub type State<P> = CoreState<<P as Platform>::Token>;
 
-/// One core, as the functions of this module use it. They decide; what is here acts, and decides nothing. It sees the
-/// vCPU that it is to act on, and never the [`CoreState`], so it calls none of these functions.
+/// One core, as the functions of this module use it. They decide; a platform acts and decides nothing. A platform gets
+/// the vCPU that it is to act on, and never the [`CoreState`], so it cannot call back into these functions.
 pub trait Platform {
     /// The right to touch a vCPU: there is one for each, and it cannot be copied.
     type Token;
 
-    /// What all cores see.
+    /// What all cores share.
     fn shared(&self) -> &Shared;
     /// The doorbell of a vCPU; `None`: there is no such vCPU.
     fn doorbell(&self, id: VcpuId) -> Option<&Doorbell>;
     /// Whether the guest of a vCPU runs. A core that has acknowledged the end of a life fetches nothing of it any more.
     fn guest_runs(&self, id: VcpuId) -> bool;
-    /// What the policy says of a parked vCPU.
+    /// The policy's verdict on a parked vCPU.
     fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict;
 
     /// The system counter.
@@ -126,7 +127,7 @@ pub trait Platform {
     fn deliver(&mut self, loaded: &mut Self::Token, what: Delivery) -> VcpuSet;
     /// Kicks another core for a vCPU.
     fn kick(&mut self, core: PcpuId, id: VcpuId);
-    /// The vCPU is on this core from now on: the physical interrupts of its devices come here.
+    /// Routes the physical interrupts of a vCPU's devices to this core, where the vCPU is from now on.
     fn route_devices(&mut self, vcpu: &Self::Token);
 
     /// Stores the token of a vCPU beside its parking slot, where only the core that has it may look.
@@ -134,8 +135,8 @@ pub trait Platform {
     /// Takes the token from beside the parking slot, which this core has just claimed.
     fn take_token(&mut self, id: VcpuId) -> Option<Self::Token>;
 
-    /// Loads the registers of a vCPU, but for its timers and interrupts: the guest's memory is that of this vCPU from
-    /// here on.
+    /// Loads the registers of a vCPU, except those of its timers and interrupts. From now on, stage 2 is that of this
+    /// vCPU.
     fn load_registers(&mut self, vcpu: &mut Self::Token);
     /// Loads its timers and interrupts. The doorbells of the returned vCPUs were rung; `false` beside them: an interrupt
     /// came in between, and [`Delivery::All`] is due before the vCPU runs.
@@ -146,11 +147,11 @@ pub trait Platform {
     fn was_in_kernel(&self, vcpu: &Self::Token) -> bool;
     /// When the first timer expires, or has expired, of a vCPU whose registers are saved.
     fn next_timer(&self, vcpu: &Self::Token) -> Option<Ticks>;
-    /// A sample of the loaded vCPU, which runs.
+    /// A sample of the running vCPU, which is loaded.
     fn sample(&self, loaded: &Self::Token) -> Sample;
-    /// Whether the loaded vCPU, which runs, may hold a lock that other vCPUs of its guest want.
+    /// Whether the running vCPU, which is loaded, may hold a lock that other vCPUs of its guest want.
     fn may_hold_lock(&self, loaded: &Self::Token) -> bool;
-    /// Has the loaded vCPU exit when it does this. Returns whether the core can tell.
+    /// Makes the loaded vCPU exit when it does this. Returns whether the core can catch it.
     fn set_catch(&mut self, loaded: &Self::Token, catch: Catch) -> bool;
 
     /// The core has decided at `now` that `band` runs; `defers`: for now only, since a preemption is deferred. Returns

@@ -22,7 +22,8 @@ impl Level {
     }
 }
 
-/// The level of a core, for cores that have a vCPU to give away, or must know whether an interrupt gets through there.
+/// The level of a core, for other cores that have parked a vCPU, or must know whether the priority mask holds back an
+/// interrupt there.
 #[derive(Debug)]
 pub struct Presence {
     /// A [`Level`]. Only the core itself writes it. Relaxed: it is ordered against other words by the fence in
@@ -40,14 +41,14 @@ impl Presence {
         }
     }
 
-    /// Called by the core itself: its level from now on. What it reads afterwards is read after that.
+    /// Publishes the core's own level. Only the core itself calls this. What it reads afterwards is read after that.
     #[inline(always)]
     pub fn publish(&self, level: Level) {
         self.level.store(level.0, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Whether the core runs a band above `band`, so that no interrupt for `band` gets through there.
+    /// Whether the core runs a band above `band`, so that its priority mask holds back interrupts for `band`.
     pub fn is_above(&self, band: Band) -> bool {
         self.level() > Level::of(Some(band))
     }

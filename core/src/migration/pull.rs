@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pulling: an interrupt or a start has come for a vCPU whose host core does not hear it, because it runs a higher band.
-//! The core that sends it fetches the vCPU.
+//! Pulling: an interrupt or a start has come for a vCPU that is cut off on its host core, so the core that sends it
+//! fetches the vCPU.
 
 use super::fetch::{become_host, is_cut_off};
 use super::notify::notify_other_core;
@@ -8,9 +8,9 @@ use super::park::{acquire_token, host_of};
 use super::platform::{Platform, State};
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// An interrupt was rung, or a start is asked for, for a vCPU of core `host`. If the vCPU is cut off there: one that is
-/// runnable is marked as wanted, and the core that claims it finds what was rung; one that waits is claimed, or, where
-/// it would be cut off here too, another core is notified.
+/// There is an interrupt or a start for a vCPU of core `host`. If the vCPU is cut off there and runnable, it is marked
+/// as wanted, and the core that claims it finds what was rung. If it sleeps or is off, this core claims it, or, if it
+/// would be cut off here too, notifies another core.
 ///
 /// Returns whether the vCPU is wanted or claimed. If not, the host is to be kicked.
 pub(super) fn pull_for_interrupt<P: Platform>(
@@ -38,7 +38,7 @@ pub(super) fn pull_for_interrupt<P: Platform>(
     is_served
 }
 
-/// A vCPU that is off is to start: acquires its token if it is here, or parked by a core that does not hear the start.
+/// A vCPU that is off is to start: acquires its token if it is here, or parked by a core where it is cut off.
 /// Returns whether this core has the token. If not, the host is to be sent mail.
 pub fn pull_for_start<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) -> bool {
     acquire_token(state, platform, id)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Saving the registers of the loaded vCPU, after which this core's alarm stands in for the vCPU's timers.
+//! Saving the registers of the loaded vCPU. From then on this core's alarm replaces the vCPU's timers.
 
 use super::catch::catch;
 use super::core_state::{Catch, Loaded};
@@ -8,7 +8,7 @@ use crate::schedule::VcpuState;
 
 /// Saves the registers of the loaded vCPU, if there is one.
 ///
-/// If doorbells were rung for that, the core decides again, and then notifies the hosts of those vCPUs.
+/// If doorbells were rung while they were saved, the core decides again, and then notifies the hosts of those vCPUs.
 #[inline(always)]
 pub fn save_loaded<P: Platform>(state: &mut State<P>, platform: &mut P) {
     catch(state, platform, Catch::Nothing);
@@ -26,13 +26,13 @@ pub fn save_loaded<P: Platform>(state: &mut State<P>, platform: &mut P) {
         && let Some(band) = platform.shared().band(id)
     {
         state.deadlines.set(id, band, at);
-        // There is no alarm for a lower band.
+        // The alarm is not armed for deadlines of a lower band.
         state.alarm_is_stale |= Some(band) >= current;
     }
     if saved.wakes {
         let band = platform.shared().band(id);
         state.scheduler.wake(id);
-        // A vCPU of a lower band only queues; one of the same band waits for the end of the time slice.
+        // A vCPU of a lower band waits in the run queue, one of the same band until the end of the time slice.
         state.must_decide |= band > current;
         state.alarm_is_stale |= band == current;
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! vCPUs that leave their core before another core has asked: sent away, returned to their home, taken back if no core
-//! has claimed them.
+//! vCPUs that leave their core before another core looks for them: sent away, returned to their home, taken back if no
+//! core has claimed them.
 //!
-//! `steal` needs none of it. The policies that do say so in their [`PolicyRules`](super::PolicyRules).
+//! `steal` sends no vCPU away. What other policies do is in their [`PolicyRules`](super::PolicyRules).
 
 use super::catch::stop_catching;
 use super::core_state::Catch;
@@ -14,7 +14,7 @@ use super::slot::ParkedState;
 use crate::schedule::{Ticks, VcpuState};
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// Sends away the vCPUs that must leave this core, before it looks for work.
+/// Sends away the vCPUs that must leave this core, before the core looks for parked vCPUs.
 pub(super) fn send_away_due<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     return_home(state, platform);
     if let Some(max_stay) = state.rules.max_stay
@@ -28,16 +28,17 @@ pub(super) fn send_away_due<P: Platform>(state: &mut State<P>, platform: &mut P,
             state.fetch_at = state.fetch_at.min(due);
         }
     }
-    // After the others: a vCPU that was sent away just now must not be forgotten if this core idles from here on.
+    // Comes last, so that a vCPU that was sent away just now sets `fetch_at`, also if this core idles from now on.
     take_back_unclaimed(state, platform, now);
 }
 
-/// Parks a runnable vCPU of this core, to be run by another core: `to`, or any. Not one that loads its guest: no other core
-/// takes a vCPU of a guest that does not run, so this core would have it back each time without a step done.
+/// Parks a runnable vCPU of this core, to be run by another core: `to`, or any. Does nothing for a vCPU that loads its
+/// guest: no core fetches a vCPU of a guest that does not run, so this core would take it back each time, and loading
+/// would not proceed.
 fn send_away<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, to: Option<PcpuId>) {
     let is_runnable = matches!(
         state.scheduler.state(id),
-        Some(VcpuState::Running | VcpuState::Suspend)
+        Some(VcpuState::Running | VcpuState::Runnable)
     );
     if !is_runnable || !platform.guest_runs(id) {
         return;
@@ -93,14 +94,14 @@ fn return_home<P: Platform>(state: &mut State<P>, platform: &mut P) {
     }
 }
 
-/// The home core of a vCPU that is away from it, if that core runs no higher band.
+/// The home core of a vCPU that is on another core, if the home core runs no higher band.
 fn free_home<P: Platform>(platform: &P, id: VcpuId) -> Option<PcpuId> {
     let vcpu = platform.shared().vcpu(id)?;
     let home = platform.shared().presence(vcpu.home);
     (!home.is_above(vcpu.band)).then_some(vcpu.home)
 }
 
-/// The loaded vCPU did what was to be caught.
+/// The loaded vCPU did what is caught.
 pub fn caught<P: Platform>(state: &mut State<P>, platform: &mut P) {
     if state.catches == Catch::Entry
         && let Some(id) = state.loaded()
@@ -108,7 +109,7 @@ pub fn caught<P: Platform>(state: &mut State<P>, platform: &mut P) {
         send_away(state, platform, id, None);
     } else {
         stop_catching(state, platform);
-        // It had grace until now.
+        // Its grace ends here.
         state.scheduler.withdraw_extension();
         state.must_decide = true;
     }

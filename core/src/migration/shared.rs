@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all cores see: facts about vCPUs, which never change, and the words by which cores meet.
+//! What all cores share: constants about vCPUs, and the atomics by which tokens move.
 
 use super::presence::{Level, Presence};
 use super::slot::ParkingSlot;
@@ -16,11 +16,11 @@ pub struct Roles {
     pub gang: Option<(Band, CoreSet)>,
     /// The highest level of a vCPU that may migrate.
     pub highest_movable: Level,
-    /// The lowest one.
+    /// The lowest level of a vCPU that may migrate.
     pub lowest_movable: Level,
 }
 
-/// What never changes of a vCPU.
+/// What is constant of a vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VcpuFacts {
     /// Its band.
@@ -29,7 +29,7 @@ pub struct VcpuFacts {
     pub home: PcpuId,
     /// The cores on which it may run.
     pub cores: CoreSet,
-    /// Whether it migrates between them.
+    /// Whether it migrates between those cores.
     pub moves: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Of a system with these vCPUs, by id. No vCPU is parked, and all cores idle.
+    /// The shared state of a system with these vCPUs, by id. No vCPU is parked, and all cores idle.
     pub fn new(roles: Roles, vcpus: [Option<VcpuFacts>; MAX_VCPUS]) -> Self {
         Self {
             roles,
@@ -54,7 +54,7 @@ impl Shared {
         }
     }
 
-    /// What never changes of a vCPU; `None`: there is none with this id.
+    /// What is constant of a vCPU; `None`: there is none with this id.
     #[inline(always)]
     pub fn vcpu(&self, id: VcpuId) -> Option<&VcpuFacts> {
         self.vcpus.get(id.index())?.as_ref()
@@ -78,7 +78,7 @@ impl Shared {
         &self.slots[id.index() % MAX_VCPUS]
     }
 
-    /// What a core shows others.
+    /// What a core publishes.
     #[inline(always)]
     pub fn presence(&self, core: PcpuId) -> &Presence {
         &self.presences[core.index() % MAX_PCPUS]

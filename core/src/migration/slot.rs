@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the token of a parked vCPU lies.
+//! The parking slot: where the token of a parked vCPU is.
 
 use crate::schedule::Ticks;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use spumone_config::types::PcpuId;
 
-/// What a parked vCPU was doing.
+/// The state of a parked vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParkedState {
     /// It is runnable, and was in a program of the guest or has just been woken: it holds no lock of the kernel.
     Runnable = 1,
-    /// It is runnable, and others may wait for it: it was in the guest's kernel, or an interrupt has come for it.
+    /// It is runnable, and other vCPUs may wait for it: it was in the guest's kernel, or an interrupt has come for it.
     Wanted,
     /// It is runnable, and its host, which has sent it away, will not run it.
     Sent,
@@ -25,24 +25,24 @@ pub enum ParkedState {
 pub struct Parked {
     /// The core that parked it.
     pub host: PcpuId,
-    /// What it was doing.
+    /// Its state.
     pub state: ParkedState,
 }
 
-/// What a core that looks for work sees in a slot.
+/// What a core that looks for parked vCPUs sees in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peek {
     /// The vCPU is on a core, or parked by the core that looks.
     Nothing,
     /// Another core has parked it, and it is runnable.
     Runnable,
-    /// This other core has parked it, and it sleeps or is off.
+    /// Another core, this one, has parked it, and it sleeps or is off.
     Waits(PcpuId),
 }
 
-/// The token is with a core.
-const TAKEN: u32 = 0;
-const REST_SHIFT: u32 = 8;
+/// The word while a core has the token.
+const NOT_PARKED: u32 = 0;
+const STATE_SHIFT: u32 = 8;
 
 impl ParkedState {
     /// Whether the vCPU is runnable.
@@ -55,7 +55,7 @@ impl ParkedState {
 impl Parked {
     #[inline(always)]
     const fn encode(self) -> u32 {
-        (self.state as u32) << REST_SHIFT | self.host.0 as u32
+        (self.state as u32) << STATE_SHIFT | self.host.0 as u32
     }
 
     #[inline(always)]
@@ -65,7 +65,7 @@ impl Parked {
         const SENT: u32 = ParkedState::Sent as u32;
         const ASLEEP: u32 = ParkedState::Asleep as u32;
         const OFF: u32 = ParkedState::Off as u32;
-        let state = match word >> REST_SHIFT {
+        let state = match word >> STATE_SHIFT {
             RUNNABLE => ParkedState::Runnable,
             IN_KERNEL => ParkedState::Wanted,
             SENT => ParkedState::Sent,
@@ -83,9 +83,9 @@ impl Parked {
 /// The parking slot of one vCPU. The core whose claim succeeds has the token.
 #[derive(Debug)]
 pub struct ParkingSlot {
-    /// [`TAKEN`], or what is parked. Shared because any core of the guest may claim it. The core that has the token
-    /// stores it with release order, so that the core that claims it, with acquire order, finds the registers in memory.
-    /// The core that changes it from parked to taken has the token.
+    /// [`NOT_PARKED`], or what is parked. Shared because any core of the guest may claim it. The core that has the
+    /// token stores it with release order, so that the core that claims it, with acquire order, finds the registers in
+    /// memory. The core that changes it from parked to not parked has the token.
     word: AtomicU32,
     /// When it was parked, in ticks. A hint beside `word`, so relaxed: if it is read together with the word of another
     /// parking, a choice is less fair, never wrong.
@@ -94,16 +94,16 @@ pub struct ParkingSlot {
 
 impl ParkingSlot {
     constructor! {
-        /// The slot of a vCPU whose token is with a core.
+        /// The slot of a vCPU whose token a core has.
         pub fn new() -> Self {
             Self {
-                word: AtomicU32::new(TAKEN),
+                word: AtomicU32::new(NOT_PARKED),
                 since: AtomicU64::new(0),
             }
         }
     }
 
-    /// The core that has the token, `parked.host`, gives it up; it has put it where a claim finds it.
+    /// The core that has the token, `parked.host`, gives it up. It has stored the token beside the slot before.
     ///
     /// What the core reads afterwards (a doorbell, a [`Presence`](super::Presence)) is read after the parking.
     pub fn park(&self, parked: Parked, now: Ticks) {
@@ -113,14 +113,14 @@ impl ParkingSlot {
         fence(Ordering::SeqCst);
     }
 
-    /// What `core` finds here that may concern it.
+    /// What `core`, which looks for parked vCPUs, sees here.
     #[inline(always)]
     pub fn peek(&self, core: PcpuId) -> Peek {
         let word = self.word.load(Ordering::Relaxed);
         let host = PcpuId(word as u8);
-        if word == TAKEN || host == core {
+        if word == NOT_PARKED || host == core {
             Peek::Nothing
-        } else if word >> REST_SHIFT < ParkedState::Asleep as u32 {
+        } else if word >> STATE_SHIFT < ParkedState::Asleep as u32 {
             Peek::Runnable
         } else {
             Peek::Waits(host)
@@ -137,7 +137,7 @@ impl ParkingSlot {
         Ticks(self.since.load(Ordering::Relaxed))
     }
 
-    /// Since when a vCPU that `core` has sent away waits for a core; `None`: it does not.
+    /// Since when a vCPU that `core` has sent away is parked; `None`: it is not.
     pub fn sent_by(&self, core: PcpuId) -> Option<Ticks> {
         let sent = Parked {
             host: core,
@@ -146,18 +146,23 @@ impl ParkingSlot {
         (self.parked() == Some(sent)).then(|| self.since())
     }
 
-    /// Takes the token, if it is still parked as it was seen. Returns whether the caller has it now.
+    /// Claims the token, if it is still parked as in `seen`. Returns whether the caller has it now.
     #[must_use = "a claimed token must be kept"]
     pub fn claim(&self, seen: Parked) -> bool {
         self.word
-            .compare_exchange(seen.encode(), TAKEN, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(
+                seen.encode(),
+                NOT_PARKED,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
             .is_ok()
     }
 
-    /// An interrupt was rung for a runnable vCPU that is cut off where it is parked: from now on it is wanted. Returns
-    /// whether it is still parked as it was seen. If not, the core that has it looks at its doorbell.
+    /// Marks a runnable vCPU that is cut off as wanted, because an interrupt was rung for it. Returns whether it is
+    /// still parked as in `seen`. If not, the core that has it looks at its doorbell.
     pub fn mark_wanted(&self, seen: Parked) -> bool {
-        let pressed = Parked {
+        let wanted = Parked {
             state: match seen.state {
                 ParkedState::Runnable => ParkedState::Wanted,
                 state => state,
@@ -168,15 +173,15 @@ impl ParkingSlot {
         self.word
             .compare_exchange(
                 seen.encode(),
-                pressed.encode(),
+                wanted.encode(),
                 Ordering::Release,
                 Ordering::Relaxed,
             )
             .is_ok()
     }
 
-    /// An interrupt has come for a vCPU that `host`, the caller, has parked asleep: it is runnable now. Returns whether it
-    /// was parked so. A core that claims it at the same moment looks at its doorbell.
+    /// Marks a vCPU that `host`, the caller, has parked asleep as runnable, because an interrupt has come for it.
+    /// Returns whether it was parked asleep. A core that claims it at the same moment looks at its doorbell.
     pub fn mark_runnable(&self, host: PcpuId) -> bool {
         let asleep = Parked {
             host,
@@ -186,8 +191,9 @@ impl ParkingSlot {
             host,
             state: ParkedState::Runnable,
         };
-        // Relaxed: a read-modify-write continues the release sequence of `park`. The fence is for the look at idle cores.
-        let roused = self
+        // Relaxed: a read-modify-write continues the release sequence of `park`. The fence orders it before the
+        // caller's look at idle cores.
+        let woken = self
             .word
             .compare_exchange(
                 asleep.encode(),
@@ -197,7 +203,7 @@ impl ParkingSlot {
             )
             .is_ok();
         fence(Ordering::SeqCst);
-        roused
+        woken
     }
 }
 
@@ -240,11 +246,11 @@ mod tests {
             let seen = slot.parked().unwrap();
             assert_eq!((seen, slot.since()), (parked(3, state), Ticks(7)));
             assert_eq!(slot.peek(PcpuId(3)), Peek::Nothing);
-            let glance = match state.is_runnable() {
+            let expected = match state.is_runnable() {
                 true => Peek::Runnable,
                 false => Peek::Waits(PcpuId(3)),
             };
-            assert_eq!(slot.peek(PcpuId(2)), glance);
+            assert_eq!(slot.peek(PcpuId(2)), expected);
             assert!(slot.claim(seen));
             assert!(!slot.claim(seen));
             assert_eq!(slot.parked(), None);
@@ -252,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_counts_only_for_what_was_seen() {
+    fn a_claim_succeeds_only_for_what_was_seen() {
         let slot = ParkingSlot::new();
         slot.park(parked(1, ParkedState::Asleep), Ticks(0));
         let seen = slot.parked().unwrap();
@@ -262,16 +268,16 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_makes_a_program_something_that_others_wait_for() {
+    fn an_interrupt_marks_a_preempted_program_as_wanted() {
         let slot = ParkingSlot::new();
-        for (state, pressed) in [
+        for (state, wanted) in [
             (ParkedState::Runnable, ParkedState::Wanted),
             (ParkedState::Wanted, ParkedState::Wanted),
             (ParkedState::Sent, ParkedState::Sent),
         ] {
             slot.park(parked(1, state), Ticks(0));
             assert!(slot.mark_wanted(parked(1, state)));
-            assert_eq!(slot.parked(), Some(parked(1, pressed)));
+            assert_eq!(slot.parked(), Some(parked(1, wanted)));
         }
         assert!(!slot.mark_wanted(parked(1, ParkedState::Runnable)));
         assert!(!slot.mark_wanted(parked(2, ParkedState::Sent)));

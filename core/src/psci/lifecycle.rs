@@ -8,40 +8,40 @@
 //!     +-------------------------------------------------------------------+
 //! ```
 //!
-//! A guest's memory may be rewritten only when no core runs it. So every core that holds vCPUs of
-//! it takes them off and acknowledges; the last one to do so knows that it is alone with the guest,
-//! clears what is left of it, and only then lets it be restarted. Who begins a stop and who is last
-//! is settled by one atomic operation each.
+//! A guest's memory may be rewritten only when no core runs the guest. So every core that has vCPUs of it takes them
+//! off and acknowledges. The last core to do so is the only one that touches the guest: it clears the guest's state,
+//! and only then allows a restart. One atomic operation decides which core begins a stop, and one which core is the
+//! last.
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use spumone_config::types::PcpuId;
 
-/// Counts the lives of a guest. A message of an earlier life is known by it, and dropped.
+/// The number of a guest's life. Mail of an earlier life is recognized by it, and dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Generation(pub u32);
 
 /// Why a guest is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// It asked to be turned off, or its last vCPU turned off.
+    /// The guest called `SYSTEM_OFF`, or its last vCPU turned off.
     Off,
-    /// It asked for a restart, or the user did.
+    /// The guest called `SYSTEM_RESET`, or the operator asked for a restart.
     Reset,
-    /// It did what it must not.
+    /// The guest did what it may not.
     Fault,
 }
 
 /// Where a guest is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Its memory is as its images say, or is being made so; no vCPU of it is on any core.
+    /// Its images are being loaded, or are loaded; no core has a vCPU of it that is on.
     Restoring,
     /// Its vCPUs run.
     Running,
     /// Its cores take its vCPUs off one by one.
     Stopping(StopReason),
-    /// No core holds a vCPU of it. Only a restart from outside brings it back. Never with
-    /// [`StopReason::Reset`], after which the guest is restored.
+    /// No core runs a vCPU of it. Only the operator can restart it. Never with [`StopReason::Reset`], after which the
+    /// guest is restored.
     Stopped(StopReason),
 }
 
@@ -57,20 +57,20 @@ pub enum AfterStop {
 /// The life of one guest, shared by its cores.
 #[derive(Debug)]
 pub struct Lifecycle {
-    /// Phase (lowest byte) and generation (upper half): one word, so that no one sees the phase of
-    /// one life with the number of another. Shared because any core of the guest may stop it.
+    /// Phase (lowest byte) and generation (upper half): one word, so that no core reads the phase of one life with the
+    /// number of another. Shared because any core of the guest may stop it.
     word: AtomicU64,
-    /// Cores that have yet to acknowledge a stop; bit n for core n. Full while the guest runs.
-    /// Shared so that the cores find out which of them is the last.
+    /// Cores that must still acknowledge a stop; bit n for core n. Equal to `cores` while the guest runs. Shared
+    /// because the cores find out by it which of them is the last.
     cores_left: AtomicU32,
-    /// All cores that hold vCPUs of the guest.
+    /// All cores that may have vCPUs of the guest.
     cores: u32,
 }
 
 impl Lifecycle {
     constructor! {
-        /// A guest before its first start, being restored: generation 0. `cores`: bit n is set if core
-        /// n may hold a vCPU of it.
+        /// A guest before its first start, being restored: generation 0. `cores`: bit n is set if core n may have a
+        /// vCPU of it.
         pub fn new(cores: u32) -> Self {
             Self {
                 word: AtomicU64::new(pack(Phase::Restoring, Generation(0))),
@@ -80,25 +80,25 @@ impl Lifecycle {
         }
     }
 
-    /// All cores that may hold vCPUs of the guest; bit n for core n.
+    /// All cores that may have vCPUs of the guest; bit n for core n.
     pub fn cores(&self) -> u32 {
         self.cores
     }
 
     /// Phase and generation at this moment.
     pub fn now(&self) -> (Phase, Generation) {
-        // Acquire: who sees a guest running sees it restored (`run`).
+        // Acquire: a core that sees a guest running sees it restored (`run`).
         unpack(self.word.load(Ordering::Acquire))
     }
 
-    /// Whether the guest runs, in this generation: a message that bears it is to be obeyed.
+    /// Whether the guest runs, in this generation. If not, mail of this generation is to be dropped.
     pub fn is_running(&self, generation: Generation) -> bool {
         self.now() == (Phase::Running, generation)
     }
 
-    /// Running becomes stopping. Of several callers exactly one gets the generation, and must send
-    /// `StopGuest` with it to the guest's other cores and then stop its own vCPUs. `None`: the
-    /// guest does not run, or another core was first and its message is on the way.
+    /// Running becomes stopping. Of several callers exactly one gets the generation, and must send `StopGuest` with it
+    /// to the guest's other cores and then stop its own vCPUs. `None`: the guest does not run, or another core was
+    /// first and has sent mail.
     pub fn begin_stop(&self, reason: StopReason) -> Option<Generation> {
         let (phase, generation) = self.now();
         let won = phase == Phase::Running
@@ -116,10 +116,9 @@ impl Lifecycle {
         matches!(self.now(), (Phase::Stopping(_), current) if current == generation)
     }
 
-    /// This core has taken all vCPUs of the stopping guest off. Returns `true` to the last core
-    /// only: no core touches the guest any more, and until it calls
-    /// [`finish_stop`](Self::finish_stop) it may clear what is left of the guest undisturbed. A core
-    /// that says so twice, or never holds a vCPU of the guest, is ignored.
+    /// This core has taken all vCPUs of the stopping guest off. Returns `true` to the last core only: no core touches
+    /// the guest any more, and until it calls [`finish_stop`](Self::finish_stop) it alone may clear the guest's state.
+    /// A second acknowledgement of a core is ignored, as is one of a core that is not in [`cores`](Self::cores).
     ///
     /// Before this, or right after it without a return to a guest, the core receives all its mail:
     /// the [capacity](crate::mailbox::CAPACITY) of the boxes depends on it.
@@ -130,13 +129,13 @@ impl Lifecycle {
         let Some(this) = 1_u32.checked_shl(u32::from(core.0)) else {
             return false;
         };
-        // Release: this core's use of the guest lies before the clearing. Acquire: the last core
-        // sees that of all others, whose releasing changes form one sequence on this word.
+        // Release: this core's use of the guest happens before the clearing. Acquire: the last core sees what all
+        // others did, because their changes form one release sequence on this word.
         self.cores_left.fetch_and(!this, Ordering::AcqRel) == this
     }
 
-    /// The last core has cleared the guest. Stopping becomes stopped or restoring; returns what is
-    /// to be done next. `None` if the guest is not being stopped, or a core has yet to acknowledge.
+    /// The last core has cleared the guest. Stopping becomes stopped or restoring; returns what is to be done next.
+    /// `None` if the guest is not being stopped, or a core must still acknowledge.
     pub fn finish_stop(&self) -> Option<AfterStop> {
         let (Phase::Stopping(reason), generation) = self.now() else {
             return None;
@@ -145,7 +144,7 @@ impl Lifecycle {
         if self.cores_left.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        // Relaxed: who acknowledges next has seen the phase that is stored below, or a later one.
+        // Relaxed: a core acknowledges next only after it has seen the phase stored below, or a later one.
         self.cores_left.store(self.cores, Ordering::Relaxed);
         let (next, after) = match reason {
             StopReason::Reset => (Phase::Restoring, AfterStop::Restore),
@@ -157,7 +156,7 @@ impl Lifecycle {
             .then_some(after)
     }
 
-    /// Stopped becomes restoring, for a restart from outside. Returns whether this caller won: it
+    /// Stopped becomes restoring, for a restart by the operator. Returns whether this caller won: it
     /// must restore the guest and call [`run`](Self::run).
     pub fn begin_restore(&self) -> bool {
         let (phase, generation) = self.now();
@@ -177,8 +176,8 @@ impl Lifecycle {
 
     /// Exchanges phase and generation if they are still `from`.
     fn change(&self, from: (Phase, Generation), to: (Phase, Generation)) -> bool {
-        // Release: what was done in the old phase lies before the new one. The change that led to
-        // the old phase was acquired when `from` was read, and no word ever comes again.
+        // Release: what was done in the old phase happens before the new one. The change that led to the old phase was
+        // acquired when `from` was read. No value repeats, so there is no ABA problem.
         self.word
             .compare_exchange(
                 pack(from.0, from.1),
@@ -192,7 +191,7 @@ impl Lifecycle {
 
 const GENERATION_SHIFT: u32 = 32;
 
-/// Phases by their number in the word.
+/// The phases; a phase is stored in the word as its index here.
 const PHASES: [Phase; 8] = [
     Phase::Restoring,
     Phase::Running,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All interleavings of the cores that race for a vCPU or for the end of a guest.
+//! All interleavings of cores that compete to start a vCPU or to stop a guest.
 //!
-//! Loom leaves interleavings out where a thread reads a word before it changes it, so each test
-//! also names the outcomes that it must have met.
+//! Loom omits some interleavings where a thread reads a word before it changes it, so each test also lists the outcomes
+//! that must occur.
 
 use super::*;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ pub(crate) fn explore<T: Ord + Send + 'static>(
     outcomes.into_iter().collect()
 }
 
-/// A core's last word on a stopping guest, of which nothing has to be cleared.
+/// A core acknowledges a stop, and finishes it if it is the last core. There is no state to clear.
 fn core_done(life: &Lifecycle, core: PcpuId) -> Option<AfterStop> {
     life.acknowledge(core).then(|| life.finish_stop()).flatten()
 }
@@ -69,7 +69,7 @@ fn loom_one_caller_of_cpu_on_wins() {
 fn loom_a_start_that_meets_a_stop_is_refused_or_comes_after_it() {
     let started = explore(|| {
         let power = running_guest(2);
-        // Stands for what the stopping vCPU does last.
+        // Stands for the last write of the vCPU that turns off.
         let work = Arc::new(AtomicU64::new(0));
         let starting = {
             let (power, work) = (Arc::clone(&power), Arc::clone(&work));
@@ -90,7 +90,7 @@ fn loom_a_start_that_meets_a_stop_is_refused_or_comes_after_it() {
 }
 
 #[test]
-fn loom_who_sees_a_vcpu_off_sees_its_work() {
+fn loom_a_vcpu_that_sees_another_one_off_sees_its_writes() {
     let states = explore(|| {
         let power = running_guest(2);
         let work = Arc::new(AtomicU64::new(0));
@@ -146,7 +146,7 @@ fn loom_one_core_begins_a_stop() {
 }
 
 #[test]
-fn loom_one_core_is_last_and_comes_after_all_others() {
+fn loom_one_core_is_the_last_and_sees_the_writes_of_all_others() {
     let last = explore(|| {
         let life = running_life(0b11);
         life.begin_stop(StopReason::Reset).unwrap();
@@ -198,18 +198,18 @@ fn loom_a_guest_is_not_restarted_before_it_is_cleared() {
     let restarted = explore(|| {
         let life = running_life(0b1);
         life.begin_stop(StopReason::Fault).unwrap();
-        // Stands for what is left of the guest.
-        let remains = Arc::new(AtomicU64::new(1));
+        // Stands for the guest's old state.
+        let old_state = Arc::new(AtomicU64::new(1));
         let restarting = {
-            let (life, remains) = (Arc::clone(&life), Arc::clone(&remains));
+            let (life, old_state) = (Arc::clone(&life), Arc::clone(&old_state));
             thread::spawn(move || {
                 let won = life.begin_restore();
-                assert!(!won || remains.load(Ordering::Relaxed) == 0);
+                assert!(!won || old_state.load(Ordering::Relaxed) == 0);
                 won
             })
         };
         assert!(life.acknowledge(PcpuId(0)));
-        remains.store(0, Ordering::Relaxed);
+        old_state.store(0, Ordering::Relaxed);
         life.finish_stop().unwrap();
         restarting.join().unwrap()
     });
@@ -238,13 +238,16 @@ fn loom_a_guest_restarted_on_another_core_can_be_stopped_again() {
         let other = thread::spawn(restart(1));
         let this = restart(0)();
         let other = other.join().unwrap();
-        assert_ne!(this.0, other.0, "one is last");
+        assert_ne!(this.0, other.0, "exactly one core is the last");
         assert!(
             this.1 || other.1,
-            "the last one can begin the stop at least"
+            "at least the last core can begin the second stop"
         );
-        assert!(!(this.1 && other.1), "one begins the stop");
-        assert!(!(this.2 && other.2), "one is last again");
+        assert!(
+            !(this.1 && other.1),
+            "at most one core begins the second stop"
+        );
+        assert!(!(this.2 && other.2), "at most one core is the last again");
         this.0
     });
     assert_eq!(last, [false, true]);

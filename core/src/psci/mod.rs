@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Power control: what the firmware calls of a guest do to its vCPUs and to the guest.
+//! Power control: what a guest's PSCI calls do to its vCPUs and to the guest.
 //!
-//! Source: Power State Coordination Interface, version 1.1 (DEN0022). To a guest the hypervisor is
-//! the firmware, and the guest is all there is of the system: `SYSTEM_OFF` stops that guest.
+//! Source: Power State Coordination Interface, version 1.1 (DEN0022). To a guest the hypervisor is the firmware, and
+//! the guest is the whole system: `SYSTEM_OFF` stops only that guest.
 //!
-//! [`handle`] decides; the EL2 program carries the [`Outcome`] out. [`GuestPower`] and
-//! [`Lifecycle`] are shared between the cores that run the guest's vCPUs, so all of their state is
-//! atomic, and each states which of several cores wins.
+//! [`handle`] decides; the hypervisor carries the [`Outcome`] out. [`GuestPower`] and [`Lifecycle`] are shared between
+//! the cores that run the guest's vCPUs, so all of their state is atomic, and each change says which of several cores
+//! wins.
 
 mod lifecycle;
 mod power;
@@ -37,7 +37,7 @@ const NO_MIGRATION_REQUIRED: u64 = 2;
 mod power_state {
     /// Set: the state loses the context.
     pub const POWERDOWN: u32 = 1 << 16;
-    /// 0: the core alone. The hypervisor knows no deeper level.
+    /// 0: the core alone. The hypervisor has no deeper level.
     pub const LEVEL: u32 = 0b11 << 24;
     /// Must be zero.
     pub const RESERVED: u32 = 0xfcfe_0000;
@@ -47,7 +47,7 @@ mod power_state {
 mod affinity {
     /// Aff3 to Aff0.
     pub const FIELDS: u64 = 0xff_00ff_ffff;
-    /// Most affinity levels above 0.
+    /// The highest affinity level.
     pub const HIGHEST_LEVEL: u32 = 3;
     /// Aff0, which is the number of a vCPU within its guest; the other fields are zero.
     pub const NUMBER: u64 = 0xff;
@@ -62,7 +62,7 @@ pub struct EntryPoint {
     pub context: u64,
 }
 
-/// What is to be done about a call.
+/// What the hypervisor must do about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Return this in x0; x1 to x3 are preserved.
@@ -74,11 +74,11 @@ pub enum Outcome {
         /// `None`: then return `SUCCESS`. Otherwise reset the vCPU's context and resume there.
         powerdown: Option<EntryPoint>,
     },
-    /// Turn the calling vCPU off, and call [`GuestPower::stopped`] when no core holds it as
-    /// runnable any more. There is no return from the call.
+    /// Turn the calling vCPU off, and call [`GuestPower::stopped`] when it is no longer in a run queue. The call does
+    /// not return.
     StopSelf,
-    /// The calling vCPU has won the start of another one of its guest: send the entry point to
-    /// that one's core, then return `SUCCESS`. That core calls [`GuestPower::started`].
+    /// The calling vCPU may start another vCPU of its guest: send the entry point to that vCPU's core, then return
+    /// `SUCCESS`. That core calls [`GuestPower::started`].
     StartVcpu {
         /// Number of the vCPU within the guest.
         index: u8,
@@ -87,7 +87,7 @@ pub enum Outcome {
     },
     /// Stop the guest for good: [`Lifecycle::begin_stop`] with [`StopReason::Off`].
     GuestOff,
-    /// Start the guest anew: [`Lifecycle::begin_stop`] with [`StopReason::Reset`].
+    /// Restart the guest: [`Lifecycle::begin_stop`] with [`StopReason::Reset`].
     GuestReset,
     /// Return random bits: [`random_registers`](crate::smccc::random_registers), or
     /// [`NO_ENTROPY`](crate::smccc::NO_ENTROPY).
@@ -101,8 +101,8 @@ pub enum Outcome {
 
 /// Decides about a call of one of the guest's vCPUs.
 ///
-/// `is_memory` tells whether a guest address lies in the guest's memory, so that a vCPU can start
-/// there. Changes nothing, except that a successful `CPU_ON` marks its target as being started.
+/// `is_memory` says whether a guest address is in the guest's memory, so that a vCPU can start there. Changes nothing,
+/// except that a successful `CPU_ON` marks its target as being started.
 pub fn handle(call: Call, power: &GuestPower, is_memory: impl Fn(GuestAddr) -> bool) -> Outcome {
     let outcome = match call {
         Call::SmcccVersion => Ok(Outcome::Return(SMCCC_VERSION_1_1)),
@@ -142,8 +142,7 @@ fn suspend(
     entry_point: EntryPoint,
     is_memory: impl Fn(GuestAddr) -> bool,
 ) -> Result<Outcome, CallError> {
-    // Which state of its kind (StateID) does not matter: there is one standby state, WFI, and one
-    // powerdown state.
+    // StateID does not matter: there is one standby state, WFI, and one powerdown state.
     if power_state & (power_state::RESERVED | power_state::LEVEL) != 0 {
         return Err(CallError::InvalidParameters);
     }
@@ -179,7 +178,7 @@ fn affinity_info(power: &GuestPower, target: u64, level: u32) -> Result<Outcome,
     let state = if level == 0 {
         power.get(vcpu_index(power, target)?)
     } else {
-        // All vCPUs are in the one node of this level whose fields are zero.
+        // All vCPUs are in one node of this level, whose affinity fields are zero.
         let ignored = (1_u64 << (8 * level)) - 1;
         if target & !(affinity::FIELDS & ignored) != 0 {
             return Err(CallError::InvalidParameters);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which vCPUs of a guest are on.
 //!
-//! A vCPU goes round: off, being started, on, off. Each step has one owner, so it is one
-//! compare-and-exchange: any vCPU of the guest may begin a start, and one of them wins; the core
-//! that the started vCPU belongs to makes it on, and later off.
+//! The states of a vCPU are off, being started, on, and off again. Each change is one compare-and-exchange: any vCPU of
+//! the guest may begin a start, and one of them wins; the core that has the vCPU's token then sets it on, and later
+//! off.
 
 use crate::sync::atomic::{AtomicU8, Ordering};
 use spumone_config::types::MAX_VCPUS_PER_GUEST;
@@ -16,7 +16,7 @@ pub enum Power {
     On = 0,
     /// Not started, or turned off.
     Off = 1,
-    /// Being started: a caller of `CPU_ON` has won, its message is on the way.
+    /// Being started: a caller of `CPU_ON` has won, and has sent mail or is about to.
     OnPending = 2,
 }
 
@@ -35,8 +35,8 @@ impl Power {
 pub struct GuestPower {
     /// Shared because any vCPU of the guest may start any other.
     vcpus: [AtomicU8; MAX_VCPUS_PER_GUEST],
-    /// vCPUs that are on or being started. Shared so that exactly one vCPU learns that it was the
-    /// last to turn off; looking at all states could tell two of them, or none.
+    /// The number of vCPUs that are on or being started. Shared so that exactly one vCPU learns that it was the last to
+    /// turn off; if each looked at all states, two of them could learn it, or none.
     alive: AtomicU8,
     count: u8,
 }
@@ -68,22 +68,21 @@ impl GuestPower {
 
     /// Power state of a vCPU; `None` if the guest has no such vCPU.
     pub fn get(&self, index: u8) -> Option<Power> {
-        // Acquire: who sees a vCPU off also sees all that it did, as after joining a thread.
+        // Acquire: a core that sees a vCPU off sees all that the vCPU wrote, as after joining a thread.
         let bits = self.vcpu(index)?.load(Ordering::Acquire);
         Some(Power::from_bits(bits))
     }
 
-    /// Marks a vCPU that is off as being started. Of several callers exactly one succeeds, and
-    /// must see to it that the vCPU starts. To be called by a vCPU of the guest that is on, or for
-    /// the first vCPU of a restored guest.
+    /// Marks a vCPU that is off as being started. Of several callers exactly one succeeds, and must start the vCPU. To
+    /// be called by a vCPU of the guest that is on, or for the first vCPU of a restored guest.
     ///
     /// # Errors
     ///
-    /// The state that stands in the way: on, or being started. `Off` if there is no such vCPU.
+    /// The state that prevents the start: on, or being started. `Off` if there is no such vCPU.
     pub fn request_start(&self, index: u8) -> Result<(), Power> {
         let vcpu = self.vcpu(index).ok_or(Power::Off)?;
-        // Acquire: the earlier life of the vCPU lies before what the winner does next. The start
-        // itself is published by the message, not by this word.
+        // Acquire: what the vCPU did before it turned off happens before what the winner does next. The mail publishes
+        // the entry point, not this word.
         vcpu.compare_exchange(
             Power::Off as u8,
             Power::OnPending as u8,
@@ -91,17 +90,15 @@ impl GuestPower {
             Ordering::Relaxed,
         )
         .map_err(Power::from_bits)?;
-        // The caller itself is counted, so the count cannot reach zero before this. Relaxed: the
-        // order of all changes of this one word is all that matters.
+        // The caller itself is counted, so the count cannot reach zero before this. Relaxed: only the order of changes
+        // of this one word matters.
         self.alive.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// The vCPU's core has taken the start over: being started becomes on. Returns whether that
-    /// was so.
+    /// The vCPU's core has begun the start: being started becomes on. Returns whether the vCPU was being started.
     pub fn started(&self, index: u8) -> bool {
-        // Relaxed: this core alone makes the vCPU on or off, and it tells others nothing but the
-        // state.
+        // Relaxed: only this core sets the vCPU on or off, and the word publishes nothing but the state.
         self.vcpu(index).is_some_and(|vcpu| {
             vcpu.compare_exchange(
                 Power::OnPending as u8,
@@ -113,9 +110,8 @@ impl GuestPower {
         })
     }
 
-    /// The vCPU, which was on, is off, and no core holds it as runnable: from here on it can be
-    /// started again. Returns whether it was the last, so that nothing inside the guest can ever
-    /// start one again; the guest is then to be stopped with
+    /// The vCPU, which was on, is off and in no run queue: from now on it can be started again. Returns whether it was
+    /// the last, so that no vCPU is left that could start one; the guest is then to be stopped with
     /// [`StopReason::Off`](super::StopReason::Off).
     pub fn stopped(&self, index: u8) -> bool {
         let Some(vcpu) = self.vcpu(index) else {
@@ -130,12 +126,12 @@ impl GuestPower {
                 Ordering::Relaxed,
             )
             .is_ok();
-        // AcqRel: the last one comes after all that the others did.
+        // AcqRel: the last vCPU sees all that the others wrote.
         was_on && self.alive.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// All vCPUs are off, as before the guest's first start. Only for the core that clears a guest
-    /// which all cores have stopped: nobody else uses these words then, and
+    /// Sets all vCPUs off, as before the guest's first start. Only for the core that clears a guest which all cores
+    /// have stopped: no other core uses these words then, and
     /// [`Lifecycle::finish_stop`](super::Lifecycle::finish_stop) publishes them.
     pub fn reset(&self) {
         for vcpu in &self.vcpus {

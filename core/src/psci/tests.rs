@@ -13,7 +13,7 @@ const ENTRY_POINT: EntryPoint = EntryPoint {
     context: 7,
 };
 
-/// A core's last word on a stopping guest, of which nothing has to be cleared.
+/// A core acknowledges a stop, and finishes it if it is the last core. There is no state to clear.
 fn core_done(life: &Lifecycle, core: PcpuId) -> Option<AfterStop> {
     life.acknowledge(core).then(|| life.finish_stop()).flatten()
 }
@@ -52,7 +52,7 @@ fn versions() {
 }
 
 #[test]
-fn features_name_what_is_served_and_nothing_else() {
+fn features_reports_exactly_the_calls_that_are_implemented() {
     let power = guest();
     let features = |query: FunctionId, id: u32| {
         returned(call(&power, [u64::from(query.0), u64::from(id), 0, 0]))
@@ -83,7 +83,7 @@ fn features_name_what_is_served_and_nothing_else() {
         .flat_map(|n| [0x8400_0000 + n, 0xc400_0000 + n, 0x8000_0000 + n])
         .chain([0x8000_8000, 0x8000_7fff, 0xc500_0020, 0]);
     for id in ids {
-        let expected = |served: bool| if served { 0 } else { -1 };
+        let expected = |implemented: bool| if implemented { 0 } else { -1 };
         assert_eq!(
             features(FunctionId::PSCI_FEATURES, id),
             expected(psci.contains(&id) || id == 0x8000_0000)
@@ -96,8 +96,8 @@ fn features_name_what_is_served_and_nothing_else() {
             features(FunctionId::SMCCC_ARCH_FEATURES, id),
             expected(arch.contains(&id))
         );
-        let served = psci.contains(&id) || trng.contains(&id) || arch.contains(&id);
-        if !served {
+        let implemented = psci.contains(&id) || trng.contains(&id) || arch.contains(&id);
+        if !implemented {
             assert_eq!(returned(call(&power, [u64::from(id), 0, 0, 0])), -1);
         }
     }
@@ -134,7 +134,7 @@ fn cpu_on_with_a_bad_entry_changes_nothing() {
 }
 
 #[test]
-fn affinity_info_tells_the_state_of_a_vcpu_or_of_a_node() {
+fn affinity_info_returns_the_state_of_a_vcpu_or_of_a_node() {
     let power = guest();
     let info = |target, level| returned(call(&power, [0xc400_0004, target, level, 0]));
     assert_eq!((info(0, 0), info(1, 0), info(2, 0)), (0, 1, 1));
@@ -165,7 +165,7 @@ fn affinity_info_tells_the_state_of_a_vcpu_or_of_a_node() {
 }
 
 #[test]
-fn cpu_suspend_stands_by_or_resumes_at_the_entry() {
+fn cpu_suspend_waits_or_resumes_at_the_entry_point() {
     let power = guest();
     let suspend = |state, entry| call(&power, [0xc400_0001, state, entry, 7]);
     let standby = Outcome::Suspend { powerdown: None };
@@ -220,7 +220,7 @@ fn random_bits_are_limited_by_the_width_of_the_call() {
 }
 
 #[test]
-fn a_guest_has_no_more_vcpus_than_there_are_words() {
+fn a_guest_has_at_most_max_vcpus() {
     let power = GuestPower::new(u8::MAX);
     assert_eq!(usize::from(power.count()), MAX_VCPUS_PER_GUEST);
     assert_eq!(power.get(power.count()), None);
@@ -251,7 +251,7 @@ fn a_stop_and_restart_goes_through_all_cores() {
     assert_eq!(life.finish_stop(), None);
     assert!(life.acknowledge(PcpuId(2)));
     assert!(!life.acknowledge(PcpuId(2)));
-    // The last core clears the guest: nobody restarts it meanwhile.
+    // While the last core clears the guest, no core can restart it.
     assert!(!life.begin_restore());
     assert_eq!(life.run(), None);
     assert!(life.is_stopping(Generation(1)));
@@ -293,7 +293,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 
 proptest! {
     #[test]
-    fn power_states_go_round(events in prop::collection::vec(any_event(), 1..100)) {
+    fn power_states_follow_the_model(events in prop::collection::vec(any_event(), 1..100)) {
         let power = guest();
         let mut model: Vec<_> = [Power::On, Power::Off, Power::Off].into();
         for event in events {
@@ -339,9 +339,9 @@ proptest! {
         }
     }
 
-    /// Whatever a guest asks, nothing starts outside its vCPUs and its memory.
+    /// No call of a guest starts a vCPU of another guest, or at an address outside the guest's memory.
     #[test]
-    fn no_call_leads_outside_the_guest(
+    fn no_call_affects_anything_outside_the_guest(
         id in prop_oneof![
             any::<u64>(),
             (0_u64..0x60).prop_map(|n| 0x8400_0000 + n),

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! When a vCPU that does not run must be woken.
 //!
-//! A vCPU takes the virtual timer of its core with it while it runs. When it is switched out, the
-//! time its timer would fire is kept here, and EL2's own alarm stands in for it.
+//! While a vCPU runs, its timers are in the core's hardware. When it is switched out, its deadline is kept here, and
+//! EL2's alarm replaces its timers.
 //!
-//! The alarm goes off only for what can change who runs: a vCPU of a lower band cannot, so its
-//! deadline waits, and the running vCPU is not disturbed. An equal's deadline is served when the
-//! running vCPU's turn is over: before that it could only queue.
+//! The alarm is armed only for deadlines that can change which vCPU runs. The deadline of a lower band cannot, so it
+//! waits, and the running vCPU is not interrupted. The deadline of a vCPU of the same band waits until the time slice
+//! is over: before that, the vCPU could only enter the run queue.
 
 use super::{Band, Ticks, Turn};
 use crate::bits::bits;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
-/// Virtual timer deadlines of the vCPUs of one core that do not run.
+/// Deadlines of the vCPUs of one core that are not loaded.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
     /// By id; valid where the bit in `set` is.
     entries: [Deadline; MAX_VCPUS],
-    /// Bit n: there is a deadline of vCPU n. A core has a few, so looking at each is quick.
+    /// Bit n: there is a deadline of vCPU n. A core has few, so searching all of them is fast.
     set: u32,
 }
 
@@ -41,7 +41,7 @@ impl Deadlines {
         }
     }
 
-    /// The vCPU has been switched out, and its timer fires at `at` (physical counter). Replaces
+    /// The vCPU has been switched out, and its first timer expires at `at` (physical counter). Replaces
     /// an earlier deadline. Returns whether such a vCPU can exist.
     pub fn set(&mut self, vcpu: VcpuId, band: Band, at: Ticks) -> bool {
         let Some(entry) = self.entries.get_mut(vcpu.index()) else {
@@ -52,7 +52,7 @@ impl Deadlines {
         true
     }
 
-    /// The vCPU runs (its timer is back in the hardware), stops or leaves the core. Returns whether
+    /// Removes a deadline: the vCPU runs (its timers are in the hardware), stops or leaves the core. Returns whether
     /// it had a deadline.
     pub fn clear(&mut self, vcpu: VcpuId) -> bool {
         let bit = 1u32.checked_shl(u32::from(vcpu.0)).unwrap_or(0);
@@ -61,15 +61,15 @@ impl Deadlines {
         had
     }
 
-    /// The deadlines there are.
+    /// All deadlines, with the number of their vCPU.
     fn each(&self) -> impl Iterator<Item = (u32, Deadline)> {
         bits(self.set).filter_map(|id| Some((id, *self.entries.get(id as usize)?)))
     }
 
-    /// Takes out the vCPU whose timer fired first, if one did by `now`; the caller gives it its
-    /// timer interrupt and wakes it. To be repeated until `None`, at most [`MAX_VCPUS`] times.
+    /// Removes the earliest deadline that is due by `now`, and returns its vCPU, which the caller wakes. To be repeated
+    /// until `None`, at most [`MAX_VCPUS`] times.
     ///
-    /// Those below band `running` (of the current vCPU; `None` while there is none) stay.
+    /// Deadlines of bands below `running` (the band of the current vCPU; `None` while there is none) stay.
     pub fn take_due(&mut self, now: Ticks, running: Option<Band>) -> Option<VcpuId> {
         let (vcpu, _) = self
             .each()
@@ -80,10 +80,9 @@ impl Deadlines {
         Some(vcpu)
     }
 
-    /// When the core must be interrupted next; `None`: no need to.
+    /// The time for which the alarm must be armed; `None`: not at all.
     ///
-    /// `turn` is that of the vCPU which is about to run; `None` for an idle core, which every
-    /// deadline may wake.
+    /// `turn` is that of the vCPU which is about to run; `None` for an idle core, on which every deadline counts.
     pub fn next_alarm(&self, turn: Option<Turn>) -> Option<Ticks> {
         let deadlines = self.each().map(|(_, deadline)| deadline);
         let Some(turn) = turn else {
@@ -99,7 +98,7 @@ impl Deadlines {
             }
         });
         woken
-            .chain(turn.equal_waits.then_some(turn.quantum_end))
+            .chain(turn.same_band_waits.then_some(turn.quantum_end))
             .min()
     }
 }
@@ -121,12 +120,12 @@ mod tests {
         }
     }
 
-    fn turn(rank: u8, quantum_end: u64, equal_waits: bool) -> Option<Turn> {
+    fn turn(rank: u8, quantum_end: u64, same_band_waits: bool) -> Option<Turn> {
         Some(Turn {
             band: band(rank),
             since: Ticks(0),
             quantum_end: Ticks(quantum_end),
-            equal_waits,
+            same_band_waits,
         })
     }
 
@@ -139,19 +138,19 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_core_is_woken_by_the_first_deadline() {
+    fn on_an_idle_core_the_alarm_is_the_first_deadline() {
         assert_eq!(deadlines().next_alarm(None), Some(Ticks(10)));
         assert_eq!(Deadlines::new().next_alarm(None), None);
     }
 
     #[test]
-    fn a_running_vcpu_is_disturbed_by_higher_bands_at_once() {
+    fn deadlines_of_higher_bands_interrupt_the_running_vcpu_at_once() {
         assert_eq!(deadlines().next_alarm(turn(1, 100, false)), Some(Ticks(30)));
         assert_eq!(deadlines().next_alarm(turn(3, 100, false)), None);
     }
 
     #[test]
-    fn an_equal_is_woken_when_the_turn_is_over() {
+    fn a_deadline_of_the_same_band_waits_for_the_end_of_the_time_slice() {
         assert_eq!(
             deadlines().next_alarm(turn(2, 100, false)),
             Some(Ticks(100))
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_equal_needs_the_quantum_timer() {
+    fn a_waiting_vcpu_of_the_same_band_needs_an_alarm_at_the_end_of_the_time_slice() {
         assert_eq!(deadlines().next_alarm(turn(3, 100, true)), Some(Ticks(100)));
         assert_eq!(deadlines().next_alarm(turn(1, 25, true)), Some(Ticks(25)));
     }

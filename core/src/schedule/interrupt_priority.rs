@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! GIC priorities, so that the hardware itself holds back what may not disturb a core.
+//! GIC priorities and the priority mask: the GIC itself holds back interrupts for lower bands.
 //!
-//! An interrupt has the band of the vCPU it is for. While a vCPU of band b runs, the priority mask
-//! lets interrupts of band b and above through and keeps those of lower bands pending in the GIC:
-//! they cost the vCPU nothing. When the core goes down to a lower band or idles, the mask is
-//! lowered and they come in.
+//! An interrupt has the band of the vCPU it is for. While a vCPU of band b runs, the priority mask lets interrupts of
+//! band b and above through and keeps those of lower bands pending in the GIC, so they cost the vCPU no time. When the
+//! core runs a lower band again or idles, the mask is lowered and the core takes them.
 //!
 //! Lower numbers are higher GIC priorities, and the mask lets through what is strictly below it
 //! (IHI 0069, 4.8 "Interrupt prioritization"). Everything is a multiple of 16: a GICv3 has at least
@@ -13,7 +12,7 @@
 //! | GIC priority | for |
 //! | --- | --- |
 //! | 0x00 | EL2's alarm (`CNTHP`) |
-//! | 0x10 | private interrupts of whichever vCPU runs: its virtual timer, GIC maintenance |
+//! | 0x10 | private interrupts of the running vCPU: its timers, GIC maintenance |
 //! | 0x20 | band 7 |
 //! | … | … |
 //! | 0x90 | band 0 |
@@ -22,23 +21,23 @@ use super::Band;
 use spumone_config::packed::InterruptPriorities;
 use spumone_config::types::IntId;
 
-/// A value of `GICD_IPRIORITYR`, `GICR_IPRIORITYR` or `ICC_PMR_EL1`: the lower, the more urgent.
+/// A value of `GICD_IPRIORITYR`, `GICR_IPRIORITYR` or `ICC_PMR_EL1`: a lower number is a higher priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GicPriority(pub u8);
 
-/// Distance of two levels: the coarsest a GICv3 may have.
+/// The distance between two levels: the largest that a GICv3 may have.
 const STEP: u8 = 0x10;
 
-/// Of EL2's own alarm: no mask holds it back.
+/// The priority of EL2's alarm: no mask holds it back.
 pub const ALARM_PRIORITY: GicPriority = GicPriority(0x00);
 
-/// Of the private interrupts that always concern the running vCPU. No mask holds them back.
+/// The priority of the private interrupts that always concern the running vCPU. No mask holds them back.
 pub const OWN_PRIORITY: GicPriority = GicPriority(STEP);
 
-/// Of the highest band, one step below which follows the next.
+/// The priority of the highest band. Each lower band is one step below.
 const HIGHEST_BAND_PRIORITY: u8 = 2 * STEP;
 
-/// Lets every interrupt through.
+/// The mask that lets every interrupt through.
 const MASK_NOTHING: GicPriority = GicPriority(0xf0);
 
 /// Priority of the interrupts for vCPUs of this band: device interrupts and kicks.
@@ -48,8 +47,8 @@ pub const fn band_priority(band: Band) -> GicPriority {
 
 /// Value of `ICC_PMR_EL1` while a vCPU of band `running` runs, or while the core idles (`None`).
 ///
-/// Interrupts of lower bands stay pending, if priorities are split. Idle, and the lowest band, mask
-/// nothing.
+/// Interrupts of lower bands stay pending, if priorities are split. On an idle core and for the lowest
+/// band, nothing is masked.
 pub const fn priority_mask(priorities: InterruptPriorities, running: Option<Band>) -> GicPriority {
     match (priorities, running) {
         (InterruptPriorities::Split, Some(band)) => GicPriority(band_priority(band).0 + STEP),
@@ -57,10 +56,10 @@ pub const fn priority_mask(priorities: InterruptPriorities, running: Option<Band
     }
 }
 
-/// The SGI (0 to 7) that tells a core of work for a vCPU of `band`: mail, or a guest's interrupt.
+/// The SGI (0 to 7) that kicks a core for a vCPU of `band`: for mail, or for a doorbell.
 ///
-/// Each band has its own, with [`band_priority`], so that work for a lower band waits
-/// in the GIC while a higher one runs.
+/// Each band has its own, with [`band_priority`], so that a kick for a lower band waits in the GIC while a higher band
+/// runs.
 pub const fn kick_sgi(band: Band) -> IntId {
     IntId(band.index() as u16)
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which vCPU a core runs, and when it must decide again.
 //!
-//! Each core has one [`Scheduler`] and one set of [`Deadlines`] of its own; nothing here is shared
-//! between cores. Priorities are fixed and preemptive: the runnable vCPU of the highest [`Band`]
-//! runs, at once and always; equals take turns of one quantum. A core without a runnable vCPU idles.
+//! Each core has one [`Scheduler`] and one set of [`Deadlines`] of its own; nothing here is shared between cores.
+//! Priorities are fixed and preemptive: the runnable vCPU of the highest [`Band`] runs, and preempts any other at once;
+//! vCPUs of one band take turns of one quantum. A core without a runnable vCPU idles.
 //!
-//! The order of things at EL2, at the end of each exit that changed what is runnable:
-//! 1. [`Deadlines::take_due`] with [`Scheduler::current_band`] until `None`, each vCPU woken
-//!    (its timer shows when it is loaded);
-//! 2. [`Scheduler::decide`], and the switch it asks for;
-//! 3. `ICC_PMR_EL1` set to [`priority_mask`];
-//! 4. the alarm (`CNTHP_CVAL_EL2`) set to [`Deadlines::next_alarm`].
+//! What EL2 does after each exit that changed which vCPUs are runnable:
+//! 1. [`Deadlines::take_due`] with [`Scheduler::current_band`] until `None`, and wake each vCPU (its timer interrupt is
+//!    delivered when it is loaded);
+//! 2. [`Scheduler::decide`], and the switch that it returns;
+//! 3. set `ICC_PMR_EL1` to [`priority_mask`];
+//! 4. set the alarm (`CNTHP_CVAL_EL2`) to [`Deadlines::next_alarm`].
 
 mod deadlines;
 mod interrupt_priority;
@@ -37,12 +37,12 @@ impl Ticks {
     /// A time that does not come.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// The point `length` later; the end of time where that is beyond it.
+    /// The time `length` later, at most `u64::MAX` ticks.
     pub const fn saturating_add(self, length: Self) -> Self {
         Self(self.0.saturating_add(length.0))
     }
 
-    /// The time since `earlier`; zero where that lies in the future.
+    /// The time since `earlier`; zero if that is in the future.
     pub const fn saturating_sub(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }

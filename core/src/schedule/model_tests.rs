@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scheduler against a naive model, and its alarms against a core that looks at every tick.
+//! The scheduler compared with a simple model, and its alarms compared with a core that decides at every tick.
 
 use super::*;
 use proptest::prelude::*;
@@ -23,9 +23,9 @@ enum Event {
     Wake(u8),
     Sleep,
     Yield,
-    /// The turn of the vCPU that runs is not over for so long.
+    /// Extends the turn of the running vCPU to at least this many ticks from now.
     Extend(u64),
-    /// No longer than it would have been.
+    /// Withdraws the extensions of the turn.
     Withdraw,
     /// Decide this many ticks later.
     Decide(u64),
@@ -36,7 +36,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     let state = prop_oneof![
         Just(VcpuState::Off),
         Just(VcpuState::Sleep),
-        Just(VcpuState::Suspend),
+        Just(VcpuState::Runnable),
         Just(VcpuState::Running)
     ];
     prop_oneof![
@@ -53,18 +53,18 @@ fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The scheduler as one would say it: each vCPU has a place, the lowest place of the highest band
-/// runs, and the time it ran is counted.
+/// A simple model of the scheduler: each vCPU has a place, the lowest place of the highest band runs, and the time it
+/// ran is counted.
 #[derive(Default)]
 struct Model {
     vcpus: [Option<ModelVcpu>; VCPUS as usize],
     places: i64,
     current: Option<u8>,
-    /// Whose context the core holds, and which life of it.
+    /// The loaded vCPU, and the number of its life.
     loaded: Option<(u8, u32)>,
     lives: [u32; VCPUS as usize],
     now: u64,
-    /// When `current` got the core.
+    /// When `current` began to run.
     since: u64,
 }
 
@@ -73,9 +73,9 @@ struct ModelVcpu {
     band: Band,
     state: VcpuState,
     place: i64,
-    /// Ticks run in this turn, but those that an extension has given back.
+    /// Ticks run in this turn, without those that extensions have added.
     used: u64,
-    /// Those.
+    /// The ticks that extensions have added.
     lent: u64,
 }
 
@@ -89,11 +89,11 @@ impl Model {
         self.places
     }
 
-    /// Behind its equals, with a new turn.
+    /// Puts a vCPU behind the others of its band, with a new turn.
     fn queue(&mut self, vcpu: u8) {
         let place = self.last_place();
         if let Some(v) = self.vcpu(vcpu) {
-            (v.state, v.place) = (VcpuState::Suspend, place);
+            (v.state, v.place) = (VcpuState::Runnable, place);
             (v.used, v.lent) = (0, 0);
         }
     }
@@ -103,7 +103,7 @@ impl Model {
             && from.is_none_or(|from| from == v.state)
         {
             v.state = to;
-            if to == VcpuState::Suspend {
+            if to == VcpuState::Runnable {
                 self.queue(vcpu);
             }
         }
@@ -138,8 +138,8 @@ impl Model {
                 self.end_life(vcpu);
                 self.set(vcpu, None, VcpuState::Off);
             }
-            Event::Start(vcpu) => self.set(vcpu, Some(VcpuState::Off), VcpuState::Suspend),
-            Event::Wake(vcpu) => self.set(vcpu, Some(VcpuState::Sleep), VcpuState::Suspend),
+            Event::Start(vcpu) => self.set(vcpu, Some(VcpuState::Off), VcpuState::Runnable),
+            Event::Wake(vcpu) => self.set(vcpu, Some(VcpuState::Sleep), VcpuState::Runnable),
             Event::Sleep => {
                 if let Some(vcpu) = self.current.take() {
                     self.set(vcpu, None, VcpuState::Sleep);
@@ -176,24 +176,24 @@ impl Model {
                 self.vcpus
                     .iter()
                     .flatten()
-                    .filter(|other| other.state == VcpuState::Suspend)
+                    .filter(|other| other.state == VcpuState::Runnable)
             };
             let higher = others().any(|other| other.band > band);
-            let equal = others().any(|other| other.band == band);
-            if (higher || equal) && used >= QUANTUM {
+            let same_band = others().any(|other| other.band == band);
+            if (higher || same_band) && used >= QUANTUM {
                 self.current = None;
                 self.queue(current);
             } else if higher {
                 self.current = None;
                 let first = self.vcpus.iter().flatten().map(|v| v.place).min();
                 let v = self.vcpu(current).unwrap();
-                (v.state, v.place) = (VcpuState::Suspend, first.unwrap_or(0) - 1);
+                (v.state, v.place) = (VcpuState::Runnable, first.unwrap_or(0) - 1);
             }
         }
         if self.current.is_none() {
             let next = (0..VCPUS)
                 .filter_map(|vcpu| Some((vcpu, self.vcpus[vcpu as usize]?)))
-                .filter(|(_, v)| v.state == VcpuState::Suspend)
+                .filter(|(_, v)| v.state == VcpuState::Runnable)
                 .max_by_key(|(_, v)| (v.band, -v.place))
                 .map(|(vcpu, _)| vcpu);
             if let Some(next) = next {
@@ -211,11 +211,11 @@ impl Model {
             band: v.band,
             since: Ticks(self.since),
             quantum_end: Ticks((self.now + QUANTUM).saturating_sub(v.used)),
-            equal_waits: self
+            same_band_waits: self
                 .vcpus
                 .iter()
                 .flatten()
-                .any(|other| other.state == VcpuState::Suspend && other.band == v.band),
+                .any(|other| other.state == VcpuState::Runnable && other.band == v.band),
         })
     }
 }
@@ -279,8 +279,7 @@ proptest! {
             let Some(decision) = decision else { continue };
 
             prop_assert_eq!(decision.turn, model.turn());
-            // The core holds the context of the vCPU that runs, of its present life, and loads it
-            // only if it does not.
+            // The running vCPU is loaded, in its present life; the scheduler switches only if it is not.
             let wanted = model.current.map(|vcpu| (vcpu, model.lives[vcpu as usize]));
             match decision.action {
                 Action::Keep => prop_assert_eq!(model.loaded, wanted),
@@ -293,7 +292,7 @@ proptest! {
             model.loaded = wanted;
             // The highest band runs.
             let runnable = model.vcpus.iter().flatten().filter(|v| {
-                matches!(v.state, VcpuState::Suspend | VcpuState::Running)
+                matches!(v.state, VcpuState::Runnable | VcpuState::Running)
             });
             prop_assert_eq!(scheduler.current_band(), runnable.map(|v| v.band).max());
         }
@@ -324,9 +323,9 @@ fn events_that_do_not_apply_are_refused_and_change_nothing() {
     assert_eq!(scheduler.start(vcpu), Ok(()));
     assert_eq!(
         scheduler.start(vcpu),
-        Err(Refused::WrongState(vcpu, VcpuState::Suspend))
+        Err(Refused::WrongState(vcpu, VcpuState::Runnable))
     );
-    assert_eq!(scheduler.remove(vcpu), Ok(VcpuState::Suspend));
+    assert_eq!(scheduler.remove(vcpu), Ok(VcpuState::Runnable));
     let idle = Decision {
         action: Action::Keep,
         turn: None,
@@ -335,18 +334,20 @@ fn events_that_do_not_apply_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn a_preempted_vcpu_continues_before_its_equal_with_the_rest_of_its_turn() {
+fn a_preempted_vcpu_continues_before_others_of_its_band_with_the_rest_of_its_turn() {
     let mut scheduler = Scheduler::new(Ticks(QUANTUM));
-    let (first, second, urgent) = (VcpuId(0), VcpuId(1), VcpuId(2));
-    scheduler.admit(first, band(0), VcpuState::Suspend).unwrap();
+    let (first, second, higher) = (VcpuId(0), VcpuId(1), VcpuId(2));
     scheduler
-        .admit(second, band(0), VcpuState::Suspend)
+        .admit(first, band(0), VcpuState::Runnable)
         .unwrap();
-    scheduler.admit(urgent, band(1), VcpuState::Sleep).unwrap();
+    scheduler
+        .admit(second, band(0), VcpuState::Runnable)
+        .unwrap();
+    scheduler.admit(higher, band(1), VcpuState::Sleep).unwrap();
     let switch = |to| Action::Switch { to: Some(to) };
     assert_eq!(scheduler.decide(Ticks(0)).action, switch(first));
-    scheduler.wake(urgent);
-    assert_eq!(scheduler.decide(Ticks(4)).action, switch(urgent));
+    scheduler.wake(higher);
+    assert_eq!(scheduler.decide(Ticks(4)).action, switch(higher));
     scheduler.sleep_current();
     let back = scheduler.decide(Ticks(100));
     assert_eq!(back.action, switch(first));
@@ -359,7 +360,7 @@ fn a_preempted_vcpu_continues_before_its_equal_with_the_rest_of_its_turn() {
 fn sleep_and_wake_before_a_decision_keep_the_context() {
     let mut scheduler = Scheduler::new(Ticks(QUANTUM));
     scheduler
-        .admit(VcpuId(0), band(0), VcpuState::Suspend)
+        .admit(VcpuId(0), band(0), VcpuState::Runnable)
         .unwrap();
     scheduler.decide(Ticks(0));
     scheduler.sleep_current();
@@ -368,10 +369,10 @@ fn sleep_and_wake_before_a_decision_keep_the_context() {
 }
 
 #[test]
-fn a_restarted_vcpu_is_loaded_anew() {
+fn a_restarted_vcpu_is_loaded_again() {
     let mut scheduler = Scheduler::new(Ticks(QUANTUM));
     let vcpu = VcpuId(0);
-    scheduler.admit(vcpu, band(0), VcpuState::Suspend).unwrap();
+    scheduler.admit(vcpu, band(0), VcpuState::Runnable).unwrap();
     scheduler.decide(Ticks(0));
     scheduler.stop(vcpu).unwrap();
     scheduler.start(vcpu).unwrap();
@@ -384,12 +385,11 @@ fn a_restarted_vcpu_is_loaded_anew() {
     );
 }
 
-/// A vCPU of the simulated core: it runs for a while, then sleeps with its timer set, over and
-/// over.
+/// A vCPU of the simulated core: it runs for a while, then sleeps with its timer set, and repeats this.
 #[derive(Clone, Debug)]
 struct Task {
     band: u8,
-    /// Ticks of running and sleeping in turn.
+    /// Pairs of ticks: how long it runs, then how long it sleeps.
     script: Vec<(u64, u64)>,
 }
 
@@ -399,8 +399,8 @@ fn any_task() -> impl Strategy<Value = Task> {
         .prop_map(|(band, script)| Task { band, script })
 }
 
-/// Runs tasks for some ticks and returns who ran in each, and how often EL2 was entered. It is
-/// entered when a task sleeps and when the alarm is due; or, with `every_tick`, at every tick.
+/// Runs tasks for some ticks. Returns which vCPU ran in each tick, and how often EL2 was entered. It is entered when a
+/// task sleeps and when the alarm is due; or, with `every_tick`, at every tick.
 fn simulate(tasks: &[Task], ticks: u64, every_tick: bool) -> (Vec<Option<u8>>, usize) {
     let mut scheduler = Scheduler::new(Ticks(QUANTUM));
     let mut deadlines = Deadlines::new();
@@ -411,7 +411,7 @@ fn simulate(tasks: &[Task], ticks: u64, every_tick: bool) -> (Vec<Option<u8>>, u
     let mut left: Vec<_> = steps.iter_mut().map(|step| *step.next().unwrap()).collect();
     for (vcpu, task) in (0..).zip(tasks) {
         scheduler
-            .admit(VcpuId(vcpu), band(task.band), VcpuState::Suspend)
+            .admit(VcpuId(vcpu), band(task.band), VcpuState::Runnable)
             .unwrap();
     }
     let (mut trace, mut entries) = (Vec::new(), 0);
@@ -431,10 +431,7 @@ fn simulate(tasks: &[Task], ticks: u64, every_tick: bool) -> (Vec<Option<u8>>, u
                 assert!(scheduler.wake(vcpu));
             }
             alarm = deadlines.next_alarm(scheduler.decide(now).turn);
-            assert!(
-                alarm.is_none_or(|alarm| alarm > now),
-                "the alarm would not let go"
-            );
+            assert!(alarm.is_none_or(|alarm| alarm > now), "the alarm stays due");
         }
         if let Some(current) = scheduler.current() {
             left[current.index()].0 -= 1;
@@ -445,18 +442,18 @@ fn simulate(tasks: &[Task], ticks: u64, every_tick: bool) -> (Vec<Option<u8>>, u
 }
 
 proptest! {
-    /// The alarm goes off whenever it must.
+    /// The alarm rings whenever it must.
     #[test]
-    fn alarms_lose_nothing(tasks in prop::collection::vec(any_task(), 1..6)) {
+    fn no_alarm_is_missed(tasks in prop::collection::vec(any_task(), 1..6)) {
         let (by_alarm, _) = simulate(&tasks, 600, false);
         let (by_tick, _) = simulate(&tasks, 600, true);
         prop_assert_eq!(by_alarm, by_tick);
     }
 
-    /// The alarm goes off only when it must: EL2 is entered for a sleeping vCPU, for one of a
-    /// higher band, and at the end of a turn.
+    /// The alarm rings only when it must: EL2 is entered for a sleeping vCPU, for one of a higher band, and at the end
+    /// of a turn.
     #[test]
-    fn a_vcpu_that_nobody_can_preempt_is_not_disturbed(
+    fn a_vcpu_that_no_other_can_preempt_is_not_interrupted(
         tasks in prop::collection::vec(any_task(), 0..5),
     ) {
         let mut tasks = tasks;
@@ -466,14 +463,14 @@ proptest! {
         prop_assert!(trace.iter().all(|&ran| ran == Some(tasks.len() as u8 - 1)));
     }
 
-    /// Equals that always want to run get the same time, up to one quantum, however often a
-    /// higher vCPU takes the core.
+    /// vCPUs of one band that are always runnable get the same time, up to one quantum, however often a vCPU of a
+    /// higher band preempts them.
     #[test]
-    fn equals_share_fairly(
-        equals in 2_u8..5,
+    fn vcpus_of_one_band_share_fairly(
+        vcpus in 2_u8..5,
         disturber in any_task(),
     ) {
-        let mut tasks: Vec<_> = (0..equals)
+        let mut tasks: Vec<_> = (0..vcpus)
             .map(|_| Task { band: 0, script: std::vec![(u64::MAX, 1)] })
             .collect();
         tasks.push(Task { band: 1, ..disturber });
@@ -481,7 +478,7 @@ proptest! {
         let mut ran = std::vec![0_u64; tasks.len()];
         for vcpu in trace.into_iter().flatten() {
             ran[usize::from(vcpu)] += 1;
-            let shares = &ran[..usize::from(equals)];
+            let shares = &ran[..usize::from(vcpus)];
             let spread = shares.iter().max().unwrap() - shares.iter().min().unwrap();
             prop_assert!(spread <= QUANTUM, "{:?}", ran);
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The vCPUs of a core that could run but do not.
+//! The run queue: the vCPUs of a core that are runnable and do not run.
 //!
-//! One first-in first-out queue per band, as a ring of links between vCPU ids, and a bitmap of the
-//! bands that have a member: every operation takes the same few steps however many vCPUs there are.
+//! One first-in first-out queue per band, as a ring of links between vCPU ids, and a bitmap of the bands that have a
+//! member: every operation takes constant time.
 
 use super::Band;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
@@ -10,7 +10,7 @@ use spumone_config::types::{MAX_VCPUS, VcpuId};
 /// Runnable vCPUs of one core, by band and in the order of their turns.
 #[derive(Clone, Debug)]
 pub struct RunQueue {
-    /// By id; valid for queued vCPUs.
+    /// Places by vCPU id; valid for queued vCPUs.
     places: [Place; MAX_VCPUS],
     /// The first of each band that has members.
     first: [VcpuId; Band::COUNT],
@@ -20,13 +20,13 @@ pub struct RunQueue {
     occupied: u8,
 }
 
-/// Where a vCPU is queued. Of four bytes, so that it is found by a shift.
+/// The place of a queued vCPU. Four bytes, so that a shift computes its address.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(4))]
 struct Place {
-    /// Who comes after it in its band; after the last, the first.
+    /// The vCPU after it in its band; after the last, the first.
     after: VcpuId,
-    /// The reverse of `after`.
+    /// The vCPU before it in its band.
     before: VcpuId,
     band: Band,
 }
@@ -49,31 +49,31 @@ impl RunQueue {
         }
     }
 
-    /// Puts a vCPU behind its equals: it has just become runnable.
+    /// Puts a vCPU behind the others of its band: it has just become runnable.
     ///
     /// Returns whether it was put there; not if it is queued already or no such vCPU can exist.
     pub fn wake(&mut self, vcpu: VcpuId, band: Band) -> bool {
         self.append(vcpu, band)
     }
 
-    /// Puts a vCPU before its equals: it ran and a higher one took the core, so the rest of its
-    /// turn comes first. Returns as [`wake`](Self::wake) does.
+    /// Puts a vCPU before the others of its band: it was preempted, so the rest of its turn comes first. Returns as
+    /// [`wake`](Self::wake) does.
     pub fn preempted(&mut self, vcpu: VcpuId, band: Band) -> bool {
         let appended = self.append(vcpu, band);
         if appended {
-            // In a ring the place behind the last is the place before the first.
+            // In a ring, the vCPU behind the last is the one before the first.
             self.first[band.index()] = vcpu;
         }
         appended
     }
 
-    /// Puts a vCPU behind its equals: it ran and its turn is over. Returns as
+    /// Puts a vCPU behind the others of its band: it ran and its turn is over. Returns as
     /// [`wake`](Self::wake) does.
     pub fn quantum_expired(&mut self, vcpu: VcpuId, band: Band) -> bool {
         self.append(vcpu, band)
     }
 
-    /// Takes a vCPU out: it sleeps, stops or leaves the core. Returns whether it was queued.
+    /// Removes a vCPU: it sleeps, stops or leaves the core. Returns whether it was queued.
     #[inline(always)]
     pub fn remove(&mut self, vcpu: VcpuId) -> bool {
         if !self.contains(vcpu) {
@@ -99,7 +99,7 @@ impl RunQueue {
         true
     }
 
-    /// The vCPU whose turn it is: the head of the highest band. It stays queued.
+    /// The vCPU to run next: the first of the highest band. It stays queued.
     pub fn next(&self) -> Option<VcpuId> {
         Some(self.first[self.highest_band()?.index()])
     }
@@ -109,8 +109,8 @@ impl RunQueue {
         Band::new(self.occupied.checked_ilog2()? as u8)
     }
 
-    /// Whether a vCPU of this band waits; if not, the one that runs needs no quantum timer.
-    pub fn has_equal(&self, band: Band) -> bool {
+    /// Whether a vCPU of this band is queued; if not, no alarm is needed for the end of the running vCPU's turn.
+    pub fn has_band(&self, band: Band) -> bool {
         self.occupied & 1 << band.index() != 0
     }
 
@@ -125,7 +125,7 @@ impl RunQueue {
         if index >= MAX_VCPUS || self.contains(vcpu) {
             return false;
         }
-        if self.has_equal(band) {
+        if self.has_band(band) {
             let first = self.first[band.index()];
             let last = self.places[first.index()].before;
             self.places[index] = Place {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_band_comes_first_and_equals_in_order() {
+    fn the_highest_band_comes_first_and_one_band_is_in_order() {
         let mut queue = RunQueue::new();
         for vcpu in [3, 1, 2] {
             assert!(queue.wake(VcpuId(vcpu), LOW));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preempted_vcpu_comes_before_its_equals_an_expired_one_after() {
+    fn a_preempted_vcpu_comes_before_others_of_its_band_an_expired_one_after() {
         let mut queue = RunQueue::new();
         queue.wake(VcpuId(1), LOW);
         queue.preempted(VcpuId(2), LOW);
@@ -216,9 +216,9 @@ mod tests {
             assert!(queue.wake(VcpuId(vcpu), HIGH));
         }
         assert!(!queue.wake(VcpuId(MAX_VCPUS as u8), HIGH));
-        assert!(queue.has_equal(HIGH));
-        assert!(!queue.has_equal(LOW));
+        assert!(queue.has_band(HIGH));
+        assert!(!queue.has_band(LOW));
         assert_eq!(drain(&mut queue).len(), MAX_VCPUS);
-        assert!(!queue.has_equal(HIGH));
+        assert!(!queue.has_band(HIGH));
     }
 }

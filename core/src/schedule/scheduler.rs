@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The state machine of one core's scheduler.
 //!
-//! Events (`start`, `wake`, `sleep`, …) only note what has become of a vCPU; [`Scheduler::decide`]
-//! then says once what to do about all of them. Assumes that only its own core calls it, and that
-//! `now` never goes back.
+//! Events (`start`, `wake`, `sleep`, …) only change the state of a vCPU; [`Scheduler::decide`] then decides once for
+//! all of them. Assumes that only its own core calls it, and that `now` never goes back.
 
 use super::{Band, RunQueue, Ticks};
 use core::fmt;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
-/// What a vCPU of this core is doing.
+/// The state of a vCPU of this core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VcpuState {
-    /// Turned off (PSCI): it has no context worth keeping.
+    /// Turned off (PSCI): its registers are not kept.
     Off,
     /// Waits for an interrupt (WFI).
     Sleep,
-    /// Could run, but another vCPU does.
-    Suspend,
-    /// Runs, from the next entry to the guest on.
+    /// Runnable, but another vCPU runs.
+    Runnable,
+    /// Runs from the next entry on.
     Running,
 }
 
@@ -29,37 +28,36 @@ pub struct Turn {
     pub band: Band,
     /// Since when it runs.
     pub since: Ticks,
-    /// When its turn is over. It runs on if no equal waits then, and hands over as soon as one
-    /// becomes runnable.
+    /// When its turn is over. If no other vCPU of its band is runnable then, it goes on until one is.
     pub quantum_end: Ticks,
-    /// Whether an equal waits, so that a timer for `quantum_end` is needed.
-    pub equal_waits: bool,
+    /// Whether a vCPU of the same band waits, so that an alarm for `quantum_end` is needed.
+    pub same_band_waits: bool,
 }
 
-/// What the core has to do about its context.
+/// Whether the core must switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Go on with what is loaded.
+    /// No switch: the loaded vCPU goes on, or the core stays idle.
     Keep,
-    /// Save what is loaded, if it is still worth saving, and load the context of this vCPU; `None`
-    /// for the idle vCPU.
+    /// Save the registers of the loaded vCPU, unless they are not needed any more, and load those of another one, or
+    /// idle.
     Switch {
-        /// The vCPU to load.
+        /// The vCPU to load; `None`: the core idles.
         to: Option<VcpuId>,
     },
 }
 
-/// A decision and how long it stands.
+/// A decision, and the turn that it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// What to do now.
     pub action: Action,
-    /// The turn of the vCPU that runs from here on; `None` if the core idles. For
+    /// The turn of the vCPU that runs from now on; `None` if the core idles. For
     /// [`Deadlines::next_alarm`](super::Deadlines::next_alarm).
     pub turn: Option<Turn>,
 }
 
-/// Why an event does not apply; nothing has changed then.
+/// Why an event was refused. The scheduler has not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// No vCPU can have this id.
@@ -87,7 +85,7 @@ impl fmt::Display for Refused {
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     quantum: Ticks,
-    /// The vCPUs in state `Suspend`, and no others.
+    /// Exactly the vCPUs in state `Runnable`.
     queue: RunQueue,
     /// By id; `None` for those of other cores.
     vcpus: [Option<Entry>; MAX_VCPUS],
@@ -97,10 +95,10 @@ pub struct Scheduler {
     since: Ticks,
     /// When the turn of `current` is over.
     quantum_end: Ticks,
-    /// By how much that is later than its quantum has it.
+    /// By how much extensions have delayed `quantum_end`.
     extended_by: Ticks,
     /// vCPUs of this band and below wait.
-    held: Option<Band>,
+    paused: Option<Band>,
     loaded: Loaded,
 }
 
@@ -108,22 +106,22 @@ pub struct Scheduler {
 struct Entry {
     band: Band,
     state: VcpuState,
-    /// What is left of its turn when it runs next.
+    /// The rest of its turn when it runs next.
     quantum_left: Ticks,
 }
 
-/// Whose context the core holds, as far as the last decision told it.
+/// Which vCPU is loaded once the core has carried out the last decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loaded {
     Idle,
     Vcpu(VcpuId),
-    /// Of a vCPU that was turned off or left: it must not be entered again, even if the same
-    /// vCPU is next, because that one starts afresh.
+    /// A vCPU that was turned off or has left. Its registers must be loaded again even if the same vCPU runs next,
+    /// because it then begins a new life.
     Stale,
 }
 
 impl Scheduler {
-    /// A core that idles and has no vCPUs. Equals take turns of `quantum`, at least one tick.
+    /// A core that idles and has no vCPUs. vCPUs of one band take turns of `quantum`, at least one tick.
     pub const fn new(quantum: Ticks) -> Self {
         Self {
             quantum: if quantum.0 == 0 { Ticks(1) } else { quantum },
@@ -133,13 +131,13 @@ impl Scheduler {
             since: Ticks(0),
             quantum_end: Ticks(0),
             extended_by: Ticks(0),
-            held: None,
+            paused: None,
             loaded: Loaded::Idle,
         }
     }
 
-    /// A vCPU comes to this core, in a state other than `Running`; one in `Suspend` queues behind
-    /// its equals.
+    /// A vCPU comes to this core, in a state other than `Running`; a runnable one is queued behind the others of its
+    /// band.
     ///
     /// # Errors
     ///
@@ -161,7 +159,7 @@ impl Scheduler {
             state,
             quantum_left,
         });
-        if state == VcpuState::Suspend {
+        if state == VcpuState::Runnable {
             self.queue.wake(vcpu, band);
         }
         Ok(())
@@ -174,14 +172,14 @@ impl Scheduler {
     /// [`Refused::NotHere`].
     pub fn remove(&mut self, vcpu: VcpuId) -> Result<VcpuState, Refused> {
         let state = self.entry(vcpu)?.state;
-        self.forget_context(vcpu);
+        self.forget_registers(vcpu);
         if let Some(entry) = self.vcpus.get_mut(vcpu.index()) {
             *entry = None;
         }
         Ok(state)
     }
 
-    /// A vCPU is turned on (PSCI `CPU_ON`): `Off` becomes `Suspend`.
+    /// A vCPU is turned on (PSCI `CPU_ON`): `Off` becomes `Runnable`.
     ///
     /// # Errors
     ///
@@ -190,21 +188,21 @@ impl Scheduler {
         self.make_runnable(vcpu, VcpuState::Off)
     }
 
-    /// A vCPU is turned off, whatever it was doing (PSCI `CPU_OFF`, end of its guest). No matter
-    /// if it is off already.
+    /// A vCPU is turned off, whatever it was doing (PSCI `CPU_OFF`, end of its guest). Does nothing if it is off
+    /// already.
     ///
     /// # Errors
     ///
     /// [`Refused::NotHere`].
     pub fn stop(&mut self, vcpu: VcpuId) -> Result<(), Refused> {
         self.entry(vcpu)?;
-        self.forget_context(vcpu);
+        self.forget_registers(vcpu);
         self.set_state(vcpu, VcpuState::Off);
         Ok(())
     }
 
-    /// An interrupt has come for a vCPU: `Sleep` becomes `Suspend`, with a full quantum. Returns
-    /// whether that was so; in any other state there is nothing to do.
+    /// An interrupt has come for a vCPU: `Sleep` becomes `Runnable`, with a full quantum. Returns
+    /// whether it slept; in any other state nothing changes.
     pub fn wake(&mut self, vcpu: VcpuId) -> bool {
         self.make_runnable(vcpu, VcpuState::Sleep).is_ok()
     }
@@ -217,7 +215,7 @@ impl Scheduler {
         Some(vcpu)
     }
 
-    /// The running vCPU gives up the rest of its turn (it spins): it queues behind its equals.
+    /// The running vCPU gives up the rest of its turn (it spins): it is queued behind the others of its band.
     /// Returns it; `None` if none runs.
     pub fn yield_current(&mut self) -> Option<VcpuId> {
         let vcpu = self.current()?;
@@ -225,15 +223,14 @@ impl Scheduler {
         Some(vcpu)
     }
 
-    /// Decides who runs from `now` on, and notes the decision as carried out.
+    /// Decides which vCPU runs from `now` on. The caller must carry the decision out.
     #[inline(always)]
     pub fn decide(&mut self, now: Ticks) -> Decision {
         let (before, since) = (self.current(), self.since);
         let mut extended_by = self.extended_by;
         if let Some(band) = self.current_band() {
-            // Back into the queue, at the place that the rest of its turn gives it: there it may
-            // well be the first again.
-            if self.queue.highest_band().max(self.held) >= Some(band) {
+            // The rest of its turn decides its place in the queue, which may be the first.
+            if self.queue.highest_band().max(self.paused) >= Some(band) {
                 let left = self.quantum_end.saturating_sub(now);
                 if left == Ticks(0) {
                     extended_by = left;
@@ -247,13 +244,13 @@ impl Scheduler {
                 (self.since, self.extended_by) = (since, extended_by);
             }
         }
-        let wanted = self.current().map_or(Loaded::Idle, Loaded::Vcpu);
-        let action = if self.loaded == wanted {
+        let next = self.current().map_or(Loaded::Idle, Loaded::Vcpu);
+        let action = if self.loaded == next {
             Action::Keep
         } else {
             Action::Switch { to: self.current() }
         };
-        self.loaded = wanted;
+        self.loaded = next;
         Decision {
             action,
             turn: self.turn(),
@@ -278,41 +275,41 @@ impl Scheduler {
             band,
             since: self.since,
             quantum_end: self.quantum_end,
-            equal_waits: self.queue.has_equal(band),
+            same_band_waits: self.queue.has_band(band),
         })
     }
 
-    /// vCPUs of `band` and below get no turn from the next decision on; `None`: all may.
-    pub fn hold(&mut self, band: Option<Band>) {
-        self.held = band;
+    /// vCPUs of `band` and below do not run from the next decision on; `None`: all may run.
+    pub fn pause_up_to(&mut self, band: Option<Band>) {
+        self.paused = band;
     }
 
-    /// The vCPU that runs gets a longer turn, to `end`.
+    /// Extends the turn of the running vCPU to `end`, if it ends earlier.
     pub fn extend_turn(&mut self, end: Ticks) {
         let more = end.saturating_sub(self.quantum_end);
         self.quantum_end = self.quantum_end.saturating_add(more);
         self.extended_by = self.extended_by.saturating_add(more);
     }
 
-    /// The turn of the vCPU that runs ends when it would have ended without
-    /// [extensions](Self::extend_turn): at once, if that time is past.
+    /// Withdraws the [extensions](Self::extend_turn) of the running vCPU's turn: it ends when it would have ended
+    /// without them, at once if that time is past.
     pub fn withdraw_extension(&mut self) {
         self.quantum_end = self.quantum_end.saturating_sub(self.extended_by);
         self.extended_by = Ticks(0);
     }
 
-    /// The highest band of what runs or could run.
+    /// The highest band that runs or is runnable.
     pub fn highest_band(&self) -> Option<Band> {
         self.current_band().max(self.queue.highest_band())
     }
 
-    /// What a vCPU is doing; `None` if it is not on this core.
+    /// The state of a vCPU; `None` if it is not on this core.
     pub fn state(&self, vcpu: VcpuId) -> Option<VcpuState> {
         self.entry(vcpu).ok().map(|entry| entry.state)
     }
 
-    /// Puts the current vCPU back into the queue: with `rest` of its turn left before its equals,
-    /// without any behind them.
+    /// Puts the current vCPU back into the queue: before the others of its band if `rest` of its turn is left, else
+    /// behind them.
     #[inline(always)]
     fn requeue_current(&mut self, rest: Option<Ticks>) {
         let Some((vcpu, band)) = self.current.take() else {
@@ -322,7 +319,7 @@ impl Scheduler {
         let Some(entry) = self.entry_mut(vcpu) else {
             return;
         };
-        entry.state = VcpuState::Suspend;
+        entry.state = VcpuState::Runnable;
         entry.quantum_left = rest.unwrap_or(full);
         if rest.is_some() {
             self.queue.preempted(vcpu, band);
@@ -331,9 +328,9 @@ impl Scheduler {
         }
     }
 
-    /// Lets the first in the queue run.
+    /// Makes the first vCPU in the queue the current one.
     fn dispatch(&mut self, now: Ticks) {
-        if self.queue.highest_band() <= self.held {
+        if self.queue.highest_band() <= self.paused {
             return;
         }
         let Some(vcpu) = self.queue.next() else {
@@ -357,15 +354,15 @@ impl Scheduler {
             return Err(Refused::WrongState(vcpu, state));
         }
         if let Some(entry) = self.entry_mut(vcpu) {
-            entry.state = VcpuState::Suspend;
+            entry.state = VcpuState::Runnable;
             entry.quantum_left = full;
         }
         self.queue.wake(vcpu, band);
         Ok(())
     }
 
-    /// The vCPU's context is not to be used again.
-    fn forget_context(&mut self, vcpu: VcpuId) {
+    /// The registers of the vCPU are not to be used again.
+    fn forget_registers(&mut self, vcpu: VcpuId) {
         self.queue.remove(vcpu);
         if self.current() == Some(vcpu) {
             self.current = None;

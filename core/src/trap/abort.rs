@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Aborts at stage 2: what was accessed, where and how.
+//! Aborts at stage 2: decodes the access and the reason of the fault.
 
 use super::gpr::Gpr;
 use core::fmt;
@@ -30,7 +30,7 @@ impl AccessSize {
 }
 
 /// A load or store of one general-purpose register, as the syndrome of a data abort describes it
-/// (`ISS.ISV` = 1); what can be emulated without looking at the instruction.
+/// (`ISS.ISV` = 1); it can be emulated without reading the instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataAccess {
     /// Size of the access.
@@ -48,7 +48,7 @@ pub struct DataAccess {
 }
 
 impl DataAccess {
-    /// What the register holds after a load has read `raw` from the device: `raw` cut to the
+    /// The value of the register after a load has read `raw` from the device: `raw` truncated to the
     /// size of the access, then extended.
     pub const fn load_value(&self, raw: u64) -> u64 {
         let unused = 64 - 8 * self.size.bytes() as u32;
@@ -64,7 +64,7 @@ impl DataAccess {
         }
     }
 
-    /// What a store of a register that holds `value` writes to the device.
+    /// The value that a store writes to the device if the register has `value`.
     pub const fn store_value(&self, value: u64) -> u64 {
         self.size.truncate(value)
     }
@@ -86,7 +86,7 @@ pub enum FaultStatus {
     External,
     /// The memory system refused an access of the table walk.
     ExternalOnWalk(i8),
-    /// The access is not aligned as it must be.
+    /// The access is not aligned.
     Alignment,
     /// The TLB holds two entries for the address.
     TlbConflict,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_are_cut_to_their_size() {
+    fn stores_are_truncated_to_their_size() {
         assert_eq!(
             load(AccessSize::Byte, false, false).store_value(0x1234),
             0x34

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Debug system registers (op0 = 2), trapped by `MDCR_EL2.TDA`, `TDOSA` and `TDRA`.
 //!
-//! Hardware breakpoints and watchpoints belong to the whole core and would have to be switched
-//! with each vCPU, so guests get none: the registers are there (the architecture wants at least
-//! two of each), read as zero and ignore writes. Single step and `BRK` need only `MDSCR_EL1`,
-//! which is kept per vCPU, so debuggers inside a guest step and break as usual.
+//! Hardware breakpoints and watchpoints belong to the whole core and would have to be switched with each vCPU, so
+//! guests have none: the registers exist (the architecture requires at least two of each), read as zero and ignore
+//! writes. Single step and `BRK` need only `MDSCR_EL1`, which is kept per vCPU, so debuggers inside a guest step and
+//! break as usual.
 
 use super::sysreg::{SysReg, SysRegAccess};
 
-/// How an access to a debug register is answered.
+/// How an access to a debug register is emulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebugAction {
-    /// A read gives this value.
+    /// A read returns this value.
     Read(u64),
-    /// A write is dropped.
+    /// A write is ignored.
     Ignore,
     /// A read or write of this vCPU's own `MDSCR_EL1`; a write keeps [`MDSCR_WRITABLE`] only.
     Mdscr,
-    /// The guest must not know the register: it gets an undefined instruction exception.
+    /// The guest does not have the register: it gets an undefined instruction exception.
     Undefined,
 }
 
@@ -25,15 +25,15 @@ pub enum DebugAction {
 /// (`KDE`) and of breakpoints (`MDE`). The others serve an external debugger.
 pub const MDSCR_WRITABLE: u64 = 1 << 0 | 1 << 12 | 1 << 13 | 1 << 15;
 
-/// `OSLSR_EL1`: there is an OS lock (`OSLM` = 0b10), and it is open.
+/// `OSLSR_EL1`: there is an OS lock (`OSLM` = 0b10), and it is unlocked.
 const OS_LOCK_OPEN: u64 = 1 << 3;
 
-/// How an access to debug register `access.register` (op0 = 2) is answered.
+/// How an access to debug register `access.register` (op0 = 2) is emulated.
 pub const fn debug_register(access: SysRegAccess) -> DebugAction {
     let register = access.register;
     match register {
         SysReg::MDSCR_EL1 => DebugAction::Mdscr,
-        // Read only. A lock that is always open makes no difference to who opens it.
+        // Read only. Always unlocked, which a debugger that unlocks it cannot distinguish.
         SysReg::OSLSR_EL1 => read_only(access.read, OS_LOCK_OPEN),
         SysReg::MDRAR_EL1 | SysReg::MDCCSR_EL0 | SysReg::DBGAUTHSTATUS_EL1 => {
             read_only(access.read, 0)
@@ -86,7 +86,7 @@ mod tests {
     use super::super::Gpr;
     use super::*;
 
-    fn answer(register: SysReg, read: bool) -> DebugAction {
+    fn emulate(register: SysReg, read: bool) -> DebugAction {
         debug_register(SysRegAccess {
             register,
             gpr: Gpr::ZERO,
@@ -96,17 +96,17 @@ mod tests {
 
     /// Linux at start: opens the OS lock and the double lock, clears all breakpoints.
     #[test]
-    fn what_linux_does_at_start_is_answered() {
-        assert_eq!(answer(SysReg::OSLAR_EL1, false), DebugAction::Ignore);
-        assert_eq!(answer(SysReg::OSDLR_EL1, false), DebugAction::Ignore);
-        assert_eq!(answer(SysReg::OSLSR_EL1, true), DebugAction::Read(8));
-        assert_eq!(answer(SysReg::MDSCR_EL1, true), DebugAction::Mdscr);
-        assert_eq!(answer(SysReg::MDSCR_EL1, false), DebugAction::Mdscr);
+    fn what_linux_accesses_at_start_is_emulated() {
+        assert_eq!(emulate(SysReg::OSLAR_EL1, false), DebugAction::Ignore);
+        assert_eq!(emulate(SysReg::OSDLR_EL1, false), DebugAction::Ignore);
+        assert_eq!(emulate(SysReg::OSLSR_EL1, true), DebugAction::Read(8));
+        assert_eq!(emulate(SysReg::MDSCR_EL1, true), DebugAction::Mdscr);
+        assert_eq!(emulate(SysReg::MDSCR_EL1, false), DebugAction::Mdscr);
         for number in 0..16 {
             for op2 in 4..8 {
                 let register = SysReg::new(2, 0, 0, number, op2);
-                assert_eq!(answer(register, false), DebugAction::Ignore);
-                assert_eq!(answer(register, true), DebugAction::Read(0));
+                assert_eq!(emulate(register, false), DebugAction::Ignore);
+                assert_eq!(emulate(register, true), DebugAction::Read(0));
             }
         }
     }
@@ -120,12 +120,12 @@ mod tests {
             SysReg::DBGAUTHSTATUS_EL1,
         ] {
             assert_eq!(
-                answer(register, false),
+                emulate(register, false),
                 DebugAction::Undefined,
                 "{register}"
             );
         }
-        assert_eq!(answer(SysReg::OSLAR_EL1, true), DebugAction::Undefined);
+        assert_eq!(emulate(SysReg::OSLAR_EL1, true), DebugAction::Undefined);
     }
 
     #[test]
@@ -137,9 +137,13 @@ mod tests {
             SysReg::new(3, 3, 9, 12, 0), // not a debug register
             SysReg::new(3, 0, 0, 5, 4),
         ] {
-            assert_eq!(answer(register, true), DebugAction::Undefined, "{register}");
             assert_eq!(
-                answer(register, false),
+                emulate(register, true),
+                DebugAction::Undefined,
+                "{register}"
+            );
+            assert_eq!(
+                emulate(register, false),
                 DebugAction::Undefined,
                 "{register}"
             );

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest sees of the machine's features (`HCR_EL2.TID3`).
+//! The ID registers that a guest reads (`HCR_EL2.TID3`): which features of the machine it sees.
 //!
-//! A guest uses what the ID registers promise, so they must promise nothing that traps, that needs
-//! state which is not switched with the vCPU, or that belongs to EL2. Each register has a list of
-//! fields that pass as the machine has them; all others read as zero, which means "not there" in
-//! nearly every field. So a feature of a later machine stays hidden until someone has looked at
-//! it. Fields and values: DDI 0487, D24.2; each field is four bits wide.
+//! A guest uses what the ID registers report, so they must not report a feature that traps, that needs state which is
+//! not switched with the vCPU, or that belongs to EL2. Each register has a list of fields that the guest reads as the
+//! machine has them; all others read as zero, which means "not implemented" in nearly every field. So a feature of a
+//! later machine stays hidden until it is added here. Fields and values: DDI 0487, D24.2; each field is four bits wide.
 
 use super::sysreg::SysReg;
 
-/// What the system allows guests beyond the rule.
+/// Features that a system may allow its guests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdPolicy {
     /// Guests may use pointer authentication: EL2 does not trap it (`HCR_EL2.API`, `APK`) and
@@ -17,9 +16,8 @@ pub struct IdPolicy {
     pub pointer_authentication: bool,
 }
 
-/// The value that a guest reads from ID register `register`, of which the machine's own value is
-/// `hardware`. Registers outside the ID space (op0 3, op1 0, CRn 0, CRm 1 to 7) and those in it
-/// that have no meaning yet read as zero.
+/// The value that a guest reads from ID register `register`, of which the machine's own value is `hardware`. Registers
+/// outside the ID space (op0 3, op1 0, CRn 0, CRm 1 to 7) and reserved registers in it read as zero.
 pub const fn guest_id_register(register: SysReg, hardware: u64, policy: IdPolicy) -> u64 {
     match register {
         SysReg::ID_AA64PFR0_EL1 => pfr0(hardware),
@@ -50,7 +48,7 @@ const fn fields(starts: &[u32]) -> u64 {
     mask
 }
 
-/// The field at bit `start`, or `most` if it is more.
+/// The field at bit `start`, at most `most`.
 const fn at_most(value: u64, start: u32, most: u64) -> u64 {
     let field = value >> start & 0xf;
     (if field < most { field } else { most }) << start
@@ -58,14 +56,14 @@ const fn at_most(value: u64, start: u32, most: u64) -> u64 {
 
 /// Processor features.
 const fn pfr0(hardware: u64) -> u64 {
-    // EL0 (AArch32 there works as on the machine), FP, AdvSIMD, DIT, CSV3. FP and AdvSIMD say
-    // 0xf for "not there", so they pass as they are.
+    // EL0 (AArch32 there works as on the machine), FP, AdvSIMD, DIT, CSV3. FP and AdvSIMD have 0xf for "not
+    // implemented", so they are not changed.
     const PASS: u64 = fields(&[0, 16, 20, 48, 60]);
     // EL1 runs AArch64 only (HCR_EL2.RW).
     const EL1: u64 = 1 << 4;
     // The GIC's system registers, at the level of GICv3, which is what the virtual GIC is.
     const GIC: u64 = 1 << 24;
-    // CSV2: values above 1 promise SCXTNUM_EL1, which is not switched.
+    // CSV2: values above 1 imply SCXTNUM_EL1, which is not switched.
     let csv2 = at_most(hardware, 56, 1);
     // Hidden: EL2, EL3 and SEL2, RME (there is one world below EL2, without nesting); RAS (its
     // error records are the machine's); SVE (EL2 does not switch it); MPAM and AMU (the
@@ -76,28 +74,28 @@ const fn pfr0(hardware: u64) -> u64 {
 const fn pfr1(hardware: u64) -> u64 {
     // BT and SSBS: no state but PSTATE and SCTLR_EL1.
     const PASS: u64 = fields(&[0, 4]);
-    // CSV2_frac: as CSV2, value 2 promises SCXTNUM_EL1.
+    // CSV2_frac: as CSV2, value 2 implies SCXTNUM_EL1.
     let csv2_frac = at_most(hardware, 32, 1);
     // Hidden: MTE (tags are memory that stage 2 does not cover), RAS_frac, MPAM_frac, SME, NMI (the
     // virtual GIC has none), RNDR_trap, GCS, THE, DF2, PFAR.
     hardware & PASS | csv2_frac
 }
 
-/// Debug features: those of Armv8.0, on any machine, with the least the architecture allows.
+/// Debug features: those of Armv8.0, on any machine, with the minimum that the architecture allows.
 const fn dfr0() -> u64 {
-    // DebugVer: Armv8; later versions have registers that `debug_register` does not know.
+    // DebugVer: Armv8; later versions have registers that `debug_register` does not emulate.
     const DEBUG_VERSION: u64 = 6;
-    // BRPs and WRPs count from one less; the least is two of each. CTX_CMPs: one context-aware.
+    // BRPs and WRPs are the number minus one; the minimum is two of each. CTX_CMPs: one context-aware.
     const BREAKPOINTS: u64 = 1 << 12;
     const WATCHPOINTS: u64 = 1 << 20;
-    // DoubleLock: 0xf says that there is none.
+    // DoubleLock: 0xf means not implemented.
     const NO_DOUBLE_LOCK: u64 = 0xf << 36;
     // Hidden: PMUVer, PMSVer (statistical profiling), TraceVer, TraceFilt, TraceBuffer, BRBE: they
     // are the core's, not the guest's, and MDCR_EL2 traps them.
     DEBUG_VERSION | BREAKPOINTS | WATCHPOINTS | NO_DOUBLE_LOCK
 }
 
-/// Instruction sets. New instructions need nothing of EL2, except where said.
+/// Instruction sets. Instructions need no support of EL2, except those listed.
 const fn isar0(hardware: u64) -> u64 {
     // TME, transactions: HCR_EL2.TME is off.
     hardware & !fields(&[24])
@@ -106,7 +104,7 @@ const fn isar0(hardware: u64) -> u64 {
 const fn isar1(hardware: u64, policy: IdPolicy) -> u64 {
     // APA, API, GPA, GPI.
     const POINTER_AUTHENTICATION: u64 = fields(&[4, 8, 24, 28]);
-    // LS64: HCRX_EL2 has to enable it.
+    // LS64: HCRX_EL2 would have to enable it.
     const HIDDEN: u64 = fields(&[60]);
     if policy.pointer_authentication {
         hardware & !HIDDEN
@@ -120,8 +118,8 @@ const fn isar2(hardware: u64, policy: IdPolicy) -> u64 {
     const PASS: u64 = fields(&[4, 20, 28, 40, 48, 52, 56]);
     // GPA3, APA3, PAC_frac.
     const POINTER_AUTHENTICATION: u64 = fields(&[8, 12, 24]);
-    // Hidden: WFxT (a vCPU that waits is woken by its interrupts; WFIT would need an alarm of its
-    // own), MOPS, SYSREG_128, SYSINSTR_128 (HCRX_EL2 has to enable them), ATS1A.
+    // Hidden: WFxT (a vCPU that waits is woken by its interrupts; WFIT would need an alarm of its own), MOPS,
+    // SYSREG_128, SYSINSTR_128 (HCRX_EL2 would have to enable them), ATS1A.
     if policy.pointer_authentication {
         hardware & (PASS | POINTER_AUTHENTICATION)
     } else {
@@ -131,8 +129,8 @@ const fn isar2(hardware: u64, policy: IdPolicy) -> u64 {
 
 /// Memory model.
 const fn mmfr0(hardware: u64) -> u64 {
-    // PARange, ASIDBits, BigEnd, SNSMem, BigEndEL0, TGran16, TGran64, TGran4, ExS. The granules
-    // say "not there" by 0 or 0xf each in its way, so they pass as they are.
+    // PARange, ASIDBits, BigEnd, SNSMem, BigEndEL0, TGran16, TGran64, TGran4, ExS. The granules have different values
+    // for "not implemented", 0 or 0xf, so they are not changed.
     const PASS: u64 = fields(&[0, 4, 8, 12, 16, 20, 24, 28, 44]);
     // ECV: CNTVCTSS_EL0; the value 2 adds CNTPOFF_EL2, which is EL2's.
     let ecv = at_most(hardware, 60, 1);
@@ -156,7 +154,7 @@ const fn mmfr2(hardware: u64) -> u64 {
     hardware & PASS
 }
 
-/// What AArch32 programs at EL0 may use. As the machine says, less what is hidden above.
+/// Features for AArch32 programs at EL0: those of the machine, without those hidden above.
 const fn aarch32(register: SysReg, hardware: u64) -> u64 {
     let hidden = match register {
         // AMU, RAS; CSV2 as above.
@@ -227,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_switched_is_hidden_on_a_machine_with_everything() {
+    fn features_that_are_not_switched_are_hidden_on_a_machine_with_all_features() {
         const ALL: u64 = u64::MAX;
         let pfr0 = seen(SysReg::ID_AA64PFR0_EL1, ALL);
         for hidden in [8, 12, 28, 32, 36, 40, 44, 52] {
@@ -279,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_by_0xf_stays_absent() {
+    fn fields_with_0xf_for_not_implemented_are_kept() {
         let no_fp = 0xff_0000;
         assert_eq!(seen(SysReg::ID_AA64PFR0_EL1, no_fp) & no_fp, no_fp);
         let no_granules = 0xff00_0000;
@@ -287,9 +285,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the machine: nothing is invented, but what the hypervisor itself provides.
+        /// On any machine the guest sees no feature that the machine does not have, except those that the hypervisor
+        /// itself provides.
         #[test]
-        fn no_feature_is_invented(crm in 1u8..8, op2 in 0u8..8, hardware: u64) {
+        fn no_feature_is_added(crm in 1u8..8, op2 in 0u8..8, hardware: u64) {
             let register = SysReg::new(3, 0, 0, crm, op2);
             prop_assume!(register != SysReg::ID_AA64DFR0_EL1);
             let guest = guest_id_register(register, hardware, WITH_PAC);

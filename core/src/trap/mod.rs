@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest's exception into EL2 means, and what is answered to it.
+//! Decodes a guest's exceptions to EL2, and decides how they are emulated.
 //!
-//! Everything here is a pure function of register values that the EL2 program has read, so that
-//! the meaning of each bit is tested on the host. Sources: Arm Architecture Reference Manual
-//! (DDI 0487), section D24.2 for registers, D1.3 for the exception model.
+//! Everything here is a pure function of register values that the hypervisor has read, so that the meaning of each bit
+//! is tested on the host. Sources: Arm Architecture Reference Manual (DDI 0487), section D24.2 for registers, D1.3 for
+//! the exception model.
 
 mod abort;
 mod debug;

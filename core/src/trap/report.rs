@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The report on a guest that did what it may not.
+//! The report about a fault: a guest did what it may not.
 //!
-//! It is all that a user sees of the mistake, so it names everything one needs to find the code
-//! and, where it can, the line of the system description to change. Its form is stable, so that
-//! tests and scripts may look for its parts.
+//! The user sees only this report, so it has all that is needed to find the code and, if possible, the line of the
+//! system description to change. Its form is stable, so that tests and scripts can search it.
 
 use super::abort::FaultStatus;
 use super::syndrome::{Exception, Syndrome};
@@ -13,22 +12,22 @@ use spumone_config::types::GuestAddr;
 /// What the guest did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offence<'a> {
-    /// It touched an address that nothing is behind, or that it may not touch so.
+    /// It accessed an address where it has neither memory nor a device, or in a way that it may not.
     Memory {
         /// The address at stage 2, if known.
         ipa: Option<GuestAddr>,
         /// The board's device at that address, if there is one.
         device: Option<&'a str>,
     },
-    /// It reached a device that the hypervisor plays for it (GIC, UART) with an access of which the
-    /// syndrome does not tell enough: a pair, a vector, writeback.
+    /// It accessed an emulated device (GIC, UART) with an instruction that the syndrome does not describe: a pair, a
+    /// vector, writeback.
     AccessForm {
         /// The address at stage 2.
         ipa: GuestAddr,
     },
-    /// It touched a system register that guests do not have.
+    /// It accessed a system register that guests do not have.
     Register,
-    /// Anything else that ends in EL2 and has no meaning.
+    /// It caused any other exception to EL2 that is not emulated.
     Exception,
 }
 
@@ -47,7 +46,7 @@ pub struct FaultReport<'a> {
     pub far: u64,
     /// The instruction at `pc`, if it could be read.
     pub instruction: Option<u32>,
-    /// What it did.
+    /// What the guest did.
     pub offence: Offence<'a>,
 }
 
@@ -58,7 +57,7 @@ impl fmt::Display for FaultReport<'_> {
             Offence::Memory { ipa, .. } => self.write_access(f, ipa)?,
             Offence::AccessForm { ipa } => write!(
                 f,
-                "reached its virtual device at {ipa} by an access that cannot be played"
+                "reached its virtual device at {ipa} by an access that cannot be emulated"
             )?,
             Offence::Register => self.write_register(f)?,
             Offence::Exception => write!(f, "caused an exception: {}", self.syndrome.class())?,
@@ -141,7 +140,7 @@ impl FaultReport<'_> {
         }
     }
 
-    /// The line of the system description that would allow it.
+    /// A hint how to change the guest, or the line of the system description that would allow the access.
     fn write_hint(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Offence::AccessForm { .. } = self.offence {
             return f.write_str(
@@ -209,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn an_access_that_cannot_be_played() {
+    fn an_access_that_cannot_be_emulated() {
         let offence = Offence::AccessForm {
             ipa: GuestAddr(0x800_0000),
         };
         assert_eq!(
             report(WRITE, offence).to_string(),
             "guest linux stopped: vcpu 1 reached its virtual device at 0x8000000 by an access \
-             that cannot be played\n  \
+             that cannot be emulated\n  \
              pc 0xffff8000080a1b2c, instruction b9003001, virtual address 0xffff80000a012030\n  \
              esr 0x93820046: data abort, translation fault at level 2\n  \
              use loads and stores of one general register there, without writeback"
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_anything() {
+    fn an_address_without_memory_or_device() {
         let offence = Offence::Memory {
             ipa: Some(GuestAddr(0x1234_5000)),
             device: None,
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_from_nowhere() {
+    fn a_fetch_from_an_address_without_memory() {
         let offence = Offence::Memory {
             ipa: Some(GuestAddr(0)),
             device: None,
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn page_tables_in_nowhere_and_a_refused_access() {
+    fn page_tables_outside_memory_and_an_external_abort() {
         let memory = Offence::Memory {
             ipa: Some(GuestAddr(0x5000)),
             device: None,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ESR_EL2`: why the guest came to EL2.
+//! `ESR_EL2`: the reason of an exit.
 
 use super::abort::{AccessSize, DataAccess, FaultStatus};
 use super::gpr::Gpr;
@@ -15,7 +15,7 @@ pub struct Syndrome(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ExceptionClass(pub u8);
 
-/// Which instruction waits.
+/// The kinds of wait instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitKind {
     /// `WFI`: until an interrupt.
@@ -31,13 +31,13 @@ pub enum WaitKind {
 /// A trapped wait instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Which one.
+    /// Which instruction.
     pub kind: WaitKind,
     /// The register with the time (virtual counter value) of `WFIT` and `WFET`, if reported.
     pub deadline: Option<Gpr>,
 }
 
-/// Why the guest came to EL2, decoded.
+/// The decoded reason of an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exception {
     /// A wait instruction. The return address is the instruction itself.
@@ -52,11 +52,11 @@ pub enum Exception {
     InstructionAbort(FaultStatus),
     /// A load or store that stage 2 refused; with its description if the syndrome has one.
     DataAbort {
-        /// Why.
+        /// The reason.
         status: FaultStatus,
         /// Whether it was a store, or a cache maintenance instruction.
         write: bool,
-        /// What can be emulated; `None`: the syndrome describes no single register.
+        /// The access, if it can be emulated; `None`: the syndrome describes no single register.
         access: Option<DataAccess>,
     },
     /// An access to floating-point or vector registers.
@@ -77,7 +77,7 @@ macro_rules! classes {
                 pub const $name: Self = Self($code);
             )*
 
-            /// What the class stands for; `None` for one that this module does not name.
+            /// The name of the class; `None` if this module does not have it.
             pub const fn name(self) -> Option<&'static str> {
                 match self {
                     $(Self::$name => Some($text),)*
@@ -126,7 +126,8 @@ impl Syndrome {
         (self.0 & 0x1ff_ffff) as u32
     }
 
-    /// What an `MSR` to `register` writes, if that is what trapped. A short way to part of what [`decode`](Self::decode) tells.
+    /// The register that an `MSR` to `register` writes from, if that instruction trapped. Faster than
+    /// [`decode`](Self::decode).
     #[inline(always)]
     pub const fn write_of(self, register: SysReg) -> Option<Gpr> {
         /// `Rt` in the ISS.
@@ -136,17 +137,17 @@ impl Syndrome {
             gpr: Gpr::new(0),
             read: false,
         };
-        let is_it =
+        let is_match =
             self.class().0 == ExceptionClass::SYS64.0 && self.iss() & !RT == wanted.encode();
-        if is_it {
+        if is_match {
             Some(Gpr::new((self.iss() >> 5) as u8))
         } else {
             None
         }
     }
 
-    /// Whether stage 2 has refused to let the guest execute code (a permission fault). As [`write_of`](Self::write_of), a
-    /// short way.
+    /// Whether stage 2 did not permit the guest to execute code (a permission fault). Faster than
+    /// [`decode`](Self::decode).
     #[inline(always)]
     pub const fn is_refused_execution(self) -> bool {
         /// `IFSC` without the level.
@@ -155,7 +156,7 @@ impl Syndrome {
         self.class().0 == ExceptionClass::INSTRUCTION_ABORT.0 && self.0 & STATUS == PERMISSION
     }
 
-    /// Size in bytes of the instruction that trapped (`IL`): how far to skip it.
+    /// Size in bytes of the instruction that trapped (`IL`), by which the program counter moves to skip it.
     pub const fn instruction_size(self) -> u64 {
         if self.0 & 1 << 25 != 0 { 4 } else { 2 }
     }
@@ -171,7 +172,7 @@ impl Syndrome {
         self.0 & 1 << 7 != 0
     }
 
-    /// Whether `FAR_EL2` holds the faulting address (`FnV` = 0); matters for external aborts only.
+    /// Whether `FAR_EL2` is the faulting address (`FnV` = 0); matters for external aborts only.
     pub const fn is_far_valid(self) -> bool {
         self.0 & 1 << 10 == 0
     }
@@ -181,7 +182,7 @@ impl Syndrome {
         self.0 & 1 << 8 != 0
     }
 
-    /// Decodes all of it.
+    /// Decodes the whole register.
     pub const fn decode(self) -> Exception {
         match self.class() {
             ExceptionClass::WFX => Exception::Wait(self.wait()),
@@ -269,7 +270,7 @@ mod tests {
     fn waits() {
         let wait = |kind, deadline| Exception::Wait(Wait { kind, deadline });
         let decode = |iss: u64| Syndrome(0x01 << 26 | 1 << 25 | iss).decode();
-        // COND and CV, which AArch64 sets, mean nothing.
+        // COND and CV, which AArch64 sets, have no meaning.
         assert_eq!(decode(0x1e0_0000), wait(WaitKind::Wfi, None));
         assert_eq!(decode(1), wait(WaitKind::Wfe, None));
         assert_eq!(decode(1 << 2 | 5 << 5), wait(WaitKind::Wfi, None));
@@ -289,11 +290,11 @@ mod tests {
         for class in 0..0x40 {
             for status in 0..0x40 {
                 let syndrome = Syndrome(class << 26 | 1 << 25 | status);
-                let is_it = matches!(
+                let is_match = matches!(
                     syndrome.decode(),
                     Exception::InstructionAbort(FaultStatus::Permission(_))
                 );
-                assert_eq!(syndrome.is_refused_execution(), is_it, "{syndrome:?}");
+                assert_eq!(syndrome.is_refused_execution(), is_match, "{syndrome:?}");
             }
         }
     }
@@ -365,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn without_isv_there_is_no_description() {
+    fn without_isv_there_is_no_description_of_the_access() {
         assert_eq!(
             Syndrome(0x92 << 24 | 1 << 6 | 7).decode(),
             Exception::DataAbort {

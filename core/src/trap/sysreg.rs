@@ -106,8 +106,8 @@ macro_rules! registers {
     };
 }
 
-// What a guest may come to EL2 with, and what reports are likely to name. DDI 0487, D23.1 and
-// C5.3; of the GIC, IHI 0069, 12.2.
+// Registers that trap to EL2, and registers that reports may name. DDI 0487, D23.1 and C5.3; for those of the GIC IHI
+// 0069, 12.2.
 registers! {
     MIDR_EL1 = 3, 0, 0, 0, 0;
     MPIDR_EL1 = 3, 0, 0, 0, 5;
@@ -280,7 +280,7 @@ impl SysReg {
         )
     }
 
-    /// Name and number of the registers of which there are many.
+    /// Name, number and level of a register that is one of several with a number.
     const fn numbered(self) -> Option<(&'static str, u8, &'static str)> {
         match (self.op0(), self.op1(), self.crn(), self.crm(), self.op2()) {
             (2, 0, 0, number, 4) => Some(("DBGBVR", number, "_EL1")),
@@ -327,7 +327,7 @@ mod tests {
     use proptest::prelude::*;
     use std::string::ToString;
 
-    /// The syndrome of an access, put together as the manual draws it.
+    /// The syndrome of an access, with its fields as in the manual.
     fn iss(op0: u32, op1: u32, crn: u32, crm: u32, op2: u32, rt: u32, read: u32) -> u32 {
         op0 << 20 | op2 << 17 | op1 << 14 | crn << 10 | rt << 5 | crm << 1 | read
     }
@@ -343,12 +343,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn encoding_undoes_decoding(iss in 0..1_u32 << 22) {
+        fn encoding_is_the_inverse_of_decoding(iss in 0..1_u32 << 22) {
             prop_assert_eq!(SysRegAccess::decode(iss).encode(), iss);
         }
 
         #[test]
-        fn the_short_way_tells_what_the_long_way_tells(iss in 0..1_u64 << 22, class in 0x17..=0x18_u64) {
+        fn the_fast_decoding_agrees_with_the_full_decoding(iss in 0..1_u64 << 22, class in 0x17..=0x18_u64) {
             let syndrome = Syndrome(class << 26 | 1 << 25 | iss);
             let register = SysRegAccess::decode(iss as u32).register;
             let written = match syndrome.decode() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one vCPU has of the GIC to itself: SGIs and PPIs, the SPIs it holds, and a record of its
-//! list registers. This file has the state and the events; `fill` moves interrupts to list
-//! registers, `fold` takes them back.
+//! The part of the GIC that belongs to one vCPU: SGIs and PPIs, the SPIs whose holder it is, and a record of its list
+//! registers. This file has the state and the events; `fill` moves interrupts to list registers, `fold` takes them
+//! back.
 
 use super::distributor::{Spi, open_groups};
 use super::doorbell::RECALL;
@@ -26,7 +26,7 @@ const VMCR_PRIORITY_MASK_SHIFT: u32 = 24;
 /// The running priority when nothing is active.
 const IDLE_PRIORITY: u8 = 0xff;
 
-/// The GIC of one vCPU. Belongs to the holder of the vCPU.
+/// The GIC of one vCPU. It belongs to the core that has the vCPU's token.
 ///
 /// *Loaded* means: between [`load`](Self::load) and [`unload`](Self::unload), on the core that
 /// calls.
@@ -41,29 +41,29 @@ pub struct CpuInterface {
     pub(super) active: u32,
     /// Timer PPIs that are active in this core's GIC and wait for delivery. Only while loaded.
     pub(super) fired: u32,
-    /// Of `active`: the physical PPI must be active as long as the virtual one is.
+    /// The subset of `active` whose physical PPI must be active as long as the virtual one is.
     pub(super) active_physical: u32,
     pub(super) priority: [u8; 32],
-    /// Of `active`.
+    /// Rank of each interrupt in `active`.
     pub(super) active_rank: [Rank; 32],
-    /// SPIs held active, not in a list register.
+    /// SPIs that this vCPU has active and that are in no list register.
     pub(super) held: [u32; SPI_WORDS],
-    /// Of `held`: the physical SPI is active as long as the virtual one is.
+    /// The subset of `held` whose physical SPI is active as long as the virtual one is.
     pub(super) held_physical: [u32; SPI_WORDS],
-    /// Words of SPIs to look at when list registers are filled next; as in the doorbell.
+    /// Words of SPIs to search when list registers are filled next; bits as in the doorbell.
     pub(super) words: u32,
     pub(super) slots: [Slot; MAX_LIST_REGISTERS],
     /// List registers with a record in `slots`.
     pub(super) used: u32,
-    /// List registers that were folded, so are not empty in hardware and mean nothing.
+    /// List registers that were folded: they are not empty in hardware, and their content is invalid.
     pub(super) stale: u32,
     /// SGIs and PPIs among the records.
     pub(super) listed: u32,
-    /// Of `listed`: the list register.
-    pub(super) home: [u8; 32],
-    /// Pending interrupts were left without a list register.
+    /// The list register of each interrupt in `listed`.
+    pub(super) list_register: [u8; 32],
+    /// Whether there are pending interrupts for which there was no list register.
     pub(super) pending_overflow: bool,
-    /// Active interrupts were left without a list register.
+    /// Whether there are active interrupts for which there was no list register.
     pub(super) active_overflow: bool,
 }
 
@@ -87,14 +87,14 @@ impl CpuInterface {
             used: 0,
             stale: 0,
             listed: 0,
-            home: [0; 32],
+            list_register: [0; 32],
             pending_overflow: false,
             active_overflow: false,
         }
     }
 
-    /// Back to the state after power-on, when the guest is started anew: see [`GuestGic::reset`],
-    /// which deactivates the physical SPIs. Only while not loaded.
+    /// Resets to the state after power-on, when the guest is restarted: see [`GuestGic::reset`], which deactivates the
+    /// physical SPIs. Only while not loaded.
     pub const fn reset(&mut self) {
         *self = Self::new(self.index);
     }
@@ -104,30 +104,29 @@ impl CpuInterface {
         self.index
     }
 
-    /// The vCPU is about to run on this core: its timer registers are in place, list registers
-    /// are free, [`Doorbell::settle`](super::Doorbell::settle) was called. Writes list registers
-    /// and `ICH_HCR_EL2`. Returns whom to kick, and whether the vCPU may run.
+    /// The vCPU is about to run on this core: its timer registers are in place, list registers are free,
+    /// [`Doorbell::settle`](super::Doorbell::settle) was called. Writes list registers and `ICH_HCR_EL2`. Returns the
+    /// vCPUs to kick, and whether the vCPU may run.
     ///
-    /// It may not if `is_overtaken`, asked when its own timers do not show any more, says that
-    /// another vCPU wants the core: then it is loaded with nothing in list registers, to be unloaded, or
+    /// It may not if `is_preempted` says that another vCPU preempts it. That is called when its own timers no longer
+    /// signal. The vCPU is then loaded with empty list registers, and must be unloaded, or
     /// [synchronized](Self::synchronize) before it runs.
-    // Kept apart: within the run loop it would take registers from all other ways.
+    // Not inlined: in the run loop it would take registers from all other paths.
     #[inline(never)]
     pub fn load(
         &mut self,
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
-        is_overtaken: impl FnOnce() -> bool,
+        is_preempted: impl FnOnce() -> bool,
     ) -> (VcpuSet, bool) {
         for bit in bits(self.active_physical) {
             machine.set_active(IntId(bit as u16), true);
         }
-        self.fill_unless(gic, machine, is_overtaken)
+        self.fill_unless(gic, machine, is_preempted)
     }
 
-    /// The vCPU leaves this core: takes all state back, empties the list registers and turns the
-    /// virtual CPU interface off, so that no other vCPU sees them. No timer PPI stays active on
-    /// this core. Returns whom to kick.
+    /// The vCPU is switched out: takes all state back, empties the list registers and turns the virtual CPU interface
+    /// off, so that no other vCPU sees them. No timer PPI stays active on this core. Returns the vCPUs to kick.
     #[inline(always)]
     pub fn unload(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let kick = self.fold(gic, machine);
@@ -139,25 +138,25 @@ impl CpuInterface {
         for bit in bits(self.fired | self.active_physical) {
             machine.set_active(IntId(bit as u16), false);
         }
-        // A timer that is still due when the vCPU is loaded again shows in its output.
+        // If a timer is still due when the vCPU is loaded again, its output signals it again.
         self.fired = 0;
         kick
     }
 
-    /// Brings list registers up to date: what a maintenance interrupt asks for. Loaded only.
+    /// Brings list registers up to date, as after a maintenance interrupt. Loaded only.
     pub fn synchronize(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let kick = self.fold(gic, machine);
         kick.without(self.index).with(self.fill(gic, machine))
     }
 
-    /// The doorbell may have rung: a kick arrived for this core. Loaded only. Returns whom to kick.
+    /// The doorbell may have been rung: a kick has arrived at this core. Loaded only. Returns the vCPUs to kick.
     pub fn kicked(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         self.collect(gic);
         self.deliver(gic, machine)
     }
 
-    /// The physical timer PPI `ppi` (27 or 30) was acknowledged on this core, its priority
-    /// dropped. Loaded only. Returns whom to kick.
+    /// The physical timer PPI `ppi` (27 or 30) was acknowledged on this core, its priority dropped. Loaded only.
+    /// Returns the vCPUs to kick.
     pub fn timer_fired(
         &mut self,
         gic: &GuestGic,
@@ -169,14 +168,13 @@ impl CpuInterface {
     }
 
     /// As [`timer_fired`](Self::timer_fired) for a vCPU that is about to be unloaded, or
-    /// [synchronized](Self::synchronize) if that does not come to pass: the interrupt waits until then.
+    /// [synchronized](Self::synchronize) if it is not unloaded after all: the interrupt waits until then.
     pub fn timer_fired_late(&mut self, ppi: IntId) {
         self.fired |= 1u32.checked_shl(u32::from(ppi.0)).unwrap_or(0) & TIMER_PPIS;
     }
 
-    /// As [`timer_fired`](Self::timer_fired) for the most frequent case: the timer's last interrupt
-    /// has been in a list register, and the guest is done with it. Returns whether that was so; if
-    /// not, nothing is done.
+    /// The fast path of [`timer_fired`](Self::timer_fired), for the most frequent case: the timer's last interrupt was
+    /// in a list register, and the guest has deactivated it. Returns whether that was so; if not, nothing is done.
     #[inline(always)]
     pub fn timer_fired_again(&mut self, ppi: IntId, machine: &mut impl PhysicalGic) -> bool {
         match self.last_listed(u32::from(ppi.0), Backing::Hardware, machine) {
@@ -188,16 +186,16 @@ impl CpuInterface {
         }
     }
 
-    /// As [`kicked`](Self::kicked) for the most frequent case: a single SGI was rung, of which the
-    /// same holds.
+    /// The fast path of [`kicked`](Self::kicked), for the most frequent case: a single SGI was rung, which was in a
+    /// list register, and the guest has deactivated it. Returns whether that was so; if not, nothing is done.
     #[inline(always)]
     pub fn kicked_again(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> bool {
-        let bell = gic.doorbell(self.index);
-        let Some(sgi) = bell.peek().single_sgi() else {
+        let doorbell = gic.doorbell(self.index);
+        let Some(sgi) = doorbell.peek().single_sgi() else {
             return false;
         };
         match self.last_listed(sgi, Backing::None, machine) {
-            Some((index, lr)) if bell.take_single_sgi(sgi) => {
+            Some((index, lr)) if doorbell.take_single_sgi(sgi) => {
                 machine.write_lr(index, lr);
                 true
             }
@@ -205,8 +203,8 @@ impl CpuInterface {
         }
     }
 
-    /// The list register of an SGI or PPI and its value when it became pending there, if the guest
-    /// is done with it. Its record stands, so both can be used once more.
+    /// The list register of an SGI or PPI and its value when it became pending there, if the guest has deactivated it.
+    /// Its record is still valid, so both can be used once more.
     #[inline(always)]
     fn last_listed(
         &self,
@@ -217,7 +215,7 @@ impl CpuInterface {
         if self.listed >> (bit & 31) & 1 == 0 {
             return None;
         }
-        let index = usize::from(self.home[(bit & 31) as usize]) % MAX_LIST_REGISTERS;
+        let index = usize::from(self.list_register[(bit & 31) as usize]) % MAX_LIST_REGISTERS;
         let slot = &self.slots[index];
         let same = slot.backing == backing
             && slot.latched == (backing == Backing::None)
@@ -225,8 +223,8 @@ impl CpuInterface {
         (same && machine.empty_lrs() >> index & 1 != 0).then_some((index, slot.lr))
     }
 
-    /// The physical interrupt behind the guest's SPI `guest` was acknowledged on this core, its
-    /// priority dropped, while this vCPU is loaded. Returns whom to kick.
+    /// The physical interrupt behind the guest's SPI `guest` was acknowledged on this core, its priority dropped, while
+    /// this vCPU is loaded. Returns the vCPUs to kick.
     pub fn spi_arrived(
         &mut self,
         gic: &GuestGic,
@@ -239,7 +237,7 @@ impl CpuInterface {
         }
     }
 
-    /// The guest wrote `value` to an SGI register (the access trapped). Loaded only. Returns whom
+    /// The guest wrote `value` to an SGI register (the access trapped). Loaded only. Returns the vCPUs
     /// to kick.
     pub fn send_sgi(
         &mut self,
@@ -255,8 +253,8 @@ impl CpuInterface {
         kick.without(self.index).with(self.kicked(gic, machine))
     }
 
-    /// The guest wrote `intid` to ICC_DIR_EL1 (the access trapped, see [`fill`](Self::fill)).
-    /// Loaded only. Returns whom to kick.
+    /// The guest wrote `intid` to ICC_DIR_EL1 (the access trapped, see [`fill`](Self::fill)). Loaded only. Returns the
+    /// vCPUs to kick.
     pub fn deactivate(
         &mut self,
         gic: &GuestGic,
@@ -272,7 +270,7 @@ impl CpuInterface {
         kick.without(self.index).with(self.fill(gic, machine))
     }
 
-    /// Whether an interrupt would be signalled if the vCPU ran now: whether to wake it from WFI.
+    /// Whether an interrupt would be signalled if the vCPU ran now, so that it must wake from WFI.
     ///
     /// For a vCPU that is not loaded. `lines` as [`PhysicalGic::lines`], from its saved timers;
     /// `vmcr` its saved `ICH_VMCR_EL2`; `running` its [`running_priority`]. An interrupt that the
@@ -297,7 +295,7 @@ impl CpuInterface {
             return true;
         }
         let distributor = &gic.distributor;
-        // Pairs with the fences of those who change an SPI's state; see `distributor`.
+        // Pairs with the fences of vCPUs that change an SPI's state; see `distributor`.
         fence(Ordering::SeqCst);
         bits((self.words | rung.spi_words) & !RECALL).any(|word| {
             let word = word as usize;
@@ -308,12 +306,12 @@ impl CpuInterface {
         })
     }
 
-    /// Private interrupts that are enabled, also by their group.
+    /// Private interrupts that are enabled, and whose group is enabled.
     pub(super) const fn open(&self, control: u32) -> u32 {
         self.enabled & open_groups(control, self.group)
     }
 
-    /// Takes what was rung.
+    /// Moves what was rung from the doorbell to this state.
     pub(super) fn collect(&mut self, gic: &GuestGic) {
         let rung = gic.doorbell(self.index).take();
         self.latch |= rung.accepted(self.group);
@@ -326,13 +324,13 @@ impl CpuInterface {
 
     /// Deactivates private interrupts. Folded only.
     pub(super) const fn clear_active(&mut self, mask: u32) {
-        // The physical interrupt now only waits for delivery; the next fill delivers or frees it.
+        // The physical interrupt now waits for delivery again; the next fill delivers or deactivates it.
         self.fired |= self.active_physical & mask;
         self.active_physical &= !mask;
         self.active &= !mask;
     }
 
-    /// Deactivates an SPI, or asks its holder to. Folded only. Returns whom to kick.
+    /// Deactivates an SPI, or requests that from its holder. Folded only. Returns the vCPUs to kick.
     pub(super) fn clear_spi_active(
         &mut self,
         gic: &GuestGic,

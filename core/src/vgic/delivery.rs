@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The short way: one interrupt more for a running vCPU whose list registers have room. All else
-//! goes the long way, through fold and fill.
+//! The fast path: one more interrupt for a running vCPU whose list registers have room. All else takes the slow path,
+//! through fold and fill.
 
 use super::cpu_interface::CpuInterface;
 use super::distributor::Spi;
@@ -10,8 +10,8 @@ use crate::sync::atomic::{Ordering, fence};
 use spumone_config::types::IntId;
 
 impl CpuInterface {
-    /// Delivers what is pending in this vCPU: at once if there is room and nothing to reorder,
-    /// else through fold and fill.
+    /// Delivers the pending interrupts of this vCPU: at once if there is room and nothing to reorder, else through fold
+    /// and fill.
     pub(super) fn deliver(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         if self.words != 0 {
             return self.synchronize(gic, machine);
@@ -32,9 +32,8 @@ impl CpuInterface {
             .with(self.synchronize(gic, machine))
     }
 
-    /// Puts SGIs and PPIs into list registers: one that has been in a list register into the same
-    /// again, if the guest is done with it there, others into unused ones. Returns whether all
-    /// found a place.
+    /// Puts SGIs and PPIs into list registers: an interrupt that was in a list register into the same one, if the guest
+    /// has deactivated it there, others into unused ones. Returns whether there was a list register for all.
     fn deliver_private(&mut self, ready: u32, machine: &mut impl PhysicalGic) -> bool {
         if self.pending_overflow || self.active_overflow || ready & self.active != 0 {
             return false;
@@ -42,7 +41,7 @@ impl CpuInterface {
         let empty = machine.empty_lrs();
         for bit in bits(ready) {
             let index = if self.listed & 1 << bit != 0 {
-                let index = self.home[bit as usize];
+                let index = self.list_register[bit as usize];
                 let slot = self.slots[usize::from(index) % MAX_LIST_REGISTERS];
                 if empty & 1 << index == 0 || slot.backing == Backing::Deferred {
                     return false;
@@ -60,34 +59,34 @@ impl CpuInterface {
         true
     }
 
-    /// The guest waits for an interrupt: whether there plainly is none. If not, look closer. Loaded
-    /// only. Returns whom to kick, too.
+    /// The guest executed WFI: whether certainly no interrupt is pending. If `false`, a closer look is needed. Loaded
+    /// only. Also returns the vCPUs to kick.
     pub fn is_quiet(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (bool, VcpuSet) {
         let (_, kick) = self.retire(gic, machine);
-        // What was collected and can be delivered is in list registers, all of it if none is used.
+        // All that was collected and can be delivered is in list registers; so if none is used, there is nothing.
         let quiet = self.used == 0
             && gic.doorbell(self.index).peek().is_silent()
             && machine.lines() & TIMER_PPIS == 0;
         (quiet, kick)
     }
 
-    /// As [`deliver`](Self::deliver), an SPI that fires now.
+    /// As [`deliver`](Self::deliver), for an SPI that fires now.
     pub(super) fn deliver_spi(
         &mut self,
         gic: &GuestGic,
         spi: Spi,
         machine: &mut impl PhysicalGic,
     ) -> VcpuSet {
-        // First, for the last list register to be retired may be that of the same SPI.
+        // Retire first: a list register to be retired may be that of the same SPI.
         let (free, mut kick) = self.retire(gic, machine);
         gic.distributor.fire(spi);
-        // The arrival before the look at who is to have it; see `distributor`.
+        // The arrival is written before route and holder are read; see `distributor`.
         fence(Ordering::SeqCst);
         if gic.distributor.route(spi) != Some(self.index) {
             return kick.with(gic.ring(spi));
         }
         if !gic.distributor.is_open(spi) {
-            // Who enables it rings.
+            // The vCPU that enables it will ring.
             return kick;
         }
         if free != 0 {
@@ -102,8 +101,8 @@ impl CpuInterface {
             .with(self.synchronize(gic, machine))
     }
 
-    /// Folds list registers that the guest is done with. Returns those that are free for an
-    /// interrupt more: none as long as others wait for them.
+    /// Folds list registers whose interrupt the guest has deactivated. Returns those that are free for one more
+    /// interrupt: none as long as others wait for them.
     fn retire(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (u32, VcpuSet) {
         if self.pending_overflow || self.active_overflow {
             return (0, VcpuSet::EMPTY);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The SPIs of a guest: what all its vCPUs, on any cores, see and change at the same time.
 //!
-//! One bit per SPI and property, in words of 32. A change of state is a read-modify-write of one
-//! word; the questions that span several words ("pending, enabled, routed to me and held by
-//! nobody?") are made safe by one rule: **write your part, put a fence, look at the others'
-//! part.** Arrival writes *pending* and looks at the route; a write to ISENABLER or IROUTER writes
-//! that and looks for pending; a holder that lets go writes *no holder* and looks for pending; the
-//! target that was rung passes a fence and looks at all of it. In any order, the last one to
-//! write sees all the others, so a deliverable SPI always has somebody who goes on with it.
+//! One bit per SPI and property, in words of 32. A change of state is a read-modify-write of one word. Conditions that
+//! span several words ("pending, enabled, routed to this vCPU, and without a holder") are made safe by one rule:
+//! **write your own part, then a fence, then read the other parts.** An arrival writes *pending* and reads the route; a
+//! write to ISENABLER or IROUTER writes that and reads *pending*; a holder that releases an SPI writes *no holder* and
+//! reads *pending*; the target that was rung executes a fence and reads all of it. In any order, the last one to write
+//! sees what all others wrote, so a deliverable SPI always has a vCPU that delivers it.
 
 use super::rank::{PRIORITY_MASK, Rank};
 use super::{MAX_SPIS, PhysicalGic, SPI_WORDS, VcpuIndex, VcpuSet, bits};
@@ -19,12 +18,12 @@ use spumone_config::types::{IntId, MAX_VCPUS_PER_GUEST};
 pub(super) const ENABLE_GROUP_0: u32 = 1 << 0;
 /// GICD_CTLR.EnableGrp1.
 pub(super) const ENABLE_GROUP_1: u32 = 1 << 1;
-/// No vCPU holds the SPI.
-const NOBODY: u8 = 0xff;
-/// Looks at a word that is changed all the while. Each further one needs a holder that has entered
-/// EL2 and moved an SPI since the last.
+/// The SPI has no holder.
+const NO_HOLDER: u8 = 0xff;
+/// How often a word is read that keeps changing. Each further read is needed only if a holder has entered EL2 and moved
+/// an SPI since the last.
 const MAX_LOOKS: usize = 16;
-/// No physical interrupt stands behind the SPI.
+/// The SPI is not backed by a physical interrupt.
 const UNMAPPED: u16 = 0;
 
 /// An SPI of the guest, counted from INTID 32.
@@ -56,18 +55,18 @@ impl Spi {
 
 /// 32 SPIs.
 ///
-/// All words are read with acquire and changed with acquire-release, so that who sees a bit sees
-/// what was written before it; order between different words comes from the fences named in the
-/// module head. `listed` and `drop_*` are requests and records between holder and others.
+/// All words are read with acquire and changed with acquire-release, so that a core that sees a bit sees what was
+/// written before it. Order between different words comes from the fences described at the top of this module. `listed`
+/// and `drop_*` are requests and records between holder and others.
 pub(super) struct Word {
     /// Set: Group 1.
     pub group: AtomicU32,
     pub enabled: AtomicU32,
-    /// The pending latch: edges of played devices, and ISPENDR.
+    /// The pending latch: edges of emulated devices, and ISPENDR.
     pub pending: AtomicU32,
     /// The physical interrupt was acknowledged and waits here, active in the physical GIC.
     pub fired: AtomicU32,
-    /// Output of a played device is high.
+    /// Output of an emulated device is high.
     pub line: AtomicU32,
     /// Active, as of the holder's last fold.
     pub active: AtomicU32,
@@ -81,7 +80,7 @@ pub(super) struct Word {
     pub drop_pending: AtomicU32,
     /// Another vCPU has cleared the active state.
     pub drop_active: AtomicU32,
-    /// A physical interrupt stands behind it. Constant while vCPUs run.
+    /// It is backed by a physical interrupt. Constant while vCPUs run.
     mapped: AtomicU32,
 }
 
@@ -105,28 +104,28 @@ impl Word {
         }
     }
 
-    /// SPIs with a physical interrupt behind them.
+    /// SPIs that are backed by a physical interrupt.
     pub fn mapped(&self) -> u32 {
         self.mapped.load(Ordering::Relaxed)
     }
 
-    /// SPIs that are pending for whatever reason, those in list registers aside.
+    /// SPIs that are pending for any reason, without those in list registers.
     pub fn pending_now(&self) -> u32 {
         self.pending.load(Ordering::Acquire)
             | self.fired.load(Ordering::Acquire)
             | self.line.load(Ordering::Acquire) & !self.edge.load(Ordering::Acquire)
     }
 
-    /// SPIs that are pending, those in list registers as of the last fold included.
+    /// SPIs that are pending, including those in list registers as of the last fold.
     ///
-    /// State on its way to a list register is set in `listed` before it leaves the latches, and on
-    /// its way back set in the latches before it leaves `listed`. A look at the latches and then
-    /// at `listed` can miss it only if it comes back in between, and that is counted.
+    /// State on its way to a list register is set in `listed` before it leaves the latches, and on its way back set in
+    /// the latches before it leaves `listed`. A reader of the latches and then of `listed` can miss it only if it is
+    /// put back in between, which `put_back` counts.
     pub fn pending_seen(&self) -> u32 {
         let mut seen = 0;
         for _ in 0..MAX_LOOKS {
             let put_back = self.put_back.load(Ordering::Acquire);
-            // What was pending at any moment of the read may be reported.
+            // An SPI that was pending at any moment of the read may be reported.
             seen |= self.pending_now() | self.listed.load(Ordering::Acquire);
             if self.put_back.load(Ordering::Acquire) == put_back {
                 break;
@@ -135,20 +134,20 @@ impl Word {
         seen
     }
 
-    /// The holder's pending state is in the latches again, and `mask` no longer listed.
+    /// The holder has put the pending state of the SPIs in `mask` back into the latches: they are no longer listed.
     pub fn unlist(&self, mask: u32) {
         self.put_back.fetch_add(1, Ordering::AcqRel);
         self.listed.fetch_and(!mask, Ordering::AcqRel);
     }
 
-    /// SPIs that are enabled, also by their group.
+    /// SPIs that are enabled, and whose group is enabled.
     fn open(&self, control: u32) -> u32 {
         self.enabled.load(Ordering::Acquire)
             & open_groups(control, self.group.load(Ordering::Acquire))
     }
 }
 
-/// Of interrupts with these group bits, those whose group GICD_CTLR enables.
+/// The interrupts whose group GICD_CTLR enables, of a word with these group bits.
 pub(super) const fn open_groups(control: u32, group: u32) -> u32 {
     let mut open = 0;
     if control & ENABLE_GROUP_0 != 0 {
@@ -170,21 +169,21 @@ pub(super) struct Cause {
 
 /// The distributor of one guest: GICD_* state of the SPIs.
 pub struct Distributor {
-    /// EnableGrp0 and EnableGrp1 of GICD_CTLR; a vCPU that sets one rings everybody afterwards.
+    /// EnableGrp0 and EnableGrp1 of GICD_CTLR; a vCPU that sets one rings all vCPUs afterwards.
     control: AtomicU32,
     words: [Word; SPI_WORDS],
     /// One byte each. A priority is an opaque value: relaxed.
     priority: [AtomicU8; MAX_SPIS],
-    /// Rank of an SPI that is held active. The holder's, like `active`: relaxed.
+    /// Rank of an SPI that is active. Only the holder uses it, like `active`: relaxed.
     active_rank: [AtomicU8; MAX_SPIS],
     /// Affinity 2.1.0 as the guest wrote it to GICD_IROUTER. Ordered by the fences.
     route: [AtomicU32; MAX_SPIS],
-    /// The vCPU that has the SPI in a list register or active. Taken by compare-exchange with
-    /// acquire, given up with release: the holder owns the SPI's `active` and `listed` in between.
+    /// The vCPU that has the SPI in a list register or active. Claimed by compare-exchange with acquire, released with
+    /// release order: in between the holder owns the SPI's `active` and `listed`.
     holder: [AtomicU8; MAX_SPIS],
     /// Physical INTID, or 0. Constant while vCPUs run.
     physical: [AtomicU16; MAX_SPIS],
-    /// Constant while vCPUs run, as is the next.
+    /// Number of SPIs. Constant while vCPUs run, as is the next field.
     spis: AtomicU16,
     vcpus: AtomicU8,
 }
@@ -198,7 +197,7 @@ impl Distributor {
                 priority: atomics!(AtomicU8::new(0)),
                 active_rank: atomics!(AtomicU8::new(0)),
                 route: atomics!(AtomicU32::new(0)),
-                holder: atomics!(AtomicU8::new(NOBODY)),
+                holder: atomics!(AtomicU8::new(NO_HOLDER)),
                 physical: atomics!(AtomicU16::new(UNMAPPED)),
                 spis: AtomicU16::new(0),
                 vcpus: AtomicU8::new(0),
@@ -223,7 +222,7 @@ impl Distributor {
 
     pub fn reset(&self, machine: &mut impl PhysicalGic) {
         self.control.store(0, Ordering::Relaxed);
-        // What the guest does not have is as it always was.
+        // SPIs that the guest does not have never change.
         let spis = usize::from(self.spis());
         for (index, word) in self.words.iter().enumerate().take(spis / 32) {
             for bit in bits(word.mapped()) {
@@ -250,7 +249,7 @@ impl Distributor {
         for index in 0..spis.min(MAX_SPIS) {
             self.priority[index].store(0, Ordering::Relaxed);
             self.route[index].store(0, Ordering::Relaxed);
-            self.holder[index].store(NOBODY, Ordering::Relaxed);
+            self.holder[index].store(NO_HOLDER, Ordering::Relaxed);
         }
     }
 
@@ -290,7 +289,7 @@ impl Distributor {
         self.control.load(Ordering::Acquire)
     }
 
-    /// Returns whether that changes anything.
+    /// Writes GICD_CTLR. Returns whether that changes anything.
     pub fn set_control(&self, value: u32) -> bool {
         let value = value & (ENABLE_GROUP_0 | ENABLE_GROUP_1);
         self.control.swap(value, Ordering::AcqRel) != value
@@ -343,7 +342,7 @@ impl Distributor {
 
     pub fn holder(&self, spi: Spi) -> Option<VcpuIndex> {
         match self.holder[spi.index()].load(Ordering::Acquire) {
-            NOBODY => None,
+            NO_HOLDER => None,
             vcpu => Some(VcpuIndex(vcpu)),
         }
     }
@@ -351,10 +350,10 @@ impl Distributor {
     /// Makes `vcpu` the holder, if there is none.
     pub fn claim(&self, spi: Spi, vcpu: VcpuIndex) -> bool {
         let claimed = self.holder[spi.index()]
-            .compare_exchange(NOBODY, vcpu.0, Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(NO_HOLDER, vcpu.0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
         if claimed {
-            // Requests to an earlier holder are void: it has let go.
+            // Requests to an earlier holder are void, since it has released the SPI.
             let word = self.word_of(spi);
             for request in [&word.drop_pending, &word.drop_active] {
                 if request.load(Ordering::Relaxed) & spi.mask() != 0 {
@@ -365,9 +364,9 @@ impl Distributor {
         claimed
     }
 
-    /// Only by `GuestGic::release`, which looks for what came meanwhile.
+    /// To be called only by `GuestGic::release`, which then looks whether the SPI has become pending.
     pub(super) fn clear_holder(&self, spi: Spi) {
-        self.holder[spi.index()].store(NOBODY, Ordering::Release);
+        self.holder[spi.index()].store(NO_HOLDER, Ordering::Release);
     }
 
     /// The physical interrupt was acknowledged.
@@ -377,7 +376,7 @@ impl Distributor {
             .fetch_or(spi.mask(), Ordering::AcqRel);
     }
 
-    /// A played device's output; `true` if it changed.
+    /// An emulated device's output; `true` if it changed.
     pub fn set_level(&self, spi: Spi, high: bool) -> bool {
         let (word, mask) = (self.word_of(spi), spi.mask());
         if high {
@@ -395,7 +394,7 @@ impl Distributor {
         self.word_of(spi).pending_now() & spi.mask() != 0
     }
 
-    /// SPIs of a word that are pending and enabled, whoever holds them and wherever they go.
+    /// SPIs of a word that are pending and enabled, with any holder and any route.
     fn deliverable(&self, word: usize) -> u32 {
         let word = self.word(word);
         let pending = word.pending_now();
@@ -405,22 +404,23 @@ impl Distributor {
         pending & word.open(self.control())
     }
 
-    /// SPIs of a word that `vcpu` is to deliver. A holder rings when it lets go. If that is `vcpu`,
-    /// the SPI is active, and `place_active` sees that it is pending as well.
+    /// SPIs of a word that `vcpu` is to deliver. An SPI with a holder is not among them: the holder rings when it
+    /// releases the SPI. If `vcpu` itself is the holder, the SPI is active, and `place_active` sees that it is pending
+    /// as well.
     pub fn pending_for(&self, vcpu: VcpuIndex, word: usize) -> impl Iterator<Item = Spi> {
         bits(self.deliverable(word))
             .map(move |bit| Spi::at(word, bit))
             .filter(move |&spi| self.route(spi) == Some(vcpu) && self.holder(spi).is_none())
     }
 
-    /// Which of these SPIs of a word other vCPUs than `me` hold, and who does.
+    /// Which of these SPIs of a word have another holder than `me`, and those holders.
     pub fn held_by_others(&self, n: usize, spis: u32, me: VcpuIndex) -> (u32, VcpuSet) {
         let (mut held, mut holders) = (0, VcpuSet::EMPTY);
         let (first, end) = (spis.trailing_zeros(), u32::BITS - spis.leading_zeros());
-        // Most often nobody holds any, so that is looked at first.
+        // Most often they have no holder, so that is checked first.
         for (bit, holder) in (first..end).zip(self.holder.iter().skip(n * 32 + first as usize)) {
             let holder = holder.load(Ordering::Acquire);
-            if holder != NOBODY && holder != me.0 && spis >> bit & 1 != 0 {
+            if holder != NO_HOLDER && holder != me.0 && spis >> bit & 1 != 0 {
                 held |= 1 << bit;
                 holders.insert(VcpuIndex(holder));
             }
@@ -433,7 +433,7 @@ impl Distributor {
         self.word_of(spi).open(self.control()) & spi.mask() != 0
     }
 
-    /// The holder takes what makes the SPI pending; `None` if nothing does any more.
+    /// The holder clears the pending state of the SPI, and gets its cause; `None` if the SPI is no longer pending.
     pub fn take(&self, spi: Spi) -> Option<Cause> {
         let (word, mask) = (self.word_of(spi), spi.mask());
         let taken = |state: &AtomicU32| {
@@ -449,9 +449,9 @@ impl Distributor {
         (cause.latched || cause.fired || cause.line).then_some(cause)
     }
 
-    /// Lets the physical interrupts behind some SPIs of a word fire, or not, as they are enabled
-    /// now. Two vCPUs may change the same SPI at once; each looks again after it has acted, so
-    /// the last act is by one who saw the last change.
+    /// Enables or disables the physical interrupts that back some SPIs of a word, as the SPIs are enabled now. Two
+    /// vCPUs may change the same SPI at once; each reads the state again after it has acted, so the last action is by a
+    /// vCPU that saw the last change.
     pub fn enable_physical(&self, n: usize, changed: u32, machine: &mut impl PhysicalGic) {
         let word = self.word(n);
         for bit in bits(changed & word.mapped()) {
@@ -461,7 +461,7 @@ impl Distributor {
             };
             let enabled = || word.enabled.load(Ordering::Acquire) & spi.mask() != 0;
             let mut wanted = enabled();
-            // More rounds than vCPUs that could interfere are not needed.
+            // At most one round is needed for each vCPU that can interfere.
             for _ in 0..MAX_VCPUS_PER_GUEST {
                 machine.set_enabled(physical, wanted);
                 fence(Ordering::SeqCst);
@@ -473,8 +473,8 @@ impl Distributor {
         }
     }
 
-    /// Routes the physical interrupt behind an SPI to where the SPI is routed now. As
-    /// [`enable_physical`](Self::enable_physical) about two vCPUs at once.
+    /// Routes the physical interrupt that backs an SPI to where the SPI is routed now. Two vCPUs may do this at once,
+    /// as in [`enable_physical`](Self::enable_physical).
     pub fn route_physical(&self, spi: Spi, machine: &mut impl PhysicalGic) {
         let Some(physical) = self.physical(spi) else {
             return;

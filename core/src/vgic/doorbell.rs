@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a core tells a vCPU, wherever it is, that there is an interrupt for it.
+//! The doorbell: how a core notes an interrupt for a vCPU, on whichever core the vCPU is.
 //!
-//! A sender sets bits, then looks where the vCPU is and kicks that core. A core that takes the
-//! vCPU over says so first, then looks at the bits. Both put a sequentially consistent fence
-//! between the two, so at least one of them sees what the other wrote: either the new core finds
-//! the bits, or the kick goes to the new core. Nothing has to be forwarded when a vCPU moves.
+//! A sender sets bits, then reads the location and kicks that core. A core that has claimed the vCPU first writes its
+//! number as the location, then reads the bits. Both execute a sequentially consistent fence in between, so at least
+//! one of them sees what the other wrote: either the new core finds the bits, or the kick goes to the new core. No
+//! interrupt has to be forwarded when a vCPU migrates.
 
 use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering, fence};
 use spumone_config::types::{IntId, PcpuId};
 
-/// SGIs that were sent as Group 0 stand this many bits higher.
+/// SGIs that were sent as Group 0 are this many bits higher.
 const GROUP0_SHIFT: u32 = 16;
 
-/// Among the words of SPIs: fold what you hold. It does not ask to look for pending SPIs, else two
-/// vCPUs that wait for each other's would ring each other for ever.
+/// A bit of the words of SPIs: the vCPU is to fold the SPIs whose holder it is. It does not make the vCPU look for
+/// pending SPIs, else two vCPUs that wait for each other's SPIs would ring each other forever.
 pub(super) const RECALL: u32 = 1 << 31;
 
 /// The doorbell of one vCPU.
 #[derive(Debug)]
 pub struct Doorbell {
-    /// SGIs sent and not yet collected; bits 0-15 sent through ICC_SGI1R_EL1, bits 16-31 through
-    /// registers that reach Group 0 only. Set by senders, taken by the owner. The bit is all there
-    /// is to an SGI, so relaxed order would do for the content; release on setting and acquire on
-    /// taking make visible to the target what the sender wrote before the SGI.
+    /// SGIs sent and not yet collected; bits 0-15 sent through ICC_SGI1R_EL1, bits 16-31 through registers that reach
+    /// Group 0 only. Set by senders, taken by the owner. An SGI is only this bit, so relaxed order would suffice for
+    /// it; release on setting and acquire on taking make visible to the target what the sender wrote before the SGI.
     sgis: AtomicU32,
-    /// Words of SPIs in the distributor that may hold something for this vCPU, and [`RECALL`]. Set
+    /// Words of SPIs in the distributor that may have a pending SPI for this vCPU, and [`RECALL`]. Set
     /// with release *after* the distributor was written, taken with acquire before it is read.
     spi_words: AtomicU32,
     /// The core that has the vCPU's token. Ordered against the two above by the fences.
@@ -36,14 +35,14 @@ pub struct Doorbell {
 /// What was rung.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rung {
-    /// SGIs as in [`Doorbell::ring_sgi`]; upper half: only if the target has them in Group 0.
+    /// SGIs as in [`Doorbell::ring_sgi`]; those in the upper half count only if the target has them in Group 0.
     pub(super) sgis: u32,
     /// Bit n: look at SPIs 32 × (n + 1) and up. Or [`RECALL`].
     pub(super) spi_words: u32,
 }
 
 impl Rung {
-    /// The only thing that was rung, if that is one SGI, and it counts in either group.
+    /// The SGI, if one SGI that counts in either group is all that was rung.
     pub(super) const fn single_sgi(self) -> Option<u32> {
         if self.spi_words == 0 && self.sgis.is_power_of_two() && self.sgis < 1 << GROUP0_SHIFT {
             Some(self.sgis.trailing_zeros())
@@ -52,7 +51,7 @@ impl Rung {
         }
     }
 
-    /// Nothing was rung.
+    /// Whether nothing was rung.
     pub(super) const fn is_silent(self) -> bool {
         self.sgis | self.spi_words == 0
     }
@@ -65,7 +64,7 @@ impl Rung {
 
 impl Doorbell {
     constructor! {
-        /// A silent bell of a vCPU on core 0.
+        /// The silent doorbell of a vCPU on core 0.
         pub fn new() -> Self {
             Self {
                 sgis: AtomicU32::new(0),
@@ -76,15 +75,15 @@ impl Doorbell {
         }
     }
 
-    /// Forgets what was rung. Only when no vCPU of the guest runs; the location stays.
+    /// Clears what was rung, and keeps the location. Only when no vCPU of the guest runs.
     pub fn reset(&self) {
         self.sgis.store(0, Ordering::Relaxed);
         self.spi_words.store(0, Ordering::Relaxed);
         self.asleep.store(1, Ordering::Relaxed);
     }
 
-    /// Says that core `pcpu` has the vCPU's token now. To be called on taking the token, before
-    /// the first look at what was rung.
+    /// Publishes that core `pcpu` has the vCPU's token now. To be called after the token was claimed, before what was
+    /// rung is looked at.
     pub fn settle(&self, pcpu: PcpuId) {
         self.location.store(pcpu.0, Ordering::Relaxed);
         // Location before bits; pairs with the fence in `location`.
@@ -98,7 +97,7 @@ impl Doorbell {
         PcpuId(self.location.load(Ordering::Relaxed))
     }
 
-    /// Whether nothing has been rung that the owner has not taken.
+    /// Whether the owner has taken all that was rung.
     pub fn is_silent(&self) -> bool {
         self.peek().is_silent()
     }
@@ -110,13 +109,13 @@ impl Doorbell {
         self.sgis.fetch_or(bit, Ordering::Release) & bit == 0
     }
 
-    /// Rings for the SPIs of these words, or [`RECALL`]. The caller kicks in any case, for a bit that stands here
-    /// tells nothing about what else came in the same word.
+    /// Rings for the SPIs of these words, or [`RECALL`]. The caller always kicks: a bit that is already set may
+    /// stand for other SPIs of the word.
     pub fn ring_spis(&self, words: u32) {
         self.spi_words.fetch_or(words, Ordering::Release);
     }
 
-    /// What was rung, without taking it.
+    /// Returns what was rung, without clearing it.
     pub(super) fn peek(&self) -> Rung {
         Rung {
             sgis: self.sgis.load(Ordering::Acquire),
@@ -124,10 +123,10 @@ impl Doorbell {
         }
     }
 
-    /// Takes what was rung. Owner only.
+    /// Clears and returns what was rung. Owner only.
     pub(super) fn take(&self) -> Rung {
         let seen = self.peek();
-        // Most often only one of them is set; a read costs less than an exchange.
+        // Most often only one of them is not zero; a read is cheaper than a swap.
         Rung {
             sgis: if seen.sgis == 0 {
                 0

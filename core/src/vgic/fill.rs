@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The most urgent interrupts into list registers.
+//! Fill: puts the interrupts of the highest priority into list registers.
 
 use super::cpu_interface::CpuInterface;
 use super::distributor::Spi;
@@ -21,17 +21,17 @@ const HCR_NO_PENDING: u64 = 1 << 3;
 /// ICH_HCR_EL2.TDIR: writes to ICC_DIR_EL1 trap.
 const HCR_TRAP_DEACTIVATE: u64 = 1 << 14;
 
-/// The most urgent of many interrupts.
-pub(super) struct Urgent {
-    /// Rank in the upper, INTID in the lower half: the smaller, the more urgent.
+/// The interrupts of the highest priority out of many.
+pub(super) struct HighestPriority {
+    /// Rank in the upper half, INTID in the lower half: a smaller key is a higher priority.
     keys: [u32; MAX_LIST_REGISTERS],
     len: usize,
     capacity: usize,
-    /// Something found no place.
+    /// Whether more interrupts were inserted than there is room for.
     overflow: bool,
 }
 
-impl Urgent {
+impl HighestPriority {
     pub const fn new(capacity: usize) -> Self {
         Self {
             keys: [0; MAX_LIST_REGISTERS],
@@ -49,7 +49,7 @@ impl Urgent {
         IntId(key as u16)
     }
 
-    /// Adds an interrupt; returns the one that found no place.
+    /// Adds an interrupt; returns the interrupt for which there is no room.
     pub fn insert(&mut self, key: u32) -> Option<IntId> {
         let mut rest = key;
         for held in self.keys.iter_mut().take(self.len) {
@@ -70,44 +70,43 @@ impl Urgent {
         }
     }
 
-    /// The interrupts, the most urgent first.
+    /// The interrupts, those of the highest priority first.
     pub fn keys(&self) -> impl Iterator<Item = u32> {
         self.keys.iter().copied().take(self.len)
     }
 }
 
 impl CpuInterface {
-    /// Puts the most urgent interrupts into list registers and says in `ICH_HCR_EL2` what is to
-    /// come back as a maintenance interrupt. Loaded only, after [`fold`](Self::fold). Returns whom
-    /// to kick; this vCPU is among them if another one changed an SPI just while it was claimed.
+    /// Puts the interrupts of the highest priority into list registers, and enables in `ICH_HCR_EL2` the maintenance
+    /// interrupts that are needed. Loaded only, after [`fold`](Self::fold). Returns the vCPUs to kick; this vCPU is
+    /// among them if another one changed an SPI just while it was claimed.
     ///
-    /// Active interrupts stay in list registers as long as there is room, the most urgent first;
-    /// if something is pending, one is kept for it. When there is no room for an active one,
-    /// `EOIcount` tells that the guest has ended it (LRENPIE). With EOImode = 1 writes to
-    /// ICC_DIR_EL1 then trap, and in a guest of several vCPUs always: one may deactivate what
-    /// another has acknowledged.
+    /// Active interrupts stay in list registers as long as there is room, those of the highest priority first; one is
+    /// kept for a pending interrupt. If there is no room for an active one, `EOIcount` says when the guest has ended it
+    /// (LRENPIE). With EOImode = 1 writes to ICC_DIR_EL1 then trap. In a guest of several vCPUs they always trap,
+    /// because one vCPU may deactivate what another has acknowledged.
     pub fn fill(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         self.fill_unless(gic, machine, || false).0
     }
 
-    /// As [`fill`](Self::fill), but writes no list register if `is_overtaken`, asked once all is
-    /// known that is to be written, says so. Returns whom to kick, and whether it has filled them.
+    /// As [`fill`](Self::fill), but writes no list register if `is_preempted`, called once it is known what is to be
+    /// written, returns `true`. Returns the vCPUs to kick, and whether it has filled them.
     #[inline(always)]
     pub(super) fn fill_unless(
         &mut self,
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
-        is_overtaken: impl FnOnce() -> bool,
+        is_preempted: impl FnOnce() -> bool,
     ) -> (VcpuSet, bool) {
         let registers = machine.list_registers().clamp(1, MAX_LIST_REGISTERS);
         let mut kick = VcpuSet::EMPTY;
         let holds_active = self.holds_active();
         if holds_active {
-            // May ring this vCPU too, so before the bell is heard.
+            // May ring this vCPU too, so this comes before the doorbell is collected.
             kick = self.drop_requested(gic, machine).without(self.index);
         }
         let ready = self.collect_and_sample(gic, machine);
-        if is_overtaken() {
+        if is_preempted() {
             return (kick, false);
         }
         let fits = self.fill_unsorted(gic, ready, holds_active, registers, &mut kick, machine);
@@ -118,12 +117,12 @@ impl CpuInterface {
         (kick, true)
     }
 
-    /// Whether there are SPIs held active and not in a list register.
+    /// Whether this vCPU has active SPIs that are in no list register.
     fn holds_active(&self) -> bool {
         self.held.iter().fold(0, |held, word| held | word) != 0
     }
 
-    /// The short way: as long as all finds room, its order does not matter. `None` if it does not.
+    /// The fast path: if there is room for all, the order does not matter. `None` if there is not.
     #[inline(always)]
     fn fill_unsorted(
         &mut self,
@@ -162,8 +161,8 @@ impl CpuInterface {
         Some(())
     }
 
-    /// The long way: there may be more than list registers, and the most urgent win.
-    // Kept apart: the short way pays nothing for its tables.
+    /// The slow path: there may be more interrupts than list registers, and those of the highest priority win.
+    // Not inlined: the fast path does not pay for its tables.
     #[inline(never)]
     fn fill_sorted(
         &mut self,
@@ -171,18 +170,18 @@ impl CpuInterface {
         registers: usize,
         machine: &mut impl PhysicalGic,
     ) -> VcpuSet {
-        // Back with what has found room, to see which are the most urgent.
+        // Takes back what the fast path has placed, to compare the priorities of all.
         let mut kick = self.fold(gic, machine);
         let ready = self.collect_and_sample(gic, machine);
-        let active = self.most_urgent_active(gic, registers);
+        let active = self.highest_active(gic, registers);
         self.active_overflow = active.overflow;
-        let mut pending = Urgent::new(registers);
+        let mut pending = HighestPriority::new(registers);
         for bit in bits(ready) {
-            pending.insert(Urgent::key(IntId(bit as u16), self.rank(bit)));
+            pending.insert(HighestPriority::key(IntId(bit as u16), self.rank(bit)));
         }
         for word in bits(core::mem::take(&mut self.words) & !RECALL) {
             for spi in gic.distributor.pending_for(self.index, word as usize) {
-                let key = Urgent::key(spi.intid(), gic.distributor.rank(spi));
+                let key = HighestPriority::key(spi.intid(), gic.distributor.rank(spi));
                 if let Some(left) = pending.insert(key) {
                     self.leave_pending(gic, left);
                 }
@@ -195,16 +194,16 @@ impl CpuInterface {
         let pendings = pending.len.min(registers - actives);
         self.active_overflow |= actives < active.len;
         self.pending_overflow |= pendings < pending.len;
-        // While something more urgent may wait outside, the end of an active interrupt must not
-        // make the same one pending in its list register.
+        // While an interrupt of a higher priority may wait for a list register, the end of an active one must not make
+        // the same one pending in its list register.
         let merge = !self.pending_overflow;
         let mut next = 0;
         for key in active.keys().take(actives) {
-            self.place_active(gic, next, Urgent::intid(key), merge, machine);
+            self.place_active(gic, next, HighestPriority::intid(key), merge, machine);
             next += 1;
         }
         for (rank, key) in pending.keys().enumerate() {
-            let intid = Urgent::intid(key);
+            let intid = HighestPriority::intid(key);
             if rank >= pendings {
                 self.leave_pending(gic, intid);
             } else if let Some(spi) = gic.distributor.spi(intid) {
@@ -220,8 +219,8 @@ impl CpuInterface {
         kick
     }
 
-    /// Empties list registers that are left over, and enables the virtual CPU interface with the
-    /// maintenance interrupts that are needed.
+    /// Empties unused list registers, and enables the virtual CPU interface with the maintenance interrupts that are
+    /// needed.
     fn switch_on(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) {
         for index in bits(self.stale & !self.used) {
             machine.write_lr(index as usize, ListRegister::EMPTY);
@@ -241,23 +240,23 @@ impl CpuInterface {
         machine.write_hcr(hcr);
     }
 
-    /// Hears the bell, looks at the timers, and returns the SGIs and PPIs to deliver.
+    /// Collects the doorbell, samples the timers, and returns the SGIs and PPIs to deliver.
     #[inline(always)]
     fn collect_and_sample(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> u32 {
         self.collect(gic);
-        // Collected, now look: pairs with the fences of those who change an SPI's state.
+        // Between collecting and looking; pairs with the fences of vCPUs that change an SPI's state.
         fence(Ordering::SeqCst);
         self.sample_timers(gic.distributor.control(), machine)
     }
 
-    /// Looks at the timers: keeps the physical PPI of each active as long as its output is high or
-    /// the guest is at it, and no longer. Returns the private interrupts to deliver.
+    /// Samples the timers: keeps the physical PPI of each active exactly as long as its output is high or the guest has
+    /// it active. Returns the private interrupts to deliver.
     #[inline(always)]
     fn sample_timers(&mut self, control: u32, machine: &mut impl PhysicalGic) -> u32 {
         let lines = machine.lines() & TIMER_PPIS;
         let ready = (self.latch | lines) & self.open(control) & !self.active;
         for bit in bits(lines & !self.fired & !self.active_physical) {
-            // It would fire at once; this saves the way.
+            // Otherwise it would fire at once; this saves the exit.
             machine.set_active(IntId(bit as u16), true);
             self.fired |= 1 << bit;
         }
@@ -268,7 +267,7 @@ impl CpuInterface {
         ready
     }
 
-    /// Ends what other vCPUs have asked to end of the SPIs held active.
+    /// Deactivates the SPIs of this vCPU for which another vCPU has requested it.
     #[inline(never)]
     fn drop_requested(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let mut kick = VcpuSet::EMPTY;
@@ -283,23 +282,26 @@ impl CpuInterface {
         kick
     }
 
-    /// The most urgent of what is active and in no list register.
-    pub(super) fn most_urgent_active(&self, gic: &GuestGic, capacity: usize) -> Urgent {
-        let mut active = Urgent::new(capacity);
+    /// The active interrupts of the highest priority that are in no list register.
+    pub(super) fn highest_active(&self, gic: &GuestGic, capacity: usize) -> HighestPriority {
+        let mut active = HighestPriority::new(capacity);
         for bit in bits(self.active) {
             let rank = self.active_rank[bit as usize];
-            active.insert(Urgent::key(IntId(bit as u16), rank));
+            active.insert(HighestPriority::key(IntId(bit as u16), rank));
         }
         for (word, &held) in self.held.iter().enumerate() {
             for bit in bits(held) {
                 let spi = Spi::at(word, bit);
-                active.insert(Urgent::key(spi.intid(), gic.distributor.active_rank(spi)));
+                active.insert(HighestPriority::key(
+                    spi.intid(),
+                    gic.distributor.active_rank(spi),
+                ));
             }
         }
         active
     }
 
-    /// A pending interrupt finds no list register now.
+    /// There is no list register for a pending interrupt now.
     fn leave_pending(&mut self, gic: &GuestGic, intid: IntId) {
         self.pending_overflow = true;
         if let Some(spi) = gic.distributor.spi(intid) {

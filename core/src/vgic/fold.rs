@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the guest has made of its list registers, back into state.
+//! Fold: takes the state of interrupts back from the list registers, as the guest has changed it.
 
 use super::cpu_interface::CpuInterface;
 use super::distributor::Spi;
-use super::fill::Urgent;
+use super::fill::HighestPriority;
 use super::rank::Rank;
 use super::slot::{Backing, Slot};
 use super::{
@@ -17,8 +17,8 @@ const HCR_EOI_COUNT_SHIFT: u32 = 27;
 const HCR_EOI_COUNT_MASK: u64 = 0x1f;
 
 impl CpuInterface {
-    /// Takes back from the list registers what the guest has made of them. Afterwards all state
-    /// is in software. Loaded only; harmless if nothing is in list registers. Returns whom to kick.
+    /// Takes the state of all interrupts back from the list registers. Afterwards all state is in software. Loaded
+    /// only; does nothing if list registers are empty. Returns the vCPUs to kick.
     #[inline(always)]
     pub fn fold(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let mut kick = VcpuSet::EMPTY;
@@ -35,9 +35,9 @@ impl CpuInterface {
         kick.without(self.index)
     }
 
-    /// What the guest deactivated without finding it in a list register. With EOImode = 0 it ends
-    /// interrupts in the order of their priority, so those were the most urgent of the ones left
-    /// out. With EOImode = 1 any could be meant, but then ICC_DIR_EL1 traps.
+    /// Deactivates the interrupts that the guest has ended while they were in no list register. With EOImode = 0 it
+    /// ends interrupts in the order of their priority, so these are the ones of the highest priority. With EOImode = 1
+    /// it could be any, but then ICC_DIR_EL1 traps.
     #[inline(never)]
     fn count_deactivations(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
         let mut kick = VcpuSet::EMPTY;
@@ -46,10 +46,10 @@ impl CpuInterface {
         }
         let count = machine.read_hcr() >> HCR_EOI_COUNT_SHIFT & HCR_EOI_COUNT_MASK;
         for _ in 0..count {
-            let Some(key) = self.most_urgent_active(gic, 1).keys().next() else {
+            let Some(key) = self.highest_active(gic, 1).keys().next() else {
                 return kick;
             };
-            let intid = Urgent::intid(key);
+            let intid = HighestPriority::intid(key);
             if intid.is_private() {
                 self.clear_active(1 << intid.0);
             } else if let Some(spi) = gic.distributor.spi(intid) {
@@ -96,7 +96,7 @@ impl CpuInterface {
         match slot.backing {
             Backing::Hardware if state == State::Pending => self.fired |= mask,
             Backing::Deferred => machine.set_active(slot.intid, false),
-            // The guest's EOI has deactivated it.
+            // The guest's EOI has deactivated the physical interrupt.
             Backing::Hardware | Backing::None => {}
         }
     }
@@ -111,17 +111,17 @@ impl CpuInterface {
     ) -> VcpuSet {
         let state = lr.state();
         let (word, mask) = (gic.distributor.word_of(spi), spi.mask());
-        // Another vCPU has cleared the pending state. It sets the request first and clears the
-        // word second, so that it either clears what is put back here, or is seen afterwards.
+        // Whether another vCPU has cleared the pending state. It sets the request first and clears the latches second,
+        // so it either clears what is put back here, or its request is seen here.
         let cleared = || word.drop_pending.load(Ordering::Acquire) & mask != 0;
         if state.is_pending() && slot.latched && !cleared() {
-            // If it is cleared just now it stays: taking it back could take a newer one along.
+            // If the request comes only now, the latch stays set: clearing it could clear a newer edge.
             word.pending.fetch_or(mask, Ordering::AcqRel);
         }
         if state == State::Pending && slot.backing == Backing::Hardware {
             gic.distributor.fire(spi);
         }
-        // All that is pending is in the latches now.
+        // All pending state is in the latches now.
         word.unlist(mask);
         if state.is_active() {
             word.active.fetch_or(mask, Ordering::AcqRel);

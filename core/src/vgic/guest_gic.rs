@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the vCPUs of one guest share, and how they tell each other.
+//! The part of a guest's GIC that its vCPUs share, and how they notify each other.
 
 use super::distributor::{Distributor, Spi};
 use super::doorbell::{Doorbell, RECALL};
@@ -8,7 +8,7 @@ use crate::sync::atomic::{Ordering, fence};
 use spumone_config::packed;
 use spumone_config::types::{IntId, MAX_VCPUS_PER_GUEST};
 
-/// What the vCPUs of one guest share.
+/// The part of a guest's GIC that its vCPUs share.
 pub struct GuestGic {
     pub(super) distributor: Distributor,
     doorbells: [Doorbell; MAX_VCPUS_PER_GUEST],
@@ -22,16 +22,16 @@ impl GuestGic {
         }
     }
 
-    /// Takes the shape from the packed description. Once, before any vCPU of the guest runs.
+    /// Sets numbers and triggers from the packed description. To be called once, before any vCPU of the guest runs.
     ///
     /// `spis` is a multiple of 32 up to [`MAX_SPIS`](super::MAX_SPIS), `vcpus` 1 to 8, and every interrupt within
-    /// `spis`: the description has been checked, what does not fit is left out.
+    /// `spis`: the description has been checked. What does not fit is ignored.
     pub fn configure(&self, spis: u16, vcpus: usize, interrupts: &[packed::Interrupt]) {
         self.distributor.configure(spis, vcpus, interrupts);
     }
 
-    /// Back to the state after power-on, for a guest that is about to be started anew: physical
-    /// interrupts disabled and inactive, outputs of played devices low. Only while no vCPU of the guest is loaded anywhere;
+    /// Resets to the state after power-on, for a guest that is about to be restarted: physical
+    /// interrupts disabled and inactive, outputs of emulated devices low. Only while no vCPU of the guest is loaded anywhere;
     /// [`CpuInterface::reset`](super::CpuInterface::reset) does the same for each vCPU.
     pub fn reset(&self, machine: &mut impl PhysicalGic) {
         self.distributor.reset(machine);
@@ -42,7 +42,7 @@ impl GuestGic {
 
     /// The doorbell of a vCPU.
     pub fn doorbell(&self, vcpu: VcpuIndex) -> &Doorbell {
-        // An index is always below 8; the mask says so to the compiler.
+        // An index is always below 8; the remainder shows that to the compiler.
         &self.doorbells[vcpu.index() % MAX_VCPUS_PER_GUEST]
     }
 
@@ -57,9 +57,9 @@ impl GuestGic {
         self.distributor.physical_spis_of(vcpu)
     }
 
-    /// The physical interrupt behind the guest's SPI `guest` was acknowledged (and its priority
+    /// The physical interrupt that backs the guest's SPI `guest` was acknowledged (and its priority
     /// dropped) on a core where no vCPU of this guest is loaded; else see
-    /// [`CpuInterface::spi_arrived`](super::CpuInterface::spi_arrived). Returns whom to kick.
+    /// [`CpuInterface::spi_arrived`](super::CpuInterface::spi_arrived). Returns the vCPUs to kick.
     pub fn spi_arrived(&self, guest: IntId) -> VcpuSet {
         match self.distributor.spi(guest) {
             Some(spi) => {
@@ -70,9 +70,8 @@ impl GuestGic {
         }
     }
 
-    /// The output of a device that the hypervisor plays (the virtual UART) went up or down.
-    /// Returns whom to kick; the vCPU loaded on the calling core may be among them and then needs
-    /// [`CpuInterface::kicked`](super::CpuInterface::kicked).
+    /// The output of an emulated device (the virtual UART) has changed. Returns the vCPUs to kick; the vCPU loaded on
+    /// the calling core may be among them and then needs [`CpuInterface::kicked`](super::CpuInterface::kicked).
     pub fn set_level(&self, guest: IntId, high: bool) -> VcpuSet {
         let Some(spi) = self.distributor.spi(guest) else {
             return VcpuSet::EMPTY;
@@ -83,18 +82,18 @@ impl GuestGic {
         if high {
             return self.ring(spi);
         }
-        // A list register may still hold it pending.
+        // It may still be pending in a list register.
         match self.distributor.holder(spi) {
             Some(holder) => self.recall(holder),
             None => VcpuSet::EMPTY,
         }
     }
 
-    /// Tells the vCPU that `spi` is routed to that it became pending, or deliverable. If another
-    /// one holds it, that one is to see whether its guest is done: nothing need have told it.
+    /// Rings the vCPU that `spi` is routed to: the SPI became pending, or deliverable. If it has another holder,
+    /// recalls it from there: the guest may have deactivated it without a maintenance interrupt.
     pub(super) fn ring(&self, spi: Spi) -> VcpuSet {
-        // The change before the look at route and holder. Who changes the route looks for pending
-        // SPIs afterwards, and so does who lets go.
+        // The change is written before route and holder are read. A vCPU that changes the route reads *pending*
+        // afterwards, and so does a holder that releases the SPI.
         fence(Ordering::SeqCst);
         let mut kick = VcpuSet::EMPTY;
         let target = self.distributor.route(spi);
@@ -108,17 +107,17 @@ impl GuestGic {
         }
     }
 
-    /// Tells `holder` to look what has become of the SPIs it holds.
+    /// Rings `holder` so that it folds the SPIs whose holder it is.
     pub(super) fn recall(&self, holder: VcpuIndex) -> VcpuSet {
         self.doorbell(holder).ring_spis(RECALL);
         VcpuSet::of(holder)
     }
 
-    /// The holder lets go of an SPI. What became pending meanwhile goes to whom it is routed.
+    /// The holder releases an SPI. If it has become pending meanwhile, the vCPU that it is routed to is rung.
     pub(super) fn release(&self, spi: Spi) -> VcpuSet {
         self.distributor.clear_holder(spi);
-        // "No holder" before the look at pending. Who makes it pending looks at the holder, after
-        // a fence too; so one of both goes on with it.
+        // *No holder* is written before *pending* is read. A vCPU that makes it pending reads the holder, also after a
+        // fence. So one of the two delivers it.
         fence(Ordering::SeqCst);
         if self.distributor.is_pending(spi) {
             self.ring(spi)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A list register as a value: one virtual interrupt on its way through the guest's CPU interface.
+//! The value of a list register: one virtual interrupt at the guest's CPU interface.
 //!
 //! Layout of `ICH_LR<n>_EL2` (IHI 0069, section 12.4.8).
 
 use spumone_config::types::IntId;
 
-/// What the guest has made of an interrupt.
+/// The state of an interrupt in a list register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing in the register, or the guest has finished.
+    /// The register is empty, or the guest has deactivated the interrupt.
     Inactive,
     /// Not yet acknowledged.
     Pending,
@@ -47,7 +47,7 @@ impl ListRegister {
     /// An empty register.
     pub const EMPTY: Self = Self(0);
 
-    /// An interrupt without a physical one behind it. `group1`: delivered as IRQ, else as FIQ.
+    /// An interrupt that is not backed by a physical one. `group1`: delivered as IRQ, else as FIQ.
     pub const fn software(intid: IntId, priority: u8, group1: bool, state: State) -> Self {
         let mut value = intid.0 as u64 | (priority as u64) << Self::PRIORITY_SHIFT;
         if group1 {
@@ -56,19 +56,19 @@ impl ListRegister {
         Self(value).with_state(state)
     }
 
-    /// The same with HW = 1: deactivating it deactivates `physical`. Never for
+    /// The same interrupt with HW = 1: deactivating it deactivates `physical`. Never for
     /// [`State::PendingActive`], for which the architecture allows HW = 0 only.
     pub const fn backed_by(self, physical: IntId) -> Self {
         let physical = (physical.0 as u64 & Self::PHYSICAL_MASK) << Self::PHYSICAL_SHIFT;
         Self(self.0 | physical | Self::HW)
     }
 
-    /// The same, with a maintenance interrupt when the guest deactivates it. HW = 0 only.
+    /// The same interrupt, with a maintenance interrupt when the guest deactivates it. HW = 0 only.
     pub const fn with_eoi_interrupt(self) -> Self {
         Self(self.0 | Self::EOI)
     }
 
-    /// The same in another state.
+    /// The same interrupt in another state.
     pub const fn with_state(self, state: State) -> Self {
         let state = match state {
             State::Inactive => 0,
@@ -85,7 +85,7 @@ impl ListRegister {
         IntId(self.0 as u16)
     }
 
-    /// The physical interrupt behind it, with HW = 1.
+    /// The physical interrupt that backs it, with HW = 1.
     pub const fn physical(self) -> Option<IntId> {
         if self.0 & Self::HW == 0 {
             return None;
@@ -100,7 +100,7 @@ impl ListRegister {
         self.0 & Self::HW == 0 && self.0 & Self::EOI != 0
     }
 
-    /// The priority, 0 the most urgent.
+    /// The priority; 0 is the highest.
     pub const fn priority(self) -> u8 {
         (self.0 >> Self::PRIORITY_SHIFT) as u8
     }
@@ -110,7 +110,7 @@ impl ListRegister {
         self.0 & Self::GROUP != 0
     }
 
-    /// How far the guest is with it.
+    /// The state, as the guest has changed it.
     pub const fn state(self) -> State {
         match self.0 >> Self::STATE_SHIFT {
             0 => State::Inactive,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest's load or store in a GIC frame.
+//! Emulates a guest's load or store in a GIC frame.
 //!
-//! Whoever reads what the list registers change (pending, active), or writes anything, folds
-//! first and fills afterwards; other reads touch nothing.
+//! A read of pending or active state, which list registers change, and any write fold first and fill afterwards. Other
+//! reads do neither.
 
 use super::cpu_interface::CpuInterface;
 use super::register::{Region, Register, decode};
@@ -22,8 +22,8 @@ const IIDR: u32 = 0x5300_0000;
 const PIDR2: u32 = 3 << 4;
 
 impl CpuInterface {
-    /// The guest reads `size` bytes at `offset` of a region. Loaded only. Returns the value (upper
-    /// bytes 0) and whom to kick. What no register answers reads as 0.
+    /// The guest reads `size` bytes at `offset` of a region. Loaded only. Returns the value (upper bytes 0) and the
+    /// vCPUs to kick. Where there is no register it reads 0.
     pub fn mmio_read(
         &mut self,
         gic: &GuestGic,
@@ -69,8 +69,8 @@ impl CpuInterface {
         (value, VcpuSet::EMPTY)
     }
 
-    /// The guest writes `size` bytes at `offset` of a region. Loaded only. Returns whom to kick.
-    /// What no register takes is ignored.
+    /// The guest writes `size` bytes at `offset` of a region. Loaded only. Returns the vCPUs to kick. A write where
+    /// there is no register is ignored.
     ///
     /// Leaves all state folded: [`synchronize`](Self::synchronize) is to be called before the guest goes on.
     pub fn mmio_write(

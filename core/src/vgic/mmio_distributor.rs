@@ -18,13 +18,13 @@ const AFFINITY_MASK: u64 = 0xff_ffff;
 const CONFIGS_PER_WORD: usize = 16;
 
 impl GuestGic {
-    /// The word of SPIs that bank register `n` is about, counted from SPI 32.
+    /// The word of SPIs in the distributor that register `n` of a bank accesses.
     fn shared_word(&self, n: usize) -> Option<usize> {
         let word = n.checked_sub(1)?;
         (word < usize::from(self.distributor.spis() / 32)).then_some(word)
     }
 
-    /// Reads a register of SPIs. Pending and active are exact for what no other vCPU holds.
+    /// Reads a register of SPIs. Pending and active state is exact for SPIs without another holder.
     pub(super) fn read_shared(
         &self,
         register: InterruptRegister,
@@ -42,8 +42,8 @@ impl GuestGic {
                     Bank::Group => word.group.load(Ordering::Acquire),
                     Bank::SetEnable | Bank::ClearEnable => word.enabled.load(Ordering::Acquire),
                     Bank::SetPending | Bank::ClearPending => {
-                        // Disabled or active, it may be pending in the physical GIC only. Looked at
-                        // first: from there it comes into the latches.
+                        // A disabled or active one may be pending only in the physical GIC. That is read first,
+                        // because from there the state moves to the latches.
                         let physical = bits(word.mapped())
                             .filter(|&bit| {
                                 distributor
@@ -72,7 +72,7 @@ impl GuestGic {
         }
     }
 
-    /// After a read of pending or active state: asks those who hold such SPIs to fold.
+    /// After a read of pending or active state: recalls the SPIs from other holders, so that the next read is exact.
     pub(super) fn refresh_shared(&self, register: InterruptRegister, reader: VcpuIndex) -> VcpuSet {
         let InterruptRegister::Bank(_, n) = register else {
             return VcpuSet::EMPTY;
@@ -88,7 +88,7 @@ impl GuestGic {
         }
     }
 
-    /// Rings whoever but `me` holds one of these SPIs.
+    /// Rings the holders of these SPIs, except `me`.
     fn ring_holders(&self, word: usize, spis: u32, me: VcpuIndex) -> VcpuSet {
         let (_, holders) = self.distributor.held_by_others(word, spis, me);
         for holder in holders.iter() {
@@ -99,7 +99,7 @@ impl GuestGic {
 
     /// Rings the vCPUs that these SPIs are routed to, if they are pending.
     fn ring_pending(&self, word: usize, spis: u32) -> VcpuSet {
-        // The change that calls for it before the look at pending; see `distributor`.
+        // The caller's change is written before *pending* is read; see `distributor`.
         fence(Ordering::SeqCst);
         let mut kick = VcpuSet::EMPTY;
         for bit in bits(spis & self.distributor.word(word).pending_now()) {
@@ -113,12 +113,12 @@ impl GuestGic {
             return VcpuSet::EMPTY;
         }
         fence(Ordering::SeqCst);
-        let everybody = VcpuSet::first(self.vcpus());
-        for vcpu in everybody.iter() {
+        let all = VcpuSet::first(self.vcpus());
+        for vcpu in all.iter() {
             self.doorbell(vcpu)
                 .ring_spis((1 << (self.distributor.spis() / 32)) - 1);
         }
-        everybody
+        all
     }
 
     pub(super) fn read_route(&self, intid: IntId) -> u64 {
@@ -143,7 +143,7 @@ impl GuestGic {
         self.distributor
             .set_affinity(spi, (value & AFFINITY_MASK) as u32);
         self.distributor.route_physical(spi, machine);
-        // In another vCPU's list register it goes back and from there to the new target.
+        // If it is in another vCPU's list register, that vCPU folds it and then rings the new target.
         let moved = match self.distributor.holder(spi) {
             Some(holder) => self.recall(holder),
             None => VcpuSet::EMPTY,
@@ -153,7 +153,7 @@ impl GuestGic {
 }
 
 impl CpuInterface {
-    /// Writes a register of SPIs. Folded only. Returns whom to kick.
+    /// Writes a register of SPIs. Folded only. Returns the vCPUs to kick.
     pub(super) fn write_shared(
         &mut self,
         gic: &GuestGic,
@@ -168,7 +168,7 @@ impl CpuInterface {
                 None => VcpuSet::EMPTY,
             },
             InterruptRegister::Priority { first, count } => {
-                // All in one word: an access is aligned to its size.
+                // All are in one word, because an access is aligned to its size.
                 let (mut word, mut spis) = (0, 0);
                 for offset in 0..count {
                     if let Some(spi) = distributor.spi(IntId(first.0 + offset)) {
@@ -177,7 +177,7 @@ impl CpuInterface {
                         spis |= spi.mask();
                     }
                 }
-                // They may be in another order now, in list registers or waiting for one.
+                // The order of interrupts in list registers, and of those that wait for one, may be different now.
                 gic.ring_holders(word, spis, self.index)
                     .with(gic.ring_pending(word, spis))
             }
@@ -191,7 +191,7 @@ impl CpuInterface {
                 let state = distributor.word(word);
                 let old = state.edge.fetch_or(edge, Ordering::AcqRel);
                 state.edge.fetch_and(edge | !field, Ordering::AcqRel);
-                // A level that is high makes pending, or no longer does.
+                // A high level now makes an SPI pending, or no longer does.
                 let changed = (old ^ edge) & field;
                 gic.ring_pending(word, changed)
                     .with(gic.ring_holders(word, changed, self.index))
@@ -218,7 +218,7 @@ impl CpuInterface {
             Bank::SetEnable => {
                 let new = value & !word.enabled.fetch_or(value, Ordering::AcqRel);
                 distributor.enable_physical(n, new, machine);
-                // A holder may have it active and pending, the latter not in its list register.
+                // The holder may have it active in a list register, and pending only in the latches.
                 gic.ring_pending(n, new)
             }
             Bank::ClearEnable => {
@@ -262,7 +262,7 @@ impl CpuInterface {
         machine: &mut impl PhysicalGic,
     ) -> VcpuSet {
         let word = gic.distributor.word(n);
-        // First the request, then the latches: see `fold_spi`.
+        // The request is set before the latches are cleared: see `fold_spi`.
         let (others, _) = gic.distributor.held_by_others(n, value, self.index);
         word.drop_pending.fetch_or(others, Ordering::AcqRel);
         self.clear_latches(gic, n, word, value, machine);
@@ -285,7 +285,7 @@ impl CpuInterface {
             };
             machine.clear_pending(physical);
             if fired >> bit & 1 != 0 {
-                // Undelivered, so nobody's EOI will deactivate it.
+                // It was not delivered, so no EOI of the guest will deactivate it.
                 machine.set_active(physical, false);
             }
         }

@@ -1,74 +1,69 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The virtual GICv3 of a guest: what the guest sees when it programs its interrupt controller,
-//! and what goes into the list registers of the core that runs it.
+//! The virtual GICv3 of a guest: its registers, and which interrupts are in the list registers of the core that runs a
+//! vCPU.
 //!
-//! # Who owns what
+//! # Ownership
 //!
-//! * [`GuestGic`] is one per guest and shared by the cores that run its vCPUs. It is atomics only:
-//!   the distributor (SPIs) and one [`Doorbell`] per vCPU.
-//! * [`CpuInterface`] is one per vCPU and belongs to whoever holds the vCPU: SGIs, PPIs, and what
-//!   stands in the list registers. Plain `&mut`.
-//! * [`PhysicalGic`] is the machine below: list registers of this core, timer outputs, and the
-//!   state of passed-through interrupts in the real GIC. The EL2 program implements it with system
-//!   registers, a test with a simulated core.
+//! * [`GuestGic`] is one per guest and shared by the cores that run its vCPUs. It has only atomics: the distributor
+//!   (SPIs) and one [`Doorbell`] per vCPU.
+//! * [`CpuInterface`] is one per vCPU and belongs to the core that has the vCPU's token: SGIs, PPIs, and a
+//!   record of the list registers. It is used through `&mut`.
+//! * [`PhysicalGic`] is the machine below: list registers of this core, timer outputs, and the state of passed-through
+//!   interrupts in the real GIC. The hypervisor implements it with system registers, tests with a simulated core.
 //!
 //! # The life of an interrupt
 //!
-//! Between two calls of [`CpuInterface::fold`] and [`CpuInterface::fill`] all state is in software,
-//! exact, in one place: private interrupts in the [`CpuInterface`], SPIs in the [`GuestGic`].
-//! *Fill* moves the most urgent interrupts to list registers, *fold* takes back what the guest has
-//! made of them. An SPI in a list register, or active, has one *holder*; only the holder delivers
-//! it.
+//! Between two calls of [`CpuInterface::fold`] and [`CpuInterface::fill`] all state is in software, exact, in one
+//! place: private interrupts in the [`CpuInterface`], SPIs in the [`GuestGic`]. *Fill* moves the interrupts of the
+//! highest priority to list registers, *fold* takes their state back. An SPI in a list register, or active, has one
+//! vCPU as its *holder*; only the holder delivers it.
 //!
-//! Whoever makes an interrupt pending for another vCPU writes the state, rings that vCPU's
-//! doorbell and kicks the core where it is now. Each function that may do so returns the
-//! [`VcpuSet`] to kick; the doorbells have been rung by then. A kick carries nothing, so it may be
-//! early, late or superfluous.
+//! A vCPU that makes an interrupt pending for another vCPU writes the state, rings that vCPU's doorbell and kicks its
+//! core. Each function that may do so returns the [`VcpuSet`] to kick; the doorbells have been rung by then. A kick has
+//! no content, so it may be early, late or superfluous.
 //!
 //! # Physical interrupts
 //!
-//! The hypervisor acknowledges a physical interrupt and drops its priority (EOImode = 1), so it
-//! stays active and cannot fire again. Such an interrupt is *fired* here until it goes to a list
-//! register with HW = 1, where the guest's own EOI deactivates it (IHI 0069, section 6.4.1). If it
-//! is dropped instead (pending state cleared by the guest, timer output low again), it is
-//! deactivated through [`PhysicalGic::set_active`]. A list register with HW = 1 never is pending
-//! and active at once (IHI 0069, `ICH_LR<n>_EL2`); where the guest asks for that, HW = 0 is used and the
-//! physical interrupt deactivated when the guest is done.
+//! The hypervisor acknowledges a physical interrupt and drops its priority (EOImode = 1), so it stays active and cannot
+//! fire again. Such an interrupt is *fired* here until it goes to a list register with HW = 1, where the guest's own
+//! EOI deactivates it (IHI 0069, section 6.4.1). If it is dropped instead (pending state cleared by the guest, timer
+//! output low again), it is deactivated through [`PhysicalGic::set_active`]. A list register with HW = 1 never is
+//! pending and active at once (IHI 0069, `ICH_LR<n>_EL2`); where the guest makes it so, HW = 0 is used and the physical
+//! interrupt is deactivated when the guest has deactivated the virtual one.
 //!
-//! # What the EL2 program calls
+//! # What the hypervisor calls
 //!
 //! | event | call |
 //! | --- | --- |
-//! | a core has taken a vCPU's token | `gic.doorbell(index).settle(pcpu)`, before all else |
-//! | a vCPU goes on a core, timers in place | [`CpuInterface::load`] |
-//! | it leaves the core | [`CpuInterface::unload`], then save the timers and ICH_VMCR, ICH_AP*R |
+//! | a core has claimed a vCPU's token | `gic.doorbell(index).settle(pcpu)`, first of all |
+//! | a vCPU is loaded, its timers are in the hardware | [`CpuInterface::load`] |
+//! | it is switched out | [`CpuInterface::unload`], then save the timers and ICH_VMCR, ICH_AP*R |
 //! | physical timer PPI acknowledged, priority dropped | [`CpuInterface::timer_fired`] |
 //! | passed-through SPI, a vCPU of its guest is loaded here | [`CpuInterface::spi_arrived`], else [`GuestGic::spi_arrived`] |
-//! | the kick SGI | [`CpuInterface::kicked`] if loaded; else it is woken, which is never wrong |
-//! | timer or kick, the short way | [`CpuInterface::timer_fired_again`], [`CpuInterface::kicked_again`] first |
+//! | the kick SGI | [`CpuInterface::kicked`] if the vCPU is loaded; else the vCPU is woken, which is always correct |
+//! | timer or kick, the fast path | [`CpuInterface::timer_fired_again`], [`CpuInterface::kicked_again`] first |
 //! | the guest waits for an interrupt | [`CpuInterface::is_quiet`] first |
 //! | maintenance interrupt | [`CpuInterface::synchronize`] |
 //! | trapped ICC_SGI*R, ICC_DIR | [`CpuInterface::send_sgi`], [`CpuInterface::deactivate`] |
 //! | load or store in a GIC frame | [`CpuInterface::mmio_read`], [`CpuInterface::mmio_write`] and then [`CpuInterface::synchronize`] |
 //! | output of the virtual UART | [`GuestGic::set_level`] |
 //!
-//! For each vCPU of a returned [`VcpuSet`]: `gic.doorbell(vcpu).location()` is the core to kick. If
-//! that is the calling core, do there what the kick would do. At start the list registers of
-//! every core are to be cleared once. CPU_ON and CPU_OFF of PSCI leave a [`CpuInterface`] alone, for
-//! the redistributor is not part of the core; only ICH_VMCR and ICH_AP*R start anew.
+//! For each vCPU of a returned [`VcpuSet`]: `gic.doorbell(vcpu).location()` is the core to kick. If that is the calling
+//! core, it does at once what it would do after the kick. At start the list registers of every core are to be cleared
+//! once. PSCI CPU_ON and CPU_OFF do not change a [`CpuInterface`], because the redistributor is not part of the core;
+//! only ICH_VMCR and ICH_AP*R are reset.
 //!
 //! # Limits
 //!
 //! * SGIs and PPIs in the redistributor of *another* vCPU are RAZ/WI: their state belongs to
 //!   another core. TYPER, IIDR, WAKER and the identification registers of all can be read.
-//! * An SPI in the list registers of another, running vCPU reads as pending or active as that
-//!   vCPU's last fold found it; the read makes it fold, so a loop sees the truth. Changes to such
-//!   an SPI take effect when that core has taken the kick, not before the write completes, and
-//!   ISACTIVER for it is ignored.
-//! * An SPI that a vCPU has active while it is preempted, deactivated by another one (ICACTIVER,
-//!   DIR), comes again only when that vCPU has been loaded again.
-//! * A passed-through level interrupt whose device lets go before the guest has acknowledged it is
-//!   delivered nevertheless. So is a timer's, until the guest's next exit.
+//! * An SPI in the list registers of another, running vCPU reads as pending or active as that vCPU's last fold found
+//!   it; the read makes that vCPU fold, so a loop of reads sees the present state. Changes to such an SPI take effect
+//!   when that core has taken the kick, not before the write completes, and ISACTIVER for it is ignored.
+//! * If a vCPU is preempted while it has an SPI active, and another vCPU deactivates the SPI (ICACTIVER, DIR), the SPI
+//!   is delivered again only when the first vCPU has been loaded again.
+//! * A passed-through level interrupt whose device lowers its output before the guest has acknowledged it
+//!   is delivered nevertheless. So is a timer's, until the guest's next exit.
 //! * Of a passed-through edge interrupt, a second edge before the guest has acknowledged the first
 //!   is delivered too, not merged with it.
 //! * No LPIs, no message-based SPIs, no 1-of-N routing, no extended SPI or PPI ranges.
@@ -103,19 +98,19 @@ pub use sgi::SgiRegister;
 use spumone_config::gic::{PHYSICAL_TIMER, VIRTUAL_TIMER};
 use spumone_config::types::{IntId, MAX_VCPUS_PER_GUEST};
 
-/// Most SPIs of a guest. Few where loom explores every order of every access.
+/// The largest number of SPIs of a guest. Small under loom, which explores every order of accesses.
 pub const MAX_SPIS: usize = if cfg!(loom) { 32 } else { 256 };
 /// Words of 32 SPIs.
 pub const SPI_WORDS: usize = MAX_SPIS / 32;
-/// Most list registers a core can have (ICH_VTR_EL2.ListRegs).
+/// The largest number of list registers of a core (ICH_VTR_EL2.ListRegs).
 pub const MAX_LIST_REGISTERS: usize = 16;
-/// The PPIs that are mapped to the core's own, as a bitmap.
+/// The PPIs that are backed by the core's own PPIs, as a bitmap.
 pub const TIMER_PPIS: u32 = 1 << VIRTUAL_TIMER.0 | 1 << PHYSICAL_TIMER.0;
 
 /// ICH_VMCR_EL2.VEOIM: EOI only drops the priority, DIR deactivates (IHI 0069, section 12.4.9).
 const VMCR_EOI_MODE: u64 = 1 << 9;
 
-/// A vCPU as its guest counts: `MPIDR_EL1.Aff0`, position in `packed::Guest::vcpus`.
+/// The number of a vCPU within its guest: `MPIDR_EL1.Aff0`, position in `packed::Guest::vcpus`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VcpuIndex(pub u8);
 
@@ -128,7 +123,7 @@ impl VcpuIndex {
 
 /// A set of vCPUs of one guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "these vCPUs wait for a kick"]
+#[must_use = "these vCPUs are to be kicked"]
 pub struct VcpuSet(pub u8);
 
 impl VcpuSet {
@@ -144,12 +139,12 @@ impl VcpuSet {
         }
     }
 
-    /// Just this vCPU.
+    /// Only this vCPU.
     pub const fn of(vcpu: VcpuIndex) -> Self {
         Self(1 << (vcpu.0 & 7))
     }
 
-    /// Whether there is none in it.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -164,7 +159,7 @@ impl VcpuSet {
         self.0 |= Self::of(vcpu).0;
     }
 
-    /// Both sets together.
+    /// The union of both sets.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -180,7 +175,7 @@ impl VcpuSet {
     }
 }
 
-/// The machine below the virtual GIC, as seen from the core that runs the caller.
+/// The hardware below the virtual GIC, as the calling core sees it.
 ///
 /// List registers, `lines` and the active state of PPIs are those of this core, and of the vCPU
 /// loaded on it.
@@ -191,7 +186,7 @@ pub trait PhysicalGic {
     fn read_lr(&self, index: usize) -> ListRegister;
     /// Writes `ICH_LR<index>_EL2`.
     fn write_lr(&mut self, index: usize, value: ListRegister);
-    /// `ICH_ELRSR_EL2`: bit n set where list register n holds nothing.
+    /// `ICH_ELRSR_EL2`: bit n is set if list register n is empty.
     fn empty_lrs(&self) -> u32;
     /// `ICH_HCR_EL2`.
     fn read_hcr(&self) -> u64;
@@ -202,9 +197,9 @@ pub trait PhysicalGic {
     /// Outputs of the loaded vCPU's timers: bits of [`TIMER_PPIS`], set where the timer is
     /// enabled, not masked and has met its condition (`CNTV_CTL_EL0`, `CNTP_CTL_EL0`).
     fn lines(&self) -> u32;
-    /// Lets a physical SPI fire, or not (GICD_ISENABLER, GICD_ICENABLER).
+    /// Enables or disables a physical SPI (GICD_ISENABLER, GICD_ICENABLER).
     fn set_enabled(&mut self, physical: IntId, enabled: bool);
-    /// The guest wants a physical SPI at the core where `vcpu` is (GICD_IROUTER).
+    /// Routes a physical SPI to the core where `vcpu` is (GICD_IROUTER).
     fn set_route(&mut self, physical: IntId, vcpu: VcpuIndex);
     /// Whether a physical SPI is pending (GICD_ISPENDR).
     fn is_pending(&self, physical: IntId) -> bool;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One interrupt into one list register, and the record of it.
+//! Puts one interrupt into one list register, and keeps the record of it.
 
 use super::cpu_interface::{CpuInterface, SGIS};
 use super::distributor::Spi;
@@ -102,13 +102,13 @@ impl CpuInterface {
         let lr = if slot.backing == Backing::Hardware {
             lr.backed_by(slot.intid)
         } else if SGIS & mask == 0 {
-            // PPIs are level-sensitive: look at the output again when the guest is done.
+            // PPIs are level-sensitive: the output is looked at again when the guest deactivates the interrupt.
             lr.with_eoi_interrupt()
         } else {
             lr
         };
         self.listed |= mask;
-        self.home[slot.intid.index() & 31] = index as u8;
+        self.list_register[slot.intid.index() & 31] = index as u8;
         self.list(index, lr, slot, machine);
     }
 
@@ -126,7 +126,7 @@ impl CpuInterface {
         self.held[spi.word()] &= !mask;
         self.held_physical[spi.word()] &= !mask;
         let again = word.pending.load(Ordering::Acquire) & mask != 0;
-        // Only the vCPU it is routed to gets it again; another one waits for the end.
+        // Only the vCPU that it is routed to gets it again. Any other vCPU waits until it is deactivated.
         let latched = again
             && merge
             && distributor.is_open(spi)
@@ -150,8 +150,8 @@ impl CpuInterface {
         self.list_spi(gic, index, spi, lr, slot, machine);
     }
 
-    /// Claims a pending SPI and puts it into a list register, if it still is there to claim; else
-    /// returns whom to kick.
+    /// Claims a pending SPI and puts it into a list register, if it has no holder and is still pending; else
+    /// returns the vCPUs to kick.
     pub(super) fn place_spi(
         &mut self,
         gic: &GuestGic,
@@ -161,7 +161,7 @@ impl CpuInterface {
     ) -> Result<(), VcpuSet> {
         let distributor = &gic.distributor;
         if !distributor.claim(spi, self.index) {
-            // Who was faster goes on with it.
+            // The vCPU that claimed it first delivers it.
             return Err(VcpuSet::EMPTY);
         }
         // Listed first; see `Word::pending_seen`.
@@ -194,7 +194,7 @@ impl CpuInterface {
     ) {
         let lr = match gic.distributor.physical(spi) {
             Some(physical) if slot.backing == Backing::Hardware => lr.backed_by(physical),
-            // The device's output, or the physical interrupt, may be up again by then.
+            // The device's output, or the physical interrupt, may be raised again by then.
             _ => lr.with_eoi_interrupt(),
         };
         self.list(index, lr, slot, machine);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How urgent an interrupt is for the CPU interface.
+//! The rank of an interrupt at the CPU interface: priority and group.
 
 use super::{ListRegister, State};
 use spumone_config::types::IntId;
@@ -8,19 +8,18 @@ use spumone_config::types::IntId;
 /// (ICH_VTR_EL2.PRIbits is at least 5).
 pub(super) const PRIORITY_MASK: u8 = 0xf8;
 
-/// Priority and group of an interrupt as the CPU interface has them.
+/// Priority and group of an interrupt at the CPU interface.
 ///
-/// For an active interrupt those it had when it was acknowledged, whatever the guest has written
-/// since: an EOI that does not match both deactivates nothing (IHI 0069, pseudocode of
-/// VirtualWriteEOIR1).
+/// An active interrupt keeps those that it had when it was acknowledged, even if the guest has changed them since: an
+/// EOI that does not match both deactivates nothing (IHI 0069, pseudocode of VirtualWriteEOIR1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rank(pub u8);
 
 impl Rank {
-    /// Below the implemented bits of a priority.
+    /// A bit below the implemented bits of a priority.
     const GROUP_1: u8 = 1;
-    /// Of an interrupt that was made active by a register write: less urgent than any that was
-    /// acknowledged, so that it is never taken for one that the guest has ended.
+    /// The rank of an interrupt that a register write has made active: below that of any acknowledged interrupt, so
+    /// that it is never mistaken for one that the guest has ended.
     pub const NEVER_ACKNOWLEDGED: Self = Self(0xff);
 
     pub const fn new(priority: u8, group1: bool) -> Self {

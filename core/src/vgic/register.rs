@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which register a guest means: offset and size of an access to a typed register.
+//! Decodes offset and size of an access to a GIC register.
 //!
-//! Offsets and access sizes: IHI 0069, sections 12.8 to 12.11. All that is not decoded here is
-//! RAZ/WI, and so are accesses that are misaligned or of another size than the architecture names
-//! for a register.
+//! Offsets and access sizes: IHI 0069, sections 12.8 to 12.11. What is not decoded here is RAZ/WI, and so are accesses
+//! that are misaligned or of another size than the architecture names for a register.
 
 use super::VcpuIndex;
 use spumone_config::gic::{REDISTRIBUTOR_SIZE, SGI_FRAME};
@@ -42,7 +41,7 @@ pub(super) enum InterruptRegister {
 }
 
 impl InterruptRegister {
-    /// Whether a read must know what the guest has made of its list registers.
+    /// Whether a read depends on state in list registers.
     pub const fn is_live(self) -> bool {
         matches!(
             self,
@@ -72,7 +71,7 @@ impl Part {
     }
 }
 
-/// What an access means.
+/// The register that is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Register {
     /// GICD_CTLR.

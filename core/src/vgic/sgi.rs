@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Software-generated interrupts: what a write to one of the three SGI registers asks for.
+//! Software-generated interrupts: a write to one of the three SGI registers.
 //!
 //! ICC_SGI1R_EL1, ICC_SGI0R_EL1 and ICC_ASGI1R_EL1 share one layout (IHI 0069, section 12.2). With
 //! a single Security state (GICD_CTLR.DS = 1) SGI1R reaches an SGI of either group, the other two
@@ -29,8 +29,7 @@ const AFFINITY_3: u64 = 0xff << 48;
 
 /// The SGI and its targets for a register value written by `sender`, in a guest of `vcpus` vCPUs.
 ///
-/// All vCPUs have affinity 0.0.0.n with n below 16, so other affinities and range selectors name
-/// nobody.
+/// All vCPUs have affinity 0.0.0.n with n below 16, so other affinities and range selectors select no vCPU.
 pub fn decode(value: u64, sender: VcpuIndex, vcpus: usize) -> (IntId, VcpuSet) {
     let sgi = IntId((value >> INTID_SHIFT & 0xf) as u16);
     let all = VcpuSet::first(vcpus);
@@ -45,7 +44,7 @@ pub fn decode(value: u64, sender: VcpuIndex, vcpus: usize) -> (IntId, VcpuSet) {
 }
 
 impl GuestGic {
-    /// Sends what `sender` wrote to `register`. Returns whom to kick; the sender may be among them.
+    /// Sends what `sender` wrote to `register`. Returns the vCPUs to kick; the sender may be among them.
     pub fn send_sgi(&self, sender: VcpuIndex, register: SgiRegister, value: u64) -> VcpuSet {
         let (sgi, targets) = decode(value, sender, self.distributor.vcpus());
         let group0_only = register != SgiRegister::Sgi1r;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The record of what was put into a list register.
+//! The record of an interrupt in a list register.
 
 use super::ListRegister;
 use spumone_config::types::IntId;
 
-/// What physical interrupt a list register has behind it.
+/// Whether a physical interrupt backs the one in a list register, and how it is deactivated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Backing {
-    /// None.
+    /// No physical interrupt.
     None,
     /// HW = 1: the guest's EOI deactivates it.
     Hardware,
@@ -16,12 +16,12 @@ pub(super) enum Backing {
 }
 
 impl Backing {
-    /// Of an interrupt that is only pending.
+    /// The backing of an interrupt that is only pending.
     pub const fn of_pending(physical: bool) -> Self {
         if physical { Self::Hardware } else { Self::None }
     }
 
-    /// Of an active interrupt; `again`: its end must not pass unnoticed, or it is pending too.
+    /// The backing of an active interrupt. `again`: it is pending too, so EL2 must see its end.
     pub const fn of_active(physical: bool, again: bool) -> Self {
         match (physical, again) {
             (false, _) => Self::None,
@@ -35,11 +35,10 @@ impl Backing {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub intid: IntId,
-    /// The pending latch was taken for it, so it is to be set again if the guest has not yet
-    /// acknowledged.
+    /// The pending latch was cleared for it, so it must be set again if the guest has not acknowledged the interrupt.
     pub latched: bool,
     pub backing: Backing,
-    /// What was written to the list register.
+    /// The value that was written to the list register.
     pub lr: ListRegister,
 }
 

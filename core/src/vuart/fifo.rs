@@ -3,20 +3,20 @@
 
 use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-/// Bytes the FIFO holds: a page of pasted text. The PL011's 32 would do for a person who types into
-/// a guest that runs; but a terminal may send faster than a line does, and the guest may be off its
-/// core. (Fewer under loom, which keeps a history of each.)
+/// Size of the FIFO in bytes: a page of pasted text. The PL011's 32 bytes would suffice for a person who types to a
+/// guest that runs; but a terminal may send faster than a serial line, and the guest may be preempted. (Smaller under
+/// loom, which keeps a history of each byte.)
 pub(super) const DEPTH: usize = if cfg!(loom) { 64 } else { 4096 };
-/// How often a reader tries again when another vCPU took the byte it was about to take. A guest
-/// that holds its own lock around the read never needs a second try.
+/// How often a reader tries again when another vCPU has removed the byte that it was about to remove. A guest that
+/// locks around the read never needs a second try.
 const POP_TRIES: usize = 4;
 
 /// A ring with one producer (the core that reads the terminal) and the guest's vCPUs as consumers.
 pub(super) struct Fifo {
     bytes: [AtomicU8; DEPTH],
-    /// Bytes ever put in; wraps. Written by the producer only.
+    /// The number of bytes ever pushed; wraps. Written by the producer only.
     head: AtomicU32,
-    /// Bytes ever taken out; wraps. Consumers move it by compare-exchange.
+    /// The number of bytes ever popped; wraps. Consumers increment it by compare-exchange.
     tail: AtomicU32,
 }
 
@@ -31,28 +31,29 @@ impl Fifo {
         }
     }
 
-    /// Bytes inside, at most [`DEPTH`]. The tail is read first, so that it is never ahead.
+    /// The number of bytes in the FIFO, at most [`DEPTH`]. The tail is read first, so that it is never ahead of the
+    /// head.
     pub(super) fn len(&self) -> usize {
         let tail = self.tail.load(Ordering::Acquire);
         let head = self.head.load(Ordering::Acquire);
         (head.wrapping_sub(tail) as usize).min(DEPTH)
     }
 
-    /// Puts a byte in; false if there is no room.
+    /// Pushes a byte; false if there is no room.
     pub(super) fn push(&self, byte: u8) -> bool {
-        // Acquire: the byte that lay in this place has been read.
+        // Acquire: the byte that was in this place has been read.
         let tail = self.tail.load(Ordering::Acquire);
         let head = self.head.load(Ordering::Relaxed);
         if head.wrapping_sub(tail) as usize >= DEPTH {
             return false;
         }
         self.bytes[head as usize % DEPTH].store(byte, Ordering::Relaxed);
-        // Release: whoever sees the new head sees the byte.
+        // Release: a core that sees the new head sees the byte.
         self.head.store(head.wrapping_add(1), Ordering::Release);
         true
     }
 
-    /// Takes the oldest byte out.
+    /// Pops the oldest byte.
     pub(super) fn pop(&self) -> Option<u8> {
         for _ in 0..POP_TRIES {
             let tail = self.tail.load(Ordering::Acquire);
@@ -72,7 +73,7 @@ impl Fifo {
         None
     }
 
-    /// Drops all bytes, while nobody pushes or pops.
+    /// Drops all bytes. No core may push or pop meanwhile.
     pub(super) fn clear(&self) {
         self.tail
             .store(self.head.load(Ordering::Acquire), Ordering::Release);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every interleaving of the terminal's core with the guest's. Run with
+//! Every interleaving of the core that reads the terminal with the guest's cores. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test -p spumone-core --release loom_tests`.
 
 use super::*;
@@ -8,7 +8,7 @@ use loom::thread;
 
 struct Machine {
     uart: Vuart,
-    /// What the guest's interrupt controller was told last.
+    /// The level that the guest's interrupt controller got last.
     level: AtomicBool,
 }
 
@@ -20,7 +20,7 @@ impl Machine {
 }
 
 #[test]
-fn the_last_level_published_is_the_true_one() {
+fn the_last_level_published_is_the_present_one() {
     loom::model(|| {
         let machine = Arc::new(Machine {
             uart: Vuart::new(),

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PL011 that the hypervisor plays for a guest (Arm DDI 0183, revision r1p5).
+//! The virtual UART: an emulated PL011 (Arm DDI 0183, revision r1p5).
 //!
-//! The guest's vCPUs reach it from several cores at once, so every register is an atomic. Races
-//! between vCPUs that ignore their own locks may garble that guest's characters and interrupts;
-//! they reach nothing else.
+//! The guest's vCPUs access it from several cores at once, so every register is an atomic. Races between vCPUs that do
+//! not lock may garble that guest's characters and interrupts, and affect no other guest.
 //!
-//! What is simpler than the real part: output is taken at once as long as the console has room,
-//! so the transmit FIFO is either empty or full; input lies in a FIFO of 4096 bytes whatever
-//! `LCR_H.FEN` says; baud rate and line format are stored and ignored; the modem lines say that a
-//! terminal is there; there are no errors and no DMA, and in loopback mode bytes are dropped. A
-//! guest that never sets `CR.UARTEN` can still print and read, so that boot loaders and
-//! bare-metal code which take the UART as firmware left it work.
+//! Differences from the hardware: the console takes output at once as long as it has room, so the transmit FIFO is
+//! either empty or full; the receive FIFO has 4096 bytes for any `LCR_H.FEN`; baud rate and line format are stored and
+//! ignored; the modem lines show that a terminal is connected; there are no errors and no DMA; in loopback mode bytes
+//! are dropped. A guest that never sets `CR.UARTEN` can still print and read, so boot loaders and bare-metal code that
+//! use the UART as firmware left it work.
 //!
-//! **Transmit interrupt.** The real one is raised when the FIFO *falls* to its trigger level, not
-//! while it is below (DDI 0183, 2.8.2), so it never appears before the first character, and
-//! Linux's handler then writes half a FIFO without looking at `FR.TXFF`. Here a written byte
-//! leaves at once, so each write raises the interrupt, provided that the console has room for such
-//! a half FIFO; if not, the interrupt is lowered, `TXFF` is set, and both return to normal when
-//! the console has drained.
+//! **Transmit interrupt.** The hardware raises it when the FIFO *falls* to its trigger level, not while it is below
+//! (DDI 0183, 2.8.2), so it never appears before the first character, and Linux's handler then writes half a FIFO
+//! without looking at `FR.TXFF`. Here a written byte is transmitted at once, so each write raises the interrupt if the
+//! console has room for half a FIFO; if not, the interrupt is lowered and `TXFF` is set, until the console has drained.
 
 mod fifo;
 #[cfg(test)]
@@ -52,7 +48,7 @@ mod register {
 /// r1p5 (which has FIFOs of 32), PrimeCell.
 const IDENTIFICATION: [u8; 8] = [0x11, 0x10, 0x34, 0x00, 0x0d, 0xf0, 0x05, 0xb1];
 
-/// `FR`: clear to send, data set ready, carrier: a terminal is there.
+/// `FR`: clear to send, data set ready, carrier: a terminal is connected.
 const FR_MODEM: u32 = 1 << 0 | 1 << 1 | 1 << 2;
 const FR_BUSY: u32 = 1 << 3;
 const FR_RXFE: u32 = 1 << 4;
@@ -73,22 +69,21 @@ const IFLS_RESET: u32 = 0x12;
 
 /// Interrupt bits of `IMSC`, `RIS`, `MIS` and `ICR`: bytes received.
 const INT_RX: u32 = 1 << 4;
-/// Ready to transmit.
+/// Interrupt bit: ready to transmit.
 const INT_TX: u32 = 1 << 5;
-/// Bytes received, fewer than the trigger level, and none followed.
+/// Interrupt bit: receive timeout, for fewer bytes than the trigger level.
 const INT_RT: u32 = 1 << 6;
 /// All bits of `IMSC` that exist.
 const INT_ALL: u32 = 0x7ff;
 
-/// `FR.TXFF` is set while the console has no more than this room, in bytes. Of this reserve, half
-/// a FIFO (16) is what an interrupt handler may write blindly; the rest is for vCPUs that looked
-/// at `FR` at the same moment.
+/// `FR.TXFF` is set while the console has no more than this room, in bytes. Of this reserve, an
+/// interrupt handler may write half a FIFO (16 bytes) without looking at `FR`; the rest is for vCPUs that read `FR` at
+/// the same moment.
 const TX_RESERVE: usize = 32;
-/// Room at which a guest that waits is told to go on; larger than [`TX_RESERVE`] so that it does
-/// not wait again at once.
+/// The room at which a guest that waits may go on; larger than [`TX_RESERVE`] so that it does not wait again at once.
 const TX_RESUME: usize = 128;
-/// How often [`Vuart::publish_line`] repeats. More is needed only if other cores change the line
-/// each time meanwhile, which a guest does to nobody but itself.
+/// How often [`Vuart::publish_line`] repeats. More is needed only if other cores change the line each time meanwhile,
+/// by which a guest harms only itself.
 const PUBLISH_TRIES: usize = 4;
 
 /// What the caller has to do after an access.
@@ -99,8 +94,8 @@ pub struct Effect {
     pub transmit: Option<u8>,
     /// The interrupt line may have changed: call [`Vuart::publish_line`].
     pub line_changed: bool,
-    /// The guest waits for room: serve the console now (after pushing `transmit`). Whoever
-    /// serves calls [`Vuart::output_drained`] for each UART with [`Vuart::is_stalled`].
+    /// The guest waits for room: serve the console now (after pushing `transmit`). The core that serves it calls
+    /// [`Vuart::output_drained`] for each UART with [`Vuart::is_stalled`].
     pub stalled: bool,
 }
 
@@ -115,7 +110,7 @@ pub struct Vuart {
     /// [`INT_TX`] of `RIS`. The receive interrupts are not stored but follow from the FIFO.
     raised: AtomicU32,
     received: Fifo,
-    /// Set by the guest's access that found too little room, cleared by the console's server.
+    /// Set by an access of the guest when there is too little room, cleared by the core that drains the console.
     stalled: AtomicBool,
 }
 
@@ -195,8 +190,8 @@ impl Vuart {
             register::IFLS => return Self::set(&self.ifls, value & 0x3f),
             register::IMSC => return Self::set(&self.imsc, value & INT_ALL),
             register::ICR => {
-                // Only the transmit interrupt is stored; those of reception last until the bytes
-                // are read, which a handler that clears first and reads then does not notice.
+                // Only the transmit interrupt is stored. Receive interrupts last until the bytes are read, which makes
+                // no difference to a handler that clears first and then reads.
                 let before = self.raised.fetch_and(!value, Ordering::Relaxed);
                 return Effect {
                     line_changed: before & value != 0,
@@ -208,9 +203,9 @@ impl Vuart {
         Effect::default()
     }
 
-    /// A byte for the guest arrives; call [`Vuart::publish_line`] after true. False: the FIFO is
-    /// full or the guest has switched reception off, and the byte is lost (never wait for room:
-    /// the escape key comes by the same way). To be called on one core at a time.
+    /// A byte for the guest arrives; call [`Vuart::publish_line`] after true. False: the FIFO is full or the guest has
+    /// switched reception off, and the byte is lost (never wait for room: the key that begins a command takes the same
+    /// path). To be called on one core at a time.
     pub fn receive(&self, byte: u8) -> bool {
         self.cr.load(Ordering::Relaxed) & CR_RXE != 0 && self.received.push(byte)
     }
@@ -220,13 +215,12 @@ impl Vuart {
         self.raw_interrupts() & self.imsc.load(Ordering::Relaxed) != 0
     }
 
-    /// Hands the level of the interrupt line to `set` (the guest's interrupt controller) so that
-    /// the last level handed over is the true one, even if other cores change it meanwhile.
-    /// `set` may be called up to four times.
+    /// Passes the level of the interrupt line to `set` (the guest's interrupt controller) so that the last level passed
+    /// is the present one, even if other cores change it meanwhile. `set` may be called up to four times.
     pub fn publish_line(&self, mut set: impl FnMut(bool)) {
-        // Each core changes a register, then hands over, then looks again, with a full fence
-        // between. So of two cores, the one whose hand-over comes last sees the other's change
-        // when it looks, and hands over once more if it had missed it.
+        // Each core changes a register, then passes the level, then reads it again, with a full fence in between. So of
+        // two cores, the one that passes the level last sees the other's change when it reads again, and passes the new
+        // level.
         for _ in 0..PUBLISH_TRIES {
             fence(Ordering::SeqCst);
             let level = self.line();
@@ -253,7 +247,7 @@ impl Vuart {
         self.raise_transmit()
     }
 
-    /// Puts the UART into its state after reset; no vCPU of the guest runs meanwhile.
+    /// Resets the UART. No vCPU of the guest may run meanwhile.
     pub fn reset(&self) {
         for (register, value) in [
             (&self.ibrd, 0),
@@ -272,7 +266,7 @@ impl Vuart {
 
     fn transmit(&self, byte: u8, room: usize) -> Effect {
         let loopback = self.cr.load(Ordering::Relaxed) & CR_LBE != 0;
-        // Without room the byte is lost, as the real part loses what is written to a full FIFO.
+        // Without room the byte is lost, as in the hardware when the FIFO is full.
         let transmit = (room > 0 && !loopback).then_some(byte);
         if room.saturating_sub(1) > TX_RESERVE {
             return Effect {
@@ -290,8 +284,8 @@ impl Vuart {
         }
     }
 
-    /// Raises the transmit interrupt; whether it was not raised before. The load spares the
-    /// common case, a write while it is raised, the exclusive access.
+    /// Raises the transmit interrupt; returns whether it was not raised before. The load saves the exclusive access in
+    /// the common case, a write while it is raised.
     fn raise_transmit(&self) -> bool {
         self.raised.load(Ordering::Relaxed) & INT_TX == 0
             && self.raised.fetch_or(INT_TX, Ordering::Relaxed) & INT_TX == 0
@@ -319,8 +313,7 @@ impl Vuart {
         flags
     }
 
-    /// `RIS`. The receive timeout takes no time: what is left below the trigger is announced
-    /// at once.
+    /// `RIS`. The receive timeout takes no time: fewer bytes than the trigger level raise it at once.
     fn raw_interrupts(&self) -> u32 {
         let receive = match self.received.len() {
             0 => 0,
@@ -334,7 +327,7 @@ impl Vuart {
         self.lcr_h.load(Ordering::Relaxed) & LCR_H_FEN != 0
     }
 
-    /// Bytes from which on [`INT_RX`] is raised: `IFLS.RXIFLSEL`, parts of a FIFO of 32.
+    /// The number of bytes from which on [`INT_RX`] is raised: `IFLS.RXIFLSEL`, parts of a FIFO of 32.
     fn receive_trigger(&self) -> usize {
         if !self.fifos_enabled() {
             return 1;

@@ -42,7 +42,7 @@ fn it_identifies_itself_as_a_primecell_uart() {
 }
 
 #[test]
-fn registers_keep_what_is_written_and_forget_it_at_reset() {
+fn registers_keep_what_is_written_until_reset() {
     let uart = Vuart::new();
     let registers = [
         (register::IBRD, 0xffff, 0),
@@ -112,7 +112,7 @@ fn linux_writes_to_a_slow_console(capacity: usize, step: usize) {
     }
     assert!(uart.is_stalled() && sent < TOTAL);
     let _ = write(&uart, register::IMSC, INT_RX | INT_RT | INT_TX);
-    // The guest makes progress each time the console has drained all; so this ends.
+    // The guest makes progress each time the console has drained, so this ends.
     while sent < TOTAL {
         while uart.line() {
             for _ in 0..16 {
@@ -130,7 +130,7 @@ fn linux_writes_to_a_slow_console(capacity: usize, step: usize) {
 }
 
 #[test]
-fn the_linux_driver_loses_nothing_when_the_console_is_slow() {
+fn the_linux_driver_loses_no_byte_when_the_console_is_slow() {
     for capacity in 200..220 {
         for step in [1, 7, 16, 300] {
             linux_writes_to_a_slow_console(capacity, step);
@@ -225,7 +225,7 @@ fn bytes_beyond_the_fifo_or_with_reception_off_are_refused() {
 }
 
 #[test]
-fn publish_repeats_when_the_line_changes_under_it() {
+fn publish_repeats_when_the_line_changes_meanwhile() {
     let uart = Vuart::new();
     linux_start(&uart);
     let mut published = Vec::new();
@@ -239,7 +239,7 @@ fn publish_repeats_when_the_line_changes_under_it() {
 }
 
 #[test]
-fn publish_ends_even_if_the_line_never_rests() {
+fn publish_ends_even_if_the_line_keeps_changing() {
     let uart = Vuart::new();
     let mut calls = 0;
     uart.publish_line(|_| {
@@ -253,10 +253,10 @@ fn publish_ends_even_if_the_line_never_rests() {
 }
 
 proptest! {
-    /// Whatever a guest does, in whatever size and place: no panic, and the line is what `MIS`
-    /// says after each step; a change of the line is always announced.
+    /// No access of any size and offset panics; after each step the line agrees with `MIS`, and a change of the line is
+    /// always reported.
     #[test]
-    fn any_access_is_survived_and_line_changes_are_announced(
+    fn no_access_panics_and_line_changes_are_reported(
         steps in proptest::collection::vec((0u8..4, 0u64..0x1000, any::<u64>(), 0usize..300), 0..200)
     ) {
         let uart = Vuart::new();
@@ -270,14 +270,14 @@ proptest! {
             };
             // Mostly real registers.
             let offset = if value & 8 != 0 { offset & 0x7c } else { offset };
-            let announced = match kind {
+            let reported = match kind {
                 0 => uart.read(offset, size, room).1.line_changed,
                 1 => uart.write(offset, size, value >> 32, room).line_changed,
                 2 => uart.receive(value as u8),
                 _ => uart.output_drained(room),
             };
             if uart.line() != line {
-                prop_assert!(announced, "{kind} {offset:#x} {value:#x}");
+                prop_assert!(reported, "{kind} {offset:#x} {value:#x}");
                 line = uart.line();
             }
             prop_assert_eq!(uart.read(register::MIS, WORD, room).0 != 0, line);

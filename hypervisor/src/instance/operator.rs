@@ -134,17 +134,17 @@ impl Instance {
             }
             InputEffect::Focus(guest) => {
                 CONSOLE.set_focus(guest);
-                self.answers.tell_focus(guest);
+                self.answers.queue_focus(guest);
             }
-            InputEffect::Status => self.answers.order(Answer::Status),
+            InputEffect::Status => self.answers.queue(Answer::Status),
             InputEffect::Restart(guest) => {
                 let phase = self.restart_guest(guest);
-                self.answers.order(Answer::Restart(guest, phase));
+                self.answers.queue(Answer::Restart(guest, phase));
             }
             InputEffect::Stop => self.stop_machine(),
-            InputEffect::Notice(text) => self.answers.order(Answer::Text(text)),
+            InputEffect::Notice(text) => self.answers.queue(Answer::Text(text)),
         }
-        self.platform.attendance.press();
+        self.platform.attendance.request();
     }
 
     /// Handles the console UART's interrupt: a byte was typed, or the transmit FIFO has room again.
@@ -158,7 +158,7 @@ impl Instance {
             }
             self.take_key();
         }
-        if self.platform.attendance.is_pressing() {
+        if self.platform.attendance.is_operator_waiting() {
             // The answer is due now.
             self.state.decide_anew();
         }

@@ -46,7 +46,7 @@ impl Instance {
                 world.doorbells[id.index()].settle(core);
                 let token = Token { id };
                 own.state
-                    .place(id, token, world.band(id), VcpuState::Suspend);
+                    .place(id, token, world.band(id), VcpuState::Runnable);
                 // Parked, so that each core of the guest can claim it when another vCPU starts it.
                 let (state, mut core) = own.at(world);
                 migration::park(state, &mut core, id);

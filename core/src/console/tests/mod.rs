@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the way out: guests and the hypervisor write, a UART takes it. That all can be read again is tested with the
-//! program that reads it, in `spm/`.
+//! Tests of output: guests and the hypervisor write, a UART takes the bytes. Tests in `spm/` check that the stream can
+//! be separated again.
 
 mod operator;
 mod wire;
@@ -14,7 +14,7 @@ const LINUX: Source = Source::Guest(GuestId(0));
 const RT: Source = Source::Guest(GuestId(1));
 const HYP: Source = Source::Hypervisor(PcpuId(0));
 
-/// A UART that takes `room` bytes and shows them.
+/// A UART that takes `room` bytes and records them.
 struct Screen {
     bytes: Vec<u8>,
     room: usize,
@@ -63,7 +63,7 @@ impl Setup {
         assert_eq!(self.serve(usize::MAX, usize::MAX), Served::Done);
     }
 
-    /// Writes and shows at once.
+    /// Writes and serves at once.
     fn write(&mut self, source: Source, text: impl AsRef<[u8]>) {
         for &byte in text.as_ref() {
             if self.console.push(source, byte).is_err() {
@@ -81,7 +81,7 @@ impl Setup {
         }
     }
 
-    /// What was shown since the last call, with `^[` for ESC and `^X` for CAN.
+    /// The output since the last call, with `^[` for ESC and `^X` for CAN.
     fn shown(&mut self) -> String {
         let text = String::from_utf8(core::mem::take(&mut self.screen.bytes)).unwrap();
         text.replace('\x1b', "^[").replace('\x18', "^X")

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The operator is answered whatever guests write.
+//! The operator is answered even if guests flood the console.
 
 use super::*;
 
-/// Steps of the drain in one visit, as few as there are.
-const VISIT: usize = 4;
+/// The budget of one drain, small.
+const BUDGET: usize = 4;
 
-/// All guests and the hypervisor of all cores have written what there is room for.
+/// All guests and the hypervisor on all cores have filled their rings.
 fn flooded() -> Setup {
     let mut setup = Setup::new();
     for _ in 0..2 {
         fill(&setup);
-        // Everyone has a line that is begun.
+        // Each source has an unfinished line.
         setup.serve(usize::MAX, 5000);
     }
     fill(&setup);
@@ -31,25 +31,25 @@ fn fill(setup: &Setup) {
 }
 
 #[test]
-fn an_answer_goes_before_a_flood() {
+fn an_answer_is_printed_before_a_flood() {
     let mut setup = flooded();
     assert!(setup.console.has_message());
     let answer = "guest linux: Running, life 1, 4 of 4 vCPUs on\n".repeat(8);
     for byte in answer.bytes() {
         setup.console.push(Source::Operator, byte).unwrap();
     }
-    let (mut visits, mut shown) = (0, String::new());
+    let (mut drains, mut shown) = (0, String::new());
     while shown.matches("4 vCPUs on\r\n").count() < 8 {
-        setup.serve(usize::MAX, VISIT);
+        setup.serve(usize::MAX, BUDGET);
         fill(&setup);
         shown += &setup.shown();
-        visits += 1;
-        assert!(visits <= 500, "too late: {shown}");
+        drains += 1;
+        assert!(drains <= 500, "too late: {shown}");
     }
 }
 
 #[test]
-fn a_message_is_one_until_its_last_byte() {
+fn a_message_counts_until_its_last_byte_is_printed() {
     let mut setup = Setup::new();
     assert!(!setup.console.has_message());
     for byte in *b"tick\n" {
@@ -70,21 +70,21 @@ fn a_message_is_one_until_its_last_byte() {
         }
         assert!(shown.ends_with("on\r\n"), "{shown}");
     }
-    // Half a message is none: nothing is to be done for it.
+    // An unfinished message does not count.
     setup.console.push(HYP, b'x').unwrap();
     assert!(!setup.console.has_message());
 }
 
 #[test]
-fn a_flood_does_not_put_off_what_was_written_before() {
+fn a_flood_does_not_delay_earlier_output() {
     let mut setup = flooded();
     let marks = setup.console.marks();
     assert!(!setup.console.has_printed(&marks));
-    let mut visits = 0;
+    let mut drains = 0;
     while !setup.console.has_printed(&marks) {
         setup.serve(usize::MAX, 1000);
         fill(&setup);
-        visits += 1;
-        assert!(visits < 500, "never");
+        drains += 1;
+        assert!(drains < 500, "never");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes to the UART, byte by byte.
+//! The output to the UART, byte by byte.
 
 use super::*;
 use crate::console::format::{CANCEL, QUOTE};
@@ -7,7 +7,7 @@ use crate::console::mux::LINE_SIZE;
 use proptest::prelude::*;
 use std::fmt::Write as _;
 
-/// Guest 0 is typed to.
+/// Guest 0 has the focus.
 const SHELL: Source = LINUX;
 
 #[test]
@@ -47,7 +47,7 @@ fn the_hypervisors_cores_have_lines_of_their_own() {
 }
 
 #[test]
-fn the_guest_that_is_typed_to_is_seen_at_once() {
+fn output_of_the_guest_with_the_focus_is_printed_at_once() {
     let mut setup = Setup::new();
     setup.write(SHELL, "login: ");
     assert_eq!(setup.shown(), "linux   | login: ");
@@ -58,7 +58,7 @@ fn the_guest_that_is_typed_to_is_seen_at_once() {
 }
 
 #[test]
-fn a_line_that_is_broken_goes_on_behind_a_plus() {
+fn an_interrupted_line_is_continued_after_a_plus() {
     let mut setup = Setup::new();
     setup.write(SHELL, "~ # ls");
     setup.write(RT, "tick\ntick\n");
@@ -106,7 +106,7 @@ fn control_characters_are_quoted() {
         )
     );
     setup.screen.bytes.clear();
-    // A guest that is typed to may draw. EL2's own two bytes are quoted nevertheless.
+    // The guest with the focus may draw. EL2's own two bytes are quoted nevertheless.
     setup.write(SHELL, "\x1b[2J\x08\x10\x18\n");
     assert_eq!(
         setup.shown(),
@@ -115,7 +115,7 @@ fn control_characters_are_quoted() {
 }
 
 #[test]
-fn long_lines_give_way_to_others() {
+fn a_long_line_is_interrupted_by_others() {
     let mut setup = Setup::new();
     for byte in [&[b'x'; LINE_SIZE + 10][..], b"\n"].concat() {
         setup.console.push(RT, byte).unwrap();
@@ -132,7 +132,7 @@ fn long_lines_give_way_to_others() {
 }
 
 #[test]
-fn a_new_focus_shows_what_its_guest_has_asked_with() {
+fn a_new_focus_prints_the_prompt_of_its_guest() {
     let mut setup = Setup::new();
     setup.write(RT, "rt> ");
     assert_eq!(setup.shown(), "");
@@ -191,7 +191,7 @@ fn a_byte_after_the_end_of_a_stream_is_not_lost() {
     let mut setup = Setup::new();
     setup.write(SHELL, "~ # ");
     setup.console.end_stream(SHELL);
-    // The end of the line is begun, then the next life prints.
+    // The end of the line is partly written when the next life prints.
     setup.serve(1, 3);
     setup.console.push(SHELL, b'x').unwrap();
     setup.serve_all();
@@ -199,7 +199,7 @@ fn a_byte_after_the_end_of_a_stream_is_not_lost() {
 }
 
 #[test]
-fn a_flood_of_one_source_does_not_keep_others_back() {
+fn a_flood_of_one_source_does_not_delay_others() {
     let mut setup = Setup::new();
     for _ in 0..OutputRing::<1024>::CAPACITY {
         setup.console.push(LINUX, b'x').unwrap();
@@ -209,14 +209,14 @@ fn a_flood_of_one_source_does_not_keep_others_back() {
     for byte in *b"tick\n" {
         setup.console.push(RT, byte).unwrap();
     }
-    // One turn and a line, each byte in and out.
+    // Enough steps for one turn and a line: each byte takes two.
     assert_eq!(setup.serve(usize::MAX, 600), Served::BudgetSpent);
     assert!(setup.console.work_left());
     assert!(setup.shown().contains("rt      | tick\r\n"));
 }
 
 #[test]
-fn a_full_uart_and_a_small_budget_only_delay() {
+fn a_full_uart_and_a_small_budget_only_delay_output() {
     let text = "~ # ls\x1b[31m red\x1b[0m\r\nmore";
     let mut whole = Setup::new();
     whole.write(LINUX, text);
@@ -237,7 +237,7 @@ fn a_full_uart_and_a_small_budget_only_delay() {
 }
 
 #[test]
-fn a_message_that_finds_no_room_says_so() {
+fn a_message_without_room_is_an_error() {
     let setup = Setup::new();
     let text = "x".repeat(2000);
     assert!(setup.console.log(PcpuId(3)).write_str(&text).is_err());
@@ -260,8 +260,8 @@ fn ids_out_of_range_do_no_harm() {
 }
 
 proptest! {
-    /// Whatever a guest writes: behind each line feed stands its own tag, and nothing but a tag stands behind a carriage
-    /// return. One that is not typed to sends the terminal nothing that it would act on.
+    /// For any output of a guest: each line feed is followed by the guest's own tag, and each carriage return by a tag.
+    /// A guest without the focus writes no byte on which the terminal acts.
     #[test]
     fn no_guest_imitates_another(
         bytes in proptest::collection::vec(

@@ -5,7 +5,7 @@
 //!                    core 0                        core 1
 //!   rt wakes         keeps v
 //!                    … for a while: parks v        w runs: v waits
-//!                       ⋮                          w sleeps: takes v
+//!                       ⋮                          w sleeps: fetches v
 //!                       ⋮                          w wakes, and waits for its time slice or for another core
 //! ```
 //!
@@ -59,7 +59,7 @@ mod tests {
     use crate::migration::slot::ParkedState;
 
     #[test]
-    fn only_an_idle_core_takes() {
+    fn only_an_idle_core_takes_a_vcpu() {
         let policy = Balance::new(1_000_000);
         for state in [
             ParkedState::Runnable,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!                      core 0
-//!   v may hold a lock  rt is due: v runs on …
+//!   v may hold a lock  rt is due: v goes on …
 //!   v holds none, or the bound is reached: rt runs
 //! ```
 //!

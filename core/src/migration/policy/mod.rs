@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The policies against lock-holder preemption: when a vCPU migrates.
 //!
-//! Each policy is one module. Its [`PolicyRules`] say what cores do on their own. Its verdicts answer one question: a core of
-//! the guest looks at a parked vCPU; does it take the vCPU? All that follows (claims, timers, notifications) is the same for
-//! all policies.
+//! Each policy is one module. Its [`PolicyRules`] say what cores do on their own. Its verdicts answer one question:
+//! does a core of the guest that sees a parked vCPU take it? All that follows (claims, timers, notifications) is the
+//! same for all policies.
 
 mod balance;
 mod cosched;
@@ -68,7 +68,7 @@ impl Policy {
         }
     }
 
-    /// What it has the cores do.
+    /// What the policy has the cores do.
     pub fn rules(&self) -> PolicyRules {
         self.as_dyn().rules()
     }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ondemand`: a vCPU departs when a more urgent one takes its core, and returns when that one sleeps.
+//! `ondemand`: a vCPU leaves its core when a vCPU of a higher band preempts it, and returns when that one sleeps.
 //!
 //! ```text
 //!                    core 0                        core 1
-//!   rt wakes         parks v, tells core 1
-//!                    runs rt                       takes v, which shares the core with w in turns
+//!   rt wakes         parks v, notifies core 1
+//!                    runs rt                       fetches v, which shares the core with w in turns
 //!                       ⋮                             ⋮
 //!   rt sleeps        calls v home                  sends v away
-//!                    takes v
+//!                    fetches v
 //! ```
 //!
 //! As in *Solving the Lock Holder Preemption Problem* (2012), section 4.3: two moves for each activation of the
-//! more urgent vCPU, however short.
+//! vCPU of the higher band, however short.
 
 use super::rules::{Decide, PolicyRules};
 use super::view::{Candidate, Here, Verdict};
@@ -48,7 +48,7 @@ mod tests {
     use crate::migration::slot::ParkedState;
 
     #[test]
-    fn a_vcpu_departs_from_a_core_that_is_taken_away() {
+    fn a_preempted_vcpu_leaves_its_core() {
         for here in [idle(0), busy(0, 0, 10)] {
             let verdict = OnDemand.verdict(&here, &candidate(ParkedState::Wanted));
             assert_eq!(verdict, Verdict::Take);

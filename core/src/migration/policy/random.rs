@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `random`: vCPUs migrate all the time, without a reason. For tests: it makes faults in a migration show early.
 //!
-//! A running vCPU is sent away after a while even if no other vCPU wants its core, and a core takes any parked vCPU in
-//! exchange for the one that runs.
+//! A running vCPU is sent away after a while even if no other vCPU wants its core, and a core exchanges the running
+//! vCPU for any parked one.
 
 use super::rules::{Decide, PolicyRules};
 use super::view::{Candidate, Here, Verdict};
@@ -40,7 +40,7 @@ impl Decide for Random {
         }
         let due = match here.running {
             Some(running) if candidate.parked.state.is_runnable() => {
-                // It shall get somewhere.
+                // Each vCPU must make progress.
                 running.since.saturating_add(self.stay)
             }
             _ => return Verdict::Take,
@@ -57,7 +57,7 @@ mod tests {
     use crate::migration::slot::ParkedState;
 
     #[test]
-    fn everybody_gets_somewhere() {
+    fn each_vcpu_makes_progress() {
         let policy = Random::new(1_000_000);
         let verdict = |now| policy.verdict(&busy(now, 0, 1_000), &candidate(ParkedState::Runnable));
         assert_eq!(verdict(99), Verdict::Later(Ticks(100)));

@@ -13,7 +13,7 @@ pub struct PolicyRules {
     pub returns_home: bool,
     /// Whether guests' kernels are kept off cores that are the home of a vCPU of a higher band.
     pub excludes_kernels: bool,
-    /// After how long a running vCPU is sent away, although no other one wants its core.
+    /// After how long a running vCPU is sent away, although no other vCPU wants its core.
     pub max_stay: Option<Ticks>,
     /// For how long at most a preemption is deferred while the running vCPU may hold a lock.
     pub max_delay: Option<Ticks>,

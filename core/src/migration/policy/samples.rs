@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tests of policies start from.
+//! Candidates and cores for the tests of policies.
 
 use super::view::{Candidate, Here, Running};
 use crate::migration::slot::{Parked, ParkedState};
 use crate::schedule::{Band, Ticks};
 use spumone_config::types::PcpuId;
 
-/// Home and host of the candidates.
+/// Home core and host core of the candidates.
 pub const HOME: PcpuId = PcpuId(0);
 /// Another core.
 pub const OTHER: PcpuId = PcpuId(1);
-/// Above the candidates' band.
+/// A band above the candidates' band.
 pub const HIGH: Band = match Band::new(1) {
     Some(band) => band,
     None => unreachable!(),
 };
 
-/// Cut off on its home core, since time 0.
+/// A vCPU that has been cut off on its home core since time 0.
 pub fn candidate(state: ParkedState) -> Candidate {
     Candidate {
         parked: Parked { host: HOME, state },
@@ -27,7 +27,7 @@ pub fn candidate(state: ParkedState) -> Candidate {
     }
 }
 
-/// [`OTHER`], where a vCPU of the same band runs.
+/// Core [`OTHER`], where a vCPU of the same band runs.
 pub fn busy(now: u64, since: u64, turn_end: u64) -> Here {
     Here {
         core: OTHER,
@@ -37,12 +37,12 @@ pub fn busy(now: u64, since: u64, turn_end: u64) -> Here {
             since: Ticks(since),
             turn_end: Ticks(turn_end),
         }),
-        equal_waits: false,
+        same_band_waits: false,
         excludes_kernels: false,
     }
 }
 
-/// [`OTHER`], which idles.
+/// Core [`OTHER`], which idles.
 pub fn idle(now: u64) -> Here {
     Here {
         running: None,

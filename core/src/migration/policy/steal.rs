@@ -4,7 +4,7 @@
 //! ```text
 //!                      core 0                       core 1
 //!   rt wakes       keeps v
-//!                  runs rt                      if rt sleeps soon, nothing has migrated
+//!                  runs rt                      if rt sleeps soon, no vCPU has migrated
 //!                  … for 100 µs: parks v,
 //!                  notifies core 1              takes v in exchange for w, once w's kernel holds no lock
 //!                     ⋮                         parks w, notifies core 2, which takes w at the end of a time slice …
@@ -67,7 +67,7 @@ impl Decide for Steal {
         if running.band < candidate.band {
             return Verdict::Take;
         }
-        if here.equal_waits {
+        if here.same_band_waits {
             // Another vCPU of its band waits here already.
             let due = candidate.since.saturating_add(self.starved);
             return match candidate.is_cut_off {
@@ -140,11 +140,11 @@ mod tests {
     #[test]
     fn a_core_takes_a_vcpu_of_a_higher_band_and_leaves_one_of_a_lower() {
         let mut here = busy(100, 95, 200);
-        let urgent = Candidate {
+        let higher = Candidate {
             band: HIGH,
             ..candidate(ParkedState::Runnable)
         };
-        assert_eq!(POLICY.verdict(&here, &urgent), Verdict::Take);
+        assert_eq!(POLICY.verdict(&here, &higher), Verdict::Take);
         if let Some(running) = &mut here.running {
             running.band = HIGH;
         }
@@ -156,7 +156,7 @@ mod tests {
     fn a_core_with_a_waiting_vcpu_takes_only_one_that_starves() {
         let verdict = |now, is_cut_off| {
             let mut here = busy(now, 0, 200);
-            here.equal_waits = true;
+            here.same_band_waits = true;
             let candidate = Candidate {
                 is_cut_off,
                 ..candidate(ParkedState::Runnable)

@@ -24,7 +24,7 @@ use crate::migration::slot::ParkedState;
 /// The policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Trap {
-    /// How cores on which kernels may run share what they have.
+    /// The verdicts of cores on which kernels may run.
     elsewhere: Steal,
 }
 
@@ -50,7 +50,7 @@ impl Decide for Trap {
         match here.running {
             None if is_program => Verdict::Take,
             _ if here.excludes_kernels => Verdict::Leave,
-            // Preempted by a more urgent one, it waits.
+            // A program preempted by a higher band waits.
             _ if is_program && candidate.is_cut_off => Verdict::Leave,
             Some(running) if candidate.parked.state == ParkedState::Sent => {
                 match running.band <= candidate.band {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a policy is asked, and what it answers.
+//! The input and the output of a policy: a parked vCPU, the core that looks at it, and the verdict.
 
 use crate::migration::slot::Parked;
 use crate::schedule::{Band, Ticks};
@@ -16,7 +16,7 @@ pub struct Candidate {
     pub home: PcpuId,
     /// Since when it is parked.
     pub since: Ticks,
-    /// Whether its host runs a higher band, so that its interrupts and timers do not get through there.
+    /// Whether its host runs a higher band, so that the priority mask holds back its interrupts and timers there.
     pub is_cut_off: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct Here {
     /// The vCPU that runs; `None`: the core idles.
     pub running: Option<Running>,
     /// Whether another vCPU of the running one's band waits here already.
-    pub equal_waits: bool,
+    pub same_band_waits: bool,
     /// Whether kernels of guests that migrate are kept off this core.
     pub excludes_kernels: bool,
 }
@@ -62,7 +62,7 @@ impl Here {
     }
 }
 
-/// What the core does about the candidate.
+/// What the core does with the candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It leaves the candidate where it is.

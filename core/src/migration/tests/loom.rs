@@ -19,36 +19,37 @@ const RUNNABLE: Parked = Parked {
     state: ParkedState::Runnable,
 };
 
-/// Of the host and two thieves one gets the token, and finds what was saved.
+/// The host and two other cores try to claim a parked token: exactly one gets it, and sees the saved registers.
 #[test]
 fn loom_a_parked_token_is_claimed_once() {
     loom::model(|| {
         let place = Arc::new((ParkingSlot::new(), UnsafeCell::new(())));
-        let thieves: [_; 2] = core::array::from_fn(|_| {
+        let others: [_; 2] = core::array::from_fn(|_| {
             let place = place.clone();
-            thread::spawn(move || take(&place))
+            thread::spawn(move || claim(&place))
         });
         place.1.with_mut(|_| ());
         place.0.park(RUNNABLE, Ticks(0));
-        let mut taken = u32::from(take(&place));
-        for thief in thieves {
-            taken += u32::from(thief.join().unwrap());
+        let mut claims = u32::from(claim(&place));
+        for thief in others {
+            claims += u32::from(thief.join().unwrap());
         }
-        // Nobody may have looked after it was parked but the host.
-        assert_eq!(taken, 1);
+        // The other two may both have looked before the token was parked, but the host has looked afterwards.
+        assert_eq!(claims, 1);
     });
 }
 
-fn take(place: &(ParkingSlot, UnsafeCell<()>)) -> bool {
+fn claim(place: &(ParkingSlot, UnsafeCell<()>)) -> bool {
     let claimed = place.0.parked().is_some_and(|seen| place.0.claim(seen));
     if claimed {
-        // loom fails where two could be here at once, or one without having seen what the other did.
+        // loom reports it if two cores can be here at once, or a core that does not see what the one before it wrote.
         place.1.with_mut(|_| ());
     }
     claimed
 }
 
-/// A core goes idle while another parks: the idle one finds the vCPU, or is seen to be idle.
+/// A core goes idle while another core parks a vCPU: the idle core finds the vCPU, or the other core sees that it
+/// idles.
 #[test]
 fn loom_an_idle_core_and_a_parked_vcpu_find_each_other() {
     loom::model(|| {
@@ -65,10 +66,10 @@ fn loom_an_idle_core_and_a_parked_vcpu_find_each_other() {
     });
 }
 
-/// An interrupt is rung for a vCPU that is just being parked asleep by a core that nothing gets through to: the host hears the
-/// bell, or the ringer takes the vCPU.
+/// A doorbell is rung while a core that runs a higher band parks the vCPU asleep: the host sees the doorbell, or the
+/// core that rang claims the vCPU.
 #[test]
-fn loom_a_bell_and_a_sleeper_find_each_other() {
+fn loom_a_doorbell_rung_during_parking_is_not_lost() {
     loom::model(|| {
         let shared = Arc::new((ParkingSlot::new(), Doorbell::new()));
         let other = shared.clone();
@@ -78,20 +79,20 @@ fn loom_a_bell_and_a_sleeper_find_each_other() {
             other.0.parked().is_some_and(|seen| other.0.claim(seen))
         });
         shared.0.park(ASLEEP, Ticks(0));
-        let heard = !shared.1.is_silent();
-        assert!(ringer.join().unwrap() || heard);
+        let is_seen = !shared.1.is_silent();
+        assert!(ringer.join().unwrap() || is_seen);
     });
 }
 
-/// An interrupt is rung for a vCPU that is parked where nothing gets through: who takes it hears of it, or it is
-/// still parked, with the bell rung.
+/// A doorbell is rung for a runnable vCPU that is cut off: the core that claims the vCPU sees the doorbell, or the vCPU
+/// is still parked and marked as wanted.
 #[test]
-fn loom_a_pressed_vcpu_hears_the_bell() {
+fn loom_the_doorbell_of_a_wanted_vcpu_is_seen() {
     loom::model(|| {
         let shared = Arc::new((ParkingSlot::new(), Doorbell::new()));
         shared.0.park(RUNNABLE, Ticks(0));
         let other = shared.clone();
-        let presser = thread::spawn(move || {
+        let ringer = thread::spawn(move || {
             other.1.ring_spis(1);
             other
                 .0
@@ -100,21 +101,21 @@ fn loom_a_pressed_vcpu_hears_the_bell() {
         });
         let seen = shared.0.parked();
         let taken = seen.is_some_and(|seen| shared.0.claim(seen));
-        let heard = taken && {
+        let seen_rung = taken && {
             shared.1.settle(PcpuId(1));
             !shared.1.is_silent()
         };
-        let pressed = presser.join().unwrap();
-        // Not pressed: the ringer kicks the core that it finds now.
-        assert!(!(pressed && taken) || heard);
-        assert!(pressed || taken);
+        let marked = ringer.join().unwrap();
+        // Not marked: the core that rang kicks the core that has the token now.
+        assert!(!(marked && taken) || seen_rung);
+        assert!(marked || taken);
     });
 }
 
-/// The host rouses a sleeper while another core takes it: either it was roused first, and is taken as what it is then or not at
-/// all, or the taker, who has settled, hears the bell.
+/// The host wakes a sleeping vCPU while another core claims it: either the vCPU was woken first and the claim fails, or
+/// the core that has claimed and settled it sees the doorbell.
 #[test]
-fn loom_a_roused_sleeper_is_not_lost() {
+fn loom_a_woken_vcpu_is_not_lost() {
     loom::model(|| {
         let shared = Arc::new((ParkingSlot::new(), Doorbell::new()));
         shared.0.park(ASLEEP, Ticks(0));
@@ -127,10 +128,10 @@ fn loom_a_roused_sleeper_is_not_lost() {
             !other.1.is_silent()
         });
         shared.1.ring_spis(1);
-        let home_vcpus = shared.1.location() == HOST;
-        let roused = home_vcpus && shared.0.mark_runnable(HOST);
-        let heard = taker.join().unwrap();
-        // Kicked at its new core, awake at its old one, or heard by who took it.
-        assert!(!home_vcpus || roused || heard);
+        let is_host = shared.1.location() == HOST;
+        let woken = is_host && shared.0.mark_runnable(HOST);
+        let is_seen = taker.join().unwrap();
+        // Kicked on its new core, awake on its old one, or the core that claimed it has seen the doorbell.
+        assert!(!is_host || woken || is_seen);
     });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of migration: one core on a fake machine, all interleavings of few steps, all states of few cores.
+//! Tests of migration: one core on a model of the machine, all interleavings of few steps, all states of few cores.
 
 #[cfg(not(loom))]
 mod exhaustive;

@@ -1,66 +1,67 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every state that three cores and a vCPU can get into by parking, taking, sending away, ringing and waking, when steps
-//! of cores cross.
+//! Every state that three cores and a vCPU can reach by parking, claiming, sending away, ringing and waking, when
+//! single accesses of the cores interleave.
 //!
-//! A model of what `holding`, `taking` and `departing` do, one step for each access to what cores share. Steps of
-//! different cores come in every order, memory is sequentially consistent (what needs fences for that is tested under
-//! loom). The code itself, with three vCPUs and with policies, is gone through in
-//! [`exhaustive`](super::exhaustive), where a core is not interrupted. Explored breadth first, so what is
-//! printed of a violation is a shortest way to it.
+//! A model of [`park`](crate::migration::park), of fetching, pulling and sending away, with one step for each access to
+//! what cores share. Steps of different cores come in every order; memory is sequentially consistent (loom tests the
+//! fences that make it so). The code itself, with three vCPUs and with policies, is explored by
+//! [`exhaustive`](super::exhaustive), where steps of different cores do not interleave. States are explored breadth
+//! first, so the state printed with a violation needs few steps.
 //!
-//! - A vCPU is held by one core or parked, never both, never neither.
-//! - When nobody has anything left to do, no vCPU sleeps with its bell rung on a core that could hear it.
+//! - One core has the vCPU's token, or the vCPU is parked: never both, never neither.
+//! - When no core is in the middle of a step, no vCPU sleeps with its doorbell rung on a host where it is not cut off,
+//!   unless a kick for it is pending there.
 
 use std::collections::{HashSet, VecDeque};
 use std::vec::Vec;
 
 const CORES: usize = 3;
-/// vCPUs share no word of a slot, a bell or a location with each other: what goes wrong between single accesses goes wrong
-/// with one. What they share is a core's time, which is not modelled here.
+/// One vCPU suffices: vCPUs share no slot, doorbell or location, so a wrong order of accesses shows with one. What they
+/// do share is a core's time, which is not modelled here.
 const VCPUS: usize = 1;
-/// Bells that are rung in a run; more only repeat.
+/// How often doorbells are rung; more rings only repeat states.
 const RINGS: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Slot {
-    Taken,
+    Empty,
     Parked { host: u8, asleep: bool, sent: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Vcpu {
     slot: Slot,
-    /// Who has the token.
-    holder: Option<u8>,
-    /// While it is held.
+    /// The core that has the token.
+    owner: Option<u8>,
+    /// Whether it sleeps; valid while a core has the token.
     asleep: bool,
-    bell: bool,
+    doorbell: bool,
     location: u8,
 }
 
-/// What a core is in the middle of, step by step.
+/// The access that a core makes next; `Nothing`: it is between two operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Step {
     Nothing,
     /// It has rung, and looks where the vCPU is.
     Rung(u8),
-    /// It looks whether that core hears.
+    /// It looks whether the vCPU is cut off on that core.
     Located(u8, u8),
-    /// It has the token of another core's vCPU, which slept or not.
+    /// It has claimed a vCPU that another core had parked, asleep or not.
     Claimed(u8, bool),
-    /// It has said that it is the host.
+    /// It has written its number as the vCPU's location.
     Settled(u8, bool),
-    /// It has parked a sleeper, and looks at its bell.
+    /// It has parked a sleeping vCPU, and looks at the vCPU's doorbell.
     Parked(u8),
-    /// It tells another core, before it goes on.
-    Tell(u8),
+    /// It notifies another core.
+    Notify(u8),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Core {
-    /// Runs somebody more urgent: hears no kick.
-    deaf: bool,
-    /// vCPUs it is kicked for, by number.
+    /// It runs a higher band, so the priority mask holds back kicks.
+    runs_higher: bool,
+    /// vCPUs for which it is kicked, by number.
     kicked: u8,
     step: Step,
 }
@@ -76,16 +77,16 @@ impl State {
     fn start() -> Self {
         let home = 0;
         let vcpu = Vcpu {
-            slot: Slot::Taken,
-            holder: Some(home),
+            slot: Slot::Empty,
+            owner: Some(home),
             asleep: true,
-            bell: false,
+            doorbell: false,
             location: home,
         };
         Self {
             vcpus: [vcpu; VCPUS],
             cores: [Core {
-                deaf: false,
+                runs_higher: false,
                 kicked: 0,
                 step: Step::Nothing,
             }; CORES],
@@ -111,24 +112,25 @@ impl State {
 
     fn begin(&self, c: u8, out: &mut Vec<Self>) {
         let core = self.cores[c as usize];
-        // Somebody more urgent wakes and sleeps.
-        out.push(self.with(|it| it.cores[c as usize].deaf ^= true));
+        // A vCPU of a higher band wakes or sleeps.
+        out.push(self.with(|it| it.cores[c as usize].runs_higher ^= true));
         for (v, vcpu) in self.vcpus.iter().enumerate() {
             let v = v as u8;
-            if core.deaf {
-                // It was deaf for a while: parks what it has kept, and tells of what it has parked.
-                if vcpu.holder == Some(c) {
+            if core.runs_higher {
+                // After the park delay: it parks the vCPU that it has kept, or notifies another core of one it has
+                // parked.
+                if vcpu.owner == Some(c) {
                     out.push(self.with(|it| it.park(c, v, false)));
                 } else if matches!(vcpu.slot, Slot::Parked { host, .. } if host == c) {
-                    out.push(self.with(|it| it.cores[c as usize].step = Step::Tell(v)));
+                    out.push(self.with(|it| it.cores[c as usize].step = Step::Notify(v)));
                 }
                 continue;
             }
-            // Somebody here rings for it.
+            // The core rings the vCPU's doorbell.
             if self.rings < RINGS {
                 out.push(self.with(|it| {
                     it.rings += 1;
-                    it.vcpus[v as usize].bell = true;
+                    it.vcpus[v as usize].doorbell = true;
                     it.cores[c as usize].step = Step::Rung(v);
                 }));
             }
@@ -140,28 +142,28 @@ impl State {
                 }));
             }
             match vcpu.slot {
-                Slot::Taken if vcpu.holder == Some(c) && !vcpu.asleep => {
-                    // It runs: hears its bell, or waits for one. An equal takes the core.
-                    out.push(self.with(|it| it.vcpus[v as usize].bell = false));
-                    if !vcpu.bell {
+                Slot::Empty if vcpu.owner == Some(c) && !vcpu.asleep => {
+                    // It runs: it sees its doorbell, or goes to sleep, or its time slice is over.
+                    out.push(self.with(|it| it.vcpus[v as usize].doorbell = false));
+                    if !vcpu.doorbell {
                         out.push(self.with(|it| it.vcpus[v as usize].asleep = true));
                     }
                     out.push(self.with(|it| it.park(c, v, false)));
-                    // Or it is sent away, and another core is told.
+                    // Or it is sent away, and another core is notified.
                     out.push(self.with(|it| {
                         it.park(c, v, true);
-                        it.cores[c as usize].step = Step::Tell(v);
+                        it.cores[c as usize].step = Step::Notify(v);
                     }));
                 }
-                Slot::Taken => {}
+                Slot::Empty => {}
                 Slot::Parked { host, asleep, .. } if host == c => {
-                    // Dispatched, if it could run; or taken back, if it was sent away and nobody came.
+                    // The host runs it, or takes it back if it was sent away and no core has claimed it.
                     if !asleep {
                         out.push(self.with(|it| it.claim(c, v)));
                     }
                 }
                 Slot::Parked { host, asleep, .. } => {
-                    if !asleep || self.cores[host as usize].deaf {
+                    if !asleep || self.cores[host as usize].runs_higher {
                         out.push(self.with(|it| {
                             it.claim(c, v);
                             it.cores[c as usize].step = Step::Claimed(v, asleep);
@@ -185,18 +187,18 @@ impl State {
                 it.wake(c, v);
             }
             Step::Located(v, at)
-                if it.cores[at as usize].deaf
+                if it.cores[at as usize].runs_higher
                     && matches!(
                         it.vcpus[v as usize].slot,
                         Slot::Parked { asleep: false, .. }
                     ) =>
             {
-                // Pressed: whoever takes it looks at its bell, so nobody is kicked.
+                // Marked as wanted: the core that claims it looks at its doorbell, so no core is kicked.
                 then(it, Step::Nothing);
             }
             Step::Located(v, at) => {
-                // The claim compares: as good as one step with the look before it.
-                if it.cores[at as usize].deaf
+                // The claim compares, so it is one step together with the look before it.
+                if it.cores[at as usize].runs_higher
                     && matches!(it.vcpus[v as usize].slot, Slot::Parked { asleep: true, .. })
                 {
                     it.claim(c, v);
@@ -216,15 +218,15 @@ impl State {
             }
             Step::Parked(v) => {
                 then(it, Step::Nothing);
-                if it.vcpus[v as usize].bell {
+                if it.vcpus[v as usize].doorbell {
                     it.wake(c, v);
                 }
             }
-            Step::Tell(v) => {
+            Step::Notify(v) => {
                 then(it, Step::Nothing);
                 let other = (1..CORES as u8).map(|step| (c + step) % CORES as u8);
-                let hears = |it: &Self, other: u8| !it.cores[other as usize].deaf;
-                if let Some(other) = other.into_iter().find(|&other| hears(it, other)) {
+                let can_run = |it: &Self, other: u8| !it.cores[other as usize].runs_higher;
+                if let Some(other) = other.into_iter().find(|&other| can_run(it, other)) {
                     it.cores[other as usize].kicked |= 1 << v;
                 }
             }
@@ -233,15 +235,19 @@ impl State {
 
     fn claim(&mut self, c: u8, v: u8) {
         let vcpu = &mut self.vcpus[v as usize];
-        assert!(vcpu.holder.is_none(), "two cores hold vCPU {v}");
-        vcpu.slot = Slot::Taken;
-        vcpu.holder = Some(c);
+        assert!(vcpu.owner.is_none(), "two cores have vCPU {v}");
+        vcpu.slot = Slot::Empty;
+        vcpu.owner = Some(c);
         vcpu.asleep = false;
     }
 
     fn park(&mut self, c: u8, v: u8, sent: bool) {
         let vcpu = &mut self.vcpus[v as usize];
-        assert_eq!(vcpu.holder.take(), Some(c), "parked by who has it");
+        assert_eq!(
+            vcpu.owner.take(),
+            Some(c),
+            "the core that parks it has the token"
+        );
         vcpu.slot = Slot::Parked {
             host: c,
             asleep: vcpu.asleep,
@@ -253,11 +259,11 @@ impl State {
         };
     }
 
-    /// A kick, or what is one to this core: wakes a vCPU that it holds or hosts.
+    /// What a core does when it is kicked for a vCPU that it has or hosts: it wakes the vCPU.
     fn wake(&mut self, c: u8, v: u8) {
         let vcpu = &mut self.vcpus[v as usize];
         match &mut vcpu.slot {
-            Slot::Taken if vcpu.holder == Some(c) => vcpu.asleep = false,
+            Slot::Empty if vcpu.owner == Some(c) => vcpu.asleep = false,
             Slot::Parked { host, asleep, .. } if *host == c => *asleep = false,
             _ => {}
         }
@@ -266,9 +272,9 @@ impl State {
     fn check(&self) {
         for vcpu in &self.vcpus {
             assert_eq!(
-                vcpu.holder.is_some(),
-                vcpu.slot == Slot::Taken,
-                "held, or parked"
+                vcpu.owner.is_some(),
+                vcpu.slot == Slot::Empty,
+                "a core has the token, or it is parked"
             );
         }
         if self.cores.iter().any(|it| it.step != Step::Nothing) {
@@ -276,18 +282,18 @@ impl State {
         }
         for (v, vcpu) in self.vcpus.iter().enumerate() {
             let (host, asleep) = match vcpu.slot {
-                Slot::Taken => (vcpu.holder.unwrap_or(0), vcpu.asleep),
+                Slot::Empty => (vcpu.owner.unwrap_or(0), vcpu.asleep),
                 Slot::Parked { host, asleep, sent } => {
-                    assert!(!(asleep && sent), "only who could run is sent away");
+                    assert!(!(asleep && sent), "only a runnable vCPU is sent away");
                     (host, asleep)
                 }
             };
             let core = self.cores[host as usize];
-            if vcpu.bell && asleep && !core.deaf {
-                let coming = core.kicked >> v & 1 != 0;
+            if vcpu.doorbell && asleep && !core.runs_higher {
+                let is_kicked = core.kicked >> v & 1 != 0;
                 assert!(
-                    coming,
-                    "vCPU {v} sleeps on core {host}, its bell has rung: {self:?}"
+                    is_kicked,
+                    "vCPU {v} sleeps on core {host} with its doorbell rung: {self:?}"
                 );
             }
         }
@@ -312,7 +318,7 @@ fn explore() -> usize {
 }
 
 #[test]
-fn no_vcpu_is_lost_or_doubled_and_no_bell_unheard() {
-    // The number is there to notice a model that has become smaller.
+fn no_vcpu_is_lost_or_duplicated_and_no_doorbell_missed() {
+    // The number shows if a change has made the model smaller.
     assert!(explore() > 10_000);
 }

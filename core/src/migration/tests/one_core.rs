@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one core does, on a machine of three cores that are only what others see of them.
+//! What one core does, on a machine of three cores. Of the other two there is only what they publish.
 
 use crate::migration::core_state::Loaded;
 use crate::migration::fetch::fetch;
-use crate::migration::gang::hold_gang;
+use crate::migration::gang::pause_gang;
 use crate::migration::notify::{publish_and_notify, release_preempted};
 use crate::migration::park::acquire_current;
 use crate::migration::pull::pull_for_interrupt;
@@ -28,7 +28,7 @@ const MIDDLE: Band = match Band::new(1) {
     None => Band::HIGHEST,
 };
 
-/// The core [`OWN`]. vCPU n has band `bands[n]`.
+/// Core [`OWN`]. vCPU n has band `bands[n]`.
 struct Core {
     state: CoreState<VcpuId>,
     machine: Machine,
@@ -43,14 +43,14 @@ struct Machine {
     policy: Policy,
     now: Ticks,
     in_kernel: bool,
-    /// Whether the guests run, and are not loaded.
+    /// Whether the guests run; if not, they are being loaded.
     guests_run: bool,
     kicks: Vec<(PcpuId, VcpuId)>,
-    /// vCPUs for which interrupts are pending, the last one first.
+    /// vCPUs for which interrupts are pending; the last one is taken first.
     pending: Vec<VcpuId>,
-    /// Interrupts of this band and above get through.
+    /// The priority mask lets through interrupts of this band and above.
     mask: Option<Band>,
-    /// What the alarm is set to.
+    /// The time for which the alarm is armed.
     alarm: Ticks,
 }
 
@@ -109,14 +109,14 @@ impl Core {
         Self::new(packed::Policy::Steal, Without::default(), bands)
     }
 
-    /// A vCPU has been placed here, as what it does.
+    /// Places a vCPU here, in this state.
     fn admit(&mut self, id: u8, state: VcpuState) {
         let (id, band) = (VcpuId(id), self.machine.bands[usize::from(id)]);
         self.state.place(id, id, band, state);
         self.machine.doorbells[id.index()].settle(OWN);
     }
 
-    /// Runs the first in the queue, which is loaded.
+    /// Runs the first vCPU in the queue, which is then loaded.
     fn dispatch(&mut self) {
         self.state.scheduler.decide(self.machine.now);
         self.state.running = self.state.scheduler.current();
@@ -159,7 +159,7 @@ impl Core {
         self.machine.doorbells[usize::from(id)].ring_spis(1);
     }
 
-    /// Where it is parked, or the core that has it.
+    /// The core that has a vCPU or has parked it.
     fn host_of(&self, id: u8) -> Option<PcpuId> {
         match self.state.has(VcpuId(id)) {
             true => Some(OWN),
@@ -293,28 +293,28 @@ impl Platform for Machine {
     fn trace(&mut self, _: TracePoint) {}
 }
 
-/// A vCPU in its kernel, whose turn is over, gets time for an equal that waits; not for a more urgent one that is
-/// parked elsewhere.
+/// A vCPU in its kernel whose time slice is over gets grace if the parked vCPU is of the same band, and none if it is
+/// of a higher band.
 #[test]
-fn a_more_urgent_vcpu_does_not_wait_for_the_grace_of_another() {
-    for (is_more_urgent, host) in [(false, OTHER), (true, OWN)] {
-        let band = if is_more_urgent { MIDDLE } else { Band::LOWEST };
+fn a_vcpu_of_a_higher_band_does_not_wait_for_the_grace_of_another() {
+    for (is_higher, host) in [(false, OTHER), (true, OWN)] {
+        let band = if is_higher { MIDDLE } else { Band::LOWEST };
         let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST, band]);
-        core.admit(0, VcpuState::Suspend);
-        core.admit(1, VcpuState::Suspend);
+        core.admit(0, VcpuState::Runnable);
+        core.admit(1, VcpuState::Runnable);
         core.dispatch();
         core.parked_elsewhere(2, ParkedState::Runnable, 0);
         core.machine.now = Ticks(QUANTUM + 1);
         assert_eq!(core.fetch(QUANTUM + 1), Some(true));
         assert_eq!(core.host_of(2), Some(host));
-        if is_more_urgent {
+        if is_higher {
             core.dispatch();
             assert_eq!(core.state.running, Some(VcpuId(2)));
         }
     }
 }
 
-/// Its home would not take it, and it would come back again and again with nothing loaded.
+/// Its home core would not fetch it, so this core would take it back each time, with nothing loaded.
 #[test]
 fn a_visitor_that_loads_its_guest_is_not_sent_home() {
     for guests_run in [true, false] {
@@ -335,22 +335,22 @@ fn a_visitor_that_loads_its_guest_is_not_sent_home() {
     }
 }
 
-/// No core would notify it when the wait is over.
+/// No core would notify that core when the wait is over.
 #[test]
 fn a_core_without_vcpus_of_the_gang_does_not_wait_for_it() {
     for (cores, running) in [(0b10, Some(VcpuId(0))), (0b11, None)] {
         let mut core = Core::new(packed::Policy::Cosched, Without::default(), &[Band::LOWEST]);
         core.machine.shared.roles.gang = Some((MIDDLE, CoreSet::from_bits(cores)));
         core.runs(OTHER, Band::HIGHEST);
-        core.admit(0, VcpuState::Suspend);
-        hold_gang(&mut core.state, &mut core.machine);
+        core.admit(0, VcpuState::Runnable);
+        pause_gang(&mut core.state, &mut core.machine);
         core.dispatch();
         assert_eq!(core.state.running, running);
     }
 }
 
 #[test]
-fn of_two_that_are_parked_elsewhere_the_more_urgent_is_taken() {
+fn of_two_parked_vcpus_the_one_of_the_higher_band_is_fetched() {
     let mut core = Core::steal(&[Band::LOWEST, MIDDLE]);
     core.parked_elsewhere(0, ParkedState::Runnable, 10);
     core.parked_elsewhere(1, ParkedState::Runnable, 20);
@@ -358,20 +358,16 @@ fn of_two_that_are_parked_elsewhere_the_more_urgent_is_taken() {
     assert_eq!((core.host_of(0), core.host_of(1)), (Some(OTHER), Some(OWN)));
 }
 
-/// A core that takes vCPU 0, and before it has decided who runs is told of vCPU 1, which slept and has this band. vCPU 2
-/// waits here.
-fn overtaken_by(band: Band) -> Core {
+/// A core that has fetched vCPU 0. Before the core has decided, vCPU 1, which slept and has this band, wakes. vCPU 2 is
+/// runnable here.
+fn fetch_interrupted_by_wake(band: Band) -> Core {
     let mut core = Core::steal(&[Band::LOWEST, band, Band::LOWEST]);
     core.runs(OWN, band);
     core.admit(1, VcpuState::Sleep);
-    core.admit(2, VcpuState::Suspend);
+    core.admit(2, VcpuState::Runnable);
     core.parked_elsewhere(0, ParkedState::Runnable, 0);
     assert_eq!(core.fetch(core.machine.now.0), Some(true));
-    assert_eq!(
-        core.slot(0).parked(),
-        None,
-        "it is parked where it was only"
-    );
+    assert_eq!(core.slot(0).parked(), None, "this core has its token");
     core.state.scheduler.wake(VcpuId(1));
     let now = core.machine.now;
     let decision = core.state.scheduler.decide(now);
@@ -380,8 +376,8 @@ fn overtaken_by(band: Band) -> Core {
 }
 
 #[test]
-fn who_is_taken_and_has_to_wait_for_an_equal_is_parked() {
-    let core = overtaken_by(Band::LOWEST);
+fn a_fetched_vcpu_that_must_wait_for_one_of_its_band_is_parked() {
+    let core = fetch_interrupted_by_wake(Band::LOWEST);
     assert_eq!(core.state.scheduler.current(), Some(VcpuId(2)));
     let parked = Parked {
         host: OWN,
@@ -390,11 +386,11 @@ fn who_is_taken_and_has_to_wait_for_an_equal_is_parked() {
     assert_eq!(core.slot(0).parked(), Some(parked));
 }
 
-/// The more urgent one pays for nothing; when it has run for a while, others are told, even if they never learnt that the
-/// core was free in between.
+/// The park delay keeps the latency of the higher band low. After it another core is notified, even if this core did
+/// not publish in between that it ran a lower band.
 #[test]
-fn who_is_taken_and_overtaken_is_kept_for_a_while() {
-    let mut core = overtaken_by(Band::HIGHEST);
+fn a_fetched_vcpu_preempted_by_a_higher_band_is_kept_for_the_park_delay() {
+    let mut core = fetch_interrupted_by_wake(Band::HIGHEST);
     core.ring(0);
     let now = core.machine.now;
     assert_eq!(core.state.scheduler.current(), Some(VcpuId(1)));
@@ -404,20 +400,20 @@ fn who_is_taken_and_overtaken_is_kept_for_a_while() {
     assert!(later > now && later < Ticks::NEVER);
     core.publish_and_notify(later);
     let state = core.slot(0).parked().map(|it| it.state);
-    assert_eq!(state, Some(ParkedState::Wanted), "what was rung presses it");
+    assert_eq!(state, Some(ParkedState::Wanted), "its doorbell was rung");
     assert_eq!(core.machine.kicks, [(PcpuId(1), VcpuId(0))]);
 }
 
-/// Of which vCPU others are told while somebody more urgent runs here.
-fn told(bands: [Band; 3], states: [VcpuState; 3]) -> Option<VcpuId> {
+/// Of which vCPU another core is notified while a higher band runs here.
+fn notified_of(bands: [Band; 3], states: [VcpuState; 3]) -> Option<VcpuId> {
     let mut core = Core::steal(&[bands[0], bands[1], bands[2], Band::HIGHEST]);
     for (id, state) in (0..).zip(states) {
         core.admit(id, state);
         core.park(id);
     }
-    core.admit(3, VcpuState::Suspend);
+    core.admit(3, VcpuState::Runnable);
     core.dispatch();
-    // It has run for a while, and nobody else does anything.
+    // The park delay passes, and no other core does anything.
     let now = core.machine.now;
     core.publish_and_notify(now);
     core.machine.kicks.clear();
@@ -428,27 +424,33 @@ fn told(bands: [Band; 3], states: [VcpuState; 3]) -> Option<VcpuId> {
 }
 
 #[test]
-fn others_are_told_of_the_one_that_is_most_wanted() {
-    use VcpuState::{Sleep, Suspend};
+fn another_core_is_notified_of_a_runnable_vcpu_first_then_of_the_highest_band() {
+    use VcpuState::{Runnable, Sleep};
     let low = Band::LOWEST;
     let one = |id| Some(VcpuId(id));
-    assert_eq!(told([low, MIDDLE, low], [Suspend; 3]), one(1));
-    assert_eq!(told([low, MIDDLE, low], [Suspend, Sleep, Suspend]), one(0));
-    assert_eq!(told([low, MIDDLE, low], [Sleep, Sleep, Suspend]), one(2));
-    assert_eq!(told([low, MIDDLE, low], [Sleep; 3]), one(1));
+    assert_eq!(notified_of([low, MIDDLE, low], [Runnable; 3]), one(1));
+    assert_eq!(
+        notified_of([low, MIDDLE, low], [Runnable, Sleep, Runnable]),
+        one(0)
+    );
+    assert_eq!(
+        notified_of([low, MIDDLE, low], [Sleep, Sleep, Runnable]),
+        one(2)
+    );
+    assert_eq!(notified_of([low, MIDDLE, low], [Sleep; 3]), one(1));
 }
 
 #[test]
-fn who_makes_room_is_kept_for_a_while_unless_the_policy_is_without_patience() {
-    let impatient = Without {
+fn a_preempted_vcpu_is_kept_for_the_park_delay_unless_there_is_none() {
+    let no_park_delay = Without {
         patience: true,
         ..Without::default()
     };
-    for (without, is_parked) in [(Without::default(), false), (impatient, true)] {
+    for (without, is_parked) in [(Without::default(), false), (no_park_delay, true)] {
         let bands = [Band::LOWEST, Band::HIGHEST];
         let mut core = Core::new(packed::Policy::Steal, without, &bands);
-        core.admit(0, VcpuState::Suspend);
-        core.admit(1, VcpuState::Suspend);
+        core.admit(0, VcpuState::Runnable);
+        core.admit(1, VcpuState::Runnable);
         core.dispatch();
         release_preempted(&mut core.state, &mut core.machine, VcpuId(0));
         assert_eq!(core.slot(0).parked().is_some(), is_parked);
@@ -457,41 +459,46 @@ fn who_makes_room_is_kept_for_a_while_unless_the_policy_is_without_patience() {
     }
 }
 
-/// One that could run is pressed and stays where it is; a sleeper is taken, unless it would be cut off here too.
+/// A runnable vCPU is marked as wanted and stays where it is; a sleeping one is claimed, unless it would be cut off
+/// here too.
 #[test]
-fn an_interrupt_presses_one_that_could_run_and_fetches_a_sleeper() {
-    let fetched = |state, own| {
+fn an_interrupt_marks_a_runnable_vcpu_as_wanted_and_pulls_a_sleeping_one() {
+    let pulled = |state, own| {
         let mut core = Core::steal(&[Band::LOWEST, Band::HIGHEST]);
         core.parked_elsewhere(0, state, 0);
         core.runs(OTHER, Band::HIGHEST);
         if own {
-            core.admit(1, VcpuState::Suspend);
+            core.admit(1, VcpuState::Runnable);
             core.dispatch();
         }
-        let served = pull_for_interrupt(&mut core.state, &mut core.machine, VcpuId(0), OTHER);
-        (served, core.slot(0).parked().unwrap(), core.machine.kicks)
+        let is_served = pull_for_interrupt(&mut core.state, &mut core.machine, VcpuId(0), OTHER);
+        (
+            is_served,
+            core.slot(0).parked().unwrap(),
+            core.machine.kicks,
+        )
     };
     let at = |host, state| Parked { host, state };
-    let told = [(PcpuId(2), VcpuId(0))];
-    let (served, parked, kicks) = fetched(ParkedState::Runnable, false);
-    assert_eq!((served, parked), (true, at(OTHER, ParkedState::Wanted)));
+    let notified = [(PcpuId(2), VcpuId(0))];
+    let (is_served, parked, kicks) = pulled(ParkedState::Runnable, false);
+    assert_eq!((is_served, parked), (true, at(OTHER, ParkedState::Wanted)));
     assert!(kicks.is_empty());
-    let (served, parked, _) = fetched(ParkedState::Asleep, false);
-    assert_eq!((served, parked), (true, at(OWN, ParkedState::Asleep)));
-    let (served, parked, kicks) = fetched(ParkedState::Asleep, true);
-    assert_eq!((served, parked), (false, at(OTHER, ParkedState::Asleep)));
-    assert_eq!(kicks, told);
+    let (is_served, parked, _) = pulled(ParkedState::Asleep, false);
+    assert_eq!((is_served, parked), (true, at(OWN, ParkedState::Asleep)));
+    let (is_served, parked, kicks) = pulled(ParkedState::Asleep, true);
+    assert_eq!((is_served, parked), (false, at(OTHER, ParkedState::Asleep)));
+    assert_eq!(kicks, notified);
 }
 
-/// What was rung while the vCPU was on its way into the slot presses it as well: nobody rings for it a second time.
+/// A doorbell rung just before the vCPU was parked marks it as wanted as well: no core rings a second time.
 #[test]
-fn who_is_parked_with_an_interrupt_rung_is_pressed_where_nothing_gets_through() {
-    let laid_down = |state, is_cut_off, without| {
+fn a_vcpu_parked_with_its_doorbell_rung_is_wanted_where_it_is_cut_off() {
+    let state_when_parked = |state, is_cut_off, without| {
         let bands = [Band::LOWEST, Band::HIGHEST];
         let mut core = Core::new(packed::Policy::Steal, without, &bands);
         core.machine.in_kernel = false;
         core.admit(0, state);
-        core.admit(1, VcpuState::Suspend);
+        core.admit(1, VcpuState::Runnable);
         if is_cut_off {
             core.dispatch();
             core.runs(OWN, Band::HIGHEST);
@@ -505,18 +512,21 @@ fn who_is_parked_with_an_interrupt_rung_is_pressed_where_nothing_gets_through() 
         ipi_pull: true,
         ..Without::default()
     };
-    for state in [VcpuState::Suspend, VcpuState::Sleep] {
-        assert_eq!(laid_down(state, true, all), ParkedState::Wanted);
-        assert_eq!(laid_down(state, false, all), ParkedState::Runnable);
-        assert_eq!(laid_down(state, true, no_pull), ParkedState::Runnable);
+    for state in [VcpuState::Runnable, VcpuState::Sleep] {
+        assert_eq!(state_when_parked(state, true, all), ParkedState::Wanted);
+        assert_eq!(state_when_parked(state, false, all), ParkedState::Runnable);
+        assert_eq!(
+            state_when_parked(state, true, no_pull),
+            ParkedState::Runnable
+        );
     }
 }
 
-/// The moment that was waited for: not the end of the time that was given.
+/// The core switches at the catch, and does not wait for the end of the grace.
 #[test]
-fn who_is_caught_on_the_way_back_to_a_program_lets_go_at_once() {
+fn a_vcpu_caught_on_return_to_a_program_leaves_the_core_at_once() {
     let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST]);
-    core.admit(0, VcpuState::Suspend);
+    core.admit(0, VcpuState::Runnable);
     core.dispatch();
     core.parked_elsewhere(1, ParkedState::Runnable, 0);
     let over = QUANTUM + 1;
@@ -530,11 +540,12 @@ fn who_is_caught_on_the_way_back_to_a_program_lets_go_at_once() {
     assert_eq!(core.state.scheduler.current(), None);
 }
 
-/// Whoever waited was taken elsewhere. The next time is looked at anew: all of the grace, and no spin seen before.
+/// Another core has claimed the vCPU that waited. In the next time slice the running vCPU has all of its grace again,
+/// and no sample of before counts.
 #[test]
-fn what_one_turn_has_used_of_the_grace_the_next_one_has_again() {
+fn grace_used_in_one_time_slice_is_available_again_in_the_next() {
     let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST]);
-    core.admit(0, VcpuState::Suspend);
+    core.admit(0, VcpuState::Runnable);
     core.dispatch();
     for turn in 1..9 {
         let over = turn * QUANTUM + 1;
@@ -554,7 +565,7 @@ fn beside_sleeping_rt() -> Core {
         Without::default(),
         &[Band::LOWEST, MIDDLE],
     );
-    core.admit(0, VcpuState::Suspend);
+    core.admit(0, VcpuState::Runnable);
     core.admit(1, VcpuState::Sleep);
     if let Next::Exchange(id) = core.turn() {
         exchange(&mut core.state, &mut core.machine, id);
@@ -564,7 +575,7 @@ fn beside_sleeping_rt() -> Core {
 }
 
 #[test]
-fn a_deadline_is_in_the_alarm_before_an_interrupt_is_taken() {
+fn the_alarm_is_armed_for_a_deadline_before_an_interrupt_is_taken() {
     let mut core = beside_sleeping_rt();
     // Due while the second of many interrupts is handled.
     let due = Ticks(core.machine.now.0 + HANDLER + HANDLER / 2);

@@ -6,8 +6,8 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p spumone-core --release --lib vgic
 //! ```
 //!
-//! Each core does one thing; afterwards nothing may be lost: an interrupt that can be delivered is
-//! in a list register, or a bell has been rung that was not yet heard, at a core that is kicked.
+//! Each core does one operation. Afterwards no interrupt may be lost: an interrupt that can be delivered is in a list
+//! register, or the doorbell is rung of a vCPU whose core is kicked.
 
 use super::super::{CpuInterface, Doorbell, GuestGic, ListRegister, Region, State, VcpuIndex};
 use super::machine::{Context, Machine, PhysicalSpi};
@@ -26,7 +26,7 @@ const ISENABLER1: u64 = 0x104;
 const ICPENDR1: u64 = 0x284;
 const IROUTER_33: u64 = 0x6000 + 8 * 33;
 
-/// Three accesses may be torn apart by others; more makes the tests last for hours.
+/// At most three preemptions of a thread are explored; with more the tests take hours.
 fn explore(test: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -99,8 +99,8 @@ fn passed_through() -> Arc<GuestGic> {
     Arc::new(gic)
 }
 
-/// The same with the SPI of a played device, disabled.
-fn played() -> Arc<GuestGic> {
+/// The same with the SPI of an emulated device, disabled.
+fn emulated() -> Arc<GuestGic> {
     let gic = GuestGic::new();
     gic.configure(32, 3, &[]);
     gic.distributor.set_control(1);
@@ -112,16 +112,20 @@ fn rung(gic: &GuestGic, vcpu: u8) -> bool {
 }
 
 #[test]
-fn a_moving_vcpu_sees_the_bell_or_its_new_core_is_kicked() {
+fn a_migrating_vcpu_sees_the_doorbell_or_its_new_core_is_kicked() {
     explore(|| {
-        let bell = Arc::new(Doorbell::new());
-        bell.settle(OLD);
+        let doorbell = Arc::new(Doorbell::new());
+        doorbell.settle(OLD);
         let sender = {
-            let bell = bell.clone();
-            thread::spawn(move || bell.ring_sgi(IntId(1), false).then(|| bell.location()))
+            let doorbell = doorbell.clone();
+            thread::spawn(move || {
+                doorbell
+                    .ring_sgi(IntId(1), false)
+                    .then(|| doorbell.location())
+            })
         };
-        bell.settle(NEW);
-        let seen = bell.take().sgis != 0;
+        doorbell.settle(NEW);
+        let seen = doorbell.take().sgis != 0;
         let kicked = sender.join().unwrap();
         assert!(
             seen || kicked == Some(NEW),
@@ -133,18 +137,22 @@ fn a_moving_vcpu_sees_the_bell_or_its_new_core_is_kicked() {
 #[test]
 fn of_two_senders_one_kicks() {
     explore(|| {
-        let bell = Arc::new(Doorbell::new());
-        bell.settle(OLD);
-        let send = |bell: &Arc<Doorbell>| {
-            let bell = bell.clone();
-            thread::spawn(move || bell.ring_sgi(IntId(1), false).then(|| bell.location()))
+        let doorbell = Arc::new(Doorbell::new());
+        doorbell.settle(OLD);
+        let send = |doorbell: &Arc<Doorbell>| {
+            let doorbell = doorbell.clone();
+            thread::spawn(move || {
+                doorbell
+                    .ring_sgi(IntId(1), false)
+                    .then(|| doorbell.location())
+            })
         };
-        let senders = [send(&bell), send(&bell)];
-        bell.settle(NEW);
-        let seen = bell.take().sgis != 0;
+        let senders = [send(&doorbell), send(&doorbell)];
+        doorbell.settle(NEW);
+        let seen = doorbell.take().sgis != 0;
         let kicks = senders.map(|sender| sender.join().unwrap());
-        // What came after the look is still there, and kicked for.
-        let left = bell.peek().sgis != 0;
+        // What was rung after the look is still in the doorbell, and its sender kicks.
+        let left = doorbell.peek().sgis != 0;
         assert!(seen || left);
         assert!(!left || kicks.contains(&Some(NEW)), "{kicks:?}");
     });
@@ -153,7 +161,7 @@ fn of_two_senders_one_kicks() {
 #[test]
 fn an_spi_that_arrives_while_it_is_enabled_is_not_lost() {
     explore(|| {
-        let gic = played();
+        let gic = emulated();
         let arrival = {
             let gic = gic.clone();
             thread::spawn(move || {
@@ -198,7 +206,7 @@ fn an_spi_that_arrives_while_its_route_changes_is_not_lost() {
         arrival.join().unwrap();
         let mut old = old.join().unwrap();
         assert!(!(old.lists(State::Pending) && new.lists(State::Pending)));
-        // Whoever has been rung looks, the old target first: what it has it gives away.
+        // Both targets look; the old one first, since it may have to release the SPI.
         old.synchronize(&gic);
         assert!(!old.lists(State::Pending));
         new.kicked(&gic);
@@ -207,7 +215,7 @@ fn an_spi_that_arrives_while_its_route_changes_is_not_lost() {
 }
 
 #[test]
-fn an_spi_that_arrives_while_its_holder_lets_go_is_not_lost() {
+fn an_spi_that_arrives_while_its_holder_releases_it_is_not_lost() {
     explore(|| {
         let gic = passed_through();
         let mut holder = Core::new(0);
@@ -245,9 +253,8 @@ fn an_spi_that_arrives_while_its_holder_lets_go_is_not_lost() {
     });
 }
 
-/// Its holder takes it back from its list register and lists it again, as it does when it is asked
-/// what has become of it.
-fn a_look_at_a_moving_spi(gic: &Arc<GuestGic>) {
+/// Reads the pending state of an SPI while its holder, recalled, folds it and puts it into a list register again.
+fn read_during_recall(gic: &Arc<GuestGic>) {
     let mut holder = Core::new(0);
     holder.load(gic);
     assert!(holder.lists(State::Pending));
@@ -265,23 +272,23 @@ fn a_look_at_a_moving_spi(gic: &Arc<GuestGic>) {
 }
 
 #[test]
-fn a_latched_spi_is_seen_pending_while_it_moves() {
+fn a_latched_spi_is_seen_pending_during_a_recall() {
     explore(|| {
         let gic = passed_through();
         let spi = gic.distributor.spi(SPI).unwrap();
         let word = gic.distributor.word_of(spi);
         word.pending.store(MASK, Ordering::Relaxed);
         let _ = gic.ring(spi);
-        a_look_at_a_moving_spi(&gic);
+        read_during_recall(&gic);
     });
 }
 
 #[test]
-fn a_physical_spi_is_seen_pending_while_it_moves() {
+fn a_physical_spi_is_seen_pending_during_a_recall() {
     explore(|| {
         let gic = passed_through();
         let _ = gic.spi_arrived(SPI);
-        a_look_at_a_moving_spi(&gic);
+        read_during_recall(&gic);
     });
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Simulated cores. What the guest's ICC_* instructions do to list registers follows the
-//! pseudocode of IHI 0069 (VirtualReadIAR1, VirtualWriteEOIR1, VirtualWriteDIR), with 5 bits of
-//! priority and preemption.
+//! Simulated cores. How the guest's ICC_* instructions change list registers follows the pseudocode of IHI 0069
+//! (VirtualReadIAR1, VirtualWriteEOIR1, VirtualWriteDIR), with 5 bits of priority and preemption.
 
 use super::super::{
     ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, TIMER_PPIS, VMCR_EOI_MODE, VcpuIndex,
@@ -37,13 +36,13 @@ impl PhysicalSpi {
     }
 }
 
-/// What ICC_* see of a vCPU; goes with it.
+/// The state behind ICC_* registers, which is switched with the vCPU.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub vmcr: u64,
     /// Active priorities of Groups 0 and 1.
     pub active_priorities: [u32; 2],
-    /// Outputs of its timers.
+    /// Outputs of the vCPU's timers.
     pub lines: u32,
 }
 
@@ -79,7 +78,7 @@ pub struct Core {
     pub active: u32,
 }
 
-/// Accesses to list registers, to see what a path costs.
+/// The number of accesses to list registers, which is the cost of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
     pub reads: usize,
@@ -92,7 +91,7 @@ pub struct Machine {
     pub cores: Vec<Core>,
     pub spis: BTreeMap<u16, PhysicalSpi>,
     pub accesses: Cell<Accesses>,
-    /// A reset may deactivate what is inactive.
+    /// Whether an inactive interrupt may be deactivated, as a reset does.
     pub tolerant: bool,
 }
 
@@ -170,7 +169,7 @@ impl Here<'_> {
                 || hcr & HCR_EOI_NOT_PRESENT != 0 && hcr & HCR_EOI_COUNT_MASK != 0)
     }
 
-    /// The guest acknowledges the most urgent interrupt, if it gets through.
+    /// The guest acknowledges the interrupt of the highest priority, if it is signalled.
     pub fn acknowledge(&mut self) -> Option<Acknowledged> {
         let index = (0..self.machine.list_registers)
             .filter(|&index| self.list()[index].state() == State::Pending)

@@ -2,8 +2,8 @@
 //! The virtual GIC on simulated cores.
 //!
 //! * `machine`: cores with list registers and a physical GIC, as far as the virtual one needs them.
-//! * `registers`: each register's reset value and what sticks of a write.
-//! * `scenarios`: single stories, told call by call.
+//! * `registers`: each register's reset value, and which bits can be written.
+//! * `scenarios`: single scenarios, call by call.
 //! * `world`, `reference`, `steps`, `properties`: several vCPUs doing random things on several cores,
 //!   compared with what the architecture says of each interrupt.
 //! * `interleavings`: two or three cores at once, in every order of their accesses (loom).

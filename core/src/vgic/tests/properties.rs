@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several vCPUs on several cores, all doing random things, compared with the reference.
+//! Random steps of several vCPUs on several cores, compared with the reference.
 //!
-//! After each step that lets everything settle: each running vCPU has in its list registers the
-//! most urgent of what the reference would deliver to it, and nothing that it would not; what is
-//! acknowledged is deliverable; no interrupt is in two list registers; a physical interrupt is
-//! active exactly as long as someone answers for it, and (see `machine`) is activated and
-//! deactivated in turn.
+//! After each step after which all kicks are handled: each running vCPU has in its list registers the interrupt of the
+//! highest priority that the reference would deliver to it, and none that it would not; what is acknowledged is
+//! deliverable; no interrupt is in two list registers; a physical interrupt is active exactly as long as a virtual one
+//! depends on it, and (see `machine`) is activated and deactivated alternately.
 
 use super::super::{Region, SgiRegister, State, TIMER_PPIS, VMCR_EOI_MODE, VcpuIndex};
 use super::reference::{Active, Family, Reference};
-use super::steps::{Async, Overtaken, PLAYED, PRIVATE, SHARED, Step, step};
+use super::steps::{Async, EMULATED, PRIVATE, Preempted, SHARED, Step, step};
 use super::world::{MAPPED, SPIS, World};
 use crate::sync::atomic::Ordering;
 use proptest::prelude::*;
@@ -22,12 +21,12 @@ struct Pair {
     reference: Reference,
     cores: usize,
     eoi_mode: u64,
-    /// Timers whose output fell without the hypervisor hearing of it.
+    /// Timers whose output fell without an exit.
     fell: Vec<u32>,
 }
 
 impl Pair {
-    /// Everything enabled, with different priorities, all loaded that find a core.
+    /// All interrupts are enabled, with different priorities; a vCPU is loaded on each core.
     fn new(vcpus: usize, cores: usize, list_registers: usize, split: bool) -> Self {
         let mut pair = Self {
             world: World::new(vcpus, cores, list_registers),
@@ -74,7 +73,7 @@ impl Pair {
     fn write_shared(&mut self, vcpu: usize, family: Family, word: u16, value: u32) {
         let mut expected = value;
         if family == Family::SetActive {
-            // Ignored for what another vCPU has: the module's limits.
+            // Ignored for SPIs with another holder: see the limits of the module `vgic`.
             for bit in 0..32 {
                 if self.other_holder(vcpu, 32 * word + bit).is_some() {
                     expected &= !(1 << bit);
@@ -104,7 +103,7 @@ impl Pair {
         self.reference.interrupt(vcpu, intid).priority = priority;
     }
 
-    /// A vCPU that is loaded; steps for others are void.
+    /// The vCPU, if it is loaded; steps of others are skipped.
     fn loaded(&self, vcpu: usize) -> Option<usize> {
         (vcpu < self.world.vcpus.len() && self.world.is_loaded(vcpu)).then_some(vcpu)
     }
@@ -200,8 +199,8 @@ impl Pair {
     fn take_async(&mut self, step: &Async) {
         match *step {
             Async::Device { which, high } => self.device(MAPPED[which].0, high),
-            Async::Played { which, high } => {
-                let intid = PLAYED[which];
+            Async::Emulated { which, high } => {
+                let intid = EMULATED[which];
                 self.world.set_level(intid, high);
                 let it = self.reference.interrupt(0, intid);
                 it.latch |= high && !it.line && it.edge;
@@ -240,22 +239,22 @@ impl Pair {
             Async::Load {
                 vcpu,
                 core,
-                overtaken,
+                preempted,
             } => {
                 let core = core % self.cores;
                 if vcpu < self.world.vcpus.len() && !self.world.is_loaded(vcpu) {
                     if let Some(other) = self.world.on_core(core) {
                         self.world.unload(other);
                     }
-                    match overtaken {
-                        Overtaken::No => self.world.load(vcpu, core),
-                        Overtaken::RunsAfterAll => {
-                            self.world.load_overtaken(vcpu, core);
+                    match preempted {
+                        Preempted::No => self.world.load(vcpu, core),
+                        Preempted::RunsAfterAll => {
+                            self.world.load_preempted(vcpu, core);
                             self.world
                                 .call(vcpu, |cpu, gic, here| cpu.synchronize(gic, here));
                         }
-                        Overtaken::Unloaded => {
-                            self.world.load_overtaken(vcpu, core);
+                        Preempted::Unloaded => {
+                            self.world.load_preempted(vcpu, core);
                             self.world.unload(vcpu);
                         }
                     }
@@ -284,7 +283,8 @@ impl Pair {
             return;
         }
         it.line = high;
-        // Active, but not on behalf of what the guest has active, or had before it was cleared.
+        // The physical interrupt is active, but not for an interrupt that the guest has active, or had active before it
+        // was cleared.
         let waits = match it.active {
             Some(instance) => !instance.hardware && fired,
             None => fired || !stuck,
@@ -301,7 +301,7 @@ impl Pair {
             };
             self.reference.acknowledge(vcpu, what.intid.0, active);
             if MAPPED.iter().any(|&(intid, _)| intid == what.intid.0) {
-                // A second edge is kept by the physical GIC: see the module's limits.
+                // The physical GIC keeps a second edge: see the limits of the module `vgic`.
                 let again = self.world.physical(what.intid.0).latch;
                 self.reference.interrupt(vcpu, what.intid.0).latch |= again;
             }
@@ -328,14 +328,13 @@ impl Pair {
             self.world.on(vcpu, |_, _, here| here.end(what));
             self.reference.end(vcpu, what.intid.0, rank);
         } else {
-            // A register write has deactivated it; a guest that ends it all the same asks for
-            // what the architecture leaves open.
+            // A register write has deactivated it; the architecture leaves open what a second end does.
             self.world.on(vcpu, |_, _, here| here.drop_priority(what));
         }
     }
 
     fn deactivate(&mut self, vcpu: usize, which: usize) {
-        // An SPI may be deactivated by another vCPU than that which has acknowledged it.
+        // Another vCPU than the one that acknowledged an SPI may deactivate it.
         let owner = which % self.world.vcpus.len();
         let Some(&intid) = self.world.vcpus[owner].undone.first() else {
             return;
@@ -351,7 +350,7 @@ impl Pair {
         }
     }
 
-    /// The guest reads state registers; those of SPIs twice, so that holders can answer.
+    /// The guest reads state registers; those of SPIs twice, so that holders can fold in between.
     fn read(&mut self, vcpu: usize) {
         use Family::{ClearActive, ClearPending, Group, SetActive, SetEnable, SetPending};
         for family in [
@@ -407,7 +406,10 @@ impl Pair {
             let ready = self.reference.ready(vcpu);
             if self.world.is_quiet(vcpu) {
                 let signalled = ready.iter().find(|&&(intid, _)| !self.is_stuck(intid));
-                assert_eq!(signalled, None, "vCPU {vcpu} sleeps");
+                assert_eq!(
+                    signalled, None,
+                    "vCPU {vcpu} sleeps in spite of a deliverable interrupt"
+                );
             }
             let pending: Vec<u16> = listed
                 .iter()
@@ -423,7 +425,7 @@ impl Pair {
             for &intid in &pending {
                 assert!(
                     priority(intid).is_some(),
-                    "vCPU {vcpu} is shown {intid}, not ready: {:?}",
+                    "vCPU {vcpu} has {intid} pending, which is not deliverable: {:?}",
                     self.reference.interrupt(vcpu, intid)
                 );
             }
@@ -433,13 +435,13 @@ impl Pair {
         self.check_physical();
     }
 
-    /// Deactivated by another vCPU while its holder does not run: it goes on when that runs again.
+    /// Whether another vCPU has deactivated an SPI while its holder does not run: it is delivered when that runs again.
     fn is_stuck(&self, intid: u16) -> bool {
         self.other_holder(usize::MAX, intid)
             .is_some_and(|holder| !self.world.is_loaded(holder.index()))
     }
 
-    /// A vCPU off its core is woken exactly by what would be signalled.
+    /// A vCPU that is not loaded is woken exactly by an interrupt that would be signalled.
     fn check_sleeper(&mut self, vcpu: usize) {
         let ready = self.reference.ready(vcpu);
         let it = &self.world.vcpus[vcpu];
@@ -461,7 +463,7 @@ impl Pair {
         assert_eq!(awake, expected, "vCPU {vcpu}, ready {ready:?}");
     }
 
-    /// Someone answers for each active physical interrupt.
+    /// A virtual interrupt depends on each active physical one.
     fn check_physical(&mut self) {
         for (intid, _) in MAPPED {
             let active = self.world.physical(intid).active;
@@ -492,13 +494,13 @@ impl Pair {
         }
     }
 
-    /// All devices go quiet and the guest ends all it has: nothing is left anywhere.
+    /// All devices lower their outputs and the guest ends all interrupts: no state may be left.
     fn finish(&mut self) {
         for (intid, _) in MAPPED {
             self.device(intid, false);
         }
-        for which in 0..PLAYED.len() {
-            self.take_async(&Async::Played { which, high: false });
+        for which in 0..EMULATED.len() {
+            self.take_async(&Async::Emulated { which, high: false });
         }
         let vcpus = self.world.vcpus.len();
         for vcpu in 0..vcpus {
@@ -515,7 +517,7 @@ impl Pair {
             self.take_async(&Async::Load {
                 vcpu,
                 core: 0,
-                overtaken: Overtaken::No,
+                preempted: Preempted::No,
             });
             self.settle();
             while !self.world.vcpus[vcpu].acknowledged.is_empty() {
@@ -541,7 +543,7 @@ impl Pair {
             assert_eq!(
                 self.other_holder(usize::MAX, intid),
                 None,
-                "{intid} is held"
+                "{intid} has a holder"
             );
         }
         for (intid, _) in MAPPED {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the architecture says of each interrupt, one plain record at a time (IHI 0069, sections
-//! 4.1 and 4.8): no list registers, no holders, no physical interrupts.
+//! The reference: the state of each interrupt as the architecture defines it (IHI 0069, sections 4.1 and 4.8), without
+//! list registers, holders and physical interrupts.
 
 use super::world::MAPPED;
 use spumone_config::packed::Trigger;
 use std::vec::Vec;
 
-/// Who has an interrupt active.
+/// The vCPU that has an interrupt active, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Active {
     pub vcpu: usize,
     /// Priority and group it was acknowledged with; none if a register write made it active.
     pub rank: Option<(u8, bool)>,
-    /// The instance has a physical interrupt behind it, which cannot fire meanwhile.
+    /// Whether a physical interrupt backs it, which cannot fire meanwhile.
     pub hardware: bool,
 }
 
@@ -25,8 +25,8 @@ pub struct Interrupt {
     pub edge: bool,
     pub latch: bool,
     pub line: bool,
-    /// Level, passed through: the line was high when the physical interrupt was taken. Not the
-    /// architecture's; the first of the limits in the module head.
+    /// Level-sensitive and passed through: the line was high when the physical interrupt was taken. Not part of the
+    /// architecture; see the limits of the module `vgic`.
     pub taken: bool,
     pub active: Option<Active>,
     /// Affinity; SPIs only.
@@ -43,7 +43,7 @@ impl Interrupt {
         self.taken = false;
     }
 
-    /// Whether it may be delivered, to whomever.
+    /// Whether it may be delivered, to any vCPU.
     fn is_ready(&self, control: u32) -> bool {
         let group_enabled = control & (1 << u32::from(self.group1)) != 0;
         self.is_pending() && self.enabled && group_enabled && self.active.is_none()

@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Each register's reset value, and what sticks when all bits are written.
+//! Each register's reset value, and which bits are kept when all are written.
 
 use super::super::Region;
 use super::world::{SPIS, World};
 use spumone_config::gic::{REDISTRIBUTOR_SIZE, SGI_FRAME};
 
-/// How a register takes a write of all ones.
+/// What a register keeps of a write of all ones.
 #[derive(Clone, Copy, Debug)]
-enum Sticks {
+enum Keeps {
     /// Reads as after reset.
     Nothing,
     /// These bits read as one.
     Bits(u64),
 }
-use Sticks::{Bits, Nothing};
+use Keeps::{Bits, Nothing};
 
-fn check(region: Region, table: &[(u64, u8, u64, Sticks)]) {
-    for &(offset, size, reset, sticks) in table {
+fn check(region: Region, table: &[(u64, u8, u64, Keeps)]) {
+    for &(offset, size, reset, keeps) in table {
         let mut world = World::new(2, 2, 4);
         world.load(0, 0);
         world.load(1, 1);
         let place = std::format!("{region:?} {offset:#x} size {size}");
         assert_eq!(world.read(0, region, offset, size), reset, "{place}");
         world.write(0, region, offset, size, u64::MAX);
-        let expected = match sticks {
+        let expected = match keeps {
             Nothing => reset,
             Bits(bits) => bits,
         };
         assert_eq!(world.read(0, region, offset, size), expected, "{place}");
-        // Nothing is left of it anywhere else than in interrupt state.
+        // The write has changed no other state than that of interrupts.
         world.drain();
     }
 }
 
-const ALL: Sticks = Bits(0xffff_ffff);
+const ALL: Keeps = Bits(0xffff_ffff);
 
 #[test]
 fn distributor() {

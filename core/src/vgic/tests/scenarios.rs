@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Single stories, told call by call.
+//! Single scenarios, call by call.
 
 use super::super::{Region, SgiRegister, State, VcpuIndex, VcpuSet, running_priority};
 use super::machine::{Accesses, HCR_ENABLE, HCR_EOI_NOT_PRESENT, HCR_NO_PENDING};
@@ -86,11 +86,14 @@ fn a_timer_interrupt_costs_one_list_register_write() {
         assert!(world.acknowledge(0).unwrap().hardware);
         world.vcpus[0].context.lines = 0;
         world.end(0);
-        assert_eq!(world.machine.cores[0].active, 0, "the guest's EOI frees it");
+        assert_eq!(
+            world.machine.cores[0].active, 0,
+            "the guest's EOI deactivates it"
+        );
     }
 }
 
-/// The short way of a timer that fires again ends as soon as anything else has happened.
+/// The fast path of a timer that fires again is not used after any other event.
 #[test]
 fn a_timer_fires_again_after_other_things_have_happened() {
     let mut world = two_vcpus();
@@ -102,7 +105,7 @@ fn a_timer_fires_again_after_other_things_have_happened() {
         world.vcpus[0].context.lines = 0;
         world.end(0);
         between(&mut world);
-        // Its record is as good as its list register: nothing is forgotten when both are folded.
+        // Its record agrees with its list register: no state is lost when both are folded.
         world.vcpus[0].context.lines = TIMER;
         world.drain();
         assert_ne!(world.read_own(0, ISPENDR) & TIMER, 0);
@@ -145,7 +148,7 @@ fn a_device_interrupt_at_its_vcpu_costs_one_list_register_write() {
 
 #[test]
 fn timer_state_is_seen_through_the_redistributor() {
-    // As the timer tests of kvm-unit-tests look at it, with the PPI disabled first.
+    // As in the timer tests of kvm-unit-tests, which disable the PPI first.
     let mut world = guest(1, 4);
     world.write_own(0, ICENABLER, TIMER);
     let state = |world: &mut World| {
@@ -159,7 +162,7 @@ fn timer_state_is_seen_through_the_redistributor() {
     assert_eq!(state(&mut world), (true, false));
     world.vcpus[0].context.lines = 0;
     assert_eq!(state(&mut world), (false, false));
-    assert_eq!(world.machine.cores[0].active, 0, "free to fire again");
+    assert_eq!(world.machine.cores[0].active, 0, "it can fire again");
 
     world.write_own(0, ISENABLER, TIMER);
     world.vcpus[0].context.lines = TIMER;
@@ -238,7 +241,7 @@ fn a_hardware_interrupt_made_pending_while_active_comes_twice() {
     world.end(0);
     assert!(
         world.physical(33).active,
-        "not the guest's EOI frees it now"
+        "the guest's EOI does not deactivate it now"
     );
     assert_eq!(world.acknowledge(0).unwrap().intid, IntId(33));
     world.end(0);
@@ -248,7 +251,7 @@ fn a_hardware_interrupt_made_pending_while_active_comes_twice() {
 }
 
 #[test]
-fn clearing_pending_gives_the_physical_interrupt_back() {
+fn clearing_pending_deactivates_the_physical_interrupt() {
     let mut world = guest(1, 4);
     world.write_distributor(0, 0, 0);
     world.physical(34).line = true;
@@ -293,7 +296,7 @@ fn a_level_interrupt_comes_again_as_long_as_the_level_is_high() {
 }
 
 #[test]
-fn a_vcpu_takes_its_interrupts_along() {
+fn interrupts_migrate_with_their_vcpu() {
     let mut world = World::new(1, 2, 4);
     world.load(0, 0);
     world.write_own(0, IGROUPR, u32::MAX);
@@ -316,7 +319,8 @@ fn a_vcpu_takes_its_interrupts_along() {
     assert_eq!(world.machine.cores[1].active, 0);
 }
 
-/// Who is on his way out when his timer fires has it when he comes back, and if he stays.
+/// A vCPU whose timer fires while it is being switched out gets the interrupt when it is loaded again, and also if it
+/// is not switched out after all.
 #[test]
 fn a_timer_that_fires_late_is_not_lost() {
     for goes in [true, false] {
@@ -375,7 +379,7 @@ fn more_pending_than_list_registers_come_in_order_of_priority() {
 }
 
 #[test]
-fn a_late_one_does_not_pass_those_that_wait_for_a_list_register() {
+fn a_late_interrupt_does_not_overtake_those_that_wait_for_a_list_register() {
     let mut world = guest(1, 2);
     for (sgi, priority) in [(0, 0x08), (1, 0x10), (2, 0x18)] {
         let offset = world.own(0, IPRIORITYR + sgi);
@@ -453,7 +457,7 @@ fn an_spi_follows_its_route() {
 }
 
 #[test]
-fn an_spi_whose_last_holder_looks_away_reaches_its_new_target() {
+fn an_spi_that_its_holder_has_not_folded_reaches_its_new_target() {
     let mut world = two_vcpus();
     world.physical(33).latch = true;
     world.drain();
@@ -461,7 +465,7 @@ fn an_spi_whose_last_holder_looks_away_reaches_its_new_target() {
     world.write(1, Region::Distributor, IROUTER + 8 * 33, 8, 1);
     world.drain();
     world.end(0);
-    // No maintenance interrupt tells of the end; vCPU 0 still counts as holder.
+    // There is no maintenance interrupt at its end; vCPU 0 is still the holder.
     world.physical(33).latch = true;
     world.drain();
     assert_eq!(world.listed(1), vec![(33, State::Pending)]);
@@ -484,7 +488,7 @@ fn an_spi_pending_again_while_active_goes_to_its_new_target() {
 }
 
 #[test]
-fn another_vcpus_changes_reach_the_holder() {
+fn changes_by_another_vcpu_reach_the_holder() {
     let mut world = two_vcpus();
     world.set_level(35, true);
     world.drain();
@@ -494,7 +498,11 @@ fn another_vcpus_changes_reach_the_holder() {
     world.write_distributor(1, ISENABLER + 4, 8);
     world.drain();
     world.acknowledge(0).unwrap();
-    assert_eq!(world.read_distributor(1, ISACTIVER + 4), 0, "one fold old");
+    assert_eq!(
+        world.read_distributor(1, ISACTIVER + 4),
+        0,
+        "as of the last fold"
+    );
     world.drain();
     assert_eq!(world.read_distributor(1, ISACTIVER + 4), 8);
     world.set_level(35, false);
@@ -531,7 +539,10 @@ fn a_sleeping_vcpu_is_woken_by_what_would_be_signalled() {
     assert!(!awake(&world, 0), "Group 1 is off");
     world.vcpus[1].context.vmcr = 0xff00_0003;
     world.vcpus[1].context.active_priorities[1] = 1;
-    assert!(!awake(&world, 0), "as urgent a one is active");
+    assert!(
+        !awake(&world, 0),
+        "an interrupt of the same priority is active"
+    );
 }
 
 #[test]
@@ -584,7 +595,7 @@ fn an_sgi_rung_twice_is_kicked_once() {
 }
 
 #[test]
-fn a_restarted_guest_finds_nothing_old() {
+fn a_restarted_guest_finds_the_reset_state() {
     let mut world = two_vcpus();
     world.physical(33).latch = true;
     world.physical(34).line = true;
@@ -595,8 +606,8 @@ fn a_restarted_guest_finds_nothing_old() {
     world.unload(0);
     world.unload(1);
     world.machine.tolerant = true;
-    let mut nobody = super::machine::Context::new();
-    world.gic.reset(&mut world.machine.here(0, &mut nobody));
+    let mut no_vcpu = super::machine::Context::new();
+    world.gic.reset(&mut world.machine.here(0, &mut no_vcpu));
     for vcpu in &mut world.vcpus {
         vcpu.cpu.reset();
     }
@@ -618,7 +629,7 @@ fn a_restarted_guest_finds_nothing_old() {
 }
 
 #[test]
-fn running_priority_is_the_most_urgent_of_both_groups() {
+fn running_priority_is_the_highest_of_both_groups() {
     assert_eq!(running_priority(0, 0), 0xff);
     assert_eq!(running_priority(1 << 4, 1 << 20), 0x20);
     assert_eq!(running_priority(0, 1 << 31), 0xf8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What may happen to a guest: the steps of the property test and how they are drawn.
+//! The steps of the property test, and how they are generated.
 
 use super::super::SgiRegister;
 use super::reference::Family;
@@ -9,14 +9,14 @@ use std::vec;
 
 /// Interrupts that take part: SGIs, a PPI without device, the timers.
 pub const PRIVATE: [u16; 6] = [0, 1, 7, 20, 27, 30];
-/// Passed through, played, without device; two words.
+/// Passed through, emulated, without device; two words.
 pub const SHARED: [u16; 7] = [32, 33, 34, 35, 36, 64, 65];
-/// Played devices.
-pub const PLAYED: [u16; 2] = [35, 65];
+/// Emulated devices.
+pub const EMULATED: [u16; 2] = [35, 65];
 
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Only these may come before all has settled from the step before.
+    /// Steps that may come before all kicks of the step before are handled.
     Async(Async),
     Acknowledge(usize),
     End(usize),
@@ -64,11 +64,11 @@ pub enum Step {
     },
 }
 
-/// Whether another vCPU wants the core while one is being loaded.
+/// Whether a vCPU is preempted while it is being loaded.
 #[derive(Clone, Copy, Debug)]
-pub enum Overtaken {
+pub enum Preempted {
     No,
-    /// It did not want it after all.
+    /// It is, but then runs all the same.
     RunsAfterAll,
     Unloaded,
 }
@@ -79,7 +79,7 @@ pub enum Async {
         which: usize,
         high: bool,
     },
-    Played {
+    Emulated {
         which: usize,
         high: bool,
     },
@@ -97,7 +97,7 @@ pub enum Async {
     Load {
         vcpu: usize,
         core: usize,
-        overtaken: Overtaken,
+        preempted: Preempted,
     },
     Unload {
         vcpu: usize,
@@ -128,7 +128,7 @@ fn asynchronous() -> impl Strategy<Value = Async> {
     let vcpu = 0..3usize;
     prop_oneof![
         3 => (0..MAPPED.len(), any::<bool>()).prop_map(|(which, high)| Async::Device { which, high }),
-        2 => (0..PLAYED.len(), any::<bool>()).prop_map(|(which, high)| Async::Played { which, high }),
+        2 => (0..EMULATED.len(), any::<bool>()).prop_map(|(which, high)| Async::Emulated { which, high }),
         2 => (vcpu.clone(), prop_oneof![Just(27), Just(30)], any::<bool>())
             .prop_map(|(vcpu, ppi, high)| Async::Timer { vcpu, ppi, high }),
         3 => (vcpu.clone(), 0..8u8, prop_oneof![Just(0), Just(1), Just(7)], 0..16u64).prop_map(
@@ -141,17 +141,17 @@ fn asynchronous() -> impl Strategy<Value = Async> {
                 Async::Sgi { vcpu, register, sgi, targets }
             }
         ),
-        2 => (vcpu.clone(), 0..2usize, overtaken())
-            .prop_map(|(vcpu, core, overtaken)| Async::Load { vcpu, core, overtaken }),
+        2 => (vcpu.clone(), 0..2usize, preempted())
+            .prop_map(|(vcpu, core, preempted)| Async::Load { vcpu, core, preempted }),
         1 => vcpu.prop_map(|vcpu| Async::Unload { vcpu }),
     ]
 }
 
-fn overtaken() -> impl Strategy<Value = Overtaken> {
+fn preempted() -> impl Strategy<Value = Preempted> {
     prop_oneof![
-        2 => Just(Overtaken::No),
-        1 => Just(Overtaken::RunsAfterAll),
-        1 => Just(Overtaken::Unloaded),
+        2 => Just(Preempted::No),
+        1 => Just(Preempted::RunsAfterAll),
+        1 => Just(Preempted::Unloaded),
     ]
 }
 
@@ -170,7 +170,7 @@ pub fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(vcpu, family, word, value)| Step::Shared { vcpu, family, word, value }),
         2 => (vcpu.clone(), any_intid, 0..32u8)
             .prop_map(|(vcpu, intid, level)| Step::Priority { vcpu, intid, priority: level << 3 }),
-        1 => (vcpu.clone(), proptest::sample::select(&PLAYED[..]), any::<bool>())
+        1 => (vcpu.clone(), proptest::sample::select(&EMULATED[..]), any::<bool>())
             .prop_map(|(vcpu, intid, edge)| Step::Config { vcpu, intid, edge }),
         2 => (vcpu.clone(), spi, 0..4u32)
             .prop_map(|(vcpu, intid, target)| Step::Route { vcpu, intid, target }),

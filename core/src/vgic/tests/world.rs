@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest on the simulated cores: what the EL2 program does around the virtual GIC, with as few
-//! decisions of its own as possible.
+//! A guest on the simulated cores: what the hypervisor does around the virtual GIC, with as few decisions of its own as
+//! possible.
 
 use super::super::{CpuInterface, GuestGic, Region, SgiRegister, State, VcpuIndex, VcpuSet};
 use super::machine::{Acknowledged, Context, HCR_TRAP_DEACTIVATE, Here, Machine, PhysicalSpi};
@@ -10,7 +10,7 @@ use spumone_config::types::{IntId, PcpuId};
 use std::collections::VecDeque;
 use std::vec::Vec;
 
-/// Passed through: an edge and two levels, two words.
+/// Passed-through SPIs: one edge-triggered, two level-sensitive, in two words.
 pub const MAPPED: [(u16, Trigger); 3] = [
     (33, Trigger::Edge),
     (34, Trigger::Level),
@@ -35,11 +35,11 @@ pub struct World {
     pub gic: GuestGic,
     pub machine: Machine,
     pub vcpus: Vec<Vcpu>,
-    /// Kicks on their way.
+    /// Kicks that have been sent and have not arrived.
     pub kicks: VecDeque<VcpuIndex>,
 }
 
-/// What a guest instruction did, where the caller must know.
+/// What a write of DIR did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deactivation {
     Trapped,
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// Something with a loaded vCPU.
+    /// Calls `act` with a loaded vCPU.
     pub fn on<R>(
         &mut self,
         vcpu: usize,
@@ -95,7 +95,7 @@ impl World {
         act(&mut it.cpu, &self.gic, &mut here)
     }
 
-    /// The same, for what asks for kicks.
+    /// The same, for an `act` that returns vCPUs to kick.
     pub fn call(
         &mut self,
         vcpu: usize,
@@ -117,22 +117,22 @@ impl World {
         self.load_unless(vcpu, core, false);
     }
 
-    /// Another vCPU wants the core half way.
-    pub fn load_overtaken(&mut self, vcpu: usize, core: usize) {
+    /// Loads a vCPU that is preempted half way.
+    pub fn load_preempted(&mut self, vcpu: usize, core: usize) {
         self.load_unless(vcpu, core, true);
         let core = &self.machine.cores[core];
         assert!(core.lrs.iter().all(|lr| lr.state() == State::Inactive));
         assert_eq!(core.hcr, 0);
     }
 
-    fn load_unless(&mut self, vcpu: usize, core: usize, overtaken: bool) {
+    fn load_unless(&mut self, vcpu: usize, core: usize, preempted: bool) {
         assert!(self.on_core(core).is_none() && !self.is_loaded(vcpu));
         let index = self.vcpus[vcpu].cpu.index();
         self.gic.doorbell(index).settle(PcpuId(core as u8));
         self.vcpus[vcpu].core = Some(core);
         self.call(vcpu, |cpu, gic, here| {
-            let (kick, is_ready) = cpu.load(gic, here, || overtaken);
-            assert_eq!(is_ready, !overtaken);
+            let (kick, is_ready) = cpu.load(gic, here, || preempted);
+            assert_eq!(is_ready, !preempted);
             kick
         });
     }
@@ -142,7 +142,7 @@ impl World {
         let core = self.vcpus[vcpu].core.take().unwrap();
         let core = &self.machine.cores[core];
         assert!(core.lrs.iter().all(|lr| lr.state() == State::Inactive));
-        assert_eq!((core.hcr, core.active), (0, 0), "left behind on the core");
+        assert_eq!((core.hcr, core.active), (0, 0), "state left on the core");
     }
 
     pub fn read(&mut self, vcpu: usize, region: Region, offset: u64, size: u8) -> u64 {
@@ -212,14 +212,14 @@ impl World {
         }
     }
 
-    /// Lets physical interrupts, maintenance interrupts and kicks happen until all is quiet.
+    /// Handles physical interrupts, maintenance interrupts and kicks until there are none.
     pub fn drain(&mut self) {
         for _ in 0..1000 {
             if !self.step() {
                 return;
             }
         }
-        panic!("does not come to rest");
+        panic!("interrupts and kicks do not end");
     }
 
     fn step(&mut self) -> bool {
@@ -244,7 +244,7 @@ impl World {
         }
         if let Some(vcpu) = self.kicks.pop_front() {
             let core = self.gic.doorbell(vcpu).location().index();
-            // A vCPU that does not run finds the bell rung when it does.
+            // A vCPU that does not run looks at its doorbell when it is loaded.
             if self.on_core(core) == Some(vcpu.index()) {
                 let vcpu = vcpu.index();
                 if !self.on(vcpu, |cpu, gic, here| cpu.kicked_again(gic, here)) {
@@ -267,9 +267,9 @@ impl World {
         };
         let core = self.gic.doorbell(VcpuIndex(spi.route)).location().index();
         let guest = IntId(physical - PHYSICAL_OFFSET);
-        let mut nobody = Context::new();
+        let mut no_vcpu = Context::new();
         self.machine
-            .here(core, &mut nobody)
+            .here(core, &mut no_vcpu)
             .take_physical(IntId(physical));
         match self.on_core(core) {
             Some(vcpu) => self.call(vcpu, |cpu, gic, here| cpu.spi_arrived(gic, guest, here)),
@@ -288,13 +288,13 @@ impl World {
             .unwrap()
     }
 
-    /// A played device's output.
+    /// The output of an emulated device.
     pub fn set_level(&mut self, guest: u16, high: bool) {
         let kick = self.gic.set_level(IntId(guest), high);
         self.kicks.extend(kick.iter());
     }
 
-    /// Whether a vCPU that waits for an interrupt may sleep without a closer look.
+    /// Whether a vCPU that executed WFI may sleep without a closer look.
     pub fn is_quiet(&mut self, vcpu: usize) -> bool {
         let (quiet, kick) = self.on(vcpu, |cpu, gic, here| cpu.is_quiet(gic, here));
         self.kicks.extend(kick.iter());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All states of a system, those first that need least from outside, so that what is printed of a violation is a short
-//! way to it.
+//! Explores all states of a system, those that need the fewest external events first, so that the path printed with a
+//! violation is short.
 
+use super::at_el2::Own;
 use super::state::{CoreSnapshot, SharedSnapshot};
-use super::visit::Own;
 use super::{CORES, Event, Seen, System, VCPUS};
 use std::collections::{HashMap, VecDeque};
 use std::format;
@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::vec;
 use std::vec::Vec;
 
-/// Quicker than what `std` has: keys come from nobody who means harm.
+/// Faster than the hasher of `std`, which resists chosen keys; no attacker chooses these keys.
 #[derive(Default)]
 struct Mix(u64);
 
@@ -46,10 +46,10 @@ impl Hasher for Mix {
 
 type Map<K> = HashMap<K, u32, BuildHasherDefault<Mix>>;
 
-/// Bits for the number of what a core alone has.
+/// Bits for the number of a core's own state.
 const CORE_BITS: u32 = 21;
 
-/// What cores alone can have, each with the first that had it.
+/// The states that cores have had, each with the first `Own` that had it.
 #[derive(Default)]
 struct Cores {
     numbers: Map<(u8, CoreSnapshot)>,
@@ -62,14 +62,17 @@ impl Cores {
         let next = self.all.len() as u32;
         let number = *self.numbers.entry((core, state.clone())).or_insert(next);
         if number == next {
-            assert!(number < 1 << CORE_BITS, "too many");
+            assert!(
+                number < 1 << CORE_BITS,
+                "a core has too many states for CORE_BITS"
+            );
             self.all.push((state, own));
         }
         number
     }
 }
 
-/// What all of a state is packed to: shared words, and a number for each core.
+/// A whole state: the packed shared state, and for each core the number of its own state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Packed(u128);
 
@@ -99,7 +102,7 @@ struct Way {
 }
 
 impl Way {
-    /// The state has not been looked at.
+    /// The state has not been explored.
     const NONE: Self = Self {
         before: u32::MAX,
         event: None,
@@ -115,13 +118,13 @@ struct Exploration<'a> {
     cores: Cores,
     states: Vec<Packed>,
     numbers: Map<Packed>,
-    /// How each state is come to.
+    /// The last step to each state.
     ways: Vec<Way>,
-    /// What follows from which state without anything from outside.
+    /// Internal steps, from one state to the next: those that are no external events.
     internal: Vec<(u32, u32)>,
 }
 
-/// Goes through all that follows from up to `bound` events from outside. Returns how many states there are.
+/// Explores all states that up to `bound` external events can lead to. Returns how many there are.
 pub fn explore(system: &System, bound: u8) -> usize {
     let mut it = Exploration {
         system,
@@ -132,9 +135,9 @@ pub fn explore(system: &System, bound: u8) -> usize {
         internal: Vec::new(),
     };
     it.reach_all(bound);
-    it.see_all_settle();
+    it.check_all_settle();
     std::println!(
-        "{:?}: {} states, {} steps that nothing from outside makes",
+        "{:?}: {} states, {} internal steps",
         system.name,
         it.states.len(),
         it.internal.len()
@@ -161,7 +164,7 @@ impl Exploration<'_> {
         number
     }
 
-    /// In the order of how much comes from outside, so each state when it is first known how little it takes.
+    /// Explores states in the order of the number of external events, so that each state is reached with the fewest.
     fn reach_all(&mut self, bound: u8) {
         let (shared, owns) = self.system.start();
         let mut core = 0;
@@ -193,7 +196,7 @@ impl Exploration<'_> {
                     let own = self.cores.all[cores[core] as usize].1.clone();
                     let apply = || self.system.apply(event, own, &shared);
                     let Ok((own, after)) = catch_unwind(AssertUnwindSafe(apply)) else {
-                        self.fail(number, &format!("and then {event:?}"));
+                        self.fail(number, &format!("panicked at the next step, {event:?}"));
                     };
                     cores[core] = self.cores.number(event.core, own);
                     let next = self.number(&after, cores);
@@ -213,17 +216,18 @@ impl Exploration<'_> {
         }
     }
 
-    /// From each state, without anything from outside, all get to what they wait for.
-    fn see_all_settle(&mut self) {
+    /// Checks that from each state internal steps lead to one in which each vCPU is content, and to one in which the
+    /// system is settled.
+    fn check_all_settle(&mut self) {
         self.internal.sort_unstable();
         for id in 0..VCPUS {
             let lost = self.first_without(|seen| self.system.is_content(seen, id));
             if let Some(state) = lost {
-                self.fail(state, &format!("vCPU {id} waits for ever"));
+                self.fail(state, &format!("vCPU {id} waits forever"));
             }
         }
         if let Some(state) = self.first_without(|seen| self.system.is_settled(seen)) {
-            self.fail(state, "something is left to do for ever");
+            self.fail(state, "the system never settles");
         }
     }
 
@@ -251,7 +255,7 @@ impl Exploration<'_> {
         (0..).zip(&leads).find(|it| !it.1).map(|it| it.0)
     }
 
-    /// Tells the way to a state, and stops.
+    /// Prints the steps that lead to a state, and panics.
     fn fail(&self, state: u32, what: &str) -> ! {
         let mut way = Vec::new();
         let mut at = state;

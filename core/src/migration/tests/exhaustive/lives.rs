@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! vCPUs that are turned on and off, and a guest that is reset, as in `hypervisor/src/instance/life.rs` and
-//! `firmware.rs`: messages to cores, and what a core makes of them.
+//! vCPUs that are turned on and off, and a guest that is reset, as in `hypervisor/src/instance/life.rs`: mail to cores,
+//! and what a core does when it reads it.
 
+use super::at_el2::{AtEl2, moves};
 use super::state::Timer;
-use super::visit::{Visit, moves};
 use super::{CORES, LOW, VCPUS};
 use crate::migration::*;
 use crate::schedule::VcpuState;
@@ -16,11 +16,11 @@ const FIRST: VcpuId = VcpuId(0);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Life {
     Running,
-    /// Bit n is set while core n has yet to take its vCPUs off, and has a message that says so.
+    /// Bit n is set while core n must still take its vCPUs off, and has mail about it.
     Stopping {
         left: u8,
     },
-    /// The core that is to load the guest: it has a message, or has begun.
+    /// The core that is to load the guest: it has mail, or has begun.
     Restoring {
         core: u8,
         has_begun: bool,
@@ -28,7 +28,7 @@ pub enum Life {
 }
 
 impl Life {
-    /// How many there are.
+    /// The number of values.
     pub const COUNT: u64 = 1 + (1 << CORES) + 2 * CORES as u64;
 
     pub fn number(self) -> u64 {
@@ -41,7 +41,7 @@ impl Life {
         }
     }
 
-    /// The one with this number.
+    /// The value with this number.
     pub fn numbered(number: u64) -> Self {
         let mut cores = (0..CORES as u8)
             .flat_map(|core| [false, true].map(|has_begun| Self::Restoring { core, has_begun }));
@@ -52,7 +52,7 @@ impl Life {
     }
 }
 
-/// Messages that a vCPU is to start: to which core, of the present life and of one before.
+/// Mail that a vCPU is to start: to which core, of the present life and of an earlier one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Starts {
     pub present: Option<u8>,
@@ -67,7 +67,7 @@ impl Starts {
         one(self.present) * (CORES as u64 + 1) + one(self.past)
     }
 
-    /// The one with this number.
+    /// The value with this number.
     pub fn numbered(number: u64) -> Self {
         let one = |number: u64| number.checked_sub(1).map(|core| core as u8);
         Self {
@@ -88,24 +88,24 @@ fn all() -> impl Iterator<Item = VcpuId> {
     (0..VCPUS as u8).map(VcpuId)
 }
 
-impl Visit<'_> {
-    /// A vCPU is turned on, by the one that runs or by a message. See `Instance::start_vcpu`.
+impl AtEl2<'_> {
+    /// A vCPU is turned on, by the running vCPU or by mail. See `Instance::start_vcpu`.
     pub fn start(&mut self, id: VcpuId, is_past: bool) {
         if is_past || self.machine.world.life != Life::Running {
             return;
         }
         if !pull_for_start(&mut self.state, &mut self.machine, id) {
-            let host = self.machine.world.bells[id.index()].location();
-            let lies_there = self.machine.world.shared.slot(id).parked().is_some();
-            let hears = !self.machine.world.shared.presence(host).is_above(LOW);
+            let host = self.machine.world.doorbells[id.index()].location();
+            let is_parked = self.machine.world.shared.slot(id).parked().is_some();
+            let is_reachable = !self.machine.world.shared.presence(host).is_above(LOW);
             assert!(
-                hears || !lies_there || !self.state.pulls_for_interrupts,
-                "sent to a core that hears nothing, where it could be taken"
+                is_reachable || !is_parked || !self.state.pulls_for_interrupts,
+                "mail for a cut-off vCPU that this core could have pulled"
             );
             let message = self.machine.world.starts[id.index()]
                 .present
                 .replace(host.0);
-            assert_eq!(message, None, "a second message to start vCPU {}", id.0);
+            assert_eq!(message, None, "a second mail to start vCPU {}", id.0);
             return;
         }
         self.power_on(id);
@@ -114,7 +114,7 @@ impl Visit<'_> {
         park(&mut self.state, &mut self.machine, id);
     }
 
-    /// It begins in its kernel, and has set no timer.
+    /// A vCPU begins in its kernel, with no timer set.
     fn power_on(&mut self, id: VcpuId) {
         self.machine.world.in_kernel[id.index()] = true;
         self.machine.world.timers[id.index()] = Timer::None;
@@ -134,7 +134,7 @@ impl Visit<'_> {
         self.machine.world.timers[id.index()] = Timer::None;
     }
 
-    /// The running vCPU resets the guest, or somebody at the console does. See `Instance::stop_guest`.
+    /// The running vCPU resets the guest, or the operator does. See `Instance::stop_guest`.
     pub fn reset(&mut self) {
         if self.machine.world.life == Life::Running {
             self.machine.world.life = Life::Stopping {
@@ -180,7 +180,7 @@ impl Visit<'_> {
         }
     }
 
-    /// See `Instance::stop_own_vcpus`; the last core, as `left` says, sees to it that the guest is loaded again.
+    /// See `Instance::stop_own_vcpus`. The last core, for which `left` is 0, starts the loading of the guest.
     fn stop(&mut self, left: u8) {
         for id in all() {
             if !acquire_token(&mut self.state, &mut self.machine, id) {
@@ -197,7 +197,7 @@ impl Visit<'_> {
         self.machine.world.life = Life::Stopping { left };
         if left == 0 {
             self.machine.world.life = Life::Restoring {
-                core: self.machine.world.bells[FIRST.index()].location().0,
+                core: self.machine.world.doorbells[FIRST.index()].location().0,
                 has_begun: false,
             };
         }
@@ -216,7 +216,7 @@ impl Visit<'_> {
         self.state.start(FIRST);
     }
 
-    /// Whether this vCPU is at work on this core to load its guest.
+    /// Whether this vCPU is loading its guest on this core.
     pub fn is_loading(&self, id: VcpuId) -> bool {
         let own = Life::Restoring {
             core: self.core.0,
@@ -229,13 +229,13 @@ impl Visit<'_> {
     pub fn begin_life(&mut self) {
         self.machine.world.life = Life::Running;
         self.power_on(FIRST);
-        for bell in &self.machine.world.bells[..VCPUS] {
-            bell.reset();
+        for doorbell in &self.machine.world.doorbells[..VCPUS] {
+            doorbell.reset();
         }
         for starts in &mut self.machine.world.starts {
             if let Some(to) = starts.present.take() {
                 let before = starts.past.replace(to);
-                assert_eq!(before, None, "messages of two lives that are over");
+                assert_eq!(before, None, "mail of two earlier lives");
             }
         }
     }

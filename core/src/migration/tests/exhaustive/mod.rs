@@ -1,39 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every state that three cores and three vCPUs get into, with the code that the hypervisor runs.
+//! Every state that three cores and three vCPUs can reach, with the code that the hypervisor runs.
 //!
-//! [`visit`] is one core at EL2: the real [`CoreState`], [`Scheduler`](crate::schedule::Scheduler), slots, doorbells and
-//! presences, and the functions of [`migration`](super), called as `hypervisor/src/instance/` calls them. A visit is one
-//! step; [`model_tests`](super::super::model) and loom take what crosses within one. [`state`] makes states comparable,
-//! [`explore`] goes through them.
+//! [`at_el2`] is one core at EL2: the real [`CoreState`], [`Scheduler`](crate::schedule::Scheduler), slots, doorbells
+//! and presences, and the functions of [`migration`](super), called as `hypervisor/src/instance/` calls them. The time
+//! of a core at EL2, from exit to entry, is one step; [`model`](super::model) and loom test accesses that interleave
+//! within a step. [`state`] makes states comparable, [`explore`] explores them.
 //!
-//! From outside come interrupts, rung for any vCPU on any core; vCPUs that wait, with a timer or without, or
-//! leave or enter their kernel where that is caught; real-time vCPUs that wake and sleep; vCPUs that are turned on and off,
-//! and a guest that is reset, where [`lives`] are gone through. All that follows from up to so many of
-//! these, in every order, is gone through: kicks arrive when they like, and time passes on each core apart, so whichever
-//! of two waits on different cores is shorter, both orders are there. But a kick arrives before the next tick of its core.
+//! External events are: an interrupt, rung for any vCPU on any core; a vCPU that executes WFI, with its timer set or
+//! not; a caught entry to or exit from the kernel; a real-time vCPU that wakes or sleeps; and, in the tests of
+//! [`lives`], a vCPU that is turned on or off, and a reset of the guest. All that follows from up to a given number of
+//! them is explored, in every order. Kicks arrive at any time, but before the next tick of their core. Time passes on
+//! each core independently, so timers on different cores expire in either order.
 //!
-//! - The token of each vCPU is on one core, or lies in its slot, which says so; its doorbell names that core, whose
-//!   scheduler takes it for what the slot tells. Who runs has its token.
-//! - From each state, however it came about, and if nothing more comes from outside, each vCPU gets to where nothing waits
-//!   for it: it sleeps with nothing rung and no timer set, or has heard what was rung and runs. So no interrupt,
-//!   no timer and no vCPU that could run is forgotten, and nothing stops or goes round for ever. What a policy does not promise
-//!   is excepted in [`System::is_content`].
-//! - As well, all get to where no core has a kick to hear, or idles beside a vCPU that it may take.
-//! - A vCPU that is turned on starts, and a guest that is reset runs again. Both wait while a core that has the message,
-//!   has yet to take vCPUs off, or is to load the guest runs somebody more urgent.
+//! In each state:
+//! - Each vCPU is on one core or parked. Its doorbell names that core or its host, and the state in that core's
+//!   scheduler agrees with the parking slot. A core that runs a vCPU has its token.
 //!
-//! Not here: guests that end for good, real-time vCPUs that move.
+//! From each state, if no more external events come:
+//! - Each vCPU becomes content: it sleeps with its doorbell silent and no timer set, or has taken what was rung and
+//!   runs. So no interrupt, timer or runnable vCPU is lost, and there is no deadlock or livelock.
+//!   [`System::is_content`] has the exceptions, which policies do not promise.
+//! - The system settles: no kick is pending on a core that takes it, and no core idles while it may fetch a vCPU.
+//! - A vCPU that is turned on starts, and a guest that is reset runs again. Both wait while a core runs a higher band,
+//!   if that core has the mail, must still take vCPUs off, or is to load the guest.
+//!
+//! Not modelled: guests that end for good, and real-time vCPUs that migrate.
 
+mod at_el2;
 mod explore;
 mod lives;
 mod state;
-mod visit;
 
 use crate::migration::{
     Catch, CoreSetup, CoreState, Grace, Level, ParkedState, Policy, Roles, Shared, VcpuFacts,
 };
 use crate::schedule::{Band, Ticks, VcpuState};
 use crate::sets::CoreSet;
+use at_el2::{AtEl2, Interrupt, Own, Point, Token};
 use explore::explore;
 use lives::Life;
 use spumone_config::packed::{self, Without};
@@ -42,23 +45,22 @@ use state::{CoreSnapshot, SharedSnapshot, Timer};
 use std::format;
 use std::string::String;
 use std::vec::Vec;
-use visit::{Interrupt, Own, Point, Token, Visit};
 
 const CORES: usize = 3;
-/// Of one guest; vCPU n is at home on core n.
+/// vCPUs of one guest; core n is the home core of vCPU n.
 const VCPUS: usize = 3;
-/// Those that change cores.
+/// The vCPUs that migrate; bit n for vCPU n.
 const MOVING: u32 = (1 << VCPUS) - 1;
 const LOW: Band = Band::LOWEST;
 const HIGH: Band = match Band::new(1) {
     Some(band) => band,
     None => Band::HIGHEST,
 };
-/// One tick is the patience of the policies. What differs from core to core in real time does so here too, for
-/// clocks go apart; so all times are one tick.
+/// One tick is the park delay of the policies. All other times are one tick as well: since clocks advance
+/// independently, different times on different cores are explored all the same.
 const FREQUENCY_HZ: u32 = 10_000;
 const QUANTUM: Ticks = Ticks(1);
-/// After which `steal` says that a vCPU starves, at [`FREQUENCY_HZ`].
+/// The time after which a vCPU starves under `steal`, at [`FREQUENCY_HZ`].
 const STARVED: Ticks = Ticks(50);
 
 /// The real-time vCPU of a core, which stays there.
@@ -66,7 +68,7 @@ const fn rt_of(core: u8) -> VcpuId {
     VcpuId(VCPUS as u8 + core)
 }
 
-/// What happens, and on which core.
+/// An event, and the core on which it happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Event {
     core: u8,
@@ -77,9 +79,9 @@ struct Event {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// Something is sent for a vCPU: by the one that runs, or by a device.
+    /// An interrupt for a vCPU, from the running vCPU or from a device.
     Ring(VcpuId),
-    /// The vCPU that runs waits for an interrupt, its timer set or not.
+    /// The running vCPU executes WFI, with its timer set or not.
     Wait {
         timer: bool,
     },
@@ -93,16 +95,16 @@ enum What {
         interrupt: Interrupt,
         point: Point,
     },
-    /// The vCPU that runs does what is to be caught.
+    /// The running vCPU does what is caught.
     Caught,
-    /// The vCPU that runs turns another one on, or itself off.
+    /// The running vCPU turns another one on, or itself off.
     Start(VcpuId),
     Off,
-    /// It resets its guest, or somebody at the console does.
+    /// The running vCPU resets its guest, or the operator does.
     Reset,
     /// A kick arrives.
     Kick,
-    /// Messages arrive: that the guest stops before that a vCPU starts, or after.
+    /// The core reads its mail: that the guest stops either before or after that a vCPU starts.
     Mail {
         stops_first: bool,
     },
@@ -113,7 +115,7 @@ enum What {
 }
 
 impl What {
-    /// It follows from what has happened, sooner or later.
+    /// Whether it follows from earlier events: it is no external event.
     fn is_internal(self) -> bool {
         matches!(
             self,
@@ -122,7 +124,7 @@ impl What {
     }
 }
 
-/// A system.
+/// A system under test.
 struct System {
     name: packed::Policy,
     policy: Policy,
@@ -134,7 +136,7 @@ struct System {
     lives: bool,
 }
 
-/// A state, to be looked at.
+/// A state, unpacked for the checks.
 struct Seen<'a> {
     shared: SharedSnapshot,
     cores: [&'a CoreSnapshot; CORES],
@@ -147,15 +149,15 @@ impl Seen<'_> {
     }
 
     fn sleeps(&self, id: usize) -> bool {
-        self.rests(id, ParkedState::Asleep, VcpuState::Sleep)
+        self.is_in(id, ParkedState::Asleep, VcpuState::Sleep)
     }
 
     fn is_off(&self, id: usize) -> bool {
-        self.rests(id, ParkedState::Off, VcpuState::Off)
+        self.is_in(id, ParkedState::Off, VcpuState::Off)
     }
 
-    /// Whether a vCPU is parked so, or its core has it so.
-    fn rests(&self, id: usize, parked: ParkedState, state: VcpuState) -> bool {
+    /// Whether a vCPU is parked in state `parked`, or on a core in state `state`.
+    fn is_in(&self, id: usize, parked: ParkedState, state: VcpuState) -> bool {
         match self.shared.places[id] {
             Some(place) => place.parked.state == parked,
             None => {
@@ -165,11 +167,11 @@ impl Seen<'_> {
         }
     }
 
-    fn hears(&self, core: u8) -> bool {
+    fn takes_kicks(&self, core: u8) -> bool {
         self.shared.levels[usize::from(core)] != Some(HIGH)
     }
 
-    /// Whether a core has messages.
+    /// Whether a core has mail.
     fn has_mail(&self, core: u8) -> bool {
         let mut starts = self.shared.starts.iter();
         starts.any(|it| it.present == Some(core) || it.past == Some(core))
@@ -185,7 +187,7 @@ impl Seen<'_> {
         matches!(self.shared.life, Life::Stopping { left } if left >> core & 1 != 0)
     }
 
-    /// Whether a core loads the guest, and hears.
+    /// Whether a core is loading the guest, and runs no higher band.
     fn loads(&self, core: u8) -> bool {
         let begun = Life::Restoring {
             core,
@@ -194,14 +196,14 @@ impl Seen<'_> {
         self.shared.life == begun && self.cores[usize::from(core)].running() == Some(VcpuId(0))
     }
 
-    /// Whether the life of the guest goes on only when a core hears again that does not.
-    fn waits_for_deaf(&self) -> bool {
+    /// Whether the guest's next life waits for a core that runs a higher band.
+    fn waits_for_higher_band(&self) -> bool {
         let waits = |core| match self.shared.life {
             Life::Running => false,
             Life::Stopping { .. } => self.is_to_stop(core),
             Life::Restoring { core: loads, .. } => loads == core,
         };
-        (0..CORES as u8).any(|core| !self.hears(core) && waits(core))
+        (0..CORES as u8).any(|core| !self.takes_kicks(core) && waits(core))
     }
 
     fn is_cut_off(&self, id: usize) -> bool {
@@ -231,13 +233,13 @@ impl System {
         self.policy.rules().excludes_kernels && self.rt >> core & 1 != 0
     }
 
-    /// All run at home.
+    /// The state in which all vCPUs run on their home cores.
     fn start(&self) -> (SharedSnapshot, [Own; CORES]) {
         let mut shared = SharedSnapshot::start();
         let cores = core::array::from_fn(|core| {
             let core = core as u8;
-            let visit = Visit::new(self, core, self.core(core), &shared);
-            let (own, after) = visit.end();
+            let at_el2 = AtEl2::new(self, core, self.core(core), &shared);
+            let (own, after) = at_el2.end();
             shared = after;
             own
         });
@@ -252,13 +254,13 @@ impl System {
             without: Without::default(),
         };
         let mut state = CoreState::new(PcpuId(core), &setup, &self.shared());
-        // Looked at once more: that it may be more often adds states, and nothing that others see.
+        // One sample of grace: more would add states, but nothing that other cores see.
         state.grace = Grace::new(Ticks(1), 1, true);
         state.notify_again_after = Ticks(1);
         state.take_back_after = Ticks(1);
         for (id, band) in [(VcpuId(core), LOW), (rt_of(core), HIGH)] {
             let doing = if band == LOW {
-                VcpuState::Suspend
+                VcpuState::Runnable
             } else {
                 VcpuState::Sleep
             };
@@ -304,9 +306,9 @@ impl System {
         for core in 0..CORES as u8 {
             let own = seen.cores[usize::from(core)];
             let has_rt = self.rt >> core & 1 != 0;
-            let is_deaf = own.running().is_some_and(|id| !visit::moves(id));
-            let guest = own.running().filter(|_| !is_deaf);
-            // Where one of both is caught, it would not be there.
+            let runs_rt = own.running().is_some_and(|id| !at_el2::moves(id));
+            let guest = own.running().filter(|_| !runs_rt);
+            // With the exit from the kernel caught, the vCPU is in its kernel; with the entry caught, it is not.
             let kernels: &[bool] = match (guest, own.catches()) {
                 (None, _) | (_, Catch::Entry) => &[false],
                 (_, Catch::Nothing) => &[false, true],
@@ -320,22 +322,22 @@ impl System {
                 }));
             };
             let kicked = seen.shared.kicked[usize::from(core)];
-            if kicked != 0 && !is_deaf {
+            if kicked != 0 && !runs_rt {
                 push(What::Kick, kernels);
             }
-            if seen.has_mail(core) && !is_deaf {
+            if seen.has_mail(core) && !runs_rt {
                 push(What::Mail { stops_first: false }, kernels);
                 if seen.is_to_stop(core) {
                     push(What::Mail { stops_first: true }, kernels);
                 }
-            } else if kicked == 0 || is_deaf {
+            } else if kicked == 0 || runs_rt {
                 push(What::Tick, kernels);
             }
             if seen.loads(core) {
                 push(What::Loaded, kernels);
             }
             if has_rt && is_external {
-                push(What::Rt { wakes: !is_deaf }, kernels);
+                push(What::Rt { wakes: !runs_rt }, kernels);
                 for point in Point::ALL {
                     let interrupt = Interrupt::Rt;
                     push(What::Between { interrupt, point }, kernels);
@@ -356,7 +358,7 @@ impl System {
                 }
             }
             let is_reset = match seen.shared.life {
-                Life::Running => !is_deaf,
+                Life::Running => !runs_rt,
                 Life::Stopping { .. } => guest.is_some(),
                 Life::Restoring { .. } => false,
             };
@@ -372,7 +374,7 @@ impl System {
                         push(What::Start(VcpuId(id as u8)), &[true]);
                     }
                 }
-                // The last one that is on, or about to be, ends the guest for good.
+                // Turning off the last vCPU would end the guest for good.
                 let is_alive =
                     |id: usize| !seen.is_off(id) || seen.shared.starts[id].present.is_some();
                 if (0..VCPUS).any(|id| id != guest.index() && is_alive(id)) {
@@ -391,40 +393,40 @@ impl System {
         }
     }
 
-    /// What a core makes of an event.
+    /// The core's step after an event.
     fn apply(&self, event: Event, own: Own, shared: &SharedSnapshot) -> (Own, SharedSnapshot) {
-        let running = own.state.running().filter(|&id| visit::moves(id));
-        let mut visit = Visit::new(self, event.core, own, shared);
+        let running = own.state.running().filter(|&id| at_el2::moves(id));
+        let mut at_el2 = AtEl2::new(self, event.core, own, shared);
         if let Some(id) = running {
-            visit.set_in_kernel(id, event.in_kernel);
+            at_el2.set_in_kernel(id, event.in_kernel);
         }
         match (event.what, running) {
-            (What::Ring(id), _) => visit.ring(id),
-            (What::Wait { timer }, Some(id)) => visit.wait(id, timer),
-            (What::Caught, Some(id)) => visit.caught(id),
-            (What::Start(id), _) => visit.start(id, false),
-            (What::Off, Some(id)) => visit.turn_off(id),
-            (What::Reset, _) => visit.reset(),
-            (What::Mail { stops_first }, _) => visit.take_mail(stops_first),
-            (What::Loaded, _) => visit.begin_life(),
+            (What::Ring(id), _) => at_el2.ring(id),
+            (What::Wait { timer }, Some(id)) => at_el2.wait(id, timer),
+            (What::Caught, Some(id)) => at_el2.caught(id),
+            (What::Start(id), _) => at_el2.start(id, false),
+            (What::Off, Some(id)) => at_el2.turn_off(id),
+            (What::Reset, _) => at_el2.reset(),
+            (What::Mail { stops_first }, _) => at_el2.take_mail(stops_first),
+            (What::Loaded, _) => at_el2.begin_life(),
             (What::Wait { .. } | What::Caught | What::Off, None) => {}
-            (What::Rt { wakes }, _) => visit.rt(wakes),
-            (What::Between { interrupt, point }, _) => visit.between(interrupt, point),
-            (What::Kick, _) => visit.take_kicks(),
-            (What::Tick, _) => visit.tick(),
+            (What::Rt { wakes }, _) => at_el2.rt(wakes),
+            (What::Between { interrupt, point }, _) => at_el2.between(interrupt, point),
+            (What::Kick, _) => at_el2.take_kicks(),
+            (What::Tick, _) => at_el2.tick(),
         }
-        visit.end()
+        at_el2.end()
     }
 
-    /// Whether a state is one that may be at all.
+    /// Checks what must hold in each state.
     fn check(&self, seen: &Seen) -> Result<(), String> {
         for (id, place) in seen.shared.places.iter().enumerate() {
             let has = |core: &usize| seen.cores[*core].tokens() >> id & 1 != 0;
-            let holders: Vec<_> = (0..CORES).filter(has).collect();
-            let host = match (place, &holders[..]) {
+            let owners: Vec<_> = (0..CORES).filter(has).collect();
+            let host = match (place, &owners[..]) {
                 (Some(place), []) => place.parked.host.index(),
                 (None, [core]) => *core,
-                _ => return Err(format!("vCPU {id} is on {holders:?}, and lies: {place:?}")),
+                _ => return Err(format!("vCPU {id} is on {owners:?}, and parked: {place:?}")),
             };
             if usize::from(seen.shared.locations[id]) != host {
                 return Err(format!(
@@ -432,44 +434,46 @@ impl System {
                 ));
             }
             let known = seen.cores[host].state(VcpuId(id as u8));
-            let told = place.map(|it| match it.parked.state {
-                ParkedState::Runnable | ParkedState::Wanted => Some(VcpuState::Suspend),
+            let expected = place.map(|it| match it.parked.state {
+                ParkedState::Runnable | ParkedState::Wanted => Some(VcpuState::Runnable),
                 ParkedState::Sent => None,
                 ParkedState::Asleep => Some(VcpuState::Sleep),
                 ParkedState::Off => Some(VcpuState::Off),
             });
-            if told.map_or(known.is_none(), |told| told != known) {
+            if expected.map_or(known.is_none(), |expected| expected != known) {
                 return Err(format!(
-                    "core {host} takes its vCPU {id} for {known:?}: {place:?}"
+                    "core {host} has its vCPU {id} as {known:?}, its slot: {place:?}"
                 ));
             }
         }
         for (core, own) in seen.cores.iter().enumerate() {
-            if let Some(id) = own.running().filter(|&id| visit::moves(id))
+            if let Some(id) = own.running().filter(|&id| at_el2::moves(id))
                 && own.tokens() >> id.0 & 1 == 0
             {
                 return Err(format!("core {core} runs vCPU {} without its token", id.0));
             }
             let level = own
                 .running()
-                .map(|id| if visit::moves(id) { LOW } else { HIGH });
+                .map(|id| if at_el2::moves(id) { LOW } else { HIGH });
             if seen.shared.levels[core] != level {
-                return Err(format!("core {core} does not tell whom it runs"));
+                return Err(format!(
+                    "core {core} has not published the band that it runs"
+                ));
             }
         }
         Ok(())
     }
 
-    /// Whether a vCPU waits for nothing, or for what its policy does not promise.
+    /// Whether a vCPU waits for nothing, or only for what its policy does not promise.
     fn is_content(&self, seen: &Seen, id: usize) -> bool {
         if seen.shared.life != Life::Running {
-            return seen.waits_for_deaf();
+            return seen.waits_for_higher_band();
         }
         if seen.is_off(id) {
-            // A message waits until its core hears again. It heard when the message was sent, if the vCPU could be
-            // taken then: see `Visit::start`.
+            // Mail waits while its core runs a higher band. It did not when the mail was sent, if the vCPU could have
+            // been pulled then: see `AtEl2::start`.
             let asked = seen.shared.starts[id].present;
-            return asked.is_none_or(|core| !seen.hears(core));
+            return asked.is_none_or(|core| !seen.takes_kicks(core));
         }
         if seen.runs(id) {
             return !seen.shared.rung[id];
@@ -480,11 +484,11 @@ impl System {
         }
         let state = seen.shared.places[id].map(|it| it.parked.state);
         match self.name {
-            // Only an idle core helps, also one that sleeps where its timer, or a kick that came late, is not heard.
+            // Only an idle core fetches a vCPU, also one that sleeps and is cut off from its timer or a late kick.
             packed::Policy::Balance => {
                 (!sleeps || seen.is_cut_off(id)) && seen.idle().next().is_none()
             }
-            // A preempted program waits, until an interrupt comes for it.
+            // A preempted program waits until an interrupt comes for it.
             packed::Policy::Trap => {
                 state == Some(ParkedState::Runnable)
                     && !seen.shared.rung[id]
@@ -494,8 +498,8 @@ impl System {
         }
     }
 
-    /// Whether a vCPU could run, does not, and a core idles that may take it.
-    fn is_beside_idle(&self, seen: &Seen, id: usize) -> bool {
+    /// Whether a vCPU is runnable and does not run, although a core idles that may fetch it.
+    fn is_missed_by_idle(&self, seen: &Seen, id: usize) -> bool {
         let state = seen.shared.places[id].map(|it| it.parked.state);
         let may_take = |core: u8| match self.name {
             packed::Policy::OnDemand => seen.is_cut_off(id) || usize::from(core) == id,
@@ -508,24 +512,24 @@ impl System {
         could_run && seen.shared.life == Life::Running && seen.idle().any(may_take)
     }
 
-    /// Whether nobody has anything left to do.
+    /// Whether no kick or mail is left that a core takes, and no idle core misses a vCPU.
     fn is_settled(&self, seen: &Seen) -> bool {
         let is_kicked =
             |core: u8| seen.shared.kicked[usize::from(core)] != 0 || seen.has_mail(core);
-        let is_asked = (0..CORES as u8).any(|core| seen.hears(core) && is_kicked(core));
-        !is_asked && !(0..VCPUS).any(|id| self.is_beside_idle(seen, id))
+        let is_asked = (0..CORES as u8).any(|core| seen.takes_kicks(core) && is_kicked(core));
+        !is_asked && !(0..VCPUS).any(|id| self.is_missed_by_idle(seen, id))
     }
 }
 
-/// What follows from up to `bound` events from outside: a violation panics. The number of states is there to notice a model
-/// that has become smaller.
+/// Explores what follows from up to `bound` external events, and panics at a violation. `states` is the least number of
+/// states, which shows if a change has made the model smaller.
 #[track_caller]
-fn holds(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
+fn check(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
     let found = explore(&System::new(policy, rt, timers), bound);
-    assert!(found >= states, "{found} states");
+    assert!(found >= states, "only {found} states");
 }
 
-/// As [`holds`], where vCPUs are turned on and off and the guest is reset.
+/// As [`check`], where vCPUs are turned on and off and the guest is reset.
 #[track_caller]
 fn lives(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
     let system = System {
@@ -533,7 +537,7 @@ fn lives(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
         ..System::new(policy, rt, timers)
     };
     let found = explore(&system, bound);
-    assert!(found >= states, "{found} states");
+    assert!(found >= states, "only {found} states");
 }
 
 #[test]
@@ -543,23 +547,23 @@ fn lives_under_steal() {
 
 #[test]
 #[ignore = "takes a minute"]
-fn lives_under_steal_further() {
+fn lives_under_steal_with_one_more_event() {
     lives(packed::Policy::Steal, 0b001, 0b001, 4, 6_300_000);
 }
 
 #[test]
-fn lives_under_steal_where_two_cores_are_taken() {
+fn lives_under_steal_with_two_real_time_cores() {
     lives(packed::Policy::Steal, 0b011, 0b000, 2, 280_000);
 }
 
 #[test]
 #[ignore = "takes a minute"]
-fn lives_under_steal_where_two_cores_are_taken_further() {
+fn lives_under_steal_with_two_real_time_cores_with_one_more_event() {
     lives(packed::Policy::Steal, 0b011, 0b000, 3, 4_500_000);
 }
 
 #[test]
-fn lives_under_balance_where_two_cores_are_taken() {
+fn lives_under_balance_with_two_real_time_cores() {
     lives(packed::Policy::Balance, 0b011, 0b000, 5, 1_040_000);
 }
 
@@ -585,42 +589,42 @@ fn lives_under_random() {
 
 #[test]
 fn steal() {
-    holds(packed::Policy::Steal, 0b001, 0b001, 3, 960_000);
+    check(packed::Policy::Steal, 0b001, 0b001, 3, 960_000);
 }
 
 #[test]
-fn steal_where_two_cores_are_taken() {
-    holds(packed::Policy::Steal, 0b011, 0b000, 2, 275_000);
-}
-
-#[test]
-#[ignore = "takes a minute"]
-fn steal_where_two_cores_are_taken_further() {
-    holds(packed::Policy::Steal, 0b011, 0b000, 3, 4_100_000);
+fn steal_with_two_real_time_cores() {
+    check(packed::Policy::Steal, 0b011, 0b000, 2, 275_000);
 }
 
 #[test]
 #[ignore = "takes a minute"]
-fn steal_further() {
-    holds(packed::Policy::Steal, 0b001, 0b111, 4, 5_500_000);
+fn steal_with_two_real_time_cores_with_one_more_event() {
+    check(packed::Policy::Steal, 0b011, 0b000, 3, 4_100_000);
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn steal_with_one_more_event() {
+    check(packed::Policy::Steal, 0b001, 0b111, 4, 5_500_000);
 }
 
 #[test]
 fn ondemand() {
-    holds(packed::Policy::OnDemand, 0b001, 0b001, 6, 1_060_000);
+    check(packed::Policy::OnDemand, 0b001, 0b001, 6, 1_060_000);
 }
 
 #[test]
 fn trap() {
-    holds(packed::Policy::Trap, 0b001, 0b001, 2, 400_000);
+    check(packed::Policy::Trap, 0b001, 0b001, 2, 400_000);
 }
 
 #[test]
 fn balance() {
-    holds(packed::Policy::Balance, 0b001, 0b001, 7, 930_000);
+    check(packed::Policy::Balance, 0b001, 0b001, 7, 930_000);
 }
 
 #[test]
 fn random() {
-    holds(packed::Policy::Random, 0b001, 0b001, 1, 330_000);
+    check(packed::Policy::Random, 0b001, 0b001, 1, 330_000);
 }

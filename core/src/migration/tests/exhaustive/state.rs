@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A state as something that can be compared: all that decides what may happen next, and nothing else. Times are told
-//! from now on, in ticks; what is past is past.
+//! Comparable snapshots of a state: all that decides what may happen next, and nothing else. Times are relative to now,
+//! in ticks; all past times are equal.
 
+use super::at_el2::{Own, Token, moves};
 use super::lives::{Life, Starts};
-use super::visit::{Own, Token, moves};
 use super::{CORES, HIGH, LOW, MOVING, System, VCPUS, rt_of};
 use crate::migration::*;
 use crate::schedule::{Band, Scheduler, Ticks, VcpuState};
@@ -15,12 +15,12 @@ use spumone_config::types::{PcpuId, VcpuId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Timer {
     None,
-    /// It runs out with the next tick of the core that has the vCPU.
+    /// It expires with the next tick of the core that has the vCPU.
     Armed,
     Due,
 }
 
-/// What a slot shows, and whether time has passed since.
+/// What a slot shows, and whether time has passed since the vCPU was parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub parked: Parked,
@@ -29,26 +29,26 @@ pub struct Place {
 
 /// What cores share.
 pub struct World {
-    /// Slots, presences, and what never changes.
+    /// Slots, presences and constants.
     pub shared: Shared,
-    pub lying: [Option<Token>; VCPUS],
-    pub bells: [Doorbell; VCPUS],
-    /// vCPUs a core was kicked for; bit n for vCPU n.
+    pub tokens: [Option<Token>; VCPUS],
+    pub doorbells: [Doorbell; VCPUS],
+    /// vCPUs for which each core was kicked; bit n for vCPU n.
     pub kicked: [u32; CORES],
-    /// What vCPUs were doing that do not run.
+    /// Whether a vCPU that does not run was in its kernel.
     pub in_kernel: [bool; VCPUS],
     pub timers: [Timer; VCPUS],
     pub life: Life,
     pub starts: [Starts; VCPUS],
 }
 
-/// The same, as values.
+/// A [`World`] as plain values.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedSnapshot {
     pub places: [Option<Place>; VCPUS],
     pub rung: [bool; VCPUS],
     pub locations: [u8; VCPUS],
-    /// The band that a core tells it runs.
+    /// The band that each core has published.
     pub levels: [Option<Band>; CORES],
     pub kicked: [u32; CORES],
     pub in_kernel: [bool; VCPUS],
@@ -61,21 +61,21 @@ const LEVELS: [Option<Band>; 3] = [None, Some(LOW), Some(HIGH)];
 const STATES: [VcpuState; 4] = [
     VcpuState::Off,
     VcpuState::Sleep,
-    VcpuState::Suspend,
+    VcpuState::Runnable,
     VcpuState::Running,
 ];
 const TIMERS: [Timer; 3] = [Timer::None, Timer::Armed, Timer::Due];
 
-/// What a slot can show: nothing, or how a vCPU rests, whose it is, and whether time has passed.
+/// How many values a slot can show: not parked, or each state, host and age.
 const PLACES: u64 = 1 + ParkedState::ALL.len() as u64 * CORES as u64 * 2;
 
-/// Which of these it is.
+/// The index of `it` in `all`.
 fn number<T: PartialEq>(all: &[T], it: &T) -> u64 {
     all.iter().position(|other| other == it).unwrap() as u64
 }
 
 impl SharedSnapshot {
-    /// Each vCPU is with its core, which idles.
+    /// Each vCPU is on its home core, and all cores idle.
     pub fn start() -> Self {
         Self {
             places: [None; VCPUS],
@@ -90,7 +90,7 @@ impl SharedSnapshot {
         }
     }
 
-    /// The words that cores read and write, where the clock shows `now`.
+    /// The atomics that cores share, for a core whose clock shows `now`.
     pub fn restore(&self, system: &System, now: Ticks) -> World {
         let shared = system.shared();
         for (id, place) in (0..).map(VcpuId).zip(&self.places) {
@@ -104,14 +104,14 @@ impl SharedSnapshot {
         }
         World {
             shared,
-            lying: core::array::from_fn(|id| self.places[id].map(|_| Token(VcpuId(id as u8)))),
-            bells: core::array::from_fn(|id| {
-                let bell = Doorbell::new();
-                bell.settle(PcpuId(self.locations[id]));
+            tokens: core::array::from_fn(|id| self.places[id].map(|_| Token(VcpuId(id as u8)))),
+            doorbells: core::array::from_fn(|id| {
+                let doorbell = Doorbell::new();
+                doorbell.settle(PcpuId(self.locations[id]));
                 if self.rung[id] {
-                    bell.ring_spis(1);
+                    doorbell.ring_spis(1);
                 }
-                bell
+                doorbell
             }),
             kicked: self.kicked,
             in_kernel: self.in_kernel,
@@ -184,20 +184,20 @@ impl World {
             places: core::array::from_fn(|id| {
                 let slot = self.shared.slot(VcpuId(id as u8));
                 let parked = slot.parked();
-                let token = self.lying[id].as_ref().map(|it| it.0);
+                let token = self.tokens[id].as_ref().map(|it| it.0);
                 assert_eq!(
                     token,
                     parked.map(|_| VcpuId(id as u8)),
-                    "a slot tells of a token that is there"
+                    "a parked vCPU has its token beside the slot"
                 );
                 parked.map(|parked| Place {
                     parked,
-                    // Since when a sleeper is there tells nothing until it is woken: long enough.
+                    // Since when a vCPU is parked does not count while it is not runnable.
                     aged: slot.since() < now || !parked.state.is_runnable(),
                 })
             }),
-            rung: core::array::from_fn(|id| !self.bells[id].is_silent()),
-            locations: core::array::from_fn(|id| self.bells[id].location().0),
+            rung: core::array::from_fn(|id| !self.doorbells[id].is_silent()),
+            locations: core::array::from_fn(|id| self.doorbells[id].location().0),
             levels: core::array::from_fn(|core| {
                 let level = self.shared.presence(PcpuId(core as u8)).level();
                 LEVELS[number(&LEVELS.map(Level::of), &level) as usize]
@@ -211,10 +211,10 @@ impl World {
     }
 }
 
-/// Never, in ticks from now on.
+/// [`Ticks::NEVER`], relative to now.
 const NEVER: u8 = u8::MAX;
 
-/// What a core alone has.
+/// A core's own state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CoreSnapshot {
     tokens: u8,
@@ -222,26 +222,26 @@ pub struct CoreSnapshot {
     loaded: Option<u8>,
     must_refresh: bool,
     catches: Catch,
-    /// `strangers`, `sent`, `stays`, `has_parked`, `to_park`.
+    /// Sets of vCPUs of the [`CoreState`].
     masks: [u8; 5],
     alarm: u8,
     notify_at: u8,
     fetch_at: u8,
     grace: Grace,
     deadlines: [u8; VCPUS],
-    /// Of its vCPUs and its real-time one.
+    /// States of the vCPUs that migrate, and of the core's real-time vCPU.
     states: [u8; VCPUS + 1],
-    /// Of whom it runs, if that is not the real-time one: whether it has run for a tick, when its turn is over,
-    /// and when it would be without extensions.
+    /// Of the running vCPU, if that is not the real-time one: whether it has run for a tick, when its time slice is
+    /// over, and when it would be over without extensions.
     turn: Option<(bool, u8, u8)>,
-    /// In which order they run next, and what is left of their turns.
+    /// In which order the vCPUs run next, and what is left of their time slices.
     queue: [Option<(u8, u8)>; VCPUS],
 }
 
 impl CoreSnapshot {
     pub fn new(core: u8, own: &Own) -> Self {
         let Own { state, now } = own;
-        // Whatever is not here is the same for all states, or is at rest.
+        // The fields that are left out are constant, or checked below to have their value of rest.
         let CoreState {
             core: _,
             scheduler,
@@ -285,7 +285,10 @@ impl CoreSnapshot {
         assert_eq!(*running, scheduler.current());
         assert_eq!((*alarm_is_stale, *alarm_rang), (false, false));
         assert_eq!(*decided_band, scheduler.current_band());
-        assert!(*alarm <= state.next_deadline(), "the alarm is late");
+        assert!(
+            *alarm <= state.next_deadline(),
+            "the alarm is later than a deadline"
+        );
         let from_now = |at: Ticks| match at {
             Ticks::NEVER => NEVER,
             at => at.saturating_sub(*now).0.try_into().unwrap(),
@@ -299,7 +302,10 @@ impl CoreSnapshot {
         }
         if let Some(loaded) = loaded {
             assert_eq!(loaded.token.0, loaded.id);
-            assert!(!tokens.contains(loaded.id), "two tokens");
+            assert!(
+                !tokens.contains(loaded.id),
+                "a second token of the loaded vCPU"
+            );
             tokens.insert(loaded.id);
         }
         assert_eq!(tokens, *here);
@@ -318,11 +324,11 @@ impl CoreSnapshot {
             state.map_or(0, |it| number(&STATES, &it) as u8 + 1)
         };
         let turn = scheduler.turn().filter(|turn| turn.band == LOW);
-        let own_name = |id: VcpuId| if moves(id) { id.0 } else { VCPUS as u8 };
+        let number_of = |id: VcpuId| if moves(id) { id.0 } else { VCPUS as u8 };
         Self {
             tokens,
-            running: running.map(own_name),
-            loaded: loaded.map(own_name),
+            running: running.map(number_of),
+            loaded: loaded.map(number_of),
             must_refresh: *must_refresh,
             catches: *catches,
             masks: [*visitors, *sent, *taken_back, *parked_here, *park_later]
@@ -354,7 +360,7 @@ impl CoreSnapshot {
         self.tokens
     }
 
-    /// Who runs: a vCPU that moves, or any other number.
+    /// The running vCPU: one that migrates, or any other number for the real-time vCPU.
     pub fn running(&self) -> Option<VcpuId> {
         self.running.map(VcpuId)
     }
@@ -363,7 +369,7 @@ impl CoreSnapshot {
         self.catches
     }
 
-    /// What a vCPU that moves is doing, as far as this core knows.
+    /// The state of a vCPU that migrates, as far as this core knows.
     pub fn state(&self, id: VcpuId) -> Option<VcpuState> {
         self.states[id.index()]
             .checked_sub(1)
@@ -371,10 +377,10 @@ impl CoreSnapshot {
     }
 }
 
-/// Who runs next, as the scheduler itself would have it.
+/// Which vCPUs the scheduler would run next, in order.
 fn queue(scheduler: &Scheduler, now: Ticks) -> [Option<(u8, u8)>; VCPUS] {
     let mut queue = [None; VCPUS];
-    let is_queued = |id| scheduler.state(VcpuId(id)) == Some(VcpuState::Suspend);
+    let is_queued = |id| scheduler.state(VcpuId(id)) == Some(VcpuState::Runnable);
     if !(0..VCPUS as u8).any(is_queued) {
         return queue;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One core at EL2, from what brings it there until its guest, or nobody, runs: the functions of [`migration`](super)
-//! in the order in which `hypervisor/src/instance/` calls them.
+//! One core at EL2, from an exit to the next entry, or until the core idles: the functions of
+//! [`migration`](crate::migration) in the order in which `hypervisor/src/instance/` calls them.
 
 use super::lives::Life;
 use super::state::{SharedSnapshot, Timer, World};
@@ -11,11 +11,12 @@ use crate::sets::VcpuSet;
 use crate::vgic::Doorbell;
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// The right to touch a vCPU. A copy of a state has copies of its tokens: that each is there once is checked.
+/// The token of a vCPU. A copy of a state has copies of its tokens; a check makes sure that each state has each token
+/// once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token(pub VcpuId);
 
-/// What a core alone has, and its clock. Clocks of different cores are not compared: each goes as it likes.
+/// A core's own state, and its clock. Clocks of different cores are never compared: they advance independently.
 #[derive(Clone)]
 pub struct Own {
     pub state: CoreState<Token>,
@@ -27,14 +28,14 @@ pub struct Own {
 pub enum Interrupt {
     /// The real-time vCPU of the core wakes.
     Rt,
-    /// What other cores have kicked it for.
+    /// Kicks of other cores.
     Kick,
 }
 
 /// Where the core looks for interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// It has looked what other cores have parked, and has not yet decided.
+    /// It has looked at the parking slots, and has not yet decided.
     Looked,
     /// It has decided.
     Decided,
@@ -48,7 +49,7 @@ impl Point {
 }
 
 /// A core at EL2.
-pub struct Visit<'a> {
+pub struct AtEl2<'a> {
     pub(super) core: PcpuId,
     pub(super) state: CoreState<Token>,
     pub(super) machine: Machine<'a>,
@@ -62,17 +63,17 @@ pub struct Machine<'a> {
     pub(super) world: World,
     /// The vCPU whose registers are on the core.
     loaded: Option<VcpuId>,
-    /// What the alarm is set to.
+    /// The time for which the alarm is armed.
     alarm: Ticks,
     /// An interrupt that arrives while the core is at EL2.
     pending: Option<(Interrupt, Point)>,
     /// The last of the points that the core has passed.
     passed: Option<Point>,
-    /// The band whose interrupts and those above get through.
+    /// The priority mask: interrupts of this band and above are let through.
     mask: Option<Band>,
 }
 
-impl<'a> Visit<'a> {
+impl<'a> AtEl2<'a> {
     pub fn new(system: &'a System, core: u8, own: Own, shared: &SharedSnapshot) -> Self {
         let Own { state, now } = own;
         let core = PcpuId(core);
@@ -93,9 +94,9 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// Until the core has come to rest.
+    /// Runs the core's loop until it enters a guest or idles.
     pub fn end(mut self) -> (Own, SharedSnapshot) {
-        // Each round decides, saves or loads; none of that is undone for ever.
+        // Each turn decides, saves or loads. More turns than this are a livelock.
         for _ in 0..64 {
             match next_action(&mut self.state, &mut self.machine) {
                 Next::Turn => {}
@@ -111,12 +112,12 @@ impl<'a> Visit<'a> {
                 Next::Chore(_) => panic!("the model has no chores"),
             }
         }
-        panic!("core {} does not come to rest", self.core.0);
+        panic!("core {} does not enter a guest or idle", self.core.0);
     }
 
     fn rest(mut self) -> (Own, SharedSnapshot) {
         if let Some(id) = self.state.running().filter(|&id| moves(id)) {
-            // From here on the guest does as it likes.
+            // From now on the guest may do anything, so its former state does not count.
             self.machine.world.in_kernel[id.index()] = false;
             self.machine.world.timers[id.index()] = Timer::None;
         }
@@ -129,7 +130,7 @@ impl<'a> Visit<'a> {
         (own, shared)
     }
 
-    /// Something has come for the real-time vCPU, or it waits again.
+    /// The real-time vCPU wakes, or sleeps again.
     pub fn rt(&mut self, wakes: bool) {
         if wakes {
             let interrupt = self.machine.rt_wakes();
@@ -151,7 +152,7 @@ impl<'a> Visit<'a> {
         } else {
             self.tick();
         }
-        // That it has looked is what counts.
+        // Makes the core pass all points, even if the event calls for no decision.
         self.state.decide_anew();
     }
 
@@ -164,15 +165,15 @@ impl<'a> Visit<'a> {
         self.state.sleep_running();
     }
 
-    /// What the running vCPU was doing when it came here.
+    /// Whether the running vCPU was in its kernel at the exit.
     pub fn set_in_kernel(&mut self, id: VcpuId, in_kernel: bool) {
         self.machine.world.in_kernel[id.index()] = in_kernel;
     }
 
-    /// Something for a vCPU is sent from here.
+    /// This core sends an interrupt for a vCPU.
     pub fn ring(&mut self, id: VcpuId) {
-        let bell = &self.machine.world.bells[id.index()];
-        bell.ring_spis(1);
+        let doorbell = &self.machine.world.doorbells[id.index()];
+        doorbell.ring_spis(1);
         notify_vcpu(&mut self.state, &mut self.machine, id);
     }
 
@@ -204,7 +205,7 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// What was to be caught of the running vCPU.
+    /// The running vCPU does what is caught.
     pub fn caught(&mut self, id: VcpuId) {
         let in_kernel = self.state.catches() == Catch::Entry;
         self.set_in_kernel(id, in_kernel);
@@ -212,23 +213,23 @@ impl<'a> Visit<'a> {
     }
 }
 
-/// Whether it is one of those that change cores.
+/// Whether a vCPU is one that migrates.
 pub fn moves(id: VcpuId) -> bool {
     MOVING >> id.0 & 1 != 0
 }
 
 impl Machine<'_> {
-    /// The loaded vCPU gets what has come for it.
-    fn hear(&mut self, id: VcpuId) {
+    /// Delivers to the loaded vCPU what its doorbell and its timer have for it.
+    fn deliver_all(&mut self, id: VcpuId) {
         if moves(id) {
-            self.world.bells[id.index()].reset();
+            self.world.doorbells[id.index()].reset();
             if self.world.timers[id.index()] == Timer::Due {
                 self.world.timers[id.index()] = Timer::None;
             }
         }
     }
 
-    /// The real-time vCPU's timer, which is in the hardware while it is loaded; else something for it.
+    /// What wakes the real-time vCPU: its timer while it is loaded, else a kick.
     fn rt_wakes(&self) -> Taken {
         let rt = rt_of(self.core.0);
         if self.loaded == Some(rt) {
@@ -252,7 +253,7 @@ impl Platform for Machine<'_> {
     }
 
     fn doorbell(&self, id: VcpuId) -> Option<&Doorbell> {
-        self.world.bells.get(id.index())
+        self.world.doorbells.get(id.index())
     }
 
     fn guest_runs(&self, _: VcpuId) -> bool {
@@ -261,7 +262,7 @@ impl Platform for Machine<'_> {
 
     fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
         let mut candidate = *candidate;
-        // Of all times the one after which a vCPU starves is far longer than a tick.
+        // The time after which a vCPU starves is many ticks, and one tick since parking stands for it.
         if candidate.since < here.now {
             candidate.since = here.now.saturating_sub(STARVED);
         }
@@ -286,7 +287,7 @@ impl Platform for Machine<'_> {
     fn is_interrupted(&self) -> bool {
         let arrives = |(interrupt, point)| match interrupt {
             _ if self.passed != Some(point) => false,
-            // A timer of the loaded vCPU is never held back.
+            // The priority mask never holds back a timer of the loaded vCPU.
             Interrupt::Rt => self.mask <= Some(HIGH) || self.loaded == Some(rt_of(self.core.0)),
             Interrupt::Kick => self.world.kicked[self.core.index()] != 0 && self.mask <= Some(LOW),
         };
@@ -310,7 +311,7 @@ impl Platform for Machine<'_> {
 
     fn deliver(&mut self, loaded: &mut Token, what: Delivery) -> VcpuSet {
         if !matches!(what, Delivery::LateTimer(_)) {
-            self.hear(loaded.0);
+            self.deliver_all(loaded.0);
         }
         VcpuSet::EMPTY
     }
@@ -323,19 +324,19 @@ impl Platform for Machine<'_> {
 
     fn store_token(&mut self, id: VcpuId, token: Token) {
         assert_eq!(id, token.0);
-        let lies = self.world.lying[id.index()].replace(token);
-        assert_eq!(lies, None, "a second token");
+        let former = self.world.tokens[id.index()].replace(token);
+        assert_eq!(former, None, "a second token");
     }
 
     fn take_token(&mut self, id: VcpuId) -> Option<Token> {
-        self.world.lying[id.index()].take()
+        self.world.tokens[id.index()].take()
     }
 
     fn load_registers(&mut self, _: &mut Token) {}
 
     fn load_interrupts(&mut self, vcpu: &mut Token) -> (VcpuSet, bool) {
         self.loaded = Some(vcpu.0);
-        self.hear(vcpu.0);
+        self.deliver_all(vcpu.0);
         (VcpuSet::EMPTY, true)
     }
 
@@ -344,8 +345,8 @@ impl Platform for Machine<'_> {
         self.loaded = None;
         let (timer, is_rung) = match moves(id) {
             true => {
-                let bell = &self.world.bells[id.index()];
-                (self.world.timers[id.index()], !bell.is_silent())
+                let doorbell = &self.world.doorbells[id.index()];
+                (self.world.timers[id.index()], !doorbell.is_silent())
             }
             false => (Timer::None, false),
         };
@@ -369,7 +370,7 @@ impl Platform for Machine<'_> {
     }
 
     fn sample(&self, loaded: &Token) -> Sample {
-        // One that stays in its kernel spins there.
+        // A vCPU that stays in its kernel spins there.
         Sample {
             in_kernel: self.world.in_kernel[loaded.0.index()],
             pc: 0,
@@ -393,7 +394,7 @@ impl Platform for Machine<'_> {
     fn trace(&mut self, point: TracePoint) {
         match point {
             TracePoint::Decide => self.passed = None,
-            // The core has looked what other cores have parked.
+            // The core has looked at the parking slots.
             TracePoint::Peeked(_) => self.passed = Some(Point::Looked),
             TracePoint::Saved => self.passed = Some(Point::Saved),
             _ => {}
