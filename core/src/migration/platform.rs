@@ -26,7 +26,7 @@ pub enum Taken {
     Chore,
     /// This timer of the loaded vCPU has expired. It is to be delivered.
     Timer(IntId),
-    /// An interrupt was delivered to the loaded vCPU. The doorbells of these vCPUs were rung for it.
+    /// The virtual GIC of the loaded vCPU has the interrupt. The doorbells of these other vCPUs were rung for it.
     Delivered(VcpuSet),
     /// The interrupt is for vCPUs that are not loaded: their doorbells were rung.
     Rung(VcpuSet),

@@ -36,7 +36,7 @@ pub enum Peek {
     Nothing,
     /// Another core has parked it, and it is runnable.
     Runnable,
-    /// Another core, this one, has parked it, and it sleeps or is off.
+    /// The given core, which is not the one that looks, has parked it, and it sleeps or is off.
     Waits(PcpuId),
 }
 
@@ -61,13 +61,13 @@ impl Parked {
     #[inline(always)]
     const fn decode(word: u32) -> Option<Self> {
         const RUNNABLE: u32 = ParkedState::Runnable as u32;
-        const IN_KERNEL: u32 = ParkedState::Wanted as u32;
+        const WANTED: u32 = ParkedState::Wanted as u32;
         const SENT: u32 = ParkedState::Sent as u32;
         const ASLEEP: u32 = ParkedState::Asleep as u32;
         const OFF: u32 = ParkedState::Off as u32;
         let state = match word >> STATE_SHIFT {
             RUNNABLE => ParkedState::Runnable,
-            IN_KERNEL => ParkedState::Wanted,
+            WANTED => ParkedState::Wanted,
             SENT => ParkedState::Sent,
             ASLEEP => ParkedState::Asleep,
             OFF => ParkedState::Off,
