@@ -73,6 +73,12 @@ impl Machine {
                 self.clock += 1;
                 now
             }
+            Register::ICH_VMCR_EL2 => {
+                let value = core.get(register);
+                // A save takes time: a timer may expire before it is saved, and after the last look at its output.
+                self.clock += 1;
+                value
+            }
             Register::CNTV_CTL_EL0 => timer(core.get(register), core.get(Register::CNTV_CVAL_EL0)),
             Register::CNTP_CTL_EL0 => timer(core.get(register), core.get(Register::CNTP_CVAL_EL0)),
             Register::CNTHP_CTL_EL2 => {

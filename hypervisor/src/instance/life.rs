@@ -165,7 +165,7 @@ impl Instance {
         guest.vuart.reset();
         guest.power.reset();
         CONSOLE.end_stream(Source::Guest(guest_id));
-        let _ = self.serve_console();
+        self.serve_console_in_band();
     }
 
     fn after_stop(&mut self, guest_id: GuestId, after: AfterStop) {

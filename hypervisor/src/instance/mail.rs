@@ -26,8 +26,6 @@ impl Instance {
         if noted == Noted::default() {
             return self.attend(now);
         }
-        // The console may be due as well: the next decision says so.
-        self.state.decide_anew();
         if noted.mail {
             self.read_mail();
         }
@@ -36,6 +34,11 @@ impl Instance {
             let machine = self.platform.machine;
             machine.gic.deactivate(machine.board.uart.interrupt);
         }
+        // Input that goes on must not keep the console's other work from being done.
+        if self.platform.attendance.due() <= now {
+            self.attend(now);
+        }
+        self.state.decide_anew();
     }
 
     /// Reads the mail of this core.

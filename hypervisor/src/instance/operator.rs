@@ -162,7 +162,17 @@ impl Instance {
             // The answer is due now.
             self.state.decide_anew();
         }
-        let _ = self.serve_console();
+        self.serve_console_in_band();
+    }
+
+    /// Prints some waiting output; only a little of it if a band above the lowest is about to run.
+    pub(super) fn serve_console_in_band(&mut self) {
+        if is_low(self.state.current_band()) {
+            let _ = self.serve_console();
+        } else {
+            let _ = console::serve_a_little();
+            self.wake_stalled_uarts();
+        }
     }
 
     /// Prints some waiting output, and interrupts guests whose virtual UARTs wait for room.

@@ -142,6 +142,21 @@ fn a_suspended_vcpu_resumes_at_its_entry_point() {
     assert_eq!((after.x[0], after.x[20]), (psci::SUCCESS, 20));
 }
 
+/// A guest closes its CPU interface before a powerdown. Whenever its timer expires on the way into it, the timer wakes it.
+#[test]
+fn a_timer_wakes_a_suspended_vcpu_whose_interface_is_closed() {
+    for ticks in 0..60 {
+        let mut bench = running();
+        bench.does(0, 0, move |cpu| {
+            let now = cpu.now();
+            cpu.set(Register::CNTV_CVAL_EL0, now + ticks);
+            cpu.set(Register::CNTV_CTL_EL0, 1);
+            cpu.hvc([psci::CPU_SUSPEND, psci::POWERDOWN, ENTRY, 3])
+        });
+        bench.until("its timer wakes it", |bench| bench.entry(0, 0).pc == ENTRY);
+    }
+}
+
 #[test]
 fn id_registers_are_filtered() {
     /// `ID_AA64PFR0_EL1`; fields RAS and GIC.
