@@ -133,6 +133,11 @@ pub fn pack(
         offset: pages.base().0 - plan.bundle.0,
         bytes: pages.to_bytes(),
     };
+    // The room that was kept is an upper bound. Behind it guests' memory may begin, which must not hold their own tables.
+    let end = pages.base().0 + tables.bytes.len() as u64;
+    if end > plan.hypervisor.start.0 + plan.hypervisor.size {
+        return Err(limit("stage 2 tables"));
+    }
     let roles = roles::of_cores(policy, core_mpidrs.len(), &members(&guests));
     let system = System {
         keyboard: keyboard(&guests),
