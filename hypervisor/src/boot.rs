@@ -269,7 +269,7 @@ fn place_vcpus(machine: &'static Machine) -> [Tokens; MAX_PCPUS] {
     for (id, facts) in machine.shared.vcpus() {
         if let (Some(slot), Some(owner)) = (storage.next(), machine.vcpu(id)) {
             owner.guest.gic.doorbell(owner.index).settle(facts.home);
-            let token = VcpuToken::new(slot.write(Vcpu::new(id, owner, facts.band)));
+            let token = VcpuToken::new(slot.write(Vcpu::new(id, owner)));
             places[facts.home.index()][id.index()] = Some(token);
         }
     }

@@ -10,7 +10,6 @@ use core::ops::{Deref, DerefMut};
 use spumone_config::{GuestId, VcpuId};
 use spumone_core::load::Progress;
 use spumone_core::psci::EntryPoint;
-use spumone_core::schedule::Band;
 use spumone_core::vgic::{CpuInterface, VcpuIndex, running_priority};
 
 /// What a vCPU does when it runs.
@@ -97,13 +96,11 @@ pub struct Vcpu {
     pub shared: &'static Guest,
     /// Its index in its guest.
     pub index: VcpuIndex,
-    /// Its band.
-    pub band: Band,
 }
 
 impl Vcpu {
     /// A vCPU that is turned off.
-    pub fn new(id: VcpuId, owner: &Owner, band: Band) -> Self {
+    pub fn new(id: VcpuId, owner: &Owner) -> Self {
         Self {
             registers: GuestRegisters::new(),
             system: SystemRegisters::reset(owner.index.0),
@@ -117,7 +114,6 @@ impl Vcpu {
             guest: owner.id,
             shared: owner.guest,
             index: owner.index,
-            band,
         }
     }
 

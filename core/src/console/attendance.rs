@@ -94,11 +94,10 @@ impl Attendance {
         self.due
     }
 
-    /// After a decision: whether [`duty`](Self::duty) is due; `is_low`: the core idles, or runs the lowest band, from
-    /// now on.
+    /// The core has decided; `is_low`: it idles, or runs the lowest band, from now on. [`due`](Self::due) follows.
     // Inlined, because it is on the path of each real-time dispatch.
     #[inline(always)]
-    pub fn is_concerned(&mut self, now: Ticks, is_low: bool) -> bool {
+    pub fn decided(&mut self, now: Ticks, is_low: bool) {
         if is_low as u8 == self.turns_at {
             self.turns_at = !is_low as u8;
             if !self.is_operator_waiting {
@@ -110,7 +109,6 @@ impl Attendance {
                 };
             }
         }
-        now >= self.due
     }
 
     /// The duty that is due now. To be followed by [`done`](Self::done).
@@ -157,11 +155,6 @@ impl Attendance {
         self.due = Ticks(0);
     }
 
-    /// Whether the operator waits for something.
-    pub const fn is_operator_waiting(&self) -> bool {
-        self.is_operator_waiting
-    }
-
     /// Defers a duty that is due by the time of a step, because the core defers a preemption.
     pub fn put_off(&mut self, now: Ticks) {
         if now >= self.due {
@@ -183,9 +176,8 @@ mod tests {
 
     fn decided(attendance: &mut Attendance, now: u64, is_low: bool) -> Option<Duty> {
         let now = Ticks(now);
-        attendance
-            .is_concerned(now, is_low)
-            .then(|| attendance.duty(now, is_low))
+        attendance.decided(now, is_low);
+        (attendance.due() <= now).then(|| attendance.duty(now, is_low))
     }
 
     /// Served at time 0, in the lowest band.
@@ -201,7 +193,7 @@ mod tests {
         let mut attendance = Attendance::new(false, HZ);
         for now in 0..3 {
             for is_low in [true, false] {
-                assert!(!attendance.is_concerned(Ticks(now * LOOK), is_low));
+                attendance.decided(Ticks(now * LOOK), is_low);
                 attendance.put_off(Ticks(now * LOOK));
                 assert_eq!(attendance.due(), Ticks::NEVER);
             }

@@ -69,8 +69,6 @@ pub struct CoreState<T> {
     pub(super) loaded: Option<Loaded<T>>,
     /// The other vCPUs whose tokens are on this core, by id.
     pub(super) saved: [Option<T>; MAX_VCPUS],
-    /// All vCPUs whose tokens are on this core: the loaded one and the saved ones.
-    pub(super) here: VcpuSet,
     /// The vCPU that runs by the last decision; `None` while the core idles.
     pub(super) running: Option<VcpuId>,
     /// Whether something has happened since the last decision that may change it.
@@ -159,7 +157,6 @@ impl<T> CoreState<T> {
             deadlines: Deadlines::new(),
             loaded: None,
             saved: [const { None }; MAX_VCPUS],
-            here: VcpuSet::EMPTY,
             running: None,
             must_decide: true,
             must_refresh: false,
@@ -199,12 +196,6 @@ impl<T> CoreState<T> {
         self.keep(id, token);
     }
 
-    /// Which core this is.
-    #[inline(always)]
-    pub fn core(&self) -> PcpuId {
-        self.core
-    }
-
     /// The vCPU that runs by the last decision; `None` while the core idles.
     #[inline(always)]
     pub fn running(&self) -> Option<VcpuId> {
@@ -219,12 +210,6 @@ impl<T> CoreState<T> {
 
     /// The token of that vCPU.
     #[inline(always)]
-    pub fn loaded_vcpu(&self) -> Option<&T> {
-        Some(&self.loaded.as_ref()?.token)
-    }
-
-    /// The token of that vCPU.
-    #[inline(always)]
     pub fn loaded_vcpu_mut(&mut self) -> Option<&mut T> {
         Some(&mut self.loaded.as_mut()?.token)
     }
@@ -235,10 +220,11 @@ impl<T> CoreState<T> {
         self.saved.get_mut(id.index())?.as_mut()
     }
 
-    /// The vCPUs whose tokens are on this core.
-    #[inline(always)]
+    /// The vCPUs whose tokens are on this core: the loaded one and the saved ones.
     pub fn here(&self) -> VcpuSet {
-        self.here
+        let saved = (0..).map(VcpuId).zip(&self.saved);
+        let saved = saved.filter_map(|(id, token)| token.as_ref().map(|_| id));
+        saved.chain(self.loaded()).collect()
     }
 
     /// Whether something has happened since the last decision that may change it.
@@ -355,21 +341,12 @@ impl<T> CoreState<T> {
     /// Whether this core has the token of a vCPU.
     #[inline(always)]
     pub(super) fn has(&self, id: VcpuId) -> bool {
-        self.here.contains(id)
+        matches!(self.saved.get(id.index()), Some(Some(_))) || self.loaded() == Some(id)
     }
 
     /// Keeps the token of a vCPU whose registers are saved.
     #[inline(always)]
     pub(super) fn keep(&mut self, id: VcpuId, token: T) {
-        if let Some(place) = self.saved.get_mut(id.index()) {
-            *place = Some(token);
-            self.here.insert(id);
-        }
-    }
-
-    /// Keeps the token of the vCPU that was loaded until now.
-    #[inline(always)]
-    pub(super) fn put_back(&mut self, id: VcpuId, token: T) {
         if let Some(place) = self.saved.get_mut(id.index()) {
             *place = Some(token);
         }
@@ -378,11 +355,7 @@ impl<T> CoreState<T> {
     /// Gives up the token of a vCPU whose registers are saved.
     #[inline(always)]
     pub(super) fn give_up(&mut self, id: VcpuId) -> Option<T> {
-        let token = self.saved.get_mut(id.index())?.take();
-        if token.is_some() {
-            self.here.remove(id);
-        }
-        token
+        self.saved.get_mut(id.index())?.take()
     }
 
     /// When the core must decide next whatever its vCPUs do: to fetch, to park or to notify.

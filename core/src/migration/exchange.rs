@@ -54,7 +54,7 @@ pub fn switch_in<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId
     if must_stop(state, platform) {
         return;
     }
-    let Some(mut token) = state.saved.get_mut(id.index()).and_then(Option::take) else {
+    let Some(mut token) = state.give_up(id) else {
         return;
     };
     let (rung, is_complete) = platform.load_interrupts(&mut token);

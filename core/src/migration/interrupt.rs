@@ -179,7 +179,7 @@ pub(super) fn notify_rung<P: Platform>(state: &mut State<P>, platform: &mut P) {
 
 /// This core has rung the doorbell of a vCPU, and the vCPU's host must look at it. Delivers the interrupt if this core
 /// is the host; else pulls the vCPU, or kicks its host.
-pub fn notify_vcpu<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+pub(super) fn notify_vcpu<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     match host_of(platform, id) {
         None => {}
         Some(host) if host == state.core => kicked(state, platform, id),
@@ -195,7 +195,7 @@ fn notify_host<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, 
 
 /// This core was kicked for a vCPU: the vCPU's doorbell was rung, or another core has parked it.
 #[inline(always)]
-pub fn kicked<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+fn kicked<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     if state.decides_on_kick(id) {
         state.must_decide = true;
     }

@@ -66,10 +66,7 @@ pub use core_state::{Catch, CoreSetup, CoreState, TAKE_BACK_US};
 pub use decide::{Next, next_action};
 pub use exchange::{exchange, switch_in, switch_out};
 pub use grace::{Grace, Sample};
-pub use interrupt::{
-    alarm_rang, arm_stale_alarm, handle, kicked, notify_vcpu, notify_vcpus, refresh,
-    take_interrupts,
-};
+pub use interrupt::{alarm_rang, arm_stale_alarm, handle, notify_vcpus, refresh, take_interrupts};
 pub use lock_holder::{Interrupted, may_hold_lock};
 pub use park::{acquire_token, park, wake};
 pub use platform::{Delivery, Platform, Saved, State, Taken, TracePoint};

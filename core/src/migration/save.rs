@@ -18,7 +18,7 @@ pub fn save_loaded<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let is_asleep = state.scheduler.state(id) == Some(VcpuState::Sleep);
     let saved = platform.save(&mut token, is_asleep);
     platform.trace(TracePoint::Saved);
-    state.put_back(id, token);
+    state.keep(id, token);
     state.must_refresh = false;
     let current = state.scheduler.current_band();
     // A timer that has expired already needs no deadline: either it is why the vCPU is awake, or the guest has masked it.

@@ -2,7 +2,6 @@
 //! The firmware calls of guests: PSCI, SMCCC and TRNG. `core/psci` decides their outcome, which is carried out here.
 
 use super::{Instance, loaded};
-use crate::timers;
 use spumone_config::{GuestId, VcpuId};
 use spumone_core::migration;
 use spumone_core::psci::{self, EntryPoint, Outcome, StopReason};
@@ -61,11 +60,6 @@ impl Instance {
     /// point ([`Instance::prepare_vcpu`]), so its registers are taken off the core.
     fn power_down(&mut self, id: VcpuId) {
         migration::save_loaded(&mut self.state, &mut self.platform);
-        // A timer may have expired since the vCPU was put to sleep. Its interrupt is withdrawn by the save, and counts even if
-        // the guest has closed its CPU interface, as guests do before a powerdown.
-        if self.saved(id).timers.lines(timers::now()) != 0 {
-            migration::wake(&mut self.state, &mut self.platform, id);
-        }
         if self.state.vcpu_state(id) != Some(VcpuState::Sleep) {
             // An interrupt is already pending, so the vCPU stays runnable.
             self.state.clear_deadline(id);

@@ -80,11 +80,10 @@ impl CorePlatform {
         // The sender's writes are read after the acknowledge, not before it.
         isb();
         let kicks = self.own.take_kicked();
-        if self.port.has_mail() {
-            self.noted.mail = true;
-            return Taken::KicksAndChore(kicks);
+        match self.port.has_mail() {
+            true => Taken::KicksAndChore(kicks),
+            false => Taken::Kicks(kicks),
         }
-        Taken::Kicks(kicks)
     }
 
     // Not inlined, to keep the frequent paths above short.
@@ -96,7 +95,7 @@ impl CorePlatform {
             }
             // The UART's line is high until the UART is served; the interrupt stays active until then.
             SpiOwner::Console => {
-                self.noted.console = true;
+                self.is_console_interrupted = true;
                 Taken::Chore
             }
             SpiOwner::Nobody => {

@@ -3,7 +3,6 @@
 //! off.
 
 use super::Instance;
-use super::platform::Noted;
 use crate::console;
 use crate::epitaph::fatal;
 use crate::events::{Event, note};
@@ -18,27 +17,22 @@ use spumone_core::schedule::Ticks;
 const MAX_MAIL: usize = (CAPACITY + 1) * MAX_PCPUS;
 
 impl Instance {
-    /// Does the work that interrupts have noted; else that of the console, which is due at `now`.
+    /// Does what interrupts have asked for, then the console's work if it is due at `now`.
     #[cold]
     #[inline(never)]
     pub(super) fn do_chore(&mut self, now: Ticks) {
-        let noted = core::mem::take(&mut self.platform.noted);
-        if noted == Noted::default() {
-            return self.attend(now);
-        }
-        if noted.mail {
+        if self.platform.port.has_mail() {
             self.read_mail();
         }
-        if noted.console {
+        if core::mem::take(&mut self.platform.is_console_interrupted) {
             self.console_interrupt();
             let machine = self.platform.machine;
             machine.gic.deactivate(machine.board.uart.interrupt);
         }
-        // Input that goes on must not keep the console's other work from being done.
         if self.platform.attendance.due() <= now {
             self.attend(now);
         }
-        self.state.decide_anew();
+        self.state.set_chore(self.platform.attendance.due());
     }
 
     /// Reads the mail of this core.

@@ -99,8 +99,10 @@ impl Instance {
         };
         let mut state = CoreState::new(core, &setup, &machine.shared);
         for vcpu in vcpus.into_iter().flatten() {
-            let (id, band) = (vcpu.id, vcpu.band);
-            state.place(id, vcpu, band, VcpuState::Off);
+            let id = vcpu.id;
+            if let Some(band) = machine.shared.band(id) {
+                state.place(id, vcpu, band, VcpuState::Off);
+            }
         }
         let attendance = Attendance::new(has_console, frequency_hz);
         Self {

@@ -31,11 +31,6 @@ const CHORES: [Chore; 3] = [Chore::ReadKey, Chore::Answer, Chore::Write];
 impl Instance {
     /// Does the console's work that is due at `now`.
     pub(super) fn attend(&mut self, now: Ticks) {
-        self.do_duty(now);
-        self.state.set_chore(self.platform.attendance.due());
-    }
-
-    fn do_duty(&mut self, now: Ticks) {
         let is_low = is_low(self.state.current_band());
         let duty = self.platform.attendance.duty(now, is_low);
         if cpu::interrupt_pending() {
@@ -157,10 +152,6 @@ impl Instance {
                 break;
             }
             self.take_key();
-        }
-        if self.platform.attendance.is_operator_waiting() {
-            // The answer is due now.
-            self.state.decide_anew();
         }
         self.serve_console_in_band();
     }

@@ -32,23 +32,14 @@ pub(super) struct CorePlatform {
     pub(super) port: Port<'static>,
     /// When this core works for the console.
     pub(super) attendance: Attendance,
-    /// Work of interrupts that were taken, to be done before a guest is entered.
-    pub(super) noted: Noted,
+    /// The console UART's interrupt was taken. It is active until the UART is served.
+    pub(super) is_console_interrupted: bool,
     /// The vCPU of each guest that was loaded here last, whose translations the TLB may have.
     last_of_guest: [Option<VcpuId>; MAX_GUESTS],
     /// Number of list registers.
     list_registers: usize,
     /// Whether the core has the registers of deferred SErrors, which a switch then saves and loads.
     has_error_registers: bool,
-}
-
-/// Work from interrupts that are not for a vCPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Noted {
-    /// There is mail to read.
-    pub(super) mail: bool,
-    /// The console UART is to be served; its interrupt is active.
-    pub(super) console: bool,
 }
 
 impl CorePlatform {
@@ -66,7 +57,7 @@ impl CorePlatform {
             own: &machine.cores[core.index()],
             port,
             attendance,
-            noted: Noted::default(),
+            is_console_interrupted: false,
             last_of_guest: [None; MAX_GUESTS],
             list_registers,
             has_error_registers: cpu::has_error_registers(),
@@ -223,15 +214,21 @@ impl Platform for CorePlatform {
         }
         loaded.floating_point.save();
         let now = timers::now();
-        Saved {
-            deadline: loaded.timers.deadline_after(now),
-            wakes: is_asleep
-                && loaded.vgic.has_deliverable(
+        let wakes = || {
+            let lines = loaded.timers.lines(now);
+            // A guest closes its CPU interface before a powerdown. Its timers wake it all the same.
+            let wakes_from_powerdown = loaded.resume.is_some() && lines != 0;
+            wakes_from_powerdown
+                || loaded.vgic.has_deliverable(
                     &guest.gic,
-                    loaded.timers.lines(now),
+                    lines,
                     loaded.interface.vmcr(),
                     loaded.interface.running_priority(),
-                ),
+                )
+        };
+        Saved {
+            deadline: loaded.timers.deadline_after(now),
+            wakes: is_asleep && wakes(),
             rung: guest.ids_of(rung),
         }
     }
@@ -286,10 +283,9 @@ impl Platform for CorePlatform {
 
     #[inline(always)]
     fn next_chore(&mut self, now: Ticks, band: Option<Band>, defers: bool) -> Ticks {
-        if defers {
-            self.attendance.put_off(now);
-        } else {
-            let _ = self.attendance.is_concerned(now, is_low(band));
+        match defers {
+            true => self.attendance.put_off(now),
+            false => self.attendance.decided(now, is_low(band)),
         }
         self.attendance.due()
     }

@@ -5,6 +5,7 @@
 use super::lives::Life;
 use super::state::{SharedSnapshot, Timer, World};
 use super::{HIGH, LOW, MOVING, QUANTUM, STARVED, System, rt_of};
+use crate::migration::interrupt::notify_vcpu;
 use crate::migration::*;
 use crate::schedule::{Band, Ticks};
 use crate::sets::VcpuSet;

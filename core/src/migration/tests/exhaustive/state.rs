@@ -248,7 +248,6 @@ impl CoreSnapshot {
             deadlines,
             loaded,
             saved,
-            here,
             running,
             must_decide,
             must_refresh,
@@ -308,7 +307,6 @@ impl CoreSnapshot {
             );
             tokens.insert(loaded.id);
         }
-        assert_eq!(tokens, *here);
         let tokens = (tokens & VcpuSet::from_bits(MOVING)).bits() as u8;
         let loaded = state.loaded();
         let mut due = deadlines.clone();
