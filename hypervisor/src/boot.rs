@@ -14,7 +14,7 @@ use crate::guest::{Guest, Owner, Tables};
 use crate::hardware::{self, El2Map, bundle_start, per_machine, place};
 use crate::instance::Instance;
 use crate::machine::{Core, Destinations, Machine};
-use crate::parking::TokenPlace;
+use crate::parking::ParkedTokens;
 use crate::sysreg::mrs;
 use crate::timers;
 use crate::vcpu::{Vcpu, VcpuToken};
@@ -196,7 +196,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
         vcpus: owners(&guests),
         guests,
         shared: Shared::new(roles, vcpu_facts(system)),
-        parking: [const { TokenPlace::new() }; MAX_VCPUS],
+        parked: ParkedTokens::new(),
         policy: Policy::new(system.scheduler.policy, timers::frequency() as u32),
         without: system.scheduler.without,
         gic: Gic::new(&system.board),

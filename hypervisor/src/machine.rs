@@ -4,7 +4,7 @@
 use crate::entropy::Entropy;
 use crate::gic::Gic;
 use crate::guest::{Guest, Owner};
-use crate::parking::TokenPlace;
+use crate::parking::ParkedTokens;
 use core::sync::atomic::{AtomicU32, Ordering};
 use heapless::Vec;
 use spumone_config::packed::{Board, InterruptPriorities, SpiOwner, System, Without};
@@ -83,7 +83,7 @@ pub struct Machine {
     /// The shared state of scheduling and migration.
     pub shared: Shared,
     /// The tokens of parked vCPUs; a `VcpuId` is an index.
-    pub parking: [TokenPlace; MAX_VCPUS],
+    pub parked: ParkedTokens,
     /// The guests of vCPUs; a `VcpuId` is an index.
     pub vcpus: [Option<Owner>; MAX_VCPUS],
     /// The cores; a `PcpuId` is an index.

@@ -1,36 +1,47 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Storage for the token of a parked vCPU. The vCPU's parking slot (`core/migration`) says which core may access it.
+//! Storage for the tokens of parked vCPUs. The vCPU's parking slot (`core/migration`) says which core may access its
+//! token.
 
 use crate::vcpu::VcpuToken;
 use core::cell::UnsafeCell;
+use spumone_config::types::{MAX_VCPUS, VcpuId};
+use spumone_core::migration::Claim;
 
-/// Storage for the token of one vCPU.
-pub struct TokenPlace(UnsafeCell<Option<VcpuToken>>);
+/// Storage for the tokens of all vCPUs. There is one for each [`Shared`](spumone_core::migration::Shared), whose
+/// parking slots guard it.
+pub struct ParkedTokens([UnsafeCell<Option<VcpuToken>>; MAX_VCPUS]);
 
-// SAFETY: two cores access the token: the one that parks the vCPU, before it stores to the slot, and the one whose
-// claim of the slot succeeds, after the claim. The release of the first and the acquire of the second order their
-// accesses.
-unsafe impl Sync for TokenPlace {}
+// SAFETY: two cores access the place of a token: the one that has the token, before it stores to the vCPU's parking
+// slot, and the one whose claim of the slot succeeds, after the claim. The release of the first and the acquire of the
+// second order their accesses.
+unsafe impl Sync for ParkedTokens {}
 
-impl TokenPlace {
-    /// Empty: a core has the token.
+impl ParkedTokens {
+    /// No vCPU is parked: cores have all tokens.
     pub const fn new() -> Self {
-        Self(UnsafeCell::new(None))
+        Self([const { UnsafeCell::new(None) }; MAX_VCPUS])
     }
 
-    /// Stores the vCPU's token. The caller parks the vCPU in its slot after that.
+    /// Stores the token of a vCPU that is parked next.
+    #[inline(always)]
     pub fn store(&self, token: VcpuToken) {
-        // SAFETY: there is one token, and the caller had it, so no other core accesses this until the vCPU is parked.
-        unsafe { *self.0.get() = Some(token) };
+        let place = self.place(token.id);
+        // SAFETY: there is one token of each vCPU, and the caller had it. So the vCPU is not parked, no core has a
+        // claim of it, and no other core accesses its place until it is parked.
+        unsafe { *place = Some(token) };
     }
 
-    /// Takes the token.
-    ///
-    /// # Safety
-    ///
-    /// The calling core has claimed the vCPU's slot, and has not taken the token since.
-    pub unsafe fn take(&self) -> Option<VcpuToken> {
-        // SAFETY: as the caller promises; no other core accesses this until the calling core parks the vCPU again.
-        unsafe { (*self.0.get()).take() }
+    /// Takes the token of a claimed vCPU.
+    #[inline(always)]
+    pub fn take(&self, claim: Claim) -> Option<VcpuToken> {
+        let place = self.place(claim.vcpu());
+        // SAFETY: the claim is the only one of this parking, and is used up here. Until the calling core stores the
+        // token again, no other core accesses its place.
+        unsafe { (*place).take() }
+    }
+
+    #[inline(always)]
+    fn place(&self, id: VcpuId) -> *mut Option<VcpuToken> {
+        self.0[id.index() % MAX_VCPUS].get()
     }
 }

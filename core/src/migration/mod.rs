@@ -75,5 +75,5 @@ pub use presence::{Level, Presence};
 pub use pull::pull_for_start;
 pub use save::save_loaded;
 pub use send::caught;
-pub use shared::{Roles, Shared, VcpuFacts};
+pub use shared::{Claim, Roles, Shared, VcpuFacts};
 pub use slot::{Parked, ParkedState, ParkingSlot, Peek};

@@ -74,9 +74,9 @@ fn claim_own<P: Platform>(core: PcpuId, platform: &mut P, id: VcpuId) -> Option<
 /// Claims a vCPU that is still parked as in `seen`. `None`: another core was faster.
 #[inline(always)]
 pub(super) fn claim<P: Platform>(platform: &mut P, id: VcpuId, seen: Parked) -> Option<P::Token> {
-    match platform.shared().slot(id).claim(seen) {
-        true => platform.take_token(id),
-        false => {
+    match platform.shared().claim(id, seen) {
+        Some(claim) => platform.take_token(claim),
+        None => {
             platform.trace(TracePoint::LostClaim);
             None
         }
@@ -149,7 +149,7 @@ pub(super) fn store_token<P: Platform>(
     let Some(token) = state.give_up(id) else {
         return;
     };
-    platform.store_token(id, token);
+    platform.store_token(token);
     let now = platform.now();
     platform.shared().slot(id).park(parked, now);
     state.parked_here.insert(id);

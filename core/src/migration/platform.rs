@@ -5,7 +5,7 @@
 use super::core_state::{Catch, CoreState};
 use super::grace::Sample;
 use super::policy::{Candidate, Here, Verdict};
-use super::shared::Shared;
+use super::shared::{Claim, Shared};
 use crate::schedule::{Band, Ticks};
 use crate::sets::VcpuSet;
 use crate::vgic::Doorbell;
@@ -130,10 +130,10 @@ pub trait Platform {
     /// Routes the physical interrupts of a vCPU's devices to this core, where the vCPU is from now on.
     fn route_devices(&mut self, vcpu: &Self::Token);
 
-    /// Stores the token of a vCPU beside its parking slot, where only the core that has it may look.
-    fn store_token(&mut self, id: VcpuId, token: Self::Token);
-    /// Takes the token from beside the parking slot, which this core has just claimed.
-    fn take_token(&mut self, id: VcpuId) -> Option<Self::Token>;
+    /// Stores the token of a vCPU beside the vCPU's parking slot. The slot does not say yet that the vCPU is parked.
+    fn store_token(&mut self, token: Self::Token);
+    /// Takes the token of the claimed vCPU from beside its parking slot.
+    fn take_token(&mut self, claim: Claim) -> Option<Self::Token>;
 
     /// Loads the registers of a vCPU, except those of its timers and interrupts. From now on, stage 2 is that of this
     /// vCPU.

@@ -2,7 +2,7 @@
 //! What all cores share: constants about vCPUs, and the atomics by which tokens move.
 
 use super::presence::{Level, Presence};
-use super::slot::ParkingSlot;
+use super::slot::{Parked, ParkingSlot};
 use crate::schedule::Band;
 use crate::sets::CoreSet;
 use spumone_config::types::{MAX_PCPUS, MAX_VCPUS, PcpuId, VcpuId};
@@ -31,6 +31,20 @@ pub struct VcpuFacts {
     pub cores: CoreSet,
     /// Whether it migrates between those cores.
     pub moves: bool,
+}
+
+/// The proof that the calling core has claimed the parking slot of a vCPU, and has not taken the vCPU's token since. It
+/// is made only by [`Shared::claim`], and cannot be copied.
+#[derive(Debug)]
+#[must_use = "a claimed token must be taken"]
+pub struct Claim(VcpuId);
+
+impl Claim {
+    /// The claimed vCPU.
+    #[inline(always)]
+    pub const fn vcpu(&self) -> VcpuId {
+        self.0
+    }
 }
 
 /// What all cores of a system share for migration.
@@ -76,6 +90,12 @@ impl Shared {
     #[inline(always)]
     pub fn slot(&self, id: VcpuId) -> &ParkingSlot {
         &self.slots[id.index() % MAX_VCPUS]
+    }
+
+    /// Claims a vCPU, if it is still parked as in `seen`. `None`: another core was faster.
+    #[inline(always)]
+    pub(super) fn claim(&self, id: VcpuId, seen: Parked) -> Option<Claim> {
+        self.slot(id).claim(seen).then_some(Claim(id))
     }
 
     /// What a core publishes.

@@ -106,7 +106,7 @@ impl ParkingSlot {
     /// The core that has the token, `parked.host`, gives it up. It has stored the token beside the slot before.
     ///
     /// What the core reads afterwards (a doorbell, a [`Presence`](super::Presence)) is read after the parking.
-    pub fn park(&self, parked: Parked, now: Ticks) {
+    pub(crate) fn park(&self, parked: Parked, now: Ticks) {
         self.since.store(now.0, Ordering::Relaxed);
         self.word.store(parked.encode(), Ordering::Release);
         // Write, fence, look: see the module.
@@ -148,7 +148,7 @@ impl ParkingSlot {
 
     /// Claims the token, if it is still parked as in `seen`. Returns whether the caller has it now.
     #[must_use = "a claimed token must be kept"]
-    pub fn claim(&self, seen: Parked) -> bool {
+    pub(crate) fn claim(&self, seen: Parked) -> bool {
         self.word
             .compare_exchange(
                 seen.encode(),

@@ -9,12 +9,12 @@ use crate::steps::step;
 use crate::sysreg::mrs;
 use crate::timers;
 use crate::vcpu::VcpuToken;
-use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
+use spumone_config::types::MAX_GUESTS;
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Attendance;
 use spumone_core::mailbox::Port;
 use spumone_core::migration::{
-    Candidate, Catch, Delivery, Here, Interrupted, Platform, Sample, Saved, Shared, Taken,
+    Candidate, Catch, Claim, Delivery, Here, Interrupted, Platform, Sample, Saved, Shared, Taken,
     TracePoint, Verdict, may_hold_lock,
 };
 use spumone_core::psci::Phase;
@@ -163,14 +163,13 @@ impl Platform for CorePlatform {
     }
 
     #[inline(always)]
-    fn store_token(&mut self, id: VcpuId, token: VcpuToken) {
-        self.machine.parking[id.index() % MAX_VCPUS].store(token);
+    fn store_token(&mut self, token: VcpuToken) {
+        self.machine.parked.store(token);
     }
 
     #[inline(always)]
-    fn take_token(&mut self, id: VcpuId) -> Option<VcpuToken> {
-        // SAFETY: `migration` takes a token only after this core's claim of the slot of the same vCPU has succeeded.
-        unsafe { self.machine.parking[id.index() % MAX_VCPUS].take() }
+    fn take_token(&mut self, claim: Claim) -> Option<VcpuToken> {
+        self.machine.parked.take(claim)
     }
 
     #[inline(always)]

@@ -4,7 +4,8 @@
 use crate::world::{Token, World};
 use spumone_config::types::{PcpuId, VcpuId};
 use spumone_core::migration::{
-    Candidate, Catch, Delivery, Here, Platform, Sample, Saved, Shared, Taken, TracePoint, Verdict,
+    Candidate, Catch, Claim, Delivery, Here, Platform, Sample, Saved, Shared, Taken, TracePoint,
+    Verdict,
 };
 use spumone_core::schedule::{Band, Ticks};
 use spumone_core::sets::VcpuSet;
@@ -125,13 +126,13 @@ impl Platform for Core<'_> {
 
     fn route_devices(&mut self, _: &Token) {}
 
-    fn store_token(&mut self, _: VcpuId, token: Token) {
+    fn store_token(&mut self, token: Token) {
         self.hardware.spend(self.world.costs.park);
         self.world.store_token(token);
     }
 
-    fn take_token(&mut self, id: VcpuId) -> Option<Token> {
-        self.world.take_token(id)
+    fn take_token(&mut self, claim: Claim) -> Option<Token> {
+        self.world.take_token(claim.vcpu())
     }
 
     fn load_registers(&mut self, _: &mut Token) {

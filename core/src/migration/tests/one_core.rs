@@ -239,13 +239,12 @@ impl Platform for Machine {
 
     fn route_devices(&mut self, _: &VcpuId) {}
 
-    fn store_token(&mut self, id: VcpuId, token: VcpuId) {
-        assert_eq!(id, token);
-        self.tokens[id.index()] = Some(token);
+    fn store_token(&mut self, token: VcpuId) {
+        self.tokens[token.index()] = Some(token);
     }
 
-    fn take_token(&mut self, id: VcpuId) -> Option<VcpuId> {
-        self.tokens[id.index()].take()
+    fn take_token(&mut self, claim: Claim) -> Option<VcpuId> {
+        self.tokens[claim.vcpu().index()].take()
     }
 
     fn load_registers(&mut self, _: &mut VcpuId) {}

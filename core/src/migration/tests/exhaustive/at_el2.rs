@@ -31,6 +31,8 @@ pub enum Interrupt {
     Rt,
     /// Kicks of other cores.
     Kick,
+    /// One that asks for a chore of the hypervisor. The priority mask lets it through.
+    Chore,
 }
 
 /// Where the core looks for interrupts.
@@ -68,6 +70,8 @@ pub struct Machine<'a> {
     alarm: Ticks,
     /// An interrupt that arrives while the core is at EL2.
     pending: Option<(Interrupt, Point)>,
+    /// Saving the registers of another vCPU rings the doorbell of this one.
+    rung_by_save: Option<VcpuId>,
     /// The last of the points that the core has passed.
     passed: Option<Point>,
     /// The priority mask: interrupts of this band and above are let through.
@@ -88,6 +92,7 @@ impl<'a> AtEl2<'a> {
                 loaded: state.loaded(),
                 alarm: state.alarm(),
                 pending: None,
+                rung_by_save: None,
                 passed: None,
                 mask: state.current_band(),
             },
@@ -110,7 +115,8 @@ impl<'a> AtEl2<'a> {
                 }
                 Next::Exchange(id) if self.is_loading(id) => return self.rest(),
                 Next::Exchange(id) => exchange(&mut self.state, &mut self.machine, id),
-                Next::Chore(_) => panic!("the model has no chores"),
+                // The chore is done, and no other one is due later.
+                Next::Chore(_) => self.state.set_chore(Ticks::NEVER),
             }
         }
         panic!("core {} does not enter a guest or idle", self.core.0);
@@ -144,11 +150,22 @@ impl<'a> AtEl2<'a> {
     /// See `What::Between`.
     pub fn between(&mut self, interrupt: Interrupt, point: Point) {
         self.machine.pending = Some((interrupt, point));
+        self.decide_anew(interrupt != Interrupt::Kick);
+    }
+
+    /// See `What::RungBySave`.
+    pub fn ring_by_save(&mut self, id: VcpuId) {
+        self.machine.rung_by_save = Some(id);
+        self.decide_anew(true);
+    }
+
+    /// The real-time vCPU goes to sleep, kicks arrive if `takes_kicks` allows it, or time passes.
+    fn decide_anew(&mut self, takes_kicks: bool) {
         let rt = rt_of(self.core.0);
         let is_kicked = self.machine.world.kicked[self.core.index()] != 0;
         if self.state.scheduler.current() == Some(rt) {
             self.rt(false);
-        } else if is_kicked && interrupt != Interrupt::Kick {
+        } else if is_kicked && takes_kicks {
             self.take_kicks();
         } else {
             self.tick();
@@ -291,6 +308,7 @@ impl Platform for Machine<'_> {
             // The priority mask never holds back a timer of the loaded vCPU.
             Interrupt::Rt => self.mask <= Some(HIGH) || self.loaded == Some(rt_of(self.core.0)),
             Interrupt::Kick => self.world.kicked[self.core.index()] != 0 && self.mask <= Some(LOW),
+            Interrupt::Chore => true,
         };
         self.alarm <= self.now || self.pending.is_some_and(arrives)
     }
@@ -307,6 +325,7 @@ impl Platform for Machine<'_> {
             None => Taken::Nothing,
             Some((Interrupt::Rt, _)) => self.rt_wakes(),
             Some((Interrupt::Kick, _)) => self.take_kicks(),
+            Some((Interrupt::Chore, _)) => Taken::Chore,
         }
     }
 
@@ -323,14 +342,13 @@ impl Platform for Machine<'_> {
 
     fn route_devices(&mut self, _: &Token) {}
 
-    fn store_token(&mut self, id: VcpuId, token: Token) {
-        assert_eq!(id, token.0);
-        let former = self.world.tokens[id.index()].replace(token);
+    fn store_token(&mut self, token: Token) {
+        let former = self.world.tokens[token.0.index()].replace(token);
         assert_eq!(former, None, "a second token");
     }
 
-    fn take_token(&mut self, id: VcpuId) -> Option<Token> {
-        self.world.tokens[id.index()].take()
+    fn take_token(&mut self, claim: Claim) -> Option<Token> {
+        self.world.tokens[claim.vcpu().index()].take()
     }
 
     fn load_registers(&mut self, _: &mut Token) {}
@@ -344,6 +362,13 @@ impl Platform for Machine<'_> {
     fn save(&mut self, loaded: &mut Token, is_asleep: bool) -> Saved {
         let id = loaded.0;
         self.loaded = None;
+        let rung = match self.rung_by_save.take_if(|it| *it != id) {
+            Some(other) => {
+                self.world.doorbells[other.index()].ring_spis(1);
+                VcpuSet::of(other)
+            }
+            None => VcpuSet::EMPTY,
+        };
         let (timer, is_rung) = match moves(id) {
             true => {
                 let doorbell = &self.world.doorbells[id.index()];
@@ -354,7 +379,7 @@ impl Platform for Machine<'_> {
         Saved {
             deadline: (timer == Timer::Armed).then(|| self.now.saturating_add(Ticks(1))),
             wakes: is_asleep && (timer == Timer::Due || is_rung),
-            rung: VcpuSet::EMPTY,
+            rung,
         }
     }
 

@@ -95,6 +95,9 @@ enum What {
         interrupt: Interrupt,
         point: Point,
     },
+    /// As [`Self::Between`], but with no interrupt: if the core saves the registers of a vCPU, that rings the doorbell of
+    /// this other vCPU.
+    RungBySave(VcpuId),
     /// The running vCPU does what is caught.
     Caught,
     /// The running vCPU turns another one on, or itself off.
@@ -352,9 +355,16 @@ impl System {
                     push(What::Between { interrupt, point }, kernels);
                 }
             }
-            for id in 0..VCPUS {
-                if !seen.shared.rung[id] {
-                    push(What::Ring(VcpuId(id as u8)), &kernels[kernels.len() - 1..]);
+            let last = &kernels[kernels.len() - 1..];
+            for point in Point::ALL {
+                let interrupt = Interrupt::Chore;
+                push(What::Between { interrupt, point }, last);
+            }
+            for id in (0..VCPUS).filter(|&id| !seen.shared.rung[id]) {
+                let id = VcpuId(id as u8);
+                push(What::Ring(id), last);
+                if own.running().is_some_and(|running| running != id) {
+                    push(What::RungBySave(id), last);
                 }
             }
             let is_reset = match seen.shared.life {
@@ -412,6 +422,7 @@ impl System {
             (What::Wait { .. } | What::Caught | What::Off, None) => {}
             (What::Rt { wakes }, _) => at_el2.rt(wakes),
             (What::Between { interrupt, point }, _) => at_el2.between(interrupt, point),
+            (What::RungBySave(id), _) => at_el2.ring_by_save(id),
             (What::Kick, _) => at_el2.take_kicks(),
             (What::Tick, _) => at_el2.tick(),
         }
