@@ -68,6 +68,7 @@ impl Machine {
     /// `ICC_IAR1_EL1`: acknowledges the interrupt that is signalled.
     pub fn acknowledge(&mut self, core: usize) -> Option<u16> {
         let interrupt = self.signalled(core)?;
+        self.clock += self.acknowledge_ticks;
         let (bank, bit) = if interrupt < FIRST_SPI {
             (&mut self.cores[core].private, 1 << interrupt)
         } else {

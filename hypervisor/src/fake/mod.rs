@@ -59,6 +59,8 @@ pub struct Machine {
     pub current: usize,
     /// The system counter.
     pub clock: u64,
+    /// Ticks that pass whenever a core acknowledges an interrupt.
+    pub acknowledge_ticks: u64,
     /// The interrupt controller, without the parts of each core.
     pub gic: Gic,
     /// The console's UART.
@@ -107,6 +109,7 @@ pub fn switch_on(parts: Parts) {
         cores,
         current: 0,
         clock: 1,
+        acknowledge_ticks: 0,
         gic: Gic::new(parts.devices[0], parts.devices[1]),
         uart: uart::State::new(parts.devices[2], parts.uart_interrupt),
         memory: Memory::new(parts.memory, parts.loadable, parts.bundle),

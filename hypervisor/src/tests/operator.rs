@@ -4,7 +4,7 @@
 use super::bench::Bench;
 use super::guest::gicd;
 use super::systems::*;
-use crate::fake::{self, Ended, printed};
+use crate::fake::{self, Ended, Register, printed};
 use spumone_config::packed::Policy;
 
 const OPERATOR: u8 = 0x1D;
@@ -106,6 +106,39 @@ fn output_waits_for_room_and_none_is_lost() {
     }
     let text = String::from_utf8(text).unwrap();
     assert!(printed().contains(&text), "{}", printed());
+}
+
+/// The UART has room again, and the core takes that interrupt just before a real-time vCPU wakes: the core prints only a
+/// little before it runs that vCPU.
+#[test]
+fn output_hardly_delays_a_higher_band() {
+    let guests = [GuestParts::new(&[(0, 20)]), GuestParts::new(&[(0, 10)])];
+    let mut bench = Bench::boot(&system(1, Policy::None, &guests));
+    let wakes = 1 << 40;
+    bench.does(0, 0, move |cpu| {
+        cpu.set(Register::CNTV_CVAL_EL0, wakes);
+        cpu.set(Register::CNTV_CTL_EL0, 1);
+        cpu.wfi()
+    });
+    bench.until_all_run();
+    bench.turns(50);
+    fake::with(|machine| machine.set_uart_room(0));
+    for byte in *b"One line of output.\nAnd another one.\n" {
+        bench.does(1, 0, move |cpu| cpu.store(UART + DR, u32::from(byte)));
+    }
+    // The alarm is armed for nothing else then.
+    fake::with(|machine| machine.clock = wakes - 100_000);
+    bench.turns(20);
+    let before = fake::with(|machine| {
+        machine.clock = wakes - 600;
+        machine.acknowledge_ticks = 600;
+        machine.set_uart_room(100);
+        machine.uart.printed.len()
+    });
+    bench.until("the real-time guest runs", |bench| bench.runs_on(0, 0, 0));
+    bench.turns(1);
+    let printed = fake::with(|machine| machine.uart.printed.len()) - before;
+    assert!((1..16).contains(&printed), "{printed} bytes");
 }
 
 #[test]
