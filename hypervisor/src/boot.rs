@@ -56,10 +56,11 @@ type Tokens = [Option<VcpuToken>; MAX_VCPUS];
 
 /// Starts the hypervisor. Runs on the boot core alone, with the initial page tables.
 pub fn start(device_tree: PhysAddr) -> ! {
-    epitaph::prepare(0, EARLY_UART.0);
+    epitaph::prepare(0, EARLY_UART.0, &[]);
     let mut system = read_bundle();
     let board = &system.board;
-    epitaph::prepare(board.hypervisor_memory.start.0, board.uart.base.0);
+    let page = board.hypervisor_memory.start;
+    epitaph::prepare(page.0, board.uart.base.0, &board.core_mpidrs);
     // Loading guests overwrites the firmware's device tree, so it is read now.
     let entropy = match system.fixed_seed {
         Some(seed) => Entropy::fixed(seed),
@@ -138,17 +139,12 @@ fn firmware_tree(at: PhysAddr, system: &System) -> Option<Fdt<'static>> {
 
 /// Which of the board's cores this is.
 fn boot_core(system: &System) -> PcpuId {
-    /// The affinity fields of `MPIDR_EL1`.
-    const AFFINITY: u64 = 0xFF_00FF_FFFF;
-    let own = mrs!(MPIDR_EL1) & AFFINITY;
-    match system
-        .board
-        .core_mpidrs
-        .iter()
-        .position(|mpidr| mpidr & AFFINITY == own)
-    {
-        Some(core) => PcpuId(core as u8),
-        None => fatal!("the boot core, MPIDR {own:#x}, is not among the cores of the system"),
+    match cpu::this_core(system.board.core_mpidrs.iter().copied()) {
+        Some(core) => core,
+        None => fatal!(
+            "the boot core, MPIDR {:#x}, is not among the cores of the system",
+            mrs!(MPIDR_EL1)
+        ),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::hardware::{self, isb};
 use crate::sysreg::{mrs, msr, msr_own};
-use spumone_config::PhysAddr;
+use spumone_config::{PcpuId, PhysAddr};
 
 /// `HCR_EL2` while a guest runs.
 pub const HCR_GUEST: u64 = {
@@ -156,6 +156,17 @@ fn hide_later_features() {
             msr_own!(S3_4_C3_C1_7, 0);
         }
     }
+}
+
+/// Which of these cores, by `MPIDR_EL1`, executes this; `None`: none of them.
+pub fn this_core(mpidrs: impl Iterator<Item = u64>) -> Option<PcpuId> {
+    /// The affinity fields of `MPIDR_EL1`.
+    const AFFINITY: u64 = 0xFF_00FF_FFFF;
+    let own = mrs!(MPIDR_EL1) & AFFINITY;
+    let ids = (0..).map(PcpuId);
+    ids.zip(mpidrs)
+        .find(|(_, mpidr)| mpidr & AFFINITY == own)
+        .map(|(id, _)| id)
 }
 
 /// Whether the calling core has FEAT_RAS, and with it the registers of deferred SErrors.

@@ -6,11 +6,13 @@
 //! which is not used otherwise. In gdb, on QEMU `virt`: `x/90xg 0x40000000`, and the message with
 //! `x/s 0x40000000 + 40*8 + 16*24`.
 
+use crate::cpu;
 use crate::events;
 use crate::hardware::{self, dsb_ishst, dsb_sy, isb, per_machine};
 use crate::sysreg::{mrs, msr};
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use spumone_config::types::MAX_PCPUS;
 use spumone_config::{PcpuId, PhysAddr};
 use spumone_core::schedule::{Band, kick_sgi};
 
@@ -21,6 +23,8 @@ per_machine! {
     /// Where the page and the UART are; zero until [`prepare`].
     static PAGE: AtomicU64 = AtomicU64::new(0);
     static UART: AtomicU64 = AtomicU64::new(0);
+    /// `MPIDR_EL1` of each core; the index is the core's id.
+    static MPIDRS: [AtomicU64; MAX_PCPUS] = [const { AtomicU64::new(u64::MAX) }; MAX_PCPUS];
     /// Set by the first core that dies. Other cores that die write nothing.
     static WRITTEN: AtomicBool = AtomicBool::new(false);
 }
@@ -43,10 +47,14 @@ struct Epitaph {
     message: [u8; 256],
 }
 
-/// Sets the addresses of the page and of the PL011. Zero: nothing is written there. Start-up only.
-pub fn prepare(page: u64, uart: u64) {
+/// Sets the addresses of the page and of the PL011, and `MPIDR_EL1` of each core. Address zero: nothing is written there.
+/// Start-up only.
+pub fn prepare(page: u64, uart: u64, mpidrs: &[u64]) {
     PAGE.store(page, Ordering::Relaxed);
     UART.store(uart, Ordering::Relaxed);
+    for (place, &mpidr) in MPIDRS.iter().zip(mpidrs) {
+        place.store(mpidr, Ordering::Relaxed);
+    }
 }
 
 /// Whether a core has died. Then the other cores stop.
@@ -119,19 +127,16 @@ impl Write for Truncated<'_> {
     }
 }
 
-/// The calling core, approximately: `Aff0` of its `MPIDR_EL1`, which is unique only within a cluster.
-fn this_core() -> PcpuId {
-    // No register of EL2 has the core's id: TPIDR_EL2 has the address of the guest's registers.
-    PcpuId((mrs!(MPIDR_EL1) & 0xFF) as u8)
-}
-
 fn write_epitaph(vector: u64, x: &[u64; 31], sp: u64, message: fmt::Arguments<'_>) -> ! {
     let page = PAGE.load(Ordering::Relaxed);
     if WRITTEN.swap(true, Ordering::AcqRel) {
         hardware::halt();
     }
     stop_other_cores();
-    let core = this_core();
+    // No register of EL2 has the core's id: TPIDR_EL2 has the address of the guest's registers. Before the board is known,
+    // only the first core runs.
+    let mpidrs = MPIDRS.iter().map(|it| it.load(Ordering::Relaxed));
+    let core = cpu::this_core(mpidrs).unwrap_or(PcpuId(0));
     let mut epitaph = Epitaph {
         magic: MAGIC,
         core: u64::from(core.0),

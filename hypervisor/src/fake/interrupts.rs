@@ -3,12 +3,8 @@
 
 use super::registers::{ENABLE, IMASK, Register};
 use super::{Core, Machine};
+use spumone_config::gic::{HYPERVISOR_TIMER, MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
 
-/// PPIs whose lines the core drives.
-const MAINTENANCE: u32 = 25;
-const ALARM: u32 = 26;
-const VIRTUAL_TIMER: u32 = 27;
-const PHYSICAL_TIMER: u32 = 30;
 /// First SPI.
 const FIRST_SPI: u16 = 32;
 
@@ -20,10 +16,10 @@ impl Machine {
             let is_armed = core.get(control) & (ENABLE | IMASK) == ENABLE;
             u32::from(is_armed && self.clock >= core.get(compare))
         };
-        timer(Register::CNTV_CTL_EL0, Register::CNTV_CVAL_EL0) << VIRTUAL_TIMER
-            | timer(Register::CNTP_CTL_EL0, Register::CNTP_CVAL_EL0) << PHYSICAL_TIMER
-            | timer(Register::CNTHP_CTL_EL2, Register::CNTHP_CVAL_EL2) << ALARM
-            | u32::from(core.wants_maintenance()) << MAINTENANCE
+        timer(Register::CNTV_CTL_EL0, Register::CNTV_CVAL_EL0) << VIRTUAL_TIMER.0
+            | timer(Register::CNTP_CTL_EL0, Register::CNTP_CVAL_EL0) << PHYSICAL_TIMER.0
+            | timer(Register::CNTHP_CTL_EL2, Register::CNTHP_CVAL_EL2) << HYPERVISOR_TIMER.0
+            | u32::from(core.wants_maintenance()) << MAINTENANCE.0
             | core.private.lines
     }
 

@@ -3,7 +3,8 @@
 
 use super::bench::Bench;
 use super::systems::*;
-use crate::fake::{self, Register, printed};
+use crate::epitaph::fatal;
+use crate::fake::{self, Ended, Register, printed};
 use crate::guest_registers::GuestRegisters;
 use spumone_config::packed::Policy;
 
@@ -105,4 +106,14 @@ fn spis_go_to_the_first_vcpu_of_their_guest_and_are_off() {
         let (bank, bit) = machine.gic.spi(40);
         assert_eq!((bank.enabled & bit, bank.edges & bit), (0, bit));
     });
+}
+
+#[test]
+fn the_epitaph_names_the_core_that_died() {
+    let guests = [GuestParts::new(&[(5, 10)])];
+    let _bench = Bench::boot(&system(6, Policy::None, &guests));
+    let ended = fake::until_it_ends(5, || fatal!("an error"));
+    assert_eq!(ended, Err::<(), _>(Ended::Halted));
+    let text = printed();
+    assert!(text.contains("spumone died on core 5: an error"), "{text}");
 }
