@@ -35,7 +35,7 @@ pub struct Board {
 pub struct Scheduler {
     /// The policy against lock-holder preemption.
     pub policy: String,
-    /// Length of the turns of vCPUs of one priority, as "2ms".
+    /// Length of the time slices of vCPUs of one priority, as "2ms".
     pub quantum: String,
     /// What the policy `delay` waits for.
     #[serde(skip_serializing_if = "Option::is_none")]

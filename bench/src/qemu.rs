@@ -158,6 +158,23 @@ mod tests {
         assert_eq!(text(booted), "-serial mon:stdio -kernel a.img");
     }
 
+    /// The guests' own tests and the tests of the testbed need no Rust, so they have the machine and the core type in
+    /// their own command lines.
+    #[test]
+    fn scripts_start_the_same_machine() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for script in [
+            "guests/rt/boot_test.sh",
+            "guests/linux/bare.sh",
+            "testbed/tests/testbed.py",
+        ] {
+            let text = std::fs::read_to_string(root.join(script)).unwrap();
+            for word in [BARE, CPU] {
+                assert!(text.contains(word), "{script} does not start {word}");
+            }
+        }
+    }
+
     #[test]
     fn commas_in_paths_do_not_end_an_option() {
         let file = Path::new("a,b");

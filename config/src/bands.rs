@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Priorities as small consecutive numbers.
 //!
-//! A user spreads priorities over 0 to 255 as he likes; a system has few distinct ones. Each
+//! Priorities in a description are numbers up to 255, of which a system uses few. Each distinct priority
 //! becomes a band, an index into bitmaps, SGI numbers and GIC priorities.
 
 use crate::types::{Band, MAX_PRIORITIES, Priority};

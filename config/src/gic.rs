@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The GICv3 as every board has it: sizes of its frames, and which private interrupt is whose.
+//! The GICv3 as every board has it: sizes of its frames, and what each private interrupt is for.
 
 use crate::types::IntId;
 

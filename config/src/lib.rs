@@ -3,8 +3,8 @@
 //!
 //! There are two forms. The *description* is what a user writes in TOML; it is parsed and
 //! checked on the host only (`description` feature). The *packed form* is what the hypervisor
-//! reads: everything is decided in it that can be without the machine, from bands to the guests' stage 2
-//! tables, so EL2 has nothing to parse or to refuse.
+//! reads. It has all decisions that can be made without the machine, from bands to the guests' stage 2
+//! tables, so EL2 does not parse or refuse what a user wrote.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]

@@ -204,11 +204,11 @@ pub struct Spi {
     pub trigger: Trigger,
 }
 
-/// Whose an SPI is.
+/// The owner of an SPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SpiOwner {
-    /// Nobody: it is never enabled.
-    Nobody,
+    /// It has no owner, and is never enabled.
+    Unowned,
     /// The hypervisor's console.
     Console,
     /// A guest, where it has this number.
@@ -294,7 +294,7 @@ impl Policy {
     }
 
     /// Whether the core keeps a vCPU preempted by a higher band for a while before it parks it.
-    pub const fn is_patient(self) -> bool {
+    pub const fn has_park_delay(self) -> bool {
         matches!(self, Self::Steal | Self::Trap | Self::Balance)
     }
 

@@ -154,10 +154,10 @@ mod tests {
     fn kernels_are_kept_off_the_homes_of_the_more_urgent_under_trap_only() {
         assert_eq!(system(Policy::Trap).kernel_free, 0b0100);
         assert_eq!(system(Policy::Steal).kernel_free, 0);
-        // Where nobody moves, there is nobody to keep off.
+        // Where no vCPU moves, there is no kernel to keep off a core.
         let stay = members(0, false, HIGH, &[0, 1]);
         assert_eq!(of_cores(Policy::Trap, 4, &stay).kernel_free, 0);
-        // Nobody is above a real-time guest that moves itself.
+        // No guest has a higher priority than this real-time guest, but it moves itself.
         let rt = members(0, true, HIGH, &[2]);
         let all = [rt, members(1, true, LOW, &[0, 1])].concat();
         assert_eq!(of_cores(Policy::Trap, 4, &all).kernel_free, 0);

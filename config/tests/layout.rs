@@ -289,7 +289,7 @@ proptest! {
         prop_assert_eq!(decoded.spis.len(), passed + 1);
         for spi in &decoded.spis {
             let is_listed = match spi.owner {
-                SpiOwner::Nobody => false,
+                SpiOwner::Unowned => false,
                 SpiOwner::Console => spi.physical == decoded.board.uart.interrupt,
                 SpiOwner::Guest(guest, number) => decoded.guests[guest.index()].interrupts.iter()
                     .any(|it| (it.physical, it.guest) == (spi.physical, number)),

@@ -140,12 +140,12 @@ macro_rules! id_set {
 }
 
 id_set! {
-    /// vCPUs of the system.
+    /// A set of vCPUs of the system. [`VcpuIndexSet`](crate::vgic::VcpuIndexSet) is for vCPUs of one guest.
     VcpuSet of VcpuId
 }
 
 id_set! {
-    /// Cores of the machine.
+    /// A set of cores of the machine.
     CoreSet of PcpuId
 }
 

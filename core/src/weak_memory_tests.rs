@@ -128,7 +128,7 @@ fn a_migrating_vcpu_sees_the_doorbell_or_its_new_core_is_kicked() {
     }
 }
 
-/// A doorbell is rung while the vCPU is parked asleep: the host sees the doorbell, or the sender finds the vCPU parked.
+/// A doorbell is rung while the vCPU is parked asleep: the host core sees the doorbell, or the sender finds the vCPU parked.
 #[test]
 fn a_doorbell_rung_during_parking_is_not_lost() {
     for _ in 0..ROUNDS {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Boots the Linux guest on QEMU's virt machine without a hypervisor: to try a scenario, and as the
-# bare machine of comparisons. The machine has a blank disk and QEMU's user network.
+# Boots the Linux guest on QEMU's virt machine without a hypervisor: to try a scenario, and for test.sh. Figures start
+# the bare machine themselves (bench/src/qemu.rs). The machine has a blank disk and QEMU's user network.
 #
 # usage: bare.sh [--rt] [--bench] [--exact] [--cpus N] [--memory SIZE] [SCENARIO [ARGUMENT...]]
 #   --bench    the initramfs with all yardsticks

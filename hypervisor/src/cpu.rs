@@ -192,7 +192,7 @@ pub fn forget_guest_translations() {
 
 /// As [`set_stage2`] with other tables of the current guest: also invalidates what the core has cached of the former
 /// ones. All tables of a guest have one VMID, so that the guest's own TLB maintenance covers each.
-pub fn exchange_stage2(tables: Vttbr) {
+pub fn change_stage2(tables: Vttbr) {
     set_stage2(tables);
     hardware::forget_both_stages();
 }

@@ -76,7 +76,7 @@ impl Guest {
 
     /// The ids of these vCPUs of the guest. The ids of a guest's vCPUs are consecutive.
     #[inline(always)]
-    pub fn ids_of(&self, vcpus: vgic::VcpuSet) -> VcpuSet {
+    pub fn ids_of(&self, vcpus: vgic::VcpuIndexSet) -> VcpuSet {
         // Most often: then nothing of the guest is looked at.
         if vcpus.is_empty() {
             return VcpuSet::EMPTY;

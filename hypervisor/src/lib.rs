@@ -16,6 +16,7 @@
 pub mod boot;
 mod console;
 mod context;
+mod core_loop;
 mod cpu;
 mod entropy;
 mod epitaph;
@@ -30,7 +31,6 @@ mod parking;
 mod steps;
 mod sysreg;
 mod timers;
-mod turns;
 mod vcpu;
 
 #[cfg(target_os = "none")]

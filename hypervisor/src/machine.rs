@@ -24,7 +24,7 @@ pub struct Destinations([SpiOwner; MAX_PHYSICAL_SPIS]);
 impl Destinations {
     /// The table of this system.
     pub fn new(system: &System) -> Self {
-        let mut table = [SpiOwner::Nobody; MAX_PHYSICAL_SPIS];
+        let mut table = [SpiOwner::Unowned; MAX_PHYSICAL_SPIS];
         for spi in &system.spis {
             let index = spi.physical.index().checked_sub(IntId::FIRST_SPI.index());
             if let Some(entry) = index.and_then(|index| table.get_mut(index)) {
@@ -40,7 +40,7 @@ impl Destinations {
         let index = interrupt.index().checked_sub(IntId::FIRST_SPI.index());
         index
             .and_then(|index| self.0.get(index).copied())
-            .unwrap_or(SpiOwner::Nobody)
+            .unwrap_or(SpiOwner::Unowned)
     }
 }
 

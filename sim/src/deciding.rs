@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The policy, and all that the simulator knows of policies: a new policy in `spumone-core` needs changes in this file at
-//! most.
+//! What decides in a simulation whether a vCPU migrates: a policy of the hypervisor, or chance.
+//!
+//! A new policy in `spumone-core` can be simulated without a change here. Only [`invariants`](crate::invariants) knows
+//! what each policy promises.
 
 use crate::random::Random;
 use crate::setup::Decisions;
 use crate::time::{FREQUENCY_HZ, us};
 use spumone_config::packed;
-use spumone_core::migration::{Candidate, Here, Policy, PolicyRules, Verdict};
+use spumone_core::migration::{Candidate, Fetcher, Policy, PolicyRules, Verdict};
 use spumone_core::schedule::Ticks;
 
-/// What decides about moves.
+/// What decides whether a vCPU migrates.
 #[derive(Debug)]
 pub enum Deciding {
     /// A policy of the hypervisor, and its name.
@@ -19,8 +21,8 @@ pub enum Deciding {
 }
 
 impl Deciding {
-    /// The decisions that a setup asks for; chance uses this seed. Where cores cannot catch what a guest does, the hypervisor
-    /// uses `steal` instead of `trap`.
+    /// What a setup names. `seed` is for chance. If `catches` is false, cores cannot catch a guest that enters or leaves
+    /// its kernel, and `steal` takes the place of `trap`, as in the hypervisor.
     pub fn new(decisions: Decisions, seed: u64, catches: bool) -> Self {
         let policy = |policy| Self::Policy(Policy::new(policy, FREQUENCY_HZ), policy);
         match decisions {
@@ -30,7 +32,8 @@ impl Deciding {
         }
     }
 
-    /// The policy by whose name roles are given. Chance moves vCPUs, as `random` does.
+    /// The policy for which the [roles](spumone_config::roles) of cores and vCPUs are computed. Chance has the roles of
+    /// `random`: vCPUs move.
     pub const fn named(&self) -> packed::Policy {
         match self {
             Self::Policy(_, named) => *named,
@@ -53,17 +56,17 @@ impl Deciding {
 
     /// See [`Policy::verdict`].
     #[inline]
-    pub fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
+    pub fn verdict(&mut self, fetcher: &Fetcher, candidate: &Candidate) -> Verdict {
         match self {
-            Self::Policy(policy, _) => policy.verdict(here, candidate),
-            Self::Chance(random) => by_chance(random, here, candidate),
+            Self::Policy(policy, _) => policy.verdict(fetcher, candidate),
+            Self::Chance(random) => by_chance(random, fetcher, candidate),
         }
     }
 }
 
-/// Any verdict that a policy may give for this candidate; most often the vCPU is taken.
-fn by_chance(random: &mut Random, here: &Here, candidate: &Candidate) -> Verdict {
-    if here.running.is_some_and(|it| it.band > candidate.band) {
+/// Chooses at random one of the verdicts that a policy may give for this candidate; in most cases the core takes the vCPU.
+fn by_chance(random: &mut Random, fetcher: &Fetcher, candidate: &Candidate) -> Verdict {
+    if fetcher.running.is_some_and(|it| it.band > candidate.band) {
         return Verdict::Leave;
     }
     if !candidate.parked.state.is_runnable() {
@@ -72,8 +75,8 @@ fn by_chance(random: &mut Random, here: &Here, candidate: &Candidate) -> Verdict
             false => Verdict::Leave,
         };
     }
-    let soon = Ticks(here.now.0 + 1 + random.below(us(5).0));
-    match (random.below(8), here.running) {
+    let soon = Ticks(fetcher.now.0 + 1 + random.below(us(5).0));
+    match (random.below(8), fetcher.running) {
         (0, _) => Verdict::Later(soon),
         (_, None) => Verdict::Take,
         (1, Some(_)) => Verdict::Take,

@@ -9,7 +9,7 @@
 //!   found, too.
 //! - No vCPU waits for more than two time slices of each vCPU of its guest. Where there are more vCPUs than cores, the limit
 //!   grows with the share of its core that the real-time vCPU takes. Policies that do not help have larger limits: [`Waits`].
-//! - A core that idles and has sent a vCPU away that no core has claimed has an alarm to fetch it back.
+//! - If a core has sent a vCPU away, no core has claimed it, and the core idles, then its alarm is armed to take it back.
 //! - The real-time vCPU waits for no other vCPU: only for one step at EL2 and its own switch. Under `delay`, also for the
 //!   longest delay.
 
@@ -26,9 +26,9 @@ use spumone_core::schedule::Ticks;
 /// If the hypervisor has not acted within this time, it has forgotten to: longer than a park delay, a grace and some kicks.
 const FORGOTTEN: Ticks = us(500);
 /// Longest wait for each vCPU that shares the cores: a time slice and its grace, twice.
-const TURNS: u64 = 2;
+const SLICES: u64 = 2;
 /// The same where chance decides, which is not fair.
-const TURNS_BY_CHANCE: u64 = 20;
+const SLICES_BY_CHANCE: u64 = 20;
 
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,9 +52,9 @@ impl fmt::Display for Violation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     /// For time slices of others, while no core idles.
-    Turns,
-    /// As `Turns`, and for the real-time vCPU. (A core that runs no kernel code of the guest may idle.)
-    TurnsAndRt,
+    Slices,
+    /// As `Slices`, and for the real-time vCPU. (A core that runs no kernel code of the guest may idle.)
+    SlicesAndRt,
     /// As above, also while other cores idle.
     Host,
     /// For time slices on its own core, when the real-time vCPU does not have it.
@@ -68,14 +68,14 @@ impl Waits {
         match decisions {
             Decisions::Policy(Policy::Cosched) => Self::Gang,
             _ if !moves => Self::Home,
-            Decisions::Policy(Policy::Balance | Policy::Trap) => Self::TurnsAndRt,
+            Decisions::Policy(Policy::Balance | Policy::Trap) => Self::SlicesAndRt,
             Decisions::Policy(Policy::OnDemand) => Self::Host,
-            _ => Self::Turns,
+            _ => Self::Slices,
         }
     }
 
     fn is_for_rt(self) -> bool {
-        matches!(self, Self::TurnsAndRt | Self::Host)
+        matches!(self, Self::SlicesAndRt | Self::Host)
     }
 }
 
@@ -106,7 +106,7 @@ pub struct Invariants {
     /// Longest time that a vCPU may wait while a core idles.
     forgotten: Ticks,
     /// The longest time slice.
-    turn: Ticks,
+    slice: Ticks,
     bound_of_wait: Ticks,
     bound_of_dispatch: Ticks,
     pub longest_wait: Ticks,
@@ -117,17 +117,17 @@ impl Invariants {
     pub fn new(setup: &Setup, cores: &[Instance], world: &World) -> Self {
         let vcpus = world.vcpus.len();
         let first = usize::from(setup.rt.is_none());
-        let turn = setup.quantum.0 + us(300).0;
+        let slice = setup.quantum.0 + us(300).0;
         let waits = Waits::of(
             setup.decisions,
             world.shared.roles.highest_movable != Level::IDLE,
         );
-        let turns = match setup.decisions {
-            Decisions::Policy(Policy::Random) | Decisions::Chance => TURNS_BY_CHANCE,
-            Decisions::Policy(_) => TURNS,
+        let slices = match setup.decisions {
+            Decisions::Policy(Policy::Random) | Decisions::Chance => SLICES_BY_CHANCE,
+            Decisions::Policy(_) => SLICES,
         };
-        let turns = turns * setup.guest_vcpus as u64;
-        let mut bound_of_wait = turns * turn;
+        let slices = slices * setup.guest_vcpus as u64;
+        let mut bound_of_wait = slices * slice;
         // Where there are more vCPUs than cores, the other cores may have enough to do and take no vCPU from the core of the
         // real-time vCPU: time slices on that core take longer, as the real-time vCPU leaves less time.
         if let Some(rt) = setup.rt
@@ -161,7 +161,7 @@ impl Invariants {
             cut_off: 0,
             free_since: vec![Ticks(0); setup.guest_cores],
             forgotten,
-            turn: Ticks(turn),
+            slice: Ticks(slice),
             bound_of_wait,
             bound_of_dispatch: setup
                 .costs
@@ -297,7 +297,7 @@ impl Invariants {
             }
             let since = self.waits_since[index];
             let (idle, from) = match self.waits {
-                Waits::Turns | Waits::TurnsAndRt => (longest_idle, since),
+                Waits::Slices | Waits::SlicesAndRt => (longest_idle, since),
                 Waits::Host => (Ticks::NEVER, since),
                 Waits::Home | Waits::Gang => {
                     // A vCPU that stays can wait only for its own core, and only the time that the core has for it counts.
@@ -328,7 +328,7 @@ impl Invariants {
                 // The deadline of a vCPU in the same band is served at the end of a time slice, even if another core idles.
                 let bound = match self.by_timer & bit == 0 {
                     true => self.forgotten,
-                    false => self.forgotten.saturating_add(self.turn),
+                    false => self.forgotten.saturating_add(self.slice),
                 };
                 if waits > bound {
                     return Err(format!(

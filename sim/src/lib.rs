@@ -9,10 +9,10 @@
 //! | [`setup`], [`outcome`] | input and output |
 //! | [`simulate`](mod@simulate) | the run: the next event of all cores, again and again |
 //! | `instance` | one core's hypervisor: what `hypervisor/src/instance/` does around `spumone-core`, without registers |
-//! | `deciding` | the policy, and all that the simulator knows of policies |
+//! | `deciding` | what decides whether a vCPU migrates: a policy of the hypervisor, or chance |
 //! | `world` | what the cores of one system share |
-//! | `guest` | what runs on vCPUs: an SMP system under a load like hackbench, a real-time task, a load that moves vCPUs all the time |
-//! | `invariants` | what is asserted after each event |
+//! | `guest` | what runs on vCPUs: an SMP system with a workload like hackbench, a real-time task, a workload that makes vCPUs move all the time |
+//! | `invariants` | what is checked after each event |
 //! | [`costs`] | what the hypervisor's steps cost, in instructions |
 //! | [`ideal`] | what the cores left by a load can achieve, from runs on bare machines |
 
@@ -34,6 +34,6 @@ mod world;
 
 pub use invariants::Violation;
 pub use outcome::{Outcome, Work};
-pub use setup::{Decisions, End, Load, Setup, SetupError};
+pub use setup::{Decisions, End, Setup, SetupError, Workload};
 pub use simulate::{Failed, Simulation, simulate};
 pub use time::{TICKS_PER_SECOND, TICKS_PER_US};

@@ -24,7 +24,7 @@ pub enum Decisions {
 
 /// What the vCPUs of the SMP guest do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
+pub enum Workload {
     /// Processes that send each other messages through sockets: locks, wake-ups, IPIs, ticks.
     Messages,
     /// vCPUs that compute, sleep and send each other SGIs, each for some microseconds: as many moves as possible.
@@ -55,7 +55,7 @@ pub struct Setup {
     /// What decides about moves.
     pub decisions: Decisions,
     /// What the SMP guests do.
-    pub load: Load,
+    pub workload: Workload,
     /// The real-time guests.
     pub rt: Option<Rt>,
     /// Interrupts that arrive at the real-time guest's core without end.
@@ -104,14 +104,14 @@ impl Rt {
 }
 
 impl Setup {
-    /// A machine of `cores` cores with one SMP guest on all of them, with the load of the testbed.
+    /// A machine of `cores` cores with one SMP guest on all of them, with the workload of the testbed.
     pub fn new(cores: usize, decisions: Decisions, busy_percent: u8, seed: u64) -> Self {
         Self {
             cores,
             guest_cores: cores,
             guest_vcpus: cores,
             decisions,
-            load: Load::Messages,
+            workload: Workload::Messages,
             rt: Some(Rt::busy_percent(busy_percent)),
             storm: None,
             quantum: us(2_000),
@@ -143,7 +143,7 @@ impl Setup {
     /// As many vCPUs move as often as they can, beside a real-time guest with short activations at 1 kHz.
     pub fn churn(cores: usize, seed: u64, migrations: u64) -> Self {
         Self {
-            load: Load::Churn,
+            workload: Workload::Churn,
             guest_vcpus: (2 * cores).min(MAX_GUEST_VCPUS),
             quantum: us(20),
             end: End::Migrations(migrations),

@@ -6,7 +6,7 @@ use crate::deciding::Deciding;
 use crate::guest::{Churn, ENDLESS, Exit, Messages, RtTask, Smp, TIMER, Vcpu};
 use crate::outcome::Counters;
 use crate::random::Random;
-use crate::setup::{Load, Setup, Storm};
+use crate::setup::{Setup, Storm, Workload};
 use spumone_config::roles::{self, Member, changes_cores};
 use spumone_config::types::{GuestId, MAX_VCPUS, PcpuId, VcpuId};
 use spumone_core::migration::{Level, Roles, Shared, VcpuFacts};
@@ -113,13 +113,13 @@ impl World {
                 moves: moves && id != RT,
             });
         }
-        let smp = match setup.load {
-            Load::Messages => Smp::Messages(Box::new(Messages::new(
+        let smp = match setup.workload {
+            Workload::Messages => Smp::Messages(Box::new(Messages::new(
                 setup.guest_vcpus,
                 setup.seed,
                 number,
             ))),
-            Load::Churn => Smp::Churn(Churn::new(setup.seed, number)),
+            Workload::Churn => Smp::Churn(Churn::new(setup.seed, number)),
         };
         // Real-time guests of different systems have different phases.
         let mut random = Random::new(setup.seed, !number);

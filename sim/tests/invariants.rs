@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use spumone_config::packed::Policy;
 use spumone_core::schedule::Ticks;
 use spumone_sim::setup::{Rt, Storm};
-use spumone_sim::{Decisions, End, Failed, Load, Setup, TICKS_PER_US, simulate};
+use spumone_sim::{Decisions, End, Failed, Setup, TICKS_PER_US, Workload, simulate};
 
 const fn us(microseconds: u64) -> Ticks {
     Ticks(microseconds * TICKS_PER_US)
@@ -87,7 +87,7 @@ proptest! {
             cores: cores * systems,
             guest_cores: cores,
             guest_vcpus: cores + more,
-            load: if churns { Load::Churn } else { Load::Messages },
+            workload: if churns { Workload::Churn } else { Workload::Messages },
             rt,
             catches_exit,
             end: End::Time(us(100_000)),
@@ -105,7 +105,7 @@ fn a_storm_of_interrupts_delays_the_real_time_vcpu_by_one_of_them() {
         for (interval, quantum) in [(1, 20), (300, 100), (2_000, 2_000)] {
             let setup = Setup {
                 guest_vcpus: 5,
-                load: Load::Churn,
+                workload: Workload::Churn,
                 rt: Some(Rt {
                     period: us(1_000),
                     busy: us(100),

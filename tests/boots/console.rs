@@ -41,7 +41,7 @@ fn the_keyboard_goes_to_the_selected_guest() {
     machine.type_keys(&format!("{ESCAPE}\tnext is right\r"));
     machine.wait_for("right", "echo: next is right");
     machine.type_keys(&format!("{ESCAPE}?"));
-    machine.wait_for("spumone", "restart the guest that is typed to");
+    machine.wait_for("spumone", "restart the guest that has the keyboard");
     machine.type_keys(&format!("{ESCAPE}s"));
     machine.wait_for("spumone", "guest left: Running");
     machine.type_keys(&format!("{ESCAPE}1quit\r"));

@@ -134,7 +134,7 @@ const ANSWERED_US: u64 = 100_000;
 
 /// Types keys from power on; from then on guests keep its cores.
 fn in_time(name: &str, keys: &str, last: &str) {
-    let keys = format!("{}{ESCAPE}{keys}", "typed to a guest ".repeat(12));
+    let keys = format!("{}{ESCAPE}{keys}", "text for a guest ".repeat(12));
     Boot::new(name)
         .cores(2)
         .typed(&keys)

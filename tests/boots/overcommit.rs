@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! More vCPUs than cores: vCPUs of one priority take turns, higher priorities come first, no timer is lost.
+//! More vCPUs than cores: vCPUs of one priority share cores in time slices, higher priorities come first, no timer is lost.
 
 use boot_tests::{Boot, linux, probe, rt};
 
-/// Three guests that never pause take turns on one core.
+/// Three guests that never pause share one core in time slices.
 #[test]
 fn three_guests_of_one_priority_on_one_core() {
     let names = ["one", "two", "three"];
@@ -17,7 +17,7 @@ fn three_guests_of_one_priority_on_one_core() {
     let most = loops.into_iter().max().unwrap_or(0);
     for (name, loops) in names.into_iter().zip(loops) {
         console.probe_is_well(name);
-        // With turns they get about as far as each other; a guest that had to wait for the others would not.
+        // With time slices they get about as far as each other; a guest that had to wait for the others would not.
         console.demand(
             loops >= most / 4,
             &format!("{name} had too little of the core"),

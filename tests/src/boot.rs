@@ -120,7 +120,7 @@ impl Boot {
         self
     }
 
-    /// Length of the turns of vCPUs of one priority, as "2ms".
+    /// Length of the time slices of vCPUs of one priority, as "2ms".
     pub fn quantum(mut self, quantum: &str) -> Self {
         quantum.clone_into(&mut self.quantum);
         self

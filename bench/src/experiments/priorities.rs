@@ -20,7 +20,7 @@ const BUSY: &str = " load=30% burst=10ms";
 const SAME: f64 = 1.05;
 const LOADS: [Load; 2] = [Load::Hackbench, Load::Disk];
 
-/// Why the difference is small: `docs/interrupts.md`, and `take_interrupts`, `alarm_rang` of the hypervisor.
+/// Why the difference is small: `docs/interrupts.md`, and `take_interrupts`, `alarm_expired` of the hypervisor.
 const WHY_SO_LITTLE: &str = "\
     With and without the split, all interrupts come to EL2, and Linux can mask only its own. The difference is an interrupt \
     for Linux (of a device, or a kick from another core) that comes while the real-time guest runs, or is about to run. \

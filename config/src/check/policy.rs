@@ -65,7 +65,7 @@ fn without(description: &Description, problems: &mut Vec<Problem>) {
     for mechanism in &description.scheduler.without {
         let why = match (policy, mechanism.value) {
             _ if !policy.moves_vcpus() => "is a part of moving vCPUs, and this policy moves none",
-            (policy, Mechanism::Patience) if !policy.is_patient() => "this policy has none",
+            (policy, Mechanism::Patience) if !policy.has_park_delay() => "this policy has none",
             _ => continue,
         };
         let message =

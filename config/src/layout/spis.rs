@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The interrupt destination table: which SPI of the machine is whose.
+//! The interrupt destination table: the owner of each SPI of the machine.
 
 use super::intid;
 use crate::board::Board;

@@ -25,7 +25,7 @@ pub(super) fn moves(guest: &Guest, policy: Policy) -> bool {
     changes_cores(policy, cores(guest))
 }
 
-/// Which tables a guest has beside those in which all of it may run.
+/// Which tables a guest has beside those with which both its kernel and its programs may execute.
 fn others(guest: &Guest, policy: Policy) -> Tables {
     Tables::needed(policy, moves(guest, policy), guest.vcpus.value.len())
 }
@@ -40,7 +40,7 @@ pub(super) fn devices(guest: &Guest, board: &Board) -> impl Iterator<Item = Mapp
     windows(guest, board).into_iter().map(identity)
 }
 
-/// Most bytes that the tables of all guests can take, wherever the guests are placed.
+/// The largest size in bytes of the tables of all guests, wherever the guests are placed.
 pub(super) fn room(description: &Description, board: &Board) -> u64 {
     let policy = description.scheduler.policy.value;
     let of_guest = |guest: &Guest| {
@@ -53,7 +53,7 @@ pub(super) fn room(description: &Description, board: &Board) -> u64 {
     pages.saturating_mul(PAGE_SIZE).saturating_add(ROOT_SIZE)
 }
 
-/// Most pages that one set of tables of a guest can take.
+/// The largest number of pages of one set of tables of a guest.
 fn most_pages(guest: &Guest, board: &Board) -> u64 {
     let devices: Vec<_> = devices(guest, board).collect();
     // Places that are chosen are at multiples of a block.
@@ -68,7 +68,8 @@ fn most_pages(guest: &Guest, board: &Board) -> u64 {
     pages_needed(devices.iter()) as u64 + touched(GIB) + below_blocks
 }
 
-/// Makes the tables of all guests, whose memory lies at `memory`, of pages from `start` on.
+/// Makes the tables of all guests. `memory` says for each guest where its memory is. The tables' first page is at
+/// `start`.
 ///
 /// # Errors
 ///
@@ -103,7 +104,7 @@ pub(super) fn build(
     Ok((guests, pages))
 }
 
-/// Makes one set of tables; returns the value of `VTTBR_EL2`.
+/// Makes one set of tables of a guest; returns the value of `VTTBR_EL2`.
 fn one(
     pages: &mut Pages,
     guest: &Guest,

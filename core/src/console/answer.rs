@@ -4,7 +4,7 @@
 //! A whole answer takes thousands of instructions. So commands are only queued, and each [`Answers::step`] either
 //! composes a line, or passes a few bytes of it on.
 
-use super::format::TYPED_TO;
+use super::format::INPUT_GOES_TO;
 use crate::psci::{Phase, StopReason};
 use heapless::{Deque, Vec};
 use spumone_config::types::GuestId;
@@ -102,7 +102,7 @@ impl Answers {
         {
             if let Some(guest) = state(guest) {
                 self.begin_line();
-                self.text(TYPED_TO);
+                self.text(INPUT_GOES_TO);
                 self.text(guest.name);
                 self.text(" (Ctrl-] then ? for help)\n");
             }

@@ -3,14 +3,14 @@
 //!
 //! The UART's interrupt has the lowest band, so that input and output do not interrupt a guest of a higher band. But
 //! then a guest above the lowest band that never leaves the core would lock the operator out, and so would a guest of
-//! the lowest band that keeps the core busy with interrupts. So the core's alarm also rings for the console:
+//! the lowest band that keeps the core busy with interrupts. So the core's alarm also expires for the console:
 //!
 //! - above the lowest band, when the core has run there for [`LOOK_US`] without a break. A real-time guest whose bursts
 //!   are shorter is never interrupted for it. A guest that never leaves the core is interrupted for one step each time;
 //! - in the lowest band, and while the core idles, every [`LOOK_US`] as well;
 //! - while an answer is not fully printed, every [`STEP_US`], in any band.
 //!
-//! When the alarm rings, the core does a [`Duty`]: a number of short steps. It looks for interrupts before each one. It
+//! When the alarm expires, the core does a [`Duty`]: a number of short steps. It looks for interrupts before each one. It
 //! does more than one only while no interrupt is pending. It defers even the first for a vCPU that has become runnable,
 //! but not twice in a row, so that no storm of interrupts stops the console.
 
@@ -88,7 +88,7 @@ impl Attendance {
         }
     }
 
-    /// When the alarm is to ring for the console.
+    /// When the alarm is to expire for the console.
     #[inline(always)]
     pub const fn due(&self) -> Ticks {
         self.due
@@ -273,7 +273,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any sequence of bands: a core that decides when its alarm rings serves the console every `LOOK`, or has
+        /// For any sequence of bands: a core that decides when its alarm expires serves the console every `LOOK`, or has
         /// been in the lowest band since, where the mask lets the console's interrupt through; in the lowest band, too,
         /// it serves the console every `LOOK` if it decides there.
         #[test]
@@ -297,7 +297,7 @@ mod tests {
                         prop_assert!(attended_at + LOOK > now);
                     }
                     let rings = attendance.due().0;
-                    prop_assert!(rings > now, "the alarm would ring forever");
+                    prop_assert!(rings > now, "the alarm would expire forever");
                     now = rings.min(end);
                     if is_low {
                         low_at = now;

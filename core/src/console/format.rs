@@ -33,4 +33,4 @@ pub const CANCEL: u8 = 0x18;
 /// Ends any escape sequence, and sets default colours: before [`ENDS`] and [`BREAKS`] when escape sequences were written.
 pub const RESET: &str = "\x18\x1b[0m";
 /// The beginning of the hypervisor's line that says which guest has the focus; the guest's name and a space follow.
-pub const TYPED_TO: &str = "input goes to ";
+pub const INPUT_GOES_TO: &str = "input goes to ";

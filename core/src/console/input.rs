@@ -12,7 +12,7 @@ Ctrl-] and then:
   1 to 8  type to that guest
   n, Tab  type to the next guest
   s       show the state of all guests
-  r       restart the guest that is typed to
+  r       restart the guest that has the keyboard
   x       stop the machine
   Ctrl-]  send Ctrl-] to the guest
   ?, h    this text

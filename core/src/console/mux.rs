@@ -37,7 +37,7 @@ pub struct Mux {
     /// The source whose turn it is; the next field says how many more bytes it may write.
     turn: usize,
     left: usize,
-    /// The source in whose line the cursor is; `None`: it is at the start of an empty line.
+    /// The source whose unfinished line has the cursor behind it; `None`: the cursor is at the start of an empty line.
     line_of: Option<usize>,
     /// Bit n: the line of source n has begun and not ended.
     begun: u32,

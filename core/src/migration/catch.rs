@@ -5,7 +5,7 @@
 use super::core_state::{Catch, CoreState};
 use super::platform::{Platform, State};
 
-/// Makes the loaded vCPU exit when it does this, if the core can catch it (FEAT_XNX).
+/// Makes the loaded vCPU exit when the event `catch` happens, if the core can catch it (FEAT_XNX).
 #[inline(always)]
 pub fn catch<P: Platform>(state: &mut State<P>, platform: &mut P, catch: Catch) {
     if state.catches != catch
@@ -16,7 +16,7 @@ pub fn catch<P: Platform>(state: &mut State<P>, platform: &mut P, catch: Catch) 
     }
 }
 
-/// Ends the grace's catch: from now on, only what is always caught on this core is caught.
+/// Ends the catch for grace: from now on, only what is always caught on this core is caught.
 #[inline(always)]
 pub fn stop_catching<P: Platform>(state: &mut State<P>, platform: &mut P) {
     if state.catches != Catch::Nothing || state.excludes_kernels {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of the parked vCPUs that a core has found it claims, and of which other one it notifies another core.
+//! Which one of the parked vCPUs a core claims, and for which other one it notifies another core.
 
 use super::policy::{Candidate, Verdict};
 use super::slot::Parked;
@@ -33,9 +33,9 @@ impl Found {
 pub struct Choice {
     /// The vCPU to claim.
     pub best: Option<Found>,
-    /// Another vCPU, of which another core is to be notified.
+    /// Another vCPU, for which another core is to be notified.
     pub left_over: Option<VcpuId>,
-    /// When to look again.
+    /// When to look again at vCPUs that other cores have parked: the earliest time that a verdict has named.
     pub fetch_at: Ticks,
 }
 
@@ -47,8 +47,8 @@ impl Choice {
         fetch_at: Ticks::NEVER,
     };
 
-    /// Enters a verdict. Returns whether the core is to become the vCPU's host at once: a vCPU that sleeps or is off
-    /// does not compete for the core.
+    /// Enters a verdict. Returns whether the core is to become the vCPU's host core at once, because the vCPU sleeps or
+    /// is off: such a vCPU does not compete for the core.
     pub fn note(&mut self, vcpu: VcpuId, candidate: &Candidate, verdict: Verdict) -> bool {
         let Candidate {
             parked,

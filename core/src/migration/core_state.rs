@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The state of one core that no other core sees: which vCPUs are here, which one runs, and which ones it has parked or
-//! sent away.
+//! The state of one core that no other core sees: the vCPUs whose tokens it has, the one that runs, and those that it has
+//! parked or sent away.
 
 use super::grace::Grace;
 use super::policy::PolicyRules;
@@ -60,7 +60,7 @@ pub(super) struct Loaded<T> {
 pub struct CoreState<T> {
     /// Which core this is.
     pub(super) core: PcpuId,
-    /// Which vCPU runs, and which ones could.
+    /// Which vCPU runs, and which ones are runnable.
     pub(super) scheduler: Scheduler,
     /// Timers of vCPUs that are here and not loaded.
     pub(super) deadlines: Deadlines,
@@ -75,13 +75,13 @@ pub struct CoreState<T> {
     pub(super) must_decide: bool,
     /// Whether interrupts for the loaded vCPU may have come that are not in its list registers.
     pub(super) must_refresh: bool,
-    /// vCPUs whose doorbells were rung here, and whose hosts are not notified yet.
+    /// vCPUs whose doorbells were rung here, and whose host cores are not notified yet.
     pub(super) rung: VcpuSet,
     /// The time for which the alarm is armed.
     pub(super) alarm: Ticks,
     /// Whether a deadline was added or removed, or another vCPU was chosen to run, since the alarm was armed.
     pub(super) alarm_is_stale: bool,
-    /// When the hypervisor has something to do that concerns no vCPU.
+    /// When the hypervisor's next chore is due: work that is for no vCPU.
     pub(super) chore_at: Ticks,
     /// Whether it is due now.
     pub(super) chore_is_due: bool,
@@ -93,8 +93,8 @@ pub struct CoreState<T> {
     pub(super) excludes_kernels: bool,
     /// What is caught of the loaded vCPU.
     pub(super) catches: Catch,
-    /// Whether the alarm has rung since the last decision.
-    pub(super) alarm_rang: bool,
+    /// Whether the alarm has expired since the last decision.
+    pub(super) alarm_expired: bool,
     /// The band of the last decision, which the priority mask lets through; `None` while the core idles.
     pub(super) decided_band: Option<Band>,
     /// vCPUs that may migrate and whose home is this core.
@@ -115,7 +115,9 @@ pub struct CoreState<T> {
     /// When to park the vCPUs of `park_later`, and to notify another core of vCPUs that are parked here because this
     /// core runs a higher band.
     pub(super) notify_at: Ticks,
-    /// When to look again for vCPUs that other cores have parked.
+    /// When the core must decide again because of a vCPU that migrates: to look again at a vCPU that another core has
+    /// parked, to sample a vCPU that has grace or for which a preemption is deferred, or to send a vCPU away or take it
+    /// back.
     pub(super) fetch_at: Ticks,
     /// Until when a preemption is deferred; [`Ticks::NEVER`]: none is.
     pub(super) deferred_until: Ticks,
@@ -169,7 +171,7 @@ impl<T> CoreState<T> {
             rules,
             excludes_kernels: shared.excludes_kernels(core),
             catches: Catch::Nothing,
-            alarm_rang: false,
+            alarm_expired: false,
             decided_band: None,
             home_vcpus: moving & home_vcpus,
             visitors: VcpuSet::EMPTY,
@@ -220,8 +222,8 @@ impl<T> CoreState<T> {
         self.saved.get_mut(id.index())?.as_mut()
     }
 
-    /// The vCPUs whose tokens are on this core: the loaded one and the saved ones.
-    pub fn here(&self) -> VcpuSet {
+    /// The vCPUs whose tokens this core has: the loaded one and the saved ones.
+    pub fn tokens(&self) -> VcpuSet {
         let saved = (0..).map(VcpuId).zip(&self.saved);
         let saved = saved.filter_map(|(id, token)| token.as_ref().map(|_| id));
         saved.chain(self.loaded()).collect()
@@ -311,7 +313,7 @@ impl<T> CoreState<T> {
         self.must_refresh = true;
     }
 
-    /// The hypervisor's next chore, which concerns no vCPU, is due at this time.
+    /// The hypervisor's next chore, work that is for no vCPU, is due at this time.
     #[inline(always)]
     pub fn set_chore(&mut self, at: Ticks) {
         self.chore_at = at;
@@ -368,7 +370,7 @@ impl<T> CoreState<T> {
     /// of the hypervisor.
     #[inline(always)]
     pub(super) fn next_deadline(&self) -> Ticks {
-        let deadline = self.deadlines.next_alarm(self.scheduler.turn());
+        let deadline = self.deadlines.next_alarm(self.scheduler.time_slice());
         deadline
             .unwrap_or(Ticks::NEVER)
             .min(self.next_own_deadline())

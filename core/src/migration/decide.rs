@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One turn of a core's loop at EL2: which vCPU runs next, for when the alarm is armed, and which interrupts the
+//! One iteration of a core's loop at EL2: which vCPU runs next, for when the alarm is armed, and which interrupts the
 //! priority mask lets through.
 //!
 //! The hypervisor, the simulator and the exhaustive test run this code; each brings its own [`Platform`].
@@ -8,21 +8,21 @@ use super::defer::defer_preemption;
 use super::fetch::fetch;
 use super::gang::{notify_gang, pause_gang};
 use super::interrupt::{arm_alarm, arm_stale_alarm, notify_rung, take_interrupts};
-use super::notify::{publish_and_notify, switch_to};
+use super::notify::{publish_and_notify, set_running};
 use super::park::{acquire_current, wake_expired};
 use super::platform::{Platform, State, TracePoint};
 use crate::schedule::{Action, Band, Ticks};
 use spumone_config::types::VcpuId;
 
-/// What a core does after a turn of its loop.
+/// What a core does after [`next_action`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Another turn, because something has happened since the decision.
-    Turn,
+    /// It decides again, because something has happened since the decision.
+    Decide,
     /// No vCPU is runnable: the core idles.
     Idle,
     /// The core switches to this vCPU, whose registers are not on the core.
-    Exchange(VcpuId),
+    Switch(VcpuId),
     /// This vCPU, whose registers are on the core, enters its guest.
     Run(VcpuId),
     /// The hypervisor does what an interrupt has asked of it ([`Taken::Chore`](super::Taken::Chore)), or what
@@ -31,7 +31,7 @@ pub enum Next {
     Chore(Ticks),
 }
 
-/// One turn of the loop: decides, if something has happened since the last decision, and arms the alarm.
+/// One iteration of the loop: decides, if something has happened since the last decision, and arms the alarm.
 ///
 /// Bounded: one decision, and at most 24 interrupts.
 #[inline(always)]
@@ -46,14 +46,14 @@ pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next 
             take_interrupts(state, platform);
         }
         if state.must_decide {
-            return Next::Turn;
+            return Next::Decide;
         }
     }
     arm_stale_alarm(state, platform);
     match state.running {
         None => Next::Idle,
         Some(id) if state.loaded() == Some(id) => Next::Run(id),
-        Some(id) => Next::Exchange(id),
+        Some(id) => Next::Switch(id),
     }
 }
 
@@ -90,7 +90,7 @@ fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
     }
     state.must_decide = false;
     if let Action::Switch { to } = decision.action {
-        switch_to(state, platform, to);
+        set_running(state, platform, to);
         platform.trace(TracePoint::Dispatch(to));
     }
     if !state.moving.is_empty() {
@@ -98,7 +98,12 @@ fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
     } else if state.rules.gang {
         notify_gang(state, platform);
     }
-    set_mask_and_alarm(state, platform, now, decision.turn.map(|turn| turn.band));
+    set_mask_and_alarm(
+        state,
+        platform,
+        now,
+        decision.time_slice.map(|slice| slice.band),
+    );
     now
 }
 
@@ -128,7 +133,7 @@ fn set_mask_and_alarm<P: Platform>(
     band: Option<Band>,
 ) {
     state.decided_band = band;
-    state.alarm_rang = false;
+    state.alarm_expired = false;
     state.alarm_is_stale = true;
     platform.set_priority_mask(band);
     let chore = platform.next_chore(now, band, state.defers_preemption());

@@ -32,7 +32,7 @@ pub(super) fn defer_preemption<P: Platform>(
     state.deferred_until = until;
     state.fetch_at = until.min(now.saturating_add(state.defer_step));
     // Until then no vCPU of the same band gets the core, so no alarm is needed for the end of the time slice.
-    state.scheduler.extend_turn(state.fetch_at);
+    state.scheduler.extend_time_slice(state.fetch_at);
     catch(state, platform, Catch::Exit);
     true
 }

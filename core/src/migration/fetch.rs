@@ -7,7 +7,7 @@ use super::core_state::Catch;
 use super::notify::{notify_other_core, publish_level};
 use super::park::{claim, park};
 use super::platform::{Platform, State, TracePoint};
-use super::policy::{Candidate, Here, Running};
+use super::policy::{Candidate, Fetcher, Running};
 use super::presence::Level;
 use super::send::send_away_due;
 use super::shared::Shared;
@@ -16,8 +16,8 @@ use crate::schedule::{Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// Looks for vCPUs that other cores have parked, and claims what the policy chooses. A decision, with
-/// [`acquire_current`](super::park::acquire_current), must follow.
+/// Looks for vCPUs that other cores have parked, and claims the one that the policy chooses. A decision must follow,
+/// with [`acquire_current`](super::park::acquire_current).
 ///
 /// Returns whether there was a vCPU to choose from, so that time has passed; `None` if a vCPU above all bands that
 /// migrate is runnable here, so that no slot was looked at.
@@ -47,14 +47,14 @@ pub(super) fn fetch<P: Platform>(
         let concerns = match platform.shared().slot(id).peek(state.core) {
             Peek::Nothing => false,
             Peek::Runnable => true,
-            // Its host delivers its interrupts, unless it is cut off there.
+            // Its host core delivers its interrupts, unless the vCPU is cut off there.
             Peek::Waits(host) => is_cut_off(platform.shared(), id, host),
         };
         elsewhere.insert_if(id, concerns);
     }
     platform.trace(TracePoint::Peeked(moving.count()));
-    let turn = state.scheduler.turn();
-    let is_over = turn.is_some_and(|turn| turn.same_band_waits && turn.quantum_end <= now);
+    let slice = state.scheduler.time_slice();
+    let is_over = slice.is_some_and(|slice| slice.same_band_waits && slice.end <= now);
     if elsewhere.is_empty() && !is_over {
         end_grace(state, platform);
         return Some(false);
@@ -70,8 +70,8 @@ pub(super) fn is_cut_off(shared: &Shared, id: VcpuId, host: PcpuId) -> bool {
     band.is_some_and(|band| shared.presence(host).is_above(band))
 }
 
-/// Claims what the policy chooses of `elsewhere`, the vCPUs that other cores have parked. `is_over`: the time slice of the
-/// running vCPU is over, and another one of its band waits here.
+/// Claims the vCPU that the policy chooses from `elsewhere`, the vCPUs that other cores have parked. `is_over`: the time
+/// slice of the running vCPU is over, and another vCPU of its band waits here.
 #[inline(never)]
 fn choose<P: Platform>(
     state: &mut State<P>,
@@ -81,17 +81,17 @@ fn choose<P: Platform>(
     is_over: bool,
 ) {
     platform.trace(TracePoint::Look);
-    let turn = state.scheduler.turn();
-    let here = Here {
+    let slice = state.scheduler.time_slice();
+    let fetcher = Fetcher {
         core: state.core,
         now,
-        running: turn.map(|turn| Running {
-            band: turn.band,
-            since: turn.since,
-            turn_end: turn.quantum_end,
+        running: slice.map(|slice| Running {
+            band: slice.band,
+            since: slice.since,
+            slice_end: slice.end,
         }),
-        same_band_waits: turn.map_or(state.scheduler.highest_band().is_some(), |turn| {
-            turn.same_band_waits
+        same_band_waits: slice.map_or(state.scheduler.highest_band().is_some(), |slice| {
+            slice.same_band_waits
         }),
         excludes_kernels: state.excludes_kernels,
     };
@@ -100,22 +100,22 @@ fn choose<P: Platform>(
         let Some(candidate) = candidate(state, platform, id) else {
             continue;
         };
-        let verdict = platform.verdict(&here, &candidate);
+        let verdict = platform.verdict(&fetcher, &candidate);
         if choice.note(id, &candidate, verdict) {
-            become_host(state, platform, id, candidate.parked, now);
+            become_host_core(state, platform, id, candidate.parked, now);
         }
     }
     state.fetch_at = state.fetch_at.min(choice.fetch_at);
     // No grace when a higher band preempts.
     let is_preempted = choice
         .best
-        .is_some_and(|best| turn.is_some_and(|turn| best.band > turn.band));
+        .is_some_and(|best| slice.is_some_and(|slice| best.band > slice.band));
     let must_leave = is_over || choice.best.is_some_and(|best| best.swap);
     if must_leave
         && !is_preempted
         && let Some(until) = more_grace(state, platform, now)
     {
-        state.scheduler.extend_turn(until);
+        state.scheduler.extend_time_slice(until);
         state.fetch_at = state.fetch_at.min(until);
         catch(state, platform, Catch::Exit);
         return;
@@ -124,7 +124,7 @@ fn choose<P: Platform>(
     if let Some(found) = choice.best
         && claim_for_core(state, platform, found.vcpu, found.parked, now)
     {
-        let runs_next = turn.is_none_or(|turn| found.swap || found.band > turn.band);
+        let runs_next = slice.is_none_or(|slice| found.swap || found.band > slice.band);
         match runs_next {
             // The core needs its token at once.
             true => state.fetched = Some(found.vcpu),
@@ -173,8 +173,9 @@ fn more_grace<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -
     state.grace.more(now, sample)
 }
 
-/// Becomes the host of a vCPU that another core has parked, and parks it here. Returns `false` if the claim failed.
-pub(super) fn become_host<P: Platform>(
+/// Becomes the host core of a vCPU that another core has parked: claims it, and parks it here. Returns `false` if the
+/// claim failed.
+pub(super) fn become_host_core<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
     id: VcpuId,

@@ -21,8 +21,8 @@ pub(super) fn pause_gang<P: Platform>(state: &mut State<P>, platform: &mut P) {
     state.scheduler.pause_up_to(paused);
 }
 
-/// After a decision: if this core has begun to run a band above the gang, or no longer does, the gang's other cores are
-/// kicked.
+/// After a decision: kicks the gang's other cores, if this core has begun to run a band above the gang, or no longer
+/// does.
 pub(super) fn notify_gang<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let Some((band, cores)) = platform.shared().roles.gang else {
         return;

@@ -64,7 +64,7 @@ impl Grace {
         }
     }
 
-    /// Gives all of the grace again: another vCPU runs, or no vCPU waits for this one's core any more.
+    /// Makes all of the grace available again: another vCPU runs, or no vCPU waits for this vCPU's core any more.
     pub fn renew(&mut self) {
         self.used = 0;
         self.spin = Spin::default();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Interrupts at EL2: when a core takes them, and to which core those for a vCPU go.
+//! Interrupts at EL2: when a core takes them, and to which core an interrupt for a vCPU goes.
 //!
 //! Interrupts are masked at EL2, so the core takes them at chosen points. Two rules keep a storm of interrupts, which a
 //! guest can cause for its own vCPUs, from delaying a vCPU of a higher band:
@@ -9,13 +9,13 @@
 //!   them.
 //! - **A preemption is decided before the next interrupt is taken.** As soon as a vCPU of a higher band than the running
 //!   one is runnable, the core decides; the decision sets the priority mask, which holds the rest of the storm back in
-//!   the GIC. When the alarm has rung, the mask is raised at once.
+//!   the GIC. When the alarm has expired, the mask is raised at once.
 
 use super::core_state::{CoreState, Loaded};
-use super::park::{host_of, is_here, mark_wanted_if_cut_off, wake};
+use super::park::{host_core_of, is_host_core, mark_wanted_if_cut_off, wake};
 use super::platform::{Delivery, Platform, State, Taken};
 use super::pull::pull_for_interrupt;
-use crate::schedule::{Band, Ticks, Turn, VcpuState};
+use crate::schedule::{Band, Ticks, TimeSlice, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::types::{IntId, PcpuId, VcpuId};
 
@@ -27,7 +27,7 @@ const MAX_TAKEN: usize = 8;
 #[inline(never)]
 pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
     for _ in 0..MAX_TAKEN {
-        if !state.alarm_rang {
+        if !state.alarm_expired {
             arm_stale_alarm(state, platform);
         }
         debug_assert!(
@@ -36,7 +36,7 @@ pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
         );
         match platform.take_interrupt(state.loaded_vcpu_mut()) {
             Taken::Nothing => return,
-            Taken::Alarm => alarm_rang(state, platform),
+            Taken::Alarm => alarm_expired(state, platform),
             other => {
                 handle_other(state, platform, other);
                 if state.must_decide && state.higher_band_waits() {
@@ -50,25 +50,28 @@ pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
 /// Whether the alarm is armed for the next deadline. While the core must decide, only deadlines of higher bands count: the
 /// decision that follows sees to the others.
 fn alarm_is_in_time<T>(state: &CoreState<T>) -> bool {
-    let has_ended = state.decided_band.is_some() && state.scheduler.turn().is_none();
-    let turn = state.scheduler.turn().map(|turn| match state.must_decide {
-        true => Turn {
-            same_band_waits: false,
-            quantum_end: Ticks::NEVER,
-            ..turn
-        },
-        false => turn,
-    });
-    let deadline = state.deadlines.next_alarm(turn).unwrap_or(Ticks::NEVER);
-    state.alarm_rang || has_ended || state.alarm <= deadline.min(state.next_own_deadline())
+    let has_ended = state.decided_band.is_some() && state.scheduler.time_slice().is_none();
+    let slice = state
+        .scheduler
+        .time_slice()
+        .map(|slice| match state.must_decide {
+            true => TimeSlice {
+                same_band_waits: false,
+                end: Ticks::NEVER,
+                ..slice
+            },
+            false => slice,
+        });
+    let deadline = state.deadlines.next_alarm(slice).unwrap_or(Ticks::NEVER);
+    state.alarm_expired || has_ended || state.alarm <= deadline.min(state.next_own_deadline())
 }
 
-/// An interrupt was taken: the vCPUs that it is for wake, and their hosts are notified.
+/// Handles an interrupt that was taken: wakes the vCPUs that it is for, and notifies their host cores.
 #[inline(always)]
 pub fn handle<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Taken) {
     match taken {
         Taken::Nothing | Taken::Other => {}
-        Taken::Alarm => alarm_rang(state, platform),
+        Taken::Alarm => alarm_expired(state, platform),
         Taken::Kicks(vcpus) => take_kicks(state, platform, vcpus),
         Taken::KicksAndChore(vcpus) => {
             do_chore_next(state);
@@ -92,7 +95,7 @@ fn handle_other<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Take
     handle(state, platform, taken);
 }
 
-/// Has the next turn of the loop lead to a chore.
+/// Has the next iteration of the loop lead to a chore.
 #[cold]
 fn do_chore_next<T>(state: &mut CoreState<T>) {
     state.chore_is_due = true;
@@ -123,12 +126,12 @@ fn timer_expired<P: Platform>(state: &mut State<P>, platform: &mut P, timer: Int
     notify_vcpus(state, platform, rung);
 }
 
-/// The alarm has rung and is disarmed: the core must decide. Until then, the priority mask lets through only interrupts
+/// The alarm has expired and is disarmed: the core must decide. Until then, the priority mask lets through only interrupts
 /// for the highest band and timers of the loaded vCPU, because such a timer may be the reason for a preemption.
 #[inline(always)]
-pub fn alarm_rang<P: Platform>(state: &mut State<P>, platform: &mut P) {
+pub fn alarm_expired<P: Platform>(state: &mut State<P>, platform: &mut P) {
     state.alarm = Ticks::NEVER;
-    state.alarm_rang = true;
+    state.alarm_expired = true;
     state.alarm_is_stale = true;
     state.must_decide = true;
     platform.set_priority_mask(Some(Band::HIGHEST));
@@ -168,7 +171,7 @@ fn notify_each<P: Platform>(state: &mut State<P>, platform: &mut P, vcpus: VcpuS
     }
 }
 
-/// Notifies the hosts of the vCPUs whose doorbells were rung while registers were saved or loaded.
+/// Notifies the host cores of the vCPUs whose doorbells were rung while registers were saved or loaded.
 #[inline(always)]
 pub(super) fn notify_rung<P: Platform>(state: &mut State<P>, platform: &mut P) {
     if !state.rung.is_empty() {
@@ -177,17 +180,17 @@ pub(super) fn notify_rung<P: Platform>(state: &mut State<P>, platform: &mut P) {
     }
 }
 
-/// This core has rung the doorbell of a vCPU, and the vCPU's host must look at it. Delivers the interrupt if this core
-/// is the host; else pulls the vCPU, or kicks its host.
+/// This core has rung the doorbell of a vCPU, and the vCPU's host core must look at it. Delivers the interrupt if this
+/// core is the host core; else pulls the vCPU, or kicks its host core.
 pub(super) fn notify_vcpu<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
-    match host_of(platform, id) {
+    match host_core_of(platform, id) {
         None => {}
         Some(host) if host == state.core => kicked(state, platform, id),
-        Some(host) => notify_host(state, platform, id, host),
+        Some(host) => notify_host_core(state, platform, id, host),
     }
 }
 
-fn notify_host<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, host: PcpuId) {
+fn notify_host_core<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, host: PcpuId) {
     if !pull_for_interrupt(state, platform, id, host) {
         platform.kick(host, id);
     }
@@ -201,7 +204,7 @@ fn kicked<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     }
     if state.loaded() == Some(id) {
         deliver_doorbell(state, platform);
-    } else if is_here(state, platform, id) {
+    } else if is_host_core(state, platform, id) {
         wake(state, platform, id);
         mark_wanted_if_cut_off(state, platform, id);
     } else {
@@ -234,13 +237,13 @@ fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
 /// An SPI that came for one vCPU now targets vCPU `id`, whose doorbell was rung. If `id` is on this core, it looks at
 /// its doorbell when it runs next.
 fn pass_on<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
-    match host_of(platform, id) {
+    match host_core_of(platform, id) {
         None => {}
         Some(host) if host == state.core => {
             state.must_refresh |= state.loaded() == Some(id);
             wake(state, platform, id);
         }
-        Some(host) => notify_host(state, platform, id, host),
+        Some(host) => notify_host_core(state, platform, id, host),
     }
 }
 

@@ -2,7 +2,7 @@
 //! How a core notifies other cores: it publishes which band it runs, and kicks a core that could run a vCPU parked
 //! here.
 
-use super::park::{host_of, is_parked_here, park};
+use super::park::{host_core_of, is_parked_here, park};
 use super::platform::{Platform, State, TracePoint};
 use super::presence::Level;
 use super::shared::VcpuFacts;
@@ -10,10 +10,10 @@ use super::slot::ParkedState;
 use crate::schedule::{Band, Ticks, VcpuState};
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// From now on `to` runs on this core, or the core idles, as was decided. The registers of the vCPU that ran stay on
-/// the core until another vCPU needs it.
+/// Makes `to` the running vCPU of this core, as was decided; `None`: the core idles. The registers of the vCPU that ran
+/// before stay on the core until another vCPU needs the core.
 #[inline(always)]
-pub(super) fn switch_to<P: Platform>(state: &mut State<P>, platform: &mut P, to: Option<VcpuId>) {
+pub(super) fn set_running<P: Platform>(state: &mut State<P>, platform: &mut P, to: Option<VcpuId>) {
     let last = core::mem::replace(&mut state.running, to);
     state.grace.renew();
     if !state.moving.is_empty()
@@ -29,9 +29,11 @@ pub(super) fn switch_to<P: Platform>(state: &mut State<P>, platform: &mut P, to:
     }
 }
 
-/// A vCPU was preempted, or its time slice is over, and its registers are saved. For a vCPU of the same band, it is
-/// parked and another core notified at once. For a higher band, that waits for the park delay, if the policy has one: a
-/// short activation of the higher band then costs that band nothing.
+/// Parks vCPU `id`, which does not run any more and whose registers are saved. Notifies another core if the vCPU is
+/// runnable, or cut off here.
+///
+/// If a higher band now runs here and the policy has a park delay, this core keeps the vCPU until the park delay is
+/// over, and parks it then. If the higher band sleeps before that, parking has cost it nothing.
 #[inline(always)]
 pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     if !state.moves(id) {
@@ -157,8 +159,8 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
     }
 }
 
-/// The vCPU, of those that this core has parked, of which another core is notified first: a runnable one before one
-/// that sleeps, and of these the one of the highest band. One that sleeps counts only if it is cut off.
+/// Chooses one of the vCPUs that this core has parked, for which another core is notified next. A runnable vCPU comes
+/// before a sleeping one, then a higher band before a lower one. A sleeping vCPU is chosen only if it is cut off.
 fn first_to_notify<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<VcpuId> {
     let current = state.scheduler.current_band();
     let mut best = None;
@@ -189,10 +191,10 @@ fn call_home<P: Platform>(state: &mut State<P>, platform: &mut P) {
             continue;
         }
         match platform.shared().slot(id).parked() {
-            // The next decision fetches it if it is runnable; its host sends it home when it wakes.
+            // The next decision fetches it if it is runnable; its host core sends it home when it wakes.
             Some(it) => state.must_decide |= it.state.is_runnable(),
             None => {
-                if let Some(host) = host_of(platform, id).filter(|&host| host != state.core) {
+                if let Some(host) = host_core_of(platform, id).filter(|&host| host != state.core) {
                     platform.kick(host, id);
                 }
             }

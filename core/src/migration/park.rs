@@ -10,9 +10,9 @@ use super::slot::{Parked, ParkedState};
 use crate::schedule::{Decision, Ticks, VcpuState};
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 
-/// Whether a vCPU is on this core, or parked by it.
+/// Whether this core is the host core of a vCPU: it has the token, or has parked it.
 #[inline(always)]
-pub(super) fn is_here<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> bool {
+pub(super) fn is_host_core<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> bool {
     state.has(id) || is_parked_here(state, platform, id)
 }
 
@@ -25,7 +25,7 @@ pub(super) fn is_parked_here<P: Platform>(state: &State<P>, platform: &P, id: Vc
 
 /// The host core of a vCPU.
 #[inline(always)]
-pub(super) fn host_of<P: Platform>(platform: &P, id: VcpuId) -> Option<PcpuId> {
+pub(super) fn host_core_of<P: Platform>(platform: &P, id: VcpuId) -> Option<PcpuId> {
     Some(platform.doorbell(id)?.location())
 }
 
@@ -211,7 +211,7 @@ pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, 
         };
         if !state.moves(id) {
             state.scheduler.wake(id);
-        } else if is_here(state, platform, id) {
+        } else if is_host_core(state, platform, id) {
             // A vCPU that was parked here may be on another core by now.
             wake(state, platform, id);
         }

@@ -4,7 +4,7 @@
 
 use super::core_state::{Catch, CoreState};
 use super::grace::Sample;
-use super::policy::{Candidate, Here, Verdict};
+use super::policy::{Candidate, Fetcher, Verdict};
 use super::shared::{Claim, Shared};
 use crate::schedule::{Band, Ticks};
 use crate::sets::VcpuSet;
@@ -16,7 +16,7 @@ use spumone_config::types::{IntId, PcpuId, VcpuId};
 pub enum Taken {
     /// None was pending.
     Nothing,
-    /// EL2's alarm. It does not ring again until it is armed.
+    /// EL2's alarm. It does not expire again until it is armed.
     Alarm,
     /// Other cores have kicked this one for these vCPUs.
     Kicks(VcpuSet),
@@ -30,7 +30,7 @@ pub enum Taken {
     Delivered(VcpuSet),
     /// The interrupt is for vCPUs that are not loaded: their doorbells were rung.
     Rung(VcpuSet),
-    /// An interrupt that concerns no vCPU.
+    /// An interrupt that is for no vCPU, and after which the core has nothing more to do.
     Other,
 }
 
@@ -110,11 +110,11 @@ pub trait Platform {
     /// Whether the guest of a vCPU runs. A core that has acknowledged the end of a life fetches nothing of it any more.
     fn guest_runs(&self, id: VcpuId) -> bool;
     /// The policy's verdict on a parked vCPU.
-    fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict;
+    fn verdict(&mut self, fetcher: &Fetcher, candidate: &Candidate) -> Verdict;
 
     /// The system counter.
     fn now(&self) -> Ticks;
-    /// Arms the alarm for this time, at once if it is past; [`Ticks::NEVER`]: not at all.
+    /// Arms the alarm for this time. If the time is past, the alarm expires at once; [`Ticks::NEVER`]: it is disarmed.
     fn set_alarm(&mut self, at: Ticks);
     /// Holds back interrupts for bands below `band`; `None`: for no band.
     fn set_priority_mask(&mut self, band: Option<Band>);
@@ -155,7 +155,7 @@ pub trait Platform {
     fn set_catch(&mut self, loaded: &Self::Token, catch: Catch) -> bool;
 
     /// The core has decided at `now` that `band` runs; `defers`: for now only, since a preemption is deferred. Returns
-    /// when the hypervisor has something to do here that concerns no vCPU; [`Ticks::NEVER`]: nothing.
+    /// when the hypervisor's next chore on this core is due; [`Ticks::NEVER`]: there is none.
     fn next_chore(&mut self, now: Ticks, band: Option<Band>, defers: bool) -> Ticks;
     /// The core passes this point.
     fn trace(&mut self, point: TracePoint);

@@ -2,17 +2,17 @@
 //! Pulling: an interrupt or a start has come for a vCPU that is cut off on its host core, so the core that sends it
 //! fetches the vCPU.
 
-use super::fetch::{become_host, is_cut_off};
+use super::fetch::{become_host_core, is_cut_off};
 use super::notify::notify_other_core;
-use super::park::{acquire_token, host_of};
+use super::park::{acquire_token, host_core_of};
 use super::platform::{Platform, State};
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// There is an interrupt or a start for a vCPU of core `host`. If the vCPU is cut off there and runnable, it is marked
-/// as wanted, and the core that claims it finds what was rung. If it sleeps or is off, this core claims it, or, if it
-/// would be cut off here too, notifies another core.
+/// Pulls a vCPU, for which there is an interrupt or a start, if it is cut off on `host`, its host core. If it is
+/// runnable, it is marked as wanted, and the core that claims it looks at its doorbell. If it sleeps or is off, this core
+/// claims it; if it would be cut off here too, this core notifies another core.
 ///
-/// Returns whether the vCPU is wanted or claimed. If not, the host is to be kicked.
+/// Returns whether the vCPU is wanted or claimed. If not, the host core is to be kicked.
 pub(super) fn pull_for_interrupt<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
@@ -32,17 +32,17 @@ pub(super) fn pull_for_interrupt<P: Platform>(
         false
     } else {
         let now = platform.now();
-        become_host(state, platform, id, seen, now)
+        become_host_core(state, platform, id, seen, now)
     };
     state.must_decide |= is_served;
     is_served
 }
 
 /// A vCPU that is off is to start: acquires its token if it is here, or parked by a core where it is cut off.
-/// Returns whether this core has the token. If not, the host is to be sent mail.
+/// Returns whether this core has the token. If not, the host core is to be sent mail.
 pub fn pull_for_start<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) -> bool {
     acquire_token(state, platform, id)
-        || host_of(platform, id).is_some_and(|host| {
+        || host_core_of(platform, id).is_some_and(|host| {
             host != state.core
                 && pull_for_interrupt(state, platform, id, host)
                 && acquire_token(state, platform, id)

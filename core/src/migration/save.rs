@@ -8,7 +8,7 @@ use crate::schedule::VcpuState;
 
 /// Saves the registers of the loaded vCPU, if there is one.
 ///
-/// If doorbells were rung while they were saved, the core decides again, and then notifies the hosts of those vCPUs.
+/// If doorbells of vCPUs were rung meanwhile, the core decides again, and then notifies the host cores of those vCPUs.
 #[inline(always)]
 pub fn save_loaded<P: Platform>(state: &mut State<P>, platform: &mut P) {
     catch(state, platform, Catch::Nothing);

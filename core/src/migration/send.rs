@@ -7,7 +7,7 @@
 use super::catch::stop_catching;
 use super::core_state::Catch;
 use super::notify::notify_other_core;
-use super::park::{acquire_token, is_here, park, store_token};
+use super::park::{acquire_token, is_host_core, park, store_token};
 use super::platform::{Platform, State, TracePoint};
 use super::save::save_loaded;
 use super::slot::ParkedState;
@@ -18,10 +18,10 @@ use spumone_config::types::{PcpuId, VcpuId};
 pub(super) fn send_away_due<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     return_home(state, platform);
     if let Some(max_stay) = state.rules.max_stay
-        && let Some(turn) = state.scheduler.turn()
+        && let Some(slice) = state.scheduler.time_slice()
         && let Some(id) = state.running.filter(|&id| state.moves(id))
     {
-        let due = turn.since.saturating_add(max_stay);
+        let due = slice.since.saturating_add(max_stay);
         if due <= now {
             send_away(state, platform, id, None);
         } else {
@@ -86,7 +86,7 @@ fn take_back_unclaimed<P: Platform>(state: &mut State<P>, platform: &mut P, now:
 /// Sends vCPUs to their home cores, where those could run them.
 fn return_home<P: Platform>(state: &mut State<P>, platform: &mut P) {
     for id in state.visitors.iter() {
-        if !is_here(state, platform, id) {
+        if !is_host_core(state, platform, id) {
             state.visitors.remove(id);
         } else if let Some(home) = free_home(platform, id) {
             send_away(state, platform, id, Some(home));

@@ -12,7 +12,7 @@ pub enum ParkedState {
     Runnable = 1,
     /// It is runnable, and other vCPUs may wait for it: it was in the guest's kernel, or an interrupt has come for it.
     Wanted,
-    /// It is runnable, and its host, which has sent it away, will not run it.
+    /// It is runnable, and its host core, which has sent it away, will not run it.
     Sent,
     /// It waits for an interrupt.
     Asleep,

@@ -8,7 +8,7 @@
 //! waits, and the running vCPU is not interrupted. The deadline of a vCPU of the same band waits until the time slice
 //! is over: before that, the vCPU could only enter the run queue.
 
-use super::{Band, Ticks, Turn};
+use super::{Band, Ticks, TimeSlice};
 use crate::bits::bits;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
@@ -82,23 +82,23 @@ impl Deadlines {
 
     /// The time for which the alarm must be armed; `None`: not at all.
     ///
-    /// `turn` is that of the vCPU which is about to run; `None` for an idle core, on which every deadline counts.
-    pub fn next_alarm(&self, turn: Option<Turn>) -> Option<Ticks> {
+    /// `slice` is that of the vCPU which is about to run; `None` for an idle core, on which every deadline counts.
+    pub fn next_alarm(&self, slice: Option<TimeSlice>) -> Option<Ticks> {
         let deadlines = self.each().map(|(_, deadline)| deadline);
-        let Some(turn) = turn else {
+        let Some(slice) = slice else {
             return deadlines.map(|deadline| deadline.at).min();
         };
         let woken = deadlines.filter_map(|deadline| {
-            if deadline.band > turn.band {
+            if deadline.band > slice.band {
                 Some(deadline.at)
-            } else if deadline.band == turn.band {
-                Some(deadline.at.max(turn.quantum_end))
+            } else if deadline.band == slice.band {
+                Some(deadline.at.max(slice.end))
             } else {
                 None
             }
         });
         woken
-            .chain(turn.same_band_waits.then_some(turn.quantum_end))
+            .chain(slice.same_band_waits.then_some(slice.end))
             .min()
     }
 }
@@ -120,11 +120,11 @@ mod tests {
         }
     }
 
-    fn turn(rank: u8, quantum_end: u64, same_band_waits: bool) -> Option<Turn> {
-        Some(Turn {
+    fn slice(rank: u8, end: u64, same_band_waits: bool) -> Option<TimeSlice> {
+        Some(TimeSlice {
             band: band(rank),
             since: Ticks(0),
-            quantum_end: Ticks(quantum_end),
+            end: Ticks(end),
             same_band_waits,
         })
     }
@@ -145,23 +145,29 @@ mod tests {
 
     #[test]
     fn deadlines_of_higher_bands_interrupt_the_running_vcpu_at_once() {
-        assert_eq!(deadlines().next_alarm(turn(1, 100, false)), Some(Ticks(30)));
-        assert_eq!(deadlines().next_alarm(turn(3, 100, false)), None);
+        assert_eq!(
+            deadlines().next_alarm(slice(1, 100, false)),
+            Some(Ticks(30))
+        );
+        assert_eq!(deadlines().next_alarm(slice(3, 100, false)), None);
     }
 
     #[test]
     fn a_deadline_of_the_same_band_waits_for_the_end_of_the_time_slice() {
         assert_eq!(
-            deadlines().next_alarm(turn(2, 100, false)),
+            deadlines().next_alarm(slice(2, 100, false)),
             Some(Ticks(100))
         );
-        assert_eq!(deadlines().next_alarm(turn(2, 25, false)), Some(Ticks(30)));
+        assert_eq!(deadlines().next_alarm(slice(2, 25, false)), Some(Ticks(30)));
     }
 
     #[test]
     fn a_waiting_vcpu_of_the_same_band_needs_an_alarm_at_the_end_of_the_time_slice() {
-        assert_eq!(deadlines().next_alarm(turn(3, 100, true)), Some(Ticks(100)));
-        assert_eq!(deadlines().next_alarm(turn(1, 25, true)), Some(Ticks(25)));
+        assert_eq!(
+            deadlines().next_alarm(slice(3, 100, true)),
+            Some(Ticks(100))
+        );
+        assert_eq!(deadlines().next_alarm(slice(1, 25, true)), Some(Ticks(25)));
     }
 
     #[test]

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which vCPU a core runs, and when it must decide again.
 //!
-//! Each core has one [`Scheduler`] and one set of [`Deadlines`] of its own; nothing here is shared between cores.
+//! Each core has one [`Scheduler`] and one set of [`Deadlines`] of its own; cores share nothing of this module.
 //! Priorities are fixed and preemptive: the runnable vCPU of the highest [`Band`] runs, and preempts any other at once;
-//! vCPUs of one band take turns of one quantum. A core without a runnable vCPU idles.
+//! vCPUs of one band share the core in time slices of one quantum. A core without a runnable vCPU idles.
 //!
-//! What EL2 does after each exit that changed which vCPUs are runnable:
-//! 1. [`Deadlines::take_due`] with [`Scheduler::current_band`] until `None`, and wake each vCPU (its timer interrupt is
-//!    delivered when it is loaded);
-//! 2. [`Scheduler::decide`], and the switch that it returns;
-//! 3. set `ICC_PMR_EL1` to [`priority_mask`];
-//! 4. set the alarm (`CNTHP_CVAL_EL2`) to [`Deadlines::next_alarm`].
+//! When an exit has changed which vCPUs are runnable, a core uses these types as follows
+//! ([`next_action`](crate::migration::next_action) has the whole order, with migration):
+//! 1. It calls [`Deadlines::take_due`] with [`Scheduler::current_band`] until that returns `None`, and wakes each
+//!    returned vCPU. The vCPU's timer interrupt is delivered when the vCPU is loaded.
+//! 2. [`Scheduler::decide`] chooses the vCPU that runs next.
+//! 3. The core sets `ICC_PMR_EL1` to [`priority_mask`].
+//! 4. It arms the alarm (`CNTHP_CVAL_EL2`) for [`Deadlines::next_alarm`].
+//! 5. If another vCPU is loaded than the chosen one, the core switches: it saves the registers of the loaded vCPU, and
+//!    loads those of the chosen one.
 
 mod deadlines;
 mod interrupt_priority;
@@ -26,7 +29,7 @@ pub use interrupt_priority::{
     ALARM_PRIORITY, GicPriority, OWN_PRIORITY, band_priority, kick_sgi, priority_mask,
 };
 pub use run_queue::RunQueue;
-pub use scheduler::{Action, Decision, Refused, Scheduler, Turn, VcpuState};
+pub use scheduler::{Action, Decision, Refused, Scheduler, TimeSlice, VcpuState};
 pub use spumone_config::types::Band;
 
 /// A point in time, or a length of time, in ticks of the system counter (`CNTPCT_EL0`).

@@ -23,9 +23,9 @@ enum Event {
     Wake(u8),
     Sleep,
     Yield,
-    /// Extends the turn of the running vCPU to at least this many ticks from now.
+    /// Extends the time slice of the running vCPU to at least this many ticks from now.
     Extend(u64),
-    /// Withdraws the extensions of the turn.
+    /// Withdraws the extensions of the time slice.
     Withdraw,
     /// Decide this many ticks later.
     Decide(u64),
@@ -73,7 +73,7 @@ struct ModelVcpu {
     band: Band,
     state: VcpuState,
     place: i64,
-    /// Ticks run in this turn, without those that extensions have added.
+    /// Ticks run in this time slice, without those that extensions have added.
     used: u64,
     /// The ticks that extensions have added.
     lent: u64,
@@ -89,7 +89,7 @@ impl Model {
         self.places
     }
 
-    /// Puts a vCPU behind the others of its band, with a new turn.
+    /// Puts a vCPU behind the others of its band, with a new time slice.
     fn queue(&mut self, vcpu: u8) {
         let place = self.last_place();
         if let Some(v) = self.vcpu(vcpu) {
@@ -205,12 +205,12 @@ impl Model {
         }
     }
 
-    fn turn(&self) -> Option<Turn> {
+    fn time_slice(&self) -> Option<TimeSlice> {
         let v = self.vcpus[self.current? as usize]?;
-        Some(Turn {
+        Some(TimeSlice {
             band: v.band,
             since: Ticks(self.since),
-            quantum_end: Ticks((self.now + QUANTUM).saturating_sub(v.used)),
+            end: Ticks((self.now + QUANTUM).saturating_sub(v.used)),
             same_band_waits: self
                 .vcpus
                 .iter()
@@ -251,7 +251,7 @@ fn apply(scheduler: &mut Scheduler, event: Event, now: Ticks) -> Option<Decision
             let current = scheduler.current();
             assert_eq!(scheduler.yield_current(), current);
         }
-        Event::Extend(by) => scheduler.extend_turn(now.saturating_add(Ticks(by))),
+        Event::Extend(by) => scheduler.extend_time_slice(now.saturating_add(Ticks(by))),
         Event::Withdraw => scheduler.withdraw_extension(),
         Event::Decide(_) => return Some(scheduler.decide(now)),
     }
@@ -278,7 +278,7 @@ proptest! {
             }
             let Some(decision) = decision else { continue };
 
-            prop_assert_eq!(decision.turn, model.turn());
+            prop_assert_eq!(decision.time_slice, model.time_slice());
             // The running vCPU is loaded, in its present life; the scheduler switches only if it is not.
             let wanted = model.current.map(|vcpu| (vcpu, model.lives[vcpu as usize]));
             match decision.action {
@@ -328,7 +328,7 @@ fn events_that_do_not_apply_are_refused_and_change_nothing() {
     assert_eq!(scheduler.remove(vcpu), Ok(VcpuState::Runnable));
     let idle = Decision {
         action: Action::Keep,
-        turn: None,
+        time_slice: None,
     };
     assert_eq!(scheduler.decide(Ticks(0)), idle);
 }
@@ -351,7 +351,7 @@ fn a_preempted_vcpu_continues_before_others_of_its_band_with_the_rest_of_its_tur
     scheduler.sleep_current();
     let back = scheduler.decide(Ticks(100));
     assert_eq!(back.action, switch(first));
-    assert_eq!(back.turn.map(|turn| turn.quantum_end), Some(Ticks(106)));
+    assert_eq!(back.time_slice.map(|slice| slice.end), Some(Ticks(106)));
     assert_eq!(scheduler.decide(Ticks(105)).action, Action::Keep);
     assert_eq!(scheduler.decide(Ticks(106)).action, switch(second));
 }
@@ -430,7 +430,7 @@ fn simulate(tasks: &[Task], ticks: u64, every_tick: bool) -> (Vec<Option<u8>>, u
             while let Some(vcpu) = deadlines.take_due(now, running) {
                 assert!(scheduler.wake(vcpu));
             }
-            alarm = deadlines.next_alarm(scheduler.decide(now).turn);
+            alarm = deadlines.next_alarm(scheduler.decide(now).time_slice);
             assert!(alarm.is_none_or(|alarm| alarm > now), "the alarm stays due");
         }
         if let Some(current) = scheduler.current() {
@@ -442,7 +442,7 @@ fn simulate(tasks: &[Task], ticks: u64, every_tick: bool) -> (Vec<Option<u8>>, u
 }
 
 proptest! {
-    /// The alarm rings whenever it must.
+    /// The alarm expires whenever it must.
     #[test]
     fn no_alarm_is_missed(tasks in prop::collection::vec(any_task(), 1..6)) {
         let (by_alarm, _) = simulate(&tasks, 600, false);
@@ -450,8 +450,8 @@ proptest! {
         prop_assert_eq!(by_alarm, by_tick);
     }
 
-    /// The alarm rings only when it must: EL2 is entered for a sleeping vCPU, for one of a higher band, and at the end
-    /// of a turn.
+    /// The alarm expires only when it must: EL2 is entered for a sleeping vCPU, for one of a higher band, and at the end
+    /// of a time slice.
     #[test]
     fn a_vcpu_that_no_other_can_preempt_is_not_interrupted(
         tasks in prop::collection::vec(any_task(), 0..5),

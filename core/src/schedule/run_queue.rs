@@ -7,7 +7,7 @@
 use super::Band;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
-/// Runnable vCPUs of one core, by band and in the order of their turns.
+/// Runnable vCPUs of one core, by band and in the order of their time slices.
 #[derive(Clone, Debug)]
 pub struct RunQueue {
     /// Places by vCPU id; valid for queued vCPUs.
@@ -56,7 +56,7 @@ impl RunQueue {
         self.append(vcpu, band)
     }
 
-    /// Puts a vCPU before the others of its band: it was preempted, so the rest of its turn comes first. Returns as
+    /// Puts a vCPU before the others of its band: it was preempted, so the rest of its time slice comes first. Returns as
     /// [`wake`](Self::wake) does.
     pub fn preempted(&mut self, vcpu: VcpuId, band: Band) -> bool {
         let appended = self.append(vcpu, band);
@@ -67,7 +67,7 @@ impl RunQueue {
         appended
     }
 
-    /// Puts a vCPU behind the others of its band: it ran and its turn is over. Returns as
+    /// Puts a vCPU behind the others of its band: it ran and its time slice is over. Returns as
     /// [`wake`](Self::wake) does.
     pub fn quantum_expired(&mut self, vcpu: VcpuId, band: Band) -> bool {
         self.append(vcpu, band)
@@ -109,7 +109,7 @@ impl RunQueue {
         Band::new(self.occupied.checked_ilog2()? as u8)
     }
 
-    /// Whether a vCPU of this band is queued; if not, no alarm is needed for the end of the running vCPU's turn.
+    /// Whether a vCPU of this band is queued; if not, no alarm is needed for the end of the running vCPU's time slice.
     pub fn has_band(&self, band: Band) -> bool {
         self.occupied & 1 << band.index() != 0
     }
@@ -168,7 +168,7 @@ mod tests {
         None => unreachable!(),
     };
 
-    /// Takes all members in the order of their turns.
+    /// Takes all members in the order of their time slices.
     fn drain(queue: &mut RunQueue) -> std::vec::Vec<u8> {
         core::iter::from_fn(|| {
             let vcpu = queue.next()?;

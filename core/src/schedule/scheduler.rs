@@ -21,16 +21,16 @@ pub enum VcpuState {
     Running,
 }
 
-/// The turn of the vCPU that runs.
+/// The time slice of the vCPU that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct TimeSlice {
     /// Its band.
     pub band: Band,
     /// Since when it runs.
     pub since: Ticks,
-    /// When its turn is over. If no other vCPU of its band is runnable then, it goes on until one is.
-    pub quantum_end: Ticks,
-    /// Whether a vCPU of the same band waits, so that an alarm for `quantum_end` is needed.
+    /// When the time slice is over. If no other vCPU of its band is runnable then, the vCPU runs on until one is.
+    pub end: Ticks,
+    /// Whether a vCPU of the same band waits, so that an alarm for `end` is needed.
     pub same_band_waits: bool,
 }
 
@@ -47,14 +47,14 @@ pub enum Action {
     },
 }
 
-/// A decision, and the turn that it begins.
+/// A decision, and the time slice that it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// What to do now.
     pub action: Action,
-    /// The turn of the vCPU that runs from now on; `None` if the core idles. For
+    /// The time slice of the vCPU that runs from now on; `None` if the core idles. For
     /// [`Deadlines::next_alarm`](super::Deadlines::next_alarm).
-    pub turn: Option<Turn>,
+    pub time_slice: Option<TimeSlice>,
 }
 
 /// Why an event was refused. The scheduler has not changed.
@@ -93,7 +93,7 @@ pub struct Scheduler {
     current: Option<(VcpuId, Band)>,
     /// When `current` was dispatched.
     since: Ticks,
-    /// When the turn of `current` is over.
+    /// When the time slice of `current` is over.
     quantum_end: Ticks,
     /// By how much extensions have delayed `quantum_end`.
     extended_by: Ticks,
@@ -106,7 +106,7 @@ pub struct Scheduler {
 struct Entry {
     band: Band,
     state: VcpuState,
-    /// The rest of its turn when it runs next.
+    /// The rest of its time slice when it runs next.
     quantum_left: Ticks,
 }
 
@@ -121,7 +121,7 @@ enum Loaded {
 }
 
 impl Scheduler {
-    /// A core that idles and has no vCPUs. vCPUs of one band take turns of `quantum`, at least one tick.
+    /// A core that idles and has no vCPUs. vCPUs of one band get time slices of `quantum`, at least one tick.
     pub const fn new(quantum: Ticks) -> Self {
         Self {
             quantum: if quantum.0 == 0 { Ticks(1) } else { quantum },
@@ -215,7 +215,7 @@ impl Scheduler {
         Some(vcpu)
     }
 
-    /// The running vCPU gives up the rest of its turn (it spins): it is queued behind the others of its band.
+    /// The running vCPU gives up the rest of its time slice (it spins): it is queued behind the others of its band.
     /// Returns it; `None` if none runs.
     pub fn yield_current(&mut self) -> Option<VcpuId> {
         let vcpu = self.current()?;
@@ -229,7 +229,7 @@ impl Scheduler {
         let (before, since) = (self.current(), self.since);
         let mut extended_by = self.extended_by;
         if let Some(band) = self.current_band() {
-            // The rest of its turn decides its place in the queue, which may be the first.
+            // The rest of its time slice decides its place in the queue, which may be the first.
             if self.queue.highest_band().max(self.paused) >= Some(band) {
                 let left = self.quantum_end.saturating_sub(now);
                 if left == Ticks(0) {
@@ -253,7 +253,7 @@ impl Scheduler {
         self.loaded = next;
         Decision {
             action,
-            turn: self.turn(),
+            time_slice: self.time_slice(),
         }
     }
 
@@ -268,13 +268,13 @@ impl Scheduler {
         Some(self.current?.1)
     }
 
-    /// The turn of the vCPU that runs.
-    pub fn turn(&self) -> Option<Turn> {
+    /// The time slice of the vCPU that runs.
+    pub fn time_slice(&self) -> Option<TimeSlice> {
         let band = self.current_band()?;
-        Some(Turn {
+        Some(TimeSlice {
             band,
             since: self.since,
-            quantum_end: self.quantum_end,
+            end: self.quantum_end,
             same_band_waits: self.queue.has_band(band),
         })
     }
@@ -284,15 +284,15 @@ impl Scheduler {
         self.paused = band;
     }
 
-    /// Extends the turn of the running vCPU to `end`, if it ends earlier.
-    pub fn extend_turn(&mut self, end: Ticks) {
+    /// Extends the time slice of the running vCPU to `end`, if it ends earlier.
+    pub fn extend_time_slice(&mut self, end: Ticks) {
         let more = end.saturating_sub(self.quantum_end);
         self.quantum_end = self.quantum_end.saturating_add(more);
         self.extended_by = self.extended_by.saturating_add(more);
     }
 
-    /// Withdraws the [extensions](Self::extend_turn) of the running vCPU's turn: it ends when it would have ended
-    /// without them, at once if that time is past.
+    /// Withdraws the [extensions](Self::extend_time_slice) of the running vCPU's time slice: it ends when it would have
+    /// ended without them, at once if that time is past.
     pub fn withdraw_extension(&mut self) {
         self.quantum_end = self.quantum_end.saturating_sub(self.extended_by);
         self.extended_by = Ticks(0);
@@ -308,7 +308,7 @@ impl Scheduler {
         self.entry(vcpu).ok().map(|entry| entry.state)
     }
 
-    /// Puts the current vCPU back into the queue: before the others of its band if `rest` of its turn is left, else
+    /// Puts the current vCPU back into the queue: before the others of its band if it has a `rest` of its time slice, else
     /// behind them.
     #[inline(always)]
     fn requeue_current(&mut self, rest: Option<Ticks>) {

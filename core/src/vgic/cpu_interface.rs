@@ -10,7 +10,7 @@ use super::sgi::SgiRegister;
 use super::slot::{Backing, Slot};
 use super::{
     GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, SPI_WORDS, State, TIMER_PPIS,
-    VcpuIndex, VcpuSet, bits,
+    VcpuIndex, VcpuIndexSet, bits,
 };
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::types::IntId;
@@ -118,7 +118,7 @@ impl CpuInterface {
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
         is_preempted: impl FnOnce() -> bool,
-    ) -> (VcpuSet, bool) {
+    ) -> (VcpuIndexSet, bool) {
         for bit in bits(self.active_physical) {
             machine.set_active(IntId(bit as u16), true);
         }
@@ -128,7 +128,7 @@ impl CpuInterface {
     /// The vCPU is switched out: takes all state back, empties the list registers and turns the virtual CPU interface
     /// off, so that no other vCPU sees them. No timer PPI stays active on this core. Returns the vCPUs to kick.
     #[inline(always)]
-    pub fn unload(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+    pub fn unload(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         let kick = self.fold(gic, machine);
         for index in bits(self.stale) {
             machine.write_lr(index as usize, ListRegister::EMPTY);
@@ -144,13 +144,13 @@ impl CpuInterface {
     }
 
     /// Brings list registers up to date, as after a maintenance interrupt. Loaded only.
-    pub fn synchronize(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+    pub fn synchronize(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         let kick = self.fold(gic, machine);
         kick.without(self.index).with(self.fill(gic, machine))
     }
 
     /// The doorbell may have been rung: a kick has arrived at this core. Loaded only. Returns the vCPUs to kick.
-    pub fn kicked(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+    pub fn kicked(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         self.collect(gic);
         self.deliver(gic, machine)
     }
@@ -162,7 +162,7 @@ impl CpuInterface {
         gic: &GuestGic,
         ppi: IntId,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    ) -> VcpuIndexSet {
         self.timer_fired_late(ppi);
         self.deliver(gic, machine)
     }
@@ -230,10 +230,10 @@ impl CpuInterface {
         gic: &GuestGic,
         guest: IntId,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    ) -> VcpuIndexSet {
         match gic.distributor.spi(guest) {
             Some(spi) => self.deliver_spi(gic, spi, machine),
-            None => VcpuSet::EMPTY,
+            None => VcpuIndexSet::EMPTY,
         }
     }
 
@@ -245,7 +245,7 @@ impl CpuInterface {
         register: SgiRegister,
         value: u64,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    ) -> VcpuIndexSet {
         let kick = gic.send_sgi(self.index, register, value);
         if !kick.contains(self.index) {
             return kick;
@@ -260,7 +260,7 @@ impl CpuInterface {
         gic: &GuestGic,
         intid: IntId,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    ) -> VcpuIndexSet {
         let mut kick = self.fold(gic, machine);
         if intid.is_private() {
             self.clear_active(1 << intid.0);
@@ -336,10 +336,10 @@ impl CpuInterface {
         gic: &GuestGic,
         spi: Spi,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    ) -> VcpuIndexSet {
         let word = gic.distributor.word_of(spi);
         match gic.distributor.holder(spi) {
-            None => VcpuSet::EMPTY,
+            None => VcpuIndexSet::EMPTY,
             Some(holder) if holder == self.index => {
                 word.active.fetch_and(!spi.mask(), Ordering::AcqRel);
                 self.held[spi.word()] &= !spi.mask();

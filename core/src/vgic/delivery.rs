@@ -5,23 +5,29 @@
 use super::cpu_interface::CpuInterface;
 use super::distributor::Spi;
 use super::slot::Backing;
-use super::{GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, TIMER_PPIS, VcpuSet, bits};
+use super::{
+    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, TIMER_PPIS, VcpuIndexSet, bits,
+};
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::types::IntId;
 
 impl CpuInterface {
     /// Delivers the pending interrupts of this vCPU: at once if there is room and nothing to reorder, else through fold
     /// and fill.
-    pub(super) fn deliver(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+    pub(super) fn deliver(
+        &mut self,
+        gic: &GuestGic,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuIndexSet {
         if self.words != 0 {
             return self.synchronize(gic, machine);
         }
         let ready = (self.latch | self.fired) & self.open(gic.distributor.control());
         if ready == 0 {
-            return VcpuSet::EMPTY;
+            return VcpuIndexSet::EMPTY;
         }
         if self.deliver_private(ready, machine) {
-            return VcpuSet::EMPTY;
+            return VcpuIndexSet::EMPTY;
         }
         let (_, kick) = self.retire(gic, machine);
         let ready = (self.latch | self.fired) & self.open(gic.distributor.control());
@@ -61,7 +67,11 @@ impl CpuInterface {
 
     /// The guest executed WFI: whether certainly no interrupt is pending. If `false`, a closer look is needed. Loaded
     /// only. Also returns the vCPUs to kick.
-    pub fn is_quiet(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (bool, VcpuSet) {
+    pub fn is_quiet(
+        &mut self,
+        gic: &GuestGic,
+        machine: &mut impl PhysicalGic,
+    ) -> (bool, VcpuIndexSet) {
         let (_, kick) = self.retire(gic, machine);
         // All that was collected and can be delivered is in list registers; so if none is used, there is nothing.
         let quiet = self.used == 0
@@ -76,7 +86,7 @@ impl CpuInterface {
         gic: &GuestGic,
         spi: Spi,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    ) -> VcpuIndexSet {
         // Retire first: a list register to be retired may be that of the same SPI.
         let (free, mut kick) = self.retire(gic, machine);
         gic.distributor.fire(spi);
@@ -103,12 +113,12 @@ impl CpuInterface {
 
     /// Folds list registers whose interrupt the guest has deactivated. Returns those that are free for one more
     /// interrupt: none as long as others wait for them.
-    fn retire(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (u32, VcpuSet) {
+    fn retire(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (u32, VcpuIndexSet) {
         if self.pending_overflow || self.active_overflow {
-            return (0, VcpuSet::EMPTY);
+            return (0, VcpuIndexSet::EMPTY);
         }
         let empty = machine.empty_lrs();
-        let mut kick = VcpuSet::EMPTY;
+        let mut kick = VcpuIndexSet::EMPTY;
         for index in bits(self.used & empty) {
             let slot = self.slots[index as usize % MAX_LIST_REGISTERS];
             if slot.intid.is_private() {

@@ -9,7 +9,7 @@
 //! sees what all others wrote, so a deliverable SPI always has a vCPU that delivers it.
 
 use super::rank::{PRIORITY_MASK, Rank};
-use super::{MAX_SPIS, PhysicalGic, SPI_WORDS, VcpuIndex, VcpuSet, bits};
+use super::{MAX_SPIS, PhysicalGic, SPI_WORDS, VcpuIndex, VcpuIndexSet, bits};
 use crate::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering, fence};
 use spumone_config::packed;
 use spumone_config::types::{IntId, MAX_VCPUS_PER_GUEST};
@@ -414,8 +414,8 @@ impl Distributor {
     }
 
     /// Which of these SPIs of a word have another holder than `me`, and those holders.
-    pub fn held_by_others(&self, n: usize, spis: u32, me: VcpuIndex) -> (u32, VcpuSet) {
-        let (mut held, mut holders) = (0, VcpuSet::EMPTY);
+    pub fn held_by_others(&self, n: usize, spis: u32, me: VcpuIndex) -> (u32, VcpuIndexSet) {
+        let (mut held, mut holders) = (0, VcpuIndexSet::EMPTY);
         let (first, end) = (spis.trailing_zeros(), u32::BITS - spis.leading_zeros());
         // Most often they have no holder, so that is checked first.
         for (bit, holder) in (first..end).zip(self.holder.iter().skip(n * 32 + first as usize)) {

@@ -7,7 +7,7 @@ use super::doorbell::RECALL;
 use super::rank::Rank;
 use super::{
     GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, SPI_WORDS, TIMER_PPIS, VMCR_EOI_MODE,
-    VcpuSet, bits,
+    VcpuIndexSet, bits,
 };
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::types::IntId;
@@ -85,7 +85,7 @@ impl CpuInterface {
     /// kept for a pending interrupt. If there is no room for an active one, `EOIcount` says when the guest has ended it
     /// (LRENPIE). With EOImode = 1 writes to ICC_DIR_EL1 then trap. In a guest of several vCPUs they always trap,
     /// because one vCPU may deactivate what another has acknowledged.
-    pub fn fill(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
+    pub fn fill(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         self.fill_unless(gic, machine, || false).0
     }
 
@@ -97,9 +97,9 @@ impl CpuInterface {
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
         is_preempted: impl FnOnce() -> bool,
-    ) -> (VcpuSet, bool) {
+    ) -> (VcpuIndexSet, bool) {
         let registers = machine.list_registers().clamp(1, MAX_LIST_REGISTERS);
-        let mut kick = VcpuSet::EMPTY;
+        let mut kick = VcpuIndexSet::EMPTY;
         let holds_active = self.holds_active();
         if holds_active {
             // May ring this vCPU too, so this comes before the doorbell is collected.
@@ -130,7 +130,7 @@ impl CpuInterface {
         ready: u32,
         holds_active: bool,
         registers: usize,
-        kick: &mut VcpuSet,
+        kick: &mut VcpuIndexSet,
         machine: &mut impl PhysicalGic,
     ) -> Option<()> {
         self.active_overflow = false;
@@ -169,7 +169,7 @@ impl CpuInterface {
         gic: &GuestGic,
         registers: usize,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    ) -> VcpuIndexSet {
         // Takes back what the fast path has placed, to compare the priorities of all.
         let mut kick = self.fold(gic, machine);
         let ready = self.collect_and_sample(gic, machine);
@@ -269,8 +269,8 @@ impl CpuInterface {
 
     /// Deactivates the SPIs of this vCPU for which another vCPU has requested it.
     #[inline(never)]
-    fn drop_requested(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
-        let mut kick = VcpuSet::EMPTY;
+    fn drop_requested(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
+        let mut kick = VcpuIndexSet::EMPTY;
         for word in 0..SPI_WORDS {
             let requests = &gic.distributor.word(word).drop_active;
             let dropped = requests.load(Ordering::Acquire) & self.held[word];

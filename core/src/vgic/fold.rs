@@ -7,7 +7,8 @@ use super::fill::HighestPriority;
 use super::rank::Rank;
 use super::slot::{Backing, Slot};
 use super::{
-    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, VMCR_EOI_MODE, VcpuSet, bits,
+    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, VMCR_EOI_MODE, VcpuIndexSet,
+    bits,
 };
 use crate::sync::atomic::Ordering;
 
@@ -20,8 +21,8 @@ impl CpuInterface {
     /// Takes the state of all interrupts back from the list registers. Afterwards all state is in software. Loaded
     /// only; does nothing if list registers are empty. Returns the vCPUs to kick.
     #[inline(always)]
-    pub fn fold(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
-        let mut kick = VcpuSet::EMPTY;
+    pub fn fold(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
+        let mut kick = VcpuIndexSet::EMPTY;
         if self.active_overflow {
             kick = self.count_deactivations(gic, machine);
         }
@@ -39,8 +40,12 @@ impl CpuInterface {
     /// ends interrupts in the order of their priority, so these are the ones of the highest priority. With EOImode = 1
     /// it could be any, but then ICC_DIR_EL1 traps.
     #[inline(never)]
-    fn count_deactivations(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuSet {
-        let mut kick = VcpuSet::EMPTY;
+    fn count_deactivations(
+        &mut self,
+        gic: &GuestGic,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuIndexSet {
+        let mut kick = VcpuIndexSet::EMPTY;
         if machine.vmcr() & VMCR_EOI_MODE != 0 {
             return kick;
         }
@@ -67,15 +72,15 @@ impl CpuInterface {
         index: usize,
         lr: ListRegister,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    ) -> VcpuIndexSet {
         let slot = self.slots[index % MAX_LIST_REGISTERS];
         if slot.intid.is_private() {
             self.fold_private(slot, lr, machine);
-            return VcpuSet::EMPTY;
+            return VcpuIndexSet::EMPTY;
         }
         match gic.distributor.spi(slot.intid) {
             Some(spi) => self.fold_spi(gic, spi, slot, lr, machine),
-            None => VcpuSet::EMPTY,
+            None => VcpuIndexSet::EMPTY,
         }
     }
 
@@ -108,7 +113,7 @@ impl CpuInterface {
         slot: Slot,
         lr: ListRegister,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    ) -> VcpuIndexSet {
         let state = lr.state();
         let (word, mask) = (gic.distributor.word_of(spi), spi.mask());
         // Whether another vCPU has cleared the pending state. It sets the request first and clears the latches second,
@@ -151,7 +156,7 @@ impl CpuInterface {
             word.drop_pending.fetch_and(!mask, Ordering::AcqRel);
         }
         if state.is_active() {
-            VcpuSet::EMPTY
+            VcpuIndexSet::EMPTY
         } else {
             gic.release(spi)
         }

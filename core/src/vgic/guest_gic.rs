@@ -3,7 +3,7 @@
 
 use super::distributor::{Distributor, Spi};
 use super::doorbell::{Doorbell, RECALL};
-use super::{PhysicalGic, VcpuIndex, VcpuSet};
+use super::{PhysicalGic, VcpuIndex, VcpuIndexSet};
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::packed;
 use spumone_config::types::{IntId, MAX_VCPUS_PER_GUEST};
@@ -60,24 +60,24 @@ impl GuestGic {
     /// The physical interrupt that backs the guest's SPI `guest` was acknowledged (and its priority
     /// dropped) on a core where no vCPU of this guest is loaded; else see
     /// [`CpuInterface::spi_arrived`](super::CpuInterface::spi_arrived). Returns the vCPUs to kick.
-    pub fn spi_arrived(&self, guest: IntId) -> VcpuSet {
+    pub fn spi_arrived(&self, guest: IntId) -> VcpuIndexSet {
         match self.distributor.spi(guest) {
             Some(spi) => {
                 self.distributor.fire(spi);
                 self.ring(spi)
             }
-            None => VcpuSet::EMPTY,
+            None => VcpuIndexSet::EMPTY,
         }
     }
 
     /// The output of an emulated device (the virtual UART) has changed. Returns the vCPUs to kick; the vCPU loaded on
     /// the calling core may be among them and then needs [`CpuInterface::kicked`](super::CpuInterface::kicked).
-    pub fn set_level(&self, guest: IntId, high: bool) -> VcpuSet {
+    pub fn set_level(&self, guest: IntId, high: bool) -> VcpuIndexSet {
         let Some(spi) = self.distributor.spi(guest) else {
-            return VcpuSet::EMPTY;
+            return VcpuIndexSet::EMPTY;
         };
         if !self.distributor.set_level(spi, high) {
-            return VcpuSet::EMPTY;
+            return VcpuIndexSet::EMPTY;
         }
         if high {
             return self.ring(spi);
@@ -85,17 +85,17 @@ impl GuestGic {
         // It may still be pending in a list register.
         match self.distributor.holder(spi) {
             Some(holder) => self.recall(holder),
-            None => VcpuSet::EMPTY,
+            None => VcpuIndexSet::EMPTY,
         }
     }
 
     /// Rings the vCPU that `spi` is routed to: the SPI became pending, or deliverable. If it has another holder,
     /// recalls it from there: the guest may have deactivated it without a maintenance interrupt.
-    pub(super) fn ring(&self, spi: Spi) -> VcpuSet {
+    pub(super) fn ring(&self, spi: Spi) -> VcpuIndexSet {
         // The change is written before route and holder are read. A vCPU that changes the route reads *pending*
         // afterwards, and so does a holder that releases the SPI.
         fence(Ordering::SeqCst);
-        let mut kick = VcpuSet::EMPTY;
+        let mut kick = VcpuIndexSet::EMPTY;
         let target = self.distributor.route(spi);
         if let Some(target) = target {
             self.doorbell(target).ring_spis(1 << spi.word());
@@ -108,13 +108,13 @@ impl GuestGic {
     }
 
     /// Rings `holder` so that it folds the SPIs whose holder it is.
-    pub(super) fn recall(&self, holder: VcpuIndex) -> VcpuSet {
+    pub(super) fn recall(&self, holder: VcpuIndex) -> VcpuIndexSet {
         self.doorbell(holder).ring_spis(RECALL);
-        VcpuSet::of(holder)
+        VcpuIndexSet::of(holder)
     }
 
     /// The holder releases an SPI. If it has become pending meanwhile, the vCPU that it is routed to is rung.
-    pub(super) fn release(&self, spi: Spi) -> VcpuSet {
+    pub(super) fn release(&self, spi: Spi) -> VcpuIndexSet {
         self.distributor.clear_holder(spi);
         // *No holder* is written before *pending* is read. A vCPU that makes it pending reads the holder, also after a
         // fence. So one of the two delivers it.
@@ -122,7 +122,7 @@ impl GuestGic {
         if self.distributor.is_pending(spi) {
             self.ring(spi)
         } else {
-            VcpuSet::EMPTY
+            VcpuIndexSet::EMPTY
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::cpu_interface::CpuInterface;
 use super::register::{Region, Register, decode};
-use super::{GuestGic, PhysicalGic, VcpuSet};
+use super::{GuestGic, PhysicalGic, VcpuIndexSet};
 
 /// GICD_CTLR.ARE: affinity routing, always on.
 const CTLR_ARE: u32 = 1 << 4;
@@ -31,10 +31,10 @@ impl CpuInterface {
         offset: u64,
         size: u8,
         machine: &mut impl PhysicalGic,
-    ) -> (u64, VcpuSet) {
+    ) -> (u64, VcpuIndexSet) {
         let distributor = &gic.distributor;
         let Some(register) = decode(region, offset, size) else {
-            return (0, VcpuSet::EMPTY);
+            return (0, VcpuIndexSet::EMPTY);
         };
         let value = match register {
             Register::Control => u64::from(distributor.control() | CTLR_ARE | CTLR_DS),
@@ -66,7 +66,7 @@ impl CpuInterface {
                 return (u64::from(value), kick.with(self.fill(gic, machine)));
             }
         };
-        (value, VcpuSet::EMPTY)
+        (value, VcpuIndexSet::EMPTY)
     }
 
     /// The guest writes `size` bytes at `offset` of a region. Loaded only. Returns the vCPUs to kick. A write where
@@ -81,9 +81,9 @@ impl CpuInterface {
         size: u8,
         value: u64,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    ) -> VcpuIndexSet {
         let Some(register) = decode(region, offset, size) else {
-            return VcpuSet::EMPTY;
+            return VcpuIndexSet::EMPTY;
         };
         let mut kick = self.fold(gic, machine);
         // Registers of one interrupt family have 32 bits or less.
@@ -95,16 +95,16 @@ impl CpuInterface {
             Register::Private(vcpu, register) => {
                 self.collect(gic);
                 self.write_private(vcpu, register, word);
-                VcpuSet::EMPTY
+                VcpuIndexSet::EMPTY
             }
             Register::Waker(vcpu) => {
                 gic.write_waker(vcpu, word);
-                VcpuSet::EMPTY
+                VcpuIndexSet::EMPTY
             }
             Register::Type
             | Register::Implementer
             | Register::PeripheralId2
-            | Register::RedistributorType(..) => VcpuSet::EMPTY,
+            | Register::RedistributorType(..) => VcpuIndexSet::EMPTY,
         });
         kick.without(self.index())
     }

@@ -7,7 +7,7 @@ use super::cpu_interface::CpuInterface;
 use super::distributor::{Spi, Word};
 use super::rank::Rank;
 use super::register::{Bank, InterruptRegister, Part};
-use super::{GuestGic, PhysicalGic, SPI_WORDS, VcpuIndex, VcpuSet, bits};
+use super::{GuestGic, PhysicalGic, SPI_WORDS, VcpuIndex, VcpuIndexSet, bits};
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::types::IntId;
 
@@ -73,9 +73,13 @@ impl GuestGic {
     }
 
     /// After a read of pending or active state: recalls the SPIs from other holders, so that the next read is exact.
-    pub(super) fn refresh_shared(&self, register: InterruptRegister, reader: VcpuIndex) -> VcpuSet {
+    pub(super) fn refresh_shared(
+        &self,
+        register: InterruptRegister,
+        reader: VcpuIndex,
+    ) -> VcpuIndexSet {
         let InterruptRegister::Bank(_, n) = register else {
-            return VcpuSet::EMPTY;
+            return VcpuIndexSet::EMPTY;
         };
         match self.shared_word(n) {
             Some(word) => {
@@ -84,12 +88,12 @@ impl GuestGic {
                     state.listed.load(Ordering::Acquire) | state.active.load(Ordering::Acquire);
                 self.ring_holders(word, held, reader)
             }
-            None => VcpuSet::EMPTY,
+            None => VcpuIndexSet::EMPTY,
         }
     }
 
     /// Rings the holders of these SPIs, except `me`.
-    fn ring_holders(&self, word: usize, spis: u32, me: VcpuIndex) -> VcpuSet {
+    fn ring_holders(&self, word: usize, spis: u32, me: VcpuIndex) -> VcpuIndexSet {
         let (_, holders) = self.distributor.held_by_others(word, spis, me);
         for holder in holders.iter() {
             let _ = self.recall(holder);
@@ -98,22 +102,22 @@ impl GuestGic {
     }
 
     /// Rings the vCPUs that these SPIs are routed to, if they are pending.
-    fn ring_pending(&self, word: usize, spis: u32) -> VcpuSet {
+    fn ring_pending(&self, word: usize, spis: u32) -> VcpuIndexSet {
         // The caller's change is written before *pending* is read; see `distributor`.
         fence(Ordering::SeqCst);
-        let mut kick = VcpuSet::EMPTY;
+        let mut kick = VcpuIndexSet::EMPTY;
         for bit in bits(spis & self.distributor.word(word).pending_now()) {
             kick = kick.with(self.ring(Spi::at(word, bit)));
         }
         kick
     }
 
-    pub(super) fn write_control(&self, value: u32) -> VcpuSet {
+    pub(super) fn write_control(&self, value: u32) -> VcpuIndexSet {
         if !self.distributor.set_control(value) {
-            return VcpuSet::EMPTY;
+            return VcpuIndexSet::EMPTY;
         }
         fence(Ordering::SeqCst);
-        let all = VcpuSet::first(self.vcpus());
+        let all = VcpuIndexSet::first(self.vcpus());
         for vcpu in all.iter() {
             self.doorbell(vcpu)
                 .ring_spis((1 << (self.distributor.spis() / 32)) - 1);
@@ -133,12 +137,12 @@ impl GuestGic {
         part: Part,
         value: u64,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    ) -> VcpuIndexSet {
         let Some(spi) = self.distributor.spi(intid) else {
-            return VcpuSet::EMPTY;
+            return VcpuIndexSet::EMPTY;
         };
         if part == Part::High {
-            return VcpuSet::EMPTY;
+            return VcpuIndexSet::EMPTY;
         }
         self.distributor
             .set_affinity(spi, (value & AFFINITY_MASK) as u32);
@@ -146,7 +150,7 @@ impl GuestGic {
         // If it is in another vCPU's list register, that vCPU folds it and then rings the new target.
         let moved = match self.distributor.holder(spi) {
             Some(holder) => self.recall(holder),
-            None => VcpuSet::EMPTY,
+            None => VcpuIndexSet::EMPTY,
         };
         moved.with(self.ring_pending(spi.word(), spi.mask()))
     }
@@ -160,12 +164,12 @@ impl CpuInterface {
         register: InterruptRegister,
         value: u32,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    ) -> VcpuIndexSet {
         let distributor = &gic.distributor;
         match register {
             InterruptRegister::Bank(bank, n) => match gic.shared_word(n) {
                 Some(word) => self.write_bank(gic, bank, word, value, machine),
-                None => VcpuSet::EMPTY,
+                None => VcpuIndexSet::EMPTY,
             },
             InterruptRegister::Priority { first, count } => {
                 // All are in one word, because an access is aligned to its size.
@@ -183,7 +187,7 @@ impl CpuInterface {
             }
             InterruptRegister::Config(n) => {
                 let Some(word) = gic.shared_word(n / 2) else {
-                    return VcpuSet::EMPTY;
+                    return VcpuIndexSet::EMPTY;
                 };
                 let shift = n % 2 * CONFIGS_PER_WORD;
                 let edge = gather(value) << shift;
@@ -206,7 +210,7 @@ impl CpuInterface {
         n: usize,
         value: u32,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    ) -> VcpuIndexSet {
         let distributor = &gic.distributor;
         let word = distributor.word(n);
         match bank {
@@ -240,10 +244,10 @@ impl CpuInterface {
                         self.held[n % SPI_WORDS] |= spi.mask();
                     }
                 }
-                VcpuSet::EMPTY
+                VcpuIndexSet::EMPTY
             }
             Bank::ClearActive => {
-                let mut kick = VcpuSet::EMPTY;
+                let mut kick = VcpuIndexSet::EMPTY;
                 let (others, _) = distributor.held_by_others(n, value, self.index);
                 let held = word.active.load(Ordering::Acquire) | others;
                 for bit in bits(value & held) {
@@ -260,7 +264,7 @@ impl CpuInterface {
         n: usize,
         value: u32,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuSet {
+    ) -> VcpuIndexSet {
         let word = gic.distributor.word(n);
         // The request is set before the latches are cleared: see `fold_spi`.
         let (others, _) = gic.distributor.held_by_others(n, value, self.index);

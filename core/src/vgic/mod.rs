@@ -19,7 +19,7 @@
 //! vCPU as its *holder*; only the holder delivers it.
 //!
 //! A vCPU that makes an interrupt pending for another vCPU writes the state, rings that vCPU's doorbell and kicks its
-//! core. Each function that may do so returns the [`VcpuSet`] to kick; the doorbells have been rung by then. A kick has
+//! core. Each function that may do so returns the [`VcpuIndexSet`] to kick; the doorbells have been rung by then. A kick has
 //! no content, so it may be early, late or superfluous.
 //!
 //! # Physical interrupts
@@ -48,7 +48,7 @@
 //! | load or store in a GIC frame | [`CpuInterface::mmio_read`], [`CpuInterface::mmio_write`] and then [`CpuInterface::synchronize`] |
 //! | output of the virtual UART | [`GuestGic::set_level`] |
 //!
-//! For each vCPU of a returned [`VcpuSet`]: `gic.doorbell(vcpu).location()` is the core to kick. If that is the calling
+//! For each vCPU of a returned [`VcpuIndexSet`]: `gic.doorbell(vcpu).location()` is the core to kick. If that is the calling
 //! core, it does at once what it would do after the kick. At start the list registers of every core are to be cleared
 //! once. PSCI CPU_ON and CPU_OFF do not change a [`CpuInterface`], because the redistributor is not part of the core;
 //! only ICH_VMCR and ICH_AP*R are reset.
@@ -121,12 +121,13 @@ impl VcpuIndex {
     }
 }
 
-/// A set of vCPUs of one guest.
+/// A set of vCPUs of one guest, by their numbers within the guest. [`VcpuSet`](crate::sets::VcpuSet) is for vCPUs of the
+/// system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "these vCPUs are to be kicked"]
-pub struct VcpuSet(pub u8);
+pub struct VcpuIndexSet(pub u8);
 
-impl VcpuSet {
+impl VcpuIndexSet {
     /// No vCPU.
     pub const EMPTY: Self = Self(0);
 

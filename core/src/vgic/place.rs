@@ -5,7 +5,7 @@ use super::cpu_interface::{CpuInterface, SGIS};
 use super::distributor::Spi;
 use super::rank::Rank;
 use super::slot::{Backing, Slot};
-use super::{GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, VcpuSet};
+use super::{GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, VcpuIndexSet};
 use crate::sync::atomic::Ordering;
 use spumone_config::types::IntId;
 
@@ -158,11 +158,11 @@ impl CpuInterface {
         index: usize,
         spi: Spi,
         machine: &mut impl PhysicalGic,
-    ) -> Result<(), VcpuSet> {
+    ) -> Result<(), VcpuIndexSet> {
         let distributor = &gic.distributor;
         if !distributor.claim(spi, self.index) {
             // The vCPU that claimed it first delivers it.
-            return Err(VcpuSet::EMPTY);
+            return Err(VcpuIndexSet::EMPTY);
         }
         // Listed first; see `Word::pending_seen`.
         let word = distributor.word_of(spi);

@@ -5,7 +5,7 @@
 //! a single Security state (GICD_CTLR.DS = 1) SGI1R reaches an SGI of either group, the other two
 //! only one that its target has in Group 0.
 
-use super::{GuestGic, VcpuIndex, VcpuSet};
+use super::{GuestGic, VcpuIndex, VcpuIndexSet};
 use spumone_config::types::IntId;
 
 /// Which register the guest wrote.
@@ -30,25 +30,25 @@ const AFFINITY_3: u64 = 0xff << 48;
 /// The SGI and its targets for a register value written by `sender`, in a guest of `vcpus` vCPUs.
 ///
 /// All vCPUs have affinity 0.0.0.n with n below 16, so other affinities and range selectors select no vCPU.
-pub fn decode(value: u64, sender: VcpuIndex, vcpus: usize) -> (IntId, VcpuSet) {
+pub fn decode(value: u64, sender: VcpuIndex, vcpus: usize) -> (IntId, VcpuIndexSet) {
     let sgi = IntId((value >> INTID_SHIFT & 0xf) as u16);
-    let all = VcpuSet::first(vcpus);
+    let all = VcpuIndexSet::first(vcpus);
     let targets = if value & ROUTING_MODE_ALL != 0 {
         all.without(sender)
     } else if value & (AFFINITY_1 | AFFINITY_2 | AFFINITY_3 | RANGE_SELECTOR) != 0 {
-        VcpuSet::EMPTY
+        VcpuIndexSet::EMPTY
     } else {
-        VcpuSet((value & TARGET_LIST) as u8 & all.0)
+        VcpuIndexSet((value & TARGET_LIST) as u8 & all.0)
     };
     (sgi, targets)
 }
 
 impl GuestGic {
     /// Sends what `sender` wrote to `register`. Returns the vCPUs to kick; the sender may be among them.
-    pub fn send_sgi(&self, sender: VcpuIndex, register: SgiRegister, value: u64) -> VcpuSet {
+    pub fn send_sgi(&self, sender: VcpuIndex, register: SgiRegister, value: u64) -> VcpuIndexSet {
         let (sgi, targets) = decode(value, sender, self.distributor.vcpus());
         let group0_only = register != SgiRegister::Sgi1r;
-        let mut kick = VcpuSet::EMPTY;
+        let mut kick = VcpuIndexSet::EMPTY;
         for target in targets.iter() {
             if self.doorbell(target).ring_sgi(sgi, group0_only) {
                 kick.insert(target);

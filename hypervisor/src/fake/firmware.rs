@@ -2,13 +2,13 @@
 //! Start, sleep and halt of cores. Functions that do not return to the hypervisor's code unwind its stack.
 
 use super::{Machine, with};
-use crate::turns::Turns;
+use crate::core_loop::CoreLoop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Why the code on a core has unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The core's loop is in [`Machine::running`]: the test runs its turns from now on.
+    /// The core's loop is in [`Machine::running`]: the test runs its iterations from now on.
     Started,
     /// The core has halted: the machine is off, or the hypervisor has died.
     Halted,
@@ -46,8 +46,8 @@ pub fn start_core(
     }
 }
 
-/// Hands the loop over to the test, which runs its turns.
-pub fn run_for_ever(mut it: impl Turns) -> ! {
+/// Hands the loop over to the test, which runs its iterations.
+pub fn run_for_ever(mut it: impl CoreLoop) -> ! {
     it.prepare();
     with(|machine| {
         let core = machine.current;

@@ -2,7 +2,7 @@
 //! PSCI calls to the firmware: start a core, turn the machine off.
 
 use super::stacks::{STACK_PAGES, stack_of};
-use crate::turns::Turns;
+use crate::core_loop::CoreLoop;
 
 /// Starts the core with this affinity and index, which calls `run` on its own stack. Once for each core.
 pub fn start_core(
@@ -18,10 +18,10 @@ pub fn start_core(
 
 /// Runs the loop of a core. Not inlined, so that changes of its caller do not change how the loop is compiled.
 #[inline(never)]
-pub fn run_for_ever(mut it: impl Turns) -> ! {
+pub fn run_for_ever(mut it: impl CoreLoop) -> ! {
     it.prepare();
     loop {
-        it.turn();
+        it.iterate();
     }
 }
 

@@ -14,7 +14,7 @@ impl Instance {
 
     /// The vCPUs whose tokens this core has.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = VcpuId> {
-        self.state.here().iter()
+        self.state.tokens().iter()
     }
 
     /// The loaded vCPU.

@@ -18,7 +18,7 @@ use spumone_config::{GuestId, IntId};
 use spumone_core::migration::{self, Taken};
 use spumone_core::psci::Phase;
 use spumone_core::schedule::Ticks;
-use spumone_core::vgic::{PhysicalGic, VcpuSet, running_priority};
+use spumone_core::vgic::{PhysicalGic, VcpuIndexSet, running_priority};
 
 impl CorePlatform {
     /// Takes the pending interrupt of the highest priority.
@@ -98,7 +98,7 @@ impl CorePlatform {
                 self.is_console_interrupted = true;
                 Taken::Chore
             }
-            SpiOwner::Nobody => {
+            SpiOwner::Unowned => {
                 self.machine.gic.deactivate(interrupt);
                 Taken::Other
             }
@@ -154,7 +154,7 @@ impl Instance {
         }
         if interrupt == ALARM {
             self.platform.silence_alarm();
-            migration::alarm_rang(&mut self.state, &mut self.platform);
+            migration::alarm_expired(&mut self.state, &mut self.platform);
         } else if interrupt.is_sgi() {
             let taken = self.platform.sgi(interrupt);
             migration::handle(&mut self.state, &mut self.platform, taken);
@@ -174,7 +174,7 @@ impl Instance {
 
     /// Delivers interrupts to vCPUs of a guest whose doorbells have been rung, on whichever cores they are.
     #[inline(always)]
-    pub(super) fn notify(&mut self, guest: GuestId, rung: VcpuSet) {
+    pub(super) fn notify(&mut self, guest: GuestId, rung: VcpuIndexSet) {
         if !rung.is_empty() {
             let ids = self.platform.machine.guest(guest).ids_of(rung);
             migration::notify_vcpus(&mut self.state, &mut self.platform, ids);

@@ -18,6 +18,7 @@ mod platform;
 mod sysregs;
 
 use crate::console::{CONSOLE, Keyboard};
+use crate::core_loop::CoreLoop;
 use crate::cpu;
 use crate::entropy::Stream;
 use crate::epitaph::fatal;
@@ -27,7 +28,6 @@ use crate::hardware::{enter, finish_loading, wait_for_interrupt};
 use crate::loader;
 use crate::machine::Machine;
 use crate::timers;
-use crate::turns::Turns;
 use crate::vcpu::{Vcpu, VcpuToken, Work};
 use platform::CorePlatform;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
@@ -53,19 +53,19 @@ pub struct Instance {
     random: Stream,
 }
 
-impl Turns for Instance {
+impl CoreLoop for Instance {
     fn prepare(&mut self) {
         self.adopt_vcpus();
     }
 
-    /// One bounded step; interrupts are polled between steps.
+    /// One bounded step; the core looks for interrupts between steps.
     #[inline(always)]
-    fn turn(&mut self) {
+    fn iterate(&mut self) {
         match migration::next_action(&mut self.state, &mut self.platform) {
-            Next::Turn => {}
+            Next::Decide => {}
             Next::Idle => self.idle(),
             Next::Run(_) => self.run_vcpu(),
-            Next::Exchange(vcpu) => self.prepare_vcpu(vcpu),
+            Next::Switch(vcpu) => self.prepare_vcpu(vcpu),
             Next::Chore(now) => self.do_chore(now),
         }
     }
@@ -151,7 +151,7 @@ impl Instance {
                 vcpu.power_up(start);
             }
         }
-        migration::exchange(&mut self.state, &mut self.platform, id);
+        migration::switch(&mut self.state, &mut self.platform, id);
     }
 
     /// Loads the next chunk of the guest of vCPU `id`; after the last one, begins the guest's life.
@@ -216,7 +216,7 @@ impl Instance {
     fn adopt_vcpus(&mut self) {
         let core = self.platform.core;
         let mut first = heapless::Vec::<GuestId, MAX_GUESTS>::new();
-        for id in self.state.here().iter() {
+        for id in self.state.tokens().iter() {
             let vcpu = self.saved(id);
             vcpu.shared.gic.doorbell(vcpu.index).settle(core);
             if vcpu.index.0 == 0 {
@@ -226,7 +226,7 @@ impl Instance {
         for guest in first {
             self.begin_loading(guest);
         }
-        for id in self.state.here().iter() {
+        for id in self.state.tokens().iter() {
             // A vCPU that loads its guest is runnable, and stays here.
             if self.state.vcpu_state(id) == Some(VcpuState::Off) {
                 migration::park(&mut self.state, &mut self.platform, id);

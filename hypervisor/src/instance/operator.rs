@@ -10,7 +10,7 @@ use spumone_config::GuestId;
 use spumone_core::console::{Answer, GuestState, InputEffect, Left, Served, Source};
 use spumone_core::psci::Power;
 use spumone_core::schedule::Ticks;
-use spumone_core::vgic::VcpuSet;
+use spumone_core::vgic::VcpuIndexSet;
 
 /// Most bytes read from the keyboard at an interrupt; the UART's line stays high for the rest.
 const MAX_RECEIVED: usize = 4;
@@ -190,7 +190,7 @@ impl Instance {
         let Some(console) = &shared.config.console else {
             return;
         };
-        let mut rung = VcpuSet::EMPTY;
+        let mut rung = VcpuIndexSet::EMPTY;
         shared.vuart.publish_line(|high| {
             rung = rung.with(shared.gic.set_level(console.interrupt, high));
         });

@@ -2,7 +2,7 @@
 //! The core as `core/src/migration` uses it: that module decides, and this one carries out its decisions.
 
 use super::loaded_gic::LoadedGic;
-use crate::cpu::{self, exchange_stage2};
+use crate::cpu::{self, change_stage2};
 use crate::events::{Event, note};
 use crate::machine::{Core, Machine};
 use crate::steps::step;
@@ -14,8 +14,8 @@ use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Attendance;
 use spumone_core::mailbox::Port;
 use spumone_core::migration::{
-    Candidate, Catch, Claim, Delivery, Here, Interrupted, Platform, Sample, Saved, Shared, Taken,
-    TracePoint, Verdict, may_hold_lock,
+    Candidate, Catch, Claim, Delivery, Fetcher, Interrupted, Platform, Sample, Saved, Shared,
+    Taken, TracePoint, Verdict, may_hold_lock,
 };
 use spumone_core::psci::Phase;
 use spumone_core::schedule::{Band, Ticks, priority_mask};
@@ -97,8 +97,8 @@ impl Platform for CorePlatform {
         vcpu.is_some_and(|it| it.guest.lifecycle.now().0 == Phase::Running)
     }
 
-    fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
-        self.machine.policy.verdict(here, candidate)
+    fn verdict(&mut self, fetcher: &Fetcher, candidate: &Candidate) -> Verdict {
+        self.machine.policy.verdict(fetcher, candidate)
     }
 
     #[inline(always)]
@@ -275,7 +275,7 @@ impl Platform for CorePlatform {
             Catch::Entry => guest.stage2.of_programs,
         };
         if let Some(tables) = tables {
-            exchange_stage2(tables);
+            change_stage2(tables);
         }
         tables.is_some()
     }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a system on the fake machine, one turn of a core at a time.
+//! Runs a system on the fake machine, one iteration of a core's loop at a time.
 
 use super::guest::{Action, GuestCpu, Habit, gicd};
 use super::invariants;
 use super::systems::{DISTRIBUTOR, REDISTRIBUTORS, parts};
 use crate::boot;
+use crate::core_loop::CoreLoop;
 use crate::fake::{self, Ended, REDISTRIBUTOR_SIZE, Register, printed};
 use crate::guest_registers::{Exit, GuestRegisters};
 use crate::instance::Instance;
 use crate::machine::Machine;
-use crate::turns::Turns;
 use spumone_config::packed::System;
 use spumone_config::{GuestId, PhysAddr, VcpuId};
 use spumone_core::psci::Phase;
@@ -18,11 +18,11 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-/// Ticks that pass in each turn.
-const TURN: u64 = 20;
+/// Ticks that pass in each iteration.
+const ITERATION_TICKS: u64 = 20;
 /// Ticks that a guest runs at a time.
 const GUEST_TIME: u64 = 500;
-/// Turns of all cores within which the condition of [`Bench::until`] must hold.
+/// Iterations of all cores within which the condition of [`Bench::until`] must hold.
 const PATIENCE: usize = 20_000;
 
 /// The general registers of a vCPU at its last entry.
@@ -57,7 +57,7 @@ pub struct Bench {
     pub guests: Rc<RefCell<Guests>>,
     /// How the machine ended, if it has.
     pub ended: Option<Ended>,
-    /// The largest number of accesses of a turn.
+    /// The largest number of accesses of an iteration.
     pub most_work: u64,
 }
 
@@ -92,17 +92,17 @@ impl Bench {
         }
     }
 
-    /// One turn of a core.
-    pub fn turn(&mut self, core: usize) {
+    /// One iteration of a core's loop.
+    pub fn iterate(&mut self, core: usize) {
         if self.ended.is_some() {
             return;
         }
         let before = fake::with(|machine| {
-            machine.clock += TURN;
+            machine.clock += ITERATION_TICKS;
             machine.work
         });
         let instance = &mut self.instances[core];
-        let result = fake::until_it_ends(core, || instance.turn());
+        let result = fake::until_it_ends(core, || instance.iterate());
         let work = fake::with(|machine| machine.work) - before;
         self.most_work = self.most_work.max(work);
         match result {
@@ -111,23 +111,23 @@ impl Bench {
         }
     }
 
-    /// Turns of all cores, one after the other.
-    pub fn turns(&mut self, count: usize) {
+    /// Iterations of all cores, one core after the other.
+    pub fn iterations(&mut self, count: usize) {
         for _ in 0..count {
             for core in 0..self.instances.len() {
-                self.turn(core);
+                self.iterate(core);
             }
         }
     }
 
-    /// Runs turns of all cores until a condition holds.
+    /// Runs iterations of all cores until a condition holds.
     #[track_caller]
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
         for _ in 0..PATIENCE {
             if is_so(self) {
                 return;
             }
-            self.turns(1);
+            self.iterations(1);
         }
         panic!("does not happen: {what}\n{}\n{}", self.state(), printed());
     }
@@ -176,7 +176,7 @@ impl Bench {
         text
     }
 
-    /// Runs turns of all cores until all guests run.
+    /// Runs iterations of all cores until all guests run.
     #[track_caller]
     pub fn until_all_run(&mut self) {
         let count = self.machine.guests.len() as u8;
@@ -207,7 +207,7 @@ impl Bench {
         script.push_back(Box::new(action));
     }
 
-    /// As [`Self::will`], and runs turns until the vCPU has done the action and EL2 has handled the exit.
+    /// As [`Self::will`], and runs iterations until the vCPU has done the action and EL2 has handled the exit.
     #[track_caller]
     pub fn does(
         &mut self,
@@ -221,7 +221,7 @@ impl Bench {
         });
     }
 
-    /// As [`Self::does`], and runs turns until the vCPU is entered again; returns that entry.
+    /// As [`Self::does`], and runs iterations until the vCPU is entered again; returns that entry.
     #[track_caller]
     pub fn does_and_returns(
         &mut self,
@@ -263,7 +263,7 @@ impl Bench {
         }
     }
 
-    /// Runs turns until a virtual interrupt is signalled to a vCPU, and has the vCPU acknowledge it; returns its INTID.
+    /// Runs iterations until a virtual interrupt is signalled to a vCPU, and has the vCPU acknowledge it; returns its INTID.
     #[track_caller]
     pub fn acknowledges(&mut self, guest: u8, vcpu: u8) -> u16 {
         for _ in 0..100 {

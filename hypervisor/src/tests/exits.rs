@@ -30,7 +30,7 @@ fn a_vcpu_in_wfi_sleeps_and_resumes_at_the_next_instruction() {
     bench.opens_gic(0, 0, &[50]);
     let pc = bench.look(0, 0, |cpu| cpu.registers.pc);
     bench.does(0, 0, |cpu| cpu.wfi());
-    bench.turns(20);
+    bench.iterations(20);
     assert_eq!(
         bench.instances[0].state(bench.vcpu(0, 0)),
         Some(VcpuState::Sleep)
@@ -87,7 +87,7 @@ fn a_vcpu_that_is_turned_off_and_on_again_has_reset_registers() {
         cpu.registers.x[9] = 9;
         cpu.hvc([psci::CPU_OFF, 0, 0, 0])
     });
-    bench.turns(10);
+    bench.iterations(10);
     assert_eq!(
         bench.instances[1].state(bench.vcpu(0, 1)),
         Some(VcpuState::Off)
@@ -125,7 +125,7 @@ fn a_suspended_vcpu_resumes_at_its_entry_point() {
         cpu.registers.x[20] = 20;
         cpu.hvc([psci::CPU_SUSPEND, psci::POWERDOWN, ENTRY, 3])
     });
-    bench.turns(10);
+    bench.iterations(10);
     assert_eq!(
         bench.instances[0].state(bench.vcpu(0, 0)),
         Some(VcpuState::Sleep)
@@ -257,7 +257,7 @@ fn an_access_outside_its_memory_stops_a_guest_and_no_other() {
     let report = printed();
     assert!(report.contains("0x50000000"), "{report}");
     let before = bench.entry(1, 0).count;
-    bench.turns(20);
+    bench.iterations(20);
     assert!(bench.entry(1, 0).count > before, "the other guest runs on");
     assert_eq!(bench.phase(1), Phase::Running);
 }

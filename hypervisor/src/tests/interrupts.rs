@@ -59,7 +59,7 @@ fn a_level_sensitive_interrupt_is_signalled_until_its_line_is_low() {
     assert_eq!(bench.acknowledges(0, 0), 51);
     set_line(41, false);
     bench.look(0, 0, |cpu| cpu.end(51));
-    bench.turns(5);
+    bench.iterations(5);
     assert_eq!(bench.look(0, 0, |cpu| cpu.acknowledge()), None);
     assert!(!is_active(0, 41));
 }
@@ -185,7 +185,7 @@ fn an_interrupt_for_a_lower_band_waits_in_the_gic() {
     bench.opens_gic(1, 0, &[50]);
     assert_eq!(bench.acknowledges(0, 0), VIRTUAL_TIMER);
     set_line(42, true);
-    bench.turns(50);
+    bench.iterations(50);
     assert!(bench.runs_on(0, 0, 0));
     let mask = fake::with(|machine| machine.cores[0].get(Register::ICC_PMR_EL1));
     let priority = fake::with(|machine| machine.gic.spi(42).0.priority[10]);
@@ -207,9 +207,9 @@ fn an_interrupt_of_a_stopped_guest_is_disabled() {
     let mut bench = running();
     bench.opens_gic(0, 0, &[51]);
     bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0]));
-    bench.turns(50);
+    bench.iterations(50);
     set_line(41, true);
-    bench.turns(20);
+    bench.iterations(20);
     fake::with(|machine| {
         let (bank, bit) = machine.gic.spi(41);
         assert_eq!((bank.enabled & bit, bank.active & bit), (0, 0));

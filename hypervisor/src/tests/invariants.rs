@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conditions that must hold after each turn of a core, and at each entry to a guest, whatever guests do.
+//! Conditions that must hold after each iteration of a core's loop, and at each entry to a guest, whatever guests do.
 
 use super::guest::GuestCpu;
 use crate::cpu::HCR_GUEST;
@@ -13,17 +13,21 @@ use spumone_core::psci::Phase;
 use spumone_core::schedule::{VcpuState, priority_mask};
 use spumone_core::vgic::VcpuIndex;
 
-/// More accesses to registers, devices and memory than any turn makes.
+/// More accesses to registers, devices and memory than any iteration makes.
 const MOST_WORK: u64 = 20_000;
-/// Interrupts that EL2 deactivates in the turn that takes them: SGIs, the maintenance interrupt, the alarm.
+/// Interrupts that EL2 deactivates in the iteration that takes them: SGIs, the maintenance interrupt, the alarm.
 const OWN: u32 = 0xFFFF | 1 << 25 | 1 << 26;
 /// The timers of the loaded vCPU.
 const TIMERS: u32 = 1 << 27 | 1 << 30;
 
-/// Checks the state after a turn.
+/// Checks the state after an iteration.
 pub fn check(machine: &Machine, instances: &[Instance], most_work: u64) {
     assert!(!epitaph::is_written(), "EL2 has died:\n{}", printed());
-    assert!(most_work < MOST_WORK, "a turn took {} accesses", most_work);
+    assert!(
+        most_work < MOST_WORK,
+        "an iteration took {} accesses",
+        most_work
+    );
     each_token_is_in_one_place(machine, instances);
     spis_stay_with_their_owners(machine);
     for (index, instance) in instances.iter().enumerate() {
@@ -89,7 +93,7 @@ fn spis_stay_with_their_owners(machine: &Machine) {
                 let route = fake.gic.routes[interrupt.index()];
                 let goes_to = |core: usize| machine.cores[core].mpidr == route;
                 match machine.destinations.of(interrupt) {
-                    SpiOwner::Nobody => panic!("SPI {interrupt} has no owner, and is on"),
+                    SpiOwner::Unowned => panic!("SPI {interrupt} has no owner, and is on"),
                     SpiOwner::Console => assert!(goes_to(machine.console_core.index())),
                     SpiOwner::Guest(guest, _) => {
                         let cores = machine.guest(guest).cores();

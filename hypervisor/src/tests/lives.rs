@@ -60,7 +60,7 @@ fn a_guest_that_resets_itself_starts_in_its_initial_state() {
     });
     // The second vCPU is off again, and can be turned on.
     let count = bench.entry(0, 1).count;
-    bench.turns(50);
+    bench.iterations(50);
     assert_eq!(bench.entry(0, 1).count, count);
     let after = bench.does_and_returns(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
     assert_eq!(after.x[0], psci::SUCCESS);
@@ -74,7 +74,7 @@ fn a_fault_on_one_core_stops_the_guest_on_all() {
         bench.phase(0) == Phase::Stopped(StopReason::Fault)
     });
     let counts = [0, 1].map(|vcpu| bench.entry(0, vcpu).count);
-    bench.turns(50);
+    bench.iterations(50);
     assert_eq!([0, 1].map(|vcpu| bench.entry(0, vcpu).count), counts);
     assert_eq!(bench.phase(1), Phase::Running);
 }
@@ -92,15 +92,15 @@ fn an_interrupt_of_a_stopping_guest_is_deactivated() {
     bench.until("its second vCPU runs", |bench| bench.entry(0, 1).count > 0);
     // Core 1 stops the guest; core 0 has acknowledged, core 2 has not.
     bench.will(0, 1, |cpu| cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0]));
-    (0..20).for_each(|_| bench.turn(1));
+    (0..20).for_each(|_| bench.iterate(1));
     assert_eq!(bench.phase(0), Phase::Stopping(StopReason::Off));
     fake::with(|machine| machine.gic.set_line(40, true));
-    (0..20).for_each(|_| bench.turn(0));
+    (0..20).for_each(|_| bench.iterate(0));
     fake::with(|machine| {
         let (bank, bit) = machine.gic.spi(40);
         assert_eq!((bank.enabled & bit, bank.active & bit), (0, 0));
     });
-    bench.turns(20);
+    bench.iterations(20);
     assert_eq!(bench.phase(0), Phase::Stopped(StopReason::Off));
 }
 
@@ -131,7 +131,7 @@ fn the_machine_turns_off_with_the_last_guest() {
     });
     assert_eq!(bench.ended, None);
     bench.does(1, 0, |cpu| cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0]));
-    bench.turns(20);
+    bench.iterations(20);
     assert_eq!(bench.ended, Some(Ended::Halted));
     assert!(fake::with(|machine| machine.is_off));
     assert!(printed().contains("all guests have ended"), "{}", printed());

@@ -36,7 +36,7 @@ fn without_a_policy_a_vcpu_stays_where_it_is_preempted() {
     let mut bench = running(Policy::None);
     real_time_guest_preempts(&mut bench);
     let count = bench.entry(0, 0).count;
-    bench.turns(2_000);
+    bench.iterations(2_000);
     assert_eq!(bench.entry(0, 0).count, count);
 }
 
@@ -115,7 +115,7 @@ fn a_guest_is_reset_while_its_vcpus_migrate() {
     let mut bench = running(Policy::Random);
     bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
     for _ in 0..20 {
-        bench.turns(137);
+        bench.iterations(137);
         let life = bench.life(0);
         bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0]));
         bench.until("a new life", |bench| bench.life(0) > life);
@@ -149,6 +149,6 @@ fn a_kernel_is_kept_off_the_core_of_a_real_time_guest() {
         bench.runs_on(1, 0, 0)
     });
     bench.does(0, 0, |cpu| cpu.wfe());
-    bench.turns(500);
+    bench.iterations(500);
     assert!(bench.runs_on(1, 0, 0));
 }

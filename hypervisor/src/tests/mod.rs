@@ -13,7 +13,7 @@
 //! | `fuzz` | guests that do random things; checks that EL2 survives and other guests are not affected |
 //!
 //! `systems` makes system descriptions, `bench` runs them, `guest` is a running vCPU, `invariants` has the checks after
-//! each turn.
+//! each iteration.
 
 mod bench;
 mod boot;

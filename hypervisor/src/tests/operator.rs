@@ -47,7 +47,7 @@ fn read_keys(bench: &mut Bench, guest: u8) -> Vec<u8> {
 fn what_is_typed_goes_to_the_guest_that_has_the_keyboard() {
     let mut bench = running();
     type_keys(b"ab");
-    bench.turns(50);
+    bench.iterations(50);
     assert_eq!(read_keys(&mut bench, 0), b"");
     assert_eq!(
         read_keys(&mut bench, 1),
@@ -55,7 +55,7 @@ fn what_is_typed_goes_to_the_guest_that_has_the_keyboard() {
         "the guest of the lowest priority has the focus at first"
     );
     type_keys(&[OPERATOR, b'1', b'c']);
-    bench.turns(50);
+    bench.iterations(50);
     assert_eq!(read_keys(&mut bench, 0), b"c");
     assert_eq!(read_keys(&mut bench, 1), b"");
 }
@@ -83,7 +83,7 @@ fn the_status_command_is_answered() {
 fn the_operator_turns_the_machine_off() {
     let mut bench = running();
     type_keys(&[OPERATOR, b'x', b'x']);
-    bench.turns(200);
+    bench.iterations(200);
     assert_eq!(bench.ended, Some(Ended::Halted));
     assert!(fake::with(|machine| machine.is_off));
     assert!(printed().contains("the machine goes off"));
@@ -92,17 +92,17 @@ fn the_operator_turns_the_machine_off() {
 #[test]
 fn output_waits_for_room_and_none_is_lost() {
     let mut bench = running();
-    bench.turns(50);
+    bench.iterations(50);
     fake::with(|machine| machine.set_uart_room(0));
     let text: Vec<u8> = (0..200).map(|n| b'a' + n % 26).collect();
     for &byte in &text {
         bench.does(1, 0, move |cpu| cpu.store(UART + DR, u32::from(byte)));
     }
     bench.does(1, 0, |cpu| cpu.store(UART + DR, u32::from(b'\n')));
-    bench.turns(20);
+    bench.iterations(20);
     for _ in 0..60 {
         fake::with(|machine| machine.set_uart_room(8));
-        bench.turns(20);
+        bench.iterations(20);
     }
     let text = String::from_utf8(text).unwrap();
     assert!(printed().contains(&text), "{}", printed());
@@ -121,14 +121,14 @@ fn output_hardly_delays_a_higher_band() {
         cpu.wfi()
     });
     bench.until_all_run();
-    bench.turns(50);
+    bench.iterations(50);
     fake::with(|machine| machine.set_uart_room(0));
     for byte in *b"One line of output.\nAnd another one.\n" {
         bench.does(1, 0, move |cpu| cpu.store(UART + DR, u32::from(byte)));
     }
     // The alarm is armed for nothing else then.
     fake::with(|machine| machine.clock = wakes - 100_000);
-    bench.turns(20);
+    bench.iterations(20);
     let before = fake::with(|machine| {
         machine.clock = wakes - 600;
         machine.acknowledge_ticks = 600;
@@ -136,7 +136,7 @@ fn output_hardly_delays_a_higher_band() {
         machine.uart.printed.len()
     });
     bench.until("the real-time guest runs", |bench| bench.runs_on(0, 0, 0));
-    bench.turns(1);
+    bench.iterations(1);
     let printed = fake::with(|machine| machine.uart.printed.len()) - before;
     assert!((1..16).contains(&printed), "{printed} bytes");
 }
@@ -144,7 +144,7 @@ fn output_hardly_delays_a_higher_band() {
 #[test]
 fn the_uart_of_the_machine_interrupts_the_console_core_only() {
     let mut bench = running();
-    bench.turns(5);
+    bench.iterations(5);
     let (route, is_on) = fake::with(|machine| {
         let route = machine.gic.routes[usize::from(UART_INTERRUPT)];
         let (bank, bit) = machine.gic.spi(UART_INTERRUPT);

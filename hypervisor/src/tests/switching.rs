@@ -85,7 +85,7 @@ fn vcpus_of_one_band_take_turns_and_keep_their_registers() {
     }
     for _ in 0..4 {
         for guest in [0, 1] {
-            bench.until("it has its turn", |bench| bench.runs_on(0, guest, 0));
+            bench.until("it has the core", |bench| bench.runs_on(0, guest, 0));
             let seen = bench.look(guest, 0, |cpu| found(cpu));
             assert_eq!(seen, expected[usize::from(guest)]);
         }
@@ -98,9 +98,11 @@ fn a_time_slice_lasts_a_quantum() {
     bench.until_all_run();
     let mut lengths = Vec::new();
     for guest in [0, 1, 0, 1] {
-        bench.until("it has its turn", |bench| bench.runs_on(0, guest, 0));
+        bench.until("it has the core", |bench| bench.runs_on(0, guest, 0));
         let start = fake::with(|machine| machine.clock);
-        bench.until("its turn is over", |bench| !bench.runs_on(0, guest, 0));
+        bench.until("its time slice is over", |bench| {
+            !bench.runs_on(0, guest, 0)
+        });
         lengths.push(fake::with(|machine| machine.clock) - start);
     }
     // One millisecond; the first time slice may have begun before the measurement.
@@ -115,7 +117,7 @@ fn a_higher_band_has_the_core_until_it_sleeps() {
     bench.until("the guest of the higher band runs", |bench| {
         bench.entry(1, 0).count > 0
     });
-    bench.turns(500);
+    bench.iterations(500);
     assert_eq!(bench.entry(0, 0).count, 0, "longer than any quantum");
     bench.does(1, 0, |cpu| cpu.wfi());
     bench.until("the other one runs", |bench| bench.entry(0, 0).count > 0);
@@ -138,7 +140,7 @@ fn an_interrupt_for_a_higher_band_preempts_at_once() {
         found(cpu)
     });
     fake::with(|machine| machine.gic.set_line(40, true));
-    bench.turns(6);
+    bench.iterations(6);
     assert!(bench.runs_on(0, 1, 0));
     assert_eq!(bench.acknowledges(1, 0), 50);
     bench.does(1, 0, |cpu| {
@@ -152,9 +154,9 @@ fn an_interrupt_for_a_higher_band_preempts_at_once() {
 fn wfe_yields_to_a_vcpu_of_the_same_band() {
     let mut bench = one_core([10, 10]);
     bench.until_all_run();
-    bench.until("it has its turn", |bench| bench.runs_on(0, 0, 0));
+    bench.until("it has the core", |bench| bench.runs_on(0, 0, 0));
     bench.does(0, 0, |cpu| cpu.wfe());
-    bench.turns(4);
+    bench.iterations(4);
     assert!(bench.runs_on(0, 1, 0));
 }
 
@@ -167,7 +169,7 @@ fn two_vcpus_of_a_guest_share_a_core_but_no_translations() {
     bench.until_all_run();
     bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
     for vcpu in [1, 0, 1, 0] {
-        bench.until("it has its turn", |bench| bench.runs_on(0, 0, vcpu));
+        bench.until("it has the core", |bench| bench.runs_on(0, 0, vcpu));
         let aff0 = bench.look(0, vcpu, |cpu| cpu.get(Register::VMPIDR_EL2));
         assert_eq!(aff0, 1 << 31 | u64::from(vcpu));
     }
@@ -200,6 +202,6 @@ fn a_guest_that_never_exits_by_itself_is_interrupted_by_the_alarm() {
         Exit::Interrupt
     }));
     for guest in [0, 1, 0, 1] {
-        bench.until("it has its turn", |bench| bench.runs_on(0, guest, 0));
+        bench.until("it has the core", |bench| bench.runs_on(0, guest, 0));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An SMP system like Linux under a load like hackbench. For each vCPU there are five processes that send and five that receive;
+//! An SMP system like Linux with a workload like hackbench. For each vCPU there are five processes that send and five that receive;
 //! every sender sends to every receiver, through sockets of bounded size.
 //!
 //! The model has what matters for lock-holder preemption: locks of sockets and of run queues, and of an allocator that all

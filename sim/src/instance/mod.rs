@@ -77,7 +77,7 @@ impl Instance {
             match self.state.running() {
                 None => self.idle(w),
                 Some(id) if self.state.loaded() == Some(id) => self.run_vcpu(w, id),
-                Some(id) => self.exchange(w, id),
+                Some(id) => self.switch(w, id),
             }
         }
         // A step that has taken time ends here: interrupts that arrived meanwhile are taken before the next decision.
@@ -157,7 +157,7 @@ impl Instance {
 
     /// One step of a switch to the vCPU that is to run: saves the registers that are on the core, or loads that vCPU's
     /// registers.
-    fn exchange(&mut self, w: &mut World, id: VcpuId) {
+    fn switch(&mut self, w: &mut World, id: VcpuId) {
         if self.hardware.interrupt_pending(w) {
             self.take_interrupts(w);
         }
@@ -201,7 +201,7 @@ impl Instance {
     /// The tokens that the core has, of the first `count` vCPUs; bit n for vCPU n.
     #[inline]
     pub fn holds(&self, count: usize) -> u32 {
-        self.state.here().bits() & crate::world::mask(count)
+        self.state.tokens().bits() & crate::world::mask(count)
     }
 
     /// The loaded vCPU.

@@ -4,7 +4,7 @@
 use crate::world::{Token, World};
 use spumone_config::types::{PcpuId, VcpuId};
 use spumone_core::migration::{
-    Candidate, Catch, Claim, Delivery, Here, Platform, Sample, Saved, Shared, Taken, TracePoint,
+    Candidate, Catch, Claim, Delivery, Fetcher, Platform, Sample, Saved, Shared, Taken, TracePoint,
     Verdict,
 };
 use spumone_core::schedule::{Band, Ticks};
@@ -88,10 +88,10 @@ impl Platform for Core<'_> {
         true
     }
 
-    fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
+    fn verdict(&mut self, fetcher: &Fetcher, candidate: &Candidate) -> Verdict {
         self.world.counters.candidates += 1;
         self.hardware.spend(self.world.costs.candidate);
-        self.world.deciding.verdict(here, candidate)
+        self.world.deciding.verdict(fetcher, candidate)
     }
 
     fn now(&self) -> Ticks {

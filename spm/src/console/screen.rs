@@ -2,15 +2,15 @@
 //! Draws the lines of all sources on one terminal.
 //!
 //! Each line begins with the name of its source, in its colour: `linux   | login:`. A line is held until it is complete,
-//! so that lines of several sources do not mix, except those of the guest that is typed to, whose bytes appear at once.
-//! Is such a line unfinished when another has to be printed, it is erased, the other printed, and it is drawn again. A
-//! line that had to be printed in several pieces goes on after a `+` instead of the `|`.
+//! so that lines of several sources do not mix. Bytes of the guest that has the keyboard appear at once: if its line is
+//! unfinished when another line has to be printed, the unfinished line is erased, the other line is printed, and the
+//! unfinished one is drawn again. A line that had to be printed in several pieces goes on after a `+` instead of the `|`.
 //!
 //! What belongs to no source, such as QEMU's own messages, is passed on as it comes.
 
 use super::line::{Element, Stream};
 use spumone_bench::demux::{HYPERVISOR_LINES, UNTAGGED};
-use spumone_core::console::format::TYPED_TO;
+use spumone_core::console::format::INPUT_GOES_TO;
 
 /// Back to the first column in default style, clear the line.
 const ERASE: &str = "\r\x1b[0m\x1b[K";
@@ -29,7 +29,7 @@ const HYPERVISOR: usize = 1;
 pub enum Reader {
     /// A terminal: with colours, and what is typed appears at once.
     Terminal,
-    /// A terminal on which nothing is typed to a guest: with colours, whole lines.
+    /// A terminal whose keyboard no guest has: with colours, whole lines.
     Viewer,
     /// A file: whole lines without colours.
     File,
@@ -57,9 +57,10 @@ pub struct Screen {
     /// Length of the longest name.
     width: usize,
     reader: Reader,
-    /// The guest that is typed to.
+    /// The guest that has the keyboard.
     focus: Option<usize>,
-    /// Whose unfinished line is on the terminal, the cursor behind it. `None`: the cursor is at the start of an empty line.
+    /// The source whose unfinished line is on the terminal, with the cursor behind it. `None`: the cursor is at the start of
+    /// an empty line.
     shown: Option<usize>,
     /// Whether that line began with more than its [`Stream`] holds, so that it cannot be drawn again.
     head_lost: bool,
@@ -115,7 +116,7 @@ impl Screen {
         std::mem::take(&mut self.out)
     }
 
-    /// Draws the unfinished line of the guest that is typed to, if it has one.
+    /// Draws the unfinished line of the guest that has the keyboard, if it has one.
     fn show_again(&mut self) {
         if self.shown.is_none()
             && let Some(focus) = self.focus
@@ -166,7 +167,7 @@ impl Screen {
         self.shown = (byte != b'\n').then_some(NO_SOURCE);
     }
 
-    /// What a source that is not typed to does to its line.
+    /// What a source without the keyboard does to its line.
     fn act_on_held(&mut self, source: usize, element: Element) {
         let stream = self.stream(source);
         let writes = matches!(
@@ -205,7 +206,7 @@ impl Screen {
         }
     }
 
-    /// What the guest that is typed to does to the terminal.
+    /// What the guest that has the keyboard does to the terminal.
     fn act_at_once(&mut self, source: usize, element: Element) {
         match element {
             Element::Nothing => {}
@@ -257,7 +258,7 @@ impl Screen {
         self.head_lost = false;
     }
 
-    /// The guest that is typed to starts its line over; its tag would be overwritten, so it is drawn again.
+    /// The guest that has the keyboard starts its line over; its tag would be overwritten, so it is drawn again.
     fn carriage_return(&mut self, source: usize) {
         let stream = self.stream(source);
         stream.returned = false;
@@ -282,13 +283,13 @@ impl Screen {
         }
     }
 
-    /// The guest that is typed to from now on, if the line of this source says it.
+    /// The guest that has the keyboard from now on, if the unfinished line of this source says so.
     fn announced(&self, source: usize) -> Option<usize> {
         if source != HYPERVISOR || self.reader != Reader::Terminal {
             return None;
         }
         let line = String::from_utf8_lossy(self.sources[HYPERVISOR].stream.line());
-        let name = line.strip_prefix(TYPED_TO)?.split(' ').next()?;
+        let name = line.strip_prefix(INPUT_GOES_TO)?.split(' ').next()?;
         self.sources.iter().position(|it| it.name == name)
     }
 

@@ -13,7 +13,7 @@
 //! vCPUs are busy, it does nothing for a preempted lock holder.
 
 use super::rules::{Decide, PolicyRules};
-use super::view::{Candidate, Here, Verdict};
+use super::view::{Candidate, Fetcher, Verdict};
 use crate::schedule::Ticks;
 
 /// In microseconds.
@@ -42,9 +42,9 @@ impl Decide for Balance {
         }
     }
 
-    fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
+    fn verdict(&self, fetcher: &Fetcher, candidate: &Candidate) -> Verdict {
         let concerns = candidate.parked.state.is_runnable() || candidate.is_cut_off;
-        match here.running {
+        match fetcher.running {
             None if concerns => Verdict::Take,
             _ => Verdict::Leave,
         }

@@ -30,7 +30,7 @@ pub use rules::PolicyRules;
 use spumone_config::packed;
 use steal::Steal;
 use trap::Trap;
-pub use view::{Candidate, Here, Running, Verdict};
+pub use view::{Candidate, Fetcher, Running, Verdict};
 
 /// The policy of a system.
 #[derive(Clone, Copy, Debug)]
@@ -73,9 +73,9 @@ impl Policy {
         self.as_dyn().rules()
     }
 
-    /// Whether the core `here` takes a parked vCPU of another one.
-    pub fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
-        self.as_dyn().verdict(here, candidate)
+    /// Whether the core `fetcher` takes a parked vCPU of another one.
+    pub fn verdict(&self, fetcher: &Fetcher, candidate: &Candidate) -> Verdict {
+        self.as_dyn().verdict(fetcher, candidate)
     }
 
     fn as_dyn(&self) -> &dyn Decide {
@@ -112,8 +112,8 @@ mod tests {
                 "{packed:?}"
             );
             assert_eq!(rules.gang, packed.has_gang(), "{packed:?}");
-            let is_patient = rules.park_delay > crate::schedule::Ticks(0);
-            assert_eq!(is_patient, packed.is_patient(), "{packed:?}");
+            let has_park_delay = rules.park_delay > crate::schedule::Ticks(0);
+            assert_eq!(has_park_delay, packed.has_park_delay(), "{packed:?}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! ```text
 //!                    core 0                        core 1
 //!   rt wakes         parks v, notifies core 1
-//!                    runs rt                       fetches v, which shares the core with w in turns
+//!                    runs rt                       fetches v, which shares the core with w in time slices
 //!                       ⋮                             ⋮
 //!   rt sleeps        calls v home                  sends v away
 //!                    fetches v
@@ -14,7 +14,7 @@
 //! vCPU of the higher band, however short.
 
 use super::rules::{Decide, PolicyRules};
-use super::view::{Candidate, Here, Verdict};
+use super::view::{Candidate, Fetcher, Verdict};
 
 /// The policy.
 #[derive(Clone, Copy, Debug)]
@@ -28,11 +28,11 @@ impl Decide for OnDemand {
         }
     }
 
-    fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
-        if here.runs_higher_band_than(candidate) {
+    fn verdict(&self, fetcher: &Fetcher, candidate: &Candidate) -> Verdict {
+        if fetcher.runs_higher_band_than(candidate) {
             return Verdict::Leave;
         }
-        if candidate.is_cut_off || candidate.home == here.core {
+        if candidate.is_cut_off || candidate.home == fetcher.core {
             Verdict::Take
         } else {
             Verdict::Leave
@@ -49,8 +49,8 @@ mod tests {
 
     #[test]
     fn a_preempted_vcpu_leaves_its_core() {
-        for here in [idle(0), busy(0, 0, 10)] {
-            let verdict = OnDemand.verdict(&here, &candidate(ParkedState::Wanted));
+        for fetcher in [idle(0), busy(0, 0, 10)] {
+            let verdict = OnDemand.verdict(&fetcher, &candidate(ParkedState::Wanted));
             assert_eq!(verdict, Verdict::Take);
         }
     }
@@ -61,7 +61,7 @@ mod tests {
         away.parked.host = OTHER;
         away.is_cut_off = false;
         assert_eq!(OnDemand.verdict(&idle(0), &away), Verdict::Leave);
-        let mut home = Here {
+        let mut home = Fetcher {
             core: HOME,
             ..idle(0)
         };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `random`: vCPUs migrate all the time, without a reason. For tests: it makes faults in a migration show early.
 //!
-//! A running vCPU is sent away after a while even if no other vCPU wants its core, and a core exchanges the running
-//! vCPU for any parked one.
+//! A running vCPU is sent away after a while even if no other vCPU wants its core, and a core swaps the running vCPU
+//! for any parked one.
 
 use super::rules::{Decide, PolicyRules};
-use super::view::{Candidate, Here, Verdict};
+use super::view::{Candidate, Fetcher, Verdict};
 use crate::schedule::Ticks;
 
 /// In microseconds.
@@ -34,18 +34,18 @@ impl Decide for Random {
         }
     }
 
-    fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
-        if here.runs_higher_band_than(candidate) {
+    fn verdict(&self, fetcher: &Fetcher, candidate: &Candidate) -> Verdict {
+        if fetcher.runs_higher_band_than(candidate) {
             return Verdict::Leave;
         }
-        let due = match here.running {
+        let due = match fetcher.running {
             Some(running) if candidate.parked.state.is_runnable() => {
                 // Each vCPU must make progress.
                 running.since.saturating_add(self.stay)
             }
             _ => return Verdict::Take,
         };
-        here.swap_at(due)
+        fetcher.swap_at(due)
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a policy has cores do on their own, and the trait of all policies.
 
-use super::view::{Candidate, Here, Verdict};
+use super::view::{Candidate, Fetcher, Verdict};
 use crate::schedule::Ticks;
 
 /// What a policy has cores do.
@@ -26,8 +26,8 @@ pub(super) trait Decide {
     /// What it has cores do.
     fn rules(&self) -> PolicyRules;
 
-    /// Whether the core `here` takes the candidate.
-    fn verdict(&self, _: &Here, _: &Candidate) -> Verdict {
+    /// Whether the core `fetcher` takes the candidate.
+    fn verdict(&self, _: &Fetcher, _: &Candidate) -> Verdict {
         Verdict::Leave
     }
 }

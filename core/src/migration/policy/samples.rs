@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Candidates and cores for the tests of policies.
 
-use super::view::{Candidate, Here, Running};
+use super::view::{Candidate, Fetcher, Running};
 use crate::migration::slot::{Parked, ParkedState};
 use crate::schedule::{Band, Ticks};
 use spumone_config::types::PcpuId;
@@ -28,14 +28,14 @@ pub fn candidate(state: ParkedState) -> Candidate {
 }
 
 /// Core [`OTHER`], where a vCPU of the same band runs.
-pub fn busy(now: u64, since: u64, turn_end: u64) -> Here {
-    Here {
+pub fn busy(now: u64, since: u64, slice_end: u64) -> Fetcher {
+    Fetcher {
         core: OTHER,
         now: Ticks(now),
         running: Some(Running {
             band: Band::LOWEST,
             since: Ticks(since),
-            turn_end: Ticks(turn_end),
+            slice_end: Ticks(slice_end),
         }),
         same_band_waits: false,
         excludes_kernels: false,
@@ -43,8 +43,8 @@ pub fn busy(now: u64, since: u64, turn_end: u64) -> Here {
 }
 
 /// Core [`OTHER`], which idles.
-pub fn idle(now: u64) -> Here {
-    Here {
+pub fn idle(now: u64) -> Fetcher {
+    Fetcher {
         running: None,
         ..busy(now, 0, 0)
     }

@@ -6,7 +6,7 @@
 //!   rt wakes       keeps v
 //!                  runs rt                      if rt sleeps soon, no vCPU has migrated
 //!                  … for 100 µs: parks v,
-//!                  notifies core 1              takes v in exchange for w, once w's kernel holds no lock
+//!                  notifies core 1              swaps w for v, once w's kernel holds no lock
 //!                     ⋮                         parks w, notifies core 2, which takes w at the end of a time slice …
 //!   rt sleeps      takes the vCPU that has been parked longest
 //! ```
@@ -15,14 +15,14 @@
 //! lock. An idle core takes any parked vCPU.
 
 use super::rules::{Decide, PolicyRules};
-use super::view::{Candidate, Here, Verdict};
+use super::view::{Candidate, Fetcher, Verdict};
 use crate::migration::slot::ParkedState;
 use crate::schedule::Ticks;
 
 /// In microseconds: longer than a short periodic task, for which no vCPU needs to migrate, and short beside a quantum.
 const PARK_DELAY_US: u32 = 100;
-/// In microseconds: after so long cut off, a vCPU goes to a core where another vCPU of its band waits already. With as many vCPUs as cores
-/// none waits for so long.
+/// In microseconds: a vCPU that has been cut off for so long goes even to a core where another vCPU of its band waits
+/// already. With as many vCPUs as cores no vCPU waits for so long.
 const STARVED_US: u32 = 5_000;
 
 /// The policy.
@@ -50,15 +50,15 @@ impl Decide for Steal {
         }
     }
 
-    fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
-        if here.runs_higher_band_than(candidate) {
+    fn verdict(&self, fetcher: &Fetcher, candidate: &Candidate) -> Verdict {
+        if fetcher.runs_higher_band_than(candidate) {
             return Verdict::Leave;
         }
         let is_runnable = candidate.parked.state.is_runnable();
         if !is_runnable && !candidate.is_cut_off {
             return Verdict::Leave;
         }
-        let Some(running) = here.running else {
+        let Some(running) = fetcher.running else {
             return Verdict::Take;
         };
         if !is_runnable {
@@ -67,23 +67,23 @@ impl Decide for Steal {
         if running.band < candidate.band {
             return Verdict::Take;
         }
-        if here.same_band_waits {
+        if fetcher.same_band_waits {
             // Another vCPU of its band waits here already.
             let due = candidate.since.saturating_add(self.starved);
             return match candidate.is_cut_off {
                 false => Verdict::Leave,
-                true if here.now < due => Verdict::Later(due),
+                true if fetcher.now < due => Verdict::Later(due),
                 true => Verdict::Take,
             };
         }
         // Another vCPU may wait for a lock that a wanted one holds.
         let due = match candidate.parked.state {
             ParkedState::Wanted => running
-                .turn_end
+                .slice_end
                 .min(running.since.saturating_add(self.park_delay)),
-            _ => running.turn_end,
+            _ => running.slice_end,
         };
-        here.swap_at(due)
+        fetcher.swap_at(due)
     }
 }
 
@@ -112,15 +112,15 @@ mod tests {
 
     #[test]
     fn a_program_waits_for_the_end_of_a_time_slice_a_wanted_vcpu_does_not() {
-        let here = busy(100, 95, 200);
-        let of = |state| POLICY.verdict(&here, &candidate(state));
+        let fetcher = busy(100, 95, 200);
+        let of = |state| POLICY.verdict(&fetcher, &candidate(state));
         assert_eq!(of(ParkedState::Runnable), Verdict::Later(Ticks(200)));
         assert_eq!(of(ParkedState::Wanted), Verdict::Later(Ticks(105)));
-        let here = busy(105, 95, 200);
-        let verdict = POLICY.verdict(&here, &candidate(ParkedState::Wanted));
+        let fetcher = busy(105, 95, 200);
+        let verdict = POLICY.verdict(&fetcher, &candidate(ParkedState::Wanted));
         assert_eq!(verdict, Verdict::Swap);
-        let here = busy(200, 95, 200);
-        let verdict = POLICY.verdict(&here, &candidate(ParkedState::Runnable));
+        let fetcher = busy(200, 95, 200);
+        let verdict = POLICY.verdict(&fetcher, &candidate(ParkedState::Runnable));
         assert_eq!(verdict, Verdict::Swap);
     }
 
@@ -139,29 +139,29 @@ mod tests {
 
     #[test]
     fn a_core_takes_a_vcpu_of_a_higher_band_and_leaves_one_of_a_lower() {
-        let mut here = busy(100, 95, 200);
+        let mut fetcher = busy(100, 95, 200);
         let higher = Candidate {
             band: HIGH,
             ..candidate(ParkedState::Runnable)
         };
-        assert_eq!(POLICY.verdict(&here, &higher), Verdict::Take);
-        if let Some(running) = &mut here.running {
+        assert_eq!(POLICY.verdict(&fetcher, &higher), Verdict::Take);
+        if let Some(running) = &mut fetcher.running {
             running.band = HIGH;
         }
-        let verdict = POLICY.verdict(&here, &candidate(ParkedState::Wanted));
+        let verdict = POLICY.verdict(&fetcher, &candidate(ParkedState::Wanted));
         assert_eq!(verdict, Verdict::Leave);
     }
 
     #[test]
     fn a_core_with_a_waiting_vcpu_takes_only_one_that_starves() {
         let verdict = |now, is_cut_off| {
-            let mut here = busy(now, 0, 200);
-            here.same_band_waits = true;
+            let mut fetcher = busy(now, 0, 200);
+            fetcher.same_band_waits = true;
             let candidate = Candidate {
                 is_cut_off,
                 ..candidate(ParkedState::Runnable)
             };
-            POLICY.verdict(&here, &candidate)
+            POLICY.verdict(&fetcher, &candidate)
         };
         assert_eq!(verdict(300, false), Verdict::Leave);
         assert_eq!(verdict(300, true), Verdict::Later(Ticks(1_000)));

@@ -5,20 +5,20 @@
 //!                    core 0                               core 1
 //!   v's program      system call or interrupt: stage 2
 //!                    lets no kernel run here; sends v
-//!                    away, notifies core 1                takes v in exchange for w, once w's kernel returns to its
+//!                    away, notifies core 1                swaps w for v, once w's kernel returns to its
 //!                    takes w                              program; notifies core 0
 //!   rt wakes         w waits, in its program
 //!                                                         an interrupt for w: takes it, so that w is not late
 //! ```
 //!
 //! After *Solving the Lock Holder Preemption Problem* (2012), section 4.2. The paper patched the entries and returns of the
-//! guest's kernel, and found the policy no better than `none`, because interrupts for a preempted vCPU were late. The last
-//! line above is the cure. In the paper each vCPU returned to its home core; here any program may have the core, so that a
-//! crossing costs one exchange.
+//! guest's kernel, and found the policy no better than `none`, because interrupts for a preempted vCPU were late. The
+//! last line of the picture prevents that. In the paper each vCPU returned to its home core; here any program may run on
+//! the core, so that an entry into the kernel costs one swap.
 
 use super::rules::{Decide, PolicyRules};
 use super::steal::Steal;
-use super::view::{Candidate, Here, Verdict};
+use super::view::{Candidate, Fetcher, Verdict};
 use crate::migration::slot::ParkedState;
 
 /// The policy.
@@ -45,11 +45,11 @@ impl Decide for Trap {
         }
     }
 
-    fn verdict(&self, here: &Here, candidate: &Candidate) -> Verdict {
+    fn verdict(&self, fetcher: &Fetcher, candidate: &Candidate) -> Verdict {
         let is_program = candidate.parked.state == ParkedState::Runnable;
-        match here.running {
+        match fetcher.running {
             None if is_program => Verdict::Take,
-            _ if here.excludes_kernels => Verdict::Leave,
+            _ if fetcher.excludes_kernels => Verdict::Leave,
             // A program preempted by a higher band waits.
             _ if is_program && candidate.is_cut_off => Verdict::Leave,
             Some(running) if candidate.parked.state == ParkedState::Sent => {
@@ -58,7 +58,7 @@ impl Decide for Trap {
                     false => Verdict::Leave,
                 }
             }
-            _ => self.elsewhere.verdict(here, candidate),
+            _ => self.elsewhere.verdict(fetcher, candidate),
         }
     }
 }
@@ -84,22 +84,22 @@ mod tests {
     fn a_vcpu_that_enters_its_kernel_runs_at_once_where_kernels_may_run() {
         let mut sent = candidate(ParkedState::Sent);
         sent.is_cut_off = false;
-        let mut here = busy(0, 0, 200);
-        assert_eq!(TRAP.verdict(&here, &sent), Verdict::Swap);
-        here.excludes_kernels = true;
-        assert_eq!(TRAP.verdict(&here, &sent), Verdict::Leave);
+        let mut fetcher = busy(0, 0, 200);
+        assert_eq!(TRAP.verdict(&fetcher, &sent), Verdict::Swap);
+        fetcher.excludes_kernels = true;
+        assert_eq!(TRAP.verdict(&fetcher, &sent), Verdict::Leave);
     }
 
     #[test]
     fn a_core_without_kernels_takes_programs() {
-        let here = Here {
+        let fetcher = Fetcher {
             excludes_kernels: true,
             ..idle(0)
         };
         let verdict = |state| {
             let mut candidate = candidate(state);
             candidate.is_cut_off = false;
-            TRAP.verdict(&here, &candidate)
+            TRAP.verdict(&fetcher, &candidate)
         };
         assert_eq!(verdict(ParkedState::Runnable), Verdict::Take);
         assert_eq!(verdict(ParkedState::Wanted), Verdict::Leave);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The input and the output of a policy: a parked vCPU, the core that looks at it, and the verdict.
+//! The input and the output of a policy: a parked vCPU, the core that may fetch it, and the verdict.
 
 use crate::migration::slot::Parked;
 use crate::schedule::{Band, Ticks};
 use spumone_config::types::PcpuId;
 
-/// A vCPU that another core has parked, as the core that looks sees it.
+/// A vCPU that another core has parked, as the core that may fetch it sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The core that parked it, and what it was doing.
@@ -14,26 +14,26 @@ pub struct Candidate {
     pub band: Band,
     /// Its home core.
     pub home: PcpuId,
-    /// Since when it is parked.
+    /// The time at which it was parked.
     pub since: Ticks,
-    /// Whether its host runs a higher band, so that the priority mask holds back its interrupts and timers there.
+    /// Whether its host core runs a higher band, so that the priority mask holds back its interrupts and timers there.
     pub is_cut_off: bool,
 }
 
-/// The vCPU that runs on the core that looks.
+/// The vCPU that runs on the core that may fetch the candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
     /// Its band.
     pub band: Band,
-    /// Since when it runs.
+    /// The time at which its time slice began.
     pub since: Ticks,
     /// When its time slice is over.
-    pub turn_end: Ticks,
+    pub slice_end: Ticks,
 }
 
-/// The core that looks.
+/// The core that may fetch the candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Here {
+pub struct Fetcher {
     /// Which core it is.
     pub core: PcpuId,
     /// The time.
@@ -46,13 +46,13 @@ pub struct Here {
     pub excludes_kernels: bool,
 }
 
-impl Here {
-    /// Whether a band above the candidate's runs here: the candidate would not get this core.
+impl Fetcher {
+    /// Whether the core runs a band above the candidate's, so that the candidate would not run there.
     pub(super) fn runs_higher_band_than(&self, candidate: &Candidate) -> bool {
         self.running.is_some_and(|it| it.band > candidate.band)
     }
 
-    /// Exchanges the running vCPU for the candidate, once the time `due` has come.
+    /// The verdict to swap the running vCPU for the candidate, once the time `due` has come.
     pub(super) fn swap_at(&self, due: Ticks) -> Verdict {
         if self.now < due {
             Verdict::Later(due)
@@ -69,7 +69,7 @@ pub enum Verdict {
     Leave,
     /// It looks again at this time.
     Later(Ticks),
-    /// It becomes the candidate's host. The candidate runs if no other vCPU wants the core.
+    /// It becomes the candidate's host core. The candidate runs if no other vCPU wants the core.
     Take,
     /// As `Take`, and the running vCPU gives up its time slice, after its [grace](crate::migration::Grace).
     Swap,

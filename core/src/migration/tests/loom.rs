@@ -19,7 +19,7 @@ const RUNNABLE: Parked = Parked {
     state: ParkedState::Runnable,
 };
 
-/// The host and two other cores try to claim a parked token: exactly one gets it, and sees the saved registers.
+/// The host core and two other cores try to claim a parked token: exactly one gets it, and sees the saved registers.
 #[test]
 fn loom_a_parked_token_is_claimed_once() {
     loom::model(|| {
@@ -34,7 +34,7 @@ fn loom_a_parked_token_is_claimed_once() {
         for thief in others {
             claims += u32::from(thief.join().unwrap());
         }
-        // The other two may both have looked before the token was parked, but the host has looked afterwards.
+        // The other two may both have looked before the token was parked, but the host core has looked afterwards.
         assert_eq!(claims, 1);
     });
 }
@@ -66,7 +66,7 @@ fn loom_an_idle_core_and_a_parked_vcpu_find_each_other() {
     });
 }
 
-/// A doorbell is rung while a core that runs a higher band parks the vCPU asleep: the host sees the doorbell, or the
+/// A doorbell is rung while a core that runs a higher band parks the vCPU asleep: the host core sees the doorbell, or the
 /// core that rang claims the vCPU.
 #[test]
 fn loom_a_doorbell_rung_during_parking_is_not_lost() {
@@ -112,7 +112,7 @@ fn loom_the_doorbell_of_a_wanted_vcpu_is_seen() {
     });
 }
 
-/// The host wakes a sleeping vCPU while another core claims it: either the vCPU was woken first and the claim fails, or
+/// The host core wakes a sleeping vCPU while another core claims it. Either the vCPU was woken first and the claim fails, or
 /// the core that has claimed and settled it sees the doorbell.
 #[test]
 fn loom_a_woken_vcpu_is_not_lost() {

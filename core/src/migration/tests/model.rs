@@ -9,7 +9,7 @@
 //! first, so the state printed with a violation needs few steps.
 //!
 //! - One core has the vCPU's token, or the vCPU is parked: never both, never neither.
-//! - When no core is in the middle of a step, no vCPU sleeps with its doorbell rung on a host where it is not cut off,
+//! - When no core is in the middle of a step, no vCPU sleeps with its doorbell rung on a host core where it is not cut off,
 //!   unless a kick for it is pending there.
 
 use std::collections::{HashSet, VecDeque};
@@ -157,7 +157,7 @@ impl State {
                 }
                 Slot::Empty => {}
                 Slot::Parked { host, asleep, .. } if host == c => {
-                    // The host runs it, or takes it back if it was sent away and no core has claimed it.
+                    // The host core runs it, or takes it back if it was sent away and no core has claimed it.
                     if !asleep {
                         out.push(self.with(|it| it.claim(c, v)));
                     }
@@ -259,7 +259,7 @@ impl State {
         };
     }
 
-    /// What a core does when it is kicked for a vCPU that it has or hosts: it wakes the vCPU.
+    /// What a core does when it is kicked for a vCPU that it has or has parked: it wakes the vCPU.
     fn wake(&mut self, c: u8, v: u8) {
         let vcpu = &mut self.vcpus[v as usize];
         match &mut vcpu.slot {

@@ -127,8 +127,8 @@ impl Core {
         }
     }
 
-    /// One turn of the core's loop.
-    fn turn(&mut self) -> Next {
+    /// One iteration of the core's loop.
+    fn iterate(&mut self) -> Next {
         next_action(&mut self.state, &mut self.machine)
     }
 
@@ -160,7 +160,7 @@ impl Core {
     }
 
     /// The core that has a vCPU or has parked it.
-    fn host_of(&self, id: u8) -> Option<PcpuId> {
+    fn host_core_of(&self, id: u8) -> Option<PcpuId> {
         match self.state.has(VcpuId(id)) {
             true => Some(OWN),
             false => self.slot(id).parked().map(|it| it.host),
@@ -195,8 +195,8 @@ impl Platform for Machine {
         self.guests_run
     }
 
-    fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
-        self.policy.verdict(here, candidate)
+    fn verdict(&mut self, fetcher: &Fetcher, candidate: &Candidate) -> Verdict {
+        self.policy.verdict(fetcher, candidate)
     }
 
     fn now(&self) -> Ticks {
@@ -305,7 +305,7 @@ fn a_vcpu_of_a_higher_band_does_not_wait_for_the_grace_of_another() {
         core.parked_elsewhere(2, ParkedState::Runnable, 0);
         core.machine.now = Ticks(QUANTUM + 1);
         assert_eq!(core.fetch(QUANTUM + 1), Some(true));
-        assert_eq!(core.host_of(2), Some(host));
+        assert_eq!(core.host_core_of(2), Some(host));
         if is_higher {
             core.dispatch();
             assert_eq!(core.state.running, Some(VcpuId(2)));
@@ -325,7 +325,7 @@ fn a_visitor_that_loads_its_guest_is_not_sent_home() {
         core.runs(OTHER, MIDDLE);
         core.parked_elsewhere(1, ParkedState::Runnable, 0);
         assert_eq!(core.fetch(1), Some(true));
-        assert_eq!(core.host_of(1), Some(OWN));
+        assert_eq!(core.host_core_of(1), Some(OWN));
         core.dispatch();
         core.runs(OTHER, Band::LOWEST);
         core.machine.guests_run = guests_run;
@@ -354,7 +354,10 @@ fn of_two_parked_vcpus_the_one_of_the_higher_band_is_fetched() {
     core.parked_elsewhere(0, ParkedState::Runnable, 10);
     core.parked_elsewhere(1, ParkedState::Runnable, 20);
     assert_eq!(core.fetch(30), Some(true));
-    assert_eq!((core.host_of(0), core.host_of(1)), (Some(OTHER), Some(OWN)));
+    assert_eq!(
+        (core.host_core_of(0), core.host_core_of(1)),
+        (Some(OTHER), Some(OWN))
+    );
 }
 
 /// A core that has fetched vCPU 0. Before the core has decided, vCPU 1, which slept and has this band, wakes. vCPU 2 is
@@ -530,12 +533,12 @@ fn a_vcpu_caught_on_return_to_a_program_leaves_the_core_at_once() {
     core.parked_elsewhere(1, ParkedState::Runnable, 0);
     let over = QUANTUM + 1;
     assert_eq!(core.fetch(over), Some(true));
-    assert_eq!(core.host_of(1), Some(OTHER));
+    assert_eq!(core.host_core_of(1), Some(OTHER));
     core.machine.in_kernel = false;
     caught(&mut core.state, &mut core.machine);
     assert!(core.state.must_decide);
     assert_eq!(core.fetch(over), Some(true));
-    assert_eq!(core.host_of(1), Some(OWN));
+    assert_eq!(core.host_core_of(1), Some(OWN));
     assert_eq!(core.state.scheduler.current(), None);
 }
 
@@ -546,11 +549,11 @@ fn grace_used_in_one_time_slice_is_available_again_in_the_next() {
     let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST]);
     core.admit(0, VcpuState::Runnable);
     core.dispatch();
-    for turn in 1..9 {
-        let over = turn * QUANTUM + 1;
+    for slice in 1..9 {
+        let over = slice * QUANTUM + 1;
         core.parked_elsewhere(1, ParkedState::Runnable, 0);
         assert_eq!(core.fetch(over), Some(true));
-        assert_eq!(core.host_of(1), Some(OTHER), "turn {turn}");
+        assert_eq!(core.host_core_of(1), Some(OTHER), "time slice {slice}");
         let seen = core.slot(1).parked().unwrap();
         assert!(core.slot(1).claim(seen));
         assert_eq!(core.fetch(over + 1), Some(false));
@@ -566,8 +569,8 @@ fn beside_sleeping_rt() -> Core {
     );
     core.admit(0, VcpuState::Runnable);
     core.admit(1, VcpuState::Sleep);
-    if let Next::Exchange(id) = core.turn() {
-        exchange(&mut core.state, &mut core.machine, id);
+    if let Next::Switch(id) = core.iterate() {
+        switch(&mut core.state, &mut core.machine, id);
     }
     assert_eq!(core.state.running, Some(VcpuId(0)));
     core
@@ -583,7 +586,7 @@ fn the_alarm_is_armed_for_a_deadline_before_an_interrupt_is_taken() {
     core.state.must_decide = true;
     core.machine.pending = [VcpuId(0); 100].to_vec();
     while core.state.running != Some(VcpuId(1)) {
-        core.turn();
+        core.iterate();
     }
     assert!(
         core.machine.now.0 < due.0 + HANDLER,
@@ -598,7 +601,7 @@ fn a_preemption_is_decided_before_the_next_interrupt_is_taken() {
     core.state.must_decide = true;
     core.machine.pending = [VcpuId(0); 100].to_vec();
     core.machine.pending.push(VcpuId(1));
-    core.turn();
+    core.iterate();
     assert_eq!(core.state.running, Some(VcpuId(1)));
     assert_eq!(core.machine.pending.len(), 100);
 }

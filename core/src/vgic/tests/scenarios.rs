@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Single scenarios, call by call.
 
-use super::super::{Region, SgiRegister, State, VcpuIndex, VcpuSet, running_priority};
+use super::super::{Region, SgiRegister, State, VcpuIndex, VcpuIndexSet, running_priority};
 use super::machine::{Accesses, HCR_ENABLE, HCR_EOI_NOT_PRESENT, HCR_NO_PENDING};
 use super::world::World;
 use spumone_config::types::IntId;
@@ -638,16 +638,16 @@ fn running_priority_is_the_highest_of_both_groups() {
 #[test]
 fn sgi_targets() {
     use super::super::sgi::decode;
-    let all_but = |vcpu| VcpuSet(0b1111).without(VcpuIndex(vcpu));
+    let all_but = |vcpu| VcpuIndexSet(0b1111).without(VcpuIndex(vcpu));
     let sender = VcpuIndex(1);
     for (value, expected) in [
-        (0x0000_0000_0500_0006, VcpuSet(0b0110)),
-        (0x0000_0000_0500_ffff, VcpuSet(0b1111)),
+        (0x0000_0000_0500_0006, VcpuIndexSet(0b0110)),
+        (0x0000_0000_0500_ffff, VcpuIndexSet(0b1111)),
         (0x0000_0100_0500_0000, all_but(1)),
-        (0x0001_0000_0500_0006, VcpuSet::EMPTY),
-        (0x0000_0001_0500_0006, VcpuSet::EMPTY),
-        (0x0000_0000_0501_0006, VcpuSet::EMPTY),
-        (0x0000_1000_0500_0006, VcpuSet::EMPTY),
+        (0x0001_0000_0500_0006, VcpuIndexSet::EMPTY),
+        (0x0000_0001_0500_0006, VcpuIndexSet::EMPTY),
+        (0x0000_0000_0501_0006, VcpuIndexSet::EMPTY),
+        (0x0000_1000_0500_0006, VcpuIndexSet::EMPTY),
     ] {
         assert_eq!(decode(value, sender, 4), (IntId(5), expected), "{value:#x}");
     }

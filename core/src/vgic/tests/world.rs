@@ -2,7 +2,7 @@
 //! A guest on the simulated cores: what the hypervisor does around the virtual GIC, with as few decisions of its own as
 //! possible.
 
-use super::super::{CpuInterface, GuestGic, Region, SgiRegister, State, VcpuIndex, VcpuSet};
+use super::super::{CpuInterface, GuestGic, Region, SgiRegister, State, VcpuIndex, VcpuIndexSet};
 use super::machine::{Acknowledged, Context, HCR_TRAP_DEACTIVATE, Here, Machine, PhysicalSpi};
 use spumone_config::gic::{REDISTRIBUTOR_SIZE, SGI_FRAME};
 use spumone_config::packed::{Interrupt, Trigger};
@@ -99,7 +99,7 @@ impl World {
     pub fn call(
         &mut self,
         vcpu: usize,
-        act: impl FnOnce(&mut CpuInterface, &GuestGic, &mut Here) -> VcpuSet,
+        act: impl FnOnce(&mut CpuInterface, &GuestGic, &mut Here) -> VcpuIndexSet,
     ) {
         let kick = self.on(vcpu, act);
         self.kicks.extend(kick.iter());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fuzzing of EL2 by hostile guests. It checks that EL2 never dies, that each turn is short, that each vCPU finds its
+//! Fuzzing of EL2 by hostile guests. It checks that EL2 never dies, that each iteration is short, that each vCPU finds its
 //! registers as it left them, and that a well-behaved guest gets its time, its interrupts and its memory.
 //!
 //! A run depends only on its seed, which a failure prints. `SPUMONE_FUZZ_SEED` repeats the run of one machine;
@@ -23,9 +23,9 @@ use victim::Victim;
 
 /// Exits of one machine.
 const EXITS: u64 = 10_000;
-/// Turns of its core within which the victim must be entered after its timer has expired.
+/// Iterations of its core's loop within which the victim must be entered after its timer has expired.
 const PATIENCE: u64 = 100;
-/// Turns without an exit of a hostile guest until the operator restarts one.
+/// Iterations without an exit of a hostile guest until the operator restarts one.
 const SLEEP: u64 = 400;
 const OPERATOR: u8 = 0x1D;
 /// First SPI of hostile guests: on the machine, and for the guest.
@@ -124,11 +124,11 @@ fn run(seed: u64, exits: u64) {
         guests.shadow.keep(cpu, is_general_open);
         exit
     }));
-    let (mut late, mut turns, mut quiet) = (0, 0, 0);
+    let (mut late, mut iterations, mut quiet) = (0, 0, 0);
     while guests.borrow().exits < exits {
         let core = random.below(cores) as usize;
         let exits = guests.borrow().exits;
-        bench.turn(core);
+        bench.iterate(core);
         quiet = match guests.borrow().exits - exits {
             0 => quiet + 1,
             _ => 0,
@@ -155,10 +155,10 @@ fn run(seed: u64, exits: u64) {
         };
         assert!(
             late < PATIENCE,
-            "the victim has waited for {late} turns of its core"
+            "the victim has waited for {late} iterations of its core"
         );
-        turns += 1;
-        assert!(turns < 1_000 * (exits + 1_000), "guests do not run");
+        iterations += 1;
+        assert!(iterations < 1_000 * (exits + 1_000), "guests do not run");
     }
     assert!(guests.borrow().victim.periods > 0, "the victim has not run");
     guests.borrow_mut().only_sleep = true;
@@ -174,7 +174,7 @@ fn restart_all(bench: &mut Bench, victim: u8) {
     });
     for guest in 0..victim {
         // Restarts that have begun are completed first.
-        bench.turns(1_000);
+        bench.iterations(1_000);
         bench.until("all keys are read", |_| {
             fake::with(|machine| machine.uart.typed.is_empty())
         });

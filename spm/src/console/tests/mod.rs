@@ -8,7 +8,7 @@ mod screens;
 use super::screen::{Reader, Screen};
 use super::{Console, write_all};
 use spumone_config::types::{GuestId, PcpuId};
-use spumone_core::console::format::TYPED_TO;
+use spumone_core::console::format::INPUT_GOES_TO;
 use spumone_core::console::{self as el2, Drained, Mux, Served, Sink, Source};
 use std::io::{self, ErrorKind, Write};
 
@@ -42,7 +42,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// Guest 0 is typed to.
+    /// Guest 0 has the keyboard.
     fn new(reader: Reader) -> Self {
         let mut mux = Mux::new();
         for (guest, name) in NAMES.iter().enumerate() {
@@ -95,7 +95,10 @@ impl Setup {
     fn focus(&mut self, guest: u8) {
         self.el2.set_focus(GuestId(guest));
         let name = NAMES[usize::from(guest)];
-        self.write(Source::Operator, format!("{TYPED_TO}{name} (for help)\n"));
+        self.write(
+            Source::Operator,
+            format!("{INPUT_GOES_TO}{name} (for help)\n"),
+        );
     }
 
     /// EL2's look for lines that do not grow, and the host's.

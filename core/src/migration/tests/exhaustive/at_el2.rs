@@ -105,7 +105,7 @@ impl<'a> AtEl2<'a> {
         // Each turn decides, saves or loads. More turns than this are a livelock.
         for _ in 0..64 {
             match next_action(&mut self.state, &mut self.machine) {
-                Next::Turn => {}
+                Next::Decide => {}
                 Next::Idle => return self.rest(),
                 Next::Run(_) => {
                     if self.state.must_refresh() {
@@ -113,8 +113,8 @@ impl<'a> AtEl2<'a> {
                     }
                     return self.rest();
                 }
-                Next::Exchange(id) if self.is_loading(id) => return self.rest(),
-                Next::Exchange(id) => exchange(&mut self.state, &mut self.machine, id),
+                Next::Switch(id) if self.is_loading(id) => return self.rest(),
+                Next::Switch(id) => switch(&mut self.state, &mut self.machine, id),
                 // The chore is done, and no other one is due later.
                 Next::Chore(_) => self.state.set_chore(Ticks::NEVER),
             }
@@ -208,7 +208,7 @@ impl<'a> AtEl2<'a> {
         for (id, timer) in (0..).map(VcpuId).zip(&mut world.timers) {
             let parked = world.shared.slot(id).parked();
             let is_parked_here = parked.is_some_and(|it| it.host == self.core);
-            if *timer == Timer::Armed && (is_parked_here || self.state.here().contains(id)) {
+            if *timer == Timer::Armed && (is_parked_here || self.state.tokens().contains(id)) {
                 *timer = Timer::Due;
             }
         }
@@ -219,7 +219,7 @@ impl<'a> AtEl2<'a> {
             wake(&mut self.state, &mut self.machine, id);
         }
         if self.state.alarm() <= self.machine.now {
-            alarm_rang(&mut self.state, &mut self.machine);
+            alarm_expired(&mut self.state, &mut self.machine);
         }
     }
 
@@ -278,14 +278,14 @@ impl Platform for Machine<'_> {
         self.world.life == Life::Running
     }
 
-    fn verdict(&mut self, here: &Here, candidate: &Candidate) -> Verdict {
+    fn verdict(&mut self, fetcher: &Fetcher, candidate: &Candidate) -> Verdict {
         let mut candidate = *candidate;
         // The time after which a vCPU starves is many ticks, and one tick since parking stands for it.
-        if candidate.since < here.now {
-            candidate.since = here.now.saturating_sub(STARVED);
+        if candidate.since < fetcher.now {
+            candidate.since = fetcher.now.saturating_sub(STARVED);
         }
-        match self.system.policy.verdict(here, &candidate) {
-            Verdict::Later(at) => Verdict::Later(at.min(here.now.saturating_add(QUANTUM))),
+        match self.system.policy.verdict(fetcher, &candidate) {
+            Verdict::Later(at) => Verdict::Later(at.min(fetcher.now.saturating_add(QUANTUM))),
             verdict => verdict,
         }
     }

@@ -13,7 +13,7 @@
 //! each core independently, so timers on different cores expire in either order.
 //!
 //! In each state:
-//! - Each vCPU is on one core or parked. Its doorbell names that core or its host, and the state in that core's
+//! - Each vCPU is on one core or parked. Its doorbell names its host core, and the state in that core's
 //!   scheduler agrees with the parking slot. A core that runs a vCPU has its token.
 //!
 //! From each state, if no more external events come:
@@ -113,7 +113,7 @@ enum What {
     },
     /// The guest is loaded.
     Loaded,
-    /// Time passes; an alarm may ring.
+    /// Time passes; an alarm may expire.
     Tick,
 }
 

@@ -66,7 +66,7 @@ const STATES: [VcpuState; 4] = [
 ];
 const TIMERS: [Timer; 3] = [Timer::None, Timer::Armed, Timer::Due];
 
-/// How many values a slot can show: not parked, or each state, host and age.
+/// How many values a slot can show: not parked, or each state, host core and age.
 const PLACES: u64 = 1 + ParkedState::ALL.len() as u64 * CORES as u64 * 2;
 
 /// The index of `it` in `all`.
@@ -233,7 +233,7 @@ pub struct CoreSnapshot {
     states: [u8; VCPUS + 1],
     /// Of the running vCPU, if that is not the real-time one: whether it has run for a tick, when its time slice is
     /// over, and when it would be over without extensions.
-    turn: Option<(bool, u8, u8)>,
+    time_slice: Option<(bool, u8, u8)>,
     /// In which order the vCPUs run next, and what is left of their time slices.
     queue: [Option<(u8, u8)>; VCPUS],
 }
@@ -260,7 +260,7 @@ impl CoreSnapshot {
             rules: _,
             excludes_kernels: _,
             catches,
-            alarm_rang,
+            alarm_expired,
             decided_band,
             home_vcpus: _,
             visitors,
@@ -282,7 +282,7 @@ impl CoreSnapshot {
         assert_eq!((*chore_at, *chore_is_due), (Ticks::NEVER, false));
         assert!(!must_decide && fetched.is_none() && *deferred_until == Ticks::NEVER);
         assert_eq!(*running, scheduler.current());
-        assert_eq!((*alarm_is_stale, *alarm_rang), (false, false));
+        assert_eq!((*alarm_is_stale, *alarm_expired), (false, false));
         assert_eq!(*decided_band, scheduler.current_band());
         assert!(
             *alarm <= state.next_deadline(),
@@ -321,7 +321,7 @@ impl CoreSnapshot {
             let state = scheduler.state(id);
             state.map_or(0, |it| number(&STATES, &it) as u8 + 1)
         };
-        let turn = scheduler.turn().filter(|turn| turn.band == LOW);
+        let slice = scheduler.time_slice().filter(|slice| slice.band == LOW);
         let number_of = |id: VcpuId| if moves(id) { id.0 } else { VCPUS as u8 };
         Self {
             tokens,
@@ -343,11 +343,11 @@ impl CoreSnapshot {
                     rt_of(core)
                 })
             }),
-            turn: turn.map(|turn| {
+            time_slice: slice.map(|slice| {
                 let mut without = scheduler.clone();
                 without.withdraw_extension();
-                let end = without.turn().map_or(Ticks(0), |it| it.quantum_end);
-                (turn.since < *now, from_now(turn.quantum_end), from_now(end))
+                let end = without.time_slice().map_or(Ticks(0), |it| it.end);
+                (slice.since < *now, from_now(slice.end), from_now(end))
             }),
             queue: queue(scheduler, *now),
         }
@@ -358,7 +358,7 @@ impl CoreSnapshot {
         self.tokens
     }
 
-    /// The running vCPU: one that migrates, or any other number for the real-time vCPU.
+    /// The running vCPU. A number of [`VCPUS`] or more stands for the core's real-time vCPU.
     pub fn running(&self) -> Option<VcpuId> {
         self.running.map(VcpuId)
     }
@@ -386,11 +386,11 @@ fn queue(scheduler: &Scheduler, now: Ticks) -> [Option<(u8, u8)>; VCPUS] {
     let mut state = scheduler.clone();
     while let Some(last) = state.current() {
         let _ = state.remove(last);
-        if let Some(turn) = state.decide(now).turn
+        if let Some(slice) = state.decide(now).time_slice
             && let Some(id) = state.current().filter(|&id| moves(id))
             && let Some(place) = places.next()
         {
-            *place = Some((id.0, turn.quantum_end.saturating_sub(now).0 as u8));
+            *place = Some((id.0, slice.end.saturating_sub(now).0 as u8));
         }
     }
     queue

@@ -15,7 +15,7 @@ use spumone_config::types::VcpuId;
 /// Switches to the running vCPU `id`: saves the registers of the loaded vCPU, and loads those of `id`. Stops half way
 /// if the core must decide again.
 #[inline(always)]
-pub fn exchange<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+pub fn switch<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     if must_stop(state, platform) {
         return;
     }
@@ -36,7 +36,7 @@ pub fn switch_out<P: Platform>(state: &mut State<P>, platform: &mut P) {
     };
     save_loaded(state, platform);
     release_preempted(state, platform, last);
-    // From now on the alarm replaces the timers just saved. It may ring at once.
+    // From now on the alarm replaces the timers just saved. It may expire at once.
     arm_stale_alarm(state, platform);
 }
 
