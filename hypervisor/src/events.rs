@@ -53,11 +53,8 @@ impl Event {
 }
 
 /// One core's ring. Atomics with relaxed order: only the core itself writes, and it is read only by
-/// the epitaph.
-///
-/// The alignment, and an event of four words, let the address of an event be computed by shifts.
-#[repr(align(1024))]
-struct Ring {
+/// the epitaph. An event of four words lets its address be computed by a shift.
+pub struct Ring {
     /// Kind, argument, time, unused.
     events: [[AtomicU64; 4]; KEPT],
     next: AtomicUsize,
@@ -72,22 +69,27 @@ per_machine! {
     }; MAX_PCPUS];
 }
 
-/// Notes an event of the calling core.
-#[inline(always)]
-pub fn note(core: PcpuId, event: Event, argument: u64) {
-    if let Some(ring) = RINGS.get(core.index()) {
-        let at = ring.next.load(Relaxed);
-        let [kind, of, time, _] = &ring.events[at % KEPT];
+impl Ring {
+    /// The ring of a core.
+    pub fn of(core: PcpuId) -> &'static Self {
+        &RINGS[core.index() % MAX_PCPUS]
+    }
+
+    /// Notes an event of the calling core, whose ring this is.
+    #[inline(always)]
+    pub fn note(&self, event: Event, argument: u64) {
+        let at = self.next.load(Relaxed);
+        let [kind, of, time, _] = &self.events[at % KEPT];
         kind.store(event as u64, Relaxed);
         of.store(argument, Relaxed);
         time.store(mrs!(CNTPCT_EL0), Relaxed);
-        ring.next.store(at.wrapping_add(1), Relaxed);
+        self.next.store(at.wrapping_add(1), Relaxed);
     }
 }
 
 /// The events of `core`, oldest first, as (kind, argument, counter value).
 pub fn last(core: PcpuId) -> impl Iterator<Item = (u64, u64, u64)> {
-    let ring = &RINGS[core.index() % MAX_PCPUS];
+    let ring = Ring::of(core);
     let next = ring.next.load(Relaxed);
     (0..KEPT).map(move |back| {
         let [kind, of, time, _] = &ring.events[next.wrapping_add(back) % KEPT];

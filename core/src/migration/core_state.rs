@@ -386,7 +386,7 @@ impl<T> CoreState<T> {
     /// interrupts that are pending.
     #[inline(always)]
     pub(super) fn higher_band_waits(&self) -> bool {
-        self.scheduler.highest_band() > self.decided_band
+        self.scheduler.waits_above(self.decided_band)
     }
 
     /// Whether the core must decide again whenever it is kicked for this vCPU, whose token it has.

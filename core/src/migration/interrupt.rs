@@ -36,13 +36,15 @@ pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
         );
         match platform.take_interrupt(state.loaded_vcpu_mut()) {
             Taken::Nothing => return,
-            Taken::Alarm => alarm_expired(state, platform),
-            other => {
-                handle_other(state, platform, other);
-                if state.must_decide && state.higher_band_waits() {
-                    return;
-                }
+            Taken::Alarm => {
+                alarm_expired(state, platform);
+                continue;
             }
+            Taken::Timer(timer) => timer_expired(state, platform, timer),
+            other => handle_other(state, platform, other),
+        }
+        if state.must_decide && state.higher_band_waits() {
+            return;
         }
     }
 }
@@ -89,7 +91,7 @@ pub fn handle<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Taken)
     }
 }
 
-/// As [`handle`], apart from the short way of the alarm.
+/// As [`handle`], apart from the short ways of the alarm and of timers.
 #[inline(never)]
 fn handle_other<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Taken) {
     handle(state, platform, taken);

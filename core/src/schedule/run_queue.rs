@@ -109,6 +109,13 @@ impl RunQueue {
         Band::new(self.occupied.checked_ilog2()? as u8)
     }
 
+    /// Whether a vCPU above this band is queued; `None`: any vCPU.
+    #[inline(always)]
+    pub fn has_above(&self, band: Option<Band>) -> bool {
+        let above = band.map_or(0, |band| band.index() + 1);
+        u32::from(self.occupied) >> above != 0
+    }
+
     /// Whether a vCPU of this band is queued; if not, no alarm is needed for the end of the running vCPU's time slice.
     pub fn has_band(&self, band: Band) -> bool {
         self.occupied & 1 << band.index() != 0

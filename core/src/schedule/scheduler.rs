@@ -298,6 +298,12 @@ impl Scheduler {
         self.extended_by = Ticks(0);
     }
 
+    /// Whether a vCPU above this band is runnable and does not run; `None`: any vCPU.
+    #[inline(always)]
+    pub fn waits_above(&self, band: Option<Band>) -> bool {
+        self.queue.has_above(band)
+    }
+
     /// The highest band that runs or is runnable.
     pub fn highest_band(&self) -> Option<Band> {
         self.current_band().max(self.queue.highest_band())

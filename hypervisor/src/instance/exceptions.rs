@@ -5,7 +5,7 @@
 use super::{Instance, loaded};
 use crate::console::{self, CONSOLE, say};
 use crate::cpu;
-use crate::events::{Event, note};
+use crate::events::Event;
 use crate::guest::Guest;
 use crate::sysreg::mrs;
 use spumone_config::GuestAddr;
@@ -42,7 +42,7 @@ impl Instance {
         if self.state.catches() != Catch::Nothing && syndrome.is_refused_execution() {
             return migration::caught(&mut self.state, &mut self.platform);
         }
-        note(self.platform.core, Event::Trap, syndrome.0);
+        self.platform.events.note(Event::Trap, syndrome.0);
         match syndrome.decode() {
             // A pending interrupt is handled first; the guest then executes the instruction again.
             Exception::Wait(_) | Exception::SysReg(_) if cpu::interrupt_pending() => {

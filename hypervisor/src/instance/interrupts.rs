@@ -6,7 +6,7 @@
 use super::Instance;
 use super::platform::CorePlatform;
 use crate::epitaph;
-use crate::events::{Event, note};
+use crate::events::Event;
 use crate::gic::ALARM;
 use crate::hardware::{halt, isb};
 use crate::sysreg::mrs;
@@ -31,20 +31,27 @@ impl CorePlatform {
                 Taken::Alarm
             }
             Some(interrupt) => {
-                note(self.core, Event::Interrupt, u64::from(interrupt.0));
+                self.events.note(Event::Interrupt, u64::from(interrupt.0));
                 self.acknowledged(interrupt, loaded)
             }
         }
     }
 
     /// Handles an acknowledged interrupt other than the alarm.
-    #[inline(never)]
+    #[inline(always)]
     fn acknowledged(&mut self, interrupt: IntId, loaded: Option<&mut VcpuToken>) -> Taken {
         match (interrupt, loaded) {
             // The guest deactivates it, or the virtual GIC does.
             (VIRTUAL_TIMER | PHYSICAL_TIMER, Some(_)) => Taken::Timer(interrupt),
+            (_, loaded) => self.acknowledged_other(interrupt, loaded),
+        }
+    }
+
+    #[inline(never)]
+    fn acknowledged_other(&mut self, interrupt: IntId, loaded: Option<&mut VcpuToken>) -> Taken {
+        match (interrupt, loaded) {
             // A timer that was saved after it had signalled its interrupt.
-            (VIRTUAL_TIMER | PHYSICAL_TIMER, None) => {
+            (VIRTUAL_TIMER | PHYSICAL_TIMER, _) => {
                 self.machine.gic.deactivate(interrupt);
                 Taken::Other
             }
@@ -165,8 +172,9 @@ impl Instance {
 
     #[inline(never)]
     fn interrupted_by_other(&mut self, interrupt: IntId) {
-        let core = self.platform.core;
-        note(core, Event::Interrupt, u64::from(interrupt.0));
+        self.platform
+            .events
+            .note(Event::Interrupt, u64::from(interrupt.0));
         let loaded = self.state.loaded_vcpu_mut();
         let taken = self.platform.acknowledged(interrupt, loaded);
         migration::handle(&mut self.state, &mut self.platform, taken);

@@ -9,7 +9,7 @@ use super::Instance;
 use super::mail::power_off;
 use crate::console::{CONSOLE, say};
 use crate::epitaph::fatal;
-use crate::events::{Event, note};
+use crate::events::Event;
 use crate::guest::Owner;
 use crate::hardware::write_if_there;
 use crate::vcpu::Work;
@@ -108,7 +108,7 @@ impl Instance {
 
     /// Sends these cores (bit n: core n) a message to stop their vCPUs of the guest.
     fn send_stop(&mut self, guest: GuestId, generation: Generation, cores: u32) {
-        note(self.platform.core, Event::Stop, u64::from(guest.0));
+        self.platform.events.note(Event::Stop, u64::from(guest.0));
         for core in (0..self.platform.machine.cores.len() as u8).map(PcpuId) {
             if cores >> core.0 & 1 != 0 {
                 self.post(core, guest, Message::StopGuest { guest, generation });
@@ -228,9 +228,9 @@ impl Instance {
 
     /// Starts the guest's first vCPU, which has loaded the guest.
     pub(super) fn begin_life(&mut self, id: VcpuId) {
-        let core = self.platform.core;
+        let events = self.platform.events;
         let vcpu = self.saved(id);
-        note(core, Event::Start, u64::from(vcpu.guest.0));
+        events.note(Event::Start, u64::from(vcpu.guest.0));
         let (guest, guest_id) = (vcpu.shared, vcpu.guest);
         let config = &guest.config;
         vcpu.reset(EntryPoint {

@@ -5,7 +5,7 @@
 use super::Instance;
 use crate::console;
 use crate::epitaph::fatal;
-use crate::events::{Event, note};
+use crate::events::Event;
 use crate::hardware::{halt, system_off};
 use crate::machine::Machine;
 use crate::timers;
@@ -41,7 +41,7 @@ impl Instance {
             let Some(message) = self.platform.port.receive() else {
                 return;
             };
-            note(self.platform.core, Event::Mail, 0);
+            self.platform.events.note(Event::Mail, 0);
             match message {
                 Message::StartVcpu {
                     vcpu,

@@ -22,7 +22,7 @@ use crate::core_loop::CoreLoop;
 use crate::cpu;
 use crate::entropy::Stream;
 use crate::epitaph::fatal;
-use crate::events::{Event, note};
+use crate::events::Event;
 use crate::guest_registers::Exit;
 use crate::hardware::{enter, finish_loading, wait_for_interrupt};
 use crate::loader;
@@ -232,6 +232,6 @@ impl Instance {
                 migration::park(&mut self.state, &mut self.platform, id);
             }
         }
-        note(core, Event::Start, 0);
+        self.platform.events.note(Event::Start, 0);
     }
 }

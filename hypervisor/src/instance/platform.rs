@@ -3,7 +3,7 @@
 
 use super::loaded_gic::LoadedGic;
 use crate::cpu::{self, change_stage2};
-use crate::events::{Event, note};
+use crate::events::{Event, Ring};
 use crate::machine::{Core, Machine};
 use crate::steps::step;
 use crate::sysreg::mrs;
@@ -28,6 +28,8 @@ pub(super) struct CorePlatform {
     pub(super) machine: &'static Machine,
     /// The state of this core that others use.
     pub(super) own: &'static Core,
+    /// The last events of this core.
+    pub(super) events: &'static Ring,
     /// Mail to and from other cores.
     pub(super) port: Port<'static>,
     /// When this core works for the console.
@@ -55,6 +57,7 @@ impl CorePlatform {
             core,
             machine,
             own: &machine.cores[core.index()],
+            events: Ring::of(core),
             port,
             attendance,
             is_console_interrupted: false,
@@ -295,15 +298,15 @@ impl Platform for CorePlatform {
             TracePoint::Look => step!(Look),
             TracePoint::Take(id) => {
                 step!(Take);
-                note(self.core, Event::Take, u64::from(id.0));
+                self.events.note(Event::Take, u64::from(id.0));
             }
             TracePoint::Taken => step!(Taken),
             TracePoint::Park => step!(Park),
             TracePoint::Parked => step!(Parked),
-            TracePoint::Send(id) => note(self.core, Event::Send, u64::from(id.0)),
+            TracePoint::Send(id) => self.events.note(Event::Send, u64::from(id.0)),
             TracePoint::Notified => step!(Notified),
-            TracePoint::Dispatch(Some(id)) => note(self.core, Event::Dispatch, u64::from(id.0)),
-            TracePoint::Dispatch(None) => note(self.core, Event::Idle, 0),
+            TracePoint::Dispatch(Some(id)) => self.events.note(Event::Dispatch, u64::from(id.0)),
+            TracePoint::Dispatch(None) => self.events.note(Event::Idle, 0),
             TracePoint::Decide
             | TracePoint::Peeked(_)
             | TracePoint::LostClaim
