@@ -4,6 +4,7 @@
 //! The format is [`spumone_core::console::format`]'s. What carries no tag belongs to no source: what QEMU says, or a
 //! guest on the bare machine, or the hypervisor when it dies.
 
+use crate::fault;
 use spumone_core::console::format::{
     BEGINS, CANCEL, GOES_ON, HYPERVISOR, NAME_SIZE, QUOTE, QUOTED,
 };
@@ -24,6 +25,8 @@ pub struct Demux {
     source: String,
     /// What may be a tag.
     tag: Vec<u8>,
+    /// The line that the hypervisor is writing.
+    line: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -57,6 +60,7 @@ impl Default for Demux {
             state: State::Tag(None),
             source: UNTAGGED.into(),
             tag: Vec::new(),
+            line: Vec::new(),
         }
     }
 }
@@ -72,7 +76,23 @@ impl Demux {
 
     /// Takes a byte; gives `take` each byte that it makes out, with the name of its source.
     pub fn feed(&mut self, byte: u8, mut take: impl FnMut(&str, u8)) {
-        self.advance(byte, &mut take);
+        let mut line = std::mem::take(&mut self.line);
+        let mut explanation = Vec::new();
+        self.advance(byte, &mut |source, byte| {
+            take(source, byte);
+            if source == HYPERVISOR_LINES {
+                match byte {
+                    b'\r' => line.clear(),
+                    b'\n' => explanation.extend(explain(&line)),
+                    _ => line.push(byte),
+                }
+            }
+        });
+        self.line = line;
+        for text in explanation {
+            let text = format!("\r{text}\n");
+            text.bytes().for_each(|it| take(HYPERVISOR_LINES, it));
+        }
     }
 
     fn advance(&mut self, byte: u8, take: &mut dyn FnMut(&str, u8)) {
@@ -140,6 +160,12 @@ impl Demux {
     pub fn unfinished(&self) -> &[u8] {
         &self.tag
     }
+}
+
+/// What is to be said below a line of the hypervisor.
+fn explain(line: &[u8]) -> Vec<String> {
+    let line = std::str::from_utf8(line).unwrap_or_default();
+    fault::explain(line).unwrap_or_default()
 }
 
 /// Whether `bytes` are a tag: a name, spaces, and [`BEGINS`] or [`GOES_ON`].
@@ -244,6 +270,23 @@ mod tests {
                 ("", "qemu: a | b\n"),
                 ("rt", "\rtick\n"),
                 ("", "\n=== died\n(qemu) \rx\n10 % | a\nlinux |x\n"),
+            ])
+        );
+    }
+
+    #[test]
+    fn a_report_about_a_fault_is_explained() {
+        let report = "guest rt stopped: vcpu 0 pc=0x0 esr=0x3a000000 far=0x0";
+        let text = format!("spumone | {report}\r\nrt      | {report}\r\nspumone | x\r\n");
+        let reason = "illegal execution state";
+        let explained =
+            format!("\r{report}\n\r  vcpu 0 caused an exception: {reason}\n\r  {reason}\n");
+        assert_eq!(
+            read(Demux::default(), text.as_bytes()),
+            runs(&[
+                ("spumone", &explained),
+                ("rt", &format!("\r{report}\n")),
+                ("spumone", "\rx\n"),
             ])
         );
     }

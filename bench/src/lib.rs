@@ -11,6 +11,7 @@
 //! | [`campaign`] | all runs of an experiment: makes those without a stored result, collects |
 //! | [`runner`], [`console`], [`clock`] | one run: QEMU, what guests printed, what the clock counted |
 //! | [`demux`], [`transcript`] | the console's stream, taken apart into sources and lines |
+//! | [`fault`] | the hypervisor's reports about faults, explained |
 //! | [`demo`] | the runs and the table of the demo, which is not a figure |
 //! | [`code_names`] | names of addresses in the hypervisor |
 //! | [`store`] | results on disk, so that a run is not repeated |
@@ -30,6 +31,7 @@ pub mod demux;
 pub mod description;
 pub mod experiments;
 pub mod failure;
+pub mod fault;
 pub mod hash;
 pub mod linux;
 pub mod machine;

@@ -7,6 +7,7 @@
 //!                  base   base + image offset  2 MiB boundaries
 //! ```
 
+mod el2;
 mod load;
 mod memory;
 mod pack;
@@ -22,6 +23,7 @@ use crate::problem::Problem;
 use crate::types::{GuestAddr, IntId, PhysAddr};
 use crate::units::{KIB, PAGE, align_up};
 
+pub use el2::Sections;
 pub use pack::{DeviceTree, Packed, Payload, TablePages, pack};
 
 /// Bytes kept for header and system at the start of the bundle. What the packed form can hold at
@@ -115,7 +117,9 @@ pub fn plan(
         .iter()
         .map(|guest| gic(guest, board))
         .collect();
-    let bundle = bundle_room(files).saturating_add(tables::room(description, board));
+    let bundle = bundle_room(files)
+        .saturating_add(tables::room(description, board))
+        .saturating_add(el2::ROOM);
     let places = memory::place(description, board, hypervisor_size, bundle, &mut problems);
     let mut guests = Vec::new();
     for (index, guest) in description.guests.iter().enumerate() {

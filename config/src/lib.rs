@@ -25,6 +25,8 @@ pub mod description;
 pub mod image;
 #[cfg(feature = "description")]
 pub mod layout;
+#[cfg(feature = "std")]
+mod policy;
 #[cfg(feature = "description")]
 pub mod problem;
 #[cfg(feature = "description")]
@@ -36,4 +38,4 @@ pub mod stage2;
 #[cfg(feature = "description")]
 pub mod units;
 
-pub use types::{Band, GuestAddr, GuestId, HypAddr, IntId, PcpuId, PhysAddr, Priority, VcpuId};
+pub use types::{Band, GuestAddr, GuestId, IntId, PcpuId, PhysAddr, Priority, VcpuId};

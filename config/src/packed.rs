@@ -9,7 +9,7 @@
 //! Layout in memory, from the hypervisor's symbol `bundle_start` on (4 KiB aligned):
 //! [`BundleHeader`] as 32 little-endian bytes, then [`System`] in postcard, then payloads
 //! (kernels, initial ramdisks, device trees), each 4 KiB aligned, then the stage 2 tables of all
-//! guests, 8 KiB aligned. Payload offsets count from `bundle_start`.
+//! guests and EL2's own tables, 8 KiB aligned. Payload offsets count from `bundle_start`.
 
 use crate::types::{
     Band, GuestAddr, GuestId, IntId, MAX_GUESTS, MAX_PCPUS, MAX_VCPUS_PER_GUEST, PcpuId, PhysAddr,
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// First eight bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"SPUMONE\0";
 /// Raised whenever the packed form changes: one release must build and read an image.
-pub const FORMAT_VERSION: u32 = 7;
+pub const FORMAT_VERSION: u32 = 8;
 /// Most memory ranges, load segments or device windows of one guest.
 pub const MAX_RANGES: usize = 16;
 /// Most register writes that stop the devices of one guest.
@@ -41,7 +41,7 @@ pub struct BundleHeader {
     pub system_len: u32,
     /// Bytes of the whole bundle, header and payloads included.
     pub total_len: u64,
-    /// Where the first byte of the bundle must lie: the stage 2 tables hold addresses.
+    /// Where the first byte of the bundle must lie: the translation tables hold addresses.
     pub address: PhysAddr,
 }
 
@@ -94,6 +94,8 @@ pub struct System {
     pub spis: Vec<Spi, MAX_USED_SPIS>,
     /// `VTCR_EL2`: the format of the guests' stage 2 tables.
     pub vtcr: u64,
+    /// `TTBR0_EL2`: EL2's own tables, an identity map.
+    pub el2_tables: PhysAddr,
     /// With a fixed seed, guests get the same `rng-seed` at every start. Without one, the
     /// seed comes from the firmware's device tree and is new at each start.
     pub fixed_seed: Option<u64>,
@@ -270,48 +272,6 @@ pub enum Policy {
     Cosched,
     /// vCPUs change cores all the time, for tests.
     Random,
-}
-
-impl Policy {
-    /// All policies.
-    pub const ALL: [Self; 8] = [
-        Self::None,
-        Self::Steal,
-        Self::OnDemand,
-        Self::Trap,
-        Self::Delay,
-        Self::Balance,
-        Self::Cosched,
-        Self::Random,
-    ];
-
-    /// Whether vCPUs change cores under this policy.
-    pub const fn moves_vcpus(self) -> bool {
-        match self {
-            Self::None | Self::Delay | Self::Cosched => false,
-            Self::Steal | Self::OnDemand | Self::Trap | Self::Balance | Self::Random => true,
-        }
-    }
-
-    /// Whether the core keeps a vCPU preempted by a higher band for a while before it parks it.
-    pub const fn has_park_delay(self) -> bool {
-        matches!(self, Self::Steal | Self::Trap | Self::Balance)
-    }
-
-    /// Whether guests' kernels are kept off cores that are the home of a vCPU of a higher band.
-    pub const fn excludes_kernels(self) -> bool {
-        matches!(self, Self::Trap)
-    }
-
-    /// Whether a preemption is deferred while the running vCPU may hold a lock.
-    pub const fn defers_preemption(self) -> bool {
-        matches!(self, Self::Delay)
-    }
-
-    /// Whether all vCPUs of a guest wait while one of its cores runs a higher band.
-    pub const fn has_gang(self) -> bool {
-        matches!(self, Self::Cosched)
-    }
 }
 
 /// One guest.

@@ -11,6 +11,7 @@
 //! 4 KiB. [`VTCR`] describes the same format to the hardware.
 
 mod attributes;
+mod el2;
 mod mapping;
 mod pages;
 mod registers;
@@ -22,6 +23,7 @@ mod oracle_tests;
 mod tests;
 
 pub use attributes::{Access, Attributes, Execute, Memory};
+pub use el2::{El2Map, El2Use};
 pub use mapping::pages_needed;
 pub use pages::{Pages, ROOT_SIZE};
 pub use registers::{PA_BITS, VTCR, Vmid, vttbr};
@@ -32,6 +34,9 @@ pub const PAGE_SIZE: u64 = 4096;
 
 /// Bits of an intermediate physical address: a guest sees addresses below 1 TiB.
 pub const IPA_BITS: u32 = 40;
+
+/// Bits of an address at EL2: `TCR_EL2` as the entry code sets it.
+const EL2_BITS: u32 = 39;
 
 /// Descriptors in one table: with the 4 KiB granule, 9 bits of the address select one.
 const ENTRIES: usize = 512;

@@ -56,10 +56,6 @@ address!(
     /// An intermediate physical address: what a guest sees as physical.
     GuestAddr
 );
-address!(
-    /// A virtual address of the hypervisor's own stage 1 at EL2.
-    HypAddr
-);
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {

@@ -9,7 +9,9 @@ use proptest::prelude::*;
 use spumone_config::board::Board;
 use spumone_config::description::Description;
 use spumone_config::image::{ElfSegment, GuestFiles, Image, LinuxHeader};
-use spumone_config::layout::{DeviceTree, GuestPlan, Load, Packed, Plan, SYSTEM_ROOM, pack, plan};
+use spumone_config::layout::{
+    DeviceTree, GuestPlan, Load, Packed, Plan, SYSTEM_ROOM, Sections, pack, plan,
+};
 use spumone_config::packed::{SpiOwner, System};
 use spumone_config::stage2::ROOT_SIZE;
 use spumone_config::units::{MIB, PAGE};
@@ -188,7 +190,7 @@ fn packed(shapes: &[Shape], description: &Description, board: &Board, plan: &Pla
             seeds: vec![(shape.tree.1, 32), (shape.tree.1 + 40, 8)],
         })
         .collect();
-    pack(description, board, plan, &trees).unwrap()
+    pack(description, board, plan, &trees, &Sections::default()).unwrap()
 }
 
 fn disjoint(mut ranges: Vec<(u64, u64)>) -> bool {
@@ -455,6 +457,7 @@ fn the_largest_system_fits_into_its_space() {
             trigger: Trigger::Level,
         }),
         vtcr: FAR,
+        el2_tables: PhysAddr(FAR),
         fixed_seed: Some(FAR),
     };
     let mut buffer = vec![0; SYSTEM_ROOM as usize];

@@ -9,7 +9,7 @@ use spumone_config::board::Board;
 use spumone_config::description::Description;
 use spumone_config::image::{ElfSegment, GuestFiles, Image, LinuxHeader};
 use spumone_config::layout::{
-    DeviceTree, GuestPlan, Packed, Plan, SYSTEM_ROOM, Source, pack, plan,
+    DeviceTree, GuestPlan, Packed, Plan, SYSTEM_ROOM, Sections, Source, pack, plan,
 };
 use spumone_config::packed::{Mapping, Quiesce, Trigger};
 use spumone_config::units::{KIB, MIB};
@@ -185,7 +185,7 @@ fn packed(text: &str, files: &[GuestFiles]) -> Packed {
         };
         files.len()
     ];
-    pack(&description, &board, &plan, &trees).unwrap()
+    pack(&description, &board, &plan, &trees, &Sections::default()).unwrap()
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::entropy::Entropy;
 use crate::epitaph::{self, fatal};
 use crate::gic::{ALARM, Gic};
 use crate::guest::{Guest, Owner, Tables};
-use crate::hardware::{self, El2Map, bundle_start, per_machine, place};
+use crate::hardware::{self, bundle_start, per_machine, place};
 use crate::instance::Instance;
 use crate::machine::{Core, Destinations, Machine};
 use crate::parking::ParkedTokens;
@@ -43,7 +43,6 @@ per_machine! {
     static mut GUESTS: [MaybeUninit<Guest>; MAX_GUESTS] =
         [const { MaybeUninit::uninit() }; MAX_GUESTS];
     static mut MACHINE: MaybeUninit<Machine> = MaybeUninit::uninit();
-    static mut MAP: MaybeUninit<El2Map> = MaybeUninit::uninit();
 }
 
 per_machine! {
@@ -67,12 +66,8 @@ pub fn start(device_tree: PhysAddr) -> ! {
         None => Entropy::from_firmware(firmware_tree(device_tree, &system).as_ref()),
     };
 
-    let map = match El2Map::new(&system) {
-        // SAFETY: written once, by the only core that runs, before any core reads it.
-        Ok(map) => unsafe { (place!(MAP)).as_mut_unchecked().write(map) },
-        Err(error) => fatal!("memory map of EL2: {error}"),
-    };
-    map.activate();
+    // SAFETY: `spm` has made them for this hypervisor, at these addresses; nothing writes the bundle.
+    unsafe { hardware::activate_tables(system.el2_tables) };
     console::prepare(&system);
 
     let boot_core = boot_core(&system);
@@ -87,7 +82,7 @@ pub fn start(device_tree: PhysAddr) -> ! {
     let tokens = place_vcpus(machine);
     set_up_gic(machine, &system);
     greet(boot_core, machine);
-    start_cores(machine, boot_core, tokens, map)
+    start_cores(machine, boot_core, tokens, system.el2_tables)
 }
 
 fn read_bundle() -> System {
@@ -327,7 +322,7 @@ fn start_cores(
     machine: &'static Machine,
     boot_core: PcpuId,
     mut places: [Tokens; MAX_PCPUS],
-    map: &'static El2Map,
+    tables: PhysAddr,
 ) -> ! {
     let mut take =
         |core: PcpuId| core::mem::replace(&mut places[core.index()], [const { None }; MAX_VCPUS]);
@@ -339,7 +334,8 @@ fn start_cores(
         let tokens = take(id);
         let started = hardware::start_core(index, core.mpidr, move || {
             hardware::set_vectors();
-            map.activate();
+            // SAFETY: as on the boot core.
+            unsafe { hardware::activate_tables(tables) };
             check_core(id, machine.vtcr);
             run_instance(machine, id, tokens)
         });

@@ -75,11 +75,9 @@ pub fn build(args: &SystemArgs, output: &Path) -> Result<(System, u64), Failure>
     let progress = Progress::start("reading the hypervisor");
     let found = hypervisor::find(args.hypervisor.as_deref())
         .and_then(|path| Ok((hypervisor::read(&path)?, path)));
-    let size = found
-        .as_ref()
-        .map_or(hypervisor::ASSUMED_SIZE, |(it, _)| it.bytes.len() as u64);
     // Faults of the description are reported first.
-    let system = system::load(&args.description, size, &progress)?;
+    let built = found.as_ref().ok().map(|(hypervisor, _)| hypervisor);
+    let system = system::load(&args.description, built, &progress)?;
     let (hypervisor, path) = found?;
     let wanted = system.board.memory.base + system.board.memory.image_offset;
     if hypervisor.address != wanted {

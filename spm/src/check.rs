@@ -37,10 +37,7 @@ impl Command for CheckArgs {
             // A description can be checked before there is a hypervisor.
             built => built.ok(),
         };
-        let size = built
-            .as_ref()
-            .map_or(hypervisor::ASSUMED_SIZE, |built| built.bytes.len() as u64);
-        let system = system::load(&self.system.description, size, &progress)?;
+        let system = system::load(&self.system.description, built.as_ref(), &progress)?;
         drop(progress);
         if self.json {
             println!(

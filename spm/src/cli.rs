@@ -2,7 +2,7 @@
 //! The command line.
 
 use crate::command::{self, EXIT_CODES};
-use crate::{bench, build, check, demo, run, sim};
+use crate::{bench, build, check, demo, explain, run, sim};
 use clap::{Parser, Subcommand};
 
 /// The host tool of the Spumone hypervisor.
@@ -19,6 +19,7 @@ enum Command {
     Check(check::CheckArgs),
     Build(build::BuildArgs),
     Run(run::RunArgs),
+    Explain(explain::ExplainArgs),
     Bench(bench::BenchArgs),
     Demo(demo::DemoArgs),
     Sim(sim::SimArgs),
@@ -31,6 +32,7 @@ impl Cli {
             Command::Check(args) => args,
             Command::Build(args) => args,
             Command::Run(args) => args,
+            Command::Explain(args) => args,
             Command::Bench(args) => args,
             Command::Demo(args) => args,
             Command::Sim(args) => args,

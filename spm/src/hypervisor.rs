@@ -6,6 +6,8 @@ use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
 use spumone_config::image::LinuxHeader;
+use spumone_config::layout::Sections;
+use spumone_config::types::MAX_PCPUS;
 use spumone_config::units::{MIB, PAGE};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +15,12 @@ use std::path::{Path, PathBuf};
 const DEFAULT_PATH: &str = "aarch64-unknown-none-softfloat/release/spumone";
 /// The symbol after everything that the hypervisor has in memory: the bundle's address.
 const BUNDLE_START: &str = "bundle_start";
+/// The symbols of the first constant and of the first data (`image.ld`).
+const CONSTANTS: &str = "rodata_begin";
+const DATA: &str = "data_begin";
+/// The symbols of the boot core's guard page, and of the stacks of the other cores, each with a guard page below it.
+const BOOT_GUARD: &str = "boot_stack_guard";
+const STACKS: &str = "core_stacks";
 /// Larger than any hypervisor: a damaged file must not make `spm` allocate all memory.
 const MAX_SIZE: u64 = 1 << 30;
 
@@ -26,6 +34,8 @@ pub struct Hypervisor {
     pub address: u64,
     /// Its bytes up to the bundle, zero where nothing is loaded.
     pub bytes: Vec<u8>,
+    /// Where its parts are.
+    pub sections: Sections,
 }
 
 /// Finds the hypervisor: as named; else where `make build` leaves it, in this folder or one above it, or above `spm` itself.
@@ -83,7 +93,8 @@ fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
         .min()
         .ok_or("it has nothing to load")?;
     let bundle = symbol(header, file, BUNDLE_START).map_err(unusable)?;
-    let bundle = bundle.ok_or("it has no symbol `bundle_start`, so it has no place for guests")?;
+    let (bundle, _) =
+        bundle.ok_or("it has no symbol `bundle_start`, so it has no place for guests")?;
     let size = bundle
         .checked_sub(address)
         .filter(|size| *size <= MAX_SIZE && bundle.is_multiple_of(PAGE))
@@ -106,21 +117,47 @@ fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
     if LinuxHeader::parse(&bytes).is_none() {
         return Err("it does not start with a Linux arm64 Image header".into());
     }
-    Ok(Hypervisor { address, bytes })
+    let find = |name| match symbol(header, file, name).map_err(unusable)? {
+        Some((value, size)) if (address..bundle).contains(&value) => Ok((value - address, size)),
+        _ => Err(format!("its symbol `{name}` is not within it")),
+    };
+    let (stacks, stacks_size) = find(STACKS)?;
+    let stack_size = stacks_size / MAX_PCPUS as u64;
+    let core_guards = (0..MAX_PCPUS as u64).map(|core| stacks + core * stack_size);
+    let mut guards: Vec<_> = core_guards.chain([find(BOOT_GUARD)?.0]).collect();
+    guards.sort_unstable();
+    let sections = Sections {
+        constants: find(CONSTANTS)?.0,
+        data: find(DATA)?.0,
+        guards,
+    };
+    let parts = [sections.constants, sections.data];
+    if !parts
+        .iter()
+        .chain(&sections.guards)
+        .all(|at| at.is_multiple_of(PAGE))
+    {
+        return Err("its sections and stacks do not begin at pages".into());
+    }
+    Ok(Hypervisor {
+        address,
+        bytes,
+        sections,
+    })
 }
 
-/// The value of a symbol.
+/// The value and the size of a symbol.
 fn symbol(
     header: &elf::FileHeader64<Endianness>,
     file: &[u8],
     name: &str,
-) -> object::read::Result<Option<u64>> {
+) -> object::read::Result<Option<(u64, u64)>> {
     let endian = Endianness::Little;
     let sections = header.sections(endian, file)?;
     let symbols = sections.symbols(endian, file, elf::SHT_SYMTAB)?;
     for symbol in symbols.iter() {
         if symbol.name(endian, symbols.strings())? == name.as_bytes() {
-            return Ok(Some(symbol.st_value(endian)));
+            return Ok(Some((symbol.st_value(endian), symbol.st_size(endian))));
         }
     }
     Ok(None)

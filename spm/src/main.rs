@@ -15,6 +15,7 @@ mod command;
 mod console;
 mod demo;
 mod device_tree;
+mod explain;
 mod failure;
 mod guest_files;
 mod hypervisor;

@@ -4,11 +4,12 @@
 use crate::device_tree::{self, DeviceTree};
 use crate::failure::{Failure, Source, Sources};
 use crate::guest_files::{self, Contents};
+use crate::hypervisor::{ASSUMED_SIZE, Hypervisor};
 use crate::progress::Progress;
 use clap::Args;
 use spumone_config::board::Board;
 use spumone_config::description::Description;
-use spumone_config::layout::{self, Packed, Plan};
+use spumone_config::layout::{self, Packed, Plan, Sections};
 use spumone_config::problem::Problem;
 use std::path::{Path, PathBuf};
 
@@ -43,9 +44,14 @@ pub struct System {
     pub packed: Packed,
 }
 
-/// Reads and checks the system described at `path`. `hypervisor_size` is the number of bytes from the
-/// hypervisor's first byte to its bundle.
-pub fn load(path: &Path, hypervisor_size: u64, progress: &Progress) -> Result<System, Failure> {
+/// Reads and checks the system described at `path`, for this hypervisor; without one, a size is assumed.
+pub fn load(
+    path: &Path,
+    hypervisor: Option<&Hypervisor>,
+    progress: &Progress,
+) -> Result<System, Failure> {
+    let hypervisor_size = hypervisor.map_or(ASSUMED_SIZE, |it| it.bytes.len() as u64);
+    let sections = hypervisor.map_or(Sections::default(), |it| it.sections.clone());
     progress.step("checking the description");
     let text = std::fs::read_to_string(path).map_err(|error| {
         Failure::io("read", path, &error).help("name a description, such as systems/demo.toml")
@@ -92,7 +98,7 @@ pub fn load(path: &Path, hypervisor_size: u64, progress: &Progress) -> Result<Sy
     let trees = device_tree::all(&description, &board, &blobs, &plan)
         .map_err(|problems| Failure::refused(problems, &sources))?;
     let facts: Vec<_> = trees.iter().map(DeviceTree::facts).collect();
-    let packed = layout::pack(&description, &board, &plan, &facts)
+    let packed = layout::pack(&description, &board, &plan, &facts, &sections)
         .map_err(|problem| Failure::refused(vec![*problem], &sources))?;
     Ok(System {
         description,

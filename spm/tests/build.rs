@@ -382,6 +382,10 @@ fn an_unusable_hypervisor_is_refused() {
         ..good()
     });
     assert!(said.contains("beyond `bundle_start`"), "{said}");
+    let mut shapeless = good();
+    shapeless.symbols.retain(|(name, _)| *name != "core_stacks");
+    let said = refused_hypervisor(&shapeless);
+    assert!(said.contains("symbol `core_stacks`"), "{said}");
     let mut headless = good();
     headless.segments[0].1.fill(0);
     let said = refused_hypervisor(&headless);
@@ -390,7 +394,9 @@ fn an_unusable_hypervisor_is_refused() {
     for segment in &mut elsewhere.segments {
         segment.0 += 0x20_0000;
     }
-    elsewhere.symbols[1].1 += 0x20_0000;
+    for symbol in &mut elsewhere.symbols {
+        symbol.1 += 0x20_0000;
+    }
     let said = refused_hypervisor(&elsewhere);
     assert!(
         said.contains("linked at 0x40400000") && said.contains("0x40200000"),

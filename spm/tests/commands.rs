@@ -278,3 +278,23 @@ fn an_old_or_missing_qemu_is_refused() {
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("cannot start ./qemu"));
 }
+
+#[test]
+fn what_came_over_a_serial_cable_is_explained() {
+    let folder = TempDir::new().unwrap();
+    let report = "guest rt stopped: vcpu 0 pc=0x0 esr=0x3a000000 far=0x0";
+    fs::write(
+        folder.path().join("serial.log"),
+        format!("spumone | {report}\r\nlinux   | x\r\n"),
+    )
+    .unwrap();
+    let output = spm(folder.path(), &["explain", "serial.log"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let expected = format!(
+        "spumone | {report}\nspumone |   vcpu 0 caused an exception: illegal execution state\n\
+         spumone |   illegal execution state\nlinux   | x\n"
+    );
+    assert_eq!(stdout(&output), expected);
+    let output = spm(folder.path(), &["explain", "missing.log"]);
+    assert_eq!(output.status.code(), Some(3));
+}

@@ -201,3 +201,40 @@ fn what_the_cores_cannot_do_is_left_out() {
     assert!(system.guests.iter().all(|guest| !guest.stage2.needs_xnx()));
     assert!(!system.give_up_xnx());
 }
+
+/// EL2's own map is the identity: only code is executable, only data is writable, and below stacks nothing is mapped.
+#[test]
+fn el2_maps_what_it_uses() {
+    const RES1_AND_ACCESS_FLAG: u64 = 1 << 6 | 1 << 10;
+    const MEMORY: u64 = RES1_AND_ACCESS_FLAG | 1 << 2 | 0b11 << 8;
+    const READ_ONLY: u64 = 1 << 7;
+    const EXECUTE_NEVER: u64 = 1 << 54;
+    const DEVICE: u64 = RES1_AND_ACCESS_FLAG | EXECUTE_NEVER;
+    const DATA: u64 = MEMORY | EXECUTE_NEVER;
+    const CONSTANTS: u64 = DATA | READ_ONLY;
+    let built = Built::new(SYSTEM);
+    let own = built.system.board.hypervisor_memory;
+    let own_end = own.start.0 + own.size;
+    let end = 0x4000_0000 + (256 << 20);
+    let code = HYPERVISOR_ADDRESS;
+    let bundle = HYPERVISOR_ADDRESS + HYPERVISOR_SIZE;
+    let expected: Vec<Range> = [
+        (0x0800_0000, 0x0801_0000, DEVICE),
+        (0x080a_0000, 0x080e_0000, DEVICE),
+        (0x0900_0000, 0x0900_1000, DEVICE),
+        // What silences the devices of guests.
+        (0x0a00_3000, 0x0a00_4000, DEVICE),
+        (0x4000_0000, code, DATA),
+        (code, code + 0x1000, MEMORY | READ_ONLY),
+        (code + 0x1000, code + 0x2000, CONSTANTS),
+        // The page between is a guard.
+        (bundle, own_end, CONSTANTS),
+        (own_end, end, DATA),
+    ]
+    .into_iter()
+    .map(|(start, end, attributes)| (start, start, end - start, attributes))
+    .collect();
+    let mut pages = BTreeSet::new();
+    assert_eq!(built.walk(built.system.el2_tables.0, &mut pages), expected);
+    assert!(pages.iter().all(|page| (bundle..own_end).contains(page)));
+}

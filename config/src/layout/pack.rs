@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes a plan as the packed form.
 
-use super::{Plan, SYSTEM_ROOM, Source, intid, spis, tables};
+use super::{Plan, SYSTEM_ROOM, Sections, Source, el2, intid, spis, tables};
 use crate::bands::Bands;
 use crate::board::{Board, Device};
 use crate::check::{resolve_priorities, windows};
@@ -47,7 +47,7 @@ pub struct Packed {
     pub system: System,
     /// The payloads, by rising offset. Guests with the same file share them.
     pub payloads: Vec<Payload>,
-    /// The guests' stage 2 tables, behind the payloads.
+    /// The guests' stage 2 tables and EL2's own, behind the payloads.
     pub tables: TablePages,
     /// Where the bundle begins.
     pub address: PhysAddr,
@@ -64,7 +64,7 @@ pub struct TablePages {
     pub bytes: Vec<u8>,
 }
 
-/// Packs `plan`; `trees` holds each guest's device tree.
+/// Packs `plan`; `trees` holds each guest's device tree, `sections` says where the hypervisor's parts are.
 ///
 /// # Errors
 ///
@@ -75,6 +75,7 @@ pub fn pack(
     board: &Board,
     plan: &Plan,
     trees: &[DeviceTree],
+    sections: &Sections,
 ) -> Result<Packed, Box<Problem>> {
     let mut bundle = Bundle {
         payloads: Vec::new(),
@@ -87,7 +88,7 @@ pub fn pack(
     let memory: Vec<_> = plan.guests.iter().map(|guest| guest.memory).collect();
     let segments = segments(description, plan, trees, &mut bundle)?;
     let behind = PhysAddr(plan.bundle.0 + bundle.end);
-    let (stage2, pages) = tables::build(description, board, &memory, behind)?;
+    let (stage2, mut pages) = tables::build(description, board, &memory, behind)?;
     let mut next_vcpu = 0;
     let mut guests: heapless::Vec<Guest, _> = heapless::Vec::new();
     for (index, written) in description.guests.iter().enumerate() {
@@ -129,6 +130,14 @@ pub fn pack(
     }
     let cores = usize::try_from(description.board.cores.value).unwrap_or(usize::MAX);
     let core_mpidrs: heapless::Vec<_, _> = list(board.mpidrs.iter().copied().take(cores), "cores")?;
+    let el2_tables = el2::build(
+        board,
+        core_mpidrs.len(),
+        plan,
+        sections,
+        &guests,
+        &mut pages,
+    )?;
     let tables = TablePages {
         offset: pages.base().0 - plan.bundle.0,
         bytes: pages.to_bytes(),
@@ -136,7 +145,7 @@ pub fn pack(
     // The room that was kept is an upper bound. Behind it guests' memory may begin, which must not hold their own tables.
     let end = pages.base().0 + tables.bytes.len() as u64;
     if end > plan.hypervisor.start.0 + plan.hypervisor.size {
-        return Err(limit("stage 2 tables"));
+        return Err(limit("translation tables"));
     }
     let roles = roles::of_cores(policy, core_mpidrs.len(), &members(&guests));
     let system = System {
@@ -170,6 +179,7 @@ pub fn pack(
         },
         guests,
         vtcr: VTCR,
+        el2_tables,
         fixed_seed: description.seed,
     };
     Ok(Packed {

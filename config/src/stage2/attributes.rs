@@ -113,10 +113,6 @@ impl Descriptor {
 
     /// Maps a block (levels 1 and 2) or page (level 3) at `pa`.
     pub(super) const fn leaf(pa: PhysAddr, attributes: Attributes, level: Level) -> Self {
-        let kind = match level {
-            Level::One | Level::Two => VALID,
-            Level::Three => VALID | TABLE_OR_PAGE,
-        };
         // Device memory is outer shareable whatever the field says.
         let memory = match attributes.memory {
             Memory::Normal => MEMORY_NORMAL_WRITE_BACK | INNER_SHAREABLE,
@@ -132,7 +128,16 @@ impl Descriptor {
             Execute::None => EXECUTE_NEVER,
             Execute::El1Only => EXECUTE_NEVER_AT_EL0,
         };
-        Self(pa.0 & ADDRESS_MASK | kind | memory | access | execute | ACCESS_FLAG)
+        Self::leaf_with(pa, memory | access | execute | ACCESS_FLAG, level)
+    }
+
+    /// Maps a block (levels 1 and 2) or page (level 3) at `pa`, with these other bits.
+    pub(super) const fn leaf_with(pa: PhysAddr, bits: u64, level: Level) -> Self {
+        let kind = match level {
+            Level::One | Level::Two => VALID,
+            Level::Three => VALID | TABLE_OR_PAGE,
+        };
+        Self(pa.0 & ADDRESS_MASK | kind | bits)
     }
 
     /// Whether the descriptor maps or points to anything.

@@ -2,10 +2,11 @@
 //! Building and reading the tables.
 
 use super::attributes::Descriptor;
-use super::mapping::leaves;
+use super::mapping::{Leaf, leaves};
 use super::pages::Slot;
 use super::{
-    Attributes, ENTRIES, Execute, IPA_BITS, Level, Memory, PA_BITS, PAGE_SIZE, Pages, Vmid, vttbr,
+    Attributes, EL2_BITS, ENTRIES, Execute, IPA_BITS, Level, Memory, PA_BITS, PAGE_SIZE, Pages,
+    Vmid, vttbr,
 };
 use crate::packed::Mapping;
 use crate::types::{GuestAddr, PhysAddr};
@@ -29,6 +30,8 @@ pub enum MapError {
     BeyondGuestAddresses(GuestAddr),
     /// The range ends above the 1 TiB of physical addresses that the tables have room for.
     BeyondPhysicalAddresses(PhysAddr),
+    /// The range ends above the 512 GiB that EL2 has for its own addresses.
+    BeyondEl2Addresses(PhysAddr),
     /// Something is mapped at this guest address already.
     Overlap(GuestAddr),
     /// Execution from device memory.
@@ -51,6 +54,11 @@ impl fmt::Display for MapError {
             Self::BeyondPhysicalAddresses(pa) => write!(
                 f,
                 "the range at machine address {pa} ends above {PA_BITS} bits: correct the board file"
+            ),
+            Self::BeyondEl2Addresses(pa) => write!(
+                f,
+                "the range at machine address {pa} ends above the {EL2_BITS} bits that EL2 has: \
+                 correct the board file"
             ),
             Self::Overlap(ipa) => write!(
                 f,
@@ -98,10 +106,19 @@ impl<'a> Stage2<'a> {
         if attributes.memory == Memory::Device && attributes.execute != Execute::None {
             return Err(MapError::ExecutableDevice(mapping.ipa));
         }
+        self.map_leaves(mapping, |pa, level| Descriptor::leaf(pa, attributes, level))
+    }
+
+    /// Maps a range by the descriptors that `leaf` makes.
+    pub(super) fn map_leaves(
+        &mut self,
+        mapping: &Mapping,
+        leaf: impl Fn(PhysAddr, Level) -> Descriptor,
+    ) -> Result<(), MapError> {
+        check_range(mapping)?;
         self.check_free(mapping)?;
-        for leaf in leaves(mapping) {
-            let descriptor = Descriptor::leaf(PhysAddr(leaf.pa), attributes, leaf.level);
-            self.write_leaf(leaf.ipa, leaf.level, descriptor);
+        for Leaf { ipa, pa, level } in leaves(mapping) {
+            self.write_leaf(ipa, level, leaf(PhysAddr(pa), level));
         }
         Ok(())
     }

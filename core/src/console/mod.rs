@@ -201,12 +201,6 @@ impl Console {
     }
 }
 
-impl Default for Console {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Writes the hypervisor's messages of one core. Text for which there is no room is lost.
 pub struct Log<'a> {
     console: &'a Console,

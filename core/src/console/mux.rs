@@ -234,9 +234,3 @@ impl Mux {
 const fn is_control(byte: u8, last: u8) -> bool {
     byte < b' ' && byte != b'\t' || byte == 0x7f || last == 0xc2 && matches!(byte, 0x80..0xa0)
 }
-
-impl Default for Mux {
-    fn default() -> Self {
-        Self::new()
-    }
-}

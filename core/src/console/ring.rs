@@ -142,12 +142,6 @@ impl<const SLOTS: usize> OutputRing<SLOTS> {
     }
 }
 
-impl<const SLOTS: usize> Default for OutputRing<SLOTS> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {

@@ -130,12 +130,6 @@ impl UartSlot {
     }
 }
 
-impl Default for UartSlot {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests {

@@ -60,12 +60,6 @@ impl Presence {
     }
 }
 
-impl Default for Presence {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {

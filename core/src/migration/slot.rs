@@ -207,12 +207,6 @@ impl ParkingSlot {
     }
 }
 
-impl Default for ParkingSlot {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {

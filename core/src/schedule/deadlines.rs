@@ -103,12 +103,6 @@ impl Deadlines {
     }
 }
 
-impl Default for Deadlines {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -156,12 +156,6 @@ impl RunQueue {
     }
 }
 
-impl Default for RunQueue {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Aborts at stage 2: decodes the access and the reason of the fault.
+//! Accesses that stage 2 refused, and that can be emulated.
 
 use super::gpr::Gpr;
-use core::fmt;
 
 /// Size of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,8 +42,6 @@ pub struct DataAccess {
     pub register: Gpr,
     /// Whether it is a store.
     pub write: bool,
-    /// Whether it has acquire or release semantics (`AR`).
-    pub ordered: bool,
 }
 
 impl DataAccess {
@@ -70,71 +67,6 @@ impl DataAccess {
     }
 }
 
-/// Why an access aborted (`DFSC` or `IFSC`, DDI 0487, ESR_EL2 "ISS encoding for an exception from
-/// a Data Abort").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultStatus {
-    /// The address has more bits than the translation allows; level of the walk.
-    AddressSize(i8),
-    /// No valid translation at this level of the walk.
-    Translation(i8),
-    /// The access flag is clear.
-    AccessFlag(i8),
-    /// The translation forbids the access.
-    Permission(i8),
-    /// The memory system refused the access.
-    External,
-    /// The memory system refused an access of the table walk.
-    ExternalOnWalk(i8),
-    /// The access is not aligned.
-    Alignment,
-    /// The TLB holds two entries for the address.
-    TlbConflict,
-    /// An exclusive or atomic access to memory that does not support it.
-    UnsupportedAtomic,
-    /// Any other status code.
-    Other(u8),
-}
-
-impl FaultStatus {
-    /// Decodes the six bits of `DFSC` or `IFSC`.
-    pub const fn decode(code: u8) -> Self {
-        let level = (code & 0b11) as i8;
-        match code & 0x3f {
-            0b00_0000..=0b00_0011 => Self::AddressSize(level),
-            0b10_1001 => Self::AddressSize(-1),
-            0b00_0100..=0b00_0111 => Self::Translation(level),
-            0b10_1011 => Self::Translation(-1),
-            0b00_1000..=0b00_1011 => Self::AccessFlag(level),
-            0b00_1100..=0b00_1111 => Self::Permission(level),
-            0b01_0000 => Self::External,
-            0b01_0100..=0b01_0111 => Self::ExternalOnWalk(level),
-            0b01_0011 => Self::ExternalOnWalk(-1),
-            0b10_0001 => Self::Alignment,
-            0b11_0000 => Self::TlbConflict,
-            0b11_0101 => Self::UnsupportedAtomic,
-            other => Self::Other(other),
-        }
-    }
-}
-
-impl fmt::Display for FaultStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AddressSize(level) => write!(f, "address size fault at level {level}"),
-            Self::Translation(level) => write!(f, "translation fault at level {level}"),
-            Self::AccessFlag(level) => write!(f, "access flag fault at level {level}"),
-            Self::Permission(level) => write!(f, "permission fault at level {level}"),
-            Self::External => f.write_str("external abort"),
-            Self::ExternalOnWalk(level) => write!(f, "external abort on walk at level {level}"),
-            Self::Alignment => f.write_str("alignment fault"),
-            Self::TlbConflict => f.write_str("TLB conflict"),
-            Self::UnsupportedAtomic => f.write_str("unsupported exclusive or atomic access"),
-            Self::Other(code) => write!(f, "fault status {code:#04x}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,7 +78,6 @@ mod tests {
             wide,
             register: Gpr::ZERO,
             write: false,
-            ordered: false,
         }
     }
 
@@ -181,27 +112,5 @@ mod tests {
             load(AccessSize::Double, false, true).store_value(u64::MAX),
             u64::MAX
         );
-    }
-
-    #[test]
-    fn fault_status_codes() {
-        for (code, status) in [
-            (0b00_0000, FaultStatus::AddressSize(0)),
-            (0b00_0111, FaultStatus::Translation(3)),
-            (0b00_1001, FaultStatus::AccessFlag(1)),
-            (0b00_1111, FaultStatus::Permission(3)),
-            (0b01_0000, FaultStatus::External),
-            (0b01_0110, FaultStatus::ExternalOnWalk(2)),
-            (0b01_0011, FaultStatus::ExternalOnWalk(-1)),
-            (0b10_0001, FaultStatus::Alignment),
-            (0b10_1011, FaultStatus::Translation(-1)),
-            (0b10_1001, FaultStatus::AddressSize(-1)),
-            (0b11_0000, FaultStatus::TlbConflict),
-            (0b11_0101, FaultStatus::UnsupportedAtomic),
-            (0b11_0100, FaultStatus::Other(0b11_0100)),
-        ] {
-            assert_eq!(FaultStatus::decode(code), status, "{code:#b}");
-            assert_eq!(FaultStatus::decode(code | 0xc0), status, "{code:#b}");
-        }
     }
 }

@@ -122,7 +122,7 @@ mod tests {
             assert_eq!(
                 emulate(register, false),
                 DebugAction::Undefined,
-                "{register}"
+                "{register:?}"
             );
         }
         assert_eq!(emulate(SysReg::OSLAR_EL1, true), DebugAction::Undefined);
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn what_guests_do_not_have_is_undefined() {
         for register in [
-            SysReg::DBGVCR32_EL2,
+            SysReg::new(2, 4, 0, 7, 0),  // DBGVCR32_EL2
             SysReg::new(2, 1, 0, 0, 0),  // a trace register
             SysReg::new(2, 0, 0, 4, 2),  // MDSELR_EL1
             SysReg::new(3, 3, 9, 12, 0), // not a debug register
@@ -140,12 +140,12 @@ mod tests {
             assert_eq!(
                 emulate(register, true),
                 DebugAction::Undefined,
-                "{register}"
+                "{register:?}"
             );
             assert_eq!(
                 emulate(register, false),
                 DebugAction::Undefined,
-                "{register}"
+                "{register:?}"
             );
         }
     }

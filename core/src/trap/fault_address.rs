@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The address of an access that faulted at stage 2.
 
-use super::abort::FaultStatus;
 use super::syndrome::Syndrome;
 use spumone_config::types::GuestAddr;
 
@@ -15,10 +14,10 @@ pub const fn fault_ipa(syndrome: Syndrome, far: u64, hpfar: u64) -> Option<Guest
     /// `HPFAR_EL2.FIPA`: bits 47:4 are bits 55:12 of the address.
     const FIPA: u64 = 0x0000_ffff_ffff_fff0;
     let known = match syndrome.fault_status() {
-        FaultStatus::Translation(_) | FaultStatus::AccessFlag(_) | FaultStatus::AddressSize(_) => {
-            true
-        }
-        FaultStatus::Permission(_) => syndrome.is_stage1_walk(),
+        // Address size, translation, access flag at levels 0 to 3; address size and translation at level -1.
+        0b00_0000..=0b00_1011 | 0b10_1001 | 0b10_1011 => true,
+        // Permission.
+        0b00_1100..=0b00_1111 => syndrome.is_stage1_walk(),
         _ => false,
     };
     if !known {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The general-purpose register that a trapped instruction names.
 
-use core::fmt;
-
 /// The number of a general-purpose register as instructions encode it: 0 to 30, and 31 for the
 /// zero register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +33,6 @@ impl Gpr {
     }
 }
 
-impl fmt::Display for Gpr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::ZERO => f.write_str("xzr"),
-            Self(number) => write!(f, "x{number}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +46,5 @@ mod tests {
         Gpr::new(30).write(&mut registers, 1);
         assert_eq!((registers[30], Gpr::new(30).read(&registers)), (1, 1));
         assert_eq!(Gpr::new(0xff), Gpr::ZERO);
-        assert_eq!(std::format!("{} {}", Gpr::new(3), Gpr::ZERO), "x3 xzr");
     }
 }

@@ -14,11 +14,11 @@ mod report;
 mod syndrome;
 mod sysreg;
 
-pub use abort::{AccessSize, DataAccess, FaultStatus};
+pub use abort::{AccessSize, DataAccess};
 pub use debug::{DebugAction, MDSCR_WRITABLE, debug_register};
 pub use fault_address::fault_ipa;
 pub use gpr::Gpr;
-pub use idregs::{IdPolicy, guest_id_register};
-pub use report::{FaultReport, Offence};
-pub use syndrome::{Exception, ExceptionClass, Syndrome, Wait, WaitKind};
+pub use idregs::guest_id_register;
+pub use report::{FaultReport, Place};
+pub use syndrome::{Exception, Syndrome};
 pub use sysreg::{SysReg, SysRegAccess};

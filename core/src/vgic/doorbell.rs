@@ -156,9 +156,3 @@ impl Doorbell {
         self.asleep.store(u8::from(asleep), Ordering::Relaxed);
     }
 }
-
-impl Default for Doorbell {
-    fn default() -> Self {
-        Self::new()
-    }
-}

@@ -126,9 +126,3 @@ impl GuestGic {
         }
     }
 }
-
-impl Default for GuestGic {
-    fn default() -> Self {
-        Self::new()
-    }
-}

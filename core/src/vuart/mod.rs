@@ -341,9 +341,3 @@ impl Vuart {
         }
     }
 }
-
-impl Default for Vuart {
-    fn default() -> Self {
-        Self::new()
-    }
-}

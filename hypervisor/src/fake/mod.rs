@@ -40,8 +40,8 @@ pub(crate) use registers::{pass_step, read_register, write_own_register, write_r
 pub use statics::PerMachine;
 pub(crate) use statics::{per_machine, place};
 pub use translation::{
-    El2Map, forget_both_stages, forget_guest_translations, may_execute, translate_for_kernel_read,
-    walk_stage2,
+    activate_tables, forget_both_stages, forget_guest_translations, may_execute,
+    translate_for_kernel_read, walk_stage2,
 };
 pub use uart::{Uart, printed, uart_at};
 

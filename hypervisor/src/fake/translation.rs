@@ -3,20 +3,14 @@
 
 use super::registers::Register;
 use super::{Machine, with};
-use spumone_config::packed::System;
+use spumone_config::PhysAddr;
 
-/// EL2's stage 1, which has no effect on a host.
-pub struct El2Map;
-
-impl El2Map {
-    /// The map for this system.
-    pub fn new(_: &System) -> Result<Self, &'static str> {
-        Ok(Self)
-    }
-
-    /// No effect.
-    pub fn activate(&self) {}
-}
+/// EL2's stage 1 has no effect on a host.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn activate_tables(_root: PhysAddr) {}
 
 /// `VTTBR_EL2`: address of the tables, VMID.
 const ROOT: u64 = 0x0000_FFFF_FFFF_FFFE;

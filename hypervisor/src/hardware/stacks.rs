@@ -7,7 +7,7 @@ use spumone_config::types::MAX_PCPUS;
 /// Size of a stack in pages.
 pub const STACK_PAGES: usize = 16;
 
-/// A stack, with a guard page below it that `memory` leaves unmapped: a stack overflow ends the
+/// A stack, with a guard page below it that the image's tables leave unmapped: a stack overflow ends the
 /// hypervisor with an epitaph, and does not overwrite other data.
 #[repr(C, align(4096))]
 pub struct GuardedStack {
@@ -15,18 +15,14 @@ pub struct GuardedStack {
     stack: Stack<STACK_PAGES>,
 }
 
+/// `spm build` finds the guard pages by this name.
+#[unsafe(export_name = "core_stacks")]
 static mut STACKS: [GuardedStack; MAX_PCPUS] = [const {
     GuardedStack {
         guard: [0; 4096],
         stack: Stack::new(),
     }
 }; MAX_PCPUS];
-
-/// The addresses of the guard pages below the stacks.
-pub fn guard_pages() -> impl Iterator<Item = u64> {
-    // SAFETY: only addresses are taken.
-    (0..MAX_PCPUS).map(|core| unsafe { (&raw const STACKS[core].guard) as u64 })
-}
 
 /// The stack of this core.
 pub fn stack_of(core: usize) -> *mut Stack<STACK_PAGES> {

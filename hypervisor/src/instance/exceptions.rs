@@ -14,10 +14,7 @@ use spumone_core::console::Source;
 use spumone_core::migration::{self, Catch};
 use spumone_core::psci::StopReason;
 use spumone_core::schedule::Band;
-use spumone_core::trap::{
-    DataAccess, Exception, ExceptionClass, FaultReport, Offence, Syndrome, SysReg, WaitKind,
-    fault_ipa,
-};
+use spumone_core::trap::{DataAccess, Exception, FaultReport, Place, Syndrome, SysReg, fault_ipa};
 use spumone_core::vgic::{Region, SgiRegister};
 use spumone_core::vuart::Vuart;
 
@@ -45,41 +42,36 @@ impl Instance {
         self.platform.events.note(Event::Trap, syndrome.0);
         match syndrome.decode() {
             // A pending interrupt is handled first; the guest then executes the instruction again.
-            Exception::Wait(_) | Exception::SysReg(_) if cpu::interrupt_pending() => {
+            Exception::WaitForInterrupt | Exception::WaitForEvent | Exception::SysReg(_)
+                if cpu::interrupt_pending() =>
+            {
                 self.take_interrupts();
             }
-            Exception::Wait(wait) => {
+            Exception::WaitForInterrupt => {
                 self.skip_instruction(syndrome.instruction_size());
-                match wait.kind {
-                    WaitKind::Wfi | WaitKind::Wfit => self.wait_for_interrupt(),
-                    WaitKind::Wfe | WaitKind::Wfet => self.state.yield_running(),
-                }
+                self.wait_for_interrupt();
             }
-            Exception::Hvc(_) => self.firmware_call(),
-            Exception::Smc(_) => {
+            Exception::WaitForEvent => {
+                self.skip_instruction(syndrome.instruction_size());
+                self.state.yield_running();
+            }
+            Exception::Hvc => self.firmware_call(),
+            Exception::Smc => {
                 self.skip_instruction(syndrome.instruction_size());
                 self.firmware_call();
             }
             Exception::SysReg(access) => self.system_register(access, syndrome),
-            Exception::DataAbort {
-                access: Some(access),
-                ..
-            } => self.data_abort(access, syndrome),
-            // The ID registers hide these features, so they are undefined, as on a core without them.
-            Exception::Sve => self.inject_undefined(),
-            Exception::Other(ExceptionClass::SME | ExceptionClass::POINTER_AUTHENTICATION) => {
-                self.inject_undefined();
-            }
-            Exception::DataAbort { .. } | Exception::InstructionAbort(_) => {
-                self.memory_fault(syndrome);
-            }
-            _ => self.unknown(syndrome, Offence::Exception),
+            Exception::DataAbort(Some(access)) => self.data_abort(access, syndrome),
+            Exception::DataAbort(None) | Exception::InstructionAbort => self.memory_fault(syndrome),
+            // It is undefined, as on a core without the feature.
+            Exception::HiddenFeature => self.inject_undefined(),
+            Exception::Other => self.unknown(syndrome),
         }
     }
 
     /// Handles an exception that EL2 does not support. At EL0 the guest gets an undefined instruction
     /// exception, which its kernel handles; at EL1 it is a fault.
-    pub(super) fn unknown(&mut self, syndrome: Syndrome, offence: Offence<'_>) {
+    pub(super) fn unknown(&mut self, syndrome: Syndrome) {
         /// `PSTATE.M`: exception level and, in bit 4, AArch32.
         const MODE: u64 = 0b1_1111;
         let mode = loaded(&mut self.state).registers.pstate & MODE;
@@ -87,13 +79,13 @@ impl Instance {
         if is_program {
             self.inject_undefined();
         } else {
-            self.fault(syndrome, offence);
+            self.fault(syndrome, Place::Unknown);
         }
     }
 
     /// Handles an SError while a guest ran: one of its accesses has failed.
     pub(super) fn system_error(&mut self) {
-        self.fault(Syndrome(mrs!(ESR_EL2)), Offence::Exception);
+        self.fault(Syndrome(mrs!(ESR_EL2)), Place::Unknown);
     }
 
     pub(super) fn skip_instruction(&mut self, size: u64) {
@@ -179,19 +171,16 @@ impl Instance {
     fn memory_fault(&mut self, syndrome: Syndrome) {
         let ipa = fault_ipa(syndrome, mrs!(FAR_EL2), mrs!(HPFAR_EL2));
         let guest = loaded(&mut self.state).shared;
-        let emulated = ipa.filter(|&ipa| device_at(guest, ipa).is_some());
-        let offence = match emulated {
-            Some(ipa) => Offence::AccessForm { ipa },
-            None => Offence::Memory {
-                ipa,
-                device: ipa.and_then(|ipa| self.platform.machine.device_name(ipa)),
-            },
+        let place = match ipa {
+            Some(ipa) if device_at(guest, ipa).is_some() => Place::Emulated(ipa),
+            Some(ipa) => Place::Memory(ipa, self.platform.machine.device_name(ipa)),
+            None => Place::Unknown,
         };
-        self.fault(syndrome, offence);
+        self.fault(syndrome, place);
     }
 
     /// Reports a fault of the guest, and stops the guest.
-    pub(super) fn fault(&mut self, syndrome: Syndrome, offence: Offence<'_>) {
+    fn fault(&mut self, syndrome: Syndrome, place: Place<'_>) {
         let vcpu = loaded(&mut self.state);
         let (guest_id, guest) = (vcpu.guest, vcpu.shared);
         let report = FaultReport {
@@ -201,7 +190,7 @@ impl Instance {
             pc: vcpu.registers.pc,
             far: mrs!(FAR_EL2),
             instruction: guest.read_word(vcpu.registers.pc & !3),
-            offence,
+            place,
         };
         say!(self.platform.core, "{report}");
         self.stop_guest(guest_id, StopReason::Fault);

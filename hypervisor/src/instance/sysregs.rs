@@ -6,19 +6,13 @@ use crate::guest_registers::GuestRegisters;
 use crate::sysreg::{mrs, msr};
 use spumone_config::IntId;
 use spumone_core::trap::{
-    DebugAction, Gpr, IdPolicy, MDSCR_WRITABLE, Offence, Syndrome, SysReg, SysRegAccess,
-    debug_register, guest_id_register,
+    DebugAction, Gpr, MDSCR_WRITABLE, Syndrome, SysReg, SysRegAccess, debug_register,
+    guest_id_register,
 };
 use spumone_core::vgic::SgiRegister;
 
-/// Traps while a guest with several vCPUs uses EOImode 1 (core/vgic).
-const ICC_DIR_EL1: SysReg = SysReg::new(3, 0, 12, 11, 1);
 /// Bytes of an A64 instruction; AArch32 programs reach no register of this file.
 const A64_INSTRUCTION: u64 = 4;
-/// Traps (`HCR_EL2.TACR`).
-const ACTLR_EL1: SysReg = SysReg::new(3, 0, 1, 0, 1);
-/// Traps, since it is not switched between guests (`gic`).
-const ICC_SRE_EL1: SysReg = SysReg::new(3, 0, 12, 12, 5);
 /// `SPSR_EL1.M`: EL1 with its own stack pointer.
 const MODE_EL1H: u64 = 0b0101;
 /// `SPSR_EL1` bits: D, A, I, F masked.
@@ -29,29 +23,25 @@ const ESR_UNDEFINED: u64 = 1 << 25;
 impl Instance {
     /// Handles an access of the running vCPU to a system register that traps.
     pub(super) fn system_register(&mut self, access: SysRegAccess, syndrome: Syndrome) {
-        let sgi = match access.register {
-            SysReg::ICC_SGI1R_EL1 => Some(SgiRegister::Sgi1r),
-            SysReg::ICC_SGI0R_EL1 => Some(SgiRegister::Sgi0r),
-            SysReg::ICC_ASGI1R_EL1 => Some(SgiRegister::Asgi1r),
-            _ => None,
-        };
-        if let (Some(register), false) = (sgi, access.read) {
-            self.send_sgi(register, access.gpr);
-            return;
-        }
         match access.register {
-            ICC_DIR_EL1 if !access.read => self.deactivate(access),
-            // Every core has it; its fields are implementation defined.
-            ACTLR_EL1 => self.complete(access, 0),
-            // Constant: system registers, no bypass. Writes are ignored.
-            ICC_SRE_EL1 => self.complete(access, 0b111),
-            register if is_id_register(register) && access.read => {
-                let value = guest_id_register(register, read_id(register), IdPolicy::default());
-                self.complete(access, value);
+            SysReg::ICC_SGI1R_EL1 if !access.read => self.send_sgi(SgiRegister::Sgi1r, access.gpr),
+            SysReg::ICC_SGI0R_EL1 if !access.read => self.send_sgi(SgiRegister::Sgi0r, access.gpr),
+            SysReg::ICC_ASGI1R_EL1 if !access.read => {
+                self.send_sgi(SgiRegister::Asgi1r, access.gpr);
             }
-            register if register.op0() == 2 => self.debug_register(access),
+            // Traps while a guest with several vCPUs uses EOImode 1 (core/vgic).
+            SysReg::ICC_DIR_EL1 if !access.read => self.deactivate(access),
+            // Traps (`HCR_EL2.TACR`). Every core has it; its fields are implementation defined.
+            SysReg::ACTLR_EL1 => self.complete(access, 0),
+            // Traps, since it is not switched between guests (`gic`). Constant: system registers, no bypass. Writes are
+            // ignored.
+            SysReg::ICC_SRE_EL1 => self.complete(access, 0b111),
+            register if register.is_id() && access.read => {
+                self.complete(access, guest_id_register(register, read_id(register)));
+            }
+            register if register.is_debug() => self.debug_register(access),
             register if is_hidden(register) => self.inject_undefined(),
-            _ => self.unknown(syndrome, Offence::Register),
+            _ => self.unknown(syndrome),
         }
     }
 
@@ -101,12 +91,6 @@ impl Instance {
         }
         vcpu.registers.skip_instruction(A64_INSTRUCTION);
     }
-}
-
-/// ID registers that `HCR_EL2.TID3` traps (Arm ARM DDI 0487, D23.2.53).
-fn is_id_register(register: SysReg) -> bool {
-    (register.op0(), register.op1(), register.crn()) == (3, 0, 0)
-        && (1..=7).contains(&register.crm())
 }
 
 /// Whether the register, or implementation defined instruction, is undefined for guests, as on a core without it. Each

@@ -181,6 +181,8 @@ pub fn system(cores: u8, policy: Policy, guests: &[GuestParts]) -> System {
         roles: roles::of_cores(policy, cores.into(), &members),
         spis: spis(&guests),
         vtcr: VTCR,
+        // A host does not use them.
+        el2_tables: PhysAddr(0),
         board: Board {
             name: "fake".try_into().unwrap(),
             core_mpidrs: (0..u64::from(cores))

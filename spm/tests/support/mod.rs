@@ -153,6 +153,10 @@ pub fn hypervisor() -> Elf {
         ],
         symbols: vec![
             ("entry", HYPERVISOR_ADDRESS + 64),
+            ("rodata_begin", HYPERVISOR_ADDRESS + 0x1000),
+            ("data_begin", HYPERVISOR_ADDRESS + 0x2000),
+            ("core_stacks", HYPERVISOR_ADDRESS + 0x2000),
+            ("boot_stack_guard", HYPERVISOR_ADDRESS + 0x2000),
             ("bundle_start", HYPERVISOR_ADDRESS + HYPERVISOR_SIZE),
         ],
         ..Elf::at(HYPERVISOR_ADDRESS)

@@ -54,7 +54,7 @@ impl Decide for Balance {
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
-    use super::super::samples::{busy, candidate, idle};
+    use super::super::tests::samples::{busy, candidate, idle};
     use super::*;
     use crate::migration::slot::ParkedState;
 

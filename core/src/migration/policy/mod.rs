@@ -12,9 +12,6 @@ mod none;
 mod ondemand;
 mod random;
 mod rules;
-#[cfg(test)]
-#[cfg(not(loom))]
-mod samples;
 mod steal;
 mod trap;
 mod view;
@@ -95,6 +92,8 @@ impl Policy {
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
+    pub mod samples;
+
     use super::*;
 
     #[test]

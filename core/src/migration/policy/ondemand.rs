@@ -43,7 +43,7 @@ impl Decide for OnDemand {
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
-    use super::super::samples::{HIGH, HOME, OTHER, busy, candidate, idle};
+    use super::super::tests::samples::{HIGH, HOME, OTHER, busy, candidate, idle};
     use super::*;
     use crate::migration::slot::ParkedState;
 

@@ -52,7 +52,7 @@ impl Decide for Random {
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
-    use super::super::samples::{busy, candidate};
+    use super::super::tests::samples::{busy, candidate};
     use super::*;
     use crate::migration::slot::ParkedState;
 

@@ -90,7 +90,7 @@ impl Decide for Steal {
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
-    use super::super::samples::{HIGH, busy, candidate, idle};
+    use super::super::tests::samples::{HIGH, busy, candidate, idle};
     use super::*;
 
     const POLICY: Steal = Steal {

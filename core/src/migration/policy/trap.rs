@@ -66,7 +66,7 @@ impl Decide for Trap {
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
-    use super::super::samples::{busy, candidate, idle};
+    use super::super::tests::samples::{busy, candidate, idle};
     use super::*;
 
     const TRAP: Trap = Trap::new(100_000);

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Explains a report about a fault: EL2 prints the values of registers in one line
+//! ([`spumone_core::trap::FaultReport`]); this says what they mean, and what to change.
+
+mod register;
+mod syndrome;
+
+use spumone_core::trap::{Exception, Syndrome};
+use syndrome::FaultStatus;
+
+/// A line of the hypervisor about a fault.
+struct Report<'a> {
+    guest: &'a str,
+    vcpu: &'a str,
+    syndrome: Syndrome,
+    far: u64,
+    /// The address at stage 2, if known.
+    ipa: Option<&'a str>,
+    /// The board's device there.
+    device: Option<&'a str>,
+    /// The address of a register of an emulated device.
+    emulated: Option<&'a str>,
+}
+
+/// What the line of the hypervisor means, in some more lines; `None` if it is no report about a fault.
+pub fn explain(line: &str) -> Option<Vec<String>> {
+    Report::parse(line).map(|report| report.lines())
+}
+
+impl<'a> Report<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (guest, rest) = line.strip_prefix("guest ")?.split_once(" stopped: vcpu ")?;
+        let vcpu = rest.split(' ').next()?;
+        let value = |key: &str| {
+            let mut words = rest.split(' ');
+            words.find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+        };
+        let number = |key| u64::from_str_radix(value(key)?.strip_prefix("0x")?, 16).ok();
+        Some(Self {
+            guest,
+            vcpu,
+            syndrome: Syndrome(number("esr")?),
+            far: number("far")?,
+            ipa: value("ipa"),
+            device: value("device"),
+            emulated: value("emulated"),
+        })
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let what = match self.syndrome.decode() {
+            Exception::DataAbort(_) | Exception::InstructionAbort => self.access(),
+            Exception::SysReg(access) => {
+                let verb = if access.read { "read" } else { "wrote" };
+                let name = register::name(access.register);
+                format!("{verb} {name}, which guests do not have")
+            }
+            _ => format!("caused an exception: {}", syndrome::class(self.syndrome)),
+        };
+        let mut lines = vec![format!("  vcpu {} {what}", self.vcpu), self.class()];
+        lines.extend(self.hint());
+        lines
+    }
+
+    /// "wrote 4 bytes at 0x9041030, where it has nothing"
+    fn access(&self) -> String {
+        let virtual_address = match self.is_far_valid() {
+            true => format!(" (virtual address {:#x})", self.far),
+            false => String::new(),
+        };
+        if let Some(address) = self.emulated {
+            return format!(
+                "reached its virtual device at {address}{virtual_address} by an access that cannot be emulated"
+            );
+        }
+        let verb = match self.syndrome.decode() {
+            Exception::InstructionAbort => "fetched an instruction",
+            _ if self.is_cache_maintenance() => "maintained the cache",
+            _ if self.is_write() => "wrote",
+            _ => "read",
+        };
+        let bytes = match self.syndrome.decode() {
+            Exception::DataAbort(Some(access)) if !self.is_cache_maintenance() => {
+                match access.size.bytes() {
+                    1 => " 1 byte".into(),
+                    bytes => format!(" {bytes} bytes"),
+                }
+            }
+            _ => String::new(),
+        };
+        let place = self.ipa.unwrap_or("an unknown address");
+        let why = match FaultStatus::of(self.syndrome) {
+            FaultStatus::Translation(_) | FaultStatus::AddressSize(_) => ", where it has nothing",
+            FaultStatus::Permission(_) => ", where it may not do that",
+            FaultStatus::External | FaultStatus::ExternalOnWalk(_) => ", which the machine refused",
+            _ => "",
+        };
+        format!("{verb}{bytes} at {place}{virtual_address}{why}")
+    }
+
+    fn class(&self) -> String {
+        let mut text = format!("  {}", syndrome::class(self.syndrome));
+        if let Exception::DataAbort(_) | Exception::InstructionAbort = self.syndrome.decode() {
+            text += &format!(", {}", FaultStatus::of(self.syndrome));
+            if self.syndrome.is_stage1_walk() {
+                text += ", in a walk of the guest's own page tables";
+            }
+        }
+        text
+    }
+
+    /// How to change the guest, or the line of the system description that would allow the access.
+    fn hint(&self) -> Option<String> {
+        if self.emulated.is_some() {
+            let hint = "  use loads and stores of one general register there, without writeback";
+            return Some(hint.into());
+        }
+        self.ipa?;
+        let has_nothing = matches!(
+            FaultStatus::of(self.syndrome),
+            FaultStatus::Translation(_) | FaultStatus::AddressSize(_)
+        );
+        match self.device {
+            Some(device) => Some(format!(
+                "  to give it this device, add to guest {}: devices = [\"{device}\"]",
+                self.guest
+            )),
+            None if has_nothing => Some(
+                "  no device of the board is there; if it should be memory, \
+                 set `ipa` and `memory` of the guest so that they cover it"
+                    .into(),
+            ),
+            None => None,
+        }
+    }
+
+    /// Whether `FAR_EL2` is the faulting address (`FnV` = 0).
+    fn is_far_valid(&self) -> bool {
+        self.syndrome.0 & 1 << 10 == 0
+    }
+
+    /// Whether the abort is of a cache maintenance or address translation instruction (`CM`).
+    fn is_cache_maintenance(&self) -> bool {
+        self.syndrome.0 & 1 << 8 != 0
+    }
+
+    /// Whether the abort is of a store (`WnR`).
+    fn is_write(&self) -> bool {
+        self.syndrome.0 & 1 << 6 != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spumone_config::GuestAddr;
+    use spumone_core::trap::{FaultReport, Place};
+
+    const WRITE: u64 = 0x9382_0046;
+
+    fn report(esr: u64, place: Place<'_>) -> FaultReport<'_> {
+        FaultReport {
+            guest: "linux",
+            vcpu: 1,
+            syndrome: Syndrome(esr),
+            pc: 0xffff_8000_080a_1b2c,
+            far: 0xffff_8000_0a01_2030,
+            instruction: Some(0xb900_3001),
+            place,
+        }
+    }
+
+    fn explained(report: FaultReport<'_>) -> String {
+        explain(&report.to_string()).unwrap().join("\n")
+    }
+
+    #[test]
+    fn a_device_that_the_guest_was_not_given() {
+        let report = report(WRITE, Place::Memory(GuestAddr(0x904_0030), Some("uart1")));
+        assert_eq!(
+            report.to_string(),
+            "guest linux stopped: vcpu 1 pc=0xffff8000080a1b2c esr=0x93820046 far=0xffff80000a012030 \
+             instruction=0xb9003001 ipa=0x9040030 device=uart1"
+        );
+        assert_eq!(
+            explained(report),
+            "  vcpu 1 wrote 4 bytes at 0x9040030 (virtual address 0xffff80000a012030), where it has nothing\n  \
+             data abort, translation fault at level 2\n  \
+             to give it this device, add to guest linux: devices = [\"uart1\"]"
+        );
+    }
+
+    #[test]
+    fn an_access_that_cannot_be_emulated() {
+        let report = report(WRITE, Place::Emulated(GuestAddr(0x800_0000)));
+        assert_eq!(
+            explained(report),
+            "  vcpu 1 reached its virtual device at 0x8000000 (virtual address 0xffff80000a012030) \
+             by an access that cannot be emulated\n  \
+             data abort, translation fault at level 2\n  \
+             use loads and stores of one general register there, without writeback"
+        );
+    }
+
+    #[test]
+    fn an_address_without_memory_or_device() {
+        let place = Place::Memory(GuestAddr(0x1234_5000), None);
+        let mut report = report(0x9000_0007 | 1 << 25, place);
+        (report.instruction, report.far) = (None, 0x1234_5000);
+        assert_eq!(
+            explained(report),
+            "  vcpu 1 read at 0x12345000 (virtual address 0x12345000), where it has nothing\n  \
+             data abort, translation fault at level 3\n  \
+             no device of the board is there; if it should be memory, \
+             set `ipa` and `memory` of the guest so that they cover it"
+        );
+    }
+
+    #[test]
+    fn a_fetch_from_an_address_without_memory() {
+        let mut report = report(0x8200_0006, Place::Memory(GuestAddr(0), None));
+        (report.pc, report.far, report.instruction) = (0, 0, None);
+        assert_eq!(
+            report.to_string(),
+            "guest linux stopped: vcpu 1 pc=0x0000000000000000 esr=0x82000006 far=0x0000000000000000 ipa=0x0"
+        );
+        assert_eq!(
+            explained(report),
+            "  vcpu 1 fetched an instruction at 0x0 (virtual address 0x0), where it has nothing\n  \
+             instruction abort, translation fault at level 2\n  \
+             no device of the board is there; if it should be memory, \
+             set `ipa` and `memory` of the guest so that they cover it"
+        );
+    }
+
+    #[test]
+    fn a_write_where_only_reading_is_allowed() {
+        let report = report(0x9200_0000 | 1 << 24 | 1 << 6 | 0xf, Place::Unknown);
+        assert_eq!(
+            explained(report),
+            "  vcpu 1 wrote 1 byte at an unknown address (virtual address 0xffff80000a012030), \
+             where it may not do that\n  \
+             data abort, permission fault at level 3"
+        );
+    }
+
+    #[test]
+    fn page_tables_outside_memory_and_an_external_abort() {
+        let memory = Place::Memory(GuestAddr(0x5000), None);
+        let walk = explained(report(0x9200_0086, memory));
+        assert!(
+            walk.contains("translation fault at level 2, in a walk of the guest's own page tables"),
+            "{walk}"
+        );
+        // FnV: the virtual address is not known.
+        let refused = explained(report(0x9200_0410, memory));
+        assert!(
+            refused.contains("read at 0x5000, which the machine refused\n"),
+            "{refused}"
+        );
+        assert!(!refused.contains("board"), "{refused}");
+        let cache = explained(report(0x9200_0146, memory));
+        assert!(
+            cache.contains("vcpu 1 maintained the cache at 0x5000"),
+            "{cache}"
+        );
+    }
+
+    #[test]
+    fn a_register_that_guests_do_not_have() {
+        // mrs x3, pmcr_el0
+        let esr = 0x6200_0000 | 3 << 20 | 3 << 14 | 9 << 10 | 3 << 5 | 12 << 1 | 1;
+        assert_eq!(
+            explained(report(esr, Place::Unknown)),
+            "  vcpu 1 read PMCR_EL0, which guests do not have\n  system register access"
+        );
+    }
+
+    #[test]
+    fn another_exception() {
+        assert_eq!(
+            explained(report(0x3a00_0000, Place::Unknown)),
+            "  vcpu 1 caused an exception: illegal execution state\n  illegal execution state"
+        );
+    }
+
+    #[test]
+    fn other_lines_are_not_explained() {
+        for line in [
+            "",
+            "guest linux was stopped",
+            "guest linux stopped: vcpu 1",
+            "guest linux stopped: vcpu 1 pc=0x0 esr=x far=0x0",
+        ] {
+            assert_eq!(explain(line), None);
+        }
+    }
+}
