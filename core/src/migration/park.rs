@@ -204,6 +204,11 @@ pub fn wake<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
 #[inline(always)]
 pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     let running = state.scheduler.current_band();
+    let is_idle = running.is_none() && state.decided_band.is_none();
+    if is_idle && !state.alarm_is_stale && now < state.alarm {
+        // The alarm of an idle core is armed for the first of all deadlines.
+        return;
+    }
     // At most one deadline for each vCPU.
     for _ in 0..MAX_VCPUS {
         let Some(id) = state.deadlines.take_due(now, running) else {
