@@ -295,6 +295,15 @@ fn what_came_over_a_serial_cable_is_explained() {
          spumone |   illegal execution state\nlinux   | x\n"
     );
     assert_eq!(stdout(&output), expected);
+    // A logger has dropped CR, and the end of the last line.
+    fs::write(
+        folder.path().join("serial.log"),
+        format!("linux   | x\nspumone | {report}"),
+    )
+    .unwrap();
+    let output = spm(folder.path(), &["explain", "serial.log"]);
+    let (first, last) = expected.split_at(expected.len() - "linux   | x\n".len());
+    assert_eq!(stdout(&output), format!("{last}{first}"));
     let output = spm(folder.path(), &["explain", "missing.log"]);
     assert_eq!(output.status.code(), Some(3));
 }
