@@ -53,7 +53,9 @@ impl Event {
 }
 
 /// One core's ring. Atomics with relaxed order: only the core itself writes, and it is read only by
-/// the epitaph. An event of four words lets its address be computed by a shift.
+/// the epitaph. An event of four words lets its address be computed by a shift. Aligned so that
+/// no two cores write to one cache line.
+#[repr(align(64))]
 pub struct Ring {
     /// Kind, argument, time, unused.
     events: [[AtomicU64; 4]; KEPT],

@@ -39,7 +39,6 @@ pub struct Hypervisor {
 }
 
 /// Finds the hypervisor: as named; else where `make build` leaves it, in this folder or one above it, or above `spm` itself.
-/// built.
 pub fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
         return Ok(path.to_owned());
@@ -123,6 +122,12 @@ fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
     };
     let (stacks, stacks_size) = find(STACKS)?;
     let stack_size = stacks_size / MAX_PCPUS as u64;
+    // A symbol without a size would leave only the first stack with a guard page.
+    if stack_size < 2 * PAGE || stacks_size > size - stacks {
+        return Err(format!(
+            "its symbol `{STACKS}` does not have the size of {MAX_PCPUS} stacks"
+        ));
+    }
     let core_guards = (0..MAX_PCPUS as u64).map(|core| stacks + core * stack_size);
     let mut guards: Vec<_> = core_guards.chain([find(BOOT_GUARD)?.0]).collect();
     guards.sort_unstable();

@@ -218,7 +218,7 @@ fn el2_maps_what_it_uses() {
     let end = 0x4000_0000 + (256 << 20);
     let code = HYPERVISOR_ADDRESS;
     let bundle = HYPERVISOR_ADDRESS + HYPERVISOR_SIZE;
-    let expected: Vec<Range> = [
+    let mut expected: Vec<Range> = [
         (0x0800_0000, 0x0801_0000, DEVICE),
         (0x080a_0000, 0x080e_0000, DEVICE),
         (0x0900_0000, 0x0900_1000, DEVICE),
@@ -227,13 +227,20 @@ fn el2_maps_what_it_uses() {
         (0x4000_0000, code, DATA),
         (code, code + 0x1000, MEMORY | READ_ONLY),
         (code + 0x1000, code + 0x2000, CONSTANTS),
-        // The page between is a guard.
+        (code + 0x2000, code + 0x3000, DATA),
+        // Below each stack a guard page.
+        (code + 0x1_4000, bundle, DATA),
         (bundle, own_end, CONSTANTS),
         (own_end, end, DATA),
     ]
     .into_iter()
     .map(|(start, end, attributes)| (start, start, end - start, attributes))
     .collect();
+    for core in 0..8 {
+        let guard = code + 0x3000 + core * 0x2000;
+        expected.push((guard + 0x1000, guard + 0x1000, 0x1000, DATA));
+    }
+    expected.sort_unstable();
     let mut pages = BTreeSet::new();
     assert_eq!(built.walk(built.system.el2_tables.0, &mut pages), expected);
     assert!(pages.iter().all(|page| (bundle..own_end).contains(page)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Catching the loaded vCPU when it returns from its kernel, where it may hold a lock, or enters its kernel on a core
+//! Catching the loaded vCPU when it leaves its kernel, in which it may hold a lock, or when it enters its kernel on a core
 //! where kernels must not run.
 
 use super::core_state::{Catch, CoreState};

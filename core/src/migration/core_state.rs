@@ -283,7 +283,7 @@ impl<T> CoreState<T> {
         }
     }
 
-    /// A vCPU has been moved to another core, and does not come back by itself: drops what this core knows of it.
+    /// This core is not the host core of the vCPU any more: drops what it still knows of it.
     pub fn forget(&mut self, id: VcpuId) {
         let _ = self.scheduler.remove(id);
         self.deadlines.clear(id);

@@ -25,8 +25,8 @@ pub enum Next {
     Switch(VcpuId),
     /// This vCPU, whose registers are on the core, enters its guest.
     Run(VcpuId),
-    /// The hypervisor does what an interrupt has asked of it ([`Taken::Chore`](super::Taken::Chore)), or what
-    /// [`Platform::next_chore`] has said is due at this time, and then says when it is due again
+    /// The hypervisor does a chore: one that an interrupt asked for ([`Taken::Chore`](super::Taken::Chore)), or one that
+    /// is due now ([`Platform::next_chore`]). It then sets the time of the next one
     /// ([`CoreState::set_chore`](super::CoreState::set_chore)). The decision stands.
     Chore(Ticks),
 }

@@ -19,8 +19,8 @@ use spumone_config::types::{PcpuId, VcpuId};
 /// Looks for vCPUs that other cores have parked, and claims the one that the policy chooses. A decision must follow,
 /// with [`acquire_current`](super::park::acquire_current).
 ///
-/// Returns whether there was a vCPU to choose from, so that time has passed; `None` if a vCPU above all bands that
-/// migrate is runnable here, so that no slot was looked at.
+/// Returns whether there was something to choose or a time slice was over, so that time has passed; `None` if a vCPU of a
+/// higher band than any vCPU that migrates is runnable here, so that no slot was looked at.
 #[inline(always)]
 pub(super) fn fetch<P: Platform>(
     state: &mut State<P>,
@@ -70,8 +70,8 @@ pub(super) fn is_cut_off(shared: &Shared, id: VcpuId, host: PcpuId) -> bool {
     band.is_some_and(|band| shared.presence(host).is_above(band))
 }
 
-/// Claims the vCPU that the policy chooses from `elsewhere`, the vCPUs that other cores have parked. `is_over`: the time
-/// slice of the running vCPU is over, and another vCPU of its band waits here.
+/// Asks the policy about each vCPU of `elsewhere`, which other cores have parked, and claims the best one; or first
+/// gives the running vCPU grace. `is_over`: the time slice of the running vCPU is over, and another vCPU of its band waits here.
 #[inline(never)]
 fn choose<P: Platform>(
     state: &mut State<P>,

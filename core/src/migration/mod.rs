@@ -2,8 +2,8 @@
 //! How vCPUs migrate between cores.
 //!
 //! The token of a vCPU that may migrate is in one of two places. Either a core has it: the core runs the vCPU, or keeps
-//! its saved registers for a while. Or the vCPU is *parked*: the token is in the vCPU's own [`ParkingSlot`], where any
-//! core of its guest may claim it. The core that has the token, or parked it, is the vCPU's *host core*: interrupts for
+//! its saved registers for a while. Or the vCPU is *parked*: the token lies beside the vCPU's own [`ParkingSlot`], where
+//! any core of its guest may claim it. The core that has the token, or parked it, is the vCPU's *host core*: interrupts for
 //! the vCPU go there, and its deadlines are kept there.
 //!
 //! ```text

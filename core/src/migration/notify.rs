@@ -33,7 +33,7 @@ pub(super) fn set_running<P: Platform>(state: &mut State<P>, platform: &mut P, t
 /// runnable, or cut off here.
 ///
 /// If a higher band now runs here and the policy has a park delay, this core keeps the vCPU until the park delay is
-/// over, and parks it then. If the higher band sleeps before that, parking has cost it nothing.
+/// over, and parks it then. If the core goes back to a lower band before that, parking has cost it nothing.
 #[inline(always)]
 pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     if !state.moves(id) {
@@ -76,7 +76,7 @@ pub(super) fn publish_level<P: Platform>(state: &State<P>, platform: &P, level: 
     }
 }
 
-/// Notifies one core that a vCPU is parked here: an idle core; else, if `or_busy`, a core that runs no higher band.
+/// Notifies one core that a vCPU is parked: an idle core; else, if `or_busy`, a core that runs no higher band.
 pub(super) fn notify_other_core<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
@@ -144,7 +144,7 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
             notify_other_core(state, platform, id, false);
         }
     } else if has_changed || !state.park_later.is_empty() && state.notify_at == Ticks::NEVER {
-        // If the higher band sleeps again before the park delay is over, nothing is parked and no core is notified.
+        // If the core goes back to a lower band before the park delay is over, nothing is parked and no core is notified.
         let at = now.saturating_add(state.rules.park_delay);
         state.notify_at = state.notify_at.min(at);
     } else if state.notify_at <= now {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the token of a vCPU is: with this core, or in its parking slot.
+//! Where the token of a vCPU is: with this core, or beside its parking slot.
 //!
 //! A vCPU that migrates is parked when it does not run and its registers are saved. A vCPU that a core has parked stays in
 //! that core's run queue. The core claims it when the vCPU is to run; if another core was faster, the vCPU leaves the

@@ -28,7 +28,7 @@ pub enum Taken {
     Timer(IntId),
     /// The virtual GIC of the loaded vCPU has the interrupt. The doorbells of these other vCPUs were rung for it.
     Delivered(VcpuSet),
-    /// The interrupt is for vCPUs that are not loaded: their doorbells were rung.
+    /// The interrupt is for vCPUs that are not loaded on this core: their doorbells were rung.
     Rung(VcpuSet),
     /// An interrupt that is for no vCPU, and after which the core has nothing more to do.
     Other,
@@ -80,7 +80,7 @@ pub enum TracePoint {
     Parked,
     /// A vCPU is about to be sent away.
     Send(VcpuId),
-    /// The core has looked what this many other cores run, to notify one of them.
+    /// The core has looked at what this many other cores run, to notify one of them.
     Checked(u32),
     /// Another core has been notified.
     Notified,
@@ -138,8 +138,8 @@ pub trait Platform {
     /// Loads the registers of a vCPU, except those of its timers and interrupts. From now on, stage 2 is that of this
     /// vCPU.
     fn load_registers(&mut self, vcpu: &mut Self::Token);
-    /// Loads its timers and interrupts. The doorbells of the returned vCPUs were rung; `false` beside them: an interrupt
-    /// came in between, and [`Delivery::All`] is due before the vCPU runs.
+    /// Loads its timers and interrupts. Returns the vCPUs whose doorbells were rung, and whether all interrupts are loaded.
+    /// If not, an interrupt came in between, and [`Delivery::All`] is due before the vCPU runs.
     fn load_interrupts(&mut self, vcpu: &mut Self::Token) -> (VcpuSet, bool);
     /// Saves the registers of the loaded vCPU.
     fn save(&mut self, loaded: &mut Self::Token, is_asleep: bool) -> Saved;

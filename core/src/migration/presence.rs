@@ -41,7 +41,8 @@ impl Presence {
         }
     }
 
-    /// Publishes the core's own level. Only the core itself calls this. What it reads afterwards is read after that.
+    /// Publishes the core's own level. Only the core itself calls this. What it reads afterwards is read after the level is
+    /// published.
     #[inline(always)]
     pub fn publish(&self, level: Level) {
         self.level.store(level.0, Ordering::Relaxed);

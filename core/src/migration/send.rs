@@ -83,7 +83,7 @@ fn take_back_unclaimed<P: Platform>(state: &mut State<P>, platform: &mut P, now:
     }
 }
 
-/// Sends vCPUs to their home cores, where those could run them.
+/// Sends vCPUs to their home cores, if those cores could run them.
 fn return_home<P: Platform>(state: &mut State<P>, platform: &mut P) {
     for id in state.visitors.iter() {
         if !is_host_core(state, platform, id) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The parking slot: where the token of a parked vCPU is.
+//! The parking slot: which core has parked a vCPU, and in which state.
 
 use crate::schedule::Ticks;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -334,7 +334,7 @@ fn events_that_do_not_apply_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn a_preempted_vcpu_continues_before_others_of_its_band_with_the_rest_of_its_turn() {
+fn a_preempted_vcpu_continues_before_others_of_its_band_with_the_rest_of_its_time_slice() {
     let mut scheduler = Scheduler::new(Ticks(QUANTUM));
     let (first, second, higher) = (VcpuId(0), VcpuId(1), VcpuId(2));
     scheduler

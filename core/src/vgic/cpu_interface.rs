@@ -106,7 +106,7 @@ impl CpuInterface {
 
     /// The vCPU is about to run on this core: its timer registers are in place, list registers are free,
     /// [`Doorbell::settle`](super::Doorbell::settle) was called. Writes list registers and `ICH_HCR_EL2`. Returns the
-    /// vCPUs to kick, and whether the vCPU may run.
+    /// vCPUs whose doorbells were rung, and whether the vCPU may run.
     ///
     /// It may not if `is_preempted` says that another vCPU preempts it. That is called when its own timers no longer
     /// signal. The vCPU is then loaded with empty list registers, and must be unloaded, or
@@ -126,7 +126,7 @@ impl CpuInterface {
     }
 
     /// The vCPU is switched out: takes all state back, empties the list registers and turns the virtual CPU interface
-    /// off, so that no other vCPU sees them. No timer PPI stays active on this core. Returns the vCPUs to kick.
+    /// off, so that no other vCPU sees them. No timer PPI stays active on this core. Returns the vCPUs whose doorbells were rung.
     #[inline(always)]
     pub fn unload(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         let kick = self.fold(gic, machine);
@@ -149,14 +149,14 @@ impl CpuInterface {
         kick.without(self.index).with(self.fill(gic, machine))
     }
 
-    /// The doorbell may have been rung: a kick has arrived at this core. Loaded only. Returns the vCPUs to kick.
+    /// The doorbell may have been rung: a kick has arrived at this core. Loaded only. Returns the vCPUs whose doorbells were rung.
     pub fn kicked(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         self.collect(gic);
         self.deliver(gic, machine)
     }
 
     /// The physical timer PPI `ppi` (27 or 30) was acknowledged on this core, its priority dropped. Loaded only.
-    /// Returns the vCPUs to kick.
+    /// Returns the vCPUs whose doorbells were rung.
     pub fn timer_fired(
         &mut self,
         gic: &GuestGic,
@@ -224,7 +224,7 @@ impl CpuInterface {
     }
 
     /// The physical interrupt behind the guest's SPI `guest` was acknowledged on this core, its priority dropped, while
-    /// this vCPU is loaded. Returns the vCPUs to kick.
+    /// this vCPU is loaded. Returns the vCPUs whose doorbells were rung.
     pub fn spi_arrived(
         &mut self,
         gic: &GuestGic,
@@ -238,7 +238,7 @@ impl CpuInterface {
     }
 
     /// The guest wrote `value` to an SGI register (the access trapped). Loaded only. Returns the vCPUs
-    /// to kick.
+    /// whose doorbells were rung.
     pub fn send_sgi(
         &mut self,
         gic: &GuestGic,
@@ -254,7 +254,7 @@ impl CpuInterface {
     }
 
     /// The guest wrote `intid` to ICC_DIR_EL1 (the access trapped, see [`fill`](Self::fill)). Loaded only. Returns the
-    /// vCPUs to kick.
+    /// vCPUs whose doorbells were rung.
     pub fn deactivate(
         &mut self,
         gic: &GuestGic,
@@ -330,7 +330,7 @@ impl CpuInterface {
         self.active &= !mask;
     }
 
-    /// Deactivates an SPI, or requests that from its holder. Folded only. Returns the vCPUs to kick.
+    /// Deactivates an SPI, or requests that from its holder. Folded only. Returns the vCPUs whose doorbells were rung.
     pub(super) fn clear_spi_active(
         &mut self,
         gic: &GuestGic,

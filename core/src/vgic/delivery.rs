@@ -66,7 +66,7 @@ impl CpuInterface {
     }
 
     /// The guest executed WFI: whether certainly no interrupt is pending. If `false`, a closer look is needed. Loaded
-    /// only. Also returns the vCPUs to kick.
+    /// only. Also returns the vCPUs whose doorbells were rung.
     pub fn is_quiet(
         &mut self,
         gic: &GuestGic,

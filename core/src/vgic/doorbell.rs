@@ -26,7 +26,7 @@ pub struct Doorbell {
     /// Words of SPIs in the distributor that may have a pending SPI for this vCPU, and [`RECALL`]. Set
     /// with release *after* the distributor was written, taken with acquire before it is read.
     spi_words: AtomicU32,
-    /// The core that has the vCPU's token. Ordered against the two above by the fences.
+    /// The vCPU's host core. Ordered against the two above by the fences.
     location: AtomicU8,
     /// GICR_WAKER.ProcessorSleep. Here because every vCPU may read it; orders nothing.
     asleep: AtomicU8,

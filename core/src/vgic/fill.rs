@@ -78,7 +78,7 @@ impl HighestPriority {
 
 impl CpuInterface {
     /// Puts the interrupts of the highest priority into list registers, and enables in `ICH_HCR_EL2` the maintenance
-    /// interrupts that are needed. Loaded only, after [`fold`](Self::fold). Returns the vCPUs to kick; this vCPU is
+    /// interrupts that are needed. Loaded only, after [`fold`](Self::fold). Returns the vCPUs whose doorbells were rung; this vCPU is
     /// among them if another one changed an SPI just while it was claimed.
     ///
     /// Active interrupts stay in list registers as long as there is room, those of the highest priority first; one is
@@ -90,7 +90,7 @@ impl CpuInterface {
     }
 
     /// As [`fill`](Self::fill), but writes no list register if `is_preempted`, called once it is known what is to be
-    /// written, returns `true`. Returns the vCPUs to kick, and whether it has filled them.
+    /// written, returns `true`. Returns the vCPUs whose doorbells were rung, and whether it has filled them.
     #[inline(always)]
     pub(super) fn fill_unless(
         &mut self,

@@ -19,7 +19,7 @@ const HCR_EOI_COUNT_MASK: u64 = 0x1f;
 
 impl CpuInterface {
     /// Takes the state of all interrupts back from the list registers. Afterwards all state is in software. Loaded
-    /// only; does nothing if list registers are empty. Returns the vCPUs to kick.
+    /// only; does nothing if list registers are empty. Returns the vCPUs whose doorbells were rung.
     #[inline(always)]
     pub fn fold(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         let mut kick = VcpuIndexSet::EMPTY;

@@ -59,7 +59,7 @@ impl GuestGic {
 
     /// The physical interrupt that backs the guest's SPI `guest` was acknowledged (and its priority
     /// dropped) on a core where no vCPU of this guest is loaded; else see
-    /// [`CpuInterface::spi_arrived`](super::CpuInterface::spi_arrived). Returns the vCPUs to kick.
+    /// [`CpuInterface::spi_arrived`](super::CpuInterface::spi_arrived). Returns the vCPUs whose doorbells were rung.
     pub fn spi_arrived(&self, guest: IntId) -> VcpuIndexSet {
         match self.distributor.spi(guest) {
             Some(spi) => {
@@ -70,7 +70,7 @@ impl GuestGic {
         }
     }
 
-    /// The output of an emulated device (the virtual UART) has changed. Returns the vCPUs to kick; the vCPU loaded on
+    /// The output of an emulated device (the virtual UART) has changed. Returns the vCPUs whose doorbells were rung; the vCPU loaded on
     /// the calling core may be among them and then needs [`CpuInterface::kicked`](super::CpuInterface::kicked).
     pub fn set_level(&self, guest: IntId, high: bool) -> VcpuIndexSet {
         let Some(spi) = self.distributor.spi(guest) else {

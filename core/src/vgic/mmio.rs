@@ -23,7 +23,7 @@ const PIDR2: u32 = 3 << 4;
 
 impl CpuInterface {
     /// The guest reads `size` bytes at `offset` of a region. Loaded only. Returns the value (upper bytes 0) and the
-    /// vCPUs to kick. Where there is no register it reads 0.
+    /// vCPUs whose doorbells were rung. Where there is no register it reads 0.
     pub fn mmio_read(
         &mut self,
         gic: &GuestGic,
@@ -69,7 +69,7 @@ impl CpuInterface {
         (value, VcpuIndexSet::EMPTY)
     }
 
-    /// The guest writes `size` bytes at `offset` of a region. Loaded only. Returns the vCPUs to kick. A write where
+    /// The guest writes `size` bytes at `offset` of a region. Loaded only. Returns the vCPUs whose doorbells were rung. A write where
     /// there is no register is ignored.
     ///
     /// Leaves all state folded: [`synchronize`](Self::synchronize) is to be called before the guest goes on.

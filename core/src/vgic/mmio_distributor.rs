@@ -157,7 +157,7 @@ impl GuestGic {
 }
 
 impl CpuInterface {
-    /// Writes a register of SPIs. Folded only. Returns the vCPUs to kick.
+    /// Writes a register of SPIs. Folded only. Returns the vCPUs whose doorbells were rung.
     pub(super) fn write_shared(
         &mut self,
         gic: &GuestGic,

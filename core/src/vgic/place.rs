@@ -151,7 +151,7 @@ impl CpuInterface {
     }
 
     /// Claims a pending SPI and puts it into a list register, if it has no holder and is still pending; else
-    /// returns the vCPUs to kick.
+    /// returns the vCPUs whose doorbells were rung.
     pub(super) fn place_spi(
         &mut self,
         gic: &GuestGic,

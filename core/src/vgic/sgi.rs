@@ -44,7 +44,7 @@ pub fn decode(value: u64, sender: VcpuIndex, vcpus: usize) -> (IntId, VcpuIndexS
 }
 
 impl GuestGic {
-    /// Sends what `sender` wrote to `register`. Returns the vCPUs to kick; the sender may be among them.
+    /// Sends what `sender` wrote to `register`. Returns the vCPUs whose doorbells were rung; the sender may be among them.
     pub fn send_sgi(&self, sender: VcpuIndex, register: SgiRegister, value: u64) -> VcpuIndexSet {
         let (sgi, targets) = decode(value, sender, self.distributor.vcpus());
         let group0_only = register != SgiRegister::Sgi1r;

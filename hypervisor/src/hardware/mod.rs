@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Access to the machine: only this folder has assembly, and pointers made of physical addresses.
 //!
-//! The rest of the crate reaches the machine by the functions and macros named here. They decide nothing; each is
-//! inlined into its caller, or runs at start only.
+//! The rest of the crate reaches the machine by the functions and macros named here. They decide nothing. Those
+//! on frequent paths are inlined into their callers.
 
 mod cache;
 mod death;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Selection of EL2's vector table. The table itself is in `guest`.
+//! Selection of EL2's vector table. The table itself is in `guest`, and that of `write_if_there` beside it.
 
 use super::isb;
 use core::arch::{asm, global_asm};

@@ -146,7 +146,7 @@ impl Instance {
     }
 
     /// Handles an exit by an interrupt. The most frequent ones have fast paths, and are not recorded
-    /// as events: the vCPU's own timer, SGIs of other cores, and the alarm.
+    /// as events: the vCPU's own timer if it fires again, SGIs of other cores, and the alarm.
     #[inline(always)]
     pub(super) fn interrupted(&mut self) {
         let Some(interrupt) = self.platform.machine.gic.take() else {

@@ -51,7 +51,7 @@ impl PhysicalGic for LoadedGic {
 
     #[inline(always)]
     fn empty_lrs(&self) -> u32 {
-        // Status follows writes of list registers after a context synchronization only.
+        // `ICH_ELRSR_EL2` shows a write of a list register only after a context synchronization.
         isb();
         mrs!(ICH_ELRSR_EL2) as u32
     }

@@ -2,7 +2,7 @@
 //! The hypervisor on one core.
 //!
 //! Each core runs its own instance, with its vCPUs, its run queue and its stack. Instances share only
-//! what is in `machine`, never wait for each other, and never run with interrupts unmasked. An
+//! what is in `machine`, never wait for each other, and always run with interrupts masked. An
 //! instance is a loop: decide which vCPU runs, enter it, handle its exit.
 
 mod exceptions;

@@ -36,7 +36,7 @@ pub(super) struct CorePlatform {
     pub(super) attendance: Attendance,
     /// The console UART's interrupt was taken. It is active until the UART is served.
     pub(super) is_console_interrupted: bool,
-    /// The vCPU of each guest that was loaded here last, whose translations the TLB may have.
+    /// For each guest, its vCPU that was loaded here last; the TLB may have that vCPU's translations.
     last_of_guest: [Option<VcpuId>; MAX_GUESTS],
     /// Number of list registers.
     list_registers: usize,

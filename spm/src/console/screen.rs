@@ -109,8 +109,8 @@ impl Screen {
         }
     }
 
-    /// What is to be written now. To be called when no more bytes are there to be fed: the line of the guest that is typed
-    /// to is drawn again then.
+    /// What is to be written now. To be called when no more bytes are there to be fed: the line of the guest that has
+    /// the keyboard is drawn again then.
     pub fn take(&mut self) -> Vec<u8> {
         self.show_again();
         std::mem::take(&mut self.out)

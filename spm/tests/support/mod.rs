@@ -14,7 +14,9 @@ use tempfile::TempDir;
 /// Where the hypervisor is linked.
 pub const HYPERVISOR_ADDRESS: u64 = 0x4020_0000;
 /// Memory size of the test hypervisor, in bytes.
-pub const HYPERVISOR_SIZE: u64 = 0x3000;
+pub const HYPERVISOR_SIZE: u64 = 0x1_5000;
+/// Size of the stacks of its cores, each of a guard page and one more.
+const STACKS_SIZE: u64 = 8 * 0x2000;
 /// Memory size in the header of the test kernel, in bytes.
 pub const KERNEL_SIZE: u64 = 24 << 20;
 
@@ -78,7 +80,12 @@ impl Elf {
             symbols.extend([0x10, 0]);
             symbols.extend(0xfff1u16.to_le_bytes());
             symbols.extend(value.to_le_bytes());
-            symbols.extend(0u64.to_le_bytes());
+            let size = if *name == "core_stacks" {
+                STACKS_SIZE
+            } else {
+                0
+            };
+            symbols.extend(size.to_le_bytes());
             names.extend(name.as_bytes());
             names.push(0);
         }
@@ -149,14 +156,14 @@ pub fn hypervisor() -> Elf {
     Elf {
         segments: vec![
             (HYPERVISOR_ADDRESS, code, 0x1800),
-            (HYPERVISOR_ADDRESS + 0x2000, vec![0xda; 0x10], 0x1000),
+            (HYPERVISOR_ADDRESS + 0x2000, vec![0xda; 0x10], 0x1_3000),
         ],
         symbols: vec![
             ("entry", HYPERVISOR_ADDRESS + 64),
             ("rodata_begin", HYPERVISOR_ADDRESS + 0x1000),
             ("data_begin", HYPERVISOR_ADDRESS + 0x2000),
-            ("core_stacks", HYPERVISOR_ADDRESS + 0x2000),
-            ("boot_stack_guard", HYPERVISOR_ADDRESS + 0x2000),
+            ("core_stacks", HYPERVISOR_ADDRESS + 0x3000),
+            ("boot_stack_guard", HYPERVISOR_ADDRESS + 0x1_3000),
             ("bundle_start", HYPERVISOR_ADDRESS + HYPERVISOR_SIZE),
         ],
         ..Elf::at(HYPERVISOR_ADDRESS)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `balance`: two vCPUs of a guest are never placed on one core; a preempted vCPU goes to a core that idles.
+//! `balance`: a core takes a vCPU only while it idles, so a preempted vCPU goes to a core that idles. If a vCPU of that core then
+//! wakes, both share the core.
 //!
 //! ```text
 //!                    core 0                        core 1

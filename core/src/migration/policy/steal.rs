@@ -8,11 +8,11 @@
 //!                  … for 100 µs: parks v,
 //!                  notifies core 1              swaps w for v, once w's kernel holds no lock
 //!                     ⋮                         parks w, notifies core 2, which takes w at the end of a time slice …
-//!   rt sleeps      takes the vCPU that has been parked longest
+//!   rt sleeps      takes the vCPU that has been parked longest, of the highest band
 //! ```
 //!
-//! So the cores that are left share all vCPUs in time slices. One vCPU is always parked, at a point at which it holds no
-//! lock. An idle core takes any parked vCPU.
+//! So the cores that are left share all vCPUs in time slices. While `rt` runs, one vCPU is parked, normally in a program,
+//! where it holds no lock of its kernel. An idle core takes any parked vCPU.
 
 use super::rules::{Decide, PolicyRules};
 use super::view::{Candidate, Fetcher, Verdict};
@@ -22,7 +22,7 @@ use crate::schedule::Ticks;
 /// In microseconds: longer than a short periodic task, for which no vCPU needs to migrate, and short beside a quantum.
 const PARK_DELAY_US: u32 = 100;
 /// In microseconds: a vCPU that has been cut off for so long goes even to a core where another vCPU of its band waits
-/// already. With as many vCPUs as cores no vCPU waits for so long.
+/// already. While one core runs a higher band, no vCPU of a guest with as many vCPUs as cores waits for so long.
 const STARVED_US: u32 = 5_000;
 
 /// The policy.

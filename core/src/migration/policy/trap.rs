@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `trap`: a guest's kernel never runs on a core that has a vCPU of a higher band, so no lock holder is preempted.
+//! `trap`: a guest's kernel does not run on a core that has a vCPU of a higher band, unless no other core claims the vCPU
+//! for 500 µs. So no lock holder is preempted.
 //!
 //! ```text
 //!                    core 0                               core 1

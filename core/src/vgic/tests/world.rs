@@ -95,7 +95,7 @@ impl World {
         act(&mut it.cpu, &self.gic, &mut here)
     }
 
-    /// The same, for an `act` that returns vCPUs to kick.
+    /// The same, for an `act` that returns vCPUs whose doorbells were rung.
     pub fn call(
         &mut self,
         vcpu: usize,

@@ -102,7 +102,7 @@ impl<'a> AtEl2<'a> {
 
     /// Runs the core's loop until it enters a guest or idles.
     pub fn end(mut self) -> (Own, SharedSnapshot) {
-        // Each turn decides, saves or loads. More turns than this are a livelock.
+        // Each iteration decides, saves or loads. More iterations than this are a livelock.
         for _ in 0..64 {
             match next_action(&mut self.state, &mut self.machine) {
                 Next::Decide => {}
