@@ -4,10 +4,11 @@
 use crate::experiments::{self, Experiment};
 use crate::failure::Failure;
 use crate::hash;
+use crate::linux::Linux;
 use crate::machine::{Machine, Run};
 use crate::project::{Inputs, Project};
 use crate::results::{Outcome, Results};
-use crate::role::Role;
+use crate::role::{Flavour, Role};
 use crate::runner::{self, Broken, Places};
 use crate::store::{self, Recipe, Store};
 use crate::system::Files;
@@ -152,7 +153,7 @@ fn remove(path: &Path) {
 fn needed(run: &Run) -> Vec<Role> {
     let mut roles = Vec::new();
     if let Some(linux) = run.machine.linux() {
-        roles.extend([Role::Kernel, Role::KernelNames, linux.initrd()]);
+        roles.extend(linux.files());
     }
     if run.machine.has_rt() {
         roles.push(Role::Rt);
@@ -174,9 +175,11 @@ fn build_image<E: From<Failure>>(
     let description = base.with_extension("toml");
     let image = base.with_extension("img");
     if let Machine::Spumone(system) = &run.machine {
-        let initrd = system.linux.as_ref().map_or(Role::Initrd, |it| it.initrd());
+        let linux = system.linux.as_ref();
+        let kernel = linux.map_or(Role::Kernel(Flavour::Cloud), Linux::kernel);
+        let initrd = linux.map_or(Role::Initrd(Flavour::Cloud), Linux::initrd);
         let text = system.description(&Files {
-            kernel: &project.file(Role::Kernel),
+            kernel: &project.file(kernel),
             initrd: &project.file(initrd),
             rt: &project.file(Role::Rt),
             probe: &project.file(Role::Probe),

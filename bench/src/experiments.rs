@@ -14,6 +14,7 @@ pub(crate) mod loads;
 pub mod migration;
 mod moves;
 pub mod overhead;
+pub mod peers;
 pub mod priorities;
 mod shares;
 pub mod soak;
@@ -203,6 +204,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &lhp::Lhp,
     &workloads::Workloads,
     &latency::Latency,
+    &peers::Peers,
     &migration::Migration,
     &ipi::Ipi,
     &ablation::Ablation,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The measured Linux: the same, bare and under Spumone.
 
-use crate::role::Role;
+use crate::role::{Flavour, Role};
 
 /// Start of Linux's command line, up to the name of its scenario.
 const BOOTARGS: &str = "console=ttyAMA0 quiet cryptomgr.notests spumone.run=";
@@ -19,6 +19,10 @@ pub struct Linux {
     pub scenario: String,
     /// Its arguments.
     pub arguments: Vec<String>,
+    /// Its kernel.
+    pub flavour: Flavour,
+    /// More options of the kernel's command line.
+    pub options: Vec<String>,
     /// Whether it needs the larger initial file system, with the yardsticks.
     pub bench_initrd: bool,
 }
@@ -31,6 +35,8 @@ impl Linux {
             homes: Vec::new(),
             scenario: scenario.to_owned(),
             arguments: arguments.iter().map(|&it| it.to_owned()).collect(),
+            flavour: Flavour::default(),
+            options: Vec::new(),
             bench_initrd: false,
         }
     }
@@ -52,14 +58,28 @@ impl Linux {
             let words: Vec<_> = self.arguments.iter().flat_map(|it| it.split(' ')).collect();
             text += &format!(" spumone.args={}", words.join(","));
         }
+        for option in &self.options {
+            text = format!("{text} {option}");
+        }
         text
     }
 
     /// Its initial file system.
     pub fn initrd(&self) -> Role {
         match self.bench_initrd {
-            true => Role::BenchInitrd,
-            false => Role::Initrd,
+            true => Role::BenchInitrd(self.flavour),
+            false => Role::Initrd(self.flavour),
         }
+    }
+
+    /// Its kernel.
+    pub fn kernel(&self) -> Role {
+        Role::Kernel(self.flavour)
+    }
+
+    /// The files that it is started with, and the list of its kernel's functions.
+    pub fn files(&self) -> Vec<Role> {
+        let names = Role::KernelNames(self.flavour);
+        vec![self.kernel(), names, self.initrd()]
     }
 }

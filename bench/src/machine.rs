@@ -59,9 +59,11 @@ impl Machine {
     /// The files that it is started with, without those that each run makes.
     pub fn files(&self) -> Vec<Role> {
         match self {
-            Self::BareLinux(linux) => vec![Role::Kernel, Role::KernelNames, linux.initrd()],
+            Self::BareLinux(linux) => linux.files(),
             Self::BareRt(_) => vec![Role::Rt],
-            Self::Spumone(System { linux: Some(_), .. }) => vec![Role::System, Role::KernelNames],
+            Self::Spumone(System {
+                linux: Some(linux), ..
+            }) => vec![Role::System, Role::KernelNames(linux.flavour)],
             Self::Spumone(_) => vec![Role::System],
         }
     }
@@ -144,7 +146,7 @@ pub fn arguments(run: &Run, file: impl Fn(Role) -> PathBuf) -> Vec<String> {
     .with(["-no-reboot"]);
     args = match &run.machine {
         Machine::BareLinux(linux) => args
-            .kernel(&file(Role::Kernel))
+            .kernel(&file(linux.kernel()))
             .initrd(&file(linux.initrd()))
             .append(&linux.bootargs()),
         Machine::BareRt(bootargs) => args.kernel(&file(Role::Rt)).append(bootargs),

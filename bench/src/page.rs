@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::plot;
 use crate::project::Inputs;
 use crate::results::{Outcome, Results};
-use crate::role::Role;
+use crate::role::{Flavour, Role};
 use crate::store;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -139,10 +139,13 @@ impl Page<'_> {
 
     /// The command that builds everything that the runs need.
     fn preparation(&self) -> String {
-        let bench = Role::BenchInitrd.to_string();
-        let more = match self.inputs.files.contains_key(&bench) {
-            true => " && guests/linux/build.sh --bench",
-            false => "",
+        let has = |role: Role| self.inputs.files.contains_key(&role.to_string());
+        let more = if has(Role::BenchInitrd(Flavour::Rt)) {
+            " && guests/linux/build.sh --rt --bench"
+        } else if has(Role::BenchInitrd(Flavour::Cloud)) {
+            " && guests/linux/build.sh --bench"
+        } else {
+            ""
         };
         // A tree with changes has no name.
         let commit = match self.inputs.spumone.as_str() {
@@ -178,7 +181,11 @@ impl Page<'_> {
         };
         row("Spumone", &self.inputs.spumone);
         row("QEMU", &self.inputs.qemu);
-        if self.inputs.files.contains_key(&Role::Kernel.to_string()) {
+        if self
+            .inputs
+            .files
+            .contains_key(&Role::Kernel(Flavour::Cloud).to_string())
+        {
             row("Linux", &self.inputs.linux);
         }
         let freertos = self

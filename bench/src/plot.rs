@@ -9,12 +9,14 @@ mod dots;
 mod histograms;
 mod lines;
 mod png;
+mod scatter;
 mod style;
 
 pub use dots::{Dot, Dots, Row};
 pub use histograms::{Histograms, Panel};
 pub use lines::{Curve, Line, Lines, Reference};
 pub use png::png;
+pub use scatter::{Mark, Scatter};
 
 use crate::failure::Failure;
 use plotters::prelude::*;
@@ -28,6 +30,8 @@ pub enum Figure {
     Histograms(Histograms),
     /// One value with its range for each row.
     Dots(Dots),
+    /// Two values of each of several systems.
+    Scatter(Scatter),
 }
 
 /// Result of the drawing functions: the back end writes to a string and does not fail.
@@ -45,6 +49,7 @@ impl Figure {
             Self::Lines(lines) => lines.size(),
             Self::Histograms(histograms) => histograms.size(),
             Self::Dots(dots) => dots.size(),
+            Self::Scatter(scatter) => scatter.size(),
         };
         let mut svg = String::new();
         self.draw(&mut svg, size)
@@ -59,6 +64,7 @@ impl Figure {
             Self::Lines(it) => (&it.title, &it.y_title),
             Self::Histograms(it) => (&it.title, &it.y_title),
             Self::Dots(it) => (&it.title, &it.subtitle),
+            Self::Scatter(it) => (&it.title, &it.y_title),
         };
         area.draw(&Text::new(title.clone(), (20, 14), style::bold(SIZE_TITLE)))?;
         area.draw(&Text::new(subtitle.clone(), (20, 42), style::quiet()))?;
@@ -66,6 +72,7 @@ impl Figure {
             Self::Lines(it) => it.draw(&area)?,
             Self::Histograms(it) => it.draw(&area)?,
             Self::Dots(it) => it.draw(&area)?,
+            Self::Scatter(it) => it.draw(&area)?,
         }
         area.present()?;
         Ok(())
@@ -129,6 +136,16 @@ mod tests {
                         value: Some(spread(1.01)),
                         decimals: 3,
                     }],
+                }],
+            }),
+            Figure::Scatter(Scatter {
+                title: "Title".into(),
+                x_title: "lost".into(),
+                y_title: "longest wait".into(),
+                marks: vec![Mark {
+                    name: "a system".into(),
+                    x: spread(4.0),
+                    y: spread(80.0),
                 }],
             }),
         ]

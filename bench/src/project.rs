@@ -3,7 +3,7 @@
 
 use crate::failure::Failure;
 use crate::hash;
-use crate::role::Role;
+use crate::role::{Flavour, Role};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,8 @@ const CLOCK: &str = "build/testbed/spumone-clock.so";
 /// Environment variable with the path of another clock, as for `testbed/run`.
 const CLOCK_VARIABLE: &str = "SPUMONE_CLOCK";
 const VERSIONS: &str = "build/guests/linux/versions.txt";
+/// Builds the PREEMPT_RT kernel and its file systems.
+const RT_BENCH: &str = "guests/linux/build.sh --rt --bench";
 const KERNEL_PACKAGE: &str = "linux-image-";
 const KERNEL_FLAVOUR: &str = "-cloud-";
 
@@ -70,17 +72,16 @@ impl Project {
 
     /// A file that is the same for all runs.
     pub fn file(&self, role: Role) -> PathBuf {
-        let path = match role {
-            Role::Kernel => "build/guests/linux/Image",
-            Role::KernelNames => "build/guests/linux/Image.map",
-            Role::Initrd => "build/guests/linux/initrd.cpio",
-            Role::BenchInitrd => "build/guests/linux/initrd-bench.cpio",
-            Role::Rt => "build/guests/rt/freertos.elf",
-            Role::Probe => "target/aarch64-unknown-none-softfloat/release/probe",
+        let folder = match role {
+            Role::Kernel(_) | Role::KernelNames(_) | Role::Initrd(_) | Role::BenchInitrd(_) => {
+                "build/guests/linux"
+            }
+            Role::Rt => "build/guests/rt",
+            Role::Probe => "target/aarch64-unknown-none-softfloat/release",
             // Made for each run.
-            Role::System | Role::Disk => "build",
+            Role::System | Role::Disk => return self.root.join("build"),
         };
-        self.root.join(path)
+        self.root.join(folder).join(role.to_string())
     }
 
     /// Checks that all files exist.
@@ -95,10 +96,15 @@ impl Project {
         }
         for &role in roles {
             let (what, target) = match role {
-                Role::Kernel => ("the Linux kernel", "make guests"),
-                Role::KernelNames => ("the list of its functions", "make guests"),
-                Role::Initrd => ("Linux's initial file system", "make guests"),
-                Role::BenchInitrd => (
+                Role::Kernel(Flavour::Rt) => ("the PREEMPT_RT kernel", RT_BENCH),
+                Role::KernelNames(Flavour::Rt) => ("the list of its functions", RT_BENCH),
+                Role::Initrd(Flavour::Rt) | Role::BenchInitrd(Flavour::Rt) => {
+                    ("its initial file system", RT_BENCH)
+                }
+                Role::Kernel(Flavour::Cloud) => ("the Linux kernel", "make guests"),
+                Role::KernelNames(Flavour::Cloud) => ("the list of its functions", "make guests"),
+                Role::Initrd(Flavour::Cloud) => ("Linux's initial file system", "make guests"),
+                Role::BenchInitrd(Flavour::Cloud) => (
                     "the file system with the yardsticks",
                     "guests/linux/build.sh --bench",
                 ),
@@ -214,7 +220,7 @@ mod tests {
         std::fs::create_dir_all(path.join("build/testbed")).unwrap();
         std::fs::write(path.join(CLOCK), "clock").unwrap();
         let failure = project(path)
-            .check(&[Role::BenchInitrd], false)
+            .check(&[Role::BenchInitrd(Flavour::Cloud)], false)
             .unwrap_err();
         assert!(failure.message.contains("initrd-bench.cpio"));
         assert!(

@@ -50,6 +50,11 @@ impl Outcome {
             .unwrap_or_default()
     }
 
+    /// A number that Linux's first scenario reports.
+    pub fn linux(&self, key: &str) -> Option<f64> {
+        console::number(self.console.linux.first()?, key)
+    }
+
     /// A number that the real-time guest reports.
     pub fn rt(&self, key: &str) -> Option<f64> {
         console::number(self.console.rt.as_ref()?, key)

@@ -1,21 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The roles of the files with which a machine is started.
 
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Debian's flavours of the kernel (`guests/linux/build.sh`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flavour {
+    /// The stock kernel, as cloud images have it.
+    #[default]
+    Cloud,
+    /// The kernel with PREEMPT_RT.
+    Rt,
+}
+
+impl Flavour {
+    /// What the names of its files have behind those of the stock kernel.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Cloud => "",
+            Self::Rt => "-rt",
+        }
+    }
+}
+
 /// A file that a machine is started with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// The Linux kernel.
-    Kernel,
+    Kernel(Flavour),
     /// The list of its functions.
-    KernelNames,
-    /// Linux's initial file system.
-    Initrd,
+    KernelNames(Flavour),
+    /// Linux's initial file system, with this kernel's modules.
+    Initrd(Flavour),
     /// The same with the yardsticks.
-    BenchInitrd,
+    BenchInitrd(Flavour),
     /// The FreeRTOS guest.
     Rt,
     /// The guest of the project's tests.
@@ -28,15 +46,15 @@ pub enum Role {
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Kernel => "Image",
-            Self::KernelNames => "Image.map",
-            Self::Initrd => "initrd.cpio",
-            Self::BenchInitrd => "initrd-bench.cpio",
-            Self::Rt => "freertos.elf",
-            Self::Probe => "probe",
-            Self::System => "system.img",
-            Self::Disk => "disk.img",
-        })
+        match self {
+            Self::Kernel(it) => write!(f, "Image{}", it.suffix()),
+            Self::KernelNames(it) => write!(f, "Image{}.map", it.suffix()),
+            Self::Initrd(it) => write!(f, "initrd{}.cpio", it.suffix()),
+            Self::BenchInitrd(it) => write!(f, "initrd{}-bench.cpio", it.suffix()),
+            Self::Rt => f.write_str("freertos.elf"),
+            Self::Probe => f.write_str("probe"),
+            Self::System => f.write_str("system.img"),
+            Self::Disk => f.write_str("disk.img"),
+        }
     }
 }

@@ -68,8 +68,8 @@ pub fn command(project: &Project, run: &Run, seed: u32, places: &Places) -> Vec<
         show(&project.qemu),
     ];
     words.extend(clock_options(run, seed));
-    if run.machine.linux().is_some() {
-        let names = places.file(Role::KernelNames);
+    if let Some(linux) = run.machine.linux() {
+        let names = places.file(Role::KernelNames(linux.flavour));
         words.extend(["--symbols".into(), format!("el1:{}:auto", show(&names))]);
     }
     words.extend(["--json".into(), show(&places.base.with_extension("clock"))]);

@@ -167,6 +167,7 @@ add_bench() {
     done
     compile dhrystone "$rootfs" workers.c "$work"/dhry_[12].o
     compile forkexec "$rootfs" workers.c
+    compile rtload "$rootfs"
 }
 
 # Copies MODULES and what they need from unpacked kernel $1, release $2, to rootfs $3, decompressed

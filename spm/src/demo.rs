@@ -16,7 +16,7 @@ use spumone_bench::demo::{self, Guests, Report};
 use spumone_bench::machine::Run;
 use spumone_bench::project::Project;
 use spumone_bench::results::{Outcome, Results};
-use spumone_bench::role::Role;
+use spumone_bench::role::{Flavour, Role};
 use spumone_bench::runner::{self, Broken, Places};
 use spumone_config::description::Guest;
 use std::fs::File;
@@ -63,7 +63,12 @@ impl Command for DemoArgs {
             qemu: self.qemu.clone(),
         };
         project.check(
-            &[Role::Kernel, Role::KernelNames, Role::Initrd, Role::Rt],
+            &[
+                Role::Kernel(Flavour::Cloud),
+                Role::KernelNames(Flavour::Cloud),
+                Role::Initrd(Flavour::Cloud),
+                Role::Rt,
+            ],
             true,
         )?;
         let folder = project.root.join(FOLDER);

@@ -4,6 +4,7 @@
 use super::bursts::{self, Bursts};
 use super::yardstick::{self, Yardstick};
 use super::{Plan, Table};
+use crate::linux::Linux;
 use crate::machine::{Machine, Order, Run};
 use crate::plot::{Curve, Line, Reference};
 use crate::results::{Outcome, Results};
@@ -91,9 +92,14 @@ impl Loads {
         format!("{}-{policy}-load-{load:02}", self.yardstick.name)
     }
 
+    /// A Linux that measures the yardstick.
+    pub fn linux(&self, plan: &Plan, cpus: u32) -> Linux {
+        self.yardstick.linux(plan, cpus, self.seconds, REPEATS)
+    }
+
     /// The bare machines, and each policy under each load.
     pub fn runs(&self, plan: &Plan) -> Vec<Run> {
-        let linux = |cpus| self.yardstick.linux(plan, cpus, self.seconds, REPEATS);
+        let linux = |cpus| self.linux(plan, cpus);
         let mut runs: Vec<_> = BARE
             .iter()
             .map(|&cores| Run {
@@ -289,7 +295,7 @@ impl Loads {
             ),
             format!(
                 "Linux measures `{}` ({}) itself, once a run. The real-time guest runs as long.",
-                self.yardstick.linux(plan, CORES, self.seconds, REPEATS).arguments.join(" "),
+                self.linux(plan, CORES).arguments.join(" "),
                 self.yardstick.what
             ),
             "Ideal: 1 / (T(3) + (1 - f) × (T(4) - T(3))), where T(n) = 1 / (time on n bare cores), as measured."

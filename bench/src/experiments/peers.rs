@@ -1,0 +1,560 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `peers`: what a user would pick instead of Spumone, on the same clock: a stock kernel and PREEMPT_RT with real-time
+//! threads of their own.
+
+use super::beside::{self, Load, Periods};
+use super::loads::{Bare, CORES, Loads};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict};
+use crate::linux::Linux;
+use crate::machine::{Machine, Order, Run};
+use crate::plot::{Figure, Mark, Scatter};
+use crate::results::{Outcome, Results};
+use crate::role::Flavour;
+use crate::stats::Spread;
+use serde_json::{Value, json};
+
+/// The figure.
+pub struct Peers;
+
+/// A system that does hard real-time work beside Linux.
+struct Peer {
+    /// Its name in labels.
+    name: &'static str,
+    /// Its name on the page.
+    title: &'static str,
+    /// How it is set up.
+    kind: Kind,
+}
+
+/// How a system is set up.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// FreeRTOS and Linux as guests of Spumone, with this policy.
+    Spumone(&'static str),
+    /// Real-time threads of a bare Linux, on its last CPU, with more options of the kernel's command line.
+    Threads(Flavour, &'static [&'static str]),
+}
+
+/// The project's own system, with which the others are compared.
+const OWN: &Peer = &Peer {
+    name: "steal",
+    title: "Spumone, policy `steal`",
+    kind: Kind::Spumone("steal"),
+};
+
+/// Keeps all other work off the last CPU (Linux, `Documentation/admin-guide/kernel-parameters.txt`).
+const ISOLATED: &[&str] = &[
+    "isolcpus=managed_irq,domain,3",
+    "nohz_full=3",
+    "rcu_nocbs=3",
+    "irqaffinity=0-2",
+];
+
+/// The others.
+const OTHERS: &[Peer] = &[
+    Peer {
+        name: "stock",
+        title: "stock kernel, SCHED_FIFO",
+        kind: Kind::Threads(Flavour::Cloud, &[]),
+    },
+    Peer {
+        name: "preempt-rt",
+        title: "PREEMPT_RT, SCHED_FIFO",
+        kind: Kind::Threads(Flavour::Rt, &[]),
+    },
+    Peer {
+        name: "preempt-rt-isolated",
+        title: "PREEMPT_RT, CPU isolated",
+        kind: Kind::Threads(Flavour::Rt, ISOLATED),
+    },
+];
+
+/// All systems, the own one first.
+fn all() -> impl Iterator<Item = &'static Peer> {
+    [OWN].into_iter().chain(OTHERS)
+}
+
+/// What Linux does while wake-ups are measured.
+const BESIDE: [Load; 3] = [Load::Idle, Load::Hackbench, Load::Disk];
+/// The load whose longest wait is in the picture.
+const WORST: Load = Load::Hackbench;
+/// Size of the disk that Linux writes to, in MiB.
+const DISK_MIB: u32 = 16;
+/// Differences of times that a seed can make, as a factor. Smaller ones count as equal.
+const EQUAL: f64 = 1.01;
+
+const ABOUT: About = About {
+    name: "peers",
+    title: "What a user would pick instead: throughput and longest wait",
+    question: "Hard deadlines beside Linux on shared cores are possible with a SCHED_FIFO thread of a stock kernel or of \
+        PREEMPT_RT, too. How much of Linux's throughput does each cost, and how long does the real-time task wait at worst?",
+    defaults: Defaults {
+        policies: &["steal"],
+        quick_policies: &["steal"],
+        ..Defaults::THROUGHPUT
+    },
+};
+
+/// The plan of the wake-up measurements: a core as fast as today's, and a small quantum.
+fn latency_plan(plan: &Plan) -> Plan {
+    Plan {
+        ipus: Defaults::LATENCY.ipus,
+        quantum: Defaults::LATENCY.quantum,
+        ..plan.clone()
+    }
+}
+
+fn periods(plan: &Plan) -> Periods {
+    Periods {
+        us: 100,
+        count: if plan.quick { 2_000 } else { 20_000 },
+        more: "",
+    }
+}
+
+/// The yardsticks, each with the loads of the real-time side.
+fn throughputs(plan: &Plan) -> Result<Vec<Loads>, String> {
+    let names: &[&str] = match (&plan.yardstick, plan.quick) {
+        (Some(name), _) => &[name.as_str()],
+        (None, true) => &["hackbench"],
+        (None, false) => &["hackbench", "build", "forkexec"],
+    };
+    let loads = names.iter();
+    loads
+        .map(|name| Loads::new(plan, name, &[0, 50, 90], &[0, 50, 90]))
+        .collect()
+}
+
+/// The label of a wake-up measurement.
+fn wakeup_label(peer: &Peer, load: Load) -> String {
+    format!("wakeup-{}-{}", peer.name, load.name())
+}
+
+/// A bare Linux with real-time threads of its own.
+fn threads(mut linux: Linux, flavour: Flavour, options: &[&str]) -> Machine {
+    linux.flavour = flavour;
+    linux.options = options.iter().map(|&it| it.to_owned()).collect();
+    linux.bench_initrd = true;
+    Machine::BareLinux(linux)
+}
+
+/// Linux measures a yardstick beside a thread that takes a share of its last CPU.
+fn throughput_run(
+    plan: &Plan,
+    loads: &Loads,
+    peer: &Peer,
+    flavour: Flavour,
+    options: &[&str],
+    load: u32,
+) -> Run {
+    let mut linux = loads.linux(plan, CORES);
+    let own = [
+        format!("run={}", linux.scenario),
+        format!("load={load}"),
+        format!("burst={}", loads.burst_ms),
+    ];
+    linux.arguments.splice(0..0, own);
+    linux.scenario = "besidertload".into();
+    Run {
+        label: loads.label(peer.name, load),
+        machine: threads(linux, flavour, options),
+        disk_mib: 0,
+        clock: plan.clock(None),
+        order: Order::Any,
+    }
+}
+
+/// A real-time task measures how late it wakes.
+fn wakeup_run(plan: &Plan, peer: &Peer, load: Load) -> Run {
+    let plan = &latency_plan(plan);
+    let label = wakeup_label(peer, load);
+    let periods = periods(plan);
+    let (flavour, options) = match peer.kind {
+        Kind::Spumone(policy) => {
+            return beside::run_beside(plan, label, policy, load, periods, None);
+        }
+        Kind::Threads(flavour, options) => (flavour, options),
+    };
+    // The scenario beside it is killed at the end, so its time need only be long enough.
+    let (us, loops) = (
+        format!("us={}", periods.us),
+        format!("loops={}", periods.count),
+    );
+    let arguments: &[&str] = match load {
+        Load::Idle => &["beside=idle", "seconds=1000"],
+        Load::Hackbench => &["beside=hackbench", "-g 1 -l 1000"],
+        Load::Disk => &["beside=diskwrite", "seconds=1000"],
+    };
+    let arguments: Vec<_> = [us.as_str(), &loops]
+        .into_iter()
+        .chain(arguments.iter().copied())
+        .collect();
+    Run {
+        label,
+        machine: threads(Linux::new(CORES, "wakeup", &arguments), flavour, options),
+        disk_mib: if load == Load::Disk { DISK_MIB } else { 0 },
+        clock: plan.clock(None),
+        order: Order::Any,
+    }
+}
+
+/// A latency in microseconds, over all seeds, by the real-time guest's name for it without the unit.
+fn wakeup(results: &Results, peer: &Peer, load: Load, key: &str) -> Option<Spread> {
+    const NS_PER_US: f64 = 1000.0;
+    let of = |it: &Outcome| match peer.kind {
+        Kind::Spumone(_) => it.rt(&format!("{key}_ns")).map(|ns| ns / NS_PER_US),
+        Kind::Threads(..) => it.linux(&format!("{key}_us")),
+    };
+    Spread::of(results.of(&wakeup_label(peer, load)).iter().filter_map(of))
+}
+
+/// Time over the ideal.
+fn over_ideal(
+    loads: &Loads,
+    results: &Results,
+    bare: &Bare,
+    peer: &Peer,
+    load: u32,
+) -> Option<Spread> {
+    let time = loads.spread(results, &loads.label(peer.name, load))?;
+    Some(time.over(bare.ideal(f64::from(load) / 100.0)))
+}
+
+impl Experiment for Peers {
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
+        let mut runs = Vec::new();
+        for loads in throughputs(plan)? {
+            // Bare machines, and the own system.
+            let own = Plan {
+                policies: vec![OWN.name.into()],
+                ..plan.clone()
+            };
+            runs.extend(loads.runs(&own));
+            for peer in OTHERS {
+                if let Kind::Threads(flavour, options) = peer.kind {
+                    let each = loads.loads.iter();
+                    runs.extend(
+                        each.map(|&load| {
+                            throughput_run(plan, &loads, peer, flavour, options, load)
+                        }),
+                    );
+                }
+            }
+        }
+        for load in BESIDE {
+            if plan.quick && load == Load::Disk {
+                continue;
+            }
+            runs.extend(all().map(|peer| wakeup_run(plan, peer, load)));
+        }
+        Ok(runs)
+    }
+
+    fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
+        // `runs` has accepted the plan.
+        let Ok(throughputs) = throughputs(plan) else {
+            return Evaluation::empty();
+        };
+        let marks = marks(&throughputs, results);
+        let mut tables = vec![wakeup_table(results)];
+        tables.extend(
+            throughputs
+                .iter()
+                .map(|it| throughput_table(it, results))
+                .chain(throughputs.iter().map(|it| it.bare_table(results))),
+        );
+        Evaluation {
+            findings: marks.iter().map(finding).collect(),
+            figure: Figure::Scatter(Scatter {
+                title: "Throughput lost, and the longest wait of the real-time task".into(),
+                x_title: "time of hackbench beyond the ideal, in %, at the load where it is worst"
+                    .into(),
+                y_title: "longest wait of the real-time task beside hackbench, in µs (logarithmic)"
+                    .into(),
+                marks,
+            }),
+            caption: "Throughput lost against the longest wait, a mark for each system".into(),
+            verdicts: verdicts(&throughputs, results),
+            tables,
+            method: method(plan, &throughputs),
+            summary: summary(&throughputs, results),
+        }
+    }
+}
+
+/// What each system loses of hackbench's throughput at worst, in per cent, and its longest wait.
+fn marks(throughputs: &[Loads], results: &Results) -> Vec<Mark> {
+    let Some(loads) = throughputs.first() else {
+        return Vec::new();
+    };
+    let Some(bare) = loads.bare(results) else {
+        return Vec::new();
+    };
+    let mark = |peer: &Peer| {
+        let lost = loads
+            .loads
+            .iter()
+            .filter_map(|&load| over_ideal(loads, results, &bare, peer, load))
+            .max_by(|a, b| a.median.total_cmp(&b.median))?;
+        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        Some(Mark {
+            name: peer.title.replace('`', ""),
+            x: Spread {
+                low: percent(lost.low),
+                median: percent(lost.median),
+                high: percent(lost.high),
+                ..lost
+            },
+            y: wakeup(results, peer, WORST, "max")?,
+        })
+    };
+    all().filter_map(mark).collect()
+}
+
+fn finding(mark: &Mark) -> String {
+    format!(
+        "{}: hackbench takes {:.0} % longer than the ideal at worst; the real-time task waits up to {:.1} µs beside it.",
+        mark.name, mark.x.median, mark.y.high
+    )
+}
+
+/// Latencies of all systems beside each load.
+fn wakeup_table(results: &Results) -> Table {
+    let mut table = Table::new(
+        "How late the real-time task runs, in µs: median of the seeds, and their range",
+        &["", "minimum", "average", "99.9 %", "maximum"],
+    );
+    for load in BESIDE {
+        for peer in all() {
+            if results.of(&wakeup_label(peer, load)).is_empty() {
+                continue;
+            }
+            let mut row = vec![format!("{}; {}", load.title(), peer.title)];
+            row.extend(["min", "avg", "p99_9", "max"].map(|key| {
+                let spread = wakeup(results, peer, load, key);
+                spread.map_or("-".into(), |it| it.show(1))
+            }));
+            table.rows.push(row);
+        }
+    }
+    table
+}
+
+/// Time over the ideal of all systems, by load.
+fn throughput_table(loads: &Loads, results: &Results) -> Table {
+    let mut table = Table {
+        title: format!(
+            "Time of `{}` over the ideal of the stock kernel, by load of the real-time task",
+            loads.yardstick.name
+        ),
+        columns: vec![String::new()],
+        rows: Vec::new(),
+    };
+    let each = loads.loads.iter();
+    table.columns.extend(each.map(|load| format!("{load} %")));
+    let bare = loads.bare(results);
+    for peer in all() {
+        let mut row = vec![peer.title.to_owned()];
+        row.extend(loads.loads.iter().map(|&load| {
+            let ratio = bare
+                .as_ref()
+                .and_then(|bare| over_ideal(loads, results, bare, peer, load));
+            ratio.map_or("-".into(), |it| it.show(2))
+        }));
+        table.rows.push(row);
+    }
+    table
+}
+
+/// Where another system is ahead of the own one: larger is worse in all columns.
+fn verdicts(throughputs: &[Loads], results: &Results) -> Vec<Verdict> {
+    let mut columns: Vec<(String, Vec<(&Peer, Spread)>)> = Vec::new();
+    for loads in throughputs {
+        let Some(bare) = loads.bare(results) else {
+            continue;
+        };
+        for &load in &loads.loads {
+            let column = all()
+                .filter_map(|peer| Some((peer, over_ideal(loads, results, &bare, peer, load)?)));
+            let name = format!("`{}` at {load} %", loads.yardstick.name);
+            columns.push((name, column.collect()));
+        }
+    }
+    for load in BESIDE {
+        let column = all().filter_map(|peer| Some((peer, wakeup(results, peer, load, "max")?)));
+        columns.push((format!("longest wait, {}", load.title()), column.collect()));
+    }
+    columns
+        .into_iter()
+        .filter_map(|(name, column)| {
+            let (_, own) = column.iter().find(|(peer, _)| peer.name == OWN.name)?;
+            let ahead: Vec<_> = column
+                .iter()
+                .filter(|(_, it)| it.high * EQUAL < own.low)
+                .map(|(peer, it)| format!("{} {:.2}", peer.title, it.median))
+                .collect();
+            Some(Verdict {
+                aim: format!("{name}: no other system is ahead of Spumone"),
+                measured: match ahead.is_empty() {
+                    true => format!("{:.2}; none is", own.median),
+                    false => format!("{:.2}; {}", own.median, ahead.join(", ")),
+                },
+                met: (column.len() > 1).then_some(ahead.is_empty()),
+            })
+        })
+        .collect()
+}
+
+fn method(plan: &Plan, throughputs: &[Loads]) -> Vec<String> {
+    let periods = periods(plan);
+    let mut lines = vec![
+        "Spumone: FreeRTOS is the real-time guest on core 0, and shares the core with a vCPU of Linux.".to_owned(),
+        "SCHED_FIFO: the real-time side is threads of a bare Linux on its last CPU, as `guests/linux/programs/rtload.c` \
+         (load) and cyclictest (waits) make them, with locked memory and without the limit on real-time threads \
+         (`sched_rt_runtime_us=-1`; Linux, `Documentation/scheduler/sched-rt-group.rst`)."
+            .to_owned(),
+        format!(
+            "CPU isolated: with `{}`, other work never runs on the last CPU, so Linux has three.",
+            ISOLATED.join(" ")
+        ),
+        format!(
+            "Waits: {} periods of {} µs, on cores of {} instructions per µs. cyclictest counts whole microseconds.",
+            periods.count,
+            periods.us,
+            Defaults::LATENCY.ipus
+        ),
+        "Ideal: 1 / (T(3) + (1 - f) × (T(4) - T(3))), where T(n) = 1 / (time of the stock kernel on n bare cores), as \
+         measured, and f is the load."
+            .to_owned(),
+    ];
+    if let Some(loads) = throughputs.first() {
+        lines.push(format!(
+            "Loads: the real-time side spins for the given share of every {} ms.",
+            loads.burst_ms
+        ));
+    }
+    lines
+}
+
+/// For the JSON file.
+fn summary(throughputs: &[Loads], results: &Results) -> Value {
+    all()
+        .map(|peer| {
+            let times: Vec<_> = throughputs
+                .iter()
+                .filter_map(|loads| Some((loads, loads.bare(results)?)))
+                .flat_map(|(loads, bare)| {
+                    let each = loads.loads.iter();
+                    each.map(|&load| {
+                        json!({ "yardstick": loads.yardstick.name, "load_percent": load,
+                            "over_ideal": over_ideal(loads, results, &bare, peer, load) })
+                    })
+                    .collect::<Vec<_>>()
+                })
+                .collect();
+            let waits: Vec<_> = BESIDE
+                .iter()
+                .map(|&load| {
+                    json!({ "beside": load.name(), "max_us": wakeup(results, peer, load, "max"),
+                        "avg_us": wakeup(results, peer, load, "avg") })
+                })
+                .collect();
+            json!({ "system": peer.title, "throughput": times, "waits": waits })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::loads::tests::plan;
+    use crate::results::samples;
+
+    /// The own system at the ideal with waits up to 8 µs; the others as given: time over the ideal, longest wait in µs.
+    fn results(plan: &Plan, others: (f64, f64)) -> Results {
+        let mut results = Results::default();
+        for loads in throughputs(plan).unwrap() {
+            for (cores, time) in [(2, 2.0), (3, 4.0 / 3.0), (4, 1.0)] {
+                results.add(samples::linux(&loads.bare_label(cores), 1, &[time]));
+            }
+            let bare = loads.bare(&results).unwrap();
+            for peer in all() {
+                let factor = if peer.name == OWN.name { 1.0 } else { others.0 };
+                for &load in &loads.loads {
+                    let time = bare.ideal(f64::from(load) / 100.0) * factor;
+                    results.add(samples::linux(&loads.label(peer.name, load), 1, &[time]));
+                }
+            }
+        }
+        for load in BESIDE {
+            for peer in all() {
+                let label = wakeup_label(peer, load);
+                results.add(match peer.kind {
+                    Kind::Spumone(_) => samples::rt(&label, 1, [5000, 5500, 7000, 8000]),
+                    Kind::Threads(..) => {
+                        let log = format!(
+                            "linux-result scenario=wakeup ok=1 min_us=1 avg_us=2.5 p99_9_us=3 max_us={}\n",
+                            others.1
+                        );
+                        samples::outcome(&label, 1, &log)
+                    }
+                });
+            }
+        }
+        results
+    }
+
+    fn met(others: (f64, f64)) -> Vec<bool> {
+        let plan = plan();
+        let evaluation = Peers.evaluate(&plan, &results(&plan, others));
+        evaluation
+            .verdicts
+            .iter()
+            .map(|it| it.met.unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_system_that_is_ahead_is_named_in_each_column() {
+        assert!(met((1.5, 90.0)).iter().all(|&it| it));
+        // Equal within what a seed moves.
+        assert!(met((0.995, 8.0)).iter().all(|&it| it));
+        assert_eq!(
+            met((0.9, 90.0)).iter().filter(|&&it| !it).count(),
+            9,
+            "three yardsticks at three loads"
+        );
+        assert_eq!(met((1.5, 7.0)).iter().filter(|&&it| !it).count(), 3);
+    }
+
+    #[test]
+    fn each_system_is_in_the_picture() {
+        let plan = plan();
+        let evaluation = Peers.evaluate(&plan, &results(&plan, (2.0, 90.0)));
+        assert_eq!(evaluation.findings.len(), 1 + OTHERS.len());
+        assert_eq!(
+            evaluation.findings[1],
+            "stock kernel, SCHED_FIFO: hackbench takes 100 % longer than the ideal at worst; the real-time task waits up \
+             to 90.0 µs beside it."
+        );
+    }
+
+    #[test]
+    fn an_isolated_cpu_is_one_of_the_command_line() {
+        let runs = Peers.runs(&plan()).unwrap();
+        let run = runs
+            .iter()
+            .find(|it| it.label == "wakeup-preempt-rt-isolated-disk");
+        let linux = run.unwrap().machine.linux().unwrap();
+        assert_eq!(linux.flavour, Flavour::Rt);
+        assert!(
+            linux
+                .bootargs()
+                .ends_with("beside=diskwrite,seconds=1000 isolcpus=managed_irq,domain,3 nohz_full=3 rcu_nocbs=3 irqaffinity=0-2")
+        );
+    }
+}
