@@ -99,37 +99,41 @@ impl Loads {
 
     /// The bare machines, and each policy under each load.
     pub fn runs(&self, plan: &Plan) -> Vec<Run> {
-        let linux = |cpus| self.linux(plan, cpus);
-        let mut runs: Vec<_> = BARE
-            .iter()
-            .map(|&cores| Run {
-                label: self.bare_label(cores),
-                machine: Machine::BareLinux(linux(cores)),
-                disk_mib: 0,
-                clock: plan.clock(None),
-                order: Order::Any,
-            })
-            .collect();
-        for policy in &plan.policies {
-            for &load in &self.loads {
-                let mut linux = linux(CORES);
-                linux.homes = HOMES.to_vec();
-                let bursts = Bursts {
-                    load,
-                    ms: self.burst_ms,
-                };
-                let label = self.label(policy, load);
-                runs.push(bursts::run_beside(
-                    plan,
-                    label,
-                    policy,
-                    bursts,
-                    linux,
-                    self.seconds,
-                ));
-            }
-        }
-        runs
+        let policies = plan.policies.iter();
+        let loaded = policies.flat_map(|policy| {
+            let loads = self.loads.iter();
+            loads.map(move |&load| self.run(plan, policy, load))
+        });
+        self.bare_runs(plan).chain(loaded).collect()
+    }
+
+    /// The bare machines.
+    pub fn bare_runs(&self, plan: &Plan) -> impl Iterator<Item = Run> {
+        BARE.iter().map(|&cores| Run {
+            label: self.bare_label(cores),
+            machine: Machine::BareLinux(self.linux(plan, cores)),
+            disk_mib: 0,
+            clock: plan.clock(None),
+            order: Order::Any,
+        })
+    }
+
+    /// A policy under a load in per cent.
+    pub fn run(&self, plan: &Plan, policy: &str, load: u32) -> Run {
+        let mut linux = self.linux(plan, CORES);
+        linux.homes = HOMES.to_vec();
+        let bursts = Bursts {
+            load,
+            ms: self.burst_ms,
+        };
+        bursts::run_beside(
+            plan,
+            self.label(policy, load),
+            policy,
+            bursts,
+            linux,
+            self.seconds,
+        )
     }
 
     /// The bare machines' times; `None` if one is missing.

@@ -2,84 +2,27 @@
 //! `peers`: what a user would pick instead of Spumone, on the same clock: a stock kernel and PREEMPT_RT with real-time
 //! threads of their own.
 
-use super::beside::{self, Load, Periods};
-use super::loads::{Bare, CORES, Loads};
+mod runs;
+mod systems;
+
+use self::runs::{periods, throughput_run, wakeup, wakeup_label, wakeup_run};
+use self::systems::{ISOLATED, OWN, Peer, all};
+use super::beside::Load;
+use super::loads::{Bare, Loads};
 use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict};
-use crate::linux::Linux;
-use crate::machine::{Machine, Order, Run};
+use crate::machine::Run;
 use crate::plot::{Figure, Mark, Scatter};
-use crate::results::{Outcome, Results};
-use crate::role::Flavour;
+use crate::results::Results;
 use crate::stats::Spread;
 use serde_json::{Value, json};
 
 /// The figure.
 pub struct Peers;
 
-/// A system that does hard real-time work beside Linux.
-struct Peer {
-    /// Its name in labels.
-    name: &'static str,
-    /// Its name on the page.
-    title: &'static str,
-    /// How it is set up.
-    kind: Kind,
-}
-
-/// How a system is set up.
-#[derive(Clone, Copy)]
-enum Kind {
-    /// FreeRTOS and Linux as guests of Spumone, with this policy.
-    Spumone(&'static str),
-    /// Real-time threads of a bare Linux, on its last CPU, with more options of the kernel's command line.
-    Threads(Flavour, &'static [&'static str]),
-}
-
-/// The project's own system, with which the others are compared.
-const OWN: &Peer = &Peer {
-    name: "steal",
-    title: "Spumone, policy `steal`",
-    kind: Kind::Spumone("steal"),
-};
-
-/// Keeps all other work off the last CPU (Linux, `Documentation/admin-guide/kernel-parameters.txt`).
-const ISOLATED: &[&str] = &[
-    "isolcpus=managed_irq,domain,3",
-    "nohz_full=3",
-    "rcu_nocbs=3",
-    "irqaffinity=0-2",
-];
-
-/// The others.
-const OTHERS: &[Peer] = &[
-    Peer {
-        name: "stock",
-        title: "stock kernel, SCHED_FIFO",
-        kind: Kind::Threads(Flavour::Cloud, &[]),
-    },
-    Peer {
-        name: "preempt-rt",
-        title: "PREEMPT_RT, SCHED_FIFO",
-        kind: Kind::Threads(Flavour::Rt, &[]),
-    },
-    Peer {
-        name: "preempt-rt-isolated",
-        title: "PREEMPT_RT, CPU isolated",
-        kind: Kind::Threads(Flavour::Rt, ISOLATED),
-    },
-];
-
-/// All systems, the own one first.
-fn all() -> impl Iterator<Item = &'static Peer> {
-    [OWN].into_iter().chain(OTHERS)
-}
-
 /// What Linux does while wake-ups are measured.
 const BESIDE: [Load; 3] = [Load::Idle, Load::Hackbench, Load::Disk];
 /// The load whose longest wait is in the picture.
 const WORST: Load = Load::Hackbench;
-/// Size of the disk that Linux writes to, in MiB.
-const DISK_MIB: u32 = 16;
 /// Differences of times that a seed can make, as a factor. Smaller ones count as equal.
 const EQUAL: f64 = 1.01;
 
@@ -95,23 +38,6 @@ const ABOUT: About = About {
     },
 };
 
-/// The plan of the wake-up measurements: a core as fast as today's, and a small quantum.
-fn latency_plan(plan: &Plan) -> Plan {
-    Plan {
-        ipus: Defaults::LATENCY.ipus,
-        quantum: Defaults::LATENCY.quantum,
-        ..plan.clone()
-    }
-}
-
-fn periods(plan: &Plan) -> Periods {
-    Periods {
-        us: 100,
-        count: if plan.quick { 2_000 } else { 20_000 },
-        more: "",
-    }
-}
-
 /// The yardsticks, each with the loads of the real-time side.
 fn throughputs(plan: &Plan) -> Result<Vec<Loads>, String> {
     let names: &[&str] = match (&plan.yardstick, plan.quick) {
@@ -123,89 +49,6 @@ fn throughputs(plan: &Plan) -> Result<Vec<Loads>, String> {
     loads
         .map(|name| Loads::new(plan, name, &[0, 50, 90], &[0, 50, 90]))
         .collect()
-}
-
-/// The label of a wake-up measurement.
-fn wakeup_label(peer: &Peer, load: Load) -> String {
-    format!("wakeup-{}-{}", peer.name, load.name())
-}
-
-/// A bare Linux with real-time threads of its own.
-fn threads(mut linux: Linux, flavour: Flavour, options: &[&str]) -> Machine {
-    linux.flavour = flavour;
-    linux.options = options.iter().map(|&it| it.to_owned()).collect();
-    linux.bench_initrd = true;
-    Machine::BareLinux(linux)
-}
-
-/// Linux measures a yardstick beside a thread that takes a share of its last CPU.
-fn throughput_run(
-    plan: &Plan,
-    loads: &Loads,
-    peer: &Peer,
-    flavour: Flavour,
-    options: &[&str],
-    load: u32,
-) -> Run {
-    let mut linux = loads.linux(plan, CORES);
-    let own = [
-        format!("run={}", linux.scenario),
-        format!("load={load}"),
-        format!("burst={}", loads.burst_ms),
-    ];
-    linux.arguments.splice(0..0, own);
-    linux.scenario = "besidertload".into();
-    Run {
-        label: loads.label(peer.name, load),
-        machine: threads(linux, flavour, options),
-        disk_mib: 0,
-        clock: plan.clock(None),
-        order: Order::Any,
-    }
-}
-
-/// A real-time task measures how late it wakes.
-fn wakeup_run(plan: &Plan, peer: &Peer, load: Load) -> Run {
-    let plan = &latency_plan(plan);
-    let label = wakeup_label(peer, load);
-    let periods = periods(plan);
-    let (flavour, options) = match peer.kind {
-        Kind::Spumone(policy) => {
-            return beside::run_beside(plan, label, policy, load, periods, None);
-        }
-        Kind::Threads(flavour, options) => (flavour, options),
-    };
-    // The scenario beside it is killed at the end, so its time need only be long enough.
-    let (us, loops) = (
-        format!("us={}", periods.us),
-        format!("loops={}", periods.count),
-    );
-    let arguments: &[&str] = match load {
-        Load::Idle => &["beside=idle", "seconds=1000"],
-        Load::Hackbench => &["beside=hackbench", "-g 1 -l 1000"],
-        Load::Disk => &["beside=diskwrite", "seconds=1000"],
-    };
-    let arguments: Vec<_> = [us.as_str(), &loops]
-        .into_iter()
-        .chain(arguments.iter().copied())
-        .collect();
-    Run {
-        label,
-        machine: threads(Linux::new(CORES, "wakeup", &arguments), flavour, options),
-        disk_mib: if load == Load::Disk { DISK_MIB } else { 0 },
-        clock: plan.clock(None),
-        order: Order::Any,
-    }
-}
-
-/// A latency in microseconds, over all seeds, by the real-time guest's name for it without the unit.
-fn wakeup(results: &Results, peer: &Peer, load: Load, key: &str) -> Option<Spread> {
-    const NS_PER_US: f64 = 1000.0;
-    let of = |it: &Outcome| match peer.kind {
-        Kind::Spumone(_) => it.rt(&format!("{key}_ns")).map(|ns| ns / NS_PER_US),
-        Kind::Threads(..) => it.linux(&format!("{key}_us")),
-    };
-    Spread::of(results.of(&wakeup_label(peer, load)).iter().filter_map(of))
 }
 
 /// Time over the ideal.
@@ -228,22 +71,9 @@ impl Experiment for Peers {
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
         let mut runs = Vec::new();
         for loads in throughputs(plan)? {
-            // Bare machines, and the own system.
-            let own = Plan {
-                policies: vec![OWN.name.into()],
-                ..plan.clone()
-            };
-            runs.extend(loads.runs(&own));
-            for peer in OTHERS {
-                if let Kind::Threads(flavour, options) = peer.kind {
-                    let each = loads.loads.iter();
-                    runs.extend(
-                        each.map(|&load| {
-                            throughput_run(plan, &loads, peer, flavour, options, load)
-                        }),
-                    );
-                }
-            }
+            runs.extend(loads.bare_runs(plan));
+            let each = all().flat_map(|peer| loads.loads.iter().map(move |&load| (peer, load)));
+            runs.extend(each.map(|(peer, load)| throughput_run(plan, &loads, peer, load)));
         }
         for load in BESIDE {
             if plan.quick && load == Load::Disk {
@@ -470,9 +300,11 @@ fn summary(throughputs: &[Loads], results: &Results) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::systems::{Kind, OTHERS};
     use super::*;
     use crate::experiments::loads::tests::plan;
     use crate::results::samples;
+    use crate::role::Flavour;
 
     /// The own system at the ideal with waits up to 8 µs; the others as given: time over the ideal, longest wait in µs.
     fn results(plan: &Plan, others: (f64, f64)) -> Results {

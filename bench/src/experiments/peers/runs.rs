@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The runs of each system, and what they say.
+
+use super::super::beside::{self, Load, Periods};
+use super::super::loads::{CORES, Loads};
+use super::super::{Defaults, Plan};
+use super::systems::{Kind, Peer};
+use crate::linux::Linux;
+use crate::machine::{Machine, Order, Run};
+use crate::results::{Outcome, Results};
+use crate::role::Flavour;
+use crate::stats::Spread;
+
+/// Size of the disk that Linux writes to, in MiB.
+const DISK_MIB: u32 = 16;
+
+/// The plan of the wake-up measurements: a core as fast as today's, and a small quantum.
+fn latency_plan(plan: &Plan) -> Plan {
+    Plan {
+        ipus: Defaults::LATENCY.ipus,
+        quantum: Defaults::LATENCY.quantum,
+        ..plan.clone()
+    }
+}
+
+pub(super) fn periods(plan: &Plan) -> Periods {
+    Periods {
+        us: 100,
+        count: if plan.quick { 2_000 } else { 20_000 },
+        more: "",
+    }
+}
+
+/// The label of a wake-up measurement.
+pub(super) fn wakeup_label(peer: &Peer, load: Load) -> String {
+    format!("wakeup-{}-{}", peer.name, load.name())
+}
+
+/// A bare Linux with real-time threads of its own.
+fn threads(mut linux: Linux, flavour: Flavour, options: &[&str]) -> Machine {
+    linux.flavour = flavour;
+    linux.options = options.iter().map(|&it| it.to_owned()).collect();
+    linux.bench_initrd = true;
+    Machine::BareLinux(linux)
+}
+
+/// Linux measures a yardstick while the real-time side takes a share of one core, in per cent.
+pub(super) fn throughput_run(plan: &Plan, loads: &Loads, peer: &Peer, load: u32) -> Run {
+    let machine = match peer.kind {
+        Kind::Spumone(policy) => return loads.run(plan, policy, load),
+        Kind::Threads(flavour, options) => {
+            let mut linux = loads.linux(plan, CORES);
+            let own = [
+                format!("run={}", linux.scenario),
+                format!("load={load}"),
+                format!("burst={}", loads.burst_ms),
+            ];
+            linux.arguments.splice(0..0, own);
+            linux.scenario = "besidertload".into();
+            threads(linux, flavour, options)
+        }
+    };
+    Run {
+        label: loads.label(peer.name, load),
+        machine,
+        disk_mib: 0,
+        clock: plan.clock(None),
+        order: Order::Any,
+    }
+}
+
+/// A real-time task measures how late it wakes.
+pub(super) fn wakeup_run(plan: &Plan, peer: &Peer, load: Load) -> Run {
+    let plan = &latency_plan(plan);
+    let label = wakeup_label(peer, load);
+    let periods = periods(plan);
+    let (flavour, options) = match peer.kind {
+        Kind::Spumone(policy) => {
+            return beside::run_beside(plan, label, policy, load, periods, None);
+        }
+        Kind::Threads(flavour, options) => (flavour, options),
+    };
+    // The scenario beside it is killed at the end, so its time need only be long enough.
+    let (us, loops) = (
+        format!("us={}", periods.us),
+        format!("loops={}", periods.count),
+    );
+    let arguments: &[&str] = match load {
+        Load::Idle => &["beside=idle", "seconds=1000"],
+        Load::Hackbench => &["beside=hackbench", "-g 1 -l 1000"],
+        Load::Disk => &["beside=diskwrite", "seconds=1000"],
+    };
+    let arguments: Vec<_> = [us.as_str(), &loops]
+        .into_iter()
+        .chain(arguments.iter().copied())
+        .collect();
+    Run {
+        label,
+        machine: threads(Linux::new(CORES, "wakeup", &arguments), flavour, options),
+        disk_mib: if load == Load::Disk { DISK_MIB } else { 0 },
+        clock: plan.clock(None),
+        order: Order::Any,
+    }
+}
+
+/// A latency in microseconds, over all seeds, by the real-time guest's name for it without the unit.
+pub(super) fn wakeup(results: &Results, peer: &Peer, load: Load, key: &str) -> Option<Spread> {
+    const NS_PER_US: f64 = 1000.0;
+    let of = |it: &Outcome| match peer.kind {
+        Kind::Spumone(_) => it.rt(&format!("{key}_ns")).map(|ns| ns / NS_PER_US),
+        Kind::Threads(..) => it.linux(&format!("{key}_us")),
+    };
+    Spread::of(results.of(&wakeup_label(peer, load)).iter().filter_map(of))
+}
