@@ -279,8 +279,7 @@ mod tests {
         let report = "guest rt stopped: vcpu 0 pc=0x0 esr=0x3a000000 far=0x0";
         let text = format!("spumone | {report}\r\nrt      | {report}\r\nspumone | x\r\n");
         let reason = "illegal execution state";
-        let explained =
-            format!("\r{report}\n\r  vcpu 0 caused an exception: {reason}\n\r  {reason}\n");
+        let explained = format!("\r{report}\n\r  vcpu 0 caused an exception: {reason}\n");
         assert_eq!(
             read(Demux::default(), text.as_bytes()),
             runs(&[

@@ -42,22 +42,35 @@ impl<'a> Report<'a> {
             syndrome: Syndrome(number("esr")?),
             far: number("far")?,
             ipa: value("ipa"),
-            device: value("device"),
+            // The last value: the name may have spaces.
+            device: rest.split_once(" device=").map(|(_, name)| name),
             emulated: value("emulated"),
         })
     }
 
     fn lines(&self) -> Vec<String> {
-        let what = match self.syndrome.decode() {
-            Exception::DataAbort(_) | Exception::InstructionAbort => self.access(),
+        let (what, class) = match self.syndrome.decode() {
+            Exception::DataAbort(_) | Exception::InstructionAbort => {
+                (self.access(), Some(self.class()))
+            }
             Exception::SysReg(access) => {
                 let verb = if access.read { "read" } else { "wrote" };
                 let name = register::name(access.register);
-                format!("{verb} {name}, which guests do not have")
+                let what = format!("{verb} {name}, which guests do not have");
+                (what, Some(self.class()))
             }
-            _ => format!("caused an exception: {}", syndrome::class(self.syndrome)),
+            _ if self.syndrome.class() == syndrome::SERROR => {
+                let what =
+                    "was running when an SError came: memory or a device has reported an error";
+                (what.into(), None)
+            }
+            _ => {
+                let class = syndrome::class(self.syndrome);
+                (format!("caused an exception: {class}"), None)
+            }
         };
-        let mut lines = vec![format!("  vcpu {} {what}", self.vcpu), self.class()];
+        let mut lines = vec![format!("  vcpu {} {what}", self.vcpu)];
+        lines.extend(class);
         lines.extend(self.hint());
         lines
     }
@@ -116,6 +129,11 @@ impl<'a> Report<'a> {
             return Some(hint.into());
         }
         self.ipa?;
+        if let Some(kind) = self.vector() {
+            return Some(format!(
+                "  an exception vector is there while VBAR_EL1 is 0: the guest may have taken {kind} before it set VBAR_EL1"
+            ));
+        }
         let has_nothing = matches!(
             FaultStatus::of(self.syndrome),
             FaultStatus::Translation(_) | FaultStatus::AddressSize(_)
@@ -132,6 +150,22 @@ impl<'a> Report<'a> {
             ),
             None => None,
         }
+    }
+
+    /// The kind of exception whose vector was fetched, if `VBAR_EL1` is 0 as after a reset (DDI 0487, D1.3.1). The first
+    /// vector does not count: a call of a null pointer goes there more often.
+    fn vector(&self) -> Option<&'static str> {
+        let is_fetch = matches!(self.syndrome.decode(), Exception::InstructionAbort);
+        let is_vector = self.is_far_valid() && self.far < 0x800 && self.far.is_multiple_of(0x80);
+        if !is_fetch || !is_vector || self.far == 0 {
+            return None;
+        }
+        Some(match self.far / 0x80 % 4 {
+            0 => "a synchronous exception",
+            1 => "an IRQ",
+            2 => "an FIQ",
+            _ => "an SError",
+        })
     }
 
     /// Whether `FAR_EL2` is the faulting address (`FnV` = 0).
@@ -185,7 +219,7 @@ mod tests {
         assert_eq!(
             explained(report),
             "  vcpu 1 wrote 4 bytes at 0x9040030 (virtual address 0xffff80000a012030), where it has nothing\n  \
-             data abort, translation fault at level 2\n  \
+             data abort, stage 2 translation fault at level 2\n  \
              to give it this device, add to guest linux: devices = [\"uart1\"]"
         );
     }
@@ -197,7 +231,7 @@ mod tests {
             explained(report),
             "  vcpu 1 reached its virtual device at 0x8000000 (virtual address 0xffff80000a012030) \
              by an access that cannot be emulated\n  \
-             data abort, translation fault at level 2\n  \
+             data abort, stage 2 translation fault at level 2\n  \
              use loads and stores of one general register there, without writeback"
         );
     }
@@ -210,7 +244,7 @@ mod tests {
         assert_eq!(
             explained(report),
             "  vcpu 1 read at 0x12345000 (virtual address 0x12345000), where it has nothing\n  \
-             data abort, translation fault at level 3\n  \
+             data abort, stage 2 translation fault at level 3\n  \
              no device of the board is there; if it should be memory, \
              set `ipa` and `memory` of the guest so that they cover it"
         );
@@ -227,7 +261,7 @@ mod tests {
         assert_eq!(
             explained(report),
             "  vcpu 1 fetched an instruction at 0x0 (virtual address 0x0), where it has nothing\n  \
-             instruction abort, translation fault at level 2\n  \
+             instruction abort, stage 2 translation fault at level 2\n  \
              no device of the board is there; if it should be memory, \
              set `ipa` and `memory` of the guest so that they cover it"
         );
@@ -240,7 +274,7 @@ mod tests {
             explained(report),
             "  vcpu 1 wrote 1 byte at an unknown address (virtual address 0xffff80000a012030), \
              where it may not do that\n  \
-             data abort, permission fault at level 3"
+             data abort, stage 2 permission fault at level 3"
         );
     }
 
@@ -249,7 +283,9 @@ mod tests {
         let memory = Place::Memory(GuestAddr(0x5000), None);
         let walk = explained(report(0x9200_0086, memory));
         assert!(
-            walk.contains("translation fault at level 2, in a walk of the guest's own page tables"),
+            walk.contains(
+                "stage 2 translation fault at level 2, in a walk of the guest's own page tables"
+            ),
             "{walk}"
         );
         // FnV: the virtual address is not known.
@@ -280,7 +316,35 @@ mod tests {
     fn another_exception() {
         assert_eq!(
             explained(report(0x3a00_0000, Place::Unknown)),
-            "  vcpu 1 caused an exception: illegal execution state\n  illegal execution state"
+            "  vcpu 1 caused an exception: illegal execution state"
+        );
+        assert_eq!(
+            explained(report(0xbe00_0000, Place::Unknown)),
+            "  vcpu 1 was running when an SError came: memory or a device has reported an error"
+        );
+    }
+
+    #[test]
+    fn an_exception_before_there_are_vectors() {
+        for (far, kind) in [(0x200, "a synchronous exception"), (0x280, "an IRQ")] {
+            let mut report = report(0x8200_0006, Place::Memory(GuestAddr(far), None));
+            (report.pc, report.far, report.instruction) = (far, far, None);
+            let explained = explained(report);
+            let hint = format!("taken {kind} before it set VBAR_EL1");
+            assert!(explained.ends_with(&hint), "{explained}");
+        }
+    }
+
+    #[test]
+    fn a_device_whose_name_has_a_space() {
+        let report = report(
+            WRITE,
+            Place::Memory(GuestAddr(0x904_0030), Some("the uart")),
+        );
+        let explained = explained(report);
+        assert!(
+            explained.ends_with("devices = [\"the uart\"]"),
+            "{explained}"
         );
     }
 

@@ -169,10 +169,42 @@ mod tests {
             "testbed/tests/testbed.py",
         ] {
             let text = std::fs::read_to_string(root.join(script)).unwrap();
-            for word in [BARE, CPU] {
-                assert!(text.contains(word), "{script} does not start {word}");
+            let words = words(&text, script.ends_with(".py"));
+            assert_eq!(values(&words, "-M"), [BARE], "{script}");
+            assert_eq!(values(&words, "-cpu"), [CPU], "{script}");
+        }
+    }
+
+    /// The words of a shell script or a Python program without its comments, without quotes and without what follows a `$`.
+    fn words(text: &str, is_python: bool) -> Vec<String> {
+        let is_space = |it: char| it.is_whitespace() || is_python && ",=()[]".contains(it);
+        let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+        let code = text.lines().filter(|it| !it.trim_start().starts_with('#'));
+        for it in code.flat_map(|line| line.chars().chain(['\n'])) {
+            match quote {
+                Some(end) if it == end => quote = None,
+                None if it == '"' || it == '\'' => quote = Some(it),
+                None if is_space(it) => words.push(std::mem::take(&mut word)),
+                _ => word.push(it),
             }
         }
+        words.push(word);
+        let known = |it: &String| it.split('$').next().unwrap_or_default().to_owned();
+        words.retain(|it| !it.is_empty());
+        words.iter().map(known).collect()
+    }
+
+    /// What follows an option, each time; for the name of a variable, what follows its first use.
+    fn values(words: &[String], option: &str) -> Vec<String> {
+        let following = |name: &str| -> Vec<String> {
+            let pairs = words.windows(2).filter(|it| it[0] == name);
+            pairs.map(|it| it[1].clone()).collect()
+        };
+        let value = |it: String| match it.chars().all(|it| it.is_ascii_lowercase()) {
+            true => following(&it).into_iter().next().unwrap_or(it),
+            false => it,
+        };
+        following(option).into_iter().map(value).collect()
     }
 
     #[test]

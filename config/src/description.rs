@@ -26,6 +26,29 @@ pub const POLICIES: &[(&str, Policy)] = &[
     ("cosched", Policy::Cosched),
     ("random", Policy::Random),
 ];
+/// The tables of a description with their keys, for a key that is written in the wrong one.
+const TABLES: &[(&str, &[&str])] = &[
+    ("[board]", &["name", "cores", "memory"]),
+    (
+        "[scheduler]",
+        &[
+            "policy",
+            "quantum",
+            "interrupt-priorities",
+            "without",
+            "delay-while",
+        ],
+    ),
+    ("[run]", &["qemu-args"]),
+    (
+        "[[guest]]",
+        &[
+            "name", "kind", "image", "initrd", "dtb", "memory", "ipa", "pa", "identity", "vcpus",
+            "cores", "priority", "bootargs", "devices", "console", "load", "entry",
+        ],
+    ),
+    ("`console` of a [[guest]]", &["uart", "colour"]),
+];
 /// The interrupt priorities by name.
 const INTERRUPT_PRIORITIES: &[(&str, InterruptPriorities)] = &[
     ("split", InterruptPriorities::Split),
@@ -306,7 +329,7 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
         .table("run", "[run]", "a table, written [run]")
         .map(read_run)
         .unwrap_or_default();
-    top.finish();
+    top.finish_with(TABLES);
     // If a guest were left out, checks across guests would report false problems.
     (has_guests && guests.len() == written).then_some(Description {
         board: board??,
@@ -321,7 +344,7 @@ fn read_board(mut table: Table<'_, '_, '_>) -> Option<BoardChoice> {
     let name = table.required("name", "\"qemu-virt\"", string);
     let cores = table.required("cores", "4", number);
     let memory = table.required("memory", "\"2GiB\"", size);
-    table.finish();
+    table.finish_with(TABLES);
     Some(BoardChoice {
         name: name?,
         cores: cores?,
@@ -358,7 +381,7 @@ fn read_scheduler(mut table: Table<'_, '_, '_>, default_policy: Policy) -> Sched
     let without = without.map_or(Vec::new(), |list| list.value);
     let delay_while = delay_while.filter(|_| is_policy_known);
     let table_span = table.span;
-    table.finish();
+    table.finish_with(TABLES);
     Scheduler {
         policy: policy.unwrap_or(Spanned::new(default_policy, table_span)),
         names_policy,
@@ -371,7 +394,7 @@ fn read_scheduler(mut table: Table<'_, '_, '_>, default_policy: Policy) -> Sched
 
 fn read_run(mut table: Table<'_, '_, '_>) -> Vec<String> {
     let args = table.list("qemu-args", "a list of strings", string);
-    table.finish();
+    table.finish_with(TABLES);
     args.map(|list| list.value.into_iter().map(|arg| arg.value).collect())
         .unwrap_or_default()
 }
@@ -410,7 +433,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
     let console = read_console(&mut table);
     let load = table.optional("load", address);
     let entry = table.optional("entry", address);
-    table.finish();
+    table.finish_with(TABLES);
     Some(Guest {
         span,
         name: name?,
@@ -466,7 +489,24 @@ fn read_console(table: &mut Table<'_, '_, '_>) -> Console {
         console.colour = inner
             .optional("colour", |value| choice(value, COLOURS))
             .map(|colour| colour.value);
-        inner.finish();
+        inner.finish_with(TABLES);
     }
     console
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_the_tables_are_known_there() {
+        for (table, keys) in TABLES.iter().filter(|(table, _)| table.starts_with('[')) {
+            let keys: String = keys.iter().map(|key| format!("{key} = 0\n")).collect();
+            let (_, problems) = Description::parse(&format!("{table}\n{keys}"));
+            assert!(
+                problems.iter().all(|it| it.code != "unknown-key"),
+                "{table}: {problems:?}"
+            );
+        }
+    }
 }

@@ -35,8 +35,16 @@ impl Sink {
 /// reports.
 pub(crate) fn parse_document<'i>(text: &'i str, sink: &Sink) -> Option<(DeTable<'i>, Span)> {
     let (table, errors) = DeTable::parse_recoverable(text);
+    // The keys of a table that is written twice are no problems of their own.
+    let mut reported_up_to = 0;
     for error in &errors {
         let span = error.span().map_or(Span::default(), Span::from);
+        if error.message().trim() == DUPLICATE {
+            if span.start >= reported_up_to {
+                reported_up_to = duplicate(text, span, sink);
+            }
+            continue;
+        }
         sink.report(
             Problem::new(
                 "syntax",
@@ -48,6 +56,49 @@ pub(crate) fn parse_document<'i>(text: &'i str, sink: &Sink) -> Option<(DeTable<
     errors
         .is_empty()
         .then(|| (table.into_inner(), Span::default()))
+}
+
+/// The parser's message for a key or a table that is written twice.
+const DUPLICATE: &str = "duplicate key";
+/// The lists of tables.
+const LISTS: [&str; 2] = ["guest", "device"];
+
+/// Reports a key or a table that is written again at `span`. Returns where that one ends.
+fn duplicate(text: &str, span: Span, sink: &Sink) -> usize {
+    let key = text.get(span.start..span.end).unwrap_or_default();
+    let line = text[..span.start].rfind('\n').map_or(0, |at| at + 1);
+    let is_table = text[line..].trim_start().starts_with('[');
+    let (what, help) = match is_table {
+        true if LISTS.contains(&key) => (
+            format!("[{key}]"),
+            format!("there may be several, each written [[{key}]]"),
+        ),
+        true => (
+            format!("[{key}]"),
+            format!("keep one [{key}], with all its keys"),
+        ),
+        false => (format!("`{key}`"), "leave out one of the two".into()),
+    };
+    let mut problem = Problem::new(
+        "syntax",
+        format!("this is not TOML: {what} is written twice"),
+    )
+    .at_in(sink.source, span, "here again")
+    .help(help);
+    let header = format!("[{key}]");
+    let starts_line = |at: &usize| *at == 0 || text[..*at].ends_with('\n');
+    let mut before = text[..line].match_indices(&header).map(|(at, _)| at);
+    if let Some(first) = before.find(starts_line).filter(|_| is_table) {
+        let first = Span::from(first + 1..first + 1 + key.len());
+        problem = problem.at_in(sink.source, first, "written here");
+    }
+    sink.report(problem);
+    match is_table {
+        true => text[span.end..]
+            .find("\n[")
+            .map_or(text.len(), |at| span.end + at),
+        false => span.end,
+    }
 }
 
 /// Why a value cannot be used.
@@ -246,6 +297,12 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
 
     /// Reports the keys that were not asked for.
     pub(crate) fn finish(self) {
+        self.finish_with(&[]);
+    }
+
+    /// As [`Table::finish`]. A key that the file has elsewhere is reported with the tables that have it; `tables` are those of
+    /// the file with their keys.
+    pub(crate) fn finish_with(self, tables: &[(&str, &[&str])]) {
         for (key, _) in self.entries.iter() {
             let name: &str = key.get_ref();
             if self.known.contains(&name) {
@@ -254,7 +311,15 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
             let mut known: Vec<&str> = self.known.clone();
             known.sort_unstable();
             known.dedup();
+            let elsewhere: Vec<_> = tables
+                .iter()
+                .filter(|(_, keys)| keys.contains(&name))
+                .map(|(table, _)| *table)
+                .collect();
             let help = match did_you_mean(name, known.iter().copied()) {
+                _ if !elsewhere.is_empty() => {
+                    format!("`{name}` is a key of {}", elsewhere.join(" and "))
+                }
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("known here: {}", known.join(", ")),
             };
@@ -299,9 +364,13 @@ pub(crate) fn string(value: &DeValue<'_>) -> Result<String, Mismatch> {
 
 /// Reads `true` or `false`.
 pub(crate) fn boolean(value: &DeValue<'_>) -> Result<bool, Mismatch> {
-    value
-        .as_bool()
-        .ok_or_else(|| Mismatch::of_type("true or false", value))
+    value.as_bool().ok_or_else(|| {
+        let mismatch = Mismatch::of_type("true or false", value);
+        match value.is_str() {
+            true => mismatch.help("write `true` or `false`, without quotes"),
+            false => mismatch,
+        }
+    })
 }
 
 /// Reads a whole number from 0 to 2^64 - 1.

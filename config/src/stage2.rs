@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stage 2 translation tables: what a guest takes for physical memory, and where it really is.
+//! Translation tables: stage 2 of the guests, and EL2's own stage 1.
+//!
+//! Stage 2 says what a guest takes for physical memory, and where it really is.
 //!
 //! A guest reaches exactly what is mapped here and nothing else, so these tables are the wall
 //! between guests. They are built with the image, from ranges that are checked to be disjoint, and
@@ -8,7 +10,7 @@
 //!
 //! Format: VMSAv8-64 (Arm ARM, DDI 0487, chapter D8), 4 KiB granule, 40-bit IPA, walk from level 1
 //! on two concatenated tables ("Concatenated translation tables"), leaves of 1 GiB, 2 MiB and
-//! 4 KiB. [`VTCR`] describes the same format to the hardware.
+//! 4 KiB. [`VTCR`] describes the same format to the hardware. [`El2Map`] uses this format for EL2's stage 1, an identity map.
 
 mod attributes;
 mod el2;
@@ -23,7 +25,7 @@ mod oracle_tests;
 mod tests;
 
 pub use attributes::{Access, Attributes, Execute, Memory};
-pub use el2::{El2Map, El2Use};
+pub use el2::{El2Map, El2MapError, El2Use};
 pub use mapping::pages_needed;
 pub use pages::{Pages, ROOT_SIZE};
 pub use registers::{PA_BITS, VTCR, Vmid, vttbr};

@@ -4,7 +4,7 @@
 // Tests may unwrap.
 #![allow(clippy::unwrap_used)]
 
-use spumone_config::description::{Description, Scheduler};
+use spumone_config::description::{Description, POLICIES, Scheduler};
 use spumone_config::packed::Policy;
 
 /// The scheduler of a system with this `[scheduler]` table, and these cores in its only guest.
@@ -33,6 +33,12 @@ fn the_default_policy_moves_vcpus_where_one_can_move() {
             assert!(!scheduler.names_policy);
         }
     }
+}
+
+#[test]
+fn each_policy_has_a_name() {
+    let named: Vec<_> = POLICIES.iter().map(|&(_, policy)| policy).collect();
+    assert_eq!(named, Policy::ALL);
 }
 
 #[test]

@@ -13,7 +13,8 @@ pub struct ParkedTokens([UnsafeCell<Option<VcpuToken>>; MAX_VCPUS]);
 
 // SAFETY: two cores access the place of a token: the one that has the token, before it stores to the vCPU's parking
 // slot, and the one whose claim of the slot succeeds, after the claim. The release of the first and the acquire of the
-// second order their accesses.
+// second order their accesses. A token and a claim with the same id are of the same vCPU: start-up makes one vCPU with each
+// id, which nothing changes, and there is one `Shared`, so one slot for each id.
 unsafe impl Sync for ParkedTokens {}
 
 impl ParkedTokens {
@@ -25,7 +26,7 @@ impl ParkedTokens {
     /// Stores the token of a vCPU that is parked next.
     #[inline(always)]
     pub fn store(&self, token: VcpuToken) {
-        let place = self.place(token.id);
+        let place = self.place(token.id());
         // SAFETY: there is one token of each vCPU, and the caller had it. So the vCPU is not parked, no core has a
         // claim of it, and no other core accesses its place until it is parked.
         unsafe { *place = Some(token) };

@@ -88,8 +88,9 @@ pub struct Vcpu {
     pub work: Work,
     /// Set for a vCPU suspended to powerdown: it resumes at this entry point, with its context reset.
     pub resume: Option<EntryPoint>,
-    /// Its id in the system.
-    pub id: VcpuId,
+    /// Its id in the system, which no other vCPU has. It never changes: the place of its token goes by it
+    /// ([`ParkedTokens`](crate::parking::ParkedTokens)).
+    id: VcpuId,
     /// The id of its guest.
     pub guest: GuestId,
     /// The shared state of its guest.
@@ -99,7 +100,7 @@ pub struct Vcpu {
 }
 
 impl Vcpu {
-    /// A vCPU that is turned off.
+    /// A vCPU that is turned off. Start-up makes one with each id.
     pub fn new(id: VcpuId, owner: &Owner) -> Self {
         Self {
             registers: GuestRegisters::new(),
@@ -115,6 +116,12 @@ impl Vcpu {
             shared: owner.guest,
             index: owner.index,
         }
+    }
+
+    /// Its id in the system.
+    #[inline(always)]
+    pub const fn id(&self) -> VcpuId {
+        self.id
     }
 
     /// Sets the state in which a vCPU starts after PSCI CPU_ON and CPU_SUSPEND: MMU and caches off,

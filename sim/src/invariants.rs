@@ -70,7 +70,8 @@ impl Waits {
             _ if !moves => Self::Home,
             Decisions::Policy(Policy::Balance | Policy::Trap) => Self::SlicesAndRt,
             Decisions::Policy(Policy::OnDemand) => Self::Host,
-            _ => Self::Slices,
+            Decisions::Policy(Policy::Steal | Policy::Random) | Decisions::Chance => Self::Slices,
+            Decisions::Policy(Policy::None | Policy::Delay) => Self::Home,
         }
     }
 
@@ -124,7 +125,10 @@ impl Invariants {
         );
         let slices = match setup.decisions {
             Decisions::Policy(Policy::Random) | Decisions::Chance => SLICES_BY_CHANCE,
-            Decisions::Policy(_) => SLICES,
+            Decisions::Policy(Policy::None | Policy::Steal | Policy::OnDemand | Policy::Trap) => {
+                SLICES
+            }
+            Decisions::Policy(Policy::Delay | Policy::Balance | Policy::Cosched) => SLICES,
         };
         let slices = slices * setup.guest_vcpus as u64;
         let mut bound_of_wait = slices * slice;

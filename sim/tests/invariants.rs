@@ -33,16 +33,7 @@ fn rt() -> impl Strategy<Value = Option<Rt>> {
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
-    proptest::sample::select(vec![
-        Policy::None,
-        Policy::Steal,
-        Policy::OnDemand,
-        Policy::Trap,
-        Policy::Delay,
-        Policy::Balance,
-        Policy::Cosched,
-        Policy::Random,
-    ])
+    proptest::sample::select(&Policy::ALL)
 }
 
 fn shape() -> impl Strategy<Value = (usize, usize, usize)> {

@@ -134,7 +134,10 @@ fn list(args: &BenchArgs) -> String {
             run_count(experiment, &args, &runs).to_string()
         })
     };
-    let mut text = format!("{:22} {:>7}  {:>7}\n", "runs", "--quick", "whole");
+    let mut text = format!(
+        "{:22} {:>16}\n{:22} {:>7}  {:>7}  what it is about\n",
+        "", "number of runs", "figure", "--quick", "whole"
+    );
     for experiment in experiments::ALL {
         let about = experiment.about();
         text += &format!(

@@ -2,11 +2,13 @@
 //! `spm explain`.
 
 use crate::command::{Command, help};
-use crate::console::{Console, Reader, Screen};
+use crate::console::{Console, IDLE, Pipe, Reader, Screen};
 use crate::failure::Failure;
 use clap::Args;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read as _, Write};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,9 +16,12 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   spm explain serial.log
-  cat /dev/ttyUSB0 | spm explain";
+  stty -F /dev/ttyUSB0 raw -echo 115200; spm explain /dev/ttyUSB0";
 
 /// Print what a machine has written to its serial line, with reports about faults explained, as `spm run` does.
+///
+/// The file may be a pipe or the serial line itself: then each line is printed as it comes. A serial line must be raw and
+/// without echo: otherwise the terminal driver changes the ends of lines, and sends the machine its own output as input.
 #[derive(Args)]
 #[command(after_help = help(EXAMPLES))]
 pub struct ExplainArgs {
@@ -27,29 +32,38 @@ pub struct ExplainArgs {
 impl Command for ExplainArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         let path = self.file.as_deref().unwrap_or(Path::new("standard input"));
-        let failed = |error| Failure::io("read", path, &error);
-        let mut input: Box<dyn Read> = match &self.file {
-            Some(path) => Box::new(File::open(path).map_err(failed)?),
-            None => Box::new(io::stdin()),
+        let input = match &self.file {
+            Some(path) => File::open(path),
+            None => io::stdin().as_fd().try_clone_to_owned().map(File::from),
         };
-        let screen = Screen::new([], Reader::File);
-        let mut console = Console::of(screen, io::stdout());
-        let mut breaks = Breaks::default();
-        let mut buffer = [0; 4096];
-        loop {
-            match input.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => console
-                    .feed(&breaks.restored(&buffer[..count]))
-                    .map_err(failed)?,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(failed(error)),
-            }
-        }
-        console.feed(breaks.end()).map_err(failed)?;
-        console.end().map_err(failed)?;
+        input
+            .and_then(|input| explain(input, self.file.is_some(), io::stdout()))
+            .map_err(|error| Failure::io("read", path, &error))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn explain(mut input: File, is_named: bool, out: impl Write) -> io::Result<()> {
+    let kind = input.metadata()?.file_type();
+    let screen = Screen::new([], Reader::File);
+    // A serial line is joined in the middle of a line. Standard input may be a terminal too, where a user types whole lines.
+    let mut console = match is_named && kind.is_char_device() {
+        true => Console::joining(screen, out),
+        false => Console::of(screen, out),
+    };
+    let mut breaks = Breaks::default();
+    if kind.is_char_device() || kind.is_fifo() || kind.is_socket() {
+        let pipe = Pipe::new(input);
+        while let Some(bytes) = pipe.read(IDLE) {
+            console.feed(&breaks.restored(&bytes))?;
+        }
+    } else {
+        let mut bytes = Vec::new();
+        input.read_to_end(&mut bytes)?;
+        console.feed(&breaks.restored(&bytes))?;
+    }
+    console.feed(breaks.end())?;
+    console.end()
 }
 
 /// Restores the ends of lines. EL2 ends a line with CR LF; what has passed through an editor or a logger often has LF only.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// The description or a file it names is faulty.
+/// The description, or a file it names, is refused.
 pub const EXIT_REFUSED: u8 = 1;
 /// The command line is wrong. `clap` uses the same code.
 pub const EXIT_COMMAND_LINE: u8 = 2;
@@ -58,9 +58,9 @@ impl Sources {
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The description is faulty.
+    /// The description is refused.
     Refused {
-        /// All its faults.
+        /// All its problems.
         problems: Vec<Problem>,
         /// The files that the problems point into.
         sources: Box<Sources>,
@@ -75,7 +75,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A faulty description; problems are sorted by their place in the file.
+    /// A description that is refused; problems are sorted by their place in the file.
     pub fn refused(mut problems: Vec<Problem>, sources: &Sources) -> Self {
         problems.sort_by_key(|problem| {
             problem

@@ -29,7 +29,7 @@ pub struct Contents {
     pub dtb: Option<Vec<u8>>,
 }
 
-/// Reads the files of `guest`; `None` if one of them is faulty.
+/// Reads the files of `guest`; `None` if one of them is refused.
 pub fn read(
     guest: &Guest,
     scheduler: &Scheduler,
@@ -65,7 +65,7 @@ pub fn read(
     })
 }
 
-/// A file that the description may leave out: `None` only if it is faulty.
+/// A file that the description may leave out: `None` only if it is refused.
 fn optional(
     guest: &Guest,
     key: &str,

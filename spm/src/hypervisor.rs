@@ -71,15 +71,25 @@ pub fn read(path: &Path) -> Result<Hypervisor, Failure> {
     let file = std::fs::read(path)
         .map_err(|error| Failure::io("read the hypervisor", path, &error).help(HELP))?;
     flatten(&file).map_err(|what| {
-        Failure::environment(format!("{}: {what}", path.display()))
-            .help("build the hypervisor again with `make build`")
+        Failure::environment(format!("{}: {what}", path.display())).help(format!(
+            "build the hypervisor again with `make build`; it is then target/{DEFAULT_PATH}"
+        ))
     })
 }
 
 fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
-    let unusable = |error: object::read::Error| format!("not a usable ELF file: {error}");
+    let unusable = |error: object::read::Error| {
+        format!("this is not the hypervisor: not a usable ELF file: {error}")
+    };
     let endian = Endianness::Little;
     let header = elf::FileHeader64::<Endianness>::parse(file).map_err(unusable)?;
+    let machine = header.e_machine(endian);
+    if machine != elf::EM_AARCH64 {
+        return Err(format!(
+            "this is not the hypervisor: it is not for AArch64 (e_machine is {})",
+            machine.0
+        ));
+    }
     let programs = header.program_headers(endian, file).map_err(unusable)?;
     let loaded = || {
         programs
@@ -92,8 +102,9 @@ fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
         .min()
         .ok_or("it has nothing to load")?;
     let bundle = symbol(header, file, BUNDLE_START).map_err(unusable)?;
-    let (bundle, _) =
-        bundle.ok_or("it has no symbol `bundle_start`, so it has no place for guests")?;
+    let (bundle, _) = bundle.ok_or(
+        "this is not the hypervisor: it has no symbol `bundle_start`, where guests are placed",
+    )?;
     let size = bundle
         .checked_sub(address)
         .filter(|size| *size <= MAX_SIZE && bundle.is_multiple_of(PAGE))

@@ -32,7 +32,8 @@ Examples:
 
 /// Build a system and start it on QEMU, with its console in this terminal.
 ///
-/// Ctrl-A X ends the machine, Ctrl-A C opens QEMU's monitor. QEMU gets the arguments that `qemu-args`
+/// Ctrl-] and a key are for the hypervisor: 1, 2, … choose the guest that has the keyboard, ? lists the others, x x stops the
+/// machine. Ctrl-A X ends QEMU at once, Ctrl-A C opens its monitor. QEMU gets the arguments that `qemu-args`
 /// of `[run]` in the description lists; {dir} in them is the description's folder.
 #[derive(Args)]
 #[command(after_help = help(EXAMPLES))]

@@ -372,6 +372,11 @@ fn an_unusable_hypervisor_is_refused() {
         "{said}"
     );
     let said = refused_hypervisor(&Elf {
+        machine: 62,
+        ..good()
+    });
+    assert!(said.contains("not for AArch64"), "{said}");
+    let said = refused_hypervisor(&Elf {
         symbols: vec![("bundle_start", 0x1000)],
         ..good()
     });

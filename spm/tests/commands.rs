@@ -8,8 +8,12 @@ mod support;
 
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 use support::{SYSTEM, spm, stderr, stdout};
 use tempfile::TempDir;
 
@@ -292,7 +296,7 @@ fn what_came_over_a_serial_cable_is_explained() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let expected = format!(
         "spumone | {report}\nspumone |   vcpu 0 caused an exception: illegal execution state\n\
-         spumone |   illegal execution state\nlinux   | x\n"
+         linux   | x\n"
     );
     assert_eq!(stdout(&output), expected);
     // A logger has dropped CR, and the end of the last line.
@@ -304,6 +308,33 @@ fn what_came_over_a_serial_cable_is_explained() {
     let output = spm(folder.path(), &["explain", "serial.log"]);
     let (first, last) = expected.split_at(expected.len() - "linux   | x\n".len());
     assert_eq!(stdout(&output), format!("{last}{first}"));
-    let output = spm(folder.path(), &["explain", "missing.log"]);
-    assert_eq!(output.status.code(), Some(3));
+    for unreadable in ["missing.log", "."] {
+        let output = spm(folder.path(), &["explain", unreadable]);
+        assert_eq!(output.status.code(), Some(3), "{unreadable}");
+    }
+}
+
+/// A prompt has no end: it is shown while the machine waits for an answer.
+#[test]
+fn an_unfinished_line_of_a_stream_is_shown() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_spm"))
+        .arg("explain")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    input.write_all(b"linux   | login: ").unwrap();
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines() {
+            sender.send(line.unwrap()).unwrap();
+        }
+    });
+    let next = || lines.recv_timeout(Duration::from_secs(120)).unwrap();
+    assert_eq!(next(), "linux   | login: ");
+    input.write_all(b"root\r\n").unwrap();
+    assert_eq!(next(), "linux   + root");
+    drop(input);
+    assert!(child.wait().unwrap().success());
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `spm check` prints for each faulty description.
+//! What `spm check` prints for each description that it refuses.
 //!
-//! `refusals/NAME.toml` is a faulty description, `refusals/NAME.expected` the output.
+//! `refusals/NAME.toml` is the description, `refusals/NAME.expected` the output.
 //! After a change of wording, `UPDATE_EXPECTED=1 cargo test -p spm --test refusals` writes the
 //! expected files again; read the difference before you commit it.
 
@@ -33,7 +33,7 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-/// The files that the descriptions name; most are faulty.
+/// The files that the descriptions name; most are refused.
 fn prepare(folder: &Path) {
     let write = |name: &str, bytes: &[u8]| fs::write(folder.join(name), bytes).unwrap();
     let elf = |name: &str, elf: Elf| write(name, &elf.write());
@@ -96,6 +96,7 @@ fn prepare(folder: &Path) {
         },
     );
     elf("rt-elsewhere.elf", Elf::at(0x8008_0000));
+    elf("rt-higher.elf", Elf::at(0x4028_0000));
     let overlap = vec![
         (0x4008_0000, vec![0; 16], 0x1000),
         (0x4008_0800, vec![0; 16], 0x1000),

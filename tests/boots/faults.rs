@@ -39,7 +39,7 @@ fn fault_load() {
     names_the_place(&console, NOWHERE);
     console
         .expect("spumone", "read 4 bytes")
-        .expect("spumone", "data abort, translation fault")
+        .expect("spumone", "data abort, stage 2 translation fault")
         .expect("spumone", "no device of the board is there");
 }
 

@@ -4,6 +4,9 @@
 use spumone_core::trap::Syndrome;
 use std::fmt;
 
+/// The exception class of an SError.
+pub const SERROR: u8 = 0x2f;
+
 /// The name of an exception class (`EC`).
 pub fn class(syndrome: Syndrome) -> String {
     let name = match syndrome.class() {
@@ -26,7 +29,7 @@ pub fn class(syndrome: Syndrome) -> String {
         0x22 => "PC alignment fault",
         0x24 => "data abort",
         0x26 => "SP alignment fault",
-        0x2f => "SError",
+        SERROR => "SError",
         0x30 => "breakpoint",
         0x32 => "software step",
         0x34 => "watchpoint",
@@ -36,7 +39,7 @@ pub fn class(syndrome: Syndrome) -> String {
     name.into()
 }
 
-/// Why an access aborted (`DFSC`, `IFSC`).
+/// Why an access aborted (`DFSC`, `IFSC`). Faults of stage 1 go to the guest, so a fault that comes to EL2 is one of stage 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultStatus {
     /// The address has more bits than the translation allows; level of the walk.
@@ -87,10 +90,10 @@ impl FaultStatus {
 impl fmt::Display for FaultStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AddressSize(level) => write!(f, "address size fault at level {level}"),
-            Self::Translation(level) => write!(f, "translation fault at level {level}"),
-            Self::AccessFlag(level) => write!(f, "access flag fault at level {level}"),
-            Self::Permission(level) => write!(f, "permission fault at level {level}"),
+            Self::AddressSize(level) => write!(f, "stage 2 address size fault at level {level}"),
+            Self::Translation(level) => write!(f, "stage 2 translation fault at level {level}"),
+            Self::AccessFlag(level) => write!(f, "stage 2 access flag fault at level {level}"),
+            Self::Permission(level) => write!(f, "stage 2 permission fault at level {level}"),
             Self::External => f.write_str("external abort"),
             Self::ExternalOnWalk(level) => write!(f, "external abort on walk at level {level}"),
             Self::Alignment => f.write_str("alignment fault"),

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A value with its range in each row: mostly ratios, with a line at 1.
 
-use super::lines::trimmed;
-use super::style::{self, FAINT, GREY, SIZE_TEXT, Size, WIDTH};
+use super::style::{self, GREY, SIZE_TEXT, Size, WIDTH};
 use super::{Area, Drawn};
 use crate::stats::Spread;
 use plotters::prelude::*;
@@ -93,18 +92,10 @@ impl Dots {
             .margin_bottom(8)
             .x_label_area_size(BOTTOM - 8)
             .build_cartesian_2d(from..to, height..0.0)?;
-        chart
-            .configure_mesh()
+        style::axes(&mut chart.configure_mesh())
+            .x_desc(self.x_title.as_str())
             .disable_y_mesh()
             .disable_y_axis()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(FAINT)
-            .axis_style(GREY)
-            .label_style(style::quiet())
-            .axis_desc_style(style::text(SIZE_TEXT))
-            .x_desc(self.x_title.as_str())
-            .x_labels(8)
-            .x_label_formatter(&|x| trimmed(*x))
             .draw()?;
         if let Some(name) = &self.one {
             chart.draw_series(LineSeries::new(
@@ -130,15 +121,8 @@ impl Dots {
                 let said = match dot.value {
                     Some(value) => {
                         let range = [(value.low, line), (value.high, line)];
-                        chart.draw_series([PathElement::new(
-                            range,
-                            colour.mix(0.5).stroke_width(4),
-                        )])?;
-                        chart.draw_series([Circle::new(
-                            (value.median, line),
-                            6,
-                            colour.filled(),
-                        )])?;
+                        chart.draw_series([style::range(range, colour)])?;
+                        chart.draw_series([style::mark((value.median, line), colour)])?;
                         format!("{:.*}", dot.decimals, value.median)
                     }
                     None => "no result".into(),

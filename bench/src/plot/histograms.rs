@@ -2,7 +2,7 @@
 //! Histograms below each other with a common horizontal axis. Counts are on a logarithmic axis, so that what happened
 //! once in 100,000 times is visible.
 
-use super::style::{self, FAINT, GREY, SIZE_TEXT, Size, WIDTH};
+use super::style::{self, GREY, SIZE_TEXT, Size, WIDTH};
 use super::{Area, Drawn};
 use crate::stats::grouped;
 use plotters::prelude::*;
@@ -145,12 +145,8 @@ impl Panel {
             .build_cartesian_2d(axis.from..axis.to, (LEAST..y_end).log_scale())?;
         let label = |x: &f64| axis.label(*x);
         let mut mesh = chart.configure_mesh();
-        mesh.disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(FAINT)
-            .axis_style(GREY)
-            .label_style(style::quiet())
-            .axis_desc_style(style::text(SIZE_TEXT))
+        style::axes(&mut mesh)
+            .disable_x_mesh()
             .y_labels(4)
             .x_labels(axis.labels())
             .x_label_formatter(&label)

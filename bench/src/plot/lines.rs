@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lines with bands: the median, and the range from the smallest to the largest value.
 
-use super::style::{self, FAINT, GREY, LABEL_GAP, SIZE_TEXT, Size, WIDTH};
+use super::style::{self, GREY, LABEL_GAP, SIZE_TEXT, Size, WIDTH};
 use super::{Area, Drawn};
 use crate::stats::Spread;
 use plotters::prelude::*;
@@ -158,19 +158,10 @@ impl Lines {
             .x_label_area_size(46)
             .y_label_area_size(48)
             .build_cartesian_2d(x_start..x_end, y_start..y_end)?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(FAINT)
-            .axis_style(GREY)
-            .label_style(style::quiet())
-            .axis_desc_style(style::text(SIZE_TEXT))
+        style::axes(&mut chart.configure_mesh())
             .x_desc(self.x_title.as_str())
+            .disable_x_mesh()
             .x_labels(ticks)
-            .y_labels(8)
-            .y_label_formatter(&|y| trimmed(*y))
-            .x_label_formatter(&|x| trimmed(*x))
             .draw()?;
         let mut labels = Vec::new();
         let height = |chart: &ChartContext<'_, _, _>, y: f64| chart.backend_coord(&(x_end, y)).1;
@@ -247,12 +238,6 @@ fn up_to(points: &[(f64, f64)], limit: f64) -> Vec<(f64, f64)> {
         break;
     }
     shown
-}
-
-/// A number without trailing zeros.
-pub(super) fn trimmed(number: f64) -> String {
-    let text = format!("{number:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Systems by two values: a mark for each, its ranges as a cross. The vertical axis is logarithmic.
 
-use super::style::{self, FAINT, GREY, LABEL_GAP, SIZE_TEXT, Size, WIDTH};
+use super::style::{self, LABEL_GAP, Size, WIDTH};
 use super::{Area, Drawn};
 use crate::stats::Spread;
 use plotters::prelude::*;
@@ -11,8 +11,6 @@ const HEIGHT: u32 = 520;
 const TOP: u32 = 70;
 /// Space for the labels of marks at the right.
 const RIGHT: u32 = 230;
-/// Radius of a mark, in pixels.
-const RADIUS: i32 = 6;
 /// Room around the marks, as a factor of the largest and smallest values.
 const ROOM: f64 = 1.6;
 
@@ -67,18 +65,8 @@ impl Scatter {
             .x_label_area_size(46)
             .y_label_area_size(56)
             .build_cartesian_2d(left..right, (bottom..top).log_scale())?;
-        chart
-            .configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(FAINT)
-            .axis_style(GREY)
-            .label_style(style::quiet())
-            .axis_desc_style(style::text(SIZE_TEXT))
+        style::axes(&mut chart.configure_mesh())
             .x_desc(self.x_title.as_str())
-            .x_labels(8)
-            .y_labels(8)
-            .x_label_formatter(&|x| super::lines::trimmed(*x))
-            .y_label_formatter(&|y| super::lines::trimmed(*y))
             .draw()?;
         let places: Vec<_> = self
             .marks
@@ -98,12 +86,11 @@ impl Scatter {
                 [(at_x, mark.y.low), (at_x, mark.y.high)],
             ];
             for range in cross {
-                let line = colour.mix(0.5).stroke_width(4);
-                chart.draw_series([PathElement::new(range, line)])?;
+                chart.draw_series([style::range(range, colour)])?;
             }
-            chart.draw_series([Circle::new((at_x, at_y), RADIUS, colour.filled())])?;
+            chart.draw_series([style::mark((at_x, at_y), colour)])?;
             let style = style::coloured(colour).pos(Pos::new(HPos::Left, VPos::Center));
-            let place = (x + RADIUS + 6, label);
+            let place = (x + style::RADIUS + 6, label);
             area.draw(&Text::new(mark.name.clone(), place, style))?;
         }
         Ok(())

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Colours, sizes, and the placement of labels.
+//! Colours, sizes, axes, values with their ranges, and the placement of labels.
 
+use plotters::chart::MeshStyle;
+use plotters::coord::ranged1d::Ranged;
+use plotters::element::Circle;
 use plotters::prelude::*;
 
 /// Width and height in pixels.
@@ -10,6 +13,8 @@ pub type Size = (u32, u32);
 pub const WIDTH: u32 = 920;
 pub const SIZE_TITLE: u32 = 19;
 pub const SIZE_TEXT: u32 = 14;
+/// Radius of a mark, in pixels.
+pub const RADIUS: i32 = 6;
 /// Least distance between labels, in pixels.
 pub const LABEL_GAP: i32 = 17;
 
@@ -29,7 +34,7 @@ pub const INK: RGBColor = RGBColor(34, 34, 34);
 /// Axes, references and other things in the background.
 pub const GREY: RGBColor = RGBColor(110, 110, 110);
 /// The lines of the grid.
-pub const FAINT: RGBColor = RGBColor(228, 228, 228);
+const FAINT: RGBColor = RGBColor(228, 228, 228);
 
 /// The colour of the series with this number.
 pub fn colour(number: usize) -> RGBColor {
@@ -54,6 +59,42 @@ pub fn quiet() -> TextStyle<'static> {
 /// Text in a colour.
 pub fn coloured(colour: RGBColor) -> TextStyle<'static> {
     ("sans-serif", SIZE_TEXT).into_font().color(&colour)
+}
+
+/// Axes with numbers without trailing zeros, eight on each or fewer, and a faint grid.
+pub fn axes<'mesh, 'a, 'b, X, Y, DB>(
+    mesh: &'mesh mut MeshStyle<'a, 'b, X, Y, DB>,
+) -> &'mesh mut MeshStyle<'a, 'b, X, Y, DB>
+where
+    X: Ranged<ValueType = f64>,
+    Y: Ranged<ValueType = f64>,
+    DB: DrawingBackend,
+{
+    mesh.light_line_style(TRANSPARENT)
+        .bold_line_style(FAINT)
+        .axis_style(GREY)
+        .label_style(quiet())
+        .axis_desc_style(text(SIZE_TEXT))
+        .x_labels(8)
+        .y_labels(8)
+        .x_label_formatter(&|x| trimmed(*x))
+        .y_label_formatter(&|y| trimmed(*y))
+}
+
+/// A number without trailing zeros.
+fn trimmed(number: f64) -> String {
+    let text = format!("{number:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// The range of a value, a line below its mark.
+pub fn range(ends: [(f64, f64); 2], colour: RGBColor) -> PathElement<(f64, f64)> {
+    PathElement::new(ends, colour.mix(0.5).stroke_width(4))
+}
+
+/// The mark of a value.
+pub fn mark(at: (f64, f64), colour: RGBColor) -> Circle<(f64, f64), i32> {
+    Circle::new(at, RADIUS, colour.filled())
 }
 
 /// Heights of labels near `wanted`, at least `gap` apart, none below `bottom` (heights increase downwards). Labels that

@@ -50,6 +50,7 @@ pub(crate) fn windows(guest: &Guest, board: &Board) -> Vec<(u64, u64)> {
 pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec<Problem>) {
     let mut given: Vec<Given<'_>> = Vec::new();
     for guest in &description.guests {
+        identity(guest, board, problems);
         for name in &guest.devices {
             match board.device(&name.value) {
                 Some(device) => {
@@ -58,7 +59,6 @@ pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec
                         name,
                         device,
                     };
-                    identity(&new, problems);
                     conflicts(&given, &new, problems);
                     given.push(new);
                 }
@@ -113,22 +113,34 @@ fn summary<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-fn identity(new: &Given<'_>, problems: &mut Vec<Problem>) {
-    let identity = new.guest.identity.is_some_and(|identity| identity.value);
-    if new.device.dma && !identity {
-        let message = format!(
-            "device \"{}\" does DMA, so guest \"{}\" needs `identity = true`",
-            new.device.name, new.guest.name.value
-        );
-        problems.push(
-            Problem::new("dma-without-identity", message)
-                .at(
-                    new.name.span,
-                    "reads and writes memory at machine addresses",
-                )
-                .help("add `identity = true` to the guest, and remove `ipa` if it has one"),
-        );
+/// One problem for all devices of a guest: they have one cure.
+fn identity(guest: &Guest, board: &Board, problems: &mut Vec<Problem>) {
+    if guest.identity.is_some_and(|identity| identity.value) {
+        return;
     }
+    let does_dma = |name: &&Spanned<String>| board.device(&name.value).is_some_and(|it| it.dma);
+    let devices: Vec<_> = guest.devices.iter().filter(does_dma).collect();
+    let Some((first, others)) = devices.split_first() else {
+        return;
+    };
+    let names: Vec<_> = devices
+        .iter()
+        .map(|name| format!("\"{}\"", name.value))
+        .collect();
+    let does = match others {
+        [] => format!("device {} does", names.join(", ")),
+        _ => format!("devices {} do", names.join(", ")),
+    };
+    let message = format!(
+        "{does} DMA, so guest \"{}\" needs `identity = true`",
+        guest.name.value
+    );
+    let problem = Problem::new("dma-without-identity", message)
+        .at(first.span, "reads and writes memory at machine addresses")
+        .help("add `identity = true` to the guest, and remove `ipa` if it has one");
+    let labelled =
+        |problem: Problem, name: &&Spanned<String>| problem.at(name.span, "so does this");
+    problems.push(others.iter().fold(problem, labelled));
 }
 
 fn conflicts(given: &[Given<'_>], new: &Given<'_>, problems: &mut Vec<Problem>) {

@@ -64,7 +64,9 @@ fn without(description: &Description, problems: &mut Vec<Problem>) {
     let name = name.map_or("", |it| it.0);
     for mechanism in &description.scheduler.without {
         let why = match (policy, mechanism.value) {
-            _ if !policy.moves_vcpus() => "is a part of moving vCPUs, and this policy moves none",
+            _ if !policy.moves_vcpus() => {
+                "is a mechanism for moving vCPUs, and this policy moves none"
+            }
             (policy, Mechanism::Patience) if !policy.has_park_delay() => "this policy has none",
             _ => continue,
         };

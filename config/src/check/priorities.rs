@@ -78,12 +78,25 @@ fn omitted(guest: &Guest, description: &Description, problems: &mut Vec<Problem>
             Problem::new("no-priority", message)
                 .at(guest.vcpus.span, format!("on core {} too", home.value))
                 .at(home.span, "shared with this")
-                .help(
-                    "add `priority = 100` (1 to 255, the higher number wins) to say which comes \
-                     first; guests of one priority take turns",
-                ),
+                .help(choice(guest, other)),
         );
         return;
+    }
+}
+
+/// What to write for a guest that shares a core with `other`: a number that settles which of the two comes first.
+fn choice(guest: &Guest, other: &Guest) -> String {
+    let (own, theirs) = (&guest.name.value, &other.name.value);
+    let priorities: BTreeSet<u64> = written(other).map(|it| it.value).collect();
+    let mut priorities = priorities.into_iter();
+    match (priorities.next(), priorities.next()) {
+        (Some(only @ 1..=255), None) => format!(
+            "add `priority`, from 1 to 255: if it is higher than {only}, \"{own}\" preempts \"{theirs}\"; if it is \
+             lower, \"{theirs}\" preempts \"{own}\"; with {only} they share the core in time slices"
+        ),
+        _ => "add `priority`, from 1 to 255, to each: for example 200 to the guest that preempts the other, and 100 to \
+              the other; guests of one priority share the core in time slices"
+            .into(),
     }
 }
 

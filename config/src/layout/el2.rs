@@ -6,8 +6,7 @@ use super::Plan;
 use crate::board::Board;
 use crate::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
 use crate::packed::{Guest, Quiesce};
-use crate::problem::Problem;
-use crate::stage2::{El2Map, El2Use, MapError, PAGE_SIZE, Pages};
+use crate::stage2::{El2Map, El2MapError, El2Use, PAGE_SIZE, Pages};
 use crate::types::PhysAddr;
 use crate::units::align_down;
 
@@ -39,22 +38,7 @@ pub(super) fn build(
     sections: &Sections,
     guests: &[Guest],
     pages: &mut Pages,
-) -> Result<PhysAddr, Box<Problem>> {
-    let map = fill(board, cores, plan, sections, guests, pages);
-    map.map_err(|error| {
-        let message = format!("the hypervisor's own memory cannot be mapped: {error}");
-        Box::new(Problem::new("el2-map", message))
-    })
-}
-
-fn fill(
-    board: &Board,
-    cores: usize,
-    plan: &Plan,
-    sections: &Sections,
-    guests: &[Guest],
-    pages: &mut Pages,
-) -> Result<PhysAddr, MapError> {
+) -> Result<PhysAddr, El2MapError> {
     let mut map = El2Map::new(pages);
     let code = board.memory.base + board.memory.image_offset;
     let (constants, data) = (code + sections.constants, code + sections.data);

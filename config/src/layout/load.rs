@@ -272,7 +272,11 @@ impl Place<'_> {
             .max()
             .unwrap_or(0);
         let identity = self.guest.identity.is_some_and(|identity| identity.value);
-        let start = align_down(lowest, BLOCK);
+        // The roundest address from which its memory reaches the image.
+        let start = (BLOCK.ilog2()..=GIB.ilog2())
+            .map(|bits| align_down(lowest, 1 << bits))
+            .rfind(|start| highest - start <= self.memory.size)
+            .unwrap_or(align_down(lowest, BLOCK));
         let mut cures = Vec::new();
         if lowest >= self.start() && highest - self.start() <= GIB {
             let needed = align_up(highest - self.start(), BLOCK).unwrap_or(highest);

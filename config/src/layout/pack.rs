@@ -137,7 +137,11 @@ pub fn pack(
         sections,
         &guests,
         &mut pages,
-    )?;
+    )
+    .map_err(|error| {
+        let message = format!("the hypervisor's own memory cannot be mapped: {error}");
+        Problem::new("el2-map", message)
+    })?;
     let tables = TablePages {
         offset: pages.base().0 - plan.bundle.0,
         bytes: pages.to_bytes(),

@@ -8,6 +8,7 @@ use super::attributes::Descriptor;
 use super::{EL2_BITS, MapError, Pages, Stage2};
 use crate::packed::Mapping;
 use crate::types::{GuestAddr, PhysAddr};
+use core::fmt;
 
 /// What EL2 may do with a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,38 @@ impl El2Use {
     }
 }
 
+/// Why a range cannot be mapped for EL2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum El2MapError {
+    /// The range does not consist of whole pages.
+    Unaligned(PhysAddr),
+    /// The range ends above the 512 GiB that EL2 has for its addresses.
+    Beyond(PhysAddr),
+    /// Something is mapped at this address already.
+    Overlap(PhysAddr),
+}
+
+impl fmt::Display for El2MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unaligned(pa) => write!(
+                f,
+                "the range at machine address {pa} is not made of 4 KiB pages: correct the board file"
+            ),
+            Self::Beyond(pa) => write!(
+                f,
+                "the range at machine address {pa} ends above the {EL2_BITS} bits that EL2 has: \
+                 correct the board file"
+            ),
+            Self::Overlap(pa) => write!(
+                f,
+                "two ranges have machine address {pa}: in the board file, separate memory, GIC, UART and devices \
+                 with `quiesce`"
+            ),
+        }
+    }
+}
+
 /// The tables of EL2's stage 1.
 #[derive(Debug)]
 pub struct El2Map<'a>(Stage2<'a>);
@@ -64,13 +97,13 @@ impl<'a> El2Map<'a> {
     ///
     /// # Errors
     ///
-    /// See [`MapError`].
-    pub fn map(&mut self, start: u64, end: u64, what: El2Use) -> Result<(), MapError> {
+    /// See [`El2MapError`]; nothing is mapped then.
+    pub fn map(&mut self, start: u64, end: u64, what: El2Use) -> Result<(), El2MapError> {
         if start >= end {
             return Ok(());
         }
         if end > 1 << EL2_BITS {
-            return Err(MapError::BeyondEl2Addresses(PhysAddr(start)));
+            return Err(El2MapError::Beyond(PhysAddr(start)));
         }
         let range = Mapping {
             ipa: GuestAddr(start),
@@ -78,7 +111,13 @@ impl<'a> El2Map<'a> {
             size: end - start,
         };
         let leaf = |pa, level| Descriptor::leaf_with(pa, what.bits(), level);
-        self.0.map_leaves(&range, leaf)
+        self.0
+            .map_leaves(&range, leaf)
+            .map_err(|error| match error {
+                MapError::Overlap(at) => El2MapError::Overlap(PhysAddr(at.0)),
+                // A range that is not empty and below 512 GiB.
+                _ => El2MapError::Unaligned(PhysAddr(start)),
+            })
     }
 
     /// Whether something is mapped at an address.

@@ -5,14 +5,13 @@ use super::attributes::Descriptor;
 use super::mapping::{Leaf, leaves};
 use super::pages::Slot;
 use super::{
-    Attributes, EL2_BITS, ENTRIES, Execute, IPA_BITS, Level, Memory, PA_BITS, PAGE_SIZE, Pages,
-    Vmid, vttbr,
+    Attributes, ENTRIES, Execute, IPA_BITS, Level, Memory, PA_BITS, PAGE_SIZE, Pages, Vmid, vttbr,
 };
 use crate::packed::Mapping;
 use crate::types::{GuestAddr, PhysAddr};
 use core::fmt;
 
-/// Why a range cannot be mapped.
+/// Why a range cannot be mapped for a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
     /// The range is empty.
@@ -30,8 +29,6 @@ pub enum MapError {
     BeyondGuestAddresses(GuestAddr),
     /// The range ends above the 1 TiB of physical addresses that the tables have room for.
     BeyondPhysicalAddresses(PhysAddr),
-    /// The range ends above the 512 GiB that EL2 has for its own addresses.
-    BeyondEl2Addresses(PhysAddr),
     /// Something is mapped at this guest address already.
     Overlap(GuestAddr),
     /// Execution from device memory.
@@ -55,11 +52,6 @@ impl fmt::Display for MapError {
                 f,
                 "the range at machine address {pa} ends above {PA_BITS} bits: correct the board file"
             ),
-            Self::BeyondEl2Addresses(pa) => write!(
-                f,
-                "the range at machine address {pa} ends above the {EL2_BITS} bits that EL2 has: \
-                 correct the board file"
-            ),
             Self::Overlap(ipa) => write!(
                 f,
                 "guest address {ipa} is mapped twice: separate memory and devices of the guest"
@@ -72,7 +64,7 @@ impl fmt::Display for MapError {
     }
 }
 
-/// The stage 2 tables of one guest.
+/// The stage 2 tables of one guest. EL2's own stage 1, [`El2Map`](super::El2Map), is made of them too: only its leaves differ.
 #[derive(Debug)]
 pub struct Stage2<'a> {
     pub(super) pages: &'a mut Pages,

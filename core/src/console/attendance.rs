@@ -296,9 +296,9 @@ mod tests {
                     if is_low {
                         prop_assert!(attended_at + LOOK > now);
                     }
-                    let rings = attendance.due().0;
-                    prop_assert!(rings > now, "the alarm would expire forever");
-                    now = rings.min(end);
+                    let due = attendance.due().0;
+                    prop_assert!(due > now, "the alarm would expire forever");
+                    now = due.min(end);
                     if is_low {
                         low_at = now;
                     }

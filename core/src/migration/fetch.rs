@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fetching: a core looks at the vCPUs that other cores have parked, and claims the one that the policy chooses.
+//! Fetching: a core looks at the vCPUs that other cores have parked, asks the policy about each, and claims at most one.
 
 use super::catch::{catch, stop_catching};
 use super::choice::Choice;
@@ -16,7 +16,7 @@ use crate::schedule::{Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// Looks for vCPUs that other cores have parked, and claims the one that the policy chooses. A decision must follow,
+/// Looks for vCPUs that other cores have parked, asks the policy about each, and claims at most one. A decision must follow,
 /// with [`acquire_current`](super::park::acquire_current).
 ///
 /// Returns whether there was something to choose or a time slice was over, so that time has passed; `None` if a vCPU of a

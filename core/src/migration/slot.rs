@@ -36,7 +36,7 @@ pub enum Peek {
     Nothing,
     /// Another core has parked it, and it is runnable.
     Runnable,
-    /// The given core, which is not the one that looks, has parked it, and it sleeps or is off.
+    /// Another core has parked it, the one given here, and it sleeps or is off.
     Waits(PcpuId),
 }
 

@@ -149,7 +149,7 @@ mod tests {
         // COND and CV, which AArch64 sets, have no meaning.
         assert_eq!(decode(0x1e0_0000), Exception::WaitForInterrupt);
         assert_eq!(decode(1), Exception::WaitForEvent);
-        // With a time, whose register may be given.
+        // WFIT and WFET, which have a time: `RN` names the register with the time if `RV` is set.
         assert_eq!(decode(0b110 | 5 << 5), Exception::WaitForInterrupt);
         assert_eq!(decode(0b111 | 31 << 5), Exception::WaitForEvent);
         assert_eq!(decode(0b011), Exception::WaitForEvent);

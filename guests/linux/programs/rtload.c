@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "number.h"
+#include "arguments.h"
 
 #define NS_PER_SECOND 1000000000u
 #define NS_PER_MS 1000000u
@@ -103,34 +103,15 @@ static int start(pthread_t *thread, void *(*function)(void *), int priority) {
 }
 
 static bool read_arguments(int argc, char **argv) {
-    const struct {
-        const char *name;
-        uint64_t *to;
-        uint64_t least;
-        uint64_t most;
-    } known[] = {
+    const struct argument known[] = {
         {"cpu=", &parameters.cpu, 0, CPU_MAX},
         {"load=", &parameters.load_percent, 0, PERCENT_MAX},
         {"burst=", &parameters.burst_ms, 1, PERIOD_MAX},
         {"tick=", &parameters.tick_us, 1, PERIOD_MAX},
     };
 
-    for (int i = 1; i < argc; i++) {
-        bool read = false;
-
-        for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
-            size_t length = strlen(known[k].name);
-
-            if (strncmp(argv[i], known[k].name, length) == 0) {
-                read = number_read(argv[i] + length, known[k].least, known[k].most, known[k].to);
-            }
-        }
-        if (!read) {
-            fprintf(stderr, "rtload: %s is not allowed; known are cpu=N load=PERCENT burst=MS tick=US\n", argv[i]);
-            return false;
-        }
-    }
-    return true;
+    return arguments_read(argc, argv, known, sizeof known / sizeof known[0],
+                          "cpu=N load=PERCENT burst=MS tick=US");
 }
 
 int main(int argc, char **argv) {

@@ -12,9 +12,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "number.h"
+#include "arguments.h"
 
 #define CACHE_LINE 64
+/* The text of a macro's value. */
+#define TEXT(value) TEXT_OF(value)
+#define TEXT_OF(value) #value
 
 struct tally {
     _Alignas(CACHE_LINE) uint64_t done;
@@ -104,31 +107,15 @@ int workers_run(const struct workers *workers, worker_function *work) {
 }
 
 void workers_arguments(int argc, char **argv, struct workers *workers) {
-    const struct {
-        const char *name;
-        uint64_t *to;
-        uint64_t least;
-        uint64_t most;
-    } known[] = {
+    const struct argument known[] = {
         {"total=", &workers->total, 1, UINT32_MAX},
         {"piece=", &workers->piece, 1, UINT32_MAX},
         {"count=", &workers->count, 1, WORKERS_MAX},
         {"pinned=", &workers->pinned, 0, 1},
     };
 
-    for (int i = 1; i < argc; i++) {
-        bool read = false;
-
-        for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
-            size_t length = strlen(known[k].name);
-            if (strncmp(argv[i], known[k].name, length) == 0) {
-                read = number_read(argv[i] + length, known[k].least, known[k].most, known[k].to);
-            }
-        }
-        if (!read) {
-            fprintf(stderr, "%s: %s is not allowed; known are total=N piece=N count=N (up to %d) pinned=0|1\n",
-                    argv[0], argv[i], WORKERS_MAX);
-            exit(2);
-        }
+    if (!arguments_read(argc, argv, known, sizeof known / sizeof known[0],
+                        "total=N piece=N count=N (up to " TEXT(WORKERS_MAX) ") pinned=0|1")) {
+        exit(2);
     }
 }

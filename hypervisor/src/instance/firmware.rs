@@ -12,7 +12,7 @@ impl Instance {
     /// Handles an HVC or SMC of the running vCPU, whose program counter is past the instruction.
     pub(super) fn firmware_call(&mut self) {
         let vcpu = loaded(&mut self.state);
-        let (id, guest_id, guest, x) = (vcpu.id, vcpu.guest, vcpu.shared, &vcpu.registers.x);
+        let (id, guest_id, guest, x) = (vcpu.id(), vcpu.guest, vcpu.shared, &vcpu.registers.x);
         let call = Call::decode([x[0], x[1], x[2], x[3]]);
         match psci::handle(call, &guest.power, |ipa| guest.has_memory(ipa)) {
             Outcome::Return(value) => self.answer(value),

@@ -70,7 +70,7 @@ impl Instance {
     /// The running vCPU turns itself off (PSCI CPU_OFF).
     pub(super) fn turn_off(&mut self) {
         let vcpu = super::loaded(&mut self.state);
-        let (id, guest_id, index, guest) = (vcpu.id, vcpu.guest, vcpu.index, vcpu.shared);
+        let (id, guest_id, index, guest) = (vcpu.id(), vcpu.guest, vcpu.index, vcpu.shared);
         migration::save_loaded(&mut self.state, &mut self.platform);
         self.state.stop(id);
         // As on hardware, a vCPU that is turned on again has no cached translations.
@@ -238,7 +238,8 @@ impl Instance {
             context: config.boot_argument,
         });
         let index = vcpu.index.0;
-        // No core still delivers an interrupt of the former life: loading takes longer than that.
+        // A core that took an interrupt of the former life has delivered it by now: that is one bounded step at EL2, and
+        // all of the guest's memory was loaded since.
         let mut gic = self.platform.loaded_gic(guest_id);
         guest.gic.reset(&mut gic);
         for interrupt in &config.interrupts {

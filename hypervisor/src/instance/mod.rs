@@ -99,7 +99,7 @@ impl Instance {
         };
         let mut state = CoreState::new(core, &setup, &machine.shared);
         for vcpu in vcpus.into_iter().flatten() {
-            let id = vcpu.id;
+            let id = vcpu.id();
             if let Some(band) = machine.shared.band(id) {
                 state.place(id, vcpu, band, VcpuState::Off);
             }

@@ -180,8 +180,8 @@ impl Platform for CorePlatform {
         step!(Load);
         cpu::set_stage2(vcpu.shared.stage2.all);
         let last = &mut self.last_of_guest[vcpu.guest.index()];
-        if *last != Some(vcpu.id) {
-            *last = Some(vcpu.id);
+        if *last != Some(vcpu.id()) {
+            *last = Some(vcpu.id());
             cpu::forget_guest_translations();
         }
         vcpu.system.restore();

@@ -47,8 +47,17 @@ impl<W: Write> Console<W> {
 
     /// A console that is drawn on this screen.
     pub fn of(screen: Screen, out: W) -> Self {
+        Self::reading(Demux::default(), screen, out)
+    }
+
+    /// As [`Self::of`], of a stream that is joined in the middle.
+    pub fn joining(screen: Screen, out: W) -> Self {
+        Self::reading(Demux::joining(), screen, out)
+    }
+
+    fn reading(demux: Demux, screen: Screen, out: W) -> Self {
         Self {
-            demux: Demux::default(),
+            demux,
             screen,
             out,
             looked: Instant::now(),

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What comes out of a pipe, as it comes.
+//! What comes out of a pipe, or over a serial line, as it comes.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// Bytes read at once.
 const SIZE: usize = 4096;
 
-/// A pipe that a thread reads.
+/// A pipe, or a serial line, that a thread reads.
 pub struct Pipe(Receiver<Vec<u8>>);
 
 impl Pipe {
@@ -17,9 +17,16 @@ impl Pipe {
         let (sender, receiver) = channel();
         std::thread::spawn(move || {
             let mut buffer = [0; SIZE];
-            while let Ok(count) = pipe.read(&mut buffer) {
-                if count == 0 || sender.send(buffer[..count].to_vec()).is_err() {
-                    break;
+            loop {
+                match pipe.read(&mut buffer) {
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    // An error is the end, too: the cable of a serial line was pulled out.
+                    Ok(0) | Err(_) => break,
+                    Ok(count) => {
+                        if sender.send(buffer[..count].to_vec()).is_err() {
+                            break;
+                        }
+                    }
                 }
             }
         });

@@ -217,7 +217,7 @@ impl Exploration<'_> {
     }
 
     /// Checks that from each state internal steps lead to one in which each vCPU is content, and to one in which the
-    /// system is settled.
+    /// system is at rest.
     fn check_all_settle(&mut self) {
         self.internal.sort_unstable();
         for id in 0..VCPUS {
@@ -226,8 +226,8 @@ impl Exploration<'_> {
                 self.fail(state, &format!("vCPU {id} waits forever"));
             }
         }
-        if let Some(state) = self.first_without(|seen| self.system.is_settled(seen)) {
-            self.fail(state, "the system never settles");
+        if let Some(state) = self.first_without(|seen| self.system.is_at_rest(seen)) {
+            self.fail(state, "the system never comes to rest");
         }
     }
 

@@ -20,7 +20,7 @@
 //! - Each vCPU becomes content: it sleeps with its doorbell silent and no timer set, or has taken what was rung and
 //!   runs. So no interrupt, timer or runnable vCPU is lost, and there is no deadlock or livelock.
 //!   [`System::is_content`] has the exceptions, which policies do not promise.
-//! - The system settles: no kick is pending on a core that takes it, and no core idles while it may fetch a vCPU.
+//! - The system comes to rest: no kick is pending on a core that takes it, and no core idles while it may fetch a vCPU.
 //! - A vCPU that is turned on starts, and a guest that is reset runs again. Both wait while a core runs a higher band,
 //!   if that core has the mail, must still take vCPUs off, or is to load the guest.
 //!
@@ -505,7 +505,8 @@ impl System {
                     && !seen.shared.rung[id]
                     && seen.idle().next().is_none()
             }
-            _ => false,
+            packed::Policy::Steal | packed::Policy::OnDemand | packed::Policy::Random => false,
+            packed::Policy::None | packed::Policy::Delay | packed::Policy::Cosched => false,
         }
     }
 
@@ -517,14 +518,15 @@ impl System {
             packed::Policy::Trap => {
                 !self.excludes_kernels(core) || state == Some(ParkedState::Runnable)
             }
-            _ => true,
+            packed::Policy::Steal | packed::Policy::Balance | packed::Policy::Random => true,
+            packed::Policy::None | packed::Policy::Delay | packed::Policy::Cosched => true,
         };
         let could_run = !seen.runs(id) && !seen.sleeps(id) && !seen.is_off(id);
         could_run && seen.shared.life == Life::Running && seen.idle().any(may_take)
     }
 
     /// Whether no kick or mail is left that a core takes, and no idle core misses a vCPU.
-    fn is_settled(&self, seen: &Seen) -> bool {
+    fn is_at_rest(&self, seen: &Seen) -> bool {
         let is_kicked =
             |core: u8| seen.shared.kicked[usize::from(core)] != 0 || seen.has_mail(core);
         let is_asked = (0..CORES as u8).any(|core| seen.takes_kicks(core) && is_kicked(core));
