@@ -215,15 +215,16 @@ fn kicked<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     }
 }
 
-/// The doorbell of the loaded vCPU was rung. If it is being switched out, the delivery waits until it runs again, to
-/// keep the latency of the incoming vCPU low.
+/// The doorbell of the loaded vCPU was rung. If it is being switched out, or another interrupt has come meanwhile, the
+/// delivery waits until it runs again: another vCPU may be due, and the delivery would add to its latency.
 #[inline(always)]
 fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    let is_interrupted = platform.is_interrupted();
     let Some(Loaded { id, token }) = state.loaded.as_mut() else {
         return;
     };
     let id = *id;
-    if state.scheduler.state(id) != Some(VcpuState::Running) {
+    if is_interrupted || state.scheduler.state(id) != Some(VcpuState::Running) {
         state.must_refresh = true;
         wake(state, platform, id);
         return;

@@ -186,8 +186,8 @@ impl CpuInterface {
         }
     }
 
-    /// The fast path of [`kicked`](Self::kicked), for the most frequent case: a single SGI was rung, which was in a
-    /// list register, and the guest has deactivated it. Returns whether that was so; if not, nothing is done.
+    /// The fast path of [`kicked`](Self::kicked), for the most frequent case: a single SGI was rung, which was pending
+    /// in a list register before. Returns whether that was so; if not, nothing is done.
     #[inline(always)]
     pub fn kicked_again(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> bool {
         let doorbell = gic.doorbell(self.index);
@@ -203,8 +203,9 @@ impl CpuInterface {
         }
     }
 
-    /// The list register of an SGI or PPI and its value when it became pending there, if the guest has deactivated it.
-    /// Its record is still valid, so both can be used once more.
+    /// The list register of an SGI or PPI that became pending there and is pending once more, and the value to write.
+    /// `None` if that is not possible: the guest has not deactivated it, and it is not an SGI, or others wait for list
+    /// registers.
     #[inline(always)]
     fn last_listed(
         &self,
@@ -220,7 +221,16 @@ impl CpuInterface {
         let same = slot.backing == backing
             && slot.latched == (backing == Backing::None)
             && slot.lr.state() == State::Pending;
-        (same && machine.empty_lrs() >> index & 1 != 0).then_some((index, slot.lr))
+        if !same {
+            None
+        } else if machine.empty_lrs() >> index & 1 != 0 {
+            // The record is still valid.
+            Some((index, slot.lr))
+        } else if backing == Backing::None && !self.pending_overflow {
+            Some((index, machine.read_lr(index).with_pending()))
+        } else {
+            None
+        }
     }
 
     /// The physical interrupt behind the guest's SPI `guest` was acknowledged on this core, its priority dropped, while

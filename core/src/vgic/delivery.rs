@@ -2,7 +2,7 @@
 //! The fast path: one more interrupt for a running vCPU whose list registers have room. All else takes the slow path,
 //! through fold and fill.
 
-use super::cpu_interface::CpuInterface;
+use super::cpu_interface::{CpuInterface, SGIS};
 use super::distributor::Spi;
 use super::slot::Backing;
 use super::{
@@ -38,8 +38,9 @@ impl CpuInterface {
             .with(self.synchronize(gic, machine))
     }
 
-    /// Puts SGIs and PPIs into list registers: an interrupt that was in a list register into the same one, if the guest
-    /// has deactivated it there, others into unused ones. Returns whether there was a list register for all.
+    /// Puts SGIs and PPIs into list registers: an interrupt that has a list register into the same one, others into
+    /// unused ones. Returns whether that was possible for all. It is not if there are too few list registers, or if the
+    /// guest has not deactivated an interrupt that has a list register and is not an SGI.
     fn deliver_private(&mut self, ready: u32, machine: &mut impl PhysicalGic) -> bool {
         if self.pending_overflow || self.active_overflow || ready & self.active != 0 {
             return false;
@@ -47,12 +48,21 @@ impl CpuInterface {
         let empty = machine.empty_lrs();
         for bit in bits(ready) {
             let index = if self.listed & 1 << bit != 0 {
-                let index = self.list_register[bit as usize];
-                let slot = self.slots[usize::from(index) % MAX_LIST_REGISTERS];
-                if empty & 1 << index == 0 || slot.backing == Backing::Deferred {
+                let index = usize::from(self.list_register[bit as usize]) % MAX_LIST_REGISTERS;
+                let slot = &mut self.slots[index];
+                if empty & 1 << index == 0 {
+                    if slot.backing != Backing::None || SGIS & 1 << bit == 0 {
+                        return false;
+                    }
+                    slot.latched = true;
+                    self.latch &= !(1 << bit);
+                    machine.write_lr(index, machine.read_lr(index).with_pending());
+                    continue;
+                }
+                if slot.backing == Backing::Deferred {
                     return false;
                 }
-                usize::from(index)
+                index
             } else {
                 let index = (!self.used).trailing_zeros() as usize;
                 if index >= machine.list_registers() {

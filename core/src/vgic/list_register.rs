@@ -79,6 +79,11 @@ impl ListRegister {
         Self(self.0 & !(3 << Self::STATE_SHIFT) | state << Self::STATE_SHIFT)
     }
 
+    /// The same interrupt, raised once more: pending, or pending and active. HW = 0 only.
+    pub const fn with_pending(self) -> Self {
+        Self(self.0 | 1 << Self::STATE_SHIFT)
+    }
+
     /// The virtual interrupt.
     pub const fn intid(self) -> IntId {
         // Never more than 10 bits are written here, as GICD_TYPER.IDbits says.
@@ -152,6 +157,8 @@ mod tests {
             assert!(!lr.has_eoi_interrupt());
             assert!(lr.with_eoi_interrupt().has_eoi_interrupt());
             assert_eq!(lr.backed_by(IntId(512)).physical(), Some(IntId(512)));
+            assert!(lr.with_pending().state().is_pending());
+            assert_eq!(lr.with_pending().state().is_active(), state.is_active());
             // Bit 41 is part of the physical number when HW = 1.
             assert!(!lr.backed_by(IntId(512)).has_eoi_interrupt());
         }

@@ -66,6 +66,54 @@ fn an_sgi_costs_one_list_register_write() {
 }
 
 #[test]
+fn an_sgi_that_is_pending_or_active_becomes_pending_again_in_its_list_register() {
+    const SGI_3: u64 = 3 << 24 | 0b10;
+    const SGI_5: u64 = 5 << 24 | 0b10;
+    let mut world = two_vcpus();
+    let one_read = Accesses {
+        reads: 1,
+        ..ONE_WRITE
+    };
+    let mut again = |sgis: &[u64]| {
+        accesses(&mut world, |world| {
+            for &sgi in sgis {
+                world.send_sgi(0, SgiRegister::Sgi1r, sgi);
+            }
+            world.drain();
+        })
+    };
+    assert_eq!(again(&[SGI_3]), ONE_WRITE);
+    assert_eq!(again(&[SGI_3]), one_read);
+    // Two at once take the way through the list of what was collected.
+    let two = Accesses {
+        reads: 1,
+        writes: 2,
+    };
+    assert_eq!(again(&[SGI_3, SGI_5]), two);
+    assert_eq!(world.acknowledge(1).unwrap().intid, IntId(3));
+    for _ in 0..2 {
+        let cost = accesses(&mut world, |world| {
+            world.send_sgi(0, SgiRegister::Sgi1r, SGI_3);
+            world.drain();
+        });
+        assert_eq!(cost, one_read);
+        assert_eq!(
+            world.listed(1),
+            vec![(3, State::PendingActive), (5, State::Pending)]
+        );
+    }
+    world.end(1);
+    // It is delivered once more, after a fold as well.
+    world.unload(1);
+    world.load(1, 1);
+    for sgi in [3, 5] {
+        assert_eq!(world.acknowledge(1).unwrap().intid, IntId(sgi));
+        world.end(1);
+    }
+    assert!(world.acknowledge(1).is_none());
+}
+
+#[test]
 fn an_sgi_to_oneself_costs_one_list_register_write() {
     let mut world = guest(1, 4);
     let cost = accesses(&mut world, |world| {
