@@ -7,8 +7,12 @@ use serde::{Deserialize, Serialize};
 pub const MARK_BEGIN: u64 = 1;
 /// The mark at its end.
 pub const MARK_END: u64 = 2;
+/// The mark that Linux passes when a real-time thread is about to start.
+pub const MARK_THREAD: u64 = 12;
+/// The mark that Linux's first process passes.
+pub const MARK_INIT: u64 = 13;
 /// The mark that the real-time guest passes when a job has waited longer than all before; its value is the wait in ns.
-const MARK_WAIT: u64 = 14;
+pub const MARK_WAIT: u64 = 14;
 const NS_PER_SECOND: f64 = 1e9;
 
 /// The clock's report on one run. Unused keys are ignored.
@@ -198,6 +202,12 @@ impl ClockReport {
         ends.map(|it| it.ns).max()
     }
 
+    /// When this mark was passed first, in nanoseconds.
+    pub fn first(&self, mark: u64) -> Option<u64> {
+        let found = self.marks.iter().filter(|it| it.mark == mark);
+        found.map(|it| it.ns).min()
+    }
+
     /// The longest wait of a job of the real-time guest, in nanoseconds. Also known if the run ends before the guest's
     /// report.
     pub fn longest_wait_ns(&self) -> Option<u64> {
@@ -248,6 +258,8 @@ mod tests {
         assert_eq!(report.repeats(), [1.499999]);
         assert_eq!(report.last_end(), Some(1_500_000_000));
         assert_eq!(report.longest_wait_ns(), Some(1000));
+        assert_eq!(report.first(MARK_WAIT), Some(1200));
+        assert_eq!(report.first(MARK_INIT), None);
         assert_eq!(report.profiled.to_ns, 3000);
         assert_eq!(report.profile[0].function, Function::NO_NAME);
         assert_eq!(report.spin[0].longest_ns, 4);

@@ -20,6 +20,7 @@ const UNFINISHED: &str = "unfinished";
 const OWN_TIMER: &str = "IRQ: the guest's timer";
 const SGI: &str = "IRQ: SGI of another core";
 const ALARM: &str = "IRQ: EL2's alarm";
+const SENT_SGI: &str = "write of ICC_SGI1R_EL1";
 /// Aims for the mean, in instructions; published values of other hypervisors are 188 to 7,726.
 const AIM_STAYS: f64 = 250.0;
 const AIM_SWITCHES: f64 = 1200.0;
@@ -84,6 +85,31 @@ pub fn verdicts(results: &Results, label: &str) -> Vec<Verdict> {
     .collect()
 }
 
+/// What exits have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An interrupt; the core stays with its guest.
+    Interrupt,
+    /// The guest sends an SGI; the core stays with it.
+    SentSgi,
+    /// The core switches to another guest.
+    Switch,
+}
+
+/// Mean instructions of the exits of one kind, over all seeds of a run; `None`: there is no such exit.
+pub fn mean_of(results: &Results, label: &str, kind: Kind) -> Option<f64> {
+    let all = exits(results, label);
+    let of_kind = all.iter().filter(|it| match kind {
+        Kind::Interrupt => it.cause.starts_with("IRQ") && it.end == "stays",
+        Kind::SentSgi => it.cause == SENT_SGI && it.end == "stays",
+        Kind::Switch => it.end == "switches",
+    });
+    let (count, instructions) = of_kind.fold((0, 0), |(count, sum), it| {
+        (count + it.count, sum + it.instructions)
+    });
+    (count > 0).then(|| instructions as f64 / count as f64)
+}
+
 /// The longest stretch without a check for interrupts, in words.
 pub fn stretch(exits: &Exits) -> String {
     let length = grouped(exits.longest_deaf as f64);
@@ -137,9 +163,7 @@ fn class(exits: &Exits) -> String {
     }
     // ICC_SGI1R_EL1 (GICv3, section 12.2): S3_0_C12_C11_5 in the clock's form.
     match cause {
-        _ if cause.ends_with("C12_C11_5") || cause.contains("ICC_SGI1R") => {
-            "write of ICC_SGI1R_EL1".into()
-        }
+        _ if cause.ends_with("C12_C11_5") || cause.contains("ICC_SGI1R") => SENT_SGI.into(),
         // GICv3, section 2.2.1.
         "IRQ" => match exits.intid.and_then(|it| u16::try_from(it).ok()).map(IntId) {
             Some(IntId(0..16)) => SGI.into(),
@@ -226,6 +250,24 @@ mod tests {
         assert_eq!(stretch(&longest), "900 instructions, from `a` 900 to `b`");
         let met: Vec<_> = verdicts(&results, "a").iter().map(|it| it.met).collect();
         assert_eq!(met, [Some(false), None, None]);
+    }
+
+    #[test]
+    fn exits_of_one_kind_have_a_mean() {
+        let mut results = Results::default();
+        let mut outcome = samples::outcome("a", 1, "");
+        let mut switch = exit("IRQ", Some(26), 2, 2000, 0);
+        switch.end = "switches".into();
+        outcome.clock.exits = vec![
+            exit("IRQ", Some(27), 3, 600, 0),
+            exit("IRQ", Some(3), 1, 600, 0),
+            switch,
+        ];
+        results.add(outcome);
+        let of = |kind| mean_of(&results, "a", kind);
+        assert_eq!(of(Kind::Interrupt), Some(300.0));
+        assert_eq!(of(Kind::Switch), Some(1000.0));
+        assert_eq!(of(Kind::SentSgi), None);
     }
 
     #[test]

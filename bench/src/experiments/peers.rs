@@ -2,9 +2,11 @@
 //! `peers`: what a user would pick instead of Spumone, on the same clock: a stock kernel and PREEMPT_RT with real-time
 //! threads of their own.
 
+mod costs;
 mod runs;
 mod systems;
 
+use self::costs::{exits_table, starts_table};
 use self::runs::{periods, throughput_run, wakeup, wakeup_label, wakeup_run};
 use self::systems::{ISOLATED, OWN, Peer, all};
 use super::beside::Load;
@@ -97,6 +99,7 @@ impl Experiment for Peers {
                 .map(|it| throughput_table(it, results))
                 .chain(throughputs.iter().map(|it| it.bare_table(results))),
         );
+        tables.extend([exits_table(results), starts_table(results)]);
         Evaluation {
             findings: marks.iter().map(finding).collect(),
             figure: Figure::Scatter(Scatter {
