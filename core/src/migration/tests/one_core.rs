@@ -605,3 +605,23 @@ fn a_preemption_is_decided_before_the_next_interrupt_is_taken() {
     assert_eq!(core.state.running, Some(VcpuId(1)));
     assert_eq!(core.machine.pending.len(), 100);
 }
+
+/// A kick that has come just before the alarm expires is not delivered first.
+#[test]
+fn a_kick_is_delivered_after_a_preemption_that_is_due() {
+    for due_in in [1, 1000] {
+        let mut core = beside_sleeping_rt();
+        core.ring(0);
+        let due = Ticks(core.machine.now.0 + due_in);
+        core.state.deadlines.set(VcpuId(1), MIDDLE, due);
+        core.state.alarm_is_stale = true;
+        core.machine.pending = [VcpuId(0)].to_vec();
+        take_interrupts(&mut core.state, &mut core.machine);
+        let is_due = due_in < HANDLER;
+        assert_eq!(core.machine.doorbells[0].is_silent(), !is_due);
+        assert_eq!(core.state.must_refresh(), is_due);
+        core.iterate();
+        let next = if is_due { VcpuId(1) } else { VcpuId(0) };
+        assert_eq!(core.state.running, Some(next));
+    }
+}
