@@ -3,6 +3,7 @@
 //!
 //! Formats: `guests/linux/README.md`, `guests/rt/README.md`.
 
+use crate::demux::UNTAGGED;
 use crate::transcript;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,6 +17,9 @@ const RT_COMPLAINTS: [&str; 2] = ["rt-error:", "rt-fault:"];
 /// Title of the histogram: `histogram, rows of 50 ticks (800 ns)`.
 const TABLE_TITLE: &str = "histogram, rows of ";
 
+/// The name of a system's first real-time guest.
+pub const FIRST_RT: &str = "rt";
+
 /// Everything read from one log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Console {
@@ -24,16 +28,28 @@ pub struct Console {
     /// Facts of the last `probe-result` line.
     #[serde(default)]
     pub probe: Option<Facts>,
-    /// Facts of the last `rt-result` line.
-    pub rt: Option<Facts>,
-    /// The real-time guest's histogram, empty if it printed none.
-    pub histogram: Histogram,
-    /// Whether the last `rt-result` line came before the first `linux-result` line.
+    /// Of the real-time guest [`FIRST_RT`], or of the one on the bare machine.
+    #[serde(flatten)]
+    pub rt: RtReport,
+    /// Of each further real-time guest, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub more_rt: BTreeMap<String, RtReport>,
+    /// Whether there is an `rt-result` line, and that of each real-time guest came before the first `linux-result` line.
     pub rt_first: bool,
-    /// Complaints of the real-time guest.
+    /// Complaints of real-time guests.
     pub complaints: Vec<String>,
     /// Version of FreeRTOS, as its banner says.
     pub freertos: Option<String>,
+}
+
+/// What one real-time guest has printed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RtReport {
+    /// Facts of its last `rt-result` line.
+    #[serde(rename = "rt")]
+    pub result: Option<Facts>,
+    /// Its histogram, empty if it printed none.
+    pub histogram: Histogram,
 }
 
 /// `key=value` words.
@@ -54,31 +70,57 @@ impl Console {
     /// Reads a log.
     pub fn parse(log: &[u8]) -> Self {
         let mut console = Self::default();
+        let mut in_time = true;
         for line in transcript::read(log) {
             let text = line.text.as_str();
             if let Some(rest) = after(text, LINUX_RESULT) {
-                if console.linux.is_empty() {
-                    console.rt_first = console.rt.is_some();
-                }
                 console.linux.push(facts(rest));
             } else if let Some(rest) = after(text, PROBE_RESULT) {
                 console.probe = Some(facts(rest));
             } else if let Some(rest) = after(text, RT_RESULT) {
-                console.rt = Some(facts(rest));
+                let is_first = console.linux.is_empty();
+                let report = console.rt_mut(&line.source);
+                let is_new = report.result.is_none();
+                report.result = Some(facts(rest));
+                in_time &= is_first || !is_new;
             } else if let Some(rest) = after(text, RT_HISTOGRAM) {
-                console.histogram.add_line(rest);
+                console.rt_mut(&line.source).histogram.add_line(rest);
             } else if let Some(rest) = after(text, TABLE_TITLE) {
-                console.histogram = Histogram::titled(rest);
+                console.rt_mut(&line.source).histogram = Histogram::titled(rest);
             } else if RT_COMPLAINTS.iter().any(|it| text.contains(it)) {
                 console.complaints.push(line.to_string());
             } else if let Some((_, version)) = text.split_once("real-time guest on FreeRTOS ") {
                 console.freertos = Some(version.trim().to_owned());
             } else if !line.is_hypervisors() {
-                console.histogram.add_row(text);
+                console.rt_mut(&line.source).histogram.add_row(text);
             }
         }
-        console.rt_first |= console.linux.is_empty() && console.rt.is_some();
+        // A guest that prints other things, such as Linux, is no real-time guest.
+        console.more_rt.retain(|_, it| *it != RtReport::default());
+        console.rt_first = in_time && console.rts().any(|it| it.1.result.is_some());
         console
+    }
+
+    /// What a real-time guest has printed, by its name.
+    pub fn rt(&self, name: &str) -> Option<&RtReport> {
+        match name {
+            FIRST_RT => Some(&self.rt),
+            _ => self.more_rt.get(name),
+        }
+    }
+
+    /// What each real-time guest has printed, with its name.
+    pub fn rts(&self) -> impl Iterator<Item = (&str, &RtReport)> {
+        let more = self.more_rt.iter().map(|(name, it)| (name.as_str(), it));
+        std::iter::once((FIRST_RT, &self.rt)).chain(more)
+    }
+
+    /// Where to store what this source has printed.
+    fn rt_mut(&mut self, source: &str) -> &mut RtReport {
+        match source {
+            FIRST_RT | UNTAGGED => &mut self.rt,
+            _ => self.more_rt.entry(source.to_owned()).or_default(),
+        }
     }
 }
 
@@ -176,7 +218,7 @@ linux   | linux-result scenario=hackbench ok=1 seconds=1.5,1.25 median=1.25\r
     fn results_are_found_behind_names() {
         let console = parse(LOG);
         assert_eq!(
-            number(console.rt.as_ref().unwrap(), "max_ns"),
+            number(console.rt.result.as_ref().unwrap(), "max_ns"),
             Some(21504.0)
         );
         assert_eq!(numbers(&console.linux[0], "seconds"), [1.5, 1.25]);
@@ -186,7 +228,7 @@ linux   | linux-result scenario=hackbench ok=1 seconds=1.5,1.25 median=1.25\r
 
     #[test]
     fn the_histogram_is_read_row_by_row() {
-        let histogram = parse(LOG).histogram;
+        let histogram = parse(LOG).rt.histogram;
         assert_eq!(histogram.width_ns, 800);
         assert_eq!(histogram.rows, [(4000, 1), (4800, 0)]);
         assert_eq!(histogram.above, 17);
@@ -196,7 +238,7 @@ linux   | linux-result scenario=hackbench ok=1 seconds=1.5,1.25 median=1.25\r
     fn the_fine_histogram_replaces_the_table() {
         let log =
             format!("{LOG}rt | rt-histogram width_ns=16 4464:2 4480:3\r\nrt-histogram 9000:1\n");
-        let histogram = parse(&log).histogram;
+        let histogram = parse(&log).rt.histogram;
         assert_eq!(histogram.width_ns, 16);
         assert_eq!(histogram.rows, [(4464, 2), (4480, 3), (9000, 1)]);
         assert_eq!(histogram.above, 0);
@@ -207,6 +249,35 @@ linux   | linux-result scenario=hackbench ok=1 seconds=1.5,1.25 median=1.25\r
         let swapped = "linux-result scenario=a ok=1\nrt-result periods=1\n";
         assert!(!parse(swapped).rt_first);
         assert!(parse("rt-result periods=1\n").rt_first);
+    }
+
+    #[test]
+    fn each_real_time_guest_has_its_own_result() {
+        let second = "rt2     | rt-histogram width_ns=16 16:5\r\nrt2     | rt-result max_ns=7\r\n";
+        let console = parse(&format!("{second}{LOG}"));
+        let most = |name: &str| number(console.rt(name)?.result.as_ref()?, "max_ns");
+        assert_eq!((most("rt"), most("rt2")), (Some(21504.0), Some(7.0)));
+        assert_eq!(most("linux"), None);
+        assert_eq!(console.more_rt["rt2"].histogram.rows, [(16, 5)]);
+        assert_eq!(console.rt.histogram.width_ns, 800);
+        assert_eq!(console.rts().count(), 2);
+        assert!(console.rt_first);
+        assert!(!parse(&format!("{LOG}{second}")).rt_first);
+        // The second report of a guest that has given one in time.
+        assert!(parse(&format!("{LOG}rt      | rt-result max_ns=7\n")).rt_first);
+    }
+
+    #[test]
+    fn a_stored_result_is_read_again() {
+        for log in [LOG, "rt2     | rt-result max_ns=7\n"] {
+            let text = serde_json::to_string(&parse(log)).unwrap();
+            assert_eq!(serde_json::from_str::<Console>(&text).unwrap(), parse(log));
+        }
+        let text = serde_json::to_string(&parse("rt-result max_ns=1\n")).unwrap();
+        assert!(
+            text.contains(r#""rt":{"max_ns":"1"},"histogram":{"#),
+            "{text}"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::linux::Linux;
 use crate::machine::{ClockSettings, Machine, Order, Run};
 use crate::results::{Outcome, Results};
 use crate::stats::grouped;
-use crate::system::System;
+use crate::system::{Rt, System};
 
 /// A core as fast as in the figure `latency`. The end is for guests that hang; otherwise the machine turns itself off long
 /// before.
@@ -64,7 +64,7 @@ impl Guests {
     pub fn together(&self) -> Run {
         let system = System {
             cores: CORES,
-            rt: Some(self.rt.clone()),
+            rt: vec![Rt::new(&self.rt)],
             linux: Some(self.linux.clone()),
             ..System::default()
         };

@@ -75,13 +75,23 @@ pub struct Guest {
     pub cores: Option<Vec<u32>>,
     /// Priority of its vCPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<u8>,
+    pub priority: Option<Priority>,
     /// Its command line.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub bootargs: String,
     /// Devices passed through.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
+}
+
+/// The `priority` of a guest.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Priority {
+    /// The same for all its vCPUs.
+    All(u8),
+    /// One for each vCPU.
+    PerVcpu(Vec<u8>),
 }
 
 impl Description {

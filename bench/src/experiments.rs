@@ -16,6 +16,7 @@ mod moves;
 pub mod overhead;
 pub mod peers;
 pub mod priorities;
+pub mod shapes;
 mod shares;
 pub mod soak;
 pub mod timer;
@@ -203,6 +204,7 @@ pub trait Experiment: Sync {
 pub const ALL: &[&dyn Experiment] = &[
     &lhp::Lhp,
     &workloads::Workloads,
+    &shapes::Shapes,
     &latency::Latency,
     &peers::Peers,
     &migration::Migration,

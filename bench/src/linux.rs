@@ -15,6 +15,8 @@ pub struct Linux {
     pub cpus: u32,
     /// Home core of each vCPU under Spumone; empty: CPU n on core n.
     pub homes: Vec<u32>,
+    /// Priority of each vCPU under Spumone; empty: that of Linux in all systems.
+    pub priorities: Vec<u8>,
     /// Its scenario, a file in `guests/linux/scenarios/`.
     pub scenario: String,
     /// Its arguments.
@@ -33,6 +35,7 @@ impl Linux {
         Self {
             cpus,
             homes: Vec::new(),
+            priorities: Vec::new(),
             scenario: scenario.to_owned(),
             arguments: arguments.iter().map(|&it| it.to_owned()).collect(),
             flavour: Flavour::default(),

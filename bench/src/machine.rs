@@ -47,7 +47,7 @@ impl Machine {
         match self {
             Self::BareLinux(_) => false,
             Self::BareRt(_) => true,
-            Self::Spumone(system) => system.rt.is_some(),
+            Self::Spumone(system) => !system.rt.is_empty(),
         }
     }
 

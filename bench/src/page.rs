@@ -247,7 +247,7 @@ fn run_json(outcome: &Outcome) -> Value {
         "virtual_ns": outcome.clock.virtual_ns,
         "seconds": outcome.seconds(),
         "seconds_by_clock": outcome.clock.repeats(),
-        "rt": outcome.console.rt,
+        "rt": outcome.console.rt.result,
         "instructions": instructions,
         "profiled": outcome.clock.profiled,
         "profile": outcome.clock.profile,

@@ -2,7 +2,7 @@
 //! Results of runs, by label.
 
 use crate::clock::ClockReport;
-use crate::console::{self, Console};
+use crate::console::{self, Console, FIRST_RT};
 use crate::hash;
 use crate::machine::Run;
 use serde::{Deserialize, Serialize};
@@ -55,14 +55,24 @@ impl Outcome {
         console::number(self.console.linux.first()?, key)
     }
 
-    /// A number that the real-time guest reports.
+    /// A number that the first real-time guest reports.
     pub fn rt(&self, key: &str) -> Option<f64> {
-        console::number(self.console.rt.as_ref()?, key)
+        self.rt_of(FIRST_RT, key)
     }
 
-    /// A time that the real-time guest reports, `key` in nanoseconds, as instructions of one core.
+    /// A number that the real-time guest with this name reports.
+    pub fn rt_of(&self, guest: &str, key: &str) -> Option<f64> {
+        console::number(self.console.rt(guest)?.result.as_ref()?, key)
+    }
+
+    /// A time that the first real-time guest reports, `key` in nanoseconds, as instructions of one core.
     pub fn rt_instructions(&self, key: &str) -> Option<f64> {
-        Some(self.instructions(self.rt(key)?))
+        self.rt_instructions_of(FIRST_RT, key)
+    }
+
+    /// The same of the real-time guest with this name.
+    pub fn rt_instructions_of(&self, guest: &str, key: &str) -> Option<f64> {
+        Some(self.instructions(self.rt_of(guest, key)?))
     }
 
     /// Instructions that a core executes in this number of nanoseconds.
@@ -78,15 +88,18 @@ impl Outcome {
             let list: Vec<_> = seconds.iter().map(|it| format!("{it:.3}")).collect();
             parts.push(format!("{} s", list.join(" ")));
         }
-        if let (Some(min), Some(avg), Some(tail), Some(max)) = (
-            self.rt_instructions("min_ns"),
-            self.rt_instructions("avg_ns"),
-            self.rt_instructions("p99_9_ns"),
-            self.rt_instructions("max_ns"),
-        ) {
-            parts.push(format!(
-                "latency min {min:.0}, average {avg:.0}, 99.9 % {tail:.0}, max {max:.0} instructions"
-            ));
+        for (name, _) in self.console.rts() {
+            let [min, avg, tail, max] = ["min_ns", "avg_ns", "p99_9_ns", "max_ns"]
+                .map(|key| self.rt_instructions_of(name, key));
+            if let (Some(min), Some(avg), Some(tail), Some(max)) = (min, avg, tail, max) {
+                let whose = match name {
+                    FIRST_RT => String::new(),
+                    _ => format!(" of {name}"),
+                };
+                parts.push(format!(
+                    "latency{whose} min {min:.0}, average {avg:.0}, 99.9 % {tail:.0}, max {max:.0} instructions"
+                ));
+            }
         }
         parts.join("; ")
     }

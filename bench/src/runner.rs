@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::machine::{self, LIMIT, Machine, Order, Run};
 use crate::project::Project;
 use crate::role::Role;
+use crate::system::rt_name;
 use crate::transcript;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -207,8 +208,11 @@ fn judge(run: &Run, console: &Console, clock: &ClockReport) -> Result<(), String
     let linux = run.machine.linux().is_some();
     let rt = run.machine.has_rt();
     let rt_needed = !matches!(run.order, Order::LinuxFirst { .. });
-    if rt && rt_needed && console.rt.is_none() {
-        return Err("the real-time guest gave no result".into());
+    if rt
+        && rt_needed
+        && let Some(silent) = silent_rt(run, console)
+    {
+        return Err(format!("the real-time guest {silent} gave no result"));
     }
     if linux && run.order != Order::RtFirst && console.linux.is_empty() {
         return Err("Linux gave no result".into());
@@ -239,6 +243,16 @@ fn judge(run: &Run, console: &Console, clock: &ClockReport) -> Result<(), String
     Ok(())
 }
 
+/// The first real-time guest that gave no result.
+fn silent_rt(run: &Run, console: &Console) -> Option<String> {
+    let count = match &run.machine {
+        Machine::Spumone(system) => system.rt.len(),
+        _ => 1,
+    };
+    let is_silent = |name: &String| console.rt(name).is_none_or(|it| it.result.is_none());
+    (0..count).map(rt_name).find(is_silent)
+}
+
 /// The last lines of a log.
 fn tail(log: &Path) -> Vec<String> {
     let text = std::fs::read(log).unwrap_or_default();
@@ -256,7 +270,7 @@ mod tests {
     use crate::linux::Linux;
     use crate::machine::{ClockSettings, Machine};
     use crate::results::samples;
-    use crate::system::System;
+    use crate::system::{Rt, System};
     use std::os::unix::fs::PermissionsExt;
 
     const LINUX: &str = "linux-result scenario=a ok=1 seconds=1\n";
@@ -282,7 +296,7 @@ mod tests {
             cores: 4,
             policy: "none".into(),
             interrupt_priorities: None,
-            rt: Some(String::new()),
+            rt: vec![Rt::new("")],
             linux: Some(Linux::new(4, "a", &[])),
             ..System::default()
         };
@@ -308,6 +322,19 @@ mod tests {
         assert!(verdict(&until(20), &rt_first).is_ok());
         assert!(verdict(&until(20), LINUX).is_ok());
         assert!(verdict(&until(19), &linux_first).is_err());
+    }
+
+    #[test]
+    fn each_real_time_guest_must_give_its_result_first() {
+        let mut run = both(Order::RtFirst);
+        if let Machine::Spumone(system) = &mut run.machine {
+            system.rt.push(Rt::new(""));
+        }
+        let second = format!("rt2 | {}\r\n", RT.trim());
+        assert!(verdict(&run, &format!("{RT}{second}{LINUX}")).is_ok());
+        assert!(verdict(&run, RT).unwrap_err().contains("rt2"));
+        let error = verdict(&run, &format!("{RT}{LINUX}{second}")).unwrap_err();
+        assert!(error.contains("ended before"), "{error}");
     }
 
     #[test]
@@ -433,7 +460,7 @@ mod tests {
         let (project, places) = project(folder.path(), &script);
         let run = run(Machine::BareRt("period=1ms".into()), Order::Any);
         let (console, clock) = execute(&project, &run, 1, &places).unwrap();
-        assert!(console.rt.is_some());
+        assert!(console.rt.result.is_some());
         assert_eq!(clock.hash, "0x1");
     }
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The Spumone systems that experiments boot, as system descriptions (`docs/system-description.md`).
 
-use crate::description::{Board, Description, Guest, Scheduler};
+use crate::console::FIRST_RT;
+use crate::description::{Board, Description, Guest, Priority, Scheduler};
 use crate::linux::{LINUX_MEMORY_MIB, Linux};
 use std::path::Path;
 
-/// Core that the real-time guest shares with Linux.
-pub const RT_CORE: u32 = 0;
+/// Priority of real-time guests.
+pub const RT_PRIORITY: u8 = 200;
+/// Priority of Linux, where each of its vCPUs has the same, and of the probe.
+pub const LINUX_PRIORITY: u8 = 100;
 
-/// A system: at most one real-time guest, one Linux and one probe.
+/// A system: real-time guests, at most one Linux and one probe.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct System {
     /// Number of cores.
@@ -19,14 +22,44 @@ pub struct System {
     pub without: Vec<String>,
     /// How interrupts' priorities follow those of the vCPUs; `None`: the default.
     pub interrupt_priorities: Option<String>,
-    /// Arguments of the real-time guest on core 0, if there is one.
-    pub rt: Option<String>,
+    /// Real-time guests; [`rt_name`] gives the name of each.
+    pub rt: Vec<Rt>,
     /// Linux, if there is one.
     pub linux: Option<Linux>,
     /// Whether Linux gets the first virtio device.
     pub disk: bool,
     /// The probe, if there is one.
     pub probe: Option<Probe>,
+}
+
+/// A real-time guest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rt {
+    /// Its arguments.
+    pub bootargs: String,
+    /// Its home core.
+    pub core: u32,
+    /// Further cores that it may move to.
+    pub cores: Vec<u32>,
+}
+
+impl Rt {
+    /// On core 0, where it stays: as most figures have it.
+    pub fn new(bootargs: impl Into<String>) -> Self {
+        Self {
+            bootargs: bootargs.into(),
+            core: 0,
+            cores: Vec::new(),
+        }
+    }
+}
+
+/// The name of a real-time guest of a system, by its place in the list: `rt`, `rt2`, …
+pub fn rt_name(place: usize) -> String {
+    match place {
+        0 => FIRST_RT.into(),
+        _ => format!("{FIRST_RT}{}", place + 1),
+    }
 }
 
 /// The bare-metal guest of the project's tests (`tests/guests/`), with a suite that measures.
@@ -57,14 +90,15 @@ impl System {
     ///
     /// As [`Description::to_toml`].
     pub fn description(&self, files: &Files<'_>) -> Result<String, String> {
-        let rt = self.rt.iter().map(|bootargs| Guest {
-            name: "rt".into(),
+        let rt = self.rt.iter().enumerate().map(|(place, rt)| Guest {
+            name: rt_name(place),
             kind: "elf".into(),
             image: path(files.rt),
             memory: "16MiB".into(),
-            vcpus: vec![RT_CORE],
-            priority: Some(200),
-            bootargs: bootargs.clone(),
+            vcpus: vec![rt.core],
+            cores: (!rt.cores.is_empty()).then(|| rt.cores.clone()),
+            priority: Some(Priority::All(RT_PRIORITY)),
+            bootargs: rt.bootargs.clone(),
             ..Guest::default()
         });
         let linux = self.linux.iter().map(|linux| Guest {
@@ -78,7 +112,10 @@ impl System {
                 true => (0..linux.cpus).collect(),
                 false => linux.homes.clone(),
             },
-            priority: Some(100),
+            priority: Some(match linux.priorities.is_empty() {
+                true => Priority::All(LINUX_PRIORITY),
+                false => Priority::PerVcpu(linux.priorities.clone()),
+            }),
             bootargs: linux.bootargs(),
             devices: self.disk.then(|| "virtio0".into()).into_iter().collect(),
             ..Guest::default()
@@ -89,7 +126,7 @@ impl System {
             image: path(files.probe),
             memory: "64MiB".into(),
             vcpus: probe.homes.clone(),
-            priority: Some(100),
+            priority: Some(Priority::All(LINUX_PRIORITY)),
             bootargs: probe.bootargs.clone(),
             ..Guest::default()
         });
@@ -130,19 +167,13 @@ mod tests {
             policy: "steal".into(),
             without: vec!["grace".into(), "patience".into()],
             interrupt_priorities: Some("flat".into()),
-            rt: Some("period=1ms".into()),
+            rt: vec![Rt::new("period=1ms")],
             linux: Some(linux),
             disk: true,
             probe: Some(Probe {
                 homes: vec![1, 0],
                 bootargs: "suite=ipi".into(),
             }),
-        };
-        let files = Files {
-            kernel: Path::new("/g/Image"),
-            initrd: Path::new("/g/initrd.cpio"),
-            rt: Path::new("/g/rt.elf"),
-            probe: Path::new("/g/probe"),
         };
         let expected = r#"# Written by `spm bench`.
 seed = 1
@@ -188,6 +219,64 @@ vcpus = [1, 0]
 priority = 100
 bootargs = "suite=ipi"
 "#;
-        assert_eq!(system.description(&files).unwrap(), expected);
+        assert_eq!(system.description(&files()).unwrap(), expected);
+    }
+
+    fn files() -> Files<'static> {
+        Files {
+            kernel: Path::new("/g/Image"),
+            initrd: Path::new("/g/initrd.cpio"),
+            rt: Path::new("/g/rt.elf"),
+            probe: Path::new("/g/probe"),
+        }
+    }
+
+    #[test]
+    fn real_time_guests_have_names_of_their_own_and_vcpus_of_linux_priorities() {
+        let mut linux = Linux::new(2, "hackbench", &[]);
+        linux.priorities = vec![250, LINUX_PRIORITY];
+        let system = System {
+            cores: 2,
+            policy: "steal".into(),
+            rt: vec![
+                Rt {
+                    cores: vec![0, 1],
+                    ..Rt::new("period=1ms")
+                },
+                Rt {
+                    core: 1,
+                    ..Rt::new("period=2ms")
+                },
+            ],
+            linux: Some(linux),
+            ..System::default()
+        };
+        let text = system.description(&files()).unwrap();
+        let names: Vec<_> = text.lines().filter(|it| it.starts_with("name")).collect();
+        let expected = [
+            "name = \"qemu-virt\"",
+            "name = \"rt\"",
+            "name = \"rt2\"",
+            "name = \"linux\"",
+        ];
+        assert_eq!(names, expected);
+        let places: Vec<_> = text
+            .lines()
+            .filter(|it| {
+                ["vcpus", "cores = [", "priority"]
+                    .iter()
+                    .any(|key| it.starts_with(key))
+            })
+            .collect();
+        let expected = [
+            "vcpus = [0]",
+            "cores = [0, 1]",
+            "priority = 200",
+            "vcpus = [1]",
+            "priority = 200",
+            "vcpus = [0, 1]",
+            "priority = [250, 100]",
+        ];
+        assert_eq!(places, expected);
     }
 }

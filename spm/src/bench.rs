@@ -168,7 +168,11 @@ fn list_runs(experiment: &dyn Experiment, args: &BenchArgs, runs: &[Run]) -> Str
             }
             Machine::BareRt(bootargs) => format!("bare FreeRTOS: {bootargs}"),
             Machine::Spumone(system) => {
-                let rt = system.rt.as_deref().unwrap_or("none");
+                let rt: Vec<_> = system.rt.iter().map(|it| it.bootargs.as_str()).collect();
+                let rt = match rt.is_empty() {
+                    true => "none".into(),
+                    false => rt.join(" and "),
+                };
                 let linux = system.linux.as_ref().map(|it| it.bootargs());
                 format!(
                     "Spumone: FreeRTOS {rt}; Linux {}",

@@ -105,7 +105,7 @@ impl Guest {
 
     /// The priority of all vCPUs.
     pub fn priority(mut self, priority: u8) -> Self {
-        self.table.priority = Some(priority);
+        self.table.priority = Some(description::Priority::All(priority));
         self
     }
 

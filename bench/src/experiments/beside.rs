@@ -4,7 +4,7 @@
 use super::Plan;
 use crate::linux::Linux;
 use crate::machine::{Machine, Order, Run};
-use crate::system::System;
+use crate::system::{Rt, System};
 
 /// Virtual time between the real-time guest's last period and the end of the run, in which it prints its report.
 const REPORT_US: u64 = 600_000;
@@ -91,7 +91,7 @@ pub fn run_beside(
             cores: 4,
             policy: policy.into(),
             interrupt_priorities: split.map(Into::into),
-            rt: Some(periods.bootargs()),
+            rt: vec![Rt::new(periods.bootargs())],
             linux: Some(linux),
             disk,
             ..System::default()

@@ -4,7 +4,7 @@
 use super::Plan;
 use crate::linux::Linux;
 use crate::machine::{Machine, Order, Run};
-use crate::system::System;
+use crate::system::{Rt, System};
 
 /// How much longer than expected a run may take: the real-time guest's load must outlast Linux's measurement. The run ends
 /// with Linux, so a large value costs nothing.
@@ -55,7 +55,7 @@ pub fn run_beside(
         machine: Machine::Spumone(System {
             cores,
             policy: policy.into(),
-            rt: Some(rt),
+            rt: vec![Rt::new(rt)],
             linux: Some(linux),
             ..System::default()
         }),
@@ -82,8 +82,10 @@ mod tests {
         };
         // Twice (3 s + 2.5 s), at half the speed, with a reserve factor of two.
         assert_eq!(
-            system.rt.as_deref(),
-            Some("period=1ms load=50% burst=500ms duration=22000ms histogram=off")
+            system.rt,
+            [Rt::new(
+                "period=1ms load=50% burst=500ms duration=22000ms histogram=off"
+            )]
         );
         let rt_until = 22_000_000_000;
         assert_eq!(run.order, Order::LinuxFirst { rt_until });

@@ -48,7 +48,7 @@ pub fn figure(cases: &[Named], results: &Results) -> Figure {
     // Not narrower than the guest's own rows, of which 200 contain almost all values.
     let finest = |label: &str| {
         let rows = results.of(label).iter();
-        let widths = rows.map(|it| it.instructions(it.console.histogram.width_ns as f64));
+        let widths = rows.map(|it| it.instructions(it.console.rt.histogram.width_ns as f64));
         200.0 * widths.fold(0.0, f64::max)
     };
     let same = cases.iter().map(|(label, _)| finest(label));
@@ -119,7 +119,7 @@ fn bars(outcomes: &[Outcome], width: f64) -> Vec<(f64, f64, u64)> {
     let mut rows: BTreeMap<u64, u64> = BTreeMap::new();
     let mut bars = Vec::new();
     for outcome in outcomes {
-        let histogram = &outcome.console.histogram;
+        let histogram = &outcome.console.rt.histogram;
         for &(start, count) in &histogram.rows {
             let row = (outcome.instructions(start as f64) / width) as u64;
             *rows.entry(row).or_default() += count;
@@ -170,7 +170,8 @@ pub fn table(cases: &[Named], results: &Results) -> Table {
     table
 }
 
-fn show(spread: Spread) -> String {
+/// A latency: the median, and the range if there is one.
+pub fn show(spread: Spread) -> String {
     let (low, median, high) = (
         grouped(spread.low),
         grouped(spread.median),

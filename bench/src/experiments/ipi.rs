@@ -7,7 +7,7 @@ use crate::machine::{Machine, Order, Run};
 use crate::plot::{Figure, Histograms, Panel};
 use crate::results::{Outcome, Results};
 use crate::stats::grouped;
-use crate::system::{Probe, System};
+use crate::system::{Probe, Rt, System};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -174,7 +174,11 @@ impl Experiment for Ipi {
             machine: Machine::Spumone(System {
                 cores: CORES,
                 policy: case.policy,
-                rt: case.rt.then(|| format!("{RT} duration={length_ms}ms")),
+                rt: case
+                    .rt
+                    .then(|| Rt::new(format!("{RT} duration={length_ms}ms")))
+                    .into_iter()
+                    .collect(),
                 probe: Some(Probe {
                     homes: HOMES.into(),
                     bootargs: format!(

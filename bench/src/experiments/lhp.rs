@@ -11,7 +11,7 @@ use crate::results::Results;
 pub struct Lhp;
 
 /// Aim: time over the ideal at every load.
-const AIM: f64 = 1.05;
+pub(super) const AIM: f64 = 1.05;
 /// The highest load in per cent that still counts as near 50 %.
 const NEAR_50: u32 = 60;
 

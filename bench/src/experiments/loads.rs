@@ -43,15 +43,20 @@ impl Bare {
     /// Time if the real-time guest takes the share `f` of one core and nothing else is lost: the throughput is
     /// that of three cores, and that of the rest of the fourth one.
     pub fn ideal(&self, f: f64) -> f64 {
-        ideal(self.times[1], self.times[2], f)
+        self.ideal_beside(1, f)
+    }
+
+    /// The same with so many real-time guests, 1 or 2, of which each takes the share `f` of a core of its own.
+    pub fn ideal_beside(&self, guests: usize, f: f64) -> f64 {
+        ideal(self.times[2 - guests], self.times[2], f)
     }
 }
 
-/// The time of work that takes bare machines with three and four cores these times, with all of three cores and all but the
-/// share `f` of the fourth.
-pub fn ideal(three: f64, four: f64, f: f64) -> f64 {
-    let [three, four] = [three, four].map(|time| 1.0 / time);
-    1.0 / (three + (1.0 - f) * (four - three))
+/// The time of work that takes a bare machine with all cores the time `all`, and one with the cores that no real-time guest
+/// uses the time `others`: with all of those, and all but the share `f` of the rest.
+pub fn ideal(others: f64, all: f64, f: f64) -> f64 {
+    let [others, all] = [others, all].map(|time| 1.0 / time);
+    1.0 / (others + (1.0 - f) * (all - others))
 }
 
 /// The yardstick if the plan names none.
@@ -356,6 +361,8 @@ pub mod tests {
         assert!((bare.ideal(1.0) - 8.0 / 3.0).abs() < 1e-9);
         // Perfect scaling: 3.5 of 4 cores.
         assert!((bare.ideal(0.5) - 8.0 / 3.5).abs() < 1e-9);
+        // Two real-time guests: 2 + 2 × 0.75 cores.
+        assert!((bare.ideal_beside(2, 0.25) - 8.0 / 3.5).abs() < 1e-9);
     }
 
     #[test]

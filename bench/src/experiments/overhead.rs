@@ -9,7 +9,7 @@ use crate::machine::{Machine, Order, Run};
 use crate::plot::{Dot, Dots, Figure, Row};
 use crate::results::{Outcome, Results};
 use crate::stats::{Mean, Spread};
-use crate::system::System;
+use crate::system::{Rt, System};
 use serde_json::json;
 
 /// The figure.
@@ -51,11 +51,11 @@ impl Case {
     fn machine(self, linux: Linux, rt_seconds: f64) -> Machine {
         let rt = match self {
             Self::Bare => return Machine::BareLinux(linux),
-            Self::Alone => None,
-            Self::Tick => Some(format!(
+            Self::Alone => Vec::new(),
+            Self::Tick => vec![Rt::new(format!(
                 "period=1ms load=0% duration={}ms histogram=off",
                 (rt_seconds * 1000.0).ceil()
-            )),
+            ))],
         };
         Machine::Spumone(System {
             cores: CORES,
