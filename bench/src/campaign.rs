@@ -5,7 +5,7 @@ use crate::experiments::{self, Experiment};
 use crate::failure::Failure;
 use crate::hash;
 use crate::linux::Linux;
-use crate::machine::{Machine, Run};
+use crate::machine::{MEMORY_MIB, Machine, Run};
 use crate::project::{Inputs, Project};
 use crate::results::{Outcome, Results};
 use crate::role::{Flavour, Role};
@@ -100,7 +100,7 @@ pub fn execute<E: From<Failure>>(
     let mut images = Vec::new();
     for run in runs {
         let (image, hash) = match &run.machine {
-            Machine::Spumone(_) => {
+            Machine::Spumone(_) | Machine::Xen(_) => {
                 let image = build_image(project, run, &folder, &build)?;
                 let hash = hash::file(&image)?;
                 (Some(image), Some(hash))
@@ -152,6 +152,9 @@ fn remove(path: &Path) {
 /// The project's files that a run depends on.
 fn needed(run: &Run) -> Vec<Role> {
     let mut roles = Vec::new();
+    if let Machine::Xen(system) = &run.machine {
+        roles.extend(system.files());
+    }
     if let Some(linux) = run.machine.linux() {
         roles.extend(linux.files());
     }
@@ -164,7 +167,7 @@ fn needed(run: &Run) -> Vec<Role> {
     roles
 }
 
-/// Writes the run's system description and builds its image.
+/// Writes the run's system description and builds its image, or writes Xen's device tree.
 fn build_image<E: From<Failure>>(
     project: &Project,
     run: &Run,
@@ -174,6 +177,17 @@ fn build_image<E: From<Failure>>(
     let base = folder.join("systems").join(&run.label);
     let description = base.with_extension("toml");
     let image = base.with_extension("img");
+    if let Machine::Xen(system) = &run.machine {
+        let size = |role| {
+            let path = project.file(role);
+            let data = std::fs::metadata(&path);
+            data.map(|it| it.len())
+                .map_err(|error| Failure::io("read", &path, &error).message)
+        };
+        let tree = system.tree(MEMORY_MIB, size).map_err(Failure::new)?;
+        store::write(&image, &tree)?;
+        return Ok(image);
+    }
     if let Machine::Spumone(system) = &run.machine {
         let linux = system.linux.as_ref();
         let kernel = linux.map_or(Role::Kernel(Flavour::Cloud), Linux::kernel);

@@ -12,8 +12,8 @@ const LINUX_RESULT: &str = "linux-result ";
 const PROBE_RESULT: &str = "probe-result ";
 const RT_RESULT: &str = "rt-result ";
 const RT_HISTOGRAM: &str = "rt-histogram ";
-/// A line of these says why the real-time guest has no result.
-const RT_COMPLAINTS: [&str; 2] = ["rt-error:", "rt-fault:"];
+/// A line of these says why the real-time guest has no result, or why the results on Xen are wrong.
+const COMPLAINTS: [&str; 3] = ["rt-error:", "rt-fault:", "xen-error:"];
 /// Title of the histogram: `histogram, rows of 50 ticks (800 ns)`.
 const TABLE_TITLE: &str = "histogram, rows of ";
 
@@ -36,7 +36,7 @@ pub struct Console {
     pub more_rt: BTreeMap<String, RtReport>,
     /// Whether there is an `rt-result` line, and that of each real-time guest came before the first `linux-result` line.
     pub rt_first: bool,
-    /// Complaints of real-time guests.
+    /// Complaints of real-time guests, or of Xen's control domain.
     pub complaints: Vec<String>,
     /// Version of FreeRTOS, as its banner says.
     pub freertos: Option<String>,
@@ -87,7 +87,7 @@ impl Console {
                 console.rt_mut(&line.source).histogram.add_line(rest);
             } else if let Some(rest) = after(text, TABLE_TITLE) {
                 console.rt_mut(&line.source).histogram = Histogram::titled(rest);
-            } else if RT_COMPLAINTS.iter().any(|it| text.contains(it)) {
+            } else if COMPLAINTS.iter().any(|it| text.contains(it)) {
                 console.complaints.push(line.to_string());
             } else if let Some((_, version)) = text.split_once("real-time guest on FreeRTOS ") {
                 console.freertos = Some(version.trim().to_owned());

@@ -5,7 +5,7 @@
 //! | module | |
 //! | --- | --- |
 //! | [`experiments`] | one file for each figure: its runs and their evaluation |
-//! | [`machine`], [`system`] | what a run boots: bare Linux, bare FreeRTOS, or a Spumone system |
+//! | [`machine`], [`system`], [`xen`] | what a run boots: bare Linux, bare FreeRTOS, a Spumone system, or a Xen system |
 //! | [`qemu`], [`description`] | QEMU's command line and system descriptions, for `spm` and the boot tests, too |
 //! | [`project`] | where the files are, their hashes, versions |
 //! | [`campaign`] | all runs of an experiment: makes those without a stored result, collects |
@@ -46,3 +46,4 @@ pub mod stats;
 pub mod store;
 pub mod system;
 pub mod transcript;
+pub mod xen;

@@ -5,12 +5,13 @@ use crate::linux::{LINUX_MEMORY_MIB, Linux};
 use crate::qemu::{self, Arguments, Console};
 use crate::role::Role;
 use crate::system::System;
+use crate::xen::XenSystem;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Memory of every machine with the hypervisor or FreeRTOS alone; guests of a Spumone system get parts of it.
-const MEMORY_MIB: u64 = 2048;
+pub const MEMORY_MIB: u64 = 2048;
 
 /// What is booted.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,8 @@ pub enum Machine {
     BareRt(String),
     /// A Spumone system.
     Spumone(System),
+    /// A Xen system.
+    Xen(XenSystem),
 }
 
 impl Machine {
@@ -30,6 +33,7 @@ impl Machine {
             Self::BareLinux(linux) => linux.cpus,
             Self::BareRt(_) => 1,
             Self::Spumone(system) => system.cores,
+            Self::Xen(system) => system.linux.cpus,
         }
     }
 
@@ -39,6 +43,7 @@ impl Machine {
             Self::BareLinux(linux) => Some(linux),
             Self::BareRt(_) => None,
             Self::Spumone(system) => system.linux.as_ref(),
+            Self::Xen(system) => Some(&system.linux),
         }
     }
 
@@ -46,7 +51,7 @@ impl Machine {
     pub fn has_rt(&self) -> bool {
         match self {
             Self::BareLinux(_) => false,
-            Self::BareRt(_) => true,
+            Self::BareRt(_) | Self::Xen(_) => true,
             Self::Spumone(system) => !system.rt.is_empty(),
         }
     }
@@ -65,6 +70,7 @@ impl Machine {
                 linux: Some(linux), ..
             }) => vec![Role::System, Role::KernelNames(linux.flavour)],
             Self::Spumone(_) => vec![Role::System],
+            Self::Xen(system) => [vec![Role::System], system.files()].concat(),
         }
     }
 }
@@ -129,12 +135,12 @@ pub const LIMIT: Duration = Duration::from_secs(1800);
 /// QEMU's arguments; `file` gives the path of each file.
 pub fn arguments(run: &Run, file: impl Fn(Role) -> PathBuf) -> Vec<String> {
     let machine = match run.machine {
-        Machine::Spumone(_) => qemu::WITH_EL2,
+        Machine::Spumone(_) | Machine::Xen(_) => qemu::WITH_EL2,
         Machine::BareLinux(_) | Machine::BareRt(_) => qemu::BARE,
     };
     let memory_mib = match run.machine {
         Machine::BareLinux(_) => LINUX_MEMORY_MIB.into(),
-        Machine::BareRt(_) | Machine::Spumone(_) => MEMORY_MIB,
+        Machine::BareRt(_) | Machine::Spumone(_) | Machine::Xen(_) => MEMORY_MIB,
     };
     let mut args = Arguments::new(&qemu::Machine {
         machine,
@@ -151,6 +157,7 @@ pub fn arguments(run: &Run, file: impl Fn(Role) -> PathBuf) -> Vec<String> {
             .append(&linux.bootargs()),
         Machine::BareRt(bootargs) => args.kernel(&file(Role::Rt)).append(bootargs),
         Machine::Spumone(_) => args.kernel(&file(Role::System)),
+        Machine::Xen(system) => system.boot(args, &file),
     };
     if run.disk_mib > 0 {
         args = args.modern_virtio().disk(&file(Role::Disk));

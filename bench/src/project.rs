@@ -17,6 +17,8 @@ const CLOCK_VARIABLE: &str = "SPUMONE_CLOCK";
 const VERSIONS: &str = "build/guests/linux/versions.txt";
 /// Builds the PREEMPT_RT kernel and its file systems.
 const RT_BENCH: &str = "guests/linux/build.sh --rt --bench";
+/// Builds Xen and what it needs.
+const XEN: &str = "guests/xen/build.sh";
 const KERNEL_PACKAGE: &str = "linux-image-";
 const KERNEL_FLAVOUR: &str = "-cloud-";
 
@@ -76,7 +78,8 @@ impl Project {
             Role::Kernel(_) | Role::KernelNames(_) | Role::Initrd(_) | Role::BenchInitrd(_) => {
                 "build/guests/linux"
             }
-            Role::Rt => "build/guests/rt",
+            Role::Rt | Role::RtFlat => "build/guests/rt",
+            Role::Xen | Role::XenControl | Role::XenSeed => "build/guests/xen",
             Role::Probe => "target/aarch64-unknown-none-softfloat/release",
             // Made for each run.
             Role::System | Role::Disk => return self.root.join("build"),
@@ -108,7 +111,10 @@ impl Project {
                     "the file system with the yardsticks",
                     "guests/linux/build.sh --bench",
                 ),
-                Role::Rt => ("the real-time guest", "make guests"),
+                Role::Rt | Role::RtFlat => ("the real-time guest", "make guests"),
+                Role::Xen => ("Xen", XEN),
+                Role::XenControl => ("Xen's control domain", XEN),
+                Role::XenSeed => ("the seed for Linux under Xen", XEN),
                 Role::Probe => ("the probe", "scripts/build spumone-probe"),
                 Role::System | Role::Disk => continue,
             };

@@ -96,6 +96,20 @@ impl Arguments {
         self.with(["-append", bootargs])
     }
 
+    /// The device tree, instead of QEMU's own.
+    #[must_use]
+    pub fn device_tree(self, blob: &Path) -> Self {
+        self.with(["-dtb".as_ref(), blob.as_os_str()])
+    }
+
+    /// A file that is in memory at this address when the machine starts.
+    #[must_use]
+    pub fn loaded(self, file: &Path, address: u64) -> Self {
+        let file = value(file);
+        let device = format!("loader,file={file},addr={address:#x},force-raw=on");
+        self.with(["-device".to_owned(), device])
+    }
+
     /// Virtio devices in their modern form, as boards have them. QEMU's default is the legacy form.
     #[must_use]
     pub fn modern_virtio(self) -> Self {

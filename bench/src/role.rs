@@ -36,9 +36,17 @@ pub enum Role {
     BenchInitrd(Flavour),
     /// The FreeRTOS guest.
     Rt,
+    /// The same as a flat file in the arm64 Image format.
+    RtFlat,
+    /// Xen.
+    Xen,
+    /// Its control domain.
+    XenControl,
+    /// The archive that seeds the random generator of its Linux.
+    XenSeed,
     /// The guest of the project's tests.
     Probe,
-    /// The image that `spm` builds of a system.
+    /// What is made of a system for each run: Spumone's image, or Xen's device tree.
     System,
     /// A blank disk.
     Disk,
@@ -52,6 +60,10 @@ impl fmt::Display for Role {
             Self::Initrd(it) => write!(f, "initrd{}.cpio", it.suffix()),
             Self::BenchInitrd(it) => write!(f, "initrd{}-bench.cpio", it.suffix()),
             Self::Rt => f.write_str("freertos.elf"),
+            Self::RtFlat => f.write_str("freertos.bin"),
+            Self::Xen => f.write_str("xen"),
+            Self::XenControl => f.write_str("setup.bin"),
+            Self::XenSeed => f.write_str("seed.cpio"),
             Self::Probe => f.write_str("probe"),
             Self::System => f.write_str("system.img"),
             Self::Disk => f.write_str("disk.img"),

@@ -10,6 +10,7 @@ use crate::project::Project;
 use crate::role::Role;
 use crate::system::rt_name;
 use crate::transcript;
+use crate::xen;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -111,7 +112,10 @@ pub fn execute(
 ) -> Result<(Console, ClockReport), Broken> {
     let result = start(project, run, seed, places).and_then(|status| {
         let log = std::fs::read(places.log()).unwrap_or_default();
-        let console = Console::parse(&log);
+        let console = match run.machine {
+            Machine::Xen(_) => Console::parse(&xen::console::plain(&log)),
+            _ => Console::parse(&log),
+        };
         if !status.success() {
             return Err(format!("QEMU failed: {status}"));
         }

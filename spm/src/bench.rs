@@ -179,6 +179,13 @@ fn list_runs(experiment: &dyn Experiment, args: &BenchArgs, runs: &[Run]) -> Str
                     linux.as_deref().unwrap_or("none")
                 )
             }
+            Machine::Xen(system) => {
+                let (rt, linux) = (&system.rt, system.linux.bootargs());
+                format!(
+                    "Xen, {}: FreeRTOS {rt}; Linux {linux}",
+                    system.scheduler.name()
+                )
+            }
         };
         text += &format!("{:32} {what}\n", run.label);
     }

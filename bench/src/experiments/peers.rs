@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `peers`: what a user would pick instead of Spumone, on the same clock: a stock kernel and PREEMPT_RT with real-time
-//! threads of their own.
+//! threads of their own, and Xen.
 
 mod costs;
 mod runs;
+mod share;
 mod systems;
+mod xen;
 
 use self::costs::{exits_table, starts_table};
-use self::runs::{periods, throughput_run, wakeup, wakeup_label, wakeup_run};
+use self::runs::{
+    periods, periods_from_power_on, throughput_run, wakeup, wakeup_label, wakeup_run,
+};
+use self::share::shortfall;
 use self::systems::{ISOLATED, OWN, Peer, all};
 use super::beside::Load;
 use super::loads::{Bare, Loads};
@@ -32,7 +37,7 @@ const ABOUT: About = About {
     name: "peers",
     title: "What a user would pick instead: throughput and longest wait",
     question: "Hard deadlines beside Linux on shared cores are possible with a SCHED_FIFO thread of a stock kernel or of \
-        PREEMPT_RT, too. How much of Linux's throughput does each cost, and how long does the real-time task wait at worst?",
+        PREEMPT_RT, or with Xen, too. How much of Linux's throughput does each cost, and how long does the real-time task wait at worst?",
     defaults: Defaults {
         policies: &["steal"],
         quick_policies: &["steal"],
@@ -81,7 +86,7 @@ impl Experiment for Peers {
             if plan.quick && load == Load::Disk {
                 continue;
             }
-            runs.extend(all().map(|peer| wakeup_run(plan, peer, load)));
+            runs.extend(all().filter_map(|peer| wakeup_run(plan, peer, load)));
         }
         Ok(runs)
     }
@@ -196,7 +201,11 @@ fn throughput_table(loads: &Loads, results: &Results) -> Table {
             let ratio = bare
                 .as_ref()
                 .and_then(|bare| over_ideal(loads, results, bare, peer, load));
-            ratio.map_or("-".into(), |it| it.show(2))
+            let cell = ratio.map_or("-".into(), |it| it.show(2));
+            match shortfall(loads, results, peer, load) {
+                Some(got) => format!("{cell}; got {:.0} % of its load", got * 100.0),
+                None => cell,
+            }
         }));
         table.rows.push(row);
     }
@@ -211,7 +220,9 @@ fn verdicts(throughputs: &[Loads], results: &Results) -> Vec<Verdict> {
             continue;
         };
         for &load in &loads.loads {
+            // Throughput at the real-time side's cost is not ahead of anything.
             let column = all()
+                .filter(|peer| shortfall(loads, results, peer, load).is_none())
                 .filter_map(|peer| Some((peer, over_ideal(loads, results, &bare, peer, load)?)));
             let name = format!("`{}` at {load} %", loads.yardstick.name);
             columns.push((name, column.collect()));
@@ -255,18 +266,24 @@ fn method(plan: &Plan, throughputs: &[Loads]) -> Vec<String> {
             ISOLATED.join(" ")
         ),
         format!(
-            "Waits: {} periods of {} µs, on cores of {} instructions per µs. cyclictest counts whole microseconds.",
+            "Waits: {} periods of {} µs, on cores of {} instructions per µs. cyclictest counts whole microseconds. On Spumone and \
+             Xen, FreeRTOS measures from power on: {} periods more, in which Linux boots.",
             periods.count,
             periods.us,
-            Defaults::LATENCY.ipus
+            Defaults::LATENCY.ipus,
+            periods_from_power_on(plan).count - periods.count
         ),
         "Ideal: 1 / (T(3) + (1 - f) × (T(4) - T(3))), where T(n) = 1 / (time of the stock kernel on n bare cores), as \
          measured, and f is the load."
             .to_owned(),
     ];
+    lines.extend(xen::METHOD.iter().map(|&it| it.to_owned()));
+    lines.push(xen::NO_DISK.to_owned());
     if let Some(loads) = throughputs.first() {
         lines.push(format!(
-            "Loads: the real-time side spins for the given share of every {} ms.",
+            "Loads: the real-time side spins for the given share of every {} ms, by the clock. Where FreeRTOS was \
+             preempted meanwhile, the table says how much of its load it got; Linux has gained the rest, so these times \
+             are not compared.",
             loads.burst_ms
         ));
     }
@@ -306,6 +323,7 @@ mod tests {
     use super::systems::{Kind, OTHERS};
     use super::*;
     use crate::experiments::loads::tests::plan;
+    use crate::machine::Machine;
     use crate::results::samples;
     use crate::role::Flavour;
 
@@ -330,6 +348,10 @@ mod tests {
                 let label = wakeup_label(peer, load);
                 results.add(match peer.kind {
                     Kind::Spumone(_) => samples::rt(&label, 1, [5000, 5500, 7000, 8000]),
+                    Kind::Xen(_) => {
+                        let max = (others.1 * 1000.0) as u64;
+                        samples::rt(&label, 1, [5000, 5500, 7000, max])
+                    }
                     Kind::Threads(..) => {
                         let log = format!(
                             "linux-result scenario=wakeup ok=1 min_us=1 avg_us=2.5 p99_9_us=3 max_us={}\n",
@@ -364,6 +386,22 @@ mod tests {
             "three yardsticks at three loads"
         );
         assert_eq!(met((1.5, 7.0)).iter().filter(|&&it| !it).count(), 3);
+    }
+
+    #[test]
+    fn freertos_measures_on_until_linux_is_busy() {
+        let runs = Peers.runs(&plan()).unwrap();
+        for system in ["steal", "xen-credit"] {
+            let label = format!("wakeup-{system}-hackbench");
+            let run = runs.iter().find(|it| it.label == label).unwrap();
+            let bootargs = match &run.machine {
+                Machine::Spumone(system) => &system.rt[0].bootargs,
+                Machine::Xen(system) => &system.rt,
+                _ => panic!("no FreeRTOS"),
+            };
+            assert_eq!(bootargs, "period=100us samples=45000");
+            assert!(run.clock.end_us.unwrap() > 4_500_000);
+        }
     }
 
     #[test]

@@ -62,39 +62,80 @@ static void read_parameters(const char *bootargs, size_t length) {
     }
 }
 
-/* Reads the parameters of the tree; without them, or without a tree, the defaults apply. */
-static const char *read_tree(uint64_t *address) {
-    struct fdt tree;
+/* Opens the tree at `*address`, or if that is 0, the one that QEMU's ELF loader has left. False: there is none. */
+static bool find_tree(struct fdt *tree, uint64_t *address) {
+    if (*address != 0) {
+        if (!open_tree(tree, *address)) {
+            fault_stop("x0 at entry is not 0 and does not point to a device tree",
+                       "pass a version 17 tree of at most 2 MiB, 4-byte aligned, in the first GiB of RAM");
+        }
+        return true;
+    }
+    if (open_tree(tree, BOARD_RAM_BASE)) {
+        *address = BOARD_RAM_BASE;
+        return true;
+    }
+    return false;
+}
+
+/* Where the devices are. */
+struct devices {
+    uint64_t uart;
+    bool uart_is_generic;
+    uint64_t distributor;
+    uint64_t redistributors;
+};
+
+/* Replaces what the tree names. */
+static void read_devices(const struct fdt *tree, struct devices *devices) {
+    struct devices read;
+
+    if (fdt_address(tree, "arm,pl011", 0, &read.uart) == FDT_FOUND) {
+        devices->uart = read.uart;
+    } else if (fdt_address(tree, "arm,sbsa-uart", 0, &read.uart) == FDT_FOUND) {
+        devices->uart = read.uart;
+        devices->uart_is_generic = true;
+    }
+    if (fdt_address(tree, "arm,gic-v3", 0, &read.distributor) == FDT_FOUND &&
+        fdt_address(tree, "arm,gic-v3", 1, &read.redistributors) == FDT_FOUND) {
+        devices->distributor = read.distributor;
+        devices->redistributors = read.redistributors;
+    }
+}
+
+/* Reads the parameters of the tree; the defaults apply to what it does not say. */
+static void read_tree(const struct fdt *tree) {
     const char *bootargs = "";
     size_t length = 0;
-    const char *origin = "at";
 
-    if (*address == 0) {
-        *address = BOARD_RAM_BASE; /* where QEMU's ELF loader puts it */
-        origin = "found at";
-        if (!open_tree(&tree, *address)) {
-            *address = 0;
-            read_parameters("", 0);
-            return "absent, so defaults";
-        }
-    } else if (!open_tree(&tree, *address)) {
-        fault_stop("x0 at entry is not 0 and does not point to a device tree",
-                   "pass a version 17 tree of at most 2 MiB, 4-byte aligned, in the first GiB of RAM");
-    }
-    read_conduit(&tree);
-    if (fdt_string(&tree, "chosen", "bootargs", &bootargs, &length) == FDT_MALFORMED) {
+    read_conduit(tree);
+    if (fdt_string(tree, "chosen", "bootargs", &bootargs, &length) == FDT_MALFORMED) {
         fault_stop("the device tree is malformed", "check it with dtc");
     }
     read_parameters(bootargs, length);
-    return origin;
 }
 
 void rt_main(uint64_t tree_address, uint64_t entry_level) {
-    console_init();
-    const char *tree_origin = read_tree(&tree_address);
+    struct devices devices = {.uart = BOARD_UART_BASE,
+                              .distributor = BOARD_GICD_BASE,
+                              .redistributors = BOARD_GICR_BASE};
+    struct fdt tree;
+    bool given = tree_address != 0;
+    bool has_tree = find_tree(&tree, &tree_address);
+
+    if (has_tree) {
+        read_devices(&tree, &devices);
+    }
+    console_init(devices.uart, devices.uart_is_generic);
+    if (has_tree) {
+        read_tree(&tree);
+    } else {
+        read_parameters("", 0);
+    }
 
     timer_init();
-    gic_init();
+    gic_init(devices.distributor, devices.redistributors);
+    const char *tree_origin = given ? "at" : has_tree ? "found at" : "absent, so defaults";
     report_banner(&parameters, entry_level, tree_origin, tree_address);
 
     irq_init();

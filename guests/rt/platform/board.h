@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The machine this guest is written for: QEMU `virt` with GICv3, as the bare machine or as Spumone
- * shows it to a guest. One place for every address, so that a port to another board starts here.
- * Included by assembly too: plain numbers only.
+ * shows it to a guest. A device tree may have UART and GIC elsewhere, as that of a Xen guest has. One place
+ * for every address, so that a port to another board starts here. Included by assembly too: plain numbers only.
  */
 #ifndef BOARD_H
 #define BOARD_H

@@ -2,20 +2,18 @@
 #include "console.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "board.h"
 #include "sysreg.h"
 
 /* PL011 registers and bits, DDI 0183 chapter 3. */
-#define UART_DR (BOARD_UART_BASE + 0x00)
-#define UART_FR (BOARD_UART_BASE + 0x18)
-#define UART_LCR_H (BOARD_UART_BASE + 0x2C)
-#define UART_CR (BOARD_UART_BASE + 0x30)
-#define UART_IMSC (BOARD_UART_BASE + 0x38)
+#define UART_DR 0x00
+#define UART_FR 0x18
+#define UART_LCR_H 0x2C
+#define UART_CR 0x30
+#define UART_IMSC 0x38
 #define FR_BUSY (1u << 3)
 #define FR_TXFF (1u << 5)
 #define LCR_H_FIFO (1u << 4)
@@ -28,15 +26,21 @@
 
 #define DIGITS_MAX 20 /* of a 64-bit number in decimal */
 
-void console_init(void) {
+static uintptr_t uart = BOARD_UART_BASE;
+
+void console_init(uintptr_t base, bool is_generic) {
+    uart = base;
+    mmio_write32(uart + UART_IMSC, 0);
+    if (is_generic) {
+        return;
+    }
     /* The baud rate stays as firmware or the virtual machine set it. */
-    mmio_write32(UART_IMSC, 0);
-    mmio_write32(UART_LCR_H, LCR_H_8_BITS | LCR_H_FIFO);
-    mmio_write32(UART_CR, CR_UARTEN | CR_TXE);
+    mmio_write32(uart + UART_LCR_H, LCR_H_8_BITS | LCR_H_FIFO);
+    mmio_write32(uart + UART_CR, CR_UARTEN | CR_TXE);
 }
 
 static void wait_while(uint32_t flag) {
-    for (uint32_t polls = 0; polls < POLL_LIMIT && (mmio_read32(UART_FR) & flag) != 0; polls++) {
+    for (uint32_t polls = 0; polls < POLL_LIMIT && (mmio_read32(uart + UART_FR) & flag) != 0; polls++) {
     }
 }
 
@@ -46,7 +50,7 @@ void console_flush(void) {
 
 static void put_raw(char c) {
     wait_while(FR_TXFF);
-    mmio_write32(UART_DR, (uint8_t)c);
+    mmio_write32(uart + UART_DR, (uint8_t)c);
 }
 
 static void put(char c) {

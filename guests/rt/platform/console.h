@@ -3,7 +3,14 @@
 #ifndef CONSOLE_H
 #define CONSOLE_H
 
-void console_init(void);
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Names the UART; before, it is that of board.h. A generic UART (Arm SBSA, appendix B) has the PL011's data
+ * and flags, and no registers to set it up with.
+ */
+void console_init(uintptr_t base, bool is_generic);
 
 /*
  * Formatted output. Knows `%s`, `%.*s`, `%lu`, `%lx` and `%%`, with a decimal minimum width and `-`

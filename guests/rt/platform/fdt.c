@@ -23,7 +23,12 @@
 #define TOKEN_END 9u
 #define TOKEN_SIZE 4u
 
+#define DEPTH_ROOT 1u
 #define DEPTH_CHILD 2u
+
+/* Of a property `reg`: a cell, and an address with a size, two cells each. */
+#define CELL 4u
+#define RANGE (4 * CELL)
 
 static uint32_t be32(const uint8_t *p) {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
@@ -116,60 +121,149 @@ static bool read_property(const struct fdt *tree, uint32_t at, struct property *
            next_token(tree, property->value, property->length, next);
 }
 
-enum fdt_result fdt_string(const struct fdt *tree, const char *node, const char *property,
-                           const char **value, size_t *length) {
-    uint32_t at = tree->structure;
-    uint32_t depth = 0;
-    bool in_node = false;
+/* What the walk has come to. */
+enum event {
+    EVENT_BEGIN,    /* a node; its name is in `name` and `name_length` */
+    EVENT_END,      /* the end of a node */
+    EVENT_PROPERTY, /* a property of the node at this depth */
+    EVENT_DONE,     /* the end of the tree */
+    EVENT_BROKEN,   /* the tree is inconsistent */
+};
 
-    while (tree->structure_end - at >= TOKEN_SIZE) {
-        uint32_t token = be32(tree->blob + at);
-        at += TOKEN_SIZE;
+struct walk {
+    const struct fdt *tree;
+    uint32_t at;
+    uint32_t depth; /* of the node that begins, ends or has the property; the root's is 1 */
+    uint32_t open;  /* how many nodes have begun and not ended */
+    struct property property;
+    uint32_t name;
+    uint32_t name_length;
+};
+
+static struct walk walk_start(const struct fdt *tree) {
+    return (struct walk){.tree = tree, .at = tree->structure};
+}
+
+static enum event walk_next(struct walk *walk) {
+    const struct fdt *tree = walk->tree;
+
+    while (tree->structure_end - walk->at >= TOKEN_SIZE) {
+        uint32_t token = be32(tree->blob + walk->at);
+        walk->at += TOKEN_SIZE;
 
         switch (token) {
         case TOKEN_NOP:
             break;
-        case TOKEN_BEGIN_NODE: {
-            uint32_t name = at;
-            uint32_t name_length;
-            if (!string_length(tree, name, tree->structure_end, &name_length) ||
-                !next_token(tree, name, name_length + 1, &at)) {
-                return FDT_MALFORMED;
+        case TOKEN_BEGIN_NODE:
+            walk->name = walk->at;
+            if (!string_length(tree, walk->name, tree->structure_end, &walk->name_length) ||
+                !next_token(tree, walk->name, walk->name_length + 1, &walk->at)) {
+                return EVENT_BROKEN;
             }
-            depth++;
-            if (depth == DEPTH_CHILD) {
-                in_node = is_string(tree, name, name_length, node);
-            }
-            break;
-        }
+            walk->depth = ++walk->open;
+            return EVENT_BEGIN;
         case TOKEN_END_NODE:
-            if (depth == 0) {
-                return FDT_MALFORMED;
+            if (walk->open == 0) {
+                return EVENT_BROKEN;
             }
-            depth--;
-            break;
-        case TOKEN_PROP: {
-            struct property found;
-            if (depth == 0 || !read_property(tree, at, &found, &at)) {
-                return FDT_MALFORMED;
+            walk->depth = walk->open--;
+            return EVENT_END;
+        case TOKEN_PROP:
+            walk->depth = walk->open;
+            if (walk->open == 0 || !read_property(tree, walk->at, &walk->property, &walk->at)) {
+                return EVENT_BROKEN;
             }
-            if (depth == DEPTH_CHILD && in_node &&
-                is_string(tree, found.name, found.name_length, property)) {
-                uint32_t text_length;
-                if (!string_length(tree, found.value, found.value + found.length, &text_length)) {
-                    return FDT_MALFORMED;
-                }
-                *value = (const char *)tree->blob + found.value;
-                *length = text_length;
-                return FDT_FOUND;
-            }
-            break;
-        }
+            return EVENT_PROPERTY;
         case TOKEN_END:
-            return depth == 0 ? FDT_ABSENT : FDT_MALFORMED;
+            return walk->open == 0 ? EVENT_DONE : EVENT_BROKEN;
         default:
-            return FDT_MALFORMED;
+            return EVENT_BROKEN;
         }
     }
-    return FDT_MALFORMED;
+    return EVENT_BROKEN;
+}
+
+static bool is_property(const struct walk *walk, const char *name) {
+    return is_string(walk->tree, walk->property.name, walk->property.name_length, name);
+}
+
+enum fdt_result fdt_string(const struct fdt *tree, const char *node, const char *property,
+                           const char **value, size_t *length) {
+    struct walk walk = walk_start(tree);
+    bool in_node = false;
+
+    for (;;) {
+        enum event event = walk_next(&walk);
+
+        if (event == EVENT_DONE || event == EVENT_BROKEN) {
+            return event == EVENT_DONE ? FDT_ABSENT : FDT_MALFORMED;
+        }
+        if (event == EVENT_BEGIN && walk.depth == DEPTH_CHILD) {
+            in_node = is_string(tree, walk.name, walk.name_length, node);
+        }
+        if (event == EVENT_PROPERTY && walk.depth == DEPTH_CHILD && in_node &&
+            is_property(&walk, property)) {
+            const struct property *found = &walk.property;
+            uint32_t text_length;
+            if (!string_length(tree, found->value, found->value + found->length, &text_length)) {
+                return FDT_MALFORMED;
+            }
+            *value = (const char *)tree->blob + found->value;
+            *length = text_length;
+            return FDT_FOUND;
+        }
+    }
+}
+
+/* Whether `wanted` is one of the strings of the property. */
+static bool lists(const struct fdt *tree, const struct property *property, const char *wanted) {
+    uint32_t at = property->value;
+    uint32_t end = property->value + property->length;
+    uint32_t length;
+
+    while (at < end && string_length(tree, at, end, &length)) {
+        if (is_string(tree, at, length, wanted)) {
+            return true;
+        }
+        at += length + 1;
+    }
+    return false;
+}
+
+enum fdt_result fdt_address(const struct fdt *tree, const char *compatible, uint32_t index,
+                            uint64_t *address) {
+    struct walk walk = walk_start(tree);
+    bool wide[2] = {false, false}; /* addresses and sizes have two cells */
+    bool is_wanted = false;
+    bool has_address = false;
+
+    for (;;) {
+        enum event event = walk_next(&walk);
+        const struct property *property = &walk.property;
+        const uint8_t *value = tree->blob + property->value;
+
+        if (event == EVENT_DONE || event == EVENT_BROKEN) {
+            return event == EVENT_DONE ? FDT_ABSENT : FDT_MALFORMED;
+        }
+        if (event == EVENT_PROPERTY && walk.depth == DEPTH_ROOT && property->length == CELL) {
+            wide[0] |= is_property(&walk, "#address-cells") && be32(value) == 2;
+            wide[1] |= is_property(&walk, "#size-cells") && be32(value) == 2;
+        }
+        if (walk.depth != DEPTH_CHILD) {
+            continue;
+        }
+        if (event == EVENT_BEGIN) {
+            is_wanted = false;
+            has_address = false;
+        } else if (event == EVENT_PROPERTY && is_property(&walk, "compatible")) {
+            is_wanted = lists(tree, property, compatible);
+        } else if (event == EVENT_PROPERTY && is_property(&walk, "reg") &&
+                   property->length / RANGE > index) {
+            value += index * RANGE;
+            *address = (uint64_t)be32(value) << 32 | be32(value + CELL);
+            has_address = true;
+        } else if (event == EVENT_END && is_wanted) {
+            return has_address && wide[0] && wide[1] ? FDT_FOUND : FDT_MALFORMED;
+        }
+    }
 }

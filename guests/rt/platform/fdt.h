@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A minimal reader of a flattened device tree (Devicetree Specification v0.4,
- * chapter 5): string properties of nodes directly under the root. The blob is not trusted: every
+ * chapter 5): string properties and addresses of nodes directly under the root. The blob is not trusted: every
  * offset is checked against its size, and the walk ends because each step moves forward.
  *
  * Pure: no hardware, tested on the host.
@@ -45,5 +45,13 @@ bool fdt_open(struct fdt *tree, const void *blob, size_t limit);
  */
 enum fdt_result fdt_string(const struct fdt *tree, const char *node, const char *property,
                            const char **value, size_t *length);
+
+/*
+ * Finds the first node directly under the root with `compatible` among its strings of that name. On
+ * FDT_FOUND, `*address` is that of the range number `index` in its property `reg`. Addresses and sizes
+ * must have two cells each; a node without such a range is malformed, too.
+ */
+enum fdt_result fdt_address(const struct fdt *tree, const char *compatible, uint32_t index,
+                            uint64_t *address);
 
 #endif

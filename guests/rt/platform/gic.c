@@ -8,7 +8,7 @@
 #include "sysreg.h"
 
 /* Distributor, IHI 0069 12.9. */
-#define GICD_CTLR (BOARD_GICD_BASE + 0x0000)
+#define GICD_CTLR 0x0000u
 #define GICD_CTLR_ENABLE_GRP1 (1u << 1)
 #define GICD_CTLR_ARE (1u << 4)
 #define GICD_CTLR_RWP (1u << 31)
@@ -61,11 +61,11 @@ static uint32_t own_affinity(void) {
     return (uint32_t)(((mpidr >> 8) & 0xFF000000u) | (mpidr & 0x00FFFFFFu));
 }
 
-static uintptr_t find_redistributor(void) {
+static uintptr_t find_redistributor(uintptr_t first) {
     uint32_t affinity = own_affinity();
 
     for (uintptr_t frame = 0; frame < BOARD_GICR_FRAMES; frame++) {
-        uintptr_t base = BOARD_GICR_BASE + frame * GICR_FRAME_PAIR;
+        uintptr_t base = first + frame * GICR_FRAME_PAIR;
         uint64_t typer = mmio_read64(base + GICR_TYPER);
 
         if ((uint32_t)(typer >> GICR_TYPER_AFFINITY_SHIFT) == affinity) {
@@ -88,20 +88,21 @@ static bool has_system_registers(void) {
     return (SYSREG_READ(ICC_SRE) & ICC_SRE_SRE) != 0;
 }
 
-void gic_init(void) {
+void gic_init(uintptr_t distributor, uintptr_t redistributors) {
     if (!has_system_registers()) {
         fault_stop("this core has no GICv3 system registers",
                    "start QEMU with -M virt,gic-version=3");
     }
 
-    mmio_write32(GICD_CTLR, 0);
-    wait_clear(GICD_CTLR, GICD_CTLR_RWP, "GICD_CTLR.RWP stays set");
-    mmio_write32(GICD_CTLR, GICD_CTLR_ARE);
-    wait_clear(GICD_CTLR, GICD_CTLR_RWP, "GICD_CTLR.RWP stays set");
-    mmio_write32(GICD_CTLR, GICD_CTLR_ARE | GICD_CTLR_ENABLE_GRP1);
-    wait_clear(GICD_CTLR, GICD_CTLR_RWP, "GICD_CTLR.RWP stays set");
+    uintptr_t control = distributor + GICD_CTLR;
+    mmio_write32(control, 0);
+    wait_clear(control, GICD_CTLR_RWP, "GICD_CTLR.RWP stays set");
+    mmio_write32(control, GICD_CTLR_ARE);
+    wait_clear(control, GICD_CTLR_RWP, "GICD_CTLR.RWP stays set");
+    mmio_write32(control, GICD_CTLR_ARE | GICD_CTLR_ENABLE_GRP1);
+    wait_clear(control, GICD_CTLR_RWP, "GICD_CTLR.RWP stays set");
 
-    redistributor = find_redistributor();
+    redistributor = find_redistributor(redistributors);
     uint32_t waker = mmio_read32(redistributor + GICR_WAKER);
     mmio_write32(redistributor + GICR_WAKER, waker & ~GICR_WAKER_PROCESSOR_SLEEP);
     wait_clear(redistributor + GICR_WAKER, GICR_WAKER_CHILDREN_ASLEEP,

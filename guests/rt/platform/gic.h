@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 /* Brings distributor, this core's redistributor and its CPU interface up, with every PPI and SGI
- * off. Stops the guest with a message if the hardware is not as described in board.h. */
-void gic_init(void);
+ * off. Stops the guest with a message if the hardware is not a GICv3 with this core's redistributor. */
+void gic_init(uintptr_t distributor, uintptr_t redistributors);
 
 /*
  * Enables the PPI `intid` (16..31) as a level-sensitive group 1 interrupt.

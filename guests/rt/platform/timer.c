@@ -31,7 +31,11 @@ static uint64_t frequency_hz;
 static uint64_t origin;
 static volatile uint64_t interrupts;
 
-/* Also takes the interrupt line down, unless the earliest due time has passed already. */
+/*
+ * Also takes the interrupt line down, unless the earliest due time has passed already. The control register
+ * is written each time, since Xen masks the timer when it has taken its interrupt (vtimer_interrupt in
+ * xen/arch/arm/vtimer.c): it passes the interrupt on as one of its own.
+ */
 static void program_earliest(void) {
     uint64_t earliest = UINT64_MAX;
 
@@ -41,6 +45,7 @@ static void program_earliest(void) {
         }
     }
     SYSREG_WRITE("cntv_cval_el0", earliest);
+    SYSREG_WRITE("cntv_ctl_el0", CNTV_CTL_ENABLE);
     isb();
 }
 
@@ -69,8 +74,6 @@ void timer_start(void) {
         }
     }
     program_earliest();
-    SYSREG_WRITE("cntv_ctl_el0", CNTV_CTL_ENABLE);
-    isb();
     gic_enable_ppi(BOARD_VTIMER_INTID, TIMER_PRIORITY);
 }
 

@@ -140,6 +140,64 @@ static void finds_what_is_there(void) {
     free(blob.bytes);
 }
 
+static void cell(struct writer *w, const char *name, uint32_t value) {
+    uint8_t bytes[4];
+
+    put32(bytes, value);
+    property(w, name, bytes, sizeof bytes);
+}
+
+/* A device with two ranges, behind one of another kind; `cells` are those of addresses. */
+static struct tree_blob devices_tree(uint32_t cells) {
+    uint8_t ranges[32] = {0};
+    struct writer w = {.structure_size = 0};
+
+    begin(&w, "");
+    cell(&w, "#address-cells", cells);
+    cell(&w, "#size-cells", 2);
+    begin(&w, "clock");
+    property(&w, "compatible", "fixed-clock", sizeof "fixed-clock");
+    end(&w);
+    begin(&w, "intc@3001000");
+    put32(ranges + 4, 0x3001000);
+    put32(ranges + 16, 0x1);
+    put32(ranges + 20, 0x3020000);
+    property(&w, "reg", ranges, sizeof ranges);
+    property(&w, "compatible", "arm,gic-v3\0arm,gic", sizeof "arm,gic-v3\0arm,gic");
+    begin(&w, "its");
+    property(&w, "compatible", "arm,gic-v3-its", sizeof "arm,gic-v3-its");
+    property(&w, "reg", ranges, 16);
+    end(&w);
+    end(&w);
+    end(&w);
+    token(&w, 9);
+    return finish(&w);
+}
+
+static enum fdt_result look_for(const struct tree_blob *blob, const char *compatible,
+                                uint32_t index, uint64_t *address) {
+    struct fdt tree;
+
+    CHECK(fdt_open(&tree, blob->bytes, blob->size));
+    return fdt_address(&tree, compatible, index, address);
+}
+
+static void finds_addresses_of_devices(void) {
+    struct tree_blob blob = devices_tree(2);
+    uint64_t address = 0;
+
+    CHECK(look_for(&blob, "arm,gic-v3", 0, &address) == FDT_FOUND && address == 0x3001000);
+    CHECK(look_for(&blob, "arm,gic", 1, &address) == FDT_FOUND && address == 0x103020000);
+    CHECK(look_for(&blob, "arm,gic-v3", 2, &address) == FDT_MALFORMED);
+    CHECK(look_for(&blob, "fixed-clock", 0, &address) == FDT_MALFORMED);
+    CHECK(look_for(&blob, "arm,gic-v3-its", 0, &address) == FDT_ABSENT);
+    CHECK(look_for(&blob, "arm", 0, &address) == FDT_ABSENT);
+    free(blob.bytes);
+    blob = devices_tree(1);
+    CHECK(look_for(&blob, "arm,gic-v3", 0, &address) == FDT_MALFORMED);
+    free(blob.bytes);
+}
+
 /* Each case changes one word of the header; none may open, or else nothing may be found. */
 static void refuses_broken_headers(void) {
     static const struct {
@@ -260,12 +318,18 @@ static void survives_random_damage(void) {
             CHECK(start >= blob.bytes && start + length < blob.bytes + blob.size);
             CHECK(start[length] == 0);
         }
+        struct fdt tree;
+        uint64_t address;
+        if (fdt_open(&tree, blob.bytes, blob.size)) {
+            CHECK(fdt_address(&tree, "x", 0, &address) != FDT_FOUND);
+        }
         free(blob.bytes);
     }
 }
 
 void test_fdt(void) {
     finds_what_is_there();
+    finds_addresses_of_devices();
     refuses_broken_headers();
     stops_at_the_end_of_the_structure();
     refuses_a_name_outside_the_strings();

@@ -5,6 +5,7 @@ use super::super::beside::{self, Load, Periods};
 use super::super::loads::{CORES, Loads};
 use super::super::{Defaults, Plan};
 use super::systems::{Kind, Peer};
+use super::xen;
 use crate::linux::Linux;
 use crate::machine::{Machine, Order, Run};
 use crate::results::{Outcome, Results};
@@ -31,6 +32,19 @@ pub(super) fn periods(plan: &Plan) -> Periods {
     }
 }
 
+/// Longest virtual time until Linux has booted as a guest and its load runs, on a core of the wake-up measurements: that
+/// of Xen, which gives it no random seed at its start.
+const BOOT_US: u64 = 2_500_000;
+
+/// The periods of a FreeRTOS that measures from power on: more, so that it measures as many beside Linux's load.
+pub(super) fn periods_from_power_on(plan: &Plan) -> Periods {
+    let periods = periods(plan);
+    Periods {
+        count: periods.count + BOOT_US / periods.us,
+        ..periods
+    }
+}
+
 /// The label of a wake-up measurement.
 pub(super) fn wakeup_label(peer: &Peer, load: Load) -> String {
     format!("wakeup-{}-{}", peer.name, load.name())
@@ -48,6 +62,10 @@ fn threads(mut linux: Linux, flavour: Flavour, options: &[&str]) -> Machine {
 pub(super) fn throughput_run(plan: &Plan, loads: &Loads, peer: &Peer, load: u32) -> Run {
     let machine = match peer.kind {
         Kind::Spumone(policy) => return loads.run(plan, policy, load),
+        Kind::Xen(scheduler) => {
+            let label = loads.label(peer.name, load);
+            return xen::throughput_run(plan, loads, scheduler, load, label);
+        }
         Kind::Threads(flavour, options) => {
             let mut linux = loads.linux(plan, CORES);
             let own = [
@@ -69,14 +87,19 @@ pub(super) fn throughput_run(plan: &Plan, loads: &Loads, peer: &Peer, load: u32)
     }
 }
 
-/// A real-time task measures how late it wakes.
-pub(super) fn wakeup_run(plan: &Plan, peer: &Peer, load: Load) -> Run {
+/// A real-time task measures how late it wakes. `None`: the system cannot do this.
+pub(super) fn wakeup_run(plan: &Plan, peer: &Peer, load: Load) -> Option<Run> {
     let plan = &latency_plan(plan);
     let label = wakeup_label(peer, load);
     let periods = periods(plan);
+    let from_power_on = periods_from_power_on(plan);
     let (flavour, options) = match peer.kind {
         Kind::Spumone(policy) => {
-            return beside::run_beside(plan, label, policy, load, periods, None);
+            let run = beside::run_beside(plan, label, policy, load, from_power_on, None);
+            return Some(run);
+        }
+        Kind::Xen(scheduler) => {
+            return xen::wakeup_run(plan, load, from_power_on, scheduler, label);
         }
         Kind::Threads(flavour, options) => (flavour, options),
     };
@@ -94,20 +117,20 @@ pub(super) fn wakeup_run(plan: &Plan, peer: &Peer, load: Load) -> Run {
         .into_iter()
         .chain(arguments.iter().copied())
         .collect();
-    Run {
+    Some(Run {
         label,
         machine: threads(Linux::new(CORES, "wakeup", &arguments), flavour, options),
         disk_mib: if load == Load::Disk { DISK_MIB } else { 0 },
         clock: plan.clock(None),
         order: Order::Any,
-    }
+    })
 }
 
 /// A latency in microseconds, over all seeds, by the real-time guest's name for it without the unit.
 pub(super) fn wakeup(results: &Results, peer: &Peer, load: Load, key: &str) -> Option<Spread> {
     const NS_PER_US: f64 = 1000.0;
     let of = |it: &Outcome| match peer.kind {
-        Kind::Spumone(_) => it.rt(&format!("{key}_ns")).map(|ns| ns / NS_PER_US),
+        Kind::Spumone(_) | Kind::Xen(_) => it.rt(&format!("{key}_ns")).map(|ns| ns / NS_PER_US),
         Kind::Threads(..) => it.linux(&format!("{key}_us")),
     };
     Spread::of(results.of(&wakeup_label(peer, load)).iter().filter_map(of))

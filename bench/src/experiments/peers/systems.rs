@@ -2,6 +2,7 @@
 //! The systems that are compared.
 
 use crate::role::Flavour;
+use crate::xen::Scheduler;
 
 /// A system that does hard real-time work beside Linux.
 pub(super) struct Peer {
@@ -20,6 +21,8 @@ pub(super) enum Kind {
     Spumone(&'static str),
     /// Real-time threads of a bare Linux, on its last CPU, with more options of the kernel's command line.
     Threads(Flavour, &'static [&'static str]),
+    /// FreeRTOS and Linux as domains of Xen, with this scheduler.
+    Xen(Scheduler),
 }
 
 /// The project's own system, with which the others are compared.
@@ -53,6 +56,16 @@ pub(super) const OTHERS: &[Peer] = &[
         name: "preempt-rt-isolated",
         title: "PREEMPT_RT, CPU isolated",
         kind: Kind::Threads(Flavour::Rt, ISOLATED),
+    },
+    Peer {
+        name: "xen-credit2",
+        title: "Xen, credit2",
+        kind: Kind::Xen(Scheduler::Credit2),
+    },
+    Peer {
+        name: "xen-credit",
+        title: "Xen, credit",
+        kind: Kind::Xen(Scheduler::Credit),
     },
 ];
 

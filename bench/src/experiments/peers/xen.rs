@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The same runs on Xen: FreeRTOS and Linux as domains (`guests/xen/README.md`).
+
+use super::super::Plan;
+use super::super::beside::{self, Load, Periods};
+use super::super::loads::Loads;
+use crate::machine::{Machine, Run};
+use crate::system::System;
+use crate::xen::{Scheduler, XenSystem};
+
+/// Why there is no number for disk writes.
+pub(super) const NO_DISK: &str = "Xen has no numbers beside disk writes: the machine has no IOMMU, so a device can reach only a \
+    domain whose memory is where the domain sees it. For a domain that Xen makes itself this needs `CONFIG_STATIC_MEMORY`, \
+    which Debian's build is without.";
+
+/// How the system is set up, for the page.
+pub(super) const METHOD: &[&str] = &[
+    "Xen: 4.17 from Debian, which has the schedulers credit2 (Xen's default) and credit. RTDS and null are marked unsupported \
+     in 4.17, and Debian's build is without them (`xen.config` beside the image); cpupools at boot, too.",
+    "Xen makes both domains from the device tree. A control domain of 800 bytes (`guests/xen/setup.c`) gives FreeRTOS's the \
+     weight 65535 (Linux's stays at 256), pins its vCPU to core 0 and, with credit2, Linux's four to one core each, and sleeps. \
+     So no dom0 takes time. `sched_ratelimit_us=0` lets a vCPU that wakes preempt at once, instead of after up to 1 ms; \
+     `timer_slop=1000` lets timers be late by 1 µs, instead of 50; `credit2_runqueue=cpu` and `sched_credit_tslice_ms=1` were \
+     best for the waits (`docs/misc/xen-command-line.pandoc` of Xen; `guests/xen/README.md` has what each changes). WFI traps \
+     (`vwfi=trap`, the default): with `native`, a core that the real-time guest leaves idle is lost to Linux.",
+    "Weights are shares, not priorities: neither scheduler has a way to say that FreeRTOS always goes first. With credit2, \
+     Linux is faster where it is pinned. credit counts weights over all cores: pinned, Linux's last CPU took half of core 0 from \
+     FreeRTOS, so it floats. Waits of half a millisecond (credit2) and 1 to 2 ms (credit) are these schedulers' shortest turns.",
+];
+
+/// A run of FreeRTOS and Linux on Spumone, on Xen with this scheduler instead.
+fn on_xen(mut run: Run, scheduler: Scheduler, label: String) -> Run {
+    if let Machine::Spumone(System {
+        rt,
+        linux: Some(linux),
+        ..
+    }) = &run.machine
+        && let [rt] = rt.as_slice()
+    {
+        run.machine = Machine::Xen(XenSystem {
+            scheduler,
+            rt: rt.bootargs.clone(),
+            linux: linux.clone(),
+        });
+    }
+    run.label = label;
+    run
+}
+
+/// Linux measures a yardstick while FreeRTOS takes a share of core 0, in per cent.
+pub(super) fn throughput_run(
+    plan: &Plan,
+    loads: &Loads,
+    scheduler: Scheduler,
+    load: u32,
+    label: String,
+) -> Run {
+    on_xen(loads.run(plan, "none", load), scheduler, label)
+}
+
+/// FreeRTOS measures how late it wakes. `None`: Xen cannot do this.
+pub(super) fn wakeup_run(
+    plan: &Plan,
+    load: Load,
+    periods: Periods,
+    scheduler: Scheduler,
+    label: String,
+) -> Option<Run> {
+    if load == Load::Disk {
+        return None;
+    }
+    let run = beside::run_beside(plan, String::new(), "none", load, periods, None);
+    Some(on_xen(run, scheduler, label))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::loads::tests::{loads, plan};
+    use crate::machine::Order;
+
+    #[test]
+    fn the_guests_are_the_same_as_on_spumone() {
+        let spumone = loads().run(&plan(), "none", 50);
+        let xen = throughput_run(&plan(), &loads(), Scheduler::Credit, 50, "a".into());
+        assert_eq!(
+            (xen.label.as_str(), xen.order, xen.end_mark()),
+            ("a", spumone.order, spumone.end_mark())
+        );
+        let (Machine::Xen(xen), Machine::Spumone(spumone)) = (xen.machine, spumone.machine) else {
+            panic!("another machine")
+        };
+        assert_eq!(xen.scheduler, Scheduler::Credit);
+        assert_eq!(xen.rt, spumone.rt[0].bootargs);
+        assert_eq!(Some(xen.linux), spumone.linux);
+    }
+
+    #[test]
+    fn there_is_no_disk() {
+        let periods = Periods {
+            us: 100,
+            count: 2_000,
+            more: "",
+        };
+        let run = |load| wakeup_run(&plan(), load, periods, Scheduler::Credit2, "a".into());
+        let Some(Run {
+            machine: Machine::Xen(system),
+            order: Order::RtFirst,
+            ..
+        }) = run(Load::Hackbench)
+        else {
+            panic!("another run")
+        };
+        assert_eq!(system.rt, "period=100us samples=2000");
+        assert!(run(Load::Idle).is_some() && run(Load::Disk).is_none());
+    }
+}
