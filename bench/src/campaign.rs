@@ -151,6 +151,10 @@ fn remove(path: &Path) {
 
 /// The project's files that a run depends on.
 fn needed(run: &Run) -> Vec<Role> {
+    if let Machine::Kvm(kvm) = &run.machine {
+        // The guests are in the host's file system.
+        return kvm.files();
+    }
     let mut roles = Vec::new();
     if let Machine::Xen(system) = &run.machine {
         roles.extend(system.files());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one run boots, and QEMU's arguments for it. No I/O.
 
+use crate::kvm::Kvm;
 use crate::linux::{LINUX_MEMORY_MIB, Linux};
 use crate::qemu::{self, Arguments, Console};
 use crate::role::Role;
@@ -24,6 +25,8 @@ pub enum Machine {
     Spumone(System),
     /// A Xen system.
     Xen(XenSystem),
+    /// A KVM host with its guests.
+    Kvm(Kvm),
 }
 
 impl Machine {
@@ -34,6 +37,7 @@ impl Machine {
             Self::BareRt(_) => 1,
             Self::Spumone(system) => system.cores,
             Self::Xen(system) => system.linux.cpus,
+            Self::Kvm(kvm) => kvm.linux.cpus,
         }
     }
 
@@ -44,6 +48,7 @@ impl Machine {
             Self::BareRt(_) => None,
             Self::Spumone(system) => system.linux.as_ref(),
             Self::Xen(system) => Some(&system.linux),
+            Self::Kvm(kvm) => Some(&kvm.linux),
         }
     }
 
@@ -51,7 +56,7 @@ impl Machine {
     pub fn has_rt(&self) -> bool {
         match self {
             Self::BareLinux(_) => false,
-            Self::BareRt(_) | Self::Xen(_) => true,
+            Self::BareRt(_) | Self::Xen(_) | Self::Kvm(_) => true,
             Self::Spumone(system) => !system.rt.is_empty(),
         }
     }
@@ -71,6 +76,7 @@ impl Machine {
             }) => vec![Role::System, Role::KernelNames(linux.flavour)],
             Self::Spumone(_) => vec![Role::System],
             Self::Xen(system) => [vec![Role::System], system.files()].concat(),
+            Self::Kvm(kvm) => kvm.files(),
         }
     }
 }
@@ -122,10 +128,12 @@ pub struct Run {
 }
 
 impl Run {
-    /// The mark that ends the run: after Linux's results, the real-time guest is not needed.
+    /// The mark that ends the run: after Linux's results, the real-time guest is not needed. A KVM host shows them only
+    /// after that, and ends by itself.
     pub fn end_mark(&self) -> Option<u32> {
         let linux_first = matches!(self.order, Order::LinuxFirst { .. });
-        (linux_first && self.machine.linux().is_some()).then_some(MARK_DONE)
+        let shows_at_once = !matches!(self.machine, Machine::Kvm(_));
+        (linux_first && shows_at_once && self.machine.linux().is_some()).then_some(MARK_DONE)
     }
 }
 
@@ -135,12 +143,12 @@ pub const LIMIT: Duration = Duration::from_secs(1800);
 /// QEMU's arguments; `file` gives the path of each file.
 pub fn arguments(run: &Run, file: impl Fn(Role) -> PathBuf) -> Vec<String> {
     let machine = match run.machine {
-        Machine::Spumone(_) | Machine::Xen(_) => qemu::WITH_EL2,
+        Machine::Spumone(_) | Machine::Xen(_) | Machine::Kvm(_) => qemu::WITH_EL2,
         Machine::BareLinux(_) | Machine::BareRt(_) => qemu::BARE,
     };
     let memory_mib = match run.machine {
         Machine::BareLinux(_) => LINUX_MEMORY_MIB.into(),
-        Machine::BareRt(_) | Machine::Spumone(_) | Machine::Xen(_) => MEMORY_MIB,
+        Machine::BareRt(_) | Machine::Spumone(_) | Machine::Xen(_) | Machine::Kvm(_) => MEMORY_MIB,
     };
     let mut args = Arguments::new(&qemu::Machine {
         machine,
@@ -158,6 +166,10 @@ pub fn arguments(run: &Run, file: impl Fn(Role) -> PathBuf) -> Vec<String> {
         Machine::BareRt(bootargs) => args.kernel(&file(Role::Rt)).append(bootargs),
         Machine::Spumone(_) => args.kernel(&file(Role::System)),
         Machine::Xen(system) => system.boot(args, &file),
+        Machine::Kvm(kvm) => args
+            .kernel(&file(kvm.kernel()))
+            .initrd(&file(kvm.initrd()))
+            .append(&kvm.bootargs()),
     };
     if run.disk_mib > 0 {
         args = args.modern_virtio().disk(&file(Role::Disk));

@@ -78,6 +78,7 @@ impl Project {
             Role::Kernel(_) | Role::KernelNames(_) | Role::Initrd(_) | Role::BenchInitrd(_) => {
                 "build/guests/linux"
             }
+            Role::KvmHost(_) => "build/guests/kvm",
             Role::Rt | Role::RtFlat => "build/guests/rt",
             Role::Xen | Role::XenControl | Role::XenSeed => "build/guests/xen",
             Role::Probe => "target/aarch64-unknown-none-softfloat/release",
@@ -111,6 +112,7 @@ impl Project {
                     "the file system with the yardsticks",
                     "guests/linux/build.sh --bench",
                 ),
+                Role::KvmHost(_) => ("the KVM host", "guests/kvm/build.sh"),
                 Role::Rt | Role::RtFlat => ("the real-time guest", "make guests"),
                 Role::Xen => ("Xen", XEN),
                 Role::XenControl => ("Xen's control domain", XEN),

@@ -34,6 +34,8 @@ pub enum Role {
     Initrd(Flavour),
     /// The same with the yardsticks.
     BenchInitrd(Flavour),
+    /// The KVM host's initial file system, with this kernel's modules and the guests.
+    KvmHost(Flavour),
     /// The FreeRTOS guest.
     Rt,
     /// The same as a flat file in the arm64 Image format.
@@ -59,6 +61,7 @@ impl fmt::Display for Role {
             Self::KernelNames(it) => write!(f, "Image{}.map", it.suffix()),
             Self::Initrd(it) => write!(f, "initrd{}.cpio", it.suffix()),
             Self::BenchInitrd(it) => write!(f, "initrd{}-bench.cpio", it.suffix()),
+            Self::KvmHost(it) => write!(f, "kvm{}.cpio", it.suffix()),
             Self::Rt => f.write_str("freertos.elf"),
             Self::RtFlat => f.write_str("freertos.bin"),
             Self::Xen => f.write_str("xen"),

@@ -40,6 +40,8 @@ readonly MODULES=(virtio_mmio virtio_blk virtio_net ext4)
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 readonly here root
+# shellcheck source=guests/linux/packages.sh
+. "$here/packages.sh"
 
 die() { echo "guests/linux/build.sh: error: $*" >&2; exit 1; }
 
@@ -82,47 +84,6 @@ fetch() {
         "$here/debian-fetch" --source "${update[@]}" "${BENCH_SOURCES[@]}"
     fi
     "$here/debian-fetch" "${update[@]}" "${patterns[@]}"
-}
-
-# The unpacked directory of package $1 (a name or glob), from the list `debian-fetch` printed.
-package_dir() {
-    local name dir
-    while IFS=$'\t' read -r name _ _ dir; do
-        # shellcheck disable=SC2053  # the right side is meant as a pattern
-        if [[ $name == $1 ]]; then echo "$dir"; return; fi
-    done <<< "$packages"
-    die "package $1 was not fetched"
-}
-
-# The unpacked file $1 (path in a package), from whichever package has it.
-find_in_packages() {
-    local dir
-    while IFS=$'\t' read -r _ _ _ dir; do
-        if [[ -e $dir/$1 ]]; then echo "$dir/$1"; return; fi
-    done <<< "$packages"
-    return 1
-}
-
-# Copies program or library $1 (path in a package) to the same place under $2, with its libraries.
-copy_elf() {
-    local path=$1 rootfs=$2 from need library
-    [[ -e $rootfs/$path ]] && return
-    from=$(find_in_packages "$path") || die "no package has $path: add its package to PACKAGES"
-    install -D -m 755 "$from" "$rootfs/$path"
-    for need in $(readelf -d "$from" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
-        library=$(library_path "$need")
-        copy_elf "$library" "$rootfs"
-    done
-}
-
-# Where Debian keeps the shared library $1. The loader's name is fixed by the ABI.
-library_path() {
-    local dir
-    [[ $1 == ld-linux-aarch64.so.1 ]] && { echo "lib/$1"; return; }
-    for dir in lib/aarch64-linux-gnu usr/lib/aarch64-linux-gnu; do
-        find_in_packages "$dir/$1" >/dev/null && { echo "$dir/$1"; return; }
-    done
-    die "no package has the library $1: add its package to PACKAGES"
 }
 
 # Copies BENCH_FILES (files, directories, and patterns of them, from whichever packages have them) to $1.
@@ -170,42 +131,6 @@ add_bench() {
     compile rtload "$rootfs"
 }
 
-# Copies MODULES and what they need from unpacked kernel $1, release $2, to rootfs $3, decompressed
-# so that the guest need not do it, and writes the tables busybox's modprobe reads.
-copy_modules() {
-    local kernel=$1 release=$2 rootfs=$3 name action file to
-    local dest=$rootfs/lib/modules/$release
-    [[ -f $kernel/lib/modules/$release/modules.dep ]] || depmod -b "$kernel" "$release"
-    mkdir -p "$dest"
-    for name in "${MODULES[@]}"; do
-        # Prints "insmod FILE [OPTIONS]" for each needed module in order, or "builtin NAME".
-        modprobe -C /dev/null -d "$kernel" -S "$release" --show-depends "$name" > "$work/depends" ||
-            die "kernel $release has no module $name"
-        while read -r action file _; do
-            [[ $action == insmod ]] || continue
-            to=$dest/${file#*/lib/modules/"$release"/}
-            mkdir -p "$(dirname "$to")"
-            case $file in
-                *.ko.xz) xz -dc "$file" > "${to%.xz}" ;;
-                *.ko) cp "$file" "$to" ;;
-                *) die "$file: unknown module compression" ;;
-            esac
-        done < "$work/depends"
-    done
-    cp "$kernel/lib/modules/$release/modules."{order,builtin,builtin.modinfo} "$dest"
-    depmod -b "$rootfs" "$release"
-    (cd "$dest" && sort -o modules.alias modules.alias && sort -o modules.dep modules.dep &&
-        find . -maxdepth 1 -type f ! -name modules.alias ! -name modules.dep -delete)
-}
-
-# Packs directory $1 as the cpio archive $2: sorted, owned by root, without times or inode numbers.
-# Device nodes are not needed: the kernel makes /dev/console, /init mounts devtmpfs.
-pack() {
-    find "$1" -exec touch -h -d @0 {} +
-    (cd "$1" && find . -mindepth 1 -print0 | sort -z |
-        cpio --quiet -0 -o -H newc --reproducible --owner=0:0) > "$2"
-}
-
 # Builds OUT_DIR's Image and initrds for flavour $1 (cloud, rt), with file name suffix $2.
 build_flavour() {
     local kernel release vmlinuz rootfs program busybox
@@ -233,7 +158,7 @@ build_flavour() {
     install -m 755 "$here/init" "$rootfs/init"
     install -D -m 755 -t "$rootfs/lib/spumone" "$here"/lib/*
     install -D -m 755 -t "$rootfs/scenarios" "$here"/scenarios/*
-    copy_modules "$kernel" "$release" "$rootfs"
+    copy_modules "$kernel" "$release" "$rootfs" "${MODULES[@]}"
     pack "$rootfs" "$work/initrd$2.cpio"
     if [[ $bench == yes ]]; then
         add_bench "$rootfs"
@@ -250,7 +175,7 @@ for flavour in "${flavours[@]}"; do
     outputs+=("Image$suffix" "Image$suffix.map" "initrd$suffix.cpio")
     [[ $bench == no ]] || outputs+=("initrd$suffix-bench.cpio")
 done
-sources=$(cd "$here" && find build.sh init lib programs scenarios ../../testbed/image-symbols -type f | sort)
+sources=$(cd "$here" && find build.sh packages.sh init lib programs scenarios ../../testbed/image-symbols -type f | sort)
 # shellcheck disable=SC2086  # the sources are words
 stamp=$({ cut -f1-3 <<< "$packages"; "$cc" --version; cd "$here"; sha256sum $sources; } | sha256sum)
 fresh=yes

@@ -186,6 +186,7 @@ fn list_runs(experiment: &dyn Experiment, args: &BenchArgs, runs: &[Run]) -> Str
                     system.scheduler.name()
                 )
             }
+            Machine::Kvm(kvm) => format!("KVM host: {}", kvm.bootargs()),
         };
         text += &format!("{:32} {what}\n", run.label);
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `peers`: what a user would pick instead of Spumone, on the same clock: a stock kernel and PREEMPT_RT with real-time
-//! threads of their own, and Xen.
+//! threads of their own, Xen, and KVM.
 
 mod costs;
+mod kvm;
 mod runs;
 mod share;
 mod systems;
@@ -37,7 +38,8 @@ const ABOUT: About = About {
     name: "peers",
     title: "What a user would pick instead: throughput and longest wait",
     question: "Hard deadlines beside Linux on shared cores are possible with a SCHED_FIFO thread of a stock kernel or of \
-        PREEMPT_RT, or with Xen, too. How much of Linux's throughput does each cost, and how long does the real-time task wait at worst?",
+        PREEMPT_RT, and with Xen or KVM. How much of Linux's throughput does each cost, and how long does the real-time task wait at \
+        worst?",
     defaults: Defaults {
         policies: &["steal"],
         quick_policies: &["steal"],
@@ -279,6 +281,7 @@ fn method(plan: &Plan, throughputs: &[Loads]) -> Vec<String> {
     ];
     lines.extend(xen::METHOD.iter().map(|&it| it.to_owned()));
     lines.push(xen::NO_DISK.to_owned());
+    lines.extend(kvm::METHOD.iter().map(|&it| it.to_owned()));
     if let Some(loads) = throughputs.first() {
         lines.push(format!(
             "Loads: the real-time side spins for the given share of every {} ms, by the clock. Where FreeRTOS was \
@@ -348,7 +351,7 @@ mod tests {
                 let label = wakeup_label(peer, load);
                 results.add(match peer.kind {
                     Kind::Spumone(_) => samples::rt(&label, 1, [5000, 5500, 7000, 8000]),
-                    Kind::Xen(_) => {
+                    Kind::Xen(_) | Kind::Kvm(_) => {
                         let max = (others.1 * 1000.0) as u64;
                         samples::rt(&label, 1, [5000, 5500, 7000, max])
                     }

@@ -4,6 +4,7 @@
 use super::super::beside::{self, Load, Periods};
 use super::super::loads::{CORES, Loads};
 use super::super::{Defaults, Plan};
+use super::kvm;
 use super::systems::{Kind, Peer};
 use super::xen;
 use crate::linux::Linux;
@@ -13,7 +14,7 @@ use crate::role::Flavour;
 use crate::stats::Spread;
 
 /// Size of the disk that Linux writes to, in MiB.
-const DISK_MIB: u32 = 16;
+pub(super) const DISK_MIB: u32 = 16;
 
 /// The plan of the wake-up measurements: a core as fast as today's, and a small quantum.
 fn latency_plan(plan: &Plan) -> Plan {
@@ -66,6 +67,7 @@ pub(super) fn throughput_run(plan: &Plan, loads: &Loads, peer: &Peer, load: u32)
             let label = loads.label(peer.name, load);
             return xen::throughput_run(plan, loads, scheduler, load, label);
         }
+        Kind::Kvm(host) => return kvm::throughput_run(plan, loads, host, peer.name, load),
         Kind::Threads(flavour, options) => {
             let mut linux = loads.linux(plan, CORES);
             let own = [
@@ -101,6 +103,9 @@ pub(super) fn wakeup_run(plan: &Plan, peer: &Peer, load: Load) -> Option<Run> {
         Kind::Xen(scheduler) => {
             return xen::wakeup_run(plan, load, from_power_on, scheduler, label);
         }
+        Kind::Kvm(host) => {
+            return Some(kvm::wakeup_run(plan, label, host, load, periods));
+        }
         Kind::Threads(flavour, options) => (flavour, options),
     };
     // The scenario beside it is killed at the end, so its time need only be long enough.
@@ -130,7 +135,9 @@ pub(super) fn wakeup_run(plan: &Plan, peer: &Peer, load: Load) -> Option<Run> {
 pub(super) fn wakeup(results: &Results, peer: &Peer, load: Load, key: &str) -> Option<Spread> {
     const NS_PER_US: f64 = 1000.0;
     let of = |it: &Outcome| match peer.kind {
-        Kind::Spumone(_) | Kind::Xen(_) => it.rt(&format!("{key}_ns")).map(|ns| ns / NS_PER_US),
+        Kind::Spumone(_) | Kind::Xen(_) | Kind::Kvm(_) => {
+            it.rt(&format!("{key}_ns")).map(|ns| ns / NS_PER_US)
+        }
         Kind::Threads(..) => it.linux(&format!("{key}_us")),
     };
     Spread::of(results.of(&wakeup_label(peer, load)).iter().filter_map(of))

@@ -23,6 +23,8 @@ pub(super) enum Kind {
     Threads(Flavour, &'static [&'static str]),
     /// FreeRTOS and Linux as domains of Xen, with this scheduler.
     Xen(Scheduler),
+    /// FreeRTOS and Linux as guests of KVM, on a host with this kernel.
+    Kvm(Flavour),
 }
 
 /// The project's own system, with which the others are compared.
@@ -66,6 +68,16 @@ pub(super) const OTHERS: &[Peer] = &[
         name: "xen-credit",
         title: "Xen, credit",
         kind: Kind::Xen(Scheduler::Credit),
+    },
+    Peer {
+        name: "kvm",
+        title: "KVM",
+        kind: Kind::Kvm(Flavour::Cloud),
+    },
+    Peer {
+        name: "kvm-rt",
+        title: "KVM, host with PREEMPT_RT",
+        kind: Kind::Kvm(Flavour::Rt),
     },
 ];
 

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The runs on a KVM host.
+
+use super::super::Plan;
+use super::super::beside::{Load, Periods};
+use super::super::loads::{CORES, Loads};
+use super::runs::DISK_MIB;
+use crate::kvm::{Kvm, Until};
+use crate::linux::Linux;
+use crate::machine::{Machine, Order, Run};
+use crate::role::Flavour;
+
+/// Virtual time after which a run without a result ends. No run with a result takes half as long.
+const END_US: u64 = 120_000_000;
+
+/// How KVM is set up, and why.
+pub(super) const METHOD: &[&str] = &[
+    "KVM: Debian's kernel is the host, at EL2 (VHE). One of Debian's QEMU 7.2 runs FreeRTOS with one vCPU, another one runs \
+     Linux with four. Each vCPU of Linux is tied to a core. FreeRTOS shares core 0 with the last of them, and is above it: its \
+     thread is SCHED_FIFO, theirs are SCHED_OTHER. All other threads of both QEMUs are on cores 1 to 3. Both guests have huge \
+     pages, made and locked before they start, and FreeRTOS has no PMU. All this is as libvirt's page *KVM Real Time Guest Config* \
+     (<https://libvirt.org/kbase/kvm-realtime.html>) has it, except that it wants a core for each vCPU, kept free of other work: \
+     here the core is to be shared. `guests/kvm/README.md` has the source of each setting.",
+    "KVM, host: interrupts of devices are kept off core 0 (`irqaffinity=1-3`; Linux, \
+     `Documentation/admin-guide/kernel-parameters.txt`), and real-time threads have no limit (`sched_rt_runtime_us=-1`). \
+     The disk of Linux is a virtio disk on the host's own virtio disk, past the host's page cache (`cache=none,aio=native`). \
+     All else is as Debian has it.",
+    "What KVM cannot do: the host does not know which vCPU holds a lock, and a vCPU that is tied to a core stays there. If it is \
+     not tied, the host's scheduler moves it, after a time that nothing bounds.",
+];
+
+/// FreeRTOS prints only what is evaluated: each character is an exit to QEMU.
+const RT_MORE: &str = " histogram=off";
+
+fn run(plan: &Plan, label: String, kvm: Kvm, disk_mib: u32, order: Order) -> Run {
+    Run {
+        label,
+        machine: Machine::Kvm(kvm),
+        disk_mib,
+        clock: plan.clock(Some(END_US)),
+        order,
+    }
+}
+
+/// Linux measures a yardstick while FreeRTOS takes a share of core 0, in per cent.
+pub(super) fn throughput_run(
+    plan: &Plan,
+    loads: &Loads,
+    host: Flavour,
+    name: &str,
+    load: u32,
+) -> Run {
+    let kvm = Kvm {
+        host,
+        linux: loads.linux(plan, CORES),
+        rt: format!(
+            "period=1ms load={load}% burst={}ms duration=0{RT_MORE}",
+            loads.burst_ms
+        ),
+        until: Until::Linux,
+    };
+    // The host complains if FreeRTOS ends first.
+    let order = Order::LinuxFirst { rt_until: u64::MAX };
+    run(plan, loads.label(name, load), kvm, 0, order)
+}
+
+/// FreeRTOS measures how late it wakes.
+pub(super) fn wakeup_run(
+    plan: &Plan,
+    label: String,
+    host: Flavour,
+    load: Load,
+    periods: Periods,
+) -> Run {
+    // Linux outlasts the run, which ends with FreeRTOS.
+    let linux = match load {
+        Load::Idle => Linux::new(CORES, "idle", &["seconds=1000"]),
+        Load::Hackbench => Linux::new(
+            CORES,
+            "load",
+            &["load=hackbench", "seconds=1000", "-g 1 -l 1000"],
+        ),
+        Load::Disk => Linux::new(CORES, "diskwrite", &["seconds=1000"]),
+    };
+    let kvm = Kvm {
+        host,
+        linux,
+        rt: format!("{}{RT_MORE}", periods.bootargs()),
+        until: Until::Rt,
+    };
+    let disk_mib = if load == Load::Disk { DISK_MIB } else { 0 };
+    run(plan, label, kvm, disk_mib, Order::RtFirst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Peers, throughputs};
+    use super::*;
+    use crate::experiments::Experiment;
+    use crate::experiments::loads::tests::plan;
+    use crate::role::Role;
+
+    fn run_of(label: &str) -> Run {
+        let runs = Peers.runs(&plan()).unwrap();
+        runs.into_iter().find(|it| it.label == label).unwrap()
+    }
+
+    fn text(run: &Run) -> String {
+        crate::machine::arguments(run, |role| format!("{{{role}}}").into()).join(" ")
+    }
+
+    #[test]
+    fn freertos_bursts_for_ever_while_linux_measures() {
+        let run = run_of("hackbench-kvm-rt-load-50");
+        let text = text(&run);
+        assert!(
+            text.starts_with("-M virt,virtualization=on,gic-version=3 -cpu cortex-a76 -smp 4 ")
+        );
+        assert!(text.contains("-kernel {Image-rt} -initrd {kvm-rt.cpio} -append "));
+        let burst = throughputs(&plan()).unwrap()[0].burst_ms;
+        assert!(text.ends_with(&format!(
+            "spumone.rt=period=1ms,load=50%,burst={burst}ms,duration=0,histogram=off spumone.until=linux"
+        )));
+        // The host shows Linux's results only after the guest has passed its last mark.
+        assert_eq!(run.end_mark(), None);
+    }
+
+    #[test]
+    fn linux_outlasts_the_wake_ups_that_are_measured() {
+        let run = run_of("wakeup-kvm-disk");
+        assert_eq!((run.disk_mib, run.order), (DISK_MIB, Order::RtFirst));
+        let text = text(&run);
+        assert!(text.contains("-kernel {Image} -initrd {kvm.cpio} "));
+        assert!(text.contains("spumone.run=diskwrite spumone.args=seconds=1000 "));
+        assert!(text.contains("histogram=off spumone.until=rt "));
+        assert!(text.ends_with("file={disk.img} -device virtio-blk-device,drive=disk"));
+    }
+
+    #[test]
+    fn a_host_has_files_of_its_own_kernel_and_names_of_its_guests() {
+        let run = run_of("wakeup-kvm-rt-idle");
+        assert_eq!(
+            run.machine.files(),
+            [
+                Role::Kernel(Flavour::Rt),
+                Role::KernelNames(Flavour::Cloud),
+                Role::KvmHost(Flavour::Rt)
+            ]
+        );
+    }
+}
