@@ -11,7 +11,7 @@ const REPORT_US: u64 = 600_000;
 /// Longest virtual time from power on to the real-time guest's first period.
 const START_US: u64 = 200_000;
 /// Size of the disk that Linux writes to.
-const DISK_MIB: u32 = 16;
+pub(super) const DISK_MIB: u32 = 16;
 
 /// What Linux does during the measurement.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,8 @@
 //! The runs on a KVM host.
 
 use super::super::Plan;
-use super::super::beside::{Load, Periods};
+use super::super::beside::{DISK_MIB, Load, Periods};
 use super::super::loads::{CORES, Loads};
-use super::runs::DISK_MIB;
 use crate::kvm::{Kvm, Until};
 use crate::linux::Linux;
 use crate::machine::{Machine, Order, Run};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The runs of each system, and what they say.
 
-use super::super::beside::{self, Load, Periods};
+use super::super::beside::{self, DISK_MIB, Load, Periods};
 use super::super::loads::{CORES, Loads};
 use super::super::{Defaults, Plan};
 use super::kvm;
@@ -12,9 +12,6 @@ use crate::machine::{Machine, Order, Run};
 use crate::results::{Outcome, Results};
 use crate::role::Flavour;
 use crate::stats::Spread;
-
-/// Size of the disk that Linux writes to, in MiB.
-pub(super) const DISK_MIB: u32 = 16;
 
 /// The plan of the wake-up measurements: a core as fast as today's, and a small quantum.
 fn latency_plan(plan: &Plan) -> Plan {
