@@ -224,7 +224,8 @@ fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
         return;
     };
     let id = *id;
-    if is_interrupted || state.scheduler.state(id) != Some(VcpuState::Running) {
+    let is_late = is_interrupted || state.must_refresh;
+    if is_late || state.scheduler.state(id) != Some(VcpuState::Running) {
         state.must_refresh = true;
         wake(state, platform, id);
         return;

@@ -4,9 +4,10 @@
 
 use super::cpu_interface::{CpuInterface, SGIS};
 use super::distributor::Spi;
+use super::rank::Rank;
 use super::slot::Backing;
 use super::{
-    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, TIMER_PPIS, VcpuIndexSet, bits,
+    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, TIMER_PPIS, VcpuIndexSet, bits,
 };
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::types::IntId;
@@ -51,7 +52,10 @@ impl CpuInterface {
                 let index = usize::from(self.list_register[bit as usize]) % MAX_LIST_REGISTERS;
                 let slot = &mut self.slots[index];
                 if empty & 1 << index == 0 {
-                    if slot.backing != Backing::None || SGIS & 1 << bit == 0 {
+                    let rank = Rank::new(self.priority[bit as usize], self.group >> bit & 1 != 0);
+                    let is_stale =
+                        slot.lr.state() != State::Pending && self.active_rank[bit as usize] != rank;
+                    if slot.backing != Backing::None || SGIS & 1 << bit == 0 || is_stale {
                         return false;
                     }
                     slot.latched = true;

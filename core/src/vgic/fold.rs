@@ -4,7 +4,6 @@
 use super::cpu_interface::CpuInterface;
 use super::distributor::Spi;
 use super::fill::HighestPriority;
-use super::rank::Rank;
 use super::slot::{Backing, Slot};
 use super::{
     GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, VMCR_EOI_MODE, VcpuIndexSet,
@@ -92,7 +91,8 @@ impl CpuInterface {
         }
         if state.is_active() {
             self.active |= mask;
-            self.active_rank[slot.intid.index() & 31] = Rank::of(lr);
+            let rank = &mut self.active_rank[slot.intid.index() & 31];
+            *rank = slot.active_rank(*rank, lr);
             if slot.backing != Backing::None {
                 self.active_physical |= mask;
             }
@@ -130,7 +130,8 @@ impl CpuInterface {
         word.unlist(mask);
         if state.is_active() {
             word.active.fetch_or(mask, Ordering::AcqRel);
-            gic.distributor.set_active_rank(spi, Rank::of(lr));
+            let rank = slot.active_rank(gic.distributor.active_rank(spi), lr);
+            gic.distributor.set_active_rank(spi, rank);
             self.held[spi.word()] |= mask;
             if slot.backing != Backing::None {
                 self.held_physical[spi.word()] |= mask;

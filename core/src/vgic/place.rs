@@ -20,8 +20,8 @@ impl CpuInterface {
 
     /// Puts an active interrupt back into a list register.
     ///
-    /// If it is pending again, it becomes pending and active there if `merge`; else its end raises
-    /// a maintenance interrupt.
+    /// If it is pending again, it becomes pending and active there if `merge`, and if its rank is still what it was when
+    /// it was acknowledged: a list register has one rank. Else its end raises a maintenance interrupt.
     pub(super) fn place_active(
         &mut self,
         gic: &GuestGic,
@@ -47,7 +47,8 @@ impl CpuInterface {
         let mask = 1 << (intid.0 & 31);
         let again = self.latch & self.open(gic.distributor.control()) & mask != 0;
         let physical = self.active_physical & mask != 0;
-        let latched = again && merge;
+        let rank = self.active_rank[intid.index() & 31];
+        let latched = again && merge && rank == self.rank(u32::from(intid.0));
         self.active &= !mask;
         self.active_physical &= !mask;
         let state = if latched {
@@ -62,8 +63,8 @@ impl CpuInterface {
             backing: Backing::of_active(physical, again),
             lr: ListRegister::EMPTY,
         };
-        let lr = self.active_rank[intid.index() & 31].list(intid, state);
-        let lr = if again && !merge {
+        let lr = rank.list(intid, state);
+        let lr = if again && !latched {
             lr.with_eoi_interrupt()
         } else {
             lr
@@ -127,8 +128,10 @@ impl CpuInterface {
         self.held_physical[spi.word()] &= !mask;
         let again = word.pending.load(Ordering::Acquire) & mask != 0;
         // Only the vCPU that it is routed to gets it again. Any other vCPU waits until it is deactivated.
+        let rank = distributor.active_rank(spi);
         let latched = again
             && merge
+            && rank == distributor.rank(spi)
             && distributor.is_open(spi)
             && distributor.route(spi) == Some(self.index);
         let state = if latched {
@@ -146,7 +149,7 @@ impl CpuInterface {
             backing: Backing::of_active(physical, again),
             lr: ListRegister::EMPTY,
         };
-        let lr = distributor.active_rank(spi).list(intid, state);
+        let lr = rank.list(intid, state);
         self.list_spi(gic, index, spi, lr, slot, machine);
     }
 

@@ -2,6 +2,7 @@
 //! The record of an interrupt in a list register.
 
 use super::ListRegister;
+use super::rank::Rank;
 use spumone_config::types::IntId;
 
 /// Whether a physical interrupt backs the one in a list register, and how it is deactivated.
@@ -49,4 +50,13 @@ impl Slot {
         backing: Backing::None,
         lr: ListRegister::EMPTY,
     };
+
+    /// The rank of the interrupt, which is active with the value `lr`. `before`: its rank when it was listed, if it was active
+    /// then. That of one that a register write has made active has no form in a list register.
+    pub fn active_rank(self, before: Rank, lr: ListRegister) -> Rank {
+        match self.lr.state().is_active() && before == Rank::NEVER_ACKNOWLEDGED {
+            true => before,
+            false => Rank::of(lr),
+        }
+    }
 }

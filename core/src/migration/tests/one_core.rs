@@ -651,3 +651,12 @@ fn a_kick_is_delivered_after_a_preemption_that_is_due() {
         assert_eq!(core.state.running, Some(next));
     }
 }
+
+#[test]
+fn two_kicks_are_delivered_together_before_the_vcpu_runs() {
+    let mut core = beside_sleeping_rt();
+    core.ring(0);
+    core.machine.pending = [VcpuId(0), VcpuId(0)].to_vec();
+    take_interrupts(&mut core.state, &mut core.machine);
+    assert!(core.state.must_refresh() && !core.machine.doorbells[0].is_silent());
+}

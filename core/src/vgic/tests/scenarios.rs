@@ -700,3 +700,57 @@ fn sgi_targets() {
         assert_eq!(decode(value, sender, 4), (IntId(5), expected), "{value:#x}");
     }
 }
+
+/// A list register has one rank, so an active interrupt of another rank is not made pending in it.
+#[test]
+fn an_sgi_that_is_pending_again_has_its_new_priority_and_group() {
+    let mut world = guest(1, 4);
+    let set_priority = |world: &mut World, intid: u64, priority: u64| {
+        let offset = world.own(0, IPRIORITYR + intid);
+        world.write(0, Region::Redistributors, offset, 1, priority);
+    };
+    set_priority(&mut world, 3, 0x80);
+    set_priority(&mut world, 5, 0x40);
+    world.send_sgi(0, SgiRegister::Sgi1r, 3 << 24 | 1);
+    assert_eq!(world.acknowledge(0).unwrap().intid, IntId(3));
+    set_priority(&mut world, 3, 0x10);
+    world.send_sgi(0, SgiRegister::Sgi1r, 3 << 24 | 1);
+    world.end(0);
+    world.send_sgi(0, SgiRegister::Sgi1r, 5 << 24 | 1);
+    world.drain();
+    assert_eq!(world.acknowledge(0).unwrap().intid, IntId(3));
+
+    let mut world = guest(1, 4);
+    world.write_distributor(0, 0, 3);
+    world.send_sgi(0, SgiRegister::Sgi1r, 3 << 24 | 1);
+    assert!(world.acknowledge(0).unwrap().group1);
+    world.write_own(0, IGROUPR, !(1 << 3));
+    world.send_sgi(0, SgiRegister::Sgi1r, 3 << 24 | 1);
+    world.end(0);
+    world.drain();
+    assert!(!world.acknowledge(0).unwrap().group1);
+}
+
+/// An interrupt that a register write has made active is never taken for one of the lowest priority that the guest has
+/// acknowledged.
+#[test]
+fn an_interrupt_made_active_by_a_write_keeps_its_rank() {
+    let mut world = guest(1, 1);
+    world.write(0, Region::Distributor, IPRIORITYR + 65, 1, 0xf8);
+    world.write(0, Region::Distributor, IPRIORITYR + 33, 1, 0x50);
+    world.write_own(0, ISACTIVER, 1);
+    world.set_level(65, true);
+    world.drain();
+    assert_eq!(world.acknowledge(0).unwrap().intid, IntId(65));
+    world.send_sgi(0, SgiRegister::Sgi1r, 1);
+    world.physical(33).latch = true;
+    world.drain();
+    world.end(0);
+    world.drain();
+    while let Some(taken) = world.acknowledge(0) {
+        assert_ne!(taken.intid, IntId(0), "the write has made it active");
+        world.end(0);
+        world.set_level(65, false);
+        world.drain();
+    }
+}
