@@ -4,11 +4,11 @@
 use crate::linux::{LINUX_MEMORY_MIB, Linux};
 use crate::role::{Flavour, Role};
 
-/// Memory of the FreeRTOS guest.
+/// Memory of the FreeRTOS guest in MiB.
 const RT_MEMORY_MIB: u32 = 64;
-/// Size of the pages that the guests' memory is made of.
+/// Size in MiB of the pages that the guests' memory is made of.
 const HUGE_PAGE_MIB: u32 = 2;
-/// Keeps interrupts of devices off core 0, which the real-time guest shares.
+/// Keeps interrupts of devices off core 0, which FreeRTOS shares (Linux, `Documentation/admin-guide/kernel-parameters.txt`).
 const IRQ_AFFINITY: &str = "irqaffinity=1-3";
 
 /// The guest that measures. The machine ends with it.
@@ -64,7 +64,7 @@ impl Kvm {
         Role::KvmHost(self.host)
     }
 
-    /// The files that it is started with, and the list of the functions of Linux's kernel.
+    /// The files that it is started with, and the list of the functions of the Linux guest's kernel.
     pub fn files(&self) -> Vec<Role> {
         let names = Role::KernelNames(self.linux.flavour);
         vec![self.kernel(), names, self.initrd()]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The measured Linux: the same, bare and under Spumone.
+//! The measured Linux: the same on the bare machine and as a guest.
 
 use crate::role::{Flavour, Role};
 
@@ -8,7 +8,7 @@ const BOOTARGS: &str = "console=ttyAMA0 quiet cryptomgr.notests spumone.run=";
 /// Memory of Linux, the same bare and as a guest, so that its own decisions are the same.
 pub const LINUX_MEMORY_MIB: u32 = 512;
 
-/// A Linux guest, bare or under Spumone.
+/// Linux on the bare machine, or as a guest of any hypervisor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linux {
     /// Number of CPUs.
@@ -53,7 +53,7 @@ impl Linux {
         (linux.bootargs() == bootargs).then_some(linux)
     }
 
-    /// The kernel's command line, the same bare and under Spumone.
+    /// The kernel's command line, the same bare and as a guest of Spumone. Others add to it.
     pub fn bootargs(&self) -> String {
         let mut text = format!("{BOOTARGS}{}", self.scenario);
         if !self.arguments.is_empty() {

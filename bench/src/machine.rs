@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Memory of every machine with the hypervisor or FreeRTOS alone; guests of a Spumone system get parts of it.
+/// Memory of every machine with a hypervisor or with FreeRTOS alone, in MiB; guests get parts of it.
 pub const MEMORY_MIB: u64 = 2048;
 
 /// What is booted.

@@ -12,10 +12,11 @@ use std::path::PathBuf;
 
 /// Start of Xen's command line, up to the name of the scheduler. `docs/misc/xen-command-line.pandoc` of Xen has each:
 /// the console is the first UART, and no domain's input is its own (`x`), so that each line of output has the name of
-/// its domain; memory is not cleared at start; a vCPU that wakes may preempt another one at once; timers are not late by 50 µs.
+/// its domain; memory is not cleared at start; a vCPU that wakes may preempt another one at once (0 µs); timers may be late by
+/// 1,000 ns, instead of 50 µs.
 const BOOTARGS: &str = "console=dtuart dtuart=/pl011@9000000 conswitch=ax bootscrub=0 dom0_mem=32M \
     sched_ratelimit_us=0 timer_slop=1000 sched=";
-/// Memory of the real-time guest, as under Spumone.
+/// Memory of the real-time guest in MiB, as under Spumone.
 const RT_MEMORY_MIB: u32 = 16;
 /// What Linux runs first: a program that seeds its random generator (`guests/xen/seed.c`), and then `/init`.
 const LINUX_OPTION: &str = "rdinit=/seed";
@@ -23,9 +24,9 @@ const LINUX_OPTION: &str = "rdinit=/seed";
 /// The schedulers of Debian's Xen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduler {
-    /// Xen's default.
+    /// Xen's default since 4.12.
     Credit2,
-    /// The one before.
+    /// The default before that.
     Credit,
 }
 
@@ -39,7 +40,8 @@ impl Scheduler {
     }
 }
 
-/// A system: a real-time guest on core 0 and a Linux, whose last CPU is on core 0, too.
+/// A system: a real-time guest on core 0 and a Linux. With credit2, Linux's last CPU is on core 0, too; with credit, all float
+/// (`guests/xen/setup.c`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct XenSystem {
     /// Xen's scheduler.
@@ -57,8 +59,9 @@ struct Module {
     address: u64,
 }
 
-/// Size of the archive with the seed (`guests/xen/build.sh`); the initial file system follows it.
+/// Size in bytes of the archive with the seed (`guests/xen/build.sh`); the initial file system follows it.
 const SEED_SIZE: u64 = 1 << 20;
+/// Machine addresses of the modules: Linux's kernel, the seed and what follows it, FreeRTOS, the control domain's program.
 const KERNEL: u64 = 0x6000_0000;
 const SEED: u64 = 0x6800_0000;
 const RT: u64 = 0x7000_0000;

@@ -37,9 +37,9 @@ const EQUAL: f64 = 1.01;
 const ABOUT: About = About {
     name: "peers",
     title: "What a user would pick instead: throughput and longest wait",
-    question: "Hard deadlines beside Linux on shared cores are possible with a SCHED_FIFO thread of a stock kernel or of \
-        PREEMPT_RT, and with Xen or KVM. How much of Linux's throughput does each cost, and how long does the real-time task wait at \
-        worst?",
+    question: "A real-time task can share cores with Linux in other ways, too: as a SCHED_FIFO thread of a stock kernel or of \
+        PREEMPT_RT, or as a guest of Xen or KVM. How much of Linux's throughput does each cost, and how long does the real-time \
+        task wait at worst?",
     defaults: Defaults {
         policies: &["steal"],
         quick_policies: &["steal"],
@@ -261,15 +261,17 @@ fn method(plan: &Plan, throughputs: &[Loads]) -> Vec<String> {
         "Spumone: FreeRTOS is the real-time guest on core 0, and shares the core with a vCPU of Linux.".to_owned(),
         "SCHED_FIFO: the real-time side is threads of a bare Linux on its last CPU, as `guests/linux/programs/rtload.c` \
          (load) and cyclictest (waits) make them, with locked memory and without the limit on real-time threads \
-         (`sched_rt_runtime_us=-1`; Linux, `Documentation/scheduler/sched-rt-group.rst`)."
+         (`sched_rt_runtime_us=-1`; Linux, `Documentation/scheduler/sched-rt-group.rst`). Linux 6.12 also has a fair server, which \
+         keeps 50 ms of each second for other threads; here they have more than that at every load."
             .to_owned(),
         format!(
             "CPU isolated: with `{}`, other work never runs on the last CPU, so Linux has three.",
             ISOLATED.join(" ")
         ),
         format!(
-            "Waits: {} periods of {} µs, on cores of {} instructions per µs. cyclictest counts whole microseconds. On Spumone and \
-             Xen, FreeRTOS measures from power on: {} periods more, in which Linux boots.",
+            "Waits: {} periods of {} µs, on cores of {} instructions per µs. cyclictest rounds down to whole microseconds. On Spumone \
+             and Xen, FreeRTOS measures from power on, so its waits include the boot of Linux: {} periods more, which are enough for \
+             the slowest boot. On KVM and with SCHED_FIFO, they begin when Linux has booted.",
             periods.count,
             periods.us,
             Defaults::LATENCY.ipus,

@@ -20,7 +20,7 @@ pub struct Shapes;
 
 /// Aim: the longest wait of a real-time guest above that of the bare machine, in instructions.
 const ROOM: f64 = 1500.0;
-/// The policy whose throughput has an aim; that of others is there for comparison.
+/// The policy whose throughput has an aim; other policies are there for comparison.
 const JUDGED: &str = "steal";
 /// The label of the real-time guest on the bare machine.
 const BARE_RT: &str = "latency-bare";
@@ -51,7 +51,7 @@ fn latency_plan(plan: &Plan) -> Plan {
     }
 }
 
-/// Linux boots for more than two seconds, so the measurement must be longer.
+/// The guests measure from power on, and Linux boots for more than two seconds, so the measurement must be longer.
 fn periods(plan: &Plan) -> Periods {
     Periods {
         us: 100,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device tree that Xen boots with: QEMU's machine, as far as Xen looks at it, and the domains (`docs/misc/arm/device-tree/`
-//! of Xen: `booting.txt`).
+//! The device tree that Xen boots with: QEMU's machine (`hw/arm/virt.c` in QEMU), as far as Xen looks at it, and the domains
+//! (`docs/misc/arm/device-tree/booting.txt` in Xen).
 
 use super::{CONTROL, KERNEL, RT, RT_MEMORY_MIB, SEED, SEED_SIZE, XenSystem};
 use crate::linux::LINUX_MEMORY_MIB;

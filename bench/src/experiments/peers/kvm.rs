@@ -9,23 +9,23 @@ use crate::linux::Linux;
 use crate::machine::{Machine, Order, Run};
 use crate::role::Flavour;
 
-/// Virtual time after which a run without a result ends. No run with a result takes half as long.
+/// Virtual time in microseconds after which a run without a result ends. No run with a result takes half as long.
 const END_US: u64 = 120_000_000;
 
 /// How KVM is set up, and why.
 pub(super) const METHOD: &[&str] = &[
-    "KVM: Debian's kernel is the host, at EL2 (VHE). One of Debian's QEMU 7.2 runs FreeRTOS with one vCPU, another one runs \
-     Linux with four. Each vCPU of Linux is tied to a core. FreeRTOS shares core 0 with the last of them, and is above it: its \
+    "KVM: Debian's kernel is the host, at EL2 (VHE). One QEMU (Debian's 7.2) runs FreeRTOS with one vCPU, another one runs \
+     Linux with four. Each vCPU of Linux is pinned to a core. FreeRTOS shares core 0 with the last of them, and is above it: its \
      thread is SCHED_FIFO, theirs are SCHED_OTHER. All other threads of both QEMUs are on cores 1 to 3. Both guests have huge \
-     pages, made and locked before they start, and FreeRTOS has no PMU. All this is as libvirt's page *KVM Real Time Guest Config* \
-     (<https://libvirt.org/kbase/kvm-realtime.html>) has it, except that it wants a core for each vCPU, kept free of other work: \
-     here the core is to be shared. `guests/kvm/README.md` has the source of each setting.",
+     pages, made and locked before they start, and FreeRTOS has no PMU. FreeRTOS is set up as \
+     libvirt's page *KVM Real Time Guest Config* (<https://libvirt.org/kbase/kvm-realtime.html>) has it, but the page wants a core \
+     for each vCPU, kept free of other work, and here the core is to be shared. `guests/kvm/README.md` has the source of each setting.",
     "KVM, host: interrupts of devices are kept off core 0 (`irqaffinity=1-3`; Linux, \
      `Documentation/admin-guide/kernel-parameters.txt`), and real-time threads have no limit (`sched_rt_runtime_us=-1`). \
      The disk of Linux is a virtio disk on the host's own virtio disk, past the host's page cache (`cache=none,aio=native`). \
      All else is as Debian has it.",
-    "What KVM cannot do: the host does not know which vCPU holds a lock, and a vCPU that is tied to a core stays there. If it is \
-     not tied, the host's scheduler moves it, after a time that nothing bounds.",
+    "What KVM cannot do: the host does not know which vCPU holds a lock, and a vCPU that is pinned to a core stays there. If it \
+     were not, the host's scheduler might move it; that was not measured.",
 ];
 
 /// FreeRTOS prints only what is evaluated: each character is an exit to QEMU.

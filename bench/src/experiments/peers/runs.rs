@@ -30,8 +30,8 @@ pub(super) fn periods(plan: &Plan) -> Periods {
     }
 }
 
-/// Longest virtual time until Linux has booted as a guest and its load runs, on a core of the wake-up measurements: that
-/// of Xen, which gives it no random seed at its start.
+/// Longest virtual time in microseconds from power on until Linux's load runs, beside a FreeRTOS that measures from power on:
+/// that on Xen, which gives Linux no random seed at its start.
 const BOOT_US: u64 = 2_500_000;
 
 /// The periods of a FreeRTOS that measures from power on: more, so that it measures as many beside Linux's load.

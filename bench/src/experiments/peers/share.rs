@@ -10,7 +10,7 @@ use crate::stats::Spread;
 
 /// The exception level of a guest's kernel, where FreeRTOS runs. It has no names, unlike Linux's kernel.
 const EL1: u32 = 1;
-/// A guest that got less of its load than this had its core taken away.
+/// A guest that got less of its load than this part had its core taken away.
 const ENOUGH: f64 = 0.9;
 
 /// Part of the load, if it is less than what was asked for: the median of the seeds.

@@ -16,16 +16,17 @@ pub(super) const NO_DISK: &str = "Xen has no numbers beside disk writes: the mac
 /// How the system is set up, for the page.
 pub(super) const METHOD: &[&str] = &[
     "Xen: 4.17 from Debian, which has the schedulers credit2 (Xen's default) and credit. RTDS and null are marked unsupported \
-     in 4.17, and Debian's build is without them (`xen.config` beside the image); cpupools at boot, too.",
+     in 4.17. Debian's build has neither, nor cpupools at boot (`xen.config` beside the image).",
     "Xen makes both domains from the device tree. A control domain of 800 bytes (`guests/xen/setup.c`) gives FreeRTOS's the \
      weight 65535 (Linux's stays at 256), pins its vCPU to core 0 and, with credit2, Linux's four to one core each, and sleeps. \
      So no dom0 takes time. `sched_ratelimit_us=0` lets a vCPU that wakes preempt at once, instead of after up to 1 ms; \
-     `timer_slop=1000` lets timers be late by 1 µs, instead of 50; `credit2_runqueue=cpu` and `sched_credit_tslice_ms=1` were \
-     best for the waits (`docs/misc/xen-command-line.pandoc` of Xen; `guests/xen/README.md` has what each changes). WFI traps \
+     `timer_slop=1000` lets timers be late by 1 µs, instead of 50; `credit2_runqueue=cpu` and `sched_credit_tslice_ms=1` gave \
+     the shortest waits (`docs/misc/xen-command-line.pandoc` of Xen; `guests/xen/README.md` has the effect of each). WFI traps \
      (`vwfi=trap`, the default): with `native`, a core that the real-time guest leaves idle is lost to Linux.",
     "Weights are shares, not priorities: neither scheduler has a way to say that FreeRTOS always goes first. With credit2, \
-     Linux is faster where it is pinned. credit counts weights over all cores: pinned, Linux's last CPU took half of core 0 from \
-     FreeRTOS, so it floats. Waits of half a millisecond (credit2) and 1 to 2 ms (credit) are these schedulers' shortest turns.",
+     Linux was faster pinned than floating. credit counts weights over all cores: pinned, Linux's last CPU took half of core 0 from \
+     FreeRTOS, so it floats. If a turn ends by the \
+     timer, it has lasted at least half a millisecond with credit2 (`CSCHED2_MIN_TIMER`), and one millisecond with credit.",
 ];
 
 /// A run of FreeRTOS and Linux on Spumone, on Xen with this scheduler instead.
