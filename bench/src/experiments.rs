@@ -65,6 +65,15 @@ impl Plan {
         }
     }
 
+    /// The plan of runs that measure latency: a core as fast as today's, and a small quantum.
+    fn for_latency(&self) -> Self {
+        Self {
+            ipus: Defaults::LATENCY.ipus,
+            quantum: Defaults::LATENCY.quantum,
+            ..self.clone()
+        }
+    }
+
     /// Longest time from power on to the first repeat in virtual seconds, on undisturbed cores.
     fn boot_seconds(&self) -> f64 {
         BOOT_SECONDS / self.speed()

@@ -3,7 +3,7 @@
 //! beside a Linux that idles, computes or writes to a disk.
 
 use super::beside::{Load, Periods, run_bare, run_beside};
-use super::dispatch::{figure, method, summary, table, worst};
+use super::dispatch::{ROOM, figure, method, summary, table, worst};
 use super::{About, Defaults, Evaluation, Experiment, Plan, Verdict, exits};
 use crate::machine::Run;
 use crate::results::Results;
@@ -30,7 +30,7 @@ enum Aim {
 /// The aim of a policy.
 fn aim(policy: &str) -> Aim {
     match policy {
-        "none" | "steal" => Aim::AboveBare(1500.0),
+        "none" | "steal" => Aim::AboveBare(ROOM),
         // The vCPU is sent away before the real-time guest begins.
         "ondemand" => Aim::AboveBare(2500.0),
         "trap" => Aim::AboveIdle(500.0),

@@ -6,6 +6,7 @@ mod systems;
 
 use self::systems::{ABOVE_PRIORITY, ALL, Shape, USUAL};
 use super::beside::{self, Load, Periods, run_bare};
+use super::dispatch::ROOM;
 use super::loads::{self, Bare, Loads};
 use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict, dispatch, lhp, shares};
 use crate::machine::Run;
@@ -18,8 +19,6 @@ use serde_json::{Value, json};
 /// The figure.
 pub struct Shapes;
 
-/// Aim: the longest wait of a real-time guest above that of the bare machine, in instructions.
-const ROOM: f64 = 1500.0;
 /// The policy whose throughput has an aim; other policies are there for comparison.
 const JUDGED: &str = "steal";
 /// The label of the real-time guest on the bare machine.
@@ -40,15 +39,6 @@ const ABOUT: About = About {
 
 fn loads(plan: &Plan) -> Result<Loads, String> {
     Loads::new(plan, loads::yardstick(plan), &[0, 50], &[0, 50, 90])
-}
-
-/// The plan of the runs for latency: a core as fast as today's, and a small quantum.
-fn latency_plan(plan: &Plan) -> Plan {
-    Plan {
-        ipus: Defaults::LATENCY.ipus,
-        quantum: Defaults::LATENCY.quantum,
-        ..plan.clone()
-    }
 }
 
 /// The guests measure from power on, and Linux boots for more than two seconds, so the measurement must be longer.
@@ -92,7 +82,7 @@ fn load_run(plan: &Plan, loads: &Loads, policy: &str, shape: &Shape, load: u32) 
 /// The run that measures latency, with the homes of vCPUs that `latency` has.
 fn latency_run(plan: &Plan, policy: &str, shape: &Shape) -> Run {
     let label = latency_label(policy, shape);
-    let plan = latency_plan(plan);
+    let plan = plan.for_latency();
     let run = beside::run_beside(&plan, label, policy, Load::Hackbench, periods(&plan), None);
     shape.shaped(run, 0)
 }
@@ -155,7 +145,7 @@ impl Experiment for Shapes {
             let each = loads.loads.iter();
             runs.extend(each.map(|&load| load_run(plan, &loads, policy, shape, load)));
         }
-        let latency = latency_plan(plan);
+        let latency = plan.for_latency();
         runs.push(run_bare(&latency, BARE_RT.into(), periods(&latency)));
         runs.extend(cases(plan).map(|(policy, shape)| latency_run(plan, policy, shape)));
         Ok(runs)
@@ -379,7 +369,7 @@ fn shares_table(loads: &Loads, plan: &Plan, results: &Results) -> Table {
 }
 
 fn method(loads: &Loads, plan: &Plan) -> Vec<String> {
-    let latency = latency_plan(plan);
+    let latency = plan.for_latency();
     let others = ALL.iter().filter(|it| **it != USUAL);
     let others: Vec<_> = others
         .map(|it| format!("`{}`: {}", it.name, it.what))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The runs of each system, and what they say.
 
+use super::super::Plan;
 use super::super::beside::{self, DISK_MIB, Load, Periods};
 use super::super::loads::{CORES, Loads};
-use super::super::{Defaults, Plan};
 use super::kvm;
 use super::systems::{Kind, Peer};
 use super::xen;
@@ -12,15 +12,6 @@ use crate::machine::{Machine, Order, Run};
 use crate::results::{Outcome, Results};
 use crate::role::Flavour;
 use crate::stats::Spread;
-
-/// The plan of the wake-up measurements: a core as fast as today's, and a small quantum.
-fn latency_plan(plan: &Plan) -> Plan {
-    Plan {
-        ipus: Defaults::LATENCY.ipus,
-        quantum: Defaults::LATENCY.quantum,
-        ..plan.clone()
-    }
-}
 
 pub(super) fn periods(plan: &Plan) -> Periods {
     Periods {
@@ -88,7 +79,7 @@ pub(super) fn throughput_run(plan: &Plan, loads: &Loads, peer: &Peer, load: u32)
 
 /// A real-time task measures how late it wakes. `None`: the system cannot do this.
 pub(super) fn wakeup_run(plan: &Plan, peer: &Peer, load: Load) -> Option<Run> {
-    let plan = &latency_plan(plan);
+    let plan = &plan.for_latency();
     let label = wakeup_label(peer, load);
     let periods = periods(plan);
     let from_power_on = periods_from_power_on(plan);
