@@ -17,7 +17,7 @@ use self::share::shortfall;
 use self::systems::{ISOLATED, OWN, Peer, all};
 use super::beside::Load;
 use super::loads::{Bare, Loads};
-use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict, shares};
 use crate::machine::Run;
 use crate::plot::{Figure, Mark, Scatter};
 use crate::results::Results;
@@ -99,6 +99,19 @@ impl Experiment for Peers {
             return Evaluation::empty();
         };
         let marks = marks(&throughputs, results);
+        let verdicts = verdicts(&throughputs, results);
+        // Where another system is ahead comes first.
+        let ahead = verdicts.iter().filter(|it| it.met == Some(false));
+        let ahead = ahead.map(|it| {
+            let column = it
+                .aim
+                .split_once(": no other")
+                .map_or(it.aim.as_str(), |it| it.0);
+            format!(
+                "Another system is ahead, {column}: Spumone {}.",
+                it.measured
+            )
+        });
         let mut tables = vec![wakeup_table(results)];
         tables.extend(
             throughputs
@@ -106,9 +119,10 @@ impl Experiment for Peers {
                 .map(|it| throughput_table(it, results))
                 .chain(throughputs.iter().map(|it| it.bare_table(results))),
         );
+        tables.push(own_shares(&throughputs, results));
         tables.extend([exits_table(results), starts_table(results)]);
         Evaluation {
-            findings: marks.iter().map(finding).collect(),
+            findings: ahead.chain(marks.iter().map(finding)).collect(),
             figure: Figure::Scatter(Scatter {
                 title: "Throughput lost, and the longest wait of the real-time task".into(),
                 x_title: "time of hackbench beyond the ideal, in %, at the load where it is worst"
@@ -118,12 +132,26 @@ impl Experiment for Peers {
                 marks,
             }),
             caption: "Throughput lost against the longest wait, a mark for each system".into(),
-            verdicts: verdicts(&throughputs, results),
+            verdicts,
             tables,
             method: method(plan, &throughputs),
             summary: summary(&throughputs, results),
         }
     }
+}
+
+/// Where the instructions go on Spumone, and on the bare machine.
+fn own_shares(throughputs: &[Loads], results: &Results) -> Table {
+    let runs = throughputs.iter().flat_map(|loads| {
+        let name = loads.yardstick.name;
+        let bare = (format!("`{name}`, 4 bare cores"), loads.bare_label(4));
+        let own = loads.loads.iter().map(move |&load| {
+            let row = format!("`{name}`, {}, {load} %", OWN.title);
+            (row, loads.label(OWN.name, load))
+        });
+        [bare].into_iter().chain(own)
+    });
+    shares::table(runs.map(|(row, label)| (row, results.of(&label))))
 }
 
 /// What each system loses of hackbench's throughput at worst, in per cent, and its longest wait.
@@ -407,6 +435,17 @@ mod tests {
             assert_eq!(bootargs, "period=100us samples=45000");
             assert!(run.clock.end_us.unwrap() > 4_500_000);
         }
+    }
+
+    #[test]
+    fn where_another_system_is_ahead_comes_first() {
+        let plan = plan();
+        let evaluation = Peers.evaluate(&plan, &results(&plan, (0.9, 90.0)));
+        assert_eq!(evaluation.findings.len(), 9 + 1 + OTHERS.len());
+        assert!(
+            evaluation.findings[0]
+                .starts_with("Another system is ahead, `hackbench` at 0 %: Spumone 1.00; stock kernel, SCHED_FIFO 0.90, ")
+        );
     }
 
     #[test]

@@ -51,7 +51,8 @@ fn share_of_el2(outcome: &Outcome) -> f64 {
 /// When the real-time side and Linux begin to work, after power on.
 pub(super) fn starts_table(results: &Results) -> Table {
     let mut table = Table::new(
-        "Milliseconds from power on, Linux idle: to the first period of the real-time side, and to the first process of Linux",
+        "Milliseconds from power on, Linux idle: to the first period of the real-time side, and to the first process of Linux. With \
+         SCHED_FIFO and on KVM, these runs start the real-time side when Linux has booted",
         &["", "first period", "first process"],
     );
     for peer in all() {
