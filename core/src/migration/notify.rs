@@ -32,9 +32,8 @@ pub(super) fn set_running<P: Platform>(state: &mut State<P>, platform: &mut P, t
 /// Parks vCPU `id`, which does not run any more and whose registers are saved. Notifies another core if the vCPU is
 /// runnable, or cut off here.
 ///
-/// If a higher band now runs here and the policy has a park delay, this core keeps a vCPU of the lowest band until the
-/// park delay is over, and parks it then. If the core goes back to a lower band before that, parking has cost it nothing.
-/// A vCPU above the lowest band has deadlines of its own, so it is parked at once.
+/// If a higher band now runs here and the policy has a park delay, this core keeps the vCPU until the park delay is
+/// over, and parks it then. If the core goes back to a lower band before that, parking has cost it nothing.
 #[inline(always)]
 pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     if !state.moves(id) {
@@ -42,7 +41,7 @@ pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id
     }
     // From the decision, not from `Presence`: the core may not have published the new band yet.
     let is_preempted = state.scheduler.current_band() > platform.shared().band(id);
-    if is_preempted && state.rules.park_delay > Ticks(0) && !has_deadlines(platform, id) {
+    if is_preempted && state.rules.park_delay > Ticks(0) {
         state.park_later.insert(id);
         return;
     }
@@ -55,12 +54,6 @@ pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id
     if (is_runnable || is_preempted) && is_parked_here(state, platform, id) {
         notify_other_core(state, platform, id, true);
     }
-}
-
-/// Whether a vCPU has deadlines of its own: its band is not the lowest one that migrates.
-fn has_deadlines<P: Platform>(platform: &P, id: VcpuId) -> bool {
-    let shared = platform.shared();
-    Level::of(shared.band(id)) > shared.roles.lowest_movable
 }
 
 /// Parks the vCPUs that were kept for the park delay.
@@ -152,13 +145,7 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
         }
     } else if has_changed || !state.park_later.is_empty() && state.notify_at == Ticks::NEVER {
         // If the core goes back to a lower band before the park delay is over, nothing is parked and no core is notified.
-        // A vCPU that has deadlines does not wait for that: it may have to run now.
-        let is_urgent =
-            |id| has_deadlines(platform, id) && Level::of(platform.shared().band(id)) < level;
-        let at = match state.parked_here.iter().any(is_urgent) {
-            true => now,
-            false => now.saturating_add(state.rules.park_delay),
-        };
+        let at = now.saturating_add(state.rules.park_delay);
         state.notify_at = state.notify_at.min(at);
     } else if state.notify_at <= now {
         // The core that is notified may just have begun to run a higher band, like this one.

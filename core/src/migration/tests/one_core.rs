@@ -461,32 +461,6 @@ fn a_preempted_vcpu_is_kept_for_the_park_delay_unless_there_is_none() {
     }
 }
 
-/// It may have a deadline before the park delay is over.
-#[test]
-fn a_vcpu_above_the_lowest_band_does_not_wait_for_the_park_delay() {
-    let bands = [Band::LOWEST, MIDDLE, Band::HIGHEST];
-    let mut core = Core::steal(&bands);
-    core.admit(1, VcpuState::Runnable);
-    core.admit(2, VcpuState::Runnable);
-    core.dispatch();
-    release_preempted(&mut core.state, &mut core.machine, VcpuId(1));
-    assert!(core.slot(1).parked().is_some());
-    assert_eq!(core.machine.kicks, [(OTHER, VcpuId(1))]);
-
-    for (id, at_once) in [(0, false), (1, true)] {
-        let mut core = Core::steal(&bands);
-        core.admit(id, VcpuState::Sleep);
-        core.park(id);
-        core.admit(2, VcpuState::Runnable);
-        core.dispatch();
-        let now = core.machine.now;
-        core.publish_and_notify(now);
-        assert_eq!(core.state.notify_at == now, at_once, "vCPU {id}");
-        core.publish_and_notify(now);
-        assert_eq!(core.machine.kicks.len(), usize::from(at_once));
-    }
-}
-
 /// A runnable vCPU is marked as wanted and stays where it is; a sleeping one is claimed, unless it would be cut off
 /// here too.
 #[test]
