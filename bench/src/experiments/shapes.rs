@@ -46,7 +46,7 @@ fn periods(plan: &Plan) -> Periods {
     Periods {
         us: 100,
         count: if plan.quick { 30_000 } else { 50_000 },
-        more: "",
+        more: " histogram=off",
     }
 }
 

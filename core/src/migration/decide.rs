@@ -8,7 +8,7 @@ use super::defer::defer_preemption;
 use super::fetch::fetch;
 use super::gang::{notify_gang, pause_gang};
 use super::interrupt::{arm_alarm, arm_stale_alarm, notify_rung, take_interrupts};
-use super::notify::{publish_and_notify, set_running};
+use super::notify::{publish_and_notify, release_fetched, set_running};
 use super::park::{acquire_current, wake_expired};
 use super::platform::{Platform, State, TracePoint};
 use crate::schedule::{Action, Band, Ticks};
@@ -87,6 +87,7 @@ fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
     let mut decision = state.scheduler.decide(now);
     if !state.moving.is_empty() {
         decision = acquire_current(state, platform, now, decision);
+        release_fetched(state, platform);
     }
     state.must_decide = false;
     if let Action::Switch { to } = decision.action {

@@ -32,8 +32,8 @@ pub(super) fn set_running<P: Platform>(state: &mut State<P>, platform: &mut P, t
 /// Parks vCPU `id`, which does not run any more and whose registers are saved. Notifies another core if the vCPU is
 /// runnable, or cut off here.
 ///
-/// If a higher band now runs here and the policy has a park delay, this core keeps the vCPU until the park delay is
-/// over, and parks it then. If the core goes back to a lower band before that, parking has cost it nothing.
+/// If a higher band now runs here and the policy has a park delay, this core keeps a vCPU of the lowest band until the
+/// park delay is over, and parks it then. If the core goes back to a lower band before that, parking has cost it nothing.
 #[inline(always)]
 pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     if !state.moves(id) {
@@ -41,7 +41,7 @@ pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id
     }
     // From the decision, not from `Presence`: the core may not have published the new band yet.
     let is_preempted = state.scheduler.current_band() > platform.shared().band(id);
-    if is_preempted && state.rules.park_delay > Ticks(0) {
+    if is_preempted && state.rules.park_delay > Ticks(0) && !has_deadlines(platform, id) {
         state.park_later.insert(id);
         return;
     }
@@ -54,6 +54,33 @@ pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id
     if (is_runnable || is_preempted) && is_parked_here(state, platform, id) {
         notify_other_core(state, platform, id, true);
     }
+}
+
+/// Parks the fetched vCPU, if it does not run after all. If a higher band runs, a vCPU of the lowest band is parked only
+/// after the park delay, so that the higher band's latency does not grow.
+#[inline(always)]
+pub(super) fn release_fetched<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    let Some(id) = state.fetched.take() else {
+        return;
+    };
+    if state.scheduler.current() == Some(id) {
+        return;
+    }
+    if state.scheduler.current_band() <= platform.shared().band(id) {
+        park(state, platform, id);
+    } else if has_deadlines(platform, id) {
+        release_preempted(state, platform, id);
+    } else {
+        state.park_later.insert(id);
+    }
+}
+
+/// Whether a vCPU has deadlines of its own, which do not wait for the park delay: it is above the lowest band that
+/// migrates.
+#[inline(always)]
+fn has_deadlines<P: Platform>(platform: &P, id: VcpuId) -> bool {
+    let shared = platform.shared();
+    Level::of(shared.band(id)) > shared.roles.lowest_movable
 }
 
 /// Parks the vCPUs that were kept for the park delay.
@@ -139,30 +166,61 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
         }
         if !state.parked_here.is_empty()
             && level != Level::IDLE
-            && let Some(id) = first_to_notify(state, platform)
+            && let Some(id) = next_to_notify(state, platform)
         {
             notify_other_core(state, platform, id, false);
         }
     } else if has_changed || !state.park_later.is_empty() && state.notify_at == Ticks::NEVER {
-        // If the core goes back to a lower band before the park delay is over, nothing is parked and no core is notified.
+        // If the core goes back to a lower band before the park delay is over, no vCPU of the lowest band is parked, and no
+        // core is notified of one.
         let at = now.saturating_add(state.rules.park_delay);
         state.notify_at = state.notify_at.min(at);
+        if has_changed {
+            notify_of_deadlines(state, platform);
+        }
     } else if state.notify_at <= now {
         // The core that is notified may just have begun to run a higher band, like this one.
         let again = now.saturating_add(state.notify_again_after);
         park_kept(state, platform);
-        let notified = first_to_notify(state, platform);
-        if let Some(id) = notified {
+        let with_deadlines = notify_of_deadlines(state, platform);
+        let next = next_to_notify(state, platform);
+        if let Some(id) = next.filter(|_| next != with_deadlines) {
             notify_other_core(state, platform, id, true);
         }
-        state.notify_at = notified.map_or(Ticks::NEVER, |_| again);
+        state.notify_at = next.map_or(Ticks::NEVER, |_| again);
     }
 }
 
-/// Chooses one of the vCPUs that this core has parked, for which another core is notified next. A runnable vCPU comes
-/// before a sleeping one, then a higher band before a lower one. A sleeping vCPU is chosen only if it is cut off.
-fn first_to_notify<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<VcpuId> {
+/// Notifies another core of a vCPU above the lowest band that is parked here and cut off (see [`has_deadlines`]), and
+/// returns that vCPU. The core that is notified takes all such vCPUs.
+#[inline(always)]
+fn notify_of_deadlines<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<VcpuId> {
+    let roles = platform.shared().roles;
+    if roles.highest_movable == roles.lowest_movable || state.parked_here.is_empty() {
+        return None;
+    }
     let current = state.scheduler.current_band();
+    let is_cut_off = |band, _| Level::of(band) > roles.lowest_movable && current > band;
+    let id = first_parked(state, platform, is_cut_off)?;
+    notify_other_core(state, platform, id, true);
+    Some(id)
+}
+
+/// The vCPU that this core has parked and for which another core is notified next: one that is runnable or cut off.
+fn next_to_notify<P: Platform>(state: &mut State<P>, platform: &P) -> Option<VcpuId> {
+    let current = state.scheduler.current_band();
+    first_parked(state, platform, |band, is_runnable| {
+        is_runnable || current > band
+    })
+}
+
+/// Of the vCPUs that this core has parked, the first that qualifies by its band and by whether it is runnable. A runnable
+/// vCPU comes before a sleeping one, then a higher band before a lower one.
+fn first_parked<P: Platform>(
+    state: &mut State<P>,
+    platform: &P,
+    qualifies: impl Fn(Option<Band>, bool) -> bool,
+) -> Option<VcpuId> {
     let mut best = None;
     for id in state.parked_here.iter() {
         let parked = platform
@@ -176,7 +234,7 @@ fn first_to_notify<P: Platform>(state: &mut State<P>, platform: &mut P) -> Optio
         };
         let (is_runnable, band) = (parked.state.is_runnable(), platform.shared().band(id));
         let rank = (is_runnable, band);
-        if (is_runnable || current > band) && best.is_none_or(|(highest, _)| rank > highest) {
+        if qualifies(band, is_runnable) && best.is_none_or(|(highest, _)| rank > highest) {
             best = Some((rank, id));
         }
     }

@@ -84,9 +84,6 @@ pub(super) fn claim<P: Platform>(platform: &mut P, id: VcpuId, seen: Parked) -> 
 }
 
 /// Acquires the token of the vCPU that a decision has chosen to run; decides again if another core has claimed it.
-///
-/// If the fetched vCPU does not run after all, it is parked: at once, or, if a higher band runs, after the park delay, so
-/// that the higher band's latency does not grow.
 #[inline(always)]
 pub(super) fn acquire_current<P: Platform>(
     state: &mut State<P>,
@@ -103,15 +100,6 @@ pub(super) fn acquire_current<P: Platform>(
                 decision = scheduler.decide(now);
             }
             _ => break,
-        }
-    }
-    if let Some(id) = state.fetched.take()
-        && state.scheduler.current() != Some(id)
-    {
-        if state.scheduler.current_band() > platform.shared().band(id) {
-            state.park_later.insert(id);
-        } else {
-            park(state, platform, id);
         }
     }
     decision

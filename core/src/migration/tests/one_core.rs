@@ -4,7 +4,7 @@
 use crate::migration::core_state::Loaded;
 use crate::migration::fetch::fetch;
 use crate::migration::gang::pause_gang;
-use crate::migration::notify::{publish_and_notify, release_preempted};
+use crate::migration::notify::{publish_and_notify, release_fetched, release_preempted};
 use crate::migration::park::acquire_current;
 use crate::migration::pull::pull_for_interrupt;
 use crate::migration::*;
@@ -374,6 +374,7 @@ fn fetch_interrupted_by_wake(band: Band) -> Core {
     let now = core.machine.now;
     let decision = core.state.scheduler.decide(now);
     acquire_current(&mut core.state, &mut core.machine, now, decision);
+    release_fetched(&mut core.state, &mut core.machine);
     core
 }
 
@@ -406,8 +407,8 @@ fn a_fetched_vcpu_preempted_by_a_higher_band_is_kept_for_the_park_delay() {
     assert_eq!(core.machine.kicks, [(PcpuId(1), VcpuId(0))]);
 }
 
-/// Of which vCPU another core is notified while a higher band runs here.
-fn notified_of(bands: [Band; 3], states: [VcpuState; 3]) -> Option<VcpuId> {
+/// Of which vCPUs other cores are notified at the end of the park delay, while a higher band runs here.
+fn notified_of(bands: [Band; 3], states: [VcpuState; 3]) -> Vec<u8> {
     let mut core = Core::steal(&[bands[0], bands[1], bands[2], Band::HIGHEST]);
     for (id, state) in (0..).zip(states) {
         core.admit(id, state);
@@ -421,25 +422,25 @@ fn notified_of(bands: [Band; 3], states: [VcpuState; 3]) -> Option<VcpuId> {
     core.machine.kicks.clear();
     core.machine.now = Ticks(1_000_000);
     core.publish_and_notify(Ticks(1_000_000));
-    assert!(core.machine.kicks.len() <= 1);
-    core.machine.kicks.first().map(|&(_, id)| id)
+    core.machine.kicks.iter().map(|(_, id)| id.0).collect()
 }
 
 #[test]
 fn another_core_is_notified_of_a_runnable_vcpu_first_then_of_the_highest_band() {
     use VcpuState::{Runnable, Sleep};
     let low = Band::LOWEST;
-    let one = |id| Some(VcpuId(id));
-    assert_eq!(notified_of([low, MIDDLE, low], [Runnable; 3]), one(1));
-    assert_eq!(
-        notified_of([low, MIDDLE, low], [Runnable, Sleep, Runnable]),
-        one(0)
-    );
-    assert_eq!(
-        notified_of([low, MIDDLE, low], [Sleep, Sleep, Runnable]),
-        one(2)
-    );
-    assert_eq!(notified_of([low, MIDDLE, low], [Sleep; 3]), one(1));
+    assert_eq!(notified_of([low; 3], [Sleep, Runnable, Sleep]), [1]);
+    assert_eq!(notified_of([low, MIDDLE, low], [Runnable; 3]), [1]);
+    assert_eq!(notified_of([low, MIDDLE, low], [Sleep; 3]), [1]);
+}
+
+/// So that neither waits for the other: the core that is notified of one may run too high a band for the other.
+#[test]
+fn a_sleeping_vcpu_above_the_lowest_band_does_not_wait_behind_a_runnable_one_of_the_lowest() {
+    use VcpuState::{Runnable, Sleep};
+    let bands = [Band::LOWEST, MIDDLE, Band::LOWEST];
+    assert_eq!(notified_of(bands, [Runnable, Sleep, Runnable]), [1, 0]);
+    assert_eq!(notified_of(bands, [Sleep, Sleep, Runnable]), [1, 2]);
 }
 
 #[test]
@@ -459,6 +460,46 @@ fn a_preempted_vcpu_is_kept_for_the_park_delay_unless_there_is_none() {
         assert_eq!(core.machine.kicks.len(), usize::from(is_parked));
         assert_eq!(core.state.has(VcpuId(0)), !is_parked);
     }
+}
+
+/// It may have a deadline before the park delay is over. The vCPUs of the lowest band wait for the park delay all the same.
+#[test]
+fn a_vcpu_above_the_lowest_band_does_not_wait_for_the_park_delay() {
+    let bands = [Band::LOWEST, MIDDLE, Band::HIGHEST];
+    // The core had it loaded when it was preempted.
+    let mut core = Core::steal(&bands);
+    core.admit(1, VcpuState::Runnable);
+    core.admit(2, VcpuState::Runnable);
+    core.dispatch();
+    release_preempted(&mut core.state, &mut core.machine, VcpuId(1));
+    assert!(core.slot(1).parked().is_some());
+    assert_eq!(core.machine.kicks, [(OTHER, VcpuId(1))]);
+
+    // The core has parked it before.
+    for (id, at_once) in [(0, false), (1, true)] {
+        let mut core = Core::steal(&bands);
+        core.admit(id, VcpuState::Sleep);
+        core.park(id);
+        core.admit(2, VcpuState::Runnable);
+        core.dispatch();
+        let now = core.machine.now;
+        core.publish_and_notify(now);
+        assert!(core.state.notify_at > now, "vCPU {id}");
+        let notified = core.machine.kicks.contains(&(OTHER, VcpuId(id)));
+        assert_eq!(notified, at_once, "vCPU {id}");
+    }
+
+    // The core has fetched it just now.
+    let mut core = Core::steal(&bands);
+    core.admit(2, VcpuState::Sleep);
+    core.parked_elsewhere(1, ParkedState::Runnable, 0);
+    assert_eq!(core.fetch(core.machine.now.0), Some(true));
+    core.state.scheduler.wake(VcpuId(2));
+    core.state.scheduler.decide(core.machine.now);
+    release_fetched(&mut core.state, &mut core.machine);
+    assert_eq!(core.host_core_of(1), Some(OWN));
+    assert!(core.slot(1).parked().is_some());
+    assert_eq!(core.machine.kicks, [(OTHER, VcpuId(1))]);
 }
 
 /// A runnable vCPU is marked as wanted and stays where it is; a sleeping one is claimed, unless it would be cut off
