@@ -23,43 +23,46 @@ const YARDSTICKS: [&str; 3] = ["hackbench", "build", "dhrystone"];
 
 /// The machine below Linux, and the guest beside it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Case {
+enum Case<'a> {
     Bare,
-    Alone,
-    Tick,
+    /// Under Spumone, with a policy.
+    Alone(&'a str),
+    /// The same beside a real-time guest that only takes its tick.
+    Tick(&'a str),
 }
 
-const CASES: [Case; 3] = [Case::Bare, Case::Alone, Case::Tick];
-
-impl Case {
-    fn name(self) -> &'static str {
+impl Case<'_> {
+    /// The name in labels.
+    fn name(self) -> String {
         match self {
-            Self::Bare => "bare",
-            Self::Alone => "alone",
-            Self::Tick => "tick",
+            Self::Bare => "bare".into(),
+            Self::Alone(policy) => format!("alone-{policy}"),
+            Self::Tick(policy) => format!("tick-{policy}"),
         }
     }
 
-    fn title(self) -> &'static str {
+    /// The name on the page.
+    fn title(self) -> String {
         match self {
-            Self::Bare => "bare machine",
-            Self::Alone => "under Spumone alone",
-            Self::Tick => "beside a 1 kHz tick",
+            Self::Bare => "bare machine".into(),
+            Self::Alone(policy) => format!("policy `{policy}`, alone"),
+            Self::Tick(policy) => format!("policy `{policy}`, beside a 1 kHz tick"),
         }
     }
 
     fn machine(self, linux: Linux, rt_seconds: f64) -> Machine {
-        let rt = match self {
+        let (policy, rt) = match self {
             Self::Bare => return Machine::BareLinux(linux),
-            Self::Alone => Vec::new(),
-            Self::Tick => vec![Rt::new(format!(
-                "period=1ms load=0% duration={}ms histogram=off",
-                (rt_seconds * 1000.0).ceil()
-            ))],
+            Self::Alone(policy) => (policy, Vec::new()),
+            Self::Tick(policy) => {
+                let ms = (rt_seconds * 1000.0).ceil();
+                let bootargs = format!("period=1ms load=0% duration={ms}ms histogram=off");
+                (policy, vec![Rt::new(bootargs)])
+            }
         };
         Machine::Spumone(System {
             cores: CORES,
-            policy: "none".into(),
+            policy: policy.into(),
             interrupt_priorities: None,
             rt,
             linux: Some(linux),
@@ -67,6 +70,12 @@ impl Case {
             ..System::default()
         })
     }
+}
+
+/// The cases under Spumone.
+fn cases(plan: &Plan) -> impl Iterator<Item = Case<'_>> {
+    let policies = plan.policies.iter().map(String::as_str);
+    policies.flat_map(|policy| [Case::Alone(policy), Case::Tick(policy)])
 }
 
 fn label(yardstick: &Yardstick, case: Case) -> String {
@@ -112,7 +121,9 @@ const ABOUT: About = About {
     defaults: Defaults {
         ipus: 250,
         quantum: 500,
-        seeds: 5,
+        seeds: 3,
+        policies: &["none", "steal"],
+        quick_policies: &["none", "steal"],
         ..Defaults::THROUGHPUT
     },
 };
@@ -128,7 +139,7 @@ impl Experiment for Overhead {
         for yardstick in yardsticks(plan)? {
             let repeats = repeats(plan, yardstick);
             let length = seconds * f64::from(repeats);
-            for case in CASES {
+            for case in [Case::Bare].into_iter().chain(cases(plan)) {
                 let linux = yardstick.linux(plan, CORES, seconds, repeats);
                 let allowed = plan.boot_seconds() + 2.0 * length;
                 runs.push(Run {
@@ -147,15 +158,6 @@ impl Experiment for Overhead {
 
     fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
         let yardsticks = yardsticks(plan).unwrap_or_default();
-        let time = |yardstick: &Yardstick, case| {
-            Spread::of(results.values(&label(yardstick, case), Outcome::seconds))
-        };
-        let mean = |yardstick: &Yardstick, case| {
-            Mean::of(results.values(&label(yardstick, case), Outcome::seconds))
-        };
-        let ratio = |yardstick: &Yardstick, case| {
-            Some(mean(yardstick, case)?.over(mean(yardstick, Case::Bare)?))
-        };
         let mut table = Table::new(
             "Seconds: median and range of seeds and repeats; mean over the bare machine's, with its standard error",
             &["", "measured", "seconds", "ratio"],
@@ -168,13 +170,15 @@ impl Experiment for Overhead {
                 name: yardstick.name.into(),
                 dots: Vec::new(),
             };
-            for case in CASES {
-                let (seconds, mean) = (time(yardstick, case), mean(yardstick, case));
+            for case in [Case::Bare].into_iter().chain(cases(plan)) {
+                let label = label(yardstick, case);
+                let seconds = Spread::of(results.values(&label, Outcome::seconds));
+                let mean = mean(results, yardstick, case);
                 // All ratios are relative to the bare machine, so the other cases have its error, too.
-                let ratio = ratio(yardstick, case).filter(|_| case != Case::Bare);
+                let ratio = ratio(results, yardstick, case).filter(|_| case != Case::Bare);
                 if case != Case::Bare {
                     row.dots.push(Dot {
-                        name: case.title().into(),
+                        name: case.title().replace('`', ""),
                         value: ratio.map(Mean::interval),
                         decimals: 3,
                     });
@@ -186,57 +190,33 @@ impl Experiment for Overhead {
                     ratio.map_or("-".into(), |it| format!("{:.3} ± {:.3}", it.mean, it.error)),
                 ]);
                 summary.insert(
-                    label(yardstick, case),
+                    label,
                     json!({ "seconds": seconds, "mean": mean, "ratio": ratio }),
                 );
             }
-            if let (Some(alone), Some(tick)) =
-                (ratio(yardstick, Case::Alone), ratio(yardstick, Case::Tick))
-            {
-                findings.push(format!(
-                    "`{}`: {} alone, {} beside the tick.",
-                    yardstick.name,
-                    with_error(alone),
-                    with_error(tick)
-                ));
+            for policy in &plan.policies {
+                if let (Some(alone), Some(tick)) = (
+                    ratio(results, yardstick, Case::Alone(policy)),
+                    ratio(results, yardstick, Case::Tick(policy)),
+                ) {
+                    findings.push(format!(
+                        "`{}`, policy `{policy}`: {} alone, {} beside the tick.",
+                        yardstick.name,
+                        with_error(alone),
+                        with_error(tick)
+                    ));
+                }
             }
             rows.push(row);
         }
-        let runs = yardsticks
-            .iter()
-            .flat_map(|it| CASES.map(|case| (*it, case)));
+        let runs = yardsticks.iter().flat_map(|it| {
+            let cases = [Case::Bare].into_iter().chain(cases(plan));
+            cases.map(|case| (*it, case))
+        });
         let runs = runs.map(|(yardstick, case)| {
             let name = format!("`{}`, {}", yardstick.name, case.title());
             (name, results.of(&label(yardstick, case)))
         });
-        let verdict = |case: Case| {
-            let ratios: Vec<_> = yardsticks
-                .iter()
-                .filter_map(|it| Some((ratio(it, case)?, it.name)))
-                .collect();
-            let worst = ratios
-                .iter()
-                .copied()
-                .max_by(|a, b| a.0.mean.total_cmp(&b.0.mean));
-            let intervals: Vec<_> = ratios.iter().map(|it| it.0.interval()).collect();
-            let is_whole = ratios.len() == yardsticks.len();
-            Verdict {
-                aim: format!(
-                    "{}: at most {} over the bare machine",
-                    case.title(),
-                    per_cent(AIM)
-                ),
-                measured: worst.map_or("no result".into(), |(it, name)| {
-                    format!("{} ({name})", with_error(it))
-                }),
-                // Two errors are enough to judge; in between the result is open.
-                met: match () {
-                    () if intervals.iter().any(|it| it.low > AIM) => Some(false),
-                    () if is_whole && intervals.iter().all(|it| it.high <= AIM) => Some(true),
-                    () => None,
-                },
-            }
-        };
         Evaluation {
             figure: Figure::Dots(Dots {
                 title: "Time of Linux's work over that on the bare machine".into(),
@@ -247,11 +227,13 @@ impl Experiment for Overhead {
             }),
             caption: "Time of Linux's work under Spumone over that on the bare machine".into(),
             findings,
-            verdicts: vec![verdict(Case::Alone), verdict(Case::Tick)],
+            verdicts: cases(plan)
+                .map(|case| verdict(results, &yardsticks, case))
+                .collect(),
             tables: vec![table, shares::table(runs)],
             method: vec![
-                "The same kernel, command line, CPUs and memory on the bare machine (no EL2) and under Spumone. Under Spumone \
-                 the policy is `none`, so no vCPU moves."
+                "The same kernel, command line, CPUs and memory on the bare machine (no EL2) and under Spumone. With policy `none` \
+                 no vCPU moves."
                     .into(),
                 format!(
                     "Linux measures itself, several times a run: {}.",
@@ -274,6 +256,46 @@ impl Experiment for Overhead {
             ],
             summary: summary.into(),
         }
+    }
+}
+
+/// The mean time of a case in seconds.
+fn mean(results: &Results, yardstick: &Yardstick, case: Case) -> Option<Mean> {
+    Mean::of(results.values(&label(yardstick, case), Outcome::seconds))
+}
+
+/// The mean time of a case over that of the bare machine.
+fn ratio(results: &Results, yardstick: &Yardstick, case: Case) -> Option<Mean> {
+    Some(mean(results, yardstick, case)?.over(mean(results, yardstick, Case::Bare)?))
+}
+
+/// Whether no yardstick takes longer than the aim allows.
+fn verdict(results: &Results, yardsticks: &[&'static Yardstick], case: Case) -> Verdict {
+    let ratios: Vec<_> = yardsticks
+        .iter()
+        .filter_map(|it| Some((ratio(results, it, case)?, it.name)))
+        .collect();
+    let worst = ratios
+        .iter()
+        .copied()
+        .max_by(|a, b| a.0.mean.total_cmp(&b.0.mean));
+    let intervals: Vec<_> = ratios.iter().map(|it| it.0.interval()).collect();
+    let is_whole = ratios.len() == yardsticks.len();
+    Verdict {
+        aim: format!(
+            "{}: at most {} over the bare machine",
+            case.title(),
+            per_cent(AIM)
+        ),
+        measured: worst.map_or("no result".into(), |(it, name)| {
+            format!("{} ({name})", with_error(it))
+        }),
+        // Two errors are enough to judge; in between the result is open.
+        met: match () {
+            () if intervals.iter().any(|it| it.low > AIM) => Some(false),
+            () if is_whole && intervals.iter().all(|it| it.high <= AIM) => Some(true),
+            () => None,
+        },
     }
 }
 
@@ -302,11 +324,11 @@ mod tests {
         let mut results = Results::default();
         for (label, times) in [
             ("hackbench-bare", [1.96, 2.0, 2.04]),
-            ("hackbench-alone", [1.94, 2.0, 2.06]),
-            ("hackbench-tick", [2.01, 2.01, 2.01]),
+            ("hackbench-alone-none", [1.94, 2.0, 2.06]),
+            ("hackbench-tick-none", [2.01, 2.01, 2.01]),
             ("build-bare", [1.0, 1.002, 1.009]),
-            ("build-alone", [1.0, 1.0, 1.0]),
-            ("build-tick", [1.005, 1.006, 1.007]),
+            ("build-alone-none", [1.0, 1.0, 1.0]),
+            ("build-tick-none", [1.005, 1.006, 1.007]),
         ] {
             for (seed, time) in (1..).zip(times) {
                 results.add(samples::linux(label, seed, &[time]));
@@ -315,8 +337,8 @@ mod tests {
         assert_eq!(
             Overhead.evaluate(&plan(), &results).findings,
             [
-                "`hackbench`: +0.00 ± 2.08 % alone, +0.50 ± 1.16 % beside the tick.",
-                "`build`: -0.37 ± 0.27 % alone, +0.23 ± 0.28 % beside the tick.",
+                "`hackbench`, policy `none`: +0.00 ± 2.08 % alone, +0.50 ± 1.16 % beside the tick.",
+                "`build`, policy `none`: -0.37 ± 0.27 % alone, +0.23 ± 0.28 % beside the tick.",
             ]
         );
     }
@@ -326,14 +348,14 @@ mod tests {
         let mut results = Results::default();
         for (label, time) in [
             ("hackbench-bare", 2.0),
-            ("hackbench-alone", 2.01),
-            ("hackbench-tick", 2.04),
+            ("hackbench-alone-none", 2.01),
+            ("hackbench-tick-none", 2.04),
             ("build-bare", 1.0),
-            ("build-alone", 1.0),
-            ("build-tick", 1.0),
+            ("build-alone-none", 1.0),
+            ("build-tick-none", 1.0),
             ("dhrystone-bare", 1.0),
-            ("dhrystone-alone", 1.001),
-            ("dhrystone-tick", 1.06),
+            ("dhrystone-alone-none", 1.001),
+            ("dhrystone-tick-none", 1.06),
         ] {
             results.add(samples::linux(label, 1, &[time, time]));
         }
@@ -355,11 +377,11 @@ mod tests {
         let met = |times: [f64; 2]| {
             let mut results = Results::default();
             for name in YARDSTICKS {
-                for case in ["bare", "alone"] {
+                for case in ["bare", "alone-none"] {
                     let label = format!("{name}-{case}");
                     results.add(samples::linux(&label, 1, &[1.0, 1.0]));
                 }
-                results.add(samples::linux(&format!("{name}-tick"), 1, &times));
+                results.add(samples::linux(&format!("{name}-tick-none"), 1, &times));
             }
             Overhead.evaluate(&plan(), &results).verdicts[1].met
         };
