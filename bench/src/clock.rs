@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 pub const MARK_BEGIN: u64 = 1;
 /// The mark at its end.
 pub const MARK_END: u64 = 2;
+/// The mark that the real-time guest passes in the first job after its start.
+pub const MARK_FIRST: u64 = 11;
 /// The mark that Linux passes when a real-time thread is about to start.
 pub const MARK_THREAD: u64 = 12;
 /// The mark that Linux's first process passes.
 pub const MARK_INIT: u64 = 13;
-/// The mark that the real-time guest passes when a job has waited longer than all before; its value is the wait in ns.
+/// The mark that the real-time guest passes when a job that counts has waited longer than all before; its value is the wait in ns.
 pub const MARK_WAIT: u64 = 14;
 const NS_PER_SECOND: f64 = 1e9;
 

@@ -75,6 +75,12 @@ boot '' freertos.bin 5 'samples=10 histogram=off'
 expect 'device tree at 0x'
 expect '^rt-result periods=10 '
 
+# The warm-up has its interrupts, but is not in the figures.
+boot '' freertos.elf 5 'samples=1000 warmup=500'
+expect '1000 periods after 500 that do not count$'
+expect '^1000 periods, 0 lost, 0 late, 1500 timer interrupts$'
+expect_sum 1000
+
 # 3 ms hold 10 releases and 3 ticks, of which one pair coincides: 12 interrupts.
 boot '' freertos.elf 3 'period=300us duration=3s'
 expect '^10000 periods, 0 lost, 0 late, 12000 timer interrupts$'

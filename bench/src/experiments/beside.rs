@@ -49,8 +49,10 @@ impl Load {
 pub struct Periods {
     /// Length of one.
     pub us: u64,
-    /// Their number.
+    /// The number of those that count.
     pub count: u64,
+    /// The number of those before them, which do not count.
+    pub warmup: u64,
     /// More parameters of the guest, each after a space.
     pub more: &'static str,
 }
@@ -58,12 +60,19 @@ pub struct Periods {
 impl Periods {
     /// The guest's parameters.
     pub fn bootargs(self) -> String {
-        format!("period={}us samples={}{}", self.us, self.count, self.more)
+        let warmup = match self.warmup {
+            0 => String::new(),
+            number => format!(" warmup={number}"),
+        };
+        format!(
+            "period={}us samples={}{warmup}{}",
+            self.us, self.count, self.more
+        )
     }
 
-    /// Their total length in virtual microseconds.
+    /// Their total length in virtual microseconds, with those that do not count.
     pub fn length_us(self) -> u64 {
-        self.us * self.count
+        self.us * (self.warmup + self.count)
     }
 }
 

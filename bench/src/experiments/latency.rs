@@ -63,6 +63,7 @@ impl Latency {
                 Periods {
                     us: 100,
                     count: fast,
+                    warmup: 0,
                     more: "",
                 },
             ),
@@ -71,6 +72,7 @@ impl Latency {
                 Periods {
                     us: 1000,
                     count: slow,
+                    warmup: 0,
                     more: "",
                 },
             ),

@@ -48,6 +48,7 @@ impl Migration {
         Periods {
             us: 1000,
             count: if plan.quick { 3_000 } else { 20_000 },
+            warmup: 0,
             more: BUSY,
         }
     }

@@ -33,6 +33,7 @@ impl Priorities {
         Periods {
             us: 100,
             count: if plan.quick { 20_000 } else { 60_000 },
+            warmup: 0,
             more: BUSY,
         }
     }

@@ -46,6 +46,7 @@ fn periods(plan: &Plan) -> Periods {
     Periods {
         us: 100,
         count: if plan.quick { 30_000 } else { 50_000 },
+        warmup: 0,
         more: " histogram=off",
     }
 }

@@ -14,9 +14,10 @@
 
 #define MARK_BEGIN 1   /* a measured run begins; value: its number, from 1 */
 #define MARK_END 2     /* it has ended; the same value */
+#define MARK_FIRST 11  /* the first job of the real-time guest's periodic task begins */
 #define MARK_THREAD 12 /* a real-time thread of Linux is about to start */
 #define MARK_INIT 13   /* the first process of Linux runs */
-#define MARK_WAIT 14   /* the real-time guest has waited longer than ever; value: how long, in ns */
+#define MARK_WAIT 14   /* a job that counts has waited longer than all before; value: how long, in ns */
 #define MARK_DONE 15   /* all results of a scenario have been printed on the console */
 
 /* `number` must be a constant, 0 to 65535: it is part of the instruction. */

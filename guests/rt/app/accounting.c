@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "accounting.h"
 
-struct accounting accounting_start(struct due_chain due) {
-    return (struct accounting){.due = due, .latency_min = UINT64_MAX};
+struct accounting accounting_start(struct due_chain due, uint64_t warmup) {
+    return (struct accounting){.due = due, .warmup = warmup, .latency_min = UINT64_MAX};
 }
 
 void accounting_job(struct accounting *accounting, struct histogram *histogram, uint64_t now) {
@@ -12,6 +12,10 @@ void accounting_job(struct accounting *accounting, struct histogram *histogram, 
     uint64_t latency = now > due ? now - due : 0;
 
     due_chain_step(&accounting->due);
+    if (accounting->warmup > 0) {
+        accounting->warmup--;
+        return;
+    }
     if (now >= accounting->due.next) {
         accounting->late++;
     }
@@ -28,6 +32,10 @@ void accounting_job(struct accounting *accounting, struct histogram *histogram, 
 
 void accounting_give_up(struct accounting *accounting) {
     due_chain_step(&accounting->due);
+    if (accounting->warmup > 0) {
+        accounting->warmup--;
+        return;
+    }
     accounting->lost++;
 }
 
@@ -36,7 +44,7 @@ uint64_t accounting_missing(const struct accounting *accounting, uint64_t now) {
     uint64_t passed = due_chain_advance(&due, now);
 
     /* Of those that passed, all but the last are a period old. */
-    return passed > 0 ? passed - 1 : 0;
+    return passed > accounting->warmup + 1 ? passed - 1 - accounting->warmup : 0;
 }
 
 uint64_t accounting_average(const struct accounting *accounting) {

@@ -17,10 +17,11 @@
 #define DURATION_DEFAULT (10 * NS_PER_S)
 #define DURATION_MAX (1000000 * NS_PER_S)
 #define SAMPLES_MAX UINT64_C(1000000000)
+#define WARMUP_MAX SAMPLES_MAX
 
-enum key { PERIOD, LOAD, BURST, DURATION, SAMPLES, HISTOGRAM, KEYS };
+enum key { PERIOD, LOAD, BURST, DURATION, SAMPLES, WARMUP, HISTOGRAM, KEYS };
 
-static const char *const names[KEYS] = {"period", "load", "burst", "duration", "samples", "histogram"};
+static const char *const names[KEYS] = {"period", "load", "burst", "duration", "samples", "warmup", "histogram"};
 
 static const char *const allowed[KEYS] = {
     "period is from 50us to 1s, a whole number with the unit ns, us, ms or s, as in period=1ms",
@@ -28,6 +29,7 @@ static const char *const allowed[KEYS] = {
     "burst is from 1ms to 60s, a whole number with the unit ns, us, ms or s, as in burst=500ms",
     "duration is 0 (for ever) or from one period to 1000000s, as in duration=10s",
     "samples is a whole number from 1 to 1000000000, as in samples=10000",
+    "warmup is a whole number from 0 to 1000000000, as in warmup=10000",
     "histogram is on or off",
 };
 
@@ -99,9 +101,9 @@ static bool parse_load(struct span span, uint32_t *percent) {
     return number <= LOAD_MAX;
 }
 
-static bool parse_samples(struct span span, uint64_t *samples) {
-    return take_number(&span, samples) && span.length == 0 && *samples >= 1 &&
-           *samples <= SAMPLES_MAX;
+/* A number of periods. */
+static bool parse_count_within(struct span span, uint64_t min, uint64_t max, uint64_t *count) {
+    return take_number(&span, count) && span.length == 0 && *count >= min && *count <= max;
 }
 
 static bool parse_switch(struct span span, bool *on) {
@@ -120,7 +122,9 @@ static bool parse_value(enum key key, struct span value, struct parameters *para
     case DURATION:
         return parse_time_within(value, 0, DURATION_MAX, &parameters->duration_ns);
     case SAMPLES:
-        return parse_samples(value, &parameters->periods);
+        return parse_count_within(value, 1, SAMPLES_MAX, &parameters->periods);
+    case WARMUP:
+        return parse_count_within(value, 0, WARMUP_MAX, &parameters->warmup);
     case HISTOGRAM:
         return parse_switch(value, &parameters->histogram);
     case KEYS:
@@ -192,8 +196,8 @@ bool bootargs_parse(const char *text, size_t length, struct parameters *paramete
         }
         if (!split(word, &key, &value)) {
             return fail(error, word,
-                        "the keys are period, load, burst, duration, samples and histogram, "
-                        "each followed by = and a value");
+                        "the keys are period, load, burst, duration, samples, warmup and "
+                        "histogram, each followed by = and a value");
         }
         if (given[key].start != NULL) {
             return fail(error, word, "a key is allowed once");

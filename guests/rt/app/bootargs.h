@@ -17,6 +17,7 @@ struct parameters {
     uint64_t burst_ns;
     uint64_t duration_ns; /* as given; `periods` is what counts */
     uint64_t periods;     /* how many periods to measure; 0: for ever */
+    uint64_t warmup;      /* how many periods to run before these */
     uint32_t load_percent;
     bool histogram;
 };

@@ -26,7 +26,8 @@ static StackType_t stack[configMINIMAL_STACK_SIZE];
 static TaskHandle_t task;
 
 static uint64_t period_ns;
-static uint64_t periods_wanted; /* UINT64_MAX: for ever */
+static uint64_t warmup;
+static uint64_t periods_wanted; /* with the warm-up; UINT64_MAX: for ever */
 
 /* Due times for which the timer interrupt has released a job. */
 static volatile uint64_t released;
@@ -44,21 +45,25 @@ static void release(uint64_t passed) {
     portYIELD_FROM_ISR(woken);
 }
 
-static uint64_t periods_done(void) {
-    return accounting.jobs + accounting.lost;
+/* How many due times have had their job or were given up, in the warm-up or after it. */
+static uint64_t periods_done(const struct accounting *accounts) {
+    return warmup - accounts->warmup + accounts->jobs + accounts->lost;
 }
 
 /* How many jobs are released and neither run nor given up. */
 static uint64_t backlog(void) {
     uint64_t due = released < periods_wanted ? released : periods_wanted;
 
-    return due - periods_done();
+    return due - periods_done(&accounting);
 }
 
 static void job(void) {
     uint64_t now = timer_now(); /* first of all, since this time is measured */
     uint64_t longest = accounting.latency_max;
 
+    if (periods_done(&accounting) == 0) {
+        MARK(MARK_FIRST, 0);
+    }
     while (backlog() > BACKLOG_MAX) {
         accounting_give_up(&accounting);
     }
@@ -75,13 +80,13 @@ static void periodic(void *unused) {
     uint64_t next_report = report_every;
 
     (void)unused;
-    accounting = accounting_start(due_chain_start(timer_origin(), period_ns, timer_frequency()));
-    while (periods_done() < periods_wanted) {
+    accounting = accounting_start(due_chain_start(timer_origin(), period_ns, timer_frequency()), warmup);
+    while (periods_done(&accounting) < periods_wanted) {
         ulTaskNotifyTake(pdTRUE, portMAX_DELAY);
         while (backlog() > 0) {
             job();
         }
-        if (periods_wanted == UINT64_MAX && periods_done() >= next_report) {
+        if (periods_wanted == UINT64_MAX && periods_done(&accounting) >= next_report) {
             next_report += report_every;
             report_request(REPORT_INTERIM);
         }
@@ -95,7 +100,8 @@ static void periodic(void *unused) {
 
 void periodic_create(const struct parameters *parameters) {
     period_ns = parameters->period_ns;
-    periods_wanted = parameters->periods != 0 ? parameters->periods : UINT64_MAX;
+    warmup = parameters->warmup;
+    periods_wanted = parameters->periods != 0 ? warmup + parameters->periods : UINT64_MAX;
     timer_configure(TIMER_RELEASE, period_ns, release);
     task = xTaskCreateStatic(periodic, "periodic", configMINIMAL_STACK_SIZE, NULL,
                              PRIORITY_PERIODIC, stack, &task_memory);
@@ -117,7 +123,7 @@ struct accounting periodic_snapshot(void) {
     } while (changes != before);
 
     uint64_t missing = accounting_missing(&copy, now);
-    uint64_t open = periods_wanted - copy.jobs - copy.lost;
+    uint64_t open = periods_wanted - periods_done(&copy);
     copy.lost += missing < open ? missing : open;
     return copy;
 }

@@ -59,10 +59,14 @@ void report_banner(const struct parameters *p, uint64_t entry_level, const char 
         console_printf(", no load");
     }
     if (p->periods != 0) {
-        console_printf(", %lu periods\n", p->periods);
+        console_printf(", %lu periods", p->periods);
     } else {
-        console_printf(", for ever\n");
+        console_printf(", for ever");
     }
+    if (p->warmup != 0) {
+        console_printf(" after %lu that do not count", p->warmup);
+    }
+    console_printf("\n");
 }
 
 static void print_row(const char *name, uint64_t ticks) {

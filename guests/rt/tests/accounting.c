@@ -12,9 +12,13 @@
 
 static struct histogram histogram;
 
-static struct accounting start(void) {
+static struct accounting start_after(uint64_t warmup) {
     memset(&histogram, 0, sizeof histogram);
-    return accounting_start(due_chain_start(ORIGIN, 1000000, 62500000));
+    return accounting_start(due_chain_start(ORIGIN, 1000000, 62500000), warmup);
+}
+
+static struct accounting start(void) {
+    return start_after(0);
 }
 
 static void latencies(void) {
@@ -88,10 +92,45 @@ static void missing_jobs_are_found_by_the_clock(void) {
     CHECK_EQUAL(accounting_missing(&a, DUE(6) + 2), 4);
 }
 
+/* A late job, one that is given up, then the first that counts: its due time is the third. */
+static void nothing_of_the_warm_up_counts(void) {
+    struct accounting a = start_after(2);
+
+    accounting_job(&a, &histogram, DUE(2) + 40);
+    accounting_give_up(&a);
+    CHECK_EQUAL(a.jobs, 0);
+    CHECK_EQUAL(a.late, 0);
+    CHECK_EQUAL(a.lost, 0);
+    CHECK_EQUAL(a.latency_max, 0);
+    CHECK_EQUAL(histogram.total, 0);
+    accounting_job(&a, &histogram, DUE(3) + 12);
+    CHECK_EQUAL(a.jobs, 1);
+    CHECK_EQUAL(a.latency_min, 12);
+    CHECK_EQUAL(a.latency_max, 12);
+    CHECK_EQUAL(histogram.total, 1);
+    accounting_give_up(&a);
+    CHECK_EQUAL(a.lost, 1);
+}
+
+/* The guest is stopped in its warm-up and beyond it: only due times after the warm-up are missing. */
+static void missing_jobs_of_the_warm_up_do_not_count(void) {
+    struct accounting a = start_after(3);
+
+    CHECK_EQUAL(accounting_missing(&a, DUE(1)), 0);
+    CHECK_EQUAL(accounting_missing(&a, DUE(4)), 0);
+    CHECK_EQUAL(accounting_missing(&a, DUE(5) - 1), 0);
+    CHECK_EQUAL(accounting_missing(&a, DUE(5)), 1);
+    CHECK_EQUAL(accounting_missing(&a, DUE(6)), 2);
+    accounting_job(&a, &histogram, DUE(6) + 1);
+    CHECK_EQUAL(accounting_missing(&a, DUE(6) + 2), 2);
+}
+
 void test_accounting(void) {
     latencies();
     late_begins_at_the_next_due_time();
     a_backlog_is_caught_up();
     giving_up_skips_one_due_time();
     missing_jobs_are_found_by_the_clock();
+    nothing_of_the_warm_up_counts();
+    missing_jobs_of_the_warm_up_do_not_count();
 }

@@ -63,6 +63,7 @@ static void defaults(void) {
         CHECK_EQUAL(p.duration_ns, UINT64_C(10000000000));
         CHECK_EQUAL(p.periods, 10000);
         CHECK_EQUAL(p.load_percent, 0);
+        CHECK_EQUAL(p.warmup, 0);
         CHECK(p.histogram);
     }
 }
@@ -83,6 +84,9 @@ static void values(void) {
     CHECK_EQUAL(accepted("load=95%").load_percent, 95);
     CHECK_EQUAL(accepted("  samples=7\n").periods, 7);
     CHECK_EQUAL(accepted("samples=1000000000").periods, 1000000000);
+    CHECK_EQUAL(accepted("warmup=0").warmup, 0);
+    CHECK_EQUAL(accepted("warmup=1000000000").warmup, 1000000000);
+    CHECK_EQUAL(accepted("samples=7 warmup=3").periods, 7);
     CHECK_EQUAL(accepted("duration=0").periods, 0);
     CHECK_EQUAL(accepted("duration=0s").periods, 0);
     CHECK_EQUAL(accepted("duration=1ms period=300us").periods, 3);
@@ -126,6 +130,9 @@ static void errors(void) {
     refused("samples=5x", "samples=5x", "1 to 1000000000");
     refused("samples=5 duration=1s", "samples=5", "not both");
     refused("duration=1s samples=5", "samples=5", "not both");
+    refused("warmup=", "warmup=", "0 to 1000000000");
+    refused("warmup=1000000001", "warmup=1000000001", "0 to 1000000000");
+    refused("warmup=1s", "warmup=1s", "0 to 1000000000");
     refused("histogram=", "histogram=", "on or off");
     refused("histogram=onn", "histogram=onn", "on or off");
     refused("load=3 load=3", "load=3", "once");
@@ -133,7 +140,7 @@ static void errors(void) {
 
 /* Random text over the parser's own alphabet: no crash, and what is accepted is in range. */
 static void survives_random_text(void) {
-    static const char *const pieces[] = {"period", "load", "burst", "duration", "samples", "histogram",
+    static const char *const pieces[] = {"period", "load", "burst", "duration", "samples", "warmup", "histogram",
                                          "=",      " ",    "1",     "0",        "9",       "ns",
                                          "us",     "ms",   "s",     "%",        "on",      "off", "\n"};
     uint64_t state = 0xB007;

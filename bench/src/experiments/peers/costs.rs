@@ -6,7 +6,7 @@ use super::super::beside::Load;
 use super::super::exits::{Kind as Exit, mean_of};
 use super::runs::wakeup_label;
 use super::systems::{Kind, all};
-use crate::clock::{MARK_INIT, MARK_THREAD, MARK_WAIT};
+use crate::clock::{MARK_FIRST, MARK_INIT, MARK_THREAD};
 use crate::results::{Outcome, Results};
 use crate::stats::{Spread, grouped};
 
@@ -67,7 +67,7 @@ pub(super) fn starts_table(results: &Results) -> Table {
         };
         let begin = match peer.kind {
             Kind::Threads(..) => MARK_THREAD,
-            _ => MARK_WAIT,
+            _ => MARK_FIRST,
         };
         table
             .rows
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn each_system_has_its_own_begin() {
         let mut results = Results::default();
-        for (peer, mark) in [(OWN, MARK_WAIT), (&OTHERS[0], MARK_THREAD)] {
+        for (peer, mark) in [(OWN, MARK_FIRST), (&OTHERS[0], MARK_THREAD)] {
             let mut outcome = samples::outcome(&wakeup_label(peer, Load::Idle), 1, "");
             outcome.clock.marks = [(MARK_INIT, 900), (mark, 20), (mark, 30)]
                 .map(|(mark, ms)| Mark {

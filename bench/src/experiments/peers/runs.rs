@@ -17,19 +17,20 @@ pub(super) fn periods(plan: &Plan) -> Periods {
     Periods {
         us: 100,
         count: if plan.quick { 2_000 } else { 20_000 },
+        warmup: 0,
         more: "",
     }
 }
 
-/// Longest virtual time in microseconds from power on until Linux's load runs, beside a FreeRTOS that measures from power on:
-/// that on Xen, which gives Linux no random seed at its start.
-const BOOT_US: u64 = 2_500_000;
+/// Virtual time in microseconds from the first period of a FreeRTOS that starts at power on until Linux has booted and its load
+/// runs, on each system. The longest is that on Xen, which gives Linux no random seed at its start.
+const BOOT_US: u64 = 3_000_000;
 
-/// The periods of a FreeRTOS that measures from power on: more, so that it measures as many beside Linux's load.
+/// The periods of a FreeRTOS that starts at power on: those during the boot of Linux do not count, as on the other systems.
 pub(super) fn periods_from_power_on(plan: &Plan) -> Periods {
     let periods = periods(plan);
     Periods {
-        count: periods.count + BOOT_US / periods.us,
+        warmup: BOOT_US / periods.us,
         ..periods
     }
 }
@@ -122,11 +123,11 @@ pub(super) fn wakeup_run(plan: &Plan, peer: &Peer, load: Load) -> Option<Run> {
 /// A latency in microseconds, over all seeds, by the real-time guest's name for it without the unit.
 pub(super) fn wakeup(results: &Results, peer: &Peer, load: Load, key: &str) -> Option<Spread> {
     const NS_PER_US: f64 = 1000.0;
+    let key = format!("{key}_ns");
     let of = |it: &Outcome| match peer.kind {
-        Kind::Spumone(_) | Kind::Xen(_) | Kind::Kvm(_) => {
-            it.rt(&format!("{key}_ns")).map(|ns| ns / NS_PER_US)
-        }
-        Kind::Threads(..) => it.linux(&format!("{key}_us")),
+        Kind::Spumone(_) | Kind::Xen(_) | Kind::Kvm(_) => it.rt(&key),
+        Kind::Threads(..) => it.linux(&key),
     };
-    Spread::of(results.of(&wakeup_label(peer, load)).iter().filter_map(of))
+    let ns = results.of(&wakeup_label(peer, load)).iter().filter_map(of);
+    Spread::of(ns.map(|it| it / NS_PER_US))
 }

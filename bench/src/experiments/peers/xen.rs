@@ -101,6 +101,7 @@ mod tests {
         let periods = Periods {
             us: 100,
             count: 2_000,
+            warmup: 0,
             more: "",
         };
         let run = |load| wakeup_run(&plan(), load, periods, Scheduler::Credit2, "a".into());
