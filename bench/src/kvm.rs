@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A KVM host, which runs FreeRTOS above Linux, each in a QEMU of its own (`guests/kvm/`).
 
-use crate::linux::{LINUX_MEMORY_MIB, Linux};
+use crate::linux::{ISOLATED, LINUX_MEMORY_MIB, Linux};
 use crate::role::{Flavour, Role};
 
 /// Memory of the FreeRTOS guest in MiB.
@@ -9,7 +9,7 @@ const RT_MEMORY_MIB: u32 = 64;
 /// Size in MiB of the pages that the guests' memory is made of.
 const HUGE_PAGE_MIB: u32 = 2;
 /// Keeps interrupts of devices off core 0, which FreeRTOS shares (Linux, `Documentation/admin-guide/kernel-parameters.txt`).
-const IRQ_AFFINITY: &str = "irqaffinity=1-3";
+const SHARED: &[&str] = &["irqaffinity=1-3"];
 
 /// The guest that measures. The machine ends with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +29,73 @@ impl Until {
     }
 }
 
+/// Where the guests' vCPUs run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Each vCPU of Linux is pinned to a core. The last one shares core 0 with FreeRTOS.
+    Pinned,
+    /// FreeRTOS is on core 0. The host's scheduler may run each vCPU of Linux on any core.
+    Floating,
+    /// FreeRTOS has the last core alone, since the host's kernel cannot isolate core 0. Linux has a vCPU less, each pinned to one
+    /// of the other cores.
+    Isolated,
+}
+
+impl Placement {
+    /// The number of Linux's vCPUs, on a host with so many cores.
+    pub fn linux_vcpus(self, cores: u32) -> u32 {
+        match self {
+            Self::Pinned | Self::Floating => cores,
+            Self::Isolated => cores - 1,
+        }
+    }
+
+    /// The core of FreeRTOS.
+    fn rt_core(self, cores: u32) -> u32 {
+        match self {
+            Self::Pinned | Self::Floating => 0,
+            Self::Isolated => cores - 1,
+        }
+    }
+
+    /// The cores of each vCPU of Linux.
+    fn linux_cores(self, cores: u32) -> Vec<String> {
+        let cores_of = |vcpu: u32| match self {
+            Self::Pinned => ((vcpu + 1) % cores).to_string(),
+            Self::Floating => format!("0-{}", cores - 1),
+            Self::Isolated => vcpu.to_string(),
+        };
+        (0..self.linux_vcpus(cores)).map(cores_of).collect()
+    }
+
+    /// Options of the host's kernel.
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Pinned | Self::Floating => SHARED,
+            Self::Isolated => ISOLATED,
+        }
+    }
+}
+
+/// How a KVM host is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// The host's kernel.
+    pub host: Flavour,
+    /// Where the guests' vCPUs run.
+    pub placement: Placement,
+}
+
 /// A KVM host with its two guests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kvm {
-    /// The host's kernel.
-    pub host: Flavour,
-    /// The Linux guest: four vCPUs, one on each core, the last one on core 0. Its kernel is the stock kernel.
+    /// How it is set up.
+    pub setup: Setup,
+    /// Cores of the host.
+    pub cores: u32,
+    /// The Linux guest. Its kernel is the stock kernel.
     pub linux: Linux,
-    /// The parameters of the FreeRTOS guest, on core 0 and above Linux.
+    /// The parameters of the FreeRTOS guest, which is above Linux.
     pub rt: String,
     /// The guest that measures.
     pub until: Until,
@@ -45,10 +104,14 @@ pub struct Kvm {
 impl Kvm {
     /// The command line of the host's kernel. `guests/kvm/init` takes the guests' own parts from it.
     pub fn bootargs(&self) -> String {
+        let placement = self.setup.placement;
         format!(
-            "{} hugepages={} {IRQ_AFFINITY} spumone.rt={} spumone.until={}",
+            "{} hugepages={} {} spumone.core={} spumone.vcpus={} spumone.rt={} spumone.until={}",
             self.linux.bootargs(),
             (LINUX_MEMORY_MIB + RT_MEMORY_MIB) / HUGE_PAGE_MIB,
+            placement.options().join(" "),
+            placement.rt_core(self.cores),
+            placement.linux_cores(self.cores).join(","),
             self.rt.replace(' ', ","),
             self.until.name(),
         )
@@ -56,12 +119,12 @@ impl Kvm {
 
     /// The host's kernel.
     pub fn kernel(&self) -> Role {
-        Role::Kernel(self.host)
+        Role::Kernel(self.setup.host)
     }
 
     /// The host's initial file system, with both guests.
     pub fn initrd(&self) -> Role {
-        Role::KvmHost(self.host)
+        Role::KvmHost(self.setup.host)
     }
 
     /// The files that it is started with, and the list of the functions of the Linux guest's kernel.
@@ -75,21 +138,49 @@ impl Kvm {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_host_is_told_of_both_guests() {
-        let kvm = Kvm {
-            host: Flavour::Rt,
-            linux: Linux::new(4, "hackbench", &["-g 1", "runs=2"]),
+    fn kvm(placement: Placement) -> Kvm {
+        Kvm {
+            setup: Setup {
+                host: Flavour::Rt,
+                placement,
+            },
+            cores: 4,
+            linux: Linux::new(placement.linux_vcpus(4), "hackbench", &["-g 1", "runs=2"]),
             rt: "period=1ms load=50%".into(),
             until: Until::Linux,
-        };
+        }
+    }
+
+    #[test]
+    fn the_host_is_told_of_both_guests() {
+        let kvm = kvm(Placement::Pinned);
         assert_eq!(
             kvm.bootargs(),
             "console=ttyAMA0 quiet cryptomgr.notests spumone.run=hackbench spumone.args=-g,1,runs=2 hugepages=288 \
-             irqaffinity=1-3 spumone.rt=period=1ms,load=50% spumone.until=linux"
+             irqaffinity=1-3 spumone.core=0 spumone.vcpus=1,2,3,0 spumone.rt=period=1ms,load=50% spumone.until=linux"
         );
         let files: Vec<_> = kvm.files().iter().map(Role::to_string).collect();
         assert_eq!(files, ["Image-rt", "Image.map", "kvm-rt.cpio"]);
+    }
+
+    #[test]
+    fn vcpus_that_float_may_run_on_all_cores() {
+        let text = kvm(Placement::Floating).bootargs();
+        assert!(
+            text.contains(" irqaffinity=1-3 spumone.core=0 spumone.vcpus=0-3,0-3,0-3,0-3 "),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_isolated_core_is_freertos_own() {
+        let text = kvm(Placement::Isolated).bootargs();
+        assert!(
+            text.contains(
+                " isolcpus=managed_irq,domain,3 nohz_full=3 rcu_nocbs=3 irqaffinity=0-2 spumone.core=3 spumone.vcpus=0,1,2 "
+            ),
+            "{text}"
+        );
     }
 
     /// The host's script has the sizes of memory in QEMU's command lines.

@@ -8,6 +8,16 @@ const BOOTARGS: &str = "console=ttyAMA0 quiet cryptomgr.notests spumone.run=";
 /// Memory of Linux, the same bare and as a guest, so that its own decisions are the same.
 pub const LINUX_MEMORY_MIB: u32 = 512;
 
+/// Options of a kernel that keep all other work off the last of four cores (Linux,
+/// `Documentation/admin-guide/kernel-parameters.txt`). A kernel cannot isolate core 0, where it boots: so early it knows no other
+/// core, and ignores the option (`kernel/sched/isolation.c`).
+pub const ISOLATED: &[&str] = &[
+    "isolcpus=managed_irq,domain,3",
+    "nohz_full=3",
+    "rcu_nocbs=3",
+    "irqaffinity=0-2",
+];
+
 /// Linux on the bare machine, or as a guest of any hypervisor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linux {

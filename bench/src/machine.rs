@@ -36,8 +36,8 @@ impl Machine {
             Self::BareLinux(linux) => linux.cpus,
             Self::BareRt(_) => 1,
             Self::Spumone(system) => system.cores,
-            Self::Xen(system) => system.linux.cpus,
-            Self::Kvm(kvm) => kvm.linux.cpus,
+            Self::Xen(system) => system.cores,
+            Self::Kvm(kvm) => kvm.cores,
         }
     }
 

@@ -40,12 +40,41 @@ impl Scheduler {
     }
 }
 
-/// A system: a real-time guest on core 0 and a Linux. With credit2, Linux's last CPU is on core 0, too; with credit, all float
-/// (`guests/xen/setup.c`).
+/// Which cores Linux has. The real-time guest is always on core 0 (`guests/xen/setup.c`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cores {
+    /// All. With credit2, Linux's last vCPU is on core 0; with credit, all float.
+    Shared,
+    /// All but core 0, one vCPU on each. No core has more than one vCPU, so WFI need not trap.
+    Partitioned,
+}
+
+impl Cores {
+    /// The number of Linux's vCPUs, on so many cores. The control domain pins them by it.
+    pub fn linux_vcpus(self, cores: u32) -> u32 {
+        match self {
+            Self::Shared => cores,
+            Self::Partitioned => cores - 1,
+        }
+    }
+}
+
+/// How Xen is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Its scheduler.
+    pub scheduler: Scheduler,
+    /// Which cores Linux has.
+    pub cores: Cores,
+}
+
+/// A system: a real-time guest and a Linux.
 #[derive(Clone, Debug, PartialEq)]
 pub struct XenSystem {
-    /// Xen's scheduler.
-    pub scheduler: Scheduler,
+    /// How Xen is set up.
+    pub setup: Setup,
+    /// Cores of the machine.
+    pub cores: u32,
     /// Arguments of the real-time guest.
     pub rt: String,
     /// Linux.
@@ -87,11 +116,16 @@ impl XenSystem {
     }
 
     fn bootargs(&self) -> String {
-        let more = match self.scheduler {
+        let scheduler = self.setup.scheduler;
+        let more = match scheduler {
             Scheduler::Credit2 => "credit2_runqueue=cpu",
             Scheduler::Credit => "sched_credit_tslice_ms=1",
         };
-        format!("{BOOTARGS}{} {more}", self.scheduler.name())
+        let wfi = match self.setup.cores {
+            Cores::Shared => "vwfi=trap",
+            Cores::Partitioned => "vwfi=native",
+        };
+        format!("{BOOTARGS}{} {more} {wfi}", scheduler.name())
     }
 
     fn linux_bootargs(&self) -> String {
@@ -116,7 +150,11 @@ mod tests {
 
     pub(super) fn system() -> XenSystem {
         XenSystem {
-            scheduler: Scheduler::Credit2,
+            setup: Setup {
+                scheduler: Scheduler::Credit2,
+                cores: Cores::Shared,
+            },
+            cores: 4,
             rt: "period=1ms".into(),
             linux: Linux::new(4, "hackbench", &["-g 1"]),
         }
@@ -139,6 +177,14 @@ mod tests {
             "-device loader,file={seed.cpio},addr=0x68000000,force-raw=on \
              -device loader,file={initrd.cpio},addr=0x68100000,force-raw=on"
         ));
+    }
+
+    #[test]
+    fn wfi_is_native_where_each_vcpu_has_a_core() {
+        let mut system = system();
+        assert!(system.bootargs().ends_with(" vwfi=trap"));
+        system.setup.cores = Cores::Partitioned;
+        assert!(system.bootargs().ends_with(" vwfi=native"));
     }
 
     #[test]

@@ -5,17 +5,19 @@
  * `xl sched-credit2 --weight` and `xl vcpu-pin` make. So this program makes them, and sleeps for ever: a whole
  * Linux for them would take memory and cores from what is measured.
  *
- * It must not turn itself off, since Xen turns the machine off with its control domain.
+ * It must not turn itself off, since Xen turns the machine off with its control domain. And it must not sleep by WFI, which
+ * keeps a core if Xen lets WFI execute natively (`vwfi=native`).
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <xen/xen.h>
+#include <xen/sched.h>
 /* In this order: the later ones need the earlier ones. */
 #include <xen/domctl.h>
 
 #define REAL_TIME 1 /* domains, in the order of the device tree */
 #define LINUX 2
-#define LINUX_VCPUS 4
 #define CORES 4
 #define REAL_TIME_CORE 0
 
@@ -86,6 +88,17 @@ static long pin(domid_t domain, uint32_t vcpu, uint32_t core) {
     return control(&call);
 }
 
+/* The number of a domain's vCPUs, or 0. */
+static uint32_t vcpus_of(domid_t domain) {
+    struct xen_domctl call = {.cmd = XEN_DOMCTL_getdomaininfo, .domain = domain};
+
+    if (control(&call) != 0) {
+        return 0;
+    }
+    publish(&call, sizeof call); /* Xen has written it through the caches. */
+    return call.u.getdomaininfo.max_vcpu_id + 1;
+}
+
 void setup(void) {
     /* Xen has one of the two schedulers, and refuses a call that names the other one. */
     long is_credit = set_weight_of_credit2(REAL_TIME, WEIGHT_MAX);
@@ -93,13 +106,21 @@ void setup(void) {
 
     failed |= pin(REAL_TIME, 0, REAL_TIME_CORE);
     /*
-     * As in the measured Spumone systems: the last CPU shares the core, since the first one does most of the boot.
-     * With credit they must float: it counts weights over all cores, so a CPU of Linux that has to stay on this
-     * one takes half of it.
+     * As in the measured Spumone systems: the last CPU of four shares the core, since the first one does most of the boot.
+     * With three CPUs, the core is the real-time domain's alone.
+     * If CPUs share it, with credit they must float: it counts weights over all cores, so a CPU of Linux that has to stay on
+     * this one takes half of it.
      */
-    for (uint32_t vcpu = 0; !is_credit && vcpu < LINUX_VCPUS; vcpu++) {
+    uint32_t vcpus = vcpus_of(LINUX);
+    bool pinned = !is_credit || vcpus < CORES;
+
+    failed |= vcpus == 0;
+    for (uint32_t vcpu = 0; pinned && vcpu < vcpus; vcpu++) {
         failed |= pin(LINUX, vcpu, (vcpu + REAL_TIME_CORE + 1) % CORES);
     }
     say(failed == 0 ? "xen-setup: weights and affinities are set\n"
                     : "xen-error: Xen refused a weight or an affinity: is it the version of guests/xen/build.sh?\n");
+    for (;;) {
+        hypercall(__HYPERVISOR_sched_op, SCHEDOP_block, 0, 0);
+    }
 }

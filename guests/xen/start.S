@@ -16,6 +16,4 @@ _start:
 1:  msr     daifset, #15
     adrp    x0, __stack_top           /* on a page boundary */
     mov     sp, x0
-    bl      setup
-2:  wfi                               /* no interrupt is enabled: Xen never runs this domain again */
-    b       2b
+    bl      setup                     /* never returns */

@@ -180,10 +180,12 @@ fn list_runs(experiment: &dyn Experiment, args: &BenchArgs, runs: &[Run]) -> Str
                 )
             }
             Machine::Xen(system) => {
-                let (rt, linux) = (&system.rt, system.linux.bootargs());
+                let (rt, linux) = (&system.rt, &system.linux);
                 format!(
-                    "Xen, {}: FreeRTOS {rt}; Linux {linux}",
-                    system.scheduler.name()
+                    "Xen, {}: FreeRTOS {rt}; Linux, {} vCPUs, {}",
+                    system.setup.scheduler.name(),
+                    linux.cpus,
+                    linux.bootargs()
                 )
             }
             Machine::Kvm(kvm) => format!("KVM host: {}", kvm.bootargs()),

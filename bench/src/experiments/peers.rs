@@ -14,10 +14,11 @@ use self::runs::{
     periods, periods_from_power_on, throughput_run, wakeup, wakeup_label, wakeup_run,
 };
 use self::share::shortfall;
-use self::systems::{ISOLATED, OWN, Peer, all};
+use self::systems::{OWN, Peer, Scope, all};
 use super::beside::Load;
 use super::loads::{Bare, Loads};
 use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict, shares};
+use crate::linux::ISOLATED;
 use crate::machine::Run;
 use crate::plot::{Figure, Mark, Scatter};
 use crate::results::Results;
@@ -79,10 +80,11 @@ impl Experiment for Peers {
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
         let mut runs = Vec::new();
-        for loads in throughputs(plan)? {
+        for (yardstick, loads) in throughputs(plan)?.iter().enumerate() {
             runs.extend(loads.bare_runs(plan));
-            let each = all().flat_map(|peer| loads.loads.iter().map(move |&load| (peer, load)));
-            runs.extend(each.map(|(peer, load)| throughput_run(plan, &loads, peer, load)));
+            let peers = all().filter(|peer| peer.runs(yardstick));
+            let each = peers.flat_map(|peer| loads.loads.iter().map(move |&load| (peer, load)));
+            runs.extend(each.map(|(peer, load)| throughput_run(plan, loads, peer, load)));
         }
         for load in BESIDE {
             if plan.quick && load == Load::Disk {
@@ -116,7 +118,8 @@ impl Experiment for Peers {
         tables.extend(
             throughputs
                 .iter()
-                .map(|it| throughput_table(it, results))
+                .enumerate()
+                .map(|(yardstick, it)| throughput_table(yardstick, it, results))
                 .chain(throughputs.iter().map(|it| it.bare_table(results))),
         );
         tables.push(own_shares(&throughputs, results));
@@ -212,8 +215,8 @@ fn wakeup_table(results: &Results) -> Table {
     table
 }
 
-/// Time over the ideal of all systems, by load.
-fn throughput_table(loads: &Loads, results: &Results) -> Table {
+/// Time over the ideal of all systems that run the yardstick, by load.
+fn throughput_table(yardstick: usize, loads: &Loads, results: &Results) -> Table {
     let mut table = Table {
         title: format!(
             "Time of `{}` over the ideal of the stock kernel, by load of the real-time task",
@@ -225,7 +228,7 @@ fn throughput_table(loads: &Loads, results: &Results) -> Table {
     let each = loads.loads.iter();
     table.columns.extend(each.map(|load| format!("{load} %")));
     let bare = loads.bare(results);
-    for peer in all() {
+    for peer in all().filter(|peer| peer.runs(yardstick)) {
         let mut row = vec![peer.title.to_owned()];
         row.extend(loads.loads.iter().map(|&load| {
             let ratio = bare
@@ -314,6 +317,15 @@ fn method(plan: &Plan, throughputs: &[Loads]) -> Vec<String> {
     lines.extend(xen::METHOD.iter().map(|&it| it.to_owned()));
     lines.push(xen::NO_DISK.to_owned());
     lines.extend(kvm::METHOD.iter().map(|&it| it.to_owned()));
+    if let [first, _, ..] = throughputs {
+        let partial = all().filter(|peer| peer.scope == Scope::First);
+        let titles: Vec<_> = partial.map(|peer| peer.title).collect();
+        lines.push(format!(
+            "These run `{}` alone of the yardsticks, to bound the time of the figure: {}.",
+            first.yardstick.name,
+            titles.join("; ")
+        ));
+    }
     if let Some(loads) = throughputs.first() {
         lines.push(format!(
             "Loads: the real-time side spins for the given share of every {} ms, by the clock. Where FreeRTOS was \
@@ -331,7 +343,9 @@ fn summary(throughputs: &[Loads], results: &Results) -> Value {
         .map(|peer| {
             let times: Vec<_> = throughputs
                 .iter()
-                .filter_map(|loads| Some((loads, loads.bare(results)?)))
+                .enumerate()
+                .filter(|&(yardstick, _)| peer.runs(yardstick))
+                .filter_map(|(_, loads)| Some((loads, loads.bare(results)?)))
                 .flat_map(|(loads, bare)| {
                     let each = loads.loads.iter();
                     each.map(|&load| {

@@ -71,7 +71,7 @@ impl XenSystem {
         set(&mut memory, "device_type", "memory")?;
         set(&mut memory, "reg", reg(&[(MEMORY, memory_mib * MIB)]))?;
         root.add_child(memory);
-        machine(root, self.linux.cpus)?;
+        machine(root, self.cores)?;
         Ok(tree)
     }
 
@@ -242,7 +242,7 @@ mod tests {
             String::from_utf8(value).unwrap()
         };
         assert!(
-            text("/chosen", "xen,xen-bootargs").ends_with("sched=credit2 credit2_runqueue=cpu\0")
+            text("/chosen", "xen,xen-bootargs").contains("sched=credit2 credit2_runqueue=cpu ")
         );
         assert_eq!(
             text("/chosen/rt/module@70000000", "bootargs"),

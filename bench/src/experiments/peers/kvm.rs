@@ -4,10 +4,9 @@
 use super::super::Plan;
 use super::super::beside::{DISK_MIB, Load, Periods};
 use super::super::loads::{CORES, Loads};
-use crate::kvm::{Kvm, Until};
+use crate::kvm::{Kvm, Setup, Until};
 use crate::linux::Linux;
 use crate::machine::{Machine, Order, Run};
-use crate::role::Flavour;
 
 /// Virtual time in microseconds after which a run without a result ends. No run with a result takes half as long.
 const END_US: u64 = 120_000_000;
@@ -45,13 +44,14 @@ fn run(plan: &Plan, label: String, kvm: Kvm, disk_mib: u32, order: Order) -> Run
 pub(super) fn throughput_run(
     plan: &Plan,
     loads: &Loads,
-    host: Flavour,
+    setup: Setup,
     name: &str,
     load: u32,
 ) -> Run {
     let kvm = Kvm {
-        host,
-        linux: loads.linux(plan, CORES),
+        setup,
+        cores: CORES,
+        linux: loads.linux(plan, setup.placement.linux_vcpus(CORES)),
         rt: format!(
             "period=1ms load={load}% burst={}ms duration=0{RT_MORE}",
             loads.burst_ms
@@ -67,22 +67,24 @@ pub(super) fn throughput_run(
 pub(super) fn wakeup_run(
     plan: &Plan,
     label: String,
-    host: Flavour,
+    setup: Setup,
     load: Load,
     periods: Periods,
 ) -> Run {
+    let vcpus = setup.placement.linux_vcpus(CORES);
     // Linux outlasts the run, which ends with FreeRTOS.
     let linux = match load {
-        Load::Idle => Linux::new(CORES, "idle", &["seconds=1000"]),
+        Load::Idle => Linux::new(vcpus, "idle", &["seconds=1000"]),
         Load::Hackbench => Linux::new(
-            CORES,
+            vcpus,
             "load",
             &["load=hackbench", "seconds=1000", "-g 1 -l 1000"],
         ),
-        Load::Disk => Linux::new(CORES, "diskwrite", &["seconds=1000"]),
+        Load::Disk => Linux::new(vcpus, "diskwrite", &["seconds=1000"]),
     };
     let kvm = Kvm {
-        host,
+        setup,
+        cores: CORES,
         linux,
         rt: format!("{}{RT_MORE}", periods.bootargs()),
         until: Until::Rt,
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
     use crate::experiments::Experiment;
     use crate::experiments::loads::tests::plan;
-    use crate::role::Role;
+    use crate::role::{Flavour, Role};
 
     fn run_of(label: &str) -> Run {
         let runs = Peers.runs(&plan()).unwrap();

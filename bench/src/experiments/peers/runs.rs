@@ -52,11 +52,11 @@ fn threads(mut linux: Linux, flavour: Flavour, options: &[&str]) -> Machine {
 pub(super) fn throughput_run(plan: &Plan, loads: &Loads, peer: &Peer, load: u32) -> Run {
     let machine = match peer.kind {
         Kind::Spumone(policy) => return loads.run(plan, policy, load),
-        Kind::Xen(scheduler) => {
+        Kind::Xen(setup) => {
             let label = loads.label(peer.name, load);
-            return xen::throughput_run(plan, loads, scheduler, load, label);
+            return xen::throughput_run(plan, loads, setup, load, label);
         }
-        Kind::Kvm(host) => return kvm::throughput_run(plan, loads, host, peer.name, load),
+        Kind::Kvm(setup) => return kvm::throughput_run(plan, loads, setup, peer.name, load),
         Kind::Threads(flavour, options) => {
             let mut linux = loads.linux(plan, CORES);
             let own = [
@@ -89,11 +89,11 @@ pub(super) fn wakeup_run(plan: &Plan, peer: &Peer, load: Load) -> Option<Run> {
             let run = beside::run_beside(plan, label, policy, load, from_power_on, None);
             return Some(run);
         }
-        Kind::Xen(scheduler) => {
-            return xen::wakeup_run(plan, load, from_power_on, scheduler, label);
+        Kind::Xen(setup) => {
+            return xen::wakeup_run(plan, load, from_power_on, setup, label);
         }
-        Kind::Kvm(host) => {
-            return Some(kvm::wakeup_run(plan, label, host, load, periods));
+        Kind::Kvm(setup) => {
+            return Some(kvm::wakeup_run(plan, label, setup, load, periods));
         }
         Kind::Threads(flavour, options) => (flavour, options),
     };

@@ -3,10 +3,11 @@
 
 use super::super::Plan;
 use super::super::beside::{self, Load, Periods};
-use super::super::loads::Loads;
+use super::super::loads::{CORES, Loads};
+use crate::linux::Linux;
 use crate::machine::{Machine, Run};
 use crate::system::System;
-use crate::xen::{Scheduler, XenSystem};
+use crate::xen::{Setup, XenSystem};
 
 /// Why there is no number for disk writes.
 pub(super) const NO_DISK: &str = "Xen has no numbers beside disk writes: the machine has no IOMMU, so a device can reach only a \
@@ -29,8 +30,8 @@ pub(super) const METHOD: &[&str] = &[
      timer, it has lasted at least half a millisecond with credit2 (`CSCHED2_MIN_TIMER`), and one millisecond with credit.",
 ];
 
-/// A run of FreeRTOS and Linux on Spumone, on Xen with this scheduler instead.
-fn on_xen(mut run: Run, scheduler: Scheduler, label: String) -> Run {
+/// A run of FreeRTOS and Linux on Spumone, on Xen instead.
+fn on_xen(mut run: Run, setup: Setup, label: String) -> Run {
     if let Machine::Spumone(System {
         rt,
         linux: Some(linux),
@@ -39,9 +40,13 @@ fn on_xen(mut run: Run, scheduler: Scheduler, label: String) -> Run {
         && let [rt] = rt.as_slice()
     {
         run.machine = Machine::Xen(XenSystem {
-            scheduler,
+            setup,
+            cores: CORES,
             rt: rt.bootargs.clone(),
-            linux: linux.clone(),
+            linux: Linux {
+                cpus: setup.cores.linux_vcpus(CORES),
+                ..linux.clone()
+            },
         });
     }
     run.label = label;
@@ -52,11 +57,11 @@ fn on_xen(mut run: Run, scheduler: Scheduler, label: String) -> Run {
 pub(super) fn throughput_run(
     plan: &Plan,
     loads: &Loads,
-    scheduler: Scheduler,
+    setup: Setup,
     load: u32,
     label: String,
 ) -> Run {
-    on_xen(loads.run(plan, "none", load), scheduler, label)
+    on_xen(loads.run(plan, "none", load), setup, label)
 }
 
 /// FreeRTOS measures how late it wakes. `None`: Xen cannot do this.
@@ -64,14 +69,14 @@ pub(super) fn wakeup_run(
     plan: &Plan,
     load: Load,
     periods: Periods,
-    scheduler: Scheduler,
+    setup: Setup,
     label: String,
 ) -> Option<Run> {
     if load == Load::Disk {
         return None;
     }
     let run = beside::run_beside(plan, String::new(), "none", load, periods, None);
-    Some(on_xen(run, scheduler, label))
+    Some(on_xen(run, setup, label))
 }
 
 #[cfg(test)]
@@ -79,11 +84,21 @@ mod tests {
     use super::*;
     use crate::experiments::loads::tests::{loads, plan};
     use crate::machine::Order;
+    use crate::xen::{Cores, Scheduler};
+
+    const SHARED: Setup = Setup {
+        scheduler: Scheduler::Credit,
+        cores: Cores::Shared,
+    };
+    const PARTITIONED: Setup = Setup {
+        scheduler: Scheduler::Credit2,
+        cores: Cores::Partitioned,
+    };
 
     #[test]
     fn the_guests_are_the_same_as_on_spumone() {
         let spumone = loads().run(&plan(), "none", 50);
-        let xen = throughput_run(&plan(), &loads(), Scheduler::Credit, 50, "a".into());
+        let xen = throughput_run(&plan(), &loads(), SHARED, 50, "a".into());
         assert_eq!(
             (xen.label.as_str(), xen.order, xen.end_mark()),
             ("a", spumone.order, spumone.end_mark())
@@ -91,9 +106,22 @@ mod tests {
         let (Machine::Xen(xen), Machine::Spumone(spumone)) = (xen.machine, spumone.machine) else {
             panic!("another machine")
         };
-        assert_eq!(xen.scheduler, Scheduler::Credit);
+        assert_eq!(xen.setup, SHARED);
         assert_eq!(xen.rt, spumone.rt[0].bootargs);
         assert_eq!(Some(xen.linux), spumone.linux);
+    }
+
+    #[test]
+    fn a_core_for_freertos_is_one_less_for_linux() {
+        let cpus = |setup| {
+            let run = throughput_run(&plan(), &loads(), setup, 50, "a".into());
+            let linux = run.machine.linux().map(|it| (it.cpus, it.bootargs()));
+            (run.machine.cores(), linux.unwrap())
+        };
+        let (cores, (vcpus, bootargs)) = cpus(PARTITIONED);
+        assert_eq!((cores, vcpus), (4, 3));
+        // The work is the same.
+        assert_eq!(cpus(SHARED), (4, (4, bootargs)));
     }
 
     #[test]
@@ -104,7 +132,7 @@ mod tests {
             warmup: 0,
             more: "",
         };
-        let run = |load| wakeup_run(&plan(), load, periods, Scheduler::Credit2, "a".into());
+        let run = |load| wakeup_run(&plan(), load, periods, PARTITIONED, "a".into());
         let Some(Run {
             machine: Machine::Xen(system),
             order: Order::RtFirst,
