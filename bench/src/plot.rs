@@ -7,6 +7,7 @@
 
 mod dots;
 mod histograms;
+mod labels;
 mod lines;
 mod png;
 mod scatter;

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Systems by two values: a mark for each, its ranges as a cross. The vertical axis is logarithmic.
 
-use super::style::{self, LABEL_GAP, Size, WIDTH};
-use super::{Area, Drawn};
+use super::style::{self, Size, WIDTH};
+use super::{Area, Drawn, labels};
 use crate::stats::Spread;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const HEIGHT: u32 = 520;
 const TOP: u32 = 70;
-/// Space for the labels of marks at the right.
+/// Space for the names of marks at the right.
 const RIGHT: u32 = 230;
+/// Space at the left for the numbers of the vertical axis, and its margin.
+const NUMBERS: u32 = 56;
+const LEFT: u32 = 12;
+/// Height of the axis at the bottom.
+const BOTTOM: u32 = 70;
 /// Room around the marks, as a factor of the largest and smallest values.
 const ROOM: f64 = 1.6;
 
@@ -60,10 +65,10 @@ impl Scatter {
         let mut chart = ChartBuilder::on(area)
             .margin_top(TOP)
             .margin_right(RIGHT)
-            .margin_left(12)
+            .margin_left(LEFT)
             .margin_bottom(12)
             .x_label_area_size(46)
-            .y_label_area_size(56)
+            .y_label_area_size(NUMBERS)
             .build_cartesian_2d(left..right, (bottom..top).log_scale())?;
         style::axes(&mut chart.configure_mesh())
             .x_desc(self.x_title.as_str())
@@ -73,12 +78,11 @@ impl Scatter {
             .iter()
             .map(|it| chart.backend_coord(&(it.x.median, it.y.median)))
             .collect();
-        let heights: Vec<_> = places.iter().map(|&(_, y)| y).collect();
-        let lowest = (HEIGHT - 70) as i32;
-        let labels = style::apart(&heights, LABEL_GAP, lowest);
-        for (number, ((mark, &(x, _)), &label)) in
-            self.marks.iter().zip(&places).zip(&labels).enumerate()
-        {
+        let names: Vec<_> = self.marks.iter().map(|it| it.name.as_str()).collect();
+        let left = (LEFT + NUMBERS) as i32;
+        let heights = (TOP as i32, (HEIGHT - BOTTOM) as i32);
+        let labels = labels::beside(&places, &names, left, heights);
+        for (number, (mark, label)) in self.marks.iter().zip(&labels).enumerate() {
             let colour = style::colour(number);
             let (at_x, at_y) = (mark.x.median, mark.y.median);
             let cross = [
@@ -89,9 +93,18 @@ impl Scatter {
                 chart.draw_series([style::range(range, colour)])?;
             }
             chart.draw_series([style::mark((at_x, at_y), colour)])?;
-            let style = style::coloured(colour).pos(Pos::new(HPos::Left, VPos::Center));
-            let place = (x + style::RADIUS + 6, label);
-            area.draw(&Text::new(mark.name.clone(), place, style))?;
+            let place = places[number];
+            if (label.y - place.1).abs() > style::RADIUS {
+                let line = [place, (label.x, label.y)];
+                area.draw(&PathElement::new(line, colour.mix(0.5)))?;
+            }
+            let side = if label.is_left {
+                HPos::Right
+            } else {
+                HPos::Left
+            };
+            let style = style::coloured(colour).pos(Pos::new(side, VPos::Center));
+            area.draw(&Text::new(mark.name.clone(), (label.x, label.y), style))?;
         }
         Ok(())
     }

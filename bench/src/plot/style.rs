@@ -18,8 +18,8 @@ pub const RADIUS: i32 = 6;
 /// Least distance between labels, in pixels.
 pub const LABEL_GAP: i32 = 17;
 
-/// Okabe and Ito, "Color Universal Design" (2008): blue, vermillion, green, purple, orange, sky.
-const PALETTE: [RGBColor; 8] = [
+/// Okabe and Ito, "Color Universal Design" (2008): blue, vermillion, green, purple, orange, sky. Then others, darker or paler.
+const PALETTE: [RGBColor; 11] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -28,6 +28,9 @@ const PALETTE: [RGBColor; 8] = [
     RGBColor(86, 180, 233),
     RGBColor(126, 87, 160),
     RGBColor(120, 94, 70),
+    RGBColor(128, 128, 0),
+    RGBColor(170, 0, 60),
+    RGBColor(60, 60, 60),
 ];
 /// Text.
 pub const INK: RGBColor = RGBColor(34, 34, 34);
