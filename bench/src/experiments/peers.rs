@@ -465,6 +465,32 @@ mod tests {
     }
 
     #[test]
+    fn systems_of_one_yardstick_have_no_row_for_the_others() {
+        let plan = plan();
+        let runs = Peers.runs(&plan).unwrap();
+        let evaluation = Peers.evaluate(&plan, &results(&plan, (2.0, 90.0)));
+        let first = OTHERS.iter().filter(|peer| peer.scope == Scope::First);
+        for peer in first {
+            let labels = |yardstick: &str| {
+                let start = format!("{yardstick}-{}-load-", peer.name);
+                runs.iter()
+                    .filter(|it| it.label.starts_with(&start))
+                    .count()
+            };
+            assert_eq!((labels("hackbench"), labels("build")), (3, 0));
+            let with_row = evaluation.tables.iter().filter(|table| {
+                table.title.contains("over the ideal")
+                    && table.rows.iter().any(|row| row[0] == peer.title)
+            });
+            assert_eq!(with_row.count(), 1);
+            let is_said = |line: &String| {
+                line.starts_with("These run `hackbench` alone") && line.contains(peer.title)
+            };
+            assert!(evaluation.method.iter().any(is_said));
+        }
+    }
+
+    #[test]
     fn each_system_is_in_the_picture() {
         let plan = plan();
         let evaluation = Peers.evaluate(&plan, &results(&plan, (2.0, 90.0)));

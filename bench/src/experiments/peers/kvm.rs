@@ -18,13 +18,19 @@ pub(super) const METHOD: &[&str] = &[
      thread is SCHED_FIFO, theirs are SCHED_OTHER. All other threads of both QEMUs are on cores 1 to 3. Both guests have huge \
      pages, made and locked before they start, and FreeRTOS has no PMU. FreeRTOS is set up as \
      libvirt's page *KVM Real Time Guest Config* (<https://libvirt.org/kbase/kvm-realtime.html>) has it, but the page wants a core \
-     for each vCPU, kept free of other work, and here the core is to be shared. `guests/kvm/README.md` has the source of each setting.",
+     for each of its vCPUs, kept free of other work, and here the core is to be shared. `guests/kvm/README.md` has the source of each setting.",
     "KVM, host: interrupts of devices are kept off core 0 (`irqaffinity=1-3`; Linux, \
      `Documentation/admin-guide/kernel-parameters.txt`), and real-time threads have no limit (`sched_rt_runtime_us=-1`). \
      The disk of Linux is a virtio disk on the host's own virtio disk, past the host's page cache (`cache=none,aio=native`). \
      All else is as Debian has it.",
-    "What KVM cannot do: the host does not know which vCPU holds a lock, and a vCPU that is pinned to a core stays there. If it \
-     were not, the host's scheduler might move it; that was not measured.",
+    "KVM, Linux floats: the same, but the host's scheduler may run each vCPU of Linux on any core, which is how a VM without \
+     `vcpupin` runs (libvirt, *Domain XML format*, `vcpupin`).",
+    "KVM on PREEMPT_RT, core isolated: as libvirt's page has it. FreeRTOS has core 3 alone, which the host keeps free of all other \
+     work (`isolcpus=managed_irq,domain,3 nohz_full=3 rcu_nocbs=3 irqaffinity=0-2`). Linux has three vCPUs, each on one of the other \
+     cores. It is core 3, since the host's kernel cannot isolate core 0, where it boots (`kernel/sched/isolation.c`: *must include one \
+     present CPU, using boot CPU*).",
+    "What KVM cannot do: the host does not know which vCPU holds a lock. A vCPU that is pinned to a core stays there. If it floats, \
+     the host's scheduler may move it to balance load, but not because other vCPUs wait for it.",
 ];
 
 /// FreeRTOS prints only what is evaluated: each character is an exit to QEMU.
@@ -124,6 +130,22 @@ mod tests {
         )));
         // The host shows Linux's results only after the guest has passed its last mark.
         assert_eq!(run.end_mark(), None);
+    }
+
+    #[test]
+    fn beside_an_isolated_core_linux_has_three_vcpus() {
+        let runs = [
+            "hackbench-kvm-rt-isolated-load-90",
+            "wakeup-kvm-rt-isolated-disk",
+        ]
+        .map(run_of);
+        for run in runs {
+            assert_eq!(run.machine.cores(), 4);
+            assert_eq!(run.machine.linux().unwrap().cpus, 3);
+            assert!(
+                text(&run).contains(" nohz_full=3 rcu_nocbs=3 irqaffinity=0-2 spumone.core=3 ")
+            );
+        }
     }
 
     #[test]
