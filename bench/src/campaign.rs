@@ -10,6 +10,7 @@ use crate::project::{Inputs, Project};
 use crate::results::{Outcome, Results};
 use crate::role::{Flavour, Role};
 use crate::runner::{self, Broken, Places};
+use crate::sizes::SystemSize;
 use crate::store::{self, Recipe, Store};
 use crate::system::Files;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
@@ -69,7 +70,7 @@ pub fn selected(runs: Vec<Run>, only: Option<&str>) -> Vec<Run> {
         .collect()
 }
 
-/// Makes all `runs` of an experiment. `build` makes a bootable image of a system description.
+/// Makes all `runs` of an experiment. `build` makes a bootable image of a system description, and says what the system takes.
 ///
 /// # Errors
 ///
@@ -79,7 +80,7 @@ pub fn execute<E: From<Failure>>(
     experiment: &dyn Experiment,
     runs: &[Run],
     options: &Options,
-    build: impl Fn(&Path, &Path) -> Result<(), E>,
+    build: impl Fn(&Path, &Path) -> Result<SystemSize, E>,
 ) -> Result<Collected, E> {
     let roles: BTreeSet<_> = runs.iter().flat_map(needed).collect();
     let roles: Vec<_> = roles.into_iter().collect();
@@ -96,12 +97,19 @@ pub fn execute<E: From<Failure>>(
     let others = others.map(|it| folder_of(*it).join("runs")).collect();
     let store = Store::new(folder.join("runs"), others);
     let mut results = Results::default();
+    for role in roles {
+        let size = project.size(role)?;
+        results.sizes.files.insert(role.to_string(), size);
+    }
     let mut jobs = Vec::new();
     let mut images = Vec::new();
     for run in runs {
         let (image, hash) = match &run.machine {
             Machine::Spumone(_) | Machine::Xen(_) => {
-                let image = build_image(project, run, &folder, &build)?;
+                let (image, size) = build_image(project, run, &folder, &build)?;
+                if let Some(size) = size {
+                    results.sizes.systems.insert(run.label.clone(), size);
+                }
                 let hash = hash::file(&image)?;
                 (Some(image), Some(hash))
             }
@@ -171,26 +179,22 @@ fn needed(run: &Run) -> Vec<Role> {
     roles
 }
 
-/// Writes the run's system description and builds its image, or writes Xen's device tree.
+/// Writes the run's system description and builds its image, or writes Xen's device tree. Returns the file, and what a
+/// Spumone system takes.
 fn build_image<E: From<Failure>>(
     project: &Project,
     run: &Run,
     folder: &Path,
-    build: impl Fn(&Path, &Path) -> Result<(), E>,
-) -> Result<PathBuf, E> {
+    build: impl Fn(&Path, &Path) -> Result<SystemSize, E>,
+) -> Result<(PathBuf, Option<SystemSize>), E> {
     let base = folder.join("systems").join(&run.label);
     let description = base.with_extension("toml");
     let image = base.with_extension("img");
     if let Machine::Xen(system) = &run.machine {
-        let size = |role| {
-            let path = project.file(role);
-            let data = std::fs::metadata(&path);
-            data.map(|it| it.len())
-                .map_err(|error| Failure::io("read", &path, &error).message)
-        };
+        let size = |role| project.size(role).map_err(|failure| failure.message);
         let tree = system.tree(MEMORY_MIB, size).map_err(Failure::new)?;
         store::write(&image, &tree)?;
-        return Ok(image);
+        return Ok((image, None));
     }
     if let Machine::Spumone(system) = &run.machine {
         let linux = system.linux.as_ref();
@@ -205,8 +209,8 @@ fn build_image<E: From<Failure>>(
         let text = text.map_err(Failure::new)?;
         store::write(&description, text.as_bytes())?;
     }
-    build(&description, &image)?;
-    Ok(image)
+    let size = build(&description, &image)?;
+    Ok((image, Some(size)))
 }
 
 fn plan<'a>(

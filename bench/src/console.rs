@@ -12,6 +12,8 @@ const LINUX_RESULT: &str = "linux-result ";
 const PROBE_RESULT: &str = "probe-result ";
 const RT_RESULT: &str = "rt-result ";
 const RT_HISTOGRAM: &str = "rt-histogram ";
+/// A line of these is from what is below the guests: the KVM host, or Xen's control domain.
+const SYSTEM_RESULT: &str = "system-result ";
 /// A line of these says why the real-time guest has no result, or why the results on Xen are wrong.
 const COMPLAINTS: [&str; 3] = ["rt-error:", "rt-fault:", "xen-error:"];
 /// Title of the histogram: `histogram, rows of 50 ticks (800 ns)`.
@@ -28,6 +30,9 @@ pub struct Console {
     /// Facts of the last `probe-result` line.
     #[serde(default)]
     pub probe: Option<Facts>,
+    /// Facts of the last `system-result` line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<Facts>,
     /// Of the real-time guest [`FIRST_RT`], or of the one on the bare machine.
     #[serde(flatten)]
     pub rt: RtReport,
@@ -77,6 +82,8 @@ impl Console {
                 console.linux.push(facts(rest));
             } else if let Some(rest) = after(text, PROBE_RESULT) {
                 console.probe = Some(facts(rest));
+            } else if let Some(rest) = after(text, SYSTEM_RESULT) {
+                console.system = Some(facts(rest));
             } else if let Some(rest) = after(text, RT_RESULT) {
                 let is_first = console.linux.is_empty();
                 let report = console.rt_mut(&line.source);
@@ -210,6 +217,8 @@ rt      | rt-result periods=20000 lost=0 late=0 min_ns=4464 max_ns=21504\r
 linux   | linux-result scenario=hackbench ok=1 seconds=1.5,1.25 median=1.25\r
 ";
 
+    const SYSTEM: &str = "system-result free_kib=0001474000 program_kib=7\n";
+
     fn parse(log: &str) -> Console {
         Console::parse(log.as_bytes())
     }
@@ -269,7 +278,7 @@ linux   | linux-result scenario=hackbench ok=1 seconds=1.5,1.25 median=1.25\r
 
     #[test]
     fn a_stored_result_is_read_again() {
-        for log in [LOG, "rt2     | rt-result max_ns=7\n"] {
+        for log in [LOG, "rt2     | rt-result max_ns=7\n", SYSTEM] {
             let text = serde_json::to_string(&parse(log)).unwrap();
             assert_eq!(serde_json::from_str::<Console>(&text).unwrap(), parse(log));
         }
@@ -278,6 +287,16 @@ linux   | linux-result scenario=hackbench ok=1 seconds=1.5,1.25 median=1.25\r
             text.contains(r#""rt":{"max_ns":"1"},"histogram":{"#),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_is_below_the_guests_has_a_result_of_its_own() {
+        let console = parse(&format!("{SYSTEM}rt-result max_ns=7\n"));
+        let facts = console.system.as_ref().unwrap();
+        assert_eq!(number(facts, "free_kib"), Some(1_474_000.0));
+        assert_eq!(number(facts, "program_kib"), Some(7.0));
+        assert!(console.rt_first && console.more_rt.is_empty());
+        assert_eq!(parse(LOG).system, None);
     }
 
     #[test]

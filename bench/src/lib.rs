@@ -15,6 +15,7 @@
 //! | [`demo`] | the runs and the table of the demo, which is not a figure |
 //! | [`code_names`] | names of addresses in the hypervisor |
 //! | [`store`] | results on disk, so that a run is not repeated |
+//! | [`sizes`] | sizes of files, and of what a Spumone system takes |
 //! | [`stats`] | median and range |
 //! | [`plot`], [`page`] | pictures and text |
 //!
@@ -43,6 +44,7 @@ pub mod qemu;
 pub mod results;
 pub mod role;
 pub mod runner;
+pub mod sizes;
 pub mod stats;
 pub mod store;
 pub mod system;

@@ -88,6 +88,18 @@ impl Project {
         self.root.join(folder).join(role.to_string())
     }
 
+    /// The size in bytes of a file that is the same for all runs.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn size(&self, role: Role) -> Result<u64, Failure> {
+        let path = self.file(role);
+        let data = std::fs::metadata(&path);
+        data.map(|it| it.len())
+            .map_err(|error| Failure::io("read", &path, &error))
+    }
+
     /// Checks that all files exist.
     ///
     /// # Errors

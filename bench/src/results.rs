@@ -5,6 +5,7 @@ use crate::clock::ClockReport;
 use crate::console::{self, Console, FIRST_RT};
 use crate::hash;
 use crate::machine::Run;
+use crate::sizes::Sizes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -53,6 +54,11 @@ impl Outcome {
     /// A number that Linux's first scenario reports.
     pub fn linux(&self, key: &str) -> Option<f64> {
         console::number(self.console.linux.first()?, key)
+    }
+
+    /// A number that what is below the guests reports.
+    pub fn system(&self, key: &str) -> Option<f64> {
+        console::number(self.console.system.as_ref()?, key)
     }
 
     /// A number that the first real-time guest reports.
@@ -111,6 +117,8 @@ pub struct Results {
     by_label: BTreeMap<String, Vec<Outcome>>,
     /// Names of runs without a result: label, ` seed `, number.
     pub missing: Vec<String>,
+    /// Sizes of what they were started with.
+    pub sizes: Sizes,
 }
 
 impl Results {

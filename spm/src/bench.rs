@@ -3,7 +3,7 @@
 
 mod args;
 
-use crate::build;
+use crate::build::{self, Built};
 use crate::command::Command;
 use crate::failure::{EXIT_COMMAND_LINE, EXIT_ENVIRONMENT, Failure};
 use crate::hypervisor;
@@ -15,6 +15,7 @@ use spumone_bench::machine::{Machine, Run};
 use spumone_bench::page::{self, Page};
 use spumone_bench::project::Project;
 use spumone_bench::runner::Broken;
+use spumone_bench::sizes::SystemSize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -235,7 +236,7 @@ fn measure(
                 description: description.to_owned(),
                 hypervisor: Some(project.hypervisor.clone()),
             };
-            build::build(&system, image).map(|_| ())
+            build::build(&system, image).map(|built| system_size(&built))
         },
     )?;
     for (name, broken) in &collected.broken {
@@ -257,6 +258,16 @@ fn measure(
         evaluation: &evaluation,
     };
     finish(args, &project, &page, &collected)
+}
+
+/// What a system takes.
+fn system_size(built: &Built) -> SystemSize {
+    let payloads = built.system.packed.payloads.iter();
+    SystemSize {
+        memory: built.system.plan.hypervisor.size,
+        files: payloads.map(|it| it.size).sum(),
+        program: built.program,
+    }
 }
 
 /// Writes the page where the command line says, and prints a summary.

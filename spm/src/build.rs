@@ -55,12 +55,15 @@ pub fn default_output(description: &Path) -> PathBuf {
 impl Command for BuildArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         let output = self.output();
-        let (system, size) = build(&self.system, &output)?;
+        let built = build(&self.system, &output)?;
         if self.json {
-            let report = json!({ "ok": true, "output": output, "size": size, "system": summary::json(&system) });
+            let system = summary::json(&built.system);
+            let report =
+                json!({ "ok": true, "output": output, "size": built.size, "system": system });
             println!("{report:#}");
         } else {
-            println!("{}: {:.1} MiB", output.display(), size as f64 / MIB as f64);
+            let mib = built.size as f64 / MIB as f64;
+            println!("{}: {mib:.1} MiB", output.display());
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -70,8 +73,18 @@ impl Command for BuildArgs {
     }
 }
 
-/// Builds a system into `output`; returns it with the size of the file in bytes.
-pub fn build(args: &SystemArgs, output: &Path) -> Result<(System, u64), Failure> {
+/// A system whose image is written.
+pub struct Built {
+    /// The system.
+    pub system: System,
+    /// Bytes of the image.
+    pub size: u64,
+    /// Bytes that are loaded of the hypervisor's program.
+    pub program: u64,
+}
+
+/// Builds a system into `output`.
+pub fn build(args: &SystemArgs, output: &Path) -> Result<Built, Failure> {
     let progress = Progress::start("reading the hypervisor");
     let found = hypervisor::find(args.hypervisor.as_deref())
         .and_then(|path| Ok((hypervisor::read(&path)?, path)));
@@ -92,7 +105,11 @@ pub fn build(args: &SystemArgs, output: &Path) -> Result<(System, u64), Failure>
     progress.step("writing the image");
     let image = bundle::image(&hypervisor, &system).map_err(Failure::environment)?;
     write(output, &image).map_err(|error| Failure::io("write", output, &error))?;
-    Ok((system, image.len() as u64))
+    Ok(Built {
+        system,
+        size: image.len() as u64,
+        program: hypervisor.loaded,
+    })
 }
 
 /// Writes a file in one step, so that no other program can read half of it.

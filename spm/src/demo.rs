@@ -78,7 +78,7 @@ impl Command for DemoArgs {
             description: description.clone(),
             hypervisor: Some(project.hypervisor.clone()),
         };
-        let (system, _) = build::build(&system, &image)?;
+        let system = build::build(&system, &image)?.system;
         let guests = guests(&system)
             .map_err(|fault| Failure::environment(format!("{}: {fault}", description.display())))?;
         let demo = Demo {

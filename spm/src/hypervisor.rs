@@ -34,6 +34,8 @@ pub struct Hypervisor {
     pub address: u64,
     /// Its bytes up to the bundle, zero where nothing is loaded.
     pub bytes: Vec<u8>,
+    /// How many of them are loaded: code, constants, and data that is not zero at the start.
+    pub loaded: u64,
     /// Where its parts are.
     pub sections: Sections,
 }
@@ -110,6 +112,7 @@ fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
         .filter(|size| *size <= MAX_SIZE && bundle.is_multiple_of(PAGE))
         .ok_or_else(|| format!("its symbol `bundle_start` is at {bundle:#x}, which is not after the hypervisor and page-aligned"))?;
     let mut bytes = vec![0; size as usize];
+    let mut loaded_end = 0;
     for program in loaded() {
         let data = program
             .data(endian, file)
@@ -119,6 +122,7 @@ fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
         end.and_then(|end| bytes.get_mut(start..end))
             .ok_or("a segment lies beyond `bundle_start`")?
             .copy_from_slice(data);
+        loaded_end = loaded_end.max(start + data.len());
         let memory_end = program.p_paddr(endian).checked_add(program.p_memsz(endian));
         if memory_end.is_none_or(|end| end > bundle) {
             return Err("a segment lies beyond `bundle_start`".into());
@@ -158,6 +162,7 @@ fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
     Ok(Hypervisor {
         address,
         bytes,
+        loaded: loaded_end as u64,
         sections,
     })
 }

@@ -68,7 +68,7 @@ impl command::Command for RunArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         qemu::check_version(&self.qemu)?;
         let image = default_output(&self.system.description);
-        let (system, _) = build(&self.system, &image)?;
+        let system = build(&self.system, &image)?.system;
         let Some(board) = &system.board.qemu else {
             let message = format!(
                 "board \"{}\" has no [qemu] table, so QEMU cannot emulate it",
