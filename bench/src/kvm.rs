@@ -6,6 +6,8 @@ use crate::role::{Flavour, Role};
 
 /// Memory of the FreeRTOS guest in MiB.
 const RT_MEMORY_MIB: u32 = 64;
+/// Memory of both guests in MiB.
+pub const GUESTS_MIB: u32 = LINUX_MEMORY_MIB + RT_MEMORY_MIB;
 /// Size in MiB of the pages that the guests' memory is made of.
 const HUGE_PAGE_MIB: u32 = 2;
 /// Keeps interrupts of devices off core 0, which FreeRTOS shares (Linux, `Documentation/admin-guide/kernel-parameters.txt`).
@@ -108,7 +110,7 @@ impl Kvm {
         format!(
             "{} hugepages={} {} spumone.core={} spumone.vcpus={} spumone.rt={} spumone.until={}",
             self.linux.bootargs(),
-            (LINUX_MEMORY_MIB + RT_MEMORY_MIB) / HUGE_PAGE_MIB,
+            GUESTS_MIB / HUGE_PAGE_MIB,
             placement.options().join(" "),
             placement.rt_core(self.cores),
             placement.linux_cores(self.cores).join(","),

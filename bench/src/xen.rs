@@ -5,19 +5,24 @@
 pub mod console;
 mod tree;
 
-use crate::linux::Linux;
+use crate::linux::{LINUX_MEMORY_MIB, Linux};
 use crate::qemu::Arguments;
 use crate::role::Role;
 use std::path::PathBuf;
 
-/// Start of Xen's command line, up to the name of the scheduler. `docs/misc/xen-command-line.pandoc` of Xen has each:
+/// Xen's command line from the console to the name of the scheduler. `docs/misc/xen-command-line.pandoc` of Xen has each:
 /// the console is the first UART, and no domain's input is its own (`x`), so that each line of output has the name of
 /// its domain; memory is not cleared at start; a vCPU that wakes may preempt another one at once (0 µs); timers may be late by
 /// 1,000 ns, instead of 50 µs.
-const BOOTARGS: &str = "console=dtuart dtuart=/pl011@9000000 conswitch=ax bootscrub=0 dom0_mem=32M \
+const BOOTARGS: &str = "console=dtuart dtuart=/pl011@9000000 conswitch=ax bootscrub=0 \
     sched_ratelimit_us=0 timer_slop=1000 sched=";
 /// Memory of the real-time guest in MiB, as under Spumone.
 const RT_MEMORY_MIB: u32 = 16;
+/// Memory of the control domain in MiB. Xen needs 2 MiB each for its program and its device tree, and more than that together
+/// (`place_modules` in `xen/arch/arm/kernel.c`).
+pub const CONTROL_MEMORY_MIB: u32 = 8;
+/// Memory of both guests in MiB.
+pub const GUESTS_MIB: u32 = RT_MEMORY_MIB + LINUX_MEMORY_MIB;
 /// What Linux runs first: a program that seeds its random generator (`guests/xen/seed.c`), and then `/init`.
 const LINUX_OPTION: &str = "rdinit=/seed";
 
@@ -125,7 +130,10 @@ impl XenSystem {
             Cores::Shared => "vwfi=trap",
             Cores::Partitioned => "vwfi=native",
         };
-        format!("{BOOTARGS}{} {more} {wfi}", scheduler.name())
+        format!(
+            "dom0_mem={CONTROL_MEMORY_MIB}M {BOOTARGS}{} {more} {wfi}",
+            scheduler.name()
+        )
     }
 
     fn linux_bootargs(&self) -> String {

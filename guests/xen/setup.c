@@ -2,8 +2,8 @@
 /*
  * The control domain (dom0) of the measured Xen system. Domains that Xen makes from the device tree get the
  * default weight and float over all cores. Only the control domain can change that, by the hypercalls that
- * `xl sched-credit2 --weight` and `xl vcpu-pin` make. So this program makes them, and sleeps for ever: a whole
- * Linux for them would take memory and cores from what is measured.
+ * `xl sched-credit2 --weight` and `xl vcpu-pin` make. So this program makes them, says how much memory is free, and sleeps
+ * for ever: a whole Linux for them would take memory and cores from what is measured.
  *
  * It must not turn itself off, since Xen turns the machine off with its control domain. And it must not sleep by WFI, which
  * keeps a core if Xen lets WFI execute natively (`vwfi=native`).
@@ -15,11 +15,14 @@
 #include <xen/sched.h>
 /* In this order: the later ones need the earlier ones. */
 #include <xen/domctl.h>
+#include <xen/sysctl.h>
 
 #define REAL_TIME 1 /* domains, in the order of the device tree */
 #define LINUX 2
 #define CORES 4
 #define REAL_TIME_CORE 0
+
+#define KIB_PER_PAGE 4
 
 #define WEIGHT_MAX 65535 /* of credit and credit2 alike; the default is 256 */
 
@@ -99,6 +102,25 @@ static uint32_t vcpus_of(domid_t domain) {
     return call.u.getdomaininfo.max_vcpu_id + 1;
 }
 
+/* Prints how much memory neither Xen nor a domain has: the line is for bench/src/console.rs. */
+static void say_free_memory(void) {
+    struct xen_sysctl call = {.cmd = XEN_SYSCTL_physinfo, .interface_version = XEN_SYSCTL_INTERFACE_VERSION};
+    char line[] = "system-result free_kib=0000000000\n";
+    char *digit = line + sizeof line - sizeof "\n" - 1;
+
+    publish(&call, sizeof call);
+    if (hypercall(__HYPERVISOR_sysctl, (unsigned long)&call, 0, 0) != 0) {
+        say("xen-error: Xen does not say how much memory is free: is it the version of guests/xen/build.sh?\n");
+        return;
+    }
+    publish(&call, sizeof call); /* what Xen has written must leave the caches, too */
+    for (uint64_t kib = call.u.physinfo.free_pages * KIB_PER_PAGE; kib > 0; kib /= 10) {
+        *digit-- = (char)('0' + kib % 10);
+    }
+    publish(line, sizeof line);
+    say(line);
+}
+
 void setup(void) {
     /* Xen has one of the two schedulers, and refuses a call that names the other one. */
     long is_credit = set_weight_of_credit2(REAL_TIME, WEIGHT_MAX);
@@ -120,6 +142,7 @@ void setup(void) {
     }
     say(failed == 0 ? "xen-setup: weights and affinities are set\n"
                     : "xen-error: Xen refused a weight or an affinity: is it the version of guests/xen/build.sh?\n");
+    say_free_memory();
     for (;;) {
         hypercall(__HYPERVISOR_sched_op, SCHEDOP_block, 0, 0);
     }

@@ -3,6 +3,7 @@
 //! threads of their own, Xen, and KVM.
 
 mod costs;
+mod footprint;
 mod kvm;
 mod runs;
 mod share;
@@ -124,6 +125,7 @@ impl Experiment for Peers {
         );
         tables.push(own_shares(&throughputs, results));
         tables.extend([exits_table(results), starts_table(results)]);
+        tables.push(footprint::table(results));
         Evaluation {
             findings: ahead.chain(marks.iter().map(finding)).collect(),
             figure: Figure::Scatter(Scatter {
@@ -317,6 +319,7 @@ fn method(plan: &Plan, throughputs: &[Loads]) -> Vec<String> {
     lines.extend(xen::METHOD.iter().map(|&it| it.to_owned()));
     lines.push(xen::NO_DISK.to_owned());
     lines.extend(kvm::METHOD.iter().map(|&it| it.to_owned()));
+    lines.extend(footprint::METHOD.iter().map(|&it| it.to_owned()));
     if let [first, _, ..] = throughputs {
         let partial = all().filter(|peer| peer.scope == Scope::First);
         let titles: Vec<_> = partial.map(|peer| peer.title).collect();
@@ -362,7 +365,8 @@ fn summary(throughputs: &[Loads], results: &Results) -> Value {
                         "avg_us": wakeup(results, peer, load, "avg") })
                 })
                 .collect();
-            json!({ "system": peer.title, "throughput": times, "waits": waits })
+            let footprint = footprint::summary(results, peer);
+            json!({ "system": peer.title, "throughput": times, "waits": waits, "footprint": footprint })
         })
         .collect()
 }

@@ -244,6 +244,7 @@ mod tests {
         assert!(
             text("/chosen", "xen,xen-bootargs").contains("sched=credit2 credit2_runqueue=cpu ")
         );
+        assert!(text("/chosen", "xen,xen-bootargs").starts_with("dom0_mem=8M console=dtuart "));
         assert_eq!(
             text("/chosen/rt/module@70000000", "bootargs"),
             "period=1ms\0"

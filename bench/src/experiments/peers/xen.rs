@@ -18,7 +18,7 @@ pub(super) const NO_DISK: &str = "Xen has no numbers beside disk writes: the mac
 pub(super) const METHOD: &[&str] = &[
     "Xen: 4.17 from Debian, which has the schedulers credit2 (Xen's default) and credit. RTDS and null are marked unsupported \
      in 4.17. Debian's build has neither, nor cpupools at boot (`xen.config` beside the image).",
-    "Xen makes both domains from the device tree. A control domain of 800 bytes (`guests/xen/setup.c`) gives FreeRTOS's the \
+    "Xen makes both domains from the device tree. A control domain of about 1 KiB (`guests/xen/setup.c`) gives FreeRTOS's the \
      weight 65535 (Linux's stays at 256), pins its vCPU to core 0 and, with credit2, Linux's four to one core each, and sleeps. \
      So no dom0 takes time. `sched_ratelimit_us=0` lets a vCPU that wakes preempt at once, instead of after up to 1 ms; \
      `timer_slop=1000` lets timers be late by 1 µs, instead of 50; `credit2_runqueue=cpu` and `sched_credit_tslice_ms=1` gave \
