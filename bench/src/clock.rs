@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 pub const MARK_BEGIN: u64 = 1;
 /// The mark at its end.
 pub const MARK_END: u64 = 2;
+/// The mark that a guest passes right before it restarts itself.
+pub const MARK_RESET: u64 = 10;
 /// The mark that the real-time guest passes in the first job after its start.
 pub const MARK_FIRST: u64 = 11;
 /// The mark that Linux passes when a real-time thread is about to start.

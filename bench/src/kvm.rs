@@ -13,13 +13,17 @@ const HUGE_PAGE_MIB: u32 = 2;
 /// Keeps interrupts of devices off core 0, which FreeRTOS shares (Linux, `Documentation/admin-guide/kernel-parameters.txt`).
 const SHARED: &[&str] = &["irqaffinity=1-3"];
 
-/// The guest that measures. The machine ends with it.
+/// What the machine waits for, and ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Linux.
+    /// Linux measures.
     Linux,
-    /// FreeRTOS.
+    /// FreeRTOS measures.
     Rt,
+    /// FreeRTOS measures, and Linux may restart meanwhile.
+    LinuxRestarts,
+    /// FreeRTOS restarts itself, until it has had a few lives.
+    RtRestarts,
 }
 
 impl Until {
@@ -27,6 +31,8 @@ impl Until {
         match self {
             Self::Linux => "linux",
             Self::Rt => "rt",
+            Self::LinuxRestarts => "linux-restarts",
+            Self::RtRestarts => "rt-restarts",
         }
     }
 }
@@ -99,7 +105,7 @@ pub struct Kvm {
     pub linux: Linux,
     /// The parameters of the FreeRTOS guest, which is above Linux.
     pub rt: String,
-    /// The guest that measures.
+    /// What the machine waits for.
     pub until: Until,
 }
 

@@ -15,12 +15,16 @@ failures=0
 
 "$here/build.sh" "$out" >/dev/null
 
+# start SECONDS MACHINE_OPTIONS IMAGE SHIFT BOOTARGS: becomes QEMU with the guest, which is killed after so many seconds of the host.
+start() {
+    exec timeout -s KILL "$1" "$qemu" -M "virt,gic-version=3$2" -cpu cortex-a76 -smp 1 -m 16 -nographic \
+        -kernel "$out/$3" -icount "shift=$4,sleep=off" -append "$5" </dev/null 2>&1
+}
+
 # boot MACHINE_OPTIONS IMAGE SHIFT BOOTARGS: runs the guest until it switches off, into $log.
 boot() {
     booted="$*"
-    timeout -s KILL 120 "$qemu" -M "virt,gic-version=3$1" -cpu cortex-a76 -smp 1 -m 16 -nographic \
-        -kernel "$out/$2" -icount "shift=$3,sleep=off" -append "$4" </dev/null 2>&1 |
-        tr -d '\r' >"$log" || true
+    start 120 "$@" | tr -d '\r' >"$log" || true
 }
 
 # expect PATTERN: a line of the last boot's output must match the extended regular expression.
@@ -80,6 +84,20 @@ boot '' freertos.elf 5 'samples=1000 warmup=500'
 expect '1000 periods after 500 that do not count$'
 expect '^1000 periods, 0 lost, 0 late, 1500 timer interrupts$'
 expect_sum 1000
+
+# With end=reset the guest restarts for ever, so it is ended when it has reported twice.
+booted='end=reset'
+start 60 '' freertos.elf 5 'samples=50 histogram=off end=reset' >"$log" &
+while kill -0 $! 2>/dev/null && [ "$(grep -c '^rt-result' "$log")" -lt 2 ]; do
+    sleep 0.1
+done
+kill $! 2>/dev/null || true
+wait
+tests=$((tests + 1))
+if [ "$(grep -c '^rt-result periods=50 lost=0 late=0 ' "$log")" -lt 2 ]; then
+    failures=$((failures + 1))
+    echo "boot \"$booted\": the guest has not restarted" >&2
+fi
 
 # 3 ms hold 10 releases and 3 ticks, of which one pair coincides: 12 interrupts.
 boot '' freertos.elf 3 'period=300us duration=3s'

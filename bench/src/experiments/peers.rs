@@ -5,6 +5,7 @@
 mod costs;
 mod footprint;
 mod kvm;
+mod restart;
 mod runs;
 mod share;
 mod systems;
@@ -93,6 +94,7 @@ impl Experiment for Peers {
             }
             runs.extend(all().filter_map(|peer| wakeup_run(plan, peer, load)));
         }
+        runs.extend(all().flat_map(|peer| restart::runs(plan, peer)));
         Ok(runs)
     }
 
@@ -125,6 +127,7 @@ impl Experiment for Peers {
         );
         tables.push(own_shares(&throughputs, results));
         tables.extend([exits_table(results), starts_table(results)]);
+        tables.push(restart::table(results));
         tables.push(footprint::table(results));
         Evaluation {
             findings: ahead.chain(marks.iter().map(finding)).collect(),
@@ -318,6 +321,7 @@ fn method(plan: &Plan, throughputs: &[Loads]) -> Vec<String> {
     ];
     lines.extend(xen::METHOD.iter().map(|&it| it.to_owned()));
     lines.push(xen::NO_DISK.to_owned());
+    lines.extend(restart::METHOD.iter().map(|&it| it.to_owned()));
     lines.extend(kvm::METHOD.iter().map(|&it| it.to_owned()));
     lines.extend(footprint::METHOD.iter().map(|&it| it.to_owned()));
     if let [first, _, ..] = throughputs {

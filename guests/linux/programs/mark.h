@@ -14,6 +14,7 @@
 
 #define MARK_BEGIN 1   /* a measured run begins; value: its number, from 1 */
 #define MARK_END 2     /* it has ended; the same value */
+#define MARK_RESET 10  /* a guest is about to restart itself */
 #define MARK_FIRST 11  /* the first job of the real-time guest's periodic task begins */
 #define MARK_THREAD 12 /* a real-time thread of Linux is about to start */
 #define MARK_INIT 13   /* the first process of Linux runs */

@@ -19,9 +19,9 @@
 #define SAMPLES_MAX UINT64_C(1000000000)
 #define WARMUP_MAX SAMPLES_MAX
 
-enum key { PERIOD, LOAD, BURST, DURATION, SAMPLES, WARMUP, HISTOGRAM, KEYS };
+enum key { PERIOD, LOAD, BURST, DURATION, SAMPLES, WARMUP, HISTOGRAM, END, KEYS };
 
-static const char *const names[KEYS] = {"period", "load", "burst", "duration", "samples", "warmup", "histogram"};
+static const char *const names[KEYS] = {"period", "load", "burst", "duration", "samples", "warmup", "histogram", "end"};
 
 static const char *const allowed[KEYS] = {
     "period is from 50us to 1s, a whole number with the unit ns, us, ms or s, as in period=1ms",
@@ -31,6 +31,7 @@ static const char *const allowed[KEYS] = {
     "samples is a whole number from 1 to 1000000000, as in samples=10000",
     "warmup is a whole number from 0 to 1000000000, as in warmup=10000",
     "histogram is on or off",
+    "end is off or reset",
 };
 
 /* A piece of the text. */
@@ -106,9 +107,10 @@ static bool parse_count_within(struct span span, uint64_t min, uint64_t max, uin
     return take_number(&span, count) && span.length == 0 && *count >= min && *count <= max;
 }
 
-static bool parse_switch(struct span span, bool *on) {
-    *on = equals(span, "on");
-    return *on || equals(span, "off");
+/* One of two words. */
+static bool parse_choice(struct span span, const char *yes, const char *no, bool *chosen) {
+    *chosen = equals(span, yes);
+    return *chosen || equals(span, no);
 }
 
 static bool parse_value(enum key key, struct span value, struct parameters *parameters) {
@@ -126,7 +128,9 @@ static bool parse_value(enum key key, struct span value, struct parameters *para
     case WARMUP:
         return parse_count_within(value, 0, WARMUP_MAX, &parameters->warmup);
     case HISTOGRAM:
-        return parse_switch(value, &parameters->histogram);
+        return parse_choice(value, "on", "off", &parameters->histogram);
+    case END:
+        return parse_choice(value, "reset", "off", &parameters->restart);
     case KEYS:
         break;
     }
@@ -196,8 +200,8 @@ bool bootargs_parse(const char *text, size_t length, struct parameters *paramete
         }
         if (!split(word, &key, &value)) {
             return fail(error, word,
-                        "the keys are period, load, burst, duration, samples, warmup and "
-                        "histogram, each followed by = and a value");
+                        "the keys are period, load, burst, duration, samples, warmup, "
+                        "histogram and end, each followed by = and a value");
         }
         if (given[key].start != NULL) {
             return fail(error, word, "a key is allowed once");

@@ -20,6 +20,7 @@ struct parameters {
     uint64_t warmup;      /* how many periods to run before these */
     uint32_t load_percent;
     bool histogram;
+    bool restart; /* at the end the guest restarts, instead of turning itself off */
 };
 
 /* What is wrong: `word` (not zero-terminated) as the user wrote it, and what is allowed instead. */

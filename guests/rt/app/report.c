@@ -205,6 +205,9 @@ static void report(void *unused) {
         xTaskNotifyWait(0, UINT32_MAX, &kinds, portMAX_DELAY);
         print_report();
         if ((kinds & (1u << REPORT_FINAL)) != 0) {
+            if (parameters->restart) {
+                psci_system_reset();
+            }
             psci_system_off();
         }
     }

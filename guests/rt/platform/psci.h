@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Arm Power State Coordination Interface (DEN0022): only what is needed to switch off. */
+/* Arm Power State Coordination Interface (DEN0022): only what is needed to switch off or restart. */
 #ifndef PSCI_H
 #define PSCI_H
 
@@ -11,5 +11,7 @@ void psci_set_conduit(enum psci_conduit conduit);
 const char *psci_conduit_name(void);
 
 __attribute__((noreturn)) void psci_system_off(void);
+
+__attribute__((noreturn)) void psci_system_reset(void);
 
 #endif

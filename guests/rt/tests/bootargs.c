@@ -65,6 +65,7 @@ static void defaults(void) {
         CHECK_EQUAL(p.load_percent, 0);
         CHECK_EQUAL(p.warmup, 0);
         CHECK(p.histogram);
+        CHECK(!p.restart);
     }
 }
 
@@ -84,6 +85,8 @@ static void values(void) {
     CHECK_EQUAL(accepted("load=95%").load_percent, 95);
     CHECK_EQUAL(accepted("  samples=7\n").periods, 7);
     CHECK_EQUAL(accepted("samples=1000000000").periods, 1000000000);
+    CHECK(accepted("end=reset").restart);
+    CHECK(!accepted("end=off").restart);
     CHECK_EQUAL(accepted("warmup=0").warmup, 0);
     CHECK_EQUAL(accepted("warmup=1000000000").warmup, 1000000000);
     CHECK_EQUAL(accepted("samples=7 warmup=3").periods, 7);
@@ -135,12 +138,14 @@ static void errors(void) {
     refused("warmup=1s", "warmup=1s", "0 to 1000000000");
     refused("histogram=", "histogram=", "on or off");
     refused("histogram=onn", "histogram=onn", "on or off");
+    refused("end=", "end=", "off or reset");
+    refused("end=restart", "end=restart", "off or reset");
     refused("load=3 load=3", "load=3", "once");
 }
 
 /* Random text over the parser's own alphabet: no crash, and what is accepted is in range. */
 static void survives_random_text(void) {
-    static const char *const pieces[] = {"period", "load", "burst", "duration", "samples", "warmup", "histogram",
+    static const char *const pieces[] = {"period", "load", "burst", "duration", "samples", "warmup", "histogram", "end",
                                          "=",      " ",    "1",     "0",        "9",       "ns",
                                          "us",     "ms",   "s",     "%",        "on",      "off", "\n"};
     uint64_t state = 0xB007;
