@@ -45,12 +45,12 @@ impl Scheduler {
     }
 }
 
-/// Which cores Linux has. The real-time guest is always on core 0 (`guests/xen/setup.c`).
+/// Which cores the guests have (`guests/xen/setup.c`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cores {
-    /// All. With credit2, Linux's last vCPU is on core 0; with credit, all float.
+    /// The real-time guest is on core 0, Linux on all. With credit2, its last vCPU is on core 0; with credit, all float.
     Shared,
-    /// All but core 0, one vCPU on each. No core has more than one vCPU, so WFI need not trap.
+    /// The real-time guest has the last core alone, and Linux has a vCPU on each other one. So WFI need not trap.
     Partitioned,
 }
 
@@ -69,7 +69,7 @@ impl Cores {
 pub struct Setup {
     /// Its scheduler.
     pub scheduler: Scheduler,
-    /// Which cores Linux has.
+    /// Which cores the guests have.
     pub cores: Cores,
 }
 

@@ -20,7 +20,6 @@
 #define REAL_TIME 1 /* domains, in the order of the device tree */
 #define LINUX 2
 #define CORES 4
-#define REAL_TIME_CORE 0
 
 #define KIB_PER_PAGE 4
 
@@ -126,19 +125,20 @@ void setup(void) {
     long is_credit = set_weight_of_credit2(REAL_TIME, WEIGHT_MAX);
     long failed = is_credit ? set_weight_of_credit(REAL_TIME, WEIGHT_MAX) : 0;
 
-    failed |= pin(REAL_TIME, 0, REAL_TIME_CORE);
     /*
-     * As in the measured Spumone systems: the last CPU of four shares the core, since the first one does most of the boot.
-     * With three CPUs, the core is the real-time domain's alone.
-     * If CPUs share it, with credit they must float: it counts weights over all cores, so a CPU of Linux that has to stay on
-     * this one takes half of it.
+     * If Linux has a CPU less, the last core is the real-time domain's alone: core 0 handles the interrupts of Xen's console.
+     * Otherwise it is core 0 that is shared, with Linux's last CPU, as in the measured Spumone systems: Linux's first CPU does
+     * most of the boot. With credit, Linux must float there: credit counts weights over all cores, so a CPU of Linux that has
+     * to stay on this one takes half of it.
      */
     uint32_t vcpus = vcpus_of(LINUX);
-    bool pinned = !is_credit || vcpus < CORES;
+    bool is_shared = vcpus == CORES;
+    uint32_t core = is_shared ? 0 : CORES - 1;
 
     failed |= vcpus == 0;
-    for (uint32_t vcpu = 0; pinned && vcpu < vcpus; vcpu++) {
-        failed |= pin(LINUX, vcpu, (vcpu + REAL_TIME_CORE + 1) % CORES);
+    failed |= pin(REAL_TIME, 0, core);
+    for (uint32_t vcpu = 0; vcpu < vcpus && !(is_shared && is_credit); vcpu++) {
+        failed |= pin(LINUX, vcpu, (core + 1 + vcpu) % CORES);
     }
     say(failed == 0 ? "xen-setup: weights and affinities are set\n"
                     : "xen-error: Xen refused a weight or an affinity: is it the version of guests/xen/build.sh?\n");

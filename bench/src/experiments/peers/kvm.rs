@@ -46,7 +46,7 @@ fn run(plan: &Plan, label: String, kvm: Kvm, disk_mib: u32, order: Order) -> Run
     }
 }
 
-/// Linux measures a yardstick while FreeRTOS takes a share of core 0, in per cent.
+/// Linux measures a yardstick while FreeRTOS takes a share of one core, in per cent.
 pub(super) fn throughput_run(
     plan: &Plan,
     loads: &Loads,

@@ -24,8 +24,8 @@ pub(super) const METHOD: &[&str] = &[
      `timer_slop=1000` lets timers be late by 1 µs, instead of 50; `credit2_runqueue=cpu` and `sched_credit_tslice_ms=1` gave \
      the shortest waits (`docs/misc/xen-command-line.pandoc` of Xen; `guests/xen/README.md` has the effect of each). WFI traps \
      (`vwfi=trap`, the default): with `native`, a core that the real-time guest leaves idle is lost to Linux.",
-    "Xen, a core for FreeRTOS: credit2 with the same settings, but Linux has three vCPUs, pinned to cores 1 to 3, so FreeRTOS has core 0 \
-     alone. And `vwfi=native`, which *reduces irq latency significantly*, and costs nothing if no core has more than one vCPU \
+    "Xen, a core for FreeRTOS: credit2 with the same settings, but Linux has three vCPUs, pinned to cores 0 to 2, so FreeRTOS has core 3 \
+     alone. (Core 0 handles the interrupts of Xen's console.) And `vwfi=native`, which *reduces irq latency significantly*, and costs nothing if no core has more than one vCPU \
      (`docs/misc/xen-command-line.pandoc`). For such systems Xen also has the scheduler null, which Debian's build is without.",
     "Weights are shares, not priorities: neither scheduler has a way to say that FreeRTOS always goes first. With credit2, \
      Linux was faster pinned than floating. credit counts weights over all cores: pinned, Linux's last CPU took half of core 0 from \
@@ -56,7 +56,7 @@ fn on_xen(mut run: Run, setup: Setup, label: String) -> Run {
     run
 }
 
-/// Linux measures a yardstick while FreeRTOS takes a share of core 0, in per cent.
+/// Linux measures a yardstick while FreeRTOS takes a share of one core, in per cent.
 pub(super) fn throughput_run(
     plan: &Plan,
     loads: &Loads,
