@@ -12,6 +12,8 @@ pub const GUESTS_MIB: u32 = LINUX_MEMORY_MIB + RT_MEMORY_MIB;
 const HUGE_PAGE_MIB: u32 = 2;
 /// Keeps interrupts of devices off core 0, which FreeRTOS shares (Linux, `Documentation/admin-guide/kernel-parameters.txt`).
 const SHARED: &[&str] = &["irqaffinity=1-3"];
+/// A guest's WFI executes natively (the same file). Where no core has more than one vCPU, no other vCPU waits for the core.
+const NATIVE_WFI: &str = "kvm-arm.wfi_trap_policy=notrap";
 
 /// What the machine waits for, and ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,10 +79,10 @@ impl Placement {
     }
 
     /// Options of the host's kernel.
-    fn options(self) -> &'static [&'static str] {
+    fn options(self) -> Vec<&'static str> {
         match self {
-            Self::Pinned | Self::Floating => SHARED,
-            Self::Isolated => ISOLATED,
+            Self::Pinned | Self::Floating => SHARED.to_vec(),
+            Self::Isolated => [ISOLATED, &[NATIVE_WFI]].concat(),
         }
     }
 }
@@ -185,7 +187,8 @@ mod tests {
         let text = kvm(Placement::Isolated).bootargs();
         assert!(
             text.contains(
-                " isolcpus=managed_irq,domain,3 nohz_full=3 rcu_nocbs=3 irqaffinity=0-2 spumone.core=3 spumone.vcpus=0,1,2 "
+                " isolcpus=managed_irq,domain,3 nohz_full=3 rcu_nocbs=3 irqaffinity=0-2 \
+                 kvm-arm.wfi_trap_policy=notrap spumone.core=3 spumone.vcpus=0,1,2 "
             ),
             "{text}"
         );
