@@ -4,6 +4,7 @@
 
 use super::grace::Grace;
 use super::policy::PolicyRules;
+use super::presence::Level;
 use super::shared::Shared;
 use crate::schedule::{Band, Deadlines, Scheduler, Ticks, VcpuState};
 use crate::sets::VcpuSet;
@@ -87,6 +88,8 @@ pub struct CoreState<T> {
     pub(super) chore_is_due: bool,
     /// vCPUs that may migrate to or from this core.
     pub(super) moving: VcpuSet,
+    /// Those above the lowest band. They are taken to have deadlines of their own, which do not wait for the park delay.
+    pub(super) with_deadlines: VcpuSet,
     /// What the policy has the core do.
     pub(super) rules: PolicyRules,
     /// Whether kernels of guests that migrate are kept off this core.
@@ -148,6 +151,10 @@ impl<T> CoreState<T> {
             .filter(|(_, it)| it.moves && it.cores.contains(core))
             .map(|(id, _)| id)
             .collect();
+        let with_deadlines: VcpuSet = vcpus()
+            .filter(|(_, it)| Level::of(Some(it.band)) > shared.roles.lowest_movable)
+            .map(|(id, _)| id)
+            .collect();
         let home_vcpus: VcpuSet = vcpus()
             .filter(|(_, it)| it.home == core)
             .map(|(id, _)| id)
@@ -168,6 +175,7 @@ impl<T> CoreState<T> {
             chore_at: Ticks::NEVER,
             chore_is_due: false,
             moving,
+            with_deadlines: moving & with_deadlines,
             rules,
             excludes_kernels: shared.excludes_kernels(core),
             catches: Catch::Nothing,

@@ -8,6 +8,7 @@ use super::presence::Level;
 use super::shared::VcpuFacts;
 use super::slot::ParkedState;
 use crate::schedule::{Band, Ticks, VcpuState};
+use crate::sets::VcpuSet;
 use spumone_config::types::{PcpuId, VcpuId};
 
 /// Makes `to` the running vCPU of this core, as was decided; `None`: the core idles. The registers of the vCPU that ran
@@ -41,7 +42,7 @@ pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id
     }
     // From the decision, not from `Presence`: the core may not have published the new band yet.
     let is_preempted = state.scheduler.current_band() > platform.shared().band(id);
-    if is_preempted && state.rules.park_delay > Ticks(0) && !has_deadlines(platform, id) {
+    if is_preempted && state.rules.park_delay > Ticks(0) && !state.with_deadlines.contains(id) {
         state.park_later.insert(id);
         return;
     }
@@ -68,19 +69,11 @@ pub(super) fn release_fetched<P: Platform>(state: &mut State<P>, platform: &mut 
     }
     if state.scheduler.current_band() <= platform.shared().band(id) {
         park(state, platform, id);
-    } else if has_deadlines(platform, id) {
+    } else if state.with_deadlines.contains(id) {
         release_preempted(state, platform, id);
     } else {
         state.park_later.insert(id);
     }
-}
-
-/// Whether a vCPU has deadlines of its own, which do not wait for the park delay: it is above the lowest band that
-/// migrates.
-#[inline(always)]
-fn has_deadlines<P: Platform>(platform: &P, id: VcpuId) -> bool {
-    let shared = platform.shared();
-    Level::of(shared.band(id)) > shared.roles.lowest_movable
 }
 
 /// Parks the vCPUs that were kept for the park delay.
@@ -191,38 +184,37 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
     }
 }
 
-/// Notifies another core of a vCPU above the lowest band that is parked here and cut off (see [`has_deadlines`]), and
-/// returns that vCPU. The core that is notified takes all such vCPUs.
+/// Notifies another core of a vCPU above the lowest band that is parked here and cut off, and returns that vCPU. The core
+/// that is notified takes all such vCPUs.
 #[inline(always)]
 fn notify_of_deadlines<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<VcpuId> {
-    let roles = platform.shared().roles;
-    if roles.highest_movable == roles.lowest_movable || state.parked_here.is_empty() {
+    let parked = state.parked_here & state.with_deadlines;
+    if parked.is_empty() {
         return None;
     }
-    let current = state.scheduler.current_band();
-    let is_cut_off = |band, _| Level::of(band) > roles.lowest_movable && current > band;
-    let id = first_parked(state, platform, is_cut_off)?;
+    let id = first_parked(state, platform, parked, false)?;
     notify_other_core(state, platform, id, true);
     Some(id)
 }
 
 /// The vCPU that this core has parked and for which another core is notified next: one that is runnable or cut off.
+#[inline(always)]
 fn next_to_notify<P: Platform>(state: &mut State<P>, platform: &P) -> Option<VcpuId> {
-    let current = state.scheduler.current_band();
-    first_parked(state, platform, |band, is_runnable| {
-        is_runnable || current > band
-    })
+    first_parked(state, platform, state.parked_here, true)
 }
 
-/// Of the vCPUs that this core has parked, the first that qualifies by its band and by whether it is runnable. A runnable
+/// Of these vCPUs, the first that this core has parked and that is cut off here or, if `or_runnable`, runnable. A runnable
 /// vCPU comes before a sleeping one, then a higher band before a lower one.
+#[inline(never)]
 fn first_parked<P: Platform>(
     state: &mut State<P>,
     platform: &P,
-    qualifies: impl Fn(Option<Band>, bool) -> bool,
+    vcpus: VcpuSet,
+    or_runnable: bool,
 ) -> Option<VcpuId> {
+    let current = state.scheduler.current_band();
     let mut best = None;
-    for id in state.parked_here.iter() {
+    for id in vcpus.iter() {
         let parked = platform
             .shared()
             .slot(id)
@@ -234,7 +226,9 @@ fn first_parked<P: Platform>(
         };
         let (is_runnable, band) = (parked.state.is_runnable(), platform.shared().band(id));
         let rank = (is_runnable, band);
-        if qualifies(band, is_runnable) && best.is_none_or(|(highest, _)| rank > highest) {
+        if (current > band || or_runnable && is_runnable)
+            && best.is_none_or(|(highest, _)| rank > highest)
+        {
             best = Some((rank, id));
         }
     }

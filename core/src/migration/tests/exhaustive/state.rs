@@ -263,6 +263,7 @@ impl CoreSnapshot {
             alarm_expired,
             decided_band,
             home_vcpus: _,
+            with_deadlines: _,
             visitors,
             sent,
             taken_back,
