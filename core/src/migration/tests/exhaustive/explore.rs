@@ -3,8 +3,9 @@
 //! violation is short.
 
 use super::at_el2::Own;
+use super::promises::Seen;
 use super::state::{CoreSnapshot, SharedSnapshot};
-use super::{CORES, Event, Seen, System, VCPUS};
+use super::{CORES, Event, System, VCPUS};
 use std::collections::{HashMap, VecDeque};
 use std::format;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -4,7 +4,7 @@
 //! [`at_el2`] is one core at EL2: the real [`CoreState`], [`Scheduler`](crate::schedule::Scheduler), slots, doorbells
 //! and presences, and the functions of [`migration`](super), called as `hypervisor/src/instance/` calls them. The time
 //! of a core at EL2, from exit to entry, is one step; [`model`](super::model) and loom test accesses that interleave
-//! within a step. [`state`] makes states comparable, [`explore`] explores them.
+//! within a step. [`state`] makes states comparable, [`explore`] explores them, and [`promises`] has what must hold.
 //!
 //! External events are: an interrupt, rung for any vCPU on any core; a vCPU that executes WFI, with its timer set or
 //! not; a caught entry to or exit from the kernel; a real-time vCPU that wakes or sleeps; and, in the tests of
@@ -29,21 +29,21 @@
 mod at_el2;
 mod explore;
 mod lives;
+mod promises;
 mod state;
 
 use crate::migration::{
-    Catch, CoreSetup, CoreState, Grace, Level, ParkedState, Policy, Roles, Shared, VcpuFacts,
+    Catch, CoreSetup, CoreState, Grace, Level, Policy, Roles, Shared, VcpuFacts,
 };
 use crate::schedule::{Band, Ticks, VcpuState};
 use crate::sets::CoreSet;
 use at_el2::{AtEl2, Interrupt, Own, Point, Token};
 use explore::explore;
 use lives::Life;
+use promises::Seen;
 use spumone_config::packed::{self, Without};
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
-use state::{CoreSnapshot, SharedSnapshot, Timer};
-use std::format;
-use std::string::String;
+use state::SharedSnapshot;
 use std::vec::Vec;
 
 const CORES: usize = 3;
@@ -137,88 +137,6 @@ struct System {
     timers: u8,
     /// Whether vCPUs are turned on and off, and the guest is reset.
     lives: bool,
-}
-
-/// A state, unpacked for the checks.
-struct Seen<'a> {
-    shared: SharedSnapshot,
-    cores: [&'a CoreSnapshot; CORES],
-}
-
-impl Seen<'_> {
-    fn runs(&self, id: usize) -> bool {
-        let vcpu = Some(VcpuId(id as u8));
-        self.cores.iter().any(|it| it.running() == vcpu)
-    }
-
-    fn sleeps(&self, id: usize) -> bool {
-        self.is_in(id, ParkedState::Asleep, VcpuState::Sleep)
-    }
-
-    fn is_off(&self, id: usize) -> bool {
-        self.is_in(id, ParkedState::Off, VcpuState::Off)
-    }
-
-    /// Whether a vCPU is parked in state `parked`, or on a core in state `state`.
-    fn is_in(&self, id: usize, parked: ParkedState, state: VcpuState) -> bool {
-        match self.shared.places[id] {
-            Some(place) => place.parked.state == parked,
-            None => {
-                let host = self.cores[usize::from(self.shared.locations[id])];
-                host.state(VcpuId(id as u8)) == Some(state)
-            }
-        }
-    }
-
-    fn takes_kicks(&self, core: u8) -> bool {
-        self.shared.levels[usize::from(core)] != Some(HIGH)
-    }
-
-    /// Whether a core has mail.
-    fn has_mail(&self, core: u8) -> bool {
-        let mut starts = self.shared.starts.iter();
-        starts.any(|it| it.present == Some(core) || it.past == Some(core))
-            || self.is_to_stop(core)
-            || self.shared.life
-                == Life::Restoring {
-                    core,
-                    has_begun: false,
-                }
-    }
-
-    fn is_to_stop(&self, core: u8) -> bool {
-        matches!(self.shared.life, Life::Stopping { left } if left >> core & 1 != 0)
-    }
-
-    /// Whether a core is loading the guest, and runs no higher band.
-    fn loads(&self, core: u8) -> bool {
-        let begun = Life::Restoring {
-            core,
-            has_begun: true,
-        };
-        self.shared.life == begun && self.cores[usize::from(core)].running() == Some(VcpuId(0))
-    }
-
-    /// Whether the guest's next life waits for a core that runs a higher band.
-    fn waits_for_higher_band(&self) -> bool {
-        let waits = |core| match self.shared.life {
-            Life::Running => false,
-            Life::Stopping { .. } => self.is_to_stop(core),
-            Life::Restoring { core: loads, .. } => loads == core,
-        };
-        (0..CORES as u8).any(|core| !self.takes_kicks(core) && waits(core))
-    }
-
-    fn is_cut_off(&self, id: usize) -> bool {
-        self.shared.levels[usize::from(self.shared.locations[id])] == Some(HIGH)
-    }
-
-    fn idle(&self) -> impl Iterator<Item = u8> {
-        let cores = (0..).zip(&self.cores);
-        cores
-            .filter(|(_, it)| it.running().is_none())
-            .map(|(core, _)| core)
-    }
 }
 
 impl System {
@@ -427,110 +345,6 @@ impl System {
             (What::Tick, _) => at_el2.tick(),
         }
         at_el2.end()
-    }
-
-    /// Checks what must hold in each state.
-    fn check(&self, seen: &Seen) -> Result<(), String> {
-        for (id, place) in seen.shared.places.iter().enumerate() {
-            let has = |core: &usize| seen.cores[*core].tokens() >> id & 1 != 0;
-            let owners: Vec<_> = (0..CORES).filter(has).collect();
-            let host = match (place, &owners[..]) {
-                (Some(place), []) => place.parked.host.index(),
-                (None, [core]) => *core,
-                _ => return Err(format!("vCPU {id} is on {owners:?}, and parked: {place:?}")),
-            };
-            if usize::from(seen.shared.locations[id]) != host {
-                return Err(format!(
-                    "the doorbell of vCPU {id} does not name core {host}"
-                ));
-            }
-            let known = seen.cores[host].state(VcpuId(id as u8));
-            let expected = place.map(|it| match it.parked.state {
-                ParkedState::Runnable | ParkedState::Wanted => Some(VcpuState::Runnable),
-                ParkedState::Sent => None,
-                ParkedState::Asleep => Some(VcpuState::Sleep),
-                ParkedState::Off => Some(VcpuState::Off),
-            });
-            if expected.map_or(known.is_none(), |expected| expected != known) {
-                return Err(format!(
-                    "core {host} has its vCPU {id} as {known:?}, its slot: {place:?}"
-                ));
-            }
-        }
-        for (core, own) in seen.cores.iter().enumerate() {
-            if let Some(id) = own.running().filter(|&id| at_el2::moves(id))
-                && own.tokens() >> id.0 & 1 == 0
-            {
-                return Err(format!("core {core} runs vCPU {} without its token", id.0));
-            }
-            let level = own
-                .running()
-                .map(|id| if at_el2::moves(id) { LOW } else { HIGH });
-            if seen.shared.levels[core] != level {
-                return Err(format!(
-                    "core {core} has not published the band that it runs"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a vCPU waits for nothing, or only for what its policy does not promise.
-    fn is_content(&self, seen: &Seen, id: usize) -> bool {
-        if seen.shared.life != Life::Running {
-            return seen.waits_for_higher_band();
-        }
-        if seen.is_off(id) {
-            // Mail waits while its core runs a higher band. It did not when the mail was sent, if the vCPU could have
-            // been pulled then: see `AtEl2::start`.
-            let asked = seen.shared.starts[id].present;
-            return asked.is_none_or(|core| !seen.takes_kicks(core));
-        }
-        if seen.runs(id) {
-            return !seen.shared.rung[id];
-        }
-        let sleeps = seen.sleeps(id);
-        if sleeps && !seen.shared.rung[id] && seen.shared.timers[id] == Timer::None {
-            return true;
-        }
-        let state = seen.shared.places[id].map(|it| it.parked.state);
-        match self.name {
-            // Only an idle core fetches a vCPU, also one that sleeps and is cut off from its timer or a late kick.
-            packed::Policy::Balance => {
-                (!sleeps || seen.is_cut_off(id)) && seen.idle().next().is_none()
-            }
-            // A preempted program waits until an interrupt comes for it.
-            packed::Policy::Trap => {
-                state == Some(ParkedState::Runnable)
-                    && !seen.shared.rung[id]
-                    && seen.idle().next().is_none()
-            }
-            packed::Policy::Steal | packed::Policy::OnDemand | packed::Policy::Random => false,
-            packed::Policy::None | packed::Policy::Delay | packed::Policy::Cosched => false,
-        }
-    }
-
-    /// Whether a vCPU is runnable and does not run, although a core idles that may fetch it.
-    fn is_missed_by_idle(&self, seen: &Seen, id: usize) -> bool {
-        let state = seen.shared.places[id].map(|it| it.parked.state);
-        let may_take = |core: u8| match self.name {
-            packed::Policy::OnDemand => seen.is_cut_off(id) || usize::from(core) == id,
-            packed::Policy::Trap => {
-                !self.excludes_kernels(core) || state == Some(ParkedState::Runnable)
-            }
-            packed::Policy::Steal | packed::Policy::Balance | packed::Policy::Random => true,
-            packed::Policy::None | packed::Policy::Delay | packed::Policy::Cosched => true,
-        };
-        let could_run = !seen.runs(id) && !seen.sleeps(id) && !seen.is_off(id);
-        could_run && seen.shared.life == Life::Running && seen.idle().any(may_take)
-    }
-
-    /// Whether no kick or mail is left that a core takes, and no idle core misses a vCPU.
-    fn is_at_rest(&self, seen: &Seen) -> bool {
-        let is_kicked =
-            |core: u8| seen.shared.kicked[usize::from(core)] != 0 || seen.has_mail(core);
-        let is_asked = (0..CORES as u8).any(|core| seen.takes_kicks(core) && is_kicked(core));
-        !is_asked && !(0..VCPUS).any(|id| self.is_missed_by_idle(seen, id))
     }
 }
 
