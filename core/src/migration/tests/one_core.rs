@@ -407,6 +407,28 @@ fn a_fetched_vcpu_preempted_by_a_higher_band_is_kept_for_the_park_delay() {
     assert_eq!(core.machine.kicks, [(PcpuId(1), VcpuId(0))]);
 }
 
+/// The core still says that it runs the higher band, since that band slept only while the core looked for vCPUs.
+#[test]
+fn another_core_is_notified_of_a_sleeping_vcpu_that_is_taken_just_before_a_higher_band_wakes() {
+    let mut core = Core::steal(&[Band::LOWEST, Band::HIGHEST, Band::LOWEST]);
+    core.runs(OWN, Band::HIGHEST);
+    core.runs(OTHER, Band::HIGHEST);
+    core.admit(1, VcpuState::Sleep);
+    core.admit(2, VcpuState::Runnable);
+    core.parked_elsewhere(0, ParkedState::Asleep, 0);
+    let now = core.machine.now;
+    assert_eq!(core.fetch(now.0), Some(true));
+    assert_eq!(core.host_core_of(0), Some(OWN));
+    core.state.scheduler.wake(VcpuId(1));
+    core.state.scheduler.decide(now);
+    core.publish_and_notify(now);
+    assert_eq!(core.machine.kicks, []);
+    let later = core.state.next_own_deadline();
+    assert!(later > now && later < Ticks::NEVER);
+    core.publish_and_notify(later);
+    assert_eq!(core.machine.kicks, [(PcpuId(2), VcpuId(0))]);
+}
+
 /// Of which vCPUs other cores are notified at the end of the park delay, while a higher band runs here.
 fn notified_of(bands: [Band; 3], states: [VcpuState; 3]) -> Vec<u8> {
     let mut core = Core::steal(&[bands[0], bands[1], bands[2], Band::HIGHEST]);
