@@ -54,6 +54,12 @@ pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id
     let is_runnable = state.scheduler.state(id) == Some(VcpuState::Runnable);
     if (is_runnable || is_preempted) && is_parked_here(state, platform, id) {
         notify_other_core(state, platform, id, true);
+        if is_preempted && state.notify_at == Ticks::NEVER {
+            // That core may take another vCPU first, or run a higher band by then. Without a park delay,
+            // `publish_and_notify` has looked before this vCPU was parked.
+            state.notify_at = platform.now().saturating_add(state.notify_again_after);
+            state.alarm_is_stale = true;
+        }
     }
 }
 

@@ -429,6 +429,23 @@ fn another_core_is_notified_of_a_sleeping_vcpu_that_is_taken_just_before_a_highe
     assert_eq!(core.machine.kicks, [(PcpuId(2), VcpuId(0))]);
 }
 
+/// The core that is notified may take another vCPU first, and then run a higher band.
+#[test]
+fn without_a_park_delay_another_core_is_notified_again_of_a_preempted_vcpu() {
+    let bands = [Band::LOWEST, Band::HIGHEST];
+    let mut core = Core::new(packed::Policy::OnDemand, Without::default(), &bands);
+    core.runs(OWN, Band::HIGHEST);
+    core.admit(0, VcpuState::Runnable);
+    core.admit(1, VcpuState::Runnable);
+    core.dispatch();
+    release_preempted(&mut core.state, &mut core.machine, VcpuId(0));
+    assert_eq!(core.machine.kicks, [(OTHER, VcpuId(0))]);
+    let later = core.state.next_own_deadline();
+    assert!(later > core.machine.now && later < Ticks::NEVER);
+    core.publish_and_notify(later);
+    assert_eq!(core.machine.kicks, [(OTHER, VcpuId(0)); 2]);
+}
+
 /// Of which vCPUs other cores are notified at the end of the park delay, while a higher band runs here.
 fn notified_of(bands: [Band; 3], states: [VcpuState; 3]) -> Vec<u8> {
     let mut core = Core::steal(&[bands[0], bands[1], bands[2], Band::HIGHEST]);
