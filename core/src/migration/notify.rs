@@ -63,16 +63,20 @@ pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id
     }
 }
 
-/// Parks the fetched vCPU, if it does not run after all. If a higher band runs, a vCPU of the lowest band is parked only
-/// after the park delay, so that the higher band's latency does not grow.
+/// Parks the fetched vCPU, if it does not run after all.
 #[inline(always)]
 pub(super) fn release_fetched<P: Platform>(state: &mut State<P>, platform: &mut P) {
-    let Some(id) = state.fetched.take() else {
-        return;
-    };
-    if state.scheduler.current() == Some(id) {
-        return;
+    if let Some(id) = state.fetched.take()
+        && state.scheduler.current() != Some(id)
+    {
+        park_fetched(state, platform, id);
     }
+}
+
+/// If a higher band runs, a vCPU of the lowest band is parked only after the park delay, so that the higher band's latency
+/// does not grow.
+#[inline(never)]
+fn park_fetched<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     if state.scheduler.current_band() <= platform.shared().band(id) {
         park(state, platform, id);
     } else if state.with_deadlines.contains(id) {
@@ -195,10 +199,20 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
 #[inline(always)]
 fn notify_of_deadlines<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<VcpuId> {
     let parked = state.parked_here & state.with_deadlines;
-    if parked.is_empty() {
-        return None;
+    match parked.is_empty() {
+        true => None,
+        false => notify_of_cut_off(state, platform, parked),
     }
-    let id = first_parked(state, platform, parked, false)?;
+}
+
+/// Notifies another core of one of these vCPUs that is parked here and cut off, and returns it.
+#[inline(never)]
+fn notify_of_cut_off<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    vcpus: VcpuSet,
+) -> Option<VcpuId> {
+    let id = first_parked(state, platform, vcpus, false)?;
     notify_other_core(state, platform, id, true);
     Some(id)
 }
