@@ -4,7 +4,7 @@
 
 use super::lives::Life;
 use super::state::{SharedSnapshot, Timer, World};
-use super::{HIGH, LOW, MOVING, QUANTUM, STARVED, System, rt_of};
+use super::{HIGH, MOVING, QUANTUM, STARVED, System, rt_of};
 use crate::migration::interrupt::notify_vcpu;
 use crate::migration::*;
 use crate::schedule::{Band, Ticks};
@@ -60,7 +60,7 @@ pub struct AtEl2<'a> {
 
 /// The machine around it.
 pub struct Machine<'a> {
-    system: &'a System,
+    pub(super) system: &'a System,
     core: PcpuId,
     now: Ticks,
     pub(super) world: World,
@@ -162,7 +162,7 @@ impl<'a> AtEl2<'a> {
     /// The real-time vCPU goes to sleep, kicks arrive if `takes_kicks` allows it, or time passes.
     fn decide_anew(&mut self, takes_kicks: bool) {
         let rt = rt_of(self.core.0);
-        let is_kicked = self.machine.world.kicked[self.core.index()] != 0;
+        let is_kicked = self.machine.is_kicked();
         if self.state.scheduler.current() == Some(rt) {
             self.rt(false);
         } else if is_kicked && takes_kicks {
@@ -257,6 +257,15 @@ impl Machine<'_> {
         }
     }
 
+    /// Whether the priority mask lets a kick through. A kick has the band of its vCPU.
+    fn is_kicked(&self) -> bool {
+        let kicked = VcpuSet::from_bits(self.world.kicked[self.core.index()]);
+        kicked
+            .iter()
+            .any(|id| self.mask <= Some(self.system.band(id)))
+    }
+
+    /// With one kick, a core takes all that are pending, also those that the priority mask holds back.
     fn take_kicks(&mut self) -> Taken {
         let ids = core::mem::take(&mut self.world.kicked[self.core.index()]);
         Taken::Kicks(VcpuSet::from_bits(ids))
@@ -307,7 +316,7 @@ impl Platform for Machine<'_> {
             _ if self.passed != Some(point) => false,
             // The priority mask never holds back a timer of the loaded vCPU.
             Interrupt::Rt => self.mask <= Some(HIGH) || self.loaded == Some(rt_of(self.core.0)),
-            Interrupt::Kick => self.world.kicked[self.core.index()] != 0 && self.mask <= Some(LOW),
+            Interrupt::Kick => self.is_kicked(),
             Interrupt::Chore => true,
         };
         self.alarm <= self.now || self.pending.is_some_and(arrives)

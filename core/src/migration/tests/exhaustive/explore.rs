@@ -5,7 +5,7 @@
 use super::at_el2::Own;
 use super::promises::Seen;
 use super::state::{CoreSnapshot, SharedSnapshot};
-use super::{CORES, Event, System, VCPUS};
+use super::{CORES, Event, System, VCPUS, What};
 use std::collections::{HashMap, VecDeque};
 use std::format;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -123,6 +123,8 @@ struct Exploration<'a> {
     ways: Vec<Way>,
     /// Internal steps, from one state to the next: those that are no external events.
     internal: Vec<(u32, u32)>,
+    /// Those of them with which no time passes, if the system has a promise about them.
+    timeless: Vec<(u32, u32)>,
 }
 
 /// Explores all states that up to `bound` external events can lead to. Returns how many there are.
@@ -134,6 +136,7 @@ pub fn explore(system: &System, bound: u8) -> usize {
         numbers: Map::default(),
         ways: Vec::new(),
         internal: Vec::new(),
+        timeless: Vec::new(),
     };
     it.reach_all(bound);
     it.check_all_settle();
@@ -151,6 +154,7 @@ impl Exploration<'_> {
         Seen {
             shared: packed.shared(),
             cores: packed.cores().map(|core| &self.cores.all[core as usize].0),
+            bands: self.system.bands(),
         }
     }
 
@@ -167,6 +171,7 @@ impl Exploration<'_> {
 
     /// Explores states in the order of the number of external events, so that each state is reached with the fewest.
     fn reach_all(&mut self, bound: u8) {
+        let has_promise = (0..VCPUS).any(|id| self.system.hands_over_at_once(id));
         let (shared, owns) = self.system.start();
         let mut core = 0;
         let cores = owns.map(|own| {
@@ -204,6 +209,9 @@ impl Exploration<'_> {
                     let is_internal = event.what.is_internal();
                     if is_internal && next != number {
                         self.internal.push((next, number));
+                        if has_promise && event.what != What::Tick {
+                            self.timeless.push((next, number));
+                        }
                     }
                     if self.ways[next as usize].is_none() {
                         let queue = (next, number, Some(event));
@@ -221,19 +229,27 @@ impl Exploration<'_> {
     /// system is at rest.
     fn check_all_settle(&mut self) {
         self.internal.sort_unstable();
+        self.timeless.sort_unstable();
         for id in 0..VCPUS {
-            let lost = self.first_without(|seen| self.system.is_content(seen, id));
+            if self.system.hands_over_at_once(id)
+                && let Some(state) =
+                    self.first_without(&self.timeless, |seen| !self.system.is_missed(seen, id))
+            {
+                self.fail(state, &format!("vCPU {id} waits until time passes"));
+            }
+            let lost = self.first_without(&self.internal, |seen| self.system.is_content(seen, id));
             if let Some(state) = lost {
                 self.fail(state, &format!("vCPU {id} waits forever"));
             }
         }
-        if let Some(state) = self.first_without(|seen| self.system.is_at_rest(seen)) {
+        if let Some(state) = self.first_without(&self.internal, |seen| self.system.is_at_rest(seen))
+        {
             self.fail(state, "the system never comes to rest");
         }
     }
 
-    /// The first state from which none leads to a goal.
-    fn first_without(&self, is_goal: impl Fn(&Seen) -> bool) -> Option<u32> {
+    /// The first state from which no `steps` lead to a goal.
+    fn first_without(&self, steps: &[(u32, u32)], is_goal: impl Fn(&Seen) -> bool) -> Option<u32> {
         let goals = self
             .states
             .iter()
@@ -245,8 +261,8 @@ impl Exploration<'_> {
             .map(|it| it.0)
             .collect();
         while let Some(state) = left.pop() {
-            let first = self.internal.partition_point(|it| it.0 < state);
-            for &(_, before) in self.internal[first..].iter().take_while(|it| it.0 == state) {
+            let first = steps.partition_point(|it| it.0 < state);
+            for &(_, before) in steps[first..].iter().take_while(|it| it.0 == state) {
                 if !leads[before as usize] {
                     leads[before as usize] = true;
                     left.push(before);

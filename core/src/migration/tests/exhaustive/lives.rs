@@ -4,7 +4,7 @@
 
 use super::at_el2::{AtEl2, moves};
 use super::state::Timer;
-use super::{CORES, LOW, VCPUS};
+use super::{CORES, VCPUS};
 use crate::migration::*;
 use crate::schedule::VcpuState;
 use spumone_config::types::VcpuId;
@@ -97,9 +97,11 @@ impl AtEl2<'_> {
         if !pull_for_start(&mut self.state, &mut self.machine, id) {
             let host = self.machine.world.doorbells[id.index()].location();
             let is_parked = self.machine.world.shared.slot(id).parked().is_some();
-            let is_reachable = !self.machine.world.shared.presence(host).is_above(LOW);
+            let band = self.machine.system.band(id);
+            let is_reachable = !self.machine.world.shared.presence(host).is_above(band);
+            let is_cut_off_here = self.state.current_band() > Some(band);
             assert!(
-                is_reachable || !is_parked || !self.state.pulls_for_interrupts,
+                is_reachable || is_cut_off_here || !is_parked || !self.state.pulls_for_interrupts,
                 "mail for a cut-off vCPU that this core could have pulled"
             );
             let message = self.machine.world.starts[id.index()]

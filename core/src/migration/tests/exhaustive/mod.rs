@@ -20,11 +20,19 @@
 //! - Each vCPU becomes content: it sleeps with its doorbell silent and no timer set, or has taken what was rung and
 //!   runs. So no interrupt, timer or runnable vCPU is lost, and there is no deadlock or livelock.
 //!   [`System::is_content`] has the exceptions, which policies do not promise.
-//! - The system comes to rest: no kick is pending on a core that takes it, and no core idles while it may fetch a vCPU.
+//! - The system comes to rest: no kick is pending on a core that takes it, and no core idles, or runs a lower band, while
+//!   it may fetch a vCPU.
 //! - A vCPU that is turned on starts, and a guest that is reset runs again. Both wait while a core runs a higher band,
 //!   if that core has the mail, must still take vCPUs off, or is to load the guest.
 //!
-//! Not modelled: guests that end for good, and real-time vCPUs that migrate.
+//! In the tests with `bands` in their names, some vCPUs that migrate are of a higher band than the others, as those of a
+//! real-time guest that migrate. The real-time vCPUs that stay are of a higher band still. For such a vCPU there are two
+//! more promises, where the policy has cores fetch it:
+//! - The system does not rest while that vCPU is runnable or cut off, and another core idles or runs the lowest band.
+//! - With one such vCPU and one core with a real-time vCPU, that other core takes it although no time passes: it waits for no
+//!   alarm, only for kicks ([`System::hands_over_at_once`]).
+//!
+//! Not modelled: guests that end for good.
 
 mod at_el2;
 mod explore;
@@ -52,16 +60,23 @@ const VCPUS: usize = 3;
 /// The vCPUs that migrate; bit n for vCPU n.
 const MOVING: u32 = (1 << VCPUS) - 1;
 const LOW: Band = Band::LOWEST;
-const HIGH: Band = match Band::new(1) {
-    Some(band) => band,
-    None => Band::HIGHEST,
-};
+/// The band of the vCPUs of [`System::middle`].
+const MIDDLE: Band = band(1);
+/// The band of the real-time vCPUs, which do not migrate.
+const HIGH: Band = band(2);
 /// One tick is the park delay of the policies. All other times are one tick as well: since clocks advance
 /// independently, different times on different cores are explored all the same.
 const FREQUENCY_HZ: u32 = 10_000;
 const QUANTUM: Ticks = Ticks(1);
 /// The time after which a vCPU starves under `steal`, at [`FREQUENCY_HZ`].
 const STARVED: Ticks = Ticks(50);
+
+const fn band(number: u8) -> Band {
+    match Band::new(number) {
+        Some(band) => band,
+        None => Band::HIGHEST,
+    }
+}
 
 /// The real-time vCPU of a core, which stays there.
 const fn rt_of(core: u8) -> VcpuId {
@@ -135,6 +150,8 @@ struct System {
     rt: u8,
     /// vCPUs that set their timers; bit n for vCPU n.
     timers: u8,
+    /// vCPUs that migrate and are of a band between the lowest and that of the real-time vCPUs; bit n for vCPU n.
+    middle: u8,
     /// Whether vCPUs are turned on and off, and the guest is reset.
     lives: bool,
 }
@@ -146,8 +163,22 @@ impl System {
             policy: Policy::new(name, FREQUENCY_HZ),
             rt,
             timers,
+            middle: 0,
             lives: false,
         }
+    }
+
+    fn band(&self, id: VcpuId) -> Band {
+        match at_el2::moves(id) {
+            false => HIGH,
+            true if self.middle >> id.0 & 1 != 0 => MIDDLE,
+            true => LOW,
+        }
+    }
+
+    /// The bands of the vCPUs that migrate.
+    fn bands(&self) -> [Band; VCPUS] {
+        core::array::from_fn(|id| self.band(VcpuId(id as u8)))
     }
 
     fn excludes_kernels(&self, core: u8) -> bool {
@@ -179,13 +210,11 @@ impl System {
         state.grace = Grace::new(Ticks(1), 1, true);
         state.notify_again_after = Ticks(1);
         state.take_back_after = Ticks(1);
-        for (id, band) in [(VcpuId(core), LOW), (rt_of(core), HIGH)] {
-            let doing = if band == LOW {
-                VcpuState::Runnable
-            } else {
-                VcpuState::Sleep
-            };
-            state.place(id, Token(id), band, doing);
+        for (id, doing) in [
+            (VcpuId(core), VcpuState::Runnable),
+            (rt_of(core), VcpuState::Sleep),
+        ] {
+            state.place(id, Token(id), self.band(id), doing);
         }
         let now = Ticks(1_000);
         Own { state, now }
@@ -197,7 +226,7 @@ impl System {
         for core in 0..CORES as u8 {
             let (vcpu, rt) = (usize::from(core), rt_of(core).index());
             vcpus[vcpu] = Some(VcpuFacts {
-                band: LOW,
+                band: self.band(VcpuId(core)),
                 home: PcpuId(core),
                 cores: CoreSet::from_bits((1 << CORES) - 1),
                 moves: true,
@@ -216,8 +245,8 @@ impl System {
         let roles = Roles {
             kernel_free,
             gang: None,
-            highest_movable: Level::of(Some(LOW)),
-            lowest_movable: Level::of(Some(LOW)),
+            highest_movable: Level::of(self.bands().into_iter().max()),
+            lowest_movable: Level::of(self.bands().into_iter().min()),
         };
         Shared::new(roles, vcpus)
     }
@@ -243,7 +272,8 @@ impl System {
                 }));
             };
             let kicked = seen.shared.kicked[usize::from(core)];
-            if kicked != 0 && !runs_rt {
+            let takes_kicks = seen.takes_kicks(core);
+            if takes_kicks {
                 push(What::Kick, kernels);
             }
             if seen.has_mail(core) && !runs_rt {
@@ -251,7 +281,7 @@ impl System {
                 if seen.is_to_stop(core) {
                     push(What::Mail { stops_first: true }, kernels);
                 }
-            } else if kicked == 0 || runs_rt {
+            } else if !takes_kicks {
                 push(What::Tick, kernels);
             }
             if seen.loads(core) {
@@ -352,8 +382,7 @@ impl System {
 /// states, which shows if a change has made the model smaller.
 #[track_caller]
 fn check(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
-    let found = explore(&System::new(policy, rt, timers), bound);
-    assert!(found >= states, "only {found} states");
+    check_system(&System::new(policy, rt, timers), bound, states);
 }
 
 /// As [`check`], where vCPUs are turned on and off and the guest is reset.
@@ -363,7 +392,23 @@ fn lives(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
         lives: true,
         ..System::new(policy, rt, timers)
     };
-    let found = explore(&system, bound);
+    check_system(&system, bound, states);
+}
+
+/// As [`check`], where the vCPUs of `middle` are of a higher band than the others. vCPU 0 is one of them, because its home
+/// is a core with a real-time vCPU.
+#[track_caller]
+fn bands(policy: packed::Policy, middle: u8, rt: u8, bound: u8, states: usize) {
+    let system = System {
+        middle,
+        ..System::new(policy, rt, 0b001)
+    };
+    check_system(&system, bound, states);
+}
+
+#[track_caller]
+fn check_system(system: &System, bound: u8, states: usize) {
+    let found = explore(system, bound);
     assert!(found >= states, "only {found} states");
 }
 
@@ -454,4 +499,56 @@ fn balance() {
 #[test]
 fn random() {
     check(packed::Policy::Random, 0b001, 0b001, 1, 330_000);
+}
+
+#[test]
+fn ondemand_with_two_real_time_cores() {
+    check(packed::Policy::OnDemand, 0b011, 0b001, 3, 160_000);
+}
+
+#[test]
+fn bands_under_steal() {
+    bands(packed::Policy::Steal, 0b001, 0b001, 5, 950_000);
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn bands_under_steal_with_one_more_event() {
+    bands(packed::Policy::Steal, 0b001, 0b001, 6, 3_500_000);
+}
+
+#[test]
+fn bands_under_steal_with_two_real_time_cores() {
+    bands(packed::Policy::Steal, 0b001, 0b011, 3, 82_000);
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn bands_under_steal_with_two_real_time_cores_with_one_more_event() {
+    bands(packed::Policy::Steal, 0b001, 0b011, 4, 920_000);
+}
+
+#[test]
+fn bands_under_steal_with_two_vcpus_above_the_lowest() {
+    bands(packed::Policy::Steal, 0b011, 0b001, 4, 177_000);
+}
+
+#[test]
+fn bands_under_ondemand() {
+    bands(packed::Policy::OnDemand, 0b001, 0b001, 3, 64_000);
+}
+
+#[test]
+fn bands_under_balance() {
+    bands(packed::Policy::Balance, 0b001, 0b001, 5, 84_000);
+}
+
+#[test]
+fn lives_with_bands_under_steal() {
+    let system = System {
+        middle: 0b001,
+        lives: true,
+        ..System::new(packed::Policy::Steal, 0b001, 0b001)
+    };
+    check_system(&system, 4, 350_000);
 }

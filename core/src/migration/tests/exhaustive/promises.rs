@@ -4,9 +4,9 @@
 use super::at_el2;
 use super::lives::Life;
 use super::state::{CoreSnapshot, SharedSnapshot, Timer};
-use super::{CORES, HIGH, LOW, System, VCPUS};
+use super::{CORES, HIGH, System, VCPUS};
 use crate::migration::ParkedState;
-use crate::schedule::VcpuState;
+use crate::schedule::{Band, VcpuState};
 use spumone_config::packed;
 use spumone_config::types::VcpuId;
 use std::format;
@@ -17,6 +17,8 @@ use std::vec::Vec;
 pub struct Seen<'a> {
     pub shared: SharedSnapshot,
     pub cores: [&'a CoreSnapshot; CORES],
+    /// The bands of the vCPUs that migrate.
+    pub bands: [Band; VCPUS],
 }
 
 impl Seen<'_> {
@@ -44,7 +46,15 @@ impl Seen<'_> {
         }
     }
 
+    /// Whether a kick is pending on a core, and the priority mask lets it through.
     pub fn takes_kicks(&self, core: u8) -> bool {
+        let core = usize::from(core);
+        let is_let_through = |id: usize| self.shared.levels[core] <= Some(self.bands[id]);
+        (0..VCPUS).any(|id| self.shared.kicked[core] >> id & 1 != 0 && is_let_through(id))
+    }
+
+    /// Whether a core takes mail, which has the band of the guest's highest vCPU.
+    pub fn takes_mail(&self, core: u8) -> bool {
         self.shared.levels[usize::from(core)] != Some(HIGH)
     }
 
@@ -80,11 +90,31 @@ impl Seen<'_> {
             Life::Stopping { .. } => self.is_to_stop(core),
             Life::Restoring { core: loads, .. } => loads == core,
         };
-        (0..CORES as u8).any(|core| !self.takes_kicks(core) && waits(core))
+        (0..CORES as u8).any(|core| !self.takes_mail(core) && waits(core))
     }
 
     pub fn is_cut_off(&self, id: usize) -> bool {
-        self.shared.levels[usize::from(self.shared.locations[id])] == Some(HIGH)
+        self.shared.levels[usize::from(self.shared.locations[id])] > Some(self.bands[id])
+    }
+
+    /// Whether a vCPU does not run, and is runnable or cut off.
+    fn waits(&self, id: usize) -> bool {
+        let is_runnable = !self.sleeps(id) && !self.is_off(id);
+        !self.runs(id) && (is_runnable || self.is_cut_off(id))
+    }
+
+    /// The cores that idle or run a band below that of a vCPU.
+    fn lower_cores(&self, id: usize) -> impl Iterator<Item = u8> {
+        let levels = (0..).zip(&self.shared.levels);
+        levels
+            .filter(move |it| *it.1 < Some(self.bands[id]))
+            .map(|it| it.0)
+    }
+
+    /// Whether every core runs a band above that of a vCPU.
+    fn is_cut_off_everywhere(&self, id: usize) -> bool {
+        let mut levels = self.shared.levels.iter();
+        levels.all(|&level| level > Some(self.bands[id]))
     }
 
     pub fn idle(&self) -> impl Iterator<Item = u8> {
@@ -130,9 +160,7 @@ impl System {
             {
                 return Err(format!("core {core} runs vCPU {} without its token", id.0));
             }
-            let level = own
-                .running()
-                .map(|id| if at_el2::moves(id) { LOW } else { HIGH });
+            let level = own.running().map(|id| self.band(id));
             if seen.shared.levels[core] != level {
                 return Err(format!(
                     "core {core} has not published the band that it runs"
@@ -151,7 +179,7 @@ impl System {
             // Mail waits while its core runs a higher band. It did not when the mail was sent, if the vCPU could have
             // been pulled then: see `AtEl2::start`.
             let asked = seen.shared.starts[id].present;
-            return asked.is_none_or(|core| !seen.takes_kicks(core));
+            return asked.is_none_or(|core| !seen.takes_mail(core));
         }
         if seen.runs(id) {
             return !seen.shared.rung[id];
@@ -172,31 +200,51 @@ impl System {
                     && !seen.shared.rung[id]
                     && seen.idle().next().is_none()
             }
-            packed::Policy::Steal | packed::Policy::OnDemand | packed::Policy::Random => false,
+            // Bands are strict: a vCPU waits while every core runs a higher one, of real-time vCPUs or of others that
+            // migrate. If a core is left, the core that cuts the vCPU off notifies it, at the latest after the park delay,
+            // and goes on to notify until a core has taken the vCPU. There the vCPU waits for time slices only.
+            packed::Policy::Steal | packed::Policy::OnDemand | packed::Policy::Random => {
+                seen.is_cut_off_everywhere(id)
+            }
             packed::Policy::None | packed::Policy::Delay | packed::Policy::Cosched => false,
         }
     }
 
-    /// Whether a vCPU is runnable and does not run, although a core idles that may fetch it.
-    pub fn is_missed_by_idle(&self, seen: &Seen, id: usize) -> bool {
+    /// Whether a vCPU waits although a core may run it that idles, or runs a lower band: it is runnable, or of a band
+    /// above the lowest and cut off. A vCPU of the lowest band may sleep where it is cut off until it is woken.
+    pub fn is_missed(&self, seen: &Seen, id: usize) -> bool {
         let state = seen.shared.places[id].map(|it| it.parked.state);
         let may_take = |core: u8| match self.name {
             packed::Policy::OnDemand => seen.is_cut_off(id) || usize::from(core) == id,
             packed::Policy::Trap => {
                 !self.excludes_kernels(core) || state == Some(ParkedState::Runnable)
             }
-            packed::Policy::Steal | packed::Policy::Balance | packed::Policy::Random => true,
+            packed::Policy::Balance => seen.idle().any(|idle| idle == core),
+            packed::Policy::Steal | packed::Policy::Random => true,
             packed::Policy::None | packed::Policy::Delay | packed::Policy::Cosched => true,
         };
-        let could_run = !seen.runs(id) && !seen.sleeps(id) && !seen.is_off(id);
-        could_run && seen.shared.life == Life::Running && seen.idle().any(may_take)
+        let waits = match self.has_deadlines(id) {
+            true => seen.waits(id),
+            false => seen.waits(id) && !seen.sleeps(id) && !seen.is_off(id),
+        };
+        waits && seen.shared.life == Life::Running && seen.lower_cores(id).any(may_take)
     }
 
-    /// Whether no kick or mail is left that a core takes, and no idle core misses a vCPU.
+    /// Whether a vCPU is above the lowest band that migrates, so that it does not wait for the park delay.
+    pub fn has_deadlines(&self, id: usize) -> bool {
+        self.middle >> id & 1 != 0
+    }
+
+    /// Whether such a vCPU is handed to another core at once: a core that is notified of it runs no higher band when the
+    /// kick arrives. If there are several cores with a real-time vCPU, it may, and this core notifies another one later.
+    pub fn hands_over_at_once(&self, id: usize) -> bool {
+        self.has_deadlines(id) && self.middle.is_power_of_two() && self.rt.is_power_of_two()
+    }
+
+    /// Whether no kick or mail is left that a core takes, and no core misses a vCPU.
     pub fn is_at_rest(&self, seen: &Seen) -> bool {
-        let is_kicked =
-            |core: u8| seen.shared.kicked[usize::from(core)] != 0 || seen.has_mail(core);
-        let is_asked = (0..CORES as u8).any(|core| seen.takes_kicks(core) && is_kicked(core));
-        !is_asked && !(0..VCPUS).any(|id| self.is_missed_by_idle(seen, id))
+        let is_asked = (0..CORES as u8)
+            .any(|core| seen.takes_kicks(core) || seen.takes_mail(core) && seen.has_mail(core));
+        !is_asked && !(0..VCPUS).any(|id| self.is_missed(seen, id))
     }
 }

@@ -4,7 +4,7 @@
 
 use super::at_el2::{Own, Token, moves};
 use super::lives::{Life, Starts};
-use super::{CORES, HIGH, LOW, MOVING, System, VCPUS, rt_of};
+use super::{CORES, HIGH, LOW, MIDDLE, MOVING, System, VCPUS, rt_of};
 use crate::migration::*;
 use crate::schedule::{Band, Scheduler, Ticks, VcpuState};
 use crate::sets::VcpuSet;
@@ -57,7 +57,7 @@ pub struct SharedSnapshot {
     pub starts: [Starts; VCPUS],
 }
 
-const LEVELS: [Option<Band>; 3] = [None, Some(LOW), Some(HIGH)];
+const LEVELS: [Option<Band>; 4] = [None, Some(LOW), Some(MIDDLE), Some(HIGH)];
 const STATES: [VcpuState; 4] = [
     VcpuState::Off,
     VcpuState::Sleep,
@@ -322,7 +322,7 @@ impl CoreSnapshot {
             let state = scheduler.state(id);
             state.map_or(0, |it| number(&STATES, &it) as u8 + 1)
         };
-        let slice = scheduler.time_slice().filter(|slice| slice.band == LOW);
+        let slice = scheduler.time_slice().filter(|slice| slice.band != HIGH);
         let number_of = |id: VcpuId| if moves(id) { id.0 } else { VCPUS as u8 };
         Self {
             tokens,
