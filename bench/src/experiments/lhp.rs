@@ -26,6 +26,23 @@ fn is_peer(policy: &str) -> bool {
     !JUDGED.contains(&policy)
 }
 
+/// Whether a run is of a policy that is there for comparison, so that its first seed is enough.
+pub(super) fn is_compared(run: &Run) -> bool {
+    matches!(&run.machine, Machine::Spumone(system) if is_peer(&system.policy))
+}
+
+/// Names the policies that have the first seed only.
+pub(super) fn compared_line(plan: &Plan) -> Option<String> {
+    let peers = plan.policies.iter().filter(|it| is_peer(it));
+    let names: Vec<_> = peers.map(|it| format!("`{it}`")).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{}: the first seed only, since these policies are here for comparison.",
+            names.join(", ")
+        )
+    })
+}
+
 /// Explains the table of where the time went.
 const HOW_IT_SHOWS: &str = "\
     A preempted vCPU delays the other vCPUs in two ways. Some spin for a lock that it holds, or for which it queues ahead of \
@@ -73,7 +90,7 @@ impl Experiment for Lhp {
     }
 
     fn once(&self, run: &Run) -> bool {
-        matches!(&run.machine, Machine::Spumone(system) if is_peer(&system.policy))
+        is_compared(run)
     }
 
     fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
@@ -149,14 +166,7 @@ impl Experiment for Lhp {
             tables: tables(&loads, plan, results),
             method: {
                 let mut lines = loads.method(plan);
-                let peers: Vec<_> = plan.policies.iter().filter(|it| is_peer(it)).collect();
-                if !peers.is_empty() {
-                    let names: Vec<_> = peers.iter().map(|it| format!("`{it}`")).collect();
-                    lines.push(format!(
-                        "{}: the first seed only, since these policies are here for comparison.",
-                        names.join(", ")
-                    ));
-                }
+                lines.extend(compared_line(plan));
                 lines.extend([HOW_IT_SHOWS, WINDOW].map(Into::into));
                 if !plan.quick {
                     lines.push(BURSTS.into());

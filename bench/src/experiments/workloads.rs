@@ -47,11 +47,7 @@ const ABOUT: About = About {
     question: "`lhp` asks how much Linux loses with hackbench. This experiment asks the same for other work: a parallel compilation, \
         processes and files that come and go, TCP within the machine, and computing only. How much more than the real-time \
         guest's share does each lose?",
-    defaults: Defaults {
-        seeds: 1,
-        policies: &["none", "steal"],
-        ..Defaults::THROUGHPUT
-    },
+    defaults: Defaults::ALL_POLICIES,
 };
 
 impl Experiment for Workloads {
@@ -62,6 +58,10 @@ impl Experiment for Workloads {
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
         let all = Self::all(plan)?;
         Ok(all.iter().flat_map(|it| it.runs(plan)).collect())
+    }
+
+    fn once(&self, run: &Run) -> bool {
+        lhp::is_compared(run)
     }
 
     fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
@@ -156,6 +156,7 @@ fn method(all: &[Loads], plan: &Plan) -> Vec<String> {
             lines.push(line);
         }
     }
+    lines.extend(lhp::compared_line(plan));
     lines.push(lhp::WINDOW.into());
     if !plan.quick {
         lines.push(lhp::BURSTS.into());
