@@ -2,6 +2,7 @@
 //! `peers`: what a user would pick instead of Spumone, on the same clock: a stock kernel and PREEMPT_RT with real-time
 //! threads of their own, Xen, and KVM.
 
+mod column;
 mod costs;
 mod footprint;
 mod kvm;
@@ -11,6 +12,7 @@ mod share;
 mod systems;
 mod xen;
 
+use self::column::Column;
 use self::costs::{exits_table, starts_table};
 use self::runs::{
     periods, periods_from_power_on, throughput_run, wakeup, wakeup_label, wakeup_run,
@@ -19,7 +21,7 @@ use self::share::shortfall;
 use self::systems::{OWN, Peer, Scope, all};
 use super::beside::Load;
 use super::loads::{Bare, Loads};
-use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict, shares};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table, shares};
 use crate::linux::ISOLATED;
 use crate::machine::Run;
 use crate::plot::{Figure, Mark, Scatter};
@@ -34,8 +36,13 @@ pub struct Peers;
 const BESIDE: [Load; 3] = [Load::Idle, Load::Hackbench, Load::Disk];
 /// The load whose longest wait is in the picture.
 const WORST: Load = Load::Hackbench;
-/// Differences of times that a seed can make, as a factor. Smaller ones count as equal.
-const EQUAL: f64 = 1.01;
+/// What is said of waits: the key of results, and the word for it. The longest comes first.
+const WAITS: [(&str, &str); 4] = [
+    ("max", "longest"),
+    ("p99_9", "99.9 %"),
+    ("avg", "average"),
+    ("min", "shortest"),
+];
 
 const ABOUT: About = About {
     name: "peers",
@@ -59,7 +66,7 @@ fn throughputs(plan: &Plan) -> Result<Vec<Loads>, String> {
     };
     let loads = names.iter();
     loads
-        .map(|name| Loads::new(plan, name, &[0, 50, 90], &[0, 50, 90]))
+        .map(|name| Loads::new(plan, name, &[0, 90], &[0, 50, 90]))
         .collect()
 }
 
@@ -88,10 +95,12 @@ impl Experiment for Peers {
             let each = peers.flat_map(|peer| loads.loads.iter().map(move |&load| (peer, load)));
             runs.extend(each.map(|(peer, load)| throughput_run(plan, loads, peer, load)));
         }
+        // A short version has what the picture shows.
+        if plan.quick {
+            runs.extend(all().filter_map(|peer| wakeup_run(plan, peer, WORST)));
+            return Ok(runs);
+        }
         for load in BESIDE {
-            if plan.quick && load == Load::Disk {
-                continue;
-            }
             runs.extend(all().filter_map(|peer| wakeup_run(plan, peer, load)));
         }
         runs.extend(all().flat_map(|peer| restart::runs(plan, peer)));
@@ -104,19 +113,9 @@ impl Experiment for Peers {
             return Evaluation::empty();
         };
         let marks = marks(&throughputs, results);
-        let verdicts = verdicts(&throughputs, results);
+        let columns = columns(&throughputs, results);
         // Where another system is ahead comes first.
-        let ahead = verdicts.iter().filter(|it| it.met == Some(false));
-        let ahead = ahead.map(|it| {
-            let column = it
-                .aim
-                .split_once(": no other")
-                .map_or(it.aim.as_str(), |it| it.0);
-            format!(
-                "Another system is ahead, {column}: Spumone {}.",
-                it.measured
-            )
-        });
+        let ahead = columns.iter().filter_map(Column::finding);
         let mut tables = vec![wakeup_table(results)];
         tables.extend(
             throughputs
@@ -140,7 +139,7 @@ impl Experiment for Peers {
                 marks,
             }),
             caption: "Throughput lost against the longest wait, a mark for each system".into(),
-            verdicts,
+            verdicts: columns.iter().filter_map(Column::verdict).collect(),
             tables,
             method: method(plan, &throughputs),
             summary: summary(&throughputs, results),
@@ -250,45 +249,38 @@ fn throughput_table(yardstick: usize, loads: &Loads, results: &Results) -> Table
     table
 }
 
-/// Where another system is ahead of the own one: larger is worse in all columns.
-fn verdicts(throughputs: &[Loads], results: &Results) -> Vec<Verdict> {
-    let mut columns: Vec<(String, Vec<(&Peer, Spread)>)> = Vec::new();
+/// All quantities in which systems are compared.
+fn columns(throughputs: &[Loads], results: &Results) -> Vec<Column> {
+    let mut columns = Vec::new();
     for loads in throughputs {
         let Some(bare) = loads.bare(results) else {
             continue;
         };
         for &load in &loads.loads {
             // Throughput at the real-time side's cost is not ahead of anything.
-            let column = all()
-                .filter(|peer| shortfall(loads, results, peer, load).is_none())
-                .filter_map(|peer| Some((peer, over_ideal(loads, results, &bare, peer, load)?)));
-            let name = format!("`{}` at {load} %", loads.yardstick.name);
-            columns.push((name, column.collect()));
+            let of = |peer: &Peer| match shortfall(loads, results, peer, load) {
+                Some(_) => None,
+                None => over_ideal(loads, results, &bare, peer, load),
+            };
+            let name = format!(
+                "time of `{}` over the ideal at {load} %",
+                loads.yardstick.name
+            );
+            columns.push(Column::new(name, 2, of));
         }
     }
-    for load in BESIDE {
-        let column = all().filter_map(|peer| Some((peer, wakeup(results, peer, load, "max")?)));
-        columns.push((format!("longest wait, {}", load.title()), column.collect()));
+    for (key, title) in WAITS {
+        for load in BESIDE {
+            let name = format!("{title} wait in µs, {}", load.title());
+            columns.push(Column::new(name, 1, |peer| {
+                wakeup(results, peer, load, key)
+            }));
+        }
     }
+    columns.extend(costs::columns(results));
+    columns.extend(restart::columns(results));
+    columns.extend(footprint::columns(results));
     columns
-        .into_iter()
-        .filter_map(|(name, column)| {
-            let (_, own) = column.iter().find(|(peer, _)| peer.name == OWN.name)?;
-            let ahead: Vec<_> = column
-                .iter()
-                .filter(|(_, it)| it.high * EQUAL < own.low)
-                .map(|(peer, it)| format!("{} {:.2}", peer.title, it.median))
-                .collect();
-            Some(Verdict {
-                aim: format!("{name}: no other system is ahead of Spumone"),
-                measured: match ahead.is_empty() {
-                    true => format!("{:.2}; none is", own.median),
-                    false => format!("{:.2}; {}", own.median, ahead.join(", ")),
-                },
-                met: (column.len() > 1).then_some(ahead.is_empty()),
-            })
-        })
-        .collect()
 }
 
 fn method(plan: &Plan, throughputs: &[Loads]) -> Vec<String> {
@@ -411,7 +403,7 @@ mod tests {
                     }
                     Kind::Threads(..) => {
                         let log = format!(
-                            "linux-result scenario=wakeup ok=1 min_ns=1000 avg_ns=2500.5 p99_9_ns=3000 max_ns={}\n",
+                            "linux-result scenario=wakeup ok=1 min_ns=5000 avg_ns=5500 p99_9_ns=7000 max_ns={}\n",
                             others.1 * 1000.0
                         );
                         samples::outcome(&label, 1, &log)
@@ -468,7 +460,7 @@ mod tests {
         assert_eq!(evaluation.findings.len(), 9 + 1 + OTHERS.len());
         assert!(
             evaluation.findings[0]
-                .starts_with("Another system is ahead, `hackbench` at 0 %: Spumone 1.00; stock kernel, SCHED_FIFO 0.90, ")
+                .starts_with("Another system is ahead, time of `hackbench` over the ideal at 0 %: Spumone 1.00; stock kernel, SCHED_FIFO 0.90, ")
         );
     }
 

@@ -4,48 +4,111 @@
 use super::super::Table;
 use super::super::beside::Load;
 use super::super::exits::{Kind as Exit, mean_of};
+use super::column::Column;
 use super::runs::wakeup_label;
-use super::systems::{Kind, all};
+use super::systems::{Kind, Peer, all};
 use crate::clock::{MARK_FIRST, MARK_INIT, MARK_THREAD};
 use crate::results::{Outcome, Results};
 use crate::stats::{Spread, grouped};
 
 const NS_PER_MS: f64 = 1e6;
 
+/// The exits to EL2 that are compared, with what they are.
+const EXITS: [(Exit, &str); 3] = [
+    (Exit::Interrupt, "an interrupt, the guest stays"),
+    (Exit::SentSgi, "the guest sends an SGI"),
+    (Exit::Switch, "a switch to another guest"),
+];
+
+/// Mean instructions at EL2 of one kind of exit, beside hackbench. `None` for a Linux with real-time threads, which has no EL2.
+fn exit(results: &Results, peer: &Peer, kind: Exit) -> Option<f64> {
+    match peer.kind {
+        Kind::Threads(..) => None,
+        _ => mean_of(results, &wakeup_label(peer, Load::Hackbench), kind),
+    }
+}
+
+/// The share of EL2 in all instructions, in per cent, beside hackbench.
+fn share(results: &Results, peer: &Peer) -> Option<Spread> {
+    let percent_of_el2 = |outcome: &Outcome| {
+        let cores = &outcome.clock.cores;
+        let (el2, all) = cores.iter().fold((0, 0), |(el2, all), it| {
+            (el2 + it.el2, all + it.instructions)
+        });
+        el2 as f64 / all.max(1) as f64 * 100.0
+    };
+    match peer.kind {
+        Kind::Threads(..) => None,
+        _ => Spread::of(
+            results
+                .of(&wakeup_label(peer, Load::Hackbench))
+                .iter()
+                .map(percent_of_el2),
+        ),
+    }
+}
+
+/// Milliseconds from power on to the first period of the real-time side, Linux idle.
+fn first_period(results: &Results, peer: &Peer) -> Option<Spread> {
+    let begin = match peer.kind {
+        Kind::Threads(..) => MARK_THREAD,
+        _ => MARK_FIRST,
+    };
+    first(results, peer, begin)
+}
+
+/// Milliseconds from power on to the first process of Linux.
+fn first_process(results: &Results, peer: &Peer) -> Option<Spread> {
+    first(results, peer, MARK_INIT)
+}
+
+fn first(results: &Results, peer: &Peer, mark: u64) -> Option<Spread> {
+    let outcomes = results.of(&wakeup_label(peer, Load::Idle)).iter();
+    let times = outcomes.filter_map(|it| it.clock.first(mark));
+    Spread::of(times.map(|ns| ns as f64 / NS_PER_MS))
+}
+
+/// What is compared.
+pub(super) fn columns(results: &Results) -> Vec<Column> {
+    let mut columns: Vec<_> = EXITS
+        .into_iter()
+        .map(|(kind, title)| {
+            let name = format!("instructions at EL2, {title}");
+            Column::new(name, 0, |peer| Spread::of(exit(results, peer, kind)))
+        })
+        .collect();
+    columns.push(Column::new("share of EL2 in %", 1, |peer| {
+        share(results, peer)
+    }));
+    columns.push(Column::new("first period in ms", 0, |peer| {
+        first_period(results, peer)
+    }));
+    columns.push(Column::new("first process of Linux in ms", 0, |peer| {
+        first_process(results, peer)
+    }));
+    columns
+}
+
 /// Instructions at EL2 for an interrupt, for an SGI that a guest sends, and for a switch of guests.
 pub(super) fn exits_table(results: &Results) -> Table {
     let mut table = Table::new(
         "Mean instructions at EL2 in the wake-up runs beside hackbench, and EL2's share of all instructions",
-        &[
-            "",
-            "an interrupt, the guest stays",
-            "the guest sends an SGI",
-            "a switch to another guest",
-            "share of EL2",
-        ],
+        &[""],
     );
-    for peer in all().filter(|peer| !matches!(peer.kind, Kind::Threads(..))) {
-        let label = wakeup_label(peer, Load::Hackbench);
-        if results.of(&label).is_empty() {
+    table
+        .columns
+        .extend(EXITS.map(|(_, title)| title.to_owned()));
+    table.columns.push("share of EL2".into());
+    for peer in all() {
+        let Some(share) = share(results, peer) else {
             continue;
-        }
-        let kinds = [Exit::Interrupt, Exit::SentSgi, Exit::Switch];
-        let means = kinds.map(|it| mean_of(results, &label, it).map_or("-".into(), grouped));
+        };
         let mut row = vec![peer.title.to_owned()];
-        row.extend(means);
-        let share = Spread::of(results.of(&label).iter().map(share_of_el2));
-        row.push(share.map_or("-".into(), |it| format!("{:.1} %", it.median * 100.0)));
+        row.extend(EXITS.map(|(kind, _)| exit(results, peer, kind).map_or("-".into(), grouped)));
+        row.push(format!("{:.1} %", share.median));
         table.rows.push(row);
     }
     table
-}
-
-/// The share of instructions that the cores executed at EL2.
-fn share_of_el2(outcome: &Outcome) -> f64 {
-    let (el2, all) = outcome.clock.cores.iter().fold((0, 0), |(el2, all), it| {
-        (el2 + it.el2, all + it.instructions)
-    });
-    el2 as f64 / all.max(1) as f64
 }
 
 /// When the real-time side and Linux begin to work, after power on.
@@ -56,22 +119,15 @@ pub(super) fn starts_table(results: &Results) -> Table {
         &["", "first period", "first process"],
     );
     for peer in all() {
-        let outcomes = results.of(&wakeup_label(peer, Load::Idle));
-        if outcomes.is_empty() {
+        if results.of(&wakeup_label(peer, Load::Idle)).is_empty() {
             continue;
         }
-        let first = |mark| {
-            let times = outcomes.iter().filter_map(|it| it.clock.first(mark));
-            let spread = Spread::of(times.map(|ns| ns as f64 / NS_PER_MS));
-            spread.map_or("-".into(), |it| it.show(0))
-        };
-        let begin = match peer.kind {
-            Kind::Threads(..) => MARK_THREAD,
-            _ => MARK_FIRST,
-        };
-        table
-            .rows
-            .push(vec![peer.title.to_owned(), first(begin), first(MARK_INIT)]);
+        let show = |it: Option<Spread>| it.map_or("-".into(), |it| it.show(0));
+        table.rows.push(vec![
+            peer.title.to_owned(),
+            show(first_period(results, peer)),
+            show(first_process(results, peer)),
+        ]);
     }
     table
 }

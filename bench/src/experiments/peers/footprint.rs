@@ -2,6 +2,7 @@
 //! The memory that the system below the guests takes, and the size of what must be trusted.
 
 use super::WORST;
+use super::column::Column;
 use super::runs::wakeup_label;
 use super::systems::{Kind, Peer, all};
 use crate::experiments::Table;
@@ -77,6 +78,20 @@ pub(super) fn table(results: &Results) -> Table {
         table.rows.push([title].into_iter().chain(cells).collect());
     }
     table
+}
+
+/// What is compared.
+pub(super) fn columns(results: &Results) -> Vec<Column> {
+    vec![
+        Column::new("memory taken in MiB", 1, |peer| {
+            let [memory, ..] = spreads(results, peer)?;
+            Some(memory.over(MIB))
+        }),
+        Column::new("program files in KiB", 0, |peer| {
+            let [.., program] = spreads(results, peer)?;
+            Some(program.over(KIB))
+        }),
+    ]
 }
 
 /// For the JSON file.

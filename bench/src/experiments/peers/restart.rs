@@ -4,6 +4,7 @@
 use super::super::beside::Periods;
 use super::super::loads::CORES;
 use super::super::{Plan, Table};
+use super::column::Column;
 use super::systems::{Kind, Peer, Scope, all};
 use crate::clock::{ClockReport, MARK_BEGIN, MARK_FIRST, MARK_INIT, MARK_RESET};
 use crate::kvm::{Kvm, Until};
@@ -202,6 +203,35 @@ pub(super) fn table(results: &Results) -> Table {
     table
 }
 
+/// Milliseconds of FreeRTOS's restarts.
+fn rt_times(results: &Results, peer: &Peer) -> Option<Spread> {
+    Spread::of(results.of(&label(peer, Side::Rt)).iter().flat_map(of_rt))
+}
+
+/// Milliseconds of Linux's restarts.
+fn linux_times(results: &Results, peer: &Peer) -> Option<Spread> {
+    let outcomes = results.of(&label(peer, Side::Linux)).iter();
+    Spread::of(outcomes.flat_map(of_linux))
+}
+
+/// FreeRTOS's longest wait in microseconds while Linux restarts.
+fn longest_wait(results: &Results, peer: &Peer) -> Option<Spread> {
+    let outcomes = results.of(&label(peer, Side::Linux)).iter();
+    let restarted = outcomes.filter(|it| !of_linux(it).is_empty());
+    Spread::of(restarted.filter_map(|it| Some(it.rt("max_ns")? / NS_PER_US)))
+}
+
+/// What is compared.
+pub(super) fn columns(results: &Results) -> Vec<Column> {
+    vec![
+        Column::new("restart of FreeRTOS in ms", 1, |it| rt_times(results, it)),
+        Column::new("restart of Linux in ms", 0, |it| linux_times(results, it)),
+        Column::new("longest wait in µs, Linux restarts", 1, |it| {
+            longest_wait(results, it)
+        }),
+    ]
+}
+
 /// The cells of a system that can restart one side alone. `None`: neither run has a result.
 fn measured(results: &Results, peer: &Peer) -> Option<[String; 4]> {
     let of = |side| results.of(&label(peer, side));
@@ -209,15 +239,12 @@ fn measured(results: &Results, peer: &Peer) -> Option<[String; 4]> {
     if rt.is_empty() && linux.is_empty() {
         return None;
     }
-    let show =
-        |values: Vec<f64>, decimals| Spread::of(values).map_or("-".into(), |it| it.show(decimals));
-    let wait = linux.iter().filter(|it| !of_linux(it).is_empty());
-    let wait = wait.filter_map(|it| Some(it.rt("max_ns")? / NS_PER_US));
+    let show = |it: Option<Spread>, decimals| it.map_or("-".into(), |it: Spread| it.show(decimals));
     Some([
-        show(rt.iter().flat_map(of_rt).collect(), 1),
-        show(linux.iter().flat_map(of_linux).collect(), 0),
+        show(rt_times(results, peer), 1),
+        show(linux_times(results, peer), 0),
         missed(linux).unwrap_or("-".into()),
-        show(wait.collect(), 1),
+        show(longest_wait(results, peer), 1),
     ])
 }
 
