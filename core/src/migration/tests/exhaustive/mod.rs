@@ -525,7 +525,7 @@ fn bands_under_steal_with_two_real_time_cores() {
 #[test]
 #[ignore = "takes a minute"]
 fn bands_under_steal_with_two_real_time_cores_with_one_more_event() {
-    bands(packed::Policy::Steal, 0b001, 0b011, 4, 920_000);
+    bands(packed::Policy::Steal, 0b001, 0b011, 4, 915_000);
 }
 
 #[test]
