@@ -106,7 +106,7 @@ pub(super) fn publish_level<P: Platform>(state: &State<P>, platform: &P, level: 
     }
 }
 
-/// Notifies one core that a vCPU is parked: an idle core; else, if `or_busy`, a core that runs no higher band.
+/// Notifies one core that a vCPU is parked: see [`core_to_notify`].
 pub(super) fn notify_other_core<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
@@ -132,23 +132,27 @@ pub(super) fn notify_other_core<P: Platform>(
     }
 }
 
-/// Which of `others` is notified that a vCPU of `band` is parked: the first that idles; else, if `or_busy`, the first
-/// that runs no higher band.
+/// Which of `others` is notified that a vCPU of `band` is parked: the first that idles; else, if `or_busy`, the first of
+/// those that run the lowest band, if that is no higher one.
 fn core_to_notify(
     others: impl Iterator<Item = (PcpuId, Level)>,
     band: Band,
     or_busy: bool,
 ) -> Option<PcpuId> {
-    let mut first_busy = None;
+    let highest = match or_busy {
+        true => Level::of(Some(band)),
+        false => Level::IDLE,
+    };
+    let mut best = None;
     for (core, level) in others {
         if level == Level::IDLE {
             return Some(core);
         }
-        if or_busy && first_busy.is_none() && level <= Level::of(Some(band)) {
-            first_busy = Some(core);
+        if level <= highest && best.is_none_or(|(lowest, _)| level < lowest) {
+            best = Some((level, core));
         }
     }
-    first_busy
+    best.map(|(_, core)| core)
 }
 
 /// After a decision: publishes which band this core runs, and notifies another core of a vCPU that is parked here and
@@ -294,5 +298,16 @@ mod tests {
         assert_eq!(notified(&[HIGH, low, low], true), Some(2));
         assert_eq!(notified(&[low, low], false), None);
         assert_eq!(notified(&[HIGH, HIGH], true), None);
+    }
+
+    #[test]
+    fn of_busy_cores_one_of_the_lowest_band_is_notified() {
+        let levels = [HIGH, Level::of(Band::new(1)), Level::of(Some(LOW))];
+        let others = || (1..).map(PcpuId).zip(levels);
+        let notified = |band| core_to_notify(others(), band, true).map(|core| core.0);
+        assert_eq!(notified(Band::HIGHEST), Some(3));
+        assert_eq!(notified(LOW), Some(3));
+        let above = others().take(2);
+        assert_eq!(core_to_notify(above, LOW, true), None);
     }
 }
