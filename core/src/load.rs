@@ -11,8 +11,8 @@ use spumone_config::{GuestAddr, PhysAddr};
 /// The largest number of bytes copied at once: a power of two that divides a page, so that a chunk that ends at a
 /// multiple of it is in one range of memory.
 pub const COPIED: u64 = 512;
-/// Bytes cleared at once: a power of two that divides a page. More than [`COPIED`], because clearing is faster.
-pub const CLEARED: u64 = 2048;
+/// Bytes cleared at once: a page. More than [`COPIED`], because clearing is faster.
+pub const CLEARED: u64 = 4096;
 /// The largest number of random bytes of one seed.
 pub const MAX_SEED: u32 = 64;
 
