@@ -189,6 +189,7 @@ pub(super) fn become_host_core<P: Platform>(
         // this core says does not change, and the vCPU is cut off here all the same.
         let at = now.saturating_add(state.rules.park_delay);
         state.notify_at = state.notify_at.min(at);
+        state.alarm_is_stale = true;
     }
     has_claimed
 }
