@@ -530,7 +530,7 @@ fn bands_under_steal_with_two_real_time_cores_with_one_more_event() {
 
 #[test]
 fn bands_under_steal_with_two_vcpus_above_the_lowest() {
-    bands(packed::Policy::Steal, 0b011, 0b001, 4, 177_000);
+    bands(packed::Policy::Steal, 0b011, 0b001, 4, 135_000);
 }
 
 #[test]
