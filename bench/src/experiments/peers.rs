@@ -307,6 +307,22 @@ fn method(plan: &Plan, throughputs: &[Loads]) -> Vec<String> {
             Defaults::LATENCY.ipus,
             periods_from_power_on(plan).warmup
         ),
+        format!(
+            "Waits are of two kinds: FreeRTOS's task reads the counter in the guest's kernel, cyclictest in a program, after the kernel's \
+             scheduler has switched to it. Waits, exits, starts, restarts and memory have cores of {} instructions per µs and quanta of \
+             {} instructions; throughput has those of *The machine*, below. A wait is exact to a quantum.",
+            Defaults::LATENCY.ipus,
+            Defaults::LATENCY.quantum
+        ),
+        "One seed decides nothing between values that differ by a few per cent, or between longest waits: another seed moves both. Xen's \
+         credit2 had waits of half a millisecond with other seeds (`guests/xen/README.md`)."
+            .to_owned(),
+        "The model has no caches and no TLB misses, so it favours systems that share cores and move vCPUs, Spumone first. A board will \
+         be kinder to a core of its own."
+            .to_owned(),
+        "The shared core is core 0 under Spumone, Xen and KVM. Xen handles the interrupts of its console there, and it is the core on \
+         which KVM's host boots, so another core may wait less. The threads are on the last CPU."
+            .to_owned(),
         "Ideal: 1 / (T(3) + (1 - f) × (T(4) - T(3))), where T(n) = 1 / (time of the stock kernel on n bare cores), as \
          measured, and f is the load."
             .to_owned(),

@@ -48,8 +48,9 @@ impl Column {
     pub(super) fn verdict(&self) -> Option<Verdict> {
         let (_, own) = self.values.iter().find(|(peer, _)| peer.name == OWN.name)?;
         let ahead = self.ahead(own);
+        let others = self.values.len() - 1;
         let measured = match ahead.is_empty() {
-            true => "none is".into(),
+            true => format!("none of {others} is"),
             false => ahead.join(", "),
         };
         Some(Verdict {

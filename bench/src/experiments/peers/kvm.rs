@@ -30,8 +30,11 @@ pub(super) const METHOD: &[&str] = &[
      cores. WFI does not trap (`kvm-arm.wfi_trap_policy=notrap`; Linux, `Documentation/admin-guide/kernel-parameters.txt`), as it does \
      not on a Xen that is set up this way. It is core 3, since the host's kernel cannot isolate core 0, where it boots (`kernel/sched/isolation.c`: *must include one \
      present CPU, using boot CPU*).",
-    "What KVM cannot do: the host does not know which vCPU holds a lock. A vCPU that is pinned to a core stays there. If it floats, \
-     the host's scheduler may move it to balance load, but not because other vCPUs wait for it.",
+    "What KVM cannot do: a vCPU that is pinned to a core stays there. If it floats, the host's scheduler may move it to balance load, \
+     but nothing bounds when. (Neither KVM nor Spumone knows which vCPU holds a lock; Spumone lets another core take each vCPU whose \
+     core is taken for longer than 100 µs.)",
+    "KVM's longest waits with Linux idle, and while Linux restarts, are longer than those beside hackbench. We have not found their \
+     cause. FreeRTOS has no warm-up on KVM, so first accesses to its memory are among them.",
 ];
 
 /// FreeRTOS prints only what is evaluated: each character is an exit to QEMU.

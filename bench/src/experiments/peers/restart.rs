@@ -49,7 +49,9 @@ pub(super) const METHOD: &[&str] = &[
      clears all memory of the guest and loads its images again. QEMU (without `-no-reboot`) writes the images again and leaves \
      the rest of the memory. Waits, late and lost periods are those of 80000 periods of 100 µs in which Linux restarts.",
     "Restart on Xen: domains that Xen has made at its start \"cannot be properly shutdown or rebooted using xl. If one of them crashes, \
-     the whole platform should be rebooted\" (Xen, `docs/features/dom0less.pandoc`).",
+     the whole platform should be rebooted\" (Xen, `docs/features/dom0less.pandoc`). With a Linux as control domain, Xen can create and \
+     restart domains; that was not measured.",
+    "Late: the job began after the next one was due. Lost: it never ran.",
 ];
 
 /// Which side restarts.
