@@ -123,6 +123,12 @@ impl<'a> AtEl2<'a> {
     }
 
     fn rest(mut self) -> (Own, SharedSnapshot) {
+        assert_eq!(
+            self.machine.mask,
+            self.state.current_band(),
+            "core {} enters a guest, or idles, with the priority mask of another band",
+            self.core.0
+        );
         if let Some(id) = self.state.running().filter(|&id| moves(id)) {
             // From now on the guest may do anything, so its former state does not count.
             self.machine.world.in_kernel[id.index()] = false;
