@@ -49,9 +49,9 @@ impl Load {
 pub struct Periods {
     /// Length of one.
     pub us: u64,
-    /// The number of those that count.
+    /// The number of periods that count.
     pub count: u64,
-    /// The number of those before them, which do not count.
+    /// The number of periods before these, in which nothing counts.
     pub warmup: u64,
     /// More parameters of the guest, each after a space.
     pub more: &'static str,

@@ -185,8 +185,8 @@ pub(super) fn become_host_core<P: Platform>(
     let has_claimed = claim_for_core(state, platform, id, seen, now);
     if has_claimed {
         park(state, platform, id);
-        // This core may still say that it runs a higher band, which sleeps. If that band wakes before the decision, what
-        // this core says does not change, and the vCPU is cut off here all the same.
+        // This core may still publish a higher band, which sleeps. If that band wakes before the decision, the core
+        // publishes no change, and the vCPU is cut off here all the same.
         let at = now.saturating_add(state.rules.park_delay);
         state.notify_at = state.notify_at.min(at);
         state.alarm_is_stale = true;

@@ -132,8 +132,8 @@ pub(super) fn notify_other_core<P: Platform>(
     }
 }
 
-/// Which of `others` is notified that a vCPU of `band` is parked: the first that idles; else, if `or_busy`, the first of
-/// those that run the lowest band, if that is no higher one.
+/// Which of `others` is notified that a vCPU of `band` is parked: the first that idles; else, if `or_busy`, one that
+/// runs no higher band: the first of those whose band is the lowest.
 fn core_to_notify(
     others: impl Iterator<Item = (PcpuId, Level)>,
     band: Band,
@@ -199,7 +199,7 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
 }
 
 /// Notifies another core of a vCPU above the lowest band that is parked here and cut off, and returns that vCPU. The core
-/// that is notified takes all such vCPUs.
+/// that is notified takes all such vCPUs that may run there.
 #[inline(always)]
 fn notify_of_deadlines<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<VcpuId> {
     let parked = state.parked_here & state.with_deadlines;
@@ -221,7 +221,7 @@ fn notify_of_cut_off<P: Platform>(
     Some(id)
 }
 
-/// The vCPU that this core has parked and for which another core is notified next: one that is runnable or cut off.
+/// The parked vCPU for which this core notifies another core next: a vCPU that is runnable or cut off.
 #[inline(always)]
 fn next_to_notify<P: Platform>(state: &mut State<P>, platform: &P) -> Option<VcpuId> {
     first_parked(state, platform, state.parked_here, true)
