@@ -4,9 +4,8 @@
 
 use super::grace::Grace;
 use super::policy::PolicyRules;
-use super::presence::Level;
 use super::shared::Shared;
-use crate::schedule::{Band, Deadlines, Scheduler, Ticks, VcpuState};
+use crate::schedule::{Band, Deadlines, Level, Scheduler, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::packed::Without;
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};

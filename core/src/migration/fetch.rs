@@ -8,11 +8,10 @@ use super::notify::{notify_other_core, publish_level};
 use super::park::{claim, park};
 use super::platform::{Platform, State, TracePoint};
 use super::policy::{Candidate, Fetcher, Running};
-use super::presence::Level;
 use super::send::send_away_due;
 use super::shared::Shared;
 use super::slot::{Parked, ParkedState, Peek};
-use crate::schedule::{Ticks, VcpuState};
+use crate::schedule::{Level, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::types::{PcpuId, VcpuId};
 
@@ -29,15 +28,13 @@ pub(super) fn fetch<P: Platform>(
 ) -> Option<bool> {
     state.fetch_at = Ticks::NEVER;
     state.alarm_is_stale = true;
-    let highest = Level::of(state.scheduler.highest_band());
-    if highest > platform.shared().roles.highest_movable {
+    if state.scheduler.highest_level() > platform.shared().roles.highest_movable {
         return None;
     }
     if !(state.sent | state.visitors).is_empty() || state.rules.max_stay.is_some() {
         send_away_due(state, platform, now);
     }
-    let highest = Level::of(state.scheduler.highest_band());
-    if highest == Level::IDLE {
+    if state.scheduler.highest_level() == Level::IDLE {
         // Publish first, then look: a core that parks a vCPU looks for idle cores afterwards.
         publish_level(state, platform, Level::IDLE);
     }

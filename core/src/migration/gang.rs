@@ -3,7 +3,6 @@
 
 use super::notify::publish_level;
 use super::platform::{Platform, State, TracePoint};
-use super::presence::Level;
 use crate::sets::VcpuSet;
 
 /// Before a decision: makes the gang's vCPU on this core wait while one of the gang's cores runs a higher band. Does
@@ -27,7 +26,7 @@ pub(super) fn notify_gang<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let Some((band, cores)) = platform.shared().roles.gang else {
         return;
     };
-    let level = Level::of(state.scheduler.current_band());
+    let level = state.scheduler.current_level();
     let was_above = platform.shared().presence(state.core).is_above(band);
     publish_level(state, platform, level);
     let is_above = platform.shared().presence(state.core).is_above(band);

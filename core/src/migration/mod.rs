@@ -63,6 +63,7 @@ mod switch;
 #[cfg(test)]
 mod tests;
 
+pub use crate::schedule::Level;
 pub use core_state::{Catch, CoreSetup, CoreState, TAKE_BACK_US};
 pub use decide::{Next, next_action};
 pub use grace::{Grace, Sample};
@@ -73,7 +74,7 @@ pub use lock_holder::{Interrupted, may_hold_lock};
 pub use park::{acquire_token, park, wake};
 pub use platform::{Delivery, Platform, Saved, State, Taken, TracePoint};
 pub use policy::{Candidate, Fetcher, Policy, PolicyRules, Running, Verdict};
-pub use presence::{Level, Presence};
+pub use presence::Presence;
 pub use pull::pull_for_start;
 pub use save::save_loaded;
 pub use send::caught;

@@ -4,10 +4,9 @@
 
 use super::park::{host_core_of, is_parked_here, park};
 use super::platform::{Platform, State, TracePoint};
-use super::presence::Level;
 use super::shared::VcpuFacts;
 use super::slot::ParkedState;
-use crate::schedule::{Band, Ticks, VcpuState};
+use crate::schedule::{Band, Level, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::types::{PcpuId, VcpuId};
 
@@ -158,7 +157,7 @@ fn core_to_notify(
 /// After a decision: publishes which band this core runs, and notifies another core of a vCPU that is parked here and
 /// could run there.
 pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
-    let level = Level::of(state.scheduler.current_band());
+    let level = state.scheduler.current_level();
     let before = platform.shared().presence(state.core).level();
     let has_changed = before != level;
     publish_level(state, platform, level);

@@ -1,26 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which band a core runs, as other cores see it.
 
-use crate::schedule::Band;
+use crate::schedule::{Band, Level};
 use crate::sync::atomic::{AtomicU8, Ordering, fence};
-
-/// The band that a core runs, as a number: 0 while it idles, one more than the band otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Level(u8);
-
-impl Level {
-    /// The core idles.
-    pub const IDLE: Self = Self(0);
-
-    /// The level of a core that runs this band.
-    #[inline(always)]
-    pub const fn of(band: Option<Band>) -> Self {
-        match band {
-            Some(band) => Self(band.index() as u8 + 1),
-            None => Self::IDLE,
-        }
-    }
-}
 
 /// The level of a core, for other cores that have parked a vCPU, or must know whether the priority mask holds back an
 /// interrupt there.
@@ -36,7 +18,7 @@ impl Presence {
         /// An idle core.
         pub fn new() -> Self {
             Self {
-                level: AtomicU8::new(Level::IDLE.0),
+                level: AtomicU8::new(Level::IDLE.number()),
             }
         }
     }
@@ -45,7 +27,7 @@ impl Presence {
     /// published.
     #[inline(always)]
     pub fn publish(&self, level: Level) {
-        self.level.store(level.0, Ordering::Relaxed);
+        self.level.store(level.number(), Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
@@ -57,7 +39,7 @@ impl Presence {
     /// Its level.
     #[inline(always)]
     pub fn level(&self) -> Level {
-        Level(self.level.load(Ordering::Relaxed))
+        Level::from_number(self.level.load(Ordering::Relaxed))
     }
 }
 

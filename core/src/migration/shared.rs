@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What all cores share: constants about vCPUs, and the atomics by which tokens move.
 
-use super::presence::{Level, Presence};
+use super::presence::Presence;
 use super::slot::{Parked, ParkingSlot};
-use crate::schedule::Band;
+use crate::schedule::{Band, Level};
 use crate::sets::CoreSet;
 use spumone_config::types::{MAX_PCPUS, MAX_VCPUS, PcpuId, VcpuId};
 

@@ -17,6 +17,7 @@
 
 mod deadlines;
 mod interrupt_priority;
+mod level;
 mod run_queue;
 mod scheduler;
 
@@ -28,6 +29,7 @@ pub use deadlines::Deadlines;
 pub use interrupt_priority::{
     ALARM_PRIORITY, GicPriority, OWN_PRIORITY, band_priority, kick_sgi, priority_mask,
 };
+pub use level::Level;
 pub use run_queue::RunQueue;
 pub use scheduler::{Action, Decision, Refused, Scheduler, TimeSlice, VcpuState};
 pub use spumone_config::types::Band;

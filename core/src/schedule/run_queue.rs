@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The run queue: the vCPUs of a core that are runnable and do not run.
+//! The run queue: the vCPUs of a core that are runnable, and the one that runs.
 //!
 //! One first-in first-out queue per band, as a ring of links between vCPU ids, and a bitmap of the bands that have a
-//! member: every operation takes constant time.
+//! member: every operation takes constant time. The vCPU that runs stays the first of its band, so a preemption does not
+//! change the queue.
 
-use super::Band;
+use super::{Band, Level};
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
-/// Runnable vCPUs of one core, by band and in the order of their time slices.
+/// Runnable vCPUs of one core, and the one that runs, by band and in the order of their time slices.
 #[derive(Clone, Debug)]
 pub struct RunQueue {
     /// Places by vCPU id; valid for queued vCPUs.
@@ -56,21 +57,13 @@ impl RunQueue {
         self.append(vcpu, band)
     }
 
-    /// Puts a vCPU before the others of its band: it was preempted, so the rest of its time slice comes first. Returns as
-    /// [`wake`](Self::wake) does.
-    pub fn preempted(&mut self, vcpu: VcpuId, band: Band) -> bool {
-        let appended = self.append(vcpu, band);
-        if appended {
+    /// Puts the first vCPU of a band behind the others: its time slice is over.
+    pub fn rotate(&mut self, band: Band) {
+        if self.has_band(band) {
             // In a ring, the vCPU behind the last is the one before the first.
-            self.first[band.index()] = vcpu;
+            let first = &mut self.first[band.index()];
+            *first = self.places[first.index()].after;
         }
-        appended
-    }
-
-    /// Puts a vCPU behind the others of its band: it ran and its time slice is over. Returns as
-    /// [`wake`](Self::wake) does.
-    pub fn quantum_expired(&mut self, vcpu: VcpuId, band: Band) -> bool {
-        self.append(vcpu, band)
     }
 
     /// Removes a vCPU: it sleeps, stops or leaves the core. Returns whether it was queued.
@@ -99,7 +92,7 @@ impl RunQueue {
         true
     }
 
-    /// The vCPU to run next: the first of the highest band. It stays queued.
+    /// The vCPU to run: the first of the highest band. It stays queued.
     pub fn next(&self) -> Option<VcpuId> {
         Some(self.first[self.highest_band()?.index()])
     }
@@ -116,8 +109,21 @@ impl RunQueue {
         u32::from(self.occupied) >> above != 0
     }
 
-    /// Whether a vCPU of this band is queued; if not, no alarm is needed for the end of the running vCPU's time slice.
-    pub fn has_band(&self, band: Band) -> bool {
+    /// The level of that band.
+    #[inline(always)]
+    pub fn highest_level(&self) -> Level {
+        Level::of_highest(self.occupied)
+    }
+
+    /// Whether other vCPUs of its band are queued beside this one, which is queued. If not, no alarm is needed for the end
+    /// of its time slice.
+    #[inline(always)]
+    pub fn has_others(&self, vcpu: VcpuId) -> bool {
+        self.places[vcpu.index() % MAX_VCPUS].after != vcpu
+    }
+
+    #[inline(always)]
+    fn has_band(&self, band: Band) -> bool {
         self.occupied & 1 << band.index() != 0
     }
 
@@ -192,12 +198,39 @@ mod tests {
     }
 
     #[test]
-    fn a_preempted_vcpu_comes_before_others_of_its_band_an_expired_one_after() {
+    fn a_vcpu_whose_time_slice_is_over_comes_after_the_others_of_its_band() {
+        let mut queue = RunQueue::new();
+        queue.rotate(LOW);
+        for vcpu in [1, 2, 3] {
+            assert!(queue.wake(VcpuId(vcpu), LOW));
+        }
+        queue.rotate(LOW);
+        queue.wake(VcpuId(4), HIGH);
+        queue.rotate(HIGH);
+        assert_eq!(drain(&mut queue), [4, 2, 3, 1]);
+    }
+
+    #[test]
+    fn a_vcpu_has_others_of_its_band_only() {
         let mut queue = RunQueue::new();
         queue.wake(VcpuId(1), LOW);
-        queue.preempted(VcpuId(2), LOW);
-        queue.quantum_expired(VcpuId(3), LOW);
-        assert_eq!(drain(&mut queue), [2, 1, 3]);
+        queue.wake(VcpuId(2), HIGH);
+        assert!(!queue.has_others(VcpuId(1)) && !queue.has_others(VcpuId(2)));
+        queue.wake(VcpuId(3), LOW);
+        assert!(queue.has_others(VcpuId(1)) && queue.has_others(VcpuId(3)));
+        queue.remove(VcpuId(1));
+        assert!(!queue.has_others(VcpuId(3)));
+    }
+
+    #[test]
+    fn the_highest_level_is_that_of_the_highest_band() {
+        let mut queue = RunQueue::new();
+        assert_eq!(queue.highest_level(), Level::IDLE);
+        for band in (0..Band::COUNT as u8).filter_map(Band::new) {
+            queue.wake(VcpuId(band.index() as u8), band);
+            assert_eq!(queue.highest_level(), Level::of(Some(band)));
+            assert_eq!(queue.highest_band(), Some(band));
+        }
     }
 
     #[test]
@@ -205,7 +238,7 @@ mod tests {
         let mut queue = RunQueue::new();
         assert!(queue.wake(VcpuId(1), LOW));
         assert!(!queue.wake(VcpuId(1), LOW));
-        assert!(!queue.preempted(VcpuId(1), HIGH));
+        assert!(!queue.wake(VcpuId(1), HIGH));
         assert_eq!(drain(&mut queue), [1]);
         assert!(!queue.remove(VcpuId(1)));
     }

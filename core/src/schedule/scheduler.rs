@@ -4,7 +4,7 @@
 //! Events (`start`, `wake`, `sleep`, …) only change the state of a vCPU; [`Scheduler::decide`] then decides once for
 //! all of them. Assumes that only its own core calls it, and that `now` never goes back.
 
-use super::{Band, RunQueue, Ticks};
+use super::{Band, Level, RunQueue, Ticks};
 use core::fmt;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
@@ -85,7 +85,7 @@ impl fmt::Display for Refused {
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     quantum: Ticks,
-    /// Exactly the vCPUs in state `Runnable`.
+    /// Exactly the vCPUs in state `Runnable` or `Running`; the latter, `current`, is the first of its band.
     queue: RunQueue,
     /// By id; `None` for those of other cores.
     vcpus: [Option<Entry>; MAX_VCPUS],
@@ -98,7 +98,7 @@ pub struct Scheduler {
     /// By how much extensions have delayed `quantum_end`.
     extended_by: Ticks,
     /// vCPUs of this band and below wait.
-    paused: Option<Band>,
+    paused: Level,
     loaded: Loaded,
 }
 
@@ -131,7 +131,7 @@ impl Scheduler {
             since: Ticks(0),
             quantum_end: Ticks(0),
             extended_by: Ticks(0),
-            paused: None,
+            paused: Level::IDLE,
             loaded: Loaded::Idle,
         }
     }
@@ -211,6 +211,7 @@ impl Scheduler {
     /// `None` if none runs.
     pub fn sleep_current(&mut self) -> Option<VcpuId> {
         let (vcpu, _) = self.current.take()?;
+        self.queue.remove(vcpu);
         self.set_state(vcpu, VcpuState::Sleep);
         Some(vcpu)
     }
@@ -226,23 +227,16 @@ impl Scheduler {
     /// Decides which vCPU runs from `now` on. The caller must carry the decision out.
     #[inline(always)]
     pub fn decide(&mut self, now: Ticks) -> Decision {
-        let (before, since) = (self.current(), self.since);
-        let mut extended_by = self.extended_by;
-        if let Some(band) = self.current_band() {
-            // The rest of its time slice decides its place in the queue, which may be the first.
-            if self.queue.highest_band().max(self.paused) >= Some(band) {
-                let left = self.quantum_end.saturating_sub(now);
-                if left == Ticks(0) {
-                    extended_by = left;
-                }
+        if let Some((vcpu, band)) = self.current {
+            let left = self.quantum_end.saturating_sub(now);
+            let is_over = left == Ticks(0) && self.queue.has_others(vcpu);
+            let level = Level::of(Some(band));
+            if is_over || self.queue.highest_level() > level || self.paused >= level {
                 self.requeue_current((left > Ticks(0)).then_some(left));
             }
         }
         if self.current.is_none() {
             self.dispatch(now);
-            if self.current() == before {
-                (self.since, self.extended_by) = (since, extended_by);
-            }
         }
         let next = self.current().map_or(Loaded::Idle, Loaded::Vcpu);
         let action = if self.loaded == next {
@@ -270,18 +264,18 @@ impl Scheduler {
 
     /// The time slice of the vCPU that runs.
     pub fn time_slice(&self) -> Option<TimeSlice> {
-        let band = self.current_band()?;
+        let (vcpu, band) = self.current?;
         Some(TimeSlice {
             band,
             since: self.since,
             end: self.quantum_end,
-            same_band_waits: self.queue.has_band(band),
+            same_band_waits: self.queue.has_others(vcpu),
         })
     }
 
     /// vCPUs of `band` and below do not run from the next decision on; `None`: all may run.
     pub fn pause_up_to(&mut self, band: Option<Band>) {
-        self.paused = band;
+        self.paused = Level::of(band);
     }
 
     /// Extends the time slice of the running vCPU to `end`, if it ends earlier.
@@ -298,15 +292,28 @@ impl Scheduler {
         self.extended_by = Ticks(0);
     }
 
-    /// Whether a vCPU above this band is runnable and does not run; `None`: any vCPU.
+    /// Whether a vCPU above this band runs or is runnable; `None`: any vCPU.
     #[inline(always)]
     pub fn waits_above(&self, band: Option<Band>) -> bool {
         self.queue.has_above(band)
     }
 
     /// The highest band that runs or is runnable.
+    #[inline(always)]
     pub fn highest_band(&self) -> Option<Band> {
-        self.current_band().max(self.queue.highest_band())
+        self.queue.highest_band()
+    }
+
+    /// The level of that band.
+    #[inline(always)]
+    pub fn highest_level(&self) -> Level {
+        self.queue.highest_level()
+    }
+
+    /// The level of the band that runs.
+    #[inline(always)]
+    pub fn current_level(&self) -> Level {
+        Level::of(self.current_band())
     }
 
     /// The state of a vCPU; `None` if it is not on this core.
@@ -314,8 +321,8 @@ impl Scheduler {
         self.entry(vcpu).ok().map(|entry| entry.state)
     }
 
-    /// Puts the current vCPU back into the queue: before the others of its band if it has a `rest` of its time slice, else
-    /// behind them.
+    /// The current vCPU does not run any more: with a `rest` of its time slice it stays before the others of its band, else
+    /// it goes behind them.
     #[inline(always)]
     fn requeue_current(&mut self, rest: Option<Ticks>) {
         let Some((vcpu, band)) = self.current.take() else {
@@ -327,22 +334,20 @@ impl Scheduler {
         };
         entry.state = VcpuState::Runnable;
         entry.quantum_left = rest.unwrap_or(full);
-        if rest.is_some() {
-            self.queue.preempted(vcpu, band);
-        } else {
-            self.queue.quantum_expired(vcpu, band);
+        if rest.is_none() {
+            self.queue.rotate(band);
         }
     }
 
     /// Makes the first vCPU in the queue the current one.
+    #[inline(always)]
     fn dispatch(&mut self, now: Ticks) {
-        if self.queue.highest_band() <= self.paused {
+        if self.queue.highest_level() <= self.paused {
             return;
         }
         let Some(vcpu) = self.queue.next() else {
             return;
         };
-        self.queue.remove(vcpu);
         if let Some(entry) = self.entry_mut(vcpu) {
             entry.state = VcpuState::Running;
             let (band, left) = (entry.band, entry.quantum_left);
