@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The state that the instances on all cores share: facts that never change after start, and atomics.
+//! The state that the instances on all cores share: facts that never change after start, atomics, and the tokens of parked
+//! vCPUs, which their parking slots guard.
 
 use crate::entropy::Entropy;
 use crate::gic::Gic;

@@ -14,7 +14,7 @@ pub enum Step {
     Look = 0xff00,
     /// The core has claimed a vCPU.
     Take,
-    /// The claimed vCPU has this core as its host core, and is in the run queue.
+    /// The claimed vCPU has this core as its host core, whose scheduler has it.
     Taken,
     /// The registers of the loaded vCPU are about to be saved.
     Save,

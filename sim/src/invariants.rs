@@ -92,7 +92,7 @@ pub struct Invariants {
     homes: Vec<usize>,
     /// The vCPU that each core runs; bit n for vCPU n.
     runs: Vec<u32>,
-    /// vCPUs that are runnable and do not run; bit n for vCPU n.
+    /// vCPUs that are runnable; bit n for vCPU n.
     waiting: u32,
     /// Those of them that were woken by their timers.
     by_timer: u32,

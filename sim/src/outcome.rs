@@ -119,7 +119,7 @@ pub struct Outcome {
     pub longest_dispatch: Ticks,
     /// Times that real-time vCPUs were woken.
     pub activations: u64,
-    /// The longest time that a vCPU was runnable and did not run.
+    /// The longest time that a vCPU was runnable.
     pub longest_wait: Ticks,
     /// The same while a core on which it could run was idle.
     pub longest_wait_beside_idle: Ticks,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which one of the parked vCPUs a core claims, and for which other one it notifies another core.
+//! Which one of the runnable parked vCPUs a core claims, and for which other one it notifies another core.
 
 use super::policy::{Candidate, Verdict};
 use super::slot::Parked;
@@ -7,7 +7,7 @@ use crate::schedule::{Band, Ticks};
 use core::cmp::Reverse;
 use spumone_config::types::VcpuId;
 
-/// A parked vCPU that the core may run.
+/// A runnable parked vCPU that the core may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Its id.
@@ -31,7 +31,7 @@ impl Found {
 /// What a core has found so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// The vCPU to claim.
+    /// The runnable vCPU to claim.
     pub best: Option<Found>,
     /// Another vCPU, for which another core is to be notified.
     pub left_over: Option<VcpuId>,

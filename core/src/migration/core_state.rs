@@ -10,7 +10,7 @@ use crate::sets::VcpuSet;
 use spumone_config::packed::Without;
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 
-/// In microseconds: how often a vCPU whose time slice is over is sampled while it is in its kernel.
+/// In microseconds: how often a vCPU that has to give up the core is sampled while it is in its kernel.
 const GRACE_STEP_US: u32 = 50;
 /// How many times such a vCPU is sampled before it must leave.
 const GRACE_STEPS: u8 = 5;
@@ -86,9 +86,9 @@ pub struct CoreState<T> {
     /// Whether it is due now.
     pub(super) chore_is_due: bool,
     /// vCPUs that may migrate to or from this core.
-    pub(super) moving: VcpuSet,
-    /// Those above the lowest band. They are taken to have deadlines of their own, which do not wait for the park delay.
-    pub(super) with_deadlines: VcpuSet,
+    pub(super) movable: VcpuSet,
+    /// Those above the lowest band that moves. They may be of a real-time guest, so they do not wait for the park delay.
+    pub(super) above_lowest: VcpuSet,
     /// What the policy has the core do.
     pub(super) rules: PolicyRules,
     /// Whether kernels of guests that migrate are kept off this core.
@@ -146,11 +146,11 @@ impl<T> CoreState<T> {
             rules.park_delay = Ticks(0);
         }
         let vcpus = || shared.vcpus();
-        let moving: VcpuSet = vcpus()
+        let movable: VcpuSet = vcpus()
             .filter(|(_, it)| it.moves && it.cores.contains(core))
             .map(|(id, _)| id)
             .collect();
-        let with_deadlines: VcpuSet = vcpus()
+        let above_lowest: VcpuSet = vcpus()
             .filter(|(_, it)| Level::of(Some(it.band)) > shared.roles.lowest_movable)
             .map(|(id, _)| id)
             .collect();
@@ -173,14 +173,14 @@ impl<T> CoreState<T> {
             alarm_is_stale: true,
             chore_at: Ticks::NEVER,
             chore_is_due: false,
-            moving,
-            with_deadlines: moving & with_deadlines,
+            movable,
+            above_lowest: movable & above_lowest,
             rules,
             excludes_kernels: shared.excludes_kernels(core),
             catches: Catch::Nothing,
             alarm_expired: false,
             decided_band: None,
-            home_vcpus: moving & home_vcpus,
+            home_vcpus: movable & home_vcpus,
             visitors: VcpuSet::EMPTY,
             sent: VcpuSet::EMPTY,
             taken_back: VcpuSet::EMPTY,
@@ -254,7 +254,7 @@ impl<T> CoreState<T> {
         self.scheduler.current_band()
     }
 
-    /// The state of a vCPU of this core; `None`: it is not in the run queue.
+    /// The state of a vCPU of this core; `None`: the scheduler does not have it.
     #[inline(always)]
     pub fn vcpu_state(&self, id: VcpuId) -> Option<VcpuState> {
         self.scheduler.state(id)
@@ -344,7 +344,7 @@ impl<T> CoreState<T> {
     /// Whether a vCPU may migrate to or from this core.
     #[inline(always)]
     pub(super) fn moves(&self, id: VcpuId) -> bool {
-        self.moving.contains(id)
+        self.movable.contains(id)
     }
 
     /// Whether this core has the token of a vCPU.

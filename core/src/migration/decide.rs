@@ -8,7 +8,7 @@ use super::defer::defer_preemption;
 use super::fetch::fetch;
 use super::gang::{notify_gang, pause_gang};
 use super::interrupt::{arm_alarm, arm_stale_alarm, notify_rung, take_interrupts};
-use super::notify::{publish_and_notify, release_fetched, set_running};
+use super::notify::{park_unless_running, publish_and_notify, set_running};
 use super::park::{acquire_current, wake_expired};
 use super::platform::{Platform, State, TracePoint};
 use crate::schedule::{Action, Band, Ticks};
@@ -19,15 +19,15 @@ use spumone_config::types::VcpuId;
 pub enum Next {
     /// It decides again, because something has happened since the decision.
     Decide,
-    /// No vCPU is runnable: the core idles.
+    /// No vCPU may run: the core idles.
     Idle,
     /// The core switches to this vCPU, whose registers are not on the core.
     Switch(VcpuId),
     /// This vCPU, whose registers are on the core, enters its guest.
     Run(VcpuId),
-    /// The hypervisor does a chore: one that an interrupt asked for ([`Taken::Chore`](super::Taken::Chore)), or one that
-    /// is due now ([`Platform::next_chore`]). It then sets the time of the next one
-    /// ([`CoreState::set_chore`](super::CoreState::set_chore)). The decision stands.
+    /// The hypervisor does a chore at this time, that of the decision: one that an interrupt asked for
+    /// ([`Taken::Chore`](super::Taken::Chore)), or one that is due ([`Platform::next_chore`]). It then sets the time of the
+    /// next one ([`CoreState::set_chore`](super::CoreState::set_chore)). The decision stands.
     Chore(Ticks),
 }
 
@@ -67,7 +67,7 @@ fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
     platform.trace(TracePoint::Decide);
     let mut now = platform.now();
     wake_expired(state, platform, now);
-    if !state.moving.is_empty()
+    if !state.movable.is_empty()
         && let Some(has_taken_time) = fetch(state, platform, now)
     {
         let is_interrupted = platform.is_interrupted();
@@ -85,16 +85,16 @@ fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
         return now;
     }
     let mut decision = state.scheduler.decide(now);
-    if !state.moving.is_empty() {
+    if !state.movable.is_empty() {
         decision = acquire_current(state, platform, now, decision);
-        release_fetched(state, platform);
+        park_unless_running(state, platform);
     }
     state.must_decide = false;
-    if let Action::Switch { to } = decision.action {
-        set_running(state, platform, to);
-        platform.trace(TracePoint::Dispatch(to));
+    if let Action::Run(chosen) = decision.action {
+        set_running(state, platform, chosen);
+        platform.trace(TracePoint::Dispatch(chosen));
     }
-    if !state.moving.is_empty() {
+    if !state.movable.is_empty() {
         publish_and_notify(state, platform, now);
     } else if state.rules.gang {
         notify_gang(state, platform);

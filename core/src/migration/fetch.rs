@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fetching: a core looks at the vCPUs that other cores have parked, asks the policy about each, and claims at most one.
+//! Fetching: a core looks at the vCPUs that other cores have parked, and asks the policy about each. It claims every
+//! sleeping or turned-off vCPU that it is to take, and at most one runnable vCPU.
 
 use super::catch::{catch, stop_catching};
 use super::choice::Choice;
@@ -15,11 +16,12 @@ use crate::schedule::{Level, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// Looks for vCPUs that other cores have parked, asks the policy about each, and claims at most one. A decision must follow,
-/// with [`acquire_current`](super::park::acquire_current).
+/// Looks for vCPUs that other cores have parked, asks the policy about each, and claims every sleeping or turned-off vCPU
+/// that it is to take, and at most one runnable vCPU. A decision must follow, with
+/// [`acquire_current`](super::park::acquire_current).
 ///
 /// Returns whether there was something to choose or a time slice was over, so that time has passed; `None` if a vCPU of a
-/// higher band than any vCPU that migrates is runnable here, so that no slot was looked at.
+/// higher band than any vCPU that migrates runs or is runnable here, so that no slot was looked at.
 #[inline(always)]
 pub(super) fn fetch<P: Platform>(
     state: &mut State<P>,
@@ -38,9 +40,9 @@ pub(super) fn fetch<P: Platform>(
         // Publish first, then look: a core that parks a vCPU looks for idle cores afterwards.
         publish_level(state, platform, Level::IDLE);
     }
-    let moving = state.moving;
+    let movable = state.movable;
     let mut elsewhere = VcpuSet::EMPTY;
-    for id in moving.iter() {
+    for id in movable.iter() {
         let concerns = match platform.shared().slot(id).peek(state.core) {
             Peek::Nothing => false,
             Peek::Runnable => true,
@@ -49,7 +51,7 @@ pub(super) fn fetch<P: Platform>(
         };
         elsewhere.insert_if(id, concerns);
     }
-    platform.trace(TracePoint::Peeked(moving.count()));
+    platform.trace(TracePoint::Peeked(movable.count()));
     let slice = state.scheduler.time_slice();
     let is_over = slice.is_some_and(|slice| slice.same_band_waits && slice.end <= now);
     if elsewhere.is_empty() && !is_over {
@@ -60,15 +62,16 @@ pub(super) fn fetch<P: Platform>(
     Some(true)
 }
 
-/// Whether a vCPU is cut off on core `host`, which runs a higher band.
+/// Whether core `host` runs a higher band than the vCPU's.
 #[inline(always)]
 pub(super) fn is_cut_off(shared: &Shared, id: VcpuId, host: PcpuId) -> bool {
     let band = shared.band(id);
     band.is_some_and(|band| shared.presence(host).is_above(band))
 }
 
-/// Asks the policy about each vCPU of `elsewhere`, which other cores have parked, and claims the best one; or first
-/// gives the running vCPU grace. `is_over`: the time slice of the running vCPU is over, and another vCPU of its band waits here.
+/// Asks the policy about each vCPU of `elsewhere`, which other cores have parked. At once it claims those to take that
+/// sleep or are off; then it claims the best runnable one, or first gives the running vCPU grace. `is_over`: the time slice
+/// of the running vCPU is over, and another vCPU of its band waits here.
 #[inline(never)]
 fn choose<P: Platform>(
     state: &mut State<P>,
@@ -160,7 +163,7 @@ fn candidate<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> Option<
     })
 }
 
-/// Until when the running vCPU, whose time slice is over, may go on.
+/// Until when the running vCPU, which has to give up the core, may go on.
 fn more_grace<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> Option<Ticks> {
     let loaded = state.loaded.as_ref()?;
     if state.running != Some(loaded.id) {
@@ -182,8 +185,8 @@ pub(super) fn become_host_core<P: Platform>(
     let has_claimed = claim_for_core(state, platform, id, seen, now);
     if has_claimed {
         park(state, platform, id);
-        // This core may still publish a higher band, which sleeps. If that band wakes before the decision, the core
-        // publishes no change, and the vCPU is cut off here all the same.
+        // The presence of this core may still show a higher band whose vCPU sleeps by now. If that vCPU wakes before the
+        // decision, the presence does not change, so `publish_and_notify` would not set `notify_at`.
         let at = now.saturating_add(state.rules.park_delay);
         state.notify_at = state.notify_at.min(at);
         state.alarm_is_stale = true;
@@ -191,7 +194,7 @@ pub(super) fn become_host_core<P: Platform>(
     has_claimed
 }
 
-/// Claims a vCPU that another core has parked, and puts it into this core's run queue. Returns `false` if a core was
+/// Claims a vCPU that another core has parked, and enters it in this core's scheduler. Returns `false` if a core was
 /// faster, or the guest does not run.
 fn claim_for_core<P: Platform>(
     state: &mut State<P>,
@@ -225,7 +228,7 @@ fn claim_for_core<P: Platform>(
         VcpuState::Sleep => platform.next_timer(&token),
         _ => None,
     };
-    // The vCPU may still be in the run queue from the last time it was here.
+    // The scheduler may still have the vCPU from the last time it was here.
     let _ = state.scheduler.remove(id);
     state.deadlines.clear(id);
     match timer {

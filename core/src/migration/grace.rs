@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When a vCPU whose time slice is over gives up the core: not while its guest's kernel may hold a lock.
+//! When a vCPU that has to give up the core does so: not while its guest's kernel may hold a lock.
 //!
 //! A vCPU in its kernel gets a little more time and is sampled again, until it is back in a program, or spins (it then waits
 //! for another vCPU), or has used up its grace. Where the core can tell (FEAT_XNX), the return to a program is caught as well

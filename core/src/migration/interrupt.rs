@@ -9,7 +9,7 @@
 //!   them.
 //! - **A preemption is decided before the next interrupt is taken.** As soon as a vCPU of a higher band than the running
 //!   one is runnable, the core decides; the decision sets the priority mask, which holds the rest of the storm back in
-//!   the GIC. When the alarm has expired, the mask is raised at once.
+//!   the GIC. When the alarm has expired, the core sets the mask at once.
 
 use super::core_state::{CoreState, Loaded};
 use super::park::{host_core_of, is_host_core, mark_wanted_if_cut_off, wake};
@@ -128,8 +128,9 @@ fn timer_expired<P: Platform>(state: &mut State<P>, platform: &mut P, timer: Int
     notify_vcpus(state, platform, rung);
 }
 
-/// The alarm has expired and is disarmed: the core must decide. Until then, the priority mask lets through only interrupts
-/// for the highest band and timers of the loaded vCPU, because such a timer may be the reason for a preemption.
+/// The alarm has expired and is disarmed: the core must decide. Until then, the priority mask is that of band 7. Beside the
+/// alarm it lets through the timers of the loaded vCPU, because such a timer may be the reason for a preemption, its
+/// maintenance interrupt, and band 7, if the system has eight bands.
 #[inline(always)]
 pub fn alarm_expired<P: Platform>(state: &mut State<P>, platform: &mut P) {
     state.alarm = Ticks::NEVER;

@@ -13,9 +13,9 @@
 //!       └───────── claim by core a ───────┘      no migration: no message, no other core involved
 //! ```
 //!
-//! Parking costs a core one store; the core that needs the vCPU fetches it. After the claim, the new core makes itself
-//! the host core ([`Doorbell::settle`](crate::vgic::Doorbell::settle)) and then looks at the doorbell, so no interrupt
-//! is lost, in whatever order the cores act.
+//! Parking takes no lock and waits for no core; the core that needs the vCPU fetches it. After the claim, the new core
+//! makes itself the host core ([`Doorbell::settle`](crate::vgic::Doorbell::settle)) and then looks at the doorbell, so no
+//! interrupt is lost, in whatever order the cores act.
 //!
 //! Two protocols use several words of memory. They are safe because each core first writes, then has a fence, then
 //! looks at what the other core writes:
@@ -31,7 +31,7 @@
 //! | --- | --- |
 //! | `slot`, `presence`, `shared` | what cores share: atomics, and constants of vCPUs |
 //! | `grace`, `lock_holder` | when a vCPU may lose its core |
-//! | `policy`, `choice` | which parked vCPU a core fetches |
+//! | `policy`, `choice` | which parked vCPUs a core fetches |
 //! | `core_state`, `platform` | the state of a core, and what it runs on |
 //! | `park`, `catch`, `notify`, `save` | a core saves and parks vCPUs, and notifies other cores |
 //! | `send`, `fetch`, `pull` | vCPUs leave a core, and come to a core |

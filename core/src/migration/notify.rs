@@ -16,15 +16,15 @@ use spumone_config::types::{PcpuId, VcpuId};
 pub(super) fn set_running<P: Platform>(state: &mut State<P>, platform: &mut P, to: Option<VcpuId>) {
     let last = core::mem::replace(&mut state.running, to);
     state.grace.renew();
-    if !state.moving.is_empty()
+    if !state.movable.is_empty()
         && let Some(last) = last
         && state.loaded() != Some(last)
     {
         // It was preempted before it was loaded.
-        release_preempted(state, platform, last);
+        park_or_keep(state, platform, last);
     }
     if let Some(id) = to {
-        // A vCPU that runs has its timers in the hardware.
+        // It is awake, so it needs no deadline; once it is loaded, its timers are in the hardware.
         state.deadlines.clear(id);
     }
 }
@@ -32,16 +32,17 @@ pub(super) fn set_running<P: Platform>(state: &mut State<P>, platform: &mut P, t
 /// Parks vCPU `id`, which does not run any more and whose registers are saved. Notifies another core if the vCPU is
 /// runnable, or cut off here.
 ///
-/// If a higher band now runs here and the policy has a park delay, this core keeps a vCPU of the lowest band until the
-/// park delay is over, and parks it then. If the core goes back to a lower band before that, parking has cost it nothing.
+/// If a higher band now runs here and the policy has a park delay, this core keeps a vCPU of the lowest band that moves
+/// until the park delay is over, and parks it then. If the core goes back to a lower band before that, parking has cost it
+/// nothing.
 #[inline(always)]
-pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     if !state.moves(id) {
         return;
     }
     // From the decision, not from `Presence`: the core may not have published the new band yet.
-    let is_preempted = state.scheduler.current_band() > platform.shared().band(id);
-    if is_preempted && state.rules.park_delay > Ticks(0) && !state.with_deadlines.contains(id) {
+    let higher_band_runs = state.scheduler.current_band() > platform.shared().band(id);
+    if higher_band_runs && state.rules.park_delay > Ticks(0) && !state.above_lowest.contains(id) {
         state.park_later.insert(id);
         return;
     }
@@ -51,9 +52,9 @@ pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id
     // A sleeping vCPU that is cut off here needs another core as well: `publish_and_notify` may have looked before it
     // was parked.
     let is_runnable = state.scheduler.state(id) == Some(VcpuState::Runnable);
-    if (is_runnable || is_preempted) && is_parked_here(state, platform, id) {
+    if (is_runnable || higher_band_runs) && is_parked_here(state, platform, id) {
         notify_other_core(state, platform, id, true);
-        if is_preempted && state.notify_at == Ticks::NEVER {
+        if higher_band_runs && state.notify_at == Ticks::NEVER {
             // That core may take another vCPU first, or run a higher band by then. Without a park delay,
             // `publish_and_notify` has looked before this vCPU was parked.
             state.notify_at = platform.now().saturating_add(state.notify_again_after);
@@ -62,9 +63,9 @@ pub fn release_preempted<P: Platform>(state: &mut State<P>, platform: &mut P, id
     }
 }
 
-/// Parks the fetched vCPU, if it does not run after all.
+/// Parks the fetched vCPU, unless it is the one that runs.
 #[inline(always)]
-pub(super) fn release_fetched<P: Platform>(state: &mut State<P>, platform: &mut P) {
+pub(super) fn park_unless_running<P: Platform>(state: &mut State<P>, platform: &mut P) {
     if let Some(id) = state.fetched.take()
         && state.scheduler.current() != Some(id)
     {
@@ -72,14 +73,14 @@ pub(super) fn release_fetched<P: Platform>(state: &mut State<P>, platform: &mut 
     }
 }
 
-/// If a higher band runs, a vCPU of the lowest band is parked only after the park delay, so that the higher band's latency
-/// does not grow.
+/// If a higher band runs, a vCPU of the lowest band that moves is parked only after the park delay, so that the higher
+/// band's latency does not grow.
 #[inline(never)]
 fn park_fetched<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     if state.scheduler.current_band() <= platform.shared().band(id) {
         park(state, platform, id);
-    } else if state.with_deadlines.contains(id) {
-        release_preempted(state, platform, id);
+    } else if state.above_lowest.contains(id) {
+        park_or_keep(state, platform, id);
     } else {
         state.park_later.insert(id);
     }
@@ -154,8 +155,11 @@ fn core_to_notify(
     best.map(|(_, core)| core)
 }
 
-/// After a decision: publishes which band this core runs, and notifies another core of a vCPU that is parked here and
-/// could run there.
+/// After a decision: publishes which band this core runs.
+///
+/// At or below the lowest band that moves, it then parks the vCPUs that were kept and, unless this core idles, notifies an
+/// idle core of one parked vCPU. Above that band it sets the time for parking and notifying: at the end of the park delay,
+/// then every `notify_again_after`. It notifies at once only of a cut-off vCPU above the lowest band that moves.
 pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     let level = state.scheduler.current_level();
     let before = platform.shared().presence(state.core).level();
@@ -177,31 +181,31 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
             notify_other_core(state, platform, id, false);
         }
     } else if has_changed || !state.park_later.is_empty() && state.notify_at == Ticks::NEVER {
-        // If the core goes back to a lower band before the park delay is over, no vCPU of the lowest band is parked, and no
-        // core is notified of one.
+        // If the core goes back to a lower band before the park delay is over, no vCPU of the lowest band that moves is
+        // parked, and no core is notified of one.
         let at = now.saturating_add(state.rules.park_delay);
         state.notify_at = state.notify_at.min(at);
         if has_changed {
-            notify_of_deadlines(state, platform);
+            notify_of_above_lowest(state, platform);
         }
     } else if state.notify_at <= now {
         // The core that is notified may just have begun to run a higher band, like this one.
         let again = now.saturating_add(state.notify_again_after);
         park_kept(state, platform);
-        let with_deadlines = notify_of_deadlines(state, platform);
+        let above_lowest = notify_of_above_lowest(state, platform);
         let next = next_to_notify(state, platform);
-        if let Some(id) = next.filter(|_| next != with_deadlines) {
+        if let Some(id) = next.filter(|_| next != above_lowest) {
             notify_other_core(state, platform, id, true);
         }
         state.notify_at = next.map_or(Ticks::NEVER, |_| again);
     }
 }
 
-/// Notifies another core of a vCPU above the lowest band that is parked here and cut off, and returns that vCPU. The core
-/// that is notified takes all such vCPUs that may run there.
+/// Notifies another core of a vCPU above the lowest band that moves, if one is parked here and cut off, and returns that
+/// vCPU. Of such vCPUs, the core that is notified takes all that sleep or are off, and one that is runnable.
 #[inline(always)]
-fn notify_of_deadlines<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<VcpuId> {
-    let parked = state.parked_here & state.with_deadlines;
+fn notify_of_above_lowest<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<VcpuId> {
+    let parked = state.parked_here & state.above_lowest;
     match parked.is_empty() {
         true => None,
         false => notify_of_cut_off(state, platform, parked),

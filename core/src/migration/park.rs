@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the token of a vCPU is: with this core, or beside its parking slot.
 //!
-//! A vCPU that migrates is parked when it does not run and its registers are saved. A vCPU that a core has parked stays in
-//! that core's run queue. The core claims it when the vCPU is to run; if another core was faster, the vCPU leaves the
-//! queue.
+//! A vCPU that migrates is parked when it does not run and its registers are saved. The scheduler of the core that has
+//! parked a vCPU still has it, unless it was sent away. The core claims the vCPU when it is to run; if another core was faster,
+//! it removes the vCPU from the scheduler.
 
 use super::platform::{Platform, State, TracePoint};
 use super::slot::{Parked, ParkedState};
@@ -55,7 +55,7 @@ pub fn acquire_token<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vc
         let admitted = state.scheduler.admit(id, band, VcpuState::Runnable);
         debug_assert!(
             admitted.is_ok(),
-            "a vCPU that is sent away leaves the run queue"
+            "a vCPU that is sent away leaves the scheduler"
         );
     }
     true

@@ -72,7 +72,7 @@ pub enum TracePoint {
     Take(VcpuId),
     /// Another core has claimed a vCPU that this core was about to claim.
     LostClaim,
-    /// Interrupts of the claimed vCPU come here, and it is in the run queue.
+    /// Interrupts of the claimed vCPU come here, and the scheduler has it.
     Taken,
     /// A vCPU of this core is about to be parked; its registers are saved.
     Park,
@@ -97,8 +97,10 @@ pub enum TracePoint {
 /// The state of a core that runs on this platform.
 pub type State<P> = CoreState<<P as Platform>::Token>;
 
-/// One core, as the functions of this module use it. They decide; a platform acts and decides nothing. A platform gets
-/// the vCPU that it is to act on, and never the [`CoreState`], so it cannot call back into these functions.
+/// One core, as the functions of this module use it. They decide; a platform acts, and only passes questions on:
+/// [`verdict`](Self::verdict) to the policy (in the simulator also to chance), and in the hypervisor
+/// [`may_hold_lock`](Self::may_hold_lock) and [`next_chore`](Self::next_chore) to other functions of this crate. A platform
+/// gets the vCPU that it is to act on, and never the [`CoreState`], so it cannot call back into the functions of this module.
 pub trait Platform {
     /// The right to touch a vCPU: there is one for each, and it cannot be copied.
     type Token;

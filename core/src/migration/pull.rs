@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pulling: an interrupt or a start has come for a vCPU that is cut off on its host core, so the core that sends it
-//! fetches the vCPU.
+//! Pulling: an interrupt or a start has come for a vCPU that is cut off on its host core. Without a verdict, the core that
+//! sends it claims the vCPU if it sleeps or is off, and marks it as wanted if it is runnable.
 
 use super::fetch::{become_host_core, is_cut_off};
 use super::notify::notify_other_core;

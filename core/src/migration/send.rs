@@ -2,7 +2,7 @@
 //! vCPUs that leave their core before another core looks for them: sent away, returned to their home, taken back if no
 //! core has claimed them.
 //!
-//! `steal` sends no vCPU away. What other policies do is in their [`PolicyRules`](super::PolicyRules).
+//! `steal` and `balance` send no vCPU away. What other policies do is in their [`PolicyRules`](super::PolicyRules).
 
 use super::catch::stop_catching;
 use super::core_state::Catch;
@@ -32,7 +32,7 @@ pub(super) fn send_away_due<P: Platform>(state: &mut State<P>, platform: &mut P,
     take_back_unclaimed(state, platform, now);
 }
 
-/// Parks a runnable vCPU of this core, to be run by another core: `to`, or any. Does nothing for a vCPU that loads its
+/// Parks a running or runnable vCPU of this core, to be run by another core: `to`, or any. Does nothing for a vCPU that loads its
 /// guest: no core fetches a vCPU of a guest that does not run, so this core would take it back each time, and loading
 /// would not proceed.
 fn send_away<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, to: Option<PcpuId>) {

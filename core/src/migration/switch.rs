@@ -7,7 +7,7 @@
 use super::catch::stop_catching;
 use super::core_state::Loaded;
 use super::interrupt::{arm_stale_alarm, take_interrupts};
-use super::notify::release_preempted;
+use super::notify::park_or_keep;
 use super::platform::{Platform, State};
 use super::save::save_loaded;
 use spumone_config::types::VcpuId;
@@ -35,7 +35,7 @@ pub fn switch_out<P: Platform>(state: &mut State<P>, platform: &mut P) {
         return;
     };
     save_loaded(state, platform);
-    release_preempted(state, platform, last);
+    park_or_keep(state, platform, last);
     // From now on the alarm replaces the timers just saved. It may expire at once.
     arm_stale_alarm(state, platform);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! GIC priorities and the priority mask: the GIC itself holds back interrupts for lower bands.
 //!
-//! An interrupt has the band of the vCPU it is for. While a vCPU of band b runs, the priority mask lets interrupts of
-//! band b and above through and keeps those of lower bands pending in the GIC, so they cost the vCPU no time. When the
-//! core runs a lower band again or idles, the mask is lowered and the core takes them.
+//! A kick has the band of its vCPU; an SPI, or mail about a guest, the highest band of the guest's vCPUs. While a vCPU of
+//! band b runs, the priority mask lets interrupts of band b and above through and keeps those of lower bands pending in the
+//! GIC, so they cost the vCPU no time. When the core runs a lower band again or idles, the mask lets them through and the
+//! core takes them.
 //!
 //! Lower numbers are higher GIC priorities, and the mask lets through what is strictly below it
 //! (IHI 0069, 4.8 "Interrupt prioritization"). Everything is a multiple of 16: a GICv3 has at least
@@ -12,7 +13,7 @@
 //! | GIC priority | for |
 //! | --- | --- |
 //! | 0x00 | EL2's alarm (`CNTHP`) |
-//! | 0x10 | private interrupts of the running vCPU: its timers, GIC maintenance |
+//! | 0x10 | private interrupts of the loaded vCPU: its timers, GIC maintenance |
 //! | 0x20 | band 7 |
 //! | … | … |
 //! | 0x90 | band 0 |
@@ -31,7 +32,7 @@ const STEP: u8 = 0x10;
 /// The priority of EL2's alarm: no mask holds it back.
 pub const ALARM_PRIORITY: GicPriority = GicPriority(0x00);
 
-/// The priority of the private interrupts that always concern the running vCPU. No mask holds them back.
+/// The priority of the private interrupts that always concern the loaded vCPU. No mask holds them back.
 pub const OWN_PRIORITY: GicPriority = GicPriority(STEP);
 
 /// The priority of the highest band. Each lower band is one step below.
@@ -40,7 +41,7 @@ const HIGHEST_BAND_PRIORITY: u8 = 2 * STEP;
 /// The mask that lets every interrupt through.
 const MASK_NOTHING: GicPriority = GicPriority(0xf0);
 
-/// Priority of the interrupts for vCPUs of this band: device interrupts and kicks.
+/// The priority of this band's interrupts: SPIs, kicks and mail.
 pub const fn band_priority(band: Band) -> GicPriority {
     GicPriority(HIGHEST_BAND_PRIORITY + (Band::COUNT - 1 - band.index()) as u8 * STEP)
 }
@@ -56,7 +57,7 @@ pub const fn priority_mask(priorities: InterruptPriorities, running: Option<Band
     }
 }
 
-/// The SGI (0 to 7) that kicks a core for a vCPU of `band`: for mail, or for a doorbell.
+/// The SGI (0 to 7) for kicks and mail of this band.
 ///
 /// Each band has its own, with [`band_priority`], so that a kick for a lower band waits in the GIC while a higher band
 /// runs.

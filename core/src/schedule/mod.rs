@@ -2,10 +2,10 @@
 //! Which vCPU a core runs, and when it must decide again.
 //!
 //! Each core has one [`Scheduler`] and one set of [`Deadlines`] of its own; cores share nothing of this module.
-//! Priorities are fixed and preemptive: the runnable vCPU of the highest [`Band`] runs, and preempts any other at once;
-//! vCPUs of one band share the core in time slices of one quantum. A core without a runnable vCPU idles.
+//! Priorities are fixed and preemptive: of the vCPUs that may run, one of the highest [`Band`] does, and preempts any
+//! other at once; vCPUs of one band share the core in time slices of one quantum. A core on which no vCPU may run idles.
 //!
-//! When an exit has changed which vCPUs are runnable, a core uses these types as follows
+//! When an exit has changed the state of a vCPU, a core uses these types as follows
 //! ([`next_action`](crate::migration::next_action) has the whole order, with migration):
 //! 1. It calls [`Deadlines::take_due`] with [`Scheduler::current_band`] until that returns `None`, and wakes each
 //!    returned vCPU. The vCPU's timer interrupt is delivered when the vCPU is loaded.

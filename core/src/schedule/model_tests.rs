@@ -60,8 +60,8 @@ struct Model {
     vcpus: [Option<ModelVcpu>; VCPUS as usize],
     places: i64,
     current: Option<u8>,
-    /// The loaded vCPU, and the number of its life.
-    loaded: Option<(u8, u32)>,
+    /// The vCPU that the last decision has chosen, and the number of its life.
+    chosen: Option<(u8, u32)>,
     lives: [u32; VCPUS as usize],
     now: u64,
     /// When `current` began to run.
@@ -279,17 +279,17 @@ proptest! {
             let Some(decision) = decision else { continue };
 
             prop_assert_eq!(decision.time_slice, model.time_slice());
-            // The running vCPU is loaded, in its present life; the scheduler switches only if it is not.
-            let wanted = model.current.map(|vcpu| (vcpu, model.lives[vcpu as usize]));
+            // The scheduler names a vCPU only if another one runs, or the same one in another life.
+            let chosen = model.current.map(|vcpu| (vcpu, model.lives[vcpu as usize]));
             match decision.action {
-                Action::Keep => prop_assert_eq!(model.loaded, wanted),
-                Action::Switch { to } => {
-                    prop_assert_eq!(to.map(|v| v.0), model.current);
-                    let stale = model.loaded.is_some_and(|(v, life)| model.lives[v as usize] != life);
-                    prop_assert!(stale || model.loaded != wanted);
+                Action::Same => prop_assert_eq!(model.chosen, chosen),
+                Action::Run(vcpu) => {
+                    prop_assert_eq!(vcpu.map(|v| v.0), model.current);
+                    let stale = model.chosen.is_some_and(|(v, life)| model.lives[v as usize] != life);
+                    prop_assert!(stale || model.chosen != chosen);
                 }
             }
-            model.loaded = wanted;
+            model.chosen = chosen;
             // The highest band runs.
             let runnable = model.vcpus.iter().flatten().filter(|v| {
                 matches!(v.state, VcpuState::Runnable | VcpuState::Running)
@@ -327,7 +327,7 @@ fn events_that_do_not_apply_are_refused_and_change_nothing() {
     );
     assert_eq!(scheduler.remove(vcpu), Ok(VcpuState::Runnable));
     let idle = Decision {
-        action: Action::Keep,
+        action: Action::Same,
         time_slice: None,
     };
     assert_eq!(scheduler.decide(Ticks(0)), idle);
@@ -344,20 +344,20 @@ fn a_preempted_vcpu_continues_before_others_of_its_band_with_the_rest_of_its_tim
         .admit(second, band(0), VcpuState::Runnable)
         .unwrap();
     scheduler.admit(higher, band(1), VcpuState::Sleep).unwrap();
-    let switch = |to| Action::Switch { to: Some(to) };
-    assert_eq!(scheduler.decide(Ticks(0)).action, switch(first));
+    let run = |vcpu| Action::Run(Some(vcpu));
+    assert_eq!(scheduler.decide(Ticks(0)).action, run(first));
     scheduler.wake(higher);
-    assert_eq!(scheduler.decide(Ticks(4)).action, switch(higher));
+    assert_eq!(scheduler.decide(Ticks(4)).action, run(higher));
     scheduler.sleep_current();
     let back = scheduler.decide(Ticks(100));
-    assert_eq!(back.action, switch(first));
+    assert_eq!(back.action, run(first));
     assert_eq!(back.time_slice.map(|slice| slice.end), Some(Ticks(106)));
-    assert_eq!(scheduler.decide(Ticks(105)).action, Action::Keep);
-    assert_eq!(scheduler.decide(Ticks(106)).action, switch(second));
+    assert_eq!(scheduler.decide(Ticks(105)).action, Action::Same);
+    assert_eq!(scheduler.decide(Ticks(106)).action, run(second));
 }
 
 #[test]
-fn sleep_and_wake_before_a_decision_keep_the_context() {
+fn a_vcpu_that_sleeps_and_wakes_before_a_decision_goes_on() {
     let mut scheduler = Scheduler::new(Ticks(QUANTUM));
     scheduler
         .admit(VcpuId(0), band(0), VcpuState::Runnable)
@@ -365,24 +365,20 @@ fn sleep_and_wake_before_a_decision_keep_the_context() {
     scheduler.decide(Ticks(0));
     scheduler.sleep_current();
     scheduler.wake(VcpuId(0));
-    assert_eq!(scheduler.decide(Ticks(1)).action, Action::Keep);
+    assert_eq!(scheduler.decide(Ticks(1)).action, Action::Same);
 }
 
 #[test]
-fn a_restarted_vcpu_is_loaded_again() {
+fn a_restarted_vcpu_counts_as_another_one() {
     let mut scheduler = Scheduler::new(Ticks(QUANTUM));
     let vcpu = VcpuId(0);
     scheduler.admit(vcpu, band(0), VcpuState::Runnable).unwrap();
     scheduler.decide(Ticks(0));
     scheduler.stop(vcpu).unwrap();
     scheduler.start(vcpu).unwrap();
-    let switch = Action::Switch { to: Some(vcpu) };
-    assert_eq!(scheduler.decide(Ticks(1)).action, switch);
+    assert_eq!(scheduler.decide(Ticks(1)).action, Action::Run(Some(vcpu)));
     scheduler.stop(vcpu).unwrap();
-    assert_eq!(
-        scheduler.decide(Ticks(1)).action,
-        Action::Switch { to: None }
-    );
+    assert_eq!(scheduler.decide(Ticks(1)).action, Action::Run(None));
 }
 
 /// A vCPU of the simulated core: it runs for a while, then sleeps with its timer set, and repeats this.

@@ -109,7 +109,7 @@ impl RunQueue {
         u32::from(self.occupied) >> above != 0
     }
 
-    /// The level of that band.
+    /// The level of the highest band with a member.
     #[inline(always)]
     pub fn highest_level(&self) -> Level {
         Level::of_highest(self.occupied)

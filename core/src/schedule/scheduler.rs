@@ -15,7 +15,7 @@ pub enum VcpuState {
     Off,
     /// Waits for an interrupt (WFI).
     Sleep,
-    /// Runnable, but another vCPU runs.
+    /// Does not run, but could.
     Runnable,
     /// Runs from the next entry on.
     Running,
@@ -34,23 +34,20 @@ pub struct TimeSlice {
     pub same_band_waits: bool,
 }
 
-/// Whether the core must switch.
+/// Whether another vCPU was chosen than in the last decision, or none. Registers are switched only if the chosen vCPU
+/// is not loaded: [`next_action`](crate::migration::next_action) looks at that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// No switch: the loaded vCPU goes on, or the core stays idle.
-    Keep,
-    /// Save the registers of the loaded vCPU, unless they are not needed any more, and load those of another one, or
-    /// idle.
-    Switch {
-        /// The vCPU to load; `None`: the core idles.
-        to: Option<VcpuId>,
-    },
+    /// The same vCPU goes on, or the core stays idle.
+    Same,
+    /// This vCPU runs from now on; `None`: the core idles from now on, and the vCPU that is loaded stays loaded.
+    Run(Option<VcpuId>),
 }
 
-/// A decision, and the time slice that it begins.
+/// A decision, and the time slice that it begins or continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What to do now.
+    /// Whether another vCPU was chosen.
     pub action: Action,
     /// The time slice of the vCPU that runs from now on; `None` if the core idles. For
     /// [`Deadlines::next_alarm`](super::Deadlines::next_alarm).
@@ -99,7 +96,7 @@ pub struct Scheduler {
     extended_by: Ticks,
     /// vCPUs of this band and below wait.
     paused: Level,
-    loaded: Loaded,
+    chosen: Chosen,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,13 +107,13 @@ struct Entry {
     quantum_left: Ticks,
 }
 
-/// Which vCPU is loaded once the core has carried out the last decision.
+/// What the last decision has chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Loaded {
+enum Chosen {
     Idle,
     Vcpu(VcpuId),
-    /// A vCPU that was turned off or has left. Its registers must be loaded again even if the same vCPU runs next,
-    /// because it then begins a new life.
+    /// A vCPU that was turned off or has left since. If the next decision chooses the same vCPU, that counts as another
+    /// one, since it may have begun a new life.
     Stale,
 }
 
@@ -132,7 +129,7 @@ impl Scheduler {
             quantum_end: Ticks(0),
             extended_by: Ticks(0),
             paused: Level::IDLE,
-            loaded: Loaded::Idle,
+            chosen: Chosen::Idle,
         }
     }
 
@@ -172,7 +169,7 @@ impl Scheduler {
     /// [`Refused::NotHere`].
     pub fn remove(&mut self, vcpu: VcpuId) -> Result<VcpuState, Refused> {
         let state = self.entry(vcpu)?.state;
-        self.forget_registers(vcpu);
+        self.forget(vcpu);
         if let Some(entry) = self.vcpus.get_mut(vcpu.index()) {
             *entry = None;
         }
@@ -196,7 +193,7 @@ impl Scheduler {
     /// [`Refused::NotHere`].
     pub fn stop(&mut self, vcpu: VcpuId) -> Result<(), Refused> {
         self.entry(vcpu)?;
-        self.forget_registers(vcpu);
+        self.forget(vcpu);
         self.set_state(vcpu, VcpuState::Off);
         Ok(())
     }
@@ -238,21 +235,20 @@ impl Scheduler {
         if self.current.is_none() {
             self.dispatch(now);
         }
-        let next = self.current().map_or(Loaded::Idle, Loaded::Vcpu);
-        let action = if self.loaded == next {
-            Action::Keep
+        let next = self.current().map_or(Chosen::Idle, Chosen::Vcpu);
+        let action = if self.chosen == next {
+            Action::Same
         } else {
-            Action::Switch { to: self.current() }
+            Action::Run(self.current())
         };
-        self.loaded = next;
+        self.chosen = next;
         Decision {
             action,
             time_slice: self.time_slice(),
         }
     }
 
-    /// The vCPU that runs; `None` while the core idles, and between a vCPU's end or sleep and the
-    /// next decision.
+    /// The vCPU that runs; `None` while the core idles, and between a vCPU's end, sleep or yield and the next decision.
     pub fn current(&self) -> Option<VcpuId> {
         Some(self.current?.0)
     }
@@ -304,7 +300,7 @@ impl Scheduler {
         self.queue.highest_band()
     }
 
-    /// The level of that band.
+    /// The level of the highest band that runs or is runnable.
     #[inline(always)]
     pub fn highest_level(&self) -> Level {
         self.queue.highest_level()
@@ -372,14 +368,14 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The registers of the vCPU are not to be used again.
-    fn forget_registers(&mut self, vcpu: VcpuId) {
+    /// The vCPU is turned off or leaves: nothing here refers to it any more, except its entry.
+    fn forget(&mut self, vcpu: VcpuId) {
         self.queue.remove(vcpu);
         if self.current() == Some(vcpu) {
             self.current = None;
         }
-        if self.loaded == Loaded::Vcpu(vcpu) {
-            self.loaded = Loaded::Stale;
+        if self.chosen == Chosen::Vcpu(vcpu) {
+            self.chosen = Chosen::Stale;
         }
     }
 

@@ -134,13 +134,13 @@ impl Vcpu {
         !matches!(self.doing, Doing::Masked | Doing::Spin)
     }
 
-    /// Whether it is runnable.
+    /// Whether it runs or could.
     #[inline]
     pub fn wants_to_run(&self, now: Ticks) -> bool {
         self.is_awake() || self.timer <= now
     }
 
-    /// Whether it is runnable, without its timer.
+    /// The same, without its timer.
     #[inline]
     pub fn is_awake(&self) -> bool {
         self.doing != Doing::Wait || self.bell | self.irqs != 0

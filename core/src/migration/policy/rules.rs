@@ -7,7 +7,7 @@ use crate::schedule::Ticks;
 /// What a policy has cores do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicyRules {
-    /// How long a core keeps a preempted vCPU before it parks it, if vCPUs migrate.
+    /// How long a core keeps a preempted vCPU of the lowest band that moves before it parks it.
     pub park_delay: Ticks,
     /// Whether vCPUs return to their home core as soon as it could run them.
     pub returns_home: bool,

@@ -4,7 +4,7 @@
 use crate::migration::core_state::Loaded;
 use crate::migration::fetch::fetch;
 use crate::migration::gang::pause_gang;
-use crate::migration::notify::{publish_and_notify, release_fetched, release_preempted};
+use crate::migration::notify::{park_or_keep, park_unless_running, publish_and_notify};
 use crate::migration::park::acquire_current;
 use crate::migration::pull::pull_for_interrupt;
 use crate::migration::*;
@@ -374,7 +374,7 @@ fn fetch_interrupted_by_wake(band: Band) -> Core {
     let now = core.machine.now;
     let decision = core.state.scheduler.decide(now);
     acquire_current(&mut core.state, &mut core.machine, now, decision);
-    release_fetched(&mut core.state, &mut core.machine);
+    park_unless_running(&mut core.state, &mut core.machine);
     core
 }
 
@@ -438,7 +438,7 @@ fn without_a_park_delay_another_core_is_notified_again_of_a_preempted_vcpu() {
     core.admit(0, VcpuState::Runnable);
     core.admit(1, VcpuState::Runnable);
     core.dispatch();
-    release_preempted(&mut core.state, &mut core.machine, VcpuId(0));
+    park_or_keep(&mut core.state, &mut core.machine, VcpuId(0));
     assert_eq!(core.machine.kicks, [(OTHER, VcpuId(0))]);
     let later = core.state.next_own_deadline();
     assert!(later > core.machine.now && later < Ticks::NEVER);
@@ -494,14 +494,15 @@ fn a_preempted_vcpu_is_kept_for_the_park_delay_unless_there_is_none() {
         core.admit(0, VcpuState::Runnable);
         core.admit(1, VcpuState::Runnable);
         core.dispatch();
-        release_preempted(&mut core.state, &mut core.machine, VcpuId(0));
+        park_or_keep(&mut core.state, &mut core.machine, VcpuId(0));
         assert_eq!(core.slot(0).parked().is_some(), is_parked);
         assert_eq!(core.machine.kicks.len(), usize::from(is_parked));
         assert_eq!(core.state.has(VcpuId(0)), !is_parked);
     }
 }
 
-/// It may have a deadline before the park delay is over. The vCPUs of the lowest band wait for the park delay all the same.
+/// It may be of a real-time guest, whose work has to be done before the park delay is over. The vCPUs of the lowest band that
+/// moves wait for the park delay all the same.
 #[test]
 fn a_vcpu_above_the_lowest_band_does_not_wait_for_the_park_delay() {
     let bands = [Band::LOWEST, MIDDLE, Band::HIGHEST];
@@ -510,7 +511,7 @@ fn a_vcpu_above_the_lowest_band_does_not_wait_for_the_park_delay() {
     core.admit(1, VcpuState::Runnable);
     core.admit(2, VcpuState::Runnable);
     core.dispatch();
-    release_preempted(&mut core.state, &mut core.machine, VcpuId(1));
+    park_or_keep(&mut core.state, &mut core.machine, VcpuId(1));
     assert!(core.slot(1).parked().is_some());
     assert_eq!(core.machine.kicks, [(OTHER, VcpuId(1))]);
 
@@ -535,7 +536,7 @@ fn a_vcpu_above_the_lowest_band_does_not_wait_for_the_park_delay() {
     assert_eq!(core.fetch(core.machine.now.0), Some(true));
     core.state.scheduler.wake(VcpuId(2));
     core.state.scheduler.decide(core.machine.now);
-    release_fetched(&mut core.state, &mut core.machine);
+    park_unless_running(&mut core.state, &mut core.machine);
     assert_eq!(core.host_core_of(1), Some(OWN));
     assert!(core.slot(1).parked().is_some());
     assert_eq!(core.machine.kicks, [(OTHER, VcpuId(1))]);

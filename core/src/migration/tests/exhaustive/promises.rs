@@ -210,8 +210,8 @@ impl System {
         }
     }
 
-    /// Whether a vCPU waits although a core may run it that idles, or runs a lower band: it is runnable, or of a band
-    /// above the lowest and cut off. A vCPU of the lowest band may sleep where it is cut off until it is woken.
+    /// Whether a vCPU waits although a core may run it that idles, or runs a lower band: it is runnable, or above the lowest
+    /// band that moves and cut off. A vCPU of the lowest band that moves may sleep where it is cut off until it is woken.
     pub fn is_missed(&self, seen: &Seen, id: usize) -> bool {
         let state = seen.shared.places[id].map(|it| it.parked.state);
         let may_take = |core: u8| match self.name {
@@ -223,22 +223,22 @@ impl System {
             packed::Policy::Steal | packed::Policy::Random => true,
             packed::Policy::None | packed::Policy::Delay | packed::Policy::Cosched => true,
         };
-        let waits = match self.has_deadlines(id) {
+        let waits = match self.is_above_lowest(id) {
             true => seen.waits(id),
             false => seen.waits(id) && !seen.sleeps(id) && !seen.is_off(id),
         };
         waits && seen.shared.life == Life::Running && seen.lower_cores(id).any(may_take)
     }
 
-    /// Whether a vCPU is above the lowest band that migrates, so that it does not wait for the park delay.
-    pub fn has_deadlines(&self, id: usize) -> bool {
+    /// Whether a vCPU is above the lowest band that moves, so that it does not wait for the park delay.
+    pub fn is_above_lowest(&self, id: usize) -> bool {
         self.middle >> id & 1 != 0
     }
 
     /// Whether such a vCPU is handed to another core at once: a core that is notified of it runs no higher band when the
     /// kick arrives. If there are several cores with a real-time vCPU, it may, and this core notifies another one later.
     pub fn hands_over_at_once(&self, id: usize) -> bool {
-        self.has_deadlines(id) && self.middle.is_power_of_two() && self.rt.is_power_of_two()
+        self.is_above_lowest(id) && self.middle.is_power_of_two() && self.rt.is_power_of_two()
     }
 
     /// Whether no kick or mail is left that a core takes, and no core misses a vCPU.
