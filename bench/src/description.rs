@@ -16,6 +16,9 @@ pub struct Description {
     /// The `[[guest]]` tables.
     #[serde(rename = "guest")]
     pub guests: Vec<Guest>,
+    /// The `[[link]]` tables.
+    #[serde(rename = "link", skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
 }
 
 /// `[board]`.
@@ -82,6 +85,15 @@ pub struct Guest {
     /// Devices passed through.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
+}
+
+/// A `[[link]]`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Link {
+    /// What it is.
+    pub kind: String,
+    /// The names of the two guests.
+    pub between: [String; 2],
 }
 
 /// The `priority` of a guest.

@@ -131,6 +131,7 @@ impl System {
             ..Guest::default()
         });
         let description = Description {
+            links: Vec::new(),
             seed: Some(1),
             board: Board {
                 name: "qemu-virt".into(),

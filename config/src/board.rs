@@ -27,6 +27,8 @@ pub struct Board {
     pub timer: Timer,
     /// The console UART, a PL011, which belongs to the hypervisor.
     pub uart: Uart,
+    /// Where guests see the devices of links; `None`: the board has no place for them.
+    pub links: Option<Links>,
     /// What can be passed through to guests.
     pub devices: Vec<Device>,
     /// How QEMU emulates the machine, if it can.
@@ -77,6 +79,17 @@ pub struct Uart {
     pub interrupt: u64,
     /// Frequency of its reference clock in Hz.
     pub clock: u64,
+}
+
+/// `[links]`: addresses and SPIs that no device of the machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Links {
+    /// First address.
+    pub base: u64,
+    /// Bytes.
+    pub size: u64,
+    /// The SPI of a guest's first link, as an INTID; those of its other links follow.
+    pub first_interrupt: u64,
 }
 
 /// `[[device]]`: a device that can be passed through.

@@ -5,6 +5,7 @@
 
 mod cores;
 mod devices;
+mod links;
 mod machine;
 mod options;
 mod policy;
@@ -15,6 +16,7 @@ use crate::description::Description;
 use crate::problem::Problem;
 
 pub(crate) use devices::windows;
+pub(crate) use links::ends as link_ends;
 pub(crate) use priorities::resolve as resolve_priorities;
 
 /// Checks a description against its board. Memory and images are for [`crate::layout`].
@@ -26,5 +28,6 @@ pub fn check(description: &Description, board: &Board) -> Vec<Problem> {
     priorities::check(description, &mut problems);
     policy::check(description, &mut problems);
     devices::check(description, board, &mut problems);
+    links::check(description, board, &mut problems);
     problems
 }

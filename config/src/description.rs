@@ -48,7 +48,10 @@ const TABLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("`console` of a [[guest]]", &["uart", "colour"]),
+    ("[[link]]", &["kind", "between", "size", "read-only"]),
 ];
+/// The kinds of links by name.
+const LINK_KINDS: &[(&str, LinkKind)] = &[("memory", LinkKind::Memory)];
 /// The interrupt priorities by name.
 const INTERRUPT_PRIORITIES: &[(&str, InterruptPriorities)] = &[
     ("split", InterruptPriorities::Split),
@@ -76,6 +79,8 @@ pub struct Description {
     pub scheduler: Scheduler,
     /// `[[guest]]`, in the order of the file.
     pub guests: Vec<Guest>,
+    /// `[[link]]`, in the order of the file.
+    pub links: Vec<Link>,
     /// `seed`: fixes the random seeds that guests get, for repeatable runs.
     pub seed: Option<u64>,
     /// `[run] qemu-args`: more arguments of QEMU for `spm run`.
@@ -216,6 +221,39 @@ impl Guest {
     }
 }
 
+/// One `[[link]]` between two guests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Span of its table.
+    pub span: Span,
+    /// What it is.
+    pub kind: Spanned<LinkKind>,
+    /// Names of the two guests.
+    pub between: Spanned<Vec<Spanned<String>>>,
+    /// Bytes of memory.
+    pub size: Option<Spanned<u64>>,
+    /// Name of the guest that may not write to the memory.
+    pub read_only: Option<Spanned<String>>,
+}
+
+impl Link {
+    /// Bytes of memory of a link whose description names no size.
+    pub const DEFAULT_SIZE: u64 = 64 * 1024;
+
+    /// Bytes of memory.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size.map_or(Self::DEFAULT_SIZE, |size| size.value)
+    }
+}
+
+/// What a link is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    /// Memory that both guests have, and a signal each way.
+    Memory,
+}
+
 /// How an image is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -311,6 +349,8 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
                 .help("add a [[guest]] with name, kind, image, memory and vcpus"),
         );
     }
+    let links = top.tables("link");
+    let links: Vec<_> = links.into_iter().filter_map(read_link).collect();
     // The default policy depends on the guests.
     let default_policy = default_policy(&guests);
     let scheduler = match scheduler_table {
@@ -335,6 +375,7 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
         board: board??,
         scheduler,
         guests,
+        links,
         seed,
         qemu_args,
     })
@@ -453,6 +494,25 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
         console,
         load,
         entry,
+    })
+}
+
+fn read_link(mut table: Table<'_, '_, '_>) -> Option<Link> {
+    let span = table.span;
+    let kind = table.required("kind", "\"memory\"", |value| choice(value, LINK_KINDS));
+    let between = table.list("between", "a list of two guests", string);
+    if between.is_none() && !table.has("between") {
+        table.missing("between", "[\"rt\", \"linux\"]");
+    }
+    let size = table.optional("size", size);
+    let read_only = table.optional("read-only", string);
+    table.finish_with(TABLES);
+    Some(Link {
+        span,
+        kind: kind?,
+        between: between?,
+        size,
+        read_only,
     })
 }
 

@@ -8,6 +8,7 @@
 //! ```
 
 mod el2;
+mod links;
 mod load;
 mod memory;
 mod pack;
@@ -18,9 +19,9 @@ use crate::board::Board;
 use crate::check;
 use crate::description::Description;
 use crate::image::GuestFiles;
-use crate::packed::{Mapping, MemoryRange, VirtualGic, VirtualUart};
+use crate::packed::{LinkEnd, Mapping, MemoryRange, VirtualGic, VirtualUart};
 use crate::problem::Problem;
-use crate::types::{GuestAddr, IntId, PhysAddr};
+use crate::types::{GuestAddr, IntId, MAX_LINKS_PER_GUEST, PhysAddr};
 use crate::units::{KIB, PAGE, align_up};
 
 pub use el2::Sections;
@@ -28,7 +29,7 @@ pub use pack::{DeviceTree, Packed, Payload, TablePages, pack};
 
 /// Bytes kept for header and system at the start of the bundle. What the packed form can hold at
 /// most is smaller; a test says so.
-pub const SYSTEM_ROOM: u64 = 32 * KIB;
+pub const SYSTEM_ROOM: u64 = 40 * KIB;
 /// Bytes kept for a generated device tree.
 pub(crate) const DEVICE_TREE_ROOM: u64 = 64 * KIB;
 /// Bytes by which a user's own device tree may grow: command line, initrd and seeds.
@@ -43,6 +44,8 @@ pub struct Plan {
     pub bundle: PhysAddr,
     /// All memory.
     pub machine: MemoryRange,
+    /// The memory of all links, if there are any.
+    pub link_memory: Option<MemoryRange>,
     /// The guests, in the description's order.
     pub guests: Vec<GuestPlan>,
 }
@@ -66,6 +69,8 @@ pub struct GuestPlan {
     pub console: Option<VirtualUart>,
     /// Its interrupt controller.
     pub gic: VirtualGic,
+    /// Its ends of links.
+    pub links: Vec<LinkEnd>,
     /// See [`crate::packed::Guest::preempt_count`].
     pub preempt_count: Option<u32>,
 }
@@ -115,12 +120,13 @@ pub fn plan(
     let gics: Vec<_> = description
         .guests
         .iter()
-        .map(|guest| gic(guest, board))
+        .map(|guest| gic(description, guest, board))
         .collect();
     let bundle = bundle_room(files)
         .saturating_add(tables::room(description, board))
         .saturating_add(el2::ROOM);
     let places = memory::place(description, board, hypervisor_size, bundle, &mut problems);
+    let mut links = links::ends(description, board, places.link_memory);
     let mut guests = Vec::new();
     for (index, guest) in description.guests.iter().enumerate() {
         let Some(memory) = places.guests.get(index).copied().flatten() else {
@@ -144,6 +150,7 @@ pub fn plan(
                 interrupt: intid(board.uart.interrupt),
             }),
             gic: gics[index],
+            links: std::mem::take(&mut links[index]),
             preempt_count: files.preempt_count,
         });
     }
@@ -152,6 +159,7 @@ pub fn plan(
             hypervisor: places.hypervisor,
             bundle: PhysAddr(board.memory.base + board.memory.image_offset + hypervisor_size),
             machine: places.machine,
+            link_memory: places.link_memory,
             guests,
         });
     }
@@ -190,14 +198,16 @@ fn bundle_room(files: &[Option<GuestFiles>]) -> u64 {
 
 /// The interrupt controller of a guest: where the board has its own, with as many SPIs as the
 /// guest uses, since each costs the hypervisor work.
-fn gic(guest: &crate::description::Guest, board: &Board) -> VirtualGic {
+fn gic(description: &Description, guest: &crate::description::Guest, board: &Board) -> VirtualGic {
     let devices = guest
         .devices
         .iter()
         .filter_map(|name| board.device(&name.value));
+    let of_links = board.links.filter(|_| has_links(description, guest));
     let highest = devices
         .flat_map(|device| device.interrupts.iter().copied())
         .chain([board.uart.interrupt])
+        .chain(of_links.map(|it| it.first_interrupt + MAX_LINKS_PER_GUEST as u64 - 1))
         .max()
         .unwrap_or(0);
     let spis = (highest + 1)
@@ -209,6 +219,12 @@ fn gic(guest: &crate::description::Guest, board: &Board) -> VirtualGic {
         // The board file's check keeps this below 256.
         spis: u16::try_from(spis).unwrap_or(u16::MAX),
     }
+}
+
+/// Whether a guest is at an end of a link.
+fn has_links(description: &Description, guest: &crate::description::Guest) -> bool {
+    let mut names = description.links.iter().flat_map(|it| &it.between.value);
+    names.any(|name| name.value == guest.name.value)
 }
 
 /// An INTID of the board file, whose check keeps it within range.

@@ -12,8 +12,8 @@
 //! guests and EL2's own tables, 8 KiB aligned. Payload offsets count from `bundle_start`.
 
 use crate::types::{
-    Band, GuestAddr, GuestId, IntId, MAX_GUESTS, MAX_PCPUS, MAX_VCPUS_PER_GUEST, PcpuId, PhysAddr,
-    Priority, VcpuId,
+    Band, GuestAddr, GuestId, IntId, MAX_GUESTS, MAX_LINKS_PER_GUEST, MAX_PCPUS,
+    MAX_VCPUS_PER_GUEST, PcpuId, PhysAddr, Priority, VcpuId,
 };
 use heapless::{String, Vec};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// First eight bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"SPUMONE\0";
 /// Raised whenever the packed form changes: one release must build and read an image.
-pub const FORMAT_VERSION: u32 = 8;
+pub const FORMAT_VERSION: u32 = 9;
 /// Most memory ranges, load segments or device windows of one guest.
 pub const MAX_RANGES: usize = 16;
 /// Most register writes that stop the devices of one guest.
@@ -90,6 +90,8 @@ pub struct System {
     pub keyboard: GuestId,
     /// What the cores are for.
     pub roles: Roles,
+    /// The memory that guests share over links, if there is any. EL2 clears it at start.
+    pub link_memory: Option<MemoryRange>,
     /// The machine's SPIs that are used, each once.
     pub spis: Vec<Spi, MAX_USED_SPIS>,
     /// `VTCR_EL2`: the format of the guests' stage 2 tables.
@@ -310,6 +312,8 @@ pub struct Guest {
     pub console: Option<VirtualUart>,
     /// Its virtual interrupt controller.
     pub gic: VirtualGic,
+    /// Its ends of links to other guests.
+    pub links: Vec<LinkEnd, MAX_LINKS_PER_GUEST>,
     /// Where policy `delay` reads whether a vCPU may hold a lock: offset in bytes from the address in `SP_EL0` in the kernel
     /// (Linux: the current task) to 32 bits that are 0 if the vCPU holds none. `None`: it may hold one whenever its kernel runs.
     pub preempt_count: Option<u32>,
@@ -416,6 +420,35 @@ pub struct VirtualUart {
     pub base: GuestAddr,
     /// The guest's SPI.
     pub interrupt: IntId,
+}
+
+/// One end of a link between two guests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkEnd {
+    /// The guest at the other end.
+    pub peer: GuestId,
+    /// Which of the peer's links this is: an index into its [`Guest::links`].
+    pub peer_link: u8,
+    /// Whether this guest is the second one that the description names.
+    pub is_second: bool,
+    /// The page of registers that EL2 emulates.
+    pub registers: GuestAddr,
+    /// The guest's SPI, level-sensitive.
+    pub interrupt: IntId,
+    /// What the link is.
+    pub kind: LinkKind,
+}
+
+/// What a link is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LinkKind {
+    /// Memory that both guests have, and a signal each way.
+    Memory {
+        /// The memory as this guest has it.
+        memory: Mapping,
+        /// Whether this guest may write to it.
+        writes: bool,
+    },
 }
 
 /// The GICv3 that a guest sees.

@@ -61,7 +61,7 @@ pub(crate) fn parse_document<'i>(text: &'i str, sink: &Sink) -> Option<(DeTable<
 /// The parser's message for a key or a table that is written twice.
 const DUPLICATE: &str = "duplicate key";
 /// The lists of tables.
-const LISTS: [&str; 2] = ["guest", "device"];
+const LISTS: [&str; 3] = ["guest", "link", "device"];
 
 /// Reports a key or a table that is written again at `span`. Returns where that one ends.
 fn duplicate(text: &str, span: Span, sink: &Sink) -> usize {

@@ -15,6 +15,8 @@ pub const HYPERVISOR_NAME: &str = "spumone";
 pub const MAX_VCPUS_PER_GUEST: usize = 8;
 /// Most vCPUs of one system.
 pub const MAX_VCPUS: usize = 32;
+/// Most links of one guest: each has a page of registers and an SPI.
+pub const MAX_LINKS_PER_GUEST: usize = 8;
 /// Most distinct guest priorities of one system: each has a band of GIC priorities and an SGI.
 pub const MAX_PRIORITIES: usize = 8;
 

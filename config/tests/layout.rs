@@ -408,6 +408,17 @@ fn the_largest_system_fits_into_its_space() {
             redistributor: GuestAddr(FAR),
             spis: u16::MAX,
         },
+        links: full(LinkEnd {
+            peer: GuestId(u8::MAX),
+            peer_link: u8::MAX,
+            is_second: true,
+            registers: GuestAddr(FAR),
+            interrupt: id,
+            kind: LinkKind::Memory {
+                memory: mapping,
+                writes: true,
+            },
+        }),
         preempt_count: Some(u32::MAX),
     };
     let range = MemoryRange {
@@ -415,6 +426,7 @@ fn the_largest_system_fits_into_its_space() {
         size: FAR,
     };
     let system = System {
+        link_memory: Some(range),
         board: spumone_config::packed::Board {
             name: "abcdefghijklmnopabcdefghijklmnop".try_into().unwrap(),
             core_mpidrs: full(FAR),

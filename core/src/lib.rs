@@ -16,6 +16,8 @@ pub mod sync;
 
 mod bits;
 pub mod console;
+mod line;
+pub mod link;
 pub mod load;
 pub mod mailbox;
 pub mod migration;

@@ -185,6 +185,7 @@ mod tests {
                 redistributor: GuestAddr(0),
                 spis: 32,
             },
+            links: heapless::Vec::new(),
             preempt_count: None,
         }
     }

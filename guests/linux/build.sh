@@ -107,7 +107,7 @@ copy_bench_files() {
 compile() {
     local program=$1 rootfs=$2
     shift 2
-    (cd "$here/programs" && "$cc" "${CFLAGS[@]}" -Wall -Wextra -Werror -Wshadow -Wmissing-prototypes \
+    (cd "$here/programs" && "$cc" "${CFLAGS[@]}" -I "$here/../link" -Wall -Wextra -Werror -Wshadow -Wmissing-prototypes \
         -Wstrict-prototypes -Wconversion "$program.c" "$@" -o "$rootfs/bin/$program") ||
         die "cannot compile programs/$program.c"
 }
@@ -154,7 +154,7 @@ build_flavour() {
     install -m 755 "$busybox" "$rootfs/bin/busybox"
     ln -s busybox "$rootfs/bin/sh" # the other names are made by /init
     for program in "${PROGRAMS[@]}"; do copy_elf "$program" "$rootfs"; done
-    for program in mark measure; do compile "$program" "$rootfs"; done
+    for program in mark measure linkecho; do compile "$program" "$rootfs"; done
     install -m 755 "$here/init" "$rootfs/init"
     install -D -m 755 -t "$rootfs/lib/spumone" "$here"/lib/*
     install -D -m 755 -t "$rootfs/scenarios" "$here"/scenarios/*
@@ -175,7 +175,7 @@ for flavour in "${flavours[@]}"; do
     outputs+=("Image$suffix" "Image$suffix.map" "initrd$suffix.cpio")
     [[ $bench == no ]] || outputs+=("initrd$suffix-bench.cpio")
 done
-sources=$(cd "$here" && find build.sh packages.sh init lib programs scenarios ../../testbed/image-symbols -type f | sort)
+sources=$(cd "$here" && find build.sh packages.sh init lib programs scenarios ../link/spumone_link.h ../../testbed/image-symbols -type f | sort)
 # shellcheck disable=SC2086  # the sources are words
 stamp=$({ cut -f1-3 <<< "$packages"; "$cc" --version; cd "$here"; sha256sum $sources; } | sha256sum)
 fresh=yes

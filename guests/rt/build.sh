@@ -53,7 +53,7 @@ theirs="$kernel/tasks.c $kernel/list.c $port/port.c $port/portASM.S"
 # Nothing is built if the image is newer than all its sources.
 stamp=$out/kernel-dir
 if [ -f "$elf" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$kernel" ] &&
-    [ -z "$(find "$here" "$marks/mark.h" "$kernel/tasks.c" "$port" -type f -newer "$elf" | head -n 1)" ]; then
+    [ -z "$(find "$here" "$here/../link" "$marks/mark.h" "$kernel/tasks.c" "$port" -type f -newer "$elf" | head -n 1)" ]; then
     echo "$elf: up to date"
     exit 0
 fi
@@ -68,7 +68,7 @@ flags="-std=gnu11 -O2 -march=armv8-a -mgeneral-regs-only -mno-outline-atomics -m
     -fno-common -ffunction-sections -fdata-sections -fno-tree-loop-distribute-patterns
     -ffile-prefix-map=$here=guests/rt -ffile-prefix-map=$kernel=FreeRTOS-Kernel
     -DGUEST -nostdinc -isystem $($cc -print-file-name=include) -isystem $here/libc
-    -I$here/kernel -I$here/platform -I$here/app -I$marks -isystem $kernel/include -isystem $port"
+    -I$here/kernel -I$here/platform -I$here/app -I$here/../link -I$marks -isystem $kernel/include -isystem $port"
 strict="-Wall -Wextra -Werror -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wconversion
     -Wno-sign-conversion"
 

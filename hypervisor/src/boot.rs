@@ -13,6 +13,7 @@ use crate::gic::{ALARM, Gic};
 use crate::guest::{Guest, Owner, Tables};
 use crate::hardware::{self, bundle_start, per_machine, place};
 use crate::instance::Instance;
+use crate::loader;
 use crate::machine::{Core, Destinations, Machine};
 use crate::parking::ParkedTokens;
 use crate::sysreg::mrs;
@@ -25,6 +26,7 @@ use spumone_config::gic::{MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
 use spumone_config::packed::{BundleHeader, Stage2, System};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr};
+use spumone_core::link::Signal;
 use spumone_core::mailbox::Post;
 use spumone_core::migration::{Level, Policy, Roles, Shared, VcpuFacts};
 use spumone_core::psci::{GuestPower, Lifecycle};
@@ -77,6 +79,9 @@ pub fn start(device_tree: PhysAddr) -> ! {
             boot_core,
             "policy trap needs FEAT_XNX, which these cores do not have: steal instead"
         );
+    }
+    if let Some(memory) = system.link_memory {
+        loader::clear(memory);
     }
     let machine = build_machine(&system, entropy);
     let tokens = place_vcpus(machine);
@@ -162,6 +167,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
             power: GuestPower::new(config.vcpus.len() as u8),
             lifecycle: Lifecycle::new(config.cores),
             vuart: Vuart::new(),
+            signals: [const { Signal::new() }; _],
             vcpus: config.vcpus.iter().map(|vcpu| vcpu.id).collect(),
             stage2: tables(&config.stage2),
             config: config.clone(),

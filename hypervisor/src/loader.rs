@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loading of a guest, in the chunks that `core/load` computes.
 
-use crate::hardware::{clear_memory, copy_payload, write_memory_byte};
-use spumone_core::load::Chunk;
+use crate::hardware::{clear_memory, copy_payload, finish_loading, write_memory_byte};
+use spumone_config::PhysAddr;
+use spumone_config::packed::MemoryRange;
+use spumone_core::load::{CLEARED, Chunk};
 
 /// Loads one chunk, in about three hundred instructions. No vCPU of the guest may run.
 ///
@@ -17,4 +19,14 @@ pub fn carry_out(chunk: Chunk, random: impl FnOnce(u32) -> u8) {
         // SAFETY: as above.
         Chunk::Random { to, number } => unsafe { write_memory_byte(to, random(number)) },
     }
+}
+
+/// Clears memory that guests share. Before any guest runs.
+pub fn clear(memory: MemoryRange) {
+    for page in 0..memory.size / CLEARED {
+        let to = PhysAddr(memory.start.0 + CLEARED * page);
+        // SAFETY: it is memory of the machine that only guests use (`spm`), and none runs; a multiple of the page size.
+        unsafe { clear_memory(to) };
+    }
+    finish_loading();
 }

@@ -41,12 +41,14 @@ pub fn all(
     blobs: &[Option<&[u8]>],
     plan: &Plan,
 ) -> Result<Vec<DeviceTree>, Vec<Problem>> {
+    let names = description.guests.iter().map(|it| it.name.value.as_str());
+    let names: Vec<_> = names.collect();
     let mut trees = Vec::new();
     let mut problems = Vec::new();
     for ((guest, blob), placed) in description.guests.iter().zip(blobs).zip(&plan.guests) {
         let tree = match blob {
             Some(blob) => user::complete(blob, guest, placed),
-            None => generate::generate(guest, placed, board).map_err(|error| {
+            None => generate::generate(guest, placed, board, &names).map_err(|error| {
                 // Only names from the board file can be wrong here.
                 let message = format!(
                     "guest \"{}\" gets no device tree: {error}",

@@ -5,7 +5,7 @@ use crate::system::System;
 use serde_json::Value;
 use spumone_config::description::POLICIES;
 use spumone_config::layout::Source;
-use spumone_config::packed::Guest;
+use spumone_config::packed::{Guest, LinkKind};
 use spumone_config::units::{KIB, MIB, range, size};
 use std::fmt::Write;
 use std::path::Path;
@@ -131,6 +131,9 @@ fn memory(system: &System) -> Vec<Vec<String>> {
             format!("{}, {seen}", guest.name.value),
         ));
     }
+    if let Some(links) = plan.link_memory {
+        pieces.push((links.start.0, links.size, "memory of links".to_owned()));
+    }
     pieces.sort_unstable();
     let mut rows = vec![["memory", "size", "what"].map(str::to_owned).to_vec()];
     let mut next = plan.machine.start.0;
@@ -170,6 +173,19 @@ fn guest_text(system: &System, index: usize, guest: &Guest) -> String {
     );
     for name in &system.description.guests[index].devices {
         let _ = writeln!(text, "  device {}", name.value);
+    }
+    for link in &guest.links {
+        let peer = &system.packed.system.guests[link.peer.index()].name;
+        let LinkKind::Memory { memory, writes } = link.kind;
+        let _ = writeln!(
+            text,
+            "  link to {peer}: registers at {}, interrupt {}, memory at {} ({}{})",
+            link.registers,
+            link.interrupt,
+            range(memory.ipa.0, memory.size),
+            size(memory.size),
+            if writes { "" } else { ", read-only" }
+        );
     }
     text
 }

@@ -9,7 +9,7 @@ mod support;
 use dtoolkit::fdt::Fdt;
 use dtoolkit::model::{DeviceTree, DeviceTreeNode, DeviceTreeProperty};
 use dtoolkit::{Node, Property};
-use spumone_config::packed::{BundleHeader, Guest, Policy, System};
+use spumone_config::packed::{BundleHeader, Guest, LinkKind, Policy, System};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -412,4 +412,54 @@ fn an_unusable_hypervisor_is_refused() {
         ..good()
     });
     assert!(said.contains("nothing to load"), "{said}");
+}
+
+#[test]
+fn a_link_is_in_both_device_trees_and_its_memory_in_both_guests() {
+    let folder = support::folder();
+    let link = "[[link]]\nkind = \"memory\"\nbetween = [\"rt\", \"linux\"]\n";
+    let description = format!("{SYSTEM}\n{link}\n{link}size = \"2MiB\"\nread-only = \"rt\"\n");
+    let built = build(folder.path(), &description);
+    let links = |guest: usize| &built.system.guests[guest].links;
+    for guest in [0, 1] {
+        let tree = built.tree(guest);
+        for (index, end) in links(guest).iter().enumerate() {
+            assert_eq!((end.peer.index(), end.peer_link), (1 - guest, index as u8));
+            let LinkKind::Memory { memory, writes } = end.kind;
+            let LinkKind::Memory { memory: other, .. } = links(1 - guest)[index].kind;
+            assert_eq!((memory.pa, memory.size), (other.pa, other.size));
+            assert_eq!(memory.size, [0x1_0000, 0x20_0000][index]);
+            let node = tree
+                .find_node(&format!("/link@{:x}", end.registers.0))
+                .unwrap();
+            let cells = |name| -> Vec<u32> {
+                let value = node.property(name).unwrap();
+                let words = value.value().chunks_exact(4);
+                words
+                    .map(|it| u32::from_be_bytes(it.try_into().unwrap()))
+                    .collect()
+            };
+            let halves = |value: u64| [(value >> 32) as u32, value as u32];
+            let ranges = [end.registers.0, 0x1000, memory.ipa.0, memory.size];
+            assert_eq!(cells("reg"), ranges.map(halves).concat());
+            assert_eq!(cells("interrupts"), [0, 48 + index as u32, 4]);
+            let is_read_only = node.property("read-only").is_some();
+            assert_eq!(
+                (is_read_only, writes),
+                match (guest, index) {
+                    (0, 1) => (true, false),
+                    _ => (false, true),
+                }
+            );
+        }
+    }
+    let [one, other] = [0, 1].map(|index| {
+        let LinkKind::Memory { memory, .. } = links(0)[index].kind;
+        memory
+    });
+    assert!(one.pa.0 + one.size <= other.pa.0 && one.ipa.0 + one.size <= other.ipa.0);
+    let all = built.system.link_memory.unwrap();
+    assert_eq!(one.pa, all.start);
+    assert!(other.pa.0 + other.size <= all.start.0 + all.size);
+    assert_eq!(built.system.guests[0].gic.spis, 64);
 }

@@ -7,7 +7,7 @@
 
 mod support;
 
-use spumone_config::packed::{BundleHeader, System};
+use spumone_config::packed::{BundleHeader, LinkKind, System};
 use std::collections::BTreeSet;
 use std::fs;
 use support::{HYPERVISOR_ADDRESS, HYPERVISOR_SIZE, SYSTEM, spm, stderr};
@@ -15,6 +15,9 @@ use support::{HYPERVISOR_ADDRESS, HYPERVISOR_SIZE, SYSTEM, spm, stderr};
 /// Of a leaf: memory type, access, shareability, access flag.
 const NORMAL: u64 = 0b1111 << 2 | 0b11 << 6 | 0b11 << 8 | 1 << 10;
 const DEVICE: u64 = 0b0001 << 2 | 0b11 << 6 | 1 << 10;
+/// Memory that is not cached.
+const SHARED: u64 = 0b0101 << 2 | 0b11 << 6 | 1 << 10;
+const WRITE: u64 = 1 << 7;
 /// `XN[1:0]`: none may execute, the kernel alone, programs alone.
 const NONE: u64 = 0b10 << 53;
 const KERNEL: u64 = 0b11 << 53;
@@ -127,6 +130,11 @@ impl Built {
                 for it in &guest.devices {
                     given.push((it.ipa.0, it.pa.0, it.size, DEVICE | NONE));
                 }
+                for link in &guest.links {
+                    let LinkKind::Memory { memory: it, writes } = link.kind;
+                    let kind = if writes { SHARED } else { SHARED & !WRITE };
+                    given.push((it.ipa.0, it.pa.0, it.size, kind | NONE));
+                }
                 given.sort_unstable();
                 let mut pages = BTreeSet::new();
                 assert_eq!(self.walk(vttbr, &mut pages), given, "{}", guest.name);
@@ -155,6 +163,30 @@ fn guests_reach_what_they_are_given_and_nothing_else() {
         panic!("two guests")
     };
     assert_eq!((rt.devices.len(), linux.devices.len()), (0, 1));
+    built.check();
+}
+
+#[test]
+fn guests_reach_the_memory_of_their_links() {
+    let third = "[[guest]]\nname = \"third\"\nkind = \"elf\"\nimage = \"rt.elf\"\nmemory = \"16MiB\"\nvcpus = [1]\npriority = 1\n";
+    let link = |one: &str, other: &str, more: &str| {
+        format!("[[link]]\nkind = \"memory\"\nbetween = [\"{one}\", \"{other}\"]\n{more}\n")
+    };
+    let description = [
+        SYSTEM.to_owned(),
+        third.to_owned(),
+        link("rt", "linux", "size = \"4KiB\""),
+        link("linux", "third", "size = \"2MiB\"\nread-only = \"third\""),
+        link("third", "rt", ""),
+    ];
+    let built = Built::new(&description.concat());
+    let counts: Vec<_> = built
+        .system
+        .guests
+        .iter()
+        .map(|it| it.links.len())
+        .collect();
+    assert_eq!(counts, [2, 2, 2]);
     built.check();
 }
 

@@ -9,6 +9,7 @@ mod devices;
 mod exact;
 mod faults;
 mod hostile;
+mod links;
 mod lives;
 mod matrix;
 mod migration;

@@ -5,7 +5,7 @@ use crate::console::{Console, Facts};
 use crate::files;
 use crate::guest::Guest;
 use crate::machine::Machine;
-use spumone_bench::description::{Board, Description, Scheduler};
+use spumone_bench::description::{Board, Description, Link, Scheduler};
 use spumone_bench::qemu::{self, Arguments};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,6 +59,7 @@ pub struct Boot {
     quantum: String,
     devices: String,
     guests: Vec<Guest>,
+    links: Vec<Link>,
     qemu_args: Vec<String>,
     exact: bool,
     end_us: Option<u64>,
@@ -80,6 +81,7 @@ impl Boot {
             quantum: "2ms".to_owned(),
             devices: String::new(),
             guests: Vec::new(),
+            links: Vec::new(),
             qemu_args: Vec::new(),
             exact: false,
             end_us: None,
@@ -135,6 +137,15 @@ impl Boot {
     /// Adds a guest.
     pub fn guest(mut self, guest: Guest) -> Self {
         self.guests.push(guest);
+        self
+    }
+
+    /// Adds a memory link between two guests, by their names.
+    pub fn memory_link(mut self, one: &str, other: &str) -> Self {
+        self.links.push(Link {
+            kind: "memory".to_owned(),
+            between: [one.to_owned(), other.to_owned()],
+        });
         self
     }
 
@@ -270,6 +281,7 @@ impl Boot {
 
     fn description(&self) -> String {
         let description = Description {
+            links: self.links.clone(),
             seed: None,
             board: Board {
                 name: "qemu-virt".to_owned(),

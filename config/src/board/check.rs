@@ -7,7 +7,7 @@ use crate::gic::{
 };
 use crate::problem::{Problem, SourceFile};
 use crate::stage2::PA_BITS;
-use crate::types::{IntId, MAX_VCPUS_PER_GUEST};
+use crate::types::{IntId, MAX_LINKS_PER_GUEST, MAX_VCPUS_PER_GUEST};
 use crate::units::{self, PAGE, align_down};
 
 /// Most SPIs a guest can be given (see [`crate::packed::VirtualGic::spis`]).
@@ -34,6 +34,7 @@ pub(super) fn check(board: &Board, problems: &mut Vec<Problem>) {
         }
     }
     timers(board, problems);
+    links(board, problems);
     for (index, device) in board.devices.iter().enumerate() {
         name(device, &board.devices[..index], problems);
         registers(board, device, problems);
@@ -57,6 +58,65 @@ fn timers(board: &Board, problems: &mut Vec<Problem>) {
             )));
         }
     }
+}
+
+/// Nothing else may be where guests see the devices of links.
+fn links(board: &Board, problems: &mut Vec<Problem>) {
+    let Some(links) = board.links else {
+        return;
+    };
+    let end = links.base.saturating_add(links.size);
+    let devices = board.devices.iter().map(|device| {
+        let start = align_down(device.base, PAGE);
+        let end = device.base.saturating_add(device.size);
+        (start, end.saturating_sub(start), device.name.as_str())
+    });
+    let parts = [
+        (board.memory.base, board.memory.max, "memory"),
+        (
+            board.gic.distributor,
+            DISTRIBUTOR_SIZE,
+            "the interrupt distributor",
+        ),
+        (
+            board.gic.redistributor,
+            REDISTRIBUTOR_SIZE * MAX_VCPUS_PER_GUEST as u64,
+            "the interrupt redistributors",
+        ),
+        (board.uart.base, PAGE, "the UART"),
+    ];
+    let mut others = devices.chain(parts);
+    if let Some((start, size, what)) =
+        others.find(|&(start, size, _)| start < end && links.base < start.saturating_add(size))
+    {
+        let message = format!(
+            "[links] at {} covers {what} at {}",
+            units::range(links.base, links.size),
+            units::range(start, size)
+        );
+        problems.push(
+            Problem::new("link-window", message)
+                .help("choose addresses where the machine has nothing"),
+        );
+    }
+    let last = links.first_interrupt + MAX_LINKS_PER_GUEST as u64 - 1;
+    let is_ours = |id: &u64| (links.first_interrupt..=last).contains(id);
+    let interrupts = board.devices.iter().flat_map(|device| &device.interrupts);
+    let taken = interrupts
+        .chain([&board.uart.interrupt])
+        .find(|&id| is_ours(id));
+    let highest = FIRST_SPI + MAX_GUEST_SPIS - 1;
+    let why = match taken {
+        Some(id) => format!("{id} belongs to a device"),
+        None if last > highest => format!("the last one of a guest is {highest}"),
+        None => return,
+    };
+    let first = links.first_interrupt;
+    let message = format!("[links] takes the interrupts {first} to {last}, but {why}");
+    problems.push(
+        Problem::new("link-interrupt", message)
+            .help("choose a `first-interrupt` followed by seven more that no device has"),
+    );
 }
 
 fn name(device: &Device, before: &[Device], problems: &mut Vec<Problem>) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a board file: its form, and each value.
 
-use super::{Board, Device, Gic, Memory, Qemu, Timer, Uart};
+use super::{Board, Device, Gic, Links, Memory, Qemu, Timer, Uart};
 use crate::gic::FRAME_SIZE;
 use crate::packed::Trigger;
 use crate::problem::{Problem, SourceFile, Spanned};
@@ -132,6 +132,19 @@ fn read_top(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Board> {
             clock: clock?.value,
         })
     });
+    let links = top
+        .table("links", "[links]", "a table, written [links]")
+        .and_then(|mut table| {
+            let base = table.required("base", "0x0C00_0000", block);
+            let size = table.required("size", "\"32MiB\"", blocks);
+            let first_interrupt = table.required("first-interrupt", "80", guest_spi);
+            table.finish();
+            Some(Links {
+                base: base?.value,
+                size: size?.value,
+                first_interrupt: first_interrupt?.value,
+            })
+        });
     let qemu = top
         .table("qemu", "[qemu]", "a table, written [qemu]")
         .and_then(|mut table| {
@@ -158,6 +171,7 @@ fn read_top(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Board> {
         gic: gic?,
         timer: timer?,
         uart: uart?,
+        links,
         devices,
         qemu,
     })

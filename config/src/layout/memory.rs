@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which memory of the machine each guest gets, and where it sees it.
 
+use super::{has_links, links};
 use crate::board::Board;
 use crate::check::windows;
 use crate::description::{Description, Guest};
@@ -21,6 +22,8 @@ pub(super) struct Places {
     pub hypervisor: MemoryRange,
     /// `None` for a guest whose memory was refused.
     pub guests: Vec<Option<Mapping>>,
+    /// The memory of links, if there are any.
+    pub link_memory: Option<MemoryRange>,
 }
 
 /// Memory that is taken: where, by which guest, and where the description says so.
@@ -72,6 +75,7 @@ pub(super) fn place(
         machine,
         hypervisor,
         guests: vec![None; description.guests.len()],
+        link_memory: None,
     };
     if used >= machine.size {
         if !machine.size.is_multiple_of(BLOCK) {
@@ -134,6 +138,7 @@ pub(super) fn place(
             None => problems.push(does_not_fit(guest, &places, &taken)),
         }
     }
+    places.link_memory = place_links(description, &places, &taken, problems);
     for place in taken {
         let guest = &description.guests[place.owner];
         let mapping = Mapping {
@@ -141,7 +146,7 @@ pub(super) fn place(
             pa: PhysAddr(place.start),
             size: place.size,
         };
-        if address_space_is_free(guest, mapping, board, problems) {
+        if address_space_is_free(description, guest, mapping, board, problems) {
             places.guests[place.owner] = Some(mapping);
         }
     }
@@ -294,8 +299,33 @@ fn does_not_fit(guest: &Guest, places: &Places, taken: &[Taken]) -> Problem {
         ))
 }
 
+/// The memory of all links, in one piece behind that of the guests.
+fn place_links(
+    description: &Description,
+    places: &Places,
+    taken: &[Taken],
+    problems: &mut Vec<Problem>,
+) -> Option<MemoryRange> {
+    let first = description.links.first()?;
+    let size = links::memory(description);
+    let start = first_fit(size, places, taken);
+    if start.is_none() {
+        let message = format!("the links want {} of memory", units::size(size));
+        problems.push(
+            Problem::new("link-memory", message)
+                .at(first.span, "this link and those behind it do not fit")
+                .help("raise `memory` in [board], or lower it in a guest or `size` in a link"),
+        );
+    }
+    start.map(|start| MemoryRange {
+        start: PhysAddr(start),
+        size,
+    })
+}
+
 /// Whether the memory collides with nothing else in the guest's address space.
 fn address_space_is_free(
+    description: &Description,
     guest: &Guest,
     memory: Mapping,
     board: &Board,
@@ -328,6 +358,9 @@ fn address_space_is_free(
     ];
     if guest.console.uart {
         others.push((board.uart.base, PAGE, "console"));
+    }
+    if let Some(links) = board.links.filter(|_| has_links(description, guest)) {
+        others.push((links.base, links.size, "links"));
     }
     others.extend(
         windows(guest, board)

@@ -85,10 +85,14 @@ pub fn pack(
     let bands = Bands::from_priorities(priorities.iter().flatten().copied())
         .map_err(|_| limit("priorities"))?;
     let policy = description.scheduler.policy.value;
-    let memory: Vec<_> = plan.guests.iter().map(|guest| guest.memory).collect();
+    let mapped: Vec<_> = plan
+        .guests
+        .iter()
+        .map(|guest| (guest.memory, guest.links.as_slice()))
+        .collect();
     let segments = segments(description, plan, trees, &mut bundle)?;
     let behind = PhysAddr(plan.bundle.0 + bundle.end);
-    let (stage2, mut pages) = tables::build(description, board, &memory, behind)?;
+    let (stage2, mut pages) = tables::build(description, board, &mapped, behind)?;
     let mut next_vcpu = 0;
     let mut guests: heapless::Vec<Guest, _> = heapless::Vec::new();
     for (index, written) in description.guests.iter().enumerate() {
@@ -124,6 +128,7 @@ pub fn pack(
             seeds: list(seeds, "seeds")?,
             console: planned.console,
             gic: planned.gic,
+            links: list(planned.links.iter().copied(), "links")?,
             preempt_count: planned.preempt_count,
         };
         guests.push(guest).map_err(|_| limit("guests"))?;
@@ -155,6 +160,7 @@ pub fn pack(
     let system = System {
         keyboard: keyboard(&guests),
         roles,
+        link_memory: plan.link_memory,
         spis: list(spis::of(&guests, board), "interrupts")?,
         board: crate::packed::Board {
             name: text(&board.name)?,

@@ -2,10 +2,11 @@
 //! The guests' stage 2 tables: how much room is kept for them, and what they hold.
 
 use super::memory::ipa;
+use super::{has_links, links};
 use crate::board::Board;
 use crate::check::windows;
 use crate::description::{Description, Guest};
-use crate::packed::{Mapping, Policy, Stage2};
+use crate::packed::{LinkEnd, LinkKind, Mapping, Policy, Stage2};
 use crate::problem::Problem;
 use crate::roles::{Tables, changes_cores};
 use crate::stage2::{self, Attributes, MapError, PAGE_SIZE, Pages, ROOT_SIZE, Vmid, pages_needed};
@@ -46,7 +47,9 @@ pub(super) fn room(description: &Description, board: &Board) -> u64 {
     let of_guest = |guest: &Guest| {
         let others = others(guest, policy);
         let sets = 1 + u64::from(others.of_kernel) + u64::from(others.of_programs);
-        sets.saturating_mul(most_pages(guest, board).next_multiple_of(ROOT_SIZE / PAGE_SIZE))
+        sets.saturating_mul(
+            most_pages(description, guest, board).next_multiple_of(ROOT_SIZE / PAGE_SIZE),
+        )
     };
     let pages = description.guests.iter().map(of_guest);
     let pages = pages.fold(0, u64::saturating_add);
@@ -54,7 +57,7 @@ pub(super) fn room(description: &Description, board: &Board) -> u64 {
 }
 
 /// The largest number of pages of one set of tables of a guest.
-fn most_pages(guest: &Guest, board: &Board) -> u64 {
+fn most_pages(description: &Description, guest: &Guest, board: &Board) -> u64 {
     let devices: Vec<_> = devices(guest, board).collect();
     // Places that are chosen are at multiples of a block.
     let pa = guest.pa.map_or(0, |pa| pa.value);
@@ -65,11 +68,15 @@ fn most_pages(guest: &Guest, board: &Board) -> u64 {
         true => 2,
         false => touched(BLOCK),
     };
-    pages_needed(devices.iter()) as u64 + touched(GIB) + below_blocks
+    // The memory of links is mapped in pages, in one window.
+    let of_links = match has_links(description, guest) {
+        true => links::memory(description) / BLOCK + 3,
+        false => 0,
+    };
+    pages_needed(devices.iter()) as u64 + touched(GIB) + below_blocks + of_links
 }
 
-/// Makes the tables of all guests. `memory` says for each guest where its memory is. The tables' first page is at
-/// `start`.
+/// Makes the tables of all guests; `guests` has the memory and the links of each. The tables' first page is at `start`.
 ///
 /// # Errors
 ///
@@ -77,19 +84,20 @@ fn most_pages(guest: &Guest, board: &Board) -> u64 {
 pub(super) fn build(
     description: &Description,
     board: &Board,
-    memory: &[Mapping],
+    guests: &[(Mapping, &[LinkEnd])],
     start: PhysAddr,
 ) -> Result<(Vec<Stage2>, Pages), Box<Problem>> {
     let policy = description.scheduler.policy.value;
     let mut pages = Pages::new(start);
-    let mut guests = Vec::new();
-    for (index, (guest, memory)) in description.guests.iter().zip(memory).enumerate() {
+    let mut tables = Vec::new();
+    for (index, (guest, (memory, links))) in description.guests.iter().zip(guests).enumerate() {
         let id = GuestId(u8::try_from(index).unwrap_or(u8::MAX));
         let others = others(guest, policy);
         let mut make = |ram| {
-            one(&mut pages, guest, board, memory, ram, id).map_err(|error| unmapped(guest, &error))
+            one(&mut pages, guest, board, (memory, links), ram, id)
+                .map_err(|error| unmapped(guest, &error))
         };
-        guests.push(Stage2 {
+        tables.push(Stage2 {
             all: make(Attributes::RAM)?,
             of_kernel: match others.of_kernel {
                 true => Some(make(Attributes::RAM_OF_KERNEL)?),
@@ -101,7 +109,7 @@ pub(super) fn build(
             },
         });
     }
-    Ok((guests, pages))
+    Ok((tables, pages))
 }
 
 /// Makes one set of tables of a guest; returns the value of `VTTBR_EL2`.
@@ -109,7 +117,7 @@ fn one(
     pages: &mut Pages,
     guest: &Guest,
     board: &Board,
-    memory: &Mapping,
+    (memory, links): (&Mapping, &[LinkEnd]),
     ram: Attributes,
     id: GuestId,
 ) -> Result<u64, MapError> {
@@ -117,6 +125,14 @@ fn one(
     tables.map(memory, ram)?;
     for device in devices(guest, board) {
         tables.map(&device, Attributes::DEVICE)?;
+    }
+    for link in links {
+        let LinkKind::Memory { memory, writes } = &link.kind;
+        let attributes = match writes {
+            true => Attributes::SHARED,
+            false => Attributes::SHARED_READ_ONLY,
+        };
+        tables.map(memory, attributes)?;
     }
     Ok(tables.vttbr(Vmid::of(id)))
 }
@@ -149,7 +165,8 @@ mod tests {
         let board = Board::parse(include_str!("../../../boards/qemu-virt.toml")).unwrap();
         // The worst alignment of a root.
         let start = PhysAddr(0x4040_1000);
-        let (guests, pages) = build(&description, &board, memory, start).unwrap();
+        let memory: Vec<(Mapping, &[LinkEnd])> = memory.iter().map(|it| (*it, &[][..])).collect();
+        let (guests, pages) = build(&description, &board, &memory, start).unwrap();
         assert_eq!(guests.len(), 2);
         let end = pages.base().0 + pages.to_bytes().len() as u64;
         (end - start.0, room(&description, &board))

@@ -36,6 +36,18 @@ impl Attributes {
         execute: Execute::El0Only,
         ..Self::RAM
     };
+    /// Memory that guests share. It is not cached, whatever each guest asks for: with different attributes they would see
+    /// different contents.
+    pub const SHARED: Self = Self {
+        memory: Memory::NonCacheable,
+        access: Access::ReadWrite,
+        execute: Execute::None,
+    };
+    /// The same, for a guest that may not write to it.
+    pub const SHARED_READ_ONLY: Self = Self {
+        access: Access::ReadOnly,
+        ..Self::SHARED
+    };
     /// Registers of a device passed through to a guest.
     pub const DEVICE: Self = Self {
         memory: Memory::Device,
@@ -49,6 +61,8 @@ impl Attributes {
 pub enum Memory {
     /// Normal memory, write-back cacheable, inner shareable.
     Normal,
+    /// Normal memory, not cacheable.
+    NonCacheable,
     /// Device memory, nGnRE.
     Device,
 }
@@ -85,6 +99,7 @@ const TABLE_OR_PAGE: u64 = 1 << 1;
 
 const MEMORY_MASK: u64 = 0b1111 << 2;
 const MEMORY_NORMAL_WRITE_BACK: u64 = 0b1111 << 2;
+const MEMORY_NORMAL_NON_CACHEABLE: u64 = 0b0101 << 2;
 const MEMORY_DEVICE_NGNRE: u64 = 0b0001 << 2;
 
 const READ: u64 = 1 << 6;
@@ -113,9 +128,10 @@ impl Descriptor {
 
     /// Maps a block (levels 1 and 2) or page (level 3) at `pa`.
     pub(super) const fn leaf(pa: PhysAddr, attributes: Attributes, level: Level) -> Self {
-        // Device memory is outer shareable whatever the field says.
+        // Device memory and memory that is not cacheable are outer shareable, whatever the field says.
         let memory = match attributes.memory {
             Memory::Normal => MEMORY_NORMAL_WRITE_BACK | INNER_SHAREABLE,
+            Memory::NonCacheable => MEMORY_NORMAL_NON_CACHEABLE,
             Memory::Device => MEMORY_DEVICE_NGNRE,
         };
         let access = match attributes.access {
@@ -158,10 +174,10 @@ impl Descriptor {
     /// What a leaf permits.
     pub(super) const fn attributes(self) -> Attributes {
         Attributes {
-            memory: if self.0 & MEMORY_MASK == MEMORY_NORMAL_WRITE_BACK {
-                Memory::Normal
-            } else {
-                Memory::Device
+            memory: match self.0 & MEMORY_MASK {
+                MEMORY_NORMAL_WRITE_BACK => Memory::Normal,
+                MEMORY_NORMAL_NON_CACHEABLE => Memory::NonCacheable,
+                _ => Memory::Device,
             },
             access: if self.0 & WRITE == 0 {
                 Access::ReadOnly

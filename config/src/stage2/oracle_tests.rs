@@ -32,6 +32,10 @@ impl Oracle {
                     | Stage2Attributes::MEMATTR_NORMAL_OUTER_WB
                     | Stage2Attributes::SH_INNER
             }
+            Memory::NonCacheable => {
+                Stage2Attributes::MEMATTR_NORMAL_INNER_NC
+                    | Stage2Attributes::MEMATTR_NORMAL_OUTER_NC
+            }
             Memory::Device => Stage2Attributes::MEMATTR_DEVICE_nGnRE,
         };
         let access = match attributes.access {
@@ -83,9 +87,13 @@ impl Oracle {
 fn read(flags: Stage2Attributes) -> Attributes {
     let memory_bits =
         Stage2Attributes::MEMATTR_NORMAL_INNER_WB | Stage2Attributes::MEMATTR_NORMAL_OUTER_WB;
+    let non_cacheable =
+        Stage2Attributes::MEMATTR_NORMAL_INNER_NC | Stage2Attributes::MEMATTR_NORMAL_OUTER_NC;
     Attributes {
         memory: if flags & memory_bits == memory_bits {
             Memory::Normal
+        } else if flags & memory_bits == non_cacheable {
+            Memory::NonCacheable
         } else {
             assert_eq!(flags & memory_bits, Stage2Attributes::MEMATTR_DEVICE_nGnRE);
             Memory::Device
@@ -119,7 +127,8 @@ fn any_attributes() -> impl Strategy<Value = Attributes> {
         access,
         ..Attributes::DEVICE
     });
-    prop_oneof![normal, device]
+    let shared = prop_oneof![Just(Attributes::SHARED), Just(Attributes::SHARED_READ_ONLY)];
+    prop_oneof![normal, device, shared]
 }
 
 /// Ranges that follow each other with gaps, so they are disjoint; each congruent to a gigabyte,

@@ -23,7 +23,8 @@ mod loom_tests;
 #[cfg(not(loom))]
 mod tests;
 
-use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use crate::line;
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::trap::AccessSize;
 use fifo::{DEPTH, Fifo};
 
@@ -82,10 +83,6 @@ const INT_ALL: u32 = 0x7ff;
 const TX_RESERVE: usize = 32;
 /// The room at which a guest that waits may go on; larger than [`TX_RESERVE`] so that it does not wait again at once.
 const TX_RESUME: usize = 128;
-/// How often [`Vuart::publish_line`] repeats. More is needed only if other cores change the line each time meanwhile,
-/// by which a guest harms only itself.
-const PUBLISH_TRIES: usize = 4;
-
 /// What the caller has to do after an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
@@ -217,19 +214,8 @@ impl Vuart {
 
     /// Passes the level of the interrupt line to `set` (the guest's interrupt controller) so that the last level passed
     /// is the present one, even if other cores change it meanwhile. `set` may be called up to four times.
-    pub fn publish_line(&self, mut set: impl FnMut(bool)) {
-        // Each core changes a register, then passes the level, then reads it again, with a full fence in between. So of
-        // two cores, the one that passes the level last sees the other's change when it reads again, and passes the new
-        // level.
-        for _ in 0..PUBLISH_TRIES {
-            fence(Ordering::SeqCst);
-            let level = self.line();
-            set(level);
-            fence(Ordering::SeqCst);
-            if self.line() == level {
-                break;
-            }
-        }
+    pub fn publish_line(&self, set: impl FnMut(bool)) {
+        line::publish(|| self.line(), set);
     }
 
     /// Whether the guest waits for [`Vuart::output_drained`].

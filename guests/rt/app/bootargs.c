@@ -19,9 +19,9 @@
 #define SAMPLES_MAX UINT64_C(1000000000)
 #define WARMUP_MAX SAMPLES_MAX
 
-enum key { PERIOD, LOAD, BURST, DURATION, SAMPLES, WARMUP, HISTOGRAM, END, KEYS };
+enum key { PERIOD, LOAD, BURST, DURATION, SAMPLES, WARMUP, HISTOGRAM, LINK, END, KEYS };
 
-static const char *const names[KEYS] = {"period", "load", "burst", "duration", "samples", "warmup", "histogram", "end"};
+static const char *const names[KEYS] = {"period", "load", "burst", "duration", "samples", "warmup", "histogram", "link", "end"};
 
 static const char *const allowed[KEYS] = {
     "period is from 50us to 1s, a whole number with the unit ns, us, ms or s, as in period=1ms",
@@ -31,6 +31,7 @@ static const char *const allowed[KEYS] = {
     "samples is a whole number from 1 to 1000000000, as in samples=10000",
     "warmup is a whole number from 0 to 1000000000, as in warmup=10000",
     "histogram is on or off",
+    "link is echo or off",
     "end is off or reset",
 };
 
@@ -129,6 +130,8 @@ static bool parse_value(enum key key, struct span value, struct parameters *para
         return parse_count_within(value, 0, WARMUP_MAX, &parameters->warmup);
     case HISTOGRAM:
         return parse_choice(value, "on", "off", &parameters->histogram);
+    case LINK:
+        return parse_choice(value, "echo", "off", &parameters->echo);
     case END:
         return parse_choice(value, "reset", "off", &parameters->restart);
     case KEYS:
@@ -201,7 +204,7 @@ bool bootargs_parse(const char *text, size_t length, struct parameters *paramete
         if (!split(word, &key, &value)) {
             return fail(error, word,
                         "the keys are period, load, burst, duration, samples, warmup, "
-                        "histogram and end, each followed by = and a value");
+                        "histogram, link and end, each followed by = and a value");
         }
         if (given[key].start != NULL) {
             return fail(error, word, "a key is allowed once");

@@ -20,6 +20,7 @@ struct parameters {
     uint64_t warmup;      /* how many periods to run before these */
     uint32_t load_percent;
     bool histogram;
+    bool echo;    /* the guest sends back what comes over its first memory link */
     bool restart; /* at the end the guest restarts, instead of turning itself off */
 };
 

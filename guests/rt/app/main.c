@@ -13,6 +13,7 @@
 #include "bootargs.h"
 #include "burner.h"
 #include "console.h"
+#include "echo.h"
 #include "fault.h"
 #include "fdt.h"
 #include "gic.h"
@@ -115,6 +116,20 @@ static void read_tree(const struct fdt *tree) {
     read_parameters(bootargs, length);
 }
 
+/* Echoes what comes over the first memory link that the tree names. */
+static void start_echo(const struct fdt *tree) {
+    static const char compatible[] = "spumone,link-memory";
+    struct echo_link link;
+
+    if (tree == NULL || fdt_address(tree, compatible, 0, &link.registers) != FDT_FOUND ||
+        fdt_address(tree, compatible, 1, &link.memory) != FDT_FOUND ||
+        fdt_spi(tree, compatible, &link.interrupt) != FDT_FOUND) {
+        fault_stop("link=echo, and the device tree has no memory link",
+                   "give this guest a [[link]] of kind memory, or leave link=echo out");
+    }
+    echo_create(&link);
+}
+
 void rt_main(uint64_t tree_address, uint64_t entry_level) {
     struct devices devices = {.uart = BOARD_UART_BASE,
                               .distributor = BOARD_GICD_BASE,
@@ -142,6 +157,9 @@ void rt_main(uint64_t tree_address, uint64_t entry_level) {
     periodic_create(&parameters);
     burner_create(&parameters);
     report_create(&parameters);
+    if (parameters.echo) {
+        start_echo(has_tree ? &tree : NULL);
+    }
     vTaskStartScheduler();
     fault_stop("FreeRTOS did not start", "this is a defect of the guest");
 }

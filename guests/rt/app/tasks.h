@@ -7,6 +7,7 @@
 #define TASKS_H
 
 #define PRIORITY_REPORT 1   /* prints, when nothing else wants the core */
+#define PRIORITY_ECHO 1
 #define PRIORITY_BURNER 2
 #define PRIORITY_PERIODIC 4 /* the highest there is, configMAX_PRIORITIES - 1 */
 

@@ -30,6 +30,12 @@
 #define CELL 4u
 #define RANGE (4 * CELL)
 
+/* Of a property `interrupts` below a GIC: type, number and flags, a cell each. */
+#define SPECIFIER (3 * CELL)
+#define SPECIFIER_SPI 0u
+#define SPI_FIRST_INTID 32u
+#define SPI_LAST 987u
+
 static uint32_t be32(const uint8_t *p) {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
@@ -230,12 +236,16 @@ static bool lists(const struct fdt *tree, const struct property *property, const
     return false;
 }
 
-enum fdt_result fdt_address(const struct fdt *tree, const char *compatible, uint32_t index,
-                            uint64_t *address) {
+/*
+ * Finds property `name` of the first node directly under the root with `compatible`; `*found` has length 0 if the node
+ * does not have it. `*wide`: addresses and sizes have two cells each.
+ */
+static enum fdt_result find(const struct fdt *tree, const char *compatible, const char *name, struct property *found,
+                            bool *wide) {
     struct walk walk = walk_start(tree);
-    bool wide[2] = {false, false}; /* addresses and sizes have two cells */
+    bool wide_addresses = false;
+    bool wide_sizes = false;
     bool is_wanted = false;
-    bool has_address = false;
 
     for (;;) {
         enum event event = walk_next(&walk);
@@ -246,24 +256,55 @@ enum fdt_result fdt_address(const struct fdt *tree, const char *compatible, uint
             return event == EVENT_DONE ? FDT_ABSENT : FDT_MALFORMED;
         }
         if (event == EVENT_PROPERTY && walk.depth == DEPTH_ROOT && property->length == CELL) {
-            wide[0] |= is_property(&walk, "#address-cells") && be32(value) == 2;
-            wide[1] |= is_property(&walk, "#size-cells") && be32(value) == 2;
+            wide_addresses |= is_property(&walk, "#address-cells") && be32(value) == 2;
+            wide_sizes |= is_property(&walk, "#size-cells") && be32(value) == 2;
         }
         if (walk.depth != DEPTH_CHILD) {
             continue;
         }
         if (event == EVENT_BEGIN) {
             is_wanted = false;
-            has_address = false;
+            *found = (struct property){.length = 0};
         } else if (event == EVENT_PROPERTY && is_property(&walk, "compatible")) {
             is_wanted = lists(tree, property, compatible);
-        } else if (event == EVENT_PROPERTY && is_property(&walk, "reg") &&
-                   property->length / RANGE > index) {
-            value += index * RANGE;
-            *address = (uint64_t)be32(value) << 32 | be32(value + CELL);
-            has_address = true;
+        } else if (event == EVENT_PROPERTY && is_property(&walk, name)) {
+            *found = *property;
         } else if (event == EVENT_END && is_wanted) {
-            return has_address && wide[0] && wide[1] ? FDT_FOUND : FDT_MALFORMED;
+            *wide = wide_addresses && wide_sizes;
+            return FDT_FOUND;
         }
     }
+}
+
+enum fdt_result fdt_address(const struct fdt *tree, const char *compatible, uint32_t index,
+                            uint64_t *address) {
+    struct property reg;
+    bool wide;
+    enum fdt_result result = find(tree, compatible, "reg", &reg, &wide);
+
+    if (result != FDT_FOUND) {
+        return result;
+    }
+    if (!wide || reg.length / RANGE <= index) {
+        return FDT_MALFORMED;
+    }
+    const uint8_t *value = tree->blob + reg.value + index * RANGE;
+    *address = (uint64_t)be32(value) << 32 | be32(value + CELL);
+    return FDT_FOUND;
+}
+
+enum fdt_result fdt_spi(const struct fdt *tree, const char *compatible, uint32_t *intid) {
+    struct property interrupts;
+    bool wide;
+    enum fdt_result result = find(tree, compatible, "interrupts", &interrupts, &wide);
+
+    if (result != FDT_FOUND) {
+        return result;
+    }
+    const uint8_t *value = tree->blob + interrupts.value;
+    if (interrupts.length < SPECIFIER || be32(value) != SPECIFIER_SPI || be32(value + CELL) > SPI_LAST) {
+        return FDT_MALFORMED;
+    }
+    *intid = SPI_FIRST_INTID + be32(value + CELL);
+    return FDT_FOUND;
 }

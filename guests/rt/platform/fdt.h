@@ -54,4 +54,7 @@ enum fdt_result fdt_string(const struct fdt *tree, const char *node, const char 
 enum fdt_result fdt_address(const struct fdt *tree, const char *compatible, uint32_t index,
                             uint64_t *address);
 
+/* The same for the first interrupt of such a node, an SPI of a GIC; on FDT_FOUND `*intid` is its INTID. */
+enum fdt_result fdt_spi(const struct fdt *tree, const char *compatible, uint32_t *intid);
+
 #endif

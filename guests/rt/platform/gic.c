@@ -12,6 +12,11 @@
 #define GICD_CTLR_ENABLE_GRP1 (1u << 1)
 #define GICD_CTLR_ARE (1u << 4)
 #define GICD_CTLR_RWP (1u << 31)
+#define GICD_IGROUPR 0x0080u
+#define GICD_ISENABLER 0x0100u
+#define GICD_ICENABLER 0x0180u
+#define GICD_IPRIORITYR 0x0400u
+#define GICD_IROUTER 0x6000u
 
 /* Redistributor, IHI 0069 12.11: two 64 KiB frames per core, control then SGI and PPI. */
 #define GICR_FRAME_PAIR 0x20000u
@@ -44,6 +49,7 @@
 
 #define POLL_LIMIT 1000000u
 
+static uintptr_t distributor;
 static uintptr_t redistributor;
 
 static void wait_clear(uintptr_t address, uint32_t bits, const char *what) {
@@ -88,12 +94,13 @@ static bool has_system_registers(void) {
     return (SYSREG_READ(ICC_SRE) & ICC_SRE_SRE) != 0;
 }
 
-void gic_init(uintptr_t distributor, uintptr_t redistributors) {
+void gic_init(uintptr_t distributor_base, uintptr_t redistributors) {
     if (!has_system_registers()) {
         fault_stop("this core has no GICv3 system registers",
                    "start QEMU with -M virt,gic-version=3");
     }
 
+    distributor = distributor_base;
     uintptr_t control = distributor + GICD_CTLR;
     mmio_write32(control, 0);
     wait_clear(control, GICD_CTLR_RWP, "GICD_CTLR.RWP stays set");
@@ -129,4 +136,29 @@ void gic_enable_ppi(uint32_t intid, uint8_t priority) {
     mmio_write32(priority_word, priorities | ((uint32_t)priority << priority_shift));
     mmio_write32(sgi_frame + GICR_ICFGR1, mmio_read32(sgi_frame + GICR_ICFGR1) & ~edge_bit);
     mmio_write32(sgi_frame + GICR_ISENABLER0, 1u << intid);
+}
+
+static void write_spi_bit(uint32_t bank, uint32_t intid) {
+    mmio_write32(distributor + bank + intid / 32 * 4, 1u << intid % 32);
+}
+
+void gic_enable_spi(uint32_t intid, uint8_t priority) {
+    uintptr_t group = distributor + GICD_IGROUPR + intid / 32 * 4;
+    uintptr_t priority_word = distributor + GICD_IPRIORITYR + (intid & ~3u);
+    uint32_t priority_shift = (intid % 4) * 8;
+    uint64_t mpidr = SYSREG_READ("mpidr_el1");
+
+    mmio_write32(group, mmio_read32(group) | 1u << intid % 32);
+    uint32_t priorities = mmio_read32(priority_word) & ~(0xFFu << priority_shift);
+    mmio_write32(priority_word, priorities | ((uint32_t)priority << priority_shift));
+    mmio_write64(distributor + GICD_IROUTER + UINT64_C(8) * intid, mpidr & UINT64_C(0xFF00FFFFFF));
+    gic_unmask_spi(intid);
+}
+
+void gic_mask_spi(uint32_t intid) {
+    write_spi_bit(GICD_ICENABLER, intid);
+}
+
+void gic_unmask_spi(uint32_t intid) {
+    write_spi_bit(GICD_ISENABLER, intid);
 }

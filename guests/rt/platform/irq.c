@@ -5,17 +5,31 @@
  */
 #include "irq.h"
 
+#include <stddef.h>
+
 #include "FreeRTOS.h"
 #include "board.h"
 #include "console.h"
 #include "duechain.h"
 #include "fault.h"
+#include "gic.h"
 #include "psci.h"
 #include "task.h"
 #include "timer.h"
 
 #define INTID_MASK 0xFFFFFFu        /* ICC_IAR1_EL1.INTID, IHI 0069 12.2.14 */
 #define INTID_SPECIAL_FIRST 1020u   /* 1020..1023: nothing to handle */
+
+/* The one SPI there may be. */
+static uint32_t spi_intid;
+static void (*spi_handler)(void);
+
+void irq_enable_spi(uint32_t intid, void (*handler)(void)) {
+    spi_intid = intid;
+    spi_handler = handler;
+    /* As urgent as the timer, so neither interrupts the other. */
+    gic_enable_spi(intid, portLOWEST_USABLE_INTERRUPT_PRIORITY << portPRIORITY_SHIFT);
+}
 
 /* Called by the port; the name is its own. */
 void vApplicationIRQHandler(uint32_t acknowledged);
@@ -25,9 +39,10 @@ void vApplicationIRQHandler(uint32_t acknowledged) {
 
     if (intid == BOARD_VTIMER_INTID) {
         timer_interrupt();
+    } else if (spi_handler != NULL && intid == spi_intid) {
+        spi_handler();
     } else if (intid < INTID_SPECIAL_FIRST || intid > 1023u) {
-        console_printf("\nrt-fault: interrupt %lu came, and only %lu is enabled\n", (uint64_t)intid,
-                       (uint64_t)BOARD_VTIMER_INTID);
+        console_printf("\nrt-fault: interrupt %lu came, which is not enabled\n", (uint64_t)intid);
         psci_system_off();
     }
 }

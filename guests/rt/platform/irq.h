@@ -3,7 +3,12 @@
 #ifndef IRQ_H
 #define IRQ_H
 
+#include <stdint.h>
+
 /* Gives FreeRTOS its tick (configTICK_RATE_HZ). Before the scheduler starts. */
 void irq_init(void);
+
+/* Has `handler` called for this SPI, with interrupts masked. For one SPI only. */
+void irq_enable_spi(uint32_t intid, void (*handler)(void));
 
 #endif

@@ -47,4 +47,8 @@ static inline void mmio_write32(uintptr_t address, uint32_t value) {
     __asm__ volatile("str %w0, [%1]" : : "r"(value), "r"(address) : "memory");
 }
 
+static inline void mmio_write64(uintptr_t address, uint64_t value) {
+    __asm__ volatile("str %0, [%1]" : : "r"(value), "r"(address) : "memory");
+}
+
 #endif

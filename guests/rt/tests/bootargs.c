@@ -66,6 +66,7 @@ static void defaults(void) {
         CHECK_EQUAL(p.warmup, 0);
         CHECK(p.histogram);
         CHECK(!p.restart);
+        CHECK(!p.echo);
     }
 }
 
@@ -86,6 +87,8 @@ static void values(void) {
     CHECK_EQUAL(accepted("  samples=7\n").periods, 7);
     CHECK_EQUAL(accepted("samples=1000000000").periods, 1000000000);
     CHECK(accepted("end=reset").restart);
+    CHECK(accepted("link=echo").echo);
+    CHECK(!accepted("link=off").echo);
     CHECK(!accepted("end=off").restart);
     CHECK_EQUAL(accepted("warmup=0").warmup, 0);
     CHECK_EQUAL(accepted("warmup=1000000000").warmup, 1000000000);
@@ -139,13 +142,14 @@ static void errors(void) {
     refused("histogram=", "histogram=", "on or off");
     refused("histogram=onn", "histogram=onn", "on or off");
     refused("end=", "end=", "off or reset");
+    refused("link=on", "link=on", "echo or off");
     refused("end=restart", "end=restart", "off or reset");
     refused("load=3 load=3", "load=3", "once");
 }
 
 /* Random text over the parser's own alphabet: no crash, and what is accepted is in range. */
 static void survives_random_text(void) {
-    static const char *const pieces[] = {"period", "load", "burst", "duration", "samples", "warmup", "histogram", "end",
+    static const char *const pieces[] = {"period", "load", "burst", "duration", "samples", "warmup", "histogram", "link", "end",
                                          "=",      " ",    "1",     "0",        "9",       "ns",
                                          "us",     "ms",   "s",     "%",        "on",      "off", "\n"};
     uint64_t state = 0xB007;

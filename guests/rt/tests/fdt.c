@@ -150,6 +150,7 @@ static void cell(struct writer *w, const char *name, uint32_t value) {
 /* A device with two ranges, behind one of another kind; `cells` are those of addresses. */
 static struct tree_blob devices_tree(uint32_t cells) {
     uint8_t ranges[32] = {0};
+    uint8_t specifier[12] = {0, 0, 0, 0, 0, 0, 0, 48, 0, 0, 0, 4};
     struct writer w = {.structure_size = 0};
 
     begin(&w, "");
@@ -164,6 +165,7 @@ static struct tree_blob devices_tree(uint32_t cells) {
     put32(ranges + 20, 0x3020000);
     property(&w, "reg", ranges, sizeof ranges);
     property(&w, "compatible", "arm,gic-v3\0arm,gic", sizeof "arm,gic-v3\0arm,gic");
+    property(&w, "interrupts", specifier, sizeof specifier);
     begin(&w, "its");
     property(&w, "compatible", "arm,gic-v3-its", sizeof "arm,gic-v3-its");
     property(&w, "reg", ranges, 16);
@@ -195,6 +197,18 @@ static void finds_addresses_of_devices(void) {
     free(blob.bytes);
     blob = devices_tree(1);
     CHECK(look_for(&blob, "arm,gic-v3", 0, &address) == FDT_MALFORMED);
+    free(blob.bytes);
+}
+
+static void finds_interrupts_of_devices(void) {
+    struct tree_blob blob = devices_tree(2);
+    struct fdt tree;
+    uint32_t intid = 0;
+
+    CHECK(fdt_open(&tree, blob.bytes, blob.size));
+    CHECK(fdt_spi(&tree, "arm,gic", &intid) == FDT_FOUND && intid == 80);
+    CHECK(fdt_spi(&tree, "fixed-clock", &intid) == FDT_MALFORMED);
+    CHECK(fdt_spi(&tree, "arm,gic-v3-its", &intid) == FDT_ABSENT);
     free(blob.bytes);
 }
 
@@ -321,7 +335,9 @@ static void survives_random_damage(void) {
         struct fdt tree;
         uint64_t address;
         if (fdt_open(&tree, blob.bytes, blob.size)) {
+            uint32_t intid;
             CHECK(fdt_address(&tree, "x", 0, &address) != FDT_FOUND);
+            CHECK(fdt_spi(&tree, "x", &intid) != FDT_FOUND);
         }
         free(blob.bytes);
     }
@@ -330,6 +346,7 @@ static void survives_random_damage(void) {
 void test_fdt(void) {
     finds_what_is_there();
     finds_addresses_of_devices();
+    finds_interrupts_of_devices();
     refuses_broken_headers();
     stops_at_the_end_of_the_structure();
     refuses_a_name_outside_the_strings();

@@ -11,6 +11,7 @@ use crate::sysreg::mrs;
 use spumone_config::GuestAddr;
 use spumone_config::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
 use spumone_core::console::Source;
+use spumone_core::link::REGISTERS_SIZE as LINK_REGISTERS_SIZE;
 use spumone_core::migration::{self, Catch};
 use spumone_core::psci::StopReason;
 use spumone_core::schedule::Band;
@@ -24,6 +25,8 @@ enum Device {
     Gic(Region, u64),
     /// Its virtual UART.
     Uart(u64),
+    /// The registers of the link with this number.
+    Link(usize, u64),
 }
 
 impl Instance {
@@ -108,6 +111,7 @@ impl Instance {
         match device {
             Device::Uart(offset) => self.access_uart(offset, access),
             Device::Gic(region, offset) => self.access_gic(region, offset, access),
+            Device::Link(index, offset) => self.access_link(index, offset, access),
         }
         self.skip_instruction(syndrome.instruction_size());
     }
@@ -216,8 +220,13 @@ fn device_at(guest: &Guest, ipa: GuestAddr) -> Option<Device> {
         Some(Device::Uart(offset))
     } else if let Some(offset) = offset(config.gic.distributor, DISTRIBUTOR_SIZE) {
         Some(Device::Gic(Region::Distributor, offset))
+    } else if let Some(offset) = offset(config.gic.redistributor, redistributors) {
+        Some(Device::Gic(Region::Redistributors, offset))
     } else {
-        offset(config.gic.redistributor, redistributors)
-            .map(|offset| Device::Gic(Region::Redistributors, offset))
+        let mut links = config.links.iter().enumerate();
+        links.find_map(|(index, end)| {
+            let offset = offset(end.registers, LINK_REGISTERS_SIZE)?;
+            Some(Device::Link(index, offset))
+        })
     }
 }

@@ -164,6 +164,7 @@ impl Instance {
         self.platform.machine.route_to_first_vcpu(guest);
         guest.vuart.reset();
         guest.power.reset();
+        self.signal_peers(guest_id);
         CONSOLE.end_stream(Source::Guest(guest_id));
         self.serve_console_in_band();
     }
@@ -242,6 +243,9 @@ impl Instance {
         // all of the guest's memory was loaded since.
         let mut gic = self.platform.loaded_gic(guest_id);
         guest.gic.reset(&mut gic);
+        for signal in &guest.signals {
+            signal.reset();
+        }
         for interrupt in &config.interrupts {
             self.platform
                 .machine
@@ -253,6 +257,7 @@ impl Instance {
         if guest.power.request_start(index).is_ok() {
             guest.power.started(index);
         }
+        self.signal_peers(guest_id);
     }
 
     /// Restarts a guest for the operator; returns the phase in which it was. Has no effect on a guest that is

@@ -11,6 +11,7 @@ mod firmware;
 mod inspection;
 mod interrupts;
 mod life;
+mod links;
 mod loaded_gic;
 mod mail;
 mod operator;
@@ -123,7 +124,7 @@ impl Instance {
         }
     }
 
-    /// No vCPU is runnable: the core prints waiting output, then sleeps until an interrupt.
+    /// No vCPU may run: the core prints waiting output, then sleeps until an interrupt.
     fn idle(&mut self) {
         let mut more = CONSOLE.work_left();
         // Each round prints some bytes, so the size of the rings bounds the number of rounds; an

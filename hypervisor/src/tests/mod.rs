@@ -22,6 +22,7 @@ mod fuzz;
 mod guest;
 mod interrupts;
 mod invariants;
+mod links;
 mod lives;
 mod migration;
 mod operator;

@@ -4,9 +4,9 @@
 use crate::fake::{self, Parts};
 use spumone_config::bands::Bands;
 use spumone_config::packed::{
-    Board, BundleHeader, Guest, Interrupt, InterruptPriorities, Mapping, MemoryRange, Policy,
-    Quiesce, Scheduler, SeedSlot, Segment, Spi, SpiOwner, Stage2, System, Trigger, Uart, Vcpu,
-    VirtualGic, VirtualUart, Without,
+    Board, BundleHeader, Guest, Interrupt, InterruptPriorities, LinkEnd, LinkKind, Mapping,
+    MemoryRange, Policy, Quiesce, Scheduler, SeedSlot, Segment, Spi, SpiOwner, Stage2, System,
+    Trigger, Uart, Vcpu, VirtualGic, VirtualUart, Without,
 };
 use spumone_config::roles::{self, Member, Tables, changes_cores};
 use spumone_config::stage2::{self, Attributes, Pages, VTCR, Vmid};
@@ -30,6 +30,14 @@ pub const GUEST_UART_INTERRUPT: u16 = 33;
 /// The image that is loaded at the start of a guest's memory.
 pub const IMAGE: &[u8] = b"image of a guest";
 const IMAGE_OFFSET: u64 = 0x10_0000;
+
+/// Where guests see the registers and the memory of their first link.
+pub const LINK_REGISTERS: u64 = 0x0C00_0000;
+pub const LINK_WINDOW: u64 = 0x0C10_0000;
+pub const LINK_INTERRUPT: u16 = 80;
+/// The memory of the link, and its size.
+pub const LINK_MEMORY: u64 = MEMORY + 0x180_0000;
+const LINK_SIZE: u64 = 0x2000;
 
 /// A guest for a test.
 #[derive(Clone, Debug)]
@@ -136,6 +144,7 @@ impl GuestParts {
                 redistributor: GuestAddr(REDISTRIBUTORS),
                 spis: 64,
             },
+            links: heapless::Vec::new(),
             preempt_count: None,
         }
     }
@@ -179,6 +188,7 @@ pub fn system(cores: u8, policy: Policy, guests: &[GuestParts]) -> System {
             .min_by_key(|(_, guest)| guest.vcpus[0].priority)
             .map_or(GuestId(0), |(id, _)| id),
         roles: roles::of_cores(policy, cores.into(), &members),
+        link_memory: None,
         spis: spis(&guests),
         vtcr: VTCR,
         // A host does not use them.
@@ -212,6 +222,32 @@ pub fn system(cores: u8, policy: Policy, guests: &[GuestParts]) -> System {
         },
         guests: guests.into_iter().collect(),
         fixed_seed: Some(1),
+    }
+}
+
+/// Adds a memory link between two guests that have no links yet.
+pub fn add_link(system: &mut System, one: u8, other: u8) {
+    system.link_memory = Some(MemoryRange {
+        start: PhysAddr(LINK_MEMORY),
+        size: LINK_SIZE,
+    });
+    for (guest, peer) in [(one, other), (other, one)] {
+        let end = LinkEnd {
+            peer: GuestId(peer),
+            peer_link: 0,
+            is_second: guest == other,
+            registers: GuestAddr(LINK_REGISTERS),
+            interrupt: IntId(LINK_INTERRUPT),
+            kind: LinkKind::Memory {
+                memory: Mapping {
+                    ipa: GuestAddr(LINK_WINDOW),
+                    pa: PhysAddr(LINK_MEMORY),
+                    size: LINK_SIZE,
+                },
+                writes: true,
+            },
+        };
+        system.guests[usize::from(guest)].links.push(end).unwrap();
     }
 }
 
@@ -249,6 +285,10 @@ fn make_tables(system: &mut System) {
             let mut tables = stage2::Stage2::new(&mut pages);
             for mapping in &guest.memory {
                 tables.map(mapping, ram).unwrap();
+            }
+            for link in &guest.links {
+                let LinkKind::Memory { memory, .. } = &link.kind;
+                tables.map(memory, Attributes::SHARED).unwrap();
             }
             tables.vttbr(Vmid::of(id))
         };
@@ -291,7 +331,10 @@ pub fn parts(system: &System) -> Parts {
     Parts {
         mpidrs: system.board.core_mpidrs.to_vec(),
         memory: (MEMORY, MEMORY_SIZE),
-        loadable: memory.map(|range| (range.pa.0, range.size)).collect(),
+        loadable: memory
+            .map(|range| (range.pa.0, range.size))
+            .chain(system.link_memory.map(|it| (it.start.0, it.size)))
+            .collect(),
         bundle,
         devices: [DISTRIBUTOR, REDISTRIBUTORS, UART],
         uart_interrupt: UART_INTERRUPT,

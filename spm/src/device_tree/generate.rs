@@ -13,7 +13,8 @@ use spumone_config::board::{Board, Device};
 use spumone_config::description::Guest;
 use spumone_config::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
 use spumone_config::layout::GuestPlan;
-use spumone_config::packed::{Mapping, Trigger, VirtualGic, VirtualUart};
+use spumone_config::packed::{LinkEnd, LinkKind, Mapping, Trigger, VirtualGic, VirtualUart};
+use spumone_config::units::PAGE;
 
 /// Phandle of the interrupt controller.
 const GIC: u32 = 1;
@@ -38,8 +39,13 @@ const HIGH_LEVEL: u32 = 4;
 /// Size of a PL011's registers.
 const PL011_SIZE: u64 = 0x1000;
 
-/// A device tree for `guest` on `board`, with the addresses of `plan`.
-pub fn generate(guest: &Guest, plan: &GuestPlan, board: &Board) -> Result<DeviceTree, ModelError> {
+/// A device tree for `guest` on `board`, with the addresses of `plan`. `names` are those of all guests.
+pub fn generate(
+    guest: &Guest,
+    plan: &GuestPlan,
+    board: &Board,
+    names: &[&str],
+) -> Result<DeviceTree, ModelError> {
     let mut tree = DeviceTree::new();
     let root = &mut tree.root;
     set(root, "compatible", "linux,dummy-virt")?;
@@ -56,6 +62,9 @@ pub fn generate(guest: &Guest, plan: &GuestPlan, board: &Board) -> Result<Device
     root.add_child(clock(board)?);
     if let Some(console) = plan.console {
         root.add_child(pl011(console)?);
+    }
+    for (index, link) in plan.links.iter().enumerate() {
+        root.add_child(self::link(index, link, names)?);
     }
     for name in &guest.devices {
         if let Some(given) = board.device(&name.value) {
@@ -223,6 +232,28 @@ fn clocks(node: &mut DeviceTreeNode, names: &[&str]) -> Result<(), ModelError> {
     }
     set(node, "clocks", vec![CLOCK; names.len()])?;
     set(node, "clock-names", names)
+}
+
+/// An end of a link, for a driver of user space (`uio_pdrv_genirq`) or of a bare-metal guest.
+fn link(index: usize, link: &LinkEnd, names: &[&str]) -> Result<DeviceTreeNode, ModelError> {
+    let mut node = DeviceTreeNode::new(format!("link@{:x}", link.registers.0))?;
+    let LinkKind::Memory { memory, writes } = link.kind;
+    set(&mut node, "compatible", "spumone,link-memory")?;
+    let ranges = [(link.registers.0, PAGE), (memory.ipa.0, memory.size)];
+    set(&mut node, "reg", reg(&ranges))?;
+    set(&mut node, "reg-names", ["registers", "memory"].as_slice())?;
+    set(
+        &mut node,
+        "interrupts",
+        [SPI, u32::from(link.interrupt.0) - FIRST_SPI, HIGH_LEVEL],
+    )?;
+    let peer = names.get(link.peer.index()).copied().unwrap_or_default();
+    set(&mut node, "label", peer)?;
+    set(&mut node, "spumone,link", index as u32)?;
+    if !writes {
+        set(&mut node, "read-only", [0u8; 0])?;
+    }
+    Ok(node)
 }
 
 fn device(device: &Device) -> Result<DeviceTreeNode, ModelError> {

@@ -154,7 +154,11 @@ fn touch_register(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
 
 /// A load or store to a device that EL2 emulates.
 fn touch_device(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
-    let base = random.one_of(&DEVICES);
+    // Most guests that have no link are stopped by this.
+    let base = match random.once_in(16) {
+        true => LINK_REGISTERS,
+        false => random.one_of(&DEVICES),
+    };
     let offset = match random.below(8) {
         0 => random.below(0x1_0000),
         1 => 0x6000 + 8 * random.below(128),
@@ -164,10 +168,10 @@ fn touch_device(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
     };
     // The UART's frame ends earlier.
     let offset = if base == UART { offset & 0xFFF } else { offset };
-    let offset = if base == DISTRIBUTOR {
-        offset & 0xFFFF
-    } else {
-        offset
+    let offset = match base {
+        DISTRIBUTOR => offset & 0xFFFF,
+        LINK_REGISTERS => offset & 0x3F,
+        _ => offset,
     };
     let is_store = random.once_in(2);
     cpu.registers.x[1] = random.value();

@@ -84,6 +84,13 @@ fn some_system(random: &mut Random) -> System {
         Trigger::Edge,
     ));
     let mut system = system(cores, policy, &guests);
+    // Between the victim and a hostile guest, or between two hostile guests.
+    let victim = hostile as u8;
+    match random.below(3) {
+        0 => add_link(&mut system, 0, victim),
+        1 if hostile > 1 => add_link(&mut system, 0, 1),
+        _ => {}
+    }
     if random.once_in(8) {
         system.scheduler.interrupt_priorities = InterruptPriorities::Flat;
     }

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the guests see their links, and which SPIs those have.
+//!
+//! ```text
+//! [links] of the board | registers of link 0, 1, … | memory of link 0 | memory of link 1 | …
+//!                      base                        base + 1 MiB         64 KiB boundaries
+//! ```
+
+use super::intid;
+use crate::board::Board;
+use crate::check::link_ends;
+use crate::description::{Description, Link};
+use crate::packed::{LinkEnd, LinkKind, Mapping, MemoryRange};
+use crate::types::{GuestAddr, GuestId, PhysAddr};
+use crate::units::{KIB, MIB, PAGE, align_up};
+
+/// Offset in the window of the first link's memory.
+const MEMORY_OFFSET: u64 = MIB;
+/// The memory of each link begins at a multiple of this, for guests with pages of 64 KiB.
+const BOUNDARY: u64 = 64 * KIB;
+
+/// Bytes of memory of all links, each on its boundary.
+pub(super) fn memory(description: &Description) -> u64 {
+    let sizes = description.links.iter().map(room);
+    sizes.fold(0, u64::saturating_add)
+}
+
+/// Bytes that the memory of a link takes.
+fn room(link: &Link) -> u64 {
+    align_up(link.size(), BOUNDARY).unwrap_or(u64::MAX)
+}
+
+/// The link ends of each guest, in the order of the description. `memory`: that of all links.
+pub(super) fn ends(
+    description: &Description,
+    board: &Board,
+    memory: Option<MemoryRange>,
+) -> Vec<Vec<LinkEnd>> {
+    let mut guests = vec![Guest::default(); description.guests.len()];
+    let (Some(window), Some(memory)) = (board.links, memory) else {
+        return guests.into_iter().map(|guest| guest.links).collect();
+    };
+    let mut pa = memory.start.0;
+    for link in &description.links {
+        let Some(ends) = link_ends(description, link) else {
+            continue;
+        };
+        let places = ends.map(|end| guests[end].links.len());
+        for (end, peer) in [(0, 1), (1, 0)] {
+            let guest = &mut guests[ends[end]];
+            let name = &description.guests[ends[end]].name.value;
+            let index = places[end] as u64;
+            guest.links.push(LinkEnd {
+                peer: GuestId(ends[peer] as u8),
+                peer_link: places[peer] as u8,
+                is_second: end == 1,
+                registers: GuestAddr(window.base + PAGE * index),
+                interrupt: intid(window.first_interrupt + index),
+                kind: LinkKind::Memory {
+                    memory: Mapping {
+                        ipa: GuestAddr(window.base + MEMORY_OFFSET + guest.memory),
+                        pa: PhysAddr(pa),
+                        size: link.size(),
+                    },
+                    writes: link.read_only.as_ref().is_none_or(|it| it.value != *name),
+                },
+            });
+            guest.memory += room(link);
+        }
+        pa += room(link);
+    }
+    guests.into_iter().map(|guest| guest.links).collect()
+}
+
+/// What a guest has of links so far.
+#[derive(Clone, Default)]
+struct Guest {
+    links: Vec<LinkEnd>,
+    /// Bytes of their memory, each on its boundary.
+    memory: u64,
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Sends messages over a memory link to a peer that echoes them, and compares what comes back: linkecho COUNT MOST [LIVES]
+ *
+ * COUNT messages of 0 to MOST bytes. First one at a time, for the time of a round trip, then as many as the ring holds.
+ * With LIVES, messages without end, until the peer has been restarted so often; then no message of a former life may come.
+ * Reaches the link through /dev/mem, where it gets no interrupts: it looks at the memory again and again. Debian's kernels
+ * have no driver by which a program could wait for an interrupt of a device in the device tree (uio_pdrv_genirq). Prints one
+ * line of facts.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "number.h"
+#include "spumone_link.h"
+
+#define TREE "/proc/device-tree"
+#define PAGE 4096u
+#define MESSAGE_MAX 4096u
+/* How often the program looks at the memory before it asks whether the peer runs. */
+#define LOOKS_FOR_PEER 4096u
+/* Round trips that are measured one by one. */
+#define TRIPS 1000u
+
+static struct spumone_link link_end;
+static uint64_t looks; /* without anything to do */
+static bool lost;      /* the peer has begun a new life: what was under way is lost */
+
+static _Noreturn void die(const char *what) {
+    fprintf(stderr, "linkecho: %s\n", what);
+    exit(1);
+}
+
+static void *map(int file, off_t offset, size_t size) {
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, offset);
+
+    if (at == MAP_FAILED) {
+        die("cannot map the link");
+    }
+    return at;
+}
+
+static uint32_t size_of(const volatile uint32_t *registers) {
+    return registers[SPUMONE_LINK_SIZE];
+}
+
+/* Reads the addresses from the device tree: two ranges, each of two cells for the address and two for the size. */
+static bool open_memory(void) {
+    DIR *tree = opendir(TREE);
+    struct dirent *entry;
+    unsigned char cells[32];
+    uint64_t address[2] = {0, 0};
+    char path[300];
+
+    while (tree != NULL && address[0] == 0 && (entry = readdir(tree)) != NULL) {
+        if (strncmp(entry->d_name, "link@", 5) != 0) {
+            continue;
+        }
+        snprintf(path, sizeof path, TREE "/%s/reg", entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (file != NULL && fread(cells, 1, sizeof cells, file) == sizeof cells) {
+            for (int at = 0; at < 8; at++) {
+                address[0] = address[0] << 8 | cells[at];
+                address[1] = address[1] << 8 | cells[16 + at];
+            }
+        }
+        if (file != NULL) {
+            fclose(file);
+        }
+    }
+    if (tree != NULL) {
+        closedir(tree);
+    }
+    int memory = address[0] != 0 ? open("/dev/mem", O_RDWR | O_SYNC) : -1;
+    if (memory < 0) {
+        return false;
+    }
+    volatile uint32_t *registers = map(memory, (off_t)address[0], PAGE);
+    return spumone_link_open(&link_end, registers, map(memory, (off_t)address[1], size_of(registers)));
+}
+
+static uint32_t length_of(uint64_t number, uint32_t most) {
+    return (uint32_t)(number * 2654435761u % (most + 1));
+}
+
+static void fill(unsigned char *message, uint32_t bytes, uint64_t number) {
+    for (uint32_t at = 0; at < bytes; at++) {
+        message[at] = (unsigned char)(number * 31 + at);
+    }
+}
+
+/* Sends message `number`, if there is room. */
+static bool send_one(uint64_t number, uint32_t most) {
+    static unsigned char message[MESSAGE_MAX];
+    uint32_t bytes = length_of(number, most);
+
+    fill(message, bytes, number);
+    int result = spumone_link_send(&link_end, message, bytes);
+    if (result != SPUMONE_LINK_DONE && result != SPUMONE_LINK_FULL && result != SPUMONE_LINK_DOWN) {
+        die("a message cannot be sent");
+    }
+    lost |= result == SPUMONE_LINK_DOWN;
+    return result == SPUMONE_LINK_DONE;
+}
+
+/* Receives message `number`, if it is there. */
+static bool receive_one(uint64_t number, uint32_t most) {
+    static unsigned char expected[MESSAGE_MAX], received[MESSAGE_MAX];
+    int bytes = spumone_link_receive(&link_end, received, sizeof received);
+
+    lost |= bytes == SPUMONE_LINK_DOWN;
+    if (bytes == SPUMONE_LINK_EMPTY || bytes == SPUMONE_LINK_DOWN) {
+        return false;
+    }
+    uint32_t wanted = length_of(number, most);
+    fill(expected, wanted, number);
+    if (bytes != (int)wanted || memcmp(expected, received, wanted) != 0) {
+        die("a message has changed on its way");
+    }
+    return true;
+}
+
+/* Between two looks at the link. */
+static void pause_looking(bool peer_must_run) {
+    looks++;
+    if (peer_must_run && looks % LOOKS_FOR_PEER == 0 && !spumone_link_peer_runs(&link_end)) {
+        die("the peer has ended");
+    }
+    sched_yield();
+}
+
+static void wait_until_up(void) {
+    while (!spumone_link_is_up(&link_end)) {
+        pause_looking(false);
+    }
+    lost = false;
+}
+
+/*
+ * Sends the messages from `first` up to but not including `end`, at most `ahead` before the first of them has come back.
+ * Ends early if the peer begins a new life. Returns the number of the first message that was not sent.
+ */
+static uint64_t exchange(uint64_t first, uint64_t end, uint32_t most, uint64_t ahead) {
+    uint64_t sent = first;
+    uint64_t received = first;
+
+    while (received < end && !lost) {
+        bool moved = false;
+        while (sent < end && sent - received < ahead && send_one(sent, most)) {
+            sent++;
+            moved = true;
+        }
+        while (received < sent && receive_one(received, most)) {
+            received++;
+            moved = true;
+        }
+        if (!moved) {
+            pause_looking(end != UINT64_MAX);
+        }
+    }
+    return sent;
+}
+
+/* Messages without end, until the peer has begun `lives` new lives. */
+static int outlive(uint64_t lives, uint32_t most) {
+    uint64_t next = 0;
+
+    for (uint64_t life = 0; life < lives; life++) {
+        wait_until_up();
+        next = exchange(next, UINT64_MAX, most, UINT64_MAX);
+    }
+    printf("lives=%llu messages=%llu looks=%llu\n", (unsigned long long)lives, (unsigned long long)next,
+           (unsigned long long)looks);
+    return 0;
+}
+
+/* No message may be lost. */
+static void exchange_all(uint64_t count, uint32_t most, uint64_t ahead) {
+    (void)exchange(0, count, most, ahead);
+    if (lost) {
+        die("the peer has begun a new life");
+    }
+}
+
+static uint64_t now_ns(void) {
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+int main(int argc, char **argv) {
+    uint64_t count, most, lives = 0;
+
+    if (argc < 3 || argc > 4 || (argc == 4 && !number_read(argv[3], 1, 1u << 20, &lives)) || !number_read(argv[1], 1, 1u << 30, &count) || !number_read(argv[2], 0, MESSAGE_MAX, &most)) {
+        fprintf(stderr, "usage: linkecho COUNT MOST [LIVES]   COUNT messages of up to MOST bytes\n");
+        return 2;
+    }
+    if (!open_memory()) {
+        die("this guest has no memory link to which it may write");
+    }
+    spumone_link_poll(&link_end);
+    if (lives > 0) {
+        return outlive(lives, (uint32_t)most);
+    }
+    wait_until_up();
+    uint64_t least_ns = UINT64_MAX;
+    uint64_t sum_ns = 0;
+    for (uint64_t trip = 0; trip < TRIPS; trip++) {
+        uint64_t begin = now_ns();
+        exchange_all(1, 0, 1);
+        uint64_t ns = now_ns() - begin;
+        least_ns = ns < least_ns ? ns : least_ns;
+        sum_ns += ns;
+    }
+    uint64_t begin = now_ns();
+    exchange_all(count, (uint32_t)most, UINT64_MAX);
+    uint64_t all_ns = now_ns() - begin;
+    printf("trip_ns=%llu trip_avg_ns=%llu messages=%llu ns=%llu looks=%llu\n", (unsigned long long)least_ns,
+           (unsigned long long)(sum_ns / TRIPS), (unsigned long long)count, (unsigned long long)all_ns,
+           (unsigned long long)looks);
+    return 0;
+}

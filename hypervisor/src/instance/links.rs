@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Links between guests: the registers of memory links, and signals.
+
+use super::{Instance, loaded};
+use spumone_config::GuestId;
+use spumone_config::packed::LinkKind;
+use spumone_core::link::{Command, Registers};
+use spumone_core::psci::Phase;
+use spumone_core::trap::{AccessSize, DataAccess};
+use spumone_core::vgic::VcpuIndexSet;
+
+impl Instance {
+    /// Emulates an access of the running vCPU to the registers of its guest's link `index`, which the guest has. Registers
+    /// are accessed with 32 bits; other accesses read as zero and write nothing.
+    pub(super) fn access_link(&mut self, index: usize, offset: u64, access: DataAccess) {
+        let machine = self.platform.machine;
+        let vcpu = loaded(&mut self.state);
+        let (guest_id, guest) = (vcpu.guest, vcpu.shared);
+        let (Some(end), Some(signal)) = (guest.config.links.get(index), guest.signals.get(index))
+        else {
+            return;
+        };
+        let is_register = access.size == AccessSize::Word;
+        if !access.write {
+            let LinkKind::Memory { memory, writes } = end.kind;
+            let registers = Registers {
+                size: memory.size,
+                writes,
+                is_second: end.is_second,
+                life: guest.lifecycle.now().1,
+                peer: machine.guest(end.peer).lifecycle.now(),
+                is_given: signal.is_given(),
+            };
+            let value = match is_register {
+                true => registers.read(offset),
+                false => 0,
+            };
+            let value = access.load_value(u64::from(value));
+            access.register.write(&mut vcpu.registers.x, value);
+            return;
+        }
+        match Command::of_write(offset).filter(|_| is_register) {
+            Some(Command::Signal) => self.give_signal(end.peer, usize::from(end.peer_link)),
+            Some(Command::Acknowledge) if signal.take() => self.publish_signal(guest_id, index),
+            Some(Command::Acknowledge) | None => {}
+        }
+    }
+
+    /// Gives the signal of link `index` to `guest`, if the guest runs.
+    fn give_signal(&mut self, guest: GuestId, index: usize) {
+        let shared = self.platform.machine.guest(guest);
+        // When a guest is stopped it has no interrupts any more, and its next life begins without signals.
+        if shared.lifecycle.now().0 == Phase::Running
+            && shared.signals.get(index).is_some_and(|it| it.give())
+        {
+            self.publish_signal(guest, index);
+        }
+    }
+
+    /// Passes the level of a signal's interrupt to the guest's virtual GIC.
+    fn publish_signal(&mut self, guest: GuestId, index: usize) {
+        let shared = self.platform.machine.guest(guest);
+        let (Some(end), Some(signal)) = (shared.config.links.get(index), shared.signals.get(index))
+        else {
+            return;
+        };
+        let mut rung = VcpuIndexSet::EMPTY;
+        signal.publish(|high| {
+            rung = rung.with(shared.gic.set_level(end.interrupt, high));
+        });
+        self.notify(guest, rung);
+    }
+
+    /// A life of `guest` has begun or ended: signals the guests at the other ends of its links.
+    pub(super) fn signal_peers(&mut self, guest: GuestId) {
+        let machine = self.platform.machine;
+        for end in &machine.guest(guest).config.links {
+            self.give_signal(end.peer, usize::from(end.peer_link));
+        }
+    }
+}
