@@ -88,7 +88,7 @@ pub struct Links {
     pub base: u64,
     /// Bytes.
     pub size: u64,
-    /// The SPI of a guest's first link, as an INTID; those of its other links follow.
+    /// The SPI of a guest's first link, as an INTID; those of its other links follow, then those of the GPIO controllers.
     pub first_interrupt: u64,
 }
 

@@ -21,7 +21,7 @@ use crate::description::Description;
 use crate::image::GuestFiles;
 use crate::packed::{LinkEnd, Mapping, MemoryRange, VirtualGic, VirtualUart};
 use crate::problem::Problem;
-use crate::types::{GuestAddr, IntId, MAX_LINKS_PER_GUEST, PhysAddr};
+use crate::types::{GuestAddr, IntId, LINK_INTERRUPTS, PhysAddr};
 use crate::units::{KIB, PAGE, align_up};
 
 pub use el2::Sections;
@@ -207,7 +207,7 @@ fn gic(description: &Description, guest: &crate::description::Guest, board: &Boa
     let highest = devices
         .flat_map(|device| device.interrupts.iter().copied())
         .chain([board.uart.interrupt])
-        .chain(of_links.map(|it| it.first_interrupt + MAX_LINKS_PER_GUEST as u64 - 1))
+        .chain(of_links.map(|it| it.first_interrupt + LINK_INTERRUPTS - 1))
         .max()
         .unwrap_or(0);
     let spis = (highest + 1)

@@ -435,8 +435,19 @@ pub struct LinkEnd {
     pub registers: GuestAddr,
     /// The guest's SPI, level-sensitive.
     pub interrupt: IntId,
+    /// A GPIO controller as a second form of the signal, for a Linux.
+    pub gpio: Option<LinkGpio>,
     /// What the link is.
     pub kind: LinkKind,
+}
+
+/// A PL061 that the hypervisor emulates for a guest's end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkGpio {
+    /// First register, 4 KiB aligned.
+    pub base: GuestAddr,
+    /// The guest's SPI, level-sensitive.
+    pub interrupt: IntId,
 }
 
 /// What a link is.

@@ -17,6 +17,8 @@ pub const MAX_VCPUS_PER_GUEST: usize = 8;
 pub const MAX_VCPUS: usize = 32;
 /// Most links of one guest: each has a page of registers and an SPI.
 pub const MAX_LINKS_PER_GUEST: usize = 8;
+/// SPIs of a guest's links: two for each.
+pub const LINK_INTERRUPTS: u64 = 2 * MAX_LINKS_PER_GUEST as u64;
 /// Most distinct guest priorities of one system: each has a band of GIC priorities and an SGI.
 pub const MAX_PRIORITIES: usize = 8;
 

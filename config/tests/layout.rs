@@ -414,6 +414,10 @@ fn the_largest_system_fits_into_its_space() {
             is_second: true,
             registers: GuestAddr(FAR),
             interrupt: id,
+            gpio: Some(LinkGpio {
+                base: GuestAddr(FAR),
+                interrupt: id,
+            }),
             kind: LinkKind::Memory {
                 memory: mapping,
                 writes: true,

@@ -26,7 +26,7 @@ use spumone_config::gic::{MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
 use spumone_config::packed::{BundleHeader, Stage2, System};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr};
-use spumone_core::link::Signal;
+use spumone_core::link::{Gpio, Signal};
 use spumone_core::mailbox::Post;
 use spumone_core::migration::{Level, Policy, Roles, Shared, VcpuFacts};
 use spumone_core::psci::{GuestPower, Lifecycle};
@@ -168,6 +168,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
             lifecycle: Lifecycle::new(config.cores),
             vuart: Vuart::new(),
             signals: [const { Signal::new() }; _],
+            gpios: [const { Gpio::new() }; _],
             vcpus: config.vcpus.iter().map(|vcpu| vcpu.id).collect(),
             stage2: tables(&config.stage2),
             config: config.clone(),

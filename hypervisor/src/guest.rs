@@ -7,7 +7,7 @@ use heapless::Vec;
 use spumone_config::packed;
 use spumone_config::types::{MAX_LINKS_PER_GUEST, MAX_VCPUS_PER_GUEST};
 use spumone_config::{GuestAddr, GuestId, VcpuId};
-use spumone_core::link::Signal;
+use spumone_core::link::{Gpio, Signal};
 use spumone_core::psci::{GuestPower, Lifecycle};
 use spumone_core::sets::VcpuSet;
 use spumone_core::vgic::{self, GuestGic, VcpuIndex};
@@ -41,6 +41,8 @@ pub struct Guest {
     pub vuart: Vuart,
     /// The signals at its ends of links; by the number of the link.
     pub signals: [Signal; MAX_LINKS_PER_GUEST],
+    /// The GPIO controllers of those signals, for a Linux.
+    pub gpios: [Gpio; MAX_LINKS_PER_GUEST],
     /// The ids of its vCPUs, by [`VcpuIndex`].
     pub vcpus: Vec<VcpuId, { MAX_VCPUS_PER_GUEST }>,
 }

@@ -179,12 +179,15 @@ fn guest_text(system: &System, index: usize, guest: &Guest) -> String {
         let LinkKind::Memory { memory, writes } = link.kind;
         let _ = writeln!(
             text,
-            "  link to {peer}: registers at {}, interrupt {}, memory at {} ({}{})",
+            "  link to {peer}: registers at {}, interrupt {}, memory at {} ({}{}){}",
             link.registers,
             link.interrupt,
             range(memory.ipa.0, memory.size),
             size(memory.size),
-            if writes { "" } else { ", read-only" }
+            if writes { "" } else { ", read-only" },
+            link.gpio
+                .map(|it| format!(", GPIO at {}, interrupt {}", it.base, it.interrupt))
+                .unwrap_or_default()
         );
     }
     text

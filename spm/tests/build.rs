@@ -443,6 +443,10 @@ fn a_link_is_in_both_device_trees_and_its_memory_in_both_guests() {
             let ranges = [end.registers.0, 0x1000, memory.ipa.0, memory.size];
             assert_eq!(cells("reg"), ranges.map(halves).concat());
             assert_eq!(cells("interrupts"), [0, 48 + index as u32, 4]);
+            // Only a Linux has the GPIO controller.
+            let gpio = format!("/gpio@{:x}", end.registers.0 + 0x8000);
+            assert_eq!(tree.find_node(&gpio).is_some(), guest == 1);
+            assert_eq!(end.gpio.is_some(), guest == 1);
             let is_read_only = node.property("read-only").is_some();
             assert_eq!(
                 (is_read_only, writes),

@@ -7,7 +7,7 @@ use crate::gic::{
 };
 use crate::problem::{Problem, SourceFile};
 use crate::stage2::PA_BITS;
-use crate::types::{IntId, MAX_LINKS_PER_GUEST, MAX_VCPUS_PER_GUEST};
+use crate::types::{IntId, LINK_INTERRUPTS, MAX_VCPUS_PER_GUEST};
 use crate::units::{self, PAGE, align_down};
 
 /// Most SPIs a guest can be given (see [`crate::packed::VirtualGic::spis`]).
@@ -99,7 +99,7 @@ fn links(board: &Board, problems: &mut Vec<Problem>) {
                 .help("choose addresses where the machine has nothing"),
         );
     }
-    let last = links.first_interrupt + MAX_LINKS_PER_GUEST as u64 - 1;
+    let last = links.first_interrupt + LINK_INTERRUPTS - 1;
     let is_ours = |id: &u64| (links.first_interrupt..=last).contains(id);
     let interrupts = board.devices.iter().flat_map(|device| &device.interrupts);
     let taken = interrupts
@@ -115,7 +115,7 @@ fn links(board: &Board, problems: &mut Vec<Problem>) {
     let message = format!("[links] takes the interrupts {first} to {last}, but {why}");
     problems.push(
         Problem::new("link-interrupt", message)
-            .help("choose a `first-interrupt` followed by seven more that no device has"),
+            .help("choose a `first-interrupt` followed by 15 more that no device has"),
     );
 }
 

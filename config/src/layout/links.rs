@@ -2,20 +2,22 @@
 //! Where the guests see their links, and which SPIs those have.
 //!
 //! ```text
-//! [links] of the board | registers of link 0, 1, … | memory of link 0 | memory of link 1 | …
-//!                      base                        base + 1 MiB         64 KiB boundaries
+//! [links] of the board | registers of links | GPIO controllers | memory of link 0 | memory of link 1 | …
+//!                      base                 base + 32 KiB      base + 1 MiB     64 KiB boundaries
 //! ```
 
 use super::intid;
 use crate::board::Board;
 use crate::check::link_ends;
-use crate::description::{Description, Link};
-use crate::packed::{LinkEnd, LinkKind, Mapping, MemoryRange};
-use crate::types::{GuestAddr, GuestId, PhysAddr};
+use crate::description::{Description, Kind, Link};
+use crate::packed::{LinkEnd, LinkGpio, LinkKind, Mapping, MemoryRange};
+use crate::types::{GuestAddr, GuestId, MAX_LINKS_PER_GUEST, PhysAddr};
 use crate::units::{KIB, MIB, PAGE, align_up};
 
 /// Offset in the window of the first link's memory.
 const MEMORY_OFFSET: u64 = MIB;
+/// Most links of a guest.
+const MAX_LINKS: u64 = MAX_LINKS_PER_GUEST as u64;
 /// The memory of each link begins at a multiple of this, for guests with pages of 64 KiB.
 const BOUNDARY: u64 = 64 * KIB;
 
@@ -56,6 +58,10 @@ pub(super) fn ends(
                 is_second: end == 1,
                 registers: GuestAddr(window.base + PAGE * index),
                 interrupt: intid(window.first_interrupt + index),
+                gpio: (description.guests[ends[end]].kind.value == Kind::Linux).then(|| LinkGpio {
+                    base: GuestAddr(window.base + PAGE * (MAX_LINKS + index)),
+                    interrupt: intid(window.first_interrupt + MAX_LINKS + index),
+                }),
                 kind: LinkKind::Memory {
                     memory: Mapping {
                         ipa: GuestAddr(window.base + MEMORY_OFFSET + guest.memory),

@@ -2,7 +2,7 @@
 //! Every interleaving of a peer that signals with the guest that takes signals back.
 
 use super::*;
-use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::sync::Arc;
 use loom::thread;
 

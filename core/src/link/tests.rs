@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 use super::*;
-use crate::psci::StopReason;
+use crate::psci::{Generation, Phase, StopReason};
 use std::vec::Vec;
 
 fn registers(peer: (Phase, Generation)) -> Registers {
@@ -34,7 +34,7 @@ fn a_peer_that_does_not_run_has_no_life() {
         Phase::Stopping(StopReason::Reset),
         Phase::Stopped(StopReason::Fault),
     ] {
-        assert_eq!(registers((phase, Generation(7))).read(register::PEER), 0);
+        assert_eq!(registers((phase, Generation(7))).read(0x14), 0);
     }
 }
 

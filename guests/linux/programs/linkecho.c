@@ -4,18 +4,19 @@
  *
  * COUNT messages of 0 to MOST bytes. First one at a time, for the time of a round trip, then as many as the ring holds.
  * With LIVES, messages without end, until the peer has been restarted so often; then no message of a former life may come.
- * Reaches the link through /dev/mem, where it gets no interrupts: it looks at the memory again and again. Debian's kernels
- * have no driver by which a program could wait for an interrupt of a device in the device tree (uio_pdrv_genirq). Prints one
- * line of facts.
+ * Reaches the link through /dev/mem, and waits for the peer's signal as for a rising edge of a GPIO line. Prints one line of
+ * facts.
  */
 #include <dirent.h>
 #include <fcntl.h>
-#include <sched.h>
+#include <linux/gpio.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,13 +27,16 @@
 #define TREE "/proc/device-tree"
 #define PAGE 4096u
 #define MESSAGE_MAX 4096u
-/* How often the program looks at the memory before it asks whether the peer runs. */
-#define LOOKS_FOR_PEER 4096u
+/* How long the peer may be silent until the program asks whether it runs. */
+#define SILENCE_MS 1000
+/* The name that the device tree gives to the line of the peer's signal. */
+#define LINE "link-given"
 /* Round trips that are measured one by one. */
 #define TRIPS 1000u
 
 static struct spumone_link link_end;
-static uint64_t looks; /* without anything to do */
+static int edges = -1; /* the file of the events of the GPIO line */
+static uint64_t waits;
 static bool lost;      /* the peer has begun a new life: what was under way is lost */
 
 static _Noreturn void die(const char *what) {
@@ -88,6 +92,38 @@ static bool open_memory(void) {
     return spumone_link_open(&link_end, registers, map(memory, (off_t)address[1], size_of(registers)));
 }
 
+/* Asks for the rising edges of the line. */
+static bool open_line(void) {
+    DIR *devices = opendir("/dev");
+    struct dirent *entry;
+    char path[300];
+
+    while (devices != NULL && edges < 0 && (entry = readdir(devices)) != NULL) {
+        struct gpio_v2_line_info line = {.offset = 0};
+        struct gpio_v2_line_request request = {
+            .num_lines = 1,
+            .consumer = "linkecho",
+            .config = {.flags = GPIO_V2_LINE_FLAG_INPUT | GPIO_V2_LINE_FLAG_EDGE_RISING},
+        };
+        if (strncmp(entry->d_name, "gpiochip", 8) != 0) {
+            continue;
+        }
+        snprintf(path, sizeof path, "/dev/%s", entry->d_name);
+        int chip = open(path, O_RDWR | O_CLOEXEC);
+        if (chip >= 0 && ioctl(chip, GPIO_V2_GET_LINEINFO_IOCTL, &line) == 0 && strcmp(line.name, LINE) == 0 &&
+            ioctl(chip, GPIO_V2_GET_LINE_IOCTL, &request) == 0) {
+            edges = request.fd;
+        }
+        if (chip >= 0) {
+            close(chip);
+        }
+    }
+    if (devices != NULL) {
+        closedir(devices);
+    }
+    return edges >= 0;
+}
+
 static uint32_t length_of(uint64_t number, uint32_t most) {
     return (uint32_t)(number * 2654435761u % (most + 1));
 }
@@ -129,19 +165,25 @@ static bool receive_one(uint64_t number, uint32_t most) {
     return true;
 }
 
-/* Between two looks at the link. */
-static void pause_looking(bool peer_must_run) {
-    looks++;
-    if (peer_must_run && looks % LOOKS_FOR_PEER == 0 && !spumone_link_peer_runs(&link_end)) {
-        die("the peer has ended");
+/* Waits for a signal of the peer. Returns whether there was one, or the peer still runs. */
+static bool wait_for_signal(void) {
+    struct gpio_v2_line_event event;
+    struct pollfd file = {.fd = edges, .events = POLLIN};
+
+    waits++;
+    if (poll(&file, 1, SILENCE_MS) == 1) {
+        return read(edges, &event, sizeof event) == sizeof event;
     }
-    sched_yield();
+    return spumone_link_peer_runs(&link_end);
 }
 
 static void wait_until_up(void) {
+    spumone_link_arm(&link_end);
     while (!spumone_link_is_up(&link_end)) {
-        pause_looking(false);
+        (void)wait_for_signal();
+        spumone_link_arm(&link_end);
     }
+    spumone_link_poll(&link_end);
     lost = false;
 }
 
@@ -152,6 +194,7 @@ static void wait_until_up(void) {
 static uint64_t exchange(uint64_t first, uint64_t end, uint32_t most, uint64_t ahead) {
     uint64_t sent = first;
     uint64_t received = first;
+    bool armed = false;
 
     while (received < end && !lost) {
         bool moved = false;
@@ -163,8 +206,18 @@ static uint64_t exchange(uint64_t first, uint64_t end, uint32_t most, uint64_t a
             received++;
             moved = true;
         }
-        if (!moved) {
-            pause_looking(end != UINT64_MAX);
+        if (moved) {
+            if (armed) {
+                spumone_link_poll(&link_end);
+            }
+            armed = false;
+        } else if (!armed) {
+            spumone_link_arm(&link_end);
+            armed = true;
+        } else if (!wait_for_signal() && end != UINT64_MAX) {
+            die("the peer has ended");
+        } else {
+            armed = false;
         }
     }
     return sent;
@@ -178,8 +231,8 @@ static int outlive(uint64_t lives, uint32_t most) {
         wait_until_up();
         next = exchange(next, UINT64_MAX, most, UINT64_MAX);
     }
-    printf("lives=%llu messages=%llu looks=%llu\n", (unsigned long long)lives, (unsigned long long)next,
-           (unsigned long long)looks);
+    printf("lives=%llu messages=%llu waits=%llu\n", (unsigned long long)lives, (unsigned long long)next,
+           (unsigned long long)waits);
     return 0;
 }
 
@@ -208,7 +261,9 @@ int main(int argc, char **argv) {
     if (!open_memory()) {
         die("this guest has no memory link to which it may write");
     }
-    spumone_link_poll(&link_end);
+    if (!open_line()) {
+        die("this guest has no GPIO line " LINE);
+    }
     if (lives > 0) {
         return outlive(lives, (uint32_t)most);
     }
@@ -225,8 +280,8 @@ int main(int argc, char **argv) {
     uint64_t begin = now_ns();
     exchange_all(count, (uint32_t)most, UINT64_MAX);
     uint64_t all_ns = now_ns() - begin;
-    printf("trip_ns=%llu trip_avg_ns=%llu messages=%llu ns=%llu looks=%llu\n", (unsigned long long)least_ns,
+    printf("trip_ns=%llu trip_avg_ns=%llu messages=%llu ns=%llu waits=%llu\n", (unsigned long long)least_ns,
            (unsigned long long)(sum_ns / TRIPS), (unsigned long long)count, (unsigned long long)all_ns,
-           (unsigned long long)looks);
+           (unsigned long long)waits);
     return 0;
 }

@@ -27,6 +27,8 @@ enum Device {
     Uart(u64),
     /// The registers of the link with this number.
     Link(usize, u64),
+    /// The GPIO controller of that link.
+    LinkGpio(usize, u64),
 }
 
 impl Instance {
@@ -112,6 +114,7 @@ impl Instance {
             Device::Uart(offset) => self.access_uart(offset, access),
             Device::Gic(region, offset) => self.access_gic(region, offset, access),
             Device::Link(index, offset) => self.access_link(index, offset, access),
+            Device::LinkGpio(index, offset) => self.access_link_gpio(index, offset, access),
         }
         self.skip_instruction(syndrome.instruction_size());
     }
@@ -225,8 +228,12 @@ fn device_at(guest: &Guest, ipa: GuestAddr) -> Option<Device> {
     } else {
         let mut links = config.links.iter().enumerate();
         links.find_map(|(index, end)| {
-            let offset = offset(end.registers, LINK_REGISTERS_SIZE)?;
-            Some(Device::Link(index, offset))
+            let registers = offset(end.registers, LINK_REGISTERS_SIZE);
+            let gpio = || offset(end.gpio?.base, LINK_REGISTERS_SIZE);
+            match registers {
+                Some(offset) => Some(Device::Link(index, offset)),
+                None => gpio().map(|offset| Device::LinkGpio(index, offset)),
+            }
         })
     }
 }

@@ -15,6 +15,7 @@ use crate::hardware::write_if_there;
 use crate::vcpu::Work;
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Source;
+use spumone_core::link::{Gpio, Signal};
 use spumone_core::load::Progress;
 use spumone_core::mailbox::Message;
 use spumone_core::migration;
@@ -243,9 +244,8 @@ impl Instance {
         // all of the guest's memory was loaded since.
         let mut gic = self.platform.loaded_gic(guest_id);
         guest.gic.reset(&mut gic);
-        for signal in &guest.signals {
-            signal.reset();
-        }
+        guest.signals.iter().for_each(Signal::reset);
+        guest.gpios.iter().for_each(Gpio::reset);
         for interrupt in &config.interrupts {
             self.platform
                 .machine

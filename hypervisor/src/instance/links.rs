@@ -41,8 +41,37 @@ impl Instance {
         }
         match Command::of_write(offset).filter(|_| is_register) {
             Some(Command::Signal) => self.give_signal(end.peer, usize::from(end.peer_link)),
-            Some(Command::Acknowledge) if signal.take() => self.publish_signal(guest_id, index),
-            Some(Command::Acknowledge) | None => {}
+            Some(Command::Acknowledge) => self.take_signal(guest_id, index),
+            None => {}
+        }
+    }
+
+    /// The same for the GPIO controller of link `index`. Its registers are accessed with 8 bits or more.
+    pub(super) fn access_link_gpio(&mut self, index: usize, offset: u64, access: DataAccess) {
+        let vcpu = loaded(&mut self.state);
+        let (guest_id, guest) = (vcpu.guest, vcpu.shared);
+        let (Some(end), Some(signal), Some(gpio)) = (
+            guest.config.links.get(index),
+            guest.signals.get(index),
+            guest.gpios.get(index),
+        ) else {
+            return;
+        };
+        if !access.write {
+            let value = u64::from(gpio.read(offset, signal.is_given()));
+            let value = access.load_value(value);
+            access.register.write(&mut vcpu.registers.x, value);
+            return;
+        }
+        let value = access.store_value(access.register.read(&vcpu.registers.x));
+        let effect = gpio.write(offset, value as u32);
+        if effect.gives {
+            self.give_signal(end.peer, usize::from(end.peer_link));
+        }
+        if effect.takes {
+            self.take_signal(guest_id, index);
+        } else if effect.line_changed {
+            self.publish_signal(guest_id, index);
         }
     }
 
@@ -53,21 +82,44 @@ impl Instance {
         if shared.lifecycle.now().0 == Phase::Running
             && shared.signals.get(index).is_some_and(|it| it.give())
         {
-            self.publish_signal(guest, index);
+            self.signal_changed(guest, index, true);
         }
     }
 
-    /// Passes the level of a signal's interrupt to the guest's virtual GIC.
+    /// Takes the signal of link `index` of `guest` back.
+    fn take_signal(&mut self, guest: GuestId, index: usize) {
+        let shared = self.platform.machine.guest(guest);
+        if shared.signals.get(index).is_some_and(|it| it.take()) {
+            self.signal_changed(guest, index, false);
+        }
+    }
+
+    fn signal_changed(&mut self, guest: GuestId, index: usize, is_given: bool) {
+        if let Some(gpio) = self.platform.machine.guest(guest).gpios.get(index) {
+            gpio.input_changed(is_given);
+        }
+        self.publish_signal(guest, index);
+    }
+
+    /// Passes the levels of a signal's interrupts to the guest's virtual GIC.
     fn publish_signal(&mut self, guest: GuestId, index: usize) {
         let shared = self.platform.machine.guest(guest);
-        let (Some(end), Some(signal)) = (shared.config.links.get(index), shared.signals.get(index))
-        else {
+        let (Some(end), Some(signal), Some(gpio)) = (
+            shared.config.links.get(index),
+            shared.signals.get(index),
+            shared.gpios.get(index),
+        ) else {
             return;
         };
         let mut rung = VcpuIndexSet::EMPTY;
         signal.publish(|high| {
             rung = rung.with(shared.gic.set_level(end.interrupt, high));
         });
+        if let Some(config) = end.gpio {
+            gpio.publish(signal, |high| {
+                rung = rung.with(shared.gic.set_level(config.interrupt, high));
+            });
+        }
         self.notify(guest, rung);
     }
 

@@ -177,3 +177,50 @@ fn accesses_of_other_sizes_and_to_other_offsets_have_no_effect() {
         bench.phase(0) == Phase::Stopped(StopReason::Fault)
     });
 }
+
+#[test]
+fn a_guest_can_use_a_gpio_controller_for_its_signals() {
+    const DIR: u64 = LINK_GPIO + 0x400;
+    const IEV: u64 = LINK_GPIO + 0x40c;
+    const IE: u64 = LINK_GPIO + 0x410;
+    const MIS: u64 = LINK_GPIO + 0x418;
+    const IC: u64 = LINK_GPIO + 0x41c;
+    /// The data register through which one line is accessed.
+    const fn line(line: u32) -> u64 {
+        LINK_GPIO + (4 << line)
+    }
+    let mut bench = running(2);
+    bench.opens_gic(1, 0, &[LINK_GPIO_INTERRUPT]);
+    writes(&mut bench, 1, ACK);
+    let store = |bench: &mut Bench, register, value| {
+        bench.does_and_returns(1, 0, move |cpu| cpu.store(register, value));
+    };
+    // Line 0 rises, lines 1 and 2 are outputs.
+    store(&mut bench, DIR, 0b110);
+    store(&mut bench, IEV, 1);
+    store(&mut bench, IE, 1);
+    for _ in 0..2 {
+        assert_eq!(reads(&mut bench, 1, line(0)), 0);
+        writes(&mut bench, 0, SIGNAL);
+        assert_eq!(bench.acknowledges(1, 0), LINK_GPIO_INTERRUPT);
+        assert_eq!(reads(&mut bench, 1, MIS), 1);
+        assert_eq!(reads(&mut bench, 1, line(0)), 1);
+        store(&mut bench, IC, 1);
+        bench.look(1, 0, |cpu| cpu.end(LINK_GPIO_INTERRUPT));
+        bench.iterations(20);
+        assert_eq!(bench.look(1, 0, |cpu| cpu.acknowledge()), None);
+        // A rising edge of line 2 takes the signal back.
+        store(&mut bench, line(2), 0b100);
+        store(&mut bench, line(2), 0);
+        assert_eq!(reads(&mut bench, 1, STATUS), 0);
+    }
+    // A rising edge of line 1 signals the peer.
+    writes(&mut bench, 0, ACK);
+    store(&mut bench, line(1), 0b010);
+    assert_eq!(reads(&mut bench, 0, STATUS), 1);
+    // The first guest has no such controller.
+    bench.does(0, 0, |cpu| cpu.load(LINK_GPIO));
+    bench.until("it is stopped", |bench| {
+        bench.phase(0) == Phase::Stopped(StopReason::Fault)
+    });
+}

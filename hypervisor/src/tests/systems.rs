@@ -4,7 +4,7 @@
 use crate::fake::{self, Parts};
 use spumone_config::bands::Bands;
 use spumone_config::packed::{
-    Board, BundleHeader, Guest, Interrupt, InterruptPriorities, LinkEnd, LinkKind, Mapping,
+    Board, BundleHeader, Guest, Interrupt, InterruptPriorities, LinkEnd, LinkGpio, LinkKind, Mapping,
     MemoryRange, Policy, Quiesce, Scheduler, SeedSlot, Segment, Spi, SpiOwner, Stage2, System,
     Trigger, Uart, Vcpu, VirtualGic, VirtualUart, Without,
 };
@@ -35,6 +35,9 @@ const IMAGE_OFFSET: u64 = 0x10_0000;
 pub const LINK_REGISTERS: u64 = 0x0C00_0000;
 pub const LINK_WINDOW: u64 = 0x0C10_0000;
 pub const LINK_INTERRUPT: u16 = 80;
+/// The GPIO controller of the second guest's end.
+pub const LINK_GPIO: u64 = 0x0C00_8000;
+pub const LINK_GPIO_INTERRUPT: u16 = 88;
 /// The memory of the link, and its size.
 pub const LINK_MEMORY: u64 = MEMORY + 0x180_0000;
 const LINK_SIZE: u64 = 0x2000;
@@ -238,6 +241,10 @@ pub fn add_link(system: &mut System, one: u8, other: u8) {
             is_second: guest == other,
             registers: GuestAddr(LINK_REGISTERS),
             interrupt: IntId(LINK_INTERRUPT),
+            gpio: (guest == other).then_some(LinkGpio {
+                base: GuestAddr(LINK_GPIO),
+                interrupt: IntId(LINK_GPIO_INTERRUPT),
+            }),
             kind: LinkKind::Memory {
                 memory: Mapping {
                     ipa: GuestAddr(LINK_WINDOW),

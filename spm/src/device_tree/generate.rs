@@ -13,7 +13,7 @@ use spumone_config::board::{Board, Device};
 use spumone_config::description::Guest;
 use spumone_config::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
 use spumone_config::layout::GuestPlan;
-use spumone_config::packed::{LinkEnd, LinkKind, Mapping, Trigger, VirtualGic, VirtualUart};
+use spumone_config::packed::{LinkEnd, LinkGpio, LinkKind, Mapping, Trigger, VirtualGic, VirtualUart};
 use spumone_config::units::PAGE;
 
 /// Phandle of the interrupt controller.
@@ -65,6 +65,9 @@ pub fn generate(
     }
     for (index, link) in plan.links.iter().enumerate() {
         root.add_child(self::link(index, link, names)?);
+        if let Some(gpio) = link.gpio {
+            root.add_child(self::gpio(gpio)?);
+        }
     }
     for name in &guest.devices {
         if let Some(given) = board.device(&name.value) {
@@ -253,6 +256,28 @@ fn link(index: usize, link: &LinkEnd, names: &[&str]) -> Result<DeviceTreeNode, 
     if !writes {
         set(&mut node, "read-only", [0u8; 0])?;
     }
+    Ok(node)
+}
+
+/// The signal of a link as lines of a GPIO controller (`core/src/link/gpio.rs`).
+fn gpio(gpio: LinkGpio) -> Result<DeviceTreeNode, ModelError> {
+    let mut node = DeviceTreeNode::new(format!("gpio@{:x}", gpio.base.0))?;
+    set(
+        &mut node,
+        "compatible",
+        ["arm,pl061", "arm,primecell"].as_slice(),
+    )?;
+    set(&mut node, "reg", reg(&[(gpio.base.0, PAGE)]))?;
+    set(
+        &mut node,
+        "interrupts",
+        [SPI, u32::from(gpio.interrupt.0) - FIRST_SPI, HIGH_LEVEL],
+    )?;
+    set(&mut node, "gpio-controller", [0u8; 0])?;
+    set(&mut node, "#gpio-cells", 2u32)?;
+    let names = ["link-given", "link-give", "link-take"];
+    set(&mut node, "gpio-line-names", names.as_slice())?;
+    clocks(&mut node, &["apb_pclk"])?;
     Ok(node)
 }
 
