@@ -88,6 +88,8 @@ pub struct Vcpu {
     pub work: Work,
     /// Set for a vCPU suspended to powerdown: it resumes at this entry point, with its context reset.
     pub resume: Option<EntryPoint>,
+    /// How often its context was reset, so that a core knows cached translations of before.
+    pub resets: u32,
     /// Its id in the system, which no other vCPU has. It never changes: the place of its token goes by it
     /// ([`ParkedTokens`](crate::parking::ParkedTokens)).
     id: VcpuId,
@@ -111,6 +113,7 @@ impl Vcpu {
             vgic: CpuInterface::new(owner.index),
             work: Work::Guest,
             resume: None,
+            resets: 0,
             id,
             guest: owner.id,
             shared: owner.guest,
@@ -133,6 +136,7 @@ impl Vcpu {
         self.system = SystemRegisters::reset(self.index.0);
         self.floating_point = FloatingPoint::new();
         self.resume = None;
+        self.resets = self.resets.wrapping_add(1);
     }
 
     /// As [`Self::reset_context`], with the CPU interface: wakes a vCPU from a suspend to powerdown.

@@ -8,6 +8,8 @@ use std::vec::Vec;
 
 const QUANTUM: u64 = 10;
 const VCPUS: u8 = 6;
+/// The bands; each has two of the vCPUs.
+const BANDS: u8 = 3;
 
 fn band(rank: u8) -> Band {
     Band::new(rank).unwrap()
@@ -27,6 +29,8 @@ enum Event {
     Extend(u64),
     /// Withdraws the extensions of the time slice.
     Withdraw,
+    /// vCPUs of this band and below wait.
+    Pause(Option<u8>),
     /// Decide this many ticks later.
     Decide(u64),
 }
@@ -47,8 +51,8 @@ fn any_event() -> impl Strategy<Value = Event> {
         6 => vcpu().prop_map(Event::Wake),
         3 => Just(Event::Sleep),
         1 => Just(Event::Yield),
-        2 => (0..QUANTUM).prop_map(Event::Extend),
-        1 => Just(Event::Withdraw),
+        3 => prop::option::of(0..QUANTUM).prop_map(|by| by.map_or(Event::Withdraw, Event::Extend)),
+        2 => prop::option::of(0..BANDS).prop_map(Event::Pause),
         8 => (0_u64..2 * QUANTUM).prop_map(Event::Decide),
     ]
 }
@@ -63,6 +67,8 @@ struct Model {
     /// The vCPU that the last decision has chosen, and the number of its life.
     chosen: Option<(u8, u32)>,
     lives: [u32; VCPUS as usize],
+    /// vCPUs of this band and below wait.
+    paused: Option<Band>,
     now: u64,
     /// When `current` began to run.
     since: u64,
@@ -162,6 +168,7 @@ impl Model {
                     v.used += core::mem::take(&mut v.lent);
                 }
             }
+            Event::Pause(rank) => self.paused = rank.map(band),
             Event::Decide(later) => self.decide(later),
         }
     }
@@ -178,12 +185,12 @@ impl Model {
                     .flatten()
                     .filter(|other| other.state == VcpuState::Runnable)
             };
-            let higher = others().any(|other| other.band > band);
+            let must_wait = Some(band) <= self.paused || others().any(|it| it.band > band);
             let same_band = others().any(|other| other.band == band);
-            if (higher || same_band) && used >= QUANTUM {
+            if (must_wait || same_band) && used >= QUANTUM {
                 self.current = None;
                 self.queue(current);
-            } else if higher {
+            } else if must_wait {
                 self.current = None;
                 let first = self.vcpus.iter().flatten().map(|v| v.place).min();
                 let v = self.vcpu(current).unwrap();
@@ -193,7 +200,7 @@ impl Model {
         if self.current.is_none() {
             let next = (0..VCPUS)
                 .filter_map(|vcpu| Some((vcpu, self.vcpus[vcpu as usize]?)))
-                .filter(|(_, v)| v.state == VcpuState::Runnable)
+                .filter(|(_, v)| v.state == VcpuState::Runnable && Some(v.band) > self.paused)
                 .max_by_key(|(_, v)| (v.band, -v.place))
                 .map(|(vcpu, _)| vcpu);
             if let Some(next) = next {
@@ -203,6 +210,13 @@ impl Model {
                 self.since = self.now;
             }
         }
+    }
+
+    /// The highest band that runs or is runnable.
+    fn highest_band(&self) -> Option<Band> {
+        let may_run = |v: &&ModelVcpu| matches!(v.state, VcpuState::Runnable | VcpuState::Running);
+        let vcpus = self.vcpus.iter().flatten();
+        vcpus.filter(may_run).map(|v| v.band).max()
     }
 
     fn time_slice(&self) -> Option<TimeSlice> {
@@ -220,7 +234,6 @@ impl Model {
     }
 }
 
-/// Two vCPUs in each of three bands.
 fn band_of(vcpu: u8) -> Band {
     band(vcpu / 2)
 }
@@ -253,6 +266,7 @@ fn apply(scheduler: &mut Scheduler, event: Event, now: Ticks) -> Option<Decision
         }
         Event::Extend(by) => scheduler.extend_time_slice(now.saturating_add(Ticks(by))),
         Event::Withdraw => scheduler.withdraw_extension(),
+        Event::Pause(rank) => scheduler.pause_up_to(rank.map(band)),
         Event::Decide(_) => return Some(scheduler.decide(now)),
     }
     None
@@ -276,8 +290,14 @@ proptest! {
                 let expected = model.vcpus[vcpu as usize].map(|v| v.state);
                 prop_assert_eq!(scheduler.state(VcpuId(vcpu)), expected, "of {}", vcpu);
             }
+            prop_assert_eq!(scheduler.time_slice(), model.time_slice());
+            let highest = model.highest_band();
+            prop_assert_eq!(scheduler.highest_band(), highest);
+            prop_assert_eq!(scheduler.highest_level(), Level::of(highest));
+            for below in [None].into_iter().chain((0..BANDS).map(band).map(Some)) {
+                prop_assert_eq!(scheduler.waits_above(below), highest > below, "{:?}", below);
+            }
             let Some(decision) = decision else { continue };
-
             prop_assert_eq!(decision.time_slice, model.time_slice());
             // The scheduler names a vCPU only if another one runs, or the same one in another life.
             let chosen = model.current.map(|vcpu| (vcpu, model.lives[vcpu as usize]));
@@ -290,11 +310,8 @@ proptest! {
                 }
             }
             model.chosen = chosen;
-            // The highest band runs.
-            let runnable = model.vcpus.iter().flatten().filter(|v| {
-                matches!(v.state, VcpuState::Runnable | VcpuState::Running)
-            });
-            prop_assert_eq!(scheduler.current_band(), runnable.map(|v| v.band).max());
+            // The highest band runs, unless it is paused.
+            prop_assert_eq!(scheduler.current_band(), highest.filter(|_| highest > model.paused));
         }
     }
 }

@@ -19,6 +19,8 @@ pub struct Cached {
     pub vcpu: u64,
     /// The stage 2 tables.
     pub root: u64,
+    /// The number of the guest's life, and how often the vCPU was turned off.
+    pub life: (u32, u32),
 }
 
 /// A core.

@@ -5,8 +5,9 @@
 //! the machine of its thread: it runs one core at a time, and a hook does what guests do ([`Machine::guest`]).
 //!
 //! It panics where the hypervisor deactivates an interrupt that is not active, loads a guest into memory that belongs
-//! to no guest, accesses an address without a device, or enters a vCPU with cached translations of another one. It has
-//! no caches, no speculation, and is sequentially consistent; loom, Miri and QEMU test what depends on those.
+//! to no guest, accesses an address without a device, or runs a vCPU with cached translations of another one or of a
+//! former life. It has no caches, no speculation, and is sequentially consistent; loom, Miri and QEMU test what depends
+//! on those.
 
 mod core;
 mod firmware;

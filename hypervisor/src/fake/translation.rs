@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Address translation: a walk of a guest's stage 2 tables; stage 1 is the identity.
 
+use super::core::Cached;
 use super::registers::Register;
 use super::{Machine, with};
 use spumone_config::PhysAddr;
@@ -21,6 +22,20 @@ impl Machine {
     pub fn stage2(&self) -> (u64, u64) {
         let value = self.cores[self.current].get(Register::VTTBR_EL2);
         (value >> VMID_SHIFT, value & ROOT)
+    }
+
+    /// The vCPU that was entered translates addresses, so the current core caches translations. The machine does not see
+    /// where a life of a vCPU begins, so the test gives its number.
+    pub fn fill_tlb(&mut self, life: (u32, u32)) {
+        let (vmid, root) = self.stage2();
+        let core = self.core();
+        let vcpu = core.get(Register::VMPIDR_EL2) & 0xFF;
+        let own = Cached { vcpu, root, life };
+        let cached = *core.cached.entry(vmid).or_insert(own);
+        assert_eq!(
+            cached, own,
+            "VMID {vmid} runs with cached translations of another vCPU, or of a former life"
+        );
     }
 }
 

@@ -74,8 +74,6 @@ impl Instance {
         let (id, guest_id, index, guest) = (vcpu.id(), vcpu.guest, vcpu.index, vcpu.shared);
         migration::save_loaded(&mut self.state, &mut self.platform);
         self.state.stop(id);
-        // As on hardware, a vCPU that is turned on again has no cached translations.
-        self.platform.forget_last_of(guest_id);
         migration::park(&mut self.state, &mut self.platform, id);
         if guest.power.stopped(index.0) {
             // It was the last one that was on: the guest cannot turn a vCPU on any more.
@@ -124,8 +122,6 @@ impl Instance {
         if current != generation || !matches!(phase, Phase::Stopping(_)) {
             return;
         }
-        // The next life must not use cached translations of this one, also on cores that its vCPUs have left.
-        self.platform.forget_last_of(guest_id);
         for &id in &guest.vcpus {
             if !migration::acquire_token(&mut self.state, &mut self.platform, id) {
                 self.state.forget(id);

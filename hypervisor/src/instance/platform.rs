@@ -36,8 +36,9 @@ pub(super) struct CorePlatform {
     pub(super) attendance: Attendance,
     /// The console UART's interrupt was taken. It is active until the UART is served.
     pub(super) is_console_interrupted: bool,
-    /// For each guest, its vCPU that was loaded here last; the TLB may have that vCPU's translations.
-    last_of_guest: [Option<VcpuId>; MAX_GUESTS],
+    /// For each guest, its vCPU that was loaded here last, and its `resets` then; the TLB may have that vCPU's
+    /// translations.
+    last_of_guest: [Option<(VcpuId, u32)>; MAX_GUESTS],
     /// Number of list registers.
     list_registers: usize,
     /// Whether the core has the registers of deferred SErrors, which a switch then saves and loads.
@@ -71,13 +72,6 @@ impl CorePlatform {
     #[inline(always)]
     pub(super) fn loaded_gic(&self, guest: GuestId) -> LoadedGic {
         LoadedGic::new(self.machine, self.core, guest, self.list_registers)
-    }
-
-    /// Has the next load of a vCPU of this guest invalidate the guest's translations in the TLB.
-    pub(super) fn forget_last_of(&mut self, guest: GuestId) {
-        if let Some(last) = self.last_of_guest.get_mut(guest.index()) {
-            *last = None;
-        }
     }
 }
 
@@ -180,8 +174,9 @@ impl Platform for CorePlatform {
         step!(Load);
         cpu::set_stage2(vcpu.shared.stage2.all);
         let last = &mut self.last_of_guest[vcpu.guest.index()];
-        if *last != Some(vcpu.id()) {
-            *last = Some(vcpu.id());
+        let own = Some((vcpu.id(), vcpu.resets));
+        if *last != own {
+            *last = own;
             cpu::forget_guest_translations();
         }
         vcpu.system.restore();

@@ -41,6 +41,8 @@ pub struct Entry {
 pub struct Guests {
     scripts: HashMap<(u8, u8), VecDeque<Action>>,
     machine: Option<&'static Machine>,
+    /// How often each vCPU has turned itself off, by guest and vCPU.
+    turned_off: HashMap<(u8, u8), u32>,
     /// The last entry, by guest and vCPU.
     pub entries: HashMap<(u8, u8), Entry>,
     /// What a vCPU does whose script has ended. Without a habit it runs until it is interrupted.
@@ -326,10 +328,26 @@ impl Bench {
 fn run_guest(guests: &RefCell<Guests>, registers: &mut GuestRegisters) -> Exit {
     let mut cpu = GuestCpu::new(registers);
     let key = (cpu.guest, cpu.vcpu);
-    let mut guests = guests.borrow_mut();
-    if let Some(machine) = guests.machine {
-        invariants::check_entry(&cpu, machine);
+    {
+        let guests = guests.borrow();
+        if let Some(machine) = guests.machine {
+            invariants::check_entry(&cpu, machine);
+            let life = machine.guest(GuestId(cpu.guest)).lifecycle.now().1.0;
+            let turned_off = guests.turned_off.get(&key).copied().unwrap_or(0);
+            fake::with(|machine| machine.fill_tlb((life, turned_off)));
+        }
     }
+    let exit = act(guests, &mut cpu);
+    if cpu.turns_itself_off(&exit) {
+        *guests.borrow_mut().turned_off.entry(key).or_default() += 1;
+    }
+    exit
+}
+
+/// Does the next action of the vCPU's script.
+fn act(guests: &RefCell<Guests>, cpu: &mut GuestCpu<'_>) -> Exit {
+    let key = (cpu.guest, cpu.vcpu);
+    let mut guests = guests.borrow_mut();
     let entry = guests.entries.entry(key).or_default();
     *entry = Entry {
         x: cpu.registers.x,
@@ -344,11 +362,11 @@ fn run_guest(guests: &RefCell<Guests>, registers: &mut GuestRegisters) -> Exit {
     let action = guests.scripts.get_mut(&key).and_then(VecDeque::pop_front);
     if let Some(action) = action {
         drop(guests);
-        return action(&mut cpu);
+        return action(cpu);
     }
     fake::with(|machine| machine.clock += GUEST_TIME);
     match &mut guests.habit {
-        Some(habit) => habit(&mut cpu),
+        Some(habit) => habit(cpu),
         None => cpu.interrupted(),
     }
 }

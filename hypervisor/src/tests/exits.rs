@@ -5,7 +5,8 @@ use super::bench::Bench;
 use super::guest::{class, gicd, psci};
 use super::systems::*;
 use crate::fake::{self, Register, printed};
-use spumone_config::packed::{Policy, Trigger};
+use spumone_config::packed::{Mapping, Policy, Trigger};
+use spumone_config::{GuestAddr, PhysAddr};
 use spumone_core::psci::{Phase, StopReason};
 use spumone_core::schedule::VcpuState;
 use spumone_core::trap::SysReg;
@@ -142,6 +143,27 @@ fn a_suspended_vcpu_resumes_at_its_entry_point() {
     assert_eq!((after.x[0], after.x[20]), (psci::SUCCESS, 20));
 }
 
+#[test]
+fn a_vcpu_that_resumes_from_powerdown_has_a_closed_interface() {
+    let mut bench = running();
+    bench.opens_gic(0, 0, &[27]);
+    bench.does(0, 0, |cpu| {
+        // An interrupt of the lowest priority is active.
+        cpu.set(Register::ICH_AP1R0_EL2, 1 << 31);
+        cpu.set(Register::CNTV_CVAL_EL0, cpu.now() + 30_000);
+        cpu.set(Register::CNTV_CTL_EL0, 1);
+        cpu.hvc([psci::CPU_SUSPEND, psci::POWERDOWN, ENTRY, 3])
+    });
+    bench.until("its timer wakes it", |bench| bench.entry(0, 0).pc == ENTRY);
+    let interface = bench.look(0, 0, |cpu| {
+        (
+            cpu.get(Register::ICH_VMCR_EL2),
+            cpu.get(Register::ICH_AP1R0_EL2),
+        )
+    });
+    assert_eq!(interface, (0, 0));
+}
+
 /// A guest closes its CPU interface before a powerdown. Whenever its timer expires on the way into it, the timer wakes it.
 #[test]
 fn a_timer_wakes_a_suspended_vcpu_whose_interface_is_closed() {
@@ -260,6 +282,38 @@ fn an_access_outside_its_memory_stops_a_guest_and_no_other() {
     bench.iterations(20);
     assert!(bench.entry(1, 0).count > before, "the other guest runs on");
     assert_eq!(bench.phase(1), Phase::Running);
+}
+
+/// A read by EL2 could change the state of a device. The fake machine panics at it, since there is no memory.
+#[test]
+fn the_report_on_a_fault_has_the_instruction_only_if_it_is_in_the_guests_memory() {
+    const RESERVED: u64 = 0x3F;
+    const DEVICE: u64 = 0x0B00_0000;
+    let text = u32::from_le_bytes(IMAGE[..4].try_into().unwrap());
+    for (pc, expected) in [(GUEST_MEMORY, Some(text)), (DEVICE, None)] {
+        let mut system = system(1, Policy::None, &[GuestParts::new(&[(0, 20)])]);
+        let device = Mapping {
+            ipa: GuestAddr(DEVICE),
+            pa: PhysAddr(DEVICE),
+            size: 0x1000,
+        };
+        system.guests[0].devices.push(device).unwrap();
+        let mut bench = Bench::boot(&system);
+        bench.until_all_run();
+        bench.does(0, 0, move |cpu| {
+            assert!(fake::walk_stage2(pc).is_some());
+            cpu.registers.pc = pc;
+            cpu.trap(class(RESERVED))
+        });
+        bench.until("it is reported", |_| {
+            printed().contains(&format!("pc={pc:#018x}"))
+        });
+        bench.iterations(20);
+        let word = expected.map(|word| format!("instruction={word:#010x}"));
+        let report = printed();
+        assert_eq!(report.contains("instruction="), word.is_some(), "{report}");
+        assert!(report.contains(word.as_deref().unwrap_or("")), "{report}");
+    }
 }
 
 #[test]

@@ -117,6 +117,16 @@ impl<'a> GuestCpu<'a> {
         self.trap(class(0x17))
     }
 
+    /// Whether this exit is a call of `CPU_OFF`.
+    pub fn turns_itself_off(&self, exit: &Exit) -> bool {
+        const HVC: u64 = 0x16;
+        const SMC: u64 = 0x17;
+        let exception = self.get(Register::ESR_EL2) >> 26;
+        matches!(exit, Exit::Synchronous)
+            && matches!(exception, HVC | SMC)
+            && self.registers.x[0] as u32 == psci::CPU_OFF as u32
+    }
+
     /// `MSR`, trapped.
     pub fn msr(&mut self, register: SysReg, value: u64) -> Exit {
         self.registers.x[usize::from(OPERAND)] = value;

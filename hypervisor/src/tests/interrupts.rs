@@ -109,6 +109,82 @@ fn the_timers_of_a_vcpu_interrupt_it() {
 }
 
 #[test]
+fn a_vcpu_whose_timer_is_masked_sleeps() {
+    const ON_AND_MASKED: u64 = 0b11;
+    let mut bench = running();
+    bench.opens_gic(0, 0, &[VIRTUAL_TIMER]);
+    bench.does(0, 0, |cpu| {
+        cpu.set(Register::CNTV_CVAL_EL0, 0);
+        cpu.set(Register::CNTV_CTL_EL0, ON_AND_MASKED);
+        cpu.wfi()
+    });
+    bench.iterations(20);
+    assert_eq!(
+        bench.instances[0].state(bench.vcpu(0, 0)),
+        Some(VcpuState::Sleep)
+    );
+}
+
+/// A list register is in use, so EL2 fills the list registers again on the way to sleep. A timer that expires just then
+/// is active on the core, so its interrupt is not signalled any more; and no other vCPU runs, so none is saved.
+#[test]
+fn a_timer_that_expires_on_the_way_to_sleep_wakes_its_vcpu() {
+    for ticks in 0..60 {
+        let mut bench = Bench::boot(&system(1, Policy::None, &[GuestParts::new(&[(0, 20)])]));
+        bench.until_all_run();
+        bench.opens_gic(0, 0, &[VIRTUAL_TIMER]);
+        bench.look(0, 0, |cpu| {
+            cpu.set(Register::CNTV_CVAL_EL0, 0);
+            cpu.set(Register::CNTV_CTL_EL0, 1);
+        });
+        bench.until("the timer is in a list register", |_| {
+            fake::with(|machine| machine.cores[0].virtual_signalled().is_some())
+        });
+        bench.does(0, 0, move |cpu| {
+            cpu.set(Register::CNTV_CVAL_EL0, cpu.now() + ticks);
+            cpu.wfi()
+        });
+        let count = bench.entry(0, 0).count;
+        bench.iterations(60);
+        assert!(
+            bench.entry(0, 0).count > count,
+            "it expires after {ticks} ticks, and does not wake the vCPU"
+        );
+    }
+}
+
+#[test]
+fn a_timer_that_has_expired_and_is_not_enabled_in_the_gic_wakes_nothing() {
+    let mut bench = running();
+    bench.guests.borrow_mut().habit = Some(Box::new(|cpu| match cpu.guest {
+        0 => cpu.wfi(),
+        _ => cpu.interrupted(),
+    }));
+    bench.look(0, 0, |cpu| {
+        cpu.set(Register::CNTV_CVAL_EL0, 0);
+        cpu.set(Register::CNTV_CTL_EL0, 1);
+    });
+    bench.until("the other guest runs", |bench| bench.runs_on(0, 1, 0));
+    let count = bench.entry(0, 0).count;
+    bench.iterations(100);
+    assert_eq!(bench.entry(0, 0).count, count);
+}
+
+#[test]
+fn a_timer_that_was_saved_after_it_had_signalled_is_deactivated() {
+    let guests = [GuestParts::new(&[(0, 20), (1, 20)])];
+    let mut bench = Bench::boot(&system(2, Policy::None, &guests));
+    bench.until_all_run();
+    bench.iterations(10);
+    assert_eq!(bench.instances[1].loaded(), None);
+    // The GIC has not seen yet that the line is low.
+    fake::with(|machine| machine.cores[1].private.latched |= 1 << VIRTUAL_TIMER);
+    bench.iterations(5);
+    fake::with(|machine| assert_eq!(machine.cores[1].private.latched, 0));
+    assert!(!is_active(1, VIRTUAL_TIMER));
+}
+
+#[test]
 fn the_alarm_wakes_a_vcpu_that_is_not_loaded() {
     let mut bench = running();
     bench.opens_gic(0, 0, &[VIRTUAL_TIMER]);

@@ -5,6 +5,7 @@ use super::bench::Bench;
 use super::guest::psci;
 use super::systems::*;
 use crate::fake::{self, Ended, Register, printed};
+use spumone_config::GuestId;
 use spumone_config::packed::{Policy, Trigger};
 use spumone_core::psci::{Phase, StopReason};
 
@@ -21,6 +22,13 @@ fn running() -> Bench {
     bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
     bench.until("both vCPUs run", |bench| bench.entry(0, 1).count > 0);
     bench
+}
+
+/// The first guest resets itself.
+fn resets_itself(bench: &mut Bench) {
+    let life = bench.life(0);
+    bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0]));
+    bench.until("a new life", |bench| bench.life(0) > life);
 }
 
 #[test]
@@ -64,6 +72,66 @@ fn a_guest_that_resets_itself_starts_in_its_initial_state() {
     assert_eq!(bench.entry(0, 1).count, count);
     let after = bench.does_and_returns(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
     assert_eq!(after.x[0], psci::SUCCESS);
+}
+
+#[test]
+fn an_edge_after_the_end_of_a_life_does_not_reach_the_next_one() {
+    let guests = [
+        GuestParts::new(&[(0, 20)]).with_spi(40, 50, Trigger::Edge),
+        GuestParts::new(&[(0, 10)]),
+    ];
+    let mut bench = Bench::boot(&system(1, Policy::None, &guests));
+    bench.until("it runs", |bench| bench.entry(0, 0).count > 0);
+    bench.opens_gic(0, 0, &[50]);
+    bench.does(0, 0, |cpu| cpu.load(0x7000_0000));
+    bench.until("it is stopped", |bench| {
+        bench.phase(0) == Phase::Stopped(StopReason::Fault)
+    });
+    fake::with(|machine| machine.gic.set_line(40, true));
+    let life = bench.life(0);
+    fake::with(|machine| machine.type_keys(&[OPERATOR, b'1', OPERATOR, b'r']));
+    bench.until("a new life", |bench| bench.life(0) > life);
+    bench.opens_gic(0, 0, &[50]);
+    bench.iterations(20);
+    assert_eq!(bench.look(0, 0, |cpu| cpu.acknowledge()), None);
+}
+
+#[test]
+fn the_virtual_uart_of_a_new_life_is_reset() {
+    const IMSC: u64 = UART + 0x38;
+    const RECEIVE: u32 = 1 << 4;
+    let mut bench = running();
+    bench.does(0, 0, |cpu| cpu.store(IMSC, RECEIVE));
+    let before = bench.does_and_returns(0, 0, |cpu| cpu.load(IMSC));
+    resets_itself(&mut bench);
+    let after = bench.does_and_returns(0, 0, |cpu| cpu.load(IMSC));
+    assert_eq!((before.x[1], after.x[1]), (RECEIVE.into(), 0));
+}
+
+#[test]
+fn the_spis_of_a_new_life_go_to_the_core_of_its_first_vcpu() {
+    let mut bench = running();
+    let route = || fake::with(|machine| machine.gic.routes[40]);
+    bench.opens_gic(0, 1, &[50]);
+    assert_eq!(route(), 1);
+    resets_itself(&mut bench);
+    assert_eq!(route(), 0);
+}
+
+/// Core 1 has begun to stop the guest, and core 0 has not read its mail yet.
+#[test]
+fn a_vcpu_that_ends_a_guest_that_is_being_stopped_does_not_run_on() {
+    let mut bench = running();
+    let machine = bench.machine;
+    bench.does(0, 0, move |cpu| {
+        let guest = machine.guest(GuestId(0));
+        assert!(guest.lifecycle.begin_stop(StopReason::Fault).is_some());
+        cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0])
+    });
+    let count = bench.entry(0, 0).count;
+    bench.iterations(20);
+    assert_eq!(bench.phase(0), Phase::Stopping(StopReason::Fault));
+    assert_eq!(bench.entry(0, 0).count, count);
 }
 
 #[test]
@@ -141,9 +209,7 @@ fn the_machine_turns_off_with_the_last_guest() {
 fn a_guest_restarts_again_and_again() {
     let mut bench = running();
     for _ in 0..10 {
-        let life = bench.life(0);
-        bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0]));
-        bench.until("a new life", |bench| bench.life(0) > life);
+        resets_itself(&mut bench);
         bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
         let count = bench.entry(0, 1).count;
         bench.until("both vCPUs run", |bench| bench.entry(0, 1).count > count);

@@ -6,6 +6,7 @@ use super::guest::psci;
 use super::systems::*;
 use crate::fake::{self, Register};
 use spumone_config::packed::{Policy, Trigger};
+use spumone_core::migration::ParkedState;
 
 /// A guest with two vCPUs that migrate between two cores, and a real-time guest on core 0.
 fn running(policy: Policy) -> Bench {
@@ -72,6 +73,24 @@ fn an_idle_core_fetches_a_preempted_vcpu() {
 }
 
 #[test]
+fn a_preempted_vcpu_is_wanted_if_it_was_in_its_kernel() {
+    const EL0: u64 = 0b0000;
+    const EL1: u64 = 0b0101;
+    for (mode, expected) in [(EL0, ParkedState::Runnable), (EL1, ParkedState::Wanted)] {
+        let mut bench = running(Policy::Steal);
+        bench.look(0, 0, move |cpu| cpu.registers.pstate = mode);
+        fake::with(|machine| machine.gic.set_line(40, true));
+        let slot = bench.machine.shared.slot(bench.vcpu(0, 0));
+        // Only its own core: the other one would take the vCPU.
+        let parked = (0..500).find_map(|_| {
+            bench.iterate(0);
+            slot.parked()
+        });
+        assert_eq!(parked.map(|it| it.state), Some(expected));
+    }
+}
+
+#[test]
 fn spis_follow_their_vcpu() {
     let mut bench = running(Policy::Steal);
     bench.opens_gic(0, 0, &[52]);
@@ -108,6 +127,38 @@ fn three_vcpus_share_two_cores() {
             );
         }
     }
+}
+
+/// It is turned off on a core other than the one where it runs later.
+#[test]
+fn a_vcpu_that_is_turned_on_again_has_no_translations_of_before_on_any_core() {
+    let guests = [
+        GuestParts::new(&[(2, 10), (0, 10)]).on(0b111),
+        GuestParts::new(&[(0, 20)]).with_spi(40, 50, Trigger::Edge),
+        GuestParts::new(&[(1, 20)]).with_spi(41, 50, Trigger::Edge),
+    ];
+    let mut bench = Bench::boot(&system(3, Policy::Steal, &guests));
+    bench.until_all_run();
+    for guest in [1, 2] {
+        bench.opens_gic(guest, 0, &[50]);
+        bench.does(guest, 0, |cpu| cpu.wfi());
+    }
+    bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
+    bench.until("it runs on core 0", |bench| bench.runs_on(0, 0, 1));
+    bench.look(0, 1, |cpu| assert_eq!(cpu.core, 0));
+    real_time_guest_preempts(&mut bench);
+    bench.until("it runs on core 1", |bench| bench.runs_on(1, 0, 1));
+    bench.does(0, 1, |cpu| cpu.hvc([psci::CPU_OFF, 0, 0, 0]));
+    bench.does(1, 0, |cpu| {
+        cpu.end(50);
+        cpu.wfi()
+    });
+    bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
+    bench.until("it runs on core 1 again", |bench| bench.runs_on(1, 0, 1));
+    fake::with(|machine| machine.gic.set_line(41, true));
+    bench.until("it runs on core 0 again", |bench| bench.runs_on(0, 0, 1));
+    // The fake machine panics at cached translations of before.
+    bench.look(0, 1, |cpu| assert_eq!(cpu.core, 0));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `boot` | start from reset until guests run |
 //! | `exits` | each class of exit |
+//! | `registers` | registers that trap, and exceptions that EL2 has a guest take |
 //! | `interrupts` | interrupts of devices and timers, SGIs, kicks |
 //! | `switching` | which vCPU runs, and that a switch saves and loads all its registers |
 //! | `migration` | vCPUs that migrate |
@@ -26,5 +27,6 @@ mod links;
 mod lives;
 mod migration;
 mod operator;
+mod registers;
 mod switching;
 mod systems;

@@ -155,9 +155,11 @@ fn wfe_yields_to_a_vcpu_of_the_same_band() {
     let mut bench = one_core([10, 10]);
     bench.until_all_run();
     bench.until("it has the core", |bench| bench.runs_on(0, 0, 0));
+    let pc = bench.look(0, 0, |cpu| cpu.registers.pc);
     bench.does(0, 0, |cpu| cpu.wfe());
     bench.iterations(4);
     assert!(bench.runs_on(0, 1, 0));
+    assert_eq!(bench.look(0, 0, |cpu| cpu.registers.pc), pc + 4);
 }
 
 #[test]

@@ -4,9 +4,9 @@
 use crate::fake::{self, Parts};
 use spumone_config::bands::Bands;
 use spumone_config::packed::{
-    Board, BundleHeader, Guest, Interrupt, InterruptPriorities, LinkEnd, LinkGpio, LinkKind, Mapping,
-    MemoryRange, Policy, Quiesce, Scheduler, SeedSlot, Segment, Spi, SpiOwner, Stage2, System,
-    Trigger, Uart, Vcpu, VirtualGic, VirtualUart, Without,
+    Board, BundleHeader, Guest, Interrupt, InterruptPriorities, LinkEnd, LinkGpio, LinkKind,
+    Mapping, MemoryRange, Policy, Quiesce, Scheduler, SeedSlot, Segment, Spi, SpiOwner, Stage2,
+    System, Trigger, Uart, Vcpu, VirtualGic, VirtualUart, Without,
 };
 use spumone_config::roles::{self, Member, Tables, changes_cores};
 use spumone_config::stage2::{self, Attributes, Pages, VTCR, Vmid};
@@ -292,6 +292,9 @@ fn make_tables(system: &mut System) {
             let mut tables = stage2::Stage2::new(&mut pages);
             for mapping in &guest.memory {
                 tables.map(mapping, ram).unwrap();
+            }
+            for device in &guest.devices {
+                tables.map(device, Attributes::DEVICE).unwrap();
             }
             for link in &guest.links {
                 let LinkKind::Memory { memory, .. } = &link.kind;

@@ -13,7 +13,9 @@ use spumone_config::board::{Board, Device};
 use spumone_config::description::Guest;
 use spumone_config::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
 use spumone_config::layout::GuestPlan;
-use spumone_config::packed::{LinkEnd, LinkGpio, LinkKind, Mapping, Trigger, VirtualGic, VirtualUart};
+use spumone_config::packed::{
+    LinkEnd, LinkGpio, LinkKind, Mapping, Trigger, VirtualGic, VirtualUart,
+};
 use spumone_config::units::PAGE;
 
 /// Phandle of the interrupt controller.
