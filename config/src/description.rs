@@ -51,7 +51,8 @@ const TABLES: &[(&str, &[&str])] = &[
     ("[[link]]", &["kind", "between", "size", "read-only"]),
 ];
 /// The kinds of links by name.
-const LINK_KINDS: &[(&str, LinkKind)] = &[("memory", LinkKind::Memory)];
+const LINK_KINDS: &[(&str, LinkKind)] =
+    &[("memory", LinkKind::Memory), ("network", LinkKind::Network)];
 /// The interrupt priorities by name.
 const INTERRUPT_PRIORITIES: &[(&str, InterruptPriorities)] = &[
     ("split", InterruptPriorities::Split),
@@ -240,10 +241,13 @@ impl Link {
     /// Bytes of memory of a link whose description names no size.
     pub const DEFAULT_SIZE: u64 = 64 * 1024;
 
-    /// Bytes of memory.
+    /// Bytes of memory that the guests share.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.size.map_or(Self::DEFAULT_SIZE, |size| size.value)
+        match self.kind.value {
+            LinkKind::Memory => self.size.map_or(Self::DEFAULT_SIZE, |size| size.value),
+            LinkKind::Network => 0,
+        }
     }
 }
 
@@ -252,6 +256,8 @@ impl Link {
 pub enum LinkKind {
     /// Memory that both guests have, and a signal each way.
     Memory,
+    /// A virtio network card for each guest.
+    Network,
 }
 
 /// How an image is loaded.

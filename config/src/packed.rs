@@ -460,6 +460,11 @@ pub enum LinkKind {
         /// Whether this guest may write to it.
         writes: bool,
     },
+    /// A virtio network card for each guest.
+    Network {
+        /// The address of this guest's card.
+        mac: [u8; 6],
+    },
 }
 
 /// The GICv3 that a guest sees.

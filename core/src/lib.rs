@@ -28,6 +28,7 @@ pub mod smccc;
 pub mod stage2;
 pub mod trap;
 pub mod vgic;
+pub mod virtio;
 pub mod vuart;
 #[cfg(test)]
 #[cfg(not(loom))]

@@ -20,6 +20,7 @@ use crate::sysreg::mrs;
 use crate::timers;
 use crate::vcpu::{Vcpu, VcpuToken};
 use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicU32;
 use dtoolkit::fdt::Fdt;
 use heapless::Vec;
 use spumone_config::gic::{MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
@@ -34,6 +35,7 @@ use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, band_priority, 
 use spumone_core::sets::CoreSet;
 use spumone_core::stage2;
 use spumone_core::vgic::{GuestGic, VcpuIndex};
+use spumone_core::virtio::{Device, Direction};
 use spumone_core::vuart::Vuart;
 
 /// The PL011 for error messages until the bundle has named the board's: that of QEMU's `virt`, for
@@ -169,6 +171,10 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
             vuart: Vuart::new(),
             signals: [const { Signal::new() }; _],
             gpios: [const { Gpio::new() }; _],
+            cards: [const { Device::new() }; _],
+            outbound: [const { Direction::new() }; _],
+            transmits: AtomicU32::new(0),
+            broken_cards: AtomicU32::new(0),
             vcpus: config.vcpus.iter().map(|vcpu| vcpu.id).collect(),
             stage2: tables(&config.stage2),
             config: config.clone(),

@@ -3,6 +3,7 @@
 
 use crate::cpu::{self, Vttbr};
 use crate::hardware;
+use core::sync::atomic::AtomicU32;
 use heapless::Vec;
 use spumone_config::packed;
 use spumone_config::types::{MAX_LINKS_PER_GUEST, MAX_VCPUS_PER_GUEST};
@@ -11,6 +12,7 @@ use spumone_core::link::{Gpio, Signal};
 use spumone_core::psci::{GuestPower, Lifecycle};
 use spumone_core::sets::VcpuSet;
 use spumone_core::vgic::{self, GuestGic, VcpuIndex};
+use spumone_core::virtio::{Device, Direction};
 use spumone_core::vuart::Vuart;
 
 /// The stage 2 tables of a guest.
@@ -43,6 +45,15 @@ pub struct Guest {
     pub signals: [Signal; MAX_LINKS_PER_GUEST],
     /// The GPIO controllers of those signals, for a Linux.
     pub gpios: [Gpio; MAX_LINKS_PER_GUEST],
+    /// Its network cards, by the number of the link.
+    pub cards: [Device; MAX_LINKS_PER_GUEST],
+    /// The frames from those cards to the cards of its peers.
+    pub outbound: [Direction; MAX_LINKS_PER_GUEST],
+    /// The cards that may have frames to transmit; bit n for link n. Any core may set a bit; a core that runs a vCPU of the
+    /// guest takes it and moves a frame. Relaxed: what is under way is read from the queues, which have their own order.
+    pub transmits: AtomicU32,
+    /// The cards whose drivers have broken the rules in this life: that is reported once for each.
+    pub broken_cards: AtomicU32,
     /// The ids of its vCPUs, by [`VcpuIndex`].
     pub vcpus: Vec<VcpuId, { MAX_VCPUS_PER_GUEST }>,
 }

@@ -25,6 +25,7 @@ mod gic;
 mod guest;
 mod guest_registers;
 mod instance;
+mod links;
 mod loader;
 mod machine;
 mod parking;

@@ -176,21 +176,32 @@ fn guest_text(system: &System, index: usize, guest: &Guest) -> String {
     }
     for link in &guest.links {
         let peer = &system.packed.system.guests[link.peer.index()].name;
-        let LinkKind::Memory { memory, writes } = link.kind;
+        let what = match link.kind {
+            LinkKind::Memory { memory, writes } => format!(
+                "memory at {} ({}{})",
+                range(memory.ipa.0, memory.size),
+                size(memory.size),
+                if writes { "" } else { ", read-only" }
+            ),
+            LinkKind::Network { mac } => format!("network card {}", mac_text(mac)),
+        };
+        let gpio = link
+            .gpio
+            .map(|it| format!(", GPIO at {}, interrupt {}", it.base, it.interrupt));
         let _ = writeln!(
             text,
-            "  link to {peer}: registers at {}, interrupt {}, memory at {} ({}{}){}",
+            "  link to {peer}: registers at {}, interrupt {}, {what}{}",
             link.registers,
             link.interrupt,
-            range(memory.ipa.0, memory.size),
-            size(memory.size),
-            if writes { "" } else { ", read-only" },
-            link.gpio
-                .map(|it| format!(", GPIO at {}, interrupt {}", it.base, it.interrupt))
-                .unwrap_or_default()
+            gpio.unwrap_or_default()
         );
     }
     text
+}
+
+/// The address of a network card.
+fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 /// A size, rounded.

@@ -425,8 +425,12 @@ fn a_link_is_in_both_device_trees_and_its_memory_in_both_guests() {
         let tree = built.tree(guest);
         for (index, end) in links(guest).iter().enumerate() {
             assert_eq!((end.peer.index(), end.peer_link), (1 - guest, index as u8));
-            let LinkKind::Memory { memory, writes } = end.kind;
-            let LinkKind::Memory { memory: other, .. } = links(1 - guest)[index].kind;
+            let LinkKind::Memory { memory, writes } = end.kind else {
+                panic!("a memory link")
+            };
+            let LinkKind::Memory { memory: other, .. } = links(1 - guest)[index].kind else {
+                panic!("a memory link")
+            };
             assert_eq!((memory.pa, memory.size), (other.pa, other.size));
             assert_eq!(memory.size, [0x1_0000, 0x20_0000][index]);
             let node = tree
@@ -458,7 +462,9 @@ fn a_link_is_in_both_device_trees_and_its_memory_in_both_guests() {
         }
     }
     let [one, other] = [0, 1].map(|index| {
-        let LinkKind::Memory { memory, .. } = links(0)[index].kind;
+        let LinkKind::Memory { memory, .. } = links(0)[index].kind else {
+            panic!("a memory link")
+        };
         memory
     });
     assert!(one.pa.0 + one.size <= other.pa.0 && one.ipa.0 + one.size <= other.ipa.0);

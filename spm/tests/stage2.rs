@@ -131,7 +131,9 @@ impl Built {
                     given.push((it.ipa.0, it.pa.0, it.size, DEVICE | NONE));
                 }
                 for link in &guest.links {
-                    let LinkKind::Memory { memory: it, writes } = link.kind;
+                    let LinkKind::Memory { memory: it, writes } = link.kind else {
+                        continue;
+                    };
                     let kind = if writes { SHARED } else { SHARED & !WRITE };
                     given.push((it.ipa.0, it.pa.0, it.size, kind | NONE));
                 }

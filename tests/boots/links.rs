@@ -41,3 +41,29 @@ fn no_message_of_a_former_life_is_received() {
     let messages = console.number("linux", "linux-result", "messages");
     console.demand(messages > 10_000, &format!("{messages} messages only"));
 }
+
+/// Both cards are used with the kernel's own driver, in both directions at once, while FreeRTOS has the cores.
+#[test]
+fn two_linux_guests_exchange_files_over_a_network_link() {
+    let linux = |name: &str, own: u8, other: u8| {
+        let arguments = format!("own=10.9.0.{own},other=10.9.0.{other}");
+        linux("peer", &arguments, &[0, 1]).named(name)
+    };
+    let console = Boot::new("two_linux_guests_exchange_files_over_a_network_link")
+        .policy("steal")
+        .cores(2)
+        .memory_mib(1024)
+        .exact()
+        .guest(rt("period=1ms duration=10s"))
+        .guest(linux("left", 1, 2))
+        .guest(linux("right", 2, 1))
+        .network_link("left", "right")
+        .run();
+    console
+        .linux_is_well("left", "peer")
+        .linux_is_well("right", "peer")
+        .rt_is_well("rt")
+        .machine_ended();
+    let late = console.number("rt", "rt-result", "late");
+    console.demand(late == 0, &format!("{late} periods are late"));
+}

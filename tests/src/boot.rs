@@ -141,9 +141,18 @@ impl Boot {
     }
 
     /// Adds a memory link between two guests, by their names.
-    pub fn memory_link(mut self, one: &str, other: &str) -> Self {
+    pub fn memory_link(self, one: &str, other: &str) -> Self {
+        self.link("memory", one, other)
+    }
+
+    /// Adds a network link between two guests, by their names.
+    pub fn network_link(self, one: &str, other: &str) -> Self {
+        self.link("network", one, other)
+    }
+
+    fn link(mut self, kind: &str, one: &str, other: &str) -> Self {
         self.links.push(Link {
-            kind: "memory".to_owned(),
+            kind: kind.to_owned(),
             between: [one.to_owned(), other.to_owned()],
         });
         self

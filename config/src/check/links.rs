@@ -2,7 +2,7 @@
 //! Rules on links between guests.
 
 use crate::board::Board;
-use crate::description::{Description, Guest, Link};
+use crate::description::{Description, Guest, Link, LinkKind};
 use crate::problem::{Problem, Spanned};
 use crate::reader::did_you_mean;
 use crate::types::MAX_LINKS_PER_GUEST;
@@ -29,8 +29,13 @@ pub(crate) fn ends(description: &Description, link: &Link) -> Option<[usize; 2]>
 pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec<Problem>) {
     for link in &description.links {
         between(description, link, problems);
-        size(link, problems);
-        read_only(link, problems);
+        match link.kind.value {
+            LinkKind::Memory => {
+                size(link, problems);
+                read_only(link, problems);
+            }
+            LinkKind::Network => memory_keys(link, problems),
+        }
     }
     if let Some(first) = description.links.first()
         && board.links.is_none()
@@ -85,6 +90,20 @@ fn between(description: &Description, link: &Link, problems: &mut Vec<Problem>) 
             Problem::new("link-ends", message)
                 .at(name.span, "unknown")
                 .help(help),
+        );
+    }
+}
+
+/// Keys of memory links on one of another kind.
+fn memory_keys(link: &Link, problems: &mut Vec<Problem>) {
+    let size = link.size.map(|it| ("size", it.span));
+    let read_only = link.read_only.as_ref().map(|it| ("read-only", it.span));
+    for (key, span) in [size, read_only].into_iter().flatten() {
+        let message = format!("`{key}` is for memory links only");
+        problems.push(
+            Problem::new("link-memory", message)
+                .at(span, "has no meaning here")
+                .help("remove it, or write kind = \"memory\""),
         );
     }
 }

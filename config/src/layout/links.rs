@@ -9,7 +9,7 @@
 use super::intid;
 use crate::board::Board;
 use crate::check::link_ends;
-use crate::description::{Description, Kind, Link};
+use crate::description::{Description, Kind as GuestKind, Link, LinkKind as Kind};
 use crate::packed::{LinkEnd, LinkGpio, LinkKind, Mapping, MemoryRange};
 use crate::types::{GuestAddr, GuestId, MAX_LINKS_PER_GUEST, PhysAddr};
 use crate::units::{KIB, MIB, PAGE, align_up};
@@ -39,18 +39,21 @@ pub(super) fn ends(
     memory: Option<MemoryRange>,
 ) -> Vec<Vec<LinkEnd>> {
     let mut guests = vec![Guest::default(); description.guests.len()];
-    let (Some(window), Some(memory)) = (board.links, memory) else {
+    let Some(window) = board.links else {
         return guests.into_iter().map(|guest| guest.links).collect();
     };
-    let mut pa = memory.start.0;
-    for link in &description.links {
+    let mut pa = memory.map_or(0, |memory| memory.start.0);
+    for (number, link) in (0..).zip(&description.links) {
         let Some(ends) = link_ends(description, link) else {
             continue;
         };
         let places = ends.map(|end| guests[end].links.len());
         for (end, peer) in [(0, 1), (1, 0)] {
             let guest = &mut guests[ends[end]];
-            let name = &description.guests[ends[end]].name.value;
+            let written = &description.guests[ends[end]];
+            let name = &written.name.value;
+            let has_gpio =
+                link.kind.value == Kind::Memory && written.kind.value == GuestKind::Linux;
             let index = places[end] as u64;
             guest.links.push(LinkEnd {
                 peer: GuestId(ends[peer] as u8),
@@ -58,17 +61,22 @@ pub(super) fn ends(
                 is_second: end == 1,
                 registers: GuestAddr(window.base + PAGE * index),
                 interrupt: intid(window.first_interrupt + index),
-                gpio: (description.guests[ends[end]].kind.value == Kind::Linux).then(|| LinkGpio {
+                gpio: has_gpio.then(|| LinkGpio {
                     base: GuestAddr(window.base + PAGE * (MAX_LINKS + index)),
                     interrupt: intid(window.first_interrupt + MAX_LINKS + index),
                 }),
-                kind: LinkKind::Memory {
-                    memory: Mapping {
-                        ipa: GuestAddr(window.base + MEMORY_OFFSET + guest.memory),
-                        pa: PhysAddr(pa),
-                        size: link.size(),
+                kind: match link.kind.value {
+                    Kind::Memory => LinkKind::Memory {
+                        memory: Mapping {
+                            ipa: GuestAddr(window.base + MEMORY_OFFSET + guest.memory),
+                            pa: PhysAddr(pa),
+                            size: link.size(),
+                        },
+                        writes: link.read_only.as_ref().is_none_or(|it| it.value != *name),
                     },
-                    writes: link.read_only.as_ref().is_none_or(|it| it.value != *name),
+                    Kind::Network => LinkKind::Network {
+                        mac: mac(number, end),
+                    },
                 },
             });
             guest.memory += room(link);
@@ -76,6 +84,11 @@ pub(super) fn ends(
         pa += room(link);
     }
     guests.into_iter().map(|guest| guest.links).collect()
+}
+
+/// The address of a card: one that is given out locally, and the same whenever the system is built.
+const fn mac(link: u8, end: usize) -> [u8; 6] {
+    [0x02, b'S', b'P', b'U', link, end as u8 + 1]
 }
 
 /// What a guest has of links so far.

@@ -306,8 +306,8 @@ fn place_links(
     taken: &[Taken],
     problems: &mut Vec<Problem>,
 ) -> Option<MemoryRange> {
-    let first = description.links.first()?;
     let size = links::memory(description);
+    let first = description.links.iter().find(|link| link.size() > 0)?;
     let start = first_fit(size, places, taken);
     if start.is_none() {
         let message = format!("the links want {} of memory", units::size(size));

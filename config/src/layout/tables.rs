@@ -127,7 +127,9 @@ fn one(
         tables.map(&device, Attributes::DEVICE)?;
     }
     for link in links {
-        let LinkKind::Memory { memory, writes } = &link.kind;
+        let LinkKind::Memory { memory, writes } = &link.kind else {
+            continue;
+        };
         let attributes = match writes {
             true => Attributes::SHARED,
             false => Attributes::SHARED_READ_ONLY,

@@ -40,7 +40,7 @@ impl Memory {
         }
     }
 
-    fn of_guest(&mut self, address: u64, size: usize) -> &mut [u8] {
+    pub(super) fn of_guest(&mut self, address: u64, size: usize) -> &mut [u8] {
         let is_inside = self
             .loadable
             .iter()

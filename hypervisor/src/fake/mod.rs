@@ -17,6 +17,7 @@ mod guest;
 mod interrupts;
 mod memory;
 mod registers;
+pub mod running_guest;
 mod statics;
 mod translation;
 mod uart;

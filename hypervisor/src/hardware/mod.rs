@@ -14,6 +14,7 @@ mod image_header;
 mod memory;
 mod mmio;
 mod registers;
+pub mod running_guest;
 mod stacks;
 mod statics;
 mod steps;

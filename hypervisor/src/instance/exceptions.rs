@@ -113,7 +113,11 @@ impl Instance {
         match device {
             Device::Uart(offset) => self.access_uart(offset, access),
             Device::Gic(region, offset) => self.access_gic(region, offset, access),
-            Device::Link(index, offset) => self.access_link(index, offset, access),
+            Device::Link(index, offset) => {
+                if !self.access_link(index, offset, access) {
+                    return;
+                }
+            }
             Device::LinkGpio(index, offset) => self.access_link_gpio(index, offset, access),
         }
         self.skip_instruction(syndrome.instruction_size());

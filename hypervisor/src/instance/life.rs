@@ -13,6 +13,7 @@ use crate::events::Event;
 use crate::guest::Owner;
 use crate::hardware::write_if_there;
 use crate::vcpu::Work;
+use core::sync::atomic::Ordering;
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Source;
 use spumone_core::link::{Gpio, Signal};
@@ -21,6 +22,7 @@ use spumone_core::mailbox::Message;
 use spumone_core::migration;
 use spumone_core::psci::{AfterStop, EntryPoint, Generation, Phase, StopReason};
 use spumone_core::vgic::VcpuIndex;
+use spumone_core::virtio::Device;
 
 /// Time in microseconds to print the last output of guests when the machine turns itself off: enough for
 /// all rings at 115200 baud.
@@ -161,6 +163,7 @@ impl Instance {
         self.platform.machine.route_to_first_vcpu(guest);
         guest.vuart.reset();
         guest.power.reset();
+        self.cards_go_down(guest_id);
         self.signal_peers(guest_id);
         CONSOLE.end_stream(Source::Guest(guest_id));
         self.serve_console_in_band();
@@ -242,6 +245,9 @@ impl Instance {
         guest.gic.reset(&mut gic);
         guest.signals.iter().for_each(Signal::reset);
         guest.gpios.iter().for_each(Gpio::reset);
+        guest.cards.iter().for_each(Device::finish_reset);
+        guest.transmits.store(0, Ordering::Relaxed);
+        guest.broken_cards.store(0, Ordering::Relaxed);
         for interrupt in &config.interrupts {
             self.platform
                 .machine

@@ -12,17 +12,22 @@ use spumone_core::vgic::VcpuIndexSet;
 impl Instance {
     /// Emulates an access of the running vCPU to the registers of its guest's link `index`, which the guest has. Registers
     /// are accessed with 32 bits; other accesses read as zero and write nothing.
-    pub(super) fn access_link(&mut self, index: usize, offset: u64, access: DataAccess) {
+    ///
+    /// Returns whether the instruction is done; if not, it is executed again.
+    pub(super) fn access_link(&mut self, index: usize, offset: u64, access: DataAccess) -> bool {
         let machine = self.platform.machine;
         let vcpu = loaded(&mut self.state);
         let (guest_id, guest) = (vcpu.guest, vcpu.shared);
         let (Some(end), Some(signal)) = (guest.config.links.get(index), guest.signals.get(index))
         else {
-            return;
+            return true;
+        };
+        let (memory, writes) = match end.kind {
+            LinkKind::Memory { memory, writes } => (memory, writes),
+            LinkKind::Network { mac } => return self.access_card(index, mac, offset, access),
         };
         let is_register = access.size == AccessSize::Word;
         if !access.write {
-            let LinkKind::Memory { memory, writes } = end.kind;
             let registers = Registers {
                 size: memory.size,
                 writes,
@@ -37,13 +42,14 @@ impl Instance {
             };
             let value = access.load_value(u64::from(value));
             access.register.write(&mut vcpu.registers.x, value);
-            return;
+            return true;
         }
         match Command::of_write(offset).filter(|_| is_register) {
             Some(Command::Signal) => self.give_signal(end.peer, usize::from(end.peer_link)),
             Some(Command::Acknowledge) => self.take_signal(guest_id, index),
             None => {}
         }
+        true
     }
 
     /// The same for the GPIO controller of link `index`. Its registers are accessed with 8 bits or more.
@@ -127,7 +133,9 @@ impl Instance {
     pub(super) fn signal_peers(&mut self, guest: GuestId) {
         let machine = self.platform.machine;
         for end in &machine.guest(guest).config.links {
-            self.give_signal(end.peer, usize::from(end.peer_link));
+            if let LinkKind::Memory { .. } = end.kind {
+                self.give_signal(end.peer, usize::from(end.peer_link));
+            }
         }
     }
 }

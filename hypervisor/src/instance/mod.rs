@@ -5,6 +5,7 @@
 //! what is in `machine`, never wait for each other, and always run with interrupts masked. An
 //! instance is a loop: decide which vCPU runs, enter it, handle its exit.
 
+mod cards;
 mod exceptions;
 mod firmware;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use crate::loader;
 use crate::machine::Machine;
 use crate::timers;
 use crate::vcpu::{Vcpu, VcpuToken, Work};
+use core::sync::atomic::Ordering::Relaxed;
 use platform::CorePlatform;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
@@ -158,6 +160,10 @@ impl Instance {
     /// Loads the next chunk of the guest of vCPU `id`; after the last one, begins the guest's life.
     #[inline(never)]
     fn load_guest(&mut self, id: VcpuId) {
+        let guest = self.saved(id).shared;
+        if self.moves_frames_of(guest) {
+            return;
+        }
         let machine = self.platform.machine;
         let vcpu = self.saved(id);
         let (guest_id, guest) = (vcpu.guest, vcpu.shared);
@@ -187,6 +193,14 @@ impl Instance {
                 return;
             }
             migration::refresh(&mut self.state, &mut self.platform);
+        }
+        if loaded(&mut self.state).shared.transmits.load(Relaxed) != 0 {
+            if cpu::interrupt_pending() {
+                self.take_interrupts();
+            } else {
+                self.move_frame();
+            }
+            return;
         }
         // Waiting output is printed only while the lowest band runs.
         if CONSOLE.work_left()

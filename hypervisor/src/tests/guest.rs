@@ -202,6 +202,15 @@ impl<'a> GuestCpu<'a> {
         };
         fake::with(|machine| machine.memory.at(physical, size).to_vec())
     }
+
+    /// Writes the guest's memory.
+    pub fn write_memory(&self, ipa: u64, bytes: &[u8]) {
+        let Some(physical) = fake::walk_stage2(ipa) else {
+            panic!("{ipa:#x} is not mapped");
+        };
+        let size = bytes.len();
+        fake::with(|machine| machine.memory.at(physical, size).copy_from_slice(bytes));
+    }
 }
 
 /// PSCI functions, 64-bit where there are two (DEN0022, 5.1).

@@ -18,6 +18,7 @@
 
 mod bench;
 mod boot;
+mod cards;
 mod exits;
 mod fuzz;
 mod guest;

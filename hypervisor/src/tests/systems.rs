@@ -258,6 +258,24 @@ pub fn add_link(system: &mut System, one: u8, other: u8) {
     }
 }
 
+/// Adds a network link between two guests that have no links yet.
+pub fn add_network_link(system: &mut System, one: u8, other: u8) {
+    for (guest, peer) in [(one, other), (other, one)] {
+        let end = LinkEnd {
+            peer: GuestId(peer),
+            peer_link: 0,
+            is_second: guest == other,
+            registers: GuestAddr(LINK_REGISTERS),
+            interrupt: IntId(LINK_INTERRUPT),
+            gpio: None,
+            kind: LinkKind::Network {
+                mac: [2, 0, 0, 0, 0, guest],
+            },
+        };
+        system.guests[usize::from(guest)].links.push(end).unwrap();
+    }
+}
+
 fn spis(guests: &[Guest]) -> heapless::Vec<Spi, { spumone_config::packed::MAX_USED_SPIS }> {
     let of_guests = (0..).map(GuestId).zip(guests).flat_map(|(id, guest)| {
         guest.interrupts.iter().map(move |it| Spi {
@@ -297,7 +315,9 @@ fn make_tables(system: &mut System) {
                 tables.map(device, Attributes::DEVICE).unwrap();
             }
             for link in &guest.links {
-                let LinkKind::Memory { memory, .. } = &link.kind;
+                let LinkKind::Memory { memory, .. } = &link.kind else {
+                    continue;
+                };
                 tables.map(memory, Attributes::SHARED).unwrap();
             }
             tables.vttbr(Vmid::of(id))

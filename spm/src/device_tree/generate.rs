@@ -239,14 +239,29 @@ fn clocks(node: &mut DeviceTreeNode, names: &[&str]) -> Result<(), ModelError> {
     set(node, "clock-names", names)
 }
 
-/// An end of a link, for a driver of user space (`uio_pdrv_genirq`) or of a bare-metal guest.
+/// An end of a link: a virtio network card, or a device for a driver of user space (`uio_pdrv_genirq`) or of a bare-metal
+/// guest.
 fn link(index: usize, link: &LinkEnd, names: &[&str]) -> Result<DeviceTreeNode, ModelError> {
-    let mut node = DeviceTreeNode::new(format!("link@{:x}", link.registers.0))?;
-    let LinkKind::Memory { memory, writes } = link.kind;
-    set(&mut node, "compatible", "spumone,link-memory")?;
-    let ranges = [(link.registers.0, PAGE), (memory.ipa.0, memory.size)];
-    set(&mut node, "reg", reg(&ranges))?;
-    set(&mut node, "reg-names", ["registers", "memory"].as_slice())?;
+    let mut node = match link.kind {
+        LinkKind::Memory { memory, writes } => {
+            let mut node = DeviceTreeNode::new(format!("link@{:x}", link.registers.0))?;
+            set(&mut node, "compatible", "spumone,link-memory")?;
+            let ranges = [(link.registers.0, PAGE), (memory.ipa.0, memory.size)];
+            set(&mut node, "reg", reg(&ranges))?;
+            set(&mut node, "reg-names", ["registers", "memory"].as_slice())?;
+            if !writes {
+                set(&mut node, "read-only", [0u8; 0])?;
+            }
+            node
+        }
+        LinkKind::Network { .. } => {
+            let mut node = DeviceTreeNode::new(format!("virtio_mmio@{:x}", link.registers.0))?;
+            set(&mut node, "compatible", "virtio,mmio")?;
+            set(&mut node, "reg", reg(&[(link.registers.0, PAGE)]))?;
+            set(&mut node, "dma-coherent", [0u8; 0])?;
+            node
+        }
+    };
     set(
         &mut node,
         "interrupts",
@@ -255,9 +270,6 @@ fn link(index: usize, link: &LinkEnd, names: &[&str]) -> Result<DeviceTreeNode, 
     let peer = names.get(link.peer.index()).copied().unwrap_or_default();
     set(&mut node, "label", peer)?;
     set(&mut node, "spumone,link", index as u32)?;
-    if !writes {
-        set(&mut node, "read-only", [0u8; 0])?;
-    }
     Ok(node)
 }
 

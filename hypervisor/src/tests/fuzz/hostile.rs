@@ -170,7 +170,7 @@ fn touch_device(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
     let offset = if base == UART { offset & 0xFFF } else { offset };
     let offset = match base {
         DISTRIBUTOR => offset & 0xFFFF,
-        LINK_REGISTERS => offset & 0x3F,
+        LINK_REGISTERS => offset & 0x1FF,
         _ => offset,
     };
     let is_store = random.once_in(2);
@@ -180,6 +180,58 @@ fn touch_device(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
         is_store,
         random.one_of(&[0, 1, 2, 2, 2, 2, 3]),
     )
+}
+
+/// A store to the network card of a link: mostly the next one that a driver would do, with queues that are anywhere and
+/// hold anything.
+pub fn program_card(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
+    /// Where the guest keeps how far its driver is.
+    const STEP: u64 = GUEST_MEMORY + 0xFFF0;
+    let step = match random.once_in(32) {
+        true => random.below(32),
+        false => u64::from(cpu.read_memory(STEP, 1)[0]),
+    };
+    cpu.write_memory(STEP, &[(step as u8).saturating_add(1).min(64)]);
+    let area = |random: &mut Random| GUEST_MEMORY + 0x800 * random.below(0x10);
+    // Descriptors, indices, and numbers without a meaning.
+    let words: Vec<u8> = (0..0x20)
+        .flat_map(|word| {
+            let flags = random.below(4) << 32 | random.below(4) << 48;
+            let value = match random.below(16) {
+                0 => random.any(),
+                1..9 => random.below(4) | random.below(4) << 16 | random.below(4) << 32,
+                _ if word % 2 == 0 => area(random),
+                _ => flags | random.below(0x400),
+            };
+            value.to_le_bytes()
+        })
+        .collect();
+    let at = area(random);
+    cpu.write_memory(at, &words);
+    let value = match step {
+        0 => 0,
+        // The upper half of the features, then both queues.
+        1 | 2 => 1,
+        3 | 12 => u64::from(step == 12),
+        4 | 13 => 1 << random.below(9),
+        5 | 7 | 9 | 14 | 16 | 18 => area(random),
+        11 | 20 => 1,
+        21 => 0xF,
+        _ => random.below(2),
+    };
+    let offset = match step {
+        0 | 21 => 0x70,
+        1 => 0x24,
+        2 => 0x20,
+        3 | 12 => 0x30,
+        4 | 13 => 0x38,
+        5..=10 => 0x80 + 0x10 * ((step - 5) / 2) + 4 * ((step - 5) % 2),
+        14..=19 => 0x80 + 0x10 * ((step - 14) / 2) + 4 * ((step - 14) % 2),
+        11 | 20 => 0x44,
+        _ => random.one_of(&[0x50, 0x50, 0x50, 0x64]),
+    };
+    let high = matches!(step, 6 | 8 | 10 | 15 | 17 | 19);
+    cpu.store(LINK_REGISTERS + offset, if high { 0 } else { value as u32 })
 }
 
 /// A store to the GIC as a driver does it.

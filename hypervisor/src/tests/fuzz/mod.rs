@@ -15,7 +15,7 @@ use super::systems::*;
 use crate::fake::{self, printed};
 use random::Random;
 use shadow::Shadow;
-use spumone_config::packed::{InterruptPriorities, Policy, System, Trigger};
+use spumone_config::packed::{InterruptPriorities, LinkEnd, LinkKind, Policy, System, Trigger};
 use spumone_core::psci::Phase;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -86,15 +86,21 @@ fn some_system(random: &mut Random) -> System {
     let mut system = system(cores, policy, &guests);
     // Between the victim and a hostile guest, or between two hostile guests.
     let victim = hostile as u8;
-    match random.below(3) {
+    match random.below(5) {
         0 => add_link(&mut system, 0, victim),
         1 if hostile > 1 => add_link(&mut system, 0, 1),
+        2 => add_network_link(&mut system, 0, victim),
+        3 if hostile > 1 => add_network_link(&mut system, 0, 1),
         _ => {}
     }
     if random.once_in(8) {
         system.scheduler.interrupt_priorities = InterruptPriorities::Flat;
     }
     system
+}
+
+fn is_network(link: &LinkEnd) -> bool {
+    matches!(link.kind, LinkKind::Network { .. })
 }
 
 /// Runs one machine, for this number of exits of hostile guests.
@@ -116,6 +122,11 @@ fn run(seed: u64, exits: u64) {
         only_sleep: false,
     }));
     let shared = Rc::clone(&guests);
+    let has_card: Vec<bool> = system
+        .guests
+        .iter()
+        .map(|guest| guest.links.iter().any(is_network))
+        .collect();
     bench.guests.borrow_mut().habit = Some(Box::new(move |cpu| {
         let guests = &mut *shared.borrow_mut();
         guests.shadow.check(cpu);
@@ -126,7 +137,10 @@ fn run(seed: u64, exits: u64) {
             (hostile::sleep(cpu), false)
         } else {
             guests.exits += 1;
-            hostile::act(&mut guests.random, cpu)
+            match has_card[usize::from(cpu.guest)] && guests.random.once_in(3) {
+                true => (hostile::program_card(&mut guests.random, cpu), false),
+                false => hostile::act(&mut guests.random, cpu),
+            }
         };
         guests.shadow.keep(cpu, is_general_open);
         exit

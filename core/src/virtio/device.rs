@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A virtio network card as its guest sees it: registers, and two queues.
+
+use super::memory::End;
+use super::queue::{MAX_SIZE, Queue, Ring};
+use super::registers::*;
+use crate::line;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// What the device offers.
+const FEATURES: u64 = VERSION_1 | NET_MAC | NET_STATUS;
+/// The queue of received frames, and that of frames to transmit (section 5.1.2).
+const RECEIVE: usize = 0;
+const TRANSMIT: usize = 1;
+const QUEUES: usize = 2;
+
+/// What the caller has to do after a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Effect {
+    /// Nothing.
+    Nothing,
+    /// The guest has frames to transmit.
+    Transmit,
+    /// The guest has buffers for frames that it receives.
+    Receive,
+    /// The interrupt line may have changed: call [`Device::publish`].
+    Line,
+    /// The device has gone up or down: the peer's device must know ([`Device::peer_changed`]).
+    Status,
+    /// The device is down, and its queues are to be reset when no core moves frames any more: call
+    /// [`Device::finish_reset`] then.
+    Reset,
+}
+
+/// One network card. The guest's vCPUs access it from several cores at once, so every register is an atomic; relaxed order
+/// suffices where nothing else is said, since only `status` says whether the others are used.
+#[derive(Debug)]
+pub struct Device {
+    /// `Status`. Release when `DRIVER_OK` is set, acquire when a frame is moved: the queues are set up before. It is cleared
+    /// before a reset looks whether a core moves frames ([`Direction::is_claimed`](super::Direction::is_claimed)).
+    status: AtomicU32,
+    /// What the driver has accepted.
+    accepted: AtomicU64,
+    features_sel: AtomicU32,
+    accepted_sel: AtomicU32,
+    queue_sel: AtomicU32,
+    interrupts: AtomicU32,
+    generation: AtomicU32,
+    queues: [Queue; QUEUES],
+}
+
+impl Device {
+    constructor! {
+        /// A device after reset.
+        pub fn new() -> Self {
+            Self {
+                status: AtomicU32::new(0),
+                accepted: AtomicU64::new(0),
+                features_sel: AtomicU32::new(0),
+                accepted_sel: AtomicU32::new(0),
+                queue_sel: AtomicU32::new(0),
+                interrupts: AtomicU32::new(0),
+                generation: AtomicU32::new(0),
+                queues: [Queue::new(), Queue::new()],
+            }
+        }
+    }
+
+    /// Whether the driver uses the device.
+    pub fn is_up(&self) -> bool {
+        let status = self.status.load(Ordering::Acquire);
+        status & DRIVER_OK != 0 && status & (NEEDS_RESET | FAILED) == 0
+    }
+
+    /// The guest reads `size` bytes at `offset`, in the registers always 4. `mac`: the address of the card; `is_peer_up`:
+    /// whether that of the peer is up. What is no register reads as zero.
+    #[must_use]
+    pub fn read(&self, offset: u64, size: u64, mac: [u8; 6], is_peer_up: bool) -> u64 {
+        if offset >= CONFIG {
+            return configuration(offset - CONFIG, size, mac, is_peer_up);
+        }
+        let load = |register: &AtomicU32| register.load(Ordering::Relaxed);
+        let value = match offset {
+            MAGIC_VALUE => MAGIC,
+            VERSION => 2,
+            DEVICE_ID => NETWORK,
+            VENDOR_ID => VENDOR,
+            DEVICE_FEATURES => half(FEATURES, load(&self.features_sel)),
+            QUEUE_NUM_MAX => self.queue().map_or(0, |_| MAX_SIZE.into()),
+            QUEUE_READY => self
+                .queue()
+                .is_some_and(|queue| queue.ready.load(Ordering::Relaxed))
+                .into(),
+            INTERRUPT_STATUS => load(&self.interrupts),
+            STATUS => load(&self.status),
+            SHM_LEN_LOW | SHM_LEN_HIGH => u32::MAX,
+            CONFIG_GENERATION => load(&self.generation),
+            _ => 0,
+        };
+        match size {
+            4 => value.into(),
+            _ => 0,
+        }
+    }
+
+    /// The guest writes 32 bits at `offset`.
+    pub fn write(&self, offset: u64, value: u32) -> Effect {
+        let store = |register: &AtomicU32| register.store(value, Ordering::Relaxed);
+        match offset {
+            DEVICE_FEATURES_SEL => store(&self.features_sel),
+            DRIVER_FEATURES_SEL => store(&self.accepted_sel),
+            DRIVER_FEATURES => {
+                let sel = self.accepted_sel.load(Ordering::Relaxed);
+                set_half(&self.accepted, sel, value);
+            }
+            QUEUE_SEL => store(&self.queue_sel),
+            INTERRUPT_ACK => {
+                self.interrupts.fetch_and(!value, Ordering::Relaxed);
+                return Effect::Line;
+            }
+            QUEUE_NOTIFY => {
+                return match value as usize {
+                    TRANSMIT => Effect::Transmit,
+                    RECEIVE => Effect::Receive,
+                    _ => Effect::Nothing,
+                };
+            }
+            STATUS => return self.write_status(value),
+            QUEUE_NUM | QUEUE_READY | QUEUE_DESC_LOW..=QUEUE_DEVICE_HIGH => {
+                if let Some(queue) = self.queue() {
+                    write_queue(queue, offset, value);
+                }
+            }
+            _ => {}
+        }
+        Effect::Nothing
+    }
+
+    fn write_status(&self, value: u32) -> Effect {
+        if value == 0 {
+            self.status.store(0, Ordering::Relaxed);
+            return Effect::Reset;
+        }
+        let accepts = self.accepted.load(Ordering::Relaxed);
+        let is_acceptable = accepts & !FEATURES == 0 && accepts & VERSION_1 != 0;
+        // Without `FEATURES_OK` the driver knows that the device does not work with these features.
+        let value = match is_acceptable {
+            true => value,
+            false => value & !(FEATURES_OK | DRIVER_OK),
+        };
+        let before = self.status.load(Ordering::Relaxed);
+        let kept = before & NEEDS_RESET;
+        self.status.store(value & 0xff | kept, Ordering::Release);
+        match (before ^ value) & (DRIVER_OK | FAILED) {
+            0 => Effect::Nothing,
+            _ => Effect::Status,
+        }
+    }
+
+    /// The device is down, and no core moves frames: resets what is left of it.
+    pub fn finish_reset(&self) {
+        self.status.store(0, Ordering::Relaxed);
+        self.accepted.store(0, Ordering::Relaxed);
+        for register in [
+            &self.features_sel,
+            &self.accepted_sel,
+            &self.queue_sel,
+            &self.interrupts,
+            &self.generation,
+        ] {
+            register.store(0, Ordering::Relaxed);
+        }
+        self.queues.iter().for_each(Queue::reset);
+    }
+
+    /// Takes the device down, as at the end of a life. [`finish_reset`](Self::finish_reset) follows when no core moves frames.
+    pub fn go_down(&self) {
+        self.status.store(0, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The driver has broken the rules: the device does nothing until it is reset. Call [`publish`](Self::publish) then.
+    pub fn needs_reset(&self) {
+        self.status.fetch_or(NEEDS_RESET, Ordering::Relaxed);
+        self.configuration_changed();
+    }
+
+    /// The peer's device has gone up or down. Returns whether the driver is to know: then call [`publish`](Self::publish).
+    pub fn peer_changed(&self) -> bool {
+        self.configuration_changed();
+        self.is_up()
+    }
+
+    fn configuration_changed(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.interrupts.fetch_or(CONFIGURATION, Ordering::Relaxed);
+    }
+
+    /// A buffer was given back to the driver, or the driver is to run: raises the interrupt. Returns whether it was not raised
+    /// before: then call [`publish`](Self::publish).
+    #[must_use]
+    pub fn raise(&self) -> bool {
+        self.interrupts.fetch_or(USED_BUFFER, Ordering::Relaxed) & USED_BUFFER == 0
+    }
+
+    /// Passes the level of the interrupt line to `set`, so that the last level passed is the present one. `set` may be called
+    /// up to four times.
+    pub fn publish(&self, set: impl FnMut(bool)) {
+        line::publish(|| self.interrupts.load(Ordering::Relaxed) != 0, set);
+    }
+
+    /// The queue of frames to transmit; `None`: the device is down.
+    pub(super) fn transmit_ring(&self) -> Option<Ring<'_>> {
+        let queue = &self.queues[TRANSMIT];
+        self.is_up().then(|| queue.ring(End::Sender)).flatten()
+    }
+
+    /// The queue of received frames; `None`: the device is down.
+    pub(super) fn receive_ring(&self) -> Option<Ring<'_>> {
+        let queue = &self.queues[RECEIVE];
+        self.is_up().then(|| queue.ring(End::Receiver)).flatten()
+    }
+
+    fn queue(&self) -> Option<&Queue> {
+        self.queues
+            .get(self.queue_sel.load(Ordering::Relaxed) as usize)
+    }
+}
+
+fn write_queue(queue: &Queue, offset: u64, value: u32) {
+    let (register, upper) = match offset {
+        QUEUE_NUM => {
+            let size = u16::try_from(value).unwrap_or(0);
+            return queue.size.store(size, Ordering::Relaxed);
+        }
+        QUEUE_READY => return queue.ready.store(value & 1 != 0, Ordering::Relaxed),
+        QUEUE_DESC_LOW => (&queue.descriptors, 0),
+        QUEUE_DESC_HIGH => (&queue.descriptors, 1),
+        QUEUE_DRIVER_LOW => (&queue.available, 0),
+        QUEUE_DRIVER_HIGH => (&queue.available, 1),
+        QUEUE_DEVICE_LOW => (&queue.used, 0),
+        QUEUE_DEVICE_HIGH => (&queue.used, 1),
+        _ => return,
+    };
+    set_half(register, upper, value);
+}
+
+/// The 32 bits of `value` that `sel` selects.
+const fn half(value: u64, sel: u32) -> u32 {
+    match sel {
+        0 => value as u32,
+        1 => (value >> 32) as u32,
+        _ => 0,
+    }
+}
+
+/// Sets the 32 bits that `sel` selects. Two vCPUs that do so at once harm their own guest only.
+fn set_half(register: &AtomicU64, sel: u32, value: u32) {
+    let before = register.load(Ordering::Relaxed);
+    let after = match sel {
+        0 => before & !0xffff_ffff | u64::from(value),
+        1 => before & 0xffff_ffff | u64::from(value) << 32,
+        _ => before,
+    };
+    register.store(after, Ordering::Relaxed);
+}
+
+/// `size` bytes of `struct virtio_net_config` (section 5.1.4): `mac`, `status`.
+fn configuration(offset: u64, size: u64, mac: [u8; 6], is_peer_up: bool) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..6].copy_from_slice(&mac);
+    bytes[6] = if is_peer_up { LINK_UP } else { 0 };
+    let at = |n| bytes.get((offset + n) as usize).copied().unwrap_or(0);
+    (0..size.min(8)).fold(0, |value, n| value | u64::from(at(n)) << (8 * n))
+}

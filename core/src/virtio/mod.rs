@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Virtio devices that connect two guests: what one transmits, the other receives (Virtio 1.2, OASIS).
+//!
+//! Each end of a link is a device with registers in memory ([`Device`], section 4.2). A frame that a guest transmits is
+//! copied by EL2 to a buffer that its peer has offered ([`Direction`]); no guest sees the other's memory. The work is charged
+//! to the guest that transmits: its vCPUs do it, one frame at a time, before they enter the guest.
+//!
+//! Guests are bad input. What a guest writes to its own memory is read once, checked, and then used; every walk has a bound;
+//! every access is checked against the guest's memory ([`Memories`]). A driver that breaks the rules stops its own device
+//! until it resets it.
+
+mod device;
+mod direction;
+mod memory;
+mod queue;
+mod registers;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
+
+pub use device::{Device, Effect};
+pub use direction::{Direction, Step};
+pub use memory::{End, Memories};
+pub use registers::FRAME_SIZE;

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A split virtqueue, from the device's side (Virtio 1.2, section 2.7).
+
+use super::memory::{End, Memories};
+use crate::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
+use spumone_config::GuestAddr;
+
+/// The largest number of descriptors of a queue: `QueueNumMax`.
+pub(super) const MAX_SIZE: u16 = 256;
+/// The largest number of descriptors of one buffer that is looked at: as many as a Linux driver ever uses, and some more.
+const MAX_CHAIN: u16 = 24;
+
+/// Size of a descriptor (2.7.5).
+const DESCRIPTOR: u64 = 16;
+/// `VIRTQ_DESC_F_NEXT`: the buffer goes on in the descriptor `next`.
+const NEXT: u16 = 1 << 0;
+/// `VIRTQ_DESC_F_WRITE`: the device writes the memory, else it reads it.
+const WRITE: u16 = 1 << 1;
+/// Flags that the device knows. `VIRTQ_DESC_F_INDIRECT` is not offered.
+const KNOWN: u16 = NEXT | WRITE;
+
+/// Offset of `idx` in both rings, and of the first entry (2.7.6, 2.7.8).
+const INDEX: u64 = 2;
+const RING: u64 = 4;
+/// `VIRTQ_AVAIL_F_NO_INTERRUPT`: the driver wants no interrupt.
+const NO_INTERRUPT: u16 = 1 << 0;
+/// `VIRTQ_USED_F_NO_NOTIFY`: the device wants no notification.
+const NO_NOTIFY: u16 = 1 << 0;
+
+/// The driver has broken the rules: its device must be reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Broken;
+
+/// The state of a queue, which the driver's vCPUs may write on several cores at once, and a core that moves frames reads.
+///
+/// Relaxed order: a driver sets a queue up before it sets `DRIVER_OK`, which is ordered. One that does not, harms only itself,
+/// because every address is checked when it is used.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub size: AtomicU16,
+    pub ready: AtomicBool,
+    pub descriptors: AtomicU64,
+    pub available: AtomicU64,
+    pub used: AtomicU64,
+    /// The next entry of the available ring to look at, and of the used ring to write. Only the core that moves frames
+    /// changes them, and a reset.
+    next_available: AtomicU16,
+    next_used: AtomicU16,
+}
+
+impl Queue {
+    constructor! {
+        pub fn new() -> Self {
+            Self {
+                size: AtomicU16::new(0),
+                ready: AtomicBool::new(false),
+                descriptors: AtomicU64::new(0),
+                available: AtomicU64::new(0),
+                used: AtomicU64::new(0),
+                next_available: AtomicU16::new(0),
+                next_used: AtomicU16::new(0),
+            }
+        }
+    }
+
+    /// As after a reset of the device.
+    pub fn reset(&self) {
+        self.ready.store(false, Ordering::Relaxed);
+        for register in [&self.size, &self.next_available, &self.next_used] {
+            register.store(0, Ordering::Relaxed);
+        }
+        for register in [&self.descriptors, &self.available, &self.used] {
+            register.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// What the driver has set up; `None`: the queue is not in use.
+    pub fn ring(&self, end: End) -> Option<Ring<'_>> {
+        let size = self.size.load(Ordering::Relaxed);
+        let is_usable =
+            self.ready.load(Ordering::Relaxed) && size.is_power_of_two() && size <= MAX_SIZE;
+        is_usable.then(|| Ring {
+            queue: self,
+            end,
+            size,
+            descriptors: self.descriptors.load(Ordering::Relaxed),
+            available: self.available.load(Ordering::Relaxed),
+            used: self.used.load(Ordering::Relaxed),
+        })
+    }
+}
+
+/// A queue during one step: its addresses are read once.
+#[derive(Clone, Copy)]
+pub(super) struct Ring<'a> {
+    queue: &'a Queue,
+    end: End,
+    size: u16,
+    descriptors: u64,
+    available: u64,
+    used: u64,
+}
+
+impl Ring<'_> {
+    /// The first descriptor of the next buffer that the driver has made available; `None`: there is none.
+    pub fn next(&self, memories: &impl Memories) -> Result<Option<u16>, Broken> {
+        let next = self.queue.next_available.load(Ordering::Relaxed);
+        let index = self.load16(memories, self.available, INDEX)?;
+        match index.wrapping_sub(next) {
+            0 => Ok(None),
+            // The driver cannot make more buffers available than there are descriptors.
+            waiting if waiting > self.size => Err(Broken),
+            _ => {
+                let entry = RING + 2 * u64::from(next % self.size);
+                self.load16(memories, self.available, entry).map(Some)
+            }
+        }
+    }
+
+    /// The parts of the buffer that begins with this descriptor; `is_written`: the device writes it.
+    pub fn buffer(self, first: u16, is_written: bool) -> Buffer<Self> {
+        Buffer {
+            ring: self,
+            next: Some(first),
+            left: MAX_CHAIN.min(self.size),
+            is_written,
+        }
+    }
+
+    /// Gives the buffer that [`next`](Self::next) has named back to the driver, with so many bytes written. Returns whether
+    /// the driver wants an interrupt.
+    pub fn give_back(
+        &self,
+        first: u16,
+        written: u32,
+        memories: &mut impl Memories,
+    ) -> Result<bool, Broken> {
+        let used = self.queue.next_used.load(Ordering::Relaxed);
+        let element = [u32::from(first), written];
+        let entry = RING + 8 * u64::from(used % self.size);
+        let at = address(self.used, entry)?;
+        memories.store_pair(self.end, at, element).ok_or(Broken)?;
+        let used = used.wrapping_add(1);
+        let at = address(self.used, INDEX)?;
+        memories.store16(self.end, at, used).ok_or(Broken)?;
+        self.queue.next_used.store(used, Ordering::Relaxed);
+        let next = self.queue.next_available.load(Ordering::Relaxed);
+        self.queue
+            .next_available
+            .store(next.wrapping_add(1), Ordering::Relaxed);
+        // The index is written before the driver's wish is read; the driver does the opposite.
+        fence(Ordering::SeqCst);
+        let flags = self.load16(memories, self.available, 0)?;
+        Ok(flags & NO_INTERRUPT == 0)
+    }
+
+    /// Tells the driver whether the device wants to be notified of available buffers. What is available must be looked at
+    /// afterwards.
+    pub fn want_notifications(
+        &self,
+        wants: bool,
+        memories: &mut impl Memories,
+    ) -> Result<(), Broken> {
+        let at = address(self.used, 0)?;
+        let flags = if wants { 0 } else { NO_NOTIFY };
+        memories.store16(self.end, at, flags).ok_or(Broken)?;
+        // The wish is written before the ring is read; the driver does the opposite.
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn load16(&self, memories: &impl Memories, base: u64, offset: u64) -> Result<u16, Broken> {
+        let at = address(base, offset)?;
+        memories.load16(self.end, at).ok_or(Broken)
+    }
+
+    /// Descriptor `number`: address, bytes, flags, the next one. Read once.
+    fn descriptor(
+        &self,
+        number: u16,
+        memories: &impl Memories,
+    ) -> Result<(GuestAddr, u32, u16, u16), Broken> {
+        if number >= self.size {
+            return Err(Broken);
+        }
+        let at = address(self.descriptors, DESCRIPTOR * u64::from(number))?;
+        let place = memories.load64(self.end, at).ok_or(Broken)?;
+        let at = address(self.descriptors, DESCRIPTOR * u64::from(number) + 8)?;
+        let rest = memories.load64(self.end, at).ok_or(Broken)?;
+        let (flags, next) = ((rest >> 32) as u16, (rest >> 48) as u16);
+        Ok((GuestAddr(place), rest as u32, flags, next))
+    }
+}
+
+fn address(base: u64, offset: u64) -> Result<GuestAddr, Broken> {
+    GuestAddr(base).checked_add(offset).ok_or(Broken)
+}
+
+/// The parts of a buffer, one after the other.
+pub(super) struct Buffer<R> {
+    ring: R,
+    next: Option<u16>,
+    left: u16,
+    is_written: bool,
+}
+
+impl Buffer<Ring<'_>> {
+    /// The next part: where it is, and how many bytes it has; `None` behind the last one.
+    pub fn next(&mut self, memories: &impl Memories) -> Result<Option<(GuestAddr, u32)>, Broken> {
+        let Some(number) = self.next else {
+            return Ok(None);
+        };
+        // Ends a chain that is a circle.
+        self.left = self.left.checked_sub(1).ok_or(Broken)?;
+        let (at, bytes, flags, next) = self.ring.descriptor(number, memories)?;
+        if flags & !KNOWN != 0 || (flags & WRITE != 0) != self.is_written {
+            return Err(Broken);
+        }
+        self.next = (flags & NEXT != 0).then_some(next);
+        Ok(Some((at, bytes)))
+    }
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory of two guests, and a driver as Linux's: the second implementation, with which the device is compared.
+
+use crate::virtio::registers::*;
+use crate::virtio::{Device, Direction, End, Memories, Step};
+use spumone_config::GuestAddr;
+use std::collections::VecDeque;
+use std::vec;
+use std::vec::Vec;
+
+/// Where the memory of each guest begins, and its size.
+pub const BASE: u64 = 0x4000_0000;
+pub const SIZE: u64 = 0x4_0000;
+
+/// The queues of a driver.
+pub const RECEIVE: u32 = 0;
+pub const TRANSMIT: u32 = 1;
+
+/// Areas of a queue, and where buffers begin.
+const DESCRIPTORS: u64 = BASE;
+const AVAILABLE: u64 = BASE + 0x2000;
+const USED: u64 = BASE + 0x3000;
+const BUFFERS: u64 = BASE + 0x8000;
+const QUEUE_AREAS: u64 = 0x4000;
+
+/// The memory of both guests.
+pub struct Memory {
+    pub of: [Vec<u8>; 2],
+    /// Accesses so far.
+    pub accesses: usize,
+}
+
+fn number(end: End) -> usize {
+    match end {
+        End::Sender => 0,
+        End::Receiver => 1,
+    }
+}
+
+impl Memory {
+    pub fn new() -> Self {
+        Self {
+            of: [vec![0; SIZE as usize], vec![0; SIZE as usize]],
+            accesses: 0,
+        }
+    }
+
+    fn place(at: GuestAddr, bytes: u64, alignment: u64) -> Option<usize> {
+        let offset = at.0.checked_sub(BASE)?;
+        let is_inside = offset.checked_add(bytes)? <= SIZE;
+        (is_inside && at.0.is_multiple_of(alignment)).then_some(offset as usize)
+    }
+
+    pub fn bytes(&self, end: End, at: u64, bytes: usize) -> &[u8] {
+        &self.of[number(end)][(at - BASE) as usize..][..bytes]
+    }
+
+    pub fn write(&mut self, end: End, at: u64, bytes: &[u8]) {
+        self.of[number(end)][(at - BASE) as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn store(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()> {
+        let place = Self::place(at, bytes.len() as u64, bytes.len() as u64)?;
+        self.accesses += 1;
+        self.of[number(end)][place..][..bytes.len()].copy_from_slice(bytes);
+        Some(())
+    }
+}
+
+impl Memories for Memory {
+    fn load16(&self, end: End, at: GuestAddr) -> Option<u16> {
+        let place = Self::place(at, 2, 2)?;
+        let bytes = self.of[number(end)][place..][..2].try_into().ok()?;
+        Some(u16::from_le_bytes(bytes))
+    }
+
+    fn load64(&self, end: End, at: GuestAddr) -> Option<u64> {
+        let place = Self::place(at, 8, 8)?;
+        let bytes = self.of[number(end)][place..][..8].try_into().ok()?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    fn store16(&mut self, end: End, at: GuestAddr, value: u16) -> Option<()> {
+        self.store(end, at, &value.to_le_bytes())
+    }
+
+    fn store_pair(&mut self, end: End, at: GuestAddr, pair: [u32; 2]) -> Option<()> {
+        let value = u64::from(pair[0]) | u64::from(pair[1]) << 32;
+        let place = Self::place(at, 8, 4)?;
+        self.accesses += 1;
+        self.of[number(end)][place..][..8].copy_from_slice(&value.to_le_bytes());
+        Some(())
+    }
+
+    fn has(&self, _: End, at: GuestAddr, bytes: u32) -> bool {
+        Self::place(at, bytes.into(), 1).is_some()
+    }
+
+    fn write(&mut self, at: GuestAddr, bytes: &[u8]) -> Option<()> {
+        let place = Self::place(at, bytes.len() as u64, 1)?;
+        self.accesses += 1;
+        self.of[1][place..][..bytes.len()].copy_from_slice(bytes);
+        Some(())
+    }
+
+    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Option<()> {
+        let from = Self::place(from, bytes.into(), 1)?;
+        let to = Self::place(to, bytes.into(), 1)?;
+        self.accesses += 1;
+        let [sender, receiver] = &mut self.of;
+        receiver[to..][..bytes as usize].copy_from_slice(&sender[from..][..bytes as usize]);
+        Some(())
+    }
+}
+
+/// Two cards, and the direction from the first one to the second.
+pub struct Link {
+    pub memory: Memory,
+    pub devices: [Device; 2],
+    pub direction: Direction,
+}
+
+impl Link {
+    pub fn new() -> Self {
+        Self {
+            memory: Memory::new(),
+            devices: [Device::new(), Device::new()],
+            direction: Direction::new(),
+        }
+    }
+
+    pub fn step(&mut self) -> Step {
+        let [from, to] = &self.devices;
+        self.direction.step(from, to, &mut self.memory)
+    }
+}
+
+/// The driver of one queue of a card.
+pub struct Driver {
+    end: End,
+    queue: u32,
+    size: u16,
+    /// Descriptors that are free.
+    free: VecDeque<u16>,
+    next_available: u16,
+    next_used: u16,
+    next_buffer: u64,
+    /// The parts of each buffer that the device has, by its first descriptor.
+    buffers: Vec<Option<Vec<(u16, u64, u32)>>>,
+}
+
+impl Driver {
+    /// Sets the card of this guest up for one queue.
+    pub fn start(link: &mut Link, end: End, size: u16) -> Self {
+        let queue = match end {
+            End::Sender => TRANSMIT,
+            End::Receiver => RECEIVE,
+        };
+        let device = &link.devices[number(end)];
+        for (register, value) in [
+            (STATUS, 0),
+            (STATUS, 1),
+            (STATUS, 3),
+            (DRIVER_FEATURES_SEL, 0),
+            (DRIVER_FEATURES, NET_MAC as u32 | NET_STATUS as u32),
+            (DRIVER_FEATURES_SEL, 1),
+            (DRIVER_FEATURES, 1),
+            (STATUS, 11),
+            (QUEUE_SEL, queue),
+            (QUEUE_NUM, size.into()),
+            (QUEUE_DESC_LOW, DESCRIPTORS as u32),
+            (QUEUE_DRIVER_LOW, AVAILABLE as u32),
+            (QUEUE_DEVICE_LOW, USED as u32),
+            (QUEUE_READY, 1),
+            (STATUS, 15),
+        ] {
+            let _ = device.write(register, value);
+            if (register, value) == (STATUS, 0) {
+                device.finish_reset();
+            }
+        }
+        assert!(device.is_up());
+        link.memory.of[number(end)][..QUEUE_AREAS as usize].fill(0);
+        Self {
+            end,
+            queue,
+            size,
+            free: (0..size).collect(),
+            next_available: 0,
+            next_used: 0,
+            next_buffer: 0,
+            buffers: vec![None; size.into()],
+        }
+    }
+
+    pub fn queue(&self) -> u32 {
+        self.queue
+    }
+
+    fn write16(&self, link: &mut Link, at: u64, value: u16) {
+        link.memory.write(self.end, at, &value.to_le_bytes());
+    }
+
+    fn read16(&self, link: &Link, at: u64) -> u16 {
+        u16::from_le_bytes(link.memory.bytes(self.end, at, 2).try_into().unwrap())
+    }
+
+    /// Whether the device wants to be notified.
+    pub fn must_notify(&self, link: &Link) -> bool {
+        self.read16(link, USED) == 0
+    }
+
+    /// Whether the driver wants interrupts.
+    pub fn want_interrupts(&self, link: &mut Link, wants: bool) {
+        self.write16(link, AVAILABLE, u16::from(!wants));
+    }
+
+    /// Makes a buffer of parts with these sizes available, with these bytes in it. `false`: there is no room.
+    pub fn add(&mut self, link: &mut Link, sizes: &[u32], content: &[u8]) -> bool {
+        if self.free.len() < sizes.len() {
+            return false;
+        }
+        let mut parts = Vec::new();
+        let mut rest = content;
+        for &bytes in sizes {
+            let number = self.free.pop_front().unwrap();
+            let at = BUFFERS + self.next_buffer;
+            self.next_buffer = (self.next_buffer + u64::from(bytes) + 3) % 0x3_0000;
+            let here = rest.len().min(bytes as usize);
+            link.memory.write(self.end, at, &rest[..here]);
+            rest = &rest[here..];
+            parts.push((number, at, bytes));
+        }
+        assert!(rest.is_empty());
+        let write = if self.queue == RECEIVE { 2 } else { 0 };
+        for (index, &(number, at, bytes)) in parts.iter().enumerate() {
+            let next = parts.get(index + 1);
+            let flags = write | u16::from(next.is_some());
+            let descriptor = DESCRIPTORS + 16 * u64::from(number);
+            link.memory.write(self.end, descriptor, &at.to_le_bytes());
+            link.memory
+                .write(self.end, descriptor + 8, &bytes.to_le_bytes());
+            self.write16(link, descriptor + 12, flags);
+            self.write16(link, descriptor + 14, next.map_or(0, |it| it.0));
+        }
+        let first = parts[0].0;
+        self.buffers[usize::from(first)] = Some(parts);
+        let entry = AVAILABLE + 4 + 2 * u64::from(self.next_available % self.size);
+        self.write16(link, entry, first);
+        self.next_available = self.next_available.wrapping_add(1);
+        self.write16(link, AVAILABLE + 2, self.next_available);
+        true
+    }
+
+    /// Takes back a buffer that the device has used; returns the bytes that the device has written.
+    pub fn take(&mut self, link: &Link) -> Option<Vec<u8>> {
+        if self.read16(link, USED + 2) == self.next_used {
+            return None;
+        }
+        let entry = USED + 4 + 8 * u64::from(self.next_used % self.size);
+        let element = link.memory.bytes(self.end, entry, 8);
+        let word = |at: usize| u32::from_le_bytes(element[at..][..4].try_into().unwrap());
+        let (first, mut left) = (word(0) as usize, word(4));
+        self.next_used = self.next_used.wrapping_add(1);
+        let parts = self.buffers[first].take().unwrap();
+        let mut content = Vec::new();
+        for (number, at, bytes) in parts {
+            self.free.push_back(number);
+            let here = bytes.min(left);
+            content.extend_from_slice(link.memory.bytes(self.end, at, here as usize));
+            left -= here;
+        }
+        assert_eq!(left, 0, "more was written than the buffer holds");
+        Some(content)
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory of guests that run.
+
+use super::with;
+use spumone_config::PhysAddr;
+
+fn read<const N: usize>(at: PhysAddr) -> [u8; N] {
+    with(|machine| {
+        machine.work += 1;
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(machine.memory.of_guest(at.0, N));
+        bytes
+    })
+}
+
+fn write(at: PhysAddr, bytes: &[u8]) {
+    with(|machine| {
+        machine.work += 1;
+        let place = machine.memory.of_guest(at.0, bytes.len());
+        place.copy_from_slice(bytes);
+    });
+}
+
+/// Reads 16 bits.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn load16(at: PhysAddr) -> u16 {
+    u16::from_le_bytes(read(at))
+}
+
+/// Reads 64 bits.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn load64(at: PhysAddr) -> u64 {
+    u64::from_le_bytes(read(at))
+}
+
+/// Writes 16 bits.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn store16(at: PhysAddr, value: u16) {
+    write(at, &value.to_le_bytes());
+}
+
+/// Writes 32 bits.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn store32(at: PhysAddr, value: u32) {
+    write(at, &value.to_le_bytes());
+}
+
+/// Writes 8 bits.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn store8(at: PhysAddr, value: u8) {
+    write(at, &[value]);
+}
+
+/// Copies bytes.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn copy(from: PhysAddr, to: PhysAddr, bytes: u32) {
+    let copied = with(|machine| {
+        let place = machine.memory.of_guest(from.0, bytes as usize);
+        place.to_vec()
+    });
+    write(to, &copied);
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory of guests that run: they may read and write it at any time, with their caches on.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use spumone_config::PhysAddr;
+
+/// Reads 16 bits; later reads come after this one.
+///
+/// # Safety
+///
+/// Aligned memory of a guest, or of EL2 that is never borrowed.
+#[inline(always)]
+pub unsafe fn load16(at: PhysAddr) -> u16 {
+    // SAFETY: as the caller promises; an atomic may be accessed by others at any time.
+    unsafe { AtomicU16::from_ptr(at.0 as *mut u16) }.load(Ordering::Acquire)
+}
+
+/// Reads 64 bits.
+///
+/// # Safety
+///
+/// As [`load16`].
+#[inline(always)]
+pub unsafe fn load64(at: PhysAddr) -> u64 {
+    // SAFETY: as in `load16`.
+    unsafe { AtomicU64::from_ptr(at.0 as *mut u64) }.load(Ordering::Relaxed)
+}
+
+/// Writes 16 bits; earlier writes come before this one.
+///
+/// # Safety
+///
+/// As [`load16`].
+#[inline(always)]
+pub unsafe fn store16(at: PhysAddr, value: u16) {
+    // SAFETY: as in `load16`.
+    unsafe { AtomicU16::from_ptr(at.0 as *mut u16) }.store(value, Ordering::Release);
+}
+
+/// Writes 32 bits.
+///
+/// # Safety
+///
+/// As [`load16`].
+#[inline(always)]
+pub unsafe fn store32(at: PhysAddr, value: u32) {
+    // SAFETY: as in `load16`.
+    unsafe { AtomicU32::from_ptr(at.0 as *mut u32) }.store(value, Ordering::Relaxed);
+}
+
+/// Writes 8 bits.
+///
+/// # Safety
+///
+/// As [`load16`].
+#[inline(always)]
+pub unsafe fn store8(at: PhysAddr, value: u8) {
+    // SAFETY: one byte of memory as in `load16`; the compiler must not merge or leave out the write.
+    unsafe { (at.0 as *mut u8).write_volatile(value) };
+}
+
+/// Copies bytes, in about one instruction for five bytes. In assembly, since guests may write either place meanwhile, which
+/// no reference and no `memcpy` of Rust allows. If they overlap, any bytes may be there afterwards.
+///
+/// # Safety
+///
+/// Both are memory as in [`load16`], of any alignment.
+pub unsafe fn copy(from: PhysAddr, to: PhysAddr, bytes: u32) {
+    // SAFETY: as the caller promises: only these bytes are read and written.
+    unsafe {
+        asm!(
+            "cmp {left}, #32",
+            "b.lo 3f",
+            "2:",
+            "ldp {a}, {b}, [{from}]",
+            "ldp {c}, {d}, [{from}, #16]",
+            "add {from}, {from}, #32",
+            "sub {left}, {left}, #32",
+            "stp {a}, {b}, [{to}]",
+            "stp {c}, {d}, [{to}, #16]",
+            "add {to}, {to}, #32",
+            "cmp {left}, #32",
+            "b.hs 2b",
+            "3:",
+            "cbz {left}, 5f",
+            "4:",
+            "ldrb {a:w}, [{from}], #1",
+            "sub {left}, {left}, #1",
+            "strb {a:w}, [{to}], #1",
+            "cbnz {left}, 4b",
+            "5:",
+            from = inout(reg) from.0 => _,
+            to = inout(reg) to.0 => _,
+            left = inout(reg) u64::from(bytes) => _,
+            a = out(reg) _,
+            b = out(reg) _,
+            c = out(reg) _,
+            d = out(reg) _,
+            options(nostack)
+        );
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The memory of two guests between which frames are copied.
+
+use crate::guest::Guest;
+use crate::hardware::running_guest;
+use spumone_config::{GuestAddr, PhysAddr};
+use spumone_core::virtio::{End, Memories};
+
+/// The memory of both guests of a link.
+pub struct LinkMemories {
+    /// The guest that transmits.
+    pub sender: &'static Guest,
+    /// The guest that receives.
+    pub receiver: &'static Guest,
+}
+
+impl LinkMemories {
+    /// Where these bytes of a guest are, if all of them are in its memory.
+    fn place(&self, end: End, at: GuestAddr, bytes: u64, alignment: u64) -> Option<PhysAddr> {
+        let guest = match end {
+            End::Sender => self.sender,
+            End::Receiver => self.receiver,
+        };
+        let mut ranges = guest.config.memory.iter();
+        ranges.find_map(|range| {
+            let offset = at.0.checked_sub(range.ipa.0)?;
+            let is_inside = offset.checked_add(bytes)? <= range.size;
+            (is_inside && at.is_aligned(alignment)).then(|| PhysAddr(range.pa.0 + offset))
+        })
+    }
+}
+
+// For each access below: `place` gives aligned memory of a guest, all of which EL2 maps for reads and writes. Aligned
+// guest addresses are aligned physical addresses, since ranges consist of whole pages.
+impl Memories for LinkMemories {
+    fn load16(&self, end: End, at: GuestAddr) -> Option<u16> {
+        let at = self.place(end, at, 2, 2)?;
+        // SAFETY: see above.
+        Some(unsafe { running_guest::load16(at) })
+    }
+
+    fn load64(&self, end: End, at: GuestAddr) -> Option<u64> {
+        let at = self.place(end, at, 8, 8)?;
+        // SAFETY: see above.
+        Some(unsafe { running_guest::load64(at) })
+    }
+
+    fn store16(&mut self, end: End, at: GuestAddr, value: u16) -> Option<()> {
+        let at = self.place(end, at, 2, 2)?;
+        // SAFETY: see above.
+        unsafe { running_guest::store16(at, value) };
+        Some(())
+    }
+
+    fn store_pair(&mut self, end: End, at: GuestAddr, pair: [u32; 2]) -> Option<()> {
+        let at = self.place(end, at, 8, 4)?;
+        // SAFETY: see above.
+        unsafe {
+            running_guest::store32(at, pair[0]);
+            running_guest::store32(PhysAddr(at.0 + 4), pair[1]);
+        }
+        Some(())
+    }
+
+    fn has(&self, end: End, at: GuestAddr, bytes: u32) -> bool {
+        self.place(end, at, bytes.into(), 1).is_some()
+    }
+
+    fn write(&mut self, at: GuestAddr, bytes: &[u8]) -> Option<()> {
+        let at = self.place(End::Receiver, at, bytes.len() as u64, 1)?;
+        for (at, &byte) in (at.0..).zip(bytes) {
+            // SAFETY: see above.
+            unsafe { running_guest::store8(PhysAddr(at), byte) };
+        }
+        Some(())
+    }
+
+    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Option<()> {
+        let from = self.place(End::Sender, from, bytes.into(), 1)?;
+        let to = self.place(End::Receiver, to, bytes.into(), 1)?;
+        // SAFETY: see above.
+        unsafe { running_guest::copy(from, to, bytes) };
+        Some(())
+    }
+}
