@@ -9,6 +9,7 @@ mod read;
 
 use crate::packed::Trigger;
 use crate::problem::{Problem, Span};
+use crate::units::MIB;
 
 /// A machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +91,11 @@ pub struct Links {
     pub size: u64,
     /// The SPI of a guest's first link, as an INTID; those of its other links follow, then those of the GPIO controllers.
     pub first_interrupt: u64,
+}
+
+impl Links {
+    /// Offset of the memory of a guest's links; the devices come before.
+    pub const MEMORY_OFFSET: u64 = MIB;
 }
 
 /// `[[device]]`: a device that can be passed through.

@@ -10,6 +10,7 @@ use crate::reader::{
     Mismatch, Sink, Table, address, boolean, choice, duration_us, number, parse_document, size,
     string,
 };
+use crate::units::{KIB, align_up};
 use toml::de::DeValue;
 
 /// The quantum of a description that names none, in microseconds.
@@ -248,6 +249,12 @@ impl Link {
             LinkKind::Memory => self.size.map_or(Self::DEFAULT_SIZE, |size| size.value),
             LinkKind::Network => 0,
         }
+    }
+
+    /// Bytes of addresses that the memory takes: guests may have pages of 64 KiB.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        align_up(self.size(), 64 * KIB).unwrap_or(u64::MAX)
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules on links between guests.
 
-use crate::board::Board;
+use crate::board::{Board, Links};
 use crate::description::{Description, Guest, Link, LinkKind};
 use crate::problem::{Problem, Spanned};
 use crate::reader::did_you_mean;
@@ -51,6 +51,7 @@ pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec
     }
     for guest in &description.guests {
         count(description, guest, problems);
+        window(description, guest, board, problems);
     }
     total(description, problems);
 }
@@ -155,6 +156,38 @@ fn count(description: &Description, guest: &Guest, problems: &mut Vec<Problem>) 
             .at(link.span, "too many from here on")
             .help("a guest can pass data on between others: make a star of links"),
     );
+}
+
+/// The board's window for links has room for those of each guest.
+fn window(description: &Description, guest: &Guest, board: &Board, problems: &mut Vec<Problem>) {
+    let Some(window) = board.links else { return };
+    let mut needed = Links::MEMORY_OFFSET;
+    for link in &description.links {
+        if !link
+            .between
+            .value
+            .iter()
+            .any(|it| it.value == guest.name.value)
+        {
+            continue;
+        }
+        needed = needed.saturating_add(link.room());
+        if needed > window.size && link.size() <= MAX_LINK_MEMORY {
+            let message = format!(
+                "the links of guest \"{}\" up to this one need {} of addresses, and board \"{}\" has {} for links",
+                guest.name.value,
+                units::size(needed),
+                board.name,
+                units::size(window.size)
+            );
+            problems.push(
+                Problem::new("link-window", message)
+                    .at(link.span, "too much up to here")
+                    .help("lower the `size` of some, or raise that of [links] in the board file"),
+            );
+            return;
+        }
+    }
 }
 
 fn total(description: &Description, problems: &mut Vec<Problem>) {

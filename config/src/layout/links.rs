@@ -7,29 +7,20 @@
 //! ```
 
 use super::intid;
-use crate::board::Board;
+use crate::board::{Board, Links};
 use crate::check::link_ends;
 use crate::description::{Description, Kind as GuestKind, Link, LinkKind as Kind};
 use crate::packed::{LinkEnd, LinkGpio, LinkKind, Mapping, MemoryRange};
 use crate::types::{GuestAddr, GuestId, MAX_LINKS_PER_GUEST, PhysAddr};
-use crate::units::{KIB, MIB, PAGE, align_up};
+use crate::units::PAGE;
 
-/// Offset in the window of the first link's memory.
-const MEMORY_OFFSET: u64 = MIB;
 /// Most links of a guest.
 const MAX_LINKS: u64 = MAX_LINKS_PER_GUEST as u64;
-/// The memory of each link begins at a multiple of this, for guests with pages of 64 KiB.
-const BOUNDARY: u64 = 64 * KIB;
 
 /// Bytes of memory of all links, each on its boundary.
 pub(super) fn memory(description: &Description) -> u64 {
-    let sizes = description.links.iter().map(room);
+    let sizes = description.links.iter().map(Link::room);
     sizes.fold(0, u64::saturating_add)
-}
-
-/// Bytes that the memory of a link takes.
-fn room(link: &Link) -> u64 {
-    align_up(link.size(), BOUNDARY).unwrap_or(u64::MAX)
 }
 
 /// The link ends of each guest, in the order of the description. `memory`: that of all links.
@@ -68,7 +59,7 @@ pub(super) fn ends(
                 kind: match link.kind.value {
                     Kind::Memory => LinkKind::Memory {
                         memory: Mapping {
-                            ipa: GuestAddr(window.base + MEMORY_OFFSET + guest.memory),
+                            ipa: GuestAddr(window.base + Links::MEMORY_OFFSET + guest.memory),
                             pa: PhysAddr(pa),
                             size: link.size(),
                         },
@@ -79,9 +70,9 @@ pub(super) fn ends(
                     },
                 },
             });
-            guest.memory += room(link);
+            guest.memory += link.room();
         }
-        pa += room(link);
+        pa += link.room();
     }
     guests.into_iter().map(|guest| guest.links).collect()
 }
