@@ -66,9 +66,10 @@ pub fn generate(
         root.add_child(pl011(console)?);
     }
     for (index, link) in plan.links.iter().enumerate() {
-        root.add_child(self::link(index, link, names)?);
+        let peer = names.get(link.peer.index()).copied().unwrap_or_default();
+        root.add_child(self::link(index, link, peer)?);
         if let Some(gpio) = link.gpio {
-            root.add_child(self::gpio(gpio)?);
+            root.add_child(self::gpio(index, gpio, peer)?);
         }
     }
     for name in &guest.devices {
@@ -239,9 +240,8 @@ fn clocks(node: &mut DeviceTreeNode, names: &[&str]) -> Result<(), ModelError> {
     set(node, "clock-names", names)
 }
 
-/// An end of a link: a virtio network card, or a device for a driver of user space (`uio_pdrv_genirq`) or of a bare-metal
-/// guest.
-fn link(index: usize, link: &LinkEnd, names: &[&str]) -> Result<DeviceTreeNode, ModelError> {
+/// An end of a link: a virtio network card, or a device for a driver of user space or of a bare-metal guest.
+fn link(index: usize, link: &LinkEnd, peer: &str) -> Result<DeviceTreeNode, ModelError> {
     let mut node = match link.kind {
         LinkKind::Memory { memory, writes } => {
             let mut node = DeviceTreeNode::new(format!("link@{:x}", link.registers.0))?;
@@ -267,14 +267,13 @@ fn link(index: usize, link: &LinkEnd, names: &[&str]) -> Result<DeviceTreeNode, 
         "interrupts",
         [SPI, u32::from(link.interrupt.0) - FIRST_SPI, HIGH_LEVEL],
     )?;
-    let peer = names.get(link.peer.index()).copied().unwrap_or_default();
     set(&mut node, "label", peer)?;
     set(&mut node, "spumone,link", index as u32)?;
     Ok(node)
 }
 
 /// The signal of a link as lines of a GPIO controller (`core/src/link/gpio.rs`).
-fn gpio(gpio: LinkGpio) -> Result<DeviceTreeNode, ModelError> {
+fn gpio(index: usize, gpio: LinkGpio, peer: &str) -> Result<DeviceTreeNode, ModelError> {
     let mut node = DeviceTreeNode::new(format!("gpio@{:x}", gpio.base.0))?;
     set(
         &mut node,
@@ -291,6 +290,8 @@ fn gpio(gpio: LinkGpio) -> Result<DeviceTreeNode, ModelError> {
     set(&mut node, "#gpio-cells", 2u32)?;
     let names = ["link-given", "link-give", "link-take"];
     set(&mut node, "gpio-line-names", names.as_slice())?;
+    set(&mut node, "label", peer)?;
+    set(&mut node, "spumone,link", index as u32)?;
     clocks(&mut node, &["apb_pclk"])?;
     Ok(node)
 }
