@@ -15,7 +15,7 @@ pub enum Place<'a> {
     Unknown,
     /// At this address at stage 2, where the board may have a device of this name.
     Memory(GuestAddr, Option<&'a str>),
-    /// At a register of an emulated device (GIC, UART), with an instruction that the syndrome does not describe: a pair, a
+    /// At a register of an emulated device (GIC, UART, link), with an instruction that the syndrome does not describe: a pair, a
     /// vector, writeback.
     Emulated(GuestAddr),
 }
