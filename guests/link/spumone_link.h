@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Messages over a memory link of Spumone, for bare-metal guests and for programs of Linux (uio).
+ * Messages over a memory link of Spumone, for bare-metal guests and for programs of Linux (through /dev/mem; they wait for
+ * the signal with the GPIO controller of the link, as guests/linux/programs/linkecho.c does).
  *
  * The device tree has a node for each link, `compatible = "spumone,link-memory"`: `reg` has the page of registers and the
  * memory, `interrupts` the interrupt, `label` the name of the peer. Map both as device memory or as memory that is not
- * cached: the hypervisor lets neither guest cache the memory.
+ * cached: the hypervisor lets neither guest cache the memory. It is accessed in aligned words of 32 bits only, as device
+ * memory demands.
  *
  *     struct spumone_link link;
  *     if (!spumone_link_open(&link, registers, memory)) …          // not a link, or this guest may not write
- *     while (spumone_link_send(&link, "hello", 5) != SPUMONE_LINK_DONE) …     // FULL, DOWN: try again after an interrupt
- *     bytes = spumone_link_receive(&link, buffer, sizeof buffer);             // or EMPTY, DOWN
+ *     switch (spumone_link_send(&link, "hello", 5)) {
+ *     case SPUMONE_LINK_DONE:   break;                             // it is in the ring
+ *     case SPUMONE_LINK_FULL:   …                                  // try again after an interrupt
+ *     case SPUMONE_LINK_DOWN:   …                                  // what was under way is lost: begin anew
+ *     case SPUMONE_LINK_LARGE:  …                                  // it never fits
+ *     case SPUMONE_LINK_BROKEN: …                                  // wait a tick: only the peer can mend it, by opening anew
+ *     }
+ *     bytes = spumone_link_receive(&link, buffer, sizeof buffer);  // or EMPTY, or as above, but for FULL
  *
  * A guest that waits for the interrupt does so in this order, else a message may be there and nobody wakes:
  *
@@ -17,9 +25,13 @@
  *     handle all messages again; if there was none, wait for the interrupt
  *
  * Each guest writes one half of the memory: a header, and a ring of 32-bit words. A message is its length in bytes and
- * the bytes, padded to whole words. A guest that restarts begins with empty rings, and so does its peer as soon as it sees
- * the new life: nothing that was sent in a former life is received. The peer is not trusted: whatever it writes, these
- * functions stay within the memory and the buffers, and end.
+ * the bytes, padded to whole words. A ring has a power of two of words, so the largest message has 4 bytes less than the
+ * largest power of two that is below half the memory: 1020 bytes with 4 KiB, 16380 with 64 KiB, 4194300 with 16 MiB.
+ *
+ * Each opening of an end begins a session, whether the guest has restarted or only its program. The rings are empty then,
+ * and so is the peer's as soon as it sees the new session, which it learns as DOWN: nothing that was sent in a former
+ * session is received. The peer is not trusted: whatever it writes, these functions stay within the memory and the buffers,
+ * and end.
  *
  * Needs C11 and the atomics of GCC or Clang. One thread at a time may use a link.
  */
@@ -50,20 +62,24 @@ enum spumone_link_result {
     SPUMONE_LINK_DONE = 0,
     SPUMONE_LINK_EMPTY = -1,  /* no message is there */
     SPUMONE_LINK_FULL = -2,   /* there is no room for the message now */
-    SPUMONE_LINK_DOWN = -3,   /* the peer does not run, or has not opened its end */
+    SPUMONE_LINK_DOWN = -3,   /* the peer has not opened its end, or has opened it anew: what was under way is lost */
     SPUMONE_LINK_LARGE = -4,  /* the message is larger than the ring, or than the buffer; a received one is dropped */
-    SPUMONE_LINK_BROKEN = -5, /* the peer has written what makes no sense; the rings begin anew with its next life */
+    SPUMONE_LINK_BROKEN = -5, /* the peer has written what makes no sense; the rings begin anew with its next session */
 };
 
-/* The header of a half, written by its guest only. */
+/*
+ * The header of a half, written by its guest only. Volatile, since a compiler may join plain stores to wide ones, which are
+ * not aligned: with device memory they fault.
+ */
 struct spumone_link_half {
-    uint32_t life;      /* of the guest; written last when it opens the link */
-    uint32_t peer_life; /* the life of the peer for which `head` and `tail` count */
-    uint32_t head;      /* words that this guest has put into its ring, modulo 2^32 */
-    uint32_t tail;      /* words that this guest has taken out of its peer's ring */
-    uint32_t waits;     /* whether this guest wants a signal when its peer changes `head` or `tail` */
-    uint32_t reserved[11];
-    uint32_t ring[];
+    volatile uint32_t session;      /* the number of the present session; 0 while the end is being opened */
+    volatile uint32_t peer_session; /* the session of the peer for which `head` and `tail` count */
+    volatile uint32_t head;         /* words that this guest has put into its ring, modulo 2^32 */
+    volatile uint32_t tail;         /* words that this guest has taken out of its peer's ring */
+    volatile uint32_t waits;        /* whether this guest wants a signal when its peer changes `head` or `tail` */
+    volatile uint32_t last_session; /* the largest number that a session had, also if it was not opened to the end */
+    volatile uint32_t reserved[10];
+    volatile uint32_t ring[];
 };
 
 struct spumone_link {
@@ -71,15 +87,15 @@ struct spumone_link {
     struct spumone_link_half *own;
     struct spumone_link_half *peers;
     uint32_t words; /* of a ring, a power of two */
-    uint32_t life;
+    uint32_t session;
     bool broken;
 };
 
-static inline uint32_t spumone_link_load(const uint32_t *word) {
+static inline uint32_t spumone_link_load(const volatile uint32_t *word) {
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
-static inline void spumone_link_store(uint32_t *word, uint32_t value) {
+static inline void spumone_link_store(volatile uint32_t *word, uint32_t value) {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
@@ -94,42 +110,55 @@ static inline bool spumone_link_open(struct spumone_link *link, volatile void *r
         (access & SPUMONE_LINK_WRITES) == 0) {
         return false;
     }
-    *link = (struct spumone_link){.registers = words, .life = words[SPUMONE_LINK_LIFE]};
+    *link = (struct spumone_link){.registers = words};
     bool second = (access & SPUMONE_LINK_SECOND) != 0;
     link->own = (struct spumone_link_half *)(halves + (second ? size / 2 : 0));
     link->peers = (struct spumone_link_half *)(halves + (second ? 0 : size / 2));
     uint32_t room = size / 2 / 4 - (uint32_t)sizeof(struct spumone_link_half) / 4;
     for (link->words = 1; link->words <= room / 2; link->words *= 2) {
     }
-    spumone_link_store(&link->own->life, 0);
-    link->own->peer_life = 0;
-    link->own->head = 0;
-    link->own->tail = 0;
-    link->own->waits = 1;
-    spumone_link_store(&link->own->life, link->life);
+    link->session = spumone_link_load(&link->own->last_session) + 1;
+    link->session += link->session == 0;
+    /* The peer that sees one of the later stores sees that the old session is over, too: see spumone_link_senseless(). */
+    spumone_link_store(&link->own->session, 0);
+    spumone_link_store(&link->own->last_session, link->session);
+    spumone_link_store(&link->own->peer_session, 0);
+    spumone_link_store(&link->own->head, 0);
+    spumone_link_store(&link->own->tail, 0);
+    spumone_link_store(&link->own->waits, 1);
+    spumone_link_store(&link->own->session, link->session);
     words[SPUMONE_LINK_SIGNAL] = 1;
     return true;
 }
 
 /*
- * Whether both guests have opened their ends, in their present lives. If the peer has begun a new life, empties the rings
- * and says false, so that a guest learns that what was under way is lost.
+ * Whether both guests have opened their ends, and know each other's present sessions. If the peer has begun a new session,
+ * empties the rings and says false, so that a guest learns that what was under way is lost.
  */
 static inline bool spumone_link_is_up(struct spumone_link *link) {
-    uint32_t peer_life = spumone_link_load(&link->peers->life);
+    uint32_t peer_session = spumone_link_load(&link->peers->session);
 
-    if (peer_life == 0) {
+    if (peer_session == 0) {
         return false;
     }
-    if (link->own->peer_life != peer_life) {
-        link->own->head = 0;
-        link->own->tail = 0;
+    if (spumone_link_load(&link->own->peer_session) != peer_session) {
+        spumone_link_store(&link->own->head, 0);
+        spumone_link_store(&link->own->tail, 0);
         link->broken = false;
-        spumone_link_store(&link->own->peer_life, peer_life);
+        spumone_link_store(&link->own->peer_session, peer_session);
         link->registers[SPUMONE_LINK_SIGNAL] = 1;
         return false;
     }
-    return spumone_link_load(&link->peers->peer_life) == link->life && !link->broken;
+    return spumone_link_load(&link->peers->peer_session) == link->session && !link->broken;
+}
+
+/*
+ * What to return when the peer's header makes no sense. If the peer has begun to open its end anew since
+ * spumone_link_is_up(), its counts are those of the new session, and nothing is broken.
+ */
+static inline int spumone_link_senseless(struct spumone_link *link) {
+    link->broken = spumone_link_load(&link->peers->session) == spumone_link_load(&link->own->peer_session);
+    return link->broken ? SPUMONE_LINK_BROKEN : SPUMONE_LINK_DOWN;
 }
 
 /* The peer is to look at this guest's `head` and `tail`, if it waits for them. */
@@ -152,11 +181,10 @@ static inline int spumone_link_send(struct spumone_link *link, const void *messa
     if (!spumone_link_is_up(link)) {
         return link->broken ? SPUMONE_LINK_BROKEN : SPUMONE_LINK_DOWN;
     }
-    uint32_t head = link->own->head;
+    uint32_t head = spumone_link_load(&link->own->head);
     uint32_t used = head - spumone_link_load(&link->peers->tail);
     if (used > link->words) {
-        link->broken = true;
-        return SPUMONE_LINK_BROKEN;
+        return spumone_link_senseless(link);
     }
     if (needed > link->words - used) {
         return SPUMONE_LINK_FULL;
@@ -182,7 +210,7 @@ static inline int spumone_link_receive(struct spumone_link *link, void *buffer, 
     if (!spumone_link_is_up(link)) {
         return link->broken ? SPUMONE_LINK_BROKEN : SPUMONE_LINK_DOWN;
     }
-    uint32_t tail = link->own->tail;
+    uint32_t tail = spumone_link_load(&link->own->tail);
     uint32_t there = spumone_link_load(&link->peers->head) - tail;
     if (there == 0) {
         return SPUMONE_LINK_EMPTY;
@@ -191,8 +219,7 @@ static inline int spumone_link_receive(struct spumone_link *link, void *buffer, 
     uint32_t bytes = ring[tail % link->words];
     uint32_t words = bytes / 4 + (bytes % 4 != 0);
     if (there > link->words || words > there - 1) {
-        link->broken = true;
-        return SPUMONE_LINK_BROKEN;
+        return spumone_link_senseless(link);
     }
     for (uint32_t at = 0; at < bytes && bytes <= room; at += 4) {
         uint32_t word = ring[(tail + 1 + at / 4) % link->words];
@@ -217,8 +244,9 @@ static inline void spumone_link_arm(struct spumone_link *link) {
 }
 
 /*
- * Whether the peer runs at all. A peer that has ended does not take its end down, so a guest that looks by itself for long
- * asks now and then; this reads a register, which costs an exit to the hypervisor.
+ * Whether the peer's guest runs at all. One that has ended does not take its end down: there are no more messages from it
+ * (EMPTY), and its ring fills up (FULL). So who waits for long asks now and then; this reads a register, which costs an exit
+ * to the hypervisor.
  */
 static inline bool spumone_link_peer_runs(const struct spumone_link *link) {
     return link->registers[SPUMONE_LINK_PEER] != 0;

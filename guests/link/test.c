@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Tests of spumone_link.h on the host: both ends in one program, without signals. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #define MESSAGES 200000u
 #define BUFFER 600u
 
-static unsigned checks;
+static _Atomic unsigned checks;
 
 #define CHECK(condition)                                                        \
     do {                                                                        \
@@ -30,13 +31,14 @@ struct end {
     struct spumone_link link;
 };
 
-static void restart(struct end *end, bool second, uint32_t life) {
+/* A guest or its program begins: nothing of its own memory is left. */
+static void restart(struct end *end, bool second) {
     memset(end, 0, sizeof *end);
     end->registers[SPUMONE_LINK_ID] = SPUMONE_LINK_MAGIC;
     end->registers[SPUMONE_LINK_VERSION] = 1;
     end->registers[SPUMONE_LINK_SIZE] = MEMORY;
     end->registers[SPUMONE_LINK_ACCESS] = SPUMONE_LINK_WRITES | (second ? SPUMONE_LINK_SECOND : 0);
-    end->registers[SPUMONE_LINK_LIFE] = life;
+    end->registers[SPUMONE_LINK_LIFE] = 1;
     CHECK(spumone_link_open(&end->link, end->registers, memory));
 }
 
@@ -58,7 +60,7 @@ static void fill(unsigned char *message, uint32_t bytes, uint32_t number) {
 static void a_link_must_be_one(void) {
     struct end end;
     memset(memory, 0, sizeof memory);
-    restart(&end, false, 1);
+    restart(&end, false);
     end.registers[SPUMONE_LINK_ID]++;
     CHECK(!spumone_link_open(&end.link, end.registers, memory));
     end.registers[SPUMONE_LINK_ID]--;
@@ -70,9 +72,9 @@ static void messages_of_all_sizes_arrive_in_order(void) {
     static unsigned char message[BUFFER], received[BUFFER];
     struct end one, other;
     memset(memory, 0, sizeof memory);
-    restart(&one, false, 1);
+    restart(&one, false);
     CHECK(spumone_link_send(&one.link, message, 1) == SPUMONE_LINK_DOWN);
-    restart(&other, true, 1);
+    restart(&other, true);
     connect(&one, &other);
     uint32_t most = (one.link.words - 1) * 4;
     CHECK(one.link.words == 64 && most < BUFFER);
@@ -96,24 +98,94 @@ static void messages_of_all_sizes_arrive_in_order(void) {
     CHECK(spumone_link_send(&one.link, message, 8) == SPUMONE_LINK_DONE);
 }
 
-static void nothing_of_a_former_life_is_received(void) {
-    unsigned char byte = 1, received[BUFFER];
-    struct end one, other;
-    memset(memory, 0, sizeof memory);
-    restart(&one, false, 1);
-    restart(&other, true, 1);
-    connect(&one, &other);
-    for (uint32_t life = 2; life < 100; life++) {
-        bool first = life % 2 == 0;
-        CHECK(spumone_link_send(&one.link, &byte, 1) == SPUMONE_LINK_DONE);
-        CHECK(spumone_link_send(&other.link, &byte, 1) == SPUMONE_LINK_DONE);
-        restart(first ? &one : &other, !first, life);
-        /* The end that goes on learns of it. */
-        CHECK(spumone_link_receive(first ? &other.link : &one.link, received, BUFFER) == SPUMONE_LINK_DOWN);
-        connect(&one, &other);
-        CHECK(spumone_link_receive(&one.link, received, BUFFER) == SPUMONE_LINK_EMPTY);
-        CHECK(spumone_link_receive(&other.link, received, BUFFER) == SPUMONE_LINK_EMPTY);
+/* The states of one end that another opening finds. */
+enum state { CONNECTED, HAS_SENT, HAS_A_MESSAGE, IS_FULL, HAS_WRAPPED, IS_BROKEN, IS_OPENING, HAS_NOT_LOOKED, STATES };
+
+/* Brings the link into the state, as `one` sees it. */
+static void reach(enum state state, struct end *one, struct end *other) {
+    unsigned char message[8] = {1}, received[BUFFER];
+    connect(one, other);
+    switch (state) {
+    case HAS_SENT:
+        CHECK(spumone_link_send(&one->link, message, 1) == SPUMONE_LINK_DONE);
+        break;
+    case HAS_A_MESSAGE:
+        CHECK(spumone_link_send(&other->link, message, 1) == SPUMONE_LINK_DONE);
+        break;
+    case IS_FULL:
+        while (spumone_link_send(&one->link, message, 8) == SPUMONE_LINK_DONE) {
+            CHECK(spumone_link_send(&other->link, message, 8) == SPUMONE_LINK_DONE);
+        }
+        break;
+    case HAS_WRAPPED:
+        for (int number = 0; number < 1000; number++) {
+            CHECK(spumone_link_send(&one->link, message, 8) == SPUMONE_LINK_DONE);
+            CHECK(spumone_link_receive(&other->link, received, BUFFER) == 8);
+        }
+        break;
+    case IS_BROKEN:
+        spumone_link_store(&other->link.own->head, 1u << 31);
+        CHECK(spumone_link_receive(&one->link, received, BUFFER) == SPUMONE_LINK_BROKEN);
+        CHECK(spumone_link_send(&one->link, message, 1) == SPUMONE_LINK_BROKEN);
+        break;
+    case IS_OPENING: /* it ends before it has opened its end */
+        spumone_link_store(&one->link.own->session, 0);
+        break;
+    case HAS_NOT_LOOKED: /* it ends before it has seen its peer */
+        restart(one, (one->registers[SPUMONE_LINK_ACCESS] & SPUMONE_LINK_SECOND) != 0);
+        break;
+    default:
+        break;
     }
+}
+
+/* `one` is opened anew in the state, and the peer goes on. */
+static void reopen(enum state state, struct end *one, struct end *other, bool second, bool looks_first) {
+    unsigned char message[8] = {2}, received[BUFFER];
+    reach(state, one, other);
+    restart(one, second);
+    if (looks_first) {
+        CHECK(spumone_link_receive(&one->link, received, BUFFER) == SPUMONE_LINK_DOWN);
+    }
+    /* The peer learns of it once, whichever call it makes. */
+    if (state % 2 == 0) {
+        CHECK(spumone_link_receive(&other->link, received, BUFFER) == SPUMONE_LINK_DOWN);
+    } else {
+        CHECK(spumone_link_send(&other->link, message, 1) == SPUMONE_LINK_DOWN);
+    }
+    if (!looks_first) {
+        CHECK(spumone_link_send(&one->link, message, 1) == SPUMONE_LINK_DOWN);
+    }
+    CHECK(spumone_link_receive(&other->link, received, BUFFER) == SPUMONE_LINK_EMPTY);
+    CHECK(spumone_link_receive(&one->link, received, BUFFER) == SPUMONE_LINK_EMPTY);
+    for (unsigned char number = 0; number < 100; number++) {
+        message[0] = number;
+        CHECK(spumone_link_send(&one->link, message, 1) == SPUMONE_LINK_DONE);
+        CHECK(spumone_link_receive(&other->link, received, BUFFER) == 1 && received[0] == number);
+        CHECK(spumone_link_send(&other->link, message, 8) == SPUMONE_LINK_DONE);
+        CHECK(spumone_link_receive(&one->link, received, BUFFER) == 8 && received[0] == number);
+    }
+}
+
+/* The life of the guest stays the same: a program that ends and starts again has to be noticed, too. */
+static void nothing_of_a_former_session_is_received(void) {
+    struct end one, other;
+    for (unsigned step = 0; step < STATES * STATES * 8; step++) {
+        enum state state = step % STATES;
+        enum state next = step / STATES % STATES;
+        bool first = step / STATES / STATES % 2 != 0;
+        bool next_first = step / STATES / STATES / 2 % 2 != 0;
+        bool looks_first = step / STATES / STATES / 4 != 0;
+        memset(memory, 0, sizeof memory);
+        restart(&one, false);
+        restart(&other, true);
+        reopen(state, first ? &one : &other, first ? &other : &one, !first, looks_first);
+        reopen(next, next_first ? &one : &other, next_first ? &other : &one, !next_first, looks_first);
+    }
+    /* The number 0 is none. */
+    spumone_link_store(&one.link.own->last_session, UINT32_MAX);
+    restart(&one, false);
+    CHECK(one.link.session == 1 && spumone_link_load(&one.link.own->session) == 1);
 }
 
 static void whatever_the_peer_writes_stays_within_bounds(void) {
@@ -122,18 +194,18 @@ static void whatever_the_peer_writes_stays_within_bounds(void) {
     uint32_t broken = 0;
     srand(1);
     memset(memory, 0, sizeof memory);
-    restart(&one, false, 1);
-    restart(&other, true, 1);
+    restart(&one, false);
+    restart(&other, true);
     connect(&one, &other);
     for (uint32_t step = 1; step <= 300000; step++) {
-        uint32_t *half = (uint32_t *)other.link.own;
+        volatile uint32_t *half = &other.link.own->session;
         uint32_t word = (uint32_t)rand() % (MEMORY / 8);
-        /* The lives change rarely, else the link is never up. */
+        /* The sessions change rarely, else the link is never up. */
         if (word > 1 || rand() % 100 == 0) {
             half[word] = rand() % 2 != 0 ? (uint32_t)rand() : (uint32_t)rand() % 100;
         }
         if (rand() % 8 == 0) {
-            half[1] = one.link.life;
+            half[1] = one.link.session;
         }
         int bytes = spumone_link_receive(&one.link, received, (uint32_t)rand() % BUFFER);
         CHECK(bytes >= SPUMONE_LINK_BROKEN && bytes <= (int)BUFFER);
@@ -150,8 +222,11 @@ static void *send_all(void *to) {
     for (uint32_t number = 0; number < MESSAGES; number++) {
         uint32_t bytes = number * 7 % (most + 1);
         fill(message, bytes, number);
-        while (spumone_link_send(link, message, bytes) != SPUMONE_LINK_DONE) {
+        int result;
+        while ((result = spumone_link_send(link, message, bytes)) == SPUMONE_LINK_FULL) {
+            sched_yield();
         }
+        CHECK(result == SPUMONE_LINK_DONE);
     }
     return NULL;
 }
@@ -161,17 +236,17 @@ static void two_threads_exchange_messages(void) {
     struct end one, other;
     pthread_t sender;
     memset(memory, 0, sizeof memory);
-    restart(&one, false, 1);
-    restart(&other, true, 1);
+    restart(&one, false);
+    restart(&other, true);
     connect(&one, &other);
     CHECK(pthread_create(&sender, NULL, send_all, &one.link) == 0);
     uint32_t most = (other.link.words - 1) * 4;
     for (uint32_t number = 0; number < MESSAGES; number++) {
         uint32_t bytes = number * 7 % (most + 1);
         int result;
-        do {
-            result = spumone_link_receive(&other.link, received, BUFFER);
-        } while (result == SPUMONE_LINK_EMPTY);
+        while ((result = spumone_link_receive(&other.link, received, BUFFER)) == SPUMONE_LINK_EMPTY) {
+            sched_yield();
+        }
         fill(message, bytes, number);
         CHECK(result == (int)bytes && memcmp(message, received, bytes) == 0);
     }
@@ -181,7 +256,7 @@ static void two_threads_exchange_messages(void) {
 int main(void) {
     a_link_must_be_one();
     messages_of_all_sizes_arrive_in_order();
-    nothing_of_a_former_life_is_received();
+    nothing_of_a_former_session_is_received();
     whatever_the_peer_writes_stays_within_bounds();
     two_threads_exchange_messages();
     printf("guests/link host tests: %u checks, 0 failed\n", checks);

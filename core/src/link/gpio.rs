@@ -140,7 +140,10 @@ impl Gpio {
         };
         match offset {
             data @ 0..=register::LAST_DATA => self.set_outputs(data as u32 >> 2, value),
-            register::DIR => store(&self.dir, false),
+            register::DIR => {
+                let inputs = !self.dir.swap(value, Ordering::Relaxed);
+                rising(self.data.load(Ordering::Relaxed) & value & inputs)
+            }
             register::IS => store(&self.is, true),
             register::IBE => store(&self.ibe, false),
             register::IEV => store(&self.iev, true),
@@ -193,9 +196,10 @@ impl Gpio {
         self.data.load(Ordering::Relaxed) & dir | inputs & !dir
     }
 
-    /// Writes the data of the lines in `mask`, of which outputs take the level.
+    /// Writes the data of those lines in `mask` that are outputs. An input does not remember it: Linux writes the data before
+    /// and after it makes a line an output, and the second write is the rising edge.
     fn set_outputs(&self, mask: u32, value: u32) -> Effect {
-        let mask = mask & LINES;
+        let mask = mask & LINES & self.dir.load(Ordering::Relaxed);
         let before = match value & mask {
             0 => self.data.fetch_and(!mask, Ordering::Relaxed),
             _ => {
@@ -203,12 +207,16 @@ impl Gpio {
                 self.data.fetch_or(value & mask, Ordering::Relaxed) & cleared
             }
         };
-        let rising = value & mask & !before & self.dir.load(Ordering::Relaxed);
-        Effect {
-            gives: rising & GIVE != 0,
-            takes: rising & TAKE != 0,
-            line_changed: false,
-        }
+        rising(value & mask & !before)
+    }
+}
+
+/// The effect of outputs that rise.
+fn rising(lines: u32) -> Effect {
+    Effect {
+        gives: lines & GIVE != 0,
+        takes: lines & TAKE != 0,
+        line_changed: false,
     }
 }
 
@@ -256,6 +264,29 @@ mod tests {
         write(&gpio, 0x400, 0);
         assert_eq!(gpio.write(data(0xff), 0xff), Effect::default());
         assert_eq!(gpio.read(data(0xff), false), 0);
+    }
+
+    /// What `pl061_direction_output` of Linux writes (drivers/gpio/gpio-pl061.c).
+    #[test]
+    fn a_line_that_becomes_an_output_gives() {
+        let gpio = Gpio::new();
+        let direction_output = |value| {
+            let effects = [
+                gpio.write(data(GIVE), value),
+                gpio.write(0x400, gpio.read(0x400, false) | GIVE),
+                gpio.write(data(GIVE), value),
+            ];
+            effects.iter().filter(|effect| effect.gives).count()
+        };
+        assert_eq!(direction_output(GIVE), 1);
+        assert_eq!(direction_output(GIVE), 0, "it is high already");
+        // What was an input in between rises again.
+        write(&gpio, 0x400, 0);
+        assert_eq!(direction_output(GIVE), 1);
+        assert_eq!(direction_output(0), 0);
+        write(&gpio, 0x400, 0);
+        assert_eq!(direction_output(0), 0);
+        assert_eq!(direction_output(GIVE), 1);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Sends messages over a memory link to a peer that echoes them, and compares what comes back: linkecho COUNT MOST [LIVES]
+ * Sends messages over a memory link to a peer that echoes them, and compares what comes back:
+ * linkecho COUNT MOST [LIVES [PEER]]
  *
  * COUNT messages of 0 to MOST bytes. First one at a time, for the time of a round trip, then as many as the ring holds.
- * With LIVES, messages without end, until the peer has been restarted so often; then no message of a former life may come.
+ * With LIVES, unless it is 0: messages without end, until the peer has been restarted so often; then no message of a former
+ * session may come. With PEER, over the first link to this guest, else over the first link that there is.
  * Reaches the link through /dev/mem, and waits for the peer's signal as for a rising edge of a GPIO line. Prints one line of
  * facts.
  */
@@ -25,7 +27,10 @@
 #include "spumone_link.h"
 
 #define TREE "/proc/device-tree"
+#define CHIPS "/sys/bus/gpio/devices"
 #define PAGE 4096u
+/* The GPIO controller of a link, from its registers on. */
+#define CONTROLLER 0x8000u
 #define MESSAGE_MAX 4096u
 /* How long the peer may be silent until the program asks whether it runs. */
 #define SILENCE_MS 1000
@@ -37,7 +42,7 @@
 static struct spumone_link link_end;
 static int edges = -1; /* the file of the events of the GPIO line */
 static uint64_t waits;
-static bool lost;      /* the peer has begun a new life: what was under way is lost */
+static bool lost;      /* the peer has begun a new session: what was under way is lost */
 
 static _Noreturn void die(const char *what) {
     fprintf(stderr, "linkecho: %s\n", what);
@@ -57,34 +62,48 @@ static uint32_t size_of(const volatile uint32_t *registers) {
     return registers[SPUMONE_LINK_SIZE];
 }
 
+/* Reads a property of a node of the device tree. Returns its length, 0 if there is none. */
+static size_t read_property(const char *node, const char *name, void *buffer, size_t room) {
+    char path[600];
+
+    snprintf(path, sizeof path, TREE "/%s/%s", node, name);
+    FILE *file = fopen(path, "r");
+    size_t length = file != NULL ? fread(buffer, 1, room, file) : 0;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return length;
+}
+
 /* Reads the addresses from the device tree: two ranges, each of two cells for the address and two for the size. */
-static bool open_memory(void) {
+static bool find_link(const char *peer, uint64_t address[2]) {
     DIR *tree = opendir(TREE);
     struct dirent *entry;
     unsigned char cells[32];
-    uint64_t address[2] = {0, 0};
-    char path[300];
+    bool found = false;
 
-    while (tree != NULL && address[0] == 0 && (entry = readdir(tree)) != NULL) {
-        if (strncmp(entry->d_name, "link@", 5) != 0) {
+    while (tree != NULL && !found && (entry = readdir(tree)) != NULL) {
+        char label[100] = "";
+        if (strncmp(entry->d_name, "link@", 5) != 0 ||
+            read_property(entry->d_name, "reg", cells, sizeof cells) != sizeof cells) {
             continue;
         }
-        snprintf(path, sizeof path, TREE "/%s/reg", entry->d_name);
-        FILE *file = fopen(path, "r");
-        if (file != NULL && fread(cells, 1, sizeof cells, file) == sizeof cells) {
-            for (int at = 0; at < 8; at++) {
-                address[0] = address[0] << 8 | cells[at];
-                address[1] = address[1] << 8 | cells[16 + at];
-            }
-        }
-        if (file != NULL) {
-            fclose(file);
+        (void)read_property(entry->d_name, "label", label, sizeof label - 1);
+        found = peer == NULL || strcmp(label, peer) == 0;
+        for (int at = 0; at < 8; at++) {
+            address[0] = address[0] << 8 | cells[at];
+            address[1] = address[1] << 8 | cells[16 + at];
         }
     }
     if (tree != NULL) {
         closedir(tree);
     }
-    int memory = address[0] != 0 ? open("/dev/mem", O_RDWR | O_SYNC) : -1;
+    return found;
+}
+
+static bool open_memory(const uint64_t address[2]) {
+    int memory = open("/dev/mem", O_RDWR | O_SYNC);
+
     if (memory < 0) {
         return false;
     }
@@ -92,9 +111,23 @@ static bool open_memory(void) {
     return spumone_link_open(&link_end, registers, map(memory, (off_t)address[1], size_of(registers)));
 }
 
-/* Asks for the rising edges of the line. */
-static bool open_line(void) {
-    DIR *devices = opendir("/dev");
+/* Whether the GPIO controller is that at the address: the name of its node in the device tree says so. */
+static bool is_at(const char *chip, uint64_t address) {
+    char path[300], node[300], name[40];
+
+    snprintf(path, sizeof path, CHIPS "/%s/of_node", chip);
+    snprintf(name, sizeof name, "/gpio@%llx", (unsigned long long)address);
+    ssize_t length = readlink(path, node, sizeof node - 1);
+    if (length < (ssize_t)strlen(name)) {
+        return false;
+    }
+    node[length] = 0;
+    return strcmp(node + length - strlen(name), name) == 0;
+}
+
+/* Asks for the rising edges of the line of the controller at the address. */
+static bool open_line(uint64_t address) {
+    DIR *devices = opendir(CHIPS);
     struct dirent *entry;
     char path[300];
 
@@ -105,7 +138,7 @@ static bool open_line(void) {
             .consumer = "linkecho",
             .config = {.flags = GPIO_V2_LINE_FLAG_INPUT | GPIO_V2_LINE_FLAG_EDGE_RISING},
         };
-        if (strncmp(entry->d_name, "gpiochip", 8) != 0) {
+        if (!is_at(entry->d_name, address)) {
             continue;
         }
         snprintf(path, sizeof path, "/dev/%s", entry->d_name);
@@ -142,7 +175,7 @@ static bool send_one(uint64_t number, uint32_t most) {
     fill(message, bytes, number);
     int result = spumone_link_send(&link_end, message, bytes);
     if (result != SPUMONE_LINK_DONE && result != SPUMONE_LINK_FULL && result != SPUMONE_LINK_DOWN) {
-        die("a message cannot be sent");
+        die(result == SPUMONE_LINK_LARGE ? "a message is too large" : "the peer has broken the ring");
     }
     lost |= result == SPUMONE_LINK_DOWN;
     return result == SPUMONE_LINK_DONE;
@@ -156,6 +189,9 @@ static bool receive_one(uint64_t number, uint32_t most) {
     lost |= bytes == SPUMONE_LINK_DOWN;
     if (bytes == SPUMONE_LINK_EMPTY || bytes == SPUMONE_LINK_DOWN) {
         return false;
+    }
+    if (bytes == SPUMONE_LINK_BROKEN) {
+        die("the peer has broken the ring");
     }
     uint32_t wanted = length_of(number, most);
     fill(expected, wanted, number);
@@ -189,7 +225,7 @@ static void wait_until_up(void) {
 
 /*
  * Sends the messages from `first` up to but not including `end`, at most `ahead` before the first of them has come back.
- * Ends early if the peer begins a new life. Returns the number of the first message that was not sent.
+ * Ends early if the peer begins a new session. Returns the number of the first message that was not sent.
  */
 static uint64_t exchange(uint64_t first, uint64_t end, uint32_t most, uint64_t ahead) {
     uint64_t sent = first;
@@ -240,7 +276,7 @@ static int outlive(uint64_t lives, uint32_t most) {
 static void exchange_all(uint64_t count, uint32_t most, uint64_t ahead) {
     (void)exchange(0, count, most, ahead);
     if (lost) {
-        die("the peer has begun a new life");
+        die("the peer has begun a new session");
     }
 }
 
@@ -253,16 +289,21 @@ static uint64_t now_ns(void) {
 
 int main(int argc, char **argv) {
     uint64_t count, most, lives = 0;
+    uint64_t address[2] = {0, 0}; /* of the registers and of the memory */
 
-    if (argc < 3 || argc > 4 || (argc == 4 && !number_read(argv[3], 1, 1u << 20, &lives)) || !number_read(argv[1], 1, 1u << 30, &count) || !number_read(argv[2], 0, MESSAGE_MAX, &most)) {
-        fprintf(stderr, "usage: linkecho COUNT MOST [LIVES]   COUNT messages of up to MOST bytes\n");
+    if (argc < 3 || argc > 5 || (argc > 3 && !number_read(argv[3], 0, 1u << 20, &lives)) ||
+        !number_read(argv[1], 1, 1u << 30, &count) || !number_read(argv[2], 0, MESSAGE_MAX, &most)) {
+        fprintf(stderr, "usage: linkecho COUNT MOST [LIVES [PEER]]   COUNT messages of up to MOST bytes\n");
         return 2;
     }
-    if (!open_memory()) {
-        die("this guest has no memory link to which it may write");
+    if (!find_link(argc > 4 ? argv[4] : NULL, address)) {
+        die("this guest has no such memory link");
     }
-    if (!open_line()) {
-        die("this guest has no GPIO line " LINE);
+    if (!open_memory(address)) {
+        die("this guest may not write to the memory link");
+    }
+    if (!open_line(address[0] + CONTROLLER)) {
+        die("the memory link has no GPIO line " LINE);
     }
     if (lives > 0) {
         return outlive(lives, (uint32_t)most);

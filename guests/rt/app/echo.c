@@ -20,7 +20,14 @@ static struct spumone_link link;
 static uint32_t interrupt;
 static uint32_t message[MESSAGE_MAX / sizeof(uint32_t)];
 
-/* Held back until the task has run: a peer that signals without end then costs no more than this task's time. */
+/* How often within a tick the task waits for the peer's signal; after that, it waits for the next tick first. */
+#define WAITS_PER_TICK 16u
+
+/*
+ * Held back until the task allows it again, so a peer that signals without end causes no more than WAITS_PER_TICK interrupts
+ * within a tick, and as many waits of the task. They are what it costs the tasks of higher priority; the rest is time that
+ * those leave.
+ */
 static void signalled(void) {
     BaseType_t woken = pdFALSE;
 
@@ -29,14 +36,27 @@ static void signalled(void) {
     portYIELD_FROM_ISR(woken);
 }
 
-/* The peer must read before there is room again: waits for its signal. */
+/* Waits for the peer's signal. */
 static void wait(void) {
+    static TickType_t tick;
+    static uint32_t waits;
+
+    if (waits == WAITS_PER_TICK && tick == xTaskGetTickCount()) {
+        /* Nobody notifies while the interrupt is masked, so this is the end of the tick. */
+        ulTaskNotifyTake(pdTRUE, 1);
+    }
+    if (tick != xTaskGetTickCount()) {
+        tick = xTaskGetTickCount();
+        waits = 0;
+    }
+    waits++;
     gic_unmask_spi(interrupt);
     ulTaskNotifyTake(pdTRUE, portMAX_DELAY);
 }
 
-/* Sends the message back. False: the peer has begun a new life meanwhile, and the message is lost. */
+/* Sends the message back. False: the peer has begun a new session meanwhile or broken the ring, and the message is lost. */
 static bool send_back(uint32_t bytes) {
+    /* While there is no room, the peer must read first. */
     for (;;) {
         int sent = spumone_link_send(&link, message, bytes);
 
