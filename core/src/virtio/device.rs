@@ -149,9 +149,12 @@ impl Device {
             true => value,
             false => value & !(FEATURES_OK | DRIVER_OK),
         };
-        let before = self.status.load(Ordering::Relaxed);
-        let kept = before & NEEDS_RESET;
-        self.status.store(value & 0xff | kept, Ordering::Release);
+        // `NEEDS_RESET` is the device's alone, which may set it at this moment.
+        let value = value & 0xff & !NEEDS_RESET;
+        let before = self
+            .status
+            .fetch_and(value | NEEDS_RESET, Ordering::Relaxed);
+        self.status.fetch_or(value, Ordering::Release);
         match (before ^ value) & (DRIVER_OK | FAILED) {
             0 => Effect::Nothing,
             _ => Effect::Status,

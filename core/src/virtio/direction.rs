@@ -76,11 +76,20 @@ impl Direction {
         self.is_claimed.load(Ordering::Acquire)
     }
 
-    /// The receiver has made buffers available. Returns whether frames wait for them: then the sender is to go on.
-    pub fn may_go_on(&self) -> bool {
+    /// The receiver may have made buffers available, or its device has gone down. Returns whether the sender is to go on:
+    /// frames wait, and there is a buffer for them, or they are to be dropped.
+    pub fn may_go_on(&self, to: &Device, memories: &impl Memories) -> bool {
         // The driver's index is written before this is read; `move_frame` does the opposite.
         fence(Ordering::SeqCst);
-        self.is_blocked.load(Ordering::Relaxed) && self.is_blocked.swap(false, Ordering::AcqRel)
+        if !self.is_blocked.load(Ordering::Relaxed) {
+            return false;
+        }
+        // A receiver that notifies without buffers must not wake the sender. Read without a claim: an index of before only
+        // makes more buffers of it.
+        let is_in_vain = to
+            .receive_ring()
+            .is_some_and(|ring| ring.next(memories) == Ok(None));
+        !is_in_vain && self.is_blocked.swap(false, Ordering::AcqRel)
     }
 
     /// Moves one frame.
@@ -96,7 +105,14 @@ impl Direction {
         };
         match self.move_frame(sender, to.receive_ring(), memories) {
             Ok(step) => step,
-            Err((end, Broken)) => Step::Broken(end),
+            Err((end, Broken)) => {
+                // While the direction is claimed: a reset of the device comes later.
+                match end {
+                    End::Sender => from.needs_reset(),
+                    End::Receiver => to.needs_reset(),
+                }
+                Step::Broken(end)
+            }
         }
     }
 

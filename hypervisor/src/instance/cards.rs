@@ -3,10 +3,12 @@
 //!
 //! A vCPU that has frames to transmit sets a bit of its guest. Whichever vCPU of the guest is about to be entered moves a
 //! frame, then the core goes through its loop again: so the guest that transmits pays, at its priority, and an interrupt
-//! for a higher band waits for one frame at most.
+//! for a higher band waits for one frame at most. A vCPU that has an interrupt of its own to handle is entered first, for its
+//! peer chooses when frames that have waited can go on; what is left is moved at its next exit.
 
 use super::{Instance, loaded};
 use crate::console::say;
+use crate::cpu;
 use crate::guest::Guest;
 use crate::links::LinkMemories;
 use core::sync::atomic::Ordering;
@@ -63,9 +65,26 @@ impl Instance {
         true
     }
 
-    /// Moves a frame from a card of the loaded vCPU's guest, which has some.
+    /// The guest of the running vCPU has frames to transmit: moves one, unless the vCPU has an interrupt to handle first.
+    /// Returns whether it is to be entered.
     #[inline(never)]
-    pub(super) fn move_frame(&mut self) {
+    pub(super) fn transmit_next(&mut self) -> bool {
+        if cpu::interrupt_pending() {
+            self.take_interrupts();
+            return false;
+        }
+        let guest = loaded(&mut self.state).guest;
+        let (has_interrupt, rung) = self.has_deliverable();
+        self.notify(guest, rung);
+        if has_interrupt {
+            return true;
+        }
+        self.move_frame();
+        false
+    }
+
+    /// Moves a frame from a card of the loaded vCPU's guest, which has some.
+    fn move_frame(&mut self) {
         let vcpu = loaded(&mut self.state);
         let (id, guest) = (vcpu.guest, vcpu.shared);
         let waiting = guest.transmits.load(Ordering::Relaxed);
@@ -106,6 +125,8 @@ impl Instance {
             }
             Step::Broken(End::Sender) => self.card_broken(id, index),
             Step::Broken(End::Receiver) => {
+                // Its card is down from now on: the frames are dropped.
+                transmit(guest, index);
                 self.card_broken(end.peer, usize::from(end.peer_link));
             }
         }
@@ -114,11 +135,9 @@ impl Instance {
     /// A driver has broken the rules: its card is down until the driver resets it.
     fn card_broken(&mut self, guest: GuestId, index: usize) {
         let shared = self.platform.machine.guest(guest);
-        let (Some(end), Some(card)) = (shared.config.links.get(index), shared.cards.get(index))
-        else {
+        let Some(end) = shared.config.links.get(index) else {
             return;
         };
-        card.needs_reset();
         let bit = 1 << index;
         if shared.broken_cards.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
             say!(
@@ -139,14 +158,25 @@ impl Instance {
         else {
             return;
         };
-        if direction.may_go_on() && guest.lifecycle.now().0 == Phase::Running {
+        let Some(end) = guest.config.links.get(index) else {
+            return;
+        };
+        let peer = self.platform.machine.guest(end.peer);
+        let Some(peers) = peer.cards.get(usize::from(end.peer_link)) else {
+            return;
+        };
+        let memories = LinkMemories {
+            sender: guest,
+            receiver: peer,
+        };
+        if direction.may_go_on(peers, &memories) && guest.lifecycle.now().0 == Phase::Running {
             transmit(guest, index);
             let _ = card.raise();
             self.publish_card(sender, index);
         }
     }
 
-    /// A card has gone up or down: its peer is to know.
+    /// A card has gone up or down: its peer is to know, and frames that wait for its buffers go on, or are dropped.
     fn tell_peer(&mut self, end: &LinkEnd) {
         let index = usize::from(end.peer_link);
         let peer = self.platform.machine.guest(end.peer);
@@ -154,6 +184,7 @@ impl Instance {
         if peer.lifecycle.now().0 == Phase::Running && card.is_some_and(|it| it.peer_changed()) {
             self.publish_card(end.peer, index);
         }
+        self.go_on(end.peer, index);
     }
 
     /// Passes the level of a card's interrupt to the guest's virtual GIC.

@@ -206,19 +206,30 @@ impl Instance {
             self.notify(guest, rung);
             return;
         }
-        let lines = timers::live_lines();
-        rung = rung.with(vcpu.vgic.fold(shared, &mut gic));
-        let running = running_priority(mrs!(ICH_AP0R0_EL2) as u32, mrs!(ICH_AP1R0_EL2) as u32);
-        let mut deliverable = vcpu
-            .vgic
-            .has_deliverable(shared, lines, gic.vmcr(), running);
-        rung = rung.with(vcpu.vgic.fill(shared, &mut gic));
-        // A timer that has expired since `lines` was read may be in a list register already. Then no
-        // physical interrupt would wake the vCPU.
-        deliverable |= timers::live_lines() & !lines != 0;
+        let (deliverable, more) = self.has_deliverable();
+        rung = rung.with(more);
         if !deliverable {
             self.state.sleep_running();
         }
         self.notify(guest, rung);
+    }
+
+    /// Whether the running vCPU has an interrupt that is signalled to it when it is entered and does not mask it. Also
+    /// returns the vCPUs of its guest to notify.
+    pub(super) fn has_deliverable(&mut self) -> (bool, VcpuIndexSet) {
+        let vcpu = super::loaded(&mut self.state);
+        let (guest, shared) = (vcpu.guest, &vcpu.shared.gic);
+        let mut gic = self.platform.loaded_gic(guest);
+        let lines = timers::live_lines();
+        let rung = vcpu.vgic.fold(shared, &mut gic);
+        let running = running_priority(mrs!(ICH_AP0R0_EL2) as u32, mrs!(ICH_AP1R0_EL2) as u32);
+        let mut deliverable = vcpu
+            .vgic
+            .has_deliverable(shared, lines, gic.vmcr(), running);
+        let rung = rung.with(vcpu.vgic.fill(shared, &mut gic));
+        // A timer that has expired since `lines` was read may be in a list register already. Then no
+        // physical interrupt would wake the vCPU.
+        deliverable |= timers::live_lines() & !lines != 0;
+        (deliverable, rung)
     }
 }

@@ -162,6 +162,9 @@ impl Instance {
     fn load_guest(&mut self, id: VcpuId) {
         let guest = self.saved(id).shared;
         if self.moves_frames_of(guest) {
+            if cpu::interrupt_pending() {
+                self.take_interrupts();
+            }
             return;
         }
         let machine = self.platform.machine;
@@ -194,12 +197,7 @@ impl Instance {
             }
             migration::refresh(&mut self.state, &mut self.platform);
         }
-        if loaded(&mut self.state).shared.transmits.load(Relaxed) != 0 {
-            if cpu::interrupt_pending() {
-                self.take_interrupts();
-            } else {
-                self.move_frame();
-            }
+        if loaded(&mut self.state).shared.transmits.load(Relaxed) != 0 && !self.transmit_next() {
             return;
         }
         // Waiting output is printed only while the lowest band runs.

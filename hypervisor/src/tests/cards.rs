@@ -6,7 +6,10 @@ use super::guest::psci;
 use super::systems::*;
 use crate::fake;
 use spumone_config::packed::{Policy, Trigger};
+use spumone_config::{GuestAddr, GuestId};
 use spumone_core::psci::Phase;
+use spumone_core::virtio::{End, Memories};
+use std::cell::RefCell;
 use std::vec::Vec;
 
 /// Registers of a card (Virtio 1.2, section 4.2.2).
@@ -196,14 +199,18 @@ fn frames_wait_for_buffers_and_the_transmitter_is_woken_for_them() {
     bench.iterations(20);
     assert_eq!(given_back(&mut bench, 0, TRANSMIT), (0, 0));
     write(&mut bench, 0, INTERRUPT_ACK, u32::MAX);
-    bench.does(0, 0, |cpu| cpu.wfi());
     for number in 0..3 {
+        bench.does(0, 0, |cpu| cpu.wfi());
         offers_receive(&mut bench, 1, number);
+        assert_eq!(bench.acknowledges(0, 0), LINK_INTERRUPT);
+        write(&mut bench, 0, INTERRUPT_ACK, u32::MAX);
+        bench.look(0, 0, |cpu| cpu.end(LINK_INTERRUPT));
         bench.iterations(40);
         assert_eq!(given_back(&mut bench, 1, RECEIVE).0, number + 1);
         assert_eq!(received(&mut bench, 1, number, 60), [number as u8; 60]);
+        // The interrupt of the frame that was given back.
+        write(&mut bench, 0, INTERRUPT_ACK, u32::MAX);
     }
-    assert_eq!(bench.acknowledges(0, 0), LINK_INTERRUPT);
 }
 
 /// A guest that floods the link holds no core for more than a frame at a time.
@@ -301,4 +308,226 @@ fn a_card_is_reset_with_its_guest_and_frames_for_it_are_lost_meanwhile() {
     transmits(&mut bench, 0, 1, b"another");
     bench.iterations(40);
     assert_eq!(received(&mut bench, 1, 0, 7), b"another");
+}
+
+/// Frames that wait for buffers are dropped when the receiving card goes down.
+#[test]
+fn frames_that_wait_are_dropped_when_the_receiver_resets() {
+    let mut bench = running(2);
+    comes_up(&mut bench, 0);
+    comes_up(&mut bench, 1);
+    transmits(&mut bench, 0, 0, &[1; 60]);
+    bench.iterations(20);
+    assert_eq!(given_back(&mut bench, 0, TRANSMIT).0, 0);
+    write(&mut bench, 1, STATUS, 0);
+    bench.iterations(100);
+    assert_eq!(
+        given_back(&mut bench, 0, TRANSMIT).0,
+        1,
+        "dropped as the peer is down"
+    );
+}
+
+#[test]
+fn frames_that_wait_are_dropped_when_the_receivers_life_ends() {
+    let mut bench = running(2);
+    comes_up(&mut bench, 0);
+    comes_up(&mut bench, 1);
+    transmits(&mut bench, 0, 0, &[1; 60]);
+    bench.iterations(20);
+    bench.does(1, 0, |cpu| cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0]));
+    bench.iterations(100);
+    assert_eq!(
+        given_back(&mut bench, 0, TRANSMIT).0,
+        1,
+        "dropped as the peer is down"
+    );
+}
+
+/// A receiver that breaks the rules must not hold frames of the sender for ever.
+#[test]
+fn a_broken_receiver_does_not_hold_the_senders_frames() {
+    let mut bench = running(2);
+    comes_up(&mut bench, 0);
+    comes_up(&mut bench, 1);
+    offers(&mut bench, 1, RECEIVE, 0, (GUEST_MEMORY - 0x1000, 0x40));
+    transmits(&mut bench, 0, 0, &[1; 60]);
+    bench.iterations(100);
+    assert_ne!(read(&mut bench, 1, STATUS) & NEEDS_RESET, 0);
+    let after_break = given_back(&mut bench, 0, TRANSMIT).0;
+    // Even the receiver's next start does not set it free.
+    comes_up(&mut bench, 1);
+    offers_receive(&mut bench, 1, 0);
+    bench.iterations(100);
+    let after_restart = given_back(&mut bench, 0, TRANSMIT).0;
+    assert_eq!((after_break, after_restart), (1, 1));
+}
+
+/// A receiver that notifies without buffers must not interrupt the sender.
+#[test]
+fn a_receiver_without_buffers_does_not_interrupt_the_sender() {
+    let mut bench = running(2);
+    comes_up(&mut bench, 0);
+    comes_up(&mut bench, 1);
+    transmits(&mut bench, 0, 0, &[1; 60]);
+    bench.iterations(20);
+    let mut spurious = 0;
+    for _ in 0..100 {
+        write(&mut bench, 0, INTERRUPT_ACK, u32::MAX);
+        write(&mut bench, 1, QUEUE_NOTIFY, RECEIVE);
+        bench.iterations(5);
+        spurious += read(&mut bench, 0, INTERRUPT_STATUS);
+    }
+    assert_eq!(given_back(&mut bench, 0, TRANSMIT).0, 0);
+    assert_eq!(spurious, 0, "of 100");
+}
+
+/// A step of a core that lasts for as long as the test likes.
+struct Held<'a>(RefCell<&'a mut dyn FnMut()>);
+
+impl Memories for Held<'_> {
+    fn load16(&self, _: End, _: GuestAddr) -> Option<u16> {
+        (self.0.borrow_mut())();
+        None
+    }
+    fn load64(&self, _: End, _: GuestAddr) -> Option<u64> {
+        None
+    }
+    fn store16(&mut self, _: End, _: GuestAddr, _: u16) -> Option<()> {
+        None
+    }
+    fn store_pair(&mut self, _: End, _: GuestAddr, _: [u32; 2]) -> Option<()> {
+        None
+    }
+    fn has(&self, _: End, _: GuestAddr, _: u32) -> bool {
+        false
+    }
+    fn write(&mut self, _: GuestAddr, _: &[u8]) -> Option<()> {
+        None
+    }
+    fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Option<()> {
+        None
+    }
+}
+
+/// The core that waits to load a guest takes interrupts for more urgent guests meanwhile; and it does not begin to
+/// write the guest's memory.
+#[test]
+fn interrupts_are_taken_while_a_guest_waits_to_be_loaded() {
+    let guests = [
+        GuestParts::new(&[(1, 20)]).with_spi(40, 50, Trigger::Edge),
+        GuestParts::new(&[(1, 10)]),
+        GuestParts::new(&[(0, 10)]),
+    ];
+    let mut system = system(2, Policy::None, &guests);
+    add_network_link(&mut system, 1, 2);
+    let mut bench = Bench::boot(&system);
+    bench.until("the first guest runs", |bench| bench.entry(0, 0).count > 0);
+    bench.opens_gic(0, 0, &[50]);
+    bench.does(0, 0, |cpu| cpu.wfi());
+    comes_up(&mut bench, 2);
+    let life = bench.life(1);
+    let machine = bench.machine;
+    let (from, to) = (machine.guest(GuestId(2)), machine.guest(GuestId(1)));
+    let mut urgent = 0;
+    let mut loaded = false;
+    let mut meanwhile = || {
+        bench.does(1, 0, |cpu| cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0]));
+        for _ in 0..50 {
+            bench.iterate(1);
+        }
+        let count = bench.entry(0, 0).count;
+        fake::with(|machine| machine.gic.set_line(40, true));
+        for _ in 0..200 {
+            bench.iterate(1);
+        }
+        urgent = bench.entry(0, 0).count - count;
+        loaded = bench.life(1) != life;
+    };
+    let mut held = Held(RefCell::new(&mut meanwhile));
+    let _ = from.outbound[0].step(&from.cards[0], &to.cards[0], &mut held);
+    assert!(!loaded, "its memory is loaded while a core may write to it");
+    assert!(urgent > 0, "the urgent guest waits for the loading");
+}
+
+#[test]
+fn a_flood_on_one_link_starves_no_other_vcpu_of_the_guest() {
+    let guests = [
+        GuestParts::new(&[(0, 10), (1, 10)]),
+        GuestParts::new(&[(2, 10)]),
+    ];
+    let mut system = system(3, Policy::None, &guests);
+    add_network_link(&mut system, 0, 1);
+    let mut bench = Bench::boot(&system);
+    bench.until_all_run();
+    bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
+    bench.until("on", |bench| bench.entry(0, 1).count > 0);
+    comes_up(&mut bench, 0);
+    write_memory(&mut bench, 0, descriptors(TRANSMIT), {
+        let mut it = buffer(TRANSMIT, 0).to_le_bytes().to_vec();
+        it.extend(20_u32.to_le_bytes());
+        it.extend([0; 4]);
+        it
+    });
+    // Each time that vCPU 0 runs, it makes the frames available again.
+    bench.guests.borrow_mut().habit = Some(Box::new(move |cpu| {
+        if (cpu.guest, cpu.vcpu) == (0, 0) {
+            let used = cpu.read_memory(used(TRANSMIT) + 2, 2);
+            let next = u16::from_le_bytes([used[0], used[1]]).wrapping_add(SIZE as u16);
+            cpu.write_memory(available(TRANSMIT) + 2, &next.to_le_bytes());
+        }
+        cpu.interrupted()
+    }));
+    write(&mut bench, 0, QUEUE_NOTIFY, TRANSMIT);
+    bench.iterations(10);
+    let before = (bench.entry(0, 0).count, bench.entry(0, 1).count);
+    bench.iterations(1000);
+    let after = (bench.entry(0, 0).count, bench.entry(0, 1).count);
+    assert!(after.0 > before.0 && after.1 > before.1);
+}
+
+/// Only the device sets `NEEDS_RESET`; a card never goes down without its peer being told.
+#[test]
+fn a_card_that_goes_down_by_any_status_tells_its_peer() {
+    for status in [
+        DRIVER_OK | 1 << 6,
+        DRIVER_OK | 1 << 7,
+        DRIVER_OK & !4,
+        0x100,
+        0,
+    ] {
+        let mut bench = running(2);
+        comes_up(&mut bench, 0);
+        comes_up(&mut bench, 1);
+        write(&mut bench, 0, INTERRUPT_ACK, u32::MAX);
+        write(&mut bench, 1, STATUS, status);
+        bench.iterations(20);
+        let is_up = read(&mut bench, 0, LINK_STATUS) & 1 == 1;
+        let is_told = read(&mut bench, 0, INTERRUPT_STATUS) & CONFIGURATION != 0;
+        assert_eq!(is_told, !is_up, "status {status:#x}");
+    }
+}
+
+/// A less urgent peer that offers many buffers at once holds the more urgent transmitter back for one frame at most.
+#[test]
+fn buffers_offered_at_once_hold_the_urgent_sender_for_one_frame() {
+    let mut bench = running(2);
+    bench.opens_gic(0, 0, &[LINK_INTERRUPT]);
+    comes_up(&mut bench, 0);
+    comes_up(&mut bench, 1);
+    for number in 0..4 {
+        transmits(&mut bench, 0, number, &[number as u8; 60]);
+    }
+    bench.iterations(20);
+    write(&mut bench, 0, INTERRUPT_ACK, u32::MAX);
+    bench.does(0, 0, |cpu| cpu.wfi());
+    for number in 0..4 {
+        let place = (buffer(RECEIVE, number), BUFFER as u32);
+        puts(&mut bench, 1, RECEIVE, number, place);
+    }
+    let count = bench.entry(0, 0).count;
+    write(&mut bench, 1, QUEUE_NOTIFY, RECEIVE);
+    bench.until("it is entered", |bench| bench.entry(0, 0).count > count);
+    let moved = given_back(&mut bench, 1, RECEIVE).0;
+    assert!(moved <= 1, "{moved} frames came before its interrupt");
 }

@@ -133,6 +133,10 @@ impl Link {
         let [from, to] = &self.devices;
         self.direction.step(from, to, &mut self.memory)
     }
+
+    pub fn may_go_on(&self) -> bool {
+        self.direction.may_go_on(&self.devices[1], &self.memory)
+    }
 }
 
 /// The driver of one queue of a card.

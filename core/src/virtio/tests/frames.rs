@@ -114,15 +114,15 @@ fn a_receiver_without_buffers_holds_the_sender_back() {
     let mut link = Link::new();
     let mut sender = Driver::start(&mut link, End::Sender, 4);
     let mut receiver = Driver::start(&mut link, End::Receiver, 4);
-    assert!(!link.direction.may_go_on());
+    assert!(!link.may_go_on());
     for round in 0..3 {
         sender.add(&mut link, &[72], &[round; 72]);
         assert_eq!(link.step(), Step::Idle);
         assert_eq!(sender.take(&link), None);
         assert!(receiver.must_notify(&link));
         receiver.add(&mut link, &[1530], &[]);
-        assert!(link.direction.may_go_on());
-        assert!(!link.direction.may_go_on(), "once");
+        assert!(link.may_go_on());
+        assert!(!link.may_go_on(), "once");
         assert!(matches!(link.step(), Step::Moved { .. }));
         assert_eq!(receiver.take(&link).unwrap()[12..], [round; 60]);
         assert_eq!(sender.take(&link), Some(vec![]));
@@ -174,7 +174,7 @@ proptest! {
                     let mut parts = cut(MAX_FRAME, &cuts);
                     parts.insert(0, 12);
                     offered += usize::from(receiver.add(&mut link, &parts, &[]));
-                    let _ = link.direction.may_go_on();
+                    let _ = link.may_go_on();
                 }
                 Event::Step => {
                     let can_move = !under_way.is_empty() && offered > 0;
