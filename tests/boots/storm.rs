@@ -4,8 +4,10 @@
 
 use boot_tests::{Boot, INSTRUCTIONS_PER_US, probe, rt};
 
-/// How many instructions later than under `none` the real-time task may begin.
-const MORE_THAN_NONE: u64 = 2_000;
+/// How many instructions later than under `none` the real-time task may begin. The longest path, about 21,000 instructions, is
+/// the same under all policies, and the longest wait that one run finds depends on where in it the 600 periods fall: it was
+/// between 18,300 and 21,100 under the same policy.
+const MORE_THAN_NONE: u64 = 4_000;
 /// The virtual distributor has as many SPIs as the highest SPI of the guest needs.
 const MOST_SPIS: u64 = 256;
 

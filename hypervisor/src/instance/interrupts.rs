@@ -216,6 +216,7 @@ impl Instance {
 
     /// Whether the running vCPU has an interrupt that is signalled to it when it is entered and does not mask it. Also
     /// returns the vCPUs of its guest to notify.
+    #[inline(always)]
     pub(super) fn has_deliverable(&mut self) -> (bool, VcpuIndexSet) {
         let vcpu = super::loaded(&mut self.state);
         let (guest, shared) = (vcpu.guest, &vcpu.shared.gic);
