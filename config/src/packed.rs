@@ -429,7 +429,7 @@ pub struct LinkEnd {
     pub peer: GuestId,
     /// Which of the peer's links this is: an index into its [`Guest::links`].
     pub peer_link: u8,
-    /// Whether this guest is the second one that the description names.
+    /// Whether the description names this guest second in `between`.
     pub is_second: bool,
     /// The page of registers that EL2 emulates.
     pub registers: GuestAddr,

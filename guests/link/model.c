@@ -40,7 +40,7 @@ static struct end {
     uint32_t opened;             /* how often it has begun: in each message that it sends */
     uint32_t unsent, next;       /* messages to be sent, and the number of the next one to `peer_session` */
     uint32_t peer_session;
-    uint32_t heard, expected;    /* whose messages came last, and the number of the next one */
+    uint32_t heard, expected;    /* the session that the last message came from, and the number of the next message */
     bool was_down;
 } ends[2];
 static jmp_buf scheduler;

@@ -88,7 +88,7 @@ pub struct Vcpu {
     pub work: Work,
     /// Set for a vCPU suspended to powerdown: it resumes at this entry point, with its context reset.
     pub resume: Option<EntryPoint>,
-    /// How often its context was reset, so that a core knows cached translations of before.
+    /// How often its context was reset. A core whose TLB may have its translations from before a reset invalidates them.
     pub resets: u32,
     /// Its id in the system, which no other vCPU has. It never changes: the place of its token goes by it
     /// ([`ParkedTokens`](crate::parking::ParkedTokens)).

@@ -48,7 +48,7 @@ fn no_signal_is_lost() {
         assert_eq!(end.level.load(Ordering::Relaxed), end.signal.is_given());
         assert!(
             seen == 2 || end.signal.is_given(),
-            "nobody looks at message 2"
+            "message 2 is not received"
         );
     });
 }

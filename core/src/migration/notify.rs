@@ -202,7 +202,7 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
 }
 
 /// Notifies another core of a vCPU above the lowest band that moves, if one is parked here and cut off, and returns that
-/// vCPU. Of such vCPUs, the core that is notified takes all that sleep or are off, and one that is runnable.
+/// vCPU. The notified core takes all such vCPUs that sleep or are off, and one runnable vCPU.
 #[inline(always)]
 fn notify_of_above_lowest<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<VcpuId> {
     let parked = state.parked_here & state.above_lowest;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The run queue: the vCPUs of a core that are runnable, and the one that runs.
+//! The run queue: the runnable vCPUs of a core, and the running one.
 //!
 //! One first-in first-out queue per band, as a ring of links between vCPU ids, and a bitmap of the bands that have a
 //! member: every operation takes constant time. The vCPU that runs stays the first of its band, so a preemption does not
@@ -8,7 +8,7 @@
 use super::{Band, Level};
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
-/// Runnable vCPUs of one core, and the one that runs, by band and in the order of their time slices.
+/// The runnable vCPUs of one core, and the running one, by band and in the order of their time slices.
 #[derive(Clone, Debug)]
 pub struct RunQueue {
     /// Places by vCPU id; valid for queued vCPUs.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One direction of a link: frames from the transmit queue of one device to the receive queue of the other.
 //!
-//! A core moves one frame in a step, of about a thousand instructions. It claims the direction for the step. So two vCPUs of
-//! the guest that transmits, on two cores, do not move frames at the same time; the one that finds the direction claimed
+//! A core moves one frame in a step, of about a thousand instructions. It claims the direction for the step. So two cores
+//! that run vCPUs of the guest that transmits do not move frames at the same time: a core that finds the direction claimed
 //! tries again in its next step.
 
 use super::device::Device;

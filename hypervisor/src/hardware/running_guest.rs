@@ -60,8 +60,8 @@ pub unsafe fn store8(at: PhysAddr, value: u8) {
     unsafe { (at.0 as *mut u8).write_volatile(value) };
 }
 
-/// Copies bytes, in about one instruction for five bytes, and 44 more at most. In assembly, since guests may write either place meanwhile, which
-/// no reference and no `memcpy` of Rust allows. If they overlap, any bytes may be there afterwards.
+/// Copies bytes, in about one instruction for four bytes, and 50 more at most. In assembly, since guests may write either place
+/// meanwhile, which no reference and no `memcpy` of Rust allows. If they overlap, any bytes may be there afterwards.
 ///
 /// # Safety
 ///

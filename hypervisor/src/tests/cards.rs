@@ -73,6 +73,22 @@ fn running(cores: u8) -> Bench {
     bench
 }
 
+/// An urgent guest that sleeps, and one with a card, both on `core`; the guest with the other card is on the other core.
+fn beside_an_urgent_guest(core: u8) -> Bench {
+    let guests = [
+        GuestParts::new(&[(core, 20)]).with_spi(40, 50, Trigger::Edge),
+        GuestParts::new(&[(core, 10)]),
+        GuestParts::new(&[(1 - core, 10)]),
+    ];
+    let mut system = system(2, Policy::None, &guests);
+    add_network_link(&mut system, 1, 2);
+    let mut bench = Bench::boot(&system);
+    bench.until("the first guest runs", |bench| bench.entry(0, 0).count > 0);
+    bench.opens_gic(0, 0, &[50]);
+    bench.does(0, 0, |cpu| cpu.wfi());
+    bench
+}
+
 fn write(bench: &mut Bench, guest: u8, register: u64, value: u32) {
     bench.does(guest, 0, move |cpu| cpu.store(register, value));
 }
@@ -216,17 +232,7 @@ fn frames_wait_for_buffers_and_the_transmitter_is_woken_for_them() {
 /// A guest that floods the link holds no core for more than a frame at a time.
 #[test]
 fn an_interrupt_for_a_more_urgent_guest_comes_between_two_frames() {
-    let guests = [
-        GuestParts::new(&[(0, 20)]).with_spi(40, 50, Trigger::Edge),
-        GuestParts::new(&[(0, 10)]),
-        GuestParts::new(&[(1, 10)]),
-    ];
-    let mut system = system(2, Policy::None, &guests);
-    add_network_link(&mut system, 1, 2);
-    let mut bench = Bench::boot(&system);
-    bench.until("the first guest runs", |bench| bench.entry(0, 0).count > 0);
-    bench.opens_gic(0, 0, &[50]);
-    bench.does(0, 0, |cpu| cpu.wfi());
+    let mut bench = beside_an_urgent_guest(0);
     comes_up(&mut bench, 1);
     comes_up(&mut bench, 2);
     for number in 0..3 {
@@ -410,21 +416,30 @@ impl Memories for Held<'_> {
     }
 }
 
+/// The driver's access is tried again until no core moves a frame of its card.
+#[test]
+fn a_card_keeps_its_queues_while_a_core_moves_a_frame_of_it() {
+    let mut bench = running(2);
+    comes_up(&mut bench, 0);
+    comes_up(&mut bench, 1);
+    let (from, to) = [0, 1].map(|id| bench.machine.guest(GuestId(id))).into();
+    let has_queue = || to.cards[0].read(QUEUE_READY - REGISTERS, 4, [0; 6], true) == 1;
+    let mut meanwhile = || {
+        write(&mut bench, 1, STATUS, 0);
+        assert!(!to.cards[0].is_up());
+        assert!(has_queue(), "a core may be reading it");
+    };
+    let mut held = Held(RefCell::new(&mut meanwhile));
+    let _ = from.outbound[0].step(&from.cards[0], &to.cards[0], &mut held);
+    write(&mut bench, 1, STATUS, 0);
+    assert!(!has_queue());
+}
+
 /// The core that waits to load a guest takes interrupts for more urgent guests meanwhile; and it does not begin to
 /// write the guest's memory.
 #[test]
 fn interrupts_are_taken_while_a_guest_waits_to_be_loaded() {
-    let guests = [
-        GuestParts::new(&[(1, 20)]).with_spi(40, 50, Trigger::Edge),
-        GuestParts::new(&[(1, 10)]),
-        GuestParts::new(&[(0, 10)]),
-    ];
-    let mut system = system(2, Policy::None, &guests);
-    add_network_link(&mut system, 1, 2);
-    let mut bench = Bench::boot(&system);
-    bench.until("the first guest runs", |bench| bench.entry(0, 0).count > 0);
-    bench.opens_gic(0, 0, &[50]);
-    bench.does(0, 0, |cpu| cpu.wfi());
+    let mut bench = beside_an_urgent_guest(1);
     comes_up(&mut bench, 2);
     let life = bench.life(1);
     let machine = bench.machine;

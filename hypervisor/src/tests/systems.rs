@@ -234,46 +234,42 @@ pub fn add_link(system: &mut System, one: u8, other: u8) {
         start: PhysAddr(LINK_MEMORY),
         size: LINK_SIZE,
     });
-    for (guest, peer) in [(one, other), (other, one)] {
-        let end = LinkEnd {
-            peer: GuestId(peer),
-            peer_link: 0,
-            is_second: guest == other,
-            registers: GuestAddr(LINK_REGISTERS),
-            interrupt: IntId(LINK_INTERRUPT),
-            gpio: (guest == other).then_some(LinkGpio {
-                base: GuestAddr(LINK_GPIO),
-                interrupt: IntId(LINK_GPIO_INTERRUPT),
-            }),
-            kind: LinkKind::Memory {
-                memory: Mapping {
-                    ipa: GuestAddr(LINK_WINDOW),
-                    pa: PhysAddr(LINK_MEMORY),
-                    size: LINK_SIZE,
-                },
-                writes: true,
-            },
-        };
-        system.guests[usize::from(guest)].links.push(end).unwrap();
-    }
+    let gpio = LinkGpio {
+        base: GuestAddr(LINK_GPIO),
+        interrupt: IntId(LINK_GPIO_INTERRUPT),
+    };
+    let kind = LinkKind::Memory {
+        memory: Mapping {
+            ipa: GuestAddr(LINK_WINDOW),
+            pa: PhysAddr(LINK_MEMORY),
+            size: LINK_SIZE,
+        },
+        writes: true,
+    };
+    add_end(system, one, other, None, kind);
+    add_end(system, other, one, Some(gpio), kind);
 }
 
 /// Adds a network link between two guests that have no links yet.
 pub fn add_network_link(system: &mut System, one: u8, other: u8) {
     for (guest, peer) in [(one, other), (other, one)] {
-        let end = LinkEnd {
-            peer: GuestId(peer),
-            peer_link: 0,
-            is_second: guest == other,
-            registers: GuestAddr(LINK_REGISTERS),
-            interrupt: IntId(LINK_INTERRUPT),
-            gpio: None,
-            kind: LinkKind::Network {
-                mac: [2, 0, 0, 0, 0, guest],
-            },
-        };
-        system.guests[usize::from(guest)].links.push(end).unwrap();
+        let mac = [2, 0, 0, 0, 0, guest];
+        add_end(system, guest, peer, None, LinkKind::Network { mac });
     }
+}
+
+/// The second end has the GPIO controller, if there is one.
+fn add_end(system: &mut System, guest: u8, peer: u8, gpio: Option<LinkGpio>, kind: LinkKind) {
+    let end = LinkEnd {
+        peer: GuestId(peer),
+        peer_link: 0,
+        is_second: gpio.is_some(),
+        registers: GuestAddr(LINK_REGISTERS),
+        interrupt: IntId(LINK_INTERRUPT),
+        gpio,
+        kind,
+    };
+    system.guests[usize::from(guest)].links.push(end).unwrap();
 }
 
 fn spis(guests: &[Guest]) -> heapless::Vec<Spi, { spumone_config::packed::MAX_USED_SPIS }> {

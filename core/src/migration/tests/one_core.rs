@@ -501,7 +501,7 @@ fn a_preempted_vcpu_is_kept_for_the_park_delay_unless_there_is_none() {
     }
 }
 
-/// It may be of a real-time guest, whose work has to be done before the park delay is over. The vCPUs of the lowest band that
+/// Such a vCPU may belong to a real-time guest, whose deadline may be earlier than the end of the park delay. The vCPUs of the lowest band that
 /// moves wait for the park delay all the same.
 #[test]
 fn a_vcpu_above_the_lowest_band_does_not_wait_for_the_park_delay() {

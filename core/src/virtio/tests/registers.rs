@@ -66,7 +66,7 @@ fn unknown_features_are_refused() {
 }
 
 #[test]
-fn a_reset_waits_until_no_core_moves_frames() {
+fn a_reset_takes_the_device_down_at_once_and_the_rest_when_it_is_finished() {
     let mut link = Link::new();
     let _driver = Driver::start(&mut link, End::Sender, 8);
     let device = &link.devices[0];
