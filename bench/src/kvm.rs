@@ -10,8 +10,8 @@ const RT_MEMORY_MIB: u32 = 64;
 pub const GUESTS_MIB: u32 = LINUX_MEMORY_MIB + RT_MEMORY_MIB;
 /// Size in MiB of the pages that the guests' memory is made of.
 const HUGE_PAGE_MIB: u32 = 2;
-/// Keeps interrupts of devices off core 0, which FreeRTOS shares (Linux, `Documentation/admin-guide/kernel-parameters.txt`).
-const SHARED: &[&str] = &["irqaffinity=1-3"];
+/// Keeps interrupts of devices off the core of FreeRTOS (Linux, `Documentation/admin-guide/kernel-parameters.txt`).
+const SHARED: &[&str] = &["irqaffinity=0-2"];
 /// A guest's WFI executes natively (the same file). Where no core has more than one vCPU, no other vCPU waits for the core.
 const NATIVE_WFI: &str = "kvm-arm.wfi_trap_policy=notrap";
 
@@ -39,15 +39,14 @@ impl Until {
     }
 }
 
-/// Where the guests' vCPUs run.
+/// Where the vCPUs of Linux run. FreeRTOS is on the last core: the host boots on core 0, and cannot isolate that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Each vCPU of Linux is pinned to a core. The last one shares core 0 with FreeRTOS.
+    /// Each vCPU of Linux is pinned to a core. The last one shares the last core with FreeRTOS.
     Pinned,
-    /// FreeRTOS is on core 0. The host's scheduler may run each vCPU of Linux on any core.
+    /// The host's scheduler may run each vCPU of Linux on any core.
     Floating,
-    /// FreeRTOS has the last core alone, since the host's kernel cannot isolate core 0. Linux has a vCPU less, each pinned to one
-    /// of the other cores.
+    /// FreeRTOS has the last core alone. Linux has a vCPU less, each pinned to one of the other cores.
     Isolated,
 }
 
@@ -60,20 +59,11 @@ impl Placement {
         }
     }
 
-    /// The core of FreeRTOS.
-    fn rt_core(self, cores: u32) -> u32 {
-        match self {
-            Self::Pinned | Self::Floating => 0,
-            Self::Isolated => cores - 1,
-        }
-    }
-
     /// The cores of each vCPU of Linux.
     fn linux_cores(self, cores: u32) -> Vec<String> {
         let cores_of = |vcpu: u32| match self {
-            Self::Pinned => ((vcpu + 1) % cores).to_string(),
+            Self::Pinned | Self::Isolated => vcpu.to_string(),
             Self::Floating => format!("0-{}", cores - 1),
-            Self::Isolated => vcpu.to_string(),
         };
         (0..self.linux_vcpus(cores)).map(cores_of).collect()
     }
@@ -120,7 +110,7 @@ impl Kvm {
             self.linux.bootargs(),
             GUESTS_MIB / HUGE_PAGE_MIB,
             placement.options().join(" "),
-            placement.rt_core(self.cores),
+            self.cores - 1,
             placement.linux_cores(self.cores).join(","),
             self.rt.replace(' ', ","),
             self.until.name(),
@@ -167,7 +157,7 @@ mod tests {
         assert_eq!(
             kvm.bootargs(),
             "console=ttyAMA0 quiet cryptomgr.notests spumone.run=hackbench spumone.args=-g,1,runs=2 hugepages=288 \
-             irqaffinity=1-3 spumone.core=0 spumone.vcpus=1,2,3,0 spumone.rt=period=1ms,load=50% spumone.until=linux"
+             irqaffinity=0-2 spumone.core=3 spumone.vcpus=0,1,2,3 spumone.rt=period=1ms,load=50% spumone.until=linux"
         );
         let files: Vec<_> = kvm.files().iter().map(Role::to_string).collect();
         assert_eq!(files, ["Image-rt", "Image.map", "kvm-rt.cpio"]);
@@ -177,7 +167,7 @@ mod tests {
     fn vcpus_that_float_may_run_on_all_cores() {
         let text = kvm(Placement::Floating).bootargs();
         assert!(
-            text.contains(" irqaffinity=1-3 spumone.core=0 spumone.vcpus=0-3,0-3,0-3,0-3 "),
+            text.contains(" irqaffinity=0-2 spumone.core=3 spumone.vcpus=0-3,0-3,0-3,0-3 "),
             "{text}"
         );
     }

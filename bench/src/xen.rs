@@ -45,12 +45,12 @@ impl Scheduler {
     }
 }
 
-/// Which cores the guests have (`guests/xen/setup.c`).
+/// Which cores the guests have (`guests/xen/setup.c`). The real-time guest is on the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cores {
-    /// The real-time guest is on core 0, Linux on all. With credit2, its last vCPU is on core 0; with credit, all float.
+    /// Linux has a vCPU for each core. With credit2, each is on a core of its own; with credit, all float.
     Shared,
-    /// The real-time guest has the last core alone, and Linux has a vCPU on each other one. So WFI need not trap.
+    /// The real-time guest has its core alone, and Linux has a vCPU on each other one. So WFI need not trap.
     Partitioned,
 }
 

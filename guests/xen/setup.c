@@ -126,19 +126,17 @@ void setup(void) {
     long failed = is_credit ? set_weight_of_credit(REAL_TIME, WEIGHT_MAX) : 0;
 
     /*
-     * If Linux has a CPU less, the last core is the real-time domain's alone: core 0 handles the interrupts of Xen's console.
-     * Otherwise it is core 0 that is shared, with Linux's last CPU, as in the measured Spumone systems: Linux's first CPU does
-     * most of the boot. With credit, Linux must float there: credit counts weights over all cores, so a CPU of Linux that has
-     * to stay on this one takes half of it.
+     * The real-time domain is on the last core, since core 0 handles the interrupts of Xen's console. It shares that core with
+     * Linux's last CPU, unless Linux has a CPU less. With credit, Linux must float if it shares: credit counts weights over all
+     * cores, so a CPU of Linux that has to stay on this one takes half of it.
      */
     uint32_t vcpus = vcpus_of(LINUX);
     bool is_shared = vcpus == CORES;
-    uint32_t core = is_shared ? 0 : CORES - 1;
 
     failed |= vcpus == 0;
-    failed |= pin(REAL_TIME, 0, core);
+    failed |= pin(REAL_TIME, 0, CORES - 1);
     for (uint32_t vcpu = 0; vcpu < vcpus && !(is_shared && is_credit); vcpu++) {
-        failed |= pin(LINUX, vcpu, (core + 1 + vcpu) % CORES);
+        failed |= pin(LINUX, vcpu, vcpu);
     }
     say(failed == 0 ? "xen-setup: weights and affinities are set\n"
                     : "xen-error: Xen refused a weight or an affinity: is it the version of guests/xen/build.sh?\n");

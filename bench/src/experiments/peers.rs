@@ -15,7 +15,7 @@ mod xen;
 use self::column::Column;
 use self::costs::{exits_table, starts_table};
 use self::runs::{
-    periods, periods_from_power_on, throughput_run, wakeup, wakeup_label, wakeup_run,
+    FIRST_TOUCH, periods, periods_from_power_on, throughput_run, wakeup, wakeup_label, wakeup_run,
 };
 use self::share::shortfall;
 use self::systems::{OWN, Peer, Scope, all};
@@ -290,7 +290,8 @@ fn method(plan: &Plan, throughputs: &[Loads]) -> Vec<String> {
         "SCHED_FIFO: the real-time side is threads of a bare Linux on its last CPU, as `guests/linux/programs/rtload.c` \
          (load) and cyclictest (waits) make them, with locked memory and without the limit on real-time threads \
          (`sched_rt_runtime_us=-1`; Linux, `Documentation/scheduler/sched-rt-group.rst`). Linux 6.12 also has a fair server, which \
-         keeps 50 ms of each second for other threads; here they have more than that at every load."
+         is to keep 50 ms of each second for other threads that starve, but runs them before real-time threads at other times, too. It is \
+         off, here and on KVM (0 in `/sys/kernel/debug/sched/fair_server/cpu*/runtime`)."
             .to_owned(),
         format!(
             "CPU isolated: with `{}`, other work never runs on the last CPU, so Linux has three.",
@@ -298,13 +299,14 @@ fn method(plan: &Plan, throughputs: &[Loads]) -> Vec<String> {
         ),
         format!(
             "Waits: {} periods of {} µs beside a Linux that has booted and runs its load, on cores of {} instructions per µs. On KVM and \
-             with SCHED_FIFO, the real-time side starts then. On Spumone and Xen, FreeRTOS starts at power on, and its first {} \
+             with SCHED_FIFO, the real-time side starts then, and the first {} periods of FreeRTOS do not count. On Spumone and Xen, FreeRTOS starts at power on, and its first {} \
              periods do not count, which is longer than the slowest boot. cyclictest measures in nanoseconds (`-N`), and FreeRTOS in \
              ticks of the counter, of 16 ns. The 99.9 % of FreeRTOS is at most 1/1024 too high above 33 µs; that of cyclictest is the \
              maximum if it is above 200 µs, the end of its histogram.",
             periods.count,
             periods.us,
             Defaults::LATENCY.ipus,
+            FIRST_TOUCH,
             periods_from_power_on(plan).warmup
         ),
         format!(
@@ -320,8 +322,8 @@ fn method(plan: &Plan, throughputs: &[Loads]) -> Vec<String> {
         "The model has no caches and no TLB misses, so it favours systems that share cores and move vCPUs, Spumone first. A board will \
          be kinder to a core of its own."
             .to_owned(),
-        "The shared core is core 0 under Spumone, Xen and KVM. Xen handles the interrupts of its console there, and it is the core on \
-         which KVM's host boots, so another core may wait less. The threads are on the last CPU."
+        "The shared core is core 0 under Spumone, and the last one on the other systems: on Xen, core 0 handles the interrupts of the \
+         console, and KVM's host and the SCHED_FIFO kernels boot on it. Everywhere it is the last CPU of Linux that shares it."
             .to_owned(),
         "Ideal: 1 / (T(3) + (1 - f) × (T(4) - T(3))), where T(n) = 1 / (time of the stock kernel on n bare cores), as \
          measured, and f is the load."

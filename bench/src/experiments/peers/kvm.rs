@@ -14,13 +14,14 @@ const END_US: u64 = 120_000_000;
 /// How KVM is set up, and why.
 pub(super) const METHOD: &[&str] = &[
     "KVM: Debian's kernel is the host, at EL2 (VHE). One QEMU (Debian's 7.2) runs FreeRTOS with one vCPU, another one runs \
-     Linux with four. Each vCPU of Linux is pinned to a core. FreeRTOS shares core 0 with the last of them, and is above it: its \
-     thread is SCHED_FIFO, theirs are SCHED_OTHER. All other threads of both QEMUs are on cores 1 to 3. Both guests have huge \
+     Linux with four. Each vCPU of Linux is pinned to a core. FreeRTOS shares core 3 with the last of them, and is above it: its \
+     thread is SCHED_FIFO, theirs are SCHED_OTHER. All other threads of both QEMUs are on cores 0 to 2. Both guests have huge \
      pages, made and locked before they start, and FreeRTOS has no PMU. FreeRTOS is set up as \
      libvirt's page *KVM Real Time Guest Config* (<https://libvirt.org/kbase/kvm-realtime.html>) has it, but the page wants a core \
      for each of its vCPUs, kept free of other work, and here the core is to be shared. `guests/kvm/README.md` has the source of each setting.",
-    "KVM, host: interrupts of devices are kept off core 0 (`irqaffinity=1-3`; Linux, \
-     `Documentation/admin-guide/kernel-parameters.txt`), and real-time threads have no limit (`sched_rt_runtime_us=-1`). \
+    "KVM, host: interrupts of devices are kept off core 3 (`irqaffinity=0-2`; Linux, \
+     `Documentation/admin-guide/kernel-parameters.txt`). Real-time threads have no limit (`sched_rt_runtime_us=-1`), and the fair \
+     server is off: with it, FreeRTOS waited up to 1.4 ms beside an idle Linux (`guests/kvm/README.md`). \
      The disk of Linux is a virtio disk on the host's own virtio disk, past the host's page cache (`cache=none,aio=native`). \
      All else is as Debian has it.",
     "KVM, Linux floats: the same, but the host's scheduler may run each vCPU of Linux on any core, which is how a VM without \
@@ -28,13 +29,14 @@ pub(super) const METHOD: &[&str] = &[
     "KVM on PREEMPT_RT, core isolated: as libvirt's page has it. FreeRTOS has core 3 alone, which the host keeps free of all other \
      work (`isolcpus=managed_irq,domain,3 nohz_full=3 rcu_nocbs=3 irqaffinity=0-2`). Linux has three vCPUs, each on one of the other \
      cores. WFI does not trap (`kvm-arm.wfi_trap_policy=notrap`; Linux, `Documentation/admin-guide/kernel-parameters.txt`), as it does \
-     not on a Xen that is set up this way. It is core 3, since the host's kernel cannot isolate core 0, where it boots (`kernel/sched/isolation.c`: *must include one \
+     not on a Xen that is set up this way. It is not core 0, since the host's kernel cannot isolate core 0, where it boots (`kernel/sched/isolation.c`: *must include one \
      present CPU, using boot CPU*).",
     "What KVM cannot do: a vCPU that is pinned to a core stays there. If it floats, the host's scheduler may move it to balance load, \
      but nothing bounds when. (Neither KVM nor Spumone knows which vCPU holds a lock; Spumone lets another core take each vCPU whose \
      core is taken for longer than 100 µs.)",
-    "KVM's longest waits with Linux idle, and while Linux restarts, are longer than those beside hackbench. We have not found their \
-     cause. FreeRTOS has no warm-up on KVM, so first accesses to its memory are among them.",
+    "KVM, while Linux restarts: the host cleans the caches of all of that guest's memory, 2 MiB after 2 MiB, in a loop that no thread \
+     preempts (`stage2_flush_vm` in `arch/arm64/kvm/mmu.c`; 512 MiB). The vCPU that does it may share the core of FreeRTOS. Cores with FEAT_S2FWB \
+     need no such cleaning; a Cortex-A76 is without.",
 ];
 
 /// FreeRTOS prints only what is evaluated: each character is an exit to QEMU.

@@ -5,6 +5,7 @@ use super::super::beside::Periods;
 use super::super::loads::CORES;
 use super::super::{Plan, Table};
 use super::column::Column;
+use super::runs::FIRST_TOUCH;
 use super::systems::{Kind, Peer, Scope, all};
 use crate::clock::{ClockReport, MARK_BEGIN, MARK_FIRST, MARK_INIT, MARK_RESET};
 use crate::kvm::{Kvm, Until};
@@ -115,7 +116,13 @@ fn run(plan: &Plan, peer: &Peer, side: Side) -> Option<Run> {
         Kind::Kvm(setup) => {
             let (rt, until) = match side {
                 Side::Rt => (RT_LIFE, Until::RtRestarts),
-                Side::Linux => (BESIDE_LINUX, Until::LinuxRestarts),
+                Side::Linux => {
+                    let periods = Periods {
+                        warmup: FIRST_TOUCH,
+                        ..BESIDE_LINUX
+                    };
+                    (periods, Until::LinuxRestarts)
+                }
             };
             let kvm = Kvm {
                 setup,
@@ -343,7 +350,7 @@ mod tests {
         let text = kvm.bootargs();
         assert!(text.contains("spumone.run=reboot-loop spumone.args=seconds=1 "));
         assert!(text.ends_with(
-            "spumone.rt=period=100us,samples=80000,histogram=off spumone.until=linux-restarts"
+            "spumone.rt=period=100us,samples=80000,warmup=1000,histogram=off spumone.until=linux-restarts"
         ));
     }
 }

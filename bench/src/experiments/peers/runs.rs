@@ -35,6 +35,9 @@ pub(super) fn periods_from_power_on(plan: &Plan) -> Periods {
     }
 }
 
+/// The warm-up of a FreeRTOS that starts beside a Linux that has booted: it touches its code and its data for the first time.
+pub(super) const FIRST_TOUCH: u64 = 1_000;
+
 /// The label of a wake-up measurement.
 pub(super) fn wakeup_label(peer: &Peer, load: Load) -> String {
     format!("wakeup-{}-{}", peer.name, load.name())
@@ -93,6 +96,10 @@ pub(super) fn wakeup_run(plan: &Plan, peer: &Peer, load: Load) -> Option<Run> {
             return xen::wakeup_run(plan, load, from_power_on, setup, label);
         }
         Kind::Kvm(setup) => {
+            let periods = Periods {
+                warmup: FIRST_TOUCH,
+                ..periods
+            };
             return Some(kvm::wakeup_run(plan, label, setup, load, periods));
         }
         Kind::Threads(flavour, options) => (flavour, options),

@@ -19,7 +19,7 @@ pub(super) const METHOD: &[&str] = &[
     "Xen: 4.17 from Debian, which has the schedulers credit2 (Xen's default) and credit. RTDS and null are marked unsupported \
      in 4.17. Debian's build has neither, nor cpupools at boot (`xen.config` beside the image).",
     "Xen makes both domains from the device tree. A control domain of about 1 KiB (`guests/xen/setup.c`) gives FreeRTOS's the \
-     weight 65535 (Linux's stays at 256), pins its vCPU to core 0 and, with credit2, Linux's four to one core each, and sleeps. \
+     weight 65535 (Linux's stays at 256), pins its vCPU to core 3 and, with credit2, Linux's four to one core each, and sleeps. \
      So no dom0 takes time. `sched_ratelimit_us=0` lets a vCPU that wakes preempt at once, instead of after up to 1 ms; \
      `timer_slop=1000` lets timers be late by 1 µs, instead of 50; `credit2_runqueue=cpu` and `sched_credit_tslice_ms=1` gave \
      the shortest waits (`docs/misc/xen-command-line.pandoc` of Xen; `guests/xen/README.md` has the effect of each). WFI traps \
@@ -28,7 +28,7 @@ pub(super) const METHOD: &[&str] = &[
      alone. (Core 0 handles the interrupts of Xen's console.) And `vwfi=native`, which *reduces irq latency significantly*, and costs nothing if no core has more than one vCPU \
      (`docs/misc/xen-command-line.pandoc`). For such systems Xen also has the scheduler null, which Debian's build is without.",
     "Weights are shares, not priorities: neither scheduler has a way to say that FreeRTOS always goes first. With credit2, \
-     Linux was faster pinned than floating. credit counts weights over all cores: pinned, Linux's last CPU took half of core 0 from \
+     Linux was faster pinned than floating. credit counts weights over all cores: pinned, Linux's last CPU took half of the shared core from \
      FreeRTOS, so it floats. If a turn ends by the \
      timer, it has lasted at least half a millisecond with credit2 (`CSCHED2_MIN_TIMER`), and one millisecond with credit.",
 ];
