@@ -13,6 +13,7 @@ pub mod lhp;
 pub(crate) mod loads;
 pub mod migration;
 mod moves;
+pub mod network;
 pub mod overhead;
 pub mod peers;
 pub mod priorities;
@@ -216,6 +217,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &shapes::Shapes,
     &latency::Latency,
     &peers::Peers,
+    &network::Network,
     &migration::Migration,
     &ipi::Ipi,
     &ablation::Ablation,

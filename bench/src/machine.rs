@@ -174,6 +174,9 @@ pub fn arguments(run: &Run, file: impl Fn(Role) -> PathBuf) -> Vec<String> {
     if run.disk_mib > 0 {
         args = args.modern_virtio().disk(&file(Role::Disk));
     }
+    if matches!(&run.machine, Machine::Spumone(system) if system.peer.is_some()) {
+        args = args.modern_virtio().cable();
+    }
     let words = args.into_vec().into_iter();
     words
         .map(|word| word.to_string_lossy().into_owned())

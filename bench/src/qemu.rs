@@ -125,6 +125,20 @@ impl Arguments {
             .with(["-device", "virtio-blk-device,drive=disk"])
     }
 
+    /// Two network cards on one cable, in the virtio slots `virtio0` and `virtio8` of the board file.
+    #[must_use]
+    pub fn cable(self) -> Self {
+        let ends = [("left", 31), ("right", 23)];
+        ends.into_iter().fold(self, |arguments, (end, bus)| {
+            arguments
+                .with(["-netdev".into(), format!("hubport,id={end},hubid=0")])
+                .with([
+                    "-device".into(),
+                    format!("virtio-net-device,netdev={end},bus=virtio-mmio-bus.{bus}"),
+                ])
+        })
+    }
+
     /// Stops before the first instruction, and waits for GDB on TCP port 1234.
     #[must_use]
     pub fn wait_for_debugger(self) -> Self {

@@ -94,6 +94,9 @@ impl Outcome {
             let list: Vec<_> = seconds.iter().map(|it| format!("{it:.3}")).collect();
             parts.push(format!("{} s", list.join(" ")));
         }
+        if let Some(rate) = self.linux("mbit_per_s") {
+            parts.push(format!("{rate} Mbit/s"));
+        }
         for (name, _) in self.console.rts() {
             let [min, avg, tail, max] = ["min_ns", "avg_ns", "p99_9_ns", "max_ns"]
                 .map(|key| self.rt_instructions_of(name, key));

@@ -11,7 +11,7 @@ pub const RT_PRIORITY: u8 = 200;
 /// Priority of Linux, where each of its vCPUs has the same, and of the probe.
 pub const LINUX_PRIORITY: u8 = 100;
 
-/// A system: real-time guests, at most one Linux and one probe.
+/// A system: real-time guests, at most one Linux with a peer, and one probe.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct System {
     /// Number of cores.
@@ -28,6 +28,9 @@ pub struct System {
     pub linux: Option<Linux>,
     /// Whether Linux gets the first virtio device.
     pub disk: bool,
+    /// A second Linux, on cores of its own. It and the first one have a network card each, on one cable; then the first virtio
+    /// device is such a card.
+    pub peer: Option<Box<Linux>>,
     /// The probe, if there is one.
     pub probe: Option<Probe>,
 }
@@ -101,8 +104,18 @@ impl System {
             bootargs: rt.bootargs.clone(),
             ..Guest::default()
         });
-        let linux = self.linux.iter().map(|linux| Guest {
-            name: "linux".into(),
+        let has_device = self.disk || self.peer.is_some();
+        let linux = self
+            .linux
+            .iter()
+            .map(|it| (it, "linux", has_device.then_some("virtio0")));
+        // Its card is in another page of the board's devices than the first one.
+        let peer = self
+            .peer
+            .iter()
+            .map(|it| (it.as_ref(), "peer", Some("virtio8")));
+        let linux = linux.chain(peer).map(|(linux, name, device)| Guest {
+            name: name.into(),
             kind: "linux".into(),
             image: path(files.kernel),
             initrd: Some(path(files.initrd)),
@@ -117,7 +130,7 @@ impl System {
                 false => Priority::PerVcpu(linux.priorities.clone()),
             }),
             bootargs: linux.bootargs(),
-            devices: self.disk.then(|| "virtio0".into()).into_iter().collect(),
+            devices: device.map(Into::into).into_iter().collect(),
             ..Guest::default()
         });
         let probe = self.probe.iter().map(|probe| Guest {
@@ -171,6 +184,7 @@ mod tests {
             rt: vec![Rt::new("period=1ms")],
             linux: Some(linux),
             disk: true,
+            peer: None,
             probe: Some(Probe {
                 homes: vec![1, 0],
                 bootargs: "suite=ipi".into(),
@@ -221,6 +235,36 @@ priority = 100
 bootargs = "suite=ipi"
 "#;
         assert_eq!(system.description(&files()).unwrap(), expected);
+    }
+
+    #[test]
+    fn two_linux_guests_on_a_cable_have_a_card_each() {
+        let mut peer = Linux::new(2, "iperf", &["role=client"]);
+        peer.homes = vec![2, 3];
+        let system = System {
+            cores: 4,
+            policy: "steal".into(),
+            linux: Some(Linux::new(2, "iperf", &["role=server"])),
+            peer: Some(Box::new(peer)),
+            ..System::default()
+        };
+        let text = system.description(&files()).unwrap();
+        let lines = text.lines();
+        let said: Vec<_> = lines
+            .filter(|it| {
+                it.starts_with("name") || it.starts_with("vcpus") || it.starts_with("devices")
+            })
+            .collect();
+        let expected = [
+            "name = \"qemu-virt\"",
+            "name = \"linux\"",
+            "vcpus = [0, 1]",
+            "devices = [\"virtio0\"]",
+            "name = \"peer\"",
+            "vcpus = [2, 3]",
+            "devices = [\"virtio8\"]",
+        ];
+        assert_eq!(said, expected);
     }
 
     fn files() -> Files<'static> {
