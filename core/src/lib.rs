@@ -27,6 +27,7 @@ pub mod sets;
 pub mod smccc;
 pub mod stage2;
 pub mod trap;
+pub mod usage;
 pub mod vgic;
 pub mod virtio;
 pub mod vuart;

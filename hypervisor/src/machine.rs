@@ -14,6 +14,7 @@ use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::migration::{Policy, Shared};
 use spumone_core::schedule::kick_sgi;
 use spumone_core::sets::VcpuSet;
+use spumone_core::usage::Usage;
 use spumone_core::vgic::VcpuIndex;
 
 /// Entries of the destination table: one for each SPI that the GIC architecture allows.
@@ -53,6 +54,8 @@ pub struct Core {
     /// the doorbell was rung, taken with acquire ordering before the doorbell is read: a core that
     /// sees the kick also sees the doorbell.
     kicked: AtomicU32,
+    /// The users of its time.
+    pub usage: Usage,
 }
 
 const _: () = assert!(MAX_VCPUS <= 32, "`Core::kicked` has one bit per vCPU");
@@ -63,6 +66,7 @@ impl Core {
         Self {
             mpidr,
             kicked: AtomicU32::new(0),
+            usage: Usage::new(),
         }
     }
 

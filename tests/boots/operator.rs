@@ -19,6 +19,7 @@ fn every_key_is_answered(name: &str, policy: &'static str, guests: &[Guest]) {
         "spumone",
         "guest spin: Running, life 1, 2 of 2 vCPUs on",
     );
+    machine.wait_for("spumone", "core 1: spin ");
     machine.type_keys(&format!("{ESCAPE}?"));
     machine.wait_for("spumone", "?, h    this text");
     machine.type_keys(&format!("{ESCAPE}1"));

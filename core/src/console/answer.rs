@@ -6,8 +6,10 @@
 
 use super::format::INPUT_GOES_TO;
 use crate::psci::{Phase, StopReason};
+use crate::schedule::Ticks;
+use crate::usage::{Shares, Usage, Watch};
 use heapless::{Deque, Vec};
-use spumone_config::types::GuestId;
+use spumone_config::types::{GuestId, PcpuId};
 
 /// How many answers can be queued. Further commands are not answered.
 const WAITING: usize = 8;
@@ -21,7 +23,7 @@ const BYTES_PER_STEP: usize = 4;
 pub enum Answer {
     /// A text that consists of whole lines.
     Text(&'static str),
-    /// The state of all guests.
+    /// The state of all guests, and the users of each core.
     Status,
     /// Whether a guest will be restarted, which was in this phase when the operator asked for it.
     Restart(GuestId, Phase),
@@ -54,6 +56,10 @@ pub struct Answers {
     /// The line that is being passed on; `passed` is the number of its bytes that were.
     line: Vec<u8, LINE_SIZE>,
     passed: usize,
+    /// The core whose line is next in an answer, or is being passed on; then the guest whose share is next in it.
+    core: PcpuId,
+    shares: Option<(Shares, GuestId)>,
+    watch: Watch,
 }
 
 impl Answers {
@@ -65,6 +71,9 @@ impl Answers {
             at: 0,
             line: Vec::new(),
             passed: 0,
+            core: PcpuId(0),
+            shares: None,
+            watch: Watch::new(),
         }
     }
 
@@ -83,11 +92,12 @@ impl Answers {
         self.waiting.is_empty() && self.focus.is_none() && self.passed >= self.line.len()
     }
 
-    /// Does one step: passes bytes to `push`, which returns whether it took one, or composes the next line from `state`
-    /// of a guest (`None`: there is no such guest).
+    /// Does one step: passes bytes to `push`, which returns whether it took one, or composes the next line, or a part of it, from
+    /// `state` of a guest (`None`: there is no such guest) and `usage` of a core at this time (`None`: there is no such core).
     pub fn step<'a>(
         &mut self,
-        state: impl FnOnce(GuestId) -> Option<GuestState<'a>>,
+        state: impl Fn(GuestId) -> Option<GuestState<'a>>,
+        usage: impl FnOnce(PcpuId) -> Option<(&'a Usage, Ticks)>,
         mut push: impl FnMut(u8) -> bool,
     ) {
         if let Some(rest) = self.line.get(self.passed..)
@@ -122,7 +132,7 @@ impl Answers {
                     self.begin_line();
                     self.status(&guest);
                 }
-                None => self.end_answer(),
+                None => self.core_line(state, usage),
             },
             Some(&Answer::Restart(guest, phase)) => {
                 self.end_answer();
@@ -138,6 +148,52 @@ impl Answers {
     fn end_answer(&mut self) {
         self.waiting.pop_front();
         self.at = 0;
+        self.core = PcpuId(0);
+    }
+
+    /// Composes the next part of the lines about cores: the number of a core, or the share of one of its users.
+    fn core_line<'a>(
+        &mut self,
+        state: impl Fn(GuestId) -> Option<GuestState<'a>>,
+        usage: impl FnOnce(PcpuId) -> Option<(&'a Usage, Ticks)>,
+    ) {
+        let Some((shares, guest)) = self.shares else {
+            let Some((usage, now)) = usage(self.core) else {
+                return self.end_answer();
+            };
+            self.shares = Some((self.watch.look(self.core, usage, now), GuestId(0)));
+            self.begin_line();
+            self.text("core ");
+            self.number(u32::from(self.core.0));
+            self.text(":");
+            return;
+        };
+        self.begin_line();
+        match state(guest) {
+            Some(it) => {
+                self.shares = Some((shares, GuestId(guest.0 + 1)));
+                if let Some(share) = shares.of(Some(guest)) {
+                    self.share(it.name, share);
+                    self.text(",");
+                }
+            }
+            None => {
+                self.share("idle", shares.of(None).unwrap_or(0));
+                self.text("\n");
+                self.shares = None;
+                self.core = PcpuId(self.core.0 + 1);
+            }
+        }
+    }
+
+    fn share(&mut self, user: &str, share: u32) {
+        self.text(" ");
+        self.text(user);
+        self.text(" ");
+        self.number(share / 10);
+        self.text(".");
+        self.number(share % 10);
+        self.text(" %");
     }
 
     fn begin_line(&mut self) {
@@ -218,6 +274,7 @@ const fn phase_name(phase: Phase) -> &'static str {
 mod tests {
     use super::*;
     use std::borrow::ToOwned as _;
+    use std::boxed::Box;
     use std::string::String;
 
     fn state(guest: GuestId) -> Option<GuestState<'static>> {
@@ -235,6 +292,19 @@ mod tests {
         })
     }
 
+    /// Core 0 was the first guest's for a tenth of the time, core 1 idled.
+    fn usage(core: PcpuId) -> Option<(&'static Usage, Ticks)> {
+        if core.0 > 1 {
+            return None;
+        }
+        let usage = Box::leak(Box::new(Usage::new()));
+        usage.switch(None, Ticks(100));
+        if core.0 == 0 {
+            usage.switch(Some(GuestId(0)), Ticks(1000));
+        }
+        Some((usage, Ticks(1100)))
+    }
+
     /// Reads all answers; each step may push at most `room` bytes.
     fn read(answers: &mut Answers, room: usize) -> String {
         let mut text = String::new();
@@ -243,7 +313,7 @@ mod tests {
                 return text;
             }
             let mut left = room;
-            answers.step(state, |byte| {
+            answers.step(state, usage, |byte| {
                 let takes = left > 0;
                 if takes {
                     left -= 1;
@@ -269,6 +339,8 @@ mod tests {
                 read(&mut answers, room),
                 "guest rt: Running, life 1, 1 of 4 vCPUs on\n\
                  guest linux: Stopped(Off), life 4294967295, 1 of 4 vCPUs on\n\
+                 core 0: rt 10.0 %, idle 90.0 %\n\
+                 core 1: idle 100.0 %\n\
                  help\nmore help, longer than one step\n\
                  guest rt: restart requested\n\
                  guest linux: no restart, it is being loaded\n"
@@ -300,7 +372,7 @@ mod tests {
         let mut answers = Answers::new(None);
         answers.queue(Answer::Status);
         for _ in 0..100 {
-            answers.step(state, |_| false);
+            answers.step(state, usage, |_| false);
         }
         assert!(read(&mut answers, 3).starts_with("guest rt: Running"));
     }

@@ -11,7 +11,7 @@ const HELP: &str = "\
 Ctrl-] and then:
   1 to 8  type to that guest
   n, Tab  type to the next guest
-  s       show the state of all guests
+  s       show the state of all guests, and what has used each core since the last s
   r       restart the guest that has the keyboard
   x       stop the machine
   Ctrl-]  send Ctrl-] to the guest
@@ -29,7 +29,7 @@ pub enum InputEffect {
     Deliver(GuestId, u8),
     /// This guest gets the input focus: call [`super::Console::set_focus`] and [`super::Answers::queue_focus`].
     Focus(GuestId),
-    /// Print the state of all guests.
+    /// Print the state of all guests, and the users of each core.
     Status,
     /// Restart this guest.
     Restart(GuestId),

@@ -108,6 +108,9 @@ impl Instance {
             }
         }
         let attendance = Attendance::new(has_console, frequency_hz);
+        if let Some(own) = machine.cores.get(core.index()) {
+            own.usage.switch(None, timers::now());
+        }
         Self {
             state,
             platform: CorePlatform::new(core, machine, port, attendance, list_registers),

@@ -6,7 +6,8 @@ use super::Instance;
 use super::platform::is_low;
 use crate::console::{self, CONSOLE};
 use crate::cpu;
-use spumone_config::GuestId;
+use crate::timers;
+use spumone_config::{GuestId, PcpuId};
 use spumone_core::console::{Answer, GuestState, InputEffect, Left, Served, Source};
 use spumone_core::psci::Power;
 use spumone_core::schedule::Ticks;
@@ -105,8 +106,9 @@ impl Instance {
                 vcpus,
             })
         };
+        let usage = |core: PcpuId| Some((&machine.cores.get(core.index())?.usage, timers::now()));
         let push = |byte| CONSOLE.push(Source::Operator, byte).is_ok();
-        self.answers.step(state, push);
+        self.answers.step(state, usage, push);
         CONSOLE.ask();
         true
     }

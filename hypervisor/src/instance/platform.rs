@@ -300,8 +300,15 @@ impl Platform for CorePlatform {
             TracePoint::Parked => step!(Parked),
             TracePoint::Send(id) => self.events.note(Event::Send, u64::from(id.0)),
             TracePoint::Notified => step!(Notified),
-            TracePoint::Dispatch(Some(id)) => self.events.note(Event::Dispatch, u64::from(id.0)),
-            TracePoint::Dispatch(None) => self.events.note(Event::Idle, 0),
+            TracePoint::Dispatch(Some(id)) => {
+                self.events.note(Event::Dispatch, u64::from(id.0));
+                let guest = self.machine.vcpu(id).map(|it| it.id);
+                self.own.usage.switch(guest, timers::now());
+            }
+            TracePoint::Dispatch(None) => {
+                self.events.note(Event::Idle, 0);
+                self.own.usage.switch(None, timers::now());
+            }
             TracePoint::Decide
             | TracePoint::Peeked(_)
             | TracePoint::LostClaim
