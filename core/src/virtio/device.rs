@@ -192,6 +192,8 @@ impl Device {
     /// The peer's device has gone up or down. Returns whether the driver is to know: then call [`publish`](Self::publish).
     pub fn peer_changed(&self) -> bool {
         self.configuration_changed();
+        // The peer's status is written before this one is read; a driver that comes up at the same time does the opposite.
+        fence(Ordering::SeqCst);
         self.is_up()
     }
 

@@ -35,7 +35,8 @@ pub enum Step {
     },
     /// Another core moves a frame now.
     Claimed,
-    /// The driver of this guest has broken the rules, and its device needs a reset.
+    /// The driver of this guest has broken the rules, and its device needs a reset. The peer's device has changed, too
+    /// ([`Device::peer_changed`]): it may have the frame, with an interrupt raised for it.
     Broken(End),
 }
 
@@ -103,7 +104,7 @@ impl Direction {
         let Some(sender) = from.transmit_ring() else {
             return Step::Idle;
         };
-        match self.move_frame(sender, to.receive_ring(), memories) {
+        match self.move_frame(sender, to, memories) {
             Ok(step) => step,
             Err((end, Broken)) => {
                 // While the direction is claimed: a reset of the device comes later.
@@ -119,21 +120,17 @@ impl Direction {
     fn move_frame(
         &self,
         sender: Ring<'_>,
-        receiver: Option<Ring<'_>>,
+        to: &Device,
         memories: &mut impl Memories,
     ) -> Result<Step, (End, Broken)> {
         let of_sender = |broken| (End::Sender, broken);
         let of_receiver = |broken| (End::Receiver, broken);
+        let receiver = to.receive_ring();
         let Some(frame) = sender.next(memories).map_err(of_sender)? else {
             return Ok(Step::Idle);
         };
         let Some(receiver) = receiver else {
-            // As on a cable of which the other end is unplugged.
-            let interrupt_sender = sender.give_back(frame, 0, memories).map_err(of_sender)?;
-            return Ok(Step::Moved {
-                interrupt_sender,
-                interrupt_receiver: false,
-            });
+            return drop_frame(sender, frame, memories);
         };
         let mut buffer = receiver.next(memories).map_err(of_receiver)?;
         if buffer.is_none() {
@@ -142,6 +139,10 @@ impl Direction {
                 .map_err(of_receiver)?;
             self.is_blocked.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
+            // If it has gone down before it could see that a frame waits, nothing would have the sender go on.
+            if !to.is_up() {
+                return drop_frame(sender, frame, memories);
+            }
             buffer = receiver.next(memories).map_err(of_receiver)?;
         }
         let Some(buffer) = buffer else {
@@ -163,12 +164,31 @@ impl Direction {
                 .map_err(of_receiver)?,
             None => false,
         };
-        let interrupt_sender = sender.give_back(frame, 0, memories).map_err(of_sender)?;
+        let interrupt_sender = sender.give_back(frame, 0, memories).map_err(|broken| {
+            // The receiver has the frame, and is to know of it: its line is published with the news of the link.
+            if interrupt_receiver {
+                let _ = to.raise();
+            }
+            of_sender(broken)
+        })?;
         Ok(Step::Moved {
             interrupt_sender,
             interrupt_receiver,
         })
     }
+}
+
+/// Drops a frame, as a cable of which the other end is unplugged.
+fn drop_frame(
+    sender: Ring<'_>,
+    frame: u16,
+    memories: &mut impl Memories,
+) -> Result<Step, (End, Broken)> {
+    let given_back = sender.give_back(frame, 0, memories);
+    Ok(Step::Moved {
+        interrupt_sender: given_back.map_err(|broken| (End::Sender, broken))?,
+        interrupt_receiver: false,
+    })
 }
 
 /// Copies a frame, with a header of our own: the guests have negotiated nothing that a header would say. Returns the bytes

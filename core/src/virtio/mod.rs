@@ -11,6 +11,9 @@
 
 mod device;
 mod direction;
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;
 mod memory;
 mod queue;
 mod registers;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of two guests, and a driver as Linux's: the second implementation, with which the device is compared.
+//! Memory of two guests, and a driver as Linux's; it can also break the rules.
 
 use crate::virtio::registers::*;
 use crate::virtio::{Device, Direction, End, Memories, Step};
@@ -17,10 +17,10 @@ pub const RECEIVE: u32 = 0;
 pub const TRANSMIT: u32 = 1;
 
 /// Areas of a queue, and where buffers begin.
-const DESCRIPTORS: u64 = BASE;
-const AVAILABLE: u64 = BASE + 0x2000;
-const USED: u64 = BASE + 0x3000;
-const BUFFERS: u64 = BASE + 0x8000;
+pub const DESCRIPTORS: u64 = BASE;
+pub const AVAILABLE: u64 = BASE + 0x2000;
+pub const USED: u64 = BASE + 0x3000;
+pub const BUFFERS: u64 = BASE + 0x8000;
 const QUEUE_AREAS: u64 = 0x4000;
 
 /// The memory of both guests.
@@ -30,7 +30,7 @@ pub struct Memory {
     pub accesses: usize,
 }
 
-fn number(end: End) -> usize {
+pub fn number(end: End) -> usize {
     match end {
         End::Sender => 0,
         End::Receiver => 1,
@@ -151,17 +151,45 @@ pub struct Driver {
     next_buffer: u64,
     /// The parts of each buffer that the device has, by its first descriptor.
     buffers: Vec<Option<Vec<(u16, u64, u32)>>>,
+    /// The descriptors of the buffer that was made available last.
+    last: Vec<u16>,
+}
+
+/// What a driver does against the rules.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    /// More buffers are available than there are descriptors.
+    Index,
+    /// The first descriptor is none.
+    Head,
+    /// The first descriptor is empty, and its own next one.
+    Circle,
+    /// The first descriptor is empty, and the next one is none.
+    Next,
+    Indirect,
+    /// The device is to write what it reads, or to read what it writes.
+    Way,
+    /// The last part is at this place.
+    Place(u64),
 }
 
 impl Driver {
     /// Sets the card of this guest up for one queue.
     pub fn start(link: &mut Link, end: End, size: u16) -> Self {
-        let queue = match end {
-            End::Sender => TRANSMIT,
-            End::Receiver => RECEIVE,
-        };
         let device = &link.devices[number(end)];
-        for (register, value) in [
+        for (register, value) in Self::registers(end, size) {
+            let _ = device.write(register, value);
+            if (register, value) == (STATUS, 0) {
+                device.finish_reset();
+            }
+        }
+        assert!(device.is_up());
+        Self::new(link, end, size)
+    }
+
+    /// The registers that a driver writes for one queue of this many descriptors.
+    pub fn registers(end: End, size: u16) -> [(u64, u32); 15] {
+        [
             (STATUS, 0),
             (STATUS, 1),
             (STATUS, 3),
@@ -170,30 +198,63 @@ impl Driver {
             (DRIVER_FEATURES_SEL, 1),
             (DRIVER_FEATURES, 1),
             (STATUS, 11),
-            (QUEUE_SEL, queue),
+            (QUEUE_SEL, Self::queue_of(end)),
             (QUEUE_NUM, size.into()),
             (QUEUE_DESC_LOW, DESCRIPTORS as u32),
             (QUEUE_DRIVER_LOW, AVAILABLE as u32),
             (QUEUE_DEVICE_LOW, USED as u32),
             (QUEUE_READY, 1),
             (STATUS, 15),
-        ] {
-            let _ = device.write(register, value);
-            if (register, value) == (STATUS, 0) {
-                device.finish_reset();
-            }
+        ]
+    }
+
+    fn queue_of(end: End) -> u32 {
+        match end {
+            End::Sender => TRANSMIT,
+            End::Receiver => RECEIVE,
         }
-        assert!(device.is_up());
+    }
+
+    /// A driver whose card is set up; clears its rings.
+    pub fn new(link: &mut Link, end: End, size: u16) -> Self {
         link.memory.of[number(end)][..QUEUE_AREAS as usize].fill(0);
         Self {
             end,
-            queue,
+            queue: Self::queue_of(end),
             size,
             free: (0..size).collect(),
             next_available: 0,
             next_used: 0,
             next_buffer: 0,
             buffers: vec![None; size.into()],
+            last: Vec::new(),
+        }
+    }
+
+    /// Breaks a rule in the buffer that was made available last.
+    pub fn spoil(&mut self, link: &mut Link, fault: Fault) {
+        let (Some(&first), Some(&last)) = (self.last.first(), self.last.last()) else {
+            return;
+        };
+        let [first, last] = [first, last].map(|it| DESCRIPTORS + 16 * u64::from(it));
+        let write = if self.queue == RECEIVE { 2 } else { 0 };
+        let entry = AVAILABLE + 4 + 2 * u64::from(self.next_available.wrapping_sub(1) % self.size);
+        match fault {
+            Fault::Index => self.write16(link, AVAILABLE + 2, self.next_used + self.size + 1),
+            Fault::Head => self.write16(link, entry, self.size),
+            Fault::Circle => {
+                self.write16(link, first + 14, self.last[0]);
+                self.write16(link, first + 12, 1 | write);
+                link.memory.write(self.end, first + 8, &[0; 4]);
+            }
+            Fault::Next => {
+                self.write16(link, first + 14, self.size);
+                self.write16(link, first + 12, 1 | write);
+                link.memory.write(self.end, first + 8, &[0; 4]);
+            }
+            Fault::Indirect => self.write16(link, first + 12, 4 | write),
+            Fault::Way => self.write16(link, first + 12, 2 - write),
+            Fault::Place(at) => link.memory.write(self.end, last, &at.to_le_bytes()),
         }
     }
 
@@ -248,6 +309,7 @@ impl Driver {
             self.write16(link, descriptor + 14, next.map_or(0, |it| it.0));
         }
         let first = parts[0].0;
+        self.last = parts.iter().map(|it| it.0).collect();
         self.buffers[usize::from(first)] = Some(parts);
         let entry = AVAILABLE + 4 + 2 * u64::from(self.next_available % self.size);
         self.write16(link, entry, first);
@@ -256,7 +318,8 @@ impl Driver {
         true
     }
 
-    /// Takes back a buffer that the device has used; returns the bytes that the device has written.
+    /// Takes back a buffer that the device has used; returns the bytes that the device has written. `None`: there is none, or
+    /// it was none of the driver (which has broken a rule before).
     pub fn take(&mut self, link: &Link) -> Option<Vec<u8>> {
         if self.read16(link, USED + 2) == self.next_used {
             return None;
@@ -266,7 +329,7 @@ impl Driver {
         let word = |at: usize| u32::from_le_bytes(element[at..][..4].try_into().unwrap());
         let (first, mut left) = (word(0) as usize, word(4));
         self.next_used = self.next_used.wrapping_add(1);
-        let parts = self.buffers[first].take().unwrap();
+        let parts = self.buffers.get_mut(first)?.take()?;
         let mut content = Vec::new();
         for (number, at, bytes) in parts {
             self.free.push_back(number);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
+mod agreement;
 mod driver;
 mod frames;
+mod fuzz;
 mod hostile;
+mod oracle;
 mod registers;

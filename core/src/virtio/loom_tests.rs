@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! All interleavings of cores that share a link; each test lists the outcomes that must occur.
+
+use super::registers::*;
+use super::{Device, Direction, Effect, End, Memories, Step};
+use crate::psci::loom_tests::explore;
+use crate::sync::atomic::{AtomicBool, AtomicU16, Ordering, fence};
+use loom::thread;
+use spumone_config::GuestAddr;
+use std::sync::Arc;
+use std::vec::Vec;
+
+const AVAILABLE: u64 = 0x2000;
+const USED: u64 = 0x3000;
+/// Frames, and buffers for them, fit in one part each.
+const BYTES: u64 = 60;
+
+/// Two cards that are up, and the words of their rings that guests and cores write.
+struct Link {
+    devices: [Device; 2],
+    direction: Direction,
+    /// Buffers that each driver has made available.
+    available: [AtomicU16; 2],
+    used: [AtomicU16; 2],
+    /// Flags of the receiver's used ring.
+    flags: AtomicU16,
+    /// The queues of this end may be reset: no core may use them.
+    is_reset: [AtomicBool; 2],
+}
+
+fn index(end: End) -> usize {
+    usize::from(end == End::Receiver)
+}
+
+fn start(device: &Device, queue: u32) {
+    for (register, value) in [
+        (DRIVER_FEATURES_SEL, 1),
+        (DRIVER_FEATURES, 1),
+        (QUEUE_SEL, queue),
+        (QUEUE_NUM, 4),
+        (QUEUE_DRIVER_LOW, AVAILABLE as u32),
+        (QUEUE_DEVICE_LOW, USED as u32),
+        (QUEUE_READY, 1),
+    ] {
+        let _ = device.write(register, value);
+    }
+}
+
+impl Link {
+    fn new(frames: u16, buffers: u16) -> Arc<Self> {
+        let link = Self {
+            devices: [Device::new(), Device::new()],
+            direction: Direction::new(),
+            available: [AtomicU16::new(frames), AtomicU16::new(buffers)],
+            used: [AtomicU16::new(0), AtomicU16::new(0)],
+            // No notifications.
+            flags: AtomicU16::new(1),
+            is_reset: [AtomicBool::new(false), AtomicBool::new(false)],
+        };
+        for (device, queue) in link.devices.iter().zip([1, 0]) {
+            start(device, queue);
+            let _ = device.write(STATUS, 15);
+        }
+        Arc::new(link)
+    }
+
+    fn step(self: &Arc<Self>) -> Kind {
+        let [from, to] = &self.devices;
+        match self.direction.step(from, to, &mut Words(Arc::clone(self))) {
+            Step::Idle => Kind::Idle,
+            Step::Moved { .. } => Kind::Moved,
+            Step::Claimed => Kind::Claimed,
+            Step::Broken(_) => panic!("nobody breaks a rule"),
+        }
+    }
+
+    /// The driver of `end` writes zero to `Status`, once. Returns whether the reset is done.
+    fn reset(&self, end: usize) -> bool {
+        assert_eq!(self.devices[end].write(STATUS, 0), Effect::Reset);
+        self.finish(end)
+    }
+
+    fn finish(&self, end: usize) -> bool {
+        let is_done = !self.direction.is_claimed();
+        if is_done {
+            self.is_reset[end].store(true, Ordering::Relaxed);
+            self.devices[end].finish_reset();
+        }
+        is_done
+    }
+
+    fn may_go_on(self: &Arc<Self>) -> bool {
+        let words = Words(Arc::clone(self));
+        self.direction.may_go_on(&self.devices[1], &words)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Idle,
+    Moved,
+    Claimed,
+}
+
+/// The memory of both guests, as a core sees it.
+struct Words(Arc<Link>);
+
+impl Words {
+    /// A core uses the queue of `end`.
+    fn check(&self, end: End) {
+        let is_reset = &self.0.is_reset[index(end)];
+        assert!(!is_reset.load(Ordering::Relaxed), "of a former life");
+    }
+}
+
+impl Memories for Words {
+    fn load16(&self, end: End, at: GuestAddr) -> Option<u16> {
+        Some(match at.0 - AVAILABLE {
+            0 => 0,
+            2 => self.0.available[index(end)].load(Ordering::Acquire),
+            entry => (entry as u16 - 4) / 2,
+        })
+    }
+
+    fn load64(&self, end: End, at: GuestAddr) -> Option<u64> {
+        self.check(end);
+        let flags = if end == End::Receiver { 2 } else { 0 };
+        Some(match at.0 % 16 {
+            0 => 0x1_0000,
+            _ => BYTES | flags << 32,
+        })
+    }
+
+    fn store16(&mut self, end: End, at: GuestAddr, value: u16) -> Option<()> {
+        self.check(end);
+        match at.0 - USED {
+            0 => self.0.flags.store(value, Ordering::Release),
+            _ => self.0.used[index(end)].store(value, Ordering::Release),
+        }
+        Some(())
+    }
+
+    fn store_pair(&mut self, end: End, _: GuestAddr, _: [u32; 2]) -> Option<()> {
+        self.check(end);
+        Some(())
+    }
+
+    fn has(&self, _: End, _: GuestAddr, _: u32) -> bool {
+        true
+    }
+
+    fn write(&mut self, _: GuestAddr, _: &[u8]) -> Option<()> {
+        self.check(End::Receiver);
+        Some(())
+    }
+
+    fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Option<()> {
+        self.check(End::Receiver);
+        Some(())
+    }
+}
+
+/// A driver resets its card while another core moves a frame of it: its queues are reset after that, or not touched by it.
+fn reset_meets_step(end: usize) -> Vec<(Kind, bool)> {
+    explore(move || {
+        let link = Link::new(1, 1);
+        let core = {
+            let link = Arc::clone(&link);
+            thread::spawn(move || link.step())
+        };
+        let is_done = link.reset(end);
+        let step = core.join().unwrap();
+        // At once, or when the access is tried again.
+        assert!(is_done || link.reset(end));
+        assert!(!link.devices[end].is_up());
+        (step, is_done)
+    })
+}
+
+#[test]
+fn loom_a_reset_of_the_receiver_comes_before_or_after_a_step() {
+    let outcomes = reset_meets_step(1);
+    assert_eq!(outcomes, [(Kind::Moved, false), (Kind::Moved, true)]);
+}
+
+#[test]
+fn loom_a_reset_of_the_sender_comes_before_or_after_a_step() {
+    let outcomes = reset_meets_step(0);
+    let expected = [
+        (Kind::Idle, false),
+        (Kind::Idle, true),
+        (Kind::Moved, false),
+        (Kind::Moved, true),
+    ];
+    assert_eq!(outcomes, expected);
+}
+
+#[test]
+fn loom_memory_is_loaded_when_no_core_moves_a_frame_of_the_former_life() {
+    let outcomes = explore(|| {
+        let link = Link::new(1, 1);
+        let core = {
+            let link = Arc::clone(&link);
+            thread::spawn(move || link.step())
+        };
+        link.devices[1].go_down();
+        let is_done = link.finish(1);
+        assert_eq!(core.join().unwrap(), Kind::Moved);
+        is_done
+    });
+    assert_eq!(outcomes, [false, true]);
+}
+
+#[test]
+fn loom_two_cores_move_each_frame_once() {
+    let outcomes = explore(|| {
+        let link = Link::new(2, 2);
+        let core = {
+            let link = Arc::clone(&link);
+            thread::spawn(move || link.step())
+        };
+        let mut steps = [link.step(), core.join().unwrap()];
+        let moved = steps.iter().filter(|&&it| it == Kind::Moved).count();
+        for used in &link.used {
+            assert_eq!(usize::from(used.load(Ordering::Relaxed)), moved);
+        }
+        steps.sort();
+        steps
+    });
+    let expected = [[Kind::Moved, Kind::Moved], [Kind::Moved, Kind::Claimed]];
+    assert_eq!(outcomes, expected);
+}
+
+/// The receiver's driver offers a buffer while a core finds none. It notifies the card only if it is asked to.
+#[test]
+fn loom_a_frame_that_waits_for_a_buffer_is_not_forgotten() {
+    let outcomes = explore(|| {
+        let link = Link::new(1, 0);
+        let core = {
+            let link = Arc::clone(&link);
+            thread::spawn(move || link.step())
+        };
+        link.available[1].store(1, Ordering::Release);
+        fence(Ordering::SeqCst);
+        let is_asked = link.flags.load(Ordering::Relaxed) == 0;
+        let goes_on = is_asked && link.may_go_on();
+        let step = core.join().unwrap();
+        assert!(step == Kind::Moved || goes_on, "the frame waits for ever");
+        (step, goes_on)
+    });
+    for outcome in [(Kind::Idle, true), (Kind::Moved, false)] {
+        assert!(outcomes.contains(&outcome), "{outcomes:?}");
+    }
+}
+
+/// The receiver's card goes down while a core finds no buffer: the frame is dropped, at once or by the next step.
+#[test]
+fn loom_a_frame_for_a_card_that_goes_down_is_not_forgotten() {
+    let outcomes = explore(|| {
+        let link = Link::new(1, 0);
+        let core = {
+            let link = Arc::clone(&link);
+            thread::spawn(move || link.step())
+        };
+        let _ = link.devices[1].write(STATUS, 0x8f);
+        let goes_on = link.may_go_on();
+        let step = core.join().unwrap();
+        assert!(step == Kind::Moved || goes_on, "the frame waits for ever");
+        (step, goes_on)
+    });
+    for outcome in [(Kind::Idle, true), (Kind::Moved, false)] {
+        assert!(outcomes.contains(&outcome), "{outcomes:?}");
+    }
+}
+
+#[test]
+fn loom_of_two_notifications_one_has_the_sender_go_on() {
+    let outcomes = explore(|| {
+        let link = Link::new(1, 0);
+        assert_eq!(link.step(), Kind::Idle);
+        link.available[1].store(1, Ordering::Release);
+        let core = {
+            let link = Arc::clone(&link);
+            thread::spawn(move || link.may_go_on())
+        };
+        let own = link.may_go_on();
+        assert_ne!(own, core.join().unwrap());
+        own
+    });
+    assert_eq!(outcomes, [false, true]);
+}
+
+/// Both cards come up at once. Each driver sees the other card up, or is told of it.
+#[test]
+fn loom_cards_that_come_up_at_once_see_each_other() {
+    let outcomes = explore(|| {
+        let devices = Arc::new([Device::new(), Device::new()]);
+        for device in devices.iter() {
+            let _ = device.write(DRIVER_FEATURES_SEL, 1);
+            let _ = device.write(DRIVER_FEATURES, 1);
+        }
+        // Returns whether the peer is told, and whether this driver then sees it up.
+        let come_up = |own: usize| {
+            let devices = Arc::clone(&devices);
+            move || {
+                assert_eq!(devices[own].write(STATUS, 15), Effect::Status);
+                let is_told = devices[1 - own].peer_changed();
+                // Its driver reads the configuration later, or is told.
+                (is_told, devices[1 - own].is_up())
+            }
+        };
+        let other = thread::spawn(come_up(1));
+        let own = come_up(0)();
+        let other = other.join().unwrap();
+        assert!(own.1 || other.0, "driver 0 takes the link for down");
+        assert!(other.1 || own.0, "driver 1 takes the link for down");
+        (own.0, other.0)
+    });
+    assert_eq!(outcomes, [(false, true), (true, false), (true, true)]);
+}
