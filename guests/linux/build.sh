@@ -13,6 +13,8 @@
 #   Image.map                   the kernel's function names, for profiles on the exact clock
 #   Image-rt, initrd-rt.cpio    the same for --rt, and Image-rt.map
 #   initrd-bench.cpio           what initrd.cpio has and more, for --bench; initrd-rt-bench.cpio for both
+#   initrd-share.cpio           what initrd.cpio has, and the drivers with which one guest shares its devices with another
+#   root.ext4                   the same as a root file system on a disk, with room for data
 #   versions.txt                each package used, with version and SHA-256, and the files' SHA-256
 #
 # The same packages, sources and C compiler give the same bytes. Nothing is rebuilt when nothing changed.
@@ -36,6 +38,10 @@ readonly BENCH_SOURCES=(zlib u-boot)
 readonly CFLAGS=(-std=gnu11 -O2 -static -s -Wl,--build-id=none)
 # Modules to take if the kernel has them as modules, by name. Modules that they need are added.
 readonly MODULES=(virtio_mmio virtio_blk virtio_net ext4)
+# The same for the initramfs for sharing: for the guest that has the devices, and for the other one.
+readonly SHARE_MODULES=(bridge nvmet-tcp nvme-tcp)
+# MiB of the root file system. What has no data takes no room on the host.
+readonly ROOT_MIB=256
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -60,7 +66,7 @@ done
 out=${out:-$root/build/guests/linux}
 
 cc=${CROSS_COMPILE:-aarch64-linux-gnu-}gcc
-for tool in cpio python3 depmod modprobe readelf xz sha256sum flock "$cc"; do
+for tool in cpio python3 depmod modprobe mke2fs readelf xz sha256sum flock "$cc"; do
     command -v "$tool" >/dev/null || die "$tool is missing: run scripts/setup"
 done
 
@@ -131,6 +137,24 @@ add_bench() {
     compile rtload "$rootfs"
 }
 
+# Builds the initramfs for sharing and the root file system, from unpacked kernel $1, release $2, rootfs $3.
+add_share() {
+    local share=$work/share
+    cp -a "$3" "$share"
+    rm -r "$share/lib/modules"
+    copy_modules "$1" "$2" "$share" "${MODULES[@]}" "${SHARE_MODULES[@]}"
+    pack "$share" "$work/initrd-share.cpio"
+    # mke2fs writes the files itself, so this needs no root; debugfs then has root own them, with a fixed time.
+    (cd "$share" && find . -mindepth 1 -printf '%P\n' | sort) |
+        sed 's|.*|sif /& uid 0\nsif /& gid 0\nsif /& atime @0\nsif /& ctime @0|' > "$work/owners"
+    export E2FSPROGS_FAKE_TIME=1
+    mke2fs -q -F -t ext4 -b 4096 -m 0 -L root -U 5b0e0000-0000-4000-8000-000000000002 \
+        -E hash_seed=5b0e0000-0000-4000-8000-000000000003,lazy_itable_init=0,root_owner=0:0 \
+        -d "$share" "$work/root.ext4" "${ROOT_MIB}M" > /dev/null
+    debugfs -w -f "$work/owners" "$work/root.ext4" > /dev/null 2>&1
+    unset E2FSPROGS_FAKE_TIME
+}
+
 # Builds OUT_DIR's Image and initrds for flavour $1 (cloud, rt), with file name suffix $2.
 build_flavour() {
     local kernel release vmlinuz rootfs program busybox
@@ -160,6 +184,7 @@ build_flavour() {
     install -D -m 755 -t "$rootfs/scenarios" "$here"/scenarios/*
     copy_modules "$kernel" "$release" "$rootfs" "${MODULES[@]}"
     pack "$rootfs" "$work/initrd$2.cpio"
+    [[ $1 != cloud ]] || add_share "$kernel" "$release" "$rootfs"
     if [[ $bench == yes ]]; then
         add_bench "$rootfs"
         pack "$rootfs" "$work/initrd$2-bench.cpio"
@@ -169,7 +194,7 @@ build_flavour() {
 packages=$(fetch)
 packages=$(sort <<< "$packages")
 
-outputs=()
+outputs=(initrd-share.cpio root.ext4)
 for flavour in "${flavours[@]}"; do
     suffix=${flavour#cloud} suffix=${suffix:+-$suffix}
     outputs+=("Image$suffix" "Image$suffix.map" "initrd$suffix.cpio")
