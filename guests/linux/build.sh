@@ -143,6 +143,7 @@ add_share() {
     cp -a "$3" "$share"
     rm -r "$share/lib/modules"
     copy_modules "$1" "$2" "$share" "${MODULES[@]}" "${SHARE_MODULES[@]}"
+    compile frames "$share"
     pack "$share" "$work/initrd-share.cpio"
     # mke2fs writes the files itself, so this needs no root; debugfs then has root own them, with a fixed time.
     (cd "$share" && find . -mindepth 1 -printf '%P\n' | sort) |

@@ -17,5 +17,6 @@ mod operator;
 mod overcommit;
 mod probes;
 mod registers;
+mod shared;
 mod sharing;
 mod storm;

@@ -115,6 +115,19 @@ impl Guest {
         self
     }
 
+    /// Another initramfs for Linux, by its name in build/guests/linux.
+    pub fn initrd(mut self, name: &str) -> Self {
+        self.table.initrd = Some(text(&files::guest(&format!("linux/{name}"))));
+        self
+    }
+
+    /// One more word on the command line.
+    pub fn parameter(mut self, parameter: &str) -> Self {
+        self.table.bootargs.push(' ');
+        self.table.bootargs.push_str(parameter);
+        self
+    }
+
     /// Devices passed through; those that do DMA need `identity`.
     pub fn devices(mut self, devices: &[&str]) -> Self {
         self.table.devices = devices.iter().map(|&name| name.to_owned()).collect();

@@ -23,6 +23,7 @@ mod machine;
 
 pub use boot::{Boot, INSTRUCTIONS_PER_US, bare};
 pub use console::Console;
+pub use files::guest as guest_file;
 pub use guest::{Guest, linux, linux_rt, probe, raw_probe, rt};
 pub use machine::Machine;
 
