@@ -142,7 +142,7 @@ fn matrix_shared_download_of_100_mb() {
 /// Restarts of the owner, each during traffic: requests of the other Linux wait, and go on in the owner's next life.
 fn owner_restarts(name: &str, restarts: usize, duration: &str) {
     let other = format!("owner={restarts}");
-    let serve = "crash=2,frames=1,gone=6";
+    let serve = "crash=1,frames=1,gone=6";
     let console = share(name, duration, serve, "served-lives", &other, 500_000);
     let seen = console.count("spumone", "guest owner restarts");
     console.demand(
@@ -152,7 +152,7 @@ fn owner_restarts(name: &str, restarts: usize, duration: &str) {
     nothing_twice(&console, "owner", seen);
     let frames = console.number("other", "linux-result", "received");
     console.demand(
-        frames > 100 * restarts as u64,
+        frames > 10 * restarts as u64,
         &format!("{frames} frames only"),
     );
 }
@@ -178,7 +178,7 @@ fn matrix_shared_owner_restarts_few() {
 #[test]
 #[ignore = "long"]
 fn matrix_shared_owner_restarts_hundred() {
-    owner_restarts("matrix_shared_owner_restarts_hundred", 100, "600s");
+    owner_restarts("matrix_shared_owner_restarts_hundred", 100, "480s");
 }
 
 /// Restarts of the other Linux, each while it writes, fetches and has frames both ways. What it has written is there in its

@@ -12,12 +12,13 @@ NVME_HOST_ID=5b0e0000-0000-4000-8000-000000000004
 
 # attach_root CARD OWN SERVER attaches the disk and mounts it at /mnt. It waits as long as it takes: the other guest may start later.
 attach_root() {
-    local card
+    local card other
     card=$(card "$1")
     [ -n "$card" ] || { echo "netroot: there is no network card $1"; return 1; }
     modprobe nvme-tcp
     ip addr add "$2" dev "$card"
-    ip link set "$card" up
+    # All of them: while a card is down, its driver has no buffers, and the frames of the peer wait.
+    for other in $(cards); do ip link set "$other" up; done
     # A driver tries again until the owner is back, without end (ctrl_loss_tmo), each second; it finds within 4 s that the owner
     # is gone (keep_alive_tmo). Requests wait meanwhile.
     until echo "transport=tcp,traddr=$3,trsvcid=4420,nqn=$NVME_NAME,hostnqn=$NVME_HOST,hostid=$NVME_HOST_ID,nr_io_queues=$(nproc),\
