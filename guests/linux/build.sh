@@ -66,7 +66,7 @@ done
 out=${out:-$root/build/guests/linux}
 
 cc=${CROSS_COMPILE:-aarch64-linux-gnu-}gcc
-for tool in cpio python3 depmod modprobe mke2fs readelf xz sha256sum flock "$cc"; do
+for tool in cpio python3 depmod modprobe mke2fs debugfs readelf xz sha256sum flock "$cc"; do
     command -v "$tool" >/dev/null || die "$tool is missing: run scripts/setup"
 done
 

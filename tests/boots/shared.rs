@@ -15,7 +15,11 @@ struct Files {
 
 /// What a host program printed.
 fn output(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output();
+    // Where those of file systems are; not every user's path has it.
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let mut command = Command::new(program);
+    command.args(arguments).env("PATH", path);
+    let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
