@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Network links between guests: each guest has a virtio network card.
 
+mod faults;
+mod lives;
+
 use super::bench::Bench;
 use super::guest::psci;
 use super::systems::*;
@@ -159,6 +162,13 @@ fn puts(bench: &mut Bench, guest: u8, queue: u32, number: u16, (at, length): (u6
     write_memory(bench, guest, available(queue) + 2, index);
 }
 
+/// Bytes before each frame, and the frame.
+fn with_header(frame: &[u8]) -> Vec<u8> {
+    let mut bytes = [0; HEADER].to_vec();
+    bytes.extend(frame);
+    bytes
+}
+
 /// Offers a whole receive buffer.
 fn offers_receive(bench: &mut Bench, guest: u8, number: u16) {
     let place = (buffer(RECEIVE, number), BUFFER as u32);
@@ -168,8 +178,7 @@ fn offers_receive(bench: &mut Bench, guest: u8, number: u16) {
 /// Transmits a frame: `number` were before.
 fn transmits(bench: &mut Bench, guest: u8, number: u16, frame: &[u8]) {
     let at = buffer(TRANSMIT, number);
-    let mut bytes = [0; HEADER].to_vec();
-    bytes.extend(frame);
+    let bytes = with_header(frame);
     let length = bytes.len() as u32;
     write_memory(bench, guest, at, bytes);
     offers(bench, guest, TRANSMIT, number, (at, length));
@@ -388,13 +397,16 @@ fn a_receiver_without_buffers_does_not_interrupt_the_sender() {
     assert_eq!(spurious, 0, "of 100");
 }
 
-/// A step of a core that lasts for as long as the test likes.
-struct Held<'a>(RefCell<&'a mut dyn FnMut()>);
+/// A step of a core that lasts for as long as the test likes. It breaks a rule at its end, or finds no frame.
+struct Held<'a>(RefCell<&'a mut dyn FnMut()>, Option<u16>);
+
+const BREAKS: Option<u16> = None;
+const FINDS_NONE: Option<u16> = Some(0);
 
 impl Memories for Held<'_> {
     fn load16(&self, _: End, _: GuestAddr) -> Option<u16> {
         (self.0.borrow_mut())();
-        None
+        self.1
     }
     fn load64(&self, _: End, _: GuestAddr) -> Option<u64> {
         None
@@ -429,7 +441,7 @@ fn a_card_keeps_its_queues_while_a_core_moves_a_frame_of_it() {
         assert!(!to.cards[0].is_up());
         assert!(has_queue(), "a core may be reading it");
     };
-    let mut held = Held(RefCell::new(&mut meanwhile));
+    let mut held = Held(RefCell::new(&mut meanwhile), BREAKS);
     let _ = from.outbound[0].step(&from.cards[0], &to.cards[0], &mut held);
     write(&mut bench, 1, STATUS, 0);
     assert!(!has_queue());
@@ -459,7 +471,7 @@ fn interrupts_are_taken_while_a_guest_waits_to_be_loaded() {
         urgent = bench.entry(0, 0).count - count;
         loaded = bench.life(1) != life;
     };
-    let mut held = Held(RefCell::new(&mut meanwhile));
+    let mut held = Held(RefCell::new(&mut meanwhile), BREAKS);
     let _ = from.outbound[0].step(&from.cards[0], &to.cards[0], &mut held);
     assert!(!loaded, "its memory is loaded while a core may write to it");
     assert!(urgent > 0, "the urgent guest waits for the loading");

@@ -127,7 +127,7 @@ impl Fuzz<'_> {
                 self.finish_resets();
             }
             let is_down = !self.device(end).is_up();
-            let once = if is_down { 8 } else { 2000 };
+            let once = if is_down { 2 } else { 2000 };
             if self.guests().random.once_in(once) {
                 self.start(end);
             }
