@@ -19,20 +19,21 @@ fn output(program: &str, arguments: &[&str]) -> String {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let mut command = Command::new(program);
     command.args(arguments).env("PATH", path);
-    let output = command.output();
-    let output = output.unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
-    let text = [output.stdout, output.stderr].concat();
+    let (succeeded, text) = match command.output() {
+        Ok(output) => (
+            output.status.success(),
+            [output.stdout, output.stderr].concat(),
+        ),
+        Err(error) => (false, error.to_string().into_bytes()),
+    };
     let text = String::from_utf8_lossy(&text).into_owned();
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {}\n{text}",
-        output.status
-    );
+    assert!(succeeded, "{program} {arguments:?}: {text}");
     text
 }
 
+/// The path as an argument. The folders of boots have plain names.
 fn text(path: &Path) -> &str {
-    path.to_str().expect("a path of plain characters")
+    path.to_str().unwrap_or_default()
 }
 
 /// A copy of the root file system, and a file of `bytes` for the download.
@@ -45,9 +46,8 @@ fn prepare(folder: &Path, bytes: u32) -> Files {
     let content: Vec<u8> = (0..bytes)
         .map(|n| (n.wrapping_mul(n) >> 7) as u8 ^ (n >> 16) as u8)
         .collect();
-    std::fs::create_dir_all(&tftp)
-        .and_then(|()| std::fs::write(&blob, content))
-        .unwrap_or_else(|error| panic!("cannot write {}: {error}", blob.display()));
+    let written = std::fs::create_dir_all(&tftp).and_then(|()| std::fs::write(&blob, content));
+    assert!(written.is_ok(), "{}: {written:?}", blob.display());
     let sum = output("sha256sum", &[text(&blob)]);
     let sum = sum.split_whitespace().next().unwrap_or_default();
     Files {
