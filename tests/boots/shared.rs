@@ -2,59 +2,7 @@
 //! One Linux serves the disk and the network card of the machine to another that has no device, beside FreeRTOS, which has
 //! core 0 for half of the time; on the exact clock. The system is that of systems/shared-devices.toml.
 
-use boot_tests::{Boot, Console, guest_file, linux, rt};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// The shared disk and what the other Linux downloads, in the folder of the boot.
-struct Files {
-    disk: PathBuf,
-    /// Arguments for the scenario that downloads it.
-    download: String,
-}
-
-/// What a host program printed.
-fn output(program: &str, arguments: &[&str]) -> String {
-    // Where those of file systems are; not every user's path has it.
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let mut command = Command::new(program);
-    command.args(arguments).env("PATH", path);
-    let (succeeded, text) = match command.output() {
-        Ok(output) => (
-            output.status.success(),
-            [output.stdout, output.stderr].concat(),
-        ),
-        Err(error) => (false, error.to_string().into_bytes()),
-    };
-    let text = String::from_utf8_lossy(&text).into_owned();
-    assert!(succeeded, "{program} {arguments:?}: {text}");
-    text
-}
-
-/// The path as an argument. The folders of boots have plain names.
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap_or_default()
-}
-
-/// A copy of the root file system, and a file of `bytes` for the download.
-fn prepare(folder: &Path, bytes: u32) -> Files {
-    let disk = folder.join("root.ext4");
-    let original = guest_file("linux/root.ext4");
-    output("cp", &["--sparse=always", text(&original), text(&disk)]);
-    let tftp = folder.join("tftp");
-    let blob = tftp.join("blob");
-    let content: Vec<u8> = (0..bytes)
-        .map(|n| (n.wrapping_mul(n) >> 7) as u8 ^ (n >> 16) as u8)
-        .collect();
-    let written = std::fs::create_dir_all(&tftp).and_then(|()| std::fs::write(&blob, content));
-    assert!(written.is_ok(), "{}: {written:?}", blob.display());
-    let sum = output("sha256sum", &[text(&blob)]);
-    let sum = sum.split_whitespace().next().unwrap_or_default();
-    Files {
-        disk,
-        download: format!("file=blob,sha256={sum}"),
-    }
-}
+use boot_tests::{Boot, Console, SharedFiles, linux, output, rt, text};
 
 /// Boots the system. The owner runs `serve`; the other one runs `scenario` with `arguments` and the download of `bytes`.
 /// The machine ends by itself when both have ended, and FreeRTOS has been `duration`.
@@ -72,7 +20,7 @@ fn share(
         .memory_mib(1024)
         .limit(4 * 3600)
         .exact();
-    let files = prepare(boot.folder(), bytes);
+    let files = SharedFiles::new(boot.folder(), bytes);
     let arguments = format!("{arguments},{}", files.download);
     let console = boot
         .qemu([

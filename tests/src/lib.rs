@@ -20,12 +20,13 @@ mod guest;
 #[cfg(test)]
 mod import_cycles;
 mod machine;
+mod shared;
 
 pub use boot::{Boot, INSTRUCTIONS_PER_US, bare};
 pub use console::Console;
-pub use files::guest as guest_file;
 pub use guest::{Guest, linux, linux_rt, probe, raw_probe, rt};
 pub use machine::Machine;
+pub use shared::{SharedFiles, output, text};
 
 /// The key that starts a command to the hypervisor: Ctrl-].
 pub const ESCAPE: &str = "\x1d";
