@@ -5,7 +5,9 @@
 #
 # FreeRTOS is not part of this repository. Cargo fetches it, pinned and with a checksum, inside the
 # crate `freertos-next` (see fetch/). To use another copy of the kernel, set FREERTOS_KERNEL to its
-# directory. Other variables: CROSS_COMPILE (default aarch64-linux-gnu-), CARGO (default cargo).
+# directory. Nor is lwIP: it is Debian's source package, pinned below, without Debian's patches. To use
+# another copy, set LWIP to its directory. Other variables: CROSS_COMPILE (default aarch64-linux-gnu-),
+# CARGO (default cargo).
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,6 +18,9 @@ prefix=${CROSS_COMPILE:-aarch64-linux-gnu-}
 cc=${prefix}gcc
 cargo=${CARGO:-cargo}
 elf=$out/freertos.elf
+
+lwip_version=2.1.3+dfsg1
+lwip_sha256=0a8276d09fc4e97bbba2f953d74af2388fc2195ea156be9d7589e297a68fde24
 
 fail() {
     echo "guests/rt/build.sh: $1" >&2
@@ -36,6 +41,13 @@ find_kernel() {
     return 1
 }
 
+# Prints the directory of the fetched lwIP, if it is the pinned one.
+find_lwip() {
+    "$here/../linux/debian-fetch" --source lwip 2>"$out/fetch.log" |
+        awk -F '\t' -v version="$lwip_version" -v sum="$lwip_sha256" \
+            '$2 == version && $3 == sum { print $4; found = 1 } END { exit !found }'
+}
+
 command -v "$cc" >/dev/null || fail "no $cc: install gcc-aarch64-linux-gnu, or set CROSS_COMPILE"
 kernel=${FREERTOS_KERNEL:-}
 if [ -z "$kernel" ]; then
@@ -45,15 +57,25 @@ fi
 port=$kernel/portable/GCC/ARM_AARCH64_SRE
 [ -f "$port/portASM.S" ] || fail "$kernel is not a FreeRTOS kernel with the port ARM_AARCH64_SRE"
 
+lwip=${LWIP:-}
+if [ -z "$lwip" ]; then
+    lwip=$(find_lwip) || fail "cannot fetch lwIP $lwip_version with its checksum, see $out/fetch.log"
+fi
+[ -f "$lwip/src/core/tcp.c" ] || fail "$lwip is not lwIP"
+
 # Marks of the exact clock are the same in both guests.
 marks=$here/../linux/programs
 own=$(ls "$here"/app/*.c "$here"/platform/*.c "$here"/libc/*.c "$here"/platform/*.S)
 theirs="$kernel/tasks.c $kernel/list.c $port/port.c $port/portASM.S"
+for unit in core/def core/inet_chksum core/init core/ip core/mem core/memp core/netif core/pbuf core/tcp core/tcp_in core/tcp_out \
+    core/timeouts core/ipv4/etharp core/ipv4/icmp core/ipv4/ip4 core/ipv4/ip4_addr netif/ethernet apps/lwiperf/lwiperf; do
+    theirs="$theirs $lwip/src/$unit.c"
+done
 
 # Nothing is built if the image is newer than all its sources.
-stamp=$out/kernel-dir
-if [ -f "$elf" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$kernel" ] &&
-    [ -z "$(find "$here" "$here/../link" "$marks/mark.h" "$kernel/tasks.c" "$port" -type f -newer "$elf" | head -n 1)" ]; then
+stamp=$out/sources
+if [ -f "$elf" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$kernel $lwip" ] &&
+    [ -z "$(find "$here" "$here/../link" "$marks/mark.h" "$kernel/tasks.c" "$port" "$lwip/src/core" -type f -newer "$elf" | head -n 1)" ]; then
     echo "$elf: up to date"
     exit 0
 fi
@@ -67,8 +89,10 @@ flags="-std=gnu11 -O2 -march=armv8-a -mgeneral-regs-only -mno-outline-atomics -m
     -ffreestanding -fno-pic -fno-pie -fno-stack-protector -fno-asynchronous-unwind-tables
     -fno-common -ffunction-sections -fdata-sections -fno-tree-loop-distribute-patterns
     -ffile-prefix-map=$here=guests/rt -ffile-prefix-map=$kernel=FreeRTOS-Kernel
+    -ffile-prefix-map=$lwip=lwip
     -DGUEST -nostdinc -isystem $($cc -print-file-name=include) -isystem $here/libc
-    -I$here/kernel -I$here/platform -I$here/app -I$here/../link -I$marks -isystem $kernel/include -isystem $port"
+    -I$here/kernel -I$here/platform -I$here/app -I$here/lwip -I$here/../link -I$marks
+    -isystem $kernel/include -isystem $port -isystem $lwip/src/include"
 strict="-Wall -Wextra -Werror -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wconversion
     -Wno-sign-conversion"
 
@@ -91,7 +115,7 @@ done
     -Wl,-z,max-page-size=4096 -Wl,-z,noexecstack -Wl,-Map="$out/freertos.map" \
     -T "$here/platform/link.ld" "$work"/*.o -o "$elf.new" || fail "cannot link"
 "${prefix}objcopy" -O binary "$elf.new" "$out/freertos.bin"
-echo "$kernel" >"$stamp"
+echo "$kernel $lwip" >"$stamp"
 mv "$elf.new" "$elf"
 rm -rf "$work"
 echo "$elf: built, $(stat -c %s "$elf") bytes"

@@ -12,5 +12,5 @@ mkdir -p "$out"
     -Wall -Wextra -Werror -Wshadow -Wmissing-prototypes -Wstrict-prototypes \
     -I"$here/app" -I"$here/platform" -I"$here/tests" \
     "$here"/tests/*.c "$here/app/accounting.c" "$here/app/bootargs.c" "$here/app/histogram.c" \
-    "$here/platform/duechain.c" "$here/platform/fdt.c" -o "$out/host-tests"
+    "$here/platform/duechain.c" "$here/platform/fdt.c" "$here/platform/virtqueue.c" -o "$out/host-tests"
 "$out/host-tests"

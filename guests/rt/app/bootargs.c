@@ -18,10 +18,13 @@
 #define DURATION_MAX (1000000 * NS_PER_S)
 #define SAMPLES_MAX UINT64_C(1000000000)
 #define WARMUP_MAX SAMPLES_MAX
+#define PREFIX_MIN 8
+#define PREFIX_MAX 30
 
-enum key { PERIOD, LOAD, BURST, DURATION, SAMPLES, WARMUP, HISTOGRAM, LINK, END, KEYS };
+enum key { PERIOD, LOAD, BURST, DURATION, SAMPLES, WARMUP, HISTOGRAM, LINK, NETWORK, END, KEYS };
 
-static const char *const names[KEYS] = {"period", "load", "burst", "duration", "samples", "warmup", "histogram", "link", "end"};
+static const char *const names[KEYS] = {"period", "load",      "burst", "duration", "samples",
+                                        "warmup", "histogram", "link",  "network",  "end"};
 
 static const char *const allowed[KEYS] = {
     "period is from 50us to 1s, a whole number with the unit ns, us, ms or s, as in period=1ms",
@@ -32,6 +35,7 @@ static const char *const allowed[KEYS] = {
     "warmup is a whole number from 0 to 1000000000, as in warmup=10000",
     "histogram is on or off",
     "link is echo or off",
+    "network is off, or an IPv4 address with the bits of its network, 8 to 30, as in network=10.9.0.1/24",
     "end is off or reset",
 };
 
@@ -114,6 +118,40 @@ static bool parse_choice(struct span span, const char *yes, const char *no, bool
     return *chosen || equals(span, no);
 }
 
+static bool take_character(struct span *span, char wanted) {
+    if (span->length == 0 || *span->start != wanted) {
+        return false;
+    }
+    span->start++;
+    span->length--;
+    return true;
+}
+
+/* An IPv4 address of a host, with the bits of its network behind a slash. */
+static bool parse_network(struct span span, uint32_t *address, uint32_t *prefix) {
+    uint64_t number;
+
+    *address = 0;
+    if (equals(span, "off")) {
+        return true;
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        if ((i > 0 && !take_character(&span, '.')) || !take_number(&span, &number) || number > UINT8_MAX) {
+            return false;
+        }
+        *address = *address << 8 | (uint32_t)number;
+    }
+    if (!take_character(&span, '/') || !take_number(&span, &number) || span.length != 0 || number < PREFIX_MIN ||
+        number > PREFIX_MAX) {
+        return false;
+    }
+    *prefix = (uint32_t)number;
+    uint32_t hosts = UINT32_MAX >> *prefix;
+    /* Neither the network itself nor all of its hosts; not this host, the loopback, multicast or above. */
+    return (*address & hosts) != 0 && (*address & hosts) != hosts && *address >> 24 != 0 && *address >> 24 != 127 &&
+           *address >> 24 < 224;
+}
+
 static bool parse_value(enum key key, struct span value, struct parameters *parameters) {
     switch (key) {
     case PERIOD:
@@ -132,6 +170,8 @@ static bool parse_value(enum key key, struct span value, struct parameters *para
         return parse_choice(value, "on", "off", &parameters->histogram);
     case LINK:
         return parse_choice(value, "echo", "off", &parameters->echo);
+    case NETWORK:
+        return parse_network(value, &parameters->network, &parameters->network_prefix);
     case END:
         return parse_choice(value, "reset", "off", &parameters->restart);
     case KEYS:
@@ -204,7 +244,7 @@ bool bootargs_parse(const char *text, size_t length, struct parameters *paramete
         if (!split(word, &key, &value)) {
             return fail(error, word,
                         "the keys are period, load, burst, duration, samples, warmup, "
-                        "histogram, link and end, each followed by = and a value");
+                        "histogram, link, network and end, each followed by = and a value");
         }
         if (given[key].start != NULL) {
             return fail(error, word, "a key is allowed once");

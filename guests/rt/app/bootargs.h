@@ -21,6 +21,8 @@ struct parameters {
     uint32_t load_percent;
     bool histogram;
     bool echo;    /* the guest sends back what comes over its first memory link */
+    uint32_t network;        /* IPv4 address on the first network card, its first byte uppermost; 0: no network */
+    uint32_t network_prefix; /* bits of the address that are the network's */
     bool restart; /* at the end the guest restarts, instead of turning itself off */
 };
 

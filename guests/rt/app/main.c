@@ -18,12 +18,14 @@
 #include "fdt.h"
 #include "gic.h"
 #include "irq.h"
+#include "network.h"
 #include "periodic.h"
 #include "psci.h"
 #include "report.h"
 #include "sysreg.h"
 #include "task.h"
 #include "timer.h"
+#include "virtio_net.h"
 
 /* Called by boot.S. */
 __attribute__((noreturn)) void rt_main(uint64_t tree_address, uint64_t entry_level);
@@ -130,6 +132,22 @@ static void start_echo(const struct fdt *tree) {
     echo_create(&link);
 }
 
+/* Starts the network on the first virtio network card that the tree names. */
+static void start_network(const struct fdt *tree) {
+    struct network_card card;
+    uint32_t node = 0;
+
+    while (tree != NULL && fdt_device(tree, "virtio,mmio", node, &card.registers, &card.interrupt) == FDT_FOUND) {
+        if (virtio_net_is_card(card.registers)) {
+            network_create(&card, parameters.network, parameters.network_prefix);
+            return;
+        }
+        node++;
+    }
+    fault_stop("network=, and the device tree has no network card of virtio 1",
+               "give this guest a [[link]] of kind network, or leave network= out");
+}
+
 void rt_main(uint64_t tree_address, uint64_t entry_level) {
     struct devices devices = {.uart = BOARD_UART_BASE,
                               .distributor = BOARD_GICD_BASE,
@@ -159,6 +177,9 @@ void rt_main(uint64_t tree_address, uint64_t entry_level) {
     report_create(&parameters);
     if (parameters.echo) {
         start_echo(has_tree ? &tree : NULL);
+    }
+    if (parameters.network != 0) {
+        start_network(has_tree ? &tree : NULL);
     }
     vTaskStartScheduler();
     fault_stop("FreeRTOS did not start", "this is a defect of the guest");

@@ -8,6 +8,7 @@
 
 #define PRIORITY_REPORT 1   /* prints, when nothing else wants the core */
 #define PRIORITY_ECHO 1
+#define PRIORITY_NETWORK 1
 #define PRIORITY_BURNER 2
 #define PRIORITY_PERIODIC 4 /* the highest there is, configMAX_PRIORITIES - 1 */
 

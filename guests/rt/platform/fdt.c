@@ -237,11 +237,11 @@ static bool lists(const struct fdt *tree, const struct property *property, const
 }
 
 /*
- * Finds property `name` of the first node directly under the root with `compatible`; `*found` has length 0 if the node
- * does not have it. `*wide`: addresses and sizes have two cells each.
+ * Finds property `name` of the node number `node` of those directly under the root with `compatible`; `*found` has length 0 if
+ * the node does not have it. `*wide`: addresses and sizes have two cells each.
  */
-static enum fdt_result find(const struct fdt *tree, const char *compatible, const char *name, struct property *found,
-                            bool *wide) {
+static enum fdt_result find(const struct fdt *tree, const char *compatible, uint32_t node, const char *name,
+                            struct property *found, bool *wide) {
     struct walk walk = walk_start(tree);
     bool wide_addresses = false;
     bool wide_sizes = false;
@@ -269,18 +269,18 @@ static enum fdt_result find(const struct fdt *tree, const char *compatible, cons
             is_wanted = lists(tree, property, compatible);
         } else if (event == EVENT_PROPERTY && is_property(&walk, name)) {
             *found = *property;
-        } else if (event == EVENT_END && is_wanted) {
+        } else if (event == EVENT_END && is_wanted && node-- == 0) {
             *wide = wide_addresses && wide_sizes;
             return FDT_FOUND;
         }
     }
 }
 
-enum fdt_result fdt_address(const struct fdt *tree, const char *compatible, uint32_t index,
-                            uint64_t *address) {
+static enum fdt_result address_of(const struct fdt *tree, const char *compatible, uint32_t node, uint32_t index,
+                                  uint64_t *address) {
     struct property reg;
     bool wide;
-    enum fdt_result result = find(tree, compatible, "reg", &reg, &wide);
+    enum fdt_result result = find(tree, compatible, node, "reg", &reg, &wide);
 
     if (result != FDT_FOUND) {
         return result;
@@ -293,10 +293,10 @@ enum fdt_result fdt_address(const struct fdt *tree, const char *compatible, uint
     return FDT_FOUND;
 }
 
-enum fdt_result fdt_spi(const struct fdt *tree, const char *compatible, uint32_t *intid) {
+static enum fdt_result spi_of(const struct fdt *tree, const char *compatible, uint32_t node, uint32_t *intid) {
     struct property interrupts;
     bool wide;
-    enum fdt_result result = find(tree, compatible, "interrupts", &interrupts, &wide);
+    enum fdt_result result = find(tree, compatible, node, "interrupts", &interrupts, &wide);
 
     if (result != FDT_FOUND) {
         return result;
@@ -307,4 +307,20 @@ enum fdt_result fdt_spi(const struct fdt *tree, const char *compatible, uint32_t
     }
     *intid = SPI_FIRST_INTID + be32(value + CELL);
     return FDT_FOUND;
+}
+
+enum fdt_result fdt_address(const struct fdt *tree, const char *compatible, uint32_t index,
+                            uint64_t *address) {
+    return address_of(tree, compatible, 0, index, address);
+}
+
+enum fdt_result fdt_spi(const struct fdt *tree, const char *compatible, uint32_t *intid) {
+    return spi_of(tree, compatible, 0, intid);
+}
+
+enum fdt_result fdt_device(const struct fdt *tree, const char *compatible, uint32_t node, uint64_t *address,
+                           uint32_t *intid) {
+    enum fdt_result result = address_of(tree, compatible, node, 0, address);
+
+    return result == FDT_FOUND ? spi_of(tree, compatible, node, intid) : result;
 }

@@ -57,4 +57,8 @@ enum fdt_result fdt_address(const struct fdt *tree, const char *compatible, uint
 /* The same for the first interrupt of such a node, an SPI of a GIC; on FDT_FOUND `*intid` is its INTID. */
 enum fdt_result fdt_spi(const struct fdt *tree, const char *compatible, uint32_t *intid);
 
+/* Both of them, of the first range, for the node number `node` of those with `compatible`, counted from 0. */
+enum fdt_result fdt_device(const struct fdt *tree, const char *compatible, uint32_t node, uint64_t *address,
+                           uint32_t *intid);
+
 #endif

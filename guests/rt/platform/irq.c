@@ -5,7 +5,7 @@
  */
 #include "irq.h"
 
-#include <stddef.h>
+#include <stdbool.h>
 
 #include "FreeRTOS.h"
 #include "board.h"
@@ -20,15 +20,30 @@
 #define INTID_MASK 0xFFFFFFu        /* ICC_IAR1_EL1.INTID, IHI 0069 12.2.14 */
 #define INTID_SPECIAL_FIRST 1020u   /* 1020..1023: nothing to handle */
 
-/* The one SPI there may be. */
-static uint32_t spi_intid;
-static void (*spi_handler)(void);
+static struct {
+    uint32_t intid;
+    void (*handler)(void);
+} spis[IRQ_SPIS];
+static uint32_t spis_enabled;
 
 void irq_enable_spi(uint32_t intid, void (*handler)(void)) {
-    spi_intid = intid;
-    spi_handler = handler;
+    configASSERT(spis_enabled < IRQ_SPIS);
+    spis[spis_enabled].intid = intid;
+    spis[spis_enabled].handler = handler;
+    spis_enabled++;
     /* As urgent as the timer, so neither interrupts the other. */
     gic_enable_spi(intid, portLOWEST_USABLE_INTERRUPT_PRIORITY << portPRIORITY_SHIFT);
+}
+
+/* Calls the handler of this SPI. False: it was not enabled. */
+static bool handle_spi(uint32_t intid) {
+    for (uint32_t i = 0; i < spis_enabled; i++) {
+        if (spis[i].intid == intid) {
+            spis[i].handler();
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Called by the port; the name is its own. */
@@ -39,9 +54,7 @@ void vApplicationIRQHandler(uint32_t acknowledged) {
 
     if (intid == BOARD_VTIMER_INTID) {
         timer_interrupt();
-    } else if (spi_handler != NULL && intid == spi_intid) {
-        spi_handler();
-    } else if (intid < INTID_SPECIAL_FIRST || intid > 1023u) {
+    } else if (!handle_spi(intid) && (intid < INTID_SPECIAL_FIRST || intid > 1023u)) {
         console_printf("\nrt-fault: interrupt %lu came, which is not enabled\n", (uint64_t)intid);
         psci_system_off();
     }

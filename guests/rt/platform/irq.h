@@ -8,7 +8,10 @@
 /* Gives FreeRTOS its tick (configTICK_RATE_HZ). Before the scheduler starts. */
 void irq_init(void);
 
-/* Has `handler` called for this SPI, with interrupts masked. For one SPI only. */
+/* How many SPIs there may be. */
+#define IRQ_SPIS 2u
+
+/* Has `handler` called for this SPI, with interrupts masked. */
 void irq_enable_spi(uint32_t intid, void (*handler)(void));
 
 #endif

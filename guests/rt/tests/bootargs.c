@@ -67,6 +67,7 @@ static void defaults(void) {
         CHECK(p.histogram);
         CHECK(!p.restart);
         CHECK(!p.echo);
+        CHECK_EQUAL(p.network, 0);
     }
 }
 
@@ -89,6 +90,11 @@ static void values(void) {
     CHECK(accepted("end=reset").restart);
     CHECK(accepted("link=echo").echo);
     CHECK(!accepted("link=off").echo);
+    CHECK_EQUAL(accepted("network=10.9.0.1/24").network, 0x0a090001);
+    CHECK_EQUAL(accepted("network=10.9.0.1/24").network_prefix, 24);
+    CHECK_EQUAL(accepted("network=223.255.255.254/30").network, 0xdffffffe);
+    CHECK_EQUAL(accepted("network=1.0.0.1/8").network_prefix, 8);
+    CHECK_EQUAL(accepted("network=off").network, 0);
     CHECK(!accepted("end=off").restart);
     CHECK_EQUAL(accepted("warmup=0").warmup, 0);
     CHECK_EQUAL(accepted("warmup=1000000000").warmup, 1000000000);
@@ -143,13 +149,21 @@ static void errors(void) {
     refused("histogram=onn", "histogram=onn", "on or off");
     refused("end=", "end=", "off or reset");
     refused("link=on", "link=on", "echo or off");
+    static const char *const networks[] = {
+        "network=",            "network=on",          "network=10.9.0.1",    "network=10.9.0.1/",    "network=10.9.0.1/7",
+        "network=10.9.0.1/31", "network=10.9.0/24",   "network=10.9.0.1.2/24", "network=10.9.0.256/24", "network=10.9..1/24",
+        "network=10.9.0.0/24", "network=10.9.0.255/24", "network=0.0.0.1/24",  "network=127.0.0.1/8",  "network=224.0.0.1/24",
+        "network=10.9.0.1/24x", "network=10,9.0.1/24", "network=10.9.0.1/18446744073709551640"};
+    for (size_t i = 0; i < sizeof networks / sizeof networks[0]; i++) {
+        refused(networks[i], networks[i], "an IPv4 address");
+    }
     refused("end=restart", "end=restart", "off or reset");
     refused("load=3 load=3", "load=3", "once");
 }
 
 /* Random text over the parser's own alphabet: no crash, and what is accepted is in range. */
 static void survives_random_text(void) {
-    static const char *const pieces[] = {"period", "load", "burst", "duration", "samples", "warmup", "histogram", "link", "end",
+    static const char *const pieces[] = {"period", "load", "burst", "duration", "samples", "warmup", "histogram", "link", "end", "network", "10.9.0.1", ".", "/",
                                          "=",      " ",    "1",     "0",        "9",       "ns",
                                          "us",     "ms",   "s",     "%",        "on",      "off", "\n"};
     uint64_t state = 0xB007;

@@ -44,5 +44,6 @@ void test_bootargs(void);
 void test_histogram(void);
 void test_duechain(void);
 void test_accounting(void);
+void test_virtqueue(void);
 
 #endif

@@ -212,6 +212,44 @@ static void finds_interrupts_of_devices(void) {
     free(blob.bytes);
 }
 
+/* Several devices of one kind, among others. */
+static void finds_each_of_several_devices(void) {
+    uint8_t range[16] = {0, 0, 0, 0, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0};
+    uint8_t specifier[12] = {0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 4};
+    struct writer w = {.structure_size = 0};
+    struct fdt tree;
+    uint64_t address = 0;
+    uint32_t intid = 0;
+
+    begin(&w, "");
+    cell(&w, "#address-cells", 2);
+    cell(&w, "#size-cells", 2);
+    for (uint8_t i = 0; i < 3; i++) {
+        begin(&w, "clock");
+        property(&w, "compatible", "fixed-clock", sizeof "fixed-clock");
+        end(&w);
+        begin(&w, "virtio_mmio");
+        range[6] = (uint8_t)(2 * i);
+        specifier[7] = (uint8_t)(16 + i);
+        property(&w, "interrupts", specifier, sizeof specifier);
+        property(&w, "reg", range, sizeof range);
+        property(&w, "compatible", "virtio,mmio", sizeof "virtio,mmio");
+        end(&w);
+    }
+    end(&w);
+    token(&w, 9);
+    struct tree_blob blob = finish(&w);
+    CHECK(fdt_open(&tree, blob.bytes, blob.size));
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK(fdt_device(&tree, "virtio,mmio", i, &address, &intid) == FDT_FOUND);
+        CHECK_EQUAL(address, 0x0a000000 + 0x200 * i);
+        CHECK_EQUAL(intid, 48 + i);
+    }
+    CHECK(fdt_device(&tree, "virtio,mmio", 3, &address, &intid) == FDT_ABSENT);
+    CHECK(fdt_device(&tree, "fixed-clock", 0, &address, &intid) == FDT_MALFORMED);
+    free(blob.bytes);
+}
+
 /* Each case changes one word of the header; none may open, or else nothing may be found. */
 static void refuses_broken_headers(void) {
     static const struct {
@@ -347,6 +385,7 @@ void test_fdt(void) {
     finds_what_is_there();
     finds_addresses_of_devices();
     finds_interrupts_of_devices();
+    finds_each_of_several_devices();
     refuses_broken_headers();
     stops_at_the_end_of_the_structure();
     refuses_a_name_outside_the_strings();
