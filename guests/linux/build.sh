@@ -28,8 +28,8 @@ readonly PACKAGES=(busybox-static rt-tests libc6 libnuma1)
 readonly PROGRAMS=(usr/bin/hackbench usr/bin/cyclictest)
 # The same for --bench; what tcc compiles with; and upstream sources: of zlib, which the guest builds, and
 # of U-Boot, which carries Dhrystone 2.1.
-readonly BENCH_PACKAGES=(iperf3 libiperf0 libssl3 libsctp1 make tcc libc6-dev linux-libc-dev)
-readonly BENCH_PROGRAMS=(usr/bin/iperf3 usr/bin/make usr/bin/tcc)
+readonly BENCH_PACKAGES=(iperf libstdc++6 libgcc-s1 iperf3 libiperf0 libssl3 libsctp1 make tcc libc6-dev linux-libc-dev)
+readonly BENCH_PROGRAMS=(usr/bin/iperf usr/bin/iperf3 usr/bin/make usr/bin/tcc)
 readonly BENCH_FILES=(
     usr/lib/aarch64-linux-gnu/{tcc,crt1.o,crti.o,crtn.o,libc.so,libc_nonshared.a}
     usr/include/{"*.h",asm-generic,aarch64-linux-gnu} usr/include/linux/{errno,falloc,limits}.h

@@ -67,3 +67,63 @@ fn two_linux_guests_exchange_files_over_a_network_link() {
     let late = console.number("rt", "rt-result", "late");
     console.demand(late == 0, &format!("{late} periods are late"));
 }
+
+/// lwIP answers Linux in FreeRTOS's task of lowest priority: pings, echoes on several connections at once, and a stream beside
+/// small pings. The control task loses no period, and none is late.
+#[test]
+fn freertos_answers_linux_over_a_network_link() {
+    let console = Boot::new("freertos_answers_linux_over_a_network_link")
+        .policy("steal")
+        .cores(2)
+        .exact()
+        .guest(rt("period=1ms duration=8s network=10.9.0.1/24"))
+        .guest(linux("rtnet", "own=10.9.0.2,other=10.9.0.1,mib=2", &[0, 1]))
+        .network_link("rt", "linux")
+        .run();
+    console
+        .linux_is_well("linux", "rtnet")
+        .rt_is_well("rt")
+        .machine_ended();
+    let number = |guest, line, key| console.number(guest, line, key);
+    console.demand(
+        number("linux", "linux-result", "pings") == 20,
+        "pings were not answered",
+    );
+    let echoed = number("linux", "linux-result", "echoed");
+    console.demand(echoed == 3 * 256 * 1024, "echoes are missing");
+    let streamed = number("rt", "rt-iperf", "bytes");
+    console.demand(
+        streamed == 2 * 1024 * 1024 + 24,
+        &format!("{streamed} bytes of the stream have come"),
+    );
+    let late = number("rt", "rt-result", "late");
+    console.demand(late == 0, &format!("{late} periods are late"));
+    // Some exits of EL2, and no work of lwIP: that of one tick takes half a millisecond.
+    let longest = number("rt", "rt-result", "max_ns");
+    console.demand(longest < 50_000, &format!("a job has waited {longest} ns"));
+}
+
+/// FreeRTOS restarts again and again, and answers in each life: its card is set up anew, and the peer's connections of before
+/// are in nobody's way.
+#[test]
+fn freertos_answers_linux_again_after_each_restart() {
+    let console = Boot::new("freertos_answers_linux_again_after_each_restart")
+        .policy("steal")
+        .cores(2)
+        .exact_until_us(12_000_000)
+        .guest(rt(
+            "period=1ms duration=1s histogram=off end=reset network=10.9.0.1/24",
+        ))
+        .guest(linux(
+            "rtnet",
+            "own=10.9.0.2,other=10.9.0.1,connections=1,kib=64,lives=4",
+            &[0, 1],
+        ))
+        .network_link("linux", "rt")
+        .run();
+    console.linux_is_well("linux", "rtnet");
+    let lives = console.number("linux", "linux-result", "lives");
+    console.demand(lives == 4, &format!("{lives} lives only"));
+    let late = console.count("rt", "rt-result") - console.count("rt", "lost=0 late=0");
+    console.demand(late == 0, &format!("{late} lives with late periods"));
+}

@@ -12,6 +12,7 @@
 #include "lwip/init.h"
 #include "lwip/netif.h"
 #include "lwip/sys.h"
+#include "lwip/tcp.h"
 #include "lwip/timeouts.h"
 #include "netif/ethernet.h"
 #include "task.h"
@@ -178,6 +179,17 @@ static void report_iperf(void *unused, enum lwiperf_report_type type, const ip_a
     (void)unused, (void)own, (void)own_port, (void)peer, (void)peer_port;
     console_printf("rt-iperf ok=%lu bytes=%lu ms=%lu kbit_per_s=%lu\n", (uint64_t)is_done, (uint64_t)bytes, (uint64_t)ms,
                    (uint64_t)kbit_per_s);
+}
+
+/*
+ * An iperf client can ask the server to connect to it, for a test in the other direction. If it then refuses, lwIP 2.1.3 frees
+ * the connection twice (lwiperf_tcp_err closes what tcp_input frees). So lwiperf.c is compiled with this instead of tcp_connect.
+ */
+err_t network_refuse_connect(struct tcp_pcb *pcb, const ip_addr_t *peer, u16_t port, tcp_connected_fn connected);
+
+err_t network_refuse_connect(struct tcp_pcb *pcb, const ip_addr_t *peer, u16_t port, tcp_connected_fn connected) {
+    (void)pcb, (void)peer, (void)port, (void)connected;
+    return ERR_VAL;
 }
 
 static void start(void) {
