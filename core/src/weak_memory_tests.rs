@@ -12,7 +12,8 @@ use crate::migration::{Level, Parked, ParkedState, ParkingSlot, Presence};
 use crate::psci::{EntryPoint, Generation};
 use crate::schedule::{Band, Ticks};
 use crate::vgic::Doorbell;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::virtio::shared::{Kind, Link};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use spumone_config::types::{GuestAddr, PcpuId, VcpuId};
 use std::sync::Mutex;
 use std::thread;
@@ -237,5 +238,43 @@ fn each_byte_is_written_once_by_the_core_with_the_token() {
         shown.sort_unstable();
         assert_eq!(shown, b"abcxyz");
         assert_eq!(drained.load(Ordering::Relaxed), 6);
+    }
+}
+
+/// A frame is moved when the receiver offers a buffer, which notifies its card only if it is asked to.
+#[test]
+fn a_frame_that_waits_for_a_buffer_is_not_forgotten() {
+    for _ in 0..ROUNDS {
+        let link = Link::new(1, 0);
+        let goes_on = AtomicBool::new(false);
+        thread::scope(|cores| {
+            cores.spawn(|| {
+                link.available[1].store(1, Ordering::Release);
+                fence(Ordering::SeqCst);
+                if link.flags.load(Ordering::Relaxed) == 0 && link.may_go_on() {
+                    goes_on.store(true, Ordering::Release);
+                }
+            });
+            let is_moved = link.step() == Kind::Moved
+                || poll(MAX_LOOKS, || {
+                    let goes_on = goes_on.swap(false, Ordering::Acquire);
+                    (goes_on && link.step() == Kind::Moved).then_some(())
+                })
+                .is_some();
+            assert!(is_moved, "the frame waits for ever");
+        });
+    }
+}
+
+/// The queues of a card are reset when no core uses them any more.
+#[test]
+fn a_card_is_reset_before_or_after_a_frame_of_it() {
+    for _ in 0..ROUNDS {
+        let link = Link::new(1, 1);
+        thread::scope(|cores| {
+            // It fails if it uses the receiver's queue after the reset.
+            cores.spawn(|| link.step());
+            assert!(poll(MAX_LOOKS, || link.reset(1).then_some(())).is_some());
+        });
     }
 }

@@ -2,163 +2,13 @@
 //! All interleavings of cores that share a link; each test lists the outcomes that must occur.
 
 use super::registers::*;
-use super::{Device, Direction, Effect, End, Memories, Step};
+use super::shared::{Kind, Link};
+use super::{Device, Effect};
 use crate::psci::loom_tests::explore;
-use crate::sync::atomic::{AtomicBool, AtomicU16, Ordering, fence};
+use crate::sync::atomic::{Ordering, fence};
 use loom::thread;
-use spumone_config::GuestAddr;
 use std::sync::Arc;
 use std::vec::Vec;
-
-const AVAILABLE: u64 = 0x2000;
-const USED: u64 = 0x3000;
-/// Frames, and buffers for them, fit in one part each.
-const BYTES: u64 = 60;
-
-/// Two cards that are up, and the words of their rings that guests and cores write.
-struct Link {
-    devices: [Device; 2],
-    direction: Direction,
-    /// Buffers that each driver has made available.
-    available: [AtomicU16; 2],
-    used: [AtomicU16; 2],
-    /// Flags of the receiver's used ring.
-    flags: AtomicU16,
-    /// The queues of this end may be reset: no core may use them.
-    is_reset: [AtomicBool; 2],
-}
-
-fn index(end: End) -> usize {
-    usize::from(end == End::Receiver)
-}
-
-fn start(device: &Device, queue: u32) {
-    for (register, value) in [
-        (DRIVER_FEATURES_SEL, 1),
-        (DRIVER_FEATURES, 1),
-        (QUEUE_SEL, queue),
-        (QUEUE_NUM, 4),
-        (QUEUE_DRIVER_LOW, AVAILABLE as u32),
-        (QUEUE_DEVICE_LOW, USED as u32),
-        (QUEUE_READY, 1),
-    ] {
-        let _ = device.write(register, value);
-    }
-}
-
-impl Link {
-    fn new(frames: u16, buffers: u16) -> Arc<Self> {
-        let link = Self {
-            devices: [Device::new(), Device::new()],
-            direction: Direction::new(),
-            available: [AtomicU16::new(frames), AtomicU16::new(buffers)],
-            used: [AtomicU16::new(0), AtomicU16::new(0)],
-            // No notifications.
-            flags: AtomicU16::new(1),
-            is_reset: [AtomicBool::new(false), AtomicBool::new(false)],
-        };
-        for (device, queue) in link.devices.iter().zip([1, 0]) {
-            start(device, queue);
-            let _ = device.write(STATUS, 15);
-        }
-        Arc::new(link)
-    }
-
-    fn step(self: &Arc<Self>) -> Kind {
-        let [from, to] = &self.devices;
-        match self.direction.step(from, to, &mut Words(Arc::clone(self))) {
-            Step::Idle => Kind::Idle,
-            Step::Moved { .. } => Kind::Moved,
-            Step::Claimed => Kind::Claimed,
-            Step::Broken(_) => panic!("nobody breaks a rule"),
-        }
-    }
-
-    /// The driver of `end` writes zero to `Status`, once. Returns whether the reset is done.
-    fn reset(&self, end: usize) -> bool {
-        assert_eq!(self.devices[end].write(STATUS, 0), Effect::Reset);
-        self.finish(end)
-    }
-
-    fn finish(&self, end: usize) -> bool {
-        let is_done = !self.direction.is_claimed();
-        if is_done {
-            self.is_reset[end].store(true, Ordering::Relaxed);
-            self.devices[end].finish_reset();
-        }
-        is_done
-    }
-
-    fn may_go_on(self: &Arc<Self>) -> bool {
-        let words = Words(Arc::clone(self));
-        self.direction.may_go_on(&self.devices[1], &words)
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    Idle,
-    Moved,
-    Claimed,
-}
-
-/// The memory of both guests, as a core sees it.
-struct Words(Arc<Link>);
-
-impl Words {
-    /// A core uses the queue of `end`.
-    fn check(&self, end: End) {
-        let is_reset = &self.0.is_reset[index(end)];
-        assert!(!is_reset.load(Ordering::Relaxed), "of a former life");
-    }
-}
-
-impl Memories for Words {
-    fn load16(&self, end: End, at: GuestAddr) -> Option<u16> {
-        Some(match at.0 - AVAILABLE {
-            0 => 0,
-            2 => self.0.available[index(end)].load(Ordering::Acquire),
-            entry => (entry as u16 - 4) / 2,
-        })
-    }
-
-    fn load64(&self, end: End, at: GuestAddr) -> Option<u64> {
-        self.check(end);
-        let flags = if end == End::Receiver { 2 } else { 0 };
-        Some(match at.0 % 16 {
-            0 => 0x1_0000,
-            _ => BYTES | flags << 32,
-        })
-    }
-
-    fn store16(&mut self, end: End, at: GuestAddr, value: u16) -> Option<()> {
-        self.check(end);
-        match at.0 - USED {
-            0 => self.0.flags.store(value, Ordering::Release),
-            _ => self.0.used[index(end)].store(value, Ordering::Release),
-        }
-        Some(())
-    }
-
-    fn store_pair(&mut self, end: End, _: GuestAddr, _: [u32; 2]) -> Option<()> {
-        self.check(end);
-        Some(())
-    }
-
-    fn has(&self, _: End, _: GuestAddr, _: u32) -> bool {
-        true
-    }
-
-    fn write(&mut self, _: GuestAddr, _: &[u8]) -> Option<()> {
-        self.check(End::Receiver);
-        Some(())
-    }
-
-    fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Option<()> {
-        self.check(End::Receiver);
-        Some(())
-    }
-}
 
 /// A driver resets its card while another core moves a frame of it: its queues are reset after that, or not touched by it.
 fn reset_meets_step(end: usize) -> Vec<(Kind, bool)> {
@@ -262,7 +112,7 @@ fn loom_a_frame_for_a_card_that_goes_down_is_not_forgotten() {
             let link = Arc::clone(&link);
             thread::spawn(move || link.step())
         };
-        let _ = link.devices[1].write(STATUS, 0x8f);
+        let _ = link.write_status(1, 0x8f);
         let goes_on = link.may_go_on();
         let step = core.join().unwrap();
         assert!(step == Kind::Moved || goes_on, "the frame waits for ever");

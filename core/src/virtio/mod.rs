@@ -18,6 +18,8 @@ mod memory;
 mod queue;
 mod registers;
 #[cfg(test)]
+pub(crate) mod shared;
+#[cfg(test)]
 #[cfg(not(loom))]
 mod tests;
 

@@ -94,21 +94,3 @@ fn buffers_may_lie_at_both_ends_of_memory() {
         }
     }
 }
-
-/// A core that finds the card of its guest in use by another core moves the frame later, without another notification.
-#[test]
-fn a_core_that_finds_another_one_moving_a_frame_tries_again() {
-    let mut bench = running(2);
-    comes_up(&mut bench, 0);
-    comes_up(&mut bench, 1);
-    offers_receive(&mut bench, 1, 0);
-    let [from, to] = [0, 1].map(|id| bench.machine.guest(GuestId(id)));
-    let mut meanwhile = || {
-        transmits(&mut bench, 0, 0, b"a frame");
-        bench.iterations(20);
-    };
-    let mut held = Held(RefCell::new(&mut meanwhile), FINDS_NONE);
-    let _ = from.outbound[0].step(&from.cards[0], &to.cards[0], &mut held);
-    bench.iterations(40);
-    assert_eq!(received(&mut bench, 1, 0, 7), b"a frame");
-}

@@ -175,7 +175,7 @@ pub fn some_area(random: &mut Random) -> u64 {
         1 => BASE + SIZE - (any & 0x3f),
         2 => BASE - (any & 0x3f),
         3 => u64::MAX - (any & 0xff),
-        _ => (BASE + any % (SIZE - 0x1000)) & !7,
+        _ => BASE + ((any % (SIZE - 0x1000)) & !7),
     }
 }
 
