@@ -266,10 +266,20 @@ impl CpuInterface {
         machine: &mut impl PhysicalGic,
     ) -> VcpuIndexSet {
         let word = gic.distributor.word(n);
-        // The request is set before the latches are cleared: see `fold_spi`.
+        // The request is set before the latches are cleared: see `fold_spi`. It is for what a holder has pending in a list
+        // register. If an SPI is not there, a request would wait for the next pending state of it.
         let (others, _) = gic.distributor.held_by_others(n, value, self.index);
-        word.drop_pending.fetch_or(others, Ordering::AcqRel);
+        let listed = || others & word.listed.load(Ordering::Acquire);
+        let before = listed();
+        word.drop_pending.fetch_or(before, Ordering::AcqRel);
         self.clear_latches(gic, n, word, value, machine);
+        // A holder may have listed it, or folded it without seeing the request.
+        fence(Ordering::SeqCst);
+        let after = listed();
+        word.drop_pending
+            .fetch_or(after & !before, Ordering::AcqRel);
+        word.drop_pending
+            .fetch_and(!(before & !after), Ordering::AcqRel);
         gic.ring_holders(n, others, self.index)
     }
 
