@@ -98,18 +98,14 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// That of a guest, in thousandths; `None`: it had no time. `None` in place of the guest: of idling, also if there was none.
-    pub fn of(&self, guest: Option<GuestId>) -> Option<u32> {
-        let all = self.passed[..START]
-            .iter()
-            .fold(0, |sum: u64, &it| sum.saturating_add(it));
+    /// That of a guest in thousandths, rounded down; `None`: that of idling.
+    pub fn of(&self, guest: Option<GuestId>) -> u32 {
+        let counted = self.passed[..START].iter();
+        let all = counted.fold(0, |sum: u64, &it| sum.saturating_add(it));
         let part = self.passed[guest.map_or(IDLE, GuestId::index).min(IDLE)];
-        if part == 0 && guest.is_some() {
-            return None;
-        }
         // Wide enough for the sums of years.
         let share = u128::from(part) * 1000 / u128::from(all.max(1));
-        Some(share as u32)
+        share as u32
     }
 }
 
@@ -122,7 +118,7 @@ mod tests {
     const RT: Option<GuestId> = Some(GuestId(0));
     const LINUX: Option<GuestId> = Some(GuestId(7));
 
-    fn shares(watch: &mut Watch, usage: &Usage, now: u64) -> Vec<Option<u32>> {
+    fn shares(watch: &mut Watch, usage: &Usage, now: u64) -> Vec<u32> {
         let shares = watch.look(PcpuId(3), usage, Ticks(now));
         [RT, LINUX, None].map(|it| shares.of(it)).to_vec()
     }
@@ -135,20 +131,11 @@ mod tests {
         usage.switch(LINUX, Ticks(1_000_100));
         usage.switch(RT, Ticks(1_000_700));
         usage.switch(LINUX, Ticks(1_000_800));
-        assert_eq!(
-            shares(&mut watch, &usage, 1_001_000),
-            [Some(100), Some(800), Some(100)]
-        );
+        assert_eq!(shares(&mut watch, &usage, 1_001_000), [100, 800, 100]);
         // The present user goes on, without a switch.
-        assert_eq!(
-            shares(&mut watch, &usage, 1_002_000),
-            [None, Some(1000), Some(0)]
-        );
+        assert_eq!(shares(&mut watch, &usage, 1_002_000), [0, 1000, 0]);
         usage.switch(None, Ticks(1_002_000));
-        assert_eq!(
-            shares(&mut watch, &usage, 1_004_000),
-            [None, None, Some(1000)]
-        );
+        assert_eq!(shares(&mut watch, &usage, 1_004_000), [0, 0, 1000]);
     }
 
     #[test]
@@ -156,13 +143,10 @@ mod tests {
         let (usage, mut watch) = (Usage::new(), Watch::new());
         usage.switch(None, Ticks(10));
         usage.switch(RT, Ticks(55));
-        assert_eq!(
-            shares(&mut watch, &usage, 100),
-            [Some(500), None, Some(500)]
-        );
-        assert_eq!(shares(&mut watch, &usage, 100), [None, None, Some(0)]);
+        assert_eq!(shares(&mut watch, &usage, 100), [500, 0, 500]);
+        assert_eq!(shares(&mut watch, &usage, 100), [0, 0, 0]);
         // The core has gone over to another guest since the time was read.
         usage.switch(LINUX, Ticks(200));
-        assert_eq!(shares(&mut watch, &usage, 150)[1], None);
+        assert_eq!(shares(&mut watch, &usage, 150)[1], 0);
     }
 }

@@ -12,7 +12,7 @@ use crate::migration::{Level, Parked, ParkedState, ParkingSlot, Presence};
 use crate::psci::{EntryPoint, Generation};
 use crate::schedule::{Band, Ticks};
 use crate::vgic::Doorbell;
-use crate::virtio::shared::{Kind, Link};
+use crate::virtio::link_for_tests::{Kind, Link};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use spumone_config::types::{GuestAddr, PcpuId, VcpuId};
 use std::sync::Mutex;

@@ -82,6 +82,7 @@ build_flavour() {
     ln -s busybox "$rootfs/bin/sh" # the other names are made by /init
     for program in "${PROGRAMS[@]}"; do copy_elf "$program" "$rootfs"; done
     install -m 755 "$here/init" "$rootfs/init"
+    install -D -m 644 -t "$rootfs/lib/spumone" "$root/guests/linux/lib/realtime.sh"
     install -m 644 "$linux/Image" "$work/guest.cpio" "$rt/freertos.elf" "$rootfs/guests"
     copy_modules "$kernel" "$release" "$rootfs" "${MODULES[@]}"
     pack "$rootfs" "$work/kvm$2.cpio"
@@ -107,7 +108,7 @@ packages=$(sort <<< "$packages")
 
 outputs=(kvm.cpio kvm-rt.cpio)
 guests=("$linux/Image" "$linux/initrd-bench.cpio" "$rt/freertos.elf")
-sources=$(cd "$here" && find build.sh init guest ../linux/packages.sh -type f | sort)
+sources=$(cd "$here" && find build.sh init guest ../linux/packages.sh ../linux/lib/realtime.sh -type f | sort)
 # shellcheck disable=SC2086  # the sources are words
 stamp=$({ cut -f1-3 <<< "$packages"; sha256sum < <(cat "${guests[@]}"); cd "$here"; sha256sum $sources; } | sha256sum)
 fresh=yes

@@ -56,9 +56,11 @@ pub struct Answers {
     /// The line that is being passed on; `passed` is the number of its bytes that were.
     line: Vec<u8, LINE_SIZE>,
     passed: usize,
-    /// The core whose line is next in an answer, or is being passed on; then the guest whose share is next in it.
+    /// The core whose line is next in an answer, or is being passed on.
     core: PcpuId,
+    /// The shares of that core's time, once its line has begun; and the guest whose share is next in it.
     shares: Option<(Shares, GuestId)>,
+    /// What the former answer saw of all cores.
     watch: Watch,
 }
 
@@ -172,13 +174,14 @@ impl Answers {
         match state(guest) {
             Some(it) => {
                 self.shares = Some((shares, GuestId(guest.0 + 1)));
-                if let Some(share) = shares.of(Some(guest)) {
+                let share = shares.of(Some(guest));
+                if share > 0 {
                     self.share(it.name, share);
                     self.text(",");
                 }
             }
             None => {
-                self.share("idle", shares.of(None).unwrap_or(0));
+                self.share("idle", shares.of(None));
                 self.text("\n");
                 self.shares = None;
                 self.core = PcpuId(self.core.0 + 1);

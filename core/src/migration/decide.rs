@@ -92,7 +92,7 @@ fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
     state.must_decide = false;
     if let Action::Run(chosen) = decision.action {
         set_running(state, platform, chosen);
-        platform.trace(TracePoint::Dispatch(chosen));
+        platform.trace(TracePoint::Dispatch(chosen, now));
     }
     if !state.movable.is_empty() {
         publish_and_notify(state, platform, now);

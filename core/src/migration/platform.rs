@@ -88,8 +88,8 @@ pub enum TracePoint {
     CheckedGang(u32),
     /// Another core had claimed the chosen vCPU: the core decides again.
     Again,
-    /// The core is to run this vCPU; `None`: it idles.
-    Dispatch(Option<VcpuId>),
+    /// From this time on, that of the decision, the core is to run this vCPU; `None`: it idles.
+    Dispatch(Option<VcpuId>, Ticks),
     /// The registers of the loaded vCPU are saved.
     Saved,
 }

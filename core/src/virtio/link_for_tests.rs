@@ -75,7 +75,7 @@ impl Link {
             Step::Idle => Kind::Idle,
             Step::Moved { .. } => Kind::Moved,
             Step::Claimed => Kind::Claimed,
-            Step::Broken(_) => panic!("nobody breaks a rule"),
+            Step::Broken(_) => Kind::Broken,
         }
     }
 
@@ -108,6 +108,8 @@ pub enum Kind {
     Idle,
     Moved,
     Claimed,
+    /// Of no use to these tests, whose drivers keep to the rules.
+    Broken,
 }
 
 /// The memory of both guests, as a core sees it.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! All interleavings of cores that share a link; each test lists the outcomes that must occur.
 
+use super::link_for_tests::{Kind, Link};
 use super::registers::*;
-use super::shared::{Kind, Link};
 use super::{Device, Effect};
 use crate::psci::loom_tests::explore;
 use crate::sync::atomic::{Ordering, fence};
@@ -10,14 +10,17 @@ use loom::thread;
 use std::sync::Arc;
 use std::vec::Vec;
 
+/// Another core moves a frame.
+fn step_meanwhile(link: &Arc<Link>) -> thread::JoinHandle<Kind> {
+    let link = Arc::clone(link);
+    thread::spawn(move || link.step())
+}
+
 /// A driver resets its card while another core moves a frame of it: its queues are reset after that, or not touched by it.
 fn reset_meets_step(end: usize) -> Vec<(Kind, bool)> {
     explore(move || {
         let link = Link::new(1, 1);
-        let core = {
-            let link = Arc::clone(&link);
-            thread::spawn(move || link.step())
-        };
+        let core = step_meanwhile(&link);
         let is_done = link.reset(end);
         let step = core.join().unwrap();
         // At once, or when the access is tried again.
@@ -49,10 +52,7 @@ fn loom_a_reset_of_the_sender_comes_before_or_after_a_step() {
 fn loom_memory_is_loaded_when_no_core_moves_a_frame_of_the_former_life() {
     let outcomes = explore(|| {
         let link = Link::new(1, 1);
-        let core = {
-            let link = Arc::clone(&link);
-            thread::spawn(move || link.step())
-        };
+        let core = step_meanwhile(&link);
         link.devices[1].go_down();
         let is_done = link.finish(1);
         assert_eq!(core.join().unwrap(), Kind::Moved);
@@ -65,10 +65,7 @@ fn loom_memory_is_loaded_when_no_core_moves_a_frame_of_the_former_life() {
 fn loom_two_cores_move_each_frame_once() {
     let outcomes = explore(|| {
         let link = Link::new(2, 2);
-        let core = {
-            let link = Arc::clone(&link);
-            thread::spawn(move || link.step())
-        };
+        let core = step_meanwhile(&link);
         let mut steps = [link.step(), core.join().unwrap()];
         let moved = steps.iter().filter(|&&it| it == Kind::Moved).count();
         for used in &link.used {
@@ -86,10 +83,7 @@ fn loom_two_cores_move_each_frame_once() {
 fn loom_a_frame_that_waits_for_a_buffer_is_not_forgotten() {
     let outcomes = explore(|| {
         let link = Link::new(1, 0);
-        let core = {
-            let link = Arc::clone(&link);
-            thread::spawn(move || link.step())
-        };
+        let core = step_meanwhile(&link);
         link.available[1].store(1, Ordering::Release);
         fence(Ordering::SeqCst);
         let is_asked = link.flags.load(Ordering::Relaxed) == 0;
@@ -108,10 +102,7 @@ fn loom_a_frame_that_waits_for_a_buffer_is_not_forgotten() {
 fn loom_a_frame_for_a_card_that_goes_down_is_not_forgotten() {
     let outcomes = explore(|| {
         let link = Link::new(1, 0);
-        let core = {
-            let link = Arc::clone(&link);
-            thread::spawn(move || link.step())
-        };
+        let core = step_meanwhile(&link);
         let _ = link.write_status(1, 0x8f);
         let goes_on = link.may_go_on();
         let step = core.join().unwrap();

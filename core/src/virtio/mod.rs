@@ -12,13 +12,13 @@
 mod device;
 mod direction;
 #[cfg(test)]
+pub(crate) mod link_for_tests;
+#[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
 mod memory;
 mod queue;
 mod registers;
-#[cfg(test)]
-pub(crate) mod shared;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;

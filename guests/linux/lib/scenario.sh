@@ -77,15 +77,6 @@ result() {
     exit 1
 }
 
-# Lets real-time threads have a CPU for as long as they want. Otherwise Linux takes it away from them for 5 % of each second; and
-# its fair server (since 6.12) runs other threads before them, also where no other thread starves.
-unlimited_realtime() {
-    local server
-    echo -1 > /proc/sys/kernel/sched_rt_runtime_us
-    mount -t debugfs debugfs /sys/kernel/debug
-    for server in /sys/kernel/debug/sched/fair_server/cpu*/runtime; do echo 0 > "$server"; done
-}
-
 # Sum over all CPUs of the /proc/interrupts lines that match the pattern $1.
 interrupts() {
     awk -v pattern="$1" '$0 ~ pattern { for (i = 2; i <= NF && $i ~ /^[0-9]+$/; i++) sum += $i } END { print sum + 0 }' \

@@ -237,8 +237,8 @@ static bool lists(const struct fdt *tree, const struct property *property, const
 }
 
 /*
- * Finds property `name` of the node number `node` of those directly under the root with `compatible`; `*found` has length 0 if
- * the node does not have it. `*wide`: addresses and sizes have two cells each.
+ * Of the nodes directly under the root that are `compatible`, takes number `node`, counted from 0, and finds its property `name`.
+ * If the node does not have that property, the length of `*found` is 0. `*wide`: addresses and sizes have two cells each.
  */
 static enum fdt_result find(const struct fdt *tree, const char *compatible, uint32_t node, const char *name,
                             struct property *found, bool *wide) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The driver's side of a virtqueue, against a device that follows the rules, and one that does not. */
+/* Tests of the driver's side of a virtqueue: with a device that follows the rules, and with a device that breaks them. */
 #include "virtqueue.h"
 
 #include <stdlib.h>

@@ -300,14 +300,14 @@ impl Platform for CorePlatform {
             TracePoint::Parked => step!(Parked),
             TracePoint::Send(id) => self.events.note(Event::Send, u64::from(id.0)),
             TracePoint::Notified => step!(Notified),
-            TracePoint::Dispatch(Some(id)) => {
+            TracePoint::Dispatch(Some(id), now) => {
                 self.events.note(Event::Dispatch, u64::from(id.0));
                 let guest = self.machine.vcpu(id).map(|it| it.id);
-                self.own.usage.switch(guest, timers::now());
+                self.own.usage.switch(guest, now);
             }
-            TracePoint::Dispatch(None) => {
+            TracePoint::Dispatch(None, now) => {
                 self.events.note(Event::Idle, 0);
-                self.own.usage.switch(None, timers::now());
+                self.own.usage.switch(None, now);
             }
             TracePoint::Decide
             | TracePoint::Peeked(_)

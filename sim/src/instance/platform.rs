@@ -223,7 +223,7 @@ impl Platform for Core<'_> {
             | TracePoint::Parked
             | TracePoint::Notified
             | TracePoint::Saved
-            | TracePoint::Dispatch(_) => 0,
+            | TracePoint::Dispatch(..) => 0,
         };
         self.hardware.spend(cost);
     }

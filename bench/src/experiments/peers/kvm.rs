@@ -21,7 +21,8 @@ pub(super) const METHOD: &[&str] = &[
      for each of its vCPUs, kept free of other work, and here the core is to be shared. `guests/kvm/README.md` has the source of each setting.",
     "KVM, host: interrupts of devices are kept off core 3 (`irqaffinity=0-2`; Linux, \
      `Documentation/admin-guide/kernel-parameters.txt`). Real-time threads have no limit (`sched_rt_runtime_us=-1`), and the fair \
-     server is off: with it, FreeRTOS waited up to 1.4 ms beside an idle Linux (`guests/kvm/README.md`). \
+     server is off: with it, FreeRTOS waited up to 1.4 ms beside an idle Linux. Waits of half a millisecond are left, when the host's \
+     worker `vmstat` gives pages back with interrupts masked (`guests/kvm/README.md`). \
      The disk of Linux is a virtio disk on the host's own virtio disk, past the host's page cache (`cache=none,aio=native`). \
      All else is as Debian has it.",
     "KVM, Linux floats: the same, but the host's scheduler may run each vCPU of Linux on any core, which is how a VM without \

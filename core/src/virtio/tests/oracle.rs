@@ -162,7 +162,8 @@ pub struct Verdict {
     pub interrupts: [bool; 2],
     /// Places of the receiver of which nothing is said.
     pub undefined: Vec<u64>,
-    /// These ends break the rules in what need not be looked at: behind the frame, or of one that is dropped.
+    /// The drivers of these ends break the rules in descriptors that the device need not read: those behind the end of a frame, and
+    /// those of a dropped frame. The device may report that or not.
     pub may_break: Vec<End>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of two guests of which at least one is hostile: each read of it returns another value, and its other vCPUs write
-//! registers between any two reads.
+//! Memory of two guests of which at least one is hostile: each read of that guest's memory returns another value, and its other
+//! vCPUs write registers between any two reads.
 
 use super::random::Random;
 use super::walk::{HEADER, MAX_FRAME, Stage, Walk, Word};
@@ -159,11 +159,11 @@ impl Guests {
             self.meddle(end, cards);
         }
         let [from, to] = &cards.devices;
-        let step = cards.direction.step(from, to, &mut Untouched);
+        let step = cards.direction.step(from, to, &mut OnlyWords(None));
         assert_eq!(step, Step::Claimed, "two cores move frames");
         let _ = cards
             .direction
-            .may_go_on(to, &Anything(self.random.any() as u16));
+            .may_go_on(to, &OnlyWords(Some(self.random.any() as u16)));
     }
 }
 
@@ -322,39 +322,13 @@ fn assert_frame_is_done(sender: &Walk, receiver: &Walk) {
     assert_eq!(receiver.stage, Stage::Taken);
 }
 
-/// Memory of a step that must not touch any.
-struct Untouched;
+/// Memory of which only words of rings may be read, each with this value; `None`: nothing may be touched.
+pub struct OnlyWords(pub Option<u16>);
 
-impl Memories for Untouched {
+impl Memories for OnlyWords {
     fn load16(&self, _: End, _: GuestAddr) -> Option<u16> {
-        unreachable!()
-    }
-    fn load64(&self, _: End, _: GuestAddr) -> Option<u64> {
-        unreachable!()
-    }
-    fn store16(&mut self, _: End, _: GuestAddr, _: u16) -> Option<()> {
-        unreachable!()
-    }
-    fn store_pair(&mut self, _: End, _: GuestAddr, _: [u32; 2]) -> Option<()> {
-        unreachable!()
-    }
-    fn has(&self, _: End, _: GuestAddr, _: u32) -> bool {
-        unreachable!()
-    }
-    fn write(&mut self, _: GuestAddr, _: &[u8]) -> Option<()> {
-        unreachable!()
-    }
-    fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Option<()> {
-        unreachable!()
-    }
-}
-
-/// Memory of which only words of rings are read.
-pub struct Anything(pub u16);
-
-impl Memories for Anything {
-    fn load16(&self, _: End, _: GuestAddr) -> Option<u16> {
-        Some(self.0)
+        assert!(self.0.is_some(), "memory is touched");
+        self.0
     }
     fn load64(&self, _: End, _: GuestAddr) -> Option<u64> {
         unreachable!()

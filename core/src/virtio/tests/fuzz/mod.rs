@@ -17,7 +17,7 @@ use super::oracle::{Card, Queue};
 use crate::virtio::registers::*;
 use crate::virtio::{Device, Direction, Effect, End, Step};
 use honest::Honest;
-use memory::{Anything, Cards, Guests, Memory, SIZE, some_area};
+use memory::{Cards, Guests, Memory, OnlyWords, SIZE, some_area};
 use random::Random;
 use std::cell::RefCell;
 use std::vec;
@@ -138,7 +138,7 @@ impl Fuzz<'_> {
         if self.guests().random.once_in(8) {
             let index = self.guests().random.any() as u16;
             let Cards { devices, direction } = self.memory.cards;
-            let _ = direction.may_go_on(&devices[1], &Anything(index));
+            let _ = direction.may_go_on(&devices[1], &OnlyWords(Some(index)));
         }
     }
 

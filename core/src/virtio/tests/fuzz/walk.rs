@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a step may do to the memory of one guest. Each access must be the one that the values read before it call for, so a
-//! value that is read twice, or used without a check, shows at once.
+//! What a step may do to the memory of one guest. The values that the step has read so far determine its next access; any other
+//! access is a failure. So a value that the step reads twice, or uses without a check, shows at once.
 
 use crate::virtio::tests::oracle::{MAX_PARTS, Queue};
 
