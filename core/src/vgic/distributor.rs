@@ -22,7 +22,7 @@ pub(super) const ENABLE_GROUP_1: u32 = 1 << 1;
 const NO_HOLDER: u8 = 0xff;
 /// How often a word is read that keeps changing. Each further read is needed only if a holder has entered EL2 and moved
 /// an SPI since the last.
-const MAX_LOOKS: usize = 16;
+pub(super) const MAX_LOOKS: usize = 16;
 /// The SPI is not backed by a physical interrupt.
 const UNMAPPED: u16 = 0;
 
@@ -132,6 +132,16 @@ impl Word {
             }
         }
         seen
+    }
+
+    /// The holder is about to take the pending state of the SPIs in `mask` from the latches into list registers: they
+    /// are listed. Voids requests to drop an earlier pending state. A vCPU that has cleared the latches since looks at
+    /// `listed` afterwards: the change of the latch orders that after this.
+    pub fn list(&self, mask: u32) {
+        if self.drop_pending.load(Ordering::Acquire) & mask != 0 {
+            self.drop_pending.fetch_and(!mask, Ordering::AcqRel);
+        }
+        self.listed.fetch_or(mask, Ordering::AcqRel);
     }
 
     /// The holder has put the pending state of the SPIs in `mask` back into the latches: they are no longer listed.
@@ -353,12 +363,10 @@ impl Distributor {
             .compare_exchange(NO_HOLDER, vcpu.0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
         if claimed {
-            // Requests to an earlier holder are void, since it has released the SPI.
-            let word = self.word_of(spi);
-            for request in [&word.drop_pending, &word.drop_active] {
-                if request.load(Ordering::Relaxed) & spi.mask() != 0 {
-                    request.fetch_and(!spi.mask(), Ordering::AcqRel);
-                }
+            // A request to an earlier holder is void, since it has released the SPI.
+            let request = &self.word_of(spi).drop_active;
+            if request.load(Ordering::Relaxed) & spi.mask() != 0 {
+                request.fetch_and(!spi.mask(), Ordering::AcqRel);
             }
         }
         claimed

@@ -4,7 +4,7 @@
 //! GICD_SGIR, GICD_IGRPMODR and GICD_NSACR are RAZ/WI.
 
 use super::cpu_interface::CpuInterface;
-use super::distributor::{Spi, Word};
+use super::distributor::{MAX_LOOKS, Spi, Word};
 use super::rank::Rank;
 use super::register::{Bank, InterruptRegister, Part};
 use super::{GuestGic, PhysicalGic, SPI_WORDS, VcpuIndex, VcpuIndexSet, bits};
@@ -266,21 +266,25 @@ impl CpuInterface {
         machine: &mut impl PhysicalGic,
     ) -> VcpuIndexSet {
         let word = gic.distributor.word(n);
-        // The request is set before the latches are cleared: see `fold_spi`. It is for what a holder has pending in a list
-        // register. If an SPI is not there, a request would wait for the next pending state of it.
-        let (others, _) = gic.distributor.held_by_others(n, value, self.index);
-        let listed = || others & word.listed.load(Ordering::Acquire);
-        let before = listed();
-        word.drop_pending.fetch_or(before, Ordering::AcqRel);
-        self.clear_latches(gic, n, word, value, machine);
-        // A holder may have listed it, or folded it without seeing the request.
-        fence(Ordering::SeqCst);
-        let after = listed();
-        word.drop_pending
-            .fetch_or(after & !before, Ordering::AcqRel);
-        word.drop_pending
-            .fetch_and(!(before & !after), Ordering::AcqRel);
-        gic.ring_holders(n, others, self.index)
+        // A request makes a holder drop what it has pending in a list register. It comes before the latches are cleared
+        // (see `fold_spi`), and again for what is listed afterwards, because listing voids requests (`Word::list`).
+        let request = |spis| {
+            let (others, _) = gic.distributor.held_by_others(n, spis, self.index);
+            word.drop_pending.fetch_or(others, Ordering::AcqRel);
+        };
+        request(value);
+        let mut spis = value;
+        for _ in 0..MAX_LOOKS {
+            let put_back = word.put_back.load(Ordering::Acquire);
+            self.clear_latches(gic, n, word, spis, machine);
+            request(value & word.listed.load(Ordering::Acquire));
+            if word.put_back.load(Ordering::Acquire) == put_back {
+                break;
+            }
+            // A holder may have taken an SPI from the latches before, and put it back into them after.
+            spis = value & word.pending_now();
+        }
+        gic.ring_holders(n, value, self.index)
     }
 
     fn clear_latches(

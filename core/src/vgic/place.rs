@@ -136,7 +136,7 @@ impl CpuInterface {
             && distributor.route(spi) == Some(self.index);
         let state = if latched {
             // Listed first; see `Word::pending_seen`.
-            word.listed.fetch_or(mask, Ordering::AcqRel);
+            word.list(mask);
             word.pending.fetch_and(!mask, Ordering::AcqRel);
             State::PendingActive
         } else {
@@ -169,7 +169,7 @@ impl CpuInterface {
         }
         // Listed first; see `Word::pending_seen`.
         let word = distributor.word_of(spi);
-        word.listed.fetch_or(spi.mask(), Ordering::AcqRel);
+        word.list(spi.mask());
         let Some(cause) = distributor.take(spi) else {
             word.unlist(spi.mask());
             return Err(gic.release(spi));
