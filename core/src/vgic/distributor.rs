@@ -144,6 +144,17 @@ impl Word {
         self.listed.fetch_or(mask, Ordering::AcqRel);
     }
 
+    /// The holder takes an SPI from the pending latch into a list register, unless another vCPU has cleared the latch.
+    pub fn take_latch(&self, mask: u32) -> bool {
+        // Listed first; see `pending_seen`.
+        self.list(mask);
+        let taken = self.pending.fetch_and(!mask, Ordering::AcqRel) & mask != 0;
+        if !taken {
+            self.unlist(mask);
+        }
+        taken
+    }
+
     /// The holder has put the pending state of the SPIs in `mask` back into the latches: they are no longer listed.
     pub fn unlist(&self, mask: u32) {
         self.put_back.fetch_add(1, Ordering::AcqRel);

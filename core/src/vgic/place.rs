@@ -133,11 +133,9 @@ impl CpuInterface {
             && merge
             && rank == distributor.rank(spi)
             && distributor.is_open(spi)
-            && distributor.route(spi) == Some(self.index);
+            && distributor.route(spi) == Some(self.index)
+            && word.take_latch(mask);
         let state = if latched {
-            // Listed first; see `Word::pending_seen`.
-            word.list(mask);
-            word.pending.fetch_and(!mask, Ordering::AcqRel);
             State::PendingActive
         } else {
             State::Active

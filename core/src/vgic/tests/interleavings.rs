@@ -57,6 +57,20 @@ impl Core {
         let _ = self.cpu.load(gic, &mut here, || false);
     }
 
+    fn unload(&mut self, gic: &GuestGic) {
+        let mut here = self.machine.here(0, &mut self.context);
+        let _ = self.cpu.unload(gic, &mut here);
+    }
+
+    /// The guest acknowledges the SPI.
+    fn acknowledge(&mut self) {
+        for lr in &mut self.machine.cores[0].lrs {
+            if lr.intid() == SPI {
+                *lr = lr.with_state(State::Active);
+            }
+        }
+    }
+
     fn kicked(&mut self, gic: &GuestGic) {
         let mut here = self.machine.here(0, &mut self.context);
         let _ = self.cpu.kicked(gic, &mut here);
@@ -302,8 +316,7 @@ fn an_spi_cleared_while_its_holder_puts_it_back_stays_cleared() {
         let holder = {
             let gic = gic.clone();
             thread::spawn(move || {
-                let mut here = holder.machine.here(0, &mut holder.context);
-                let _ = holder.cpu.unload(&gic, &mut here);
+                holder.unload(&gic);
                 holder
             })
         };
@@ -311,5 +324,34 @@ fn an_spi_cleared_while_its_holder_puts_it_back_stays_cleared() {
         let mut holder = holder.join().unwrap();
         holder.load(&gic);
         assert!(!holder.lists(State::Pending));
+    });
+}
+
+#[test]
+fn an_active_spi_cleared_while_its_holder_lists_it_as_pending_again_stays_cleared() {
+    explore(|| {
+        let gic = passed_through();
+        let spi = gic.distributor.spi(SPI).unwrap();
+        let latch = &gic.distributor.word_of(spi).pending;
+        let mut holder = Core::new(0);
+        latch.store(MASK, Ordering::Relaxed);
+        let _ = gic.ring(spi);
+        holder.load(&gic);
+        holder.acknowledge();
+        holder.synchronize(&gic);
+        holder.unload(&gic);
+        latch.store(MASK, Ordering::Relaxed);
+        let holder = {
+            let gic = gic.clone();
+            thread::spawn(move || {
+                holder.load(&gic);
+                holder
+            })
+        };
+        Core::new(1).write(&gic, ICPENDR1, 4, u64::from(MASK));
+        let mut holder = holder.join().unwrap();
+        holder.unload(&gic);
+        holder.load(&gic);
+        assert!(holder.lists(State::Active));
     });
 }
