@@ -52,8 +52,11 @@ const TABLES: &[(&str, &[&str])] = &[
     ("[[link]]", &["kind", "between", "size", "read-only"]),
 ];
 /// The kinds of links by name.
-const LINK_KINDS: &[(&str, LinkKind)] =
-    &[("memory", LinkKind::Memory), ("network", LinkKind::Network)];
+const LINK_KINDS: &[(&str, LinkKind)] = &[
+    ("memory", LinkKind::Memory),
+    ("network", LinkKind::Network),
+    ("vsock", LinkKind::Socket),
+];
 /// The interrupt priorities by name.
 const INTERRUPT_PRIORITIES: &[(&str, InterruptPriorities)] = &[
     ("split", InterruptPriorities::Split),
@@ -247,7 +250,7 @@ impl Link {
     pub fn size(&self) -> u64 {
         match self.kind.value {
             LinkKind::Memory => self.size.map_or(Self::DEFAULT_SIZE, |size| size.value),
-            LinkKind::Network => 0,
+            LinkKind::Network | LinkKind::Socket => 0,
         }
     }
 
@@ -265,6 +268,8 @@ pub enum LinkKind {
     Memory,
     /// A virtio network card for each guest.
     Network,
+    /// A virtio socket device for each guest (`vsock`).
+    Socket,
 }
 
 /// How an image is loaded.

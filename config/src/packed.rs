@@ -465,6 +465,13 @@ pub enum LinkKind {
         /// The address of this guest's card.
         mac: [u8; 6],
     },
+    /// A virtio socket device for each guest.
+    Socket {
+        /// The context identifier of this guest, from 3 on.
+        own: u32,
+        /// That of the peer.
+        peer: u32,
+    },
 }
 
 /// The GICv3 that a guest sees.

@@ -12,7 +12,7 @@ use crate::migration::{Level, Parked, ParkedState, ParkingSlot, Presence};
 use crate::psci::{EntryPoint, Generation};
 use crate::schedule::{Band, Ticks};
 use crate::vgic::Doorbell;
-use crate::virtio::link_for_tests::{Kind, Link};
+use crate::virtio::link_for_tests::{Link, Outcome};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use spumone_config::types::{GuestAddr, PcpuId, VcpuId};
 use std::sync::Mutex;
@@ -255,10 +255,10 @@ fn a_frame_that_waits_for_a_buffer_is_not_forgotten() {
                     goes_on.store(true, Ordering::Release);
                 }
             });
-            let is_moved = link.step() == Kind::Moved
+            let is_moved = link.step() == Outcome::Moved
                 || poll(MAX_LOOKS, || {
                     let goes_on = goes_on.swap(false, Ordering::Acquire);
-                    (goes_on && link.step() == Kind::Moved).then_some(())
+                    (goes_on && link.step() == Outcome::Moved).then_some(())
                 })
                 .is_some();
             assert!(is_moved, "the frame waits for ever");

@@ -38,8 +38,8 @@ readonly BENCH_SOURCES=(zlib u-boot)
 readonly CFLAGS=(-std=gnu11 -O2 -static -s -Wl,--build-id=none)
 # Modules to take if the kernel has them as modules, by name. Modules that they need are added.
 readonly MODULES=(virtio_mmio virtio_blk virtio_net ext4)
-# The same for the initramfs for sharing: for the guest that has the devices, and for the other one.
-readonly SHARE_MODULES=(bridge nvmet-tcp nvme-tcp)
+# The same for the initramfs for sharing: for the guest that has the devices, for the other one, and for both.
+readonly SHARE_MODULES=(bridge nvmet-tcp nvme-tcp vmw_vsock_virtio_transport)
 # MiB of the root file system. What has no data takes no room on the host.
 readonly ROOT_MIB=256
 
@@ -144,6 +144,7 @@ add_share() {
     rm -r "$share/lib/modules"
     copy_modules "$1" "$2" "$share" "${MODULES[@]}" "${SHARE_MODULES[@]}"
     compile frames "$share"
+    compile sockets "$share"
     pack "$share" "$work/initrd-share.cpio"
     # mke2fs writes the files itself, so this needs no root; debugfs then has root own them, with a fixed time.
     (cd "$share" && find . -mindepth 1 -printf '%P\n' | sort) |

@@ -35,7 +35,7 @@ use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, band_priority, 
 use spumone_core::sets::CoreSet;
 use spumone_core::stage2;
 use spumone_core::vgic::{GuestGic, VcpuIndex};
-use spumone_core::virtio::{Device, Direction};
+use spumone_core::virtio::{Device, Direction, Kind};
 use spumone_core::vuart::Vuart;
 
 /// The PL011 for error messages until the bundle has named the board's: that of QEMU's `virt`, for
@@ -171,10 +171,15 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
             vuart: Vuart::new(),
             signals: [const { Signal::new() }; _],
             gpios: [const { Gpio::new() }; _],
-            cards: [const { Device::new() }; _],
+            // Links of memory have no devices: these are never used.
+            virtio: core::array::from_fn(|index| {
+                let link = config.links.get(index).map(|end| &end.kind);
+                let kind = link.and_then(Kind::of);
+                Device::new(kind.unwrap_or(Kind::Network { mac: [0; 6] }))
+            }),
             outbound: [const { Direction::new() }; _],
             transmits: AtomicU32::new(0),
-            broken_cards: AtomicU32::new(0),
+            broken_virtio: AtomicU32::new(0),
             vcpus: config.vcpus.iter().map(|vcpu| vcpu.id).collect(),
             stage2: tables(&config.stage2),
             config: config.clone(),

@@ -45,16 +45,16 @@ pub struct Guest {
     pub signals: [Signal; MAX_LINKS_PER_GUEST],
     /// The GPIO controllers of those signals; only guests of kind `linux` see them.
     pub gpios: [Gpio; MAX_LINKS_PER_GUEST],
-    /// Its network cards, by the number of the link.
-    pub cards: [Device; MAX_LINKS_PER_GUEST],
-    /// The frames from those cards to the cards of its peers.
+    /// Its virtio devices, by the number of the link.
+    pub virtio: [Device; MAX_LINKS_PER_GUEST],
+    /// The frames and packets from those devices to those of its peers.
     pub outbound: [Direction; MAX_LINKS_PER_GUEST],
-    /// The cards that may have frames to transmit; bit n for link n. Any core may set a bit; a core that runs a vCPU of the
+    /// The devices that may have frames to transmit; bit n for link n. Any core may set a bit; a core that runs a vCPU of the
     /// guest clears it and then reads the queue. Release and acquire: that core sees what the driver has written to the
     /// queue before the bit was set. Else the frame would stay there with its bit cleared.
     pub transmits: AtomicU32,
-    /// The cards whose drivers have broken the rules in this life; bit n for link n. A card is reported once in a life.
-    pub broken_cards: AtomicU32,
+    /// The devices whose drivers have broken the rules in this life; bit n for link n. A device is reported once in a life.
+    pub broken_virtio: AtomicU32,
     /// The ids of its vCPUs, by [`VcpuIndex`].
     pub vcpus: Vec<VcpuId, { MAX_VCPUS_PER_GUEST }>,
 }

@@ -66,12 +66,17 @@ impl Memories for LinkMemories {
         self.place(end, at, bytes.into(), 1).is_some()
     }
 
-    fn write(&mut self, at: GuestAddr, bytes: &[u8]) -> Option<()> {
-        let at = self.place(End::Receiver, at, bytes.len() as u64, 1)?;
-        for (at, &byte) in (at.0..).zip(bytes) {
-            // SAFETY: see above.
-            unsafe { running_guest::store8(PhysAddr(at), byte) };
-        }
+    fn read(&self, at: GuestAddr, into: &mut [u8]) -> Option<()> {
+        let at = self.place(End::Sender, at, into.len() as u64, 1)?;
+        // SAFETY: see above.
+        unsafe { running_guest::read(at, into) };
+        Some(())
+    }
+
+    fn write(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()> {
+        let at = self.place(end, at, bytes.len() as u64, 1)?;
+        // SAFETY: see above.
+        unsafe { running_guest::write(at, bytes) };
         Some(())
     }
 

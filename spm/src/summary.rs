@@ -184,6 +184,7 @@ fn guest_text(system: &System, index: usize, guest: &Guest) -> String {
                 if writes { "" } else { ", read-only" }
             ),
             LinkKind::Network { mac } => format!("network card {}", mac_text(mac)),
+            LinkKind::Socket { own, peer } => format!("sockets, CID {own}, the peer has {peer}"),
         };
         let gpio = link
             .gpio

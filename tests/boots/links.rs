@@ -127,3 +127,57 @@ fn freertos_answers_linux_again_after_each_restart() {
     let late = console.count("rt", "rt-result") - console.count("rt", "lost=0 late=0");
     console.demand(late == 0, &format!("{late} lives with late periods"));
 }
+
+/// With the kernel's own driver and programs that know nothing of a hypervisor, in both directions at once, while FreeRTOS has
+/// the cores.
+#[test]
+fn two_linux_guests_talk_over_sockets() {
+    let linux = |name: &str, other: u8| {
+        let arguments = format!("other={other},count=500,kib=2048");
+        linux("sockets", &arguments, &[0, 1])
+            .named(name)
+            .initrd("initrd-share.cpio")
+    };
+    let console = Boot::new("two_linux_guests_talk_over_sockets")
+        .policy("steal")
+        .cores(2)
+        .memory_mib(1024)
+        .exact()
+        .guest(rt("period=1ms load=50% duration=8s"))
+        .guest(linux("left", 5))
+        .guest(linux("right", 4))
+        .vsock_link("left", "right")
+        .run();
+    for (name, cid) in [("left", 4), ("right", 5)] {
+        console.linux_is_well(name, "sockets");
+        let own = console.number(name, "linux-result", "cid");
+        console.demand(own == cid, &format!("{name} has CID {own}"));
+    }
+    console.rt_is_well("rt").machine_ended();
+    let late = console.number("rt", "rt-result", "late");
+    console.demand(late == 0, &format!("{late} periods are late"));
+}
+
+/// A Linux restarts again and again while another sends messages to it. Each of its connections is reset, and no answer is of
+/// another connection.
+#[test]
+fn connections_to_a_linux_that_restarts_are_reset() {
+    let linux = |name: &str, arguments: &str| {
+        linux("sockets", arguments, &[0, 1])
+            .named(name)
+            .initrd("initrd-share.cpio")
+    };
+    let console = Boot::new("connections_to_a_linux_that_restarts_are_reset")
+        .policy("steal")
+        .cores(2)
+        .memory_mib(1024)
+        .exact_until_us(13_000_000)
+        .guest(rt("period=1ms duration=10s histogram=off"))
+        .guest(linux("server", "seconds=1").parameter("spumone.after=reboot"))
+        .guest(linux("client", "other=4,lives=3"))
+        .vsock_link("server", "client")
+        .run();
+    console.linux_is_well("client", "sockets");
+    let echoes = console.number("client", "linux-result", "echoes");
+    console.demand(echoes > 300, &format!("{echoes} echoes only"));
+}

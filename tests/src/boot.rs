@@ -150,6 +150,11 @@ impl Boot {
         self.link("network", one, other)
     }
 
+    /// Adds a link of sockets between two guests, by their names.
+    pub fn vsock_link(self, one: &str, other: &str) -> Self {
+        self.link("vsock", one, other)
+    }
+
     fn link(mut self, kind: &str, one: &str, other: &str) -> Self {
         self.links.push(Link {
             kind: kind.to_owned(),

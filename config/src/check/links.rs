@@ -34,7 +34,7 @@ pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec
                 size(link, problems);
                 read_only(link, problems);
             }
-            LinkKind::Network => memory_keys(link, problems),
+            LinkKind::Network | LinkKind::Socket => memory_keys(link, problems),
         }
     }
     if let Some(first) = description.links.first()
@@ -51,6 +51,7 @@ pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec
     }
     for guest in &description.guests {
         count(description, guest, problems);
+        sockets(description, guest, problems);
         window(description, guest, board, problems);
     }
     total(description, problems);
@@ -155,6 +156,27 @@ fn count(description: &Description, guest: &Guest, problems: &mut Vec<Problem>) 
         Problem::new("too-many-links", message)
             .at(link.span, "too many from here on")
             .help("a guest can pass data on between others: make a star of links"),
+    );
+}
+
+/// A guest has one socket device at most: Linux's driver refuses a second one.
+fn sockets(description: &Description, guest: &Guest, problems: &mut Vec<Problem>) {
+    let mut links = description.links.iter().filter(|link| {
+        let mut ends = link.between.value.iter();
+        link.kind.value == LinkKind::Socket && ends.any(|end| end.value == guest.name.value)
+    });
+    let (Some(first), Some(second)) = (links.next(), links.next()) else {
+        return;
+    };
+    let message = format!(
+        "guest \"{}\" has more than one vsock link",
+        guest.name.value
+    );
+    problems.push(
+        Problem::new("too-many-links", message)
+            .at(first.span, "the first one")
+            .at(second.span, "Linux drives one socket device only")
+            .help("write kind = \"network\" for the others"),
     );
 }
 

@@ -68,6 +68,10 @@ pub(super) fn ends(
                     Kind::Network => LinkKind::Network {
                         mac: mac(number, end),
                     },
+                    Kind::Socket => LinkKind::Socket {
+                        own: context(ends[end]),
+                        peer: context(ends[peer]),
+                    },
                 },
             });
             guest.memory += link.room();
@@ -80,6 +84,11 @@ pub(super) fn ends(
 /// The address of a card: one that is given out locally, and the same whenever the system is built.
 const fn mac(link: u8, end: usize) -> [u8; 6] {
     [0x02, b'S', b'P', b'U', link, end as u8 + 1]
+}
+
+/// The context identifier of the guest with this number. Those below 3 are reserved (Virtio 1.2, section 5.10.4).
+const fn context(guest: usize) -> u32 {
+    guest as u32 + 3
 }
 
 /// What a guest has of links so far.

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A virtio network card as its guest sees it: registers, and two queues.
+//! A virtio device as its guest sees it: registers, and two or three queues.
 
-use super::memory::End;
-use super::queue::{MAX_SIZE, Queue, Ring};
+use super::kind::Kind;
+use super::memory::{End, Memories};
+use super::queue::{Broken, MAX_SIZE, Queue, Ring};
 use super::registers::*;
 use crate::line;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
-/// What the device offers.
-const FEATURES: u64 = VERSION_1 | NET_MAC | NET_STATUS;
-/// The queue of received frames, and that of frames to transmit (section 5.1.2).
+/// The queue of received frames, that of frames to transmit, and that of events, which only sockets have (sections 5.1.2 and
+/// 5.10.2).
 const RECEIVE: usize = 0;
 const TRANSMIT: usize = 1;
-const QUEUES: usize = 2;
+const EVENT: usize = 2;
+const QUEUES: usize = 3;
+/// The only event, `VIRTIO_VSOCK_EVENT_TRANSPORT_RESET`: the peer's connections are gone (5.10.6.7).
+const EVENT_CONTENT: [u8; EVENT_BYTES as usize] = [0; _];
+/// Bytes of an event.
+const EVENT_BYTES: u32 = 4;
 
 /// What the caller has to do after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +25,7 @@ const QUEUES: usize = 2;
 pub enum Effect {
     /// Nothing.
     Nothing,
-    /// The guest has frames to transmit.
+    /// The guest has frames to transmit, or a buffer for an event.
     Transmit,
     /// The guest has buffers for frames that it receives.
     Receive,
@@ -33,10 +38,11 @@ pub enum Effect {
     Reset,
 }
 
-/// One network card. The guest's vCPUs access it from several cores at once, so every register is an atomic; relaxed order
+/// One device. The guest's vCPUs access it from several cores at once, so every register is an atomic; relaxed order
 /// suffices where nothing else is said, since only `status` says whether the others are used.
 #[derive(Debug)]
 pub struct Device {
+    kind: Kind,
     /// `Status`. Release when `DRIVER_OK` is set, acquire when a frame is moved: the queues are set up before. It is cleared
     /// before a reset looks whether a core moves frames ([`Direction::is_claimed`](super::Direction::is_claimed)).
     status: AtomicU32,
@@ -47,14 +53,17 @@ pub struct Device {
     queue_sel: AtomicU32,
     interrupts: AtomicU32,
     generation: AtomicU32,
+    /// The peer's sockets are gone, and the driver is to be told by an event.
+    is_reset_due: AtomicBool,
     queues: [Queue; QUEUES],
 }
 
 impl Device {
     constructor! {
         /// A device after reset.
-        pub fn new() -> Self {
+        pub fn new(kind: Kind) -> Self {
             Self {
+                kind,
                 status: AtomicU32::new(0),
                 accepted: AtomicU64::new(0),
                 features_sel: AtomicU32::new(0),
@@ -62,9 +71,15 @@ impl Device {
                 queue_sel: AtomicU32::new(0),
                 interrupts: AtomicU32::new(0),
                 generation: AtomicU32::new(0),
-                queues: [Queue::new(), Queue::new()],
+                is_reset_due: AtomicBool::new(false),
+                queues: [Queue::new(), Queue::new(), Queue::new()],
             }
         }
+    }
+
+    /// What the device is.
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Whether the driver uses the device.
@@ -73,20 +88,20 @@ impl Device {
         status & DRIVER_OK != 0 && status & (NEEDS_RESET | FAILED) == 0
     }
 
-    /// The guest reads `size` bytes at `offset`, in the registers always 4. `mac`: the address of the card; `is_peer_up`:
-    /// whether that of the peer is up. What is no register reads as zero.
+    /// The guest reads `size` bytes at `offset`, in the registers always 4. `is_peer_up`: whether the device of the peer
+    /// is up. What is no register reads as zero.
     #[must_use]
-    pub fn read(&self, offset: u64, size: u64, mac: [u8; 6], is_peer_up: bool) -> u64 {
+    pub fn read(&self, offset: u64, size: u64, is_peer_up: bool) -> u64 {
         if offset >= CONFIG {
-            return configuration(offset - CONFIG, size, mac, is_peer_up);
+            return configuration(offset - CONFIG, size, self.kind.configuration(is_peer_up));
         }
         let load = |register: &AtomicU32| register.load(Ordering::Relaxed);
         let value = match offset {
             MAGIC_VALUE => MAGIC,
             VERSION => 2,
-            DEVICE_ID => NETWORK,
+            DEVICE_ID => self.kind.device_id(),
             VENDOR_ID => VENDOR,
-            DEVICE_FEATURES => half(FEATURES, load(&self.features_sel)),
+            DEVICE_FEATURES => half(self.kind.features(), load(&self.features_sel)),
             QUEUE_NUM_MAX => self.queue().map_or(0, |_| MAX_SIZE.into()),
             QUEUE_READY => self
                 .queue()
@@ -123,6 +138,7 @@ impl Device {
                 return match value as usize {
                     TRANSMIT => Effect::Transmit,
                     RECEIVE => Effect::Receive,
+                    EVENT if self.has_event() => Effect::Transmit,
                     _ => Effect::Nothing,
                 };
             }
@@ -143,7 +159,7 @@ impl Device {
             return Effect::Reset;
         }
         let accepts = self.accepted.load(Ordering::Relaxed);
-        let is_acceptable = accepts & !FEATURES == 0 && accepts & VERSION_1 != 0;
+        let is_acceptable = accepts & !self.kind.features() == 0 && accepts & VERSION_1 != 0;
         // Without `FEATURES_OK` the driver knows that the device does not work with these features.
         let value = match is_acceptable {
             true => value,
@@ -174,6 +190,7 @@ impl Device {
         ] {
             register.store(0, Ordering::Relaxed);
         }
+        self.is_reset_due.store(false, Ordering::Relaxed);
         self.queues.iter().for_each(Queue::reset);
     }
 
@@ -189,12 +206,48 @@ impl Device {
         self.configuration_changed();
     }
 
-    /// The peer's device has gone up or down. Returns whether the driver is to know: then call [`publish`](Self::publish).
-    pub fn peer_changed(&self) -> bool {
-        self.configuration_changed();
+    /// The peer's device has gone up or down. Returns whether the driver is to know: then call [`publish`](Self::publish), and have a
+    /// core move frames if it [`has_event`](Self::has_event).
+    pub fn peer_changed(&self, is_peer_up: bool) -> bool {
+        match self.kind {
+            Kind::Network { .. } => self.configuration_changed(),
+            Kind::Socket { .. } if is_peer_up => return false,
+            Kind::Socket { .. } => self.is_reset_due.store(true, Ordering::Relaxed),
+        }
         // The peer's status is written before this one is read; a driver that comes up at the same time does the opposite.
         fence(Ordering::SeqCst);
         self.is_up()
+    }
+
+    /// Whether the driver is to be told of an event.
+    pub fn has_event(&self) -> bool {
+        self.is_reset_due.load(Ordering::Relaxed)
+    }
+
+    /// Tells the driver that the peer's sockets are gone, if it is to know and has a buffer for that. Returns whether the driver
+    /// wants an interrupt; `None`: there was nothing to tell.
+    pub(super) fn tell_of_reset(
+        &self,
+        memories: &mut impl Memories,
+    ) -> Result<Option<bool>, Broken> {
+        if !self.has_event() {
+            return Ok(None);
+        }
+        let Some(ring) = self.ring(EVENT, End::Sender) else {
+            return Ok(None);
+        };
+        let Some(first) = ring.next(memories)? else {
+            return Ok(None);
+        };
+        self.is_reset_due.store(false, Ordering::Relaxed);
+        let part = ring.buffer(first, true).next(memories)?;
+        let Some((at, EVENT_BYTES..)) = part else {
+            return Err(Broken);
+        };
+        // Of any alignment: Linux's is at an odd address.
+        let written = memories.write(End::Sender, at, &EVENT_CONTENT);
+        written.ok_or(Broken)?;
+        ring.give_back(first, EVENT_BYTES, memories).map(Some)
     }
 
     fn configuration_changed(&self) {
@@ -217,19 +270,23 @@ impl Device {
 
     /// The queue of frames to transmit; `None`: the device is down.
     pub(super) fn transmit_ring(&self) -> Option<Ring<'_>> {
-        let queue = &self.queues[TRANSMIT];
-        self.is_up().then(|| queue.ring(End::Sender)).flatten()
+        self.ring(TRANSMIT, End::Sender)
     }
 
     /// The queue of received frames; `None`: the device is down.
     pub(super) fn receive_ring(&self) -> Option<Ring<'_>> {
-        let queue = &self.queues[RECEIVE];
-        self.is_up().then(|| queue.ring(End::Receiver)).flatten()
+        self.ring(RECEIVE, End::Receiver)
+    }
+
+    fn ring(&self, queue: usize, end: End) -> Option<Ring<'_>> {
+        let queue = self.queues.get(queue)?;
+        self.is_up().then(|| queue.ring(end)).flatten()
     }
 
     fn queue(&self) -> Option<&Queue> {
-        self.queues
-            .get(self.queue_sel.load(Ordering::Relaxed) as usize)
+        let selected = self.queue_sel.load(Ordering::Relaxed) as usize;
+        let queues = self.queues.get(..self.kind.queues())?;
+        queues.get(selected)
     }
 }
 
@@ -271,11 +328,8 @@ fn set_half(register: &AtomicU64, sel: u32, value: u32) {
     register.store(after, Ordering::Relaxed);
 }
 
-/// `size` bytes of `struct virtio_net_config` (section 5.1.4): `mac`, `status`.
-fn configuration(offset: u64, size: u64, mac: [u8; 6], is_peer_up: bool) -> u64 {
-    let mut bytes = [0; 8];
-    bytes[..6].copy_from_slice(&mac);
-    bytes[6] = if is_peer_up { LINK_UP } else { 0 };
+/// `size` bytes of the configuration.
+fn configuration(offset: u64, size: u64, bytes: [u8; 8]) -> u64 {
     let at = |n| bytes.get((offset + n) as usize).copied().unwrap_or(0);
     (0..size.min(8)).fold(0, |value, n| value | u64::from(at(n)) << (8 * n))
 }

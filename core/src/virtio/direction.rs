@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One direction of a link: frames from the transmit queue of one device to the receive queue of the other.
+//! One direction of a link: frames, or packets of sockets, from the transmit queue of one device to the receive queue of the
+//! other. What is said of frames below holds for packets, too.
 //!
-//! A core moves one frame in a step, of about a thousand instructions. It claims the direction for the step. So two cores
+//! A core moves one frame, or a part of a packet, in a step of about a thousand instructions. It claims the direction for the step. So two cores
 //! that run vCPUs of the guest that transmits do not move frames at the same time: a core that finds the direction claimed
 //! tries again in its next step.
 
+use super::cursor::{Cursor, Fault};
 use super::device::Device;
+use super::kind::Kind;
 use super::memory::{End, Memories};
-use super::queue::{Broken, Buffer, Ring};
+use super::queue::{Broken, Ring};
+use super::{frame, packet};
 use crate::sync::atomic::{AtomicBool, Ordering, fence};
-use spumone_config::GuestAddr;
-
-/// `virtio_net_hdr` before each received frame (Virtio 1.2, section 5.1.6): nothing is left to do, and the frame is in one
-/// buffer (`num_buffers`).
-const HEADER_BYTES: [u8; HEADER as usize] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
-/// Bytes of that header, which is before each transmitted frame, too.
-const HEADER: u32 = 12;
-/// The largest frame: 1,500 bytes of payload, 14 of addresses and type, 4 of a VLAN tag.
-pub const MAX_FRAME: u32 = 1518;
 
 /// What a step has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,10 +96,7 @@ impl Direction {
         let _claim = Claim(self);
         // The claim is written before the devices are looked at: see `is_claimed`.
         fence(Ordering::SeqCst);
-        let Some(sender) = from.transmit_ring() else {
-            return Step::Idle;
-        };
-        match self.move_frame(sender, to, memories) {
+        match self.move_next(from, to, memories) {
             Ok(step) => step,
             Err((end, Broken)) => {
                 // While the direction is claimed: a reset of the device comes later.
@@ -117,12 +109,32 @@ impl Direction {
         }
     }
 
+    fn move_next(
+        &self,
+        from: &Device,
+        to: &Device,
+        memories: &mut impl Memories,
+    ) -> Result<Step, Fault> {
+        let told = from.tell_of_reset(memories);
+        if let Some(interrupt_sender) = told.map_err(|broken| (End::Sender, broken))? {
+            return Ok(Step::Moved {
+                interrupt_sender,
+                interrupt_receiver: false,
+            });
+        }
+        match from.transmit_ring() {
+            Some(sender) => self.move_frame(from.kind(), sender, to, memories),
+            None => Ok(Step::Idle),
+        }
+    }
+
     fn move_frame(
         &self,
+        kind: Kind,
         sender: Ring<'_>,
         to: &Device,
         memories: &mut impl Memories,
-    ) -> Result<Step, (End, Broken)> {
+    ) -> Result<Step, Fault> {
         let of_sender = |broken| (End::Sender, broken);
         let of_receiver = |broken| (End::Receiver, broken);
         let receiver = to.receive_ring();
@@ -153,17 +165,29 @@ impl Direction {
                 .want_notifications(false, memories)
                 .map_err(of_receiver)?;
         }
-        let written = copy_frame(
-            sender.buffer(frame, false),
-            receiver.buffer(buffer, true),
-            memories,
-        )?;
+        let source = Cursor::new(End::Sender, sender, frame);
+        let target = || Cursor::new(End::Receiver, receiver, buffer);
+        let (written, taken) = match kind {
+            Kind::Network { .. } => (frame::copy(source, target(), memories)?, 0),
+            Kind::Socket { own, peer } => {
+                let places = [target(), target()];
+                let moved = packet::copy((own, peer), sender.taken(), source, places, memories)?;
+                (moved.written, moved.taken)
+            }
+        };
         let interrupt_receiver = match written {
             Some(bytes) => receiver
                 .give_back(buffer, bytes, memories)
                 .map_err(of_receiver)?,
             None => false,
         };
+        sender.set_taken(taken);
+        if taken > 0 {
+            return Ok(Step::Moved {
+                interrupt_sender: false,
+                interrupt_receiver,
+            });
+        }
         let interrupt_sender = sender.give_back(frame, 0, memories).map_err(|broken| {
             // The receiver has the frame, and is to know of it: its line is published with the news of the link.
             if interrupt_receiver {
@@ -179,109 +203,11 @@ impl Direction {
 }
 
 /// Drops a frame, as a cable of which the other end is unplugged.
-fn drop_frame(
-    sender: Ring<'_>,
-    frame: u16,
-    memories: &mut impl Memories,
-) -> Result<Step, (End, Broken)> {
+fn drop_frame(sender: Ring<'_>, frame: u16, memories: &mut impl Memories) -> Result<Step, Fault> {
+    sender.set_taken(0);
     let given_back = sender.give_back(frame, 0, memories);
     Ok(Step::Moved {
         interrupt_sender: given_back.map_err(|broken| (End::Sender, broken))?,
         interrupt_receiver: false,
     })
-}
-
-/// Copies a frame, with a header of our own: the guests have negotiated nothing that a header would say. Returns the bytes
-/// written; `None`: the frame is larger than the buffer or than a frame may be, and is dropped.
-fn copy_frame(
-    mut from: Buffer<Ring<'_>>,
-    mut to: Buffer<Ring<'_>>,
-    memories: &mut impl Memories,
-) -> Result<Option<u32>, (End, Broken)> {
-    let sender = |broken| (End::Sender, broken);
-    let receiver = |broken| (End::Receiver, broken);
-    let mut source = Part::default();
-    let mut skip = HEADER;
-    while skip > 0 {
-        if source.bytes == 0 {
-            match from.next(memories).map_err(sender)? {
-                Some((at, bytes)) => source = Part { at: at.0, bytes },
-                // Less than a header is no frame.
-                None => return Ok(None),
-            }
-        }
-        skip -= source.advance(skip);
-    }
-    let mut target = Part::default();
-    let mut written = 0;
-    loop {
-        if target.bytes == 0 && written < HEADER + MAX_FRAME {
-            match to.next(memories).map_err(receiver)? {
-                Some((at, bytes)) => {
-                    target = Part { at: at.0, bytes };
-                    continue;
-                }
-                // There is no room, unless the frame has ended.
-                None if written < HEADER => return Ok(None),
-                None => {}
-            }
-        }
-        if written < HEADER {
-            written += write_header(&mut target, written, memories).map_err(receiver)?;
-            continue;
-        }
-        if source.bytes == 0 {
-            match from.next(memories).map_err(sender)? {
-                Some((at, bytes)) => source = Part { at: at.0, bytes },
-                None => return Ok(Some(written)),
-            }
-            continue;
-        }
-        let bytes = source
-            .bytes
-            .min(target.bytes)
-            .min(HEADER + MAX_FRAME - written);
-        if bytes == 0 {
-            // More of the frame is there than of the buffer, or than a frame may have.
-            return Ok(None);
-        }
-        let (at, place) = (GuestAddr(source.at), GuestAddr(target.at));
-        if !memories.has(End::Sender, at, bytes) {
-            return Err((End::Sender, Broken));
-        }
-        memories
-            .copy(at, place, bytes)
-            .ok_or((End::Receiver, Broken))?;
-        let _ = (source.advance(bytes), target.advance(bytes));
-        written += bytes;
-    }
-}
-
-/// Writes the header from offset `written` on, as far as it fits. Returns how many bytes that were.
-fn write_header(
-    target: &mut Part,
-    written: u32,
-    memories: &mut impl Memories,
-) -> Result<u32, Broken> {
-    let rest = HEADER_BYTES.get(written as usize..).unwrap_or_default();
-    let here = rest.get(..target.bytes as usize).unwrap_or(rest);
-    memories.write(GuestAddr(target.at), here).ok_or(Broken)?;
-    Ok(target.advance(here.len() as u32))
-}
-
-/// What is left of a part of a buffer.
-#[derive(Clone, Copy, Default)]
-struct Part {
-    at: u64,
-    bytes: u32,
-}
-
-impl Part {
-    /// Goes on by `bytes` at most; returns by how many.
-    fn advance(&mut self, bytes: u32) -> u32 {
-        let bytes = bytes.min(self.bytes);
-        self.at = self.at.wrapping_add(u64::from(bytes));
-        self.bytes -= bytes;
-        bytes
-    }
 }

@@ -3,13 +3,17 @@
 //! written meanwhile.
 
 use super::registers::*;
-use super::{Device, Direction, Effect, End, Memories, Step};
+use super::{Device, Direction, Effect, End, Kind, Memories, Step};
 use crate::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use spumone_config::GuestAddr;
 use std::sync::Arc;
 
 const AVAILABLE: u64 = 0x2000;
 const USED: u64 = 0x3000;
+/// A network card.
+pub const NETWORK_CARD: Kind = Kind::Network {
+    mac: [0x02, 0x53, 0x50, 0, 0, 1],
+};
 /// Frames, and buffers for them, fit in one part each.
 const BYTES: u64 = 60;
 
@@ -49,7 +53,7 @@ impl Link {
     /// So many frames and buffers are available.
     pub fn new(frames: u16, buffers: u16) -> Arc<Self> {
         let link = Self {
-            devices: [Device::new(), Device::new()],
+            devices: [Device::new(NETWORK_CARD), Device::new(NETWORK_CARD)],
             direction: Direction::new(),
             available: [AtomicU16::new(frames), AtomicU16::new(buffers)],
             used: [AtomicU16::new(0), AtomicU16::new(0)],
@@ -69,13 +73,13 @@ impl Link {
     }
 
     /// A core moves a frame.
-    pub fn step(self: &Arc<Self>) -> Kind {
+    pub fn step(self: &Arc<Self>) -> Outcome {
         let [from, to] = &self.devices;
         match self.direction.step(from, to, &mut Words(Arc::clone(self))) {
-            Step::Idle => Kind::Idle,
-            Step::Moved { .. } => Kind::Moved,
-            Step::Claimed => Kind::Claimed,
-            Step::Broken(_) => Kind::Broken,
+            Step::Idle => Outcome::Idle,
+            Step::Moved { .. } => Outcome::Moved,
+            Step::Claimed => Outcome::Claimed,
+            Step::Broken(_) => Outcome::Broken,
         }
     }
 
@@ -104,7 +108,7 @@ impl Link {
 
 /// What a step has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum Outcome {
     Idle,
     Moved,
     Claimed,
@@ -159,8 +163,13 @@ impl Memories for Words {
         true
     }
 
-    fn write(&mut self, _: GuestAddr, _: &[u8]) -> Option<()> {
-        self.check(End::Receiver);
+    fn read(&self, _: GuestAddr, _: &mut [u8]) -> Option<()> {
+        self.check(End::Sender);
+        Some(())
+    }
+
+    fn write(&mut self, end: End, _: GuestAddr, _: &[u8]) -> Option<()> {
+        self.check(end);
         Some(())
     }
 

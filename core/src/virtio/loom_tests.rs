@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! All interleavings of cores that share a link; each test lists the outcomes that must occur.
 
-use super::link_for_tests::{Kind, Link};
+use super::link_for_tests::{Link, NETWORK_CARD, Outcome};
 use super::registers::*;
 use super::{Device, Effect};
 use crate::psci::loom_tests::explore;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::vec::Vec;
 
 /// Another core moves a frame.
-fn step_meanwhile(link: &Arc<Link>) -> thread::JoinHandle<Kind> {
+fn step_meanwhile(link: &Arc<Link>) -> thread::JoinHandle<Outcome> {
     let link = Arc::clone(link);
     thread::spawn(move || link.step())
 }
 
 /// A driver resets its card while another core moves a frame of it: its queues are reset after that, or not touched by it.
-fn reset_meets_step(end: usize) -> Vec<(Kind, bool)> {
+fn reset_meets_step(end: usize) -> Vec<(Outcome, bool)> {
     explore(move || {
         let link = Link::new(1, 1);
         let core = step_meanwhile(&link);
@@ -33,17 +33,17 @@ fn reset_meets_step(end: usize) -> Vec<(Kind, bool)> {
 #[test]
 fn loom_a_reset_of_the_receiver_comes_before_or_after_a_step() {
     let outcomes = reset_meets_step(1);
-    assert_eq!(outcomes, [(Kind::Moved, false), (Kind::Moved, true)]);
+    assert_eq!(outcomes, [(Outcome::Moved, false), (Outcome::Moved, true)]);
 }
 
 #[test]
 fn loom_a_reset_of_the_sender_comes_before_or_after_a_step() {
     let outcomes = reset_meets_step(0);
     let expected = [
-        (Kind::Idle, false),
-        (Kind::Idle, true),
-        (Kind::Moved, false),
-        (Kind::Moved, true),
+        (Outcome::Idle, false),
+        (Outcome::Idle, true),
+        (Outcome::Moved, false),
+        (Outcome::Moved, true),
     ];
     assert_eq!(outcomes, expected);
 }
@@ -55,7 +55,7 @@ fn loom_memory_is_loaded_when_no_core_moves_a_frame_of_the_former_life() {
         let core = step_meanwhile(&link);
         link.devices[1].go_down();
         let is_done = link.finish(1);
-        assert_eq!(core.join().unwrap(), Kind::Moved);
+        assert_eq!(core.join().unwrap(), Outcome::Moved);
         is_done
     });
     assert_eq!(outcomes, [false, true]);
@@ -67,14 +67,17 @@ fn loom_two_cores_move_each_frame_once() {
         let link = Link::new(2, 2);
         let core = step_meanwhile(&link);
         let mut steps = [link.step(), core.join().unwrap()];
-        let moved = steps.iter().filter(|&&it| it == Kind::Moved).count();
+        let moved = steps.iter().filter(|&&it| it == Outcome::Moved).count();
         for used in &link.used {
             assert_eq!(usize::from(used.load(Ordering::Relaxed)), moved);
         }
         steps.sort();
         steps
     });
-    let expected = [[Kind::Moved, Kind::Moved], [Kind::Moved, Kind::Claimed]];
+    let expected = [
+        [Outcome::Moved, Outcome::Moved],
+        [Outcome::Moved, Outcome::Claimed],
+    ];
     assert_eq!(outcomes, expected);
 }
 
@@ -89,10 +92,13 @@ fn loom_a_frame_that_waits_for_a_buffer_is_not_forgotten() {
         let is_asked = link.flags.load(Ordering::Relaxed) == 0;
         let goes_on = is_asked && link.may_go_on();
         let step = core.join().unwrap();
-        assert!(step == Kind::Moved || goes_on, "the frame waits for ever");
+        assert!(
+            step == Outcome::Moved || goes_on,
+            "the frame waits for ever"
+        );
         (step, goes_on)
     });
-    for outcome in [(Kind::Idle, true), (Kind::Moved, false)] {
+    for outcome in [(Outcome::Idle, true), (Outcome::Moved, false)] {
         assert!(outcomes.contains(&outcome), "{outcomes:?}");
     }
 }
@@ -106,10 +112,13 @@ fn loom_a_frame_for_a_card_that_goes_down_is_not_forgotten() {
         let _ = link.write_status(1, 0x8f);
         let goes_on = link.may_go_on();
         let step = core.join().unwrap();
-        assert!(step == Kind::Moved || goes_on, "the frame waits for ever");
+        assert!(
+            step == Outcome::Moved || goes_on,
+            "the frame waits for ever"
+        );
         (step, goes_on)
     });
-    for outcome in [(Kind::Idle, true), (Kind::Moved, false)] {
+    for outcome in [(Outcome::Idle, true), (Outcome::Moved, false)] {
         assert!(outcomes.contains(&outcome), "{outcomes:?}");
     }
 }
@@ -118,7 +127,7 @@ fn loom_a_frame_for_a_card_that_goes_down_is_not_forgotten() {
 fn loom_of_two_notifications_one_has_the_sender_go_on() {
     let outcomes = explore(|| {
         let link = Link::new(1, 0);
-        assert_eq!(link.step(), Kind::Idle);
+        assert_eq!(link.step(), Outcome::Idle);
         link.available[1].store(1, Ordering::Release);
         let core = {
             let link = Arc::clone(&link);
@@ -135,7 +144,7 @@ fn loom_of_two_notifications_one_has_the_sender_go_on() {
 #[test]
 fn loom_cards_that_come_up_at_once_see_each_other() {
     let outcomes = explore(|| {
-        let devices = Arc::new([Device::new(), Device::new()]);
+        let devices = Arc::new([Device::new(NETWORK_CARD), Device::new(NETWORK_CARD)]);
         for device in devices.iter() {
             let _ = device.write(DRIVER_FEATURES_SEL, 1);
             let _ = device.write(DRIVER_FEATURES, 1);
@@ -145,7 +154,7 @@ fn loom_cards_that_come_up_at_once_see_each_other() {
             let devices = Arc::clone(&devices);
             move || {
                 assert_eq!(devices[own].write(STATUS, 15), Effect::Status);
-                let is_told = devices[1 - own].peer_changed();
+                let is_told = devices[1 - own].peer_changed(false);
                 // Its driver reads the configuration later, or is told.
                 (is_told, devices[1 - own].is_up())
             }

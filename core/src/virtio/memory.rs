@@ -25,8 +25,10 @@ pub trait Memories {
     fn store_pair(&mut self, end: End, at: GuestAddr, pair: [u32; 2]) -> Option<()>;
     /// Whether all these bytes are in the guest's memory.
     fn has(&self, end: End, at: GuestAddr, bytes: u32) -> bool;
-    /// Writes bytes of the receiver.
-    fn write(&mut self, at: GuestAddr, bytes: &[u8]) -> Option<()>;
+    /// Reads bytes of the sender.
+    fn read(&self, at: GuestAddr, into: &mut [u8]) -> Option<()>;
+    /// Writes bytes.
+    fn write(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()>;
     /// Copies `bytes` bytes from the sender to the receiver.
     fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Option<()>;
 }

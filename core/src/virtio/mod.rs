@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Virtio devices that connect two guests: what one transmits, the other receives (Virtio 1.2, OASIS).
 //!
-//! Each end of a link is a device with registers in memory ([`Device`], section 4.2). A frame that a guest transmits is
+//! Each end of a link is a network card or a socket device ([`Kind`]), with registers in memory ([`Device`], section 4.2). A frame that a guest transmits is
 //! copied by EL2 to a buffer that its peer has offered ([`Direction`]); no guest sees the other's memory. The work is charged
 //! to the guest that transmits: its vCPUs do it, one frame at a time, before they enter the guest.
 //!
@@ -9,14 +9,18 @@
 //! every access is checked against the guest's memory ([`Memories`]). A driver that breaks the rules stops its own device
 //! until it resets it.
 
+mod cursor;
 mod device;
 mod direction;
+mod frame;
+mod kind;
 #[cfg(test)]
 pub(crate) mod link_for_tests;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
 mod memory;
+mod packet;
 mod queue;
 mod registers;
 #[cfg(test)]
@@ -25,5 +29,6 @@ mod tests;
 
 pub use device::{Device, Effect};
 pub use direction::{Direction, Step};
+pub use kind::Kind;
 pub use memory::{End, Memories};
 pub use registers::FRAME_SIZE;

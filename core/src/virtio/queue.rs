@@ -2,7 +2,7 @@
 //! A split virtqueue, from the device's side (Virtio 1.2, section 2.7).
 
 use super::memory::{End, Memories};
-use crate::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use spumone_config::GuestAddr;
 
 /// The largest number of descriptors of a queue: `QueueNumMax`.
@@ -46,6 +46,8 @@ pub(super) struct Queue {
     /// changes them, and a reset.
     next_available: AtomicU16,
     next_used: AtomicU16,
+    /// Bytes of the next buffer that have been moved, of a packet that is moved in several steps. Changed like the indices.
+    taken: AtomicU32,
 }
 
 impl Queue {
@@ -59,6 +61,7 @@ impl Queue {
                 used: AtomicU64::new(0),
                 next_available: AtomicU16::new(0),
                 next_used: AtomicU16::new(0),
+                taken: AtomicU32::new(0),
             }
         }
     }
@@ -69,6 +72,7 @@ impl Queue {
         for register in [&self.size, &self.next_available, &self.next_used] {
             register.store(0, Ordering::Relaxed);
         }
+        self.taken.store(0, Ordering::Relaxed);
         for register in [&self.descriptors, &self.available, &self.used] {
             register.store(0, Ordering::Relaxed);
         }
@@ -152,6 +156,16 @@ impl Ring<'_> {
         fence(Ordering::SeqCst);
         let flags = self.load16(memories, self.available, 0)?;
         Ok(flags & NO_INTERRUPT == 0)
+    }
+
+    /// Bytes of the next buffer that have been moved.
+    pub fn taken(&self) -> u32 {
+        self.queue.taken.load(Ordering::Relaxed)
+    }
+
+    /// So many bytes of the next buffer have been moved.
+    pub fn set_taken(&self, bytes: u32) {
+        self.queue.taken.store(bytes, Ordering::Relaxed);
     }
 
     /// Tells the driver whether the device wants to be notified of available buffers. What is available must be looked at

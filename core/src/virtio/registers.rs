@@ -36,8 +36,9 @@ pub(super) const CONFIG: u64 = 0x100;
 pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"virt");
 /// `VendorID`: ours.
 pub(super) const VENDOR: u32 = u32::from_le_bytes(*b"SPUM");
-/// `DeviceID` of a network card (section 5).
+/// `DeviceID` of a network card, and of a socket device (section 5).
 pub(super) const NETWORK: u32 = 1;
+pub(super) const SOCKET: u32 = 19;
 
 /// `Status` (section 2.1).
 pub(super) const DRIVER_OK: u32 = 1 << 2;
@@ -49,9 +50,11 @@ pub(super) const FAILED: u32 = 1 << 7;
 pub(super) const USED_BUFFER: u32 = 1 << 0;
 pub(super) const CONFIGURATION: u32 = 1 << 1;
 
-/// Features (sections 5.1.3 and 6), of which the upper half is selected with 1.
+/// Features (sections 5.1.3, 5.10.3 and 6), of which the upper half is selected with 1.
 pub(super) const NET_MAC: u64 = 1 << 5;
 pub(super) const NET_STATUS: u64 = 1 << 16;
+pub(super) const SOCKET_STREAM: u64 = 1 << 0;
+pub(super) const SOCKET_SEQPACKET: u64 = 1 << 1;
 pub(super) const VERSION_1: u64 = 1 << 32;
 /// `status` of the configuration: the peer's device is up.
 pub(super) const LINK_UP: u8 = 1 << 0;

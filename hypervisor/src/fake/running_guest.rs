@@ -4,7 +4,7 @@
 use super::with;
 use spumone_config::PhysAddr;
 
-fn read<const N: usize>(at: PhysAddr) -> [u8; N] {
+fn load<const N: usize>(at: PhysAddr) -> [u8; N] {
     with(|machine| {
         machine.work += 1;
         let mut bytes = [0; N];
@@ -13,7 +13,7 @@ fn read<const N: usize>(at: PhysAddr) -> [u8; N] {
     })
 }
 
-fn write(at: PhysAddr, bytes: &[u8]) {
+fn store(at: PhysAddr, bytes: &[u8]) {
     with(|machine| {
         machine.work += 1;
         let place = machine.memory.of_guest(at.0, bytes.len());
@@ -27,7 +27,7 @@ fn write(at: PhysAddr, bytes: &[u8]) {
 ///
 /// As on the machine.
 pub unsafe fn load16(at: PhysAddr) -> u16 {
-    u16::from_le_bytes(read(at))
+    u16::from_le_bytes(load(at))
 }
 
 /// Reads 64 bits.
@@ -36,7 +36,7 @@ pub unsafe fn load16(at: PhysAddr) -> u16 {
 ///
 /// As on the machine.
 pub unsafe fn load64(at: PhysAddr) -> u64 {
-    u64::from_le_bytes(read(at))
+    u64::from_le_bytes(load(at))
 }
 
 /// Writes 16 bits.
@@ -45,7 +45,7 @@ pub unsafe fn load64(at: PhysAddr) -> u64 {
 ///
 /// As on the machine.
 pub unsafe fn store16(at: PhysAddr, value: u16) {
-    write(at, &value.to_le_bytes());
+    store(at, &value.to_le_bytes());
 }
 
 /// Writes 32 bits.
@@ -54,16 +54,7 @@ pub unsafe fn store16(at: PhysAddr, value: u16) {
 ///
 /// As on the machine.
 pub unsafe fn store32(at: PhysAddr, value: u32) {
-    write(at, &value.to_le_bytes());
-}
-
-/// Writes 8 bits.
-///
-/// # Safety
-///
-/// As on the machine.
-pub unsafe fn store8(at: PhysAddr, value: u8) {
-    write(at, &[value]);
+    store(at, &value.to_le_bytes());
 }
 
 /// Copies bytes.
@@ -76,5 +67,23 @@ pub unsafe fn copy(from: PhysAddr, to: PhysAddr, bytes: u32) {
         let place = machine.memory.of_guest(from.0, bytes as usize);
         place.to_vec()
     });
-    write(to, &copied);
+    store(to, &copied);
+}
+
+/// Reads bytes, as [`copy`].
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn read(from: PhysAddr, into: &mut [u8]) {
+    with(|machine| into.copy_from_slice(machine.memory.of_guest(from.0, into.len())));
+}
+
+/// Writes bytes, as [`copy`].
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn write(to: PhysAddr, bytes: &[u8]) {
+    store(to, bytes);
 }

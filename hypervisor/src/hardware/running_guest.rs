@@ -49,17 +49,6 @@ pub unsafe fn store32(at: PhysAddr, value: u32) {
     unsafe { AtomicU32::from_ptr(at.0 as *mut u32) }.store(value, Ordering::Relaxed);
 }
 
-/// Writes 8 bits.
-///
-/// # Safety
-///
-/// As [`load16`].
-#[inline(always)]
-pub unsafe fn store8(at: PhysAddr, value: u8) {
-    // SAFETY: one byte of memory as in `load16`; the compiler must not merge or leave out the write.
-    unsafe { (at.0 as *mut u8).write_volatile(value) };
-}
-
 /// Copies bytes, in about one instruction for four bytes, and 50 more at most. In assembly, since guests may write either place
 /// meanwhile, which no reference and no `memcpy` of Rust allows. If they overlap, any bytes may be there afterwards.
 ///
@@ -106,4 +95,24 @@ pub unsafe fn copy(from: PhysAddr, to: PhysAddr, bytes: u32) {
             options(nostack)
         );
     }
+}
+
+/// Reads bytes, as [`copy`].
+///
+/// # Safety
+///
+/// Memory as in [`load16`], of any alignment.
+pub unsafe fn read(from: PhysAddr, into: &mut [u8]) {
+    // SAFETY: as the caller promises, and the slice is of EL2, whose addresses are physical ones.
+    unsafe { copy(from, PhysAddr(into.as_mut_ptr() as u64), into.len() as u32) }
+}
+
+/// Writes bytes, as [`copy`].
+///
+/// # Safety
+///
+/// Memory as in [`load16`], of any alignment.
+pub unsafe fn write(to: PhysAddr, bytes: &[u8]) {
+    // SAFETY: as in `read`.
+    unsafe { copy(PhysAddr(bytes.as_ptr() as u64), to, bytes.len() as u32) }
 }

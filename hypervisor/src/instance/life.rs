@@ -163,7 +163,7 @@ impl Instance {
         self.platform.machine.route_to_first_vcpu(guest);
         guest.vuart.reset();
         guest.power.reset();
-        self.cards_go_down(guest_id);
+        self.virtio_goes_down(guest_id);
         self.signal_peers(guest_id);
         CONSOLE.end_stream(Source::Guest(guest_id));
         self.serve_console_in_band();
@@ -245,9 +245,9 @@ impl Instance {
         guest.gic.reset(&mut gic);
         guest.signals.iter().for_each(Signal::reset);
         guest.gpios.iter().for_each(Gpio::reset);
-        guest.cards.iter().for_each(Device::finish_reset);
+        guest.virtio.iter().for_each(Device::finish_reset);
         guest.transmits.store(0, Ordering::Relaxed);
-        guest.broken_cards.store(0, Ordering::Relaxed);
+        guest.broken_virtio.store(0, Ordering::Relaxed);
         for interrupt in &config.interrupts {
             self.platform
                 .machine

@@ -24,7 +24,9 @@ impl Instance {
         };
         let (memory, writes) = match end.kind {
             LinkKind::Memory { memory, writes } => (memory, writes),
-            LinkKind::Network { mac } => return self.access_card(index, mac, offset, access),
+            LinkKind::Network { .. } | LinkKind::Socket { .. } => {
+                return self.access_virtio(index, offset, access);
+            }
         };
         let is_register = access.size == AccessSize::Word;
         if !access.write {

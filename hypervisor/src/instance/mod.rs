@@ -5,7 +5,6 @@
 //! what is in `machine`, never wait for each other, and always run with interrupts masked. An
 //! instance is a loop: decide which vCPU runs, enter it, handle its exit.
 
-mod cards;
 mod exceptions;
 mod firmware;
 #[cfg(test)]
@@ -18,6 +17,7 @@ mod mail;
 mod operator;
 mod platform;
 mod sysregs;
+mod virtio;
 
 use crate::console::{CONSOLE, Keyboard};
 use crate::core_loop::CoreLoop;

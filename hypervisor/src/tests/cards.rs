@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Network links between guests: each guest has a virtio network card.
+//! Links between guests with virtio devices: network cards, and sockets.
 
 mod faults;
 mod lives;
 mod meanwhile;
+mod sockets;
 
 use super::bench::Bench;
 use super::guest::psci;

@@ -258,6 +258,16 @@ pub fn add_network_link(system: &mut System, one: u8, other: u8) {
     }
 }
 
+/// Adds a link of sockets between two guests that have none.
+pub fn add_socket_link(system: &mut System, one: u8, other: u8) {
+    let context = |guest: u8| u32::from(guest) + 3;
+    for (guest, peer) in [(one, other), (other, one)] {
+        let (own, peers) = (context(guest), context(peer));
+        let kind = LinkKind::Socket { own, peer: peers };
+        add_end(system, guest, peer, None, kind);
+    }
+}
+
 /// The second end has the GPIO controller, if there is one.
 fn add_end(system: &mut System, guest: u8, peer: u8, gpio: Option<LinkGpio>, kind: LinkKind) {
     let end = LinkEnd {

@@ -240,7 +240,7 @@ fn clocks(node: &mut DeviceTreeNode, names: &[&str]) -> Result<(), ModelError> {
     set(node, "clock-names", names)
 }
 
-/// An end of a link: a virtio network card, or a device for a driver of user space or of a bare-metal guest.
+/// An end of a link: a virtio device, or a device for a driver of user space or of a bare-metal guest.
 fn link(index: usize, link: &LinkEnd, peer: &str) -> Result<DeviceTreeNode, ModelError> {
     let mut node = match link.kind {
         LinkKind::Memory { memory, writes } => {
@@ -254,7 +254,7 @@ fn link(index: usize, link: &LinkEnd, peer: &str) -> Result<DeviceTreeNode, Mode
             }
             node
         }
-        LinkKind::Network { .. } => {
+        LinkKind::Network { .. } | LinkKind::Socket { .. } => {
             let mut node = DeviceTreeNode::new(format!("virtio_mmio@{:x}", link.registers.0))?;
             set(&mut node, "compatible", "virtio,mmio")?;
             set(&mut node, "reg", reg(&[(link.registers.0, PAGE)]))?;

@@ -3,6 +3,7 @@
 
 use super::driver::{BASE, Driver, Fault, Link, SIZE, number};
 use super::oracle::{MAX_PARTS, Oracle, What};
+use crate::virtio::link_for_tests::NETWORK_CARD;
 use crate::virtio::registers::*;
 use crate::virtio::{Effect, End, Step};
 use proptest::prelude::*;
@@ -11,7 +12,6 @@ use std::vec;
 use std::vec::Vec;
 
 const ENDS: [End; 2] = [End::Sender, End::Receiver];
-const MAC: [u8; 6] = [2, 4, 6, 8, 10, 12];
 /// Offset of the flags of the used ring, in which the device says whether it wants to be notified.
 const USED_FLAGS: usize = 0x3000;
 
@@ -171,7 +171,7 @@ impl Both {
 
     fn peer_changed(&mut self, peer: usize) -> Checked {
         self.oracle.cards[peer].configuration_changed();
-        let is_told = self.link.devices[peer].peer_changed();
+        let is_told = self.link.devices[peer].peer_changed(false);
         prop_assert_eq!(is_told, self.oracle.cards[peer].is_up());
         if peer == 0 {
             self.notify()?;
@@ -193,7 +193,7 @@ impl Both {
     }
 
     fn start(&mut self, end: End, size: u16) -> Checked {
-        for (register, value) in Driver::registers(end, size) {
+        for (register, value) in Driver::registers(NETWORK_CARD, end, size) {
             self.write(end, register, value)?;
         }
         self.drivers[number(end)] = Some(Driver::new(&mut self.link, end, size));
@@ -308,7 +308,7 @@ impl Both {
         for (device, card) in self.link.devices.iter().zip(&self.oracle.cards) {
             prop_assert_eq!(device.is_up(), card.is_up());
             for register in (0..CONFIG).step_by(4) {
-                let value = device.read(register, 4, MAC, false);
+                let value = device.read(register, 4, false);
                 prop_assert_eq!(
                     value,
                     card.read(register).into(),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory of two guests, and a driver as Linux's; it can also break the rules.
 
+use crate::virtio::link_for_tests::NETWORK_CARD;
 use crate::virtio::registers::*;
-use crate::virtio::{Device, Direction, End, Memories, Step};
+use crate::virtio::{Device, Direction, End, Kind, Memories, Step};
 use spumone_config::GuestAddr;
 use std::collections::VecDeque;
 use std::vec;
@@ -96,10 +97,16 @@ impl Memories for Memory {
         Self::place(at, bytes.into(), 1).is_some()
     }
 
-    fn write(&mut self, at: GuestAddr, bytes: &[u8]) -> Option<()> {
+    fn read(&self, at: GuestAddr, into: &mut [u8]) -> Option<()> {
+        let place = Self::place(at, into.len() as u64, 1)?;
+        into.copy_from_slice(&self.of[0][place..][..into.len()]);
+        Some(())
+    }
+
+    fn write(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()> {
         let place = Self::place(at, bytes.len() as u64, 1)?;
         self.accesses += 1;
-        self.of[1][place..][..bytes.len()].copy_from_slice(bytes);
+        self.of[number(end)][place..][..bytes.len()].copy_from_slice(bytes);
         Some(())
     }
 
@@ -121,10 +128,16 @@ pub struct Link {
 }
 
 impl Link {
+    /// Two network cards.
     pub fn new() -> Self {
+        Self::between([NETWORK_CARD; 2])
+    }
+
+    /// Two devices of these kinds.
+    pub fn between(kinds: [Kind; 2]) -> Self {
         Self {
             memory: Memory::new(),
-            devices: [Device::new(), Device::new()],
+            devices: kinds.map(Device::new),
             direction: Direction::new(),
         }
     }
@@ -177,7 +190,7 @@ impl Driver {
     /// Sets the card of this guest up for one queue.
     pub fn start(link: &mut Link, end: End, size: u16) -> Self {
         let device = &link.devices[number(end)];
-        for (register, value) in Self::registers(end, size) {
+        for (register, value) in Self::registers(device.kind(), end, size) {
             let _ = device.write(register, value);
             if (register, value) == (STATUS, 0) {
                 device.finish_reset();
@@ -188,13 +201,13 @@ impl Driver {
     }
 
     /// The registers that a driver writes for one queue of this many descriptors.
-    pub fn registers(end: End, size: u16) -> [(u64, u32); 15] {
+    pub fn registers(kind: Kind, end: End, size: u16) -> [(u64, u32); 15] {
         [
             (STATUS, 0),
             (STATUS, 1),
             (STATUS, 3),
             (DRIVER_FEATURES_SEL, 0),
-            (DRIVER_FEATURES, NET_MAC as u32 | NET_STATUS as u32),
+            (DRIVER_FEATURES, kind.features() as u32),
             (DRIVER_FEATURES_SEL, 1),
             (DRIVER_FEATURES, 1),
             (STATUS, 11),

@@ -6,4 +6,5 @@ mod frames;
 mod fuzz;
 mod hostile;
 mod oracle;
+mod packets;
 mod registers;

@@ -2,19 +2,18 @@
 //! The registers of a card.
 
 use super::driver::{Driver, Link};
+use crate::virtio::link_for_tests::NETWORK_CARD;
 use crate::virtio::registers::*;
 use crate::virtio::{Device, Effect, End};
 use std::vec::Vec;
 
-const MAC: [u8; 6] = [0x02, 0x53, 0x50, 0, 0, 1];
-
 fn read(device: &Device, offset: u64) -> u64 {
-    device.read(offset, 4, MAC, true)
+    device.read(offset, 4, true)
 }
 
 #[test]
 fn a_driver_finds_a_network_card() {
-    let device = Device::new();
+    let device = Device::new(NETWORK_CARD);
     let found: Vec<_> = [MAGIC_VALUE, VERSION, DEVICE_ID]
         .map(|at| read(&device, at))
         .into();
@@ -31,13 +30,11 @@ fn a_driver_finds_a_network_card() {
 
 #[test]
 fn the_configuration_has_the_address_and_the_state_of_the_link() {
-    let device = Device::new();
-    let bytes: Vec<u64> = (0..9)
-        .map(|at| device.read(CONFIG + at, 1, MAC, true))
-        .collect();
+    let device = Device::new(NETWORK_CARD);
+    let bytes: Vec<u64> = (0..9).map(|at| device.read(CONFIG + at, 1, true)).collect();
     assert_eq!(bytes, [0x02, 0x53, 0x50, 0, 0, 1, 1, 0, 0]);
-    assert_eq!(device.read(CONFIG + 6, 2, MAC, false), 0);
-    assert_eq!(device.read(u64::MAX, 8, MAC, true), 0);
+    assert_eq!(device.read(CONFIG + 6, 2, false), 0);
+    assert_eq!(device.read(u64::MAX, 8, true), 0);
 }
 
 #[test]
@@ -49,7 +46,7 @@ fn unknown_features_are_refused() {
         (0, 1, true),
         (0, 3, false),
     ] {
-        let device = Device::new();
+        let device = Device::new(NETWORK_CARD);
         for (register, value) in [
             (DRIVER_FEATURES_SEL, 0),
             (DRIVER_FEATURES, lower),
@@ -79,10 +76,10 @@ fn a_reset_takes_the_device_down_at_once_and_the_rest_when_it_is_finished() {
 
 #[test]
 fn interrupts_last_until_they_are_acknowledged() {
-    let device = Device::new();
+    let device = Device::new(NETWORK_CARD);
     assert!(device.raise());
     assert!(!device.raise());
-    let _ = device.peer_changed();
+    let _ = device.peer_changed(false);
     assert_eq!(read(&device, INTERRUPT_STATUS), 3);
     let mut levels = Vec::new();
     device.publish(|level| levels.push(level));

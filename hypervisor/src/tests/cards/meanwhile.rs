@@ -29,7 +29,10 @@ impl Memories for Held<'_> {
     fn has(&self, _: End, _: GuestAddr, _: u32) -> bool {
         false
     }
-    fn write(&mut self, _: GuestAddr, _: &[u8]) -> Option<()> {
+    fn read(&self, _: GuestAddr, _: &mut [u8]) -> Option<()> {
+        None
+    }
+    fn write(&mut self, _: End, _: GuestAddr, _: &[u8]) -> Option<()> {
         None
     }
     fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Option<()> {
@@ -44,14 +47,14 @@ fn a_card_keeps_its_queues_while_a_core_moves_a_frame_of_it() {
     comes_up(&mut bench, 0);
     comes_up(&mut bench, 1);
     let (from, to) = [0, 1].map(|id| bench.machine.guest(GuestId(id))).into();
-    let has_queue = || to.cards[0].read(QUEUE_READY - REGISTERS, 4, [0; 6], true) == 1;
+    let has_queue = || to.virtio[0].read(QUEUE_READY - REGISTERS, 4, true) == 1;
     let mut meanwhile = || {
         write(&mut bench, 1, STATUS, 0);
-        assert!(!to.cards[0].is_up());
+        assert!(!to.virtio[0].is_up());
         assert!(has_queue(), "a core may be reading it");
     };
     let mut held = Held(RefCell::new(&mut meanwhile), BREAKS);
-    let _ = from.outbound[0].step(&from.cards[0], &to.cards[0], &mut held);
+    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held);
     write(&mut bench, 1, STATUS, 0);
     assert!(!has_queue());
 }
@@ -81,7 +84,7 @@ fn interrupts_are_taken_while_a_guest_waits_to_be_loaded() {
         loaded = bench.life(1) != life;
     };
     let mut held = Held(RefCell::new(&mut meanwhile), BREAKS);
-    let _ = from.outbound[0].step(&from.cards[0], &to.cards[0], &mut held);
+    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held);
     assert!(!loaded, "its memory is loaded while a core may write to it");
     assert!(urgent > 0, "the urgent guest waits for the loading");
 }
@@ -99,7 +102,7 @@ fn a_core_that_finds_another_one_moving_a_frame_tries_again() {
         bench.iterations(20);
     };
     let mut held = Held(RefCell::new(&mut meanwhile), FINDS_NONE);
-    let _ = from.outbound[0].step(&from.cards[0], &to.cards[0], &mut held);
+    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held);
     bench.iterations(40);
     assert_eq!(received(&mut bench, 1, 0, 7), b"a frame");
 }

@@ -182,9 +182,9 @@ fn touch_device(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
     )
 }
 
-/// A store to the network card of a link: mostly the next one that a driver would do, with queues that are anywhere and
+/// A store to the virtio device of a link: mostly the next one that a driver would do, with queues that are anywhere and
 /// hold anything.
-pub fn program_card(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
+pub fn program_virtio(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
     /// Where the guest keeps how far its driver is.
     const STEP: u64 = GUEST_MEMORY + 0xFFF0;
     let step = match random.once_in(32) {
@@ -208,30 +208,21 @@ pub fn program_card(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
         .collect();
     let at = area(random);
     cpu.write_memory(at, &words);
-    let value = match step {
-        0 => 0,
-        // The upper half of the features, then both queues.
-        1 | 2 => 1,
-        3 | 12 => u64::from(step == 12),
-        4 | 13 => 1 << random.below(9),
-        5 | 7 | 9 | 14 | 16 | 18 => area(random),
-        11 | 20 => 1,
-        21 => 0xF,
-        _ => random.below(2),
+    // The upper half of the features, then three queues.
+    let (queue, register) = (step.wrapping_sub(3) / 9, step.wrapping_sub(3) % 9);
+    let (offset, value) = match (step, register) {
+        (0, _) => (0x70, 0),
+        (1, _) => (0x24, 1),
+        (2, _) => (0x20, 1),
+        (30, _) => (0x70, 0xF),
+        (31.., _) => (random.one_of(&[0x50, 0x50, 0x50, 0x64]), random.below(3)),
+        (_, 0) => (0x30, queue),
+        (_, 1) => (0x38, 1 << random.below(9)),
+        (_, 2 | 4 | 6) => (0x80 + 0x10 * ((register - 2) / 2), area(random)),
+        (_, 3 | 5 | 7) => (0x84 + 0x10 * ((register - 2) / 2), 0),
+        _ => (0x44, 1),
     };
-    let offset = match step {
-        0 | 21 => 0x70,
-        1 => 0x24,
-        2 => 0x20,
-        3 | 12 => 0x30,
-        4 | 13 => 0x38,
-        5..=10 => 0x80 + 0x10 * ((step - 5) / 2) + 4 * ((step - 5) % 2),
-        14..=19 => 0x80 + 0x10 * ((step - 14) / 2) + 4 * ((step - 14) % 2),
-        11 | 20 => 0x44,
-        _ => random.one_of(&[0x50, 0x50, 0x50, 0x64]),
-    };
-    let high = matches!(step, 6 | 8 | 10 | 15 | 17 | 19);
-    cpu.store(LINK_REGISTERS + offset, if high { 0 } else { value as u32 })
+    cpu.store(LINK_REGISTERS + offset, value as u32)
 }
 
 /// A store to the GIC as a driver does it.

@@ -86,11 +86,13 @@ fn some_system(random: &mut Random) -> System {
     let mut system = system(cores, policy, &guests);
     // Between the victim and a hostile guest, or between two hostile guests.
     let victim = hostile as u8;
-    match random.below(5) {
+    match random.below(7) {
         0 => add_link(&mut system, 0, victim),
         1 if hostile > 1 => add_link(&mut system, 0, 1),
         2 => add_network_link(&mut system, 0, victim),
         3 if hostile > 1 => add_network_link(&mut system, 0, 1),
+        4 => add_socket_link(&mut system, 0, victim),
+        5 if hostile > 1 => add_socket_link(&mut system, 0, 1),
         _ => {}
     }
     if random.once_in(8) {
@@ -99,8 +101,8 @@ fn some_system(random: &mut Random) -> System {
     system
 }
 
-fn is_network(link: &LinkEnd) -> bool {
-    matches!(link.kind, LinkKind::Network { .. })
+fn is_virtio(link: &LinkEnd) -> bool {
+    !matches!(link.kind, LinkKind::Memory { .. })
 }
 
 /// Runs one machine, for this number of exits of hostile guests.
@@ -122,10 +124,10 @@ fn run(seed: u64, exits: u64) {
         only_sleep: false,
     }));
     let shared = Rc::clone(&guests);
-    let has_card: Vec<bool> = system
+    let has_virtio: Vec<bool> = system
         .guests
         .iter()
-        .map(|guest| guest.links.iter().any(is_network))
+        .map(|guest| guest.links.iter().any(is_virtio))
         .collect();
     bench.guests.borrow_mut().habit = Some(Box::new(move |cpu| {
         let guests = &mut *shared.borrow_mut();
@@ -137,8 +139,8 @@ fn run(seed: u64, exits: u64) {
             (hostile::sleep(cpu), false)
         } else {
             guests.exits += 1;
-            match has_card[usize::from(cpu.guest)] && guests.random.once_in(3) {
-                true => (hostile::program_card(&mut guests.random, cpu), false),
+            match has_virtio[usize::from(cpu.guest)] && guests.random.once_in(3) {
+                true => (hostile::program_virtio(&mut guests.random, cpu), false),
                 false => hostile::act(&mut guests.random, cpu),
             }
         };

@@ -278,7 +278,12 @@ impl Memories for Memory<'_> {
         Self::check(walk, place(at, bytes.into(), 1)).is_some()
     }
 
-    fn write(&mut self, at: GuestAddr, bytes: &[u8]) -> Option<()> {
+    fn read(&self, _: GuestAddr, _: &mut [u8]) -> Option<()> {
+        unreachable!("a frame's bytes are not looked at")
+    }
+
+    fn write(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()> {
+        assert_eq!(end, End::Receiver);
         let guests = self.guests.get_mut();
         guests.accesses += 1;
         let walk = &mut guests.walks[1];
@@ -342,7 +347,10 @@ impl Memories for OnlyWords {
     fn has(&self, _: End, _: GuestAddr, _: u32) -> bool {
         unreachable!()
     }
-    fn write(&mut self, _: GuestAddr, _: &[u8]) -> Option<()> {
+    fn read(&self, _: GuestAddr, _: &mut [u8]) -> Option<()> {
+        unreachable!()
+    }
+    fn write(&mut self, _: End, _: GuestAddr, _: &[u8]) -> Option<()> {
         unreachable!()
     }
     fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Option<()> {

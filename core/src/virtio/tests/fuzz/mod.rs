@@ -14,11 +14,12 @@ mod walk;
 
 use super::driver::{Driver, number};
 use super::oracle::{Card, Queue};
+use crate::virtio::link_for_tests::NETWORK_CARD;
 use crate::virtio::registers::*;
 use crate::virtio::{Device, Direction, Effect, End, Step};
 use honest::Honest;
 use memory::{Cards, Guests, Memory, OnlyWords, SIZE, some_area};
-use random::Random;
+pub use random::Random;
 use std::cell::RefCell;
 use std::vec;
 use walk::{Stage, Walk};
@@ -80,14 +81,14 @@ impl Fuzz<'_> {
     }
 
     fn peer_changed(&mut self, peer: usize) {
-        let _ = self.device(peer).peer_changed();
+        let _ = self.device(peer).peer_changed(false);
         self.guests().cards[peer].configuration_changed();
     }
 
     /// The driver starts: an honest one as Linux's, a hostile one with areas that are anywhere.
     fn start(&mut self, end: usize) {
         let size = 1 << self.guests().random.below(9);
-        for (register, value) in Driver::registers(ENDS[end], size) {
+        for (register, value) in Driver::registers(NETWORK_CARD, ENDS[end], size) {
             self.write(end, register, value);
         }
         if self.guests().is_hostile[end] {
@@ -239,7 +240,7 @@ impl Fuzz<'_> {
             .zip(&self.memory.guests.get_mut().cards)
         {
             for register in [STATUS, INTERRUPT_STATUS, QUEUE_READY, CONFIG_GENERATION] {
-                let value = device.read(register, 4, [0; 6], false);
+                let value = device.read(register, 4, false);
                 assert_eq!(value, card.read(register).into(), "register {register:#x}");
             }
         }
@@ -258,7 +259,7 @@ fn run(seed: u64, steps: u64, seen: &mut Seen) {
     let mut random = Random::new(seed);
     let is_hostile = random.one_of(&[[true, true], [true, false], [false, true]]);
     let cards = Cards {
-        devices: [Device::new(), Device::new()],
+        devices: [Device::new(NETWORK_CARD), Device::new(NETWORK_CARD)],
         direction: Direction::new(),
     };
     let guests = Guests {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Network cards of links: their registers, and the frames between them.
+//! Virtio devices of links: their registers, and the frames between them. A frame is that of a network device, or a packet of a
+//! socket device.
 //!
 //! A vCPU that has frames to transmit sets a bit of its guest. Whichever vCPU of the guest is about to be entered moves a
 //! frame, then the core goes through its loop again: so the guest that transmits pays, at its priority, and an interrupt
@@ -20,25 +21,19 @@ use spumone_core::vgic::VcpuIndexSet;
 use spumone_core::virtio::{Effect, End, Step};
 
 impl Instance {
-    /// Emulates an access of the running vCPU to the card of its guest's link `index`. Returns whether the instruction is done:
-    /// a reset is tried again as long as another core moves a frame of the card.
-    pub(super) fn access_card(
-        &mut self,
-        index: usize,
-        mac: [u8; 6],
-        offset: u64,
-        access: DataAccess,
-    ) -> bool {
+    /// Emulates an access of the running vCPU to the device of its guest's link `index`. Returns whether the instruction is done:
+    /// a reset is tried again as long as another core moves a frame of the device.
+    pub(super) fn access_virtio(&mut self, index: usize, offset: u64, access: DataAccess) -> bool {
         let vcpu = loaded(&mut self.state);
         let (id, guest) = (vcpu.guest, vcpu.shared);
-        let (Some(end), Some(card)) = (guest.config.links.get(index), guest.cards.get(index))
+        let (Some(end), Some(device)) = (guest.config.links.get(index), guest.virtio.get(index))
         else {
             return true;
         };
         let peer = self.platform.machine.guest(end.peer);
         if !access.write {
             let size = access.size.bytes();
-            let value = card.read(offset, size, mac, is_up(peer, end.peer_link));
+            let value = device.read(offset, size, is_up(peer, end.peer_link.into()));
             let value = access.load_value(value);
             access.register.write(&mut vcpu.registers.x, value);
             return true;
@@ -47,19 +42,19 @@ impl Instance {
             return true;
         }
         let value = access.store_value(access.register.read(&vcpu.registers.x));
-        match card.write(offset, value as u32) {
+        match device.write(offset, value as u32) {
             Effect::Nothing => {}
             Effect::Transmit => transmit(guest, index),
             Effect::Receive => self.go_on(end.peer, usize::from(end.peer_link)),
-            Effect::Line => self.publish_card(id, index),
-            Effect::Status => self.tell_peer(end),
+            Effect::Line => self.publish_virtio(id, index),
+            Effect::Status => self.tell_peer(id, index),
             Effect::Reset => {
                 if is_claimed(guest, peer, index, end) {
                     return false;
                 }
-                card.finish_reset();
-                self.publish_card(id, index);
-                self.tell_peer(end);
+                device.finish_reset();
+                self.publish_virtio(id, index);
+                self.tell_peer(id, index);
             }
         }
         true
@@ -83,7 +78,7 @@ impl Instance {
         false
     }
 
-    /// Moves a frame from a card of the loaded vCPU's guest, which has some.
+    /// Moves a frame from a device of the loaded vCPU's guest, which has some.
     fn move_frame(&mut self) {
         let vcpu = loaded(&mut self.state);
         let (id, guest) = (vcpu.guest, vcpu.shared);
@@ -92,23 +87,23 @@ impl Instance {
         let bit = waiting & waiting.wrapping_neg();
         // Taken before the queue is looked at: a vCPU that transmits afterwards sets it again.
         guest.transmits.fetch_and(!bit, Ordering::AcqRel);
-        let (Some(end), Some(card), Some(direction)) = (
+        let (Some(end), Some(device), Some(direction)) = (
             guest.config.links.get(index),
-            guest.cards.get(index),
+            guest.virtio.get(index),
             guest.outbound.get(index),
         ) else {
             return;
         };
         let machine = self.platform.machine;
         let peer = machine.guest(end.peer);
-        let Some(peers) = peer.cards.get(usize::from(end.peer_link)) else {
+        let Some(peers) = peer.virtio.get(usize::from(end.peer_link)) else {
             return;
         };
         let mut memories = LinkMemories {
             sender: guest,
             receiver: peer,
         };
-        match direction.step(card, peers, &mut memories) {
+        match direction.step(device, peers, &mut memories) {
             Step::Idle => {}
             Step::Claimed => transmit(guest, index),
             Step::Moved {
@@ -116,45 +111,42 @@ impl Instance {
                 interrupt_receiver,
             } => {
                 transmit(guest, index);
-                if interrupt_sender && card.raise() {
-                    self.publish_card(id, index);
+                if interrupt_sender && device.raise() {
+                    self.publish_virtio(id, index);
                 }
                 if interrupt_receiver && peers.raise() {
-                    self.publish_card(end.peer, usize::from(end.peer_link));
+                    self.publish_virtio(end.peer, usize::from(end.peer_link));
                 }
             }
-            Step::Broken(End::Sender) => self.card_broken(id, index),
+            Step::Broken(End::Sender) => self.virtio_broken(id, index),
             Step::Broken(End::Receiver) => {
-                // Its card is down from now on: the frames are dropped.
+                // Its device is down from now on: the frames are dropped.
                 transmit(guest, index);
-                self.card_broken(end.peer, usize::from(end.peer_link));
+                self.virtio_broken(end.peer, usize::from(end.peer_link));
             }
         }
     }
 
-    /// A driver has broken the rules: its card is down until the driver resets it.
-    fn card_broken(&mut self, guest: GuestId, index: usize) {
+    /// A driver has broken the rules: its device is down until the driver resets it.
+    fn virtio_broken(&mut self, guest: GuestId, index: usize) {
         let shared = self.platform.machine.guest(guest);
-        let Some(end) = shared.config.links.get(index) else {
-            return;
-        };
         let bit = 1 << index;
-        if shared.broken_cards.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+        if shared.broken_virtio.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
             say!(
                 self.platform.core,
-                "guest {}: its driver of link {index} breaks the rules of virtio; the card is down until it is reset",
+                "guest {}: its driver of link {index} breaks the rules of virtio; the device is down until it is reset",
                 shared.config.name
             );
         }
-        self.publish_card(guest, index);
-        self.tell_peer(end);
+        self.publish_virtio(guest, index);
+        self.tell_peer(guest, index);
     }
 
-    /// A card has buffers again: if frames wait for them, a vCPU of the guest that transmits is to move them. It is woken by
-    /// an interrupt of its card, in which its driver finds nothing to do.
+    /// A device has buffers again: if frames wait for them, a vCPU of the guest that transmits is to move them. It is woken by
+    /// an interrupt of its device, in which its driver finds nothing to do.
     fn go_on(&mut self, sender: GuestId, index: usize) {
         let guest = self.platform.machine.guest(sender);
-        let (Some(direction), Some(card)) = (guest.outbound.get(index), guest.cards.get(index))
+        let (Some(direction), Some(device)) = (guest.outbound.get(index), guest.virtio.get(index))
         else {
             return;
         };
@@ -162,7 +154,7 @@ impl Instance {
             return;
         };
         let peer = self.platform.machine.guest(end.peer);
-        let Some(peers) = peer.cards.get(usize::from(end.peer_link)) else {
+        let Some(peers) = peer.virtio.get(usize::from(end.peer_link)) else {
             return;
         };
         let memories = LinkMemories {
@@ -171,42 +163,59 @@ impl Instance {
         };
         if direction.may_go_on(peers, &memories) && guest.lifecycle.now().0 == Phase::Running {
             transmit(guest, index);
-            let _ = card.raise();
-            self.publish_card(sender, index);
+            // A driver that is not ready has nothing to transmit.
+            if device.is_up() {
+                let _ = device.raise();
+            }
+            self.publish_virtio(sender, index);
         }
     }
 
-    /// A card has gone up or down: its peer is to know, and frames that wait for its buffers go on, or are dropped.
-    fn tell_peer(&mut self, end: &LinkEnd) {
-        let index = usize::from(end.peer_link);
-        let peer = self.platform.machine.guest(end.peer);
-        let card = peer.cards.get(index);
-        if peer.lifecycle.now().0 == Phase::Running && card.is_some_and(|it| it.peer_changed()) {
-            self.publish_card(end.peer, index);
+    /// The device of `guest`'s link `index` has gone up or down: its peer is to know, and frames that wait for its buffers go on,
+    /// or are dropped.
+    fn tell_peer(&mut self, guest: GuestId, index: usize) {
+        let machine = self.platform.machine;
+        let shared = machine.guest(guest);
+        let Some(end) = shared.config.links.get(index) else {
+            return;
+        };
+        let (peer, place) = (machine.guest(end.peer), usize::from(end.peer_link));
+        if let Some(device) = peer.virtio.get(place)
+            && peer.lifecycle.now().0 == Phase::Running
+            && device.peer_changed(is_up(shared, index))
+        {
+            if device.has_event() {
+                // A vCPU of the peer is to write it: as in `go_on`.
+                transmit(peer, place);
+                let _ = device.raise();
+            }
+            self.publish_virtio(end.peer, place);
         }
-        self.go_on(end.peer, index);
+        self.go_on(end.peer, place);
     }
 
-    /// Passes the level of a card's interrupt to the guest's virtual GIC.
-    fn publish_card(&mut self, guest: GuestId, index: usize) {
+    /// Passes the level of a device's interrupt to the guest's virtual GIC.
+    fn publish_virtio(&mut self, guest: GuestId, index: usize) {
         let shared = self.platform.machine.guest(guest);
-        let (Some(end), Some(card)) = (shared.config.links.get(index), shared.cards.get(index))
+        let (Some(end), Some(device)) = (shared.config.links.get(index), shared.virtio.get(index))
         else {
             return;
         };
         let mut rung = VcpuIndexSet::EMPTY;
-        card.publish(|high| {
+        device.publish(|high| {
             rung = rung.with(shared.gic.set_level(end.interrupt, high));
         });
         self.notify(guest, rung);
     }
 
-    /// The life of `guest` has ended: its cards are down.
-    pub(super) fn cards_go_down(&mut self, guest: GuestId) {
+    /// The life of `guest` has ended: its devices are down.
+    pub(super) fn virtio_goes_down(&mut self, guest: GuestId) {
         let shared = self.platform.machine.guest(guest);
-        for (end, card) in shared.config.links.iter().zip(&shared.cards) {
-            card.go_down();
-            self.tell_peer(end);
+        for index in 0..shared.config.links.len() {
+            if let Some(device) = shared.virtio.get(index) {
+                device.go_down();
+            }
+            self.tell_peer(guest, index);
         }
     }
 
@@ -220,18 +229,18 @@ impl Instance {
     }
 }
 
-/// Has a vCPU of the guest move frames from this card.
+/// Has a vCPU of the guest move frames from this device.
 fn transmit(guest: &Guest, index: usize) {
     guest.transmits.fetch_or(1 << index, Ordering::AcqRel);
 }
 
-/// Whether a card is up, and its guest runs.
-fn is_up(guest: &Guest, index: u8) -> bool {
-    let card = guest.cards.get(usize::from(index));
-    guest.lifecycle.now().0 == Phase::Running && card.is_some_and(|it| it.is_up())
+/// Whether a device is up, and its guest runs.
+fn is_up(guest: &Guest, index: usize) -> bool {
+    let device = guest.virtio.get(index);
+    guest.lifecycle.now().0 == Phase::Running && device.is_some_and(|it| it.is_up())
 }
 
-/// Whether a core moves a frame to or from this card.
+/// Whether a core moves a frame to or from this device.
 fn is_claimed(guest: &Guest, peer: &Guest, index: usize, end: &LinkEnd) -> bool {
     let own = guest.outbound.get(index);
     let peers = peer.outbound.get(usize::from(end.peer_link));

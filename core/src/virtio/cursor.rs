@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A place in a buffer, which goes on from part to part.
+
+use super::memory::{End, Memories};
+use super::queue::{Broken, Buffer, Ring};
+use spumone_config::GuestAddr;
+
+/// A driver that has broken the rules.
+pub(super) type Fault = (End, Broken);
+
+/// A place in a buffer of one guest. Every part is checked when bytes of it are used. A walk through the buffer is bounded,
+/// because the number of its parts is.
+pub(super) struct Cursor<'a> {
+    end: End,
+    buffer: Buffer<Ring<'a>>,
+    /// What is left of the present part.
+    at: u64,
+    bytes: u32,
+}
+
+impl<'a> Cursor<'a> {
+    /// The beginning of the buffer with this first descriptor.
+    pub fn new(end: End, ring: Ring<'a>, first: u16) -> Self {
+        Self {
+            end,
+            buffer: ring.buffer(first, end == End::Receiver),
+            at: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Bytes of the present part that are left; zero: the buffer has ended.
+    pub fn here(&mut self, memories: &impl Memories) -> Result<u32, Fault> {
+        while self.bytes == 0 {
+            match self.buffer.next(memories).map_err(|it| (self.end, it))? {
+                Some((at, bytes)) => (self.at, self.bytes) = (at.0, bytes),
+                None => break,
+            }
+        }
+        Ok(self.bytes)
+    }
+
+    /// Goes on by so many bytes of the present part.
+    fn advance(&mut self, bytes: u32) {
+        self.at = self.at.wrapping_add(u64::from(bytes));
+        self.bytes -= bytes;
+    }
+
+    /// Goes on by so many bytes. Returns whether the buffer has them.
+    pub fn skip(&mut self, mut bytes: u32, memories: &impl Memories) -> Result<bool, Fault> {
+        while bytes > 0 {
+            let here = self.here(memories)?.min(bytes);
+            if here == 0 {
+                return Ok(false);
+            }
+            self.advance(here);
+            bytes -= here;
+        }
+        Ok(true)
+    }
+
+    /// Reads bytes of the sender. Returns whether the buffer has as many.
+    pub fn read(&mut self, mut into: &mut [u8], memories: &impl Memories) -> Result<bool, Fault> {
+        while !into.is_empty() {
+            let here = self.here(memories)? as usize;
+            let Some((part, rest)) = into.split_at_mut_checked(here.min(into.len())) else {
+                return Ok(false);
+            };
+            if part.is_empty() {
+                return Ok(false);
+            }
+            let read = memories.read(GuestAddr(self.at), part);
+            read.ok_or((self.end, Broken))?;
+            self.advance(part.len() as u32);
+            into = rest;
+        }
+        Ok(true)
+    }
+
+    /// Writes bytes. Returns whether there was room.
+    pub fn write(&mut self, mut from: &[u8], memories: &mut impl Memories) -> Result<bool, Fault> {
+        while !from.is_empty() {
+            let here = self.here(memories)? as usize;
+            let Some((part, rest)) = from.split_at_checked(here.min(from.len())) else {
+                return Ok(false);
+            };
+            if part.is_empty() {
+                return Ok(false);
+            }
+            let written = memories.write(self.end, GuestAddr(self.at), part);
+            written.ok_or((self.end, Broken))?;
+            self.advance(part.len() as u32);
+            from = rest;
+        }
+        Ok(true)
+    }
+}
+
+/// Copies bytes of the sender to the receiver, up to `most`, until one of the buffers ends. Returns how many.
+pub(super) fn copy(
+    from: &mut Cursor<'_>,
+    to: &mut Cursor<'_>,
+    most: u32,
+    memories: &mut impl Memories,
+) -> Result<u32, Fault> {
+    let mut copied = 0;
+    while copied < most {
+        let room = to.here(memories)?;
+        let bytes = from.here(memories)?.min(room).min(most - copied);
+        if bytes == 0 {
+            break;
+        }
+        let (source, target) = (GuestAddr(from.at), GuestAddr(to.at));
+        if !memories.has(from.end, source, bytes) {
+            return Err((from.end, Broken));
+        }
+        let is_copied = memories.copy(source, target, bytes);
+        is_copied.ok_or((to.end, Broken))?;
+        from.advance(bytes);
+        to.advance(bytes);
+        copied += bytes;
+    }
+    Ok(copied)
+}

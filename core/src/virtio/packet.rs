@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A packet of a socket device, from a buffer of one guest to one of the other (Virtio 1.2, section 5.10.6).
+//!
+//! Packets may be larger than a step moves or than the receiver's buffer. Such a packet arrives as several, as section
+//! 5.10.6.3 allows: each has a part of the payload.
+
+use super::cursor::{self, Cursor, Fault};
+use super::memory::{End, Memories};
+use super::queue::Broken;
+
+/// Bytes of `virtio_vsock_hdr`.
+const HEADER: u32 = 44;
+/// Fields of it by their offsets: the context identifiers of both guests (64 bits each), bytes of payload, type, and flags.
+const SOURCE: usize = 0;
+const TARGET: usize = 8;
+const BYTES: usize = 24;
+const TYPE: usize = 28;
+const FLAGS: usize = 32;
+/// `VIRTIO_VSOCK_TYPE_SEQPACKET`.
+const SEQPACKET: [u8; 2] = 2_u16.to_le_bytes();
+/// `VIRTIO_VSOCK_SEQ_EOM` and `_EOR`: a message, or a record, ends with this packet.
+const MESSAGE_ENDS: u32 = 0b11;
+/// Most bytes of payload that a step moves: about as many as of a network frame, so it takes as long.
+const MAX_PAYLOAD: u32 = 1536;
+
+/// What of a packet was moved.
+pub(super) struct Moved {
+    /// Bytes written to the receiver's buffer; `None`: the packet is dropped.
+    pub written: Option<u32>,
+    /// Bytes of the payload that have been moved, if there are more; else zero.
+    pub taken: u32,
+}
+
+const DROPPED: Moved = Moved {
+    written: None,
+    taken: 0,
+};
+
+/// Copies what comes behind `taken` bytes of the payload. The source is `own`, whatever the sender says; a packet that is not for
+/// `peer` is dropped, as is one that is shorter than it says.
+pub(super) fn copy(
+    (own, peer): (u32, u32),
+    taken: u32,
+    mut from: Cursor<'_>,
+    to: [Cursor<'_>; 2],
+    memories: &mut impl Memories,
+) -> Result<Moved, Fault> {
+    let mut header = [0; HEADER as usize];
+    if !from.read(&mut header, memories)? {
+        return Ok(DROPPED);
+    }
+    let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
+    let (target, bytes, flags) = ((word(TARGET), word(TARGET + 4)), word(BYTES), word(FLAGS));
+    // The sender may have changed it since its first part was moved.
+    let Some(left) = bytes.checked_sub(taken) else {
+        return Ok(DROPPED);
+    };
+    if target != (peer, 0) || !from.skip(taken, memories)? {
+        return Ok(DROPPED);
+    }
+    let [mut place, mut payload] = to;
+    if !payload.skip(HEADER, memories)? {
+        return Err((End::Receiver, Broken));
+    }
+    let moved = cursor::copy(&mut from, &mut payload, left.min(MAX_PAYLOAD), memories)?;
+    if moved == 0 && left > 0 {
+        return match from.here(memories)? {
+            0 => Ok(DROPPED),
+            // The buffer has room for a header only.
+            _ => Err((End::Receiver, Broken)),
+        };
+    }
+    let has_more = moved < left;
+    let flags = match has_more && header[TYPE..TYPE + 2] == SEQPACKET {
+        true => flags & !MESSAGE_ENDS,
+        false => flags,
+    };
+    header[SOURCE..SOURCE + 8].copy_from_slice(&u64::from(own).to_le_bytes());
+    header[BYTES..BYTES + 4].copy_from_slice(&moved.to_le_bytes());
+    header[FLAGS..FLAGS + 4].copy_from_slice(&flags.to_le_bytes());
+    place.write(&header, memories)?;
+    Ok(Moved {
+        written: Some(HEADER + moved),
+        taken: if has_more { taken + moved } else { 0 },
+    })
+}
