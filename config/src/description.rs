@@ -49,7 +49,10 @@ const TABLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("`console` of a [[guest]]", &["uart", "colour"]),
-    ("[[link]]", &["kind", "between", "size", "read-only"]),
+    (
+        "[[link]]",
+        &["kind", "between", "size", "read-only", "offloads"],
+    ),
 ];
 /// The kinds of links by name.
 const LINK_KINDS: &[(&str, LinkKind)] = &[
@@ -239,6 +242,8 @@ pub struct Link {
     pub size: Option<Spanned<u64>>,
     /// Name of the guest that may not write to the memory.
     pub read_only: Option<Spanned<String>>,
+    /// Whether network cards offer frames of up to 64 KiB, with checksums that are still to be computed.
+    pub offloads: Option<Spanned<bool>>,
 }
 
 impl Link {
@@ -524,6 +529,7 @@ fn read_link(mut table: Table<'_, '_, '_>) -> Option<Link> {
     }
     let size = table.optional("size", size);
     let read_only = table.optional("read-only", string);
+    let offloads = table.optional("offloads", boolean);
     table.finish_with(TABLES);
     Some(Link {
         span,
@@ -531,6 +537,7 @@ fn read_link(mut table: Table<'_, '_, '_>) -> Option<Link> {
         between: between?,
         size,
         read_only,
+        offloads,
     })
 }
 

@@ -464,6 +464,8 @@ pub enum LinkKind {
     Network {
         /// The address of this guest's card.
         mac: [u8; 6],
+        /// Whether the cards offer frames of up to 64 KiB, with checksums that are still to be computed.
+        offloads: bool,
     },
     /// A virtio socket device for each guest.
     Socket {

@@ -157,6 +157,12 @@ fn check_core(core: PcpuId, vtcr: u64) {
     }
 }
 
+/// The device of a link that has none.
+const UNUSED: Kind = Kind::Network {
+    mac: [0; 6],
+    offloads: false,
+};
+
 fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
     let mut guests: Vec<&'static Guest, MAX_GUESTS> = Vec::new();
     // SAFETY: taken once, by the only core that runs.
@@ -175,7 +181,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
             virtio: core::array::from_fn(|index| {
                 let link = config.links.get(index).map(|end| &end.kind);
                 let kind = link.and_then(Kind::of);
-                Device::new(kind.unwrap_or(Kind::Network { mac: [0; 6] }))
+                Device::new(kind.unwrap_or(UNUSED))
             }),
             outbound: [const { Direction::new() }; _],
             transmits: AtomicU32::new(0),

@@ -53,7 +53,8 @@ pub struct Guest {
     /// guest clears it and then reads the queue. Release and acquire: that core sees what the driver has written to the
     /// queue before the bit was set. Else the frame would stay there with its bit cleared.
     pub transmits: AtomicU32,
-    /// The devices whose drivers have broken the rules in this life; bit n for link n. A device is reported once in a life.
+    /// The devices whose drivers have broken the rules in this life; bit n for link n; and behind those, the ones that have not
+    /// accepted what frames for them need. A device is reported once in a life.
     pub broken_virtio: AtomicU32,
     /// The ids of its vCPUs, by [`VcpuIndex`].
     pub vcpus: Vec<VcpuId, { MAX_VCPUS_PER_GUEST }>,

@@ -183,7 +183,11 @@ fn guest_text(system: &System, index: usize, guest: &Guest) -> String {
                 size(memory.size),
                 if writes { "" } else { ", read-only" }
             ),
-            LinkKind::Network { mac } => format!("network card {}", mac_text(mac)),
+            LinkKind::Network { mac, offloads } => format!(
+                "network card {}{}",
+                mac_text(mac),
+                if offloads { ", offloads" } else { "" }
+            ),
             LinkKind::Socket { own, peer } => format!("sockets, CID {own}, the peer has {peer}"),
         };
         let gpio = link

@@ -33,8 +33,13 @@ pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec
             LinkKind::Memory => {
                 size(link, problems);
                 read_only(link, problems);
+                network_keys(link, problems);
             }
-            LinkKind::Network | LinkKind::Socket => memory_keys(link, problems),
+            LinkKind::Network => memory_keys(link, problems),
+            LinkKind::Socket => {
+                memory_keys(link, problems);
+                network_keys(link, problems);
+            }
         }
     }
     if let Some(first) = description.links.first()
@@ -108,6 +113,18 @@ fn memory_keys(link: &Link, problems: &mut Vec<Problem>) {
                 .help("remove it, or write kind = \"memory\""),
         );
     }
+}
+
+/// A key of network links on one of another kind.
+fn network_keys(link: &Link, problems: &mut Vec<Problem>) {
+    let Some(offloads) = &link.offloads else {
+        return;
+    };
+    problems.push(
+        Problem::new("link-network", "`offloads` is for network links only")
+            .at(offloads.span, "has no meaning here")
+            .help("remove it, or write kind = \"network\""),
+    );
 }
 
 fn size(link: &Link, problems: &mut Vec<Problem>) {

@@ -67,6 +67,7 @@ pub(super) fn ends(
                     },
                     Kind::Network => LinkKind::Network {
                         mac: mac(number, end),
+                        offloads: offloads(description, link, ends),
                     },
                     Kind::Socket => LinkKind::Socket {
                         own: context(ends[end]),
@@ -84,6 +85,13 @@ pub(super) fn ends(
 /// The address of a card: one that is given out locally, and the same whenever the system is built.
 const fn mac(link: u8, end: usize) -> [u8; 6] {
     [0x02, b'S', b'P', b'U', link, end as u8 + 1]
+}
+
+/// Whether the cards of a network link offer offloads: as the description says, else if both guests are Linux.
+fn offloads(description: &Description, link: &Link, ends: [usize; 2]) -> bool {
+    let is_linux = |end: usize| description.guests[end].kind.value == GuestKind::Linux;
+    let written = link.offloads.as_ref().map(|it| it.value);
+    written.unwrap_or_else(|| ends.into_iter().all(is_linux))
 }
 
 /// The context identifier of the guest with this number. Those below 3 are reserved (Virtio 1.2, section 5.10.4).

@@ -12,7 +12,7 @@ pub(super) type Fault = (End, Broken);
 /// because the number of its parts is.
 pub(super) struct Cursor<'a> {
     end: End,
-    buffer: Buffer<Ring<'a>>,
+    buffer: Buffer<'a>,
     /// What is left of the present part.
     at: u64,
     bytes: u32,
@@ -20,13 +20,29 @@ pub(super) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     /// The beginning of the buffer with this first descriptor.
-    pub fn new(end: End, ring: Ring<'a>, first: u16) -> Self {
+    pub fn new(end: End, ring: &'a Ring<'a>, first: u16) -> Self {
         Self {
             end,
             buffer: ring.buffer(first, end == End::Receiver),
             at: 0,
             bytes: 0,
         }
+    }
+
+    /// The place at which [`suspend`](Self::suspend) has left a buffer of this ring.
+    pub fn resume(end: End, ring: &'a Ring<'a>) -> Self {
+        let (buffer, at, bytes) = ring.resume(end == End::Receiver);
+        Self {
+            end,
+            buffer,
+            at,
+            bytes,
+        }
+    }
+
+    /// The walk through the buffer with this first descriptor goes on here in a later step.
+    pub fn suspend(&self, (ring, first): (&Ring<'_>, u16)) {
+        ring.suspend(first, &self.buffer, self.at, self.bytes);
     }
 
     /// Bytes of the present part that are left; zero: the buffer has ended.

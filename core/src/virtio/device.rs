@@ -200,6 +200,11 @@ impl Device {
         fence(Ordering::SeqCst);
     }
 
+    /// Whether the driver takes frames of up to 64 KiB in several buffers.
+    pub(super) fn takes_large_frames(&self) -> bool {
+        self.accepted.load(Ordering::Relaxed) & TAKES_LARGE == TAKES_LARGE
+    }
+
     /// The driver has broken the rules: the device does nothing until it is reset. Call [`publish`](Self::publish) then.
     pub fn needs_reset(&self) {
         self.status.fetch_or(NEEDS_RESET, Ordering::Relaxed);

@@ -6,12 +6,12 @@
 //! that run vCPUs of the guest that transmits do not move frames at the same time: a core that finds the direction claimed
 //! tries again in its next step.
 
-use super::cursor::{Cursor, Fault};
+use super::cursor::Fault;
 use super::device::Device;
 use super::kind::Kind;
 use super::memory::{End, Memories};
 use super::queue::{Broken, Ring};
-use super::{frame, packet};
+use super::{frame, large, packet};
 use crate::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// What a step has done.
@@ -28,11 +28,36 @@ pub enum Step {
         /// The receiver's device must interrupt.
         interrupt_receiver: bool,
     },
+    /// A frame was dropped because the receiver's driver has not accepted the offloads that the sender's has: it knows nothing of
+    /// checksums that are to be computed, and frames of more than 1,500 bytes.
+    Refused {
+        /// The sender's device must interrupt.
+        interrupt_sender: bool,
+    },
     /// Another core moves a frame now.
     Claimed,
     /// The driver of this guest has broken the rules, and its device needs a reset. The peer's device has changed, too
     /// ([`Device::peer_changed`]): it may have the frame, with an interrupt raised for it.
     Broken(End),
+}
+
+/// What of a frame was moved.
+pub(super) struct Moved {
+    /// Buffers of the receiver that are to be published.
+    pub buffers: u16,
+    /// Bytes of the frame that have been moved, if there are more; else zero.
+    pub taken: u32,
+    /// The frame was dropped because the receiver has not accepted what it needs.
+    pub is_refused: bool,
+}
+
+impl Moved {
+    /// Nothing, and nothing more will be.
+    pub const DROPPED: Self = Self {
+        buffers: 0,
+        taken: 0,
+        is_refused: false,
+    };
 }
 
 /// One direction of a link.
@@ -84,7 +109,7 @@ impl Direction {
         // makes more buffers of it.
         let is_in_vain = to
             .receive_ring()
-            .is_some_and(|ring| ring.next(memories) == Ok(None));
+            .is_some_and(|ring| ring.nth(ring.filled(), memories) == Ok(None));
         !is_in_vain && self.is_blocked.swap(false, Ordering::AcqRel)
     }
 
@@ -123,7 +148,7 @@ impl Direction {
             });
         }
         match from.transmit_ring() {
-            Some(sender) => self.move_frame(from.kind(), sender, to, memories),
+            Some(sender) => self.move_frame(from.kind(), &sender, to, memories),
             None => Ok(Step::Idle),
         }
     }
@@ -131,20 +156,34 @@ impl Direction {
     fn move_frame(
         &self,
         kind: Kind,
-        sender: Ring<'_>,
+        sender: &Ring<'_>,
         to: &Device,
         memories: &mut impl Memories,
     ) -> Result<Step, Fault> {
         let of_sender = |broken| (End::Sender, broken);
         let of_receiver = |broken| (End::Receiver, broken);
         let receiver = to.receive_ring();
+        if let Some(receiver) = &receiver
+            && sender.is_within_frame(receiver)
+        {
+            let (source, target) = ((sender, sender.head()), (receiver, receiver.head()));
+            return move_between(kind, source, target, to, memories);
+        }
         let Some(frame) = sender.next(memories).map_err(of_sender)? else {
             return Ok(Step::Idle);
         };
         let Some(receiver) = receiver else {
             return drop_frame(sender, frame, memories);
         };
-        let mut buffer = receiver.next(memories).map_err(of_receiver)?;
+        if sender.taken() == 0 {
+            receiver.set_filled(0, 0);
+        }
+        let filled = receiver.filled();
+        let mut buffer = receiver.nth(filled, memories).map_err(of_receiver)?;
+        if receiver.has_only(filled) {
+            // All buffers together are too small for the frame.
+            return drop_frame(sender, frame, memories);
+        }
         if buffer.is_none() {
             receiver
                 .want_notifications(true, memories)
@@ -155,7 +194,7 @@ impl Direction {
             if !to.is_up() {
                 return drop_frame(sender, frame, memories);
             }
-            buffer = receiver.next(memories).map_err(of_receiver)?;
+            buffer = receiver.nth(filled, memories).map_err(of_receiver)?;
         }
         let Some(buffer) = buffer else {
             return Ok(Step::Idle);
@@ -165,45 +204,57 @@ impl Direction {
                 .want_notifications(false, memories)
                 .map_err(of_receiver)?;
         }
-        let source = Cursor::new(End::Sender, sender, frame);
-        let target = || Cursor::new(End::Receiver, receiver, buffer);
-        let (written, taken) = match kind {
-            Kind::Network { .. } => (frame::copy(source, target(), memories)?, 0),
-            Kind::Socket { own, peer } => {
-                let places = [target(), target()];
-                let moved = packet::copy((own, peer), sender.taken(), source, places, memories)?;
-                (moved.written, moved.taken)
-            }
-        };
-        let interrupt_receiver = match written {
-            Some(bytes) => receiver
-                .give_back(buffer, bytes, memories)
-                .map_err(of_receiver)?,
-            None => false,
-        };
-        sender.set_taken(taken);
-        if taken > 0 {
-            return Ok(Step::Moved {
-                interrupt_sender: false,
-                interrupt_receiver,
-            });
-        }
-        let interrupt_sender = sender.give_back(frame, 0, memories).map_err(|broken| {
-            // The receiver has the frame, and is to know of it: its line is published with the news of the link.
-            if interrupt_receiver {
-                let _ = to.raise();
-            }
-            of_sender(broken)
-        })?;
-        Ok(Step::Moved {
-            interrupt_sender,
-            interrupt_receiver,
-        })
+        move_between(kind, (sender, frame), (&receiver, buffer), to, memories)
     }
 }
 
+/// Moves a frame, or a part of it, between these buffers.
+fn move_between(
+    kind: Kind,
+    (sender, frame): (&Ring<'_>, u16),
+    (receiver, buffer): (&Ring<'_>, u16),
+    to: &Device,
+    memories: &mut impl Memories,
+) -> Result<Step, Fault> {
+    let of_sender = |broken| (End::Sender, broken);
+    let of_receiver = |broken| (End::Receiver, broken);
+    let (source, target) = ((sender, frame), (receiver, buffer));
+    let moved = match kind {
+        Kind::Network { offloads: true, .. } if to.takes_large_frames() => {
+            large::copy(source, target, memories)?
+        }
+        Kind::Network { offloads, .. } => frame::copy(offloads, source, target, memories)?,
+        Kind::Socket { own, peer } => packet::copy((own, peer), source, target, memories)?,
+    };
+    let interrupt_receiver = match moved.buffers {
+        0 => false,
+        buffers => receiver.publish(buffers, memories).map_err(of_receiver)?,
+    };
+    sender.set_taken(moved.taken);
+    if moved.taken > 0 {
+        return Ok(Step::Moved {
+            interrupt_sender: false,
+            interrupt_receiver,
+        });
+    }
+    let interrupt_sender = sender.give_back(frame, 0, memories).map_err(|broken| {
+        // The receiver has the frame, and is to know of it: its line is published with the news of the link.
+        if interrupt_receiver {
+            let _ = to.raise();
+        }
+        of_sender(broken)
+    })?;
+    Ok(match moved.is_refused {
+        true => Step::Refused { interrupt_sender },
+        false => Step::Moved {
+            interrupt_sender,
+            interrupt_receiver,
+        },
+    })
+}
+
 /// Drops a frame, as a cable of which the other end is unplugged.
-fn drop_frame(sender: Ring<'_>, frame: u16, memories: &mut impl Memories) -> Result<Step, Fault> {
+fn drop_frame(sender: &Ring<'_>, frame: u16, memories: &mut impl Memories) -> Result<Step, Fault> {
     sender.set_taken(0);
     let given_back = sender.give_back(frame, 0, memories);
     Ok(Step::Moved {

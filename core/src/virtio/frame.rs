@@ -2,7 +2,10 @@
 //! A network frame, from a buffer of one card to a buffer of the other (Virtio 1.2, section 5.1.6).
 
 use super::cursor::{self, Cursor, Fault};
-use super::memory::Memories;
+use super::direction::Moved;
+use super::large;
+use super::memory::{End, Memories};
+use super::queue::Ring;
 
 /// `virtio_net_hdr` before each received frame: nothing is left to do, and the frame is in one buffer (`num_buffers`).
 const HEADER_BYTES: [u8; HEADER as usize] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
@@ -11,17 +14,42 @@ const HEADER: u32 = 12;
 /// The largest frame: 1,500 bytes of payload, 14 of addresses and type, 4 of a VLAN tag.
 const MAX_FRAME: u32 = 1518;
 
-/// Copies a frame, with a header of our own: the guests have negotiated nothing that a header would say. Returns the bytes
-/// written; `None`: the frame is larger than the buffer or than a frame may be, or it is no frame, and is dropped.
+/// Copies a frame, with a header of our own: the receiver has accepted nothing that a header would say. A frame is dropped
+/// if it is larger than the buffer or than a frame may be, or if it is no frame. `offloads`: the sender may have accepted more than the
+/// receiver; then a frame that needs it is refused.
 pub(super) fn copy(
-    mut from: Cursor<'_>,
-    mut to: Cursor<'_>,
+    offloads: bool,
+    (sender, frame): (&Ring<'_>, u16),
+    (receiver, buffer): (&Ring<'_>, u16),
     memories: &mut impl Memories,
-) -> Result<Option<u32>, Fault> {
-    if !from.skip(HEADER, memories)? || !to.write(&HEADER_BYTES, memories)? {
-        return Ok(None);
+) -> Result<Moved, Fault> {
+    let mut from = Cursor::new(End::Sender, sender, frame);
+    let mut to = Cursor::new(End::Receiver, receiver, buffer);
+    if offloads {
+        let mut header = [0; HEADER as usize];
+        let is_frame = from.read(&mut header, memories)?;
+        if !is_frame || sender.taken() > 0 || large::needs_offloads(header) {
+            return Ok(Moved {
+                is_refused: is_frame,
+                ..Moved::DROPPED
+            });
+        }
+    } else if !from.skip(HEADER, memories)? {
+        return Ok(Moved::DROPPED);
+    }
+    if !to.write(&HEADER_BYTES, memories)? {
+        return Ok(Moved::DROPPED);
     }
     let bytes = cursor::copy(&mut from, &mut to, MAX_FRAME, memories)?;
-    let is_whole = from.here(memories)? == 0;
-    Ok(is_whole.then_some(HEADER + bytes))
+    if from.here(memories)? > 0 {
+        return Ok(Moved::DROPPED);
+    }
+    let element = [buffer.into(), HEADER + bytes];
+    receiver
+        .put(0, element, memories)
+        .map_err(|broken| (End::Receiver, broken))?;
+    Ok(Moved {
+        buffers: 1,
+        ..Moved::DROPPED
+    })
 }

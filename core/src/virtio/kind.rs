@@ -11,6 +11,8 @@ pub enum Kind {
     Network {
         /// Its address.
         mac: [u8; 6],
+        /// Whether it takes and gives frames of up to 64 KiB, with checksums that are still to be computed.
+        offloads: bool,
     },
     /// A socket device (section 5.10).
     Socket {
@@ -27,7 +29,7 @@ impl Kind {
     pub const fn of(link: &LinkKind) -> Option<Self> {
         match *link {
             LinkKind::Memory { .. } => None,
-            LinkKind::Network { mac } => Some(Self::Network { mac }),
+            LinkKind::Network { mac, offloads } => Some(Self::Network { mac, offloads }),
             LinkKind::Socket { own, peer } => Some(Self::Socket { own, peer }),
         }
     }
@@ -43,7 +45,15 @@ impl Kind {
     pub(super) const fn features(self) -> u64 {
         VERSION_1
             | match self {
-                Self::Network { .. } => NET_MAC | NET_STATUS,
+                Self::Network { offloads, .. } => {
+                    NET_MAC
+                        | NET_STATUS
+                        | if offloads {
+                            SENDS_LARGE | TAKES_LARGE
+                        } else {
+                            0
+                        }
+                }
                 Self::Socket { .. } => SOCKET_STREAM | SOCKET_SEQPACKET,
             }
     }
@@ -59,7 +69,7 @@ impl Kind {
     pub(super) fn configuration(self, is_peer_up: bool) -> [u8; 8] {
         let mut bytes = [0; 8];
         match self {
-            Self::Network { mac } => {
+            Self::Network { mac, .. } => {
                 bytes[..6].copy_from_slice(&mac);
                 bytes[6] = if is_peer_up { LINK_UP } else { 0 };
             }

@@ -14,6 +14,7 @@ mod device;
 mod direction;
 mod frame;
 mod kind;
+mod large;
 #[cfg(test)]
 pub(crate) mod link_for_tests;
 #[cfg(test)]

@@ -5,8 +5,9 @@
 //! 5.10.6.3 allows: each has a part of the payload.
 
 use super::cursor::{self, Cursor, Fault};
+use super::direction::Moved;
 use super::memory::{End, Memories};
-use super::queue::Broken;
+use super::queue::{Broken, Ring};
 
 /// Bytes of `virtio_vsock_hdr`.
 const HEADER: u32 = 44;
@@ -23,49 +24,37 @@ const MESSAGE_ENDS: u32 = 0b11;
 /// Most bytes of payload that a step moves: about as many as of a network frame, so it takes as long.
 const MAX_PAYLOAD: u32 = 1536;
 
-/// What of a packet was moved.
-pub(super) struct Moved {
-    /// Bytes written to the receiver's buffer; `None`: the packet is dropped.
-    pub written: Option<u32>,
-    /// Bytes of the payload that have been moved, if there are more; else zero.
-    pub taken: u32,
-}
-
-const DROPPED: Moved = Moved {
-    written: None,
-    taken: 0,
-};
-
-/// Copies what comes behind `taken` bytes of the payload. The source is `own`, whatever the sender says; a packet that is not for
+/// Copies what comes behind the bytes of the payload that the sender's queue says were taken. The source is `own`, whatever the sender says; a packet that is not for
 /// `peer` is dropped, as is one that is shorter than it says.
 pub(super) fn copy(
     (own, peer): (u32, u32),
-    taken: u32,
-    mut from: Cursor<'_>,
-    to: [Cursor<'_>; 2],
+    (sender, packet): (&Ring<'_>, u16),
+    (receiver, buffer): (&Ring<'_>, u16),
     memories: &mut impl Memories,
 ) -> Result<Moved, Fault> {
+    let taken = sender.taken();
+    let mut from = Cursor::new(End::Sender, sender, packet);
     let mut header = [0; HEADER as usize];
     if !from.read(&mut header, memories)? {
-        return Ok(DROPPED);
+        return Ok(Moved::DROPPED);
     }
     let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
     let (target, bytes, flags) = ((word(TARGET), word(TARGET + 4)), word(BYTES), word(FLAGS));
     // The sender may have changed it since its first part was moved.
     let Some(left) = bytes.checked_sub(taken) else {
-        return Ok(DROPPED);
+        return Ok(Moved::DROPPED);
     };
     if target != (peer, 0) || !from.skip(taken, memories)? {
-        return Ok(DROPPED);
+        return Ok(Moved::DROPPED);
     }
-    let [mut place, mut payload] = to;
+    let mut payload = Cursor::new(End::Receiver, receiver, buffer);
     if !payload.skip(HEADER, memories)? {
         return Err((End::Receiver, Broken));
     }
     let moved = cursor::copy(&mut from, &mut payload, left.min(MAX_PAYLOAD), memories)?;
     if moved == 0 && left > 0 {
         return match from.here(memories)? {
-            0 => Ok(DROPPED),
+            0 => Ok(Moved::DROPPED),
             // The buffer has room for a header only.
             _ => Err((End::Receiver, Broken)),
         };
@@ -78,9 +67,14 @@ pub(super) fn copy(
     header[SOURCE..SOURCE + 8].copy_from_slice(&u64::from(own).to_le_bytes());
     header[BYTES..BYTES + 4].copy_from_slice(&moved.to_le_bytes());
     header[FLAGS..FLAGS + 4].copy_from_slice(&flags.to_le_bytes());
-    place.write(&header, memories)?;
+    Cursor::new(End::Receiver, receiver, buffer).write(&header, memories)?;
+    let element = [buffer.into(), HEADER + moved];
+    receiver
+        .put(0, element, memories)
+        .map_err(|broken| (End::Receiver, broken))?;
     Ok(Moved {
-        written: Some(HEADER + moved),
+        buffers: 1,
         taken: if has_more { taken + moved } else { 0 },
+        is_refused: false,
     })
 }

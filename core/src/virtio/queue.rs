@@ -27,6 +27,9 @@ const NO_INTERRUPT: u16 = 1 << 0;
 /// `VIRTQ_USED_F_NO_NOTIFY`: the device wants no notification.
 const NO_NOTIFY: u16 = 1 << 0;
 
+/// No descriptor has this number.
+const NO_DESCRIPTOR: u16 = u16::MAX;
+
 /// The driver has broken the rules: its device must be reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Broken;
@@ -48,6 +51,14 @@ pub(super) struct Queue {
     next_used: AtomicU16,
     /// Bytes of the next buffer that have been moved, of a packet that is moved in several steps. Changed like the indices.
     taken: AtomicU32,
+    /// Of a frame that goes to several buffers: those that are full, bytes in the next one, and where the walk through the
+    /// present buffer goes on: its first descriptor; address, and bytes, next descriptor and number of descriptors that are
+    /// left. Changed like the indices.
+    filled: AtomicU16,
+    head: AtomicU16,
+    bytes_in_buffer: AtomicU32,
+    place: AtomicU64,
+    rest: AtomicU64,
 }
 
 impl Queue {
@@ -62,6 +73,11 @@ impl Queue {
                 next_available: AtomicU16::new(0),
                 next_used: AtomicU16::new(0),
                 taken: AtomicU32::new(0),
+                filled: AtomicU16::new(0),
+                head: AtomicU16::new(0),
+                bytes_in_buffer: AtomicU32::new(0),
+                place: AtomicU64::new(0),
+                rest: AtomicU64::new(0),
             }
         }
     }
@@ -69,11 +85,27 @@ impl Queue {
     /// As after a reset of the device.
     pub fn reset(&self) {
         self.ready.store(false, Ordering::Relaxed);
-        for register in [&self.size, &self.next_available, &self.next_used] {
+        let short = [
+            &self.size,
+            &self.next_available,
+            &self.next_used,
+            &self.filled,
+            &self.head,
+        ];
+        for register in short {
             register.store(0, Ordering::Relaxed);
         }
-        self.taken.store(0, Ordering::Relaxed);
-        for register in [&self.descriptors, &self.available, &self.used] {
+        for register in [&self.taken, &self.bytes_in_buffer] {
+            register.store(0, Ordering::Relaxed);
+        }
+        let long = [
+            &self.descriptors,
+            &self.available,
+            &self.used,
+            &self.place,
+            &self.rest,
+        ];
+        for register in long {
             register.store(0, Ordering::Relaxed);
         }
     }
@@ -95,7 +127,6 @@ impl Queue {
 }
 
 /// A queue during one step: its addresses are read once.
-#[derive(Clone, Copy)]
 pub(super) struct Ring<'a> {
     queue: &'a Queue,
     end: End,
@@ -108,21 +139,31 @@ pub(super) struct Ring<'a> {
 impl Ring<'_> {
     /// The first descriptor of the next buffer that the driver has made available; `None`: there is none.
     pub fn next(&self, memories: &impl Memories) -> Result<Option<u16>, Broken> {
+        self.nth(0, memories)
+    }
+
+    /// The same of the buffer that comes `number` buffers later.
+    pub fn nth(&self, number: u16, memories: &impl Memories) -> Result<Option<u16>, Broken> {
         let next = self.queue.next_available.load(Ordering::Relaxed);
         let index = self.load16(memories, self.available, INDEX)?;
         match index.wrapping_sub(next) {
-            0 => Ok(None),
             // The driver cannot make more buffers available than there are descriptors.
             waiting if waiting > self.size => Err(Broken),
+            waiting if waiting <= number => Ok(None),
             _ => {
-                let entry = RING + 2 * u64::from(next % self.size);
+                let entry = RING + 2 * u64::from(next.wrapping_add(number) % self.size);
                 self.load16(memories, self.available, entry).map(Some)
             }
         }
     }
 
+    /// Whether so many buffers are all that the driver can make available.
+    pub fn has_only(&self, number: u16) -> bool {
+        number >= self.size
+    }
+
     /// The parts of the buffer that begins with this descriptor; `is_written`: the device writes it.
-    pub fn buffer(self, first: u16, is_written: bool) -> Buffer<Self> {
+    pub fn buffer(&self, first: u16, is_written: bool) -> Buffer<'_> {
         Buffer {
             ring: self,
             next: Some(first),
@@ -139,19 +180,36 @@ impl Ring<'_> {
         written: u32,
         memories: &mut impl Memories,
     ) -> Result<bool, Broken> {
+        self.put(0, [first.into(), written], memories)?;
+        self.publish(1, memories)
+    }
+
+    /// Writes an element of the used ring, `number` elements from the next one: first descriptor and bytes written. The driver does
+    /// not look at it before [`publish`](Self::publish).
+    pub fn put(
+        &self,
+        number: u16,
+        element: [u32; 2],
+        memories: &mut impl Memories,
+    ) -> Result<(), Broken> {
         let used = self.queue.next_used.load(Ordering::Relaxed);
-        let element = [u32::from(first), written];
-        let entry = RING + 8 * u64::from(used % self.size);
+        let entry = RING + 8 * u64::from(used.wrapping_add(number) % self.size);
         let at = address(self.used, entry)?;
-        memories.store_pair(self.end, at, element).ok_or(Broken)?;
-        let used = used.wrapping_add(1);
+        memories.store_pair(self.end, at, element).ok_or(Broken)
+    }
+
+    /// Gives so many buffers back to the driver, of which the elements were [`put`](Self::put). Returns whether the driver wants an
+    /// interrupt.
+    pub fn publish(&self, buffers: u16, memories: &mut impl Memories) -> Result<bool, Broken> {
+        let used = self.queue.next_used.load(Ordering::Relaxed);
+        let used = used.wrapping_add(buffers);
         let at = address(self.used, INDEX)?;
         memories.store16(self.end, at, used).ok_or(Broken)?;
         self.queue.next_used.store(used, Ordering::Relaxed);
         let next = self.queue.next_available.load(Ordering::Relaxed);
         self.queue
             .next_available
-            .store(next.wrapping_add(1), Ordering::Relaxed);
+            .store(next.wrapping_add(buffers), Ordering::Relaxed);
         // The index is written before the driver's wish is read; the driver does the opposite.
         fence(Ordering::SeqCst);
         let flags = self.load16(memories, self.available, 0)?;
@@ -166,6 +224,57 @@ impl Ring<'_> {
     /// So many bytes of the next buffer have been moved.
     pub fn set_taken(&self, bytes: u32) {
         self.queue.taken.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Buffers that are full of the present frame, and not published.
+    pub fn filled(&self) -> u16 {
+        self.queue.filled.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the present frame in the buffer behind those.
+    pub fn bytes_in_buffer(&self) -> u32 {
+        self.queue.bytes_in_buffer.load(Ordering::Relaxed)
+    }
+
+    /// So many buffers are full, and so many bytes in the next one.
+    pub fn set_filled(&self, buffers: u16, bytes: u32) {
+        self.queue.filled.store(buffers, Ordering::Relaxed);
+        self.queue.bytes_in_buffer.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether a step can go on where the last one has left both this transmit queue and the receiver's queue, within a buffer of
+    /// each.
+    pub fn is_within_frame(&self, receiver: &Ring<'_>) -> bool {
+        let taken = self.taken();
+        taken > 0 && taken == receiver.taken() && receiver.bytes_in_buffer() > 0
+    }
+
+    /// The first descriptor of the buffer that [`suspend`](Self::suspend) has left.
+    pub fn head(&self) -> u16 {
+        self.queue.head.load(Ordering::Relaxed)
+    }
+
+    /// The buffer, from the place at which [`suspend`](Self::suspend) has left it: with the present part's address and bytes.
+    pub fn resume(&self, is_written: bool) -> (Buffer<'_>, u64, u32) {
+        let place = self.queue.place.load(Ordering::Relaxed);
+        let rest = self.queue.rest.load(Ordering::Relaxed);
+        let next = (rest >> 32) as u16;
+        let buffer = Buffer {
+            ring: self,
+            next: (next != NO_DESCRIPTOR).then_some(next),
+            left: (rest >> 48) as u16,
+            is_written,
+        };
+        (buffer, place, rest as u32)
+    }
+
+    /// The walk through the buffer with this first descriptor goes on later, at this place of the present part, of which so many bytes are left.
+    pub fn suspend(&self, first: u16, buffer: &Buffer<'_>, place: u64, bytes: u32) {
+        self.queue.head.store(first, Ordering::Relaxed);
+        let next = buffer.next.unwrap_or(NO_DESCRIPTOR);
+        let rest = u64::from(bytes) | u64::from(next) << 32 | u64::from(buffer.left) << 48;
+        self.queue.place.store(place, Ordering::Relaxed);
+        self.queue.rest.store(rest, Ordering::Relaxed);
     }
 
     /// Tells the driver whether the device wants to be notified of available buffers. What is available must be looked at
@@ -211,14 +320,14 @@ fn address(base: u64, offset: u64) -> Result<GuestAddr, Broken> {
 }
 
 /// The parts of a buffer, one after the other.
-pub(super) struct Buffer<R> {
-    ring: R,
+pub(super) struct Buffer<'a> {
+    ring: &'a Ring<'a>,
     next: Option<u16>,
     left: u16,
     is_written: bool,
 }
 
-impl Buffer<Ring<'_>> {
+impl Buffer<'_> {
     /// The next part: where it is, and how many bytes it has; `None` behind the last one.
     pub fn next(&mut self, memories: &impl Memories) -> Result<Option<(GuestAddr, u32)>, Broken> {
         let Some(number) = self.next else {

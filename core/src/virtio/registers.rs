@@ -53,6 +53,10 @@ pub(super) const CONFIGURATION: u32 = 1 << 1;
 /// Features (sections 5.1.3, 5.10.3 and 6), of which the upper half is selected with 1.
 pub(super) const NET_MAC: u64 = 1 << 5;
 pub(super) const NET_STATUS: u64 = 1 << 16;
+/// What a driver accepts that gives its card frames of up to 64 KiB (`CSUM`, `HOST_TSO4`, `HOST_TSO6`), and one that takes them
+/// (`GUEST_CSUM`, `GUEST_TSO4`, `GUEST_TSO6`, `MRG_RXBUF`).
+pub(super) const SENDS_LARGE: u64 = 1 << 0 | 1 << 11 | 1 << 12;
+pub(super) const TAKES_LARGE: u64 = 1 << 1 | 1 << 7 | 1 << 8 | 1 << 15;
 pub(super) const SOCKET_STREAM: u64 = 1 << 0;
 pub(super) const SOCKET_SEQPACKET: u64 = 1 << 1;
 pub(super) const VERSION_1: u64 = 1 << 32;

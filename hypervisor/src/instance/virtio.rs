@@ -15,10 +15,16 @@ use crate::links::LinkMemories;
 use core::sync::atomic::Ordering;
 use spumone_config::GuestId;
 use spumone_config::packed::LinkEnd;
+use spumone_config::types::MAX_LINKS_PER_GUEST;
 use spumone_core::psci::Phase;
 use spumone_core::trap::{AccessSize, DataAccess};
 use spumone_core::vgic::VcpuIndexSet;
 use spumone_core::virtio::{Effect, End, Step};
+
+/// Steps of the largest frame (64 KiB in steps of 1,536 bytes).
+const MAX_QUIET_STEPS: usize = 43;
+/// In [`Guest::broken_virtio`]: the driver of link 0 has not accepted what frames for it need.
+const REFUSES: u32 = 1 << MAX_LINKS_PER_GUEST;
 
 impl Instance {
     /// Emulates an access of the running vCPU to the device of its guest's link `index`. Returns whether the instruction is done:
@@ -74,12 +80,18 @@ impl Instance {
         if has_interrupt {
             return true;
         }
-        self.move_frame();
+        for _ in 0..MAX_QUIET_STEPS {
+            let is_quiet = self.move_frame();
+            if !is_quiet || cpu::interrupt_pending() {
+                break;
+            }
+        }
         false
     }
 
-    /// Moves a frame from a device of the loaded vCPU's guest, which has some.
-    fn move_frame(&mut self) {
+    /// Moves a frame from a device of the loaded vCPU's guest, which has some. Returns whether there may be more, and nothing has
+    /// changed for any vCPU: the core need not go through its loop before the next one.
+    fn move_frame(&mut self) -> bool {
         let vcpu = loaded(&mut self.state);
         let (id, guest) = (vcpu.guest, vcpu.shared);
         let waiting = guest.transmits.load(Ordering::Relaxed);
@@ -92,12 +104,12 @@ impl Instance {
             guest.virtio.get(index),
             guest.outbound.get(index),
         ) else {
-            return;
+            return false;
         };
         let machine = self.platform.machine;
         let peer = machine.guest(end.peer);
         let Some(peers) = peer.virtio.get(usize::from(end.peer_link)) else {
-            return;
+            return false;
         };
         let mut memories = LinkMemories {
             sender: guest,
@@ -111,6 +123,9 @@ impl Instance {
                 interrupt_receiver,
             } => {
                 transmit(guest, index);
+                if !interrupt_sender && !interrupt_receiver {
+                    return true;
+                }
                 if interrupt_sender && device.raise() {
                     self.publish_virtio(id, index);
                 }
@@ -118,12 +133,34 @@ impl Instance {
                     self.publish_virtio(end.peer, usize::from(end.peer_link));
                 }
             }
+            Step::Refused { interrupt_sender } => {
+                transmit(guest, index);
+                if interrupt_sender && device.raise() {
+                    self.publish_virtio(id, index);
+                }
+                self.report_refused(end);
+            }
             Step::Broken(End::Sender) => self.virtio_broken(id, index),
             Step::Broken(End::Receiver) => {
                 // Its device is down from now on: the frames are dropped.
                 transmit(guest, index);
                 self.virtio_broken(end.peer, usize::from(end.peer_link));
             }
+        }
+        false
+    }
+
+    /// A frame was dropped because the driver of this end's peer takes no offloads. Says so once in the peer's life.
+    fn report_refused(&self, end: &LinkEnd) {
+        let peer = self.platform.machine.guest(end.peer);
+        let bit = REFUSES << end.peer_link;
+        if peer.broken_virtio.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            say!(
+                self.platform.core,
+                "guest {}: its driver of link {} takes no offloads, and frames that need them are lost; write offloads = false in this [[link]]",
+                peer.config.name,
+                end.peer_link
+            );
         }
     }
 

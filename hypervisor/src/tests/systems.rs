@@ -253,8 +253,11 @@ pub fn add_link(system: &mut System, one: u8, other: u8) {
 /// Adds a network link between two guests that have no links yet.
 pub fn add_network_link(system: &mut System, one: u8, other: u8) {
     for (guest, peer) in [(one, other), (other, one)] {
-        let mac = [2, 0, 0, 0, 0, guest];
-        add_end(system, guest, peer, None, LinkKind::Network { mac });
+        let kind = LinkKind::Network {
+            mac: [2, 0, 0, 0, 0, guest],
+            offloads: false,
+        };
+        add_end(system, guest, peer, None, kind);
     }
 }
 

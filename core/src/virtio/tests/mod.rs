@@ -5,6 +5,7 @@ mod driver;
 mod frames;
 mod fuzz;
 mod hostile;
+mod large;
 mod oracle;
 mod packets;
 mod registers;

@@ -251,10 +251,15 @@ proptest! {
     }
 }
 
-/// Memory that both guests change before any read: anywhere in the first bytes of a queue or a packet.
-struct Changing<'a>(RefCell<(&'a mut Memory, &'a mut Random)>);
+/// Memory that both guests change before any read: anywhere in the first bytes of a queue or a packet. With the context
+/// identifier of which all packets must be.
+pub struct Changing<'a>(RefCell<(&'a mut Memory, &'a mut Random)>, Option<u32>);
 
-impl Changing<'_> {
+impl<'a> Changing<'a> {
+    pub fn new(memory: &'a mut Memory, random: &'a mut Random, sender: Option<u32>) -> Self {
+        Self(RefCell::new((memory, random)), sender)
+    }
+
     fn change(&self) {
         let (memory, random) = &mut *self.0.borrow_mut();
         if !random.once_in(4) {
@@ -296,8 +301,8 @@ impl Memories for Changing<'_> {
         self.0.borrow().0.read(at, into)
     }
     fn write(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()> {
-        if bytes.len() == HEADER {
-            assert_eq!(word(bytes, 0), OWN, "the sender is another one");
+        if let (Some(sender), HEADER) = (self.1, bytes.len()) {
+            assert_eq!(word(bytes, 0), sender, "it is of another one");
             assert!(word(bytes, 24) as usize <= MAX_PAYLOAD);
         }
         Memories::write(self.0.borrow_mut().0, end, at, bytes)
@@ -329,7 +334,7 @@ fn drivers_that_change_everything_meanwhile_break_only_themselves() {
                     let _ = link.devices[0].peer_changed(false);
                 }
                 let before = link.memory.accesses;
-                let mut memory = Changing(RefCell::new((&mut link.memory, &mut random)));
+                let mut memory = Changing::new(&mut link.memory, &mut random, Some(OWN));
                 let step = link
                     .direction
                     .step(&link.devices[0], &link.devices[1], &mut memory);
@@ -338,7 +343,7 @@ fn drivers_that_change_everything_meanwhile_break_only_themselves() {
                 outcomes[match step {
                     Step::Idle => 0,
                     Step::Moved { .. } => 1,
-                    Step::Claimed => unreachable!(),
+                    Step::Claimed | Step::Refused { .. } => unreachable!(),
                     Step::Broken(End::Sender) => 2,
                     Step::Broken(End::Receiver) => 3,
                 }] += 1;

@@ -195,6 +195,7 @@ impl Fuzz<'_> {
         }
         match step {
             Step::Claimed => panic!("no other core does anything"),
+            Step::Refused { .. } => panic!("no offloads are offered"),
             Step::Idle => {
                 self.seen.idle += 1;
                 let is_idle = |walk: &Walk| matches!(walk.waiting, None | Some(0));
