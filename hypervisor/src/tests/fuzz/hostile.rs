@@ -185,10 +185,12 @@ fn touch_device(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
 /// A store to the virtio device of a link: mostly the next one that a driver would do, with queues that are anywhere and
 /// hold anything.
 pub fn program_virtio(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
+    /// Features of a network card that takes and gives frames of 64 KiB.
+    const OFFLOADS: u64 = 1 << 0 | 1 << 1 | 1 << 7 | 1 << 8 | 1 << 11 | 1 << 12 | 1 << 15;
     /// Where the guest keeps how far its driver is.
     const STEP: u64 = GUEST_MEMORY + 0xFFF0;
     let step = match random.once_in(32) {
-        true => random.below(32),
+        true => random.below(34),
         false => u64::from(cpu.read_memory(STEP, 1)[0]),
     };
     cpu.write_memory(STEP, &[(step as u8).saturating_add(1).min(64)]);
@@ -208,14 +210,16 @@ pub fn program_virtio(random: &mut Random, cpu: &mut GuestCpu<'_>) -> Exit {
         .collect();
     let at = area(random);
     cpu.write_memory(at, &words);
-    // The upper half of the features, then three queues.
-    let (queue, register) = (step.wrapping_sub(3) / 9, step.wrapping_sub(3) % 9);
+    // Both halves of the features, then three queues.
+    let (queue, register) = (step.wrapping_sub(5) / 9, step.wrapping_sub(5) % 9);
     let (offset, value) = match (step, register) {
         (0, _) => (0x70, 0),
         (1, _) => (0x24, 1),
         (2, _) => (0x20, 1),
-        (30, _) => (0x70, 0xF),
-        (31.., _) => (random.one_of(&[0x50, 0x50, 0x50, 0x64]), random.below(3)),
+        (3, _) => (0x24, 0),
+        (4, _) => (0x20, random.one_of(&[0, OFFLOADS])),
+        (32, _) => (0x70, 0xF),
+        (33.., _) => (random.one_of(&[0x50, 0x50, 0x50, 0x64]), random.below(3)),
         (_, 0) => (0x30, queue),
         (_, 1) => (0x38, 1 << random.below(9)),
         (_, 2 | 4 | 6) => (0x80 + 0x10 * ((register - 2) / 2), area(random)),

@@ -95,10 +95,20 @@ fn some_system(random: &mut Random) -> System {
         5 if hostile > 1 => add_socket_link(&mut system, 0, 1),
         _ => {}
     }
+    if random.once_in(2) {
+        let links = system.guests.iter_mut().flat_map(|it| &mut it.links);
+        links.for_each(takes_large_frames);
+    }
     if random.once_in(8) {
         system.scheduler.interrupt_priorities = InterruptPriorities::Flat;
     }
     system
+}
+
+fn takes_large_frames(link: &mut LinkEnd) {
+    if let LinkKind::Network { offloads, .. } = &mut link.kind {
+        *offloads = true;
+    }
 }
 
 fn is_virtio(link: &LinkEnd) -> bool {
