@@ -25,7 +25,11 @@ impl KvmPair {
         let (cpus, peer) = match &self.peer {
             // As the first guest's own parts: the scenario, then its arguments.
             Some(peer) => {
-                let words = [&[peer.scenario.clone()], &peer.arguments[..]].concat();
+                let arguments = peer.arguments.iter().map(|it| it.replace(' ', ","));
+                let words: Vec<_> = [peer.scenario.clone()]
+                    .into_iter()
+                    .chain(arguments)
+                    .collect();
                 (peer.cpus, words.join(","))
             }
             None => (0, "host".into()),
@@ -64,7 +68,7 @@ mod tests {
         let mut pair = KvmPair {
             cores: 2,
             linux: Linux::new(2, "iperf", &["role=server", "runs=3"]),
-            peer: Some(Linux::new(1, "iperf", &["role=client", "mib=4"])),
+            peer: Some(Linux::new(1, "iperf", &["role=client mib=4"])),
         };
         assert_eq!(
             pair.bootargs(),

@@ -167,11 +167,13 @@ mod tests {
                             name: "a link".into(),
                             value: Some(spread(8.0)),
                             decimals: 1,
+                            colour: 1,
                         },
                         Bar {
                             name: "another one".into(),
                             value: None,
                             decimals: 1,
+                            colour: 1,
                         },
                     ],
                 }],

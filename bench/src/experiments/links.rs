@@ -11,7 +11,7 @@ use crate::results::Results;
 use crate::stats::{Spread, grouped};
 use runs::{Below, CPUS, KVM_SOCKETS, MEMORY, RT_TCP, SOCKETS, tcp_cores, tcp_label, transfers};
 use serde_json::{Value, json};
-use values::{Trip, per_level, stream, tcp_efficiency, tcp_rate, trip};
+use values::{Trip, per_level, polled, stream, tcp_efficiency, tcp_rate, trip};
 
 /// The figure.
 pub struct Links;
@@ -102,6 +102,7 @@ fn messages(results: &Results) -> Option<Spread> {
 
 fn bars(plan: &Plan, results: &Results) -> Bars {
     let bar = |name: String, value, decimals| Bar {
+        colour: usize::from(name.contains("KVM")),
         name,
         value,
         decimals,
@@ -119,7 +120,7 @@ fn bars(plan: &Plan, results: &Results) -> Bars {
     };
     Bars {
         title: "Links between guests".into(),
-        subtitle: "median, and the range over seeds; all axes are logarithmic".into(),
+        subtitle: "median, and the range over transfers and seeds; all axes are logarithmic".into(),
         panels: vec![
             panel(
                 "throughput",
@@ -216,12 +217,13 @@ fn verdicts(plan: &Plan, results: &Results) -> Vec<Verdict> {
 
 fn tcp_table(plan: &Plan, results: &Results) -> Table {
     let mut table = Table::new(
-        "TCP between two Linux guests: median of the seeds, and their range",
+        "TCP between two Linux guests: median of transfers and seeds, and their range",
         &[
             "system",
             "Mbit/s",
             "bytes for each 1,000 instructions executed",
             "for each 1,000 that the cores could execute",
+            "the cores poll, %",
             "instructions for each KiB at EL0",
             "EL1",
             "EL2",
@@ -238,6 +240,7 @@ fn tcp_table(plan: &Plan, results: &Results) -> Table {
             show(rate, 0),
             show(tcp_efficiency(plan, results, &label), 0),
             show(capacity, 0),
+            show(polled(results, &label, cores), 1),
             show(el0, 0),
             show(el1, 0),
             show(el2, 0),
@@ -285,13 +288,14 @@ fn method(plan: &Plan) -> Vec<String> {
         format!(
             "TCP: two Linux guests with {CPUS} vCPUs each and one network card, the same kernel, initial file system and memory on both \
              systems. One sends with iperf3, {runs} times {mib} MiB, after a connection that does not count. Mbit/s is what the receiver \
-             counts (iperf3, `sum_received`), the median of the transfers. On {CPUS} cores both guests share all cores; on {} \
+             counts (iperf3, `sum_received`). On {CPUS} cores both guests share all cores; on {} \
              each could have cores of its own. There is no real-time load.",
             2 * CPUS
         ),
         "Instructions executed: all that all cores execute between the marks of the clock around the transfers, guests and what is below \
          them, start and end of iperf3 included. A core that sleeps or polls (`WFE`, `YIELD`) executes none. The next column has all \
-         that the cores could have executed during a transfer at the machine's rate, asleep or not, so it shows the same as Mbit/s."
+         that the cores could have executed during a transfer at the machine's rate, asleep or not, so it shows the same as Mbit/s. \
+         A core that polls waits for another one, as in a spinlock."
             .into(),
         "Spumone: policy `steal`. A vCPU of the sender copies each frame at EL2, so EL2 has the copies. On 4 cores the guests have two \
          cores each."
@@ -301,7 +305,8 @@ fn method(plan: &Plan) -> Vec<String> {
          vhost's threads may run on any core. All else is as Debian and QEMU have it: segmentation and checksums are left to the card, so \
          a frame may have 64 KiB (`guests/kvm/README.md`). EL0 has QEMU, too, and EL2 has the host's kernel, with vhost and the bridge."
             .into(),
-        "Vsock link: two Linux guests share two cores. One sends 64 bytes, or 64 KiB, and waits until the other has sent all back. For the \
+        "Vsock link: two Linux guests share two cores. One sends 64 bytes, 64 KiB, or a message of 10,000 bytes \
+         over a socket that keeps borders (`SOCK_SEQPACKET`), and waits until the other has sent all back. For the \
          stream, one computes each byte and the other one compares it, which is a part of its time. KVM's `vhost_vsock` carries vsock between \
          a guest and the host, not between two guests: a program of the host would have to pass each byte on. Its rows are of the same \
          program with the server on the host, so one guest less takes part."

@@ -46,6 +46,8 @@ pub struct Bar {
     pub value: Option<Spread>,
     /// Number of decimals.
     pub decimals: usize,
+    /// Number of its colour: bars of one colour belong together.
+    pub colour: usize,
 }
 
 impl BarPanel {
@@ -98,7 +100,7 @@ impl BarPanel {
         // Coordinates of the chart are those of the whole picture.
         let (_, up) = area.get_base_pixel();
         for (number, bar) in self.bars.iter().enumerate() {
-            let colour = style::colour(number);
+            let colour = style::colour(bar.colour);
             let middle = (number as f64 + 0.5) * f64::from(LINE);
             let at = chart.backend_coord(&(from, middle)).1 - up;
             let side = |horizontal| Pos::new(horizontal, VPos::Center);
@@ -155,6 +157,7 @@ mod tests {
             name: "a link".into(),
             value: Spread::of([value]),
             decimals: 0,
+            colour: 0,
         };
         BarPanel {
             title: "a quantity".into(),

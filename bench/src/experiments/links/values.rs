@@ -4,6 +4,7 @@
 use super::super::Plan;
 use super::runs::{KVM_SOCKETS, MEMORY, SOCKETS, transfers};
 use crate::clock::Profiled;
+use crate::console::numbers;
 use crate::results::{Outcome, Results};
 use crate::stats::Spread;
 
@@ -34,7 +35,7 @@ impl Trip {
         title: "memory link, empty message, mean",
     };
     /// Over other links, with what KVM has.
-    pub(super) const OTHERS: [Self; 4] = [
+    pub(super) const OTHERS: [Self; 6] = [
         Self {
             label: SOCKETS,
             fact: "round_trip_ns",
@@ -44,6 +45,16 @@ impl Trip {
             label: KVM_SOCKETS,
             fact: "round_trip_ns",
             title: "KVM, vsock to the host, 64 bytes",
+        },
+        Self {
+            label: SOCKETS,
+            fact: "messages_ns",
+            title: "vsock link, a message of 10,000 bytes",
+        },
+        Self {
+            label: KVM_SOCKETS,
+            fact: "messages_ns",
+            title: "KVM, vsock to the host, 10,000 bytes",
         },
         Self {
             label: SOCKETS,
@@ -80,10 +91,23 @@ pub(super) fn stream(results: &Results, label: &str, bytes: &str, seconds: &str)
     ratio(results, label, bytes, seconds).map(|it| it.over(1e6 / 8.0))
 }
 
-/// TCP between two Linux guests in Mbit/s.
+/// TCP between two Linux guests in Mbit/s, of all transfers.
 pub(super) fn tcp_rate(results: &Results, label: &str) -> Option<Spread> {
-    let outcomes = results.of(label).iter();
-    Spread::of(outcomes.filter_map(|it| it.linux("mbit_per_s")))
+    let rates = |it: &Outcome| {
+        let facts = it.console.linux.first();
+        facts.map(|it| numbers(it, "rates")).unwrap_or_default()
+    };
+    Spread::of(results.values(label, rates))
+}
+
+/// The share of the cores' time, in per cent, in which they poll instead of executing or sleeping.
+pub(super) fn polled(results: &Results, label: &str, cores: u32) -> Option<Spread> {
+    let of = |it: &Outcome| {
+        let part = &it.clock.profiled;
+        let all = f64::from(cores) * part.to_ns.saturating_sub(part.from_ns) as f64;
+        100.0 * part.polled_ns as f64 / all
+    };
+    Spread::of(results.of(label).iter().map(of))
 }
 
 /// Its bytes for each 1,000 instructions that all cores together have executed.
