@@ -163,6 +163,9 @@ fn needed(run: &Run) -> Vec<Role> {
         // The guests are in the host's file system.
         return kvm.files();
     }
+    if let Machine::KvmPair(pair) = &run.machine {
+        return pair.files();
+    }
     let mut roles = Vec::new();
     if let Machine::Xen(system) = &run.machine {
         roles.extend(system.files());

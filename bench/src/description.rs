@@ -88,7 +88,7 @@ pub struct Guest {
 }
 
 /// A `[[link]]`.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Link {
     /// What it is.
     pub kind: String,

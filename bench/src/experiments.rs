@@ -10,6 +10,7 @@ mod exits;
 pub mod ipi;
 pub mod latency;
 pub mod lhp;
+pub mod links;
 pub(crate) mod loads;
 pub mod migration;
 mod moves;
@@ -218,6 +219,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &latency::Latency,
     &peers::Peers,
     &network::Network,
+    &links::Links,
     &migration::Migration,
     &ipi::Ipi,
     &ablation::Ablation,

@@ -5,7 +5,7 @@
 //! | module | |
 //! | --- | --- |
 //! | [`experiments`] | one file for each figure: its runs and their evaluation |
-//! | [`machine`], [`system`], [`xen`], [`kvm`] | what a run boots: bare Linux, bare FreeRTOS, a Spumone system, a Xen system, or a KVM host |
+//! | [`machine`], [`system`], [`xen`], [`kvm`], [`kvm_pair`] | what a run boots: bare Linux, bare FreeRTOS, a Spumone system, a Xen system, or a KVM host |
 //! | [`qemu`], [`description`] | QEMU's command line and system descriptions, for `spm` and the boot tests, too |
 //! | [`project`] | where the files are, their hashes, versions |
 //! | [`campaign`] | all runs of an experiment: makes those without a stored result, collects |
@@ -35,6 +35,7 @@ pub mod failure;
 pub mod fault;
 pub mod hash;
 pub mod kvm;
+pub mod kvm_pair;
 pub mod linux;
 pub mod machine;
 pub mod page;

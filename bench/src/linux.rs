@@ -35,8 +35,20 @@ pub struct Linux {
     pub flavour: Flavour,
     /// More options of the kernel's command line.
     pub options: Vec<String>,
-    /// Whether it needs the larger initial file system, with the yardsticks.
-    pub bench_initrd: bool,
+    /// Which initial file system it has.
+    pub programs: Programs,
+}
+
+/// What is in Linux's initial file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Programs {
+    /// What most scenarios need.
+    #[default]
+    Few,
+    /// More: the yardsticks.
+    Bench,
+    /// More: the drivers for sharing devices, and for sockets between guests. Only the stock kernel has it.
+    Share,
 }
 
 impl Linux {
@@ -50,7 +62,7 @@ impl Linux {
             arguments: arguments.iter().map(|&it| it.to_owned()).collect(),
             flavour: Flavour::default(),
             options: Vec::new(),
-            bench_initrd: false,
+            programs: Programs::default(),
         }
     }
 
@@ -79,9 +91,10 @@ impl Linux {
 
     /// Its initial file system.
     pub fn initrd(&self) -> Role {
-        match self.bench_initrd {
-            true => Role::BenchInitrd(self.flavour),
-            false => Role::Initrd(self.flavour),
+        match self.programs {
+            Programs::Few => Role::Initrd(self.flavour),
+            Programs::Bench => Role::BenchInitrd(self.flavour),
+            Programs::Share => Role::ShareInitrd,
         }
     }
 

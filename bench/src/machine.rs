@@ -2,6 +2,7 @@
 //! What one run boots, and QEMU's arguments for it. No I/O.
 
 use crate::kvm::Kvm;
+use crate::kvm_pair::KvmPair;
 use crate::linux::{LINUX_MEMORY_MIB, Linux};
 use crate::qemu::{self, Arguments, Console};
 use crate::role::Role;
@@ -27,6 +28,8 @@ pub enum Machine {
     Xen(XenSystem),
     /// A KVM host with its guests.
     Kvm(Kvm),
+    /// A KVM host with two Linux guests.
+    KvmPair(KvmPair),
 }
 
 impl Machine {
@@ -38,6 +41,7 @@ impl Machine {
             Self::Spumone(system) => system.cores,
             Self::Xen(system) => system.cores,
             Self::Kvm(kvm) => kvm.cores,
+            Self::KvmPair(pair) => pair.cores,
         }
     }
 
@@ -49,13 +53,14 @@ impl Machine {
             Self::Spumone(system) => system.linux.as_ref(),
             Self::Xen(system) => Some(&system.linux),
             Self::Kvm(kvm) => Some(&kvm.linux),
+            Self::KvmPair(pair) => Some(&pair.linux),
         }
     }
 
     /// Whether it has a real-time guest.
     pub fn has_rt(&self) -> bool {
         match self {
-            Self::BareLinux(_) => false,
+            Self::BareLinux(_) | Self::KvmPair(_) => false,
             Self::BareRt(_) | Self::Xen(_) | Self::Kvm(_) => true,
             Self::Spumone(system) => !system.rt.is_empty(),
         }
@@ -77,6 +82,7 @@ impl Machine {
             Self::Spumone(_) => vec![Role::System],
             Self::Xen(system) => [vec![Role::System], system.files()].concat(),
             Self::Kvm(kvm) => kvm.files(),
+            Self::KvmPair(pair) => pair.files(),
         }
     }
 }
@@ -132,7 +138,7 @@ impl Run {
     /// after that, and ends by itself.
     pub fn end_mark(&self) -> Option<u32> {
         let linux_first = matches!(self.order, Order::LinuxFirst { .. });
-        let shows_at_once = !matches!(self.machine, Machine::Kvm(_));
+        let shows_at_once = !matches!(self.machine, Machine::Kvm(_) | Machine::KvmPair(_));
         (linux_first && shows_at_once && self.machine.linux().is_some()).then_some(MARK_DONE)
     }
 }
@@ -143,12 +149,18 @@ pub const LIMIT: Duration = Duration::from_secs(1800);
 /// QEMU's arguments; `file` gives the path of each file.
 pub fn arguments(run: &Run, file: impl Fn(Role) -> PathBuf) -> Vec<String> {
     let machine = match run.machine {
-        Machine::Spumone(_) | Machine::Xen(_) | Machine::Kvm(_) => qemu::WITH_EL2,
+        Machine::Spumone(_) | Machine::Xen(_) | Machine::Kvm(_) | Machine::KvmPair(_) => {
+            qemu::WITH_EL2
+        }
         Machine::BareLinux(_) | Machine::BareRt(_) => qemu::BARE,
     };
     let memory_mib = match run.machine {
         Machine::BareLinux(_) => LINUX_MEMORY_MIB.into(),
-        Machine::BareRt(_) | Machine::Spumone(_) | Machine::Xen(_) | Machine::Kvm(_) => MEMORY_MIB,
+        Machine::BareRt(_)
+        | Machine::Spumone(_)
+        | Machine::Xen(_)
+        | Machine::Kvm(_)
+        | Machine::KvmPair(_) => MEMORY_MIB,
     };
     let mut args = Arguments::new(&qemu::Machine {
         machine,
@@ -170,11 +182,15 @@ pub fn arguments(run: &Run, file: impl Fn(Role) -> PathBuf) -> Vec<String> {
             .kernel(&file(kvm.kernel()))
             .initrd(&file(kvm.initrd()))
             .append(&kvm.bootargs()),
+        Machine::KvmPair(pair) => args
+            .kernel(&file(pair.kernel()))
+            .initrd(&file(pair.initrd()))
+            .append(&pair.bootargs()),
     };
     if run.disk_mib > 0 {
         args = args.modern_virtio().disk(&file(Role::Disk));
     }
-    if matches!(&run.machine, Machine::Spumone(system) if system.peer.is_some()) {
+    if matches!(&run.machine, Machine::Spumone(system) if system.has_cable()) {
         args = args.modern_virtio().cable();
     }
     let words = args.into_vec().into_iter();

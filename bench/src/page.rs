@@ -140,7 +140,10 @@ impl Page<'_> {
     /// The command that builds everything that the runs need.
     fn preparation(&self) -> String {
         let has = |role: Role| self.inputs.files.contains_key(&role.to_string());
-        let more = if has(Role::BenchInitrd(Flavour::Rt)) {
+        let more = if has(Role::KvmPair) {
+            // It builds the other guests first.
+            " && guests/kvm/build.sh"
+        } else if has(Role::BenchInitrd(Flavour::Rt)) {
             " && guests/linux/build.sh --rt --bench"
         } else if has(Role::BenchInitrd(Flavour::Cloud)) {
             " && guests/linux/build.sh --bench"

@@ -5,6 +5,7 @@
 //! White background, readable on light and dark pages. The colours of Okabe and Ito can be told apart with any
 //! kind of colour vision; lines are labelled at their ends, without a legend.
 
+mod bars;
 mod dots;
 mod histograms;
 mod labels;
@@ -13,6 +14,7 @@ mod png;
 mod scatter;
 mod style;
 
+pub use bars::{Bar, BarPanel, Bars};
 pub use dots::{Dot, Dots, Row};
 pub use histograms::{Histograms, Panel};
 pub use lines::{Curve, Line, Lines, Reference};
@@ -33,6 +35,8 @@ pub enum Figure {
     Dots(Dots),
     /// Two values of each of several systems.
     Scatter(Scatter),
+    /// Quantities of different units, a panel for each.
+    Bars(Bars),
 }
 
 /// Result of the drawing functions: the back end writes to a string and does not fail.
@@ -51,6 +55,7 @@ impl Figure {
             Self::Histograms(histograms) => histograms.size(),
             Self::Dots(dots) => dots.size(),
             Self::Scatter(scatter) => scatter.size(),
+            Self::Bars(bars) => bars.size(),
         };
         let mut svg = String::new();
         self.draw(&mut svg, size)
@@ -66,6 +71,7 @@ impl Figure {
             Self::Histograms(it) => (&it.title, &it.y_title),
             Self::Dots(it) => (&it.title, &it.subtitle),
             Self::Scatter(it) => (&it.title, &it.y_title),
+            Self::Bars(it) => (&it.title, &it.subtitle),
         };
         area.draw(&Text::new(title.clone(), (20, 14), style::bold(SIZE_TITLE)))?;
         area.draw(&Text::new(subtitle.clone(), (20, 42), style::quiet()))?;
@@ -74,6 +80,7 @@ impl Figure {
             Self::Histograms(it) => it.draw(&area)?,
             Self::Dots(it) => it.draw(&area)?,
             Self::Scatter(it) => it.draw(&area)?,
+            Self::Bars(it) => it.draw(&area)?,
         }
         area.present()?;
         Ok(())
@@ -147,6 +154,28 @@ mod tests {
                     name: "a system".into(),
                     x: spread(4.0),
                     y: spread(80.0),
+                }],
+            }),
+            Figure::Bars(Bars {
+                title: "Title".into(),
+                subtitle: "logarithmic".into(),
+                panels: vec![BarPanel {
+                    title: "round trip".into(),
+                    x_title: "µs".into(),
+                    bars: vec![
+                        Bar {
+                            name: "a link".into(),
+                            value: Some(spread(8.0)),
+                            decimals: 1,
+                            colour: 1,
+                        },
+                        Bar {
+                            name: "another one".into(),
+                            value: None,
+                            decimals: 1,
+                            colour: 1,
+                        },
+                    ],
                 }],
             }),
         ]

@@ -75,10 +75,12 @@ impl Project {
     /// A file that is the same for all runs.
     pub fn file(&self, role: Role) -> PathBuf {
         let folder = match role {
-            Role::Kernel(_) | Role::KernelNames(_) | Role::Initrd(_) | Role::BenchInitrd(_) => {
-                "build/guests/linux"
-            }
-            Role::KvmHost(_) => "build/guests/kvm",
+            Role::Kernel(_)
+            | Role::KernelNames(_)
+            | Role::Initrd(_)
+            | Role::BenchInitrd(_)
+            | Role::ShareInitrd => "build/guests/linux",
+            Role::KvmHost(_) | Role::KvmPair => "build/guests/kvm",
             Role::Rt | Role::RtFlat => "build/guests/rt",
             Role::Xen | Role::XenControl | Role::XenSeed => "build/guests/xen",
             Role::Probe => "target/aarch64-unknown-none-softfloat/release",
@@ -124,7 +126,8 @@ impl Project {
                     "the file system with the yardsticks",
                     "guests/linux/build.sh --bench",
                 ),
-                Role::KvmHost(_) => ("the KVM host", "guests/kvm/build.sh"),
+                Role::ShareInitrd => ("the file system for sharing", "make guests"),
+                Role::KvmHost(_) | Role::KvmPair => ("the KVM host", "guests/kvm/build.sh"),
                 Role::Rt | Role::RtFlat => ("the real-time guest", "make guests"),
                 Role::Xen => ("Xen", XEN),
                 Role::XenControl => ("Xen's control domain", XEN),

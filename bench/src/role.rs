@@ -34,8 +34,12 @@ pub enum Role {
     Initrd(Flavour),
     /// The same with the yardsticks.
     BenchInitrd(Flavour),
+    /// The initial file system of the stock kernel with the drivers for sharing devices, and for sockets between guests.
+    ShareInitrd,
     /// The KVM host's initial file system, with this kernel's modules and the guests.
     KvmHost(Flavour),
+    /// The same of the KVM host with two Linux guests, for the stock kernel.
+    KvmPair,
     /// The FreeRTOS guest.
     Rt,
     /// The same as a flat file in the arm64 Image format.
@@ -61,7 +65,9 @@ impl fmt::Display for Role {
             Self::KernelNames(it) => write!(f, "Image{}.map", it.suffix()),
             Self::Initrd(it) => write!(f, "initrd{}.cpio", it.suffix()),
             Self::BenchInitrd(it) => write!(f, "initrd{}-bench.cpio", it.suffix()),
+            Self::ShareInitrd => f.write_str("initrd-share.cpio"),
             Self::KvmHost(it) => write!(f, "kvm{}.cpio", it.suffix()),
+            Self::KvmPair => f.write_str("kvm-pair.cpio"),
             Self::Rt => f.write_str("freertos.elf"),
             Self::RtFlat => f.write_str("freertos.bin"),
             Self::Xen => f.write_str("xen"),

@@ -2,7 +2,7 @@
 //! The Spumone systems that experiments boot, as system descriptions (`docs/system-description.md`).
 
 use crate::console::FIRST_RT;
-use crate::description::{Board, Description, Guest, Priority, Scheduler};
+use crate::description::{Board, Description, Guest, Link, Priority, Scheduler};
 use crate::linux::{LINUX_MEMORY_MIB, Linux};
 use std::path::Path;
 
@@ -10,6 +10,11 @@ use std::path::Path;
 pub const RT_PRIORITY: u8 = 200;
 /// Priority of Linux, where each of its vCPUs has the same, and of the probe.
 pub const LINUX_PRIORITY: u8 = 100;
+
+/// The name of Linux.
+pub const LINUX: &str = "linux";
+/// The name of the second Linux.
+pub const PEER: &str = "peer";
 
 /// A system: real-time guests, at most one Linux with a peer, and one probe.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,9 +33,11 @@ pub struct System {
     pub linux: Option<Linux>,
     /// Whether Linux gets the first virtio device.
     pub disk: bool,
-    /// A second Linux, on cores of its own. It and the first one have a network card each, on one cable; then the first virtio
-    /// device is such a card.
+    /// A second Linux, with the name [`PEER`]. Unless there are links, it and the first one have a network card each, on one cable; then
+    /// the first virtio device is such a card.
     pub peer: Option<Box<Linux>>,
+    /// Links between guests.
+    pub links: Vec<Link>,
     /// The probe, if there is one.
     pub probe: Option<Probe>,
 }
@@ -87,6 +94,11 @@ pub struct Files<'a> {
 }
 
 impl System {
+    /// Whether the two Linux guests have cards of the machine, on a cable.
+    pub fn has_cable(&self) -> bool {
+        self.peer.is_some() && self.links.is_empty()
+    }
+
     /// The description, with the random seeds fixed.
     ///
     /// # Errors
@@ -104,16 +116,17 @@ impl System {
             bootargs: rt.bootargs.clone(),
             ..Guest::default()
         });
-        let has_device = self.disk || self.peer.is_some();
+        let has_cable = self.has_cable();
+        let has_device = self.disk || has_cable;
         let linux = self
             .linux
             .iter()
-            .map(|it| (it, "linux", has_device.then_some("virtio0")));
+            .map(|it| (it, LINUX, has_device.then_some("virtio0")));
         // Its card is in another page of the board's devices than the first one.
         let peer = self
             .peer
             .iter()
-            .map(|it| (it.as_ref(), "peer", Some("virtio8")));
+            .map(|it| (it.as_ref(), PEER, has_cable.then_some("virtio8")));
         let linux = linux.chain(peer).map(|(linux, name, device)| Guest {
             name: name.into(),
             kind: "linux".into(),
@@ -144,7 +157,7 @@ impl System {
             ..Guest::default()
         });
         let description = Description {
-            links: Vec::new(),
+            links: self.links.clone(),
             seed: Some(1),
             board: Board {
                 name: "qemu-virt".into(),
@@ -185,6 +198,7 @@ mod tests {
             linux: Some(linux),
             disk: true,
             peer: None,
+            links: Vec::new(),
             probe: Some(Probe {
                 homes: vec![1, 0],
                 bootargs: "suite=ipi".into(),
@@ -265,6 +279,25 @@ bootargs = "suite=ipi"
             "devices = [\"virtio8\"]",
         ];
         assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn two_linux_guests_with_a_link_need_no_device() {
+        let system = System {
+            cores: 2,
+            policy: "steal".into(),
+            linux: Some(Linux::new(2, "sockets", &["other=4"])),
+            peer: Some(Box::new(Linux::new(2, "sockets", &["seconds=9"]))),
+            links: vec![Link {
+                kind: "vsock".into(),
+                between: [LINUX.into(), PEER.into()],
+            }],
+            ..System::default()
+        };
+        let text = system.description(&files()).unwrap();
+        assert!(!text.contains("devices"), "{text}");
+        let link = "[[link]]\nkind = \"vsock\"\nbetween = [\"linux\", \"peer\"]\n";
+        assert!(text.ends_with(link), "{text}");
     }
 
     fn files() -> Files<'static> {

@@ -9,6 +9,7 @@
 # Writes to OUT_DIR:
 #   kvm.cpio       the host's initramfs for the stock kernel (guests/linux: Image); newc cpio, not compressed
 #   kvm-rt.cpio    the same for the PREEMPT_RT kernel (Image-rt)
+#   kvm-pair.cpio  the host for links between two Linux guests, for the stock kernel
 #   versions.txt   each package used, with version and SHA-256, and the files' SHA-256
 #
 # The same packages and guests give the same bytes. Nothing is rebuilt when nothing changed.
@@ -28,6 +29,8 @@ readonly PACKAGES=(
 readonly PROGRAMS=(usr/bin/qemu-system-aarch64 usr/bin/chrt)
 # For the disk that the host gives to its Linux guest.
 readonly MODULES=(virtio_mmio virtio_blk)
+# For the network between two Linux guests, and for sockets between a guest and the host.
+readonly PAIR_MODULES=(tun vhost_net bridge vhost_vsock)
 readonly FLAVOURS=(cloud rt)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -70,22 +73,41 @@ kernel_package() {
     awk -v flavour="-$1-arm64" '/^linux-image-/ && index($1, flavour) { print $1 }' "$linux/versions.txt"
 }
 
-# Builds the initramfs of the host with the kernel of flavour $1, with file name suffix $2.
-build_flavour() {
-    local kernel release rootfs=$work/rootfs$2 program
-    kernel=$(package_dir "$(kernel_package "$1")")
+# Begins an initramfs of a host in $1: the first process $2, busybox, PROGRAMS, modules $4… of the kernel of flavour $3, and the guests' kernel.
+begin_host() {
+    local rootfs=$1 init=$2 kernel release program
+    kernel=$(package_dir "$(kernel_package "$3")")
     release=$(echo "$kernel"/boot/vmlinuz-*)
     release=${release##*/vmlinuz-}
-    echo "guests/kvm: kvm$2.cpio for Linux $release"
+    shift 3
+    echo "guests/kvm: ${rootfs##*/}.cpio for Linux $release"
     mkdir -p "$rootfs"/{bin,dev,guests,proc,run,sys,usr}
     install -m 755 "$(package_dir busybox-static)/bin/busybox" "$rootfs/bin/busybox"
     ln -s busybox "$rootfs/bin/sh" # the other names are made by /init
     for program in "${PROGRAMS[@]}"; do copy_elf "$program" "$rootfs"; done
-    install -m 755 "$here/init" "$rootfs/init"
+    install -m 755 "$here/$init" "$rootfs/init"
+    install -m 644 "$linux/Image" "$rootfs/guests"
+    copy_modules "$kernel" "$release" "$rootfs" "$@"
+}
+
+# Builds the initramfs of the host with the kernel of flavour $1, with file name suffix $2.
+build_flavour() {
+    local rootfs=$work/kvm$2
+    begin_host "$rootfs" init "$1" "${MODULES[@]}"
     install -D -m 644 -t "$rootfs/lib/spumone" "$root/guests/linux/lib/realtime.sh"
-    install -m 644 "$linux/Image" "$work/guest.cpio" "$rt/freertos.elf" "$rootfs/guests"
-    copy_modules "$kernel" "$release" "$rootfs" "${MODULES[@]}"
-    pack "$rootfs" "$work/kvm$2.cpio"
+    install -m 644 "$work/guest.cpio" "$rt/freertos.elf" "$rootfs/guests"
+    pack "$rootfs" "$rootfs.cpio"
+}
+
+# Builds the initramfs of the host for links between guests. The server for sockets is that of the Linux guest.
+build_pair() {
+    local rootfs=$work/kvm-pair
+    begin_host "$rootfs" pair cloud "${PAIR_MODULES[@]}"
+    install -D -m 755 -t "$rootfs/etc" "$here/qemu-ifup"
+    install -m 644 "$linux/initrd-bench.cpio" "$rootfs/guests/bench.cpio"
+    install -m 644 "$linux/initrd-share.cpio" "$rootfs/guests/share.cpio"
+    (cd "$rootfs" && cpio --quiet -i bin/sockets < guests/share.cpio)
+    pack "$rootfs" "$rootfs.cpio"
 }
 
 # The file system of the Linux guest: the one with the yardsticks, and what is in guest/. Linux unpacks one archive after
@@ -106,9 +128,9 @@ done
 packages=$("$root/guests/linux/debian-fetch" "${update[@]}" "${PACKAGES[@]}" "${kernels[@]}")
 packages=$(sort <<< "$packages")
 
-outputs=(kvm.cpio kvm-rt.cpio)
-guests=("$linux/Image" "$linux/initrd-bench.cpio" "$rt/freertos.elf")
-sources=$(cd "$here" && find build.sh init guest ../linux/packages.sh ../linux/lib/realtime.sh -type f | sort)
+outputs=(kvm.cpio kvm-rt.cpio kvm-pair.cpio)
+guests=("$linux/Image" "$linux"/initrd-{bench,share}.cpio "$rt/freertos.elf")
+sources=$(cd "$here" && find build.sh init pair qemu-ifup guest ../linux/packages.sh ../linux/lib/realtime.sh -type f | sort)
 # shellcheck disable=SC2086  # the sources are words
 stamp=$({ cut -f1-3 <<< "$packages"; sha256sum < <(cat "${guests[@]}"); cd "$here"; sha256sum $sources; } | sha256sum)
 fresh=yes
@@ -122,6 +144,7 @@ mkdir "$work"
 build_guest
 build_flavour cloud ""
 build_flavour rt -rt
+build_pair
 {
     echo "# package version sha256"
     cut -f1-3 <<< "$packages" | tr '\t' ' '

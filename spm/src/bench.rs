@@ -190,6 +190,7 @@ fn list_runs(experiment: &dyn Experiment, args: &BenchArgs, runs: &[Run]) -> Str
                 )
             }
             Machine::Kvm(kvm) => format!("KVM host: {}", kvm.bootargs()),
+            Machine::KvmPair(pair) => format!("KVM host: {}", pair.bootargs()),
         };
         text += &format!("{:32} {what}\n", run.label);
     }

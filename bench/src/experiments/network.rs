@@ -5,7 +5,7 @@
 use super::beside::{self, Load, Periods};
 use super::bursts::{self, Bursts};
 use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict};
-use crate::linux::Linux;
+use crate::linux::{Linux, Programs};
 use crate::machine::{Machine, Run};
 use crate::plot::{Figure, Line, Lines};
 use crate::results::{Outcome, Results};
@@ -46,7 +46,7 @@ const POLICY: &str = "steal";
 /// A Linux that runs the scenario `iperf`.
 fn iperf(cpus: u32, arguments: &[&str]) -> Linux {
     Linux {
-        bench_initrd: true,
+        programs: Programs::Bench,
         ..Linux::new(cpus, "iperf", arguments)
     }
 }

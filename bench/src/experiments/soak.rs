@@ -4,7 +4,7 @@
 use super::bursts::{self, Bursts};
 use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict};
 use crate::console::number;
-use crate::linux::Linux;
+use crate::linux::{Linux, Programs};
 use crate::machine::Run;
 use crate::plot::{Figure, Line, Lines};
 use crate::results::{Outcome, Results};
@@ -67,7 +67,7 @@ impl Experiment for Soak {
             Self::loads(plan).iter().map(move |&load| {
                 let mut linux = Linux::new(CORES, "soak", &[&format!("wakes={WAKES}")]);
                 linux.homes = HOMES.to_vec();
-                linux.bench_initrd = true;
+                linux.programs = Programs::Bench;
                 let bursts = Bursts { load, ms: BURST_MS };
                 // The work is the same at every speed.
                 let seconds = SECONDS / plan.speed() + f64::from(WAKES);

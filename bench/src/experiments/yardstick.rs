@@ -3,7 +3,7 @@
 //! of work for a given time on four bare cores.
 
 use super::Plan;
-use crate::linux::Linux;
+use crate::linux::{Linux, Programs};
 
 /// A yardstick.
 pub struct Yardstick {
@@ -15,8 +15,8 @@ pub struct Yardstick {
     arguments: &'static str,
     /// Amount of work that takes four bare cores about one second at the reference speed.
     per_second: f64,
-    /// Whether only the larger initial file system has it.
-    bench_initrd: bool,
+    /// The initial file system that has it.
+    programs: Programs,
 }
 
 /// All yardsticks.
@@ -26,35 +26,35 @@ pub const ALL: &[Yardstick] = &[
         what: "40 processes that send messages: scheduler, wake-ups, kernel locks",
         arguments: "-g 1 -l {}",
         per_second: 400.0,
-        bench_initrd: false,
+        programs: Programs::Few,
     },
     Yardstick {
         name: "build",
         what: "a parallel compilation",
         arguments: "copies={}",
         per_second: 2.0,
-        bench_initrd: true,
+        programs: Programs::Bench,
     },
     Yardstick {
         name: "forkexec",
         what: "processes and files come and go",
         arguments: "rounds={}",
         per_second: 950.0,
-        bench_initrd: true,
+        programs: Programs::Bench,
     },
     Yardstick {
         name: "loopback",
         what: "TCP within the machine",
         arguments: "mib={}",
         per_second: 360.0,
-        bench_initrd: true,
+        programs: Programs::Bench,
     },
     Yardstick {
         name: "dhrystone",
         what: "computing only",
         arguments: "loops={}",
         per_second: 3_750_000.0,
-        bench_initrd: true,
+        programs: Programs::Bench,
     },
 ];
 
@@ -79,7 +79,7 @@ impl Yardstick {
         let work = (self.per_second * seconds * plan.speed()).round().max(1.0);
         let arguments = self.arguments.replace("{}", &format!("{work}"));
         let mut linux = Linux::new(cpus, self.name, &[&arguments, &format!("runs={repeats}")]);
-        linux.bench_initrd = self.bench_initrd;
+        linux.programs = self.programs;
         linux
     }
 }

@@ -289,7 +289,7 @@ static void print_own(void) {
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     uint64_t cid = 0, first = 0, second = 0;
-    bool is_read = (argc <= 2 || number_read(argv[2], 3, UINT32_MAX, &cid)) &&
+    bool is_read = (argc <= 2 || number_read(argv[2], VMADDR_CID_HOST, UINT32_MAX, &cid)) &&
                    (argc <= 3 || number_read(argv[3], 1, UINT64_MAX / 1024, &first)) &&
                    (argc <= 4 || number_read(argv[4], 1, MOST, &second));
 

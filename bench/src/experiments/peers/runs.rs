@@ -7,7 +7,7 @@ use super::super::loads::{CORES, Loads};
 use super::kvm;
 use super::systems::{Kind, Peer};
 use super::xen;
-use crate::linux::Linux;
+use crate::linux::{Linux, Programs};
 use crate::machine::{Machine, Order, Run};
 use crate::results::{Outcome, Results};
 use crate::role::Flavour;
@@ -47,7 +47,7 @@ pub(super) fn wakeup_label(peer: &Peer, load: Load) -> String {
 fn threads(mut linux: Linux, flavour: Flavour, options: &[&str]) -> Machine {
     linux.flavour = flavour;
     linux.options = options.iter().map(|&it| it.to_owned()).collect();
-    linux.bench_initrd = true;
+    linux.programs = Programs::Bench;
     Machine::BareLinux(linux)
 }
 
