@@ -12,6 +12,7 @@ use crate::hardware::{halt, isb};
 use crate::sysreg::mrs;
 use crate::timers;
 use crate::vcpu::VcpuToken;
+use core::sync::atomic::Ordering::Relaxed;
 use spumone_config::gic::{MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
 use spumone_config::packed::SpiOwner;
 use spumone_config::{GuestId, IntId};
@@ -189,9 +190,14 @@ impl Instance {
         }
     }
 
-    /// Handles WFI: the running vCPU sleeps, unless an interrupt is pending for it.
+    /// Handles WFI: the running vCPU sleeps, unless an interrupt is pending for it, or frames wait. The architecture allows a WFI
+    /// to end at any time.
     pub(super) fn wait_for_interrupt(&mut self) {
         let vcpu = super::loaded(&mut self.state);
+        // Frames were left because the vCPU had an interrupt to handle. It moves them before it sleeps: nothing else may wake it.
+        if vcpu.shared.transmits.load(Relaxed) != 0 {
+            return;
+        }
         let guest = vcpu.guest;
         let shared = &vcpu.shared.gic;
         let mut gic = self.platform.loaded_gic(guest);
@@ -202,7 +208,6 @@ impl Instance {
             return;
         }
         if crate::cpu::interrupt_pending() {
-            // The architecture allows a WFI to end at any time.
             self.notify(guest, rung);
             return;
         }

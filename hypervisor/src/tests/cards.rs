@@ -13,6 +13,7 @@ use crate::fake;
 use spumone_config::GuestId;
 use spumone_config::packed::{Policy, Trigger};
 use spumone_core::psci::Phase;
+use spumone_core::trap::SysReg;
 use std::vec::Vec;
 
 /// Registers of a card (Virtio 1.2, section 4.2.2).
@@ -477,4 +478,27 @@ fn buffers_offered_at_once_hold_the_urgent_sender_for_one_frame() {
     bench.until("it is entered", |bench| bench.entry(0, 0).count > count);
     let moved = given_back(&mut bench, 1, RECEIVE).0;
     assert!(moved <= 1, "{moved} frames came before its interrupt");
+}
+
+/// An interrupt is handled first, so the frames are left for the vCPU's next exit, which is a WFI.
+#[test]
+fn a_vcpu_moves_its_frames_before_it_sleeps() {
+    const SGI: u16 = 5;
+    let mut bench = running(2);
+    bench.opens_gic(0, 0, &[SGI]);
+    comes_up(&mut bench, 0);
+    comes_up(&mut bench, 1);
+    offers_receive(&mut bench, 1, 0);
+    bench.does(0, 0, |cpu| {
+        cpu.msr(SysReg::ICC_SGI1R_EL1, u64::from(SGI) << 24 | 1)
+    });
+    transmits(&mut bench, 0, 0, &[7; 60]);
+    assert_eq!(given_back(&mut bench, 1, RECEIVE), (0, 0), "not yet");
+    bench.does(0, 0, |cpu| {
+        assert_eq!(cpu.acknowledge(), Some(SGI));
+        cpu.end(SGI);
+        cpu.wfi()
+    });
+    bench.iterations(20);
+    assert_eq!(given_back(&mut bench, 1, RECEIVE).0, 1);
 }
