@@ -260,8 +260,16 @@ impl Device {
         self.interrupts.fetch_or(CONFIGURATION, Ordering::Relaxed);
     }
 
-    /// A buffer was given back to the driver, or the driver is to run: raises the interrupt. Returns whether it was not raised
-    /// before: then call [`publish`](Self::publish).
+    /// A vCPU of the guest is to run, although no buffer was given back: raises the interrupt as for a change of the configuration.
+    /// Linux would disable an interrupt that says of used buffers so often that there are none; a peer decides how often.
+    /// Returns whether it was not raised before: then call [`publish`](Self::publish).
+    #[must_use]
+    pub fn wake(&self) -> bool {
+        self.interrupts.fetch_or(CONFIGURATION, Ordering::Relaxed) & CONFIGURATION == 0
+    }
+
+    /// A buffer was given back to the driver: raises the interrupt. Returns whether it was not raised before: then call
+    /// [`publish`](Self::publish).
     #[must_use]
     pub fn raise(&self) -> bool {
         self.interrupts.fetch_or(USED_BUFFER, Ordering::Relaxed) & USED_BUFFER == 0

@@ -44,6 +44,10 @@ pub(super) fn copy(
     let Some(left) = bytes.checked_sub(taken) else {
         return Ok(Moved::DROPPED);
     };
+    // Nor may the rest of a packet reach a receiver that was reset since.
+    if taken > 0 && taken != receiver.taken() {
+        return Ok(Moved::DROPPED);
+    }
     if target != (peer, 0) || !from.skip(taken, memories)? {
         return Ok(Moved::DROPPED);
     }
@@ -72,6 +76,7 @@ pub(super) fn copy(
     receiver
         .put(0, element, memories)
         .map_err(|broken| (End::Receiver, broken))?;
+    receiver.set_taken(taken + moved);
     Ok(Moved {
         buffers: 1,
         taken: if has_more { taken + moved } else { 0 },

@@ -202,7 +202,7 @@ impl Instance {
             transmit(guest, index);
             // A driver that is not ready has nothing to transmit.
             if device.is_up() {
-                let _ = device.raise();
+                let _ = device.wake();
             }
             self.publish_virtio(sender, index);
         }
@@ -224,7 +224,7 @@ impl Instance {
             if device.has_event() {
                 // A vCPU of the peer is to write it: as in `go_on`.
                 transmit(peer, place);
-                let _ = device.raise();
+                let _ = device.wake();
             }
             self.publish_virtio(end.peer, place);
         }

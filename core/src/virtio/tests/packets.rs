@@ -153,6 +153,20 @@ fn a_sender_that_begins_anew_within_a_packet_begins_with_a_whole_one() {
     assert_eq!(lengths, [MAX_PAYLOAD as u32, 1000]);
 }
 
+/// The rest of a packet would be the end of a message of which the new life has no beginning.
+#[test]
+fn a_receiver_that_begins_anew_within_a_packet_gets_nothing_of_it() {
+    let (mut link, mut sender, mut receiver) = connected();
+    receiver.add(&mut link, &[4096], &[]);
+    sender.add(&mut link, &[4044], &packet(STREAM, 0, &bytes(4000)));
+    assert!(matches!(link.step(), Step::Moved { .. }));
+    let mut receiver = Driver::start(&mut link, End::Receiver, 16);
+    receiver.add(&mut link, &[4096], &[]);
+    assert!(matches!(link.step(), Step::Moved { .. }));
+    assert_eq!(sender.take(&link), Some(vec![]));
+    assert_eq!(receiver.take(&link), None);
+}
+
 /// The queue of events of the sender's device.
 const EVENTS: u64 = BASE + 0x4000;
 /// Where the device is to write an event, which has no alignment.
