@@ -10,6 +10,7 @@ use super::cursor::Fault;
 use super::device::Device;
 use super::kind::Kind;
 use super::memory::{End, Memories};
+use super::moved::Moved;
 use super::queue::{Broken, Ring};
 use super::{frame, large, packet};
 use crate::sync::atomic::{AtomicBool, Ordering, fence};
@@ -39,25 +40,6 @@ pub enum Step {
     /// The driver of this guest has broken the rules, and its device needs a reset. The peer's device has changed, too
     /// ([`Device::peer_changed`]): it may have the frame, with an interrupt raised for it.
     Broken(End),
-}
-
-/// What of a frame was moved.
-pub(super) struct Moved {
-    /// Buffers of the receiver that are to be published.
-    pub buffers: u16,
-    /// Bytes of the frame that have been moved, if there are more; else zero.
-    pub taken: u32,
-    /// The frame was dropped because the receiver has not accepted what it needs.
-    pub is_refused: bool,
-}
-
-impl Moved {
-    /// Nothing, and nothing more will be.
-    pub const DROPPED: Self = Self {
-        buffers: 0,
-        taken: 0,
-        is_refused: false,
-    };
 }
 
 /// One direction of a link.

@@ -2,9 +2,9 @@
 //! A network frame, from a buffer of one card to a buffer of the other (Virtio 1.2, section 5.1.6).
 
 use super::cursor::{self, Cursor, Fault};
-use super::direction::Moved;
 use super::large;
 use super::memory::{End, Memories};
+use super::moved::Moved;
 use super::queue::Ring;
 
 /// `virtio_net_hdr` before each received frame: nothing is left to do, and the frame is in one buffer (`num_buffers`).

@@ -7,8 +7,8 @@
 //! other. A guest takes it for as good as one from any network card that may be broken; EL2 passes on only what both have agreed on.
 
 use super::cursor::{self, Cursor, Fault};
-use super::direction::Moved;
 use super::memory::{End, Memories};
+use super::moved::Moved;
 use super::queue::{Broken, Ring};
 
 /// Bytes of `virtio_net_hdr`, and fields of it by their offsets.

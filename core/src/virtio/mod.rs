@@ -21,6 +21,7 @@ pub(crate) mod link_for_tests;
 #[cfg(loom)]
 mod loom_tests;
 mod memory;
+mod moved;
 mod packet;
 mod queue;
 mod registers;

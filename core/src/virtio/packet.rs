@@ -5,8 +5,8 @@
 //! 5.10.6.3 allows: each has a part of the payload.
 
 use super::cursor::{self, Cursor, Fault};
-use super::direction::Moved;
 use super::memory::{End, Memories};
+use super::moved::Moved;
 use super::queue::{Broken, Ring};
 
 /// Bytes of `virtio_vsock_hdr`.
