@@ -10,7 +10,6 @@ use super::cursor::Fault;
 use super::device::Device;
 use super::kind::Kind;
 use super::memory::{End, Memories};
-use super::moved::Moved;
 use super::queue::{Broken, Ring};
 use super::{frame, large, packet};
 use crate::sync::atomic::{AtomicBool, Ordering, fence};
