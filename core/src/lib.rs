@@ -14,7 +14,7 @@ extern crate std;
 #[macro_use]
 pub mod sync;
 
-mod bits;
+pub mod bits;
 pub mod console;
 mod line;
 pub mod link;

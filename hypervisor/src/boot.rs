@@ -28,6 +28,7 @@ use spumone_config::packed::{BundleHeader, Stage2, System};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr};
 use spumone_core::link::{Gpio, Signal};
+use spumone_core::load::Claims;
 use spumone_core::mailbox::Post;
 use spumone_core::migration::{Level, Policy, Roles, Shared, VcpuFacts};
 use spumone_core::psci::{GuestPower, Lifecycle};
@@ -186,6 +187,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
             outbound: [const { Direction::new() }; _],
             transmits: AtomicU32::new(0),
             broken_virtio: AtomicU32::new(0),
+            loading: Claims::new(),
             vcpus: config.vcpus.iter().map(|vcpu| vcpu.id).collect(),
             stage2: tables(&config.stage2),
             config: config.clone(),
@@ -216,6 +218,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
         without: system.scheduler.without,
         gic: Gic::new(&system.board),
         destinations: Destinations::new(system),
+        loading: AtomicU32::new(0),
         entropy,
         console_core: system.roles.console_core,
         quantum_us: system.scheduler.quantum_us,

@@ -1,15 +1,51 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loading of a guest, in the chunks that `core/load` computes.
 
+use crate::cpu;
+use crate::guest::Guest;
 use crate::hardware::{clear_memory, copy_payload, finish_loading, write_memory_byte};
 use spumone_config::PhysAddr;
 use spumone_config::packed::MemoryRange;
-use spumone_core::load::{CLEARED, Chunk};
+use spumone_core::load::{CLEARED, Chunk, Claim, Work};
 
-/// Loads one chunk, in about three hundred instructions. No vCPU of the guest may run.
+/// The largest number of chunks between two iterations of the core's loop.
+const MAX_CHUNKS: usize = 64;
+
+/// What [`load_until_interrupted`] leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing: the guest is loaded, or it is not being loaded now.
+    Nothing,
+    /// There may be more to do.
+    More,
+}
+
+/// Loads chunks of the guest until an interrupt pends, which is looked for after each chunk, about three hundred instructions. No
+/// vCPU of the guest may run, unless nothing is left. Any core may call this at any time, together with others.
 ///
-/// `random` returns the byte with this number of the guest's random seed.
-pub fn carry_out(chunk: Chunk, random: impl FnOnce(u32) -> u8) {
+/// `random` returns the byte with this number of the guest's random seeds.
+pub fn load_until_interrupted(guest: &Guest, random: impl Fn(u32) -> u8) -> Left {
+    let work = Work::of(&guest.config);
+    for _ in 0..MAX_CHUNKS {
+        match guest.loading.claim(work.phases()) {
+            Claim::Done => return Left::Nothing,
+            Claim::Wait => {}
+            Claim::Chunk(number) => {
+                if let Some(chunk) = work.chunk(number) {
+                    carry_out(chunk, &random);
+                }
+                guest.loading.finish();
+            }
+        }
+        if cpu::interrupt_pending() {
+            break;
+        }
+    }
+    Left::More
+}
+
+/// Carries out a chunk. All cores see the result, and so does a guest with its caches off.
+fn carry_out(chunk: Chunk, random: impl Fn(u32) -> u8) {
     match chunk {
         // SAFETY: it is memory of the guest, and no vCPU of the guest runs; chunks are aligned to their size
         // (`core/load`).

@@ -101,6 +101,9 @@ pub struct Machine {
     pub without: Without,
     /// The owner of each SPI.
     pub destinations: Destinations,
+    /// The guests that are being loaded, bit n for guest n: where cores that idle help. Relaxed: only a hint, which comes before the
+    /// SGI by which those cores are called.
+    pub loading: AtomicU32,
     /// The source of random numbers.
     pub entropy: Entropy,
     /// The core that serves the console UART.
@@ -159,9 +162,8 @@ impl Machine {
         }
     }
 
-    /// Sends core `to` an SGI because it has mail about `guest`, with the priority of the guest's
-    /// highest band.
-    pub fn announce_mail(&self, to: PcpuId, guest: GuestId) {
+    /// Sends core `to` an SGI, with the priority of the guest's highest band: it has mail about `guest`, or may help to load it.
+    pub fn call_core(&self, to: PcpuId, guest: GuestId) {
         let sgi = kick_sgi(self.guest(guest).config.band);
         if let Some(core) = self.cores.get(to.index()) {
             self.gic.send_sgi(sgi.0 as u8, core.mpidr);

@@ -8,9 +8,9 @@ use crate::sysreg::{mrs, msr};
 use crate::timers::GuestTimers;
 use core::ops::{Deref, DerefMut};
 use spumone_config::{GuestId, VcpuId};
-use spumone_core::load::Progress;
 use spumone_core::psci::EntryPoint;
 use spumone_core::vgic::{CpuInterface, VcpuIndex, running_priority};
+use spumone_core::virtio::Turn;
 
 /// What a vCPU does when it runs.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub enum Work {
     /// Runs the guest.
     Guest,
     /// Loads the guest: only the guest's first vCPU, before the guest runs.
-    Load(Progress),
+    Load,
 }
 
 /// The virtual CPU interface: `ICH_*` registers other than list registers, which the virtual GIC
@@ -90,6 +90,8 @@ pub struct Vcpu {
     pub resume: Option<EntryPoint>,
     /// How often its context was reset. A core whose TLB may have its translations from before a reset invalidates them.
     pub resets: u32,
+    /// Which of its guest's links it serves next.
+    pub turn: Turn,
     /// Its id in the system, which no other vCPU has. It never changes: the place of its token goes by it
     /// ([`ParkedTokens`](crate::parking::ParkedTokens)).
     id: VcpuId,
@@ -114,6 +116,7 @@ impl Vcpu {
             work: Work::Guest,
             resume: None,
             resets: 0,
+            turn: Turn::new(),
             id,
             guest: owner.id,
             shared: owner.guest,

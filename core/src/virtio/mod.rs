@@ -28,9 +28,11 @@ mod registers;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;
+mod turn;
 
 pub use device::{Device, Effect};
 pub use direction::{Direction, Step};
 pub use kind::Kind;
 pub use memory::{End, Memories};
 pub use registers::FRAME_SIZE;
+pub use turn::Turn;

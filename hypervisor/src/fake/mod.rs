@@ -75,6 +75,8 @@ pub struct Machine {
     pub is_off: bool,
     /// Number of accesses to registers, devices and memory: a measure of the cost of a path.
     pub work: u64,
+    /// The line of this interrupt rises when so many more pages have been cleared.
+    pub rises_after_pages: Option<(u32, u16)>,
     /// The loop of each core that has started.
     pub running: Vec<Option<Box<dyn Any>>>,
     /// What guests do.
@@ -118,6 +120,7 @@ pub fn switch_on(parts: Parts) {
         quiesced: Vec::new(),
         is_off: false,
         work: 0,
+        rises_after_pages: None,
         running,
         guest: None,
     };

@@ -36,6 +36,7 @@ pub unsafe fn clear_memory(start: PhysAddr) {
         }
         clean(start.0, CLEARED, line);
     }
+    wait_until_visible();
 }
 
 /// Clears eight cache lines from `at` on, each of which is one block of `DC ZVA`, and returns the address after them.
@@ -82,12 +83,13 @@ pub unsafe fn copy_payload(offset: u64, to: PhysAddr, bytes: u64) {
             // SAFETY: as below.
             unsafe { copy_piece(from as u64 + done, to.0 + done) };
         }
-        return;
+    } else {
+        // SAFETY: the source is in the bundle, read-only and checked by `spm`; the destination is
+        // guest memory, as in `clear_memory`. They do not overlap.
+        unsafe { core::ptr::copy_nonoverlapping(from, to.0 as *mut u8, bytes as usize) };
+        clean(to.0, bytes, line);
     }
-    // SAFETY: the source is in the bundle, read-only and checked by `spm`; the destination is
-    // guest memory, as in `clear_memory`. They do not overlap.
-    unsafe { core::ptr::copy_nonoverlapping(from, to.0 as *mut u8, bytes as usize) };
-    clean(to.0, bytes, line);
+    wait_until_visible();
 }
 
 /// The bytes that [`copy_piece`] copies: the usual length of a cache line.
@@ -138,6 +140,13 @@ pub unsafe fn write_memory_byte(to: PhysAddr, value: u8) {
     // SAFETY: as in `clear_memory`.
     unsafe { (to.0 as *mut u8).write_volatile(value) };
     clean(to.0, 1, cache_line());
+    wait_until_visible();
+}
+
+/// Waits until what this core has cleaned is in memory: another core may be the one that starts the guest.
+fn wait_until_visible() {
+    // SAFETY: a barrier.
+    unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
 }
 
 /// Smallest data cache line of the core in bytes (`CTR_EL0.DminLine`).

@@ -17,7 +17,6 @@ use core::sync::atomic::Ordering;
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Source;
 use spumone_core::link::{Gpio, Signal};
-use spumone_core::load::Progress;
 use spumone_core::mailbox::Message;
 use spumone_core::migration;
 use spumone_core::psci::{AfterStop, EntryPoint, Generation, Phase, StopReason};
@@ -37,7 +36,7 @@ impl Instance {
             // There is always room (core/mailbox), unless the hypervisor's memory is damaged.
             fatal!("the mailbox to core {to} is full");
         }
-        self.platform.machine.announce_mail(to, guest);
+        self.platform.machine.call_core(to, guest);
     }
 
     /// Turns a vCPU on, on whichever core it is, if its guest is still in the life `generation`.
@@ -223,7 +222,7 @@ impl Instance {
             return;
         };
         migration::acquire_token(&mut self.state, &mut self.platform, id);
-        self.saved(id).work = Work::Load(Progress::start());
+        self.saved(id).work = Work::Load;
         self.state.start(id);
     }
 

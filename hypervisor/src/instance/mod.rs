@@ -27,7 +27,7 @@ use crate::epitaph::fatal;
 use crate::events::Event;
 use crate::guest_registers::Exit;
 use crate::hardware::{enter, finish_loading, wait_for_interrupt};
-use crate::loader;
+use crate::loader::{self, Left};
 use crate::machine::Machine;
 use crate::timers;
 use crate::vcpu::{Vcpu, VcpuToken, Work};
@@ -35,9 +35,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use platform::CorePlatform;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
+use spumone_core::bits::bits;
 use spumone_core::console::{Answers, Attendance, Served};
 use spumone_core::mailbox::Port;
 use spumone_core::migration::{self, CoreSetup, CoreState, Next};
+use spumone_core::psci::Generation;
 use spumone_core::schedule::{Band, Ticks, VcpuState};
 
 /// One core's hypervisor.
@@ -129,13 +131,15 @@ impl Instance {
         }
     }
 
-    /// No vCPU may run: the core prints waiting output, then sleeps until an interrupt.
+    /// No vCPU may run: the core prints waiting output and helps to load guests, then sleeps until an interrupt.
     fn idle(&mut self) {
-        let mut more = CONSOLE.work_left();
-        // Each round prints some bytes, so the size of the rings bounds the number of rounds; an
+        // Each round prints some bytes, or loads chunks. So the sizes of rings and guests bound the number of rounds; an
         // interrupt ends the loop.
-        while more && !cpu::interrupt_pending() && !self.state.must_decide() {
-            more = self.serve_console() == Served::BudgetSpent;
+        while !cpu::interrupt_pending() && !self.state.must_decide() {
+            let prints = CONSOLE.work_left() && self.serve_console() == Served::BudgetSpent;
+            if !self.helps_to_load() && !prints {
+                break;
+            }
         }
         // New room in a ring may have woken a vCPU.
         if self.state.must_decide() {
@@ -150,7 +154,7 @@ impl Instance {
     #[inline(always)]
     fn prepare_vcpu(&mut self, id: VcpuId) {
         if let Some(vcpu) = self.state.saved_vcpu_mut(id) {
-            if let Work::Load(_) = vcpu.work {
+            if let Work::Load = vcpu.work {
                 return self.load_guest(id);
             }
             if let Some(start) = vcpu.resume {
@@ -160,34 +164,53 @@ impl Instance {
         migration::switch(&mut self.state, &mut self.platform, id);
     }
 
-    /// Loads the next chunk of the guest of vCPU `id`; after the last one, begins the guest's life.
+    /// Loads the guest of vCPU `id` until an interrupt comes, with the help of cores that idle; after the last chunk, begins the
+    /// guest's life.
     #[inline(never)]
     fn load_guest(&mut self, id: VcpuId) {
-        let guest = self.saved(id).shared;
-        if self.moves_frames_of(guest) {
-            if cpu::interrupt_pending() {
-                self.take_interrupts();
-            }
-            return;
-        }
         let machine = self.platform.machine;
         let vcpu = self.saved(id);
         let (guest_id, guest) = (vcpu.guest, vcpu.shared);
-        let Work::Load(progress) = &mut vcpu.work else {
-            return;
-        };
         let life = guest.lifecycle.now().1;
-        let random = |number| machine.entropy.byte_of_guest(guest_id, life.0, number);
-        match progress.next(&guest.config) {
-            Some(chunk) => loader::carry_out(chunk, random),
-            None => {
-                finish_loading();
-                self.begin_life(id);
+        if !guest.loading.has_begun(life) {
+            if !self.moves_frames_of(guest) {
+                self.begin_chunks(guest_id, life);
             }
+        } else if self.load_chunks(guest_id) == Left::Nothing {
+            machine.loading.fetch_and(!(1 << guest_id.0), Relaxed);
+            finish_loading();
+            self.begin_life(id);
         }
         if cpu::interrupt_pending() {
             self.take_interrupts();
         }
+    }
+
+    /// Begins to load a guest, and calls the other cores: those that idle help.
+    fn begin_chunks(&mut self, id: GuestId, life: Generation) {
+        let machine = self.platform.machine;
+        machine.guest(id).loading.begin(life);
+        machine.loading.fetch_or(1 << id.0, Relaxed);
+        let cores = (0..machine.cores.len() as u8).map(PcpuId);
+        for core in cores.filter(|&core| core != self.platform.core) {
+            machine.call_core(core, id);
+        }
+    }
+
+    /// Loads chunks of the guests that are being loaded now. Returns whether there may be more.
+    fn helps_to_load(&self) -> bool {
+        let mut guests = bits(self.platform.machine.loading.load(Relaxed));
+        guests.any(|guest| self.load_chunks(GuestId(guest as u8)) == Left::More)
+    }
+
+    /// Loads chunks of a guest, if it is being loaded, until an interrupt pends.
+    fn load_chunks(&self, id: GuestId) -> Left {
+        let machine = self.platform.machine;
+        let guest = machine.guest(id);
+        loader::load_until_interrupted(guest, |number| {
+            let life = guest.lifecycle.now().1;
+            machine.entropy.byte_of_guest(id, life.0, number)
+        })
     }
 
     /// Enters the running vCPU, which is loaded, and handles its exit.

@@ -94,11 +94,11 @@ impl Instance {
     fn move_frame(&mut self) -> bool {
         let vcpu = loaded(&mut self.state);
         let (id, guest) = (vcpu.guest, vcpu.shared);
-        let waiting = guest.transmits.load(Ordering::Relaxed);
-        let index = waiting.trailing_zeros() as usize;
-        let bit = waiting & waiting.wrapping_neg();
+        let Some(index) = vcpu.turn.take(guest.transmits.load(Ordering::Relaxed)) else {
+            return false;
+        };
         // Taken before the queue is looked at: a vCPU that transmits afterwards sets it again.
-        guest.transmits.fetch_and(!bit, Ordering::AcqRel);
+        guest.transmits.fetch_and(!(1 << index), Ordering::AcqRel);
         let (Some(end), Some(device), Some(direction)) = (
             guest.config.links.get(index),
             guest.virtio.get(index),

@@ -7,6 +7,7 @@ use super::systems::*;
 use crate::fake::{self, Ended, Register, printed};
 use spumone_config::GuestId;
 use spumone_config::packed::{Policy, Trigger};
+use spumone_core::load::{Claim, Work};
 use spumone_core::psci::{Phase, StopReason};
 
 const OPERATOR: u8 = 0x1D;
@@ -214,4 +215,59 @@ fn a_guest_restarts_again_and_again() {
         let count = bench.entry(0, 1).count;
         bench.until("both vCPUs run", |bench| bench.entry(0, 1).count > count);
     }
+}
+
+/// The guest on core 0 is about to be loaded again; core 1, where a guest with an interrupt sleeps, has been called.
+fn begins_to_load() -> Bench {
+    let guests = [
+        GuestParts::new(&[(0, 20)]),
+        GuestParts::new(&[(1, 10)]).with_spi(40, 50, Trigger::Edge),
+    ];
+    let mut bench = Bench::boot(&system(2, Policy::None, &guests));
+    bench.until_all_run();
+    bench.opens_gic(1, 0, &[50]);
+    bench.does(1, 0, |cpu| cpu.wfi());
+    bench.will(0, 0, |cpu| cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0]));
+    let guest = bench.machine.guest(GuestId(0));
+    for _ in 0..100 {
+        if guest.loading.has_begun(guest.lifecycle.now().1) {
+            return bench;
+        }
+        bench.iterate(0);
+    }
+    panic!("the guest is not loaded");
+}
+
+/// Whether a guest's loading is done. A chunk may be lost if it is not.
+fn is_loaded(bench: &Bench, guest: u8) -> bool {
+    let guest = bench.machine.guest(GuestId(guest));
+    let phases = Work::of(&guest.config).phases();
+    guest.loading.claim(phases) == Claim::Done
+}
+
+#[test]
+fn a_core_that_idles_loads_a_guest_while_the_guests_own_core_is_busy() {
+    let mut bench = begins_to_load();
+    let is_called = fake::with(|machine| machine.signalled(1).is_some());
+    assert!(is_called, "it would sleep on");
+    for _ in 0..20 {
+        bench.iterate(1);
+    }
+    assert!(is_loaded(&bench, 0));
+    bench.until("it runs", |bench| bench.phase(0) == Phase::Running);
+}
+
+#[test]
+fn a_core_that_helps_to_load_a_guest_takes_interrupts_after_each_chunk() {
+    let mut bench = begins_to_load();
+    let count = bench.entry(1, 0).count;
+    fake::with(|machine| machine.rises_after_pages = Some((3, 40)));
+    for _ in 0..20 {
+        if bench.entry(1, 0).count > count {
+            break;
+        }
+        bench.iterate(1);
+    }
+    assert!(bench.entry(1, 0).count > count, "its guest runs");
+    assert!(!is_loaded(&bench, 0), "its guest waits for the loading");
 }

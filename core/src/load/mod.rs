@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loading a guest: memory is cleared, images are copied, random seeds are written.
 //!
-//! That takes long, and EL2 is never preempted, so the work is divided into chunks. The hypervisor carries out one
-//! chunk, looks for interrupts, and asks for the next one. A restart is the same as the first start: nothing of the
-//! guest's memory is kept.
+//! That takes long, and EL2 is never preempted, so the work is divided into chunks, which are numbered ([`Work`]). A core
+//! claims the next chunk ([`Claims`]), carries it out, looks for interrupts, and claims another one. The core of the guest's first
+//! vCPU does so in the vCPU's turn; cores that idle help. A restart is the same as the first start: nothing of the guest's
+//! memory is kept.
 
-use spumone_config::packed::{Guest, Mapping, Segment};
+mod claims;
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;
+
+pub use claims::{Claim, Claims, Phases};
+
+use spumone_config::packed::{Guest, Mapping, SeedSlot, Segment};
 use spumone_config::{GuestAddr, PhysAddr};
 
 /// The largest number of bytes copied at once: a power of two that divides a page, so that a chunk that ends at a
 /// multiple of it is in one range of memory.
-pub const COPIED: u64 = 512;
+pub const COPIED: u64 = 1024;
 /// Bytes cleared at once: a page. More than [`COPIED`], because clearing is faster.
 pub const CLEARED: u64 = 4096;
 /// The largest number of random bytes of one seed.
@@ -42,99 +50,97 @@ pub enum Chunk {
     },
 }
 
-/// The progress of loading a guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    step: Step,
-    /// The present range, segment or seed.
-    index: usize,
-    /// Bytes of it that are done.
-    done: u64,
-    /// Random bytes written.
-    drawn: u32,
+/// The work of loading a guest: the chunks that clear its memory, then those that copy images, then random bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Work<'a> {
+    guest: &'a Guest,
+    phases: Phases,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Clear,
-    Copy,
-    Seed,
-}
-
-impl Progress {
-    /// Nothing is done yet.
-    pub const fn start() -> Self {
+impl<'a> Work<'a> {
+    /// What is to be done to load this guest.
+    pub fn of(guest: &'a Guest) -> Self {
+        let cleared: u64 = guest.memory.iter().map(pages).sum();
+        let copied: u64 = guest.segments.iter().map(pieces).sum();
+        let drawn: u64 = guest.seeds.iter().map(random_bytes).sum();
+        // Memory of machines is far below the 16 TiB at which this would saturate.
+        let number = |chunks| u32::try_from(chunks).unwrap_or(u32::MAX);
         Self {
-            step: Step::Clear,
-            index: 0,
-            done: 0,
-            drawn: 0,
+            guest,
+            phases: Phases {
+                ends: [cleared, cleared + copied, cleared + copied + drawn].map(number),
+            },
         }
     }
 
-    /// The next chunk; `None` when the guest is loaded. Work outside the guest's memory, which a checked description
-    /// does not have, is skipped.
-    pub fn next(&mut self, guest: &Guest) -> Option<Chunk> {
-        if self.step == Step::Clear {
-            if let Some(range) = guest.memory.get(self.index) {
-                let to = PhysAddr(range.pa.0 + self.done);
-                self.proceed(CLEARED, range.size);
-                return Some(Chunk::Clear { to });
-            }
-            self.begin(Step::Copy);
-        }
-        if self.step == Step::Copy {
-            // Empty or misplaced segments need no work, so this skips them. There are few.
-            while let Some(segment) = guest.segments.get(self.index) {
-                let chunk = self.copy(segment, &guest.memory);
-                if chunk.is_some() {
-                    return chunk;
-                }
-            }
-            self.begin(Step::Seed);
-        }
-        while let Some(seed) = guest.seeds.get(self.index) {
-            let at = GuestAddr(seed.destination.0 + self.done);
-            let is_inside = self.done < u64::from(seed.size);
-            self.proceed(1, u64::from(seed.size.min(MAX_SEED)));
-            if let (true, Some(to)) = (is_inside, physical(&guest.memory, at)) {
-                let number = self.drawn;
-                self.drawn += 1;
-                return Some(Chunk::Random { to, number });
-            }
-        }
-        None
+    /// How many chunks there are, and which need others to be done.
+    pub const fn phases(&self) -> Phases {
+        self.phases
     }
 
-    fn copy(&mut self, segment: &Segment, memory: &[Mapping]) -> Option<Chunk> {
-        let destination = GuestAddr(segment.destination.0 + self.done);
-        let size = (segment.size - self.done).min(COPIED - destination.0 % COPIED);
-        let from = segment.offset + self.done;
-        match physical(memory, destination) {
-            Some(to) if size > 0 => {
-                self.proceed(size, segment.size);
-                Some(Chunk::Copy { from, to, size })
-            }
-            _ => {
-                self.proceed(segment.size, segment.size);
-                None
-            }
+    /// Chunk `number`. `None` for work outside the guest's memory, which a checked description does not have; and behind the last
+    /// chunk.
+    pub fn chunk(&self, number: u32) -> Option<Chunk> {
+        let guest = self.guest;
+        let [cleared, copied, _] = self.phases.ends;
+        let mut left = u64::from(number);
+        if number < cleared {
+            let range = find(&guest.memory, &mut left, pages)?;
+            return Some(Chunk::Clear {
+                to: PhysAddr(range.pa.0 + CLEARED * left),
+            });
         }
-    }
-
-    fn proceed(&mut self, bytes: u64, total: u64) {
-        self.done += bytes;
-        if self.done >= total {
-            self.index += 1;
-            self.done = 0;
+        left -= u64::from(cleared);
+        if number < copied {
+            let segment = find(&guest.segments, &mut left, pieces)?;
+            return copy(segment, left, &guest.memory);
         }
+        left -= u64::from(copied - cleared);
+        let drawn = left as u32;
+        let seed = find(&guest.seeds, &mut left, random_bytes)?;
+        let to = physical(&guest.memory, GuestAddr(seed.destination.0 + left))?;
+        Some(Chunk::Random { to, number: drawn })
     }
+}
 
-    fn begin(&mut self, step: Step) {
-        self.step = step;
-        self.index = 0;
-        self.done = 0;
+/// The item in which chunk `left` is, counted over all items; `left` becomes the number of the chunk in the item.
+fn find<'a, T>(items: &'a [T], left: &mut u64, chunks: impl Fn(&T) -> u64) -> Option<&'a T> {
+    items.iter().find(|item| {
+        let count = chunks(item);
+        let is_here = *left < count;
+        if !is_here {
+            *left -= count;
+        }
+        is_here
+    })
+}
+
+fn pages(range: &Mapping) -> u64 {
+    range.size / CLEARED
+}
+
+/// The chunks of a segment, which end at multiples of [`COPIED`] and at its end.
+fn pieces(segment: &Segment) -> u64 {
+    match segment.size {
+        0 => 0,
+        size => (segment.destination.0 % COPIED + size).div_ceil(COPIED),
     }
+}
+
+fn random_bytes(seed: &SeedSlot) -> u64 {
+    u64::from(seed.size.min(MAX_SEED))
+}
+
+/// Piece `number` of a segment.
+fn copy(segment: &Segment, number: u64, memory: &[Mapping]) -> Option<Chunk> {
+    let skew = segment.destination.0 % COPIED;
+    let start = (COPIED * number).saturating_sub(skew);
+    let end = segment.size.min(COPIED * (number + 1) - skew);
+    Some(Chunk::Copy {
+        from: segment.offset + start,
+        to: physical(memory, GuestAddr(segment.destination.0 + start))?,
+        size: end - start,
+    })
 }
 
 /// The machine address of a byte of guest memory.
@@ -205,9 +211,10 @@ mod tests {
     /// Carries all chunks out, and checks their sizes and addresses.
     fn load(guest: &Guest) -> BTreeMap<u64, Byte> {
         let mut memory = BTreeMap::new();
-        let mut progress = Progress::start();
-        let mut drawn = 0;
-        while let Some(chunk) = progress.next(guest) {
+        let work = Work::of(guest);
+        let mut drawn = None;
+        let total = work.phases().total();
+        for chunk in (0..total).filter_map(|number| work.chunk(number)) {
             match chunk {
                 Chunk::Clear { to } => {
                     assert!(to.is_aligned(CLEARED));
@@ -218,13 +225,13 @@ mod tests {
                     memory.extend((0..size).map(|n| (to.0 + n, Byte::Bundle(from + n))));
                 }
                 Chunk::Random { to, number } => {
-                    assert_eq!(number, drawn, "no random byte is used twice");
-                    drawn += 1;
+                    assert!(drawn < Some(number), "no random byte is used twice");
+                    drawn = Some(number);
                     memory.insert(to.0, Byte::Random);
                 }
             }
         }
-        assert_eq!(progress.next(guest), None, "no chunk comes after the end");
+        assert_eq!(work.chunk(total), None, "no chunk comes after the end");
         memory
     }
 
@@ -256,11 +263,7 @@ mod tests {
             }
         };
         for segment in &guest.segments {
-            // A segment is skipped from its first misplaced byte on.
             for n in 0..segment.size {
-                if physical(&guest.memory, GuestAddr(segment.destination.0 + n)).is_none() {
-                    break;
-                }
                 write(segment.destination.0 + n, Byte::Bundle(segment.offset + n));
             }
         }

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! All interleavings of cores that load a guest together.
+
+use super::{Claim, Claims, Phases};
+use crate::psci::Generation;
+use crate::psci::loom_tests::explore;
+use crate::sync::atomic::{AtomicU32, Ordering};
+use loom::sync::Arc;
+use loom::thread;
+
+/// One page, which is cleared and then written twice.
+const PHASES: Phases = Phases { ends: [1, 2, 3] };
+
+struct Machine {
+    claims: Claims,
+    /// How many chunks were carried out on the page. Relaxed: a core that must see what another one has done sees it because of the
+    /// claims.
+    page: AtomicU32,
+}
+
+impl Machine {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            claims: Claims::new(),
+            page: AtomicU32::new(0),
+        })
+    }
+
+    /// Carries out a claimed chunk.
+    fn carry_out(&self, number: u32) {
+        assert_eq!(self.page.load(Ordering::Relaxed), number);
+        self.page.store(number + 1, Ordering::Relaxed);
+        self.claims.finish();
+    }
+
+    /// One look for work of a core that has nothing else to do. Returns whether it carried out a chunk.
+    fn help(&self) -> bool {
+        let Claim::Chunk(number) = self.claims.claim(PHASES) else {
+            return false;
+        };
+        self.carry_out(number);
+        true
+    }
+
+    /// Loads the guest, and looks whether all was done.
+    fn load(&self, life: u32) {
+        assert!(!self.claims.has_begun(Generation(life)));
+        self.page.store(0, Ordering::Relaxed);
+        self.claims.begin(Generation(life));
+        loop {
+            match self.claims.claim(PHASES) {
+                Claim::Done => break,
+                Claim::Wait => thread::yield_now(),
+                Claim::Chunk(number) => self.carry_out(number),
+            }
+        }
+        assert_eq!(self.page.load(Ordering::Relaxed), PHASES.total());
+    }
+}
+
+#[test]
+fn each_chunk_is_carried_out_once_and_in_the_order_of_phases() {
+    let outcomes = explore(|| {
+        let machine = Machine::new();
+        let helper = {
+            let machine = Arc::clone(&machine);
+            thread::spawn(move || [machine.help(), machine.help()])
+        };
+        machine.load(0);
+        helper.join().unwrap()
+    });
+    // The helper comes too late, or does its part.
+    for outcome in [[false, false], [true, false], [true, true]] {
+        assert!(outcomes.contains(&outcome), "{outcomes:?}");
+    }
+}
+
+/// A core may look for work in one life and claim it in the next one.
+#[test]
+fn a_core_that_looked_for_work_in_a_former_life_does_no_harm_in_the_next_one() {
+    let outcomes = explore(|| {
+        let machine = Machine::new();
+        let helper = {
+            let machine = Arc::clone(&machine);
+            thread::spawn(move || machine.help())
+        };
+        machine.load(0);
+        machine.load(1);
+        helper.join().unwrap()
+    });
+    assert_eq!(outcomes, [false, true]);
+}
