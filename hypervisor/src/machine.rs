@@ -12,7 +12,7 @@ use spumone_config::packed::{Board, InterruptPriorities, SpiOwner, System, Witho
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::migration::{Policy, Shared};
-use spumone_core::schedule::kick_sgi;
+use spumone_core::schedule::{Band, kick_sgi};
 use spumone_core::sets::VcpuSet;
 use spumone_core::usage::Usage;
 use spumone_core::vgic::VcpuIndex;
@@ -162,9 +162,9 @@ impl Machine {
         }
     }
 
-    /// Sends core `to` an SGI, with the priority of the guest's highest band: it has mail about `guest`, or may help to load it.
-    pub fn call_core(&self, to: PcpuId, guest: GuestId) {
-        let sgi = kick_sgi(self.guest(guest).config.band);
+    /// Sends core `to` an SGI that interrupts what is below this band: the core has mail, or may help to load a guest.
+    pub fn call_core(&self, to: PcpuId, band: Band) {
+        let sgi = kick_sgi(band);
         if let Some(core) = self.cores.get(to.index()) {
             self.gic.send_sgi(sgi.0 as u8, core.mpidr);
         }

@@ -5,7 +5,7 @@ use crate::psci::Generation;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The chunks of a loading, in three phases. Chunks of one phase may be carried out at the same time; a chunk of the next one needs all
-/// of them to be done.
+/// of them to be done. So two chunks of a phase must not write the same byte: images and seeds do not overlap (`spm`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phases {
     /// The number of the first chunk after each phase.
@@ -46,8 +46,8 @@ pub enum Claim {
 /// it; so no core waits for another one for longer than a chunk takes.
 #[derive(Debug)]
 pub struct Claims {
-    /// The number of the next chunk, below the number of the guest's life, so that the claim of a core that read it in a former
-    /// life fails. Acquire and release: with the number of a life come the `done` of this life and what the core that began it has
+    /// The number of the next chunk, below that of the guest's last life, so that the claim of a core that read it in an earlier
+    /// loading fails. Acquire and release: with the number of a life come the `done` of this loading and what the core that began it has
     /// seen, such as that no core copies frames to the guest.
     next: AtomicU64,
     /// The chunks that are done. Release and acquire: what they have written comes before what the next phase writes, and before
@@ -66,13 +66,13 @@ impl Claims {
         }
     }
 
-    /// Whether the loading before life `life` has begun.
+    /// Whether the loading after life `life` has begun; 0: the first one.
     pub fn has_begun(&self, life: Generation) -> bool {
         let (of, _) = unpack(self.next.load(Ordering::Relaxed));
         of == life
     }
 
-    /// Begins the loading before life `life`. No vCPU of the guest runs, and its loading before the former life is done.
+    /// Begins the loading after life `life`. No vCPU of the guest runs, and its former loading is done.
     pub fn begin(&self, life: Generation) {
         self.done.store(0, Ordering::Relaxed);
         self.next.store(pack(life, 0), Ordering::Release);
@@ -109,7 +109,7 @@ impl Claims {
     }
 }
 
-/// The life before the first loading.
+/// No life: nothing was loaded yet.
 const NONE: Generation = Generation(u32::MAX);
 
 const fn pack(life: Generation, number: u32) -> u64 {

@@ -75,6 +75,44 @@ fn each_chunk_is_carried_out_once_and_in_the_order_of_phases() {
     }
 }
 
+/// Two chunks of one phase at the same time: both must be done before the next phase begins. With two preemptions of a thread at most;
+/// with more it takes minutes.
+#[test]
+fn a_phase_begins_when_all_chunks_of_the_former_one_are_done() {
+    const PHASES: Phases = Phases { ends: [2, 4, 4] };
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(|| {
+        let machine = Arc::new((Claims::new(), [AtomicU32::new(0), AtomicU32::new(0)]));
+        machine.0.begin(Generation(0));
+        let load = |(claims, pages): &(Claims, [AtomicU32; 2])| {
+            loop {
+                let number = match claims.claim(PHASES) {
+                    Claim::Done => break,
+                    Claim::Wait => {
+                        thread::yield_now();
+                        continue;
+                    }
+                    Claim::Chunk(number) => number,
+                };
+                // Phase 1 writes the pages one by one, phase 2 in the opposite order.
+                let (page, before) = [(0, 0), (1, 0), (1, 1), (0, 1)][number as usize];
+                let page: &AtomicU32 = &pages[page];
+                assert_eq!(page.load(Ordering::Relaxed), before);
+                page.store(before + 1, Ordering::Relaxed);
+                claims.finish();
+            }
+            assert!(pages.iter().all(|page| page.load(Ordering::Relaxed) == 2));
+        };
+        let helper = {
+            let machine = Arc::clone(&machine);
+            thread::spawn(move || load(&machine))
+        };
+        load(&machine);
+        helper.join().unwrap();
+    });
+}
+
 /// A core may look for work in one life and claim it in the next one.
 #[test]
 fn a_core_that_looked_for_work_in_a_former_life_does_no_harm_in_the_next_one() {

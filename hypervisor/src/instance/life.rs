@@ -36,7 +36,8 @@ impl Instance {
             // There is always room (core/mailbox), unless the hypervisor's memory is damaged.
             fatal!("the mailbox to core {to} is full");
         }
-        self.platform.machine.call_core(to, guest);
+        let machine = self.platform.machine;
+        machine.call_core(to, machine.guest(guest).config.band);
     }
 
     /// Turns a vCPU on, on whichever core it is, if its guest is still in the life `generation`.
@@ -238,8 +239,7 @@ impl Instance {
             context: config.boot_argument,
         });
         let index = vcpu.index.0;
-        // A core that took an interrupt of the former life has delivered it by now: that is one bounded step at EL2, and
-        // all of the guest's memory was loaded since.
+        // A core that took an interrupt of the former life has delivered it by now: it has acknowledged the end of that life since.
         let mut gic = self.platform.loaded_gic(guest_id);
         guest.gic.reset(&mut gic);
         guest.signals.iter().for_each(Signal::reset);

@@ -2,8 +2,8 @@
 //! The hypervisor on one core.
 //!
 //! Each core runs its own instance, with its vCPUs, its run queue and its stack. Instances share only
-//! what is in `machine`, never wait for each other, and always run with interrupts masked. An
-//! instance is a loop: decide which vCPU runs, enter it, handle its exit.
+//! what is in `machine`, and always run with interrupts masked. None waits for another one, except for a chunk of a guest that both
+//! load. An instance is a loop: decide which vCPU runs, enter it, handle its exit.
 
 mod exceptions;
 mod firmware;
@@ -31,6 +31,7 @@ use crate::loader::{self, Left};
 use crate::machine::Machine;
 use crate::timers;
 use crate::vcpu::{Vcpu, VcpuToken, Work};
+use core::cmp::Reverse;
 use core::sync::atomic::Ordering::Relaxed;
 use platform::CorePlatform;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
@@ -193,14 +194,29 @@ impl Instance {
         machine.loading.fetch_or(1 << id.0, Relaxed);
         let cores = (0..machine.cores.len() as u8).map(PcpuId);
         for core in cores.filter(|&core| core != self.platform.core) {
-            machine.call_core(core, id);
+            // An idle core takes any interrupt. Others are not to be disturbed.
+            machine.call_core(core, Band::LOWEST);
         }
     }
 
-    /// Loads chunks of the guests that are being loaded now. Returns whether there may be more.
+    /// Loads chunks of the guests that are being loaded now, the highest band first. Returns whether there may be more.
+    ///
+    /// If the core has a vCPU of a higher band than a guest, it does not help: an interrupt for that vCPU would have to wait for a chunk,
+    /// and on hardware a page that goes to memory takes longer than its instructions.
     fn helps_to_load(&self) -> bool {
-        let mut guests = bits(self.platform.machine.loading.load(Relaxed));
-        guests.any(|guest| self.load_chunks(GuestId(guest as u8)) == Left::More)
+        let machine = self.platform.machine;
+        let loading = machine.loading.load(Relaxed);
+        if loading == 0 {
+            return false;
+        }
+        let band = |id| machine.guest(id).config.band;
+        let own = self.state.tokens().iter();
+        let own = own.filter_map(|id| machine.shared.band(id)).max();
+        let guests = bits(loading).map(|guest| GuestId(guest as u8));
+        let mut guests: heapless::Vec<_, MAX_GUESTS> =
+            guests.filter(|&id| own <= Some(band(id))).collect();
+        guests.sort_unstable_by_key(|&id| Reverse(band(id)));
+        guests.iter().any(|&id| self.load_chunks(id) == Left::More)
     }
 
     /// Loads chunks of a guest, if it is being loaded, until an interrupt pends.

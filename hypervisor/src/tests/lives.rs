@@ -217,11 +217,11 @@ fn a_guest_restarts_again_and_again() {
     }
 }
 
-/// The guest on core 0 is about to be loaded again; core 1, where a guest with an interrupt sleeps, has been called.
-fn begins_to_load() -> Bench {
+/// The guest on core 0 is about to be loaded again; core 1, where a guest with an interrupt and this priority sleeps, has been called.
+fn begins_to_load(priority: u8) -> Bench {
     let guests = [
         GuestParts::new(&[(0, 20)]),
-        GuestParts::new(&[(1, 10)]).with_spi(40, 50, Trigger::Edge),
+        GuestParts::new(&[(1, priority)]).with_spi(40, 50, Trigger::Edge),
     ];
     let mut bench = Bench::boot(&system(2, Policy::None, &guests));
     bench.until_all_run();
@@ -247,7 +247,7 @@ fn is_loaded(bench: &Bench, guest: u8) -> bool {
 
 #[test]
 fn a_core_that_idles_loads_a_guest_while_the_guests_own_core_is_busy() {
-    let mut bench = begins_to_load();
+    let mut bench = begins_to_load(10);
     let is_called = fake::with(|machine| machine.signalled(1).is_some());
     assert!(is_called, "it would sleep on");
     for _ in 0..20 {
@@ -258,8 +258,17 @@ fn a_core_that_idles_loads_a_guest_while_the_guests_own_core_is_busy() {
 }
 
 #[test]
+fn a_core_with_a_more_urgent_guest_does_not_help_to_load_another_one() {
+    let mut bench = begins_to_load(30);
+    for _ in 0..20 {
+        bench.iterate(1);
+    }
+    assert!(!is_loaded(&bench, 0));
+}
+
+#[test]
 fn a_core_that_helps_to_load_a_guest_takes_interrupts_after_each_chunk() {
-    let mut bench = begins_to_load();
+    let mut bench = begins_to_load(10);
     let count = bench.entry(1, 0).count;
     fake::with(|machine| machine.rises_after_pages = Some((3, 40)));
     for _ in 0..20 {
