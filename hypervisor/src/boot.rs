@@ -185,7 +185,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
                 Device::new(kind.unwrap_or(UNUSED))
             }),
             outbound: [const { Direction::new() }; _],
-            transmits: AtomicU32::new(0),
+            due: AtomicU32::new(0),
             broken_virtio: AtomicU32::new(0),
             loading: Claims::new(),
             vcpus: config.vcpus.iter().map(|vcpu| vcpu.id).collect(),

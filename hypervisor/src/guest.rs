@@ -52,10 +52,10 @@ pub struct Guest {
     pub virtio: [Device; MAX_LINKS_PER_GUEST],
     /// The frames and packets from those devices to those of its peers.
     pub outbound: [Direction; MAX_LINKS_PER_GUEST],
-    /// The devices that may have frames to transmit; bit n for link n. Any core may set a bit; a core that runs a vCPU of the
-    /// guest clears it and then reads the queue. Release and acquire: that core sees what the driver has written to the
-    /// queue before the bit was set. Else the frame would stay there with its bit cleared.
-    pub transmits: AtomicU32,
+    /// What its vCPUs are to do for its virtio devices before one of them is entered (`instance/virtio.rs`). Any core may set a bit; a
+    /// core that runs a vCPU of the guest clears it and then does it. Release and acquire: that core sees what the driver has
+    /// written to a queue before the bit was set. Else a frame would stay there with its bit cleared.
+    pub due: AtomicU32,
     /// The devices whose drivers have broken the rules in this life; bit n for link n; and behind those, the ones that have not
     /// accepted what frames for them need. A device is reported once in a life.
     pub broken_virtio: AtomicU32,

@@ -190,12 +190,12 @@ impl Instance {
         }
     }
 
-    /// Handles WFI: the running vCPU sleeps, unless an interrupt is pending for it, or frames wait. The architecture allows a WFI
+    /// Handles WFI: the running vCPU sleeps, unless an interrupt is pending for it, or frames or interrupts for peers wait. The architecture allows a WFI
     /// to end at any time.
     pub(super) fn wait_for_interrupt(&mut self) {
         let vcpu = super::loaded(&mut self.state);
-        // Frames were left because the vCPU had an interrupt to handle. It moves them before it sleeps: nothing else may wake it.
-        if vcpu.shared.transmits.load(Relaxed) != 0 {
+        // They were left because the vCPU had an interrupt to handle. It moves them before it sleeps: nothing else may wake it.
+        if vcpu.shared.due.load(Relaxed) != 0 {
             return;
         }
         let guest = vcpu.guest;

@@ -245,7 +245,7 @@ impl Instance {
         guest.signals.iter().for_each(Signal::reset);
         guest.gpios.iter().for_each(Gpio::reset);
         guest.virtio.iter().for_each(Device::finish_reset);
-        guest.transmits.store(0, Ordering::Relaxed);
+        guest.due.store(0, Ordering::Relaxed);
         guest.broken_virtio.store(0, Ordering::Relaxed);
         for interrupt in &config.interrupts {
             self.platform

@@ -239,7 +239,7 @@ impl Instance {
             }
             migration::refresh(&mut self.state, &mut self.platform);
         }
-        if loaded(&mut self.state).shared.transmits.load(Relaxed) != 0 && !self.transmit_next() {
+        if loaded(&mut self.state).shared.due.load(Relaxed) != 0 && !self.serve_devices() {
             return;
         }
         // Waiting output is printed only while the lowest band runs.

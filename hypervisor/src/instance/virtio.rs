@@ -2,8 +2,8 @@
 //! Virtio devices of links: their registers, and the frames between them. A frame is that of a network device, or a packet of a
 //! socket device.
 //!
-//! A vCPU that has frames to transmit sets a bit of its guest. Whichever vCPU of the guest is about to be entered moves a
-//! frame, then the core goes through its loop again: so the guest that transmits pays, at its priority, and an interrupt
+//! A vCPU that has frames to transmit sets a bit of its guest ([`Guest::due`]). Whichever vCPU of the guest is about to be entered moves a
+//! frame, passes the interrupts on that are raised for it, then the core goes through its loop again: so the guest that transmits pays, at its priority, and an interrupt
 //! for a higher band waits for one frame at most. A vCPU that has an interrupt of its own to handle is entered first, for its
 //! peer chooses when frames that have waited can go on; what is left is moved at its next exit.
 
@@ -16,6 +16,7 @@ use core::sync::atomic::Ordering;
 use spumone_config::GuestId;
 use spumone_config::packed::LinkEnd;
 use spumone_config::types::MAX_LINKS_PER_GUEST;
+use spumone_core::bits::bits;
 use spumone_core::psci::Phase;
 use spumone_core::trap::{AccessSize, DataAccess};
 use spumone_core::vgic::VcpuIndexSet;
@@ -23,6 +24,12 @@ use spumone_core::virtio::{Effect, End, Step};
 
 /// Steps of the largest frame (64 KiB in steps of 1,536 bytes).
 const MAX_QUIET_STEPS: usize = 43;
+/// Bits of [`Guest::due`] for link 0; those of link n are n bits above. Frames may wait to be moved to the peer.
+const FRAMES: u32 = 1;
+/// The interrupt of the guest's own device has been raised, and its level is to be passed to the virtual GIC.
+const OWN_LEVEL: u32 = FRAMES << MAX_LINKS_PER_GUEST;
+/// The same for the peer's device.
+const PEERS_LEVEL: u32 = OWN_LEVEL << MAX_LINKS_PER_GUEST;
 /// In [`Guest::broken_virtio`]: the driver of link 0 has not accepted what frames for it need.
 const REFUSES: u32 = 1 << MAX_LINKS_PER_GUEST;
 
@@ -66,12 +73,15 @@ impl Instance {
         true
     }
 
-    /// The guest of the running vCPU has frames to transmit: moves one, unless the vCPU has an interrupt to handle first.
-    /// Returns whether it is to be entered.
+    /// The devices of the running vCPU's guest have something to do: passes interrupts on, and moves a frame unless the vCPU has an
+    /// interrupt to handle first. Returns whether it is to be entered.
     #[inline(never)]
-    pub(super) fn transmit_next(&mut self) -> bool {
+    pub(super) fn serve_devices(&mut self) -> bool {
         if cpu::interrupt_pending() {
             self.take_interrupts();
+            return false;
+        }
+        if self.pass_levels() {
             return false;
         }
         let guest = loaded(&mut self.state).guest;
@@ -82,11 +92,37 @@ impl Instance {
         }
         for _ in 0..MAX_QUIET_STEPS {
             let is_quiet = self.move_frame();
-            if !is_quiet || cpu::interrupt_pending() {
+            if cpu::interrupt_pending() {
+                return false;
+            }
+            if !is_quiet {
                 break;
             }
         }
+        self.pass_levels();
         false
+    }
+
+    /// Passes interrupts of the loaded vCPU's guest and its peers on, until an interrupt pends. That is no part of a step, because it takes as
+    /// long. Returns whether there were some.
+    fn pass_levels(&mut self) -> bool {
+        let vcpu = loaded(&mut self.state);
+        let (id, guest) = (vcpu.guest, vcpu.shared);
+        let levels = guest.due.load(Ordering::Relaxed) & !(OWN_LEVEL - 1);
+        for bit in bits(levels) {
+            guest.due.fetch_and(!(1 << bit), Ordering::AcqRel);
+            let index = bit as usize % MAX_LINKS_PER_GUEST;
+            match guest.config.links.get(index) {
+                Some(end) if 1 << bit >= PEERS_LEVEL => {
+                    self.publish_virtio(end.peer, usize::from(end.peer_link));
+                }
+                _ => self.publish_virtio(id, index),
+            }
+            if cpu::interrupt_pending() {
+                break;
+            }
+        }
+        levels != 0
     }
 
     /// Moves a frame from a device of the loaded vCPU's guest, which has some. Returns whether there may be more, and nothing has
@@ -94,11 +130,12 @@ impl Instance {
     fn move_frame(&mut self) -> bool {
         let vcpu = loaded(&mut self.state);
         let (id, guest) = (vcpu.guest, vcpu.shared);
-        let Some(index) = vcpu.turn.take(guest.transmits.load(Ordering::Relaxed)) else {
+        let waiting = guest.due.load(Ordering::Relaxed) & (OWN_LEVEL - 1);
+        let Some(index) = vcpu.turn.take(waiting) else {
             return false;
         };
         // Taken before the queue is looked at: a vCPU that transmits afterwards sets it again.
-        guest.transmits.fetch_and(!(1 << index), Ordering::AcqRel);
+        guest.due.fetch_and(!(1 << index), Ordering::AcqRel);
         let (Some(end), Some(device), Some(direction)) = (
             guest.config.links.get(index),
             guest.virtio.get(index),
@@ -122,16 +159,15 @@ impl Instance {
                 interrupt_sender,
                 interrupt_receiver,
             } => {
-                transmit(guest, index);
-                if !interrupt_sender && !interrupt_receiver {
-                    return true;
-                }
+                let mut due = FRAMES;
                 if interrupt_sender && device.raise() {
-                    self.publish_virtio(id, index);
+                    due |= OWN_LEVEL;
                 }
                 if interrupt_receiver && peers.raise() {
-                    self.publish_virtio(end.peer, usize::from(end.peer_link));
+                    due |= PEERS_LEVEL;
                 }
+                guest.due.fetch_or(due << index, Ordering::AcqRel);
+                return due == FRAMES;
             }
             Step::Refused { interrupt_sender } => {
                 transmit(guest, index);
@@ -268,7 +304,7 @@ impl Instance {
 
 /// Has a vCPU of the guest move frames from this device.
 fn transmit(guest: &Guest, index: usize) {
-    guest.transmits.fetch_or(1 << index, Ordering::AcqRel);
+    guest.due.fetch_or(FRAMES << index, Ordering::AcqRel);
 }
 
 /// Whether a device is up, and its guest runs.
