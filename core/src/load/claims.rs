@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which chunks of a guest's loading cores have claimed, and how many of those are done.
+//! Which chunks of a guest have been claimed by a core, and how many chunks are done.
 
 use crate::psci::Generation;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};

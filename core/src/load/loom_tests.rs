@@ -11,6 +11,17 @@ use loom::thread;
 /// One page, which is cleared and then written twice.
 const PHASES: Phases = Phases { ends: [1, 2, 3] };
 
+/// Claims chunks and carries them out, until all are done.
+fn until_done(claims: &Claims, phases: Phases, carry_out: impl Fn(u32)) {
+    loop {
+        match claims.claim(phases) {
+            Claim::Done => return,
+            Claim::Wait => thread::yield_now(),
+            Claim::Chunk(number) => carry_out(number),
+        }
+    }
+}
+
 struct Machine {
     claims: Claims,
     /// How many chunks were carried out on the page. Relaxed: a core that must see what another one has done sees it because of the
@@ -47,13 +58,7 @@ impl Machine {
         assert!(!self.claims.has_begun(Generation(life)));
         self.page.store(0, Ordering::Relaxed);
         self.claims.begin(Generation(life));
-        loop {
-            match self.claims.claim(PHASES) {
-                Claim::Done => break,
-                Claim::Wait => thread::yield_now(),
-                Claim::Chunk(number) => self.carry_out(number),
-            }
-        }
+        until_done(&self.claims, PHASES, |number| self.carry_out(number));
         assert_eq!(self.page.load(Ordering::Relaxed), PHASES.total());
     }
 }
@@ -86,22 +91,14 @@ fn a_phase_begins_when_all_chunks_of_the_former_one_are_done() {
         let machine = Arc::new((Claims::new(), [AtomicU32::new(0), AtomicU32::new(0)]));
         machine.0.begin(Generation(0));
         let load = |(claims, pages): &(Claims, [AtomicU32; 2])| {
-            loop {
-                let number = match claims.claim(PHASES) {
-                    Claim::Done => break,
-                    Claim::Wait => {
-                        thread::yield_now();
-                        continue;
-                    }
-                    Claim::Chunk(number) => number,
-                };
+            until_done(claims, PHASES, |number| {
                 // Phase 1 writes the pages one by one, phase 2 in the opposite order.
                 let (page, before) = [(0, 0), (1, 0), (1, 1), (0, 1)][number as usize];
                 let page: &AtomicU32 = &pages[page];
                 assert_eq!(page.load(Ordering::Relaxed), before);
                 page.store(before + 1, Ordering::Relaxed);
                 claims.finish();
-            }
+            });
             assert!(pages.iter().all(|page| page.load(Ordering::Relaxed) == 2));
         };
         let helper = {

@@ -7,11 +7,13 @@
 //! memory is kept.
 
 mod claims;
+mod help;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
 
 pub use claims::{Claim, Claims, Phases};
+pub use help::guests_to_help;
 
 use spumone_config::packed::{Guest, Mapping, SeedSlot, Segment};
 use spumone_config::{GuestAddr, PhysAddr};

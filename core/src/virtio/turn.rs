@@ -4,7 +4,7 @@
 /// Serves the links in turn, so that frames at one link do not hold up those at another one. Each vCPU has its own.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// The link after the one that was served last; 32 after link 31.
+    /// One more than the number of the link that was served last.
     next: u32,
 }
 
@@ -14,7 +14,7 @@ impl Turn {
         Self { next: 0 }
     }
 
-    /// The next link of those in `waiting` (bit n: link n); `None` if there are none.
+    /// Returns the link to serve next, of those whose bit is set in `waiting` (bit n: link n); `None` if no bit is set.
     pub fn take(&mut self, waiting: u32) -> Option<usize> {
         let later = waiting.checked_shr(self.next).unwrap_or(0) << (self.next & 31);
         let link = match (later, waiting) {

@@ -143,7 +143,7 @@ pub unsafe fn write_memory_byte(to: PhysAddr, value: u8) {
     wait_until_visible();
 }
 
-/// Waits until what this core has cleaned is in memory: another core may be the one that starts the guest.
+/// Waits until the cache lines that this core has cleaned are in memory, because another core may start the guest.
 fn wait_until_visible() {
     // SAFETY: a barrier.
     unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };

@@ -190,11 +190,11 @@ impl Instance {
         }
     }
 
-    /// Handles WFI: the running vCPU sleeps, unless an interrupt is pending for it, or frames or interrupts for peers wait. The architecture allows a WFI
-    /// to end at any time.
+    /// Handles WFI: the running vCPU sleeps, unless an interrupt is pending for it, or its guest's devices have something to do
+    /// (`Guest::due`). The architecture allows a WFI to end at any time.
     pub(super) fn wait_for_interrupt(&mut self) {
         let vcpu = super::loaded(&mut self.state);
-        // They were left because the vCPU had an interrupt to handle. It moves them before it sleeps: nothing else may wake it.
+        // Frames were left because the vCPU had an interrupt to handle. It moves them before it sleeps: nothing else may wake it.
         if vcpu.shared.due.load(Relaxed) != 0 {
             return;
         }

@@ -31,13 +31,13 @@ use crate::loader::{self, Left};
 use crate::machine::Machine;
 use crate::timers;
 use crate::vcpu::{Vcpu, VcpuToken, Work};
-use core::cmp::Reverse;
 use core::sync::atomic::Ordering::Relaxed;
 use platform::CorePlatform;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::bits::bits;
 use spumone_core::console::{Answers, Attendance, Served};
+use spumone_core::load::guests_to_help;
 use spumone_core::mailbox::Port;
 use spumone_core::migration::{self, CoreSetup, CoreState, Next};
 use spumone_core::psci::Generation;
@@ -150,7 +150,7 @@ impl Instance {
         self.take_interrupts();
     }
 
-    /// One step towards the entry of the running vCPU, which is not loaded: a chunk of loading its
+    /// One step towards the entry of the running vCPU, which is not loaded: chunks of its
     /// guest, for which its registers are not needed, or a step of the switch to it.
     #[inline(always)]
     fn prepare_vcpu(&mut self, id: VcpuId) {
@@ -194,28 +194,23 @@ impl Instance {
         machine.loading.fetch_or(1 << id.0, Relaxed);
         let cores = (0..machine.cores.len() as u8).map(PcpuId);
         for core in cores.filter(|&core| core != self.platform.core) {
-            // An idle core takes any interrupt. Others are not to be disturbed.
+            // With split priorities, only cores that idle or run the lowest band take it.
             machine.call_core(core, Band::LOWEST);
         }
     }
 
-    /// Loads chunks of the guests that are being loaded now, the highest band first. Returns whether there may be more.
-    ///
-    /// If the core has a vCPU of a higher band than a guest, it does not help: an interrupt for that vCPU would have to wait for a chunk,
-    /// and on hardware a page that goes to memory takes longer than its instructions.
+    /// Loads chunks of the guests that are being loaded now, if this core may ([`guests_to_help`]). Returns whether there may be more.
     fn helps_to_load(&self) -> bool {
         let machine = self.platform.machine;
         let loading = machine.loading.load(Relaxed);
         if loading == 0 {
             return false;
         }
-        let band = |id| machine.guest(id).config.band;
         let own = self.state.tokens().iter();
         let own = own.filter_map(|id| machine.shared.band(id)).max();
-        let guests = bits(loading).map(|guest| GuestId(guest as u8));
-        let mut guests: heapless::Vec<_, MAX_GUESTS> =
-            guests.filter(|&id| own <= Some(band(id))).collect();
-        guests.sort_unstable_by_key(|&id| Reverse(band(id)));
+        let loading = bits(loading).map(|guest| GuestId(guest as u8));
+        let loading = loading.map(|id| (id, machine.guest(id).config.band));
+        let guests = guests_to_help(own, loading);
         guests.iter().any(|&id| self.load_chunks(id) == Left::More)
     }
 

@@ -3,8 +3,8 @@
 //! socket device.
 //!
 //! A vCPU that has frames to transmit sets a bit of its guest ([`Guest::due`]). Whichever vCPU of the guest is about to be entered moves a
-//! frame, passes the interrupts on that are raised for it, then the core goes through its loop again: so the guest that transmits pays, at its priority, and an interrupt
-//! for a higher band waits for one frame at most. A vCPU that has an interrupt of its own to handle is entered first, for its
+//! frame and passes on the interrupts that are raised for it. Then the core goes through its loop again. So the guest that
+//! transmits pays, at its priority, and an interrupt for a higher band waits for one frame, or for an interrupt that is passed on. A vCPU that has an interrupt of its own to handle is entered first, for its
 //! peer chooses when frames that have waited can go on; what is left is moved at its next exit.
 
 use super::{Instance, loaded};
