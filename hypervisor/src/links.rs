@@ -16,6 +16,7 @@ pub struct LinkMemories {
 
 impl LinkMemories {
     /// Where these bytes of a guest are, if all of them are in its memory.
+    #[inline(always)]
     fn place(&self, end: End, at: GuestAddr, bytes: u64, alignment: u64) -> Option<PhysAddr> {
         let guest = match end {
             End::Sender => self.sender,
@@ -62,10 +63,6 @@ impl Memories for LinkMemories {
         Some(())
     }
 
-    fn has(&self, end: End, at: GuestAddr, bytes: u32) -> bool {
-        self.place(end, at, bytes.into(), 1).is_some()
-    }
-
     fn read(&self, at: GuestAddr, into: &mut [u8]) -> Option<()> {
         let at = self.place(End::Sender, at, into.len() as u64, 1)?;
         // SAFETY: see above.
@@ -80,11 +77,11 @@ impl Memories for LinkMemories {
         Some(())
     }
 
-    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Option<()> {
-        let from = self.place(End::Sender, from, bytes.into(), 1)?;
-        let to = self.place(End::Receiver, to, bytes.into(), 1)?;
+    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End> {
+        let place = |end, at| self.place(end, at, bytes.into(), 1).ok_or(end);
+        let (from, to) = (place(End::Sender, from)?, place(End::Receiver, to)?);
         // SAFETY: see above.
         unsafe { running_guest::copy(from, to, bytes) };
-        Some(())
+        Ok(())
     }
 }

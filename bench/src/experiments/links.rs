@@ -11,7 +11,7 @@ use crate::results::Results;
 use crate::stats::{Spread, grouped};
 use runs::{Below, CPUS, KVM_SOCKETS, MEMORY, RT_TCP, SOCKETS, tcp_cores, tcp_label, transfers};
 use serde_json::{Value, json};
-use values::{Trip, per_level, polled, stream, tcp_efficiency, tcp_rate, trip};
+use values::{Trip, longest_stretch, per_level, polled, stream, tcp_efficiency, tcp_rate, trip};
 
 /// The figure.
 pub struct Links;
@@ -170,6 +170,21 @@ fn findings(plan: &Plan, results: &Results) -> Vec<String> {
     findings
 }
 
+/// Most instructions at EL2 without a look for interrupts, by the aim.
+const MAX_STRETCH: u64 = 1000;
+
+/// What travels over a link with virtio, and the longest stretch beside it, of all seeds.
+fn stretches(plan: &Plan, results: &Results) -> impl Iterator<Item = (String, u64)> {
+    let tcp = tcp_cores(plan).iter().map(|&cores| {
+        let label = tcp_label(Below::Spumone, cores);
+        (format!("TCP on {cores} cores"), label)
+    });
+    let others = [("sockets", SOCKETS), ("TCP to FreeRTOS", RT_TCP)];
+    let others = others.map(|(name, label)| (name.into(), label.to_owned()));
+    tcp.chain(others)
+        .filter_map(|(name, label)| Some((name, longest_stretch(results, &label)?)))
+}
+
 fn verdicts(plan: &Plan, results: &Results) -> Vec<Verdict> {
     let tcp = tcp_cores(plan).iter().map(|&cores| {
         let bytes = Below::ALL
@@ -212,7 +227,21 @@ fn verdicts(plan: &Plan, results: &Results) -> Vec<Verdict> {
         measured: missed.map_or("no result".into(), |it| format!("{it:.0} lost or late")),
         met: missed.map(|it| it == 0.0),
     };
-    tcp.chain([floor, rt]).collect()
+    let longest = stretches(plan, results).map(|it| it.1).max();
+    let stretches = stretches(plan, results).map(|(name, longest)| format!("{name} {longest}"));
+    let stretches: Vec<_> = stretches.collect();
+    let stretch = Verdict {
+        aim: format!(
+            "EL2 looks for interrupts at least every {} instructions in exits that return to the guest",
+            grouped(MAX_STRETCH as f64)
+        ),
+        measured: match stretches[..] {
+            [] => "no result".into(),
+            _ => format!("longest stretch: {}", stretches.join(", ")),
+        },
+        met: longest.map(|it| it <= MAX_STRETCH),
+    };
+    tcp.chain([floor, stretch, rt]).collect()
 }
 
 fn tcp_table(plan: &Plan, results: &Results) -> Table {

@@ -2,16 +2,17 @@
 //! One direction of a link: frames, or packets of sockets, from the transmit queue of one device to the receive queue of the
 //! other. What is said of frames below holds for packets, too.
 //!
-//! A core moves one frame, or a part of a packet, in a step of about a thousand instructions. It claims the direction for the step. So two cores
+//! A core moves one frame in a step, or a part of it if an interrupt pends. It claims the direction for the step. So two cores
 //! that run vCPUs of the guest that transmits do not move frames at the same time: a core that finds the direction claimed
 //! tries again in its next step.
 
 use super::cursor::Fault;
 use super::device::Device;
+use super::header::Form;
 use super::kind::Kind;
 use super::memory::{End, Memories};
 use super::queue::{Broken, Ring};
-use super::{frame, large, packet};
+use super::{frame, packet};
 use crate::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// What a step has done.
@@ -94,15 +95,22 @@ impl Direction {
         !is_in_vain && self.is_blocked.swap(false, Ordering::AcqRel)
     }
 
-    /// Moves one frame.
-    pub fn step(&self, from: &Device, to: &Device, memories: &mut impl Memories) -> Step {
+    /// Moves one frame, or a part of it if `pause`, which is asked again and again meanwhile, says that the caller has something
+    /// else to do: the next step goes on from there.
+    pub fn step(
+        &self,
+        from: &Device,
+        to: &Device,
+        memories: &mut impl Memories,
+        pause: impl FnMut() -> bool,
+    ) -> Step {
         if self.is_claimed.swap(true, Ordering::Acquire) {
             return Step::Claimed;
         }
         let _claim = Claim(self);
         // The claim is written before the devices are looked at: see `is_claimed`.
         fence(Ordering::SeqCst);
-        match self.move_next(from, to, memories) {
+        match self.move_next(from, to, memories, pause) {
             Ok(step) => step,
             Err((end, Broken)) => {
                 // While the direction is claimed: a reset of the device comes later.
@@ -120,6 +128,7 @@ impl Direction {
         from: &Device,
         to: &Device,
         memories: &mut impl Memories,
+        pause: impl FnMut() -> bool,
     ) -> Result<Step, Fault> {
         let told = from.tell_of_reset(memories);
         if let Some(interrupt_sender) = told.map_err(|broken| (End::Sender, broken))? {
@@ -128,8 +137,8 @@ impl Direction {
                 interrupt_receiver: false,
             });
         }
-        match from.transmit_ring() {
-            Some(sender) => self.move_frame(from.kind(), &sender, to, memories),
+        match &from.transmit_ring() {
+            Some(sender) => self.move_frame(from.kind(), sender, to, memories, pause),
             None => Ok(Step::Idle),
         }
     }
@@ -140,15 +149,17 @@ impl Direction {
         sender: &Ring<'_>,
         to: &Device,
         memories: &mut impl Memories,
+        pause: impl FnMut() -> bool,
     ) -> Result<Step, Fault> {
         let of_sender = |broken| (End::Sender, broken);
         let of_receiver = |broken| (End::Receiver, broken);
-        let receiver = to.receive_ring();
-        if let Some(receiver) = &receiver
+        let receiver = &to.receive_ring();
+        let receiver = receiver.as_ref();
+        if let Some(receiver) = receiver
             && sender.is_within_frame(receiver)
         {
             let (source, target) = ((sender, sender.head()), (receiver, receiver.head()));
-            return move_between(kind, source, target, to, memories);
+            return move_between(kind, source, target, to, memories, pause);
         }
         let Some(frame) = sender.next(memories).map_err(of_sender)? else {
             return Ok(Step::Idle);
@@ -185,7 +196,8 @@ impl Direction {
                 .want_notifications(false, memories)
                 .map_err(of_receiver)?;
         }
-        move_between(kind, (sender, frame), (&receiver, buffer), to, memories)
+        let target = (receiver, buffer);
+        move_between(kind, (sender, frame), target, to, memories, pause)
     }
 }
 
@@ -196,16 +208,20 @@ fn move_between(
     (receiver, buffer): (&Ring<'_>, u16),
     to: &Device,
     memories: &mut impl Memories,
+    pause: impl FnMut() -> bool,
 ) -> Result<Step, Fault> {
     let of_sender = |broken| (End::Sender, broken);
     let of_receiver = |broken| (End::Receiver, broken);
     let (source, target) = ((sender, frame), (receiver, buffer));
     let moved = match kind {
-        Kind::Network { offloads: true, .. } if to.takes_large_frames() => {
-            large::copy(source, target, memories)?
+        Kind::Network { offloads, .. } => {
+            let form = match offloads && to.takes_large_frames() {
+                true => Form::Large,
+                false => Form::Plain { offloads },
+            };
+            frame::copy(form, source, target, memories, pause)?
         }
-        Kind::Network { offloads, .. } => frame::copy(offloads, source, target, memories)?,
-        Kind::Socket { own, peer } => packet::copy((own, peer), source, target, memories)?,
+        Kind::Socket { own, peer } => packet::copy((own, peer), source, target, memories, pause)?,
     };
     let interrupt_receiver = match moved.buffers {
         0 => false,

@@ -1,55 +1,134 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A network frame, from a buffer of one card to a buffer of the other (Virtio 1.2, section 5.1.6).
+//! A network frame, from a buffer of one card to a buffer of the other, or to several (Virtio 1.2, section 5.1.6), in stretches
+//! between which the core looks for interrupts.
 
 use super::cursor::{self, Cursor, Fault};
-use super::large;
+use super::header::{self, Form, HEADER, Verdict};
 use super::memory::{End, Memories};
 use super::moved::Moved;
-use super::queue::Ring;
+use super::queue::{Broken, Ring};
 
-/// `virtio_net_hdr` before each received frame: nothing is left to do, and the frame is in one buffer (`num_buffers`).
-const HEADER_BYTES: [u8; HEADER as usize] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
-/// Bytes of that header, which is before each transmitted frame, too.
-const HEADER: u32 = 12;
-/// The largest frame: 1,500 bytes of payload, 14 of addresses and type, 4 of a VLAN tag.
-const MAX_FRAME: u32 = 1518;
-
-/// Copies a frame, with a header of our own: the receiver has accepted nothing that a header would say. A frame is dropped
-/// if it is larger than the buffer or than a frame may be, or if it is no frame. `offloads`: the sender may have accepted more than the
-/// receiver; then a frame that needs it is refused.
+/// Moves a frame, or what is left of it where the last call has paused. `frame`: the first descriptor of the sender's buffer,
+/// `buffer`: that of the receiver's next one. After each stretch `pause` is asked whether the caller has something else to do: then
+/// the next call goes on from there. The call also ends where the receiver has no buffer for the rest. A frame is dropped if it
+/// is none, is larger than a frame of this form may be, or does not fit.
 pub(super) fn copy(
-    offloads: bool,
+    form: Form,
     (sender, frame): (&Ring<'_>, u16),
     (receiver, buffer): (&Ring<'_>, u16),
     memories: &mut impl Memories,
+    mut pause: impl FnMut() -> bool,
 ) -> Result<Moved, Fault> {
-    let mut from = Cursor::new(End::Sender, sender, frame);
-    let mut to = Cursor::new(End::Receiver, receiver, buffer);
-    if offloads {
-        let mut header = [0; HEADER as usize];
-        let is_frame = from.read(&mut header, memories)?;
-        if !is_frame || sender.taken() > 0 || large::needs_offloads(header) {
-            return Ok(Moved {
-                is_refused: is_frame,
-                ..Moved::DROPPED
-            });
+    let taken = sender.taken();
+    let mut rest = Rest {
+        receiver,
+        buffer,
+        source: Cursor::new(End::Sender, sender, frame),
+        target: Cursor::new(End::Receiver, receiver, buffer),
+        taken,
+        filled: receiver.filled(),
+        in_buffer: receiver.bytes_in_buffer(),
+    };
+    if taken == 0 {
+        match header::pass(form, &mut rest.source, &mut rest.target, memories)? {
+            Verdict::Passed => (rest.taken, rest.in_buffer) = (HEADER, HEADER),
+            Verdict::Dropped => return Ok(Moved::DROPPED),
+            Verdict::Refused => return Ok(Moved::REFUSED),
         }
-    } else if !from.skip(HEADER, memories)? {
+    } else if taken != receiver.taken() {
+        // The receiver's card was reset since the frame's beginning was moved.
         return Ok(Moved::DROPPED);
+    } else {
+        rest.source = Cursor::resume(End::Sender, sender);
+        if rest.in_buffer > 0 {
+            rest.target = Cursor::resume(End::Receiver, receiver);
+        }
     }
-    if !to.write(&HEADER_BYTES, memories)? {
-        return Ok(Moved::DROPPED);
+    loop {
+        // Each call moves something, or ends the frame.
+        if rest.taken > taken && pause() {
+            break;
+        }
+        if rest.source.here(memories)? == 0 {
+            return rest.finish(memories);
+        }
+        let left = form.most_bytes().saturating_sub(rest.taken);
+        if left == 0 {
+            return Ok(Moved::DROPPED);
+        }
+        if rest.target.here(memories)? == 0 {
+            if form != Form::Large {
+                return Ok(Moved::DROPPED);
+            }
+            rest.put(memories)?;
+            (rest.filled, rest.in_buffer) = (rest.filled + 1, 0);
+            let next = receiver.nth(rest.filled, memories);
+            match next.map_err(|broken| (End::Receiver, broken))? {
+                Some(next) => rest.buffer = next,
+                None => break,
+            }
+            rest.target = Cursor::new(End::Receiver, receiver, rest.buffer);
+        }
+        let (source, target) = (&mut rest.source, &mut rest.target);
+        let bytes = cursor::copy_stretch(source, target, left, memories)?;
+        rest.taken += bytes;
+        rest.in_buffer += bytes;
     }
-    let bytes = cursor::copy(&mut from, &mut to, MAX_FRAME, memories)?;
-    if from.here(memories)? > 0 {
-        return Ok(Moved::DROPPED);
+    rest.source.suspend((sender, frame));
+    Ok(rest.leave())
+}
+
+/// What is left of a frame, and where it goes.
+struct Rest<'a> {
+    receiver: &'a Ring<'a>,
+    /// The first descriptor of the receiver's present buffer.
+    buffer: u16,
+    source: Cursor<'a>,
+    target: Cursor<'a>,
+    /// Bytes that have been moved, the header among them.
+    taken: u32,
+    /// Buffers that are full, and bytes in the present one.
+    filled: u16,
+    in_buffer: u32,
+}
+
+impl Rest<'_> {
+    /// Writes the element of the used ring for the present buffer.
+    fn put(&self, memories: &mut impl Memories) -> Result<(), Fault> {
+        let element = [self.buffer.into(), self.in_buffer];
+        let put = self.receiver.put(self.filled, element, memories);
+        put.map_err(|broken| (End::Receiver, broken))
     }
-    let element = [buffer.into(), HEADER + bytes];
-    receiver
-        .put(0, element, memories)
-        .map_err(|broken| (End::Receiver, broken))?;
-    Ok(Moved {
-        buffers: 1,
-        ..Moved::DROPPED
-    })
+
+    /// Leaves the rest for a later call.
+    fn leave(&self) -> Moved {
+        if self.in_buffer > 0 {
+            self.target.suspend((self.receiver, self.buffer));
+        }
+        self.receiver.set_filled(self.filled, self.in_buffer);
+        self.receiver.set_taken(self.taken);
+        Moved {
+            buffers: 0,
+            taken: self.taken,
+            is_refused: false,
+        }
+    }
+
+    /// All bytes have been moved.
+    fn finish(&self, memories: &mut impl Memories) -> Result<Moved, Fault> {
+        self.put(memories)?;
+        let buffers = self.filled + 1;
+        if buffers > 1 {
+            // It is there: the frame's beginning was written to it.
+            let first = self.receiver.nth(0, memories).ok().flatten();
+            let first = first.ok_or((End::Receiver, Broken))?;
+            let header = Cursor::new(End::Receiver, self.receiver, first);
+            header::write_number_of_buffers(header, buffers, memories)?;
+        }
+        Ok(Moved {
+            buffers,
+            taken: 0,
+            is_refused: false,
+        })
+    }
 }

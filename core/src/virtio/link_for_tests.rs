@@ -76,7 +76,10 @@ impl Link {
     /// A core moves a frame.
     pub fn step(self: &Arc<Self>) -> Outcome {
         let [from, to] = &self.devices;
-        match self.direction.step(from, to, &mut Words(Arc::clone(self))) {
+        match self
+            .direction
+            .step(from, to, &mut Words(Arc::clone(self)), || true)
+        {
             Step::Idle => Outcome::Idle,
             Step::Moved { .. } => Outcome::Moved,
             Step::Claimed => Outcome::Claimed,
@@ -160,10 +163,6 @@ impl Memories for Words {
         Some(())
     }
 
-    fn has(&self, _: End, _: GuestAddr, _: u32) -> bool {
-        true
-    }
-
     fn read(&self, _: GuestAddr, _: &mut [u8]) -> Option<()> {
         self.check(End::Sender);
         Some(())
@@ -174,8 +173,8 @@ impl Memories for Words {
         Some(())
     }
 
-    fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Option<()> {
+    fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Result<(), End> {
         self.check(End::Receiver);
-        Some(())
+        Ok(())
     }
 }

@@ -23,12 +23,14 @@ pub trait Memories {
     fn store16(&mut self, end: End, at: GuestAddr, value: u16) -> Option<()>;
     /// Writes two words of 32 bits.
     fn store_pair(&mut self, end: End, at: GuestAddr, pair: [u32; 2]) -> Option<()>;
-    /// Whether all these bytes are in the guest's memory.
-    fn has(&self, end: End, at: GuestAddr, bytes: u32) -> bool;
     /// Reads bytes of the sender.
     fn read(&self, at: GuestAddr, into: &mut [u8]) -> Option<()>;
     /// Writes bytes.
     fn write(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()>;
     /// Copies `bytes` bytes from the sender to the receiver.
-    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Option<()>;
+    ///
+    /// # Errors
+    ///
+    /// The guest in whose memory they are not; the sender, if that is true of both.
+    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End>;
 }

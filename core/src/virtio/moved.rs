@@ -18,4 +18,10 @@ impl Moved {
         taken: 0,
         is_refused: false,
     };
+
+    /// Nothing, because the receiver has not accepted what the frame needs.
+    pub const REFUSED: Self = Self {
+        is_refused: true,
+        ..Self::DROPPED
+    };
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A packet of a socket device, from a buffer of one guest to one of the other (Virtio 1.2, section 5.10.6).
 //!
-//! Packets may be larger than a step moves or than the receiver's buffer. Such a packet arrives as several, as section
-//! 5.10.6.3 allows: each has a part of the payload.
+//! Packets may be larger than the receiver's buffer. Such a packet arrives as several, as section 5.10.6.3 allows: each has a part of
+//! the payload.
 
 use super::cursor::{self, Cursor, Fault};
 use super::memory::{End, Memories};
@@ -21,65 +21,96 @@ const FLAGS: usize = 32;
 const SEQPACKET: [u8; 2] = 2_u16.to_le_bytes();
 /// `VIRTIO_VSOCK_SEQ_EOM` and `_EOR`: a message, or a record, ends with this packet.
 const MESSAGE_ENDS: u32 = 0b11;
-/// Most bytes of payload that a step moves: about as many as of a network frame, so it takes as long.
-const MAX_PAYLOAD: u32 = 1536;
-
-/// Copies what comes behind the bytes of the payload that the sender's queue says were taken. The source is `own`, whatever the sender says; a packet that is not for
-/// `peer` is dropped, as is one that is shorter than it says.
+/// Moves what comes behind the bytes that the sender's queue says were moved, in stretches: as much as the receiver's buffer has room
+/// for, or less if `pause`, which is asked after the header and each stretch, says that the caller has something else to do; the
+/// next call goes on from there. The source is `own`, whatever the sender says; a packet that is not for `peer` is dropped, as is one that is shorter
+/// than it says.
 pub(super) fn copy(
     (own, peer): (u32, u32),
     (sender, packet): (&Ring<'_>, u16),
     (receiver, buffer): (&Ring<'_>, u16),
     memories: &mut impl Memories,
+    mut pause: impl FnMut() -> bool,
 ) -> Result<Moved, Fault> {
-    let taken = sender.taken();
-    let mut from = Cursor::new(End::Sender, sender, packet);
+    let before = sender.taken();
+    let mut source = Cursor::new(End::Sender, sender, packet);
     let mut header = [0; HEADER as usize];
-    if !from.read(&mut header, memories)? {
+    if !source.read(&mut header, memories)? {
         return Ok(Moved::DROPPED);
     }
     let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
     let (target, bytes, flags) = ((word(TARGET), word(TARGET + 4)), word(BYTES), word(FLAGS));
-    // The sender may have changed it since its first part was moved.
-    let Some(left) = bytes.checked_sub(taken) else {
+    let Some(all) = HEADER.checked_add(bytes) else {
         return Ok(Moved::DROPPED);
     };
-    // Nor may the rest of a packet reach a receiver that was reset since.
-    if taken > 0 && taken != receiver.taken() {
+    // The sender may have changed it since its first part was moved. Nor may the rest of a packet reach a receiver that was reset
+    // since.
+    if all < before || before > 0 && before != receiver.taken() || target != (peer, 0) {
         return Ok(Moved::DROPPED);
     }
-    if target != (peer, 0) || !from.skip(taken, memories)? {
-        return Ok(Moved::DROPPED);
+    if before > 0 {
+        source = Cursor::resume(End::Sender, sender);
     }
-    let mut payload = Cursor::new(End::Receiver, receiver, buffer);
-    if !payload.skip(HEADER, memories)? {
+    let (mut taken, mut in_buffer) = (before.max(HEADER), receiver.bytes_in_buffer());
+    let mut payload = match in_buffer {
+        0 => Cursor::new(End::Receiver, receiver, buffer),
+        _ => Cursor::resume(End::Receiver, receiver),
+    };
+    if in_buffer == 0 {
+        // The header comes last.
+        if !payload.skip(HEADER, memories)? {
+            return Err((End::Receiver, Broken));
+        }
+        in_buffer = HEADER;
+    }
+    loop {
+        // Each call moves something, or ends a packet.
+        if taken > before && pause() {
+            source.suspend((sender, packet));
+            payload.suspend((receiver, buffer));
+            receiver.set_filled(0, in_buffer);
+            receiver.set_taken(taken);
+            return Ok(Moved {
+                buffers: 0,
+                taken,
+                is_refused: false,
+            });
+        }
+        if taken == all || payload.here(memories)? == 0 {
+            break;
+        }
+        let here = cursor::copy_stretch(&mut source, &mut payload, all - taken, memories)?;
+        if here == 0 {
+            return Ok(Moved::DROPPED);
+        }
+        taken += here;
+        in_buffer += here;
+    }
+    let has_more = taken < all;
+    if has_more && in_buffer == HEADER {
+        // The buffer has room for a header only.
         return Err((End::Receiver, Broken));
     }
-    let moved = cursor::copy(&mut from, &mut payload, left.min(MAX_PAYLOAD), memories)?;
-    if moved == 0 && left > 0 {
-        return match from.here(memories)? {
-            0 => Ok(Moved::DROPPED),
-            // The buffer has room for a header only.
-            _ => Err((End::Receiver, Broken)),
-        };
-    }
-    let has_more = moved < left;
     let flags = match has_more && header[TYPE..TYPE + 2] == SEQPACKET {
         true => flags & !MESSAGE_ENDS,
         false => flags,
     };
+    let payload = in_buffer - HEADER;
     header[SOURCE..SOURCE + 8].copy_from_slice(&u64::from(own).to_le_bytes());
-    header[BYTES..BYTES + 4].copy_from_slice(&moved.to_le_bytes());
+    header[BYTES..BYTES + 4].copy_from_slice(&payload.to_le_bytes());
     header[FLAGS..FLAGS + 4].copy_from_slice(&flags.to_le_bytes());
     Cursor::new(End::Receiver, receiver, buffer).write(&header, memories)?;
-    let element = [buffer.into(), HEADER + moved];
     receiver
-        .put(0, element, memories)
+        .put(0, [buffer.into(), in_buffer], memories)
         .map_err(|broken| (End::Receiver, broken))?;
-    receiver.set_taken(taken + moved);
+    if has_more {
+        source.suspend((sender, packet));
+        receiver.set_filled(0, 0);
+        receiver.set_taken(taken);
+    }
     Ok(Moved {
         buffers: 1,
-        taken: if has_more { taken + moved } else { 0 },
+        taken: if has_more { taken } else { 0 },
         is_refused: false,
     })
 }

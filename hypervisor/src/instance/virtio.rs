@@ -4,7 +4,8 @@
 //!
 //! A vCPU that has frames to transmit sets a bit of its guest ([`Guest::due`]). Whichever vCPU of the guest is about to be entered moves a
 //! frame and passes on the interrupts that are raised for it. Then the core goes through its loop again. So the guest that
-//! transmits pays, at its priority, and an interrupt for a higher band waits for one frame, or for an interrupt that is passed on. A vCPU that has an interrupt of its own to handle is entered first, for its
+//! transmits pays, at its priority. The core looks for interrupts after each stretch of a frame, so an interrupt for a higher band waits for one
+//! stretch, or for an interrupt that is passed on. A vCPU that has an interrupt of its own to handle is entered first, for its
 //! peer chooses when frames that have waited can go on; what is left is moved at its next exit.
 
 use super::{Instance, loaded};
@@ -22,8 +23,8 @@ use spumone_core::trap::{AccessSize, DataAccess};
 use spumone_core::vgic::VcpuIndexSet;
 use spumone_core::virtio::{Effect, End, Step};
 
-/// Steps of the largest frame (64 KiB in steps of 1,536 bytes).
-const MAX_QUIET_STEPS: usize = 43;
+/// Most frames that change nothing for any vCPU, moved between two iterations of the core's loop.
+const MAX_QUIET_FRAMES: usize = 32;
 /// Bits of [`Guest::due`] for link 0; those of link n are n bits above. Frames may wait to be moved to the peer.
 const FRAMES: u32 = 1;
 /// The interrupt of the guest's own device has been raised, and its level is to be passed to the virtual GIC.
@@ -90,12 +91,11 @@ impl Instance {
         if has_interrupt {
             return true;
         }
-        for _ in 0..MAX_QUIET_STEPS {
-            let is_quiet = self.move_frame();
+        for _ in 0..MAX_QUIET_FRAMES {
             if cpu::interrupt_pending() {
                 return false;
             }
-            if !is_quiet {
+            if !self.move_frame() {
                 break;
             }
         }
@@ -110,6 +110,9 @@ impl Instance {
         let (id, guest) = (vcpu.guest, vcpu.shared);
         let levels = guest.due.load(Ordering::Relaxed) & !(OWN_LEVEL - 1);
         for bit in bits(levels) {
+            if cpu::interrupt_pending() {
+                break;
+            }
             guest.due.fetch_and(!(1 << bit), Ordering::AcqRel);
             let index = bit as usize % MAX_LINKS_PER_GUEST;
             match guest.config.links.get(index) {
@@ -117,9 +120,6 @@ impl Instance {
                     self.publish_virtio(end.peer, usize::from(end.peer_link));
                 }
                 _ => self.publish_virtio(id, index),
-            }
-            if cpu::interrupt_pending() {
-                break;
             }
         }
         levels != 0
@@ -152,7 +152,7 @@ impl Instance {
             sender: guest,
             receiver: peer,
         };
-        match direction.step(device, peers, &mut memories) {
+        match direction.step(device, peers, &mut memories, cpu::interrupt_pending) {
             Step::Idle => {}
             Step::Claimed => transmit(guest, index),
             Step::Moved {

@@ -1,11 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 use super::*;
-use crate::clock::Profiled;
+use crate::clock::{Exits, Profiled};
 use crate::experiments::loads::tests::plan;
 use crate::machine::{Machine, arguments};
 use crate::results::samples;
 use std::collections::BTreeSet;
+
+/// Exits with this end, and a longest stretch of so many instructions.
+fn exits(end: &str, longest_deaf: u64) -> Exits {
+    Exits {
+        cause: "data abort".into(),
+        intid: None,
+        end: end.into(),
+        count: 1,
+        instructions: 3000,
+        most: 3000,
+        longest_deaf,
+        deaf_from: None,
+        deaf_to: None,
+        most_at_ns: 0,
+        most_on_core: 0,
+        steps: Vec::new(),
+        rest: None,
+    }
+}
 
 /// Results in which each TCP run of KVM has executed `kvm` times as many instructions as that of Spumone, and the round trip over
 /// the memory link took `memory_ns`.
@@ -23,6 +42,7 @@ fn results(plan: &Plan, kvm: u64, memory_ns: u64) -> Results {
             el2: 4 * share,
             ..Profiled::default()
         };
+        outcome.clock.exits.push(exits("stays", 900));
         results.add(outcome);
     }
     let mut add = |label: &str, log: &str| results.add(samples::outcome(label, 1, log));
@@ -77,14 +97,37 @@ fn the_cheaper_system_and_the_shortest_trip_decide() {
             .verdicts;
         verdicts.iter().map(|it| it.met).collect()
     };
-    assert_eq!(met(2, 20_000), [Some(true); 4]);
+    assert_eq!(met(2, 20_000), [Some(true); 5]);
     let mut plan = plan();
     plan.quick = true;
-    assert_eq!(verdicts(&plan, &results(&plan, 1, 1)).len(), 3);
+    assert_eq!(verdicts(&plan, &results(&plan, 1, 1)).len(), 4);
     assert_eq!(met(2, 80_001)[2], Some(false));
     // Without results nothing is decided.
     let none = Links.evaluate(&plan, &Results::default()).verdicts;
     assert!(none.iter().all(|it| it.met.is_none()));
+}
+
+#[test]
+fn only_stretches_beside_running_guests_count() {
+    let plan = plan();
+    let stretch = |end, instructions| {
+        let mut results = results(&plan, 2, 20_000);
+        let log = "linux-result scenario=sockets ok=1\n";
+        let mut outcome = samples::outcome(SOCKETS, 2, log);
+        outcome.clock.exits.push(exits(end, instructions));
+        results.add(outcome);
+        let verdicts = verdicts(&plan, &results);
+        let verdict = &verdicts[verdicts.len() - 2];
+        (verdict.met, verdict.measured.clone())
+    };
+    let expected = |sockets| {
+        format!("longest stretch: TCP on 2 cores 900, TCP on 4 cores 900, sockets {sockets}")
+    };
+    assert_eq!(stretch("stays", 1001), (Some(false), expected(1001)));
+    assert_eq!(stretch("stays", 1000), (Some(true), expected(1000)));
+    let (met, measured) = stretch("switches", 2000);
+    assert_eq!(met, Some(true));
+    assert!(!measured.contains("sockets"), "{measured}");
 }
 
 #[test]

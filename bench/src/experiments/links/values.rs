@@ -130,6 +130,14 @@ pub(super) fn per_level(plan: &Plan, results: &Results, label: &str) -> [Option<
     })
 }
 
+/// The longest stretch at EL2 without a look for interrupts, in instructions, of the exits that returned to the guest they came
+/// from: those in which EL2 serves a link are among them.
+pub(super) fn longest_stretch(results: &Results, label: &str) -> Option<u64> {
+    let exits = results.of(label).iter().flat_map(|it| &it.clock.exits);
+    let stays = exits.filter(|it| it.end == "stays");
+    stays.map(|it| it.longest_deaf).max()
+}
+
 /// All MiB of a TCP run that count.
 fn mib(plan: &Plan) -> f64 {
     let (runs, mib) = transfers(plan);

@@ -93,10 +93,6 @@ impl Memories for Memory {
         Some(())
     }
 
-    fn has(&self, _: End, at: GuestAddr, bytes: u32) -> bool {
-        Self::place(at, bytes.into(), 1).is_some()
-    }
-
     fn read(&self, at: GuestAddr, into: &mut [u8]) -> Option<()> {
         let place = Self::place(at, into.len() as u64, 1)?;
         into.copy_from_slice(&self.of[0][place..][..into.len()]);
@@ -110,13 +106,13 @@ impl Memories for Memory {
         Some(())
     }
 
-    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Option<()> {
-        let from = Self::place(from, bytes.into(), 1)?;
-        let to = Self::place(to, bytes.into(), 1)?;
+    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End> {
+        let from = Self::place(from, bytes.into(), 1).ok_or(End::Sender)?;
+        let to = Self::place(to, bytes.into(), 1).ok_or(End::Receiver)?;
         self.accesses += 1;
         let [sender, receiver] = &mut self.of;
         receiver[to..][..bytes as usize].copy_from_slice(&sender[from..][..bytes as usize]);
-        Some(())
+        Ok(())
     }
 }
 
@@ -142,9 +138,19 @@ impl Link {
         }
     }
 
+    /// A step that does not pause.
     pub fn step(&mut self) -> Step {
+        self.step_until(|| false)
+    }
+
+    /// A step that pauses as soon as it may.
+    pub fn short_step(&mut self) -> Step {
+        self.step_until(|| true)
+    }
+
+    pub fn step_until(&mut self, pause: impl FnMut() -> bool) -> Step {
         let [from, to] = &self.devices;
-        self.direction.step(from, to, &mut self.memory)
+        self.direction.step(from, to, &mut self.memory, pause)
     }
 
     pub fn may_go_on(&self) -> bool {

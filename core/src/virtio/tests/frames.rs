@@ -136,7 +136,8 @@ enum Event {
     Send(usize, Vec<u32>),
     /// The receiver offers a buffer, cut at these places.
     Offer(Vec<u32>),
-    Step,
+    /// A core moves the frame, or a part of it.
+    Step { pauses: bool },
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
@@ -145,7 +146,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         3 => (0..=MAX_FRAME, cuts()).prop_map(|(bytes, cuts)| Event::Send(bytes, cuts)),
         // The header is in one part, as of every driver.
         3 => cuts().prop_map(Event::Offer),
-        4 => Just(Event::Step),
+        4 => any::<bool>().prop_map(|pauses| Event::Step { pauses }),
     ]
 }
 
@@ -176,16 +177,20 @@ proptest! {
                     offered += usize::from(receiver.add(&mut link, &parts, &[]));
                     let _ = link.may_go_on();
                 }
-                Event::Step => {
+                Event::Step { pauses } => {
                     let can_move = !under_way.is_empty() && offered > 0;
-                    match link.step() {
+                    match link.step_until(|| pauses) {
                         Step::Moved { .. } => {
                             prop_assert!(can_move);
+                            if sender.take(&link).is_none() {
+                                prop_assert!(pauses);
+                                prop_assert_eq!(receiver.take(&link), None);
+                                continue;
+                            }
                             offered -= 1;
                             let received = receiver.take(&link).unwrap();
                             let expected = under_way.pop_front().unwrap();
                             prop_assert_eq!(&received[HEADER..], &expected[..]);
-                            prop_assert_eq!(sender.take(&link), Some(vec![]));
                         }
                         step => {
                             prop_assert_eq!(step, Step::Idle);

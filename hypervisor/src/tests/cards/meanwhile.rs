@@ -26,17 +26,14 @@ impl Memories for Held<'_> {
     fn store_pair(&mut self, _: End, _: GuestAddr, _: [u32; 2]) -> Option<()> {
         None
     }
-    fn has(&self, _: End, _: GuestAddr, _: u32) -> bool {
-        false
-    }
     fn read(&self, _: GuestAddr, _: &mut [u8]) -> Option<()> {
         None
     }
     fn write(&mut self, _: End, _: GuestAddr, _: &[u8]) -> Option<()> {
         None
     }
-    fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Option<()> {
-        None
+    fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Result<(), End> {
+        Err(End::Sender)
     }
 }
 
@@ -54,7 +51,7 @@ fn a_card_keeps_its_queues_while_a_core_moves_a_frame_of_it() {
         assert!(has_queue(), "a core may be reading it");
     };
     let mut held = Held(RefCell::new(&mut meanwhile), BREAKS);
-    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held);
+    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held, || true);
     write(&mut bench, 1, STATUS, 0);
     assert!(!has_queue());
 }
@@ -84,7 +81,7 @@ fn interrupts_are_taken_while_a_guest_waits_to_be_loaded() {
         loaded = bench.life(1) != life;
     };
     let mut held = Held(RefCell::new(&mut meanwhile), BREAKS);
-    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held);
+    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held, || true);
     assert!(!loaded, "its memory is loaded while a core may write to it");
     assert!(urgent > 0, "the urgent guest waits for the loading");
 }
@@ -102,7 +99,7 @@ fn a_core_that_finds_another_one_moving_a_frame_tries_again() {
         bench.iterations(20);
     };
     let mut held = Held(RefCell::new(&mut meanwhile), FINDS_NONE);
-    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held);
+    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held, || true);
     bench.iterations(40);
     assert_eq!(received(&mut bench, 1, 0, 7), b"a frame");
 }

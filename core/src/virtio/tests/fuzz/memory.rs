@@ -159,7 +159,9 @@ impl Guests {
             self.meddle(end, cards);
         }
         let [from, to] = &cards.devices;
-        let step = cards.direction.step(from, to, &mut OnlyWords(None));
+        let step = cards
+            .direction
+            .step(from, to, &mut OnlyWords(None), || true);
         assert_eq!(step, Step::Claimed, "two cores move frames");
         let _ = cards
             .direction
@@ -269,15 +271,6 @@ impl Memories for Memory<'_> {
         Some(())
     }
 
-    fn has(&self, end: End, at: GuestAddr, bytes: u32) -> bool {
-        let guests = &mut *self.guests.borrow_mut();
-        assert_eq!(end, End::Sender);
-        let walk = &mut guests.walks[0];
-        walk.skip_header();
-        walk.expect(at.0, bytes);
-        Self::check(walk, place(at, bytes.into(), 1)).is_some()
-    }
-
     fn read(&self, _: GuestAddr, _: &mut [u8]) -> Option<()> {
         unreachable!("a frame's bytes are not looked at")
     }
@@ -295,22 +288,23 @@ impl Memories for Memory<'_> {
         Some(())
     }
 
-    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Option<()> {
+    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End> {
         let guests = self.guests.get_mut();
         guests.accesses += 1;
         let [sender, receiver] = &mut guests.walks;
+        sender.skip_header();
         sender.expect(from.0, bytes);
         receiver.expect(to.0, bytes);
         assert!(receiver.done >= HEADER && receiver.done == sender.done);
-        let source = place(from, bytes.into(), 1).expect("it was asked before");
-        let target = Self::check(receiver, place(to, bytes.into(), 1))?;
+        let source = Self::check(sender, place(from, bytes.into(), 1)).ok_or(End::Sender)?;
+        let target = Self::check(receiver, place(to, bytes.into(), 1)).ok_or(End::Receiver)?;
         sender.advance(bytes);
         receiver.advance(bytes);
         assert!(receiver.done <= HEADER + MAX_FRAME);
         let [theirs, ours] = &mut guests.bytes;
         let bytes = bytes as usize;
         ours[target..][..bytes].copy_from_slice(&theirs[source..][..bytes]);
-        Some(())
+        Ok(())
     }
 }
 
@@ -344,16 +338,13 @@ impl Memories for OnlyWords {
     fn store_pair(&mut self, _: End, _: GuestAddr, _: [u32; 2]) -> Option<()> {
         unreachable!()
     }
-    fn has(&self, _: End, _: GuestAddr, _: u32) -> bool {
-        unreachable!()
-    }
     fn read(&self, _: GuestAddr, _: &mut [u8]) -> Option<()> {
         unreachable!()
     }
     fn write(&mut self, _: End, _: GuestAddr, _: &[u8]) -> Option<()> {
         unreachable!()
     }
-    fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Option<()> {
+    fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Result<(), End> {
         unreachable!()
     }
 }

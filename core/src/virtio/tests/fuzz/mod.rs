@@ -156,7 +156,7 @@ impl Fuzz<'_> {
         let queues = self.queues();
         self.guests().start_step(queues);
         let Cards { devices, direction } = self.memory.cards;
-        let step = direction.step(&devices[0], &devices[1], &mut self.memory);
+        let step = direction.step(&devices[0], &devices[1], &mut self.memory, || false);
         assert!(!direction.is_claimed());
         let guests = self.memory.guests.get_mut();
         assert!(
