@@ -129,34 +129,12 @@ impl Page<'_> {
             "\n## To repeat it\n\n```sh\n{}\n{}\n```\n\n\
              Run hash `{}`: SHA-256 over all runs' trace hashes; the same on any machine with the same inputs. \
              Numbers: [`{name}.json`]({name}.json). One run alone, with its trace hash: `{}`.\n",
-            self.preparation(),
+            preparation(self.inputs),
             self.command,
             self.results.hash(),
             self.one_run()
         );
         text
-    }
-
-    /// The command that builds everything that the runs need.
-    fn preparation(&self) -> String {
-        let has = |role: Role| self.inputs.files.contains_key(&role.to_string());
-        let more = if has(Role::KvmPair) {
-            // It builds the other guests first.
-            " && guests/kvm/build.sh"
-        } else if has(Role::BenchInitrd(Flavour::Rt)) {
-            " && guests/linux/build.sh --rt --bench"
-        } else if has(Role::BenchInitrd(Flavour::Cloud)) {
-            " && guests/linux/build.sh --bench"
-        } else {
-            ""
-        };
-        // A tree with changes has no name.
-        let commit = match self.inputs.spumone.as_str() {
-            "unknown" => String::new(),
-            it if it.ends_with("-dirty") => String::new(),
-            it => format!("git checkout {it}\n"),
-        };
-        format!("{commit}make build guests clock{more}")
     }
 
     /// The command for a single run.
@@ -383,6 +361,33 @@ fn seeds_of_runs(numbers: &Value) -> Option<(usize, usize)> {
     Some((*seeds.values().min()?, *seeds.values().max()?))
 }
 
+/// The command that builds everything of which these inputs are.
+fn preparation(inputs: &Inputs) -> String {
+    let has = |role: Role| inputs.files.contains_key(&role.to_string());
+    let hosts = [Flavour::Cloud, Flavour::Rt].map(Role::KvmHost);
+    let guests = if has(Role::KvmPair) || hosts.into_iter().any(has) {
+        // It builds the other guests first.
+        " && guests/kvm/build.sh"
+    } else if has(Role::BenchInitrd(Flavour::Rt)) {
+        " && guests/linux/build.sh --rt --bench"
+    } else if has(Role::BenchInitrd(Flavour::Cloud)) {
+        " && guests/linux/build.sh --bench"
+    } else {
+        ""
+    };
+    let xen = match has(Role::Xen) {
+        true => " && guests/xen/build.sh",
+        false => "",
+    };
+    // A tree with changes has no name.
+    let commit = match inputs.spumone.as_str() {
+        "unknown" => String::new(),
+        it if it.ends_with("-dirty") => String::new(),
+        it => format!("git checkout {it}\n"),
+    };
+    format!("{commit}make build guests clock{guests}{xen}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -456,6 +461,33 @@ mod tests {
                 panic!("{part:?} is not where it should be in:\n{text}")
             };
             rest = &rest[at + part.len()..];
+        }
+    }
+
+    #[test]
+    fn the_page_says_how_to_build_each_system() {
+        let said = |roles: &[Role]| {
+            let files = roles.iter().map(|it| (it.to_string(), String::new()));
+            with_page(|page| {
+                preparation(&Inputs {
+                    files: files.collect(),
+                    spumone: "v1".into(),
+                    ..page.inputs.clone()
+                })
+            })
+        };
+        let make = "git checkout v1\nmake build guests clock";
+        let bench = Role::BenchInitrd(Flavour::Rt);
+        assert_eq!(said(&[]), make);
+        assert_eq!(
+            said(&[bench]),
+            format!("{make} && guests/linux/build.sh --rt --bench")
+        );
+        for host in [Role::KvmPair, Role::KvmHost(Flavour::Rt)] {
+            assert_eq!(
+                said(&[bench, host, Role::Xen]),
+                format!("{make} && guests/kvm/build.sh && guests/xen/build.sh")
+            );
         }
     }
 
