@@ -78,7 +78,7 @@ impl Link {
         let [from, to] = &self.devices;
         match self
             .direction
-            .step(from, to, &mut Words(Arc::clone(self)), || true)
+            .step(from, to, &mut Words(Arc::clone(self)), || false)
         {
             Step::Idle => Outcome::Idle,
             Step::Moved { .. } => Outcome::Moved,
