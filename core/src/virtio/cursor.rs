@@ -5,8 +5,8 @@ use super::memory::{End, Memories};
 use super::queue::{Broken, Buffer, Ring};
 use spumone_config::GuestAddr;
 
-/// Most bytes that are copied between two looks for interrupts: so the way from one look to the next takes less than 1,000
-/// instructions at EL2.
+/// Most bytes that are copied between two looks for interrupts: so the way from one look to the next takes about 1,000
+/// instructions at EL2 if the guests cut their buffers as Linux does (the page `links` has the longest).
 const MAX_STRETCH: u32 = 1280;
 
 /// A driver that has broken the rules.

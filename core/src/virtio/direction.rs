@@ -2,7 +2,8 @@
 //! One direction of a link: frames, or packets of sockets, from the transmit queue of one device to the receive queue of the
 //! other. What is said of frames below holds for packets, too.
 //!
-//! A core moves one frame in a step, or a part of it if an interrupt pends. It claims the direction for the step. So two cores
+//! A core moves one frame in a step, or a part of it: if an interrupt pends, the receiver has no buffer for the rest, or a buffer is full
+//! of a packet. It claims the direction for the step. So two cores
 //! that run vCPUs of the guest that transmits do not move frames at the same time: a core that finds the direction claimed
 //! tries again in its next step.
 

@@ -44,11 +44,13 @@ pub(super) fn copy(
             rest.target = Cursor::resume(End::Receiver, receiver);
         }
     }
+    // Each call moves something, fills a buffer, or ends the frame, before it may pause.
+    let mut has_done = rest.taken > taken;
     loop {
-        // Each call moves something, or ends the frame.
-        if rest.taken > taken && pause() {
+        if has_done && pause() {
             break;
         }
+        has_done = true;
         if rest.source.here(memories)? == 0 {
             return rest.finish(memories);
         }

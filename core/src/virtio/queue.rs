@@ -27,8 +27,8 @@ const NO_INTERRUPT: u16 = 1 << 0;
 /// `VIRTQ_USED_F_NO_NOTIFY`: the device wants no notification.
 const NO_NOTIFY: u16 = 1 << 0;
 
-/// No descriptor has this number.
-const NO_DESCRIPTOR: u16 = u16::MAX;
+/// Beside the number of descriptors that are left: the present part is the last one.
+const ENDED: u16 = 1 << 15;
 
 /// The driver has broken the rules: its device must be reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,11 +258,11 @@ impl Ring<'_> {
     pub fn resume(&self, is_written: bool) -> (Buffer<'_>, u64, u32) {
         let place = self.queue.place.load(Ordering::Relaxed);
         let rest = self.queue.rest.load(Ordering::Relaxed);
-        let next = (rest >> 32) as u16;
+        let (next, left) = ((rest >> 32) as u16, (rest >> 48) as u16);
         let buffer = Buffer {
             ring: self,
-            next: (next != NO_DESCRIPTOR).then_some(next),
-            left: (rest >> 48) as u16,
+            next: (left & ENDED == 0).then_some(next),
+            left: left & !ENDED,
             is_written,
         };
         (buffer, place, rest as u32)
@@ -271,8 +271,9 @@ impl Ring<'_> {
     /// The walk through the buffer with this first descriptor goes on later, at this place of the present part, of which so many bytes are left.
     pub fn suspend(&self, first: u16, buffer: &Buffer<'_>, place: u64, bytes: u32) {
         self.queue.head.store(first, Ordering::Relaxed);
-        let next = buffer.next.unwrap_or(NO_DESCRIPTOR);
-        let rest = u64::from(bytes) | u64::from(next) << 32 | u64::from(buffer.left) << 48;
+        let (next, ended) = buffer.next.map_or((0, ENDED), |next| (next, 0));
+        let left = buffer.left | ended;
+        let rest = u64::from(bytes) | u64::from(next) << 32 | u64::from(left) << 48;
         self.queue.place.store(place, Ordering::Relaxed);
         self.queue.rest.store(rest, Ordering::Relaxed);
     }

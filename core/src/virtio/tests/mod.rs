@@ -6,6 +6,7 @@ mod frames;
 mod fuzz;
 mod hostile;
 mod large;
+mod looks;
 mod oracle;
 mod packets;
 mod registers;

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a step does between two looks for interrupts, against drivers that make it long or that a pause could help.
+
+use super::driver::{AVAILABLE, BUFFERS, DESCRIPTORS, Driver, Link, Memory};
+use crate::virtio::{End, Kind, Memories, Step};
+use spumone_config::GuestAddr;
+use std::cell::Cell;
+use std::vec;
+
+const CARD: Kind = Kind::Network {
+    mac: [2; 6],
+    offloads: true,
+};
+/// Most accesses between two looks: a walk through each guest's longest buffer with two reads for each descriptor, and the rings.
+const MOST_ACCESSES: u32 = 2 * 2 * 24 + 12;
+
+/// The memory of both guests, which counts every access, reads among them.
+struct Counting<'a>(&'a mut Memory, &'a Cell<u32>);
+
+impl Counting<'_> {
+    fn count(&self) {
+        self.1.set(self.1.get() + 1);
+    }
+}
+
+impl Memories for Counting<'_> {
+    fn load16(&self, end: End, at: GuestAddr) -> Option<u16> {
+        self.count();
+        self.0.load16(end, at)
+    }
+    fn load64(&self, end: End, at: GuestAddr) -> Option<u64> {
+        self.count();
+        self.0.load64(end, at)
+    }
+    fn store16(&mut self, end: End, at: GuestAddr, value: u16) -> Option<()> {
+        self.count();
+        self.0.store16(end, at, value)
+    }
+    fn store_pair(&mut self, end: End, at: GuestAddr, pair: [u32; 2]) -> Option<()> {
+        self.count();
+        self.0.store_pair(end, at, pair)
+    }
+    fn read(&self, at: GuestAddr, into: &mut [u8]) -> Option<()> {
+        self.count();
+        self.0.read(at, into)
+    }
+    fn write(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()> {
+        self.count();
+        Memories::write(self.0, end, at, bytes)
+    }
+    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End> {
+        self.count();
+        self.0.copy(from, to, bytes)
+    }
+}
+
+/// A step that pauses as soon as it may, and its most accesses without a look.
+fn counted(link: &mut Link) -> (Step, u32) {
+    let (now, most) = (Cell::new(0), Cell::new(0));
+    let [from, to] = &link.devices;
+    let mut memory = Counting(&mut link.memory, &now);
+    let step = link.direction.step(from, to, &mut memory, || {
+        most.set(most.get().max(now.take()));
+        true
+    });
+    (step, most.get().max(now.get()))
+}
+
+fn write_descriptor(link: &mut Link, end: End, number: u16, bytes: u32, flags: u16, next: u16) {
+    let place = DESCRIPTORS + 16 * u64::from(number);
+    let rest = u64::from(bytes) | u64::from(flags) << 32 | u64::from(next) << 48;
+    link.memory.write(end, place, &BUFFERS.to_le_bytes());
+    link.memory.write(end, place + 8, &rest.to_le_bytes());
+}
+
+fn offer(link: &mut Link, end: End, number: u16, first: u16) {
+    let entry = AVAILABLE + 4 + 2 * u64::from(number);
+    link.memory.write(end, entry, &first.to_le_bytes());
+    let index = (number + 1).to_le_bytes();
+    link.memory.write(end, AVAILABLE + 2, &index);
+}
+
+/// The first buffer has room for the header; the other 255 are one and the same, of 24 parts without a byte.
+#[test]
+fn buffers_without_room_do_not_keep_the_core_from_looking() {
+    let mut link = Link::between([CARD, CARD]);
+    let mut sender = Driver::start(&mut link, End::Sender, 16);
+    let _receiver = Driver::start(&mut link, End::Receiver, 256);
+    for number in 0..24 {
+        let flags = if number < 23 { 3 } else { 2 };
+        write_descriptor(&mut link, End::Receiver, number, 0, flags, number + 1);
+    }
+    write_descriptor(&mut link, End::Receiver, 24, 12, 2, 0);
+    offer(&mut link, End::Receiver, 0, 24);
+    for number in 1..256 {
+        offer(&mut link, End::Receiver, number, 0);
+    }
+    sender.add(&mut link, &[1012], &[0; 1012]);
+    let mut steps = 0;
+    while sender.take(&link).is_none() {
+        let (step, most) = counted(&mut link);
+        assert!(matches!(step, Step::Moved { .. }), "{step:?}");
+        assert!(most <= MOST_ACCESSES, "{most} accesses");
+        steps += 1;
+        assert!(steps < 600, "the frame is never dropped");
+    }
+}
+
+/// 65,535 is a number that a driver can write, and no descriptor has it: with a pause as without one.
+#[test]
+fn a_pause_does_not_end_a_chain_that_goes_on() {
+    for pauses in [false, true] {
+        let mut link = Link::between([CARD, CARD]);
+        let _sender = Driver::start(&mut link, End::Sender, 16);
+        let mut receiver = Driver::start(&mut link, End::Receiver, 16);
+        receiver.add(&mut link, &[2000], &[]);
+        write_descriptor(&mut link, End::Sender, 0, 100, 1, u16::MAX);
+        offer(&mut link, End::Sender, 0, 0);
+        let mut steps = vec![];
+        for _ in 0..4 {
+            steps.push(link.step_until(|| pauses));
+        }
+        assert!(steps.contains(&Step::Broken(End::Sender)), "{steps:?}");
+        assert_eq!(receiver.take(&link), None);
+    }
+}
