@@ -70,7 +70,7 @@ pub struct Core {
 }
 
 /// Exits to EL2 with one cause. An exit is all that a core executes at EL2 up to the next entry to a guest.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Exits {
     /// Why EL2 was entered.
     pub cause: String,

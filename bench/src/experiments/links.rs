@@ -173,8 +173,8 @@ fn findings(plan: &Plan, results: &Results) -> Vec<String> {
 /// Most instructions at EL2 without a look for interrupts, by the aim.
 const MAX_STRETCH: u64 = 1000;
 
-/// What travels over a link with virtio, and the longest stretch beside it, of all seeds.
-fn stretches(plan: &Plan, results: &Results) -> impl Iterator<Item = (String, u64)> {
+/// For each kind of traffic over links with virtio, its name and the longest stretch beside it, of all seeds.
+fn stretches(plan: &Plan, results: &Results) -> Vec<(String, u64)> {
     let tcp = tcp_cores(plan).iter().map(|&cores| {
         let label = tcp_label(Below::Spumone, cores);
         (format!("TCP on {cores} cores"), label)
@@ -183,6 +183,7 @@ fn stretches(plan: &Plan, results: &Results) -> impl Iterator<Item = (String, u6
     let others = others.map(|(name, label)| (name.into(), label.to_owned()));
     tcp.chain(others)
         .filter_map(|(name, label)| Some((name, longest_stretch(results, &label)?)))
+        .collect()
 }
 
 fn verdicts(plan: &Plan, results: &Results) -> Vec<Verdict> {
@@ -227,17 +228,20 @@ fn verdicts(plan: &Plan, results: &Results) -> Vec<Verdict> {
         measured: missed.map_or("no result".into(), |it| format!("{it:.0} lost or late")),
         met: missed.map(|it| it == 0.0),
     };
-    let longest = stretches(plan, results).map(|it| it.1).max();
-    let stretches = stretches(plan, results).map(|(name, longest)| format!("{name} {longest}"));
-    let stretches: Vec<_> = stretches.collect();
+    let stretches = stretches(plan, results);
+    let longest = stretches.iter().map(|it| it.1).max();
+    let words = stretches
+        .iter()
+        .map(|(name, longest)| format!("{name} {longest}"));
+    let words: Vec<_> = words.collect();
     let stretch = Verdict {
         aim: format!(
             "EL2 looks for interrupts at least every {} instructions in exits that return to the guest",
             grouped(MAX_STRETCH as f64)
         ),
-        measured: match stretches[..] {
+        measured: match words[..] {
             [] => "no result".into(),
-            _ => format!("longest stretch: {}", stretches.join(", ")),
+            _ => format!("longest stretch: {}", words.join(", ")),
         },
         met: longest.map(|it| it <= MAX_STRETCH),
     };

@@ -23,7 +23,7 @@ pub enum Step {
     /// There is nothing to move now. If the receiver has no buffer, it notifies the device when it has one
     /// ([`Direction::may_go_on`]).
     Idle,
-    /// A frame was moved, or dropped because the receiver's device is down. There may be more.
+    /// A frame or a part of it was moved, a frame was dropped, or the sender's driver was told of an event. There may be more to move.
     Moved {
         /// The sender's device must interrupt.
         interrupt_sender: bool,

@@ -8,10 +8,10 @@ use super::memory::{End, Memories};
 use super::moved::Moved;
 use super::queue::{Broken, Ring};
 
-/// Moves a frame, or what is left of it where the last call has paused. `frame`: the first descriptor of the sender's buffer,
-/// `buffer`: that of the receiver's next one. After each stretch `pause` is asked whether the caller has something else to do: then
-/// the next call goes on from there. The call also ends where the receiver has no buffer for the rest. A frame is dropped if it
-/// is none, is larger than a frame of this form may be, or does not fit.
+/// Moves a frame, or the rest of it where the last call has ended. `frame`: the first descriptor of the sender's buffer, `buffer`:
+/// that of the receiver's next one. The call moves a part only if `pause`, which is asked after the header and after each stretch, says
+/// that the caller has something else to do, or if the receiver has no buffer for the rest. A frame is dropped if it is shorter than a
+/// header, if it is larger than [`Form::most_bytes`], or if the receiver's buffers have no room for it.
 pub(super) fn copy(
     form: Form,
     (sender, frame): (&Ring<'_>, u16),
@@ -44,7 +44,7 @@ pub(super) fn copy(
             rest.target = Cursor::resume(End::Receiver, receiver);
         }
     }
-    // Each call moves something, fills a buffer, or ends the frame, before it may pause.
+    // Before it pauses, each call moves something, opens a further buffer, or ends the frame.
     let mut has_done = rest.taken > taken;
     loop {
         if has_done && pause() {
@@ -110,9 +110,8 @@ impl Rest<'_> {
         self.receiver.set_filled(self.filled, self.in_buffer);
         self.receiver.set_taken(self.taken);
         Moved {
-            buffers: 0,
             taken: self.taken,
-            is_refused: false,
+            ..Moved::DROPPED
         }
     }
 
@@ -129,8 +128,7 @@ impl Rest<'_> {
         }
         Ok(Moved {
             buffers,
-            taken: 0,
-            is_refused: false,
+            ..Moved::DROPPED
         })
     }
 }

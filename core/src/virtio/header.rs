@@ -3,11 +3,13 @@
 //! other.
 //!
 //! Frames of up to 64 KiB are segments of TCP that the receiver's kernel would otherwise get in 45 pieces. The kernels have agreed
-//! on them with their cards: the header, which says how to cut the frame and where its checksum is to be put, passes. A guest
-//! takes it for as good as one from any network card that may be broken; EL2 passes on only what both have agreed on.
+//! on them with their devices: the header, which says how to cut the frame and where its checksum is to be put, passes. The
+//! receiving guest checks such a header as it does one from a network card that may be broken; EL2 passes on only what both guests
+//! have accepted.
 
 use super::cursor::{Cursor, Fault};
-use super::memory::Memories;
+use super::memory::{End, Memories};
+use super::queue::Broken;
 
 /// Bytes of the header, and fields of it by their offsets.
 pub(super) const HEADER: u32 = 12;
@@ -48,7 +50,7 @@ impl Form {
 pub(super) enum Verdict {
     /// Its header has been passed on.
     Passed,
-    /// It is no frame, or the receiver's buffer has no room for the header.
+    /// It is shorter than a header, or has one that no card may pass on, or the receiver's buffer has no room for it.
     Dropped,
     /// It needs what the receiver has not accepted.
     Refused,
@@ -82,10 +84,12 @@ pub(super) fn pass(
             header[BUFFERS..].copy_from_slice(&1_u16.to_le_bytes());
         }
     }
-    Ok(match target.write(&header, memories)? {
-        true => Verdict::Passed,
-        false => Verdict::Dropped,
-    })
+    match (target.write(&header, memories)?, form) {
+        (true, _) => Ok(Verdict::Passed),
+        (false, Form::Plain { .. }) => Ok(Verdict::Dropped),
+        // The device never uses such a buffer, so every later frame would be dropped, too.
+        (false, Form::Large) => Err((End::Receiver, Broken)),
+    }
 }
 
 /// Writes how many buffers the frame has. `header`: the beginning of the first one, which had room for the header.

@@ -31,6 +31,6 @@ pub trait Memories {
     ///
     /// # Errors
     ///
-    /// The guest in whose memory they are not; the sender, if that is true of both.
+    /// The end whose memory does not have all these bytes; [`End::Sender`] if neither end's memory has them.
     fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End>;
 }

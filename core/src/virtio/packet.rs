@@ -21,10 +21,13 @@ const FLAGS: usize = 32;
 const SEQPACKET: [u8; 2] = 2_u16.to_le_bytes();
 /// `VIRTIO_VSOCK_SEQ_EOM` and `_EOR`: a message, or a record, ends with this packet.
 const MESSAGE_ENDS: u32 = 0b11;
-/// Moves what comes behind the bytes that the sender's queue says were moved, in stretches: as much as the receiver's buffer has room
-/// for, or less if `pause`, which is asked after the header and each stretch, says that the caller has something else to do; the
-/// next call goes on from there. The source is `own`, whatever the sender says; a packet that is not for `peer` is dropped, as is one that is shorter
-/// than it says.
+/// Most bytes of a packet with its header: Linux's limit of the payload (`VIRTIO_VSOCK_MAX_PKT_BUF_SIZE`), and the header.
+const MAX_PACKET: u32 = HEADER + 65_536;
+
+/// Moves a packet, or the rest of it where the last call has ended, in stretches: as much as the receiver's buffer has room for. The
+/// call moves less if `pause`, which is asked after the header and after each stretch, says that the caller has something else to do.
+/// The packet arrives with `own` as its source, whatever the sender has written. These packets are dropped: one that is not for
+/// `peer`, one that is shorter than its header says, and one that is larger than [`MAX_PACKET`].
 pub(super) fn copy(
     (own, peer): (u32, u32),
     (sender, packet): (&Ring<'_>, u16),
@@ -40,12 +43,13 @@ pub(super) fn copy(
     }
     let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
     let (target, bytes, flags) = ((word(TARGET), word(TARGET + 4)), word(BYTES), word(FLAGS));
-    let Some(all) = HEADER.checked_add(bytes) else {
+    let all = HEADER.saturating_add(bytes);
+    if all > MAX_PACKET || target != (peer, 0) {
         return Ok(Moved::DROPPED);
-    };
-    // The sender may have changed it since its first part was moved. Nor may the rest of a packet reach a receiver that was reset
-    // since.
-    if all < before || before > 0 && before != receiver.taken() || target != (peer, 0) {
+    }
+    // Since the first part was moved, the sender may have changed the header, and the receiver may have been reset: the rest would be
+    // the end of a message of which its new life has no beginning.
+    if before > 0 && (all < before || before != receiver.taken()) {
         return Ok(Moved::DROPPED);
     }
     if before > 0 {
@@ -71,9 +75,8 @@ pub(super) fn copy(
             receiver.set_filled(0, in_buffer);
             receiver.set_taken(taken);
             return Ok(Moved {
-                buffers: 0,
                 taken,
-                is_refused: false,
+                ..Moved::DROPPED
             });
         }
         if taken == all || payload.here(memories)? == 0 {
@@ -95,9 +98,9 @@ pub(super) fn copy(
         true => flags & !MESSAGE_ENDS,
         false => flags,
     };
-    let payload = in_buffer - HEADER;
+    let bytes = in_buffer - HEADER;
     header[SOURCE..SOURCE + 8].copy_from_slice(&u64::from(own).to_le_bytes());
-    header[BYTES..BYTES + 4].copy_from_slice(&payload.to_le_bytes());
+    header[BYTES..BYTES + 4].copy_from_slice(&bytes.to_le_bytes());
     header[FLAGS..FLAGS + 4].copy_from_slice(&flags.to_le_bytes());
     Cursor::new(End::Receiver, receiver, buffer).write(&header, memories)?;
     receiver
@@ -111,6 +114,6 @@ pub(super) fn copy(
     Ok(Moved {
         buffers: 1,
         taken: if has_more { taken } else { 0 },
-        is_refused: false,
+        ..Moved::DROPPED
     })
 }

@@ -27,7 +27,7 @@ const NO_INTERRUPT: u16 = 1 << 0;
 /// `VIRTQ_USED_F_NO_NOTIFY`: the device wants no notification.
 const NO_NOTIFY: u16 = 1 << 0;
 
-/// Beside the number of descriptors that are left: the present part is the last one.
+/// In `rest`, beside the number of descriptors that may follow: the present part is the last one.
 const ENDED: u16 = 1 << 15;
 
 /// The driver has broken the rules: its device must be reset.
@@ -49,11 +49,12 @@ pub(super) struct Queue {
     /// changes them, and a reset.
     next_available: AtomicU16,
     next_used: AtomicU16,
-    /// Bytes of the next buffer that have been moved, of a packet that is moved in several steps. Changed like the indices.
+    /// Of a frame or packet that is moved in several steps, its bytes that have been moved, at both ends; zero: the next step begins
+    /// one. Changed like the indices, as are the fields below.
     taken: AtomicU32,
-    /// Of a frame that goes to several buffers: those that are full, bytes in the next one, and where the walk through the
-    /// present buffer goes on: its first descriptor; address, and bytes, next descriptor and number of descriptors that are
-    /// left. Changed like the indices.
+    /// At the receiver, the buffers of the frame that are full, and the bytes in the next one (`bytes_in_buffer`). At both ends, where the
+    /// walk through the present buffer goes on: its first descriptor (`head`), the address (`place`), and in `rest` the bytes that are
+    /// left of the part, the next descriptor, and how many descriptors may follow.
     filled: AtomicU16,
     head: AtomicU16,
     bytes_in_buffer: AtomicU32,

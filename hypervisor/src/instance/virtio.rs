@@ -2,11 +2,11 @@
 //! Virtio devices of links: their registers, and the frames between them. A frame is that of a network device, or a packet of a
 //! socket device.
 //!
-//! A vCPU that has frames to transmit sets a bit of its guest ([`Guest::due`]). Whichever vCPU of the guest is about to be entered moves a
-//! frame and passes on the interrupts that are raised for it. Then the core goes through its loop again. So the guest that
-//! transmits pays, at its priority. The core looks for interrupts after each stretch of a frame, so an interrupt for a higher band waits for one
-//! stretch, or for an interrupt that is passed on. A vCPU that has an interrupt of its own to handle is entered first, for its
-//! peer chooses when frames that have waited can go on; what is left is moved at its next exit.
+//! A vCPU that has frames to transmit sets a bit of its guest ([`Guest::due`]). Whichever vCPU of the guest is about to be entered moves
+//! frames and passes on the interrupts that are raised for them, so the guest that transmits pays, at its priority. The core
+//! looks for interrupts after each stretch of a frame and before each interrupt that it passes on: an interrupt for a higher band waits
+//! for one of those at most. A vCPU that has an interrupt of its own to handle is entered first, for its peer chooses when frames that
+//! have waited can go on; what is left is moved at its next exit.
 
 use super::{Instance, loaded};
 use crate::console::say;

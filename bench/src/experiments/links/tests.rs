@@ -10,19 +10,9 @@ use std::collections::BTreeSet;
 /// Exits with this end, and a longest stretch of so many instructions.
 fn exits(end: &str, longest_deaf: u64) -> Exits {
     Exits {
-        cause: "data abort".into(),
-        intid: None,
         end: end.into(),
-        count: 1,
-        instructions: 3000,
-        most: 3000,
         longest_deaf,
-        deaf_from: None,
-        deaf_to: None,
-        most_at_ns: 0,
-        most_on_core: 0,
-        steps: Vec::new(),
-        rest: None,
+        ..Exits::default()
     }
 }
 

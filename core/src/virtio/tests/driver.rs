@@ -5,7 +5,9 @@ use crate::virtio::link_for_tests::NETWORK_CARD;
 use crate::virtio::registers::*;
 use crate::virtio::{Device, Direction, End, Kind, Memories, Step};
 use spumone_config::GuestAddr;
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::vec;
 use std::vec::Vec;
 
@@ -27,8 +29,8 @@ const QUEUE_AREAS: u64 = 0x4000;
 /// The memory of both guests.
 pub struct Memory {
     pub of: [Vec<u8>; 2],
-    /// Accesses so far.
-    pub accesses: usize,
+    /// Accesses so far, reads among them.
+    pub accesses: Rc<Cell<usize>>,
 }
 
 pub fn number(end: End) -> usize {
@@ -42,11 +44,13 @@ impl Memory {
     pub fn new() -> Self {
         Self {
             of: [vec![0; SIZE as usize], vec![0; SIZE as usize]],
-            accesses: 0,
+            accesses: Rc::default(),
         }
     }
 
-    fn place(at: GuestAddr, bytes: u64, alignment: u64) -> Option<usize> {
+    /// Where these bytes are, of which one access is made.
+    fn place(&self, at: GuestAddr, bytes: u64, alignment: u64) -> Option<usize> {
+        self.accesses.set(self.accesses.get() + 1);
         let offset = at.0.checked_sub(BASE)?;
         let is_inside = offset.checked_add(bytes)? <= SIZE;
         (is_inside && at.0.is_multiple_of(alignment)).then_some(offset as usize)
@@ -61,8 +65,7 @@ impl Memory {
     }
 
     fn store(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()> {
-        let place = Self::place(at, bytes.len() as u64, bytes.len() as u64)?;
-        self.accesses += 1;
+        let place = self.place(at, bytes.len() as u64, bytes.len() as u64)?;
         self.of[number(end)][place..][..bytes.len()].copy_from_slice(bytes);
         Some(())
     }
@@ -70,13 +73,13 @@ impl Memory {
 
 impl Memories for Memory {
     fn load16(&self, end: End, at: GuestAddr) -> Option<u16> {
-        let place = Self::place(at, 2, 2)?;
+        let place = self.place(at, 2, 2)?;
         let bytes = self.of[number(end)][place..][..2].try_into().ok()?;
         Some(u16::from_le_bytes(bytes))
     }
 
     fn load64(&self, end: End, at: GuestAddr) -> Option<u64> {
-        let place = Self::place(at, 8, 8)?;
+        let place = self.place(at, 8, 8)?;
         let bytes = self.of[number(end)][place..][..8].try_into().ok()?;
         Some(u64::from_le_bytes(bytes))
     }
@@ -87,29 +90,26 @@ impl Memories for Memory {
 
     fn store_pair(&mut self, end: End, at: GuestAddr, pair: [u32; 2]) -> Option<()> {
         let value = u64::from(pair[0]) | u64::from(pair[1]) << 32;
-        let place = Self::place(at, 8, 4)?;
-        self.accesses += 1;
+        let place = self.place(at, 8, 4)?;
         self.of[number(end)][place..][..8].copy_from_slice(&value.to_le_bytes());
         Some(())
     }
 
     fn read(&self, at: GuestAddr, into: &mut [u8]) -> Option<()> {
-        let place = Self::place(at, into.len() as u64, 1)?;
+        let place = self.place(at, into.len() as u64, 1)?;
         into.copy_from_slice(&self.of[0][place..][..into.len()]);
         Some(())
     }
 
     fn write(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()> {
-        let place = Self::place(at, bytes.len() as u64, 1)?;
-        self.accesses += 1;
+        let place = self.place(at, bytes.len() as u64, 1)?;
         self.of[number(end)][place..][..bytes.len()].copy_from_slice(bytes);
         Some(())
     }
 
     fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End> {
-        let from = Self::place(from, bytes.into(), 1).ok_or(End::Sender)?;
-        let to = Self::place(to, bytes.into(), 1).ok_or(End::Receiver)?;
-        self.accesses += 1;
+        let from = self.place(from, bytes.into(), 1).ok_or(End::Sender)?;
+        let to = self.place(to, bytes.into(), 1).ok_or(End::Receiver)?;
         let [sender, receiver] = &mut self.of;
         receiver[to..][..bytes as usize].copy_from_slice(&sender[from..][..bytes as usize]);
         Ok(())

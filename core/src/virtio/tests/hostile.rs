@@ -114,9 +114,9 @@ proptest! {
             if register < 0x40 {
                 let _ = device.write(4 * register, word);
             }
-            let before = link.memory.accesses;
+            let before = link.memory.accesses.get();
             let _ = link.step();
-            prop_assert!(link.memory.accesses - before <= MOST_ACCESSES);
+            prop_assert!(link.memory.accesses.get() - before <= MOST_ACCESSES);
             prop_assert!(!link.direction.is_claimed());
         }
         let all: Vec<usize> = link.memory.of.iter().map(Vec::len).collect();

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a step does between two looks for interrupts, against drivers that make it long or that a pause could help.
 
-use super::driver::{AVAILABLE, BUFFERS, DESCRIPTORS, Driver, Link, Memory};
-use crate::virtio::{End, Kind, Memories, Step};
-use spumone_config::GuestAddr;
-use std::cell::Cell;
+use super::driver::{AVAILABLE, BUFFERS, DESCRIPTORS, Driver, Link};
+use crate::virtio::{End, Kind, Step};
+use std::rc::Rc;
 use std::vec;
 
 const CARD: Kind = Kind::Network {
@@ -12,58 +11,18 @@ const CARD: Kind = Kind::Network {
     offloads: true,
 };
 /// Most accesses between two looks: a walk through each guest's longest buffer with two reads for each descriptor, and the rings.
-const MOST_ACCESSES: u32 = 2 * 2 * 24 + 12;
-
-/// The memory of both guests, which counts every access, reads among them.
-struct Counting<'a>(&'a mut Memory, &'a Cell<u32>);
-
-impl Counting<'_> {
-    fn count(&self) {
-        self.1.set(self.1.get() + 1);
-    }
-}
-
-impl Memories for Counting<'_> {
-    fn load16(&self, end: End, at: GuestAddr) -> Option<u16> {
-        self.count();
-        self.0.load16(end, at)
-    }
-    fn load64(&self, end: End, at: GuestAddr) -> Option<u64> {
-        self.count();
-        self.0.load64(end, at)
-    }
-    fn store16(&mut self, end: End, at: GuestAddr, value: u16) -> Option<()> {
-        self.count();
-        self.0.store16(end, at, value)
-    }
-    fn store_pair(&mut self, end: End, at: GuestAddr, pair: [u32; 2]) -> Option<()> {
-        self.count();
-        self.0.store_pair(end, at, pair)
-    }
-    fn read(&self, at: GuestAddr, into: &mut [u8]) -> Option<()> {
-        self.count();
-        self.0.read(at, into)
-    }
-    fn write(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()> {
-        self.count();
-        Memories::write(self.0, end, at, bytes)
-    }
-    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End> {
-        self.count();
-        self.0.copy(from, to, bytes)
-    }
-}
+const MOST_ACCESSES: usize = 2 * 2 * 24 + 12;
 
 /// A step that pauses as soon as it may, and its most accesses without a look.
-fn counted(link: &mut Link) -> (Step, u32) {
-    let (now, most) = (Cell::new(0), Cell::new(0));
-    let [from, to] = &link.devices;
-    let mut memory = Counting(&mut link.memory, &now);
-    let step = link.direction.step(from, to, &mut memory, || {
-        most.set(most.get().max(now.take()));
+fn counted(link: &mut Link) -> (Step, usize) {
+    let accesses = Rc::clone(&link.memory.accesses);
+    let (mut before, mut most) = (accesses.get(), 0);
+    let step = link.step_until(|| {
+        most = most.max(accesses.get() - before);
+        before = accesses.get();
         true
     });
-    (step, most.get().max(now.get()))
+    (step, most.max(accesses.get() - before))
 }
 
 fn write_descriptor(link: &mut Link, end: End, number: u16, bytes: u32, flags: u16, next: u16) {
