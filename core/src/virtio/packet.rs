@@ -23,6 +23,9 @@ const SEQPACKET: [u8; 2] = 2_u16.to_le_bytes();
 const MESSAGE_ENDS: u32 = 0b11;
 /// Most bytes of a packet with its header: Linux's limit of the payload (`VIRTIO_VSOCK_MAX_PKT_BUF_SIZE`), and the header.
 const MAX_PACKET: u32 = HEADER + 65_536;
+/// Most bytes of the first stretch in a call that goes on: it reads the header again before, which takes about as long as the copy
+/// of the bytes that this stretch is shorter.
+const FIRST_STRETCH: u32 = 512;
 
 /// Moves a packet, or the rest of it where the last call has ended, in stretches: as much as the receiver's buffer has room for. The
 /// call moves less if `pause`, which is asked after the header and after each stretch, says that the caller has something else to do.
@@ -82,7 +85,12 @@ pub(super) fn copy(
         if taken == all || payload.here(memories)? == 0 {
             break;
         }
-        let here = cursor::copy_stretch(&mut source, &mut payload, all - taken, memories)?;
+        let most = match taken == before {
+            true => FIRST_STRETCH,
+            false => u32::MAX,
+        };
+        let most = most.min(all - taken);
+        let here = cursor::copy_stretch(&mut source, &mut payload, most, memories)?;
         if here == 0 {
             return Ok(Moved::DROPPED);
         }
