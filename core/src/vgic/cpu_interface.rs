@@ -234,15 +234,16 @@ impl CpuInterface {
     }
 
     /// The physical interrupt behind the guest's SPI `guest` was acknowledged on this core, its priority dropped, while
-    /// this vCPU is loaded. Returns the vCPUs whose doorbells were rung.
+    /// this vCPU is loaded. If `is_preempted` half way, only its doorbell is rung. Returns the vCPUs whose doorbells were rung.
     pub fn spi_arrived(
         &mut self,
         gic: &GuestGic,
         guest: IntId,
         machine: &mut impl PhysicalGic,
+        is_preempted: impl FnOnce() -> bool,
     ) -> VcpuIndexSet {
         match gic.distributor.spi(guest) {
-            Some(spi) => self.deliver_spi(gic, spi, machine),
+            Some(spi) => self.deliver_spi(gic, spi, machine, is_preempted),
             None => VcpuIndexSet::EMPTY,
         }
     }

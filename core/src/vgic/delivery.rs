@@ -100,13 +100,15 @@ impl CpuInterface {
         gic: &GuestGic,
         spi: Spi,
         machine: &mut impl PhysicalGic,
+        is_preempted: impl FnOnce() -> bool,
     ) -> VcpuIndexSet {
         // Retire first: a list register to be retired may be that of the same SPI.
         let (free, mut kick) = self.retire(gic, machine);
+        let is_preempted = is_preempted();
         gic.distributor.fire(spi);
         // The arrival is written before route and holder are read; see `distributor`.
         fence(Ordering::SeqCst);
-        if gic.distributor.route(spi) != Some(self.index) {
+        if is_preempted || gic.distributor.route(spi) != Some(self.index) {
             return kick.with(gic.ring(spi));
         }
         if !gic.distributor.is_open(spi) {

@@ -5,6 +5,7 @@
 
 use super::Instance;
 use super::platform::CorePlatform;
+use crate::cpu;
 use crate::epitaph;
 use crate::events::Event;
 use crate::gic::ALARM;
@@ -132,7 +133,9 @@ impl CorePlatform {
         match loaded.filter(|vcpu| vcpu.guest == guest) {
             Some(vcpu) => {
                 let mut gic = self.loaded_gic(guest);
-                let rung = vcpu.vgic.spi_arrived(&shared.gic, number, &mut gic);
+                let rung =
+                    vcpu.vgic
+                        .spi_arrived(&shared.gic, number, &mut gic, cpu::interrupt_pending);
                 Taken::Delivered(shared.ids_of(rung))
             }
             None => Taken::Rung(shared.ids_of(shared.gic.spi_arrived(number))),
@@ -207,7 +210,7 @@ impl Instance {
             self.notify(guest, rung);
             return;
         }
-        if crate::cpu::interrupt_pending() {
+        if cpu::interrupt_pending() {
             self.notify(guest, rung);
             return;
         }

@@ -504,6 +504,24 @@ fn an_spi_follows_its_route() {
     );
 }
 
+/// The interrupt that preempts may be for a vCPU of a higher priority, which does not wait for the list registers.
+#[test]
+fn an_spi_whose_delivery_is_preempted_is_delivered_after_a_kick() {
+    let mut world = two_vcpus();
+    let mut asked = 0;
+    world.call(0, |cpu, gic, here| {
+        cpu.spi_arrived(gic, IntId(33), here, || {
+            asked += 1;
+            true
+        })
+    });
+    assert_eq!(asked, 1);
+    assert_eq!(world.listed(0), vec![]);
+    assert_eq!(world.kicks, [VcpuIndex(0)]);
+    world.drain();
+    assert_eq!(world.listed(0), vec![(33, State::Pending)]);
+}
+
 #[test]
 fn an_spi_that_its_holder_has_not_folded_reaches_its_new_target() {
     let mut world = two_vcpus();

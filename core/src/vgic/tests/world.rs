@@ -37,6 +37,8 @@ pub struct World {
     pub vcpus: Vec<Vcpu>,
     /// Kicks that have been sent and have not arrived.
     pub kicks: VecDeque<VcpuIndex>,
+    /// Whether the delivery of the next physical SPI is preempted; each second one is.
+    pub preempts: bool,
 }
 
 /// What a write of DIR did.
@@ -80,6 +82,7 @@ impl World {
             machine,
             vcpus,
             kicks: VecDeque::new(),
+            preempts: false,
         }
     }
 
@@ -272,7 +275,13 @@ impl World {
             .here(core, &mut no_vcpu)
             .take_physical(IntId(physical));
         match self.on_core(core) {
-            Some(vcpu) => self.call(vcpu, |cpu, gic, here| cpu.spi_arrived(gic, guest, here)),
+            Some(vcpu) => {
+                let preempts = self.preempts;
+                self.preempts = !preempts;
+                self.call(vcpu, |cpu, gic, here| {
+                    cpu.spi_arrived(gic, guest, here, || preempts)
+                });
+            }
             None => {
                 let kick = self.gic.spi_arrived(guest);
                 self.kicks.extend(kick.iter());
