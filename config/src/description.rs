@@ -44,8 +44,24 @@ const TABLES: &[(&str, &[&str])] = &[
     (
         "[[guest]]",
         &[
-            "name", "kind", "image", "initrd", "dtb", "memory", "ipa", "pa", "identity", "vcpus",
-            "cores", "priority", "bootargs", "devices", "console", "load", "entry",
+            "name",
+            "kind",
+            "image",
+            "initrd",
+            "dtb",
+            "memory",
+            "ipa",
+            "pa",
+            "identity",
+            "vcpus",
+            "cores",
+            "priority",
+            "wake-early",
+            "bootargs",
+            "devices",
+            "console",
+            "load",
+            "entry",
         ],
     ),
     ("`console` of a [[guest]]", &["uart", "colour"]),
@@ -196,6 +212,8 @@ pub struct Guest {
     pub cores: Vec<Spanned<u64>>,
     /// Priority of all vCPUs, or one for each.
     pub priority: Option<Priorities>,
+    /// How long before the timer of a sleeping vCPU expires its core switches to it, in microseconds.
+    pub wake_early_us: Option<Spanned<u64>>,
     /// Kernel command line.
     pub bootargs: Option<Spanned<String>>,
     /// Names of devices passed through, from the board file.
@@ -490,6 +508,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
         .list("cores", "a list of cores such as [0, 1]", number)
         .map(|list| list.value);
     let priority = read_priority(&mut table);
+    let wake_early_us = table.optional("wake-early", duration_us);
     let bootargs = table.optional("bootargs", string);
     let devices = table
         .list("devices", "a list of device names", string)
@@ -512,6 +531,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
         vcpus: vcpus?,
         cores: cores.unwrap_or_default(),
         priority,
+        wake_early_us,
         bootargs,
         devices: devices.unwrap_or_default(),
         console,

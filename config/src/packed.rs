@@ -289,6 +289,8 @@ pub struct Guest {
     pub moves: bool,
     /// The highest band of its vCPUs.
     pub band: Band,
+    /// How long before the timer of a sleeping vCPU expires its core switches to it, in microseconds; 0: then.
+    pub wake_early_us: u32,
     /// Its stage 2 tables.
     pub stage2: Stage2,
     /// Its memory, each range 4 KiB aligned. Cleared and loaded at each start of the guest.

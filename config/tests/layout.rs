@@ -371,6 +371,7 @@ fn the_largest_system_fits_into_its_space() {
             band: Band::HIGHEST,
         }),
         moves: true,
+        wake_early_us: u32::MAX,
         band: Band::HIGHEST,
         stage2: Stage2 {
             all: FAR,

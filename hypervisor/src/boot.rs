@@ -32,7 +32,7 @@ use spumone_core::load::Claims;
 use spumone_core::mailbox::Post;
 use spumone_core::migration::{Level, Policy, Roles, Shared, VcpuFacts};
 use spumone_core::psci::{GuestPower, Lifecycle};
-use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, band_priority, kick_sgi};
+use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, Ticks, band_priority, kick_sgi};
 use spumone_core::sets::CoreSet;
 use spumone_core::stage2;
 use spumone_core::vgic::{GuestGic, VcpuIndex};
@@ -212,7 +212,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
             .collect(),
         vcpus: owners(&guests),
         guests,
-        shared: Shared::new(roles, vcpu_facts(system)),
+        shared: Shared::new(roles, vcpu_facts(system, timers::frequency() as u32)),
         parked: ParkedTokens::new(),
         policy: Policy::new(system.scheduler.policy, timers::frequency() as u32),
         without: system.scheduler.without,
@@ -261,7 +261,7 @@ fn owners(guests: &[&'static Guest]) -> [Option<Owner>; MAX_VCPUS] {
 }
 
 /// The facts about each vCPU that never change.
-fn vcpu_facts(system: &System) -> [Option<VcpuFacts>; MAX_VCPUS] {
+fn vcpu_facts(system: &System, frequency_hz: u32) -> [Option<VcpuFacts>; MAX_VCPUS] {
     let mut facts = [None; MAX_VCPUS];
     for guest in &system.guests {
         let cores = CoreSet::from_bits(guest.cores);
@@ -272,6 +272,7 @@ fn vcpu_facts(system: &System) -> [Option<VcpuFacts>; MAX_VCPUS] {
                     home: vcpu.home,
                     cores,
                     moves: guest.moves,
+                    early: Ticks::from_micros(guest.wake_early_us, frequency_hz),
                 });
             }
         }

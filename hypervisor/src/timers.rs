@@ -59,6 +59,27 @@ pub struct GuestTimers {
     physical_timer: SavedTimer,
 }
 
+/// The timers of the loaded vCPU, as they are on the core.
+#[inline(always)]
+fn live() -> GuestTimers {
+    GuestTimers {
+        virtual_timer: SavedTimer {
+            control: mrs!(CNTV_CTL_EL0),
+            compare: mrs!(CNTV_CVAL_EL0),
+        },
+        physical_timer: SavedTimer {
+            control: mrs!(CNTP_CTL_EL0),
+            compare: mrs!(CNTP_CVAL_EL0),
+        },
+    }
+}
+
+/// When the first armed timer of the loaded vCPU expires, or has expired.
+#[inline(always)]
+pub fn first_live_deadline() -> Option<Ticks> {
+    live().first_deadline()
+}
+
 impl GuestTimers {
     /// Both off, as after a reset.
     pub const fn reset() -> Self {
@@ -74,14 +95,7 @@ impl GuestTimers {
 
     /// Saves the timers of the core, and turns them off there.
     pub fn save(&mut self) {
-        self.virtual_timer = SavedTimer {
-            control: mrs!(CNTV_CTL_EL0),
-            compare: mrs!(CNTV_CVAL_EL0),
-        };
-        self.physical_timer = SavedTimer {
-            control: mrs!(CNTP_CTL_EL0),
-            compare: mrs!(CNTP_CVAL_EL0),
-        };
+        *self = live();
         msr!(CNTV_CTL_EL0, 0);
         msr!(CNTP_CTL_EL0, 0);
         isb();

@@ -111,6 +111,7 @@ impl World {
                     _ => CoreSet::from_bits(mask(setup.guest_cores)),
                 },
                 moves: moves && id != RT,
+                early: Ticks(0),
             });
         }
         let smp = match setup.workload {

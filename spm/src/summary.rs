@@ -90,6 +90,11 @@ fn policy(system: &System) -> String {
             true => format!("{} moves among cores {}", guest.name, numbers(guest.cores)),
             false => format!("{} stays", guest.name),
         })
+        .zip(&packed.guests)
+        .map(|(place, guest)| match guest.wake_early_us {
+            0 => place,
+            early => format!("{place}, woken {early} µs early"),
+        })
         .collect();
     format!("policy {name}, {why}: {}", guests.join(", "))
 }

@@ -11,6 +11,8 @@ use crate::units::{self, BLOCK};
 const MIN_QUANTUM_US: u64 = 100;
 /// Longest quantum: with a longer one, vCPUs of one priority do not usefully share a core.
 const MAX_QUANTUM_US: u64 = 1_000_000;
+/// Longest time by which a guest is woken early: the core does nothing else in it.
+const MAX_WAKE_EARLY_US: u64 = 1_000;
 /// Longest name: what fits into [`crate::packed::Guest::name`].
 const MAX_NAME: usize = 15;
 
@@ -31,6 +33,7 @@ pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec
     }
     for (index, guest) in description.guests.iter().enumerate() {
         name(guest, problems);
+        wake_early(guest, problems);
         let same = |other: &&Guest| other.name.value == guest.name.value;
         if let Some(first) = description.guests[..index].iter().find(same) {
             let message = format!("two guests have the name \"{}\"", guest.name.value);
@@ -114,6 +117,19 @@ fn quantum(description: &Description, problems: &mut Vec<Problem>) {
             Problem::new("quantum", "the quantum must be from 100us to 1s")
                 .at(quantum.span, format!("{} microseconds", quantum.value))
                 .help("write for example quantum = \"2ms\""),
+        );
+    }
+}
+
+fn wake_early(guest: &Guest, problems: &mut Vec<Problem>) {
+    let Some(early) = guest.wake_early_us else {
+        return;
+    };
+    if !(1..=MAX_WAKE_EARLY_US).contains(&early.value) {
+        problems.push(
+            Problem::new("wake-early", "a guest can be woken 1us to 1ms early")
+                .at(early.span, format!("{} microseconds", early.value))
+                .help("write for example wake-early = \"8us\", or leave it out"),
         );
     }
 }

@@ -114,6 +114,11 @@ pub fn pack(
         let guest = Guest {
             name: text(&written.name.value)?,
             band: band.unwrap_or(Band::LOWEST),
+            wake_early_us: match &written.wake_early_us {
+                Some(early) => u32::try_from(early.value)
+                    .map_err(|_| limit("microseconds by which a guest is woken early"))?,
+                None => 0,
+            },
             vcpus: list(vcpus, "vCPUs")?,
             cores: tables::cores(written),
             moves: tables::moves(written, policy),

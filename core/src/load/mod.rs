@@ -170,6 +170,7 @@ mod tests {
     fn guest(memory: &[Mapping], segments: &[Segment], seeds: &[SeedSlot]) -> Guest {
         Guest {
             moves: false,
+            wake_early_us: 0,
             band: Band::LOWEST,
             stage2: Stage2 {
                 all: 0,

@@ -4,7 +4,7 @@
 
 use super::grace::Grace;
 use super::policy::PolicyRules;
-use super::shared::Shared;
+use super::shared::{Shared, VcpuFacts};
 use crate::schedule::{Band, Deadlines, Level, Scheduler, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::packed::Without;
@@ -19,6 +19,9 @@ const GRACE_STEPS: u8 = 5;
 const NOTIFY_AGAIN_US: u32 = 1_600;
 /// In microseconds: after how long a vCPU that was sent away is taken back if no core has claimed it.
 pub const TAKE_BACK_US: u32 = 500;
+/// In microseconds: how long a vCPU waits for its timer at most ([`Await`]). It is longer than any vCPU is woken early, so it matters
+/// only if the timer cannot interrupt the vCPU, which has not ended the timer's last interrupt.
+const LONGEST_WAIT_US: u32 = 2_000;
 /// In microseconds: how often a vCPU is sampled while a preemption is deferred for it.
 const DEFER_STEP_US: u32 = 20;
 
@@ -54,6 +57,14 @@ pub(super) struct Loaded<T> {
     pub(super) token: T,
 }
 
+/// A vCPU that runs, and is not entered before an interrupt has come for it: its core switched to it before its timer expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Await {
+    pub(super) id: VcpuId,
+    /// When it is entered even if no interrupt has come.
+    pub(super) until: Ticks,
+}
+
 /// One core's vCPUs. `T` is the token of a vCPU.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
@@ -79,6 +90,8 @@ pub struct CoreState<T> {
     pub(super) rung: VcpuSet,
     /// The time for which the alarm is armed.
     pub(super) alarm: Ticks,
+    /// The running vCPU waits for its timer.
+    pub(super) awaits: Option<Await>,
     /// Whether a deadline was added or removed, or another vCPU was chosen to run, since the alarm was armed.
     pub(super) alarm_is_stale: bool,
     /// When the hypervisor's next chore is due: work that is for no vCPU.
@@ -133,6 +146,8 @@ pub struct CoreState<T> {
     pub(super) take_back_after: Ticks,
     /// See [`DEFER_STEP_US`].
     pub(super) defer_step: Ticks,
+    /// See [`LONGEST_WAIT_US`].
+    pub(super) longest_wait: Ticks,
 }
 
 /// What the hypervisor and the simulator call, beside the functions of this module.
@@ -170,6 +185,7 @@ impl<T> CoreState<T> {
             must_refresh: false,
             rung: VcpuSet::EMPTY,
             alarm: Ticks::NEVER,
+            awaits: None,
             alarm_is_stale: true,
             chore_at: Ticks::NEVER,
             chore_is_due: false,
@@ -195,6 +211,7 @@ impl<T> CoreState<T> {
             notify_again_after: micros(NOTIFY_AGAIN_US),
             take_back_after: micros(TAKE_BACK_US),
             defer_step: micros(DEFER_STEP_US),
+            longest_wait: micros(LONGEST_WAIT_US),
         }
     }
 
@@ -282,6 +299,7 @@ impl<T> CoreState<T> {
     /// A vCPU of this core, whose registers are saved, is turned off.
     pub fn stop(&mut self, id: VcpuId) {
         self.deadlines.clear(id);
+        self.end_await(id);
         if self.scheduler.stop(id).is_ok() {
             self.must_decide = true;
         }
@@ -341,6 +359,27 @@ impl<T> CoreState<T> {
 
 /// What only the functions of this module call.
 impl<T> CoreState<T> {
+    /// Whether the vCPU waits for its timer.
+    #[inline(always)]
+    pub(super) fn awaits(&self, id: VcpuId) -> bool {
+        self.awaits.is_some_and(|it| it.id == id)
+    }
+
+    /// A vCPU that waits for its timer waits no longer.
+    #[inline(always)]
+    pub(super) fn end_await(&mut self, id: VcpuId) {
+        if self.awaits(id) {
+            self.awaits = None;
+        }
+    }
+
+    /// The first timer of a vCPU of this core, which is not loaded, expires at this time.
+    #[inline(always)]
+    pub(super) fn set_deadline(&mut self, id: VcpuId, vcpu: &VcpuFacts, timer: Ticks) {
+        let at = timer.saturating_sub(vcpu.early);
+        self.deadlines.set(id, vcpu.band, at);
+    }
+
     /// Whether a vCPU may migrate to or from this core.
     #[inline(always)]
     pub(super) fn moves(&self, id: VcpuId) -> bool {
@@ -370,7 +409,8 @@ impl<T> CoreState<T> {
     /// When the core must decide next whatever its vCPUs do: to fetch, to park or to notify.
     #[inline(always)]
     pub(super) fn next_own_deadline(&self) -> Ticks {
-        self.fetch_at.min(self.notify_at)
+        let own = self.fetch_at.min(self.notify_at);
+        self.awaits.map_or(own, |it| own.min(it.until))
     }
 
     /// When the core must decide next if no interrupt comes. The alarm is armed for this time, or for an earlier chore

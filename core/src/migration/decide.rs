@@ -5,6 +5,7 @@
 //! The hypervisor, the simulator and the exhaustive test run this code; each brings its own [`Platform`].
 
 use super::defer::defer_preemption;
+use super::early;
 use super::fetch::fetch;
 use super::gang::{notify_gang, pause_gang};
 use super::interrupt::{arm_alarm, arm_stale_alarm, notify_rung, take_interrupts};
@@ -25,6 +26,8 @@ pub enum Next {
     Switch(VcpuId),
     /// This vCPU, whose registers are on the core, enters its guest.
     Run(VcpuId),
+    /// The same vCPU waits for its timer first, at EL2: the core takes the next interrupt.
+    Await,
     /// The hypervisor does a chore at this time, that of the decision: one that an interrupt asked for
     /// ([`Taken::Chore`](super::Taken::Chore)), or one that is due ([`Platform::next_chore`]). It then sets the time of the
     /// next one ([`CoreState::set_chore`](super::CoreState::set_chore)). The decision stands.
@@ -52,7 +55,10 @@ pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next 
     arm_stale_alarm(state, platform);
     match state.running {
         None => Next::Idle,
-        Some(id) if state.loaded() == Some(id) => Next::Run(id),
+        Some(id) if state.loaded() == Some(id) => match state.awaits(id) {
+            true => Next::Await,
+            false => Next::Run(id),
+        },
         Some(id) => Next::Switch(id),
     }
 }
@@ -92,6 +98,9 @@ fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
     state.must_decide = false;
     if let Action::Run(chosen) = decision.action {
         set_running(state, platform, chosen);
+        if chosen.is_none() {
+            early::idles(state, platform, now);
+        }
         platform.trace(TracePoint::Dispatch(chosen, now));
     }
     if !state.movable.is_empty() {
@@ -136,6 +145,11 @@ fn set_mask_and_alarm<P: Platform>(
     state.decided_band = band;
     state.alarm_expired = false;
     state.alarm_is_stale = true;
+    if let Some(awaits) = state.awaits
+        && (state.running != Some(awaits.id) || awaits.until <= now)
+    {
+        state.awaits = None;
+    }
     platform.set_priority_mask(band);
     let chore = platform.next_chore(now, band, state.defers_preemption());
     // A chore that is due is done next, so the alarm is not armed for it.

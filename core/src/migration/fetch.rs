@@ -203,9 +203,9 @@ fn claim_for_core<P: Platform>(
     seen: Parked,
     now: Ticks,
 ) -> bool {
-    let Some(band) = platform
+    let Some(&vcpu) = platform
         .shared()
-        .band(id)
+        .vcpu(id)
         .filter(|_| platform.guest_runs(id))
     else {
         return false;
@@ -234,12 +234,12 @@ fn claim_for_core<P: Platform>(
     match timer {
         Some(at) if at <= now => vcpu_state = VcpuState::Runnable,
         Some(at) => {
-            state.deadlines.set(id, band, at);
+            state.set_deadline(id, &vcpu, at);
             state.alarm_is_stale = true;
         }
         None => {}
     }
-    let admitted = state.scheduler.admit(id, band, vcpu_state);
+    let admitted = state.scheduler.admit(id, vcpu.band, vcpu_state);
     debug_assert!(admitted.is_ok(), "a vCPU is on one core");
     state.keep(id, token);
     state.sent.remove(id);

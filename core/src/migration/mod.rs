@@ -33,6 +33,7 @@
 //! | `grace`, `lock_holder` | when a vCPU may lose its core |
 //! | `policy`, `choice` | which parked vCPUs a core fetches |
 //! | `core_state`, `platform` | the state of a core, and what it runs on |
+//! | `early` | a core switches to a vCPU before the vCPU's timer expires |
 //! | `park`, `catch`, `notify`, `save` | a core saves and parks vCPUs, and notifies other cores |
 //! | `send`, `fetch`, `pull` | vCPUs leave a core, and come to a core |
 //! | `gang`, `defer` | a policy makes a runnable vCPU wait |
@@ -43,6 +44,7 @@ mod choice;
 mod core_state;
 mod decide;
 mod defer;
+mod early;
 mod fetch;
 mod gang;
 mod grace;
@@ -66,6 +68,7 @@ mod tests;
 pub use crate::schedule::Level;
 pub use core_state::{Catch, CoreSetup, CoreState, TAKE_BACK_US};
 pub use decide::{Next, next_action};
+pub use early::await_timer;
 pub use grace::{Grace, Sample};
 pub use interrupt::{
     alarm_expired, arm_stale_alarm, handle, notify_vcpus, refresh, take_interrupts,

@@ -5,6 +5,7 @@
 //! parked a vCPU still has it, unless it was sent away. The core claims the vCPU when it is to run; if another core was faster,
 //! it removes the vCPU from the scheduler.
 
+use super::early::woken_early;
 use super::platform::{Platform, State, TracePoint};
 use super::slot::{Parked, ParkedState};
 use crate::schedule::{Decision, Ticks, VcpuState};
@@ -176,6 +177,7 @@ pub(super) fn mark_wanted_if_cut_off<P: Platform>(state: &State<P>, platform: &P
 /// Wakes a vCPU that sleeps on this core.
 #[inline(always)]
 pub fn wake<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+    state.end_await(id);
     // While the last decision is valid, the running vCPU is awake.
     if state.running == Some(id) && !state.must_decide {
         return;
@@ -202,11 +204,15 @@ pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, 
         let Some(id) = state.deadlines.take_due(now, running) else {
             break;
         };
+        let sleeps = state.scheduler.state(id) == Some(VcpuState::Sleep);
         if !state.moves(id) {
             state.scheduler.wake(id);
         } else if is_host_core(state, platform, id) {
             // A vCPU that was parked here may be on another core by now.
             wake(state, platform, id);
+        }
+        if sleeps {
+            woken_early(state, platform, id, now);
         }
     }
 }

@@ -149,6 +149,8 @@ pub trait Platform {
     fn was_in_kernel(&self, vcpu: &Self::Token) -> bool;
     /// When the first timer expires, or has expired, of a vCPU whose registers are saved.
     fn next_timer(&self, vcpu: &Self::Token) -> Option<Ticks>;
+    /// When the first timer of the loaded vCPU expires, or has expired.
+    fn loaded_timer(&self) -> Option<Ticks>;
     /// A sample of the running vCPU, which is loaded.
     fn sample(&self, loaded: &Self::Token) -> Sample;
     /// Whether the running vCPU, which is loaded, may hold a lock that other vCPUs of its guest want.

@@ -23,11 +23,11 @@ pub fn save_loaded<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let current = state.scheduler.current_band();
     // A timer that has expired already needs no deadline: either it is why the vCPU is awake, or the guest has masked it.
     if let Some(at) = saved.deadline
-        && let Some(band) = platform.shared().band(id)
+        && let Some(vcpu) = platform.shared().vcpu(id)
     {
-        state.deadlines.set(id, band, at);
+        state.set_deadline(id, vcpu, at);
         // The alarm is not armed for deadlines of a lower band.
-        state.alarm_is_stale |= Some(band) >= current;
+        state.alarm_is_stale |= Some(vcpu.band) >= current;
     }
     if saved.wakes {
         let band = platform.shared().band(id);

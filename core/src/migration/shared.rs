@@ -3,7 +3,7 @@
 
 use super::presence::Presence;
 use super::slot::{Parked, ParkingSlot};
-use crate::schedule::{Band, Level};
+use crate::schedule::{Band, Level, Ticks};
 use crate::sets::CoreSet;
 use spumone_config::types::{MAX_PCPUS, MAX_VCPUS, PcpuId, VcpuId};
 
@@ -31,6 +31,8 @@ pub struct VcpuFacts {
     pub cores: CoreSet,
     /// Whether it migrates between those cores.
     pub moves: bool,
+    /// How long before its timer expires, while it sleeps, its core switches to it.
+    pub early: Ticks,
 }
 
 /// The proof that the calling core has claimed the parking slot of a vCPU, and has not taken the vCPU's token since. It

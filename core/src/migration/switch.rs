@@ -6,6 +6,7 @@
 
 use super::catch::stop_catching;
 use super::core_state::Loaded;
+use super::early;
 use super::interrupt::{arm_stale_alarm, take_interrupts};
 use super::notify::park_or_keep;
 use super::platform::{Platform, State};
@@ -60,6 +61,7 @@ pub fn switch_in<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId
     let (rung, is_complete) = platform.load_interrupts(&mut token);
     state.loaded = Some(Loaded { id, token });
     state.must_refresh = !is_complete;
+    early::loaded(state, platform, id);
     if !rung.is_empty() {
         state.rung |= rung;
         state.must_decide = true;

@@ -206,7 +206,9 @@ impl Instance {
         let mut gic = self.platform.loaded_gic(guest);
         let (quiet, mut rung) = vcpu.vgic.is_quiet(shared, &mut gic);
         if quiet {
-            self.state.sleep_running();
+            if !migration::await_timer(&mut self.state, &self.platform) {
+                self.state.sleep_running();
+            }
             self.notify(guest, rung);
             return;
         }

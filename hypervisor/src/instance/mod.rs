@@ -71,6 +71,7 @@ impl CoreLoop for Instance {
             Next::Decide => {}
             Next::Idle => self.idle(),
             Next::Run(_) => self.run_vcpu(),
+            Next::Await => self.await_interrupt(),
             Next::Switch(vcpu) => self.prepare_vcpu(vcpu),
             Next::Chore(now) => self.do_chore(now),
         }
@@ -147,6 +148,14 @@ impl Instance {
             return;
         }
         wait_for_interrupt();
+        self.take_interrupts();
+    }
+
+    /// The running vCPU is loaded, and waits for its timer. The core does nothing else, so that it takes that interrupt at once.
+    fn await_interrupt(&mut self) {
+        if !cpu::interrupt_pending() {
+            wait_for_interrupt();
+        }
         self.take_interrupts();
     }
 

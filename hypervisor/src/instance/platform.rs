@@ -240,6 +240,11 @@ impl Platform for CorePlatform {
     }
 
     #[inline(always)]
+    fn loaded_timer(&self) -> Option<Ticks> {
+        timers::first_live_deadline()
+    }
+
+    #[inline(always)]
     fn sample(&self, loaded: &VcpuToken) -> Sample {
         Sample {
             in_kernel: loaded.registers.is_in_kernel(),

@@ -19,6 +19,7 @@
 mod bench;
 mod boot;
 mod cards;
+mod early;
 mod exits;
 mod fuzz;
 mod guest;

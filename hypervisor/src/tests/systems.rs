@@ -51,6 +51,8 @@ pub struct GuestParts {
     pub cores: u32,
     /// Its SPIs: physical INTID, INTID of the guest, trigger.
     pub interrupts: Vec<(u16, u16, Trigger)>,
+    /// How early its vCPUs are woken, in microseconds.
+    pub wake_early_us: u32,
 }
 
 impl GuestParts {
@@ -60,7 +62,14 @@ impl GuestParts {
             vcpus: vcpus.to_vec(),
             cores: 0,
             interrupts: Vec::new(),
+            wake_early_us: 0,
         }
+    }
+
+    /// The same, woken so many microseconds early.
+    pub fn woken_early(mut self, microseconds: u32) -> Self {
+        self.wake_early_us = microseconds;
+        self
     }
 
     /// The same, on these cores.
@@ -94,6 +103,7 @@ impl GuestParts {
             vcpus: vcpus.collect(),
             cores,
             moves: changes_cores(policy, cores),
+            wake_early_us: self.wake_early_us,
             // Filled in by `parts`, which knows the addresses of the tables.
             stage2: Stage2 {
                 all: 0,

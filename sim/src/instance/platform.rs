@@ -167,6 +167,11 @@ impl Platform for Core<'_> {
         (timer != Ticks::NEVER).then_some(timer)
     }
 
+    fn loaded_timer(&self) -> Option<Ticks> {
+        let timer = self.world.vcpus[self.hardware.loaded?.index()].timer;
+        (timer != Ticks::NEVER).then_some(timer)
+    }
+
     fn sample(&self, loaded: &Token) -> Sample {
         self.world.vcpus[loaded.id.index()].sample()
     }

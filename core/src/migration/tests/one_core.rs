@@ -52,6 +52,8 @@ struct Machine {
     mask: Option<Band>,
     /// The time for which the alarm is armed.
     alarm: Ticks,
+    /// When the timer of the loaded vCPU expires.
+    loaded_timer: Option<Ticks>,
 }
 
 impl Core {
@@ -63,6 +65,7 @@ impl Core {
             home: PcpuId((id % CORES) as u8),
             cores: CoreSet::from_bits((1 << CORES) - 1),
             moves: moves_vcpus,
+            early: Ticks(0),
         };
         let mut vcpus = [None; MAX_VCPUS];
         for (place, band) in vcpus.iter_mut().zip(bands.iter().enumerate()) {
@@ -101,6 +104,7 @@ impl Core {
                 pending: Vec::new(),
                 mask: None,
                 alarm: Ticks::NEVER,
+                loaded_timer: None,
             },
         }
     }
@@ -267,6 +271,10 @@ impl Platform for Machine {
 
     fn next_timer(&self, _: &VcpuId) -> Option<Ticks> {
         None
+    }
+
+    fn loaded_timer(&self) -> Option<Ticks> {
+        self.loaded_timer
     }
 
     fn sample(&self, _: &VcpuId) -> Sample {

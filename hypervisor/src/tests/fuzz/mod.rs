@@ -75,14 +75,13 @@ fn some_system(random: &mut Random) -> System {
             let trigger = random.one_of(&[Trigger::Edge, Trigger::Level]);
             parts = parts.with_spi(FIRST_SPI.0 + SPIS * guest + n, FIRST_SPI.1 + n, trigger);
         }
-        guests.push(parts);
+        guests.push(parts.woken_early(some_early(random)));
     }
     let home = random.below(cores.into()) as u8;
-    guests.push(GuestParts::new(&[(home, 9)]).with_spi(
-        victim::SPI.0,
-        victim::SPI.1,
-        Trigger::Edge,
-    ));
+    let victim = GuestParts::new(&[(home, 9)])
+        .with_spi(victim::SPI.0, victim::SPI.1, Trigger::Edge)
+        .woken_early(some_early(random));
+    guests.push(victim);
     let mut system = system(cores, policy, &guests);
     // Between the victim and a hostile guest, or between two hostile guests.
     let victim = hostile as u8;
@@ -103,6 +102,15 @@ fn some_system(random: &mut Random) -> System {
         system.scheduler.interrupt_priorities = InterruptPriorities::Flat;
     }
     system
+}
+
+/// By how many microseconds a guest is woken early: often not at all, and always less than the victim's period.
+fn some_early(random: &mut Random) -> u32 {
+    match random.below(4) {
+        0 => 1 + random.below(10) as u32,
+        1 => 1 + random.below(500) as u32,
+        _ => 0,
+    }
 }
 
 fn takes_large_frames(link: &mut LinkEnd) {

@@ -106,7 +106,7 @@ impl<'a> AtEl2<'a> {
         for _ in 0..64 {
             match next_action(&mut self.state, &mut self.machine) {
                 Next::Decide => {}
-                Next::Idle => return self.rest(),
+                Next::Idle | Next::Await => return self.rest(),
                 Next::Run(_) => {
                     if self.state.must_refresh() {
                         refresh(&mut self.state, &mut self.machine);
@@ -408,6 +408,10 @@ impl Platform for Machine<'_> {
             Timer::Armed => Some(self.now.saturating_add(Ticks(1))),
             Timer::Due => Some(self.now),
         }
+    }
+
+    fn loaded_timer(&self) -> Option<Ticks> {
+        None
     }
 
     fn sample(&self, loaded: &Token) -> Sample {

@@ -230,12 +230,14 @@ impl System {
                 home: PcpuId(core),
                 cores: CoreSet::from_bits((1 << CORES) - 1),
                 moves: true,
+                early: Ticks(0),
             });
             vcpus[rt] = Some(VcpuFacts {
                 band: HIGH,
                 home: PcpuId(core),
                 cores: CoreSet::of(PcpuId(core)),
                 moves: false,
+                early: Ticks(0),
             });
         }
         let kernel_free = match self.policy.rules().excludes_kernels {

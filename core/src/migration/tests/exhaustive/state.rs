@@ -256,6 +256,7 @@ impl CoreSnapshot {
             alarm_is_stale,
             chore_at,
             chore_is_due,
+            awaits,
             movable: _,
             rules: _,
             excludes_kernels: _,
@@ -278,9 +279,11 @@ impl CoreSnapshot {
             notify_again_after: _,
             take_back_after: _,
             defer_step: _,
+            longest_wait: _,
         } = state;
         assert!(rung.is_empty());
         assert_eq!((*chore_at, *chore_is_due), (Ticks::NEVER, false));
+        assert_eq!(*awaits, None);
         assert!(!must_decide && fetched.is_none() && *deferred_until == Ticks::NEVER);
         assert_eq!(*running, scheduler.current());
         assert_eq!((*alarm_is_stale, *alarm_expired), (false, false));

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Early switches: a core switches to a vCPU before the vCPU's timer expires, and waits with it loaded. So neither the switch nor
+//! what the core was doing at EL2 adds to the vCPU's latency.
+//!
+//! While the vCPU sleeps, its deadline is earlier than its timer by [`VcpuFacts::early`](super::VcpuFacts::early). It is then in the
+//! state `Running`, but is not entered before an interrupt has come for it: to the guest, its WFI lasts until then.
+
+use super::core_state::{Await, CoreState};
+use super::platform::{Platform, State};
+use crate::schedule::{Ticks, VcpuState};
+use spumone_config::types::VcpuId;
+
+/// The early deadline of a vCPU that slept has passed: the vCPU is to wait for its timer when it is loaded.
+#[inline(always)]
+pub(super) fn woken_early<P: Platform>(state: &mut State<P>, platform: &P, id: VcpuId, now: Ticks) {
+    if early(platform, id) > Ticks(0) {
+        begin(state, id, now);
+    }
+}
+
+/// The running vCPU is about to sleep. Returns whether it keeps the core instead, because its timer expires so soon: then it waits
+/// for its timer.
+#[inline(always)]
+pub fn await_timer<P: Platform>(state: &mut State<P>, platform: &P) -> bool {
+    let Some(id) = state.running else {
+        return false;
+    };
+    let early = early(platform, id);
+    if early == Ticks(0) {
+        return false;
+    }
+    let now = platform.now();
+    let waits = is_timer_near(platform, now, early);
+    if waits {
+        begin(state, id, now);
+    }
+    waits
+}
+
+/// A vCPU has been loaded. If its timer has expired meanwhile, its list registers have the interrupt, and it does not wait.
+#[inline(always)]
+pub(super) fn loaded<P: Platform>(state: &mut State<P>, platform: &P, id: VcpuId) {
+    if state.awaits(id) && !is_timer_near(platform, platform.now(), early(platform, id)) {
+        state.end_await(id);
+    }
+}
+
+/// The core idles from now on. The vCPU that is loaded sleeps, and its timer would wake it: so would its deadline, which is earlier.
+#[inline(always)]
+pub(super) fn idles<P: Platform>(state: &mut State<P>, platform: &P, now: Ticks) {
+    let Some(id) = state.loaded() else {
+        return;
+    };
+    let Some(vcpu) = platform.shared().vcpu(id).filter(|it| it.early > Ticks(0)) else {
+        return;
+    };
+    if state.scheduler.state(id) == Some(VcpuState::Sleep)
+        && let Some(at) = platform.loaded_timer().filter(|&at| at > now)
+    {
+        state.set_deadline(id, vcpu, at);
+    }
+}
+
+fn begin<T>(state: &mut CoreState<T>, id: VcpuId, now: Ticks) {
+    let until = now.saturating_add(state.longest_wait);
+    state.awaits = Some(Await { id, until });
+    state.alarm_is_stale = true;
+}
+
+/// Whether the first timer of the loaded vCPU expires after `now`, and no later than `early` from then.
+fn is_timer_near<P: Platform>(platform: &P, now: Ticks, early: Ticks) -> bool {
+    let timer = platform.loaded_timer();
+    timer.is_some_and(|at| now < at && at <= now.saturating_add(early))
+}
+
+fn early<P: Platform>(platform: &P, id: VcpuId) -> Ticks {
+    platform.shared().vcpu(id).map_or(Ticks(0), |it| it.early)
+}
