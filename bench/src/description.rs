@@ -79,6 +79,9 @@ pub struct Guest {
     /// Priority of its vCPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
+    /// How early it is woken, as "8us".
+    #[serde(rename = "wake-early", skip_serializing_if = "Option::is_none")]
+    pub wake_early: Option<String>,
     /// Its command line.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub bootargs: String,

@@ -6,6 +6,7 @@ mod beside;
 mod bursts;
 pub mod dhrystone;
 mod dispatch;
+pub mod early;
 mod exits;
 pub mod ipi;
 pub mod latency;
@@ -217,6 +218,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &workloads::Workloads,
     &shapes::Shapes,
     &latency::Latency,
+    &early::Early,
     &peers::Peers,
     &network::Network,
     &links::Links,

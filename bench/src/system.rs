@@ -51,6 +51,8 @@ pub struct Rt {
     pub core: u32,
     /// Further cores that it may move to.
     pub cores: Vec<u32>,
+    /// How early it is woken, in microseconds.
+    pub early_us: Option<u32>,
 }
 
 impl Rt {
@@ -60,6 +62,7 @@ impl Rt {
             bootargs: bootargs.into(),
             core: 0,
             cores: Vec::new(),
+            early_us: None,
         }
     }
 }
@@ -113,6 +116,7 @@ impl System {
             vcpus: vec![rt.core],
             cores: (!rt.cores.is_empty()).then(|| rt.cores.clone()),
             priority: Some(Priority::All(RT_PRIORITY)),
+            wake_early: rt.early_us.map(|us| format!("{us}us")),
             bootargs: rt.bootargs.clone(),
             ..Guest::default()
         });
@@ -319,6 +323,7 @@ bootargs = "suite=ipi"
             rt: vec![
                 Rt {
                     cores: vec![0, 1],
+                    early_us: Some(8),
                     ..Rt::new("period=1ms")
                 },
                 Rt {
@@ -341,7 +346,7 @@ bootargs = "suite=ipi"
         let places: Vec<_> = text
             .lines()
             .filter(|it| {
-                ["vcpus", "cores = [", "priority"]
+                ["vcpus", "cores = [", "priority", "wake-early"]
                     .iter()
                     .any(|key| it.starts_with(key))
             })
@@ -350,6 +355,7 @@ bootargs = "suite=ipi"
             "vcpus = [0]",
             "cores = [0, 1]",
             "priority = 200",
+            "wake-early = \"8us\"",
             "vcpus = [1]",
             "priority = 200",
             "vcpus = [0, 1]",

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `early`: what a switch to the real-time guest before its timer expires (`wake-early`) is worth, and what it costs Linux.
+
+use super::beside::{self, Load, Periods};
+use super::dispatch::{self, Named};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict, yardstick};
+use crate::machine::{Machine, Order, Run};
+use crate::plot::{Figure, Line, Lines, Reference};
+use crate::results::{Outcome, Results};
+use crate::stats::{Mean, Spread, grouped};
+use crate::system::{Rt, System};
+use serde_json::{Value, json};
+
+/// The figure.
+pub struct Early;
+
+/// How early the real-time guest is woken beside hackbench, in microseconds; 0: when its timer expires.
+const EARLY_US: [u32; 4] = [0, 2, 4, 8];
+/// The longest of them, which is long enough for a switch and for what a core does at EL2 meanwhile.
+const LONG_US: u32 = 8;
+/// Loads of Linux.
+const LOADS: [Load; 3] = [Load::Idle, Load::Hackbench, Load::Disk];
+/// Aims with [`LONG_US`], in instructions above the bare machine's longest wait: for the longest wait, and for the average.
+const ROOM: [f64; 2] = [1000.0, 700.0];
+/// Aim: time of Linux's work beside a 1 kHz task, over the time without early switches.
+const AIM: f64 = 1.01;
+/// Periods of the task beside which Linux's throughput is measured, in microseconds.
+const PERIODS_US: [u64; 2] = [1000, 100];
+const POLICY: &str = "steal";
+const BARE: &str = "bare";
+
+fn periods(plan: &Plan) -> Periods {
+    Periods {
+        us: 100,
+        count: if plan.quick { 2_000 } else { 20_000 },
+        // Linux has booted then.
+        warmup: 30_000,
+        more: "",
+    }
+}
+
+/// What the latencies are measured beside, and how early the guest is woken.
+fn latencies(plan: &Plan) -> Vec<(Load, u32)> {
+    let loads = if plan.quick { &LOADS[1..2] } else { &LOADS[..] };
+    let each = loads.iter().flat_map(|&load| EARLY_US.map(|us| (load, us)));
+    each.filter(|&(load, us)| us == 0 || us == LONG_US || load == Load::Hackbench && !plan.quick)
+        .collect()
+}
+
+fn latency_label(load: Load, early_us: u32) -> String {
+    format!("{}-early-{early_us}", load.name())
+}
+
+fn throughput_label(period_us: u64, early_us: u32) -> String {
+    format!("period-{period_us}-early-{early_us}")
+}
+
+/// Has the real-time guest of a run be woken early.
+fn woken_early(mut run: Run, early_us: u32) -> Run {
+    if let Machine::Spumone(system) = &mut run.machine
+        && early_us > 0
+    {
+        system
+            .rt
+            .iter_mut()
+            .for_each(|rt| rt.early_us = Some(early_us));
+    }
+    run
+}
+
+fn latency_run(plan: &Plan, load: Load, early_us: u32) -> Run {
+    let label = latency_label(load, early_us);
+    let run = beside::run_beside(plan, label, POLICY, load, periods(plan), None);
+    woken_early(run, early_us)
+}
+
+/// hackbench in Linux, beside a task that does nothing in each of its periods.
+fn throughput_run(plan: &Plan, period_us: u64, early_us: u32) -> Result<Run, String> {
+    let (seconds, repeats) = if plan.quick { (0.3, 2) } else { (1.0, 8) };
+    let linux = yardstick::find("hackbench")?.linux(plan, 4, seconds, repeats);
+    let allowed = plan.boot_seconds() + 2.0 * seconds * f64::from(repeats);
+    let ms = (allowed * 1000.0).ceil();
+    let run = Run {
+        label: throughput_label(period_us, early_us),
+        machine: Machine::Spumone(System {
+            cores: 4,
+            policy: POLICY.into(),
+            rt: vec![Rt::new(format!(
+                "period={period_us}us load=0% duration={ms}ms histogram=off"
+            ))],
+            linux: Some(linux),
+            ..System::default()
+        }),
+        disk_mib: 0,
+        clock: plan.clock(None),
+        order: Order::LinuxFirst {
+            rt_until: (allowed * 1e9) as u64,
+        },
+    };
+    Ok(woken_early(run, early_us))
+}
+
+/// One latency of all seeds, in instructions.
+fn wait(results: &Results, label: &str, key: &str) -> Option<Spread> {
+    let outcomes = results.of(label).iter();
+    Spread::of(outcomes.filter_map(|it| it.rt_instructions(key)))
+}
+
+/// Time of hackbench over the time without early switches.
+fn cost(results: &Results, period_us: u64) -> Option<Mean> {
+    let time = |early_us| {
+        let label = throughput_label(period_us, early_us);
+        Mean::of(results.values(&label, Outcome::seconds))
+    };
+    Some(time(LONG_US)?.over(time(0)?))
+}
+
+/// `1.004 ± 0.002`: a ratio with its standard error.
+fn show(ratio: Mean) -> String {
+    format!("{:.3} ± {:.3}", ratio.mean, ratio.error)
+}
+
+const ABOUT: About = About {
+    name: "early",
+    title: "What a switch before the timer is worth",
+    question: "With `wake-early` a core switches to the real-time guest some microseconds before the guest's timer expires, and waits. \
+        How much sooner does the guest's task begin, and what does that cost Linux?",
+    defaults: Defaults {
+        policies: &[POLICY],
+        quick_policies: &[POLICY],
+        ..Defaults::LATENCY
+    },
+};
+
+impl Experiment for Early {
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
+        let mut runs = vec![beside::run_bare(plan, BARE.into(), periods(plan))];
+        let latencies = latencies(plan).into_iter();
+        runs.extend(latencies.map(|(load, us)| latency_run(plan, load, us)));
+        if !plan.quick {
+            for period_us in PERIODS_US {
+                for early_us in [0, LONG_US] {
+                    runs.push(throughput_run(plan, period_us, early_us)?);
+                }
+            }
+        }
+        Ok(runs)
+    }
+
+    fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
+        Evaluation {
+            figure: Figure::Lines(Lines {
+                title: "Waits of the real-time guest beside hackbench, by how early it is woken"
+                    .into(),
+                y_title: "instructions from due time to the task's first instruction".into(),
+                x_title: "µs before its timer".into(),
+                lines: lines(plan, results),
+                curves: Vec::new(),
+                references: dispatch::worst(results, BARE)
+                    .map(|y| Reference {
+                        name: "bare machine, longest".into(),
+                        y,
+                    })
+                    .into_iter()
+                    .collect(),
+            }),
+            caption: "Average and longest wait of the real-time guest, by how early it is woken"
+                .into(),
+            findings: findings(results),
+            verdicts: verdicts(plan, results),
+            tables: vec![dispatch::table(&cases(plan), results), cost_table(results)],
+            method: method(plan),
+            summary: summary(plan, results),
+        }
+    }
+}
+
+/// The runs that measure latency, with their names on the page.
+fn cases(plan: &Plan) -> Vec<Named> {
+    let name = |load: Load, us| match us {
+        0 => load.title().to_owned(),
+        us => format!("{}, woken {us} µs early", load.title()),
+    };
+    let bare = (BARE.to_owned(), "bare machine".to_owned());
+    let others = latencies(plan).into_iter();
+    let others = others.map(|(load, us)| (latency_label(load, us), name(load, us)));
+    [bare].into_iter().chain(others).collect()
+}
+
+fn lines(plan: &Plan, results: &Results) -> Vec<Line> {
+    let keys = [
+        ("longest", "max_ns"),
+        ("99.9 %", "p99_9_ns"),
+        ("average", "avg_ns"),
+    ];
+    let line = |(name, key): (&str, &str)| Line {
+        name: name.into(),
+        points: latencies(plan)
+            .into_iter()
+            .filter(|it| it.0 == Load::Hackbench)
+            .filter_map(|(load, us)| {
+                let wait = wait(results, &latency_label(load, us), key)?;
+                Some((f64::from(us), wait))
+            })
+            .collect(),
+    };
+    keys.into_iter().map(line).collect()
+}
+
+fn findings(results: &Results) -> Vec<String> {
+    let mut findings = Vec::new();
+    for load in LOADS {
+        let value = |us, key| wait(results, &latency_label(load, us), key);
+        let both = |key| value(0, key).zip(value(LONG_US, key));
+        if let (Some(average), Some(longest)) = (both("avg_ns"), both("max_ns")) {
+            findings.push(format!(
+                "{}: {LONG_US} µs early, the task begins {} instructions after its due time on average (without: {}), and {} at most ({}).",
+                load.title(),
+                grouped(average.1.median),
+                grouped(average.0.median),
+                grouped(longest.1.high),
+                grouped(longest.0.high)
+            ));
+        }
+    }
+    for period_us in PERIODS_US {
+        if let Some(cost) = cost(results, period_us) {
+            findings.push(format!(
+                "Beside a task with a period of {period_us} µs, hackbench takes {} times as long as without early switches.",
+                show(cost)
+            ));
+        }
+    }
+    findings
+}
+
+fn verdicts(plan: &Plan, results: &Results) -> Vec<Verdict> {
+    let bare = dispatch::worst(results, BARE);
+    let label = latency_label(Load::Hackbench, LONG_US);
+    let value = |key| wait(results, &label, key);
+    let [longest, average] = [value("max_ns"), value("avg_ns")].map(|it| it.map(|it| it.high));
+    let above = |what: &str, room: f64, value: Option<f64>| {
+        let both = value.zip(bare);
+        Verdict {
+            aim: format!(
+                "woken {LONG_US} µs early beside hackbench: {what} at most the bare machine's longest + {room}"
+            ),
+            measured: both.map_or("no result".into(), |(value, bare)| {
+                format!("{}, bare {}", grouped(value), grouped(bare))
+            }),
+            met: both.map(|(value, bare)| value <= bare + room),
+        }
+    };
+    let mut verdicts = vec![
+        above("longest wait", ROOM[0], longest),
+        above("average wait", ROOM[1], average),
+    ];
+    let all = latencies(plan);
+    let all = all.iter().map(|&(load, us)| latency_label(load, us));
+    let missed: Vec<f64> = all
+        .flat_map(|label| results.of(&label))
+        .filter_map(|it| Some(it.rt("lost")? + it.rt("late")?))
+        .collect();
+    let sum = (!missed.is_empty()).then(|| missed.iter().sum::<f64>());
+    verdicts.push(Verdict {
+        aim: "no period is lost or late".into(),
+        measured: sum.map_or("no result".into(), |sum| {
+            format!("{} lost or late", grouped(sum))
+        }),
+        met: sum.map(|sum| sum == 0.0),
+    });
+    if !plan.quick {
+        let cost = cost(results, PERIODS_US[0]);
+        verdicts.push(Verdict {
+            aim: "beside a 1 kHz task, hackbench takes at most 1 % longer than without early switches".into(),
+            measured: cost.map_or("no result".into(), show),
+            met: cost.map(|it| it.mean <= AIM),
+        });
+    }
+    verdicts
+}
+
+fn cost_table(results: &Results) -> Table {
+    let mut table = Table::new(
+        "Seconds of hackbench in Linux: median and range of seeds and repeats; mean over the mean without early switches, with its standard error",
+        &["period of the task", "woken early", "seconds", "ratio"],
+    );
+    for period_us in PERIODS_US {
+        for early_us in [0, LONG_US] {
+            let label = throughput_label(period_us, early_us);
+            let Some(seconds) = Spread::of(results.values(&label, Outcome::seconds)) else {
+                continue;
+            };
+            let ratio = match early_us {
+                0 => None,
+                _ => cost(results, period_us).map(show),
+            };
+            table.rows.push(vec![
+                format!("{period_us} µs"),
+                match early_us {
+                    0 => "no".into(),
+                    us => format!("{us} µs"),
+                },
+                seconds.show(3),
+                ratio.unwrap_or_else(|| "1".into()),
+            ]);
+        }
+    }
+    table
+}
+
+fn method(plan: &Plan) -> Vec<String> {
+    let periods = periods(plan);
+    let mut method = dispatch::method(periods, plan);
+    method.truncate(1);
+    method.push(format!(
+        "Both guests start together, under `{POLICY}`; the first {} periods do not count, and Linux has booted then.",
+        grouped(periods.warmup as f64)
+    ));
+    method.push(
+        "While the core waits for the timer, it executes nothing, and no other guest has it. At the end of the wait the timer's interrupt \
+         comes to EL2, which delivers it and enters the guest (`docs/scheduling.md`)."
+            .into(),
+    );
+    method.push(format!(
+        "Cost: the task takes its timer interrupt in each period and does nothing else. At 100 µs, {LONG_US} µs are 8 % of one of four cores."
+    ));
+    method
+}
+
+fn summary(plan: &Plan, results: &Results) -> Value {
+    let costs = PERIODS_US.map(|period_us| {
+        json!({ "period_us": period_us, "early_us": LONG_US, "hackbench_over_without": cost(results, period_us) })
+    });
+    json!({ "waits": dispatch::summary(&cases(plan), results), "costs": costs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::loads::tests::plan;
+    use crate::results::samples;
+
+    #[test]
+    fn each_label_says_how_early_the_guest_is_woken() {
+        for run in Early.runs(&plan()).unwrap() {
+            let Machine::Spumone(system) = &run.machine else {
+                assert_eq!(run.label, BARE);
+                continue;
+            };
+            let us: u32 = run.label.rsplit('-').next().unwrap().parse().unwrap();
+            let expected = (us > 0).then_some(us);
+            assert_eq!(system.rt[0].early_us, expected, "{}", run.label);
+        }
+    }
+
+    #[test]
+    fn waits_are_judged_by_the_bare_machine_and_work_by_its_time_without() {
+        let mut results = Results::default();
+        // In ns; an instruction takes 4.
+        results.add(samples::rt(BARE, 1, [1, 2, 3, 2_000]));
+        let label = latency_label(Load::Hackbench, LONG_US);
+        results.add(samples::rt(&label, 1, [1, 4_700, 5_000, 6_100]));
+        results.add(samples::linux(&throughput_label(1000, 0), 1, &[1.0, 1.0]));
+        results.add(samples::linux(
+            &throughput_label(1000, LONG_US),
+            1,
+            &[1.02, 1.02],
+        ));
+        let verdicts = Early.evaluate(&plan(), &results).verdicts;
+        let met: Vec<_> = verdicts.iter().map(|it| it.met).collect();
+        assert_eq!(
+            met,
+            [Some(false), Some(true), Some(true), Some(false)],
+            "{verdicts:?}"
+        );
+        assert_eq!(verdicts[0].measured, "1,525, bare 500");
+        assert_eq!(verdicts[3].measured, "1.020 ± 0.000");
+    }
+}
