@@ -110,6 +110,42 @@ fn a_real_time_guest_keeps_its_periods_on_another_core() {
     assert!(late[0] > 0 && late[1] == 0, "{late:?} periods late or lost");
 }
 
+/// The switch, and what EL2 does for a storm of interrupts that another guest sends to itself, is over when the timer expires.
+#[test]
+fn a_guest_that_is_woken_early_begins_sooner() {
+    let longest = |early: Option<&str>| {
+        let name = "a_guest_that_is_woken_early_begins_sooner";
+        let mut guest = rt("period=100us load=0% duration=400ms");
+        if let Some(early) = early {
+            guest = guest.wake_early(early);
+        }
+        let console = Boot::new(&format!("{name}_{}", early.unwrap_or("not")))
+            .policy("steal")
+            .cores(4)
+            .exact()
+            .guest(guest)
+            .guest(probe(
+                "storm",
+                "suite=storm ms=400 pending=32",
+                &[0, 0, 1, 2, 3],
+            ))
+            .run();
+        console
+            .rt_is_well("rt")
+            .probe_is_well("storm")
+            .machine_ended();
+        let [late, lost] = ["late", "lost"].map(|key| console.number("rt", "rt-result", key));
+        console.demand(
+            late == 0 && lost == 0,
+            &format!("{late} periods are late, {lost} lost"),
+        );
+        console.number("rt", "rt-result", "max_ns") * INSTRUCTIONS_PER_US / 1000
+    };
+    let (without, with) = (longest(None), longest(Some("40us")));
+    println!("longest wait {without} instructions, woken early {with}");
+    assert!(with < 1_100 && without > 2 * with, "{without}, {with}");
+}
+
 /// Policy `delay` with a Linux whose `preempt_count` says when it may hold a lock: the park delay is as long as Linux boots
 /// with interrupts off (63 us on average), and not as long as it is in its kernel (195 us).
 #[test]

@@ -128,6 +128,12 @@ impl Guest {
         self
     }
 
+    /// Its core switches to it so long before its timer expires.
+    pub fn wake_early(mut self, time: &str) -> Self {
+        self.table.wake_early = Some(time.to_owned());
+        self
+    }
+
     /// Devices passed through; those that do DMA need `identity`.
     pub fn devices(mut self, devices: &[&str]) -> Self {
         self.table.devices = devices.iter().map(|&name| name.to_owned()).collect();

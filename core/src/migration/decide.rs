@@ -98,9 +98,7 @@ fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
     state.must_decide = false;
     if let Action::Run(chosen) = decision.action {
         set_running(state, platform, chosen);
-        if chosen.is_none() {
-            early::idles(state, platform, now);
-        }
+        early::stays_loaded(state, platform, now);
         platform.trace(TracePoint::Dispatch(chosen, now));
     }
     if !state.movable.is_empty() {

@@ -45,9 +45,10 @@ pub(super) fn loaded<P: Platform>(state: &mut State<P>, platform: &P, id: VcpuId
     }
 }
 
-/// The core idles from now on. The vCPU that is loaded sleeps, and its timer would wake it: so would its deadline, which is earlier.
+/// Another vCPU is to run, or none. If the vCPU that is loaded sleeps, it may stay loaded, since the core idles or loads a guest: its
+/// timer would wake it, but its deadline is earlier.
 #[inline(always)]
-pub(super) fn idles<P: Platform>(state: &mut State<P>, platform: &P, now: Ticks) {
+pub(super) fn stays_loaded<P: Platform>(state: &mut State<P>, platform: &P, now: Ticks) {
     let Some(id) = state.loaded() else {
         return;
     };
