@@ -76,6 +76,8 @@ pub struct Machine<'a> {
     passed: Option<Point>,
     /// The priority mask: interrupts of this band and above are let through.
     mask: Option<Band>,
+    /// An interrupt was delivered to this vCPU while it was loaded.
+    delivered: Option<VcpuId>,
 }
 
 impl<'a> AtEl2<'a> {
@@ -95,6 +97,7 @@ impl<'a> AtEl2<'a> {
                 rung_by_save: None,
                 passed: None,
                 mask: state.current_band(),
+                delivered: None,
             },
             state,
         }
@@ -106,7 +109,11 @@ impl<'a> AtEl2<'a> {
         for _ in 0..64 {
             match next_action(&mut self.state, &mut self.machine) {
                 Next::Decide => {}
-                Next::Idle | Next::Await => return self.rest(),
+                Next::Idle => return self.rest(),
+                Next::Await => {
+                    self.waits_rightly();
+                    return self.rest_at_el2();
+                }
                 Next::Run(_) => {
                     if self.state.must_refresh() {
                         refresh(&mut self.state, &mut self.machine);
@@ -123,17 +130,36 @@ impl<'a> AtEl2<'a> {
     }
 
     fn rest(mut self) -> (Own, SharedSnapshot) {
+        if let Some(id) = self.state.running().filter(|&id| moves(id)) {
+            // From now on the guest may do anything, so its former state does not count.
+            self.machine.world.in_kernel[id.index()] = false;
+            self.machine.world.timers[id.index()] = Timer::None;
+        }
+        self.rest_at_el2()
+    }
+
+    /// The running vCPU is not entered before an interrupt comes for it.
+    fn waits_rightly(&self) {
+        let Some(id) = self.state.running() else {
+            panic!("core {} waits for no vCPU", self.core.0);
+        };
+        assert_ne!(
+            self.machine.delivered,
+            Some(id),
+            "vCPU {id} waits, and has an interrupt"
+        );
+        let timer = self.machine.world.timers[id.index()];
+        assert_eq!(timer, Timer::Armed, "vCPU {id} waits for no timer");
+    }
+
+    /// The core enters no guest, or the running vCPU's guest executes nothing.
+    fn rest_at_el2(self) -> (Own, SharedSnapshot) {
         assert_eq!(
             self.machine.mask,
             self.state.current_band(),
             "core {} enters a guest, or idles, with the priority mask of another band",
             self.core.0
         );
-        if let Some(id) = self.state.running().filter(|&id| moves(id)) {
-            // From now on the guest may do anything, so its former state does not count.
-            self.machine.world.in_kernel[id.index()] = false;
-            self.machine.world.timers[id.index()] = Timer::None;
-        }
         let now = self.machine.now;
         let shared = self.machine.world.snapshot(now);
         let own = Own {
@@ -186,7 +212,9 @@ impl<'a> AtEl2<'a> {
         if timer {
             self.machine.world.timers[id.index()] = Timer::Armed;
         }
-        self.state.sleep_running();
+        if !await_timer(&mut self.state, &self.machine) {
+            self.state.sleep_running();
+        }
     }
 
     /// Whether the running vCPU was in its kernel at the exit.
@@ -346,6 +374,7 @@ impl Platform for Machine<'_> {
 
     fn deliver(&mut self, loaded: &mut Token, what: Delivery) -> VcpuSet {
         if !matches!(what, Delivery::LateTimer(_)) {
+            self.delivered = Some(loaded.0);
             self.deliver_all(loaded.0);
         }
         VcpuSet::EMPTY
@@ -411,7 +440,12 @@ impl Platform for Machine<'_> {
     }
 
     fn loaded_timer(&self) -> Option<Ticks> {
-        None
+        let id = self.loaded.filter(|&id| moves(id))?;
+        match self.world.timers[id.index()] {
+            Timer::None => None,
+            Timer::Armed => Some(self.now.saturating_add(Ticks(1))),
+            Timer::Due => Some(self.now),
+        }
     }
 
     fn sample(&self, loaded: &Token) -> Sample {

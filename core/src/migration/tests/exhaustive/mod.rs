@@ -152,6 +152,8 @@ struct System {
     timers: u8,
     /// vCPUs that migrate and are of a band between the lowest and that of the real-time vCPUs; bit n for vCPU n.
     middle: u8,
+    /// vCPUs that are woken a tick before their timers expire; bit n for vCPU n.
+    early: u8,
     /// Whether vCPUs are turned on and off, and the guest is reset.
     lives: bool,
 }
@@ -164,6 +166,7 @@ impl System {
             rt,
             timers,
             middle: 0,
+            early: 0,
             lives: false,
         }
     }
@@ -210,6 +213,7 @@ impl System {
         state.grace = Grace::new(Ticks(1), 1, true);
         state.notify_again_after = Ticks(1);
         state.take_back_after = Ticks(1);
+        state.longest_wait = Ticks(2);
         for (id, doing) in [
             (VcpuId(core), VcpuState::Runnable),
             (rt_of(core), VcpuState::Sleep),
@@ -230,7 +234,7 @@ impl System {
                 home: PcpuId(core),
                 cores: CoreSet::from_bits((1 << CORES) - 1),
                 moves: true,
-                early: Ticks(0),
+                early: Ticks(u64::from(self.early >> core & 1)),
             });
             vcpus[rt] = Some(VcpuFacts {
                 band: HIGH,
@@ -259,7 +263,8 @@ impl System {
             let own = seen.cores[usize::from(core)];
             let has_rt = self.rt >> core & 1 != 0;
             let runs_rt = own.running().is_some_and(|id| !at_el2::moves(id));
-            let guest = own.running().filter(|_| !runs_rt);
+            // A vCPU that waits for its timer executes nothing.
+            let guest = own.running().filter(|_| !runs_rt && !own.awaits());
             // With the exit from the kernel caught, the vCPU is in its kernel; with the entry caught, it is not.
             let kernels: &[bool] = match (guest, own.catches()) {
                 (None, _) | (_, Catch::Entry) => &[false],
@@ -355,7 +360,8 @@ impl System {
 
     /// The core's step after an event.
     fn apply(&self, event: Event, own: Own, shared: &SharedSnapshot) -> (Own, SharedSnapshot) {
-        let running = own.state.running().filter(|&id| at_el2::moves(id));
+        let running = own.state.running();
+        let running = running.filter(|&id| at_el2::moves(id) && !own.state.awaits(id));
         let mut at_el2 = AtEl2::new(self, event.core, own, shared);
         if let Some(id) = running {
             at_el2.set_in_kernel(id, event.in_kernel);
@@ -404,6 +410,16 @@ fn bands(policy: packed::Policy, middle: u8, rt: u8, bound: u8, states: usize) {
     let system = System {
         middle,
         ..System::new(policy, rt, 0b001)
+    };
+    check_system(&system, bound, states);
+}
+
+/// As [`check`], where vCPUs that set their timers are woken early.
+#[track_caller]
+fn early(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
+    let system = System {
+        early: timers,
+        ..System::new(policy, rt, timers)
     };
     check_system(&system, bound, states);
 }
@@ -506,6 +522,11 @@ fn random() {
 #[test]
 fn ondemand_with_two_real_time_cores() {
     check(packed::Policy::OnDemand, 0b011, 0b001, 3, 160_000);
+}
+
+#[test]
+fn early_under_steal() {
+    early(packed::Policy::Steal, 0b001, 0b001, 3, 1_080_000);
 }
 
 #[test]

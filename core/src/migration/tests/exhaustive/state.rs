@@ -228,6 +228,8 @@ pub struct CoreSnapshot {
     notify_at: u8,
     fetch_at: u8,
     grace: Grace,
+    /// Of the running vCPU: for how long it waits for its timer at most.
+    awaits: Option<u8>,
     deadlines: [u8; VCPUS],
     /// States of the vCPUs that migrate, and of the core's real-time vCPU.
     states: [u8; VCPUS + 1],
@@ -283,7 +285,7 @@ impl CoreSnapshot {
         } = state;
         assert!(rung.is_empty());
         assert_eq!((*chore_at, *chore_is_due), (Ticks::NEVER, false));
-        assert_eq!(*awaits, None);
+        assert!(awaits.is_none_or(|it| *running == Some(it.id)));
         assert!(!must_decide && fetched.is_none() && *deferred_until == Ticks::NEVER);
         assert_eq!(*running, scheduler.current());
         assert_eq!((*alarm_is_stale, *alarm_expired), (false, false));
@@ -339,6 +341,7 @@ impl CoreSnapshot {
             notify_at: from_now(*notify_at),
             fetch_at: from_now(*fetch_at),
             grace: *grace,
+            awaits: awaits.map(|it| from_now(it.until)),
             deadlines: at,
             states: core::array::from_fn(|id| {
                 state_of(if id < VCPUS {
@@ -365,6 +368,11 @@ impl CoreSnapshot {
     /// The running vCPU. A number of [`VCPUS`] or more stands for the core's real-time vCPU.
     pub fn running(&self) -> Option<VcpuId> {
         self.running.map(VcpuId)
+    }
+
+    /// Whether it waits for its timer.
+    pub fn awaits(&self) -> bool {
+        self.awaits.is_some()
     }
 
     pub fn catches(&self) -> Catch {
