@@ -20,7 +20,8 @@ const NOTIFY_AGAIN_US: u32 = 1_600;
 /// In microseconds: after how long a vCPU that was sent away is taken back if no core has claimed it.
 pub const TAKE_BACK_US: u32 = 500;
 /// In microseconds: how long a vCPU waits for its timer at most ([`Await`]). It is longer than any vCPU is woken early, so it matters
-/// only if the timer cannot interrupt the vCPU, which has not ended the timer's last interrupt.
+/// only if the timer cannot interrupt the vCPU: the guest has not ended the timer's last interrupt. The alarm is not armed again when
+/// the wait ends, which would add to the latency; so the time is longer than most jobs of a real-time guest, too.
 const LONGEST_WAIT_US: u32 = 2_000;
 /// In microseconds: how often a vCPU is sampled while a preemption is deferred for it.
 const DEFER_STEP_US: u32 = 20;

@@ -55,7 +55,8 @@ pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next 
     arm_stale_alarm(state, platform);
     match state.running {
         None => Next::Idle,
-        Some(id) if state.loaded() == Some(id) => match state.awaits(id) {
+        // An interrupt that came while it was not loaded, or about to be saved, may not be in its list registers yet.
+        Some(id) if state.loaded() == Some(id) => match state.awaits(id) && !state.must_refresh {
             true => Next::Await,
             false => Next::Run(id),
         },

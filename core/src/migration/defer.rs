@@ -20,6 +20,8 @@ pub(super) fn defer_preemption<P: Platform>(
         .loaded
         .as_ref()
         .filter(|it| state.scheduler.current() == Some(it.id))
+        // In its WFI, a vCPU holds no lock.
+        .filter(|it| !state.awaits(it.id))
         .filter(|_| state.scheduler.highest_band() > current)
         .filter(|it| platform.may_hold_lock(&it.token));
     let until = state.deferred_until.min(now.saturating_add(bound));

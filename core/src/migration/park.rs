@@ -50,6 +50,10 @@ pub fn acquire_token<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vc
     };
     state.keep(id, token);
     state.parked_here.remove(id);
+    if state.awaits(id) && platform.doorbell(id).is_some_and(|it| !it.is_silent()) {
+        // The core that rang it may have marked it as wanted, and not kicked this core.
+        state.end_await(id);
+    }
     if state.sent.contains(id) {
         // It was sent away, and no core has claimed it.
         state.sent.remove(id);
@@ -211,7 +215,8 @@ pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, 
             // A vCPU that was parked here may be on another core by now.
             wake(state, platform, id);
         }
-        if sleeps {
+        // If another core has it by now, it still sleeps, as far as this core's scheduler knows.
+        if sleeps && state.scheduler.state(id) == Some(VcpuState::Runnable) {
             woken_early(state, platform, id, now);
         }
     }

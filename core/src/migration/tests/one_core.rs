@@ -11,10 +11,15 @@ use crate::migration::*;
 use crate::schedule::{Band, Ticks, VcpuState};
 use crate::sets::{CoreSet, VcpuSet};
 use crate::vgic::Doorbell;
+use spumone_config::gic::VIRTUAL_TIMER;
 use spumone_config::packed::{self, Without};
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 use std::vec::Vec;
 
+mod early;
+
+/// How early vCPUs of the middle band are woken.
+const EARLY: Ticks = Ticks(50);
 const OWN: PcpuId = PcpuId(0);
 const OTHER: PcpuId = PcpuId(1);
 const CORES: usize = 3;
@@ -52,8 +57,12 @@ struct Machine {
     mask: Option<Band>,
     /// The time for which the alarm is armed.
     alarm: Ticks,
-    /// When the timer of the loaded vCPU expires.
+    /// When the timer of the loaded vCPU expires; its interrupt comes once.
     loaded_timer: Option<Ticks>,
+    is_timer_taken: bool,
+    /// How long it takes to look at the parking slots, and the vCPU for which another core has an interrupt meanwhile.
+    fetch_takes: u64,
+    rung_in_fetch: Option<VcpuId>,
 }
 
 impl Core {
@@ -65,7 +74,10 @@ impl Core {
             home: PcpuId((id % CORES) as u8),
             cores: CoreSet::from_bits((1 << CORES) - 1),
             moves: moves_vcpus,
-            early: Ticks(0),
+            early: match band {
+                MIDDLE => EARLY,
+                _ => Ticks(0),
+            },
         };
         let mut vcpus = [None; MAX_VCPUS];
         for (place, band) in vcpus.iter_mut().zip(bands.iter().enumerate()) {
@@ -105,6 +117,9 @@ impl Core {
                 mask: None,
                 alarm: Ticks::NEVER,
                 loaded_timer: None,
+                is_timer_taken: false,
+                fetch_takes: 0,
+                rung_in_fetch: None,
             },
         }
     }
@@ -182,6 +197,10 @@ impl Machine {
         let passes = |id: &VcpuId| Some(self.bands[id.index()]) >= self.mask;
         self.pending.last().copied().filter(passes)
     }
+
+    fn is_timer_pending(&self) -> bool {
+        !self.is_timer_taken && self.loaded_timer.is_some_and(|at| at <= self.now)
+    }
 }
 
 impl Platform for Machine {
@@ -216,13 +235,17 @@ impl Platform for Machine {
     }
 
     fn is_interrupted(&self) -> bool {
-        self.alarm <= self.now || self.next_pending().is_some()
+        self.alarm <= self.now || self.next_pending().is_some() || self.is_timer_pending()
     }
 
     fn take_interrupt(&mut self, _: Option<&mut VcpuId>) -> Taken {
         if self.alarm <= self.now {
             self.alarm = Ticks::NEVER;
             return Taken::Alarm;
+        }
+        if self.is_timer_pending() {
+            self.is_timer_taken = true;
+            return Taken::Timer(VIRTUAL_TIMER);
         }
         let Some(id) = self.next_pending() else {
             return Taken::Nothing;
@@ -297,7 +320,16 @@ impl Platform for Machine {
         Ticks::NEVER
     }
 
-    fn trace(&mut self, _: TracePoint) {}
+    fn trace(&mut self, point: TracePoint) {
+        if let TracePoint::Peeked(_) = point {
+            self.now.0 += self.fetch_takes;
+            if let Some(id) = self.rung_in_fetch.take() {
+                self.doorbells[id.index()].ring_spis(1);
+                let slot = self.shared.slot(id);
+                assert!(slot.parked().is_some_and(|seen| slot.mark_wanted(seen)));
+            }
+        }
+    }
 }
 
 /// A vCPU in its kernel whose time slice is over gets grace if the parked vCPU is of the same band, and none if it is
