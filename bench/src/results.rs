@@ -44,10 +44,19 @@ impl Outcome {
 
     /// Seconds of each repeat, as Linux measured them.
     pub fn seconds(&self) -> Vec<f64> {
-        self.console
-            .linux
-            .first()
-            .map(|facts| console::numbers(facts, "seconds"))
+        self.linux_numbers("seconds")
+    }
+
+    /// Mbit/s of each transfer, as Linux measured them.
+    pub fn rates(&self) -> Vec<f64> {
+        self.linux_numbers("rates")
+    }
+
+    /// A list of numbers that Linux's first scenario reports.
+    fn linux_numbers(&self, key: &str) -> Vec<f64> {
+        let facts = self.console.linux.first();
+        facts
+            .map(|facts| console::numbers(facts, key))
             .unwrap_or_default()
     }
 

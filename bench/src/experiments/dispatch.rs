@@ -16,15 +16,20 @@ pub const ROOM: f64 = 1500.0;
 pub type Named = (String, String);
 
 /// How latencies are measured.
+pub fn definition(periods: Periods, plan: &Plan) -> String {
+    format!(
+        "{} periods of {} µs. Latency is the counter at the task's first instruction minus the due time, which is \
+         absolute and does not drift; the counter runs at 62.5 MHz, so it counts in steps of {} instructions.",
+        grouped(periods.count as f64),
+        periods.us,
+        plan.ipus * 16 / 1000
+    )
+}
+
+/// How latencies are measured beside a Linux that boots meanwhile.
 pub fn method(periods: Periods, plan: &Plan) -> Vec<String> {
     vec![
-        format!(
-            "{} periods of {} µs. Latency is the counter at the task's first instruction minus the due time, which is \
-             absolute and does not drift; the counter runs at 62.5 MHz, so it counts in steps of {} instructions.",
-            grouped(periods.count as f64),
-            periods.us,
-            plan.ipus * 16 / 1000
-        ),
+        definition(periods, plan),
         "Both guests start together. So up to the first three virtual seconds are Linux's boot, even in the run called \
          Linux idle. What Linux does after its boot lasts to the end."
             .into(),

@@ -319,21 +319,19 @@ fn cost_table(results: &Results) -> Table {
 
 fn method(plan: &Plan) -> Vec<String> {
     let periods = periods(plan);
-    let mut method = dispatch::method(periods, plan);
-    method.truncate(1);
-    method.push(format!(
-        "Both guests start together, under `{POLICY}`; the first {} periods do not count, and Linux has booted then.",
-        grouped(periods.warmup as f64)
-    ));
-    method.push(
+    vec![
+        dispatch::definition(periods, plan),
+        format!(
+            "Both guests start together, under `{POLICY}`; the first {} periods do not count, and Linux has booted then.",
+            grouped(periods.warmup as f64)
+        ),
         "While the core waits for the timer, it executes nothing, and no other guest has it. At the end of the wait the timer's interrupt \
          comes to EL2, which delivers it and enters the guest (`docs/scheduling.md`)."
             .into(),
-    );
-    method.push(format!(
-        "Cost: the task takes its timer interrupt in each period and does nothing else. At 100 µs, {LONG_US} µs are 8 % of one of four cores."
-    ));
-    method
+        format!(
+            "Cost: the task takes its timer interrupt in each period and does nothing else. At 100 µs, {LONG_US} µs are 8 % of one of four cores."
+        ),
+    ]
 }
 
 fn summary(plan: &Plan, results: &Results) -> Value {

@@ -5,7 +5,6 @@
 use super::beside::{self, Load, Periods};
 use super::bursts::{self, Bursts};
 use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict};
-use crate::console::numbers;
 use crate::linux::{Linux, Programs};
 use crate::machine::{Machine, Run};
 use crate::plot::{Figure, Line, Lines};
@@ -127,11 +126,8 @@ fn throughput_run(plan: &Plan, policy: &str, loaded: Loaded) -> Run {
 
 /// Seconds that a transfer takes for each Mbit: the mean of all transfers and seeds. All transfers of a run are of one size.
 fn time(results: &Results, label: &str) -> Option<Mean> {
-    let rates = |it: &Outcome| {
-        let facts = it.console.linux.first();
-        facts.map(|it| numbers(it, "rates")).unwrap_or_default()
-    };
-    Mean::of(results.values(label, rates).into_iter().map(f64::recip))
+    let rates = results.values(label, Outcome::rates);
+    Mean::of(rates.into_iter().map(f64::recip))
 }
 
 /// Mbit/s: all that was transferred, by the time that it took.
@@ -407,9 +403,9 @@ fn method(plan: &Plan) -> Vec<String> {
          vCPU of CPU 0, and the card's interrupts go with it (`docs/migration.md`): no interrupt is sent to a CPU that Linux did not \
          choose."
             .into(),
-        "Throughput is what the receiver counts (iperf3, `sum_received`): the bytes of all transfers by the time of all. The transfers of \
-         a run differ by 20 %, at any load, so policies have 20 transfers of 16 MiB in a run (with periods of 500 ms: 8 of 64 MiB), \
-         and `none`, whose loss is larger, has 3."
+        "Throughput is what the receiver counts (iperf3, `sum_received`): the sum of the bytes of all transfers, divided by the sum of their \
+         times. The transfers of one run differ by 20 %, at any load. So a run with a policy has 20 transfers of 16 MiB (with periods of \
+         500 ms: 8 of 64 MiB). A run with `none` loses more, and has 3."
             .into(),
     ];
     if !plan.quick {

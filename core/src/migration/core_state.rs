@@ -278,12 +278,6 @@ impl<T> CoreState<T> {
         self.scheduler.state(id)
     }
 
-    /// The running vCPU waits for an interrupt.
-    pub fn sleep_running(&mut self) {
-        self.scheduler.sleep_current();
-        self.must_decide = true;
-    }
-
     /// The running vCPU gives up the rest of its time slice.
     pub fn yield_running(&mut self) {
         self.scheduler.yield_current();
@@ -360,6 +354,12 @@ impl<T> CoreState<T> {
 
 /// What only the functions of this module call.
 impl<T> CoreState<T> {
+    /// The running vCPU sleeps: it waits for an interrupt.
+    pub(super) fn sleep_running(&mut self) {
+        self.scheduler.sleep_current();
+        self.must_decide = true;
+    }
+
     /// Whether the vCPU waits for its timer.
     #[inline(always)]
     pub(super) fn awaits(&self, id: VcpuId) -> bool {

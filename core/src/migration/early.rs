@@ -18,23 +18,20 @@ pub(super) fn woken_early<P: Platform>(state: &mut State<P>, platform: &P, id: V
     }
 }
 
-/// The running vCPU is about to sleep. Returns whether it keeps the core instead, because its timer expires so soon: then it waits
-/// for its timer.
+/// The running vCPU, which is loaded, executes WFI, and no interrupt is pending for it: it sleeps. If its timer expires so soon that
+/// the core would switch back to it at once, it keeps the core, and waits for its timer.
 #[inline(always)]
-pub fn await_timer<P: Platform>(state: &mut State<P>, platform: &P) -> bool {
-    let Some(id) = state.running else {
-        return false;
-    };
-    let early = early(platform, id);
-    if early == Ticks(0) {
-        return false;
+pub fn sleep<P: Platform>(state: &mut State<P>, platform: &P) {
+    if let Some(id) = state.running {
+        let early = early(platform, id);
+        if early > Ticks(0) {
+            let now = platform.now();
+            if is_timer_near(platform, now, early) {
+                return begin(state, id, now);
+            }
+        }
     }
-    let now = platform.now();
-    let waits = is_timer_near(platform, now, early);
-    if waits {
-        begin(state, id, now);
-    }
-    waits
+    state.sleep_running();
 }
 
 /// A vCPU has been loaded. If its timer has expired meanwhile, its list registers have the interrupt, and it does not wait.

@@ -234,7 +234,8 @@ impl CpuInterface {
     }
 
     /// The physical interrupt behind the guest's SPI `guest` was acknowledged on this core, its priority dropped, while
-    /// this vCPU is loaded. If `is_preempted` half way, only its doorbell is rung. Returns the vCPUs whose doorbells were rung.
+    /// this vCPU is loaded. `is_preempted` is called half way: if it returns true, the SPI is not delivered, and the vCPU's own
+    /// doorbell is rung. Returns the vCPUs whose doorbells were rung.
     pub fn spi_arrived(
         &mut self,
         gic: &GuestGic,

@@ -108,12 +108,15 @@ impl CpuInterface {
         gic.distributor.fire(spi);
         // The arrival is written before route and holder are read; see `distributor`.
         fence(Ordering::SeqCst);
-        if is_preempted || gic.distributor.route(spi) != Some(self.index) {
+        if gic.distributor.route(spi) != Some(self.index) {
             return kick.with(gic.ring(spi));
         }
         if !gic.distributor.is_open(spi) {
             // The vCPU that enables it will ring.
             return kick;
+        }
+        if is_preempted {
+            return kick.with(gic.ring(spi));
         }
         if free != 0 {
             let index = free.trailing_zeros() as usize;

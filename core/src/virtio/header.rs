@@ -50,7 +50,8 @@ impl Form {
 pub(super) enum Verdict {
     /// Its header has been passed on.
     Passed,
-    /// It is shorter than a header, or has one that no card may pass on, or the receiver's buffer has no room for it.
+    /// The frame is dropped: it is shorter than a header, its header is one that no card may pass on, or the receiver's buffer has no room
+    /// for the header.
     Dropped,
     /// It needs what the receiver has not accepted.
     Refused,

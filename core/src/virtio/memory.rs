@@ -31,6 +31,6 @@ pub trait Memories {
     ///
     /// # Errors
     ///
-    /// The end whose memory does not have all these bytes; [`End::Sender`] if neither end's memory has them.
+    /// Not all of these bytes are in the memory of this end; [`End::Sender`] also if that holds for both ends.
     fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End>;
 }

@@ -29,8 +29,8 @@ const FIRST_STRETCH: u32 = 512;
 
 /// Moves a packet, or the rest of it where the last call has ended, in stretches: as much as the receiver's buffer has room for. The
 /// call moves less if `pause`, which is asked after the header and after each stretch, says that the caller has something else to do.
-/// The packet arrives with `own` as its source, whatever the sender has written. These packets are dropped: one that is not for
-/// `peer`, one that is shorter than its header says, and one that is larger than [`MAX_PACKET`].
+/// The packet arrives with `own` as its source, whatever the sender has written. A packet is dropped if it is not for `peer`, if it
+/// has fewer bytes than its header says, or if it has more than [`MAX_PACKET`].
 pub(super) fn copy(
     (own, peer): (u32, u32),
     (sender, packet): (&Ring<'_>, u16),

@@ -193,7 +193,7 @@ impl Instance {
         }
     }
 
-    /// Handles WFI: the running vCPU sleeps, unless an interrupt is pending for it, or its guest's devices have something to do
+    /// Handles WFI: the running vCPU [sleeps](migration::sleep), unless an interrupt is pending for it, or its guest's devices have something to do
     /// (`Guest::due`). The architecture allows a WFI to end at any time.
     pub(super) fn wait_for_interrupt(&mut self) {
         let vcpu = super::loaded(&mut self.state);
@@ -206,9 +206,7 @@ impl Instance {
         let mut gic = self.platform.loaded_gic(guest);
         let (quiet, mut rung) = vcpu.vgic.is_quiet(shared, &mut gic);
         if quiet {
-            if !migration::await_timer(&mut self.state, &self.platform) {
-                self.state.sleep_running();
-            }
+            migration::sleep(&mut self.state, &self.platform);
             self.notify(guest, rung);
             return;
         }
@@ -219,7 +217,7 @@ impl Instance {
         let (deliverable, more) = self.has_deliverable();
         rung = rung.with(more);
         if !deliverable {
-            self.state.sleep_running();
+            migration::sleep(&mut self.state, &self.platform);
         }
         self.notify(guest, rung);
     }

@@ -5,8 +5,8 @@
 //! A vCPU that has frames to transmit sets a bit of its guest ([`Guest::due`]). Whichever vCPU of the guest is about to be entered moves
 //! frames and passes on the interrupts that are raised for them, so the guest that transmits pays, at its priority. The core
 //! looks for interrupts after each stretch of a frame and before each interrupt that it passes on: an interrupt for a higher band waits
-//! for one of those at most. A vCPU that has an interrupt of its own to handle is entered first, for its peer chooses when frames that
-//! have waited can go on; what is left is moved at its next exit.
+//! for one of those at most. A vCPU that has an interrupt of its own to handle is entered first, because the peer guest chooses when
+//! frames that have waited can go on. The frames that are left are moved at the vCPU's next exit.
 
 use super::{Instance, loaded};
 use crate::console::say;

@@ -2,7 +2,7 @@
 //! A guest that is woken early: its core switches to it before its timer expires.
 
 use super::bench::Bench;
-use super::guest::psci;
+use super::guest::{gicd, psci};
 use super::systems::*;
 use crate::fake::{self, Register};
 use spumone_config::packed::{Policy, Trigger};
@@ -55,6 +55,15 @@ fn sleeps_for(bench: &mut Bench, ticks: u64) -> u64 {
     now() + ticks
 }
 
+/// The first guest acknowledges the interrupt of its timer, turns the timer off, and ends the interrupt.
+fn handles_its_timer(bench: &mut Bench) {
+    assert_eq!(bench.acknowledges(0, 0), TIMER);
+    bench.look(0, 0, |cpu| {
+        cpu.set(Register::CNTV_CTL_EL0, 0);
+        cpu.end(TIMER);
+    });
+}
+
 fn is_loaded_and_runs(bench: &mut Bench) -> bool {
     bench.runs_on(0, 0, 0) && bench.instances[0].loaded() == Some(bench.vcpu(0, 0))
 }
@@ -79,11 +88,7 @@ fn its_core_switches_to_it_early_and_enters_it_when_its_timer_expires() {
             bench.until("it is entered", |bench| bench.entry(0, 0).count > entries);
             assert!(now() >= at && now() < at + 3_000, "{} of {at}", now());
             assert!(policy == Policy::Steal || bench.entry(1, 0).count == others);
-            assert_eq!(bench.acknowledges(0, 0), TIMER);
-            bench.look(0, 0, |cpu| {
-                cpu.set(Register::CNTV_CTL_EL0, 0);
-                cpu.end(TIMER);
-            });
+            handles_its_timer(&mut bench);
         }
     }
 }
@@ -120,11 +125,7 @@ fn on_an_idle_core_it_is_awake_before_its_timer_expires() {
         assert!(now() >= at - EARLY - 3_000 && now() < at - EARLY / 2);
         bench.until("it is entered", |bench| bench.entry(0, 0).count > entries);
         assert!(now() >= at && now() < at + 3_000, "{} of {at}", now());
-        assert_eq!(bench.acknowledges(0, 0), TIMER);
-        bench.look(0, 0, |cpu| {
-            cpu.set(Register::CNTV_CTL_EL0, 0);
-            cpu.end(TIMER);
-        });
+        handles_its_timer(&mut bench);
     }
 }
 
@@ -137,6 +138,27 @@ fn it_keeps_the_core_if_its_timer_expires_soon() {
     bench.until("it is entered", |bench| bench.entry(0, 0).count > entries);
     assert!(now() >= at && now() < at + 3_000);
     assert_eq!(bench.entry(1, 0).count, others);
+    assert_eq!(bench.acknowledges(0, 0), TIMER);
+}
+
+/// A device's interrupt is in a list register, and masked by the guest's priority mask.
+#[test]
+fn it_keeps_the_core_also_if_it_has_an_interrupt_that_it_masks() {
+    let (physical, own) = DEVICE;
+    let mut bench = early_beside_another(Policy::None);
+    let priority = DISTRIBUTOR + gicd::IPRIORITYR + u64::from(own & !3);
+    bench.does(0, 0, move |cpu| cpu.store(priority, u32::MAX));
+    bench.look(0, 0, |cpu| {
+        cpu.set(Register::ICH_VMCR_EL2, 0x80 << 24 | 1 << 1);
+    });
+    fake::with(|machine| machine.gic.set_line(physical, true));
+    bench.iterations(10);
+    assert_eq!(bench.look(0, 0, |cpu| cpu.acknowledge()), None);
+    sleeps_for(&mut bench, EARLY - 2_000);
+    assert_eq!(
+        bench.instances[0].state(bench.vcpu(0, 0)),
+        Some(VcpuState::Running)
+    );
     assert_eq!(bench.acknowledges(0, 0), TIMER);
 }
 

@@ -104,9 +104,10 @@ impl Instance {
     }
 
     /// The running vCPU waits for an interrupt. If none is pending, it sleeps.
-    fn wait_for_interrupt(&mut self, w: &World, id: VcpuId) {
+    fn wait_for_interrupt(&mut self, w: &mut World, id: VcpuId) {
         if !w.vcpus[id.index()].has_pending(self.now()) {
-            self.state.sleep_running();
+            let (state, core) = self.at(w);
+            migration::sleep(state, &core);
         }
     }
 }

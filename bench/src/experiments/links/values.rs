@@ -4,7 +4,6 @@
 use super::super::Plan;
 use super::runs::{KVM_SOCKETS, MEMORY, SOCKETS, transfers};
 use crate::clock::Profiled;
-use crate::console::numbers;
 use crate::results::{Outcome, Results};
 use crate::stats::Spread;
 
@@ -93,11 +92,7 @@ pub(super) fn stream(results: &Results, label: &str, bytes: &str, seconds: &str)
 
 /// TCP between two Linux guests in Mbit/s, of all transfers.
 pub(super) fn tcp_rate(results: &Results, label: &str) -> Option<Spread> {
-    let rates = |it: &Outcome| {
-        let facts = it.console.linux.first();
-        facts.map(|it| numbers(it, "rates")).unwrap_or_default()
-    };
-    Spread::of(results.values(label, rates))
+    Spread::of(results.values(label, Outcome::rates))
 }
 
 /// The share of the cores' time, in per cent, in which they poll instead of executing or sleeping.

@@ -212,9 +212,7 @@ impl<'a> AtEl2<'a> {
         if timer {
             self.machine.world.timers[id.index()] = Timer::Armed;
         }
-        if !await_timer(&mut self.state, &self.machine) {
-            self.state.sleep_running();
-        }
+        sleep(&mut self.state, &self.machine);
     }
 
     /// Whether the running vCPU was in its kernel at the exit.

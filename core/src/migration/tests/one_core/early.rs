@@ -22,6 +22,14 @@ fn runs_early_vcpu(core: &mut Core) {
     assert_eq!(next(core), Next::Run(VcpuId(0)));
 }
 
+/// The core switches to vCPU 0 before the vCPU's timer expires, and enters it.
+fn switches_and_enters(core: &mut Core) {
+    assert_eq!(next(core), Next::Switch(VcpuId(0)));
+    core.machine.loaded_timer = Some(Ticks(1_000));
+    switch(&mut core.state, &mut core.machine, VcpuId(0));
+    assert_eq!(next(core), Next::Run(VcpuId(0)));
+}
+
 /// vCPU 0 is parked here asleep, and its timer expires at 1,000.
 fn parks_early_vcpu(core: &mut Core) {
     core.admit(0, VcpuState::Sleep);
@@ -36,7 +44,7 @@ fn it_waits_for_its_timer_and_runs_when_that_expires() {
     let mut core = Core::steal(&[MIDDLE, Band::LOWEST]);
     runs_early_vcpu(&mut core);
     core.machine.loaded_timer = Some(Ticks(1_000));
-    core.state.sleep_running();
+    sleep(&mut core.state, &core.machine);
     assert_eq!(next(&mut core), Next::Idle);
     assert_eq!(core.machine.alarm, Ticks(1_000 - EARLY.0));
     core.machine.now = core.machine.alarm;
@@ -53,7 +61,7 @@ fn it_does_not_wait_if_its_timer_expires_while_its_core_fetches() {
     let mut core = Core::steal(&[MIDDLE, Band::LOWEST]);
     runs_early_vcpu(&mut core);
     core.machine.loaded_timer = Some(Ticks(1_000));
-    core.state.sleep_running();
+    sleep(&mut core.state, &core.machine);
     assert_eq!(next(&mut core), Next::Idle);
     core.machine.now = core.machine.alarm;
     core.machine.fetch_takes = EARLY.0 + 10;
@@ -69,10 +77,7 @@ fn it_does_not_wait_if_it_was_rung_while_it_was_parked() {
     core.runs(OWN, Band::HIGHEST);
     parks_early_vcpu(&mut core);
     core.machine.rung_in_fetch = Some(VcpuId(0));
-    assert_eq!(next(&mut core), Next::Switch(VcpuId(0)));
-    core.machine.loaded_timer = Some(Ticks(1_000));
-    switch(&mut core.state, &mut core.machine, VcpuId(0));
-    assert_eq!(next(&mut core), Next::Run(VcpuId(0)));
+    switches_and_enters(&mut core);
 }
 
 /// The deadline is left behind on the core that had parked it.
@@ -87,10 +92,7 @@ fn it_does_not_wait_if_it_comes_back_with_an_interrupt() {
     core.parked_elsewhere(0, ParkedState::Wanted, 900);
     core.ring(0);
     core.runs(OTHER, Band::HIGHEST);
-    assert_eq!(next(&mut core), Next::Switch(VcpuId(0)));
-    core.machine.loaded_timer = Some(Ticks(1_000));
-    switch(&mut core.state, &mut core.machine, VcpuId(0));
-    assert_eq!(next(&mut core), Next::Run(VcpuId(0)));
+    switches_and_enters(&mut core);
 }
 
 /// Its kernel, which waits in its idle loop, holds no lock.
@@ -104,7 +106,7 @@ fn its_wait_defers_no_preemption() {
     core.admit(1, VcpuState::Sleep);
     runs_early_vcpu(&mut core);
     core.machine.loaded_timer = Some(core.machine.now.saturating_add(EARLY));
-    assert!(await_timer(&mut core.state, &core.machine));
+    sleep(&mut core.state, &core.machine);
     assert_eq!(next(&mut core), Next::Await);
     wake(&mut core.state, &mut core.machine, VcpuId(1));
     assert_eq!(next(&mut core), Next::Switch(VcpuId(1)));

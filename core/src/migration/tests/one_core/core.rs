@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The core under test, and the machine around it.
+
+use super::{CORES, EARLY, FREQUENCY_HZ, HANDLER, MIDDLE, OTHER, OWN, QUANTUM};
+use crate::migration::core_state::Loaded;
+use crate::migration::fetch::fetch;
+use crate::migration::notify::publish_and_notify;
+use crate::migration::*;
+use crate::schedule::{Band, Ticks, VcpuState};
+use crate::sets::{CoreSet, VcpuSet};
+use crate::vgic::Doorbell;
+use spumone_config::gic::VIRTUAL_TIMER;
+use spumone_config::packed::{self, Without};
+use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
+use std::vec::Vec;
+
+/// Core [`OWN`]. vCPU n has band `bands[n]`.
+pub struct Core {
+    pub state: CoreState<VcpuId>,
+    pub machine: Machine,
+}
+
+/// The machine around it.
+pub struct Machine {
+    pub shared: Shared,
+    pub bands: Vec<Band>,
+    pub tokens: [Option<VcpuId>; MAX_VCPUS],
+    pub doorbells: [Doorbell; MAX_VCPUS],
+    pub policy: Policy,
+    pub now: Ticks,
+    pub in_kernel: bool,
+    /// Whether the guests run; if not, they are being loaded.
+    pub guests_run: bool,
+    pub kicks: Vec<(PcpuId, VcpuId)>,
+    /// vCPUs for which interrupts are pending; the last one is taken first.
+    pub pending: Vec<VcpuId>,
+    /// The priority mask lets through interrupts of this band and above.
+    pub mask: Option<Band>,
+    /// The time for which the alarm is armed.
+    pub alarm: Ticks,
+    /// When the timer of the loaded vCPU expires; its interrupt comes once.
+    pub loaded_timer: Option<Ticks>,
+    pub is_timer_taken: bool,
+    /// How long it takes to look at the parking slots, and the vCPU for which another core has an interrupt meanwhile.
+    pub fetch_takes: u64,
+    pub rung_in_fetch: Option<VcpuId>,
+}
+
+impl Core {
+    pub fn new(named: packed::Policy, without: Without, bands: &[Band]) -> Self {
+        let policy = Policy::new(named, FREQUENCY_HZ);
+        let moves_vcpus = named.moves_vcpus();
+        let facts = |(id, &band): (usize, &Band)| VcpuFacts {
+            band,
+            home: PcpuId((id % CORES) as u8),
+            cores: CoreSet::from_bits((1 << CORES) - 1),
+            moves: moves_vcpus,
+            early: match band {
+                MIDDLE => EARLY,
+                _ => Ticks(0),
+            },
+        };
+        let mut vcpus = [None; MAX_VCPUS];
+        for (place, band) in vcpus.iter_mut().zip(bands.iter().enumerate()) {
+            *place = Some(facts(band));
+        }
+        let roles = Roles {
+            kernel_free: CoreSet::EMPTY,
+            gang: None,
+            highest_movable: Level::of(bands.iter().copied().max()),
+            lowest_movable: Level::of(bands.iter().copied().min()),
+        };
+        let shared = Shared::new(roles, vcpus);
+        let setup = CoreSetup {
+            quantum: Ticks(QUANTUM),
+            frequency_hz: FREQUENCY_HZ,
+            rules: policy.rules(),
+            without,
+        };
+        let doorbells = core::array::from_fn(|_| {
+            let doorbell = Doorbell::new();
+            doorbell.settle(OTHER);
+            doorbell
+        });
+        Self {
+            state: CoreState::new(OWN, &setup, &shared),
+            machine: Machine {
+                shared,
+                bands: bands.to_vec(),
+                tokens: [None; MAX_VCPUS],
+                doorbells,
+                policy,
+                now: Ticks(1),
+                in_kernel: true,
+                guests_run: true,
+                kicks: Vec::new(),
+                pending: Vec::new(),
+                mask: None,
+                alarm: Ticks::NEVER,
+                loaded_timer: None,
+                is_timer_taken: false,
+                fetch_takes: 0,
+                rung_in_fetch: None,
+            },
+        }
+    }
+
+    pub fn steal(bands: &[Band]) -> Self {
+        Self::new(packed::Policy::Steal, Without::default(), bands)
+    }
+
+    /// Places a vCPU here, in this state.
+    pub fn admit(&mut self, id: u8, state: VcpuState) {
+        let (id, band) = (VcpuId(id), self.machine.bands[usize::from(id)]);
+        self.state.place(id, id, band, state);
+        self.machine.doorbells[id.index()].settle(OWN);
+    }
+
+    /// Runs the first vCPU in the queue, which is then loaded.
+    pub fn dispatch(&mut self) {
+        self.state.scheduler.decide(self.machine.now);
+        self.state.running = self.state.scheduler.current();
+        if let Some(id) = self.state.running
+            && let Some(token) = self.state.saved[id.index()].take()
+        {
+            self.state.loaded = Some(Loaded { id, token });
+        }
+    }
+
+    /// One iteration of the core's loop.
+    pub fn iterate(&mut self) -> Next {
+        next_action(&mut self.state, &mut self.machine)
+    }
+
+    pub fn fetch(&mut self, now: u64) -> Option<bool> {
+        fetch(&mut self.state, &mut self.machine, Ticks(now))
+    }
+
+    pub fn park(&mut self, id: u8) {
+        park(&mut self.state, &mut self.machine, VcpuId(id));
+    }
+
+    pub fn publish_and_notify(&mut self, now: Ticks) {
+        publish_and_notify(&mut self.state, &mut self.machine, now);
+    }
+
+    /// Another core has parked a vCPU.
+    pub fn parked_elsewhere(&mut self, id: u8, state: ParkedState, since: u64) {
+        let parked = Parked { host: OTHER, state };
+        self.machine.tokens[usize::from(id)] = Some(VcpuId(id));
+        self.slot(id).park(parked, Ticks(since));
+    }
+
+    pub fn slot(&self, id: u8) -> &ParkingSlot {
+        self.machine.shared.slot(VcpuId(id))
+    }
+
+    pub fn ring(&self, id: u8) {
+        self.machine.doorbells[usize::from(id)].ring_spis(1);
+    }
+
+    /// The core that has a vCPU or has parked it.
+    pub fn host_core_of(&self, id: u8) -> Option<PcpuId> {
+        match self.state.has(VcpuId(id)) {
+            true => Some(OWN),
+            false => self.slot(id).parked().map(|it| it.host),
+        }
+    }
+
+    pub fn runs(&self, core: PcpuId, band: Band) {
+        let presence = self.machine.shared.presence(core);
+        presence.publish(Level::of(Some(band)));
+    }
+}
+
+impl Machine {
+    pub fn next_pending(&self) -> Option<VcpuId> {
+        let passes = |id: &VcpuId| Some(self.bands[id.index()]) >= self.mask;
+        self.pending.last().copied().filter(passes)
+    }
+
+    pub fn is_timer_pending(&self) -> bool {
+        !self.is_timer_taken && self.loaded_timer.is_some_and(|at| at <= self.now)
+    }
+}
+
+impl Platform for Machine {
+    type Token = VcpuId;
+
+    fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    fn doorbell(&self, id: VcpuId) -> Option<&Doorbell> {
+        self.doorbells.get(id.index())
+    }
+
+    fn guest_runs(&self, _: VcpuId) -> bool {
+        self.guests_run
+    }
+
+    fn verdict(&mut self, fetcher: &Fetcher, candidate: &Candidate) -> Verdict {
+        self.policy.verdict(fetcher, candidate)
+    }
+
+    fn now(&self) -> Ticks {
+        self.now
+    }
+
+    fn set_alarm(&mut self, at: Ticks) {
+        self.alarm = at;
+    }
+
+    fn set_priority_mask(&mut self, band: Option<Band>) {
+        self.mask = band;
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.alarm <= self.now || self.next_pending().is_some() || self.is_timer_pending()
+    }
+
+    fn take_interrupt(&mut self, _: Option<&mut VcpuId>) -> Taken {
+        if self.alarm <= self.now {
+            self.alarm = Ticks::NEVER;
+            return Taken::Alarm;
+        }
+        if self.is_timer_pending() {
+            self.is_timer_taken = true;
+            return Taken::Timer(VIRTUAL_TIMER);
+        }
+        let Some(id) = self.next_pending() else {
+            return Taken::Nothing;
+        };
+        self.pending.pop();
+        self.now.0 += HANDLER;
+        Taken::Kicks(VcpuSet::of(id))
+    }
+
+    fn deliver(&mut self, loaded: &mut VcpuId, _: Delivery) -> VcpuSet {
+        self.doorbells[loaded.index()].reset();
+        VcpuSet::EMPTY
+    }
+
+    fn kick(&mut self, core: PcpuId, id: VcpuId) {
+        self.kicks.push((core, id));
+    }
+
+    fn route_devices(&mut self, _: &VcpuId) {}
+
+    fn store_token(&mut self, token: VcpuId) {
+        self.tokens[token.index()] = Some(token);
+    }
+
+    fn take_token(&mut self, claim: Claim) -> Option<VcpuId> {
+        self.tokens[claim.vcpu().index()].take()
+    }
+
+    fn load_registers(&mut self, _: &mut VcpuId) {}
+
+    fn load_interrupts(&mut self, _: &mut VcpuId) -> (VcpuSet, bool) {
+        (VcpuSet::EMPTY, true)
+    }
+
+    fn save(&mut self, _: &mut VcpuId, _: bool) -> Saved {
+        Saved {
+            deadline: None,
+            wakes: false,
+            rung: VcpuSet::EMPTY,
+        }
+    }
+
+    fn was_in_kernel(&self, _: &VcpuId) -> bool {
+        self.in_kernel
+    }
+
+    fn next_timer(&self, _: &VcpuId) -> Option<Ticks> {
+        None
+    }
+
+    fn loaded_timer(&self) -> Option<Ticks> {
+        self.loaded_timer
+    }
+
+    fn sample(&self, _: &VcpuId) -> Sample {
+        Sample {
+            in_kernel: self.in_kernel,
+            pc: 0,
+            stack: 0,
+        }
+    }
+
+    fn may_hold_lock(&self, _: &VcpuId) -> bool {
+        self.in_kernel
+    }
+
+    fn set_catch(&mut self, _: &VcpuId, _: Catch) -> bool {
+        true
+    }
+
+    fn next_chore(&mut self, _: Ticks, _: Option<Band>, _: bool) -> Ticks {
+        Ticks::NEVER
+    }
+
+    fn trace(&mut self, point: TracePoint) {
+        if let TracePoint::Peeked(_) = point {
+            self.now.0 += self.fetch_takes;
+            if let Some(id) = self.rung_in_fetch.take() {
+                self.doorbells[id.index()].ring_spis(1);
+                let slot = self.shared.slot(id);
+                assert!(slot.parked().is_some_and(|seen| slot.mark_wanted(seen)));
+            }
+        }
+    }
+}
