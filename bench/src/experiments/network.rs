@@ -20,6 +20,9 @@ pub struct Network;
 const CPUS: u32 = 4;
 /// CPUs of the other Linux, on further cores.
 const PEER_CPUS: u32 = 2;
+/// CPU of the other Linux to which its iperf3 is bound. CPU 0 of that Linux handles the interrupts of its card. With both on one CPU
+/// it sends a sixth less, which says nothing of the measured Linux.
+const SENDING_CPU: u32 = 1;
 /// Periods of the real-time guest's bursts in milliseconds.
 const BURSTS_MS: [u32; 2] = [10, 500];
 /// Loads of the real-time guest in per cent, beside none at all.
@@ -57,10 +60,12 @@ fn on_a_cable(mut run: Run, (runs, mib): (u32, u32), direction: &str, wait: u32)
         let [mib, wait] = [format!("mib={mib}"), format!("wait={wait}")];
         let runs = format!("runs={runs}");
         let direction = format!("direction={direction}");
+        let cpu = format!("cpu={SENDING_CPU}");
         let mut peer = iperf(
             PEER_CPUS,
             &[
                 "role=client",
+                &cpu,
                 "address=10.9.0.2/24",
                 "server=10.9.0.1",
                 &mib,
@@ -396,7 +401,8 @@ fn method(plan: &Plan) -> Vec<String> {
             "Six cores. Linux has {CPUS} vCPUs, one at home on each of the cores 0 to 3, and a virtio network card that is passed \
              through to it; its CPU 0, on core 0, handles the card's interrupts, as Linux itself has it. A second Linux, on \
              cores of its own, has another card on the same cable (QEMU's hub), and transmits with iperf3 (TCP, 1,500 bytes, \
-             segments that the card cuts)."
+             segments that the card cuts). That iperf3 is bound to CPU {SENDING_CPU} of its Linux: on CPU 0, which handles the \
+             interrupts of its card, it sends a sixth less, at any load of the measured Linux."
         ),
         "FreeRTOS spins for the given share of each period on core 0, above Linux, and takes its 1 kHz tick.".into(),
         "With `none` an interrupt waits in the GIC until the real-time guest leaves the core. With `steal` another core takes the \
@@ -404,7 +410,7 @@ fn method(plan: &Plan) -> Vec<String> {
          choose."
             .into(),
         "Throughput is what the receiver counts (iperf3, `sum_received`): the sum of the bytes of all transfers, divided by the sum of their \
-         times. The transfers of one run differ by 20 %, at any load. So a run with a policy has 20 transfers of 16 MiB (with periods of \
+         times. The transfers of one run differ by 10 %, at any load. So a run with a policy has 20 transfers of 16 MiB (with periods of \
          500 ms: 8 of 64 MiB). A run with `none` loses more, and has 3."
             .into(),
     ];
