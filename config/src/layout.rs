@@ -126,7 +126,11 @@ pub fn plan(
         .saturating_add(tables::room(description, board))
         .saturating_add(el2::ROOM);
     let places = memory::place(description, board, hypervisor_size, bundle, &mut problems);
-    let mut links = links::ends(description, board, places.link_memory);
+    // Only what was checked has a bounded number of links, of a bounded size.
+    let mut links = match problems.is_empty() {
+        true => links::ends(description, board, places.link_memory),
+        false => vec![Vec::new(); description.guests.len()],
+    };
     let mut guests = Vec::new();
     for (index, guest) in description.guests.iter().enumerate() {
         let Some(memory) = places.guests.get(index).copied().flatten() else {

@@ -327,6 +327,19 @@ fn problems_with(memory: &str, initrd_size: u64) -> Vec<&'static str> {
 }
 
 #[test]
+fn links_beyond_any_bound_are_refused() {
+    // More than a number of links has values.
+    let links = "[[link]]\nkind = \"network\"\nbetween = [\"a\", \"b\"]\n".repeat(300);
+    let guests = guest("a", 0, "16MiB", "") + &guest("b", 1, "16MiB", "");
+    let (description, problems) = Description::parse(&(HEAD.to_owned() + &guests + &links));
+    assert_eq!(problems, []);
+    let board = Board::parse(BOARD).unwrap();
+    let files = vec![Some(elf(0x4008_0000, 0x1000)); 2];
+    let problems = plan(&description.unwrap(), &board, &files, MIB).unwrap_err();
+    assert!(problems.iter().all(|it| it.code == "too-many-links"));
+}
+
+#[test]
 fn a_guest_is_refused_as_soon_as_a_byte_does_not_fit() {
     // Kernel up to the boundary at 6 MiB, the space for the device tree, the ramdisk.
     let exactly = MIB - 64 * KIB;

@@ -4,6 +4,7 @@
 use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report};
 use serde_json::{Value, json};
 use spumone_config::problem::{Label, Problem, SourceFile};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,6 +15,11 @@ pub const EXIT_REFUSED: u8 = 1;
 pub const EXIT_COMMAND_LINE: u8 = 2;
 /// A file could not be read or written, or a tool is missing.
 pub const EXIT_ENVIRONMENT: u8 = 3;
+
+/// Most problems that are printed as text: each takes about ten lines.
+const MAX_SHOWN: usize = 25;
+/// Most problems in the JSON output. Each is looked up in the text, so the time does not grow with the square of the file.
+const MAX_IN_JSON: usize = 1_000;
 
 /// A source file that problems point into.
 #[derive(Clone, Debug)]
@@ -98,7 +104,7 @@ impl Failure {
     }
 
     /// A file that could not be read or written.
-    pub fn io(action: &str, path: &Path, error: &std::io::Error) -> Self {
+    pub fn io(action: &str, path: &Path, error: &impl Display) -> Self {
         Self::environment(format!("cannot {action} {}: {error}", path.display()))
     }
 
@@ -116,10 +122,9 @@ impl Failure {
 
     /// Shows the failure: as text on standard error, or as JSON on standard output.
     pub fn report(self, json: bool) -> ExitCode {
-        if json {
-            println!("{:#}", self.to_json());
-        } else {
-            self.show();
+        match json {
+            true => println!("{}", self.json_text()),
+            false => eprintln!("{}", self.text()),
         }
         ExitCode::from(match self {
             Self::Refused { .. } => EXIT_REFUSED,
@@ -127,35 +132,45 @@ impl Failure {
         })
     }
 
-    fn show(&self) {
+    /// The failure as text, for a user.
+    pub fn text(&self) -> String {
         match self {
             Self::Refused { problems, sources } => {
-                for problem in problems {
-                    eprintln!("{:?}", diagnostic(problem, sources));
+                let mut text = String::new();
+                for problem in problems.iter().take(MAX_SHOWN) {
+                    text += &format!("{:?}\n", diagnostic(problem, sources));
                 }
                 let count = problems.len();
                 let plural = if count == 1 { "" } else { "s" };
-                eprintln!(
-                    "{}: {count} problem{plural}",
-                    sources.description.path.display()
-                );
+                let path = sources.description.path.display();
+                text += &format!("{path}: {count} problem{plural}");
+                if count > MAX_SHOWN {
+                    text += &format!(", of which the first {MAX_SHOWN} are shown");
+                }
+                text
             }
             Self::Environment { message, help } => {
                 let mut diagnostic = MietteDiagnostic::new(message);
                 diagnostic.help.clone_from(help);
-                eprintln!("{:?}", Report::new(diagnostic));
+                format!("{:?}", Report::new(diagnostic))
             }
         }
+    }
+
+    /// The failure as JSON.
+    pub fn json_text(&self) -> String {
+        format!("{:#}", self.to_json())
     }
 
     fn to_json(&self) -> Value {
         match self {
             Self::Refused { problems, sources } => {
-                let problems: Vec<_> = problems
+                let shown: Vec<_> = problems
                     .iter()
+                    .take(MAX_IN_JSON)
                     .map(|problem| problem_json(problem, sources))
                     .collect();
-                json!({ "ok": false, "problems": problems })
+                json!({ "ok": false, "problem_count": problems.len(), "problems": shown })
             }
             Self::Environment { message, help } => {
                 json!({ "ok": false, "error": { "message": message, "help": help } })

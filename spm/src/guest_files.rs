@@ -7,11 +7,12 @@ mod pe;
 mod preempt_count;
 
 use crate::device_tree;
+use crate::input::{self, Files, Unreadable};
 use flate2::read::GzDecoder;
 use spumone_config::description::{Guest, Kind, Scheduler};
 use spumone_config::image::{GuestFiles, Image, LinuxHeader};
 use spumone_config::problem::{Problem, Spanned};
-use std::io::{ErrorKind, Read};
+use spumone_config::units::{self, GIB};
 use std::path::Path;
 
 /// First bytes of a gzip file (RFC 1952).
@@ -29,142 +30,173 @@ pub struct Contents {
     pub dtb: Option<Vec<u8>>,
 }
 
-/// Reads the files of `guest`; `None` if one of them is refused.
-pub fn read(
-    guest: &Guest,
-    scheduler: &Scheduler,
-    folder: &Path,
-    problems: &mut Vec<Problem>,
-) -> Option<Contents> {
-    let image = file(guest, "image", &guest.image, folder, problems)
-        .and_then(|bytes| unpack(guest, bytes, problems))
-        .and_then(|bytes| {
-            let facts = inspect(guest, &bytes, problems)?;
-            let preempt_count = preempt_count(guest, scheduler, &bytes, problems)?;
-            Some((facts, preempt_count, bytes))
-        });
-    let initrd = optional(guest, "initrd", guest.initrd.as_ref(), folder, problems);
-    let dtb = optional(guest, "dtb", guest.dtb.as_ref(), folder, problems);
-    let blob = dtb.as_ref().and_then(Option::as_deref);
-    if let Some(problem) = blob.and_then(|blob| device_tree::check_user_blob(blob, guest)) {
-        problems.push(problem);
-        return None;
-    }
-    let ((facts, preempt_count, image), initrd, dtb) = (image?, initrd?, dtb?);
-    let size = |bytes: &Vec<u8>| bytes.len() as u64;
-    Some(Contents {
-        files: GuestFiles {
-            image: facts,
-            initrd_size: initrd.as_ref().map(size),
-            dtb_size: dtb.as_ref().map(size),
-            preempt_count,
-        },
-        image,
-        initrd,
-        dtb,
-    })
+/// Debug information of an ELF file may have so many bytes beside what the guest loads.
+const MAX_DEBUG_INFORMATION: u64 = GIB;
+
+/// Reads the files of one guest.
+pub struct Reader<'a> {
+    /// The guest.
+    pub guest: &'a Guest,
+    /// `[scheduler]`.
+    pub scheduler: &'a Scheduler,
+    /// How files are read.
+    pub files: &'a Files<'a>,
+    /// The folder of the description, from which paths count.
+    pub folder: &'a Path,
+    /// The machine's memory in bytes.
+    pub max_memory: u64,
 }
 
-/// A file that the description may leave out: `None` only if it is refused.
-fn optional(
-    guest: &Guest,
-    key: &str,
-    path: Option<&Spanned<String>>,
-    folder: &Path,
-    problems: &mut Vec<Problem>,
-) -> Option<Option<Vec<u8>>> {
-    match path {
-        None => Some(None),
-        Some(path) => file(guest, key, path, folder, problems).map(Some),
+impl Reader<'_> {
+    /// Reads the files; `None` if one of them is refused.
+    pub fn read(&self, problems: &mut Vec<Problem>) -> Option<Contents> {
+        let image = self.image(problems);
+        let initrd = self.optional("initrd", self.guest.initrd.as_ref(), problems);
+        let dtb = self.optional("dtb", self.guest.dtb.as_ref(), problems);
+        let blob = dtb.as_ref().and_then(Option::as_deref);
+        if let Some(problem) = blob.and_then(|blob| device_tree::check_user_blob(blob, self.guest))
+        {
+            problems.push(problem);
+            return None;
+        }
+        let ((facts, preempt_count, image), initrd, dtb) = (image?, initrd?, dtb?);
+        let size = |bytes: &Vec<u8>| bytes.len() as u64;
+        Some(Contents {
+            files: GuestFiles {
+                image: facts,
+                initrd_size: initrd.as_ref().map(size),
+                dtb_size: dtb.as_ref().map(size),
+                preempt_count,
+            },
+            image,
+            initrd,
+            dtb,
+        })
     }
-}
 
-fn file(
-    guest: &Guest,
-    key: &str,
-    path: &Spanned<String>,
-    folder: &Path,
-    problems: &mut Vec<Problem>,
-) -> Option<Vec<u8>> {
-    let full = folder.join(&path.value);
-    let guest = &guest.name.value;
-    let problem = match std::fs::read(&full) {
-        Ok(bytes) if bytes.is_empty() => Problem::new(
-            "empty-file",
-            format!("the {key} of guest \"{guest}\" is an empty file"),
-        )
-        .at(path.span, full.display().to_string())
-        .help("build it again"),
-        Ok(bytes) => return Some(bytes),
-        Err(error) => {
-            let at = |code, what: &str| {
-                Problem::new(code, format!("the {key} of guest \"{guest}\" {what}"))
-                    .at(path.span, full.display().to_string())
-            };
-            match error.kind() {
-                ErrorKind::NotFound => at("missing-file", "is not there").help(
-                    "build or fetch it first (`make guests` for the project's own), or correct \
-                     the path: it counts from the description's folder",
-                ),
-                _ if full.is_dir() => {
-                    at("is-a-folder", "is a folder").help("name the file inside it")
-                }
-                _ => at("unreadable-file", &format!("cannot be read: {error}"))
-                    .help("correct its permissions"),
+    /// The image, unpacked, with what is known of it and the place of its kernel's `preempt_count`, if that is to be read.
+    fn image(&self, problems: &mut Vec<Problem>) -> Option<(Image, Option<u32>, Vec<u8>)> {
+        let limit = match self.guest.kind.value {
+            Kind::Elf => self.memory().saturating_add(MAX_DEBUG_INFORMATION),
+            Kind::Linux | Kind::Raw => self.memory(),
+        };
+        let packed = self.file("image", &self.guest.image, limit, problems)?;
+        let bytes = self.unpacked(packed, problems)?;
+        let facts = inspect(self.guest, &bytes, problems)?;
+        let preempt_count = self.preempt_count(&bytes, problems)?;
+        Some((facts, preempt_count, bytes))
+    }
+
+    /// Bytes that the guest can have in memory at most.
+    fn memory(&self) -> u64 {
+        self.guest.memory.value.min(self.max_memory)
+    }
+
+    /// A file that the description may leave out: `None` only if it is refused.
+    fn optional(
+        &self,
+        key: &str,
+        path: Option<&Spanned<String>>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Option<Vec<u8>>> {
+        match path {
+            None => Some(None),
+            Some(path) => self.file(key, path, self.memory(), problems).map(Some),
+        }
+    }
+
+    /// A file of at most `limit` bytes.
+    fn file(
+        &self,
+        key: &str,
+        path: &Spanned<String>,
+        limit: u64,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Vec<u8>> {
+        let full = self.folder.join(&path.value);
+        let at = |code, what: &str| {
+            let guest = &self.guest.name.value;
+            Problem::new(code, format!("the {key} of guest \"{guest}\" {what}"))
+                .at(path.span, full.display().to_string())
+        };
+        let problem = match (self.files)(&full, limit) {
+            Ok(bytes) if bytes.is_empty() => {
+                at("empty-file", "is an empty file").help("build it again")
             }
-        }
-    };
-    problems.push(problem);
-    None
-}
-
-/// The place of the kernel's count of what holds off preemption, if it is to be read: `None` only if it cannot be read.
-fn preempt_count(
-    guest: &Guest,
-    scheduler: &Scheduler,
-    image: &[u8],
-    problems: &mut Vec<Problem>,
-) -> Option<Option<u32>> {
-    let Some(asked) = scheduler
-        .reads_preempt_count()
-        .filter(|_| guest.is_smp_linux())
-    else {
-        return Some(None);
-    };
-    match preempt_count::offset(image) {
-        Ok(offset) => Some(Some(offset)),
-        Err(no) => {
-            let message = format!("the kernel of guest \"{}\" {}", guest.name.value, no.what);
-            problems.push(
-                Problem::new("preempt-count", message)
-                    .at(guest.image.span, "this kernel")
-                    .at(asked, "asks for its `preempt_count`")
-                    .help(no.help),
-            );
-            None
-        }
+            Ok(bytes) => return Some(bytes),
+            Err(Unreadable::NoFile(what)) => {
+                at("not-a-file", &format!("is {what}, not a file")).help("name a regular file")
+            }
+            Err(Unreadable::TooLarge(_)) => {
+                self.too_large(at("file-too-large", "is larger than the guest's memory"))
+            }
+            Err(error) if error.is_missing() => at("missing-file", "is not there").help(
+                "build or fetch it first (`make guests` for the project's own), or correct \
+                     the path: it counts from the description's folder",
+            ),
+            Err(Unreadable::Io(error)) => {
+                at("unreadable-file", &format!("cannot be read: {error}"))
+                    .help("correct its permissions")
+            }
+        };
+        problems.push(problem);
+        None
     }
-}
 
-/// Unpacks a gzip-compressed image (Debian and others ship `vmlinuz` in this form).
-fn unpack(guest: &Guest, bytes: Vec<u8>, problems: &mut Vec<Problem>) -> Option<Vec<u8>> {
-    if guest.kind.value != Kind::Linux || !bytes.starts_with(&GZIP_MAGIC) {
-        return Some(bytes);
+    /// Adds how much memory the guest has to a problem of a file that is larger.
+    fn too_large(&self, problem: Problem) -> Problem {
+        let memory = units::size(self.memory());
+        problem
+            .at(self.guest.memory.span, format!("the guest has {memory}"))
+            .help("name the right file, or give the guest several times the memory that the file takes")
     }
-    let mut unpacked = Vec::new();
-    match GzDecoder::new(bytes.as_slice()).read_to_end(&mut unpacked) {
-        Ok(_) => Some(unpacked),
-        Err(error) => {
-            let message = format!(
-                "the image of guest \"{}\" does not unpack: {error}",
-                guest.name.value
-            );
-            problems.push(
-                Problem::new("image", message)
-                    .at(guest.image.span, "damaged gzip file")
-                    .help("fetch or build it again"),
-            );
-            None
+
+    /// Unpacks a gzip-compressed image (Debian and others ship `vmlinuz` in this form).
+    fn unpacked(&self, bytes: Vec<u8>, problems: &mut Vec<Problem>) -> Option<Vec<u8>> {
+        if self.guest.kind.value != Kind::Linux || !bytes.starts_with(&GZIP_MAGIC) {
+            return Some(bytes);
+        }
+        let refuse = |what: &str, label: &str| {
+            let message = format!("the image of guest \"{}\" {what}", self.guest.name.value);
+            Problem::new("image", message).at(self.guest.image.span, label)
+        };
+        let problem = match input::all(GzDecoder::new(bytes.as_slice()), self.memory()) {
+            Ok(unpacked) => return Some(unpacked),
+            Err(Unreadable::TooLarge(_)) => self.too_large(refuse(
+                "is larger than the guest's memory when it is unpacked",
+                "this gzip file",
+            )),
+            Err(error) => refuse(&format!("does not unpack: {error}"), "damaged gzip file")
+                .help("fetch or build it again"),
+        };
+        problems.push(problem);
+        None
+    }
+
+    /// The place of the kernel's count of what holds off preemption, if it is to be read: `None` only if it cannot be read.
+    fn preempt_count(&self, image: &[u8], problems: &mut Vec<Problem>) -> Option<Option<u32>> {
+        let Some(asked) = self
+            .scheduler
+            .reads_preempt_count()
+            .filter(|_| self.guest.is_smp_linux())
+        else {
+            return Some(None);
+        };
+        match preempt_count::offset(image) {
+            Ok(offset) => Some(Some(offset)),
+            Err(no) => {
+                let message = format!(
+                    "the kernel of guest \"{}\" {}",
+                    self.guest.name.value, no.what
+                );
+                problems.push(
+                    Problem::new("preempt-count", message)
+                        .at(self.guest.image.span, "this kernel")
+                        .at(asked, "asks for its `preempt_count`")
+                        .help(no.help),
+                );
+                None
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //! Reads the hypervisor's ELF file and flattens it into the image that is loaded.
 
 use crate::failure::Failure;
+use crate::input;
 use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
@@ -23,6 +24,8 @@ const BOOT_GUARD: &str = "boot_stack_guard";
 const STACKS: &str = "core_stacks";
 /// Larger than any hypervisor: a damaged file must not make `spm` allocate all memory.
 const MAX_SIZE: u64 = 1 << 30;
+/// Largest ELF file in bytes: what is loaded, and debug information.
+const MAX_FILE: u64 = 2 << 30;
 
 /// The size that is assumed if the hypervisor is not built yet.
 pub const ASSUMED_SIZE: u64 = 2 * MIB;
@@ -70,7 +73,7 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
 
 /// Reads and flattens the hypervisor.
 pub fn read(path: &Path) -> Result<Hypervisor, Failure> {
-    let file = std::fs::read(path)
+    let file = input::read(path, MAX_FILE)
         .map_err(|error| Failure::io("read the hypervisor", path, &error).help(HELP))?;
     flatten(&file).map_err(|what| {
         Failure::environment(format!("{}: {what}", path.display())).help(format!(

@@ -23,6 +23,11 @@ impl Progress {
         Self(bar)
     }
 
+    /// Shows nothing.
+    pub fn hidden() -> Self {
+        Self(ProgressBar::hidden())
+    }
+
     /// Shows the next step.
     pub fn step(&self, step: impl Into<Cow<'static, str>>) {
         self.0.set_message(step);

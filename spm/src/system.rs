@@ -3,8 +3,9 @@
 
 use crate::device_tree::{self, DeviceTree};
 use crate::failure::{Failure, Source, Sources};
-use crate::guest_files::{self, Contents};
+use crate::guest_files::{Contents, Reader};
 use crate::hypervisor::{ASSUMED_SIZE, Hypervisor};
+use crate::input::{self, Files};
 use crate::progress::Progress;
 use clap::Args;
 use spumone_config::board::Board;
@@ -50,10 +51,20 @@ pub fn load(
     hypervisor: Option<&Hypervisor>,
     progress: &Progress,
 ) -> Result<System, Failure> {
+    load_from(&input::read, path, hypervisor, progress)
+}
+
+/// The same, with all files read by `files`.
+pub fn load_from(
+    files: &Files,
+    path: &Path,
+    hypervisor: Option<&Hypervisor>,
+    progress: &Progress,
+) -> Result<System, Failure> {
     let hypervisor_size = hypervisor.map_or(ASSUMED_SIZE, |it| it.bytes.len() as u64);
     let sections = hypervisor.map_or(Sections::default(), |it| it.sections.clone());
     progress.step("checking the description");
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = input::text(files, path).map_err(|error| {
         Failure::io("read", path, &error).help("name a description, such as systems/demo.toml")
     })?;
     let mut sources = Sources {
@@ -68,7 +79,7 @@ pub fn load(
         return Err(Failure::refused(problems, &sources));
     };
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    let board = match read_board(&description, &folder, &mut sources)? {
+    let board = match read_board(files, &description, &folder, &mut sources)? {
         Ok(board) => board,
         Err(more) => {
             problems.extend(more);
@@ -76,16 +87,26 @@ pub fn load(
         }
     };
     progress.step("reading the guests' files");
+    let machine = description.board.memory.value.min(board.memory.max);
     let contents: Vec<_> = description
         .guests
         .iter()
-        .map(|guest| guest_files::read(guest, &description.scheduler, &folder, &mut problems))
+        .map(|guest| {
+            let reader = Reader {
+                files,
+                guest,
+                scheduler: &description.scheduler,
+                folder: &folder,
+                max_memory: machine,
+            };
+            reader.read(&mut problems)
+        })
         .collect();
-    let files: Vec<_> = contents
+    let known: Vec<_> = contents
         .iter()
         .map(|contents| contents.as_ref().map(|it| it.files.clone()))
         .collect();
-    let plan = match layout::plan(&description, &board, &files, hypervisor_size) {
+    let plan = match layout::plan(&description, &board, &known, hypervisor_size) {
         Ok(plan) if problems.is_empty() => plan,
         result => {
             problems.extend(result.err().unwrap_or_default());
@@ -113,6 +134,7 @@ pub fn load(
 /// The board that the description names: `boards/NAME.toml` in its folder or one above it, or
 /// else a built-in one.
 fn read_board(
+    files: &Files,
     description: &Description,
     folder: &Path,
     sources: &mut Sources,
@@ -121,7 +143,7 @@ fn read_board(
     let file = PathBuf::from("boards").join(format!("{}.toml", name.value));
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let source = match name.value.chars().all(plain) {
-        true => find_board(&name.value, &file, folder)?,
+        true => find_board(files, &name.value, &file, folder)?,
         false => None,
     };
     let Some(source) = source else {
@@ -143,18 +165,25 @@ fn read_board(
     Ok(board)
 }
 
-fn find_board(name: &str, file: &Path, folder: &Path) -> Result<Option<Source>, Failure> {
+fn find_board(
+    files: &Files,
+    name: &str,
+    file: &Path,
+    folder: &Path,
+) -> Result<Option<Source>, Failure> {
     let start = std::path::absolute(folder.join("."))
         .map_err(|error| Failure::io("find the folder", folder, &error))?;
     for above in start.ancestors() {
         let path = above.join(file);
-        if path.is_file() {
-            let text = std::fs::read_to_string(&path)
-                .map_err(|error| Failure::io("read", &path, &error))?;
-            return Ok(Some(Source {
-                path: shortened(path),
-                text: text.into(),
-            }));
+        match input::text(files, &path) {
+            Ok(text) => {
+                return Ok(Some(Source {
+                    path: shortened(path),
+                    text: text.into(),
+                }));
+            }
+            Err(error) if error.is_missing() => {}
+            Err(error) => return Err(Failure::io("read", &path, &error)),
         }
     }
     let built_in = BUILT_IN_BOARDS

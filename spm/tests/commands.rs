@@ -57,6 +57,48 @@ device tree at 0x42c00000 (2.0 KiB)
 }
 
 #[test]
+fn a_description_that_is_no_file_is_refused_at_once() {
+    let folder = folder();
+    let fifo = folder.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
+    fs::write(folder.path().join("long.toml"), " ".repeat(300_000)).unwrap();
+    let cases = [
+        ("/dev/zero", "it is a device, not a file"),
+        ("fifo", "it is a FIFO, not a file"),
+        ("long.toml", "it has more than 256 KiB"),
+    ];
+    for (name, reason) in cases {
+        let output = spm(folder.path(), &["check", name]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(
+            said.contains(&format!("cannot read {name}: {reason}")),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn of_very_many_problems_the_first_are_shown() {
+    let folder = folder();
+    let keys: String = (0..2_000)
+        .map(|number| format!("key{number} = 0\n"))
+        .collect();
+    let text = keys + SYSTEM;
+    fs::write(folder.path().join("system.toml"), text).unwrap();
+    let said = stderr(&spm(folder.path(), CHECK));
+    assert_eq!(said.matches('×').count(), 25);
+    let end = "system.toml: 2000 problems, of which the first 25 are shown\n";
+    assert!(said.ends_with(end), "{said}");
+    let output = spm(folder.path(), &[CHECK, &["--json"]].concat());
+    let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(json["problem_count"], 2_000);
+    let problems = json["problems"].as_array().unwrap();
+    assert_eq!(problems.len(), 1_000);
+    assert_eq!(problems[999]["labels"][0]["line"], 1_000);
+}
+
+#[test]
 fn the_policy_is_shown_with_its_reason() {
     let folder = folder();
     let shown = |text: &str| {

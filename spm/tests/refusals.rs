@@ -11,9 +11,13 @@
 mod support;
 
 use dtoolkit::model::{DeviceTree, DeviceTreeNode, DeviceTreeProperty};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use support::{Elf, btf, linux_image, linux_image_with};
 
 /// Codes that no description can cause: earlier checks prevent them.
@@ -44,6 +48,15 @@ fn prepare(folder: &Path) {
         "text",
         b"This is no program, and it is longer than a header of 64 bytes would be.",
     );
+
+    let made = Command::new("mkfifo").arg(folder.join("fifo")).status();
+    assert!(made.unwrap().success());
+    // One byte more than the guest has.
+    let sparse = fs::File::create(folder.join("sparse")).unwrap();
+    sparse.set_len((16 << 20) + 1).unwrap();
+    let mut zeros = GzEncoder::new(Vec::new(), Compression::best());
+    zeros.write_all(&vec![0; (16 << 20) + 1]).unwrap();
+    write("zeros.gz", &zeros.finish().unwrap());
 
     write("Image-big-endian", &linux_image(support::KERNEL_SIZE, 1));
     write("Image-sizeless", &linux_image(0, 0));

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a fuzzer calls: the readers of all files that a user names, without the disk. Each file may be anything; none may make
+//! `spm` panic, take long, or take more memory than some times its size.
+
+use crate::bundle;
+use crate::failure::Failure;
+use crate::hypervisor::Hypervisor;
+use crate::input::Unreadable;
+use crate::progress::Progress;
+use crate::summary;
+use crate::system::{self, System};
+use spumone_config::layout::Sections;
+use std::io::{Error, ErrorKind};
+use std::path::Path;
+
+/// Bytes of the hypervisor of these systems.
+const SIZE: u64 = 0x3000;
+
+/// The name of the description among the files of a system.
+pub const DESCRIPTION: &str = "system.toml";
+
+/// Checks and builds the system of these files, each with its name; their folders do not matter.
+///
+/// # Errors
+///
+/// What is refused, as a user would see it.
+///
+/// # Panics
+///
+/// If a system that was accepted cannot be built.
+pub fn system(files: &[(&str, &[u8])]) -> Result<(), String> {
+    match load(files) {
+        Ok(system) => {
+            let _ = summary::text(Path::new(DESCRIPTION), &system);
+            let _ = summary::json(&system).to_string();
+            let built = bundle::image(&hypervisor(), &system);
+            assert!(built.is_ok(), "accepted, but {:?}", built.err());
+            Ok(())
+        }
+        Err(failure) => {
+            let _ = failure.json_text();
+            Err(failure.text())
+        }
+    }
+}
+
+fn load(files: &[(&str, &[u8])]) -> Result<System, Failure> {
+    let read = |path: &Path, limit: u64| {
+        let named = files.iter().find(|(name, _)| path.ends_with(name));
+        match named {
+            Some((_, bytes)) if bytes.len() as u64 > limit => Err(Unreadable::TooLarge(limit)),
+            Some((_, bytes)) => Ok(bytes.to_vec()),
+            None => Err(Error::from(ErrorKind::NotFound).into()),
+        }
+    };
+    let hypervisor = hypervisor();
+    let path = Path::new(DESCRIPTION);
+    system::load_from(&read, path, Some(&hypervisor), &Progress::hidden())
+}
+
+/// A hypervisor without code.
+fn hypervisor() -> Hypervisor {
+    Hypervisor {
+        address: 0x4008_0000,
+        bytes: vec![0; SIZE as usize],
+        loaded: SIZE,
+        sections: Sections {
+            constants: 0x1000,
+            data: 0x2000,
+            guards: Vec::new(),
+        },
+    }
+}

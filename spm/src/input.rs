@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads the files that a user names: regular files up to a size, so that neither a device nor a FIFO makes `spm` wait or takes all
+//! memory.
+
+use spumone_config::units;
+use std::fmt;
+use std::fs::{self, File, FileType};
+use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+/// Largest description and board file in bytes; the project's own have less than 8 KiB.
+pub const MAX_TEXT: u64 = 256 << 10;
+
+/// How the files of a system are read: all bytes of the file at a path, which has at most so many. [`read`] reads the disk.
+pub type Files<'a> = dyn Fn(&Path, u64) -> Result<Vec<u8>, Unreadable> + 'a;
+
+/// Why a file was not read.
+#[derive(Debug)]
+pub enum Unreadable {
+    /// It is not a regular file: what it is instead.
+    NoFile(&'static str),
+    /// It has more bytes than this.
+    TooLarge(u64),
+    /// The system refuses it.
+    Io(io::Error),
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoFile(what) => write!(f, "it is {what}, not a file"),
+            Self::TooLarge(limit) => write!(f, "it has more than {}", units::size(*limit)),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Unreadable {
+    /// Whether there is no such file.
+    pub fn is_missing(&self) -> bool {
+        use io::ErrorKind::{NotADirectory, NotFound};
+        matches!(self, Self::Io(error) if matches!(error.kind(), NotFound | NotADirectory))
+    }
+}
+
+impl From<io::Error> for Unreadable {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Reads the regular file at `path`, which has at most `limit` bytes.
+pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Unreadable> {
+    // Before it is opened: to open a FIFO waits for a writer.
+    if let Some(what) = other_than_file(fs::metadata(path)?.file_type()) {
+        return Err(Unreadable::NoFile(what));
+    }
+    all(File::open(path)?, limit)
+}
+
+/// Reads a text file of at most [`MAX_TEXT`] bytes.
+pub fn text(files: &Files, path: &Path) -> Result<String, Unreadable> {
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let bytes = files(path, MAX_TEXT)?;
+    String::from_utf8(bytes).map_err(|error| invalid(error).into())
+}
+
+/// Reads `input` to its end, which comes after at most `limit` bytes.
+pub fn all(input: impl Read, limit: u64) -> Result<Vec<u8>, Unreadable> {
+    let mut bytes = Vec::new();
+    input
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > limit {
+        true => Err(Unreadable::TooLarge(limit)),
+        false => Ok(bytes),
+    }
+}
+
+fn other_than_file(kind: FileType) -> Option<&'static str> {
+    let kinds = [
+        (kind.is_dir(), "a folder"),
+        (kind.is_fifo(), "a FIFO"),
+        (kind.is_socket(), "a socket"),
+        (kind.is_char_device(), "a device"),
+        (kind.is_block_device(), "a device"),
+    ];
+    kinds.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
+}
+
+#[cfg(test)]
+// Tests may unwrap.
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("five");
+        fs::write(&path, b"12345").unwrap();
+        assert_eq!(read(&path, 5).unwrap(), b"12345");
+        assert!(matches!(read(&path, 4), Err(Unreadable::TooLarge(4))));
+        assert_eq!(read(&path, u64::MAX).unwrap(), b"12345");
+    }
+
+    #[test]
+    fn only_regular_files_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let what = |path: &Path| match read(path, 1) {
+            Err(Unreadable::NoFile(what)) => what,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(what(folder.path()), "a folder");
+        assert_eq!(what(Path::new("/dev/zero")), "a device");
+        let fifo = folder.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        assert_eq!(what(&fifo), "a FIFO");
+    }
+
+    #[test]
+    fn a_text_is_utf_8() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        fs::write(&path, b"board \xff").unwrap();
+        assert!(
+            super::text(&read, &path)
+                .unwrap_err()
+                .to_string()
+                .contains("utf-8")
+        );
+    }
+}
