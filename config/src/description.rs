@@ -108,7 +108,7 @@ pub struct Description {
     /// `seed`: fixes the random seeds that guests get, for repeatable runs.
     pub seed: Option<u64>,
     /// `[run] qemu-args`: more arguments of QEMU for `spm run`.
-    pub qemu_args: Vec<String>,
+    pub qemu_args: Vec<Spanned<String>>,
 }
 
 /// `[board]`.
@@ -474,11 +474,10 @@ fn read_scheduler(mut table: Table<'_, '_, '_>, default_policy: Policy) -> Sched
     }
 }
 
-fn read_run(mut table: Table<'_, '_, '_>) -> Vec<String> {
+fn read_run(mut table: Table<'_, '_, '_>) -> Vec<Spanned<String>> {
     let args = table.list("qemu-args", "a list of strings", string);
     table.finish_with(TABLES);
-    args.map(|list| list.value.into_iter().map(|arg| arg.value).collect())
-        .unwrap_or_default()
+    args.map(|list| list.value).unwrap_or_default()
 }
 
 fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {

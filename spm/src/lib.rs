@@ -21,6 +21,7 @@ pub mod fuzz;
 mod guest_files;
 mod hypervisor;
 mod input;
+mod permission;
 mod progress;
 mod qemu;
 mod run;

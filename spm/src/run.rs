@@ -6,6 +6,7 @@ use crate::command::{self, help};
 use crate::console::{Console, IDLE, Pipe, Reader};
 use crate::failure::Failure;
 use crate::hypervisor;
+use crate::permission;
 use crate::qemu;
 use crate::system::{System, SystemArgs};
 use clap::Args;
@@ -43,6 +44,10 @@ pub struct RunArgs {
     /// Wait for a debugger before the first instruction, and print how to attach one.
     #[arg(long)]
     pub gdb: bool,
+    /// Pass all arguments that the description has for QEMU. Without this, only those that reach no file and no program of this
+    /// machine: virtio devices, networks inside QEMU, and raw disks, which are written to in the description's folder only.
+    #[arg(long)]
+    pub allow_qemu_args: bool,
     /// Stop the machine after this many seconds, with exit code 124.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: Option<u64>,
@@ -94,9 +99,17 @@ impl command::Command for RunArgs {
         if self.gdb {
             arguments = arguments.wait_for_debugger();
         }
-        let described = system.description.qemu_args.iter();
+        let described = &system.description.qemu_args;
+        if !self.allow_qemu_args {
+            let of_board = permission::needed_by_board(board);
+            let needed = of_board.or_else(|| permission::needed(described, folder));
+            if let Some(problem) = needed {
+                return Err(Failure::refused(vec![problem], &system.sources));
+            }
+        }
+        let described = described.iter();
         let arguments = arguments
-            .with(described.map(|arg| arg.replace("{dir}", &folder.to_string_lossy())))
+            .with(described.map(|it| permission::written_out(&it.value, folder)))
             .with(&self.qemu_args);
         if self.gdb {
             let elf = hypervisor::find(self.system.hypervisor.as_deref())?;

@@ -33,6 +33,8 @@ const BUILT_IN_BOARDS: &[(&str, &str)] =
 pub struct System {
     /// The description.
     pub description: Description,
+    /// The text of the description and the board file.
+    pub sources: Sources,
     /// The machine.
     pub board: Board,
     /// The content of the guests' files, in the guests' order.
@@ -123,6 +125,7 @@ pub fn load_from(
         .map_err(|problem| Failure::refused(vec![*problem], &sources))?;
     Ok(System {
         description,
+        sources,
         board,
         contents,
         plan,

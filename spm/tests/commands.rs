@@ -266,15 +266,42 @@ const RUN: &[&str] = &[
 fn qemu_is_started_with_the_machine_of_the_description() {
     let folder = folder();
     qemu(folder.path(), "10.0.2", "echo \"$@\"");
-    let with_run = format!("{SYSTEM}\n[run]\nqemu-args = [\"-drive\", \"file={{dir}}/d.img\"]\n");
+    let with_run =
+        format!("{SYSTEM}\n[run]\nqemu-args = [\"-drive\", \"format=raw,file={{dir}}/d.img\"]\n");
     fs::write(folder.path().join("system.toml"), with_run).unwrap();
     let output = spm(folder.path(), &[RUN, &["--", "-s", "-seed", "3"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(
         stdout(&output).trim(),
         "-M virt,virtualization=on,gic-version=3 -cpu cortex-a76 -smp 2 -m 256M -display none \
-         -nodefaults -serial mon:stdio -kernel build/systems/system.img -drive file=./d.img \
+         -nodefaults -serial mon:stdio -kernel build/systems/system.img -drive format=raw,file=./d.img \
          -s -seed 3"
+    );
+}
+
+#[test]
+fn arguments_that_reach_this_machine_need_permission() {
+    let folder = folder();
+    qemu(folder.path(), "10.0.2", "echo \"$@\"");
+    let run = "\n[run]\nqemu-args = [\"-serial\", \"null\", \"-plugin\", \"evil.so\"]\n";
+    fs::write(folder.path().join("system.toml"), SYSTEM.to_owned() + run).unwrap();
+    let output = spm(folder.path(), RUN);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(stdout(&output), "");
+    for part in [
+        "QEMU's option `-plugin` may run a program, or read and write any file",
+        "qemu-args = [\"-serial\", \"null\", \"-plugin\", \"evil.so\"]",
+        "--allow-qemu-args",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    let output = spm(folder.path(), &[RUN, &["--allow-qemu-args"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stdout(&output)
+            .trim()
+            .ends_with("-serial null -plugin evil.so")
     );
 }
 
