@@ -168,13 +168,11 @@ impl Gic {
         }
     }
 
-    /// Whether an SPI is pending.
-    pub fn is_spi_pending(&self, interrupt: IntId) -> bool {
-        let bank = self.distributor.0 + offset::ISPENDR;
-        let register = bank + 4 * (interrupt.index() as u64 / 32);
+    /// Which of the SPIs 32 × `word` to 32 × `word` + 31, which exist, are pending.
+    pub fn pending_spis(&self, word: usize) -> u32 {
+        let register = self.distributor.0 + offset::ISPENDR + 4 * word as u64;
         // SAFETY: a register of the distributor, mapped as device memory; reading has no effect.
-        let pending = unsafe { read_u32(PhysAddr(register)) };
-        pending >> (interrupt.0 % 32) & 1 != 0
+        unsafe { read_u32(PhysAddr(register)) }
     }
 
     /// Clears the pending state of an SPI.

@@ -65,6 +65,12 @@ pub struct CpuInterface {
     pub(super) pending_overflow: bool,
     /// Whether there are active interrupts for which there was no list register.
     pub(super) active_overflow: bool,
+    /// Whether list registers are to be filled before the vCPU runs.
+    pub(super) is_unfilled: bool,
+    /// How many interrupts in no list register the guest had ended at the last fold and that are still in `active` or `held`.
+    pub(super) ended: u8,
+    /// The list registers that were used at that fold.
+    pub(super) ended_beside: u32,
 }
 
 impl CpuInterface {
@@ -90,6 +96,9 @@ impl CpuInterface {
             list_register: [0; 32],
             pending_overflow: false,
             active_overflow: false,
+            is_unfilled: false,
+            ended: 0,
+            ended_beside: 0,
         }
     }
 
@@ -108,21 +117,15 @@ impl CpuInterface {
     /// [`Doorbell::settle`](super::Doorbell::settle) was called. Writes list registers and `ICH_HCR_EL2`. Returns the
     /// vCPUs whose doorbells were rung, and whether the vCPU may run.
     ///
-    /// It may not if `is_preempted` says that another vCPU preempts it. That is called when its own timers no longer
-    /// signal. The vCPU is then loaded with empty list registers, and must be unloaded, or
-    /// [synchronized](Self::synchronize) before it runs.
+    /// It may not if the core is interrupted, as far as is known once its own timers no longer signal. The vCPU is then loaded with empty
+    /// list registers, and must be unloaded, or [synchronized](Self::synchronize) before it runs.
     // Not inlined: in the run loop it would take registers from all other paths.
     #[inline(never)]
-    pub fn load(
-        &mut self,
-        gic: &GuestGic,
-        machine: &mut impl PhysicalGic,
-        is_preempted: impl FnOnce() -> bool,
-    ) -> (VcpuIndexSet, bool) {
+    pub fn load(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (VcpuIndexSet, bool) {
         for bit in bits(self.active_physical) {
             machine.set_active(IntId(bit as u16), true);
         }
-        self.fill_unless(gic, machine, is_preempted)
+        self.fill_unless(gic, machine, true)
     }
 
     /// The vCPU is switched out: takes all state back, empties the list registers and turns the virtual CPU interface
@@ -234,17 +237,16 @@ impl CpuInterface {
     }
 
     /// The physical interrupt behind the guest's SPI `guest` was acknowledged on this core, its priority dropped, while
-    /// this vCPU is loaded. `is_preempted` is called half way: if it returns true, the SPI is not delivered, and the vCPU's own
-    /// doorbell is rung. Returns the vCPUs whose doorbells were rung.
+    /// this vCPU is loaded. If the core is interrupted half way, the SPI is not delivered, and the vCPU's own doorbell is rung. Returns
+    /// the vCPUs whose doorbells were rung.
     pub fn spi_arrived(
         &mut self,
         gic: &GuestGic,
         guest: IntId,
         machine: &mut impl PhysicalGic,
-        is_preempted: impl FnOnce() -> bool,
     ) -> VcpuIndexSet {
         match gic.distributor.spi(guest) {
-            Some(spi) => self.deliver_spi(gic, spi, machine, is_preempted),
+            Some(spi) => self.deliver_spi(gic, spi, machine),
             None => VcpuIndexSet::EMPTY,
         }
     }
@@ -289,6 +291,10 @@ impl CpuInterface {
     /// vCPU's own mask or an active interrupt holds back does not count (IHI 0069, section 4.8);
     /// PSTATE does not matter, as for WFI.
     pub fn has_deliverable(&self, gic: &GuestGic, lines: u32, vmcr: u64, running: u8) -> bool {
+        if self.ended != 0 {
+            // What is active is known only when it is filled again.
+            return true;
+        }
         let mask = ((vmcr >> VMCR_PRIORITY_MASK_SHIFT) as u8).min(running);
         let signalled = |group1: bool, priority: u8| {
             let enable = if group1 {

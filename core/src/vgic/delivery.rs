@@ -20,7 +20,7 @@ impl CpuInterface {
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
     ) -> VcpuIndexSet {
-        if self.words != 0 {
+        if self.words != 0 || self.is_unfilled {
             return self.synchronize(gic, machine);
         }
         let ready = (self.latch | self.fired) & self.open(gic.distributor.control());
@@ -100,11 +100,13 @@ impl CpuInterface {
         gic: &GuestGic,
         spi: Spi,
         machine: &mut impl PhysicalGic,
-        is_preempted: impl FnOnce() -> bool,
     ) -> VcpuIndexSet {
         // Retire first: a list register to be retired may be that of the same SPI.
-        let (free, mut kick) = self.retire(gic, machine);
-        let is_preempted = is_preempted();
+        let (free, mut kick) = match self.is_unfilled {
+            true => (0, VcpuIndexSet::EMPTY),
+            false => self.retire(gic, machine),
+        };
+        let waits = self.is_unfilled || machine.is_interrupted();
         gic.distributor.fire(spi);
         // The arrival is written before route and holder are read; see `distributor`.
         fence(Ordering::SeqCst);
@@ -115,7 +117,7 @@ impl CpuInterface {
             // The vCPU that enables it will ring.
             return kick;
         }
-        if is_preempted {
+        if waits {
             return kick.with(gic.ring(spi));
         }
         if free != 0 {

@@ -414,7 +414,7 @@ impl Distributor {
     }
 
     /// SPIs of a word that are pending and enabled, with any holder and any route.
-    fn deliverable(&self, word: usize) -> u32 {
+    pub fn deliverable(&self, word: usize) -> u32 {
         let word = self.word(word);
         let pending = word.pending_now();
         if pending == 0 {
@@ -429,7 +429,12 @@ impl Distributor {
     pub fn pending_for(&self, vcpu: VcpuIndex, word: usize) -> impl Iterator<Item = Spi> {
         bits(self.deliverable(word))
             .map(move |bit| Spi::at(word, bit))
-            .filter(move |&spi| self.route(spi) == Some(vcpu) && self.holder(spi).is_none())
+            .filter(move |&spi| self.is_to_be_delivered_by(spi, vcpu))
+    }
+
+    /// Whether `vcpu` is to deliver this SPI of [`Self::deliverable`].
+    pub fn is_to_be_delivered_by(&self, spi: Spi, vcpu: VcpuIndex) -> bool {
+        self.route(spi) == Some(vcpu) && self.holder(spi).is_none()
     }
 
     /// Which of these SPIs of a word have another holder than `me`, and those holders.
@@ -490,6 +495,24 @@ impl Distributor {
                 wanted = !wanted;
             }
         }
+    }
+
+    /// SPIs of a word whose physical interrupt is pending.
+    pub fn physical_pending(&self, n: usize, machine: &impl PhysicalGic) -> u32 {
+        // Neighbours here are most often neighbours there: each word of the machine's GIC is read once.
+        let (mut read, mut value) = (usize::MAX, 0);
+        let mut pending = 0;
+        for bit in bits(self.word(n).mapped()) {
+            let Some(physical) = self.physical(Spi::at(n, bit)) else {
+                continue;
+            };
+            let word = physical.index() / 32;
+            if word != read {
+                (read, value) = (word, machine.pending(word));
+            }
+            pending |= (value >> (physical.0 % 32) & 1) << bit;
+        }
+        pending
     }
 
     /// Routes the physical interrupt that backs an SPI to where the SPI is routed now. Two vCPUs may do this at once,

@@ -76,45 +76,109 @@ impl HighestPriority {
     }
 }
 
+/// Interrupts that a search leaves out.
+pub(super) struct Listed {
+    private: u32,
+    words: [u32; SPI_WORDS],
+}
+
+impl Listed {
+    pub const NOTHING: Self = Self {
+        private: 0,
+        words: [0; SPI_WORDS],
+    };
+
+    pub fn insert(&mut self, intid: IntId) {
+        let words = core::iter::once(&mut self.private).chain(&mut self.words);
+        if let Some(word) = words.into_iter().nth(intid.index() / 32) {
+            *word |= 1 << (intid.0 % 32);
+        }
+    }
+}
+
 impl CpuInterface {
     /// Puts the interrupts of the highest priority into list registers, and enables in `ICH_HCR_EL2` the maintenance
-    /// interrupts that are needed. Loaded only, after [`fold`](Self::fold). Returns the vCPUs whose doorbells were rung; this vCPU is
-    /// among them if another one changed an SPI just while it was claimed.
+    /// interrupts that are needed. Loaded only, after [`fold`](Self::fold). Returns the vCPUs whose doorbells were rung. This vCPU is
+    /// among them if it is to be [synchronized](Self::synchronize) before it runs: another vCPU changed an SPI just while it was
+    /// claimed, or there are so many interrupts that the core looked for its own in between, and one was pending.
     ///
     /// Active interrupts stay in list registers as long as there is room, those of the highest priority first; one is
     /// kept for a pending interrupt. If there is no room for an active one, `EOIcount` says when the guest has ended it
     /// (LRENPIE). With EOImode = 1 writes to ICC_DIR_EL1 then trap. In a guest of several vCPUs they always trap,
     /// because one vCPU may deactivate what another has acknowledged.
     pub fn fill(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
-        self.fill_unless(gic, machine, || false).0
+        match self.fill_unless(gic, machine, false) {
+            (kick, true) => kick,
+            (kick, false) => kick.with(VcpuIndexSet::of(self.index)),
+        }
     }
 
-    /// As [`fill`](Self::fill), but writes no list register if `is_preempted`, called once it is known what is to be
-    /// written, returns `true`. Returns the vCPUs whose doorbells were rung, and whether it has filled them.
+    /// As [`fill`](Self::fill). Returns the vCPUs whose doorbells were rung, and whether it has filled the list registers. If not, the
+    /// core was interrupted: no list register is written, and all is to be done again. `looks`: the core also looks when it is known
+    /// that there are few.
     #[inline(always)]
     pub(super) fn fill_unless(
         &mut self,
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
-        is_preempted: impl FnOnce() -> bool,
+        looks: bool,
+    ) -> (VcpuIndexSet, bool) {
+        let (kick, is_done) = self.try_to_fill(gic, machine, looks);
+        self.is_unfilled = !is_done;
+        if !is_done {
+            // A maintenance interrupt of what was in list registers before must not keep the core from the others.
+            machine.write_hcr(0);
+        }
+        (kick, is_done)
+    }
+
+    #[inline(always)]
+    fn try_to_fill(
+        &mut self,
+        gic: &GuestGic,
+        machine: &mut impl PhysicalGic,
+        looks: bool,
     ) -> (VcpuIndexSet, bool) {
         let registers = machine.list_registers().clamp(1, MAX_LIST_REGISTERS);
         let mut kick = VcpuIndexSet::EMPTY;
         let holds_active = self.holds_active();
-        if holds_active {
+        if holds_active || self.ended != 0 {
             // May ring this vCPU too, so this comes before the doorbell is collected.
-            kick = self.drop_requested(gic, machine).without(self.index);
+            let (rung, is_done) = self.settle_active(gic, machine);
+            kick = rung.without(self.index);
+            if !is_done {
+                return (kick, false);
+            }
         }
         let ready = self.collect_and_sample(gic, machine);
-        if is_preempted() {
+        if looks && machine.is_interrupted() {
             return (kick, false);
         }
-        let fits = self.fill_unsorted(gic, ready, holds_active, registers, &mut kick, machine);
+        let has_spis = holds_active || self.words & !RECALL != 0;
+        let fits = match has_spis && self.may_overflow(gic, ready, registers) {
+            true => None,
+            false => self.fill_unsorted(gic, ready, holds_active, registers, &mut kick, machine),
+        };
         if fits.is_none() {
-            kick = kick.with(self.fill_sorted(gic, registers, machine));
+            let (rung, is_done) = self.fill_sorted(gic, registers, machine);
+            kick = kick.with(rung);
+            if !is_done {
+                return (kick, false);
+            }
         }
         self.switch_on(gic, machine);
         (kick, true)
+    }
+
+    /// Whether there may be more interrupts than list registers. Counts also SPIs that are for other vCPUs.
+    #[inline(never)]
+    fn may_overflow(&self, gic: &GuestGic, ready: u32, registers: usize) -> bool {
+        let held = self.held.iter().map(|held| held.count_ones());
+        let words = bits(self.words & !RECALL);
+        let pending = words.map(|word| gic.distributor.deliverable(word as usize).count_ones());
+        let private = (ready.count_ones(), self.active.count_ones());
+        let sum = held.chain(pending).sum::<u32>() + private.0 + private.1;
+        sum as usize > registers
     }
 
     /// Whether this vCPU has active SPIs that are in no list register.
@@ -161,7 +225,8 @@ impl CpuInterface {
         Some(())
     }
 
-    /// The slow path: there may be more interrupts than list registers, and those of the highest priority win.
+    /// The slow path: there may be more interrupts than list registers, and those of the highest priority win. Returns as
+    /// [`Self::fill_unless`] does.
     // Not inlined: the fast path does not pay for its tables.
     #[inline(never)]
     fn fill_sorted(
@@ -169,24 +234,35 @@ impl CpuInterface {
         gic: &GuestGic,
         registers: usize,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuIndexSet {
+    ) -> (VcpuIndexSet, bool) {
         // Takes back what the fast path has placed, to compare the priorities of all.
         let mut kick = self.fold(gic, machine);
         let ready = self.collect_and_sample(gic, machine);
-        let active = self.highest_active(gic, registers);
-        self.active_overflow = active.overflow;
+        let Some(active) = self.highest_active(gic, registers, &Listed::NOTHING, machine) else {
+            return (kick, false);
+        };
         let mut pending = HighestPriority::new(registers);
         for bit in bits(ready) {
             pending.insert(HighestPriority::key(IntId(bit as u16), self.rank(bit)));
         }
-        for word in bits(core::mem::take(&mut self.words) & !RECALL) {
-            for spi in gic.distributor.pending_for(self.index, word as usize) {
+        let words = core::mem::take(&mut self.words) & !RECALL;
+        for word in bits(words) {
+            for bit in bits(gic.distributor.deliverable(word as usize)) {
+                if machine.is_interrupted() {
+                    self.words |= words;
+                    return (kick, false);
+                }
+                let spi = Spi::at(word as usize, bit);
+                if !gic.distributor.is_to_be_delivered_by(spi, self.index) {
+                    continue;
+                }
                 let key = HighestPriority::key(spi.intid(), gic.distributor.rank(spi));
                 if let Some(left) = pending.insert(key) {
                     self.leave_pending(gic, left);
                 }
             }
         }
+        self.active_overflow = active.overflow;
         self.pending_overflow = pending.overflow;
 
         let room = registers - usize::from(pending.len > 0);
@@ -216,7 +292,7 @@ impl CpuInterface {
                 next += 1;
             }
         }
-        kick
+        (kick, true)
     }
 
     /// Empties unused list registers, and enables the virtual CPU interface with the maintenance interrupts that are
@@ -267,30 +343,51 @@ impl CpuInterface {
         ready
     }
 
-    /// Deactivates the SPIs of this vCPU for which another vCPU has requested it.
+    /// Deactivates what the guest has ended, and what other vCPUs have requested. Returns the vCPUs whose doorbells were rung, and
+    /// whether it is done, or the core was interrupted in between.
     #[inline(never)]
-    fn drop_requested(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
-        let mut kick = VcpuIndexSet::EMPTY;
+    fn settle_active(
+        &mut self,
+        gic: &GuestGic,
+        machine: &mut impl PhysicalGic,
+    ) -> (VcpuIndexSet, bool) {
+        let (mut kick, is_done) = self.finish_ended(gic, machine);
+        if !is_done {
+            return (kick, false);
+        }
         for word in 0..SPI_WORDS {
             let requests = &gic.distributor.word(word).drop_active;
             let dropped = requests.load(Ordering::Acquire) & self.held[word];
             for bit in bits(dropped) {
                 requests.fetch_and(!(1 << bit), Ordering::AcqRel);
                 kick = kick.with(self.clear_spi_active(gic, Spi::at(word, bit), machine));
+                if machine.is_interrupted() {
+                    return (kick, false);
+                }
             }
         }
-        kick
+        (kick, true)
     }
 
-    /// The active interrupts of the highest priority that are in no list register.
-    pub(super) fn highest_active(&self, gic: &GuestGic, capacity: usize) -> HighestPriority {
+    /// The active interrupts of the highest priority that are in no list register, without those of `but`. `None` if the core was
+    /// interrupted in between.
+    pub(super) fn highest_active(
+        &self,
+        gic: &GuestGic,
+        capacity: usize,
+        but: &Listed,
+        machine: &impl PhysicalGic,
+    ) -> Option<HighestPriority> {
         let mut active = HighestPriority::new(capacity);
-        for bit in bits(self.active) {
+        for bit in bits(self.active & !but.private) {
             let rank = self.active_rank[bit as usize];
             active.insert(HighestPriority::key(IntId(bit as u16), rank));
         }
-        for (word, &held) in self.held.iter().enumerate() {
-            for bit in bits(held) {
+        for (word, (&held, &listed)) in self.held.iter().zip(&but.words).enumerate() {
+            for bit in bits(held & !listed) {
+                if machine.is_interrupted() {
+                    return None;
+                }
                 let spi = Spi::at(word, bit);
                 active.insert(HighestPriority::key(
                     spi.intid(),
@@ -298,7 +395,7 @@ impl CpuInterface {
                 ));
             }
         }
-        active
+        Some(active)
     }
 
     /// There is no list register for a pending interrupt now.

@@ -3,7 +3,7 @@
 
 use super::cpu_interface::CpuInterface;
 use super::distributor::Spi;
-use super::fill::HighestPriority;
+use super::fill::{HighestPriority, Listed};
 use super::slot::{Backing, Slot};
 use super::{
     GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, VMCR_EOI_MODE, VcpuIndexSet,
@@ -23,7 +23,9 @@ impl CpuInterface {
     pub fn fold(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         let mut kick = VcpuIndexSet::EMPTY;
         if self.active_overflow {
-            kick = self.count_deactivations(gic, machine);
+            self.count_deactivations(machine);
+            // They are counted once.
+            self.active_overflow = false;
         }
         for index in bits(self.used) {
             let lr = machine.read_lr(index as usize);
@@ -35,23 +37,35 @@ impl CpuInterface {
         kick.without(self.index)
     }
 
-    /// Deactivates the interrupts that the guest has ended while they were in no list register. With EOImode = 0 it
-    /// ends interrupts in the order of their priority, so these are the ones of the highest priority. With EOImode = 1
-    /// it could be any, but then ICC_DIR_EL1 traps.
+    /// Counts the interrupts that the guest has ended while they were in no list register, for [`Self::finish_ended`].
     #[inline(never)]
-    fn count_deactivations(
+    fn count_deactivations(&mut self, machine: &mut impl PhysicalGic) {
+        // With EOImode = 1 ICC_DIR_EL1 traps instead.
+        if machine.vmcr() & VMCR_EOI_MODE == 0 {
+            let count = machine.read_hcr() >> HCR_EOI_COUNT_SHIFT & HCR_EOI_COUNT_MASK;
+            self.ended = count as u8;
+            self.ended_beside = self.used;
+        }
+    }
+
+    /// Deactivates the interrupts that the guest has ended while they were in no list register. With EOImode = 0 it
+    /// ends interrupts in the order of their priority, so these are the ones of the highest priority of those that were in none.
+    /// Folded only. Returns the vCPUs whose doorbells were rung, and whether it is done, or the core was interrupted in between.
+    #[inline(never)]
+    pub(super) fn finish_ended(
         &mut self,
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuIndexSet {
+    ) -> (VcpuIndexSet, bool) {
         let mut kick = VcpuIndexSet::EMPTY;
-        if machine.vmcr() & VMCR_EOI_MODE != 0 {
-            return kick;
-        }
-        let count = machine.read_hcr() >> HCR_EOI_COUNT_SHIFT & HCR_EOI_COUNT_MASK;
-        for _ in 0..count {
-            let Some(key) = self.highest_active(gic, 1).keys().next() else {
-                return kick;
+        let listed = self.listed_before();
+        for _ in 0..self.ended {
+            let Some(highest) = self.highest_active(gic, 1, &listed, machine) else {
+                return (kick, false);
+            };
+            self.ended -= 1;
+            let Some(key) = highest.keys().next() else {
+                break;
             };
             let intid = HighestPriority::intid(key);
             if intid.is_private() {
@@ -60,7 +74,17 @@ impl CpuInterface {
                 kick = kick.with(self.clear_spi_active(gic, spi, machine));
             }
         }
-        kick
+        self.ended = 0;
+        (kick, true)
+    }
+
+    /// The interrupts that were in list registers at the fold that has counted `ended`; their records are kept until the next fill.
+    fn listed_before(&self) -> Listed {
+        let mut listed = Listed::NOTHING;
+        for index in bits(self.ended_beside) {
+            listed.insert(self.slots[index as usize % MAX_LIST_REGISTERS].intid);
+        }
+        listed
     }
 
     /// Takes one list register back, with the value `lr`.

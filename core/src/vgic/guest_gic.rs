@@ -3,7 +3,7 @@
 
 use super::distributor::{Distributor, Spi};
 use super::doorbell::{Doorbell, RECALL};
-use super::{PhysicalGic, VcpuIndex, VcpuIndexSet};
+use super::{PhysicalGic, VcpuIndex, VcpuIndexSet, bits};
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::packed;
 use spumone_config::types::{IntId, MAX_VCPUS_PER_GUEST};
@@ -105,6 +105,30 @@ impl GuestGic {
             Some(holder) if Some(holder) != target => kick.with(self.recall(holder)),
             _ => kick,
         }
+    }
+
+    /// As [`Self::ring`] for SPIs of one word, of which there may be many.
+    pub(super) fn ring_each(&self, word: usize, spis: u32) -> VcpuIndexSet {
+        fence(Ordering::SeqCst);
+        let (mut targets, mut holders) = (VcpuIndexSet::EMPTY, VcpuIndexSet::EMPTY);
+        for bit in bits(spis) {
+            let spi = Spi::at(word, bit);
+            let target = self.distributor.route(spi);
+            if let Some(target) = target {
+                targets.insert(target);
+            }
+            match self.distributor.holder(spi) {
+                Some(holder) if Some(holder) != target => holders.insert(holder),
+                _ => {}
+            }
+        }
+        for target in targets.iter() {
+            self.doorbell(target).ring_spis(1 << word);
+        }
+        for holder in holders.iter() {
+            let _ = self.recall(holder);
+        }
+        targets.with(holders)
     }
 
     /// Rings `holder` so that it folds the SPIs whose holder it is.

@@ -14,6 +14,8 @@ use spumone_config::types::IntId;
 /// `GICD_IROUTER<n>`: Aff2, Aff1, Aff0. Aff3 (GICD_TYPER.A3V = 0) and Interrupt_Routing_Mode
 /// (GICD_TYPER.No1N = 1) are RES0.
 const AFFINITY_MASK: u64 = 0xff_ffff;
+/// With so many SPIs the core works before it looks for interrupts again.
+const PART: usize = if cfg!(test) { 1 } else { 4 };
 /// Interrupts in one word of GICD_ICFGR.
 const CONFIGS_PER_WORD: usize = 16;
 
@@ -44,14 +46,7 @@ impl GuestGic {
                     Bank::SetPending | Bank::ClearPending => {
                         // A disabled or active one may be pending only in the physical GIC. That is read first,
                         // because from there the state moves to the latches.
-                        let physical = bits(word.mapped())
-                            .filter(|&bit| {
-                                distributor
-                                    .physical(Spi::at(number, bit))
-                                    .is_some_and(|physical| machine.is_pending(physical))
-                            })
-                            .fold(0, |pending, bit| pending | 1 << bit);
-                        physical | word.pending_seen()
+                        distributor.physical_pending(number, machine) | word.pending_seen()
                     }
                     Bank::SetActive | Bank::ClearActive => word.active.load(Ordering::Acquire),
                 }
@@ -105,11 +100,10 @@ impl GuestGic {
     fn ring_pending(&self, word: usize, spis: u32) -> VcpuIndexSet {
         // The caller's change is written before *pending* is read; see `distributor`.
         fence(Ordering::SeqCst);
-        let mut kick = VcpuIndexSet::EMPTY;
-        for bit in bits(spis & self.distributor.word(word).pending_now()) {
-            kick = kick.with(self.ring(Spi::at(word, bit)));
+        match spis & self.distributor.word(word).pending_now() {
+            0 => VcpuIndexSet::EMPTY,
+            pending => self.ring_each(word, pending),
         }
-        kick
     }
 
     pub(super) fn write_control(&self, value: u32) -> VcpuIndexSet {
@@ -157,20 +151,34 @@ impl GuestGic {
 }
 
 impl CpuInterface {
-    /// Writes a register of SPIs. Folded only. Returns the vCPUs whose doorbells were rung.
+    /// Writes a register of SPIs. Folded only. Returns the vCPUs whose doorbells were rung, and whether all of the write is done: see
+    /// [`mmio_write`](Self::mmio_write).
     pub(super) fn write_shared(
         &mut self,
         gic: &GuestGic,
         register: InterruptRegister,
         value: u32,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuIndexSet {
-        let distributor = &gic.distributor;
+    ) -> (VcpuIndexSet, bool) {
         match register {
             InterruptRegister::Bank(bank, n) => match gic.shared_word(n) {
                 Some(word) => self.write_bank(gic, bank, word, value, machine),
-                None => VcpuIndexSet::EMPTY,
+                None => (VcpuIndexSet::EMPTY, true),
             },
+            _ => (self.write_fields(gic, register, value), true),
+        }
+    }
+
+    /// Writes a register with fields of several bits.
+    fn write_fields(
+        &self,
+        gic: &GuestGic,
+        register: InterruptRegister,
+        value: u32,
+    ) -> VcpuIndexSet {
+        let distributor = &gic.distributor;
+        match register {
+            InterruptRegister::Bank(..) => VcpuIndexSet::EMPTY,
             InterruptRegister::Priority { first, count } => {
                 // All are in one word, because an access is aligned to its size.
                 let (mut word, mut spis) = (0, 0);
@@ -203,6 +211,8 @@ impl CpuInterface {
         }
     }
 
+    /// Writes a register with a bit for each SPI. Work for each SPI with a device, or active, is done in parts of
+    /// [`PART`] SPIs; if the core is interrupted in between, the rest remains.
     fn write_bank(
         &mut self,
         gic: &GuestGic,
@@ -210,52 +220,91 @@ impl CpuInterface {
         n: usize,
         value: u32,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuIndexSet {
-        let distributor = &gic.distributor;
-        let word = distributor.word(n);
-        match bank {
+    ) -> (VcpuIndexSet, bool) {
+        let word = gic.distributor.word(n);
+        let mut rest = match bank {
             Bank::Group => {
                 let old = word.group.swap(value, Ordering::AcqRel);
-                gic.ring_pending(n, old ^ value)
-                    .with(gic.ring_holders(n, old ^ value, self.index))
-            }
-            Bank::SetEnable => {
-                let new = value & !word.enabled.fetch_or(value, Ordering::AcqRel);
-                distributor.enable_physical(n, new, machine);
-                // The holder may have it active in a list register, and pending only in the latches.
-                gic.ring_pending(n, new)
-            }
-            Bank::ClearEnable => {
-                let gone = value & word.enabled.fetch_and(!value, Ordering::AcqRel);
-                distributor.enable_physical(n, gone, machine);
-                gic.ring_holders(n, gone & word.listed.load(Ordering::Acquire), self.index)
+                let pending = gic.ring_pending(n, old ^ value);
+                let held = gic.ring_holders(n, old ^ value, self.index);
+                return (pending.with(held), true);
             }
             Bank::SetPending => {
                 word.pending.fetch_or(value, Ordering::AcqRel);
-                gic.ring_pending(n, value)
+                return (gic.ring_pending(n, value), true);
             }
-            Bank::ClearPending => self.clear_pending(gic, n, value, machine),
-            Bank::SetActive => {
-                for bit in bits(value) {
-                    let spi = Spi::at(n, bit);
-                    if distributor.claim(spi, self.index) {
-                        distributor.set_active_rank(spi, Rank::NEVER_ACKNOWLEDGED);
-                        word.active.fetch_or(spi.mask(), Ordering::AcqRel);
-                        self.held[n % SPI_WORDS] |= spi.mask();
-                    }
-                }
-                VcpuIndexSet::EMPTY
-            }
+            Bank::ClearPending => return self.clear_pending(gic, n, value, machine),
+            Bank::SetEnable => value & !word.enabled.load(Ordering::Acquire),
+            Bank::ClearEnable => value & word.enabled.load(Ordering::Acquire),
+            Bank::SetActive => value,
             Bank::ClearActive => {
-                let mut kick = VcpuIndexSet::EMPTY;
-                let (others, _) = distributor.held_by_others(n, value, self.index);
-                let held = word.active.load(Ordering::Acquire) | others;
-                for bit in bits(value & held) {
-                    kick = kick.with(self.clear_spi_active(gic, Spi::at(n, bit), machine));
-                }
-                kick
+                let (others, _) = gic.distributor.held_by_others(n, value, self.index);
+                value & (word.active.load(Ordering::Acquire) | others)
+            }
+        };
+        let mut kick = VcpuIndexSet::EMPTY;
+        while rest != 0 {
+            let part = match bank {
+                Bank::SetEnable | Bank::ClearEnable => part_of(rest, word.mapped()),
+                _ => part_of(rest, u32::MAX),
+            };
+            rest &= !part;
+            kick = kick.with(match bank {
+                Bank::SetEnable => self.enable(gic, n, part, machine),
+                Bank::ClearEnable => self.disable(gic, n, part, machine),
+                Bank::SetActive => self.make_active(gic, n, part),
+                _ => bits(part).fold(VcpuIndexSet::EMPTY, |kick, bit| {
+                    kick.with(self.clear_spi_active(gic, Spi::at(n, bit), machine))
+                }),
+            });
+            if rest != 0 && machine.is_interrupted() {
+                return (kick, false);
             }
         }
+        (kick, true)
+    }
+
+    fn enable(
+        &self,
+        gic: &GuestGic,
+        n: usize,
+        spis: u32,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuIndexSet {
+        let word = gic.distributor.word(n);
+        let new = spis & !word.enabled.fetch_or(spis, Ordering::AcqRel);
+        gic.distributor.enable_physical(n, new, machine);
+        // The holder may have it active in a list register, and pending only in the latches.
+        gic.ring_pending(n, new)
+    }
+
+    fn disable(
+        &self,
+        gic: &GuestGic,
+        n: usize,
+        spis: u32,
+        machine: &mut impl PhysicalGic,
+    ) -> VcpuIndexSet {
+        let word = gic.distributor.word(n);
+        let gone = spis & word.enabled.fetch_and(!spis, Ordering::AcqRel);
+        gic.distributor.enable_physical(n, gone, machine);
+        gic.ring_holders(n, gone & word.listed.load(Ordering::Acquire), self.index)
+    }
+
+    fn make_active(&mut self, gic: &GuestGic, n: usize, spis: u32) -> VcpuIndexSet {
+        let distributor = &gic.distributor;
+        for bit in bits(spis) {
+            let spi = Spi::at(n, bit);
+            if distributor.claim(spi, self.index) {
+                distributor.set_active_rank(spi, Rank::NEVER_ACKNOWLEDGED);
+                distributor
+                    .word(n)
+                    .active
+                    .fetch_or(spi.mask(), Ordering::AcqRel);
+                self.held[n % SPI_WORDS] |= spi.mask();
+            }
+        }
+        VcpuIndexSet::EMPTY
     }
 
     fn clear_pending(
@@ -264,7 +313,7 @@ impl CpuInterface {
         n: usize,
         value: u32,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuIndexSet {
+    ) -> (VcpuIndexSet, bool) {
         let word = gic.distributor.word(n);
         // A request makes a holder drop what it has pending in a list register. It comes before the latches are cleared
         // (see `fold_spi`), and again for what is listed afterwards, because listing voids requests (`Word::list`).
@@ -276,7 +325,9 @@ impl CpuInterface {
         let mut spis = value;
         for _ in 0..MAX_LOOKS {
             let put_back = word.put_back.load(Ordering::Acquire);
-            self.clear_latches(gic, n, word, spis, machine);
+            if !self.clear_latches(gic, n, word, spis, machine) {
+                return (gic.ring_holders(n, value, self.index), false);
+            }
             request(value & word.listed.load(Ordering::Acquire));
             if word.put_back.load(Ordering::Acquire) == put_back {
                 break;
@@ -284,9 +335,10 @@ impl CpuInterface {
             // A holder may have taken an SPI from the latches before, and put it back into them after.
             spis = value & word.pending_now();
         }
-        gic.ring_holders(n, value, self.index)
+        (gic.ring_holders(n, value, self.index), true)
     }
 
+    /// Clears pending state outside list registers. Returns whether all of it was cleared, or the core was interrupted in between.
     fn clear_latches(
         &self,
         gic: &GuestGic,
@@ -294,20 +346,38 @@ impl CpuInterface {
         word: &Word,
         value: u32,
         machine: &mut impl PhysicalGic,
-    ) {
+    ) -> bool {
         word.pending.fetch_and(!value, Ordering::AcqRel);
-        let fired = word.fired.fetch_and(!value, Ordering::AcqRel);
-        for bit in bits(value & word.mapped()) {
-            let Some(physical) = gic.distributor.physical(Spi::at(n, bit)) else {
-                continue;
-            };
-            machine.clear_pending(physical);
-            if fired >> bit & 1 != 0 {
-                // It was not delivered, so no EOI of the guest will deactivate it.
-                machine.set_active(physical, false);
+        let mut rest = value & word.mapped();
+        while rest != 0 {
+            let part = part_of(rest, u32::MAX);
+            rest &= !part;
+            let fired = word.fired.fetch_and(!part, Ordering::AcqRel);
+            for bit in bits(part) {
+                let Some(physical) = gic.distributor.physical(Spi::at(n, bit)) else {
+                    continue;
+                };
+                machine.clear_pending(physical);
+                if fired >> bit & 1 != 0 {
+                    // It was not delivered, so no EOI of the guest will deactivate it.
+                    machine.set_active(physical, false);
+                }
+            }
+            if rest != 0 && machine.is_interrupted() {
+                return false;
             }
         }
+        true
     }
+}
+
+/// The lowest SPIs of `rest`, of which at most [`PART`] are `costly`.
+fn part_of(rest: u32, costly: u32) -> u32 {
+    let mut later = rest & costly;
+    for _ in 0..PART {
+        later &= later.wrapping_sub(1);
+    }
+    rest & !later
 }
 
 /// GICD_ICFGR from 16 edge bits: each to the upper bit of its two-bit field.

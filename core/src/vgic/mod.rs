@@ -195,6 +195,9 @@ pub trait PhysicalGic {
     fn write_hcr(&mut self, value: u64);
     /// `ICH_VMCR_EL2` of the loaded vCPU.
     fn vmcr(&self) -> u64;
+    /// Whether an interrupt is pending that the core should take before it does more for the loaded vCPU. Work that a guest can make
+    /// long asks this in between, and is done again from its beginning once the interrupt is handled.
+    fn is_interrupted(&self) -> bool;
     /// Outputs of the loaded vCPU's timers: bits of [`TIMER_PPIS`], set where the timer is
     /// enabled, not masked and has met its condition (`CNTV_CTL_EL0`, `CNTP_CTL_EL0`).
     fn lines(&self) -> u32;
@@ -202,8 +205,8 @@ pub trait PhysicalGic {
     fn set_enabled(&mut self, physical: IntId, enabled: bool);
     /// Routes a physical SPI to the core where `vcpu` is (GICD_IROUTER).
     fn set_route(&mut self, physical: IntId, vcpu: VcpuIndex);
-    /// Whether a physical SPI is pending (GICD_ISPENDR).
-    fn is_pending(&self, physical: IntId) -> bool;
+    /// Which of the physical SPIs 32 × `word` to 32 × `word` + 31 are pending (GICD_ISPENDR).
+    fn pending(&self, word: usize) -> u32;
     /// Clears the pending state of a physical SPI (GICD_ICPENDR).
     fn clear_pending(&mut self, physical: IntId);
     /// Makes a physical interrupt active or inactive (GICD_ISACTIVER and ICACTIVER, for PPIs those

@@ -94,6 +94,16 @@ pub(super) enum Register {
     Private(VcpuIndex, InterruptRegister),
 }
 
+impl Register {
+    /// Whether a read depends on state in list registers.
+    pub const fn is_live(self) -> bool {
+        match self {
+            Self::Shared(register) | Self::Private(_, register) => register.is_live(),
+            _ => false,
+        }
+    }
+}
+
 const PERIPHERAL_ID_2: u64 = 0xffe8;
 const GICD_CTLR: u64 = 0x0000;
 const GICD_TYPER: u64 = 0x0004;

@@ -112,7 +112,11 @@ impl Instance {
         }
         match device {
             Device::Uart(offset) => self.access_uart(offset, access),
-            Device::Gic(region, offset) => self.access_gic(region, offset, access),
+            Device::Gic(region, offset) => {
+                if !self.access_gic(region, offset, access) {
+                    return;
+                }
+            }
             Device::Link(index, offset) => {
                 if !self.access_link(index, offset, access) {
                     return;
@@ -123,27 +127,30 @@ impl Instance {
         self.skip_instruction(syndrome.instruction_size());
     }
 
-    fn access_gic(&mut self, region: Region, offset: u64, access: DataAccess) {
+    /// Returns whether the access is done. If not, an interrupt is pending, and the guest executes the instruction again.
+    fn access_gic(&mut self, region: Region, offset: u64, access: DataAccess) -> bool {
         let vcpu = loaded(&mut self.state);
         let (guest, shared) = (vcpu.guest, &vcpu.shared.gic);
         let mut gic = self.platform.loaded_gic(guest);
         let size = access.size.bytes() as u8;
-        let rung = if access.write {
+        let (rung, is_done) = if access.write {
             let value = access.store_value(access.register.read(&vcpu.registers.x));
-            let rung = vcpu
-                .vgic
-                .mmio_write(shared, region, offset, size, value, &mut gic);
-            // The list registers are updated in a separate step.
-            self.state.refresh_before_entry();
-            rung
+            let vgic = &mut vcpu.vgic;
+            vgic.mmio_write(shared, region, offset, size, value, &mut gic)
         } else {
             let (value, rung) = vcpu.vgic.mmio_read(shared, region, offset, size, &mut gic);
-            access
-                .register
-                .write(&mut vcpu.registers.x, access.load_value(value));
-            rung
+            if let Some(value) = value {
+                let value = access.load_value(value);
+                access.register.write(&mut vcpu.registers.x, value);
+            }
+            (rung, value.is_some())
         };
+        // The list registers are updated in a separate step.
+        if vcpu.vgic.is_unfilled() {
+            self.state.refresh_before_entry();
+        }
         self.notify(guest, rung);
+        is_done
     }
 
     fn access_uart(&mut self, offset: u64, access: DataAccess) {

@@ -133,9 +133,7 @@ impl CorePlatform {
         match loaded.filter(|vcpu| vcpu.guest == guest) {
             Some(vcpu) => {
                 let mut gic = self.loaded_gic(guest);
-                let rung =
-                    vcpu.vgic
-                        .spi_arrived(&shared.gic, number, &mut gic, cpu::interrupt_pending);
+                let rung = vcpu.vgic.spi_arrived(&shared.gic, number, &mut gic);
                 Taken::Delivered(shared.ids_of(rung))
             }
             None => Taken::Rung(shared.ids_of(shared.gic.spi_arrived(number))),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine's GIC as the virtual GIC of the loaded vCPU uses it.
 
+use crate::cpu;
 use crate::gic::{read_list_register, write_list_register};
 use crate::hardware::isb;
 use crate::machine::Machine;
@@ -73,6 +74,11 @@ impl PhysicalGic for LoadedGic {
     }
 
     #[inline(always)]
+    fn is_interrupted(&self) -> bool {
+        cpu::interrupt_pending()
+    }
+
+    #[inline(always)]
     fn lines(&self) -> u32 {
         timers::live_lines()
     }
@@ -88,8 +94,8 @@ impl PhysicalGic for LoadedGic {
         }
     }
 
-    fn is_pending(&self, physical: IntId) -> bool {
-        self.machine.gic.is_spi_pending(physical)
+    fn pending(&self, word: usize) -> u32 {
+        self.machine.gic.pending_spis(word)
     }
 
     fn clear_pending(&mut self, physical: IntId) {

@@ -192,7 +192,7 @@ impl Platform for CorePlatform {
         vcpu.timers.restore();
         let guest = vcpu.shared;
         let mut gic = self.loaded_gic(vcpu.guest);
-        let (rung, is_complete) = vcpu.vgic.load(&guest.gic, &mut gic, cpu::interrupt_pending);
+        let (rung, is_complete) = vcpu.vgic.load(&guest.gic, &mut gic);
         step!(Loaded);
         (guest.ids_of(rung), is_complete)
     }

@@ -54,7 +54,7 @@ impl Core {
 
     fn load(&mut self, gic: &GuestGic) {
         let mut here = self.machine.here(0, &mut self.context);
-        let _ = self.cpu.load(gic, &mut here, || false);
+        let _ = self.cpu.load(gic, &mut here);
     }
 
     fn unload(&mut self, gic: &GuestGic) {

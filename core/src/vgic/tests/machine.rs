@@ -93,6 +93,8 @@ pub struct Machine {
     pub accesses: Cell<Accesses>,
     /// Whether an inactive interrupt may be deactivated, as a reset does.
     pub tolerant: bool,
+    /// What the core finds when it looks whether it is interrupted, the next time in the lowest bit.
+    pub interruptions: Cell<u32>,
 }
 
 impl Machine {
@@ -108,6 +110,7 @@ impl Machine {
             spis: BTreeMap::new(),
             accesses: Cell::default(),
             tolerant: false,
+            interruptions: Cell::new(0),
         }
     }
 
@@ -322,6 +325,12 @@ impl PhysicalGic for Here<'_> {
         self.context.vmcr
     }
 
+    fn is_interrupted(&self) -> bool {
+        let next = self.machine.interruptions.get();
+        self.machine.interruptions.set(next >> 1);
+        next & 1 != 0
+    }
+
     fn lines(&self) -> u32 {
         self.context.lines
     }
@@ -334,8 +343,10 @@ impl PhysicalGic for Here<'_> {
         self.machine.spis.get_mut(&physical.0).unwrap().route = vcpu.0;
     }
 
-    fn is_pending(&self, physical: IntId) -> bool {
-        self.machine.spis[&physical.0].is_pending()
+    fn pending(&self, word: usize) -> u32 {
+        let spis = self.machine.spis.iter();
+        spis.filter(|(physical, spi)| usize::from(**physical) / 32 == word && spi.is_pending())
+            .fold(0, |pending, (physical, _)| pending | 1 << (physical % 32))
     }
 
     fn clear_pending(&mut self, physical: IntId) {

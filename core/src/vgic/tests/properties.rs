@@ -559,9 +559,11 @@ proptest! {
         cores in 1..=2usize,
         list_registers in prop_oneof![Just(1usize), Just(2), Just(4), Just(16)],
         split in any::<bool>(),
+        interruptions in prop_oneof![Just(0), any::<u32>()],
         steps in proptest::collection::vec((step(), any::<bool>()), 1..150),
     ) {
         let mut pair = Pair::new(vcpus, cores, list_registers, split);
+        pair.world.interruptions = interruptions;
         for (step, at_once) in &steps {
             let settled = !matches!(step, Step::Async(_)) || !at_once;
             if settled {

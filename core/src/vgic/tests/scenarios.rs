@@ -7,6 +7,7 @@ use super::world::World;
 use spumone_config::types::IntId;
 use std::vec;
 
+mod interrupted;
 mod routes;
 
 const IGROUPR: u64 = 0x80;

@@ -37,8 +37,8 @@ pub struct World {
     pub vcpus: Vec<Vcpu>,
     /// Kicks that have been sent and have not arrived.
     pub kicks: VecDeque<VcpuIndex>,
-    /// Whether the delivery of the next physical SPI is preempted; each second one is.
-    pub preempts: bool,
+    /// Gives random looks that find the core interrupted; 0: none does.
+    pub interruptions: u32,
 }
 
 /// What a write of DIR did.
@@ -47,6 +47,9 @@ pub enum Deactivation {
     Trapped,
     Direct,
 }
+
+/// Tries of what is interrupted, before it is not interrupted any more.
+const MAX_TRIES: u32 = 30;
 
 impl World {
     pub fn new(vcpus: usize, cores: usize, list_registers: usize) -> Self {
@@ -82,7 +85,7 @@ impl World {
             machine,
             vcpus,
             kicks: VecDeque::new(),
-            preempts: false,
+            interruptions: 0,
         }
     }
 
@@ -106,6 +109,57 @@ impl World {
     ) {
         let kick = self.on(vcpu, act);
         self.kicks.extend(kick.iter());
+    }
+
+    /// The same, and then all that is left to do until the guest goes on. The core may be interrupted in between.
+    fn call_until_filled(
+        &mut self,
+        vcpu: usize,
+        act: impl FnOnce(&mut CpuInterface, &GuestGic, &mut Here) -> VcpuIndexSet,
+    ) {
+        self.interrupt_at_random();
+        self.call_once(vcpu, act);
+        for _ in 0..MAX_TRIES {
+            if !self.vcpus[vcpu].cpu.is_unfilled() {
+                break;
+            }
+            self.interrupt_at_random();
+            self.call_once(vcpu, |cpu, gic, here| cpu.synchronize(gic, here));
+        }
+        self.machine.interruptions.set(0);
+        if self.vcpus[vcpu].cpu.is_unfilled() {
+            self.call_once(vcpu, |cpu, gic, here| cpu.synchronize(gic, here));
+        }
+        assert!(!self.vcpus[vcpu].cpu.is_unfilled());
+    }
+
+    /// As [`Self::call`]. A kick to the vCPU itself is not sent where it only says that list registers are to be filled.
+    fn call_once(
+        &mut self,
+        vcpu: usize,
+        act: impl FnOnce(&mut CpuInterface, &GuestGic, &mut Here) -> VcpuIndexSet,
+    ) {
+        self.call(vcpu, |cpu, gic, here| {
+            let kick = act(cpu, gic, here);
+            match cpu.is_unfilled() {
+                true => kick.without(cpu.index()),
+                false => kick,
+            }
+        });
+    }
+
+    /// Chooses which of the next looks find the core interrupted: about one of eight.
+    fn interrupt_at_random(&mut self) {
+        let mut next = || {
+            // Xorshift, which keeps 0.
+            for (left, shift) in [(true, 13), (false, 17), (true, 5)] {
+                let x = self.interruptions;
+                self.interruptions ^= if left { x << shift } else { x >> shift };
+            }
+            self.interruptions
+        };
+        let pattern = next() & next() & next();
+        self.machine.interruptions.set(pattern);
     }
 
     pub fn is_loaded(&self, vcpu: usize) -> bool {
@@ -133,8 +187,9 @@ impl World {
         let index = self.vcpus[vcpu].cpu.index();
         self.gic.doorbell(index).settle(PcpuId(core as u8));
         self.vcpus[vcpu].core = Some(core);
+        self.machine.interruptions.set(u32::from(preempted));
         self.call(vcpu, |cpu, gic, here| {
-            let (kick, is_ready) = cpu.load(gic, here, || preempted);
+            let (kick, is_ready) = cpu.load(gic, here);
             assert_eq!(is_ready, !preempted);
             kick
         });
@@ -149,18 +204,39 @@ impl World {
     }
 
     pub fn read(&mut self, vcpu: usize, region: Region, offset: u64, size: u8) -> u64 {
-        let (value, kick) = self.on(vcpu, |cpu, gic, here| {
+        self.access(vcpu, |cpu, gic, here| {
             cpu.mmio_read(gic, region, offset, size, here)
-        });
-        self.kicks.extend(kick.iter());
-        value
+        })
+    }
+
+    /// Executes an access until it is done.
+    fn access<T>(
+        &mut self,
+        vcpu: usize,
+        mut act: impl FnMut(&mut CpuInterface, &GuestGic, &mut Here) -> (Option<T>, VcpuIndexSet),
+    ) -> T {
+        for tries in 0.. {
+            let mut result = None;
+            if tries == MAX_TRIES {
+                self.interruptions = 0;
+            }
+            self.call_until_filled(vcpu, |cpu, gic, here| {
+                let kick;
+                (result, kick) = act(cpu, gic, here);
+                kick
+            });
+            if let Some(result) = result {
+                return result;
+            }
+        }
+        unreachable!("an access that is not interrupted is done")
     }
 
     pub fn write(&mut self, vcpu: usize, region: Region, offset: u64, size: u8, value: u64) {
-        self.call(vcpu, |cpu, gic, here| {
-            cpu.mmio_write(gic, region, offset, size, value, here)
+        self.access(vcpu, |cpu, gic, here| {
+            let (kick, is_done) = cpu.mmio_write(gic, region, offset, size, value, here);
+            (is_done.then_some(()), kick)
         });
-        self.call(vcpu, |cpu, gic, here| cpu.synchronize(gic, here));
     }
 
     /// A word of this vCPU's own SGI_base frame.
@@ -186,7 +262,7 @@ impl World {
     }
 
     pub fn send_sgi(&mut self, vcpu: usize, register: SgiRegister, value: u64) {
-        self.call(vcpu, |cpu, gic, here| {
+        self.call_until_filled(vcpu, |cpu, gic, here| {
             cpu.send_sgi(gic, register, value, here)
         });
     }
@@ -207,7 +283,7 @@ impl World {
     /// The guest writes DIR.
     pub fn deactivate(&mut self, vcpu: usize, intid: IntId) -> Deactivation {
         if self.on(vcpu, |_, _, here| here.hcr()) & HCR_TRAP_DEACTIVATE != 0 {
-            self.call(vcpu, |cpu, gic, here| cpu.deactivate(gic, intid, here));
+            self.call_until_filled(vcpu, |cpu, gic, here| cpu.deactivate(gic, intid, here));
             Deactivation::Trapped
         } else {
             self.on(vcpu, |_, _, here| here.deactivate(intid));
@@ -233,12 +309,12 @@ impl World {
             if let Some(ppi) = self.on(vcpu, |_, _, here| here.firing_timers().first().copied()) {
                 self.on(vcpu, |_, _, here| here.take_physical(ppi));
                 if !self.on(vcpu, |cpu, _, here| cpu.timer_fired_again(ppi, here)) {
-                    self.call(vcpu, |cpu, gic, here| cpu.timer_fired(gic, ppi, here));
+                    self.call_until_filled(vcpu, |cpu, gic, here| cpu.timer_fired(gic, ppi, here));
                 }
                 return true;
             }
             if self.on(vcpu, |_, _, here| here.wants_maintenance()) {
-                self.call(vcpu, |cpu, gic, here| cpu.synchronize(gic, here));
+                self.call_until_filled(vcpu, |cpu, gic, here| cpu.synchronize(gic, here));
                 return true;
             }
         }
@@ -251,7 +327,7 @@ impl World {
             if self.on_core(core) == Some(vcpu.index()) {
                 let vcpu = vcpu.index();
                 if !self.on(vcpu, |cpu, gic, here| cpu.kicked_again(gic, here)) {
-                    self.call(vcpu, |cpu, gic, here| cpu.kicked(gic, here));
+                    self.call_until_filled(vcpu, |cpu, gic, here| cpu.kicked(gic, here));
                 }
             }
             return true;
@@ -276,11 +352,7 @@ impl World {
             .take_physical(IntId(physical));
         match self.on_core(core) {
             Some(vcpu) => {
-                let preempts = self.preempts;
-                self.preempts = !preempts;
-                self.call(vcpu, |cpu, gic, here| {
-                    cpu.spi_arrived(gic, guest, here, || preempts)
-                });
+                self.call_until_filled(vcpu, |cpu, gic, here| cpu.spi_arrived(gic, guest, here));
             }
             None => {
                 let kick = self.gic.spi_arrived(guest);

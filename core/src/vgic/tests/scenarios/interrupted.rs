@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Work that the core interrupts, and does again.
+
+use super::*;
+
+/// EOIcount of one.
+const ONE_ENDED: u64 = 1 << 27;
+
+#[test]
+fn only_what_was_in_no_list_register_can_have_ended_there() {
+    let mut world = guest(1, 1);
+    world.send_sgi(0, SgiRegister::Sgi1r, 1);
+    world.drain();
+    assert_eq!(world.acknowledge(0).unwrap().intid, IntId(0));
+    world.write_own(0, ISACTIVER, 1 << 5);
+    assert_eq!(world.listed(0), vec![(0, State::Active)]);
+    // The guest ends SGI 5 although SGI 0, which is in the list register, has the higher priority.
+    world.machine.cores[0].hcr |= ONE_ENDED;
+    world.drain();
+    assert_eq!(world.read_own(0, ISACTIVER), 1 << 0);
+}
+
+#[test]
+fn a_vcpu_that_may_have_ended_an_interrupt_is_woken() {
+    let mut world = guest(2, 1);
+    for sgi in [1, 0] {
+        let offset = world.own(0, IPRIORITYR + sgi);
+        world.write(0, Region::Redistributors, offset, 1, sgi << 3);
+        world.send_sgi(0, SgiRegister::Sgi1r, sgi << 24 | 1);
+        world.drain();
+        assert_eq!(world.acknowledge(0).unwrap().intid, IntId(sgi as u16));
+    }
+    world.end(0);
+    world.end(0);
+    // SGI 1 is pending again. Its end is counted, and not found out yet.
+    world.send_sgi(1, SgiRegister::Sgi1r, 1 << 24 | 1);
+    world.unload(0);
+    let it = &world.vcpus[0];
+    assert!(
+        it.cpu
+            .has_deliverable(&world.gic, 0, it.context.vmcr, it.context.running())
+    );
+    world.load(0, 0);
+    assert_eq!(world.acknowledge(0).unwrap().intid, IntId(1));
+}
+
+#[test]
+fn a_store_to_many_spis_goes_on_where_it_was_interrupted() {
+    let mut world = guest(1, 4);
+    world.write_distributor(0, ICENABLER + 4, u32::MAX);
+    let offset = ISENABLER + 4;
+    let mut dones = vec![];
+    for _ in 0..3 {
+        // The second look: the first one is before anything is done.
+        world.machine.interruptions.set(0b10);
+        world.call(0, |cpu, gic, here| {
+            let value = u64::from(u32::MAX);
+            let (kick, is_done) = cpu.mmio_write(gic, Region::Distributor, offset, 4, value, here);
+            dones.push(is_done);
+            kick
+        });
+        dones.push(world.physical(33).enabled);
+        dones.push(world.physical(34).enabled);
+    }
+    let expected = [false, true, false, true, true, true, true, true, true];
+    assert_eq!(dones, expected);
+}
+
+#[test]
+fn an_interrupted_fill_leaves_no_maintenance_interrupt() {
+    let mut world = guest(1, 1);
+    world.send_sgi(0, SgiRegister::Sgi1r, 1);
+    world.drain();
+    assert_eq!(world.acknowledge(0).unwrap().intid, IntId(0));
+    world.write_distributor(0, ISACTIVER + 4, 1 << 3);
+    world.machine.cores[0].hcr |= ONE_ENDED;
+    assert!(world.on(0, |_, _, here| here.wants_maintenance()));
+    // Else the core would take it again and again, before the interrupt for which it looked.
+    world.machine.interruptions.set(1);
+    world.call(0, |cpu, gic, here| cpu.synchronize(gic, here));
+    assert!(world.vcpus[0].cpu.is_unfilled());
+    assert!(!world.on(0, |_, _, here| here.wants_maintenance()));
+    world.drain();
+    assert_eq!(world.read_distributor(0, ISACTIVER + 4), 0);
+    assert_eq!(world.read_own(0, ISACTIVER), 1 << 0);
+}
