@@ -125,7 +125,7 @@ impl CpuInterface {
         for bit in bits(self.active_physical) {
             machine.set_active(IntId(bit as u16), true);
         }
-        self.fill_unless(gic, machine, true)
+        self.fill_unless_interrupted(gic, machine)
     }
 
     /// The vCPU is switched out: takes all state back, empties the list registers and turns the virtual CPU interface

@@ -107,23 +107,22 @@ impl CpuInterface {
     /// (LRENPIE). With EOImode = 1 writes to ICC_DIR_EL1 then trap. In a guest of several vCPUs they always trap,
     /// because one vCPU may deactivate what another has acknowledged.
     pub fn fill(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
-        match self.fill_unless(gic, machine, false) {
+        match self.fill_unless_interrupted(gic, machine) {
             (kick, true) => kick,
             (kick, false) => kick.with(VcpuIndexSet::of(self.index)),
         }
     }
 
     /// As [`fill`](Self::fill). Returns the vCPUs whose doorbells were rung, and whether it has filled the list registers. If not, the
-    /// core was interrupted: no list register is written, and all is to be done again. `looks`: the core also looks when it is known
-    /// that there are few.
+    /// core was interrupted: no list register is written, and all is to be done again. It looks once it is known what is to be written
+    /// and the timers of the vCPU no longer signal, and in between where there is much to do.
     #[inline(always)]
-    pub(super) fn fill_unless(
+    pub(super) fn fill_unless_interrupted(
         &mut self,
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
-        looks: bool,
     ) -> (VcpuIndexSet, bool) {
-        let (kick, is_done) = self.try_to_fill(gic, machine, looks);
+        let (kick, is_done) = self.try_to_fill(gic, machine);
         self.is_unfilled = !is_done;
         if !is_done {
             // A maintenance interrupt of what was in list registers before must not keep the core from the others.
@@ -137,7 +136,6 @@ impl CpuInterface {
         &mut self,
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
-        looks: bool,
     ) -> (VcpuIndexSet, bool) {
         let registers = machine.list_registers().clamp(1, MAX_LIST_REGISTERS);
         let mut kick = VcpuIndexSet::EMPTY;
@@ -151,7 +149,7 @@ impl CpuInterface {
             }
         }
         let ready = self.collect_and_sample(gic, machine);
-        if looks && machine.is_interrupted() {
+        if machine.is_interrupted() {
             return (kick, false);
         }
         let has_spis = holds_active || self.words & !RECALL != 0;
@@ -173,12 +171,11 @@ impl CpuInterface {
     /// Whether there may be more interrupts than list registers. Counts also SPIs that are for other vCPUs.
     #[inline(never)]
     fn may_overflow(&self, gic: &GuestGic, ready: u32, registers: usize) -> bool {
-        let held = self.held.iter().map(|held| held.count_ones());
-        let words = bits(self.words & !RECALL);
-        let pending = words.map(|word| gic.distributor.deliverable(word as usize).count_ones());
-        let private = (ready.count_ones(), self.active.count_ones());
-        let sum = held.chain(pending).sum::<u32>() + private.0 + private.1;
-        sum as usize > registers
+        let pending = bits(self.words & !RECALL);
+        let pending = pending.map(|word| gic.distributor.deliverable(word as usize));
+        let all = pending.chain([ready, self.active]).chain(self.held);
+        // Ends with the first one that does not fit.
+        all.flat_map(bits).nth(registers).is_some()
     }
 
     /// Whether this vCPU has active SPIs that are in no list register.
@@ -226,7 +223,7 @@ impl CpuInterface {
     }
 
     /// The slow path: there may be more interrupts than list registers, and those of the highest priority win. Returns as
-    /// [`Self::fill_unless`] does.
+    /// [`Self::fill_unless_interrupted`] does.
     // Not inlined: the fast path does not pay for its tables.
     #[inline(never)]
     fn fill_sorted(
