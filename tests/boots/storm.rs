@@ -25,16 +25,12 @@ interrupts = [287]
 trigger = "level"
 "#;
 
-/// The longest time from the moment when a period is due to the first instruction of its task, in instructions.
-fn longest_dispatch(name: &str, policy: &'static str, quantum: &str, pending: u64) -> u64 {
-    let storm = format!("suite=storm ms=600 pending={pending}");
-    let mut guest = probe("storm", &storm, &[0, 0, 1, 2, 3]);
-    let mut boot = Boot::new(&format!("{name}_{policy}"))
-        .policy(policy)
-        .quantum(quantum)
-        .cores(4)
-        .exact();
-    if pending == MOST_SPIS {
+/// The longest time from the moment when a period is due to the first instruction of its task, in instructions, beside a guest that
+/// runs this suite, with so many SPIs.
+fn longest_dispatch(boot: Boot, suite: &str, cores: &[usize], spis: u64) -> u64 {
+    let mut boot = boot.cores(4).exact();
+    let mut guest = probe("hostile", suite, cores);
+    if spis == MOST_SPIS {
         boot = boot.board(LAST_SPI);
         guest = guest.devices(&["last-spi"]);
     }
@@ -44,7 +40,7 @@ fn longest_dispatch(name: &str, policy: &'static str, quantum: &str, pending: u6
         .run();
     console
         .rt_is_well("rt")
-        .probe_is_well("storm")
+        .probe_is_well("hostile")
         .machine_ended();
     let late = console.number("rt", "rt-result", "late");
     console.demand(late == 0, &format!("{late} periods are late"));
@@ -52,8 +48,14 @@ fn longest_dispatch(name: &str, policy: &'static str, quantum: &str, pending: u6
 }
 
 fn causes_no_delay(name: &str, quantum: &str, pending: u64) {
-    let without_moves = longest_dispatch(name, "none", quantum, pending);
-    let with_moves = longest_dispatch(name, "steal", quantum, pending);
+    let storm = format!("suite=storm ms=600 pending={pending}");
+    let longest = |policy| {
+        let boot = Boot::new(&format!("{name}_{policy}"))
+            .policy(policy)
+            .quantum(quantum);
+        longest_dispatch(boot, &storm, &[0, 0, 1, 2, 3], pending)
+    };
+    let (without_moves, with_moves) = (longest("none"), longest("steal"));
     println!("{name}: at most {without_moves} instructions under none, {with_moves} under steal");
     assert!(
         with_moves <= without_moves + MORE_THAN_NONE,
@@ -86,4 +88,29 @@ fn a_storm_beside_256_pending_spis_causes_no_delay_with_short_turns() {
         "100us",
         MOST_SPIS,
     );
+}
+
+/// One access to a register of the distributor concerns 32 SPIs, all of which are pending.
+fn accesses_cause_no_delay(attack: &str) {
+    let words = format!("suite=words ms=600 spis={MOST_SPIS} attack={attack}");
+    let boot = Boot::new(&format!("accesses_to_256_spis_cause_no_delay_{attack}")).policy("none");
+    let longest = longest_dispatch(boot, &words, &[0, 0, 1, 2], MOST_SPIS);
+    println!("{attack}: at most {longest} instructions");
+    assert!(longest <= LONGEST, "{attack}: {longest}");
+}
+
+#[test]
+fn accesses_to_256_spis_cause_no_delay() {
+    for attack in ["pend", "stay-active"] {
+        accesses_cause_no_delay(attack);
+    }
+}
+
+#[test]
+#[ignore = "long"]
+fn matrix_accesses_to_256_spis_cause_no_delay() {
+    let attacks = [
+        "clear", "enable", "activate", "group", "route", "edge", "priority", "read",
+    ];
+    attacks.into_iter().for_each(accesses_cause_no_delay);
 }

@@ -15,6 +15,7 @@ mod spin;
 mod storm;
 mod timer;
 mod watch;
+mod words;
 
 /// The suite of this name.
 pub fn find(name: &str) -> Option<fn()> {
@@ -34,6 +35,7 @@ pub fn find(name: &str) -> Option<fn()> {
         "storm" => storm::run,
         "timer" => timer::run,
         "watch" => watch::run,
+        "words" => words::run,
         _ => return None,
     })
 }
