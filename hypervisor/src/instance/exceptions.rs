@@ -33,6 +33,8 @@ enum Device {
 
 impl Instance {
     /// Handles a synchronous exception of the running vCPU.
+    // Inlined for the fast paths; the others are not, or they would take registers from those.
+    #[inline(always)]
     pub(super) fn exception(&mut self) {
         let syndrome = Syndrome(mrs!(ESR_EL2));
         // Fast paths of the most frequent exceptions, not recorded as events: an SGI, and a catch.
@@ -98,6 +100,7 @@ impl Instance {
     }
 
     /// Handles a load or store that stage 2 refused, and that the syndrome describes.
+    #[inline(never)]
     fn data_abort(&mut self, access: DataAccess, syndrome: Syndrome) {
         let ipa = fault_ipa(syndrome, mrs!(FAR_EL2), mrs!(HPFAR_EL2));
         let guest = loaded(&mut self.state).shared;

@@ -193,6 +193,7 @@ impl Instance {
 
     /// Handles WFI: the running vCPU [sleeps](migration::sleep), unless an interrupt is pending for it, or its guest's devices have something to do
     /// (`Guest::due`). The architecture allows a WFI to end at any time.
+    #[inline(never)]
     pub(super) fn wait_for_interrupt(&mut self) {
         let vcpu = super::loaded(&mut self.state);
         // Frames were left because the vCPU had an interrupt to handle. It moves them before it sleeps: nothing else may wake it.
