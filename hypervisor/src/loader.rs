@@ -24,8 +24,12 @@ pub enum Left {
 /// instructions, or a thousand for a random byte and for an image that is not aligned to 64 bytes. No
 /// vCPU of the guest may run, unless nothing is left. Any core may call this at any time, together with others.
 ///
-/// `random` returns the byte with this number of the guest's random seeds.
-pub fn load_until_interrupted(guest: &Guest, random: impl Fn(u32) -> u8) -> Left {
+/// `random` returns the byte with this number of the guest's random seeds; `reset_spis` resets the SPIs from this one on.
+pub fn load_until_interrupted(
+    guest: &Guest,
+    random: impl Fn(u32) -> u8,
+    mut reset_spis: impl FnMut(u16),
+) -> Left {
     let work = Work::of(&guest.config);
     for _ in 0..MAX_CHUNKS {
         match guest.loading.claim(work.phases()) {
@@ -33,7 +37,7 @@ pub fn load_until_interrupted(guest: &Guest, random: impl Fn(u32) -> u8) -> Left
             Claim::Wait => {}
             Claim::Chunk(number) => {
                 if let Some(chunk) = work.chunk(number) {
-                    carry_out(chunk, &random);
+                    carry_out(chunk, &random, &mut reset_spis);
                 }
                 guest.loading.finish();
             }
@@ -46,7 +50,7 @@ pub fn load_until_interrupted(guest: &Guest, random: impl Fn(u32) -> u8) -> Left
 }
 
 /// Carries out a chunk. All cores see the result, and so does a guest with its caches off.
-fn carry_out(chunk: Chunk, random: impl Fn(u32) -> u8) {
+fn carry_out(chunk: Chunk, random: impl Fn(u32) -> u8, mut reset_spis: impl FnMut(u16)) {
     match chunk {
         // SAFETY: it is memory of the guest, and no vCPU of the guest runs; chunks are aligned to their size
         // (`core/load`).
@@ -55,6 +59,7 @@ fn carry_out(chunk: Chunk, random: impl Fn(u32) -> u8) {
         Chunk::Copy { from, to, size } => unsafe { copy_payload(from, to, size) },
         // SAFETY: as above.
         Chunk::Random { to, number } => unsafe { write_memory_byte(to, random(number)) },
+        Chunk::Spis { first } => reset_spis(first),
     }
 }
 

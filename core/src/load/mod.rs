@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loading a guest: memory is cleared, images are copied, random seeds are written.
+//! Loading a guest: memory is cleared, images are copied, random seeds are written, its SPIs are reset.
 //!
 //! That takes long, and EL2 is never preempted, so the work is divided into chunks, which are numbered ([`Work`]). A core
 //! claims the next chunk ([`Claims`]), carries it out, looks for interrupts, and claims another one. The core of the guest's first
@@ -23,6 +23,8 @@ use spumone_config::{GuestAddr, PhysAddr};
 pub const COPIED: u64 = 1024;
 /// Bytes cleared at once: a page. More than [`COPIED`], because clearing is faster.
 pub const CLEARED: u64 = 4096;
+/// SPIs of the virtual GIC that are reset at once.
+pub const RESET_SPIS: u16 = 8;
 /// The largest number of random bytes of one seed.
 pub const MAX_SEED: u32 = 64;
 
@@ -50,9 +52,14 @@ pub enum Chunk {
         /// Which of the guest's random bytes, counted from 0.
         number: u32,
     },
+    /// Reset [`RESET_SPIS`] SPIs of the guest.
+    Spis {
+        /// The first of them, counted from INTID 32.
+        first: u16,
+    },
 }
 
-/// The work of loading a guest: the chunks that clear its memory, then those that copy images, then random bytes.
+/// The work of loading a guest: the chunks that clear its memory, then those that copy images, then random bytes and SPIs.
 #[derive(Clone, Copy, Debug)]
 pub struct Work<'a> {
     guest: &'a Guest,
@@ -65,12 +72,13 @@ impl<'a> Work<'a> {
         let cleared: u64 = guest.memory.iter().map(pages).sum();
         let copied: u64 = guest.segments.iter().map(pieces).sum();
         let drawn: u64 = guest.seeds.iter().map(random_bytes).sum();
+        let reset = u64::from(guest.gic.spis / RESET_SPIS);
         // Memory of machines is far below the 16 TiB at which this would saturate.
         let number = |chunks| u32::try_from(chunks).unwrap_or(u32::MAX);
         Self {
             guest,
             phases: Phases {
-                ends: [cleared, cleared + copied, cleared + copied + drawn].map(number),
+                ends: [cleared, cleared + copied, cleared + copied + drawn + reset].map(number),
             },
         }
     }
@@ -99,9 +107,12 @@ impl<'a> Work<'a> {
         }
         left -= u64::from(copied - cleared);
         let drawn = left as u32;
-        let seed = find(&guest.seeds, &mut left, random_bytes)?;
-        let to = physical(&guest.memory, GuestAddr(seed.destination.0 + left))?;
-        Some(Chunk::Random { to, number: drawn })
+        if let Some(seed) = find(&guest.seeds, &mut left, random_bytes) {
+            let to = physical(&guest.memory, GuestAddr(seed.destination.0 + left))?;
+            return Some(Chunk::Random { to, number: drawn });
+        }
+        let first = u16::try_from(left).ok()?.checked_mul(RESET_SPIS)?;
+        (first < guest.gic.spis).then_some(Chunk::Spis { first })
     }
 }
 
@@ -215,7 +226,7 @@ mod tests {
     fn load(guest: &Guest) -> BTreeMap<u64, Byte> {
         let mut memory = BTreeMap::new();
         let work = Work::of(guest);
-        let mut drawn = None;
+        let (mut drawn, mut reset) = (None, 0);
         let total = work.phases().total();
         for chunk in (0..total).filter_map(|number| work.chunk(number)) {
             match chunk {
@@ -232,8 +243,13 @@ mod tests {
                     drawn = Some(number);
                     memory.insert(to.0, Byte::Random);
                 }
+                Chunk::Spis { first } => {
+                    assert_eq!(first, reset, "each SPI is reset once");
+                    reset += RESET_SPIS;
+                }
             }
         }
+        assert_eq!(reset, guest.gic.spis);
         assert_eq!(work.chunk(total), None, "no chunk comes after the end");
         memory
     }

@@ -241,36 +241,41 @@ impl Distributor {
         }
     }
 
-    pub fn reset(&self, machine: &mut impl PhysicalGic) {
+    pub fn reset_control(&self) {
         self.control.store(0, Ordering::Relaxed);
-        // SPIs that the guest does not have never change.
-        let spis = usize::from(self.spis());
-        for (index, word) in self.words.iter().enumerate().take(spis / 32) {
-            for bit in bits(word.mapped()) {
-                if let Some(physical) = self.physical(Spi::at(index, bit)) {
-                    machine.set_enabled(physical, false);
-                    machine.set_active(physical, false);
-                }
+    }
+
+    /// Resets SPIs from `first` on, counted from INTID 32. No core uses them meanwhile, but others may reset other SPIs of their word.
+    pub fn reset_spis(&self, first: u16, count: u16, machine: &mut impl PhysicalGic) {
+        let spis = (first..first.saturating_add(count).min(self.spis())).map(|spi| Spi(spi as u8));
+        for spi in spis {
+            if let Some(physical) = self.physical(spi) {
+                machine.set_enabled(physical, false);
+                machine.set_active(physical, false);
+                machine.clear_pending(physical);
             }
-            for state in [
-                &word.group,
-                &word.enabled,
-                &word.pending,
-                &word.fired,
-                &word.line,
-                &word.active,
-                &word.edge,
-                &word.listed,
-                &word.drop_pending,
-                &word.drop_active,
-            ] {
-                state.store(0, Ordering::Relaxed);
-            }
+            self.priority[spi.index()].store(0, Ordering::Relaxed);
+            self.route[spi.index()].store(0, Ordering::Relaxed);
+            self.holder[spi.index()].store(NO_HOLDER, Ordering::Relaxed);
         }
-        for index in 0..spis.min(MAX_SPIS) {
-            self.priority[index].store(0, Ordering::Relaxed);
-            self.route[index].store(0, Ordering::Relaxed);
-            self.holder[index].store(NO_HOLDER, Ordering::Relaxed);
+        let word = self.word(usize::from(first / 32));
+        let mask = u32::MAX
+            .checked_shr(u32::from(32 - count.min(32)))
+            .unwrap_or(0)
+            << (first % 32);
+        for state in [
+            &word.group,
+            &word.enabled,
+            &word.pending,
+            &word.fired,
+            &word.line,
+            &word.active,
+            &word.edge,
+            &word.listed,
+            &word.drop_pending,
+            &word.drop_active,
+        ] {
+            state.fetch_and(!mask, Ordering::Relaxed);
         }
     }
 

@@ -30,11 +30,16 @@ impl GuestGic {
         self.distributor.configure(spis, vcpus, interrupts);
     }
 
-    /// Resets to the state after power-on, for a guest that is about to be restarted: physical
-    /// interrupts disabled and inactive, outputs of emulated devices low. Only while no vCPU of the guest is loaded anywhere;
-    /// [`CpuInterface::reset`](super::CpuInterface::reset) does the same for each vCPU.
-    pub fn reset(&self, machine: &mut impl PhysicalGic) {
-        self.distributor.reset(machine);
+    /// Resets `count` SPIs to the state after power-on, for a guest that is about to be restarted: physical interrupts disabled, inactive
+    /// and not pending, outputs of emulated devices low. `first`, counted from INTID 32, and `count` are multiples of 8. Only while no
+    /// vCPU of the guest is loaded anywhere.
+    pub fn reset_spis(&self, first: u16, count: u16, machine: &mut impl PhysicalGic) {
+        self.distributor.reset_spis(first, count, machine);
+    }
+
+    /// Resets the rest. [`CpuInterface::reset`](super::CpuInterface::reset) does the same for each vCPU.
+    pub fn reset(&self) {
+        self.distributor.reset_control();
         for doorbell in &self.doorbells {
             doorbell.reset();
         }

@@ -239,20 +239,12 @@ impl Instance {
             context: config.boot_argument,
         });
         let index = vcpu.index.0;
-        // A core that took an interrupt of the former life has delivered it by now: it has acknowledged the end of that life since.
-        let mut gic = self.platform.loaded_gic(guest_id);
-        guest.gic.reset(&mut gic);
+        guest.gic.reset();
         guest.signals.iter().for_each(Signal::reset);
         guest.gpios.iter().for_each(Gpio::reset);
         guest.virtio.iter().for_each(Device::finish_reset);
         guest.due.store(0, Ordering::Relaxed);
         guest.broken_virtio.store(0, Ordering::Relaxed);
-        for interrupt in &config.interrupts {
-            self.platform
-                .machine
-                .gic
-                .clear_spi_pending(interrupt.physical);
-        }
         // The lifecycle must say that the guest runs before its vCPU does.
         guest.lifecycle.run();
         if guest.power.request_start(index).is_ok() {

@@ -37,7 +37,7 @@ use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::bits::bits;
 use spumone_core::console::{Answers, Attendance, Served};
-use spumone_core::load::guests_to_help;
+use spumone_core::load::{RESET_SPIS, guests_to_help};
 use spumone_core::mailbox::Port;
 use spumone_core::migration::{self, CoreSetup, CoreState, Next};
 use spumone_core::psci::Generation;
@@ -227,10 +227,14 @@ impl Instance {
     fn load_chunks(&self, id: GuestId) -> Left {
         let machine = self.platform.machine;
         let guest = machine.guest(id);
-        loader::load_until_interrupted(guest, |number| {
+        let random = |number| {
             let life = guest.lifecycle.now().1;
             machine.entropy.byte_of_guest(id, life.0, number)
-        })
+        };
+        let mut gic = self.platform.loaded_gic(id);
+        // A core that took an interrupt of the former life has delivered it by now: it has acknowledged the end of that life since.
+        let reset_spis = |first| guest.gic.reset_spis(first, RESET_SPIS, &mut gic);
+        loader::load_until_interrupted(guest, random, reset_spis)
     }
 
     /// Enters the running vCPU, which is loaded, and handles its exit.

@@ -3,7 +3,7 @@
 
 use super::super::{Region, SgiRegister, State, VcpuIndex, VcpuIndexSet, running_priority};
 use super::machine::{Accesses, HCR_ENABLE, HCR_EOI_NOT_PRESENT, HCR_NO_PENDING};
-use super::world::World;
+use super::world::{SPIS, World};
 use spumone_config::types::IntId;
 use std::vec;
 
@@ -589,7 +589,12 @@ fn a_restarted_guest_finds_the_reset_state() {
     world.unload(1);
     world.machine.tolerant = true;
     let mut no_vcpu = super::machine::Context::new();
-    world.gic.reset(&mut world.machine.here(0, &mut no_vcpu));
+    for first in (0..SPIS).step_by(8) {
+        world
+            .gic
+            .reset_spis(first, 8, &mut world.machine.here(0, &mut no_vcpu));
+    }
+    world.gic.reset();
     for vcpu in &mut world.vcpus {
         vcpu.cpu.reset();
     }
