@@ -10,7 +10,7 @@ use super::sgi::SgiRegister;
 use super::slot::{Backing, Slot};
 use super::{
     GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, SPI_WORDS, State, TIMER_PPIS,
-    VcpuIndex, VcpuIndexSet, bits,
+    VMCR_EOI_MODE, VcpuIndex, VcpuIndexSet, bits,
 };
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::types::IntId;
@@ -102,8 +102,7 @@ impl CpuInterface {
         }
     }
 
-    /// Resets to the state after power-on, when the guest is restarted: see [`GuestGic::reset`], which deactivates the
-    /// physical SPIs. Only while not loaded.
+    /// Resets to the state after power-on, when the guest is restarted: see [`GuestGic::reset`]. Only while not loaded.
     pub const fn reset(&mut self) {
         *self = Self::new(self.index);
     }
@@ -117,8 +116,8 @@ impl CpuInterface {
     /// [`Doorbell::settle`](super::Doorbell::settle) was called. Writes list registers and `ICH_HCR_EL2`. Returns the
     /// vCPUs whose doorbells were rung, and whether the vCPU may run.
     ///
-    /// It may not if the core is interrupted, as far as is known once its own timers no longer signal. The vCPU is then loaded with empty
-    /// list registers, and must be unloaded, or [synchronized](Self::synchronize) before it runs.
+    /// It may not if the core is interrupted. The vCPU is then loaded with its virtual CPU interface off, and must be unloaded, or
+    /// [synchronized](Self::synchronize) before it runs.
     // Not inlined: in the run loop it would take registers from all other paths.
     #[inline(never)]
     pub fn load(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (VcpuIndexSet, bool) {
@@ -132,7 +131,11 @@ impl CpuInterface {
     /// off, so that no other vCPU sees them. No timer PPI stays active on this core. Returns the vCPUs whose doorbells were rung.
     #[inline(always)]
     pub fn unload(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
-        let kick = self.fold(gic, machine);
+        let mut kick = self.fold(gic, machine);
+        if self.ended != 0 {
+            // Other vCPUs may wait for what it has ended.
+            kick = kick.with(self.finish_ended(gic, machine).0);
+        }
         for index in bits(self.stale) {
             machine.write_lr(index as usize, ListRegister::EMPTY);
         }
@@ -267,14 +270,17 @@ impl CpuInterface {
         kick.without(self.index).with(self.kicked(gic, machine))
     }
 
-    /// The guest wrote `intid` to ICC_DIR_EL1 (the access trapped, see [`fill`](Self::fill)). Loaded only. Returns the
-    /// vCPUs whose doorbells were rung.
+    /// The guest wrote `intid` to ICC_DIR_EL1 (the access trapped, see [`fill`](Self::fill)). Ignored with EOImode = 0, where a write to
+    /// EOIR deactivates. Loaded only. Returns the vCPUs whose doorbells were rung.
     pub fn deactivate(
         &mut self,
         gic: &GuestGic,
         intid: IntId,
         machine: &mut impl PhysicalGic,
     ) -> VcpuIndexSet {
+        if machine.vmcr() & VMCR_EOI_MODE == 0 {
+            return VcpuIndexSet::EMPTY;
+        }
         let mut kick = self.fold(gic, machine);
         if intid.is_private() {
             self.clear_active(1 << intid.0);
@@ -289,8 +295,16 @@ impl CpuInterface {
     /// For a vCPU that is not loaded. `lines` as [`PhysicalGic::lines`], from its saved timers;
     /// `vmcr` its saved `ICH_VMCR_EL2`; `running` its [`running_priority`]. An interrupt that the
     /// vCPU's own mask or an active interrupt holds back does not count (IHI 0069, section 4.8);
-    /// PSTATE does not matter, as for WFI.
-    pub fn has_deliverable(&self, gic: &GuestGic, lines: u32, vmcr: u64, running: u8) -> bool {
+    /// PSTATE does not matter, as for WFI. `is_late` is asked for each SPI that is looked at: if it says that the search takes too long, the
+    /// answer is `true`, which a WFI may always get.
+    pub fn has_deliverable(
+        &self,
+        gic: &GuestGic,
+        lines: u32,
+        vmcr: u64,
+        running: u8,
+        mut is_late: impl FnMut() -> bool,
+    ) -> bool {
         if self.ended != 0 {
             // What is active is known only when it is filled again.
             return true;
@@ -315,13 +329,17 @@ impl CpuInterface {
         let distributor = &gic.distributor;
         // Pairs with the fences of vCPUs that change an SPI's state; see `distributor`.
         fence(Ordering::SeqCst);
-        bits((self.words | rung.spi_words) & !RECALL).any(|word| {
-            let word = word as usize;
-            let group = distributor.word(word).group.load(Ordering::Acquire);
-            distributor
-                .pending_for(self.index, word)
-                .any(|spi| signalled(group & spi.mask() != 0, distributor.priority(spi)))
-        })
+        bits((self.words | rung.spi_words) & !RECALL)
+            .flat_map(|word| {
+                let deliverable = bits(distributor.deliverable(word as usize));
+                deliverable.map(move |bit| Spi::at(word as usize, bit))
+            })
+            .any(|spi| {
+                let group = distributor.word_of(spi).group.load(Ordering::Acquire);
+                let is_signalled = distributor.is_to_be_delivered_by(spi, self.index)
+                    && signalled(group & spi.mask() != 0, distributor.priority(spi));
+                is_signalled || is_late()
+            })
     }
 
     /// Private interrupts that are enabled, and whose group is enabled.

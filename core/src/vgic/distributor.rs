@@ -241,8 +241,13 @@ impl Distributor {
         }
     }
 
-    pub fn reset_control(&self) {
+    /// Resets what is no SPI's own, and what devices have made pending since [`Self::reset_spis`].
+    pub fn reset_rest(&self) {
         self.control.store(0, Ordering::Relaxed);
+        for word in &self.words {
+            word.line.store(0, Ordering::Relaxed);
+            word.pending.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Resets SPIs from `first` on, counted from INTID 32. No core uses them meanwhile, but others may reset other SPIs of their word.

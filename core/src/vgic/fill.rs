@@ -114,7 +114,7 @@ impl CpuInterface {
     }
 
     /// As [`fill`](Self::fill). Returns the vCPUs whose doorbells were rung, and whether it has filled the list registers. If not, the
-    /// core was interrupted: no list register is written, and all is to be done again. It looks once it is known what is to be written
+    /// core was interrupted: the virtual CPU interface is off, and all is to be done again. It looks once it is known what is to be written
     /// and the timers of the vCPU no longer signal, and in between where there is much to do.
     #[inline(always)]
     pub(super) fn fill_unless_interrupted(
@@ -235,12 +235,18 @@ impl CpuInterface {
         // Takes back what the fast path has placed, to compare the priorities of all.
         let mut kick = self.fold(gic, machine);
         let ready = self.collect_and_sample(gic, machine);
+        if machine.is_interrupted() {
+            return (kick, false);
+        }
         let Some(active) = self.highest_active(gic, registers, &Listed::NOTHING, machine) else {
             return (kick, false);
         };
         let mut pending = HighestPriority::new(registers);
         for bit in bits(ready) {
             pending.insert(HighestPriority::key(IntId(bit as u16), self.rank(bit)));
+        }
+        if machine.is_interrupted() {
+            return (kick, false);
         }
         let words = core::mem::take(&mut self.words) & !RECALL;
         for word in bits(words) {

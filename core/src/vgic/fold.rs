@@ -17,8 +17,8 @@ const HCR_EOI_COUNT_SHIFT: u32 = 27;
 const HCR_EOI_COUNT_MASK: u64 = 0x1f;
 
 impl CpuInterface {
-    /// Takes the state of all interrupts back from the list registers. Afterwards all state is in software. Loaded
-    /// only; does nothing if list registers are empty. Returns the vCPUs whose doorbells were rung.
+    /// Takes the state of all interrupts back from the list registers. Afterwards all state is in software; what the guest has ended in no
+    /// list register is still among the active interrupts until [`Self::finish_ended`]. Loaded only; does nothing if list registers are empty. Returns the vCPUs whose doorbells were rung.
     #[inline(always)]
     pub fn fold(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         let mut kick = VcpuIndexSet::EMPTY;

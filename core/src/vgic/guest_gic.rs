@@ -37,9 +37,9 @@ impl GuestGic {
         self.distributor.reset_spis(first, count, machine);
     }
 
-    /// Resets the rest. [`CpuInterface::reset`](super::CpuInterface::reset) does the same for each vCPU.
+    /// Resets the rest, when all SPIs are reset. [`CpuInterface::reset`](super::CpuInterface::reset) does the same for each vCPU.
     pub fn reset(&self) {
-        self.distributor.reset_control();
+        self.distributor.reset_rest();
         for doorbell in &self.doorbells {
             doorbell.reset();
         }

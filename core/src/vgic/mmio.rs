@@ -6,7 +6,7 @@
 //!
 //! An access may call for much work, so the core looks for interrupts in between. If one is pending, the access is not done, or only a
 //! part of it, and the guest executes its instruction again once the interrupt is handled. Each part that is done leaves less to do the
-//! next time, or costs little, so that the guest gets on.
+//! next time, or is done again: a pending state is cleared once more, which changes nothing for a store that is not done.
 
 use super::cpu_interface::CpuInterface;
 use super::register::{Region, Register, decode};

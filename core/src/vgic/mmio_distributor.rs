@@ -332,6 +332,9 @@ impl CpuInterface {
             if word.put_back.load(Ordering::Acquire) == put_back {
                 break;
             }
+            if machine.is_interrupted() {
+                return (gic.ring_holders(n, value, self.index), false);
+            }
             // A holder may have taken an SPI from the latches before, and put it back into them after.
             spis = value & word.pending_now();
         }

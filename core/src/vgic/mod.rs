@@ -45,7 +45,7 @@
 //! | the guest waits for an interrupt | [`CpuInterface::is_quiet`] first |
 //! | maintenance interrupt | [`CpuInterface::synchronize`] |
 //! | trapped ICC_SGI*R, ICC_DIR | [`CpuInterface::send_sgi`], [`CpuInterface::deactivate`] |
-//! | load or store in a GIC frame | [`CpuInterface::mmio_read`], [`CpuInterface::mmio_write`] and then [`CpuInterface::synchronize`] |
+//! | load or store in a GIC frame | [`CpuInterface::mmio_read`], [`CpuInterface::mmio_write`]; then [`CpuInterface::synchronize`] if [`CpuInterface::is_unfilled`] |
 //! | output of the virtual UART | [`GuestGic::set_level`] |
 //!
 //! For each vCPU of a returned [`VcpuIndexSet`]: `gic.doorbell(vcpu).location()` is the core to kick. If that is the calling
@@ -66,6 +66,10 @@
 //!   is delivered nevertheless. So is a timer's, until the guest's next exit.
 //! * Of a passed-through edge interrupt, a second edge before the guest has acknowledged the first
 //!   is delivered too, not merged with it.
+//! * A store to ISENABLER that enables more than four SPIs with a device, or to ICACTIVER that deactivates more than four, is not one
+//!   access: the guest may take interrupts before all of it is done, and what their handlers do to these SPIs may be undone by the rest.
+//! * If a vCPU ends an interrupt that is in no list register and turns itself off, or is preempted, just then, another core may get that
+//!   SPI only when the vCPU has been loaded again.
 //! * No LPIs, no message-based SPIs, no 1-of-N routing, no extended SPI or PPI ranges.
 //! * `GICR_WAKER.ProcessorSleep` is stored, but does not hold interrupts back.
 //! * PPIs are level-sensitive, `GICR_ICFGR1` is read-only.

@@ -231,9 +231,9 @@ impl Instance {
         let lines = timers::live_lines();
         let rung = vcpu.vgic.fold(shared, &mut gic);
         let running = running_priority(mrs!(ICH_AP0R0_EL2) as u32, mrs!(ICH_AP1R0_EL2) as u32);
-        let mut deliverable = vcpu
-            .vgic
-            .has_deliverable(shared, lines, gic.vmcr(), running);
+        let mut deliverable =
+            vcpu.vgic
+                .has_deliverable(shared, lines, gic.vmcr(), running, cpu::interrupt_pending);
         let rung = rung.with(vcpu.vgic.fill(shared, &mut gic));
         // A timer that has expired since `lines` was read may be in a list register already. Then no
         // physical interrupt would wake the vCPU.

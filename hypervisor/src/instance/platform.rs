@@ -221,6 +221,8 @@ impl Platform for CorePlatform {
                     lines,
                     loaded.interface.vmcr(),
                     loaded.interface.running_priority(),
+                    // The core has taken all interrupts.
+                    || false,
                 )
         };
         Saved {

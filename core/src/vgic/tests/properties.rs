@@ -451,6 +451,7 @@ impl Pair {
             context.lines,
             context.vmcr,
             context.running(),
+            || false,
         );
         let mask = ((context.vmcr >> 24) as u8).min(context.running());
         let expected = ready.iter().any(|&(intid, priority)| {

@@ -525,8 +525,13 @@ fn a_sleeping_vcpu_is_woken_by_what_would_be_signalled() {
     world.unload(1);
     let awake = |world: &World, lines: u32| {
         let it = &world.vcpus[1];
-        it.cpu
-            .has_deliverable(&world.gic, lines, it.context.vmcr, it.context.running())
+        it.cpu.has_deliverable(
+            &world.gic,
+            lines,
+            it.context.vmcr,
+            it.context.running(),
+            || false,
+        )
     };
     assert!(!awake(&world, 0));
     assert!(awake(&world, TIMER));

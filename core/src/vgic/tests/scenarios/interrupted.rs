@@ -38,7 +38,9 @@ fn a_vcpu_that_may_have_ended_an_interrupt_is_woken() {
     let it = &world.vcpus[0];
     assert!(
         it.cpu
-            .has_deliverable(&world.gic, 0, it.context.vmcr, it.context.running())
+            .has_deliverable(&world.gic, 0, it.context.vmcr, it.context.running(), || {
+                false
+            })
     );
     world.load(0, 0);
     assert_eq!(world.acknowledge(0).unwrap().intid, IntId(1));
@@ -83,4 +85,64 @@ fn an_interrupted_fill_leaves_no_maintenance_interrupt() {
     world.drain();
     assert_eq!(world.read_distributor(0, ISACTIVER + 4), 0);
     assert_eq!(world.read_own(0, ISACTIVER), 1 << 0);
+}
+
+#[test]
+fn what_a_vcpu_has_ended_is_another_ones_once_it_is_unloaded() {
+    let mut world = guest(2, 1);
+    world.write(0, Region::Distributor, IPRIORITYR + 40, 1, 8);
+    world.write_distributor(0, ISPENDR + 4, 1 << 8);
+    world.drain();
+    assert_eq!(world.acknowledge(0).unwrap().intid, IntId(40));
+    // Has a higher priority, and takes the list register.
+    world.send_sgi(0, SgiRegister::Sgi1r, 1 << 24 | 1);
+    world.drain();
+    assert_eq!(world.acknowledge(0).unwrap().intid, IntId(1));
+    world.drain();
+    world.end(0);
+    world.end(0);
+    // As by CPU_OFF, before a maintenance interrupt.
+    world.unload(0);
+    world.write(1, Region::Distributor, IROUTER + 8 * 40, 8, 1);
+    world.write_distributor(1, ISPENDR + 4, 1 << 8);
+    world.drain();
+    assert_eq!(world.listed(1), vec![(40, State::Pending)]);
+}
+
+#[test]
+fn with_eoi_mode_0_a_write_of_dir_is_ignored() {
+    let mut world = guest(2, 1);
+    for sgi in [2, 1, 0] {
+        let offset = world.own(0, IPRIORITYR + sgi);
+        world.write(0, Region::Redistributors, offset, 1, sgi << 3);
+        world.send_sgi(0, SgiRegister::Sgi1r, sgi << 24 | 1);
+        world.drain();
+        assert_eq!(world.acknowledge(0).unwrap().intid, IntId(sgi as u16));
+    }
+    world.end(0);
+    world.end(0);
+    // Counted, and in no list register: this must not make SGI 2 the one that was ended.
+    world.call(0, |cpu, gic, here| cpu.deactivate(gic, IntId(1), here));
+    world.drain();
+    assert_eq!(world.read_own(0, ISACTIVER), 1 << 2);
+}
+
+#[test]
+fn a_long_search_for_what_wakes_a_vcpu_is_given_up() {
+    let mut world = guest(1, 4);
+    world.write_distributor(0, ISPENDR + 4, u32::MAX);
+    world.unload(0);
+    let it = &world.vcpus[0];
+    let masks_all = it.context.vmcr & !(0xff << 24);
+    let is_woken = |most: usize| {
+        let mut left = most;
+        let is_late = || {
+            left = left.saturating_sub(1);
+            left == 0
+        };
+        it.cpu
+            .has_deliverable(&world.gic, 0, masks_all, 0xff, is_late)
+    };
+    assert!(is_woken(32));
+    assert!(!is_woken(33));
 }

@@ -77,10 +77,13 @@ fn a_sleeping_vcpu_is_woken_by_an_spi_routed_to_it() {
     world.drain();
     let it = &world.vcpus[1];
     let (vmcr, running) = (it.context.vmcr, it.context.running());
-    assert!(it.cpu.has_deliverable(&world.gic, 0, vmcr, running));
+    assert!(
+        it.cpu
+            .has_deliverable(&world.gic, 0, vmcr, running, || false)
+    );
     assert!(
         !world.vcpus[0]
             .cpu
-            .has_deliverable(&world.gic, 0, vmcr, running)
+            .has_deliverable(&world.gic, 0, vmcr, running, || false)
     );
 }
