@@ -150,7 +150,10 @@ fn drive(text: &str, folder: &Path) -> Result<(), String> {
     }
     let path = written_out(value("file").unwrap_or(""), folder);
     if path.contains(':') {
-        return Err("has a disk whose name has a colon, which may be an address".into());
+        return Err(
+            "has a disk whose file name contains a colon, so it may be the address of a server"
+                .into(),
+        );
     }
     let is_kept = ["snapshot", "readonly"]
         .into_iter()

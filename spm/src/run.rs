@@ -44,8 +44,8 @@ pub struct RunArgs {
     /// Wait for a debugger before the first instruction, and print how to attach one.
     #[arg(long)]
     pub gdb: bool,
-    /// Pass all arguments that the description has for QEMU. Without this, only those that reach no file and no program of this
-    /// machine: virtio devices, networks inside QEMU, and raw disks, which are written to in the description's folder only.
+    /// Pass all arguments that the description has for QEMU. Without this, only those pass that run no program and write no file outside
+    /// the description's folder: virtio devices, networks inside QEMU, and raw disks.
     #[arg(long)]
     pub allow_qemu_args: bool,
     /// Stop the machine after this many seconds, with exit code 124.

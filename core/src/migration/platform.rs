@@ -125,7 +125,8 @@ pub trait Platform {
     /// Takes the pending interrupt of the highest priority. There may be none any more although
     /// [`Self::is_interrupted`] said so.
     fn take_interrupt(&mut self, loaded: Option<&mut Self::Token>) -> Taken;
-    /// Delivers interrupts to the loaded vCPU. The doorbells of the returned vCPUs were rung.
+    /// Delivers interrupts to the loaded vCPU. The doorbells of the returned vCPUs were rung. The loaded vCPU is among them if the core
+    /// was interrupted, so that [`Delivery::All`] is due before the vCPU runs.
     fn deliver(&mut self, loaded: &mut Self::Token, what: Delivery) -> VcpuSet;
     /// Kicks another core for a vCPU.
     fn kick(&mut self, core: PcpuId, id: VcpuId);

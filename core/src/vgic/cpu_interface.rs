@@ -132,15 +132,15 @@ impl CpuInterface {
     #[inline(always)]
     pub fn unload(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         let mut kick = self.fold(gic, machine);
+        machine.write_hcr(0);
         if self.ended != 0 {
-            // Other vCPUs may wait for what it has ended.
+            // Other vCPUs may wait for the interrupts that it has ended. Its maintenance interrupt for them is off by now.
             kick = kick.with(self.finish_ended(gic, machine).0);
         }
         for index in bits(self.stale) {
             machine.write_lr(index as usize, ListRegister::EMPTY);
         }
         self.stale = 0;
-        machine.write_hcr(0);
         for bit in bits(self.fired | self.active_physical) {
             machine.set_active(IntId(bit as u16), false);
         }

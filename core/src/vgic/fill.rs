@@ -174,7 +174,7 @@ impl CpuInterface {
         let pending = bits(self.words & !RECALL);
         let pending = pending.map(|word| gic.distributor.deliverable(word as usize));
         let all = pending.chain([ready, self.active]).chain(self.held);
-        // Ends with the first one that does not fit.
+        // The search ends at the first interrupt that does not fit.
         all.flat_map(bits).nth(registers).is_some()
     }
 

@@ -250,8 +250,8 @@ impl CpuInterface {
             };
             rest &= !part;
             kick = kick.with(match bank {
-                Bank::SetEnable => self.enable(gic, n, part, machine),
-                Bank::ClearEnable => self.disable(gic, n, part, machine),
+                Bank::SetEnable => self.set_enabled(gic, n, part, true, machine),
+                Bank::ClearEnable => self.set_enabled(gic, n, part, false, machine),
                 Bank::SetActive => self.make_active(gic, n, part),
                 _ => bits(part).fold(VcpuIndexSet::EMPTY, |kick, bit| {
                     kick.with(self.clear_spi_active(gic, Spi::at(n, bit), machine))
@@ -264,31 +264,28 @@ impl CpuInterface {
         (kick, true)
     }
 
-    fn enable(
+    fn set_enabled(
         &self,
         gic: &GuestGic,
         n: usize,
         spis: u32,
+        enabled: bool,
         machine: &mut impl PhysicalGic,
     ) -> VcpuIndexSet {
         let word = gic.distributor.word(n);
-        let new = spis & !word.enabled.fetch_or(spis, Ordering::AcqRel);
-        gic.distributor.enable_physical(n, new, machine);
-        // The holder may have it active in a list register, and pending only in the latches.
-        gic.ring_pending(n, new)
-    }
-
-    fn disable(
-        &self,
-        gic: &GuestGic,
-        n: usize,
-        spis: u32,
-        machine: &mut impl PhysicalGic,
-    ) -> VcpuIndexSet {
-        let word = gic.distributor.word(n);
-        let gone = spis & word.enabled.fetch_and(!spis, Ordering::AcqRel);
-        gic.distributor.enable_physical(n, gone, machine);
-        gic.ring_holders(n, gone & word.listed.load(Ordering::Acquire), self.index)
+        let changed = match enabled {
+            true => spis & !word.enabled.fetch_or(spis, Ordering::AcqRel),
+            false => spis & word.enabled.fetch_and(!spis, Ordering::AcqRel),
+        };
+        gic.distributor.enable_physical(n, changed, machine);
+        match enabled {
+            // The holder may have it active in a list register, and pending only in the latches.
+            true => gic.ring_pending(n, changed),
+            false => {
+                let listed = word.listed.load(Ordering::Acquire);
+                gic.ring_holders(n, changed & listed, self.index)
+            }
+        }
     }
 
     fn make_active(&mut self, gic: &GuestGic, n: usize, spis: u32) -> VcpuIndexSet {

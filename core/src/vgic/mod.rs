@@ -16,7 +16,8 @@
 //! Between two calls of [`CpuInterface::fold`] and [`CpuInterface::fill`] all state is in software, exact, in one
 //! place: private interrupts in the [`CpuInterface`], SPIs in the [`GuestGic`]. *Fill* moves the interrupts of the
 //! highest priority to list registers, *fold* takes their state back. An SPI in a list register, or active, has one
-//! vCPU as its *holder*; only the holder delivers it.
+//! vCPU as its *holder*; only the holder delivers it. One thing is found out late: interrupts in no list register that the guest has
+//! ended are counted by the fold, and deactivated by the next fill, access or unload.
 //!
 //! A vCPU that makes an interrupt pending for another vCPU writes the state, rings that vCPU's doorbell and kicks its
 //! core. Each function that may do so returns the [`VcpuIndexSet`] to kick; the doorbells have been rung by then. A kick has

@@ -221,7 +221,7 @@ impl Platform for CorePlatform {
                     lines,
                     loaded.interface.vmcr(),
                     loaded.interface.running_priority(),
-                    // The core has taken all interrupts.
+                    // The search is complete: a vCPU that is woken for nothing would sleep and be saved again, without end.
                     || false,
                 )
         };

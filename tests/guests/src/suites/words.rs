@@ -67,11 +67,8 @@ pub fn run() {
 fn attack(count: usize) -> Verdict {
     let name = bootargs::text("attack").unwrap_or("pend");
     let index = ATTACKS.iter().position(|(it, _)| *it == name);
-    let Some(index) = index else {
-        check!(false, "there is no attack {name}");
-        return Ok(());
-    };
-    ATTACK.store(index, Ordering::Relaxed);
+    check!(index.is_some(), "there is no attack {name}");
+    ATTACK.store(index.unwrap_or_default(), Ordering::Relaxed);
     for spi in gic::FIRST_SPI..end_of_spis() {
         gic::start_spi(spi);
         gic::set_bit(register::ISPENDR, spi);

@@ -6,6 +6,17 @@ use super::*;
 /// EOIcount of one.
 const ONE_ENDED: u64 = 1 << 27;
 
+/// vCPU 0 acknowledges these SGIs, each with a higher priority than those before it.
+fn handles_nested(world: &mut World, sgis: &[u64]) {
+    for &sgi in sgis {
+        let offset = world.own(0, IPRIORITYR + sgi);
+        world.write(0, Region::Redistributors, offset, 1, sgi << 3);
+        world.send_sgi(0, SgiRegister::Sgi1r, sgi << 24 | 1);
+        world.drain();
+        assert_eq!(world.acknowledge(0).unwrap().intid, IntId(sgi as u16));
+    }
+}
+
 #[test]
 fn only_what_was_in_no_list_register_can_have_ended_there() {
     let mut world = guest(1, 1);
@@ -23,18 +34,16 @@ fn only_what_was_in_no_list_register_can_have_ended_there() {
 #[test]
 fn a_vcpu_that_may_have_ended_an_interrupt_is_woken() {
     let mut world = guest(2, 1);
-    for sgi in [1, 0] {
-        let offset = world.own(0, IPRIORITYR + sgi);
-        world.write(0, Region::Redistributors, offset, 1, sgi << 3);
-        world.send_sgi(0, SgiRegister::Sgi1r, sgi << 24 | 1);
-        world.drain();
-        assert_eq!(world.acknowledge(0).unwrap().intid, IntId(sgi as u16));
-    }
+    // An active SPI, so that the search looks.
+    world.write_distributor(0, ISACTIVER + 4, 1 << 3);
+    handles_nested(&mut world, &[1, 0]);
     world.end(0);
     world.end(0);
-    // SGI 1 is pending again. Its end is counted, and not found out yet.
+    // SGI 1 is pending again. Its end is counted, and the search for what has ended is interrupted.
     world.send_sgi(1, SgiRegister::Sgi1r, 1 << 24 | 1);
+    world.machine.interruptions.set(1);
     world.unload(0);
+    assert_eq!(world.machine.interruptions.get(), 0);
     let it = &world.vcpus[0];
     assert!(
         it.cpu
@@ -112,16 +121,10 @@ fn what_a_vcpu_has_ended_is_another_ones_once_it_is_unloaded() {
 #[test]
 fn with_eoi_mode_0_a_write_of_dir_is_ignored() {
     let mut world = guest(2, 1);
-    for sgi in [2, 1, 0] {
-        let offset = world.own(0, IPRIORITYR + sgi);
-        world.write(0, Region::Redistributors, offset, 1, sgi << 3);
-        world.send_sgi(0, SgiRegister::Sgi1r, sgi << 24 | 1);
-        world.drain();
-        assert_eq!(world.acknowledge(0).unwrap().intid, IntId(sgi as u16));
-    }
+    handles_nested(&mut world, &[2, 1, 0]);
     world.end(0);
     world.end(0);
-    // Counted, and in no list register: this must not make SGI 2 the one that was ended.
+    // The end of SGI 1 is counted. If this write deactivated SGI 1, the count would deactivate SGI 2.
     world.call(0, |cpu, gic, here| cpu.deactivate(gic, IntId(1), here));
     world.drain();
     assert_eq!(world.read_own(0, ISACTIVER), 1 << 2);
