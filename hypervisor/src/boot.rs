@@ -317,7 +317,7 @@ fn set_up_gic(machine: &Machine, system: &System) {
     }
     let console = machine.board.uart.interrupt;
     for guest in &machine.guests {
-        machine.route_to_first_vcpu(guest);
+        machine.route_to_first_vcpu(guest, &guest.config.interrupts);
     }
     if let Some(core) = machine.cores.get(machine.console_core.index()) {
         machine.gic.route_spi(console, core.mpidr);

@@ -8,7 +8,7 @@ use crate::guest::{Guest, Owner};
 use crate::parking::ParkedTokens;
 use core::sync::atomic::{AtomicU32, Ordering};
 use heapless::Vec;
-use spumone_config::packed::{Board, InterruptPriorities, SpiOwner, System, Without};
+use spumone_config::packed::{Board, Interrupt, InterruptPriorities, SpiOwner, System, Without};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::migration::{Policy, Shared};
@@ -123,6 +123,14 @@ impl Machine {
         self.guests[id.index()]
     }
 
+    /// The bands of all guests.
+    pub fn bands(&self) -> [Band; MAX_GUESTS] {
+        core::array::from_fn(|guest| {
+            let guest = self.guests.get(guest);
+            guest.map_or(Band::LOWEST, |guest| guest.config.band)
+        })
+    }
+
     /// The guest of a vCPU; `None` if there is no vCPU with this id.
     #[inline(always)]
     pub fn vcpu(&self, id: VcpuId) -> Option<&Owner> {
@@ -130,7 +138,7 @@ impl Machine {
     }
 
     /// The board's device at this address, for reports. Guests see devices at their physical addresses.
-    pub fn device_name(&self, address: GuestAddr) -> Option<&str> {
+    pub fn device_name(&'static self, address: GuestAddr) -> Option<&'static str> {
         self.board
             .devices
             .iter()
@@ -138,12 +146,12 @@ impl Machine {
             .map(|device| device.name.as_str())
     }
 
-    /// Routes the SPIs of a guest's devices to the host core of its first vCPU: the initial state of a
+    /// Routes these interrupts of a guest's devices to the host core of its first vCPU: the initial state of a
     /// life, until the guest writes `GICD_IROUTER`.
-    pub fn route_to_first_vcpu(&self, guest: &Guest) {
+    pub fn route_to_first_vcpu(&self, guest: &Guest, interrupts: &[Interrupt]) {
         let home = guest.gic.doorbell(VcpuIndex(0)).location();
         if let Some(core) = self.cores.get(home.index()) {
-            for interrupt in &guest.config.interrupts {
+            for interrupt in interrupts {
                 self.gic.route_spi(interrupt.physical, core.mpidr);
             }
         }

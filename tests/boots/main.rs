@@ -6,6 +6,7 @@
 mod bare;
 mod console;
 mod devices;
+mod ends;
 mod exact;
 mod faults;
 mod hostile;

@@ -115,14 +115,20 @@ impl Console {
     /// Instructions that guests executed on a core, to the end of a run on the exact clock.
     #[track_caller]
     pub fn guest_instructions(&self, core: usize) -> u64 {
+        let report = self.counted();
+        report.cores.get(core).map_or(0, |it| it.el0 + it.el1)
+    }
+
+    /// What the exact clock counted.
+    #[track_caller]
+    fn counted(&self) -> ClockReport {
         let Some(path) = &self.facts.clock else {
             self.fail("instructions are counted on the exact clock only");
         };
         let text = std::fs::read_to_string(path).unwrap_or_default();
-        match serde_json::from_str::<ClockReport>(&text) {
-            Ok(report) => report.cores.get(core).map_or(0, |it| it.el0 + it.el1),
-            Err(error) => self.fail(&format!("{} cannot be read: {error}", path.display())),
-        }
+        serde_json::from_str(&text).unwrap_or_else(|error| {
+            self.fail(&format!("{} cannot be read: {error}", path.display()))
+        })
     }
 
     /// Demands that the real-time guest measured to its end and lost no period.

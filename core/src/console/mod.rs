@@ -18,6 +18,7 @@ mod attendance;
 pub mod format;
 mod input;
 mod mux;
+mod notice;
 mod ring;
 mod sink;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use answer::{Answer, Answers, GuestState};
 pub use attendance::{Attendance, Duty, Left};
 pub use input::{InputEffect, InputSwitch};
 pub use mux::Mux;
+pub use notice::{Notice, Notices, Subject};
 pub use ring::{Full, OutputRing};
 pub use sink::{Drained, Sink};
 pub use token::{Served, UartSlot, UartToken};

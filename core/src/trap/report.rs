@@ -5,6 +5,7 @@
 //! host's programs say below it (`bench/src/fault.rs`). Its form is stable, so that they and scripts can read it.
 
 use super::syndrome::Syndrome;
+use crate::text::Part;
 use core::fmt;
 use spumone_config::types::GuestAddr;
 
@@ -20,7 +21,7 @@ pub enum Place<'a> {
     Emulated(GuestAddr),
 }
 
-/// A report, to be printed with `Display`: one line, without a newline at the end.
+/// A report: one line, without a newline at the end.
 #[derive(Clone, Copy, Debug)]
 pub struct FaultReport<'a> {
     /// The guest's name.
@@ -39,21 +40,46 @@ pub struct FaultReport<'a> {
     pub place: Place<'a>,
 }
 
+impl<'a> FaultReport<'a> {
+    /// The part of the line at this index, which may be empty; `None` behind the last one.
+    pub fn part(&self, index: usize) -> Option<Part<'a>> {
+        let address = |value| Part::Hex { value, digits: 16 };
+        let word = |value| Part::Hex { value, digits: 8 };
+        let (place, ipa, device) = match self.place {
+            Place::Unknown => ("", None, None),
+            Place::Memory(ipa, device) => (" ipa=", Some(ipa), device),
+            Place::Emulated(ipa) => (" emulated=", Some(ipa), None),
+        };
+        let part = match index {
+            0 => Some(Part::Text("guest ")),
+            1 => Some(Part::Text(self.guest)),
+            2 => Some(Part::Text(" stopped: vcpu ")),
+            3 => Some(Part::Decimal(self.vcpu)),
+            4 => Some(Part::Text(" pc=")),
+            5 => Some(address(self.pc)),
+            6 => Some(Part::Text(" esr=")),
+            7 => Some(word(self.syndrome.0)),
+            8 => Some(Part::Text(" far=")),
+            9 => Some(address(self.far)),
+            10 => self.instruction.map(|_| Part::Text(" instruction=")),
+            11 => self.instruction.map(|it| word(it.into())),
+            12 => Some(Part::Text(place)),
+            13 => ipa.map(|ipa| Part::Hex {
+                value: ipa.0,
+                digits: 1,
+            }),
+            14 => device.map(|_| Part::Text(" device=")),
+            15 => device.map(Part::Text),
+            _ => return None,
+        };
+        Some(part.unwrap_or(Part::Text("")))
+    }
+}
+
 impl fmt::Display for FaultReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "guest {} stopped: vcpu {} pc={:#018x} esr={:#010x} far={:#018x}",
-            self.guest, self.vcpu, self.pc, self.syndrome.0, self.far
-        )?;
-        if let Some(instruction) = self.instruction {
-            write!(f, " instruction={instruction:#010x}")?;
-        }
-        match self.place {
-            Place::Unknown => Ok(()),
-            Place::Memory(ipa, None) => write!(f, " ipa={ipa}"),
-            Place::Memory(ipa, Some(device)) => write!(f, " ipa={ipa} device={device}"),
-            Place::Emulated(ipa) => write!(f, " emulated={ipa}"),
-        }
+        (0..)
+            .map_while(|index| self.part(index))
+            .try_for_each(|part| part.fmt(f))
     }
 }

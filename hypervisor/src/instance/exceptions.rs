@@ -3,14 +3,14 @@
 //! trapped registers are emulated, and a guest that faults is stopped.
 
 use super::{Instance, loaded};
-use crate::console::{self, CONSOLE, say};
+use crate::console::{self, CONSOLE};
 use crate::cpu;
 use crate::events::Event;
 use crate::guest::Guest;
 use crate::sysreg::mrs;
 use spumone_config::GuestAddr;
 use spumone_config::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
-use spumone_core::console::Source;
+use spumone_core::console::{Source, Subject};
 use spumone_core::link::REGISTERS_SIZE as LINK_REGISTERS_SIZE;
 use spumone_core::migration::{self, Catch};
 use spumone_core::psci::StopReason;
@@ -201,7 +201,7 @@ impl Instance {
     }
 
     /// Reports a fault of the guest, and stops the guest.
-    fn fault(&mut self, syndrome: Syndrome, place: Place<'_>) {
+    fn fault(&mut self, syndrome: Syndrome, place: Place<'static>) {
         let vcpu = loaded(&mut self.state);
         let (guest_id, guest) = (vcpu.guest, vcpu.shared);
         let report = FaultReport {
@@ -213,7 +213,7 @@ impl Instance {
             instruction: guest.read_word(vcpu.registers.pc & !3),
             place,
         };
-        say!(self.platform.core, "{report}");
+        self.say_of(guest_id, Subject::Fault(report));
         self.stop_guest(guest_id, StopReason::Fault);
     }
 

@@ -1,32 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The life of guests: vCPUs turned on and off, guests loaded, stopped, restarted.
-//!
-//! The core whose `Lifecycle::begin_stop` succeeds stops a guest: it sends mail to each core of the
-//! guest. Each of them stops the guest's vCPUs that it has, and acknowledges; the last one resets the
-//! guest's shared state and, for a restart, has the guest loaded. No core waits for another.
+//! The life of guests: vCPUs turned on and off, guests loaded and restarted; and who begins to stop a guest. [`orders`](super::orders)
+//! stops it.
 
 use super::Instance;
 use super::mail::power_off;
-use crate::console::{CONSOLE, say};
+use crate::console::say;
 use crate::epitaph::fatal;
 use crate::events::Event;
 use crate::guest::Owner;
-use crate::hardware::write_if_there;
 use crate::vcpu::Work;
 use core::sync::atomic::Ordering;
 use spumone_config::{GuestId, PcpuId, VcpuId};
-use spumone_core::console::Source;
 use spumone_core::link::{Gpio, Signal};
 use spumone_core::mailbox::Message;
 use spumone_core::migration;
-use spumone_core::psci::{AfterStop, EntryPoint, Generation, Phase, StopReason};
+use spumone_core::orders::Start;
+use spumone_core::psci::{EntryPoint, Generation, Phase, StopReason};
 use spumone_core::vgic::VcpuIndex;
 use spumone_core::virtio::Device;
 
-/// Time in microseconds to print the last output of guests when the machine turns itself off: enough for
-/// all rings at 115200 baud.
-const LAST_OUTPUT_US: u32 = 2_000_000;
-/// The same when the operator turns the machine off: enough for a few lines.
+/// Time in microseconds to print the last output when the operator turns the machine off: enough for a few lines.
 const LAST_WORDS_US: u32 = 20_000;
 
 impl Instance {
@@ -40,6 +33,31 @@ impl Instance {
         machine.call_core(to, machine.guest(guest).config.band);
     }
 
+    /// Orders that this core turns a vCPU on, if its guest is still in the life `generation`.
+    pub(super) fn order_start(
+        &mut self,
+        id: VcpuId,
+        entry_point: EntryPoint,
+        generation: Generation,
+    ) {
+        let Some(&Owner {
+            guest, id: owner, ..
+        }) = self.platform.machine.vcpu(id)
+        else {
+            return;
+        };
+        // In a later life there may be a second message about this vCPU (core/mailbox).
+        if guest.lifecycle.is_running(generation) {
+            let start = Start {
+                guest: owner,
+                entry_point,
+                generation,
+            };
+            self.platform.orders.start(id, start);
+            self.state.decide_anew();
+        }
+    }
+
     /// Turns a vCPU on, on whichever core it is, if its guest is still in the life `generation`.
     pub(super) fn start_vcpu(&mut self, id: VcpuId, start: EntryPoint, generation: Generation) {
         let Some(&Owner {
@@ -50,7 +68,6 @@ impl Instance {
         else {
             return;
         };
-        // Checked first: in a later life there may be a second message about this vCPU (core/mailbox).
         if !guest.lifecycle.is_running(generation) {
             return;
         }
@@ -99,11 +116,16 @@ impl Instance {
         };
         let this_core = 1 << self.platform.core.0;
         self.send_stop(guest_id, generation, guest.cores() & !this_core);
-        if guest.cores() & this_core != 0 {
-            // Mail of this life is read before the stop is acknowledged: that bounds the number of
-            // messages in a mailbox (core/mailbox).
-            self.read_mail();
-            self.stop_own_vcpus(guest_id, generation);
+        self.order_stop(guest_id, generation);
+    }
+
+    /// Orders that this core stops its vCPUs of the guest, if that life of the guest is being stopped. None of them is entered before
+    /// that is done: the order is due whenever one of them is to run.
+    pub(super) fn order_stop(&mut self, guest_id: GuestId, generation: Generation) {
+        let (phase, current) = self.platform.machine.guest(guest_id).lifecycle.now();
+        if current == generation && matches!(phase, Phase::Stopping(_)) {
+            self.platform.orders.stop(guest_id);
+            self.state.decide_anew();
         }
     }
 
@@ -114,105 +136,6 @@ impl Instance {
             if cores >> core.0 & 1 != 0 {
                 self.post(core, guest, Message::StopGuest { guest, generation });
             }
-        }
-    }
-
-    /// Stops the vCPUs of the guest on this core, and acknowledges.
-    pub(super) fn stop_own_vcpus(&mut self, guest_id: GuestId, generation: Generation) {
-        let guest = self.platform.machine.guest(guest_id);
-        let (phase, current) = guest.lifecycle.now();
-        if current != generation || !matches!(phase, Phase::Stopping(_)) {
-            return;
-        }
-        for &id in &guest.vcpus {
-            if !migration::acquire_token(&mut self.state, &mut self.platform, id) {
-                self.state.forget(id);
-                continue;
-            }
-            if self.state.loaded() == Some(id) {
-                // Saved only to release the list registers and timers of the core.
-                migration::save_loaded(&mut self.state, &mut self.platform);
-            }
-            self.state.stop(id);
-            self.saved(id).reset(EntryPoint {
-                entry: guest.config.entry,
-                context: 0,
-            });
-            migration::park(&mut self.state, &mut self.platform, id);
-        }
-        if guest.lifecycle.acknowledge(self.platform.core) {
-            self.clear_guest(guest_id);
-            if let Some(after) = guest.lifecycle.finish_stop() {
-                self.after_stop(guest_id, after);
-            }
-        }
-    }
-
-    /// Quiesces the guest's devices and resets its shared state. Called on the last core that acknowledges,
-    /// when no core uses the guest any more.
-    fn clear_guest(&mut self, guest_id: GuestId) {
-        let guest = self.platform.machine.guest(guest_id);
-        for quiesce in &guest.config.quiesce {
-            write_if_there(quiesce.register, quiesce.value);
-        }
-        let gic = self.platform.machine.gic;
-        for interrupt in &guest.config.interrupts {
-            gic.set_spi_enabled(interrupt.physical, false);
-        }
-        gic.wait_until_disabled();
-        self.platform.machine.route_to_first_vcpu(guest);
-        guest.vuart.reset();
-        guest.power.reset();
-        self.virtio_goes_down(guest_id);
-        self.signal_peers(guest_id);
-        CONSOLE.end_stream(Source::Guest(guest_id));
-        self.serve_console_in_band();
-    }
-
-    fn after_stop(&mut self, guest_id: GuestId, after: AfterStop) {
-        let guest = self.platform.machine.guest(guest_id);
-        let name = &guest.config.name;
-        match after {
-            AfterStop::Stay(reason) => {
-                let why = match reason {
-                    StopReason::Off => "is off",
-                    StopReason::Reset => "is reset",
-                    StopReason::Fault => "was stopped",
-                };
-                say!(self.platform.core, "guest {name} {why}");
-                let all_stopped = self
-                    .platform
-                    .machine
-                    .guests
-                    .iter()
-                    .all(|guest| matches!(guest.lifecycle.now().0, Phase::Stopped(_)));
-                if all_stopped {
-                    say!(
-                        self.platform.core,
-                        "all guests have ended, the machine goes off"
-                    );
-                    power_off(self.platform.machine, LAST_OUTPUT_US);
-                }
-            }
-            AfterStop::Restore => {
-                say!(self.platform.core, "guest {name} restarts");
-                self.send_restart(guest_id);
-            }
-        }
-    }
-
-    /// Has the host core of the guest's first vCPU load the guest.
-    fn send_restart(&mut self, guest_id: GuestId) {
-        let guest = self.platform.machine.guest(guest_id);
-        let core = guest.gic.doorbell(VcpuIndex(0)).location();
-        if core == self.platform.core {
-            self.begin_loading(guest_id);
-        } else {
-            let message = Message::RestartGuest {
-                guest: guest_id,
-                generation: guest.lifecycle.now().1,
-            };
-            self.post(core, guest_id, message);
         }
     }
 

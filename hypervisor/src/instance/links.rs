@@ -131,13 +131,26 @@ impl Instance {
         self.notify(guest, rung);
     }
 
-    /// A life of `guest` has begun or ended: signals the guests at the other ends of its links.
+    /// The life of `guest` has ended: the guest at the other end of this link is to know.
+    pub(super) fn link_goes_down(&mut self, guest: GuestId, index: usize) {
+        self.virtio_goes_down(guest, index);
+        self.signal_peer(guest, index);
+    }
+
+    /// A life of `guest` has begun or ended: signals the guest at the other end of a memory link.
+    fn signal_peer(&mut self, guest: GuestId, index: usize) {
+        let end = self.platform.machine.guest(guest).config.links.get(index);
+        if let Some(end) = end
+            && let LinkKind::Memory { .. } = end.kind
+        {
+            self.give_signal(end.peer, usize::from(end.peer_link));
+        }
+    }
+
+    /// The same for all links of a guest whose life has begun.
     pub(super) fn signal_peers(&mut self, guest: GuestId) {
-        let machine = self.platform.machine;
-        for end in &machine.guest(guest).config.links {
-            if let LinkKind::Memory { .. } = end.kind {
-                self.give_signal(end.peer, usize::from(end.peer_link));
-            }
+        for index in 0..self.platform.machine.guest(guest).config.links.len() {
+            self.signal_peer(guest, index);
         }
     }
 }

@@ -32,10 +32,11 @@ impl Instance {
         if self.platform.attendance.due() <= now {
             self.attend(now);
         }
+        self.do_orders();
         self.state.set_chore(self.platform.attendance.due());
     }
 
-    /// Reads the mail of this core.
+    /// Reads the mail of this core: notes what it orders.
     pub(super) fn read_mail(&mut self) {
         for _ in 0..MAX_MAIL {
             let Some(message) = self.platform.port.receive() else {
@@ -47,9 +48,12 @@ impl Instance {
                     vcpu,
                     entry_point,
                     generation,
-                } => self.start_vcpu(vcpu, entry_point, generation),
-                Message::StopGuest { guest, generation } => self.stop_own_vcpus(guest, generation),
-                Message::RestartGuest { guest, .. } => self.begin_loading(guest),
+                } => self.order_start(vcpu, entry_point, generation),
+                Message::StopGuest { guest, generation } => self.order_stop(guest, generation),
+                Message::RestartGuest { guest, .. } => {
+                    self.platform.orders.load(guest);
+                    self.state.decide_anew();
+                }
                 Message::Corrupt => fatal!("a mailbox holds a message that no core has sent"),
             }
         }

@@ -15,6 +15,7 @@ mod links;
 mod loaded_gic;
 mod mail;
 mod operator;
+mod orders;
 mod platform;
 mod sysregs;
 mod virtio;

@@ -17,6 +17,7 @@ use spumone_core::migration::{
     Candidate, Catch, Claim, Delivery, Fetcher, Interrupted, Platform, Sample, Saved, Shared,
     Taken, TracePoint, Verdict, may_hold_lock,
 };
+use spumone_core::orders::Orders;
 use spumone_core::psci::Phase;
 use spumone_core::schedule::{Band, Ticks, priority_mask};
 use spumone_core::sets::VcpuSet;
@@ -36,6 +37,8 @@ pub(super) struct CorePlatform {
     pub(super) attendance: Attendance,
     /// The console UART's interrupt was taken. It is active until the UART is served.
     pub(super) is_console_interrupted: bool,
+    /// What this core is to do about the lives of guests.
+    pub(super) orders: Orders<'static>,
     /// For each guest, its vCPU that was loaded here last, and its `resets` then; the TLB may have that vCPU's
     /// translations.
     last_of_guest: [Option<(VcpuId, u32)>; MAX_GUESTS],
@@ -62,6 +65,7 @@ impl CorePlatform {
             port,
             attendance,
             is_console_interrupted: false,
+            orders: Orders::new(machine.bands()),
             last_of_guest: [None; MAX_GUESTS],
             list_registers,
             has_error_registers: cpu::has_error_registers(),
@@ -291,7 +295,10 @@ impl Platform for CorePlatform {
             true => self.attendance.put_off(now),
             false => self.attendance.decided(now, is_low(band)),
         }
-        self.attendance.due()
+        match self.orders.are_due(band) {
+            true => now,
+            false => self.attendance.due(),
+        }
     }
 
     #[inline(always)]

@@ -9,7 +9,6 @@
 //! frames that have waited can go on. The frames that are left are moved at the vCPU's next exit.
 
 use super::{Instance, loaded};
-use crate::console::say;
 use crate::cpu;
 use crate::guest::Guest;
 use crate::links::LinkMemories;
@@ -18,6 +17,7 @@ use spumone_config::GuestId;
 use spumone_config::packed::LinkEnd;
 use spumone_config::types::MAX_LINKS_PER_GUEST;
 use spumone_core::bits::bits;
+use spumone_core::console::Subject;
 use spumone_core::psci::Phase;
 use spumone_core::trap::{AccessSize, DataAccess};
 use spumone_core::vgic::VcpuIndexSet;
@@ -187,16 +187,11 @@ impl Instance {
     }
 
     /// A frame was dropped because the driver of this end's peer takes no offloads. Says so once in the peer's life.
-    fn report_refused(&self, end: &LinkEnd) {
+    fn report_refused(&mut self, end: &LinkEnd) {
         let peer = self.platform.machine.guest(end.peer);
         let bit = REFUSES << end.peer_link;
         if peer.broken_virtio.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-            say!(
-                self.platform.core,
-                "guest {}: its driver of link {} takes no offloads, and frames that need them are lost; write offloads = false in this [[link]]",
-                peer.config.name,
-                end.peer_link
-            );
+            self.say_of(end.peer, Subject::TakesNoOffloads(end.peer_link));
         }
     }
 
@@ -205,11 +200,7 @@ impl Instance {
         let shared = self.platform.machine.guest(guest);
         let bit = 1 << index;
         if shared.broken_virtio.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-            say!(
-                self.platform.core,
-                "guest {}: its driver of link {index} breaks the rules of virtio; the device is down until it is reset",
-                shared.config.name
-            );
+            self.say_of(guest, Subject::BreaksRules(index as u8));
         }
         self.publish_virtio(guest, index);
         self.tell_peer(guest, index);
@@ -281,15 +272,12 @@ impl Instance {
         self.notify(guest, rung);
     }
 
-    /// The life of `guest` has ended: its devices are down.
-    pub(super) fn virtio_goes_down(&mut self, guest: GuestId) {
-        let shared = self.platform.machine.guest(guest);
-        for index in 0..shared.config.links.len() {
-            if let Some(device) = shared.virtio.get(index) {
-                device.go_down();
-            }
-            self.tell_peer(guest, index);
+    /// The life of `guest` has ended: its device of this link, if it is one, is down.
+    pub(super) fn virtio_goes_down(&mut self, guest: GuestId, index: usize) {
+        if let Some(device) = self.platform.machine.guest(guest).virtio.get(index) {
+            device.go_down();
         }
+        self.tell_peer(guest, index);
     }
 
     /// Whether a core moves a frame of `guest`, which has ended: then its memory is not to be loaded yet.

@@ -2,9 +2,10 @@
 //! Guests that fault, stop and restart.
 
 use super::bench::Bench;
-use super::guest::psci;
+use super::guest::{GuestCpu, psci};
 use super::systems::*;
 use crate::fake::{self, Ended, Register, printed};
+use crate::guest_registers::Exit;
 use spumone_config::GuestId;
 use spumone_config::packed::{Policy, Trigger};
 use spumone_core::load::{Claim, Work};
@@ -73,6 +74,50 @@ fn a_guest_that_resets_itself_starts_in_its_initial_state() {
     assert_eq!(bench.entry(0, 1).count, count);
     let after = bench.does_and_returns(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
     assert_eq!(after.x[0], psci::SUCCESS);
+}
+
+/// The guest of the higher band preempts the stop of a guest with eight vCPUs, and the report of its fault.
+#[test]
+fn a_stop_does_not_delay_a_higher_band() {
+    let endings: [fn(&mut GuestCpu<'_>) -> Exit; 2] = [
+        |cpu| cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0]),
+        |cpu| cpu.load(0x7000_0000),
+    ];
+    for ending in endings {
+        let guests = [
+            GuestParts::new(&[(0, 10); 8]),
+            GuestParts::new(&[(0, 20)]).with_spi(40, 50, Trigger::Edge),
+        ];
+        let mut bench = Bench::boot(&system(1, Policy::None, &guests));
+        bench.until("the guest of the higher band runs", |bench| {
+            bench.entry(1, 0).count > 0
+        });
+        bench.opens_gic(1, 0, &[50]);
+        bench.does(1, 0, |cpu| cpu.wfi());
+        for vcpu in 1..8 {
+            bench.does(0, 0, move |cpu| {
+                cpu.hvc([psci::CPU_ON, vcpu, GUEST_MEMORY, 0])
+            });
+        }
+        let life = bench.life(0);
+        bench.does(0, 0, ending);
+        for _ in 0..3 {
+            bench.iterate(0);
+            assert!(matches!(bench.phase(0), Phase::Stopping(_)));
+        }
+        fake::with(|machine| machine.gic.set_line(40, true));
+        bench.iterations(6);
+        assert!(bench.runs_on(0, 1, 0), "{}", bench.state());
+        assert!(matches!(bench.phase(0), Phase::Stopping(_)));
+        // While the higher band runs, the stop waits.
+        bench.iterations(200);
+        assert!(matches!(bench.phase(0), Phase::Stopping(_)));
+        assert_eq!(bench.acknowledges(1, 0), 50);
+        bench.does(1, 0, |cpu| cpu.wfi());
+        bench.until("the guest has ended", |bench| {
+            bench.life(0) > life || bench.phase(0) == Phase::Stopped(StopReason::Fault)
+        });
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod devices;
 mod echo;
+mod ends;
 mod fault;
 mod flood;
 mod gic;
@@ -22,6 +23,7 @@ pub fn find(name: &str) -> Option<fn()> {
     Some(match name {
         "devices" => devices::run,
         "echo" => echo::run,
+        "ends" => ends::run,
         "fault" => fault::run,
         "flood" => flood::run,
         "gic" => gic::run,

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a core is to do about the lives of guests: start vCPUs, load guests, stop them, say so.
+//!
+//! Other cores order it by mail, and guests by what they do on this core. Such work is long, and its time is chosen by guests. So it
+//! is noted here and done one [`Order`] at a time, between which the core looks for interrupts. It is done only while the core
+//! idles or runs no higher band than that of the guest that it is about; so it delays no guest of a higher band by more than one
+//! order.
+
+use crate::bits::bits;
+use crate::console::{Notice, Notices};
+use crate::psci::{EntryPoint, Generation};
+use crate::schedule::Band;
+use crate::sets::VcpuSet;
+use spumone_config::types::{GuestId, MAX_GUESTS, MAX_VCPUS, VcpuId};
+
+/// A vCPU to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// Its guest.
+    pub guest: GuestId,
+    /// Where it starts.
+    pub entry_point: EntryPoint,
+    /// The life of the guest in which the start was ordered.
+    pub generation: Generation,
+}
+
+/// How far a core has stopped a guest: what it does next. Each step is short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopStep {
+    /// Take off the guest's vCPU with this index, if this core has it.
+    TakeOff(usize),
+    /// Acknowledge that this core has none of the guest's vCPUs any more. Only the last core goes on.
+    Acknowledge,
+    /// Write a `quiesce` register of the guest's devices.
+    Quiesce(usize),
+    /// Disable this chunk of the guest's physical interrupts.
+    Disable(usize),
+    /// Route this chunk of them to where the next life expects them.
+    Route(usize),
+    /// Tell the guest at the other end of a link.
+    Unlink(usize),
+    /// Reset what is left of the guest's shared state.
+    Reset,
+    /// Say that the guest has stopped.
+    Say,
+    /// Let the operator, or the guest's reset, begin the next life.
+    Finish,
+}
+
+impl StopStep {
+    /// Whether the core's lines must be written before: so each life of a guest leaves a bounded number of lines.
+    fn waits_for_notices(self) -> bool {
+        matches!(self, Self::Acknowledge | Self::Finish)
+    }
+}
+
+/// What a core does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Start a vCPU.
+    Start(VcpuId, Start),
+    /// Load a guest.
+    Load(GuestId),
+    /// Do this step, then note the one after it with [`Orders::stop_goes_on`], or [`Orders::stop_ends`].
+    Stop(GuestId, StopStep),
+    /// Write a part of a line, with [`Orders::say`].
+    Say,
+}
+
+/// The orders of one core that are not carried out.
+#[derive(Debug)]
+pub struct Orders<'a> {
+    /// The bands of all guests.
+    bands: [Band; MAX_GUESTS],
+    starts: VcpuSet,
+    start: [Option<Start>; MAX_VCPUS],
+    /// The guests to load; bit n for guest n.
+    loads: u32,
+    stops: [Option<StopStep>; MAX_GUESTS],
+    notices: Notices<'a>,
+    /// The highest band of a guest that an order is about.
+    band: Option<Band>,
+}
+
+impl<'a> Orders<'a> {
+    /// No orders, on a core of a machine whose guests have these bands.
+    pub fn new(bands: [Band; MAX_GUESTS]) -> Self {
+        Self {
+            bands,
+            starts: VcpuSet::EMPTY,
+            start: [None; MAX_VCPUS],
+            loads: 0,
+            stops: [None; MAX_GUESTS],
+            notices: Notices::new(),
+            band: None,
+        }
+    }
+
+    /// Whether a core that runs this band (`None`: it idles) has an order to carry out now.
+    // Inlined, because it is on the path of each real-time dispatch.
+    #[inline(always)]
+    pub fn are_due(&self, band: Option<Band>) -> bool {
+        self.band.is_some() && self.band >= band
+    }
+
+    /// Orders the start of a vCPU. A former order, of an earlier life, is forgotten: a vCPU is started once in a life before the
+    /// start is carried out.
+    pub fn start(&mut self, id: VcpuId, start: Start) {
+        if let Some(place) = self.start.get_mut(id.index()) {
+            *place = Some(start);
+            self.starts.insert(id);
+            self.order(start.guest);
+        }
+    }
+
+    /// Orders that a guest is loaded.
+    pub fn load(&mut self, guest: GuestId) {
+        self.loads |= 1 << guest.0;
+        self.order(guest);
+    }
+
+    /// Orders that a guest is stopped, if that is not ordered yet.
+    pub fn stop(&mut self, guest: GuestId) {
+        if let Some(stop @ None) = self.stops.get_mut(guest.index()) {
+            *stop = Some(StopStep::TakeOff(0));
+            self.order(guest);
+        }
+    }
+
+    /// Notes a line to say, or drops it if too many wait.
+    pub fn note(&mut self, notice: Notice<'a>) {
+        self.notices.note(notice);
+        self.order(notice.guest);
+    }
+
+    /// The next order. That of a start or of loading is not an order any more.
+    pub fn take(&mut self) -> Option<Order> {
+        if let Some(id) = self.starts.iter().next() {
+            self.starts.remove(id);
+            let start = self.start.get_mut(id.index()).and_then(Option::take);
+            self.look();
+            return start.map(|start| Order::Start(id, start));
+        }
+        if let Some(guest) = bits(self.loads).next() {
+            self.loads &= !(1 << guest);
+            self.look();
+            return Some(Order::Load(GuestId(guest as u8)));
+        }
+        let says = !self.notices.is_empty();
+        let mut stops = (0..).zip(&self.stops);
+        let stop = stops.find_map(|(guest, step)| {
+            let step = step.filter(|step| !(says && step.waits_for_notices()))?;
+            Some(Order::Stop(GuestId(guest), step))
+        });
+        stop.or(says.then_some(Order::Say))
+    }
+
+    /// A step of a stop is done; this is the next one.
+    pub fn stop_goes_on(&mut self, guest: GuestId, step: StopStep) {
+        if let Some(stop) = self.stops.get_mut(guest.index()) {
+            *stop = Some(step);
+        }
+    }
+
+    /// The last step of a stop on this core is done.
+    pub fn stop_ends(&mut self, guest: GuestId) {
+        if let Some(stop) = self.stops.get_mut(guest.index()) {
+            *stop = None;
+        }
+        self.look();
+    }
+
+    /// Passes the next bytes of the first line to `push`.
+    pub fn say(&mut self, push: impl FnMut(u8)) {
+        self.notices.step(push);
+        if self.notices.is_empty() {
+            self.look();
+        }
+    }
+
+    fn order(&mut self, guest: GuestId) {
+        self.band = self.band.max(self.bands.get(guest.index()).copied());
+    }
+
+    /// Finds the highest band again.
+    fn look(&mut self) {
+        let starts = self.starts.iter();
+        let starts = starts.filter_map(|id| self.start.get(id.index()).copied().flatten());
+        let starts = starts.fold(0, |all, start| all | 1 << start.guest.0);
+        let stops = (0..).zip(&self.stops);
+        let stops = stops.fold(0, |all, (guest, step)| {
+            all | u32::from(step.is_some()) << guest
+        });
+        let guests: u32 = starts | self.loads | stops | self.notices.guests();
+        let bands = bits(guests).filter_map(|guest| self.bands.get(guest as usize));
+        self.band = bands.max().copied();
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use crate::console::Subject;
+    use crate::psci::StopReason;
+    use spumone_config::types::GuestAddr;
+    use std::string::String;
+
+    const LOW: GuestId = GuestId(0);
+    const HIGH: GuestId = GuestId(1);
+
+    fn orders() -> Orders<'static> {
+        let mut bands = [Band::LOWEST; MAX_GUESTS];
+        bands[HIGH.index()] = Band::new(2).unwrap();
+        Orders::new(bands)
+    }
+
+    fn start(guest: GuestId) -> Start {
+        Start {
+            guest,
+            entry_point: EntryPoint {
+                entry: GuestAddr(0x1000),
+                context: 7,
+            },
+            generation: Generation(3),
+        }
+    }
+
+    fn line(guest: GuestId) -> Notice<'static> {
+        Notice {
+            guest,
+            name: "it",
+            subject: Subject::Stopped(StopReason::Off),
+        }
+    }
+
+    /// Whether the core carries an order out: while it idles, and in the bands 0 to 3.
+    fn due(orders: &Orders<'_>) -> [bool; 5] {
+        [None, Band::new(0), Band::new(1), Band::new(2), Band::new(3)]
+            .map(|band| orders.are_due(band))
+    }
+
+    #[test]
+    fn an_order_waits_while_a_higher_band_runs() {
+        let mut orders = orders();
+        assert_eq!(due(&orders), [false; 5]);
+        orders.start(VcpuId(4), start(LOW));
+        assert_eq!(due(&orders), [true, true, false, false, false]);
+        orders.load(HIGH);
+        assert_eq!(due(&orders), [true, true, true, true, false]);
+        assert_eq!(orders.take(), Some(Order::Start(VcpuId(4), start(LOW))));
+        assert_eq!(orders.take(), Some(Order::Load(HIGH)));
+        assert_eq!((orders.take(), due(&orders)), (None, [false; 5]));
+        // The other way round: what is left is of the lower band.
+        orders.load(LOW);
+        orders.start(VcpuId(0), start(HIGH));
+        assert_eq!(orders.take(), Some(Order::Start(VcpuId(0), start(HIGH))));
+        assert_eq!(due(&orders), [true, true, false, false, false]);
+    }
+
+    #[test]
+    fn a_stop_is_ordered_once_and_goes_step_by_step() {
+        let mut orders = orders();
+        orders.stop(HIGH);
+        assert_eq!(orders.take(), Some(Order::Stop(HIGH, StopStep::TakeOff(0))));
+        orders.stop_goes_on(HIGH, StopStep::TakeOff(1));
+        orders.stop(HIGH);
+        assert_eq!(orders.take(), Some(Order::Stop(HIGH, StopStep::TakeOff(1))));
+        assert!(orders.are_due(Band::new(2)));
+        orders.stop_ends(HIGH);
+        assert_eq!((orders.take(), due(&orders)), (None, [false; 5]));
+    }
+
+    #[test]
+    fn a_life_does_not_end_before_its_lines_are_written() {
+        let mut orders = orders();
+        orders.stop(LOW);
+        orders.note(line(LOW));
+        for step in [StopStep::TakeOff(3), StopStep::Reset] {
+            orders.stop_goes_on(LOW, step);
+            assert_eq!(orders.take(), Some(Order::Stop(LOW, step)));
+        }
+        let mut text = String::new();
+        for step in [StopStep::Acknowledge, StopStep::Finish] {
+            orders.stop_goes_on(LOW, step);
+            for _ in 0..10 {
+                if orders.take() != Some(Order::Say) {
+                    break;
+                }
+                orders.say(|byte| text.push(char::from(byte)));
+            }
+            assert_eq!(text, "guest it is off\n");
+            assert_eq!(orders.take(), Some(Order::Stop(LOW, step)));
+            text.clear();
+            orders.note(line(LOW));
+        }
+    }
+
+    #[test]
+    fn lines_about_a_guest_wait_for_its_band() {
+        let mut orders = orders();
+        orders.note(line(HIGH));
+        orders.note(line(LOW));
+        let mut written = 0;
+        while orders.are_due(Band::new(2)) {
+            assert_eq!(orders.take(), Some(Order::Say));
+            orders.say(|_| written += 1);
+        }
+        assert!(written >= "guest it is off\n".len());
+    }
+
+    #[test]
+    fn a_later_start_of_a_vcpu_replaces_the_former() {
+        let mut orders = orders();
+        let later = Start {
+            generation: Generation(4),
+            ..start(LOW)
+        };
+        orders.start(VcpuId(31), start(LOW));
+        orders.start(VcpuId(31), later);
+        assert_eq!(orders.take(), Some(Order::Start(VcpuId(31), later)));
+        assert_eq!(orders.take(), None);
+    }
+}

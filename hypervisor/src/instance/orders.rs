@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Carries out what is ordered about the lives of guests, one step at a time.
+//!
+//! The core whose `Lifecycle::begin_stop` succeeds stops a guest: it sends mail to each core of the guest. Each of them takes off the
+//! guest's vCPUs that it has, and acknowledges; the last one resets the guest's shared state and, for a restart, has the
+//! guest loaded. No core waits for another.
+
+use super::Instance;
+use super::mail::power_off;
+use crate::console::{CONSOLE, say};
+use crate::cpu;
+use crate::guest::Guest;
+use crate::hardware::write_if_there;
+use spumone_config::types::PcpuId;
+use spumone_config::{GuestId, VcpuId};
+use spumone_core::console::{Notice, Source, Subject};
+use spumone_core::mailbox::Message;
+use spumone_core::migration;
+use spumone_core::orders::{Order, StopStep};
+use spumone_core::psci::{AfterStop, EntryPoint, Phase, StopReason};
+use spumone_core::vgic::VcpuIndex;
+
+/// Interrupts of a guest that one step disables or routes.
+const INTERRUPTS_PER_STEP: usize = 4;
+/// Time in microseconds to print the last output of guests when the machine turns itself off: enough for
+/// all rings at 115200 baud.
+const LAST_OUTPUT_US: u32 = 2_000_000;
+
+impl Instance {
+    /// Carries out orders until an interrupt is pending, or the core must decide. Does one step in any case, so that no storm of
+    /// interrupts holds orders up.
+    pub(super) fn do_orders(&mut self) {
+        while self.platform.orders.are_due(self.state.current_band()) {
+            self.do_order();
+            if self.state.must_decide() || cpu::interrupt_pending() {
+                // The rest is due at that decision.
+                self.state.decide_anew();
+                return;
+            }
+        }
+    }
+
+    /// Says something about a guest.
+    pub(super) fn say_of(&mut self, guest: GuestId, subject: Subject<'static>) {
+        let name = &self.platform.machine.guest(guest).config.name;
+        self.platform.orders.note(Notice {
+            guest,
+            name,
+            subject,
+        });
+        self.state.decide_anew();
+    }
+
+    fn do_order(&mut self) {
+        match self.platform.orders.take() {
+            None => {}
+            Some(Order::Start(id, start)) => {
+                self.start_vcpu(id, start.entry_point, start.generation);
+            }
+            Some(Order::Load(guest)) => self.begin_loading(guest),
+            Some(Order::Stop(guest, step)) => match self.do_stop_step(guest, step) {
+                Some(next) => self.platform.orders.stop_goes_on(guest, next),
+                None => self.platform.orders.stop_ends(guest),
+            },
+            Some(Order::Say) => {
+                let source = Source::Hypervisor(self.platform.core);
+                self.platform.orders.say(|byte| {
+                    // Without room the byte is lost.
+                    let _ = CONSOLE.push(source, byte);
+                });
+                // Printed by a core that idles or runs the lowest band, and by the console core in any case.
+                CONSOLE.ask();
+            }
+        }
+    }
+
+    /// Does a step of the stop of a guest. Returns the step that follows on this core, if there is one.
+    fn do_stop_step(&mut self, id: GuestId, step: StopStep) -> Option<StopStep> {
+        let machine = self.platform.machine;
+        let guest = machine.guest(id);
+        let interrupts = |chunk| {
+            let mut chunks = guest.config.interrupts.chunks(INTERRUPTS_PER_STEP);
+            chunks.nth(chunk).unwrap_or_default()
+        };
+        Some(match step {
+            StopStep::TakeOff(index) => match guest.vcpus.get(index) {
+                // Its registers are saved, only to release the list registers and timers of the core.
+                Some(&vcpu) if self.state.loaded() == Some(vcpu) => {
+                    migration::save_loaded(&mut self.state, &mut self.platform);
+                    step
+                }
+                Some(&vcpu) => {
+                    self.take_off(guest, vcpu);
+                    StopStep::TakeOff(index + 1)
+                }
+                None => StopStep::Acknowledge,
+            },
+            StopStep::Acknowledge => {
+                // The number of messages in a mailbox is bounded by this (core/mailbox).
+                self.read_mail();
+                let is_last = guest.lifecycle.acknowledge(self.platform.core);
+                return is_last.then_some(StopStep::Quiesce(0));
+            }
+            // No core uses the guest any more.
+            StopStep::Quiesce(index) => match guest.config.quiesce.get(index) {
+                Some(quiesce) => {
+                    write_if_there(quiesce.register, quiesce.value);
+                    StopStep::Quiesce(index + 1)
+                }
+                None => StopStep::Disable(0),
+            },
+            StopStep::Disable(chunk) => match interrupts(chunk) {
+                [] => {
+                    machine.gic.wait_until_disabled();
+                    StopStep::Route(0)
+                }
+                some => {
+                    for interrupt in some {
+                        machine.gic.set_spi_enabled(interrupt.physical, false);
+                    }
+                    StopStep::Disable(chunk + 1)
+                }
+            },
+            StopStep::Route(chunk) => match interrupts(chunk) {
+                [] => StopStep::Unlink(0),
+                some => {
+                    machine.route_to_first_vcpu(guest, some);
+                    StopStep::Route(chunk + 1)
+                }
+            },
+            StopStep::Unlink(link) if link < guest.config.links.len() => {
+                self.link_goes_down(id, link);
+                StopStep::Unlink(link + 1)
+            }
+            StopStep::Unlink(_) => StopStep::Reset,
+            StopStep::Reset => {
+                guest.vuart.reset();
+                guest.power.reset();
+                CONSOLE.end_stream(Source::Guest(id));
+                CONSOLE.ask();
+                StopStep::Say
+            }
+            StopStep::Say => {
+                if let Phase::Stopping(reason) = guest.lifecycle.now().0 {
+                    let subject = match reason {
+                        StopReason::Reset => Subject::Restarts,
+                        StopReason::Off | StopReason::Fault => Subject::Stopped(reason),
+                    };
+                    self.say_of(id, subject);
+                }
+                StopStep::Finish
+            }
+            StopStep::Finish => {
+                if let Some(after) = guest.lifecycle.finish_stop() {
+                    self.after_stop(id, after);
+                }
+                return None;
+            }
+        })
+    }
+
+    /// Turns a vCPU of a guest that is stopped off, if this core has it.
+    fn take_off(&mut self, guest: &Guest, id: VcpuId) {
+        if !migration::acquire_token(&mut self.state, &mut self.platform, id) {
+            self.state.forget(id);
+            return;
+        }
+        self.state.stop(id);
+        self.saved(id).reset(EntryPoint {
+            entry: guest.config.entry,
+            context: 0,
+        });
+        migration::park(&mut self.state, &mut self.platform, id);
+    }
+
+    fn after_stop(&mut self, guest: GuestId, after: AfterStop) {
+        let machine = self.platform.machine;
+        match after {
+            AfterStop::Stay(_) => {
+                let mut guests = machine.guests.iter();
+                if guests.all(|guest| matches!(guest.lifecycle.now().0, Phase::Stopped(_))) {
+                    say!(
+                        self.platform.core,
+                        "all guests have ended, the machine goes off"
+                    );
+                    power_off(machine, LAST_OUTPUT_US);
+                }
+            }
+            AfterStop::Restore => self.send_restart(guest),
+        }
+    }
+
+    /// Has the host core of the guest's first vCPU load the guest.
+    pub(super) fn send_restart(&mut self, id: GuestId) {
+        let guest = self.platform.machine.guest(id);
+        let core: PcpuId = guest.gic.doorbell(VcpuIndex(0)).location();
+        if core == self.platform.core {
+            self.begin_loading(id);
+        } else {
+            let message = Message::RestartGuest {
+                guest: id,
+                generation: guest.lifecycle.now().1,
+            };
+            self.post(core, id, message);
+        }
+    }
+}
