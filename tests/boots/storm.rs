@@ -101,7 +101,7 @@ fn accesses_cause_no_delay(attack: &str) {
 
 #[test]
 fn accesses_to_256_spis_cause_no_delay() {
-    for attack in ["pend", "stay-active"] {
+    for attack in ["pend", "sleep", "stay-active"] {
         accesses_cause_no_delay(attack);
     }
 }

@@ -23,6 +23,10 @@ use spumone_core::schedule::{Band, Ticks, priority_mask};
 use spumone_core::sets::VcpuSet;
 use spumone_core::vgic::Doorbell;
 
+/// How many pending SPIs of a sleeping vCPU are looked at while it is saved for another vCPU. If it has masked so many, it is woken for
+/// nothing: when it runs next, it executes WFI again, and the search for that takes its own time.
+const MAX_SEARCHED: usize = 8;
+
 /// The state of one core besides its vCPUs.
 pub(super) struct CorePlatform {
     pub(super) core: PcpuId,
@@ -215,7 +219,8 @@ impl Platform for CorePlatform {
         }
         loaded.floating_point.save();
         let now = timers::now();
-        let wakes = || {
+        let mut searched = 0;
+        let mut wakes = || {
             let lines = loaded.timers.lines(now);
             // A guest closes its CPU interface before a powerdown. Its timers wake it all the same.
             let wakes_from_powerdown = loaded.resume.is_some() && lines != 0;
@@ -225,8 +230,10 @@ impl Platform for CorePlatform {
                     lines,
                     loaded.interface.vmcr(),
                     loaded.interface.running_priority(),
-                    // The search is complete: a vCPU that is woken for nothing would sleep and be saved again, without end.
-                    || false,
+                    || {
+                        searched += 1;
+                        searched >= MAX_SEARCHED
+                    },
                 )
         };
         Saved {

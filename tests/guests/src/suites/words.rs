@@ -3,7 +3,8 @@
 //! (default 32), again and again, for `ms=` milliseconds (default 1000). All of them are pending for CPU 0, which takes none: the
 //! hypervisor has as much to do for each access as a guest can cause.
 
-use crate::machine::time::{now, us};
+use crate::machine::sysreg::{msr, wfi};
+use crate::machine::time::{Timer, now, us};
 use crate::machine::{bootargs, cpus, gic};
 use crate::report::{Verdict, check, record};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,6 +14,11 @@ use gic::register;
 static END: AtomicU64 = AtomicU64::new(0);
 /// Accesses to registers. The suite does not demand many: EL2 may need all of the time.
 static ACCESSES: AtomicU64 = AtomicU64::new(0);
+
+/// A higher priority than the usual one.
+const HIGH: u8 = 0x20;
+/// How long a CPU sleeps, in microseconds.
+const SLEEP_US: u64 = 3_300;
 
 /// An attack: what it does to the word of SPIs that begins with this one.
 type Attack = fn(u32);
@@ -48,6 +54,14 @@ const ATTACKS: &[(&str, Attack)] = &[
     }),
     ("edge", |spi| gic::set_edge(spi, spi & 64 != 0)),
     ("priority", |spi| gic::set_priority(spi, 0x40)),
+    // It sleeps, and masks all of them: none wakes it but its timer.
+    ("sleep", |_| {
+        gic::set_priority(Timer::Physical.interrupt(), HIGH);
+        msr!(ICC_PMR_EL1, u64::from(gic::USUAL));
+        Timer::Physical.start_us(SLEEP_US);
+        wfi();
+        Timer::Physical.stop();
+    }),
     ("read", |spi| {
         let _ = gic::get_word(register::ISPENDR, spi);
         let _ = gic::get_word(register::ISACTIVER, spi);
