@@ -45,6 +45,8 @@ use spumone_core::psci::Generation;
 use spumone_core::schedule::{Band, Ticks, VcpuState};
 
 /// One core's hypervisor.
+// `repr(C)`: what is used most comes first.
+#[repr(C)]
 pub struct Instance {
     /// The vCPUs of the core, its run queue, and its state of migration.
     state: CoreState<VcpuToken>,

@@ -28,6 +28,8 @@ use spumone_core::vgic::Doorbell;
 const MAX_SEARCHED: usize = 8;
 
 /// The state of one core besides its vCPUs.
+// `repr(C)`: the large orders, which are used rarely, come last. Behind them, other fields would need longer addresses.
+#[repr(C)]
 pub(super) struct CorePlatform {
     pub(super) core: PcpuId,
     pub(super) machine: &'static Machine,
@@ -41,8 +43,6 @@ pub(super) struct CorePlatform {
     pub(super) attendance: Attendance,
     /// The console UART's interrupt was taken. It is active until the UART is served.
     pub(super) is_console_interrupted: bool,
-    /// What this core is to do about the lives of guests.
-    pub(super) orders: Orders<'static>,
     /// For each guest, its vCPU that was loaded here last, and its `resets` then; the TLB may have that vCPU's
     /// translations.
     last_of_guest: [Option<(VcpuId, u32)>; MAX_GUESTS],
@@ -50,6 +50,8 @@ pub(super) struct CorePlatform {
     list_registers: usize,
     /// Whether the core has the registers of deferred SErrors, which a switch then saves and loads.
     has_error_registers: bool,
+    /// What this core is to do about the lives of guests.
+    pub(super) orders: Orders<'static>,
 }
 
 impl CorePlatform {
