@@ -8,6 +8,7 @@ pub mod dhrystone;
 mod dispatch;
 pub mod early;
 mod exits;
+pub mod hostile;
 pub mod ipi;
 pub mod latency;
 pub mod lhp;
@@ -219,6 +220,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &shapes::Shapes,
     &latency::Latency,
     &early::Early,
+    &hostile::Hostile,
     &peers::Peers,
     &network::Network,
     &links::Links,

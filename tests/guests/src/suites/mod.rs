@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The suites.
 
+mod attack;
 mod devices;
 mod echo;
 mod ends;
@@ -21,6 +22,7 @@ mod words;
 /// The suite of this name.
 pub fn find(name: &str) -> Option<fn()> {
     Some(match name {
+        "attack" => attack::run,
         "devices" => devices::run,
         "echo" => echo::run,
         "ends" => ends::run,
