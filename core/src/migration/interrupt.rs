@@ -81,6 +81,13 @@ pub fn handle<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Taken)
         }
         Taken::Chore => do_chore_next(state),
         Taken::Timer(timer) => timer_expired(state, platform, timer),
+        Taken::Maintenance => {
+            if let Some(id) = state.loaded() {
+                // Before it runs: if it is about to be switched out, the switch does not wait for that.
+                state.must_refresh = true;
+                wake(state, platform, id);
+            }
+        }
         Taken::Delivered(rung) => {
             if let Some(id) = state.loaded() {
                 wake(state, platform, id);

@@ -26,6 +26,9 @@ pub enum Taken {
     Chore,
     /// This timer of the loaded vCPU has expired. It is to be delivered.
     Timer(IntId),
+    /// The virtual GIC of the loaded vCPU, if there is one, wants its list registers brought up to date. It does not signal that
+    /// again, and no interrupt to the vCPU, before [`Delivery::All`].
+    Maintenance,
     /// The virtual GIC of the loaded vCPU has the interrupt. The doorbells of these other vCPUs were rung for it.
     Delivered(VcpuSet),
     /// The interrupt is for vCPUs that are not loaded on this core: their doorbells were rung.

@@ -37,6 +37,14 @@ impl CpuInterface {
         kick.without(self.index)
     }
 
+    /// The maintenance interrupt was taken: it is not signalled again before the list registers are brought up to date
+    /// ([`synchronize`](Self::synchronize)), which takes longer than another vCPU may have to wait. Nor is any virtual interrupt. Loaded
+    /// only.
+    pub fn hold_maintenance(machine: &mut impl PhysicalGic) {
+        let count = machine.read_hcr() & HCR_EOI_COUNT_MASK << HCR_EOI_COUNT_SHIFT;
+        machine.write_hcr(count);
+    }
+
     /// Counts the interrupts that the guest has ended while they were in no list register, for [`Self::finish_ended`].
     #[inline(never)]
     fn count_deactivations(&mut self, machine: &mut impl PhysicalGic) {

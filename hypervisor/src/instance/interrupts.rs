@@ -20,7 +20,7 @@ use spumone_config::{GuestId, IntId};
 use spumone_core::migration::{self, Taken};
 use spumone_core::psci::Phase;
 use spumone_core::schedule::Ticks;
-use spumone_core::vgic::{PhysicalGic, VcpuIndexSet, running_priority};
+use spumone_core::vgic::{CpuInterface, PhysicalGic, VcpuIndexSet, running_priority};
 
 impl CorePlatform {
     /// Takes the pending interrupt of the highest priority.
@@ -59,13 +59,11 @@ impl CorePlatform {
             }
             (IntId(0..16), _) => self.sgi(interrupt),
             (MAINTENANCE, loaded) => {
-                let rung = loaded.map(|vcpu| {
-                    let guest = vcpu.shared;
-                    let mut gic = self.loaded_gic(vcpu.guest);
-                    guest.ids_of(vcpu.vgic.synchronize(&guest.gic, &mut gic))
-                });
+                if let Some(vcpu) = loaded {
+                    CpuInterface::hold_maintenance(&mut self.loaded_gic(vcpu.guest));
+                }
                 self.machine.gic.deactivate(interrupt);
-                rung.map_or(Taken::Other, Taken::Delivered)
+                Taken::Maintenance
             }
             (_, loaded) => self.spi(interrupt, loaded),
         }
