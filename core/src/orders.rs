@@ -80,6 +80,8 @@ pub struct Orders<'a> {
     notices: Notices<'a>,
     /// The highest band of a guest that an order is about.
     band: Option<Band>,
+    /// Whether the last order that was due waits for the interrupts that were pending.
+    was_deferred: bool,
 }
 
 impl<'a> Orders<'a> {
@@ -93,7 +95,15 @@ impl<'a> Orders<'a> {
             stops: [None; MAX_GUESTS],
             notices: Notices::new(),
             band: None,
+            was_deferred: false,
         }
+    }
+
+    /// An interrupt is pending: returns whether the core takes it before the order that is due. Not twice in a row, so that no storm of
+    /// interrupts holds orders up.
+    pub fn defer(&mut self, is_interrupted: bool) -> bool {
+        self.was_deferred = is_interrupted && !self.was_deferred;
+        self.was_deferred
     }
 
     /// Whether a core that runs this band (`None`: it idles) has an order to carry out now.
@@ -307,6 +317,13 @@ mod tests {
             orders.say(|_| written += 1);
         }
         assert!(written >= "guest it is off\n".len());
+    }
+
+    #[test]
+    fn an_order_waits_for_interrupts_once() {
+        let mut orders = orders();
+        let deferred = [true, true, true, false, true].map(|pending| orders.defer(pending));
+        assert_eq!(deferred, [true, false, true, false, true]);
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub enum Work {
     Guest,
     /// Loads the guest: only the guest's first vCPU, before the guest runs.
     Load,
+    /// The same vCPU begins the life of the guest, which is loaded.
+    Begin,
 }
 
 /// The virtual CPU interface: `ICH_*` registers other than list registers, which the virtual GIC

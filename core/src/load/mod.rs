@@ -24,7 +24,7 @@ pub const COPIED: u64 = 1024;
 /// Bytes cleared at once: a page. More than [`COPIED`], because clearing is faster.
 pub const CLEARED: u64 = 4096;
 /// SPIs of the virtual GIC that are reset at once.
-pub const RESET_SPIS: u16 = 8;
+pub const RESET_SPIS: u16 = 2;
 /// The largest number of random bytes of one seed.
 pub const MAX_SEED: u32 = 64;
 

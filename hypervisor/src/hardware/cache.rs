@@ -77,19 +77,38 @@ pub unsafe fn copy_payload(offset: u64, to: PhysAddr, bytes: u64) {
     // SAFETY: the source is in the bundle.
     let from = unsafe { bundle_start().add(offset as usize) };
     let line = cache_line();
-    // Nearly all of the guests' images is copied in this way, so it is the fast one.
-    if line.is_multiple_of(PIECE) && (from as u64 | to.0 | bytes).is_multiple_of(PIECE) {
-        for done in (0..bytes).step_by(PIECE as usize) {
-            // SAFETY: as below.
-            unsafe { copy_piece(from as u64 + done, to.0 + done) };
+    // Pieces begin at multiples of their size at the destination; the source may have any address.
+    let (mut done, end) = match line.is_multiple_of(PIECE) {
+        true => {
+            let head = bytes.min(to.0.next_multiple_of(PIECE) - to.0);
+            (head, bytes - (bytes - head) % PIECE)
         }
-    } else {
+        false => (bytes, bytes),
+    };
+    // SAFETY: as the caller promises; the two are parts of the source and of the destination.
+    unsafe { copy_bytes(from as u64, to.0, done, line) };
+    while done < end {
+        // SAFETY: as above.
+        unsafe { copy_piece(from as u64 + done, to.0 + done) };
+        done += PIECE;
+    }
+    // SAFETY: as above.
+    unsafe { copy_bytes(from as u64 + done, to.0 + done, bytes - done, line) };
+    wait_until_visible();
+}
+
+/// Copies less than a piece, or whatever a core with uncommon cache lines copies, and cleans the cache lines.
+///
+/// # Safety
+///
+/// As [`copy_payload`].
+unsafe fn copy_bytes(from: u64, to: u64, bytes: u64, line: u64) {
+    if bytes > 0 {
         // SAFETY: the source is in the bundle, read-only and checked by `spm`; the destination is
         // guest memory, as in `clear_memory`. They do not overlap.
-        unsafe { core::ptr::copy_nonoverlapping(from, to.0 as *mut u8, bytes as usize) };
-        clean(to.0, bytes, line);
+        unsafe { core::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes as usize) };
+        clean(to, bytes, line);
     }
-    wait_until_visible();
 }
 
 /// The bytes that [`copy_piece`] copies: the usual length of a cache line.
@@ -100,7 +119,7 @@ const PIECE: u64 = 64;
 ///
 /// # Safety
 ///
-/// As [`copy_payload`]. Both addresses are multiples of [`PIECE`].
+/// As [`copy_payload`]. The destination is a multiple of [`PIECE`].
 #[inline(always)]
 unsafe fn copy_piece(from: u64, to: u64) {
     // SAFETY: as the caller promises.

@@ -7,7 +7,7 @@ use super::mail::power_off;
 use crate::console::say;
 use crate::epitaph::fatal;
 use crate::events::Event;
-use crate::guest::Owner;
+use crate::guest::{Guest, Owner};
 use crate::vcpu::Work;
 use core::sync::atomic::Ordering;
 use spumone_config::{GuestId, PcpuId, VcpuId};
@@ -150,7 +150,8 @@ impl Instance {
         self.state.start(id);
     }
 
-    /// Starts the guest's first vCPU, which has loaded the guest.
+    /// Starts the guest's first vCPU, which has loaded the guest and [reset its state](reset_shared).
+    #[inline(never)]
     pub(super) fn begin_life(&mut self, id: VcpuId) {
         let events = self.platform.events;
         let vcpu = self.saved(id);
@@ -162,12 +163,6 @@ impl Instance {
             context: config.boot_argument,
         });
         let index = vcpu.index.0;
-        guest.gic.reset();
-        guest.signals.iter().for_each(Signal::reset);
-        guest.gpios.iter().for_each(Gpio::reset);
-        guest.virtio.iter().for_each(Device::finish_reset);
-        guest.due.store(0, Ordering::Relaxed);
-        guest.broken_virtio.store(0, Ordering::Relaxed);
         // The lifecycle must say that the guest runs before its vCPU does.
         guest.lifecycle.run();
         if guest.power.request_start(index).is_ok() {
@@ -196,4 +191,14 @@ impl Instance {
         say!(self.platform.core, "the machine goes off");
         power_off(self.platform.machine, LAST_WORDS_US);
     }
+}
+
+/// Resets the state of a guest that its cores share, before its life begins.
+pub(super) fn reset_shared(guest: &Guest) {
+    guest.gic.reset();
+    guest.signals.iter().for_each(Signal::reset);
+    guest.gpios.iter().for_each(Gpio::reset);
+    guest.virtio.iter().for_each(Device::finish_reset);
+    guest.due.store(0, Ordering::Relaxed);
+    guest.broken_virtio.store(0, Ordering::Relaxed);
 }

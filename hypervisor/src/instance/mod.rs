@@ -33,6 +33,7 @@ use crate::machine::Machine;
 use crate::timers;
 use crate::vcpu::{Vcpu, VcpuToken, Work};
 use core::sync::atomic::Ordering::Relaxed;
+use life::reset_shared;
 use platform::CorePlatform;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
@@ -167,8 +168,10 @@ impl Instance {
     #[inline(always)]
     fn prepare_vcpu(&mut self, id: VcpuId) {
         if let Some(vcpu) = self.state.saved_vcpu_mut(id) {
-            if let Work::Load = vcpu.work {
-                return self.load_guest(id);
+            match vcpu.work {
+                Work::Guest => {}
+                Work::Load => return self.load_guest(id),
+                Work::Begin => return self.begin_life(id),
             }
             if let Some(start) = vcpu.resume {
                 vcpu.power_up(start);
@@ -192,7 +195,8 @@ impl Instance {
         } else if self.load_chunks(guest_id) == Left::Nothing {
             machine.loading.fetch_and(!(1 << guest_id.0), Relaxed);
             finish_loading();
-            self.begin_life(id);
+            reset_shared(guest);
+            self.saved(id).work = Work::Begin;
         }
         if cpu::interrupt_pending() {
             self.take_interrupts();

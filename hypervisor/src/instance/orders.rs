@@ -27,16 +27,19 @@ const INTERRUPTS_PER_STEP: usize = 4;
 const LAST_OUTPUT_US: u32 = 2_000_000;
 
 impl Instance {
-    /// Carries out orders until an interrupt is pending, or the core must decide. Does one step in any case, so that no storm of
-    /// interrupts holds orders up.
+    /// Carries out orders until an interrupt is pending, or the core must decide.
     pub(super) fn do_orders(&mut self) {
         while self.platform.orders.are_due(self.state.current_band()) {
-            self.do_order();
-            if self.state.must_decide() || cpu::interrupt_pending() {
-                // The rest is due at that decision.
-                self.state.decide_anew();
-                return;
+            if self.platform.orders.defer(cpu::interrupt_pending()) {
+                break;
             }
+            self.do_order();
+            if self.state.must_decide() {
+                break;
+            }
+        }
+        if self.platform.orders.are_due(self.state.current_band()) {
+            self.state.decide_anew();
         }
     }
 
