@@ -15,7 +15,7 @@ mod report;
 mod syndrome;
 mod sysreg;
 
-pub use abort::{AccessSize, DataAccess};
+pub use abort::{AccessSize, DataAccess, is_big_endian};
 pub use debug::{DebugAction, MDSCR_WRITABLE, debug_register};
 pub use fault_address::fault_ipa;
 pub use gpr::Gpr;

@@ -163,6 +163,7 @@ impl Syndrome {
             wide: self.0 & 1 << 15 != 0,
             register: Gpr::new((self.0 >> 16) as u8),
             write: self.0 & 1 << 6 != 0,
+            big_endian: false,
         })
     }
 }
@@ -244,6 +245,7 @@ mod tests {
             wide: false,
             register: Gpr::new(1),
             write: false,
+            big_endian: false,
         };
         assert_eq!(syndrome.decode(), Exception::DataAbort(Some(access)));
         // ldrsb x7; stlrh w30

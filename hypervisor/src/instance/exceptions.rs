@@ -16,7 +16,8 @@ use spumone_core::migration::{self, Catch};
 use spumone_core::psci::StopReason;
 use spumone_core::schedule::Band;
 use spumone_core::trap::{
-    DataAccess, Exception, FaultReport, Hidden, Place, Syndrome, SysReg, fault_ipa, is_hint,
+    DataAccess, Exception, FaultReport, Hidden, Place, Syndrome, SysReg, fault_ipa, is_big_endian,
+    is_hint,
 };
 use spumone_core::vgic::{Region, SgiRegister};
 use spumone_core::vuart::Vuart;
@@ -121,7 +122,12 @@ impl Instance {
     #[inline(never)]
     fn data_abort(&mut self, access: DataAccess, syndrome: Syndrome) {
         let ipa = fault_ipa(syndrome, mrs!(FAR_EL2), mrs!(HPFAR_EL2));
-        let guest = loaded(&mut self.state).shared;
+        let vcpu = loaded(&mut self.state);
+        let guest = vcpu.shared;
+        let access = DataAccess {
+            big_endian: is_big_endian(vcpu.registers.pstate, mrs!(SCTLR_EL1)),
+            ..access
+        };
         let Some(device) = ipa.and_then(|ipa| device_at(guest, ipa)) else {
             self.memory_fault(syndrome);
             return;

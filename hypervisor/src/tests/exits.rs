@@ -281,6 +281,43 @@ fn a_hint_of_pointer_authentication_is_skipped() {
 }
 
 #[test]
+fn big_endian_accesses_to_devices_are_swapped() {
+    const EL0: u64 = 0b0_0000;
+    const EL1: u64 = 0b0_0101;
+    /// `PSTATE`: a program in AArch32, big-endian.
+    const AARCH32_E: u64 = 1 << 4 | 1 << 9;
+    /// `SCTLR_EL1`: big-endian at EL0, at EL1.
+    const E0E: u64 = 1 << 24;
+    const EE: u64 = 1 << 25;
+    const ENABLED: u64 = DISTRIBUTOR + gicd::ISENABLER + 4;
+    const SPI: u32 = 1 << (50 - 32);
+    for (pstate, control, is_big) in [
+        (EL1, EE, true),
+        (EL0, E0E, true),
+        (AARCH32_E, 0, true),
+        (EL1, E0E, false),
+        (EL0, EE, false),
+    ] {
+        let mut bench = running();
+        let value = if is_big { SPI.swap_bytes() } else { SPI };
+        bench.does(0, 0, move |cpu| {
+            cpu.set(Register::SCTLR_EL1, control);
+            cpu.registers.pstate = pstate;
+            cpu.store(ENABLED, value)
+        });
+        let after = bench.does_and_returns(0, 0, |cpu| cpu.load(ENABLED));
+        let mode = format!("PSTATE {pstate:#x}, SCTLR_EL1 {control:#x}");
+        assert_eq!(after.x[1], u64::from(value), "{mode}");
+        let after = bench.does_and_returns(0, 0, |cpu| {
+            cpu.set(Register::SCTLR_EL1, 0);
+            cpu.registers.pstate = EL1;
+            cpu.load(ENABLED)
+        });
+        assert_eq!(after.x[1], u64::from(SPI), "{mode}");
+    }
+}
+
+#[test]
 fn the_virtual_gic_is_read_and_written() {
     let mut bench = running();
     let after = bench.does_and_returns(0, 0, |cpu| cpu.load(DISTRIBUTOR + gicd::TYPER));
