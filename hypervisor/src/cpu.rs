@@ -7,7 +7,8 @@ use crate::hardware::{self, isb};
 use crate::sysreg::{mrs, msr, msr_own};
 use spumone_config::{PcpuId, PhysAddr};
 
-/// `HCR_EL2` while a guest runs.
+/// `HCR_EL2` while a guest runs. `API` and `APK` are clear: the keys of pointer authentication trap, and its instructions where
+/// the guest has enabled them.
 pub const HCR_GUEST: u64 = {
     /// Stage 2 translation.
     const VM: u64 = 1 << 0;

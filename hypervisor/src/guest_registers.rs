@@ -52,6 +52,15 @@ impl GuestRegisters {
         self.pc = self.pc.wrapping_add(size);
         self.pstate &= !SOFTWARE_STEP;
     }
+
+    /// Skips an A64 instruction in the hint space. It may be the target of an indirect branch, as `PACIASP` is: the next
+    /// instruction is not (FEAT_BTI; Arm ARM DDI 0487, `PSTATE.BTYPE`).
+    pub fn skip_hint(&mut self) {
+        /// `PSTATE.BTYPE`.
+        const BRANCH_TYPE: u64 = 0b11 << 10;
+        self.skip_instruction(4);
+        self.pstate &= !BRANCH_TYPE;
+    }
 }
 
 /// The kind of an exit.

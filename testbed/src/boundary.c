@@ -88,6 +88,13 @@ static void request(void *cpu)
     qemu.async_run_on_cpu(cpu, work, (run_on_cpu_data){.number = 0});
 }
 
+/* QEMU then interrupts all cores, not only this one: also one that executes no instruction. */
+static void interrupt_cores(void)
+{
+    if (schedule_cores())
+        request(schedule_core_at(0)->cpu);
+}
+
 void boundary_set_up(void)
 {
     static const struct schedule_events events = {
@@ -97,6 +104,7 @@ void boundary_set_up(void)
     };
 
     schedule_set_events(&events);
+    handover_set_interrupt(interrupt_cores);
 }
 
 void boundary_sleep(void)

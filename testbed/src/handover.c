@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #define MAX_FD 4096
+/* Host time that an event from outside waits for the end of the round: far more than a round takes. */
+#define PATIENCE_S 1
 
 enum main_state {
     MAIN_RUNS,
@@ -24,6 +26,7 @@ static _Atomic enum main_state state = MAIN_RUNS;
 static _Atomic int64_t deadline = NEVER;
 static atomic_bool started, joined, nudged, outside, kicked;
 static _Atomic uint64_t outside_events;
+static void (*interrupt_cores)(void);
 static int turn_fd = -1; /* readable: main has the turn */
 static const pthread_cond_t *halt_condition;
 static _Atomic(const pthread_cond_t *) main_condition; /* main waits on it for the cores */
@@ -36,6 +39,11 @@ static void set_state(enum main_state to)
     state = to;
     real.cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
+}
+
+void handover_set_interrupt(void (*interrupt)(void))
+{
+    interrupt_cores = interrupt;
 }
 
 void handover_start(void)
@@ -154,8 +162,10 @@ bool handover_is_internal(int fd)
  */
 static void wait_for_turn(const struct pollfd *fds, nfds_t count, const sigset_t *mask)
 {
+    const struct timespec patience = {PATIENCE_S, 0};
     struct pollfd watched[count + 1];
     nfds_t number = 1;
+    bool noted = false;
 
     watched[0] = (struct pollfd){.fd = turn_fd, .events = POLLIN};
     for (nfds_t i = 0; i < count; i++)
@@ -163,15 +173,21 @@ static void wait_for_turn(const struct pollfd *fds, nfds_t count, const sigset_t
             watched[number++] = fds[i];
     set_state(MAIN_WAITS_FOR_TURN);
     for (;;) {
-        int ready = real.ppoll(watched, number, NULL, mask);
+        int ready = real.ppoll(watched, number, noted ? &patience : NULL, mask);
         uint64_t turns;
 
         if (ready < 0 && errno != EINTR)
             fail("poll: %s", strerror(errno));
         if (ready > 0 && watched[0].revents && read(turn_fd, &turns, sizeof(turns)) > 0)
             return;
+        if (!ready) {
+            /* The round does not end: a core takes exceptions without end, and executes no instruction. */
+            interrupt_cores();
+            continue;
+        }
         /* Reported once; main polls the descriptors itself when it has the turn. */
         handover_outside_event();
+        noted = true;
         number = 1;
     }
 }

@@ -8,7 +8,7 @@
  * made work for it, or one of its timers has expired in virtual time.
  *
  * What comes from outside (a key, a network packet, a signal) is let in at the end of the
- * round in which it arrives, and counted: a run with such events may not be repeatable.
+ * round in which it arrives, or after a second of host time if the round does not end, and counted: a run with such events may not be repeatable.
  */
 #ifndef HANDOVER_H
 #define HANDOVER_H
@@ -18,6 +18,12 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/*
+ * How main has the cores stop when something has come from outside and the round does not end. `interrupt` is
+ * called in main's thread, while the cores run.
+ */
+void handover_set_interrupt(void (*interrupt)(void));
 
 /* From now on both take turns; main has the first turn. */
 void handover_start(void);

@@ -2,6 +2,7 @@
 """The clock on small guests without an operating system. See guests/*.S for what each one does."""
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -334,6 +335,15 @@ class Ends(unittest.TestCase):
             result = process.wait()
             self.assertEqual(pairs(result["marks"]), marks)
             self.assertEqual(len(result["cores"]), 1)
+
+    def test_a_guest_that_executes_no_instruction_is_ended_by_a_signal(self):
+        for cores, number in ((1, signal.SIGTERM), (1, signal.SIGINT), (4, signal.SIGTERM)):
+            process = Run("stuck", cores=cores).start()
+            process.wait_until_running()
+            process.process.send_signal(number)
+            result = process.wait()
+            self.assertEqual(pairs(result["marks"]), [(1, 0)])
+            self.assertEqual(len(result["cores"]), cores)
 
     def test_concurrent_runs_do_not_change_each_other(self):
         alone = run("timers", cores=4)

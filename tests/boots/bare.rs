@@ -10,6 +10,12 @@ fn bare_gic() {
     bare("bare_gic", 4, "suite=gic").probe_has_passed("probe");
 }
 
+/// On a core that has none of the features.
+#[test]
+fn bare_hidden() {
+    bare("bare_hidden", 1, "suite=hidden").probe_has_passed("probe");
+}
+
 #[test]
 fn bare_timer() {
     bare("bare_timer", 4, "suite=timer").probe_has_passed("probe");

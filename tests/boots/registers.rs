@@ -66,6 +66,16 @@ fn registers_bare() {
     bare("registers_bare", 1, "suite=registers role=write jumps=0").probe_has_passed("probe");
 }
 
+/// A guest that uses a feature which its ID registers hide, although the core has it.
+#[test]
+fn hidden_features_max() {
+    let console = Boot::new("hidden_features_max")
+        .cpu("max")
+        .guest(probe("probe", "suite=hidden", &[0]))
+        .run();
+    console.probe_is_well("probe").machine_ended();
+}
+
 macro_rules! core_types {
     ($($(#[$attribute:meta])* $name:ident: $cpu:literal;)*) => {
         $(

@@ -42,12 +42,43 @@ pub struct DataAccess {
     pub register: Gpr,
     /// Whether it is a store.
     pub write: bool,
+    /// Whether it is big-endian. The syndrome does not tell: see [`is_big_endian`].
+    pub big_endian: bool,
+}
+
+/// Whether data accesses of a vCPU are big-endian, by its `PSTATE` and `SCTLR_EL1`: `PSTATE.E` in AArch32, else
+/// `SCTLR_EL1.E0E` at EL0 and `SCTLR_EL1.EE` at EL1 (DDI 0487, "BigEndian" in J1.3; `SPSR_EL2` and `SCTLR_EL1` in D24.2).
+pub const fn is_big_endian(pstate: u64, control: u64) -> bool {
+    /// `M`: AArch32, and the exception level.
+    const AARCH32: u64 = 1 << 4;
+    const EXCEPTION_LEVEL: u64 = 0b1100;
+    const E: u64 = 1 << 9;
+    const E0E: u64 = 1 << 24;
+    const EE: u64 = 1 << 25;
+    if pstate & AARCH32 != 0 {
+        pstate & E != 0
+    } else if pstate & EXCEPTION_LEVEL == 0 {
+        control & E0E != 0
+    } else {
+        control & EE != 0
+    }
 }
 
 impl DataAccess {
+    /// The bytes of `value`, which the access transfers, in the order in which the device has them: emulated devices are
+    /// little-endian. The same in the other direction.
+    const fn ordered(&self, value: u64) -> u64 {
+        if self.big_endian {
+            value.swap_bytes() >> (64 - 8 * self.size.bytes() as u32)
+        } else {
+            value
+        }
+    }
+
     /// The value of the register after a load has read `raw` from the device: `raw` truncated to the
     /// size of the access, then extended.
     pub const fn load_value(&self, raw: u64) -> u64 {
+        let raw = self.ordered(raw);
         let unused = 64 - 8 * self.size.bytes() as u32;
         let value = if self.sign_extend {
             ((raw << unused) as i64 >> unused) as u64
@@ -63,7 +94,7 @@ impl DataAccess {
 
     /// The value that a store writes to the device if the register has `value`.
     pub const fn store_value(&self, value: u64) -> u64 {
-        self.size.truncate(value)
+        self.size.truncate(self.ordered(value))
     }
 }
 
@@ -78,7 +109,52 @@ mod tests {
             wide,
             register: Gpr::ZERO,
             write: false,
+            big_endian: false,
         }
+    }
+
+    #[test]
+    fn big_endian_accesses_have_their_bytes_in_the_other_order() {
+        use AccessSize::{Byte, Double, Half, Word};
+        const VALUE: u64 = 0xfedc_ba98_7654_3281;
+        for (size, swapped) in [
+            (Byte, 0x81),
+            (Half, 0x8132),
+            (Word, 0x8132_5476),
+            (Double, 0x8132_5476_98ba_dcfe),
+        ] {
+            let mut access = load(size, false, true);
+            access.big_endian = true;
+            assert_eq!(access.load_value(VALUE), swapped, "{size:?}");
+            assert_eq!(access.store_value(VALUE), swapped, "{size:?}");
+        }
+        // The sign is that of the byte that is the first one in memory.
+        let mut access = load(Half, true, false);
+        access.big_endian = true;
+        assert_eq!(access.load_value(0x0180), 0xffff_8001);
+        access.wide = true;
+        assert_eq!(access.load_value(0x8001), 0x0180);
+    }
+
+    #[test]
+    fn each_level_has_its_own_bit_of_endianness() {
+        const EL0: u64 = 0b0_0000;
+        const EL1_SP0: u64 = 0b0_0100;
+        const EL1: u64 = 0b0_0101;
+        const AARCH32: u64 = 0b1_0000;
+        const E: u64 = 1 << 9;
+        const E0E: u64 = 1 << 24;
+        const EE: u64 = 1 << 25;
+        for (pstate, of_its_own) in [(EL0, E0E), (EL1_SP0, EE), (EL1, EE)] {
+            // The flags of PSTATE count in AArch32 only, where bit 9 is E.
+            for other_bits in [0, E, u64::MAX << 5] {
+                let pstate = pstate | other_bits;
+                assert!(is_big_endian(pstate, of_its_own), "{pstate:#x}");
+                assert!(!is_big_endian(pstate, !of_its_own), "{pstate:#x}");
+            }
+        }
+        assert!(is_big_endian(AARCH32 | E, 0));
+        assert!(!is_big_endian(AARCH32, E0E | EE));
     }
 
     #[test]

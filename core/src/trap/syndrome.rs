@@ -27,20 +27,34 @@ pub enum Exception {
     InstructionAbort,
     /// A load or store that stage 2 refused, if it can be emulated; `None`: the syndrome describes no single register.
     DataAbort(Option<DataAccess>),
-    /// The use of a feature that the ID registers hide.
-    HiddenFeature,
-    /// Anything else.
+    /// Anything else: see [`Syndrome::hidden_feature`].
     Other,
+}
+
+/// What an instruction of a feature does on a core without the feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hidden {
+    /// It is UNDEFINED.
+    Undefined,
+    /// It is a NOP if it is in the hint space ([`is_hint`](super::is_hint)), else UNDEFINED.
+    NopIfHint,
 }
 
 /// Values of `ESR_EL2.EC`.
 mod class {
     pub const WFX: u8 = 0x01;
     pub const POINTER_AUTHENTICATION: u8 = 0x09;
+    /// `LD64B` and `ST64B*` (FEAT_LS64), and what has no class of its own.
+    pub const LOAD_STORE_64_BYTES: u8 = 0x0a;
+    /// `MSRR`, `MRRS` and `SYSP` (FEAT_SYSREG128, FEAT_SYSINSTR128).
+    pub const SYS128: u8 = 0x14;
     pub const HVC64: u8 = 0x16;
     pub const SMC64: u8 = 0x17;
     pub const SYS64: u8 = 0x18;
     pub const SVE: u8 = 0x19;
+    pub const ERET: u8 = 0x1a;
+    /// `TSTART` (FEAT_TME).
+    pub const TRANSACTION: u8 = 0x1b;
     pub const SME: u8 = 0x1d;
     pub const INSTRUCTION_ABORT: u8 = 0x20;
     pub const DATA_ABORT: u8 = 0x24;
@@ -113,8 +127,23 @@ impl Syndrome {
             class::SYS64 => Exception::SysReg(SysRegAccess::decode(self.iss())),
             class::INSTRUCTION_ABORT => Exception::InstructionAbort,
             class::DATA_ABORT => Exception::DataAbort(self.data_access()),
-            class::SVE | class::SME | class::POINTER_AUTHENTICATION => Exception::HiddenFeature,
             _ => Exception::Other,
+        }
+    }
+
+    /// What becomes of an instruction of a feature that the ID registers hide; `None`: it is none. Apart from
+    /// [`decode`](Self::decode), which stays short.
+    pub const fn hidden_feature(self) -> Option<Hidden> {
+        match self.class() {
+            class::POINTER_AUTHENTICATION => Some(Hidden::NopIfHint),
+            class::SVE
+            | class::SME
+            | class::LOAD_STORE_64_BYTES
+            | class::SYS128
+            | class::TRANSACTION => Some(Hidden::Undefined),
+            // ISS.ERET, bit 1: `ERETAA` or `ERETAB`, of pointer authentication. EL2 traps `ERET` itself nowhere.
+            class::ERET if self.0 & 1 << 1 != 0 => Some(Hidden::Undefined),
+            _ => None,
         }
     }
 
@@ -134,6 +163,7 @@ impl Syndrome {
             wide: self.0 & 1 << 15 != 0,
             register: Gpr::new((self.0 >> 16) as u8),
             write: self.0 & 1 << 6 != 0,
+            big_endian: false,
         })
     }
 }
@@ -176,15 +206,32 @@ mod tests {
 
     #[test]
     fn others() {
-        for (code, exception) in [
-            (0x07, Exception::Other),
-            (0x09, Exception::HiddenFeature),
-            (0x19, Exception::HiddenFeature),
-            (0x1d, Exception::HiddenFeature),
-            (0x2f, Exception::Other),
-            (0x3c, Exception::Other),
+        for (code, hidden) in [
+            (0x07, None),
+            (0x09, Some(Hidden::NopIfHint)),
+            (0x0a, Some(Hidden::Undefined)),
+            (0x14, Some(Hidden::Undefined)),
+            (0x19, Some(Hidden::Undefined)),
+            (0x1a, None),
+            (0x1b, Some(Hidden::Undefined)),
+            (0x1d, Some(Hidden::Undefined)),
+            (0x2f, None),
+            (0x3c, None),
         ] {
-            assert_eq!(Syndrome(code << 26).decode(), exception);
+            let syndrome = Syndrome(code << 26);
+            assert_eq!(syndrome.decode(), Exception::Other, "{code:#x}");
+            assert_eq!(syndrome.hidden_feature(), hidden, "{code:#x}");
+        }
+        // ERETAA and ERETAB.
+        for form in [0b10, 0b11] {
+            let syndrome = Syndrome(0x1a << 26 | 1 << 25 | form);
+            assert_eq!(syndrome.hidden_feature(), Some(Hidden::Undefined));
+        }
+        // What `decode` describes uses no hidden feature.
+        for code in 0..0x40 {
+            let syndrome = Syndrome(code << 26 | 0b10);
+            let is_other = syndrome.decode() == Exception::Other;
+            assert!(is_other || syndrome.hidden_feature().is_none(), "{code:#x}");
         }
     }
 
@@ -198,6 +245,7 @@ mod tests {
             wide: false,
             register: Gpr::new(1),
             write: false,
+            big_endian: false,
         };
         assert_eq!(syndrome.decode(), Exception::DataAbort(Some(access)));
         // ldrsb x7; stlrh w30

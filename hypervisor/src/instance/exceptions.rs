@@ -15,7 +15,10 @@ use spumone_core::link::REGISTERS_SIZE as LINK_REGISTERS_SIZE;
 use spumone_core::migration::{self, Catch};
 use spumone_core::psci::StopReason;
 use spumone_core::schedule::Band;
-use spumone_core::trap::{DataAccess, Exception, FaultReport, Place, Syndrome, SysReg, fault_ipa};
+use spumone_core::trap::{
+    DataAccess, Exception, FaultReport, Hidden, Place, Syndrome, SysReg, fault_ipa, is_big_endian,
+    is_hint,
+};
 use spumone_core::vgic::{Region, SgiRegister};
 use spumone_core::vuart::Vuart;
 
@@ -70,23 +73,39 @@ impl Instance {
             Exception::SysReg(access) => self.system_register(access, syndrome),
             Exception::DataAbort(Some(access)) => self.data_abort(access, syndrome),
             Exception::DataAbort(None) | Exception::InstructionAbort => self.memory_fault(syndrome),
-            // It is undefined, as on a core without the feature.
-            Exception::HiddenFeature => self.inject_undefined(),
             Exception::Other => self.unknown(syndrome),
         }
     }
 
-    /// Handles an exception that EL2 does not support. At EL0 the guest gets an undefined instruction
-    /// exception, which its kernel handles; at EL1 it is a fault.
+    /// Handles an exception that EL2 does not emulate. The use of a hidden feature is what it is on a core without the
+    /// feature. Else the guest gets an undefined instruction exception at EL0, which its kernel handles; at EL1 it is a fault.
     pub(super) fn unknown(&mut self, syndrome: Syndrome) {
         /// `PSTATE.M`: exception level and, in bit 4, AArch32.
         const MODE: u64 = 0b1_1111;
+        match syndrome.hidden_feature() {
+            Some(Hidden::Undefined) => return self.inject_undefined(),
+            Some(Hidden::NopIfHint) => return self.pointer_authentication(),
+            None => {}
+        }
         let mode = loaded(&mut self.state).registers.pstate & MODE;
         let is_program = mode == 0 || mode & 0b1_0000 != 0;
         if is_program {
             self.inject_undefined();
         } else {
             self.fault(syndrome, Place::Unknown);
+        }
+    }
+
+    /// Handles a trapped instruction of pointer authentication as a core without it does: those in the hint space, with which
+    /// compilers protect return addresses on any core, do nothing; the others are undefined.
+    ///
+    /// Hints trap (`HCR_EL2.API`) only in a guest that has set the enable bit of their key in `SCTLR_EL1`, although its ID
+    /// registers show no such bit. If they did not trap, they would have an effect, with ten key registers to be switched.
+    fn pointer_authentication(&mut self) {
+        let vcpu = loaded(&mut self.state);
+        match vcpu.shared.read_word(vcpu.registers.pc) {
+            Some(instruction) if is_hint(instruction) => vcpu.registers.skip_hint(),
+            _ => self.inject_undefined(),
         }
     }
 
@@ -103,7 +122,12 @@ impl Instance {
     #[inline(never)]
     fn data_abort(&mut self, access: DataAccess, syndrome: Syndrome) {
         let ipa = fault_ipa(syndrome, mrs!(FAR_EL2), mrs!(HPFAR_EL2));
-        let guest = loaded(&mut self.state).shared;
+        let vcpu = loaded(&mut self.state);
+        let guest = vcpu.shared;
+        let access = DataAccess {
+            big_endian: is_big_endian(vcpu.registers.pstate, mrs!(SCTLR_EL1)),
+            ..access
+        };
         let Some(device) = ipa.and_then(|ipa| device_at(guest, ipa)) else {
             self.memory_fault(syndrome);
             return;

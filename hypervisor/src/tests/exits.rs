@@ -226,17 +226,94 @@ fn registers_that_trap_are_emulated_or_undefined() {
 
 #[test]
 fn hidden_instructions_are_undefined_for_the_guest() {
-    const SVE: u64 = 0x19;
     const POINTER_AUTHENTICATION: u64 = 0x09;
+    const LOAD_STORE_64_BYTES: u64 = 0x0a;
+    const SYS128: u64 = 0x14;
+    const SVE: u64 = 0x19;
+    const TRANSACTION: u64 = 0x1b;
+    const SME: u64 = 0x1d;
     let mut bench = running();
-    for exception in [SVE, POINTER_AUTHENTICATION] {
-        let after = bench.does_and_returns(0, 0, move |cpu| {
-            cpu.set(Register::VBAR_EL1, 0x8_0000);
-            // From a program.
-            cpu.registers.pstate = 0;
-            cpu.trap(class(exception))
+    let classes = [
+        POINTER_AUTHENTICATION,
+        LOAD_STORE_64_BYTES,
+        SYS128,
+        SVE,
+        TRANSACTION,
+        SME,
+    ];
+    let eretaa = class(0x1a) | 0b10;
+    for syndrome in classes.map(class).into_iter().chain([eretaa]) {
+        // From a program, and from the kernel.
+        for (pstate, offset) in [(0, 0x400), (0b0101, 0x200)] {
+            let after = bench.does_and_returns(0, 0, move |cpu| {
+                cpu.set(Register::VBAR_EL1, 0x8_0000);
+                cpu.registers.pstate = pstate;
+                cpu.trap(syndrome)
+            });
+            let entered = (after.pc, after.pstate & 0xF);
+            assert_eq!(entered, (0x8_0000 + offset, 0b0101), "{syndrome:#x}");
+        }
+    }
+}
+
+/// As on a core without pointer authentication, where it is a NOP.
+#[test]
+fn a_hint_of_pointer_authentication_is_skipped() {
+    const POINTER_AUTHENTICATION: u64 = 0x09;
+    const PACIASP: u32 = 0xd503_233f;
+    const PACIA: u32 = 0xdac1_0020;
+    const VECTORS: u64 = 0x8_0000;
+    const CODE: u64 = GUEST_MEMORY + 0x2000;
+    /// `PSTATE`: EL1 with its own stack pointer; `BTYPE` of an indirect call.
+    const EL1: u64 = 0b0101;
+    const CALLED: u64 = 0b10 << 10;
+    for (instruction, pc) in [(PACIASP, CODE + 4), (PACIA, VECTORS + 0x200)] {
+        let after = running().does_and_returns(0, 0, move |cpu| {
+            cpu.set(Register::VBAR_EL1, VECTORS);
+            cpu.write_memory(CODE, &instruction.to_le_bytes());
+            cpu.registers.pc = CODE;
+            cpu.registers.pstate = EL1 | CALLED;
+            cpu.trap(class(POINTER_AUTHENTICATION))
         });
-        assert_eq!((after.pc, after.pstate & 0xF), (0x8_0400, 0b0101));
+        assert_eq!(after.pc, pc, "{instruction:#x}");
+        assert_eq!(after.pstate & CALLED, 0, "{instruction:#x}: BTYPE");
+    }
+}
+
+#[test]
+fn big_endian_accesses_to_devices_are_swapped() {
+    const EL0: u64 = 0b0_0000;
+    const EL1: u64 = 0b0_0101;
+    /// `PSTATE`: a program in AArch32, big-endian.
+    const AARCH32_E: u64 = 1 << 4 | 1 << 9;
+    /// `SCTLR_EL1`: big-endian at EL0, at EL1.
+    const E0E: u64 = 1 << 24;
+    const EE: u64 = 1 << 25;
+    const ENABLED: u64 = DISTRIBUTOR + gicd::ISENABLER + 4;
+    const SPI: u32 = 1 << (50 - 32);
+    for (pstate, control, is_big) in [
+        (EL1, EE, true),
+        (EL0, E0E, true),
+        (AARCH32_E, 0, true),
+        (EL1, E0E, false),
+        (EL0, EE, false),
+    ] {
+        let mut bench = running();
+        let value = if is_big { SPI.swap_bytes() } else { SPI };
+        bench.does(0, 0, move |cpu| {
+            cpu.set(Register::SCTLR_EL1, control);
+            cpu.registers.pstate = pstate;
+            cpu.store(ENABLED, value)
+        });
+        let after = bench.does_and_returns(0, 0, |cpu| cpu.load(ENABLED));
+        let mode = format!("PSTATE {pstate:#x}, SCTLR_EL1 {control:#x}");
+        assert_eq!(after.x[1], u64::from(value), "{mode}");
+        let after = bench.does_and_returns(0, 0, |cpu| {
+            cpu.set(Register::SCTLR_EL1, 0);
+            cpu.registers.pstate = EL1;
+            cpu.load(ENABLED)
+        });
+        assert_eq!(after.x[1], u64::from(SPI), "{mode}");
     }
 }
 

@@ -167,6 +167,7 @@ fn system_register(random: &mut Random) {
     let value = random.next();
     match random.below(16) {
         0 => msr!(ICC_PMR_EL1, value & 0xFF),
+        // Some values of more than three bits end QEMU (docs/caveats.md).
         1 => msr!(ICC_BPR1_EL1, value & 7),
         2 => msr!(ICC_CTLR_EL1, value & 3),
         3 => msr!(ICC_IGRPEN1_EL1, value & 1),

@@ -8,6 +8,7 @@ mod ends;
 mod fault;
 mod flood;
 mod gic;
+mod hidden;
 mod hostile;
 mod ipi;
 mod lives;
@@ -29,6 +30,7 @@ pub fn find(name: &str) -> Option<fn()> {
         "fault" => fault::run,
         "flood" => flood::run,
         "gic" => gic::run,
+        "hidden" => hidden::run,
         "hostile" => hostile::run,
         "ipi" => ipi::run,
         "lives" => lives::run,

@@ -2,6 +2,7 @@
 //! `suite=gic`: the GICv3 (IHI 0069), in a system with one Security state. `repeat=N` runs
 //! it N times.
 
+mod endian;
 mod group0;
 mod local;
 mod order;
@@ -27,6 +28,7 @@ pub fn run() {
         remote::run(cpus);
         spi::run(cpus);
         uart::run(cpus);
+        endian::run(cpus);
     }
 }
 
