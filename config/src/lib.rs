@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod gic;
+pub mod isolation;
 pub mod packed;
 pub mod types;
 

@@ -2,9 +2,10 @@
 //! The packed form: what the hypervisor reads at start, as written by `spm build`.
 //!
 //! The hypervisor trusts it: the host tool has checked every rule before it wrote the packed form, which is in the
-//! same image as the hypervisor's code. The hypervisor checks only what the tool cannot know: [`MAGIC`],
+//! same image as the hypervisor's code. The hypervisor checks what the tool cannot know: [`MAGIC`],
 //! [`FORMAT_VERSION`], that the bytes decode, that they are at the address for which they were made, and what the
-//! machine's cores can do.
+//! machine's cores can do. One rule it checks again, since isolation rests on it: that the memory of guests is apart
+//! ([`isolation`](crate::isolation)).
 //!
 //! Layout in memory, from the hypervisor's symbol `bundle_start` on (4 KiB aligned):
 //! [`BundleHeader`] as 32 little-endian bytes, then [`System`] in postcard, then payloads

@@ -6,13 +6,15 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use proptest::prelude::*;
+use spumone_config::PhysAddr;
 use spumone_config::board::Board;
 use spumone_config::description::Description;
 use spumone_config::image::{ElfSegment, GuestFiles, Image, LinuxHeader};
+use spumone_config::isolation;
 use spumone_config::layout::{
     DeviceTree, GuestPlan, Load, Packed, Plan, SYSTEM_ROOM, Sections, pack, plan,
 };
-use spumone_config::packed::{SpiOwner, System};
+use spumone_config::packed::{MemoryRange, SpiOwner, System};
 use spumone_config::stage2::ROOT_SIZE;
 use spumone_config::units::{MIB, PAGE};
 use std::fmt::Write;
@@ -273,6 +275,12 @@ proptest! {
         prop_assert!(tables.offset >= end && root.is_multiple_of(ROOT_SIZE));
         prop_assert_eq!(tables.offset + tables.bytes.len() as u64, packed.total_size);
         prop_assert!(start + packed.total_size <= plan.hypervisor.size);
+        // As EL2 sees it at start.
+        let own = MemoryRange {
+            start: PhysAddr(plan.hypervisor.start.0 + 2 * MIB),
+            size: HYPERVISOR_SIZE + packed.total_size,
+        };
+        prop_assert_eq!(isolation::check(&decoded, own), Ok(()));
         let mut roots: Vec<_> = decoded.guests.iter().map(|it| it.stage2.all & ADDRESS).collect();
         prop_assert_eq!(roots[0], root);
         roots.sort_unstable();

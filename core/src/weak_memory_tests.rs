@@ -13,6 +13,7 @@ use crate::psci::{EntryPoint, Generation};
 use crate::schedule::{Band, Ticks};
 use crate::vgic::Doorbell;
 use crate::virtio::link_for_tests::{Link, Outcome};
+use crate::virtio::sockets_for_tests::Sockets;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use spumone_config::types::{GuestAddr, PcpuId, VcpuId};
 use std::sync::Mutex;
@@ -276,5 +277,22 @@ fn a_card_is_reset_before_or_after_a_frame_of_it() {
             cores.spawn(|| link.step());
             assert!(poll(MAX_LOOKS, || link.reset(1).then_some(())).is_some());
         });
+    }
+}
+
+/// Of the receive queue of a socket device, a core that answers and one that moves a packet of the peer each use a buffer.
+#[test]
+fn an_answer_finds_the_queue_as_the_last_core_has_left_it() {
+    for _ in 0..ROUNDS {
+        let link = Sockets::new(2);
+        let until_moved = |sender| {
+            let moved = || (link.step(sender) == Outcome::Moved).then_some(());
+            assert!(poll(MAX_LOOKS, moved).is_some());
+        };
+        thread::scope(|cores| {
+            cores.spawn(|| until_moved(0));
+            until_moved(1);
+        });
+        assert_eq!(link.used.load(Ordering::Relaxed), 2);
     }
 }

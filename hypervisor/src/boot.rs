@@ -24,7 +24,8 @@ use core::sync::atomic::AtomicU32;
 use dtoolkit::fdt::Fdt;
 use heapless::Vec;
 use spumone_config::gic::{MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
-use spumone_config::packed::{BundleHeader, Stage2, System};
+use spumone_config::isolation;
+use spumone_config::packed::{BundleHeader, MemoryRange, Stage2, System};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr};
 use spumone_core::link::{Gpio, Signal};
@@ -61,8 +62,13 @@ type Tokens = [Option<VcpuToken>; MAX_VCPUS];
 /// Starts the hypervisor. Runs on the boot core alone, with the initial page tables.
 pub fn start(device_tree: PhysAddr) -> ! {
     epitaph::prepare(0, EARLY_UART.0, &[]);
-    let mut system = read_bundle();
+    let (mut system, own) = read_bundle();
     let board = &system.board;
+    // Without the page, which may lie anywhere before the check.
+    epitaph::prepare(0, board.uart.base.0, &board.core_mpidrs);
+    if let Err(overlap) = isolation::check(&system, own) {
+        fatal!("{overlap}: build the image with `spm build` of this release");
+    }
     let page = board.hypervisor_memory.start;
     epitaph::prepare(page.0, board.uart.base.0, &board.core_mpidrs);
     // Loading guests overwrites the firmware's device tree, so it is read now.
@@ -93,7 +99,8 @@ pub fn start(device_tree: PhysAddr) -> ! {
     start_cores(machine, boot_core, tokens, system.el2_tables)
 }
 
-fn read_bundle() -> System {
+/// The system of the bundle, and where hypervisor and bundle are.
+fn read_bundle() -> (System, MemoryRange) {
     /// An upper bound of the size of a packed system, in bytes.
     const MAX_SIZE: usize = 1 << 20;
     // SAFETY: `bundle_start` is where the image ends and `spm` has put the bundle; the initial
@@ -114,7 +121,7 @@ fn read_bundle() -> System {
         .get(BundleHeader::SIZE..end)
         .map(postcard::from_bytes::<System>)
     {
-        Some(Ok(system)) => system,
+        Some(Ok(system)) => (system, hardware::own_memory(header.total_len)),
         _ => fatal!("the bundle cannot be read: build image and hypervisor from one release"),
     }
 }

@@ -181,3 +181,26 @@ fn connections_to_a_linux_that_restarts_are_reset() {
     let echoes = console.number("client", "linux-result", "echoes");
     console.demand(echoes > 300, &format!("{echoes} echoes only"));
 }
+
+/// A Linux has stopped; another one that connects to it is refused at once, as by a guest of another CID.
+#[test]
+fn connect_to_a_linux_that_has_stopped_fails_at_once() {
+    let linux = |name: &str, arguments: &str| {
+        linux("sockets", arguments, &[0, 1])
+            .named(name)
+            .initrd("initrd-share.cpio")
+    };
+    let console = Boot::new("connect_to_a_linux_that_has_stopped_fails_at_once")
+        .cores(2)
+        .memory_mib(1024)
+        .exact()
+        .guest(linux("server", "seconds=3"))
+        .guest(linux("client", "other=3,stops=1"))
+        .vsock_link("server", "client")
+        .run();
+    console.linux_is_well("client", "sockets").machine_ended();
+    for what in ["down_ns", "unknown_ns"] {
+        let time = console.number("client", "linux-result", what);
+        console.demand(time < 5_000_000, &format!("{what}: {time} ns"));
+    }
+}

@@ -33,6 +33,16 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// The beginning of a buffer that the sender has offered for what it receives.
+    pub fn of_answer(ring: &'a Ring<'a>, first: u16) -> Self {
+        Self {
+            end: End::Sender,
+            buffer: ring.buffer(first, true),
+            at: 0,
+            bytes: 0,
+        }
+    }
+
     /// The place at which [`suspend`](Self::suspend) has left a buffer of this ring.
     pub fn resume(end: End, ring: &'a Ring<'a>) -> Self {
         let (buffer, at, bytes) = ring.resume(end == End::Receiver);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A virtio device as its guest sees it: registers, and two or three queues.
 
+use super::claim::Claim;
 use super::kind::Kind;
 use super::memory::{End, Memories};
 use super::queue::{Broken, MAX_SIZE, Queue, Ring};
@@ -55,6 +56,11 @@ pub struct Device {
     generation: AtomicU32,
     /// The peer's sockets are gone, and the driver is to be told by an event.
     is_reset_due: AtomicBool,
+    /// Whether a core uses the receive queue of a socket device: the peer's packets go there, and answers to this guest's own packets.
+    is_receiving: AtomicBool,
+    /// An answer waits for a buffer in the receive queue. Set before the queue is looked at again, taken when the driver notifies the
+    /// device.
+    is_answer_waiting: AtomicBool,
     queues: [Queue; QUEUES],
 }
 
@@ -72,6 +78,8 @@ impl Device {
                 interrupts: AtomicU32::new(0),
                 generation: AtomicU32::new(0),
                 is_reset_due: AtomicBool::new(false),
+                is_receiving: AtomicBool::new(false),
+                is_answer_waiting: AtomicBool::new(false),
                 queues: [Queue::new(), Queue::new(), Queue::new()],
             }
         }
@@ -190,7 +198,9 @@ impl Device {
         ] {
             register.store(0, Ordering::Relaxed);
         }
-        self.is_reset_due.store(false, Ordering::Relaxed);
+        for flag in [&self.is_reset_due, &self.is_answer_waiting] {
+            flag.store(false, Ordering::Relaxed);
+        }
         self.queues.iter().for_each(Queue::reset);
     }
 
@@ -289,6 +299,36 @@ impl Device {
     /// The queue of received frames; `None`: the device is down.
     pub(super) fn receive_ring(&self) -> Option<Ring<'_>> {
         self.ring(RECEIVE, End::Receiver)
+    }
+
+    /// The queue of received frames, for an answer to the guest that transmits; `None`: the device is down.
+    pub(super) fn answer_ring(&self) -> Option<Ring<'_>> {
+        self.ring(RECEIVE, End::Sender)
+    }
+
+    /// Claims the receive queue of a socket device; `None`: another core uses it now. A reset need not look at it, since a core that has
+    /// claimed it has claimed a direction, too.
+    pub(super) fn claim_receiving(&self) -> Option<Claim<'_>> {
+        Claim::of(&self.is_receiving)
+    }
+
+    /// An answer waits for a buffer. The queue must be looked at afterwards.
+    pub(super) fn wait_with_answer(&self) {
+        self.is_answer_waiting.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether an answer waits for a buffer.
+    pub(super) fn has_answer(&self) -> bool {
+        self.is_answer_waiting.load(Ordering::Relaxed)
+    }
+
+    /// The driver may have made receive buffers available. Returns whether an answer waits for one: then have a core move frames.
+    #[must_use]
+    pub fn may_answer(&self) -> bool {
+        // The driver's index is written before this is read; `answer` does the opposite.
+        fence(Ordering::SeqCst);
+        self.has_answer() && self.is_answer_waiting.swap(false, Ordering::AcqRel)
     }
 
     fn ring(&self, queue: usize, end: End) -> Option<Ring<'_>> {

@@ -7,13 +7,17 @@
 //! that run vCPUs of the guest that transmits do not move frames at the same time: a core that finds the direction claimed
 //! tries again in its next step.
 
+use super::answer::{self, Answer};
+use super::claim::Claim;
 use super::cursor::Fault;
 use super::device::Device;
+use super::frame;
 use super::header::Form;
 use super::kind::Kind;
 use super::memory::{End, Memories};
+use super::moved::Moved;
+use super::packet::{self, Packet, Verdict};
 use super::queue::{Broken, Ring};
-use super::{frame, packet};
 use crate::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// What a step has done.
@@ -21,9 +25,10 @@ use crate::sync::atomic::{AtomicBool, Ordering, fence};
 #[must_use]
 pub enum Step {
     /// There is nothing to move now. If the receiver has no buffer, it notifies the device when it has one
-    /// ([`Direction::may_go_on`]).
+    /// ([`Direction::may_go_on`]); so does the sender if an answer waits for a buffer ([`Device::may_answer`]).
     Idle,
-    /// A frame or a part of it was moved, a frame was dropped, or the sender's driver was told of an event. There may be more to move.
+    /// A frame or a part of it was moved, a frame was dropped, a packet was answered, or the sender's driver was told of an event. There
+    /// may be more to move.
     Moved {
         /// The sender's device must interrupt.
         interrupt_sender: bool,
@@ -36,7 +41,7 @@ pub enum Step {
         /// The sender's device must interrupt.
         interrupt_sender: bool,
     },
-    /// Another core moves a frame now.
+    /// Another core moves a frame now, or uses a receive queue that is needed.
     Claimed,
     /// The driver of this guest has broken the rules, and its device needs a reset. The peer's device has changed, too
     /// ([`Device::peer_changed`]): it may have the frame, with an interrupt raised for it.
@@ -53,13 +58,13 @@ pub struct Direction {
     is_blocked: AtomicBool,
 }
 
-/// The claim of a direction; freed when it is dropped.
-struct Claim<'a>(&'a Direction);
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        self.0.is_claimed.store(false, Ordering::Release);
-    }
+/// A buffer of the receiver for the next bytes of a frame.
+enum Room {
+    Buffer(u16),
+    /// It has none now.
+    None,
+    /// It has gone down.
+    Down,
 }
 
 impl Direction {
@@ -105,10 +110,9 @@ impl Direction {
         memories: &mut impl Memories,
         pause: impl FnMut() -> bool,
     ) -> Step {
-        if self.is_claimed.swap(true, Ordering::Acquire) {
+        let Some(_claim) = Claim::of(&self.is_claimed) else {
             return Step::Claimed;
-        }
-        let _claim = Claim(self);
+        };
         // The claim is written before the devices are looked at: see `is_claimed`.
         fence(Ordering::SeqCst);
         match self.move_next(from, to, memories, pause) {
@@ -138,44 +142,150 @@ impl Direction {
                 interrupt_receiver: false,
             });
         }
-        match &from.transmit_ring() {
-            Some(sender) => self.move_frame(from.kind(), sender, to, memories, pause),
-            None => Ok(Step::Idle),
+        let Some(sender) = &from.transmit_ring() else {
+            return Ok(Step::Idle);
+        };
+        match from.kind() {
+            Kind::Network { offloads, .. } => {
+                self.move_frame(offloads, sender, to, memories, pause)
+            }
+            Kind::Socket { own, peer } => {
+                let devices = (from, to);
+                self.move_packet((own, peer), sender, devices, memories, pause)
+            }
         }
     }
 
     fn move_frame(
         &self,
-        kind: Kind,
+        offloads: bool,
         sender: &Ring<'_>,
         to: &Device,
         memories: &mut impl Memories,
         pause: impl FnMut() -> bool,
     ) -> Result<Step, Fault> {
-        let of_sender = |broken| (End::Sender, broken);
-        let of_receiver = |broken| (End::Receiver, broken);
         let receiver = &to.receive_ring();
-        let receiver = receiver.as_ref();
-        if let Some(receiver) = receiver
-            && sender.is_within_frame(receiver)
-        {
-            let (source, target) = ((sender, sender.head()), (receiver, receiver.head()));
-            return move_between(kind, source, target, to, memories, pause);
+        let within = receiver.as_ref().filter(|it| sender.is_within_frame(it));
+        let (frame, receiver, buffer) = if let Some(receiver) = within {
+            (sender.head(), receiver, receiver.head())
+        } else {
+            let Some(frame) = sender.next(memories).map_err(of_sender)? else {
+                return Ok(Step::Idle);
+            };
+            let Some(receiver) = receiver else {
+                return drop_frame(sender, frame, memories);
+            };
+            match self.room(sender, receiver, to, memories)? {
+                Room::Buffer(buffer) => (frame, receiver, buffer),
+                Room::None => return Ok(Step::Idle),
+                Room::Down => return drop_frame(sender, frame, memories),
+            }
+        };
+        let form = match offloads && to.takes_large_frames() {
+            true => Form::Large,
+            false => Form::Plain { offloads },
+        };
+        let (source, target) = ((sender, frame), (receiver, buffer));
+        let moved = frame::copy(form, source, target, memories, pause)?;
+        finish(moved, source, receiver, to, memories)
+    }
+
+    fn move_packet(
+        &self,
+        (own, peer): (u32, u32),
+        sender: &Ring<'_>,
+        (from, to): (&Device, &Device),
+        memories: &mut impl Memories,
+        pause: impl FnMut() -> bool,
+    ) -> Result<Step, Fault> {
+        let Some(claim) = to.claim_receiving() else {
+            return Ok(Step::Claimed);
+        };
+        let receiver = &to.receive_ring();
+        let within = receiver.as_ref().filter(|it| sender.is_within_frame(it));
+        let first = match within {
+            Some(_) => sender.head(),
+            None => match sender.next(memories).map_err(of_sender)? {
+                Some(first) => first,
+                None => return Ok(Step::Idle),
+            },
+        };
+        let Some(packet) = Packet::open(sender, first, memories)? else {
+            return drop_frame(sender, first, memories);
+        };
+        let is_there = |it: &Ring<'_>| sender.taken() == 0 || sender.has_begun(it);
+        let is_there = receiver.as_ref().is_some_and(is_there);
+        match (packet.verdict(peer, is_there), receiver) {
+            (Verdict::Passed, Some(receiver)) => {
+                let buffer = match within {
+                    Some(_) => receiver.head(),
+                    None => match self.room(sender, receiver, to, memories)? {
+                        Room::Buffer(buffer) => buffer,
+                        Room::None => return Ok(Step::Idle),
+                        // The next step finds it down.
+                        Room::Down => return Ok(NOTHING_YET),
+                    },
+                };
+                let (source, target) = ((sender, first), (receiver, buffer));
+                let moved = packet::copy(own, packet, source, target, memories, pause)?;
+                finish(moved, source, receiver, to, memories)
+            }
+            (Verdict::Answered, _) => {
+                drop(claim);
+                self.answer(&packet, own, (sender, first), (from, to), memories)
+            }
+            _ => drop_frame(sender, first, memories),
         }
-        let Some(frame) = sender.next(memories).map_err(of_sender)? else {
-            return Ok(Step::Idle);
-        };
-        let Some(receiver) = receiver else {
-            return drop_frame(sender, frame, memories);
-        };
+    }
+
+    /// Answers a packet that reaches no peer, and gives it back.
+    fn answer(
+        &self,
+        packet: &Packet<'_>,
+        own: u32,
+        (sender, first): (&Ring<'_>, u16),
+        (from, to): (&Device, &Device),
+        memories: &mut impl Memories,
+    ) -> Result<Step, Fault> {
+        match answer::give(packet, own, from, to, memories)? {
+            Answer::Given { interrupt } => {
+                sender.set_taken(0);
+                let wanted = sender.give_back(first, 0, memories).map_err(of_sender)?;
+                Ok(Step::Moved {
+                    interrupt_sender: interrupt || wanted,
+                    interrupt_receiver: false,
+                })
+            }
+            Answer::Impossible => drop_frame(sender, first, memories),
+            Answer::Claimed => Ok(Step::Claimed),
+            Answer::Waiting if to.receive_ring().is_some() => Ok(Step::Idle),
+            Answer::Waiting => {
+                // If the peer comes up, the packet is for it.
+                self.is_blocked.store(true, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+                Ok(match to.is_up() {
+                    true => NOTHING_YET,
+                    false => Step::Idle,
+                })
+            }
+        }
+    }
+
+    /// Finds a buffer of the receiver for the next bytes of a frame.
+    fn room(
+        &self,
+        sender: &Ring<'_>,
+        receiver: &Ring<'_>,
+        to: &Device,
+        memories: &mut impl Memories,
+    ) -> Result<Room, Fault> {
         if sender.taken() == 0 {
             receiver.set_filled(0, 0);
         }
-        let filled = receiver.filled();
-        let mut buffer = receiver.nth(filled, memories).map_err(of_receiver)?;
-        if receiver.has_only(filled) {
+        let mut buffer = receiver.next_to_fill(memories).map_err(of_receiver)?;
+        if receiver.has_only(receiver.filled()) {
             // All buffers together are too small for the frame.
-            return drop_frame(sender, frame, memories);
+            return Ok(Room::Down);
         }
         if buffer.is_none() {
             receiver
@@ -185,45 +295,45 @@ impl Direction {
             fence(Ordering::SeqCst);
             // If it has gone down before it could see that a frame waits, nothing would have the sender go on.
             if !to.is_up() {
-                return drop_frame(sender, frame, memories);
+                return Ok(Room::Down);
             }
-            buffer = receiver.nth(filled, memories).map_err(of_receiver)?;
+            buffer = receiver.next_to_fill(memories).map_err(of_receiver)?;
         }
         let Some(buffer) = buffer else {
-            return Ok(Step::Idle);
+            return Ok(Room::None);
         };
-        if self.is_blocked.swap(false, Ordering::AcqRel) {
+        // An answer that waits for a buffer of the same queue needs the notification, too.
+        if self.is_blocked.swap(false, Ordering::AcqRel) && !to.has_answer() {
             receiver
                 .want_notifications(false, memories)
                 .map_err(of_receiver)?;
         }
-        let target = (receiver, buffer);
-        move_between(kind, (sender, frame), target, to, memories, pause)
+        Ok(Room::Buffer(buffer))
     }
 }
 
-/// Moves a frame, or a part of it, between these buffers.
-fn move_between(
-    kind: Kind,
+/// Nothing was moved, and the next step is to look again.
+const NOTHING_YET: Step = Step::Moved {
+    interrupt_sender: false,
+    interrupt_receiver: false,
+};
+
+fn of_sender(broken: Broken) -> Fault {
+    (End::Sender, broken)
+}
+
+fn of_receiver(broken: Broken) -> Fault {
+    (End::Receiver, broken)
+}
+
+/// What was moved of a frame is the receiver's; the frame is given back when all of it was.
+fn finish(
+    moved: Moved,
     (sender, frame): (&Ring<'_>, u16),
-    (receiver, buffer): (&Ring<'_>, u16),
+    receiver: &Ring<'_>,
     to: &Device,
     memories: &mut impl Memories,
-    pause: impl FnMut() -> bool,
 ) -> Result<Step, Fault> {
-    let of_sender = |broken| (End::Sender, broken);
-    let of_receiver = |broken| (End::Receiver, broken);
-    let (source, target) = ((sender, frame), (receiver, buffer));
-    let moved = match kind {
-        Kind::Network { offloads, .. } => {
-            let form = match offloads && to.takes_large_frames() {
-                true => Form::Large,
-                false => Form::Plain { offloads },
-            };
-            frame::copy(form, source, target, memories, pause)?
-        }
-        Kind::Socket { own, peer } => packet::copy((own, peer), source, target, memories, pause)?,
-    };
     let interrupt_receiver = match moved.buffers {
         0 => false,
         buffers => receiver.publish(buffers, memories).map_err(of_receiver)?,

@@ -9,6 +9,8 @@
 //! every access is checked against the guest's memory ([`Memories`]). A driver that breaks the rules stops its own device
 //! until it resets it.
 
+mod answer;
+mod claim;
 mod cursor;
 mod device;
 mod direction;
@@ -19,12 +21,17 @@ mod kind;
 pub(crate) mod link_for_tests;
 #[cfg(test)]
 #[cfg(loom)]
+mod loom_answer_tests;
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests;
 mod memory;
 mod moved;
 mod packet;
 mod queue;
 mod registers;
+#[cfg(test)]
+pub(crate) mod sockets_for_tests;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;

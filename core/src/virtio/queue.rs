@@ -60,6 +60,9 @@ pub(super) struct Queue {
     bytes_in_buffer: AtomicU32,
     place: AtomicU64,
     rest: AtomicU64,
+    /// At the receiver of packets: an answer has used the buffer behind that of `head`, which has a part of a packet. So `head` stands
+    /// for the next entry of the available ring.
+    is_head_next: AtomicBool,
 }
 
 impl Queue {
@@ -79,13 +82,16 @@ impl Queue {
                 bytes_in_buffer: AtomicU32::new(0),
                 place: AtomicU64::new(0),
                 rest: AtomicU64::new(0),
+                is_head_next: AtomicBool::new(false),
             }
         }
     }
 
     /// As after a reset of the device.
     pub fn reset(&self) {
-        self.ready.store(false, Ordering::Relaxed);
+        for flag in [&self.ready, &self.is_head_next] {
+            flag.store(false, Ordering::Relaxed);
+        }
         let short = [
             &self.size,
             &self.next_available,
@@ -156,6 +162,19 @@ impl Ring<'_> {
                 self.load16(memories, self.available, entry).map(Some)
             }
         }
+    }
+
+    /// The buffer behind those that are full of the present frame, for its next bytes.
+    pub fn next_to_fill(&self, memories: &impl Memories) -> Result<Option<u16>, Broken> {
+        match self.queue.is_head_next.load(Ordering::Relaxed) {
+            true => Ok(Some(self.head())),
+            false => self.nth(self.filled(), memories),
+        }
+    }
+
+    /// Whether [`head`](Self::head) stands for the next entry of the available ring, of which the buffer has been used before.
+    pub fn set_head_next(&self, is_next: bool) {
+        self.queue.is_head_next.store(is_next, Ordering::Relaxed);
     }
 
     /// Whether so many buffers are all that the driver can make available.
@@ -246,8 +265,13 @@ impl Ring<'_> {
     /// Whether a step can go on where the last one has left both this transmit queue and the receiver's queue, within a buffer of
     /// each.
     pub fn is_within_frame(&self, receiver: &Ring<'_>) -> bool {
+        self.has_begun(receiver) && receiver.bytes_in_buffer() > 0
+    }
+
+    /// Whether the receiver has the beginning of the frame of this transmit queue.
+    pub fn has_begun(&self, receiver: &Ring<'_>) -> bool {
         let taken = self.taken();
-        taken > 0 && taken == receiver.taken() && receiver.bytes_in_buffer() > 0
+        taken > 0 && taken == receiver.taken()
     }
 
     /// The first descriptor of the buffer that [`suspend`](Self::suspend) has left.

@@ -9,6 +9,7 @@
  *   sockets send CID KIB                  a stream of numbers, of which the server compares each
  *   sockets lives CID COUNT               messages without end, on one connection after the other, until COUNT have been
  *                                         reset because the server's guest has ended
+ *   sockets refused CID                   connects to a guest that is down, or to none: that must be refused at once
  *
  * Each client prints a line of facts. The first byte of a connection says what the server is to do. It sends all else back, or
  * counts it. Messages begin with a number that no other connection of any life has.
@@ -37,6 +38,8 @@
 /* How often a connection is tried again, and the pause before. */
 #define TRIES 600
 #define PAUSE_US 100000
+/* How long a connection that is to be refused waits for that. */
+#define REFUSED_S 10
 
 static uint8_t sent[MOST], received[MOST];
 
@@ -162,7 +165,7 @@ static _Noreturn void serve(void) {
 /* Connects, and says what the server is to do. */
 static int connect_to(uint32_t cid, int type, char what) {
     struct sockaddr_vm peer = address(cid, type == SOCK_STREAM ? PORT_STREAM : PORT_MESSAGES);
-    /* While the other guest is down nothing answers. */
+    /* A guest that goes down just then does not answer. */
     struct timeval timeout = {.tv_usec = PAUSE_US};
 
     for (int i = 0; i < TRIES; i++) {
@@ -276,6 +279,26 @@ static void lives(uint32_t cid, uint64_t most) {
     printf("lives=%llu echoes=%llu\n", (unsigned long long)most, (unsigned long long)echoes);
 }
 
+static void refused(uint32_t cid) {
+    struct sockaddr_vm peer = address(cid, PORT_STREAM);
+    struct timeval timeout = {.tv_sec = REFUSED_S};
+    int file = socket(AF_VSOCK, SOCK_STREAM, 0);
+    double begin = now();
+
+    if (file < 0) {
+        die("no sockets");
+    }
+    setsockopt(file, AF_VSOCK, SO_VM_SOCKETS_CONNECT_TIMEOUT, &timeout, sizeof timeout);
+    if (connect(file, (struct sockaddr *)&peer, sizeof peer) == 0) {
+        errno = EISCONN;
+        die("it was not refused");
+    }
+    if (errno != ECONNRESET) {
+        die("it was not refused");
+    }
+    printf("refused_ns=%.0f\n", (now() - begin) * 1e9);
+}
+
 static void print_own(void) {
     int file = open("/dev/vsock", O_RDONLY);
     unsigned int cid;
@@ -303,11 +326,13 @@ int main(int argc, char **argv) {
         echo((uint32_t)cid, SOCK_SEQPACKET, first, (size_t)second);
     } else if (is_read && argc == 4 && strcmp(what, "send") == 0) {
         send_numbers((uint32_t)cid, first);
+    } else if (is_read && argc == 3 && strcmp(what, "refused") == 0) {
+        refused((uint32_t)cid);
     } else if (is_read && argc == 4 && strcmp(what, "lives") == 0) {
         lives((uint32_t)cid, first);
     } else {
         fprintf(stderr, "usage: sockets own | serve | echo CID COUNT BYTES | messages CID COUNT BYTES | send CID KIB | "
-                        "lives CID COUNT\n");
+                        "lives CID COUNT | refused CID\n");
         return 2;
     }
     return 0;

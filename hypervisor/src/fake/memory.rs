@@ -3,6 +3,7 @@
 
 use super::{Machine, with};
 use spumone_config::PhysAddr;
+use spumone_config::packed::MemoryRange;
 use spumone_core::load::CLEARED;
 
 /// Least size of a bundle: the hypervisor reads as many bytes.
@@ -14,17 +15,24 @@ pub struct Memory {
     bytes: Vec<u8>,
     loadable: Vec<(u64, u64)>,
     bundle: Vec<u8>,
+    own: MemoryRange,
 }
 
 impl Memory {
     /// Memory that is all zero.
-    pub fn new((start, size): (u64, u64), loadable: Vec<(u64, u64)>, mut bundle: Vec<u8>) -> Self {
+    pub fn new(
+        (start, size): (u64, u64),
+        loadable: Vec<(u64, u64)>,
+        mut bundle: Vec<u8>,
+        own: MemoryRange,
+    ) -> Self {
         bundle.resize(bundle.len().max(MIN_BUNDLE), 0);
         Self {
             start,
             bytes: vec![0; size as usize],
             loadable,
             bundle,
+            own,
         }
     }
 
@@ -136,6 +144,11 @@ pub unsafe fn memory_bytes(start: PhysAddr, size: usize) -> &'static [u8] {
 /// First byte of the bundle.
 pub fn bundle_start() -> *const u8 {
     with(|machine| machine.memory.bundle.as_ptr())
+}
+
+/// Where the hypervisor is said to be. Nothing of it is there: a host has code and bundle elsewhere.
+pub fn own_memory(_: u64) -> MemoryRange {
+    with(|machine| machine.memory.own)
 }
 
 /// There is no code in the machine's memory.

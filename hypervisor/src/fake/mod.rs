@@ -31,8 +31,8 @@ pub use gic::{Gic, GicError, initialize_gic};
 pub use guest::{GuestHook, enter};
 pub use memory::{
     MIN_BUNDLE, Memory, bundle_start, clear_memory, copy_payload, finish_loading, memory_bytes,
-    read_u32, read_word_of_memory, text_start, write_if_there, write_memory, write_memory_byte,
-    write_u32, write_u64,
+    own_memory, read_u32, read_word_of_memory, text_start, write_if_there, write_memory,
+    write_memory_byte, write_u32, write_u64,
 };
 pub use registers::{
     Register, dsb_ishst, dsb_sy, isb, load_vectors, note_step, read, set_vectors, store_vectors,
@@ -47,6 +47,7 @@ pub use translation::{
 };
 pub use uart::{Uart, printed, uart_at};
 
+use spumone_config::packed::MemoryRange;
 use std::any::Any;
 use std::cell::RefCell;
 
@@ -98,6 +99,8 @@ pub struct Parts {
     pub loadable: Vec<(u64, u64)>,
     /// The bundle behind the image.
     pub bundle: Vec<u8>,
+    /// Where hypervisor and bundle are.
+    pub own: MemoryRange,
     /// Distributor, redistributors, UART.
     pub devices: [u64; 3],
     /// The UART's interrupt.
@@ -116,7 +119,7 @@ pub fn switch_on(parts: Parts) {
         acknowledge_ticks: 0,
         gic: Gic::new(parts.devices[0], parts.devices[1]),
         uart: uart::State::new(parts.devices[2], parts.uart_interrupt),
-        memory: Memory::new(parts.memory, parts.loadable, parts.bundle),
+        memory: Memory::new(parts.memory, parts.loadable, parts.bundle, parts.own),
         quiesced: Vec::new(),
         is_off: false,
         work: 0,

@@ -4,6 +4,7 @@
 use aarch64_rt::InitialPagetable;
 use core::arch::asm;
 use spumone_config::PhysAddr;
+use spumone_config::packed::MemoryRange;
 
 /// The table until [`activate_tables`]: 1 GiB blocks, the first for devices, the next seven for memory. Bits of a
 /// descriptor: DDI 0487, chapter D8. Attribute indices are those of `DEFAULT_MAIR` of aarch64-rt.
@@ -38,6 +39,16 @@ macro_rules! linker_symbol {
 /// First byte of the bundle.
 pub fn bundle_start() -> *const u8 {
     linker_symbol!(bundle_start) as *const u8
+}
+
+/// Where the hypervisor is, from its first byte to the last one of a bundle of this size.
+pub fn own_memory(bundle_size: u64) -> MemoryRange {
+    let start = text_start() as u64;
+    let image_size = linker_symbol!(bundle_start) as u64 - start;
+    MemoryRange {
+        start: PhysAddr(start),
+        size: image_size.saturating_add(bundle_size),
+    }
 }
 
 /// First byte of the hypervisor's code.

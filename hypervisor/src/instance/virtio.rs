@@ -59,7 +59,12 @@ impl Instance {
         match device.write(offset, value as u32) {
             Effect::Nothing => {}
             Effect::Transmit => transmit(guest, index),
-            Effect::Receive => self.go_on(end.peer, usize::from(end.peer_link)),
+            Effect::Receive => {
+                if device.may_answer() {
+                    transmit(guest, index);
+                }
+                self.go_on(end.peer, usize::from(end.peer_link));
+            }
             Effect::Line => self.publish_virtio(id, index),
             Effect::Status => self.tell_peer(id, index),
             Effect::Reset => {

@@ -3,10 +3,12 @@
 
 use super::bench::Bench;
 use super::systems::*;
+use crate::boot;
 use crate::epitaph::fatal;
 use crate::fake::{self, Ended, Register, printed};
 use crate::guest_registers::GuestRegisters;
-use spumone_config::packed::Policy;
+use spumone_config::PhysAddr;
+use spumone_config::packed::{Policy, System};
 
 fn two_cores() -> Bench {
     let guests = [
@@ -116,4 +118,56 @@ fn the_epitaph_names_the_core_that_died() {
     assert_eq!(ended, Err::<(), _>(Ended::Halted));
     let text = printed();
     assert!(text.contains("spumone died on core 5: an error"), "{text}");
+}
+
+/// Boots a system of two guests with a memory link after this change. Returns what is printed when the start is refused.
+fn refusal(change: impl FnOnce(&mut System)) -> String {
+    let guests = [GuestParts::new(&[(0, 10)]), GuestParts::new(&[(1, 20)])];
+    let mut system = system(2, Policy::None, &guests);
+    add_link(&mut system, 0, 1);
+    change(&mut system);
+    fake::switch_on(parts(&system));
+    let untouched = fake::with(|machine| {
+        let memory = machine.memory.at(MEMORY, MEMORY_SIZE as usize);
+        memory.fill(0xAA);
+        memory.to_vec()
+    });
+    let ended = fake::until_it_ends(0, || boot::start(PhysAddr(0)));
+    assert_eq!(ended.err(), Some(Ended::Halted));
+    let is_touched = fake::with(|machine| {
+        machine.memory.at(MEMORY, MEMORY_SIZE as usize) != untouched.as_slice()
+    });
+    assert!(
+        !is_touched,
+        "memory is written before it is known to be apart"
+    );
+    printed()
+}
+
+/// `spm` builds no such image; the hypervisor looks, too.
+#[test]
+fn a_guest_whose_memory_is_not_its_own_is_refused_by_its_name() {
+    let at_hypervisor = refusal(|it| it.guests[1].memory[0].pa = PhysAddr(MEMORY + 0x1F_0000));
+    let message = "guest guest1: memory at 0x401f0000 to 0x401fffff overlaps the hypervisor's, 0x40000000 to 0x401fffff";
+    assert!(at_hypervisor.contains(message), "{at_hypervisor}");
+    let at_guest = refusal(|it| it.guests[1].memory[0].pa = PhysAddr(memory_of(0) + 0xF000));
+    let message = "guest guest0: memory at 0x40200000 to 0x4020ffff overlaps memory of guest guest1, 0x4020f000 to 0x4021efff";
+    assert!(at_guest.contains(message), "{at_guest}");
+    let at_link = refusal(|it| it.guests[1].memory[0].pa = PhysAddr(LINK_MEMORY));
+    let message = "the memory of links at 0x41800000 to 0x41801fff overlaps memory of guest guest1, 0x41800000 to 0x4180ffff";
+    assert!(at_link.contains(message), "{at_link}");
+    assert!(
+        at_link.contains("build the image with `spm build`"),
+        "{at_link}"
+    );
+}
+
+#[test]
+fn a_link_that_goes_nowhere_and_a_hypervisor_elsewhere_are_refused() {
+    let at_link = refusal(|it| it.guests[0].links[0].peer_link = 1);
+    let message = "guest guest0: the memory of link 0 at 0x41800000 to 0x41801fff is not what the guest at the other end has";
+    assert!(at_link.contains(message), "{at_link}");
+    let elsewhere = refusal(|it| it.board.hypervisor_memory.size -= 0x1000);
+    let message = "the hypervisor is at 0x40000000 to 0x401fffff, outside its memory, 0x40000000 to 0x401fefff";
+    assert!(elsewhere.contains(message), "{elsewhere}");
 }

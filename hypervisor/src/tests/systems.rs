@@ -385,6 +385,10 @@ pub fn parts(system: &System) -> Parts {
             .chain(system.link_memory.map(|it| (it.start.0, it.size)))
             .collect(),
         bundle,
+        own: MemoryRange {
+            start: PhysAddr(MEMORY),
+            size: HYPERVISOR_SIZE,
+        },
         devices: [DISTRIBUTOR, REDISTRIBUTORS, UART],
         uart_interrupt: UART_INTERRUPT,
     }

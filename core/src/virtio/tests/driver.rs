@@ -25,6 +25,12 @@ pub const AVAILABLE: u64 = BASE + 0x2000;
 pub const USED: u64 = BASE + 0x3000;
 pub const BUFFERS: u64 = BASE + 0x8000;
 const QUEUE_AREAS: u64 = 0x4000;
+/// Bytes in which buffers begin.
+const BUFFERS_SIZE: u64 = 0x2_8000;
+/// The areas of the second queue of a guest are so far behind those of the first one, and its buffers are here.
+pub const SECOND: u64 = 0x3_C000;
+const SECOND_BUFFERS: u64 = BASE + 0x3_4000;
+const SECOND_BUFFERS_SIZE: u64 = 0x6000;
 
 /// The memory of both guests.
 pub struct Memory {
@@ -162,6 +168,8 @@ impl Link {
 pub struct Driver {
     end: End,
     queue: u32,
+    /// How far its areas are behind those of the first queue.
+    offset: u64,
     size: u16,
     /// Descriptors that are free.
     free: VecDeque<u16>,
@@ -240,6 +248,7 @@ impl Driver {
         Self {
             end,
             queue: Self::queue_of(end),
+            offset: 0,
             size,
             free: (0..size).collect(),
             next_available: 0,
@@ -250,16 +259,56 @@ impl Driver {
         }
     }
 
+    /// The driver of the other queue of frames of a card that has started.
+    pub fn second(link: &mut Link, end: End, size: u16) -> Self {
+        let queue = match end {
+            End::Sender => RECEIVE,
+            End::Receiver => TRANSMIT,
+        };
+        let device = &link.devices[number(end)];
+        for (register, value) in [
+            (QUEUE_SEL, queue),
+            (QUEUE_NUM, size.into()),
+            (QUEUE_DESC_LOW, (DESCRIPTORS + SECOND) as u32),
+            (QUEUE_DRIVER_LOW, (AVAILABLE + SECOND) as u32),
+            (QUEUE_DEVICE_LOW, (USED + SECOND) as u32),
+            (QUEUE_READY, 1),
+        ] {
+            let _ = device.write(register, value);
+        }
+        link.memory.of[number(end)][SECOND as usize..].fill(0);
+        let buffers = vec![None; size.into()];
+        Self {
+            end,
+            queue,
+            offset: SECOND,
+            size,
+            free: (0..size).collect(),
+            next_available: 0,
+            next_used: 0,
+            next_buffer: 0,
+            buffers,
+            last: Vec::new(),
+        }
+    }
+
     /// Breaks a rule in the buffer that was made available last.
     pub fn spoil(&mut self, link: &mut Link, fault: Fault) {
         let (Some(&first), Some(&last)) = (self.last.first(), self.last.last()) else {
             return;
         };
-        let [first, last] = [first, last].map(|it| DESCRIPTORS + 16 * u64::from(it));
+        let [first, last] = [first, last].map(|it| self.offset + DESCRIPTORS + 16 * u64::from(it));
         let write = if self.queue == RECEIVE { 2 } else { 0 };
-        let entry = AVAILABLE + 4 + 2 * u64::from(self.next_available.wrapping_sub(1) % self.size);
+        let entry = self.offset
+            + AVAILABLE
+            + 4
+            + 2 * u64::from(self.next_available.wrapping_sub(1) % self.size);
         match fault {
-            Fault::Index => self.write16(link, AVAILABLE + 2, self.next_used + self.size + 1),
+            Fault::Index => self.write16(
+                link,
+                self.offset + AVAILABLE + 2,
+                self.next_used + self.size + 1,
+            ),
             Fault::Head => self.write16(link, entry, self.size),
             Fault::Circle => {
                 self.write16(link, first + 14, self.last[0]);
@@ -291,12 +340,17 @@ impl Driver {
 
     /// Whether the device wants to be notified.
     pub fn must_notify(&self, link: &Link) -> bool {
-        self.read16(link, USED) == 0
+        self.read16(link, self.offset + USED) == 0
+    }
+
+    /// Buffers that the device has given back so far.
+    pub fn used(&self, link: &Link) -> u16 {
+        self.read16(link, self.offset + USED + 2)
     }
 
     /// Whether the driver wants interrupts.
     pub fn want_interrupts(&self, link: &mut Link, wants: bool) {
-        self.write16(link, AVAILABLE, u16::from(!wants));
+        self.write16(link, self.offset + AVAILABLE, u16::from(!wants));
     }
 
     /// Makes a buffer of parts with these sizes available, with these bytes in it. `false`: there is no room.
@@ -308,8 +362,12 @@ impl Driver {
         let mut rest = content;
         for &bytes in sizes {
             let number = self.free.pop_front().unwrap();
-            let at = BUFFERS + self.next_buffer;
-            self.next_buffer = (self.next_buffer + u64::from(bytes) + 3) % 0x3_0000;
+            let (buffers, size) = match self.offset {
+                0 => (BUFFERS, BUFFERS_SIZE),
+                _ => (SECOND_BUFFERS, SECOND_BUFFERS_SIZE),
+            };
+            let at = buffers + self.next_buffer;
+            self.next_buffer = (self.next_buffer + u64::from(bytes) + 3) % size;
             let here = rest.len().min(bytes as usize);
             link.memory.write(self.end, at, &rest[..here]);
             rest = &rest[here..];
@@ -320,7 +378,7 @@ impl Driver {
         for (index, &(number, at, bytes)) in parts.iter().enumerate() {
             let next = parts.get(index + 1);
             let flags = write | u16::from(next.is_some());
-            let descriptor = DESCRIPTORS + 16 * u64::from(number);
+            let descriptor = self.offset + DESCRIPTORS + 16 * u64::from(number);
             link.memory.write(self.end, descriptor, &at.to_le_bytes());
             link.memory
                 .write(self.end, descriptor + 8, &bytes.to_le_bytes());
@@ -330,20 +388,20 @@ impl Driver {
         let first = parts[0].0;
         self.last = parts.iter().map(|it| it.0).collect();
         self.buffers[usize::from(first)] = Some(parts);
-        let entry = AVAILABLE + 4 + 2 * u64::from(self.next_available % self.size);
+        let entry = self.offset + AVAILABLE + 4 + 2 * u64::from(self.next_available % self.size);
         self.write16(link, entry, first);
         self.next_available = self.next_available.wrapping_add(1);
-        self.write16(link, AVAILABLE + 2, self.next_available);
+        self.write16(link, self.offset + AVAILABLE + 2, self.next_available);
         true
     }
 
     /// Takes back a buffer that the device has used; returns the bytes that the device has written. `None`: there is none, or
     /// it was none of the driver (which has broken a rule before).
     pub fn take(&mut self, link: &Link) -> Option<Vec<u8>> {
-        if self.read16(link, USED + 2) == self.next_used {
+        if self.read16(link, self.offset + USED + 2) == self.next_used {
             return None;
         }
-        let entry = USED + 4 + 8 * u64::from(self.next_used % self.size);
+        let entry = self.offset + USED + 4 + 8 * u64::from(self.next_used % self.size);
         let element = link.memory.bytes(self.end, entry, 8);
         let word = |at: usize| u32::from_le_bytes(element[at..][..4].try_into().unwrap());
         let (first, mut left) = (word(0) as usize, word(4));

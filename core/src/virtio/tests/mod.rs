@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 mod agreement;
+mod answers;
 mod driver;
 mod frames;
 mod fuzz;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packets of sockets between two drivers, of which the second test's break rules.
 
-use super::driver::{AVAILABLE, BASE, Driver, Link, Memory, SIZE};
+use super::driver::{AVAILABLE, BASE, Driver, Link, Memory, SECOND, SIZE};
 use super::fuzz::Random;
 use crate::virtio::registers::*;
 use crate::virtio::{Effect, End, Kind, Memories, Step};
@@ -11,16 +11,18 @@ use std::cell::RefCell;
 use std::vec;
 use std::vec::Vec;
 
-const HEADER: usize = 44;
+pub const HEADER: usize = 44;
 const MAX_STRETCH: usize = 1280;
-const OWN: u32 = 3;
-const PEER: u32 = 5;
+pub const OWN: u32 = 3;
+pub const PEER: u32 = 5;
 /// `VIRTIO_VSOCK_OP_RW`.
-const DATA: u16 = 5;
-const STREAM: u16 = 1;
+pub const DATA: u16 = 5;
+/// `VIRTIO_VSOCK_OP_RST`.
+pub const RESET: u16 = 3;
+pub const STREAM: u16 = 1;
 const SEQPACKET: u16 = 2;
 
-const DEVICES: [Kind; 2] = [
+pub const DEVICES: [Kind; 2] = [
     Kind::Socket {
         own: OWN,
         peer: PEER,
@@ -32,7 +34,7 @@ const DEVICES: [Kind; 2] = [
 ];
 
 /// `virtio_vsock_hdr` from a sender that says it were 99.
-fn header(target: u64, bytes: u32, kind: u16, flags: u32) -> Vec<u8> {
+pub fn header(target: u64, bytes: u32, kind: u16, flags: u32) -> Vec<u8> {
     let mut header = 99_u64.to_le_bytes().to_vec();
     header.extend(target.to_le_bytes());
     for word in [1024, 1025, bytes] {
@@ -46,18 +48,18 @@ fn header(target: u64, bytes: u32, kind: u16, flags: u32) -> Vec<u8> {
     header
 }
 
-fn packet(kind: u16, flags: u32, payload: &[u8]) -> Vec<u8> {
+pub fn packet(kind: u16, flags: u32, payload: &[u8]) -> Vec<u8> {
     let mut packet = header(PEER.into(), payload.len() as u32, kind, flags);
     packet.extend(payload);
     packet
 }
 
 /// Bytes from 0 on.
-fn bytes(count: usize) -> Vec<u8> {
+pub fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|at| (at % 251) as u8).collect()
 }
 
-fn word(packet: &[u8], at: usize) -> u32 {
+pub fn word(packet: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(packet[at..][..4].try_into().unwrap())
 }
 
@@ -326,7 +328,15 @@ impl<'a> Changing<'a> {
             1 => BASE + random.below(SIZE),
             _ => random.below(64) | random.below(4) << 32 | random.below(4) << 48,
         };
-        let area = random.one_of(&[BASE, AVAILABLE, EVENTS, EVENTS + 0x800, BASE + 0x8000]);
+        let area = random.one_of(&[
+            BASE,
+            AVAILABLE,
+            EVENTS,
+            EVENTS + 0x800,
+            BASE + 0x8000,
+            BASE + SECOND,
+            AVAILABLE + SECOND,
+        ]);
         let at = area + 8 * random.below(16);
         memory.write(end, at, &value.to_le_bytes());
     }
@@ -353,7 +363,13 @@ impl Memories for Changing<'_> {
     }
     fn write(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()> {
         if let (Some(sender), HEADER) = (self.1, bytes.len()) {
-            assert_eq!(word(bytes, 0), sender, "it is of another one");
+            match end {
+                End::Receiver => assert_eq!(word(bytes, 0), sender, "it is of another one"),
+                End::Sender => {
+                    assert_eq!((word(bytes, 8), word(bytes, 24)), (sender, 0));
+                    assert_eq!(bytes[30..32], RESET.to_le_bytes(), "no answer");
+                }
+            }
         }
         Memories::write(self.0.borrow_mut().0, end, at, bytes)
     }
@@ -373,9 +389,15 @@ fn drivers_that_change_everything_meanwhile_break_only_themselves() {
         for _ in 0..50 {
             let mut sender = Driver::start(&mut link, End::Sender, 8);
             let mut receiver = Driver::start(&mut link, End::Receiver, 8);
+            let mut answers = Driver::second(&mut link, End::Sender, 8);
             start_events(&mut link);
             for number in 0..4 {
-                sender.add(&mut link, &[44, 3000], &packet(STREAM, 0, &bytes(3000)));
+                let content = match random.once_in(4) {
+                    true => header(99, 0, STREAM, 0),
+                    false => packet(STREAM, 0, &bytes(3000)),
+                };
+                sender.add(&mut link, &[44, 3000], &content);
+                answers.add(&mut link, &[20, 100], &[]);
                 receiver.add(&mut link, &[44, 2000], &[]);
                 offer_event(&mut link, number, 4);
             }

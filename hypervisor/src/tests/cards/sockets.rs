@@ -91,3 +91,77 @@ fn a_guest_is_told_when_its_peer_restarts() {
         assert_eq!(given_back(&mut bench, 0, EVENT), (1, 4), "{has_buffer}");
     }
 }
+
+/// `virtio_vsock_hdr` of a request of guest 0 to this context, from port 7 to port 9.
+fn request(target: u8) -> [u8; 44] {
+    let mut packet = [0; 44];
+    packet[8] = target;
+    (packet[16], packet[20]) = (7, 9);
+    (packet[28], packet[30]) = (1, 1);
+    packet
+}
+
+/// The answer: no such socket.
+fn refusal(source: u8) -> [u8; 44] {
+    let mut packet = [0; 44];
+    (packet[0], packet[8]) = (source, 3);
+    (packet[16], packet[20]) = (9, 7);
+    (packet[28], packet[30]) = (1, 3);
+    packet
+}
+
+fn sends(bench: &mut Bench, number: u16, packet: [u8; 44]) {
+    let at = buffer(TRANSMIT, number);
+    write_memory(bench, 0, at, packet.to_vec());
+    offers(bench, 0, TRANSMIT, number, (at, 44));
+}
+
+fn answered(bench: &mut Bench, number: u16) -> Vec<u8> {
+    let at = buffer(RECEIVE, number);
+    bench.look(0, 0, move |cpu| cpu.read_memory(at, 44))
+}
+
+/// By an interrupt, though the peer's core does nothing meanwhile: the guest's own vCPU answers it.
+#[test]
+fn a_guest_is_answered_at_once_that_its_peer_is_down() {
+    let mut bench = connected();
+    bench.opens_gic(0, 0, &[LINK_INTERRUPT]);
+    bench.does(1, 0, |cpu| cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0]));
+    bench.until("it has stopped", |bench| {
+        matches!(bench.phase(1), Phase::Stopped(_))
+    });
+    write(&mut bench, 0, INTERRUPT_ACK, u32::MAX);
+    offers_receive(&mut bench, 0, 0);
+    sends(&mut bench, 0, request(4));
+    for _ in 0..20 {
+        bench.iterate(0);
+    }
+    assert_eq!(given_back(&mut bench, 0, RECEIVE), (1, 44));
+    assert_eq!(given_back(&mut bench, 0, TRANSMIT), (1, 0));
+    assert_eq!(answered(&mut bench, 0), refusal(4));
+    assert_eq!(bench.acknowledges(0, 0), LINK_INTERRUPT);
+    assert_eq!(
+        read(&mut bench, 0, INTERRUPT_STATUS) & USED_BUFFER,
+        USED_BUFFER
+    );
+}
+
+/// To a context that is not the peer's; and when the guest has a buffer for the answer, not before.
+#[test]
+fn an_answer_waits_until_its_guest_has_a_buffer() {
+    let mut bench = connected();
+    offers_receive(&mut bench, 1, 0);
+    for number in 0..2 {
+        sends(&mut bench, number, request(2));
+    }
+    bench.iterations(40);
+    assert_eq!(given_back(&mut bench, 0, TRANSMIT), (0, 0));
+    for number in 0..2 {
+        offers_receive(&mut bench, 0, number);
+        bench.iterations(40);
+        assert_eq!(given_back(&mut bench, 0, RECEIVE), (number + 1, 44));
+        assert_eq!(given_back(&mut bench, 0, TRANSMIT).0, number + 1);
+        assert_eq!(answered(&mut bench, number), refusal(2));
+    }
+    assert_eq!(given_back(&mut bench, 1, RECEIVE), (0, 0));
+}
