@@ -3,6 +3,7 @@
 //!
 //! Tests named `matrix_…` are many and long; `scripts/test nightly` runs them too.
 
+mod attacks;
 mod bare;
 mod console;
 mod devices;

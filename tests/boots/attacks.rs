@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A guest that attacks through all that it owns, beside a real-time guest on the same core, on the exact clock. The figure `hostile`
+//! (`spm bench hostile`) measures more attacks, beside a Linux.
+
+use boot_tests::{Boot, INSTRUCTIONS_PER_US, probe, rt};
+
+/// The longest wait of the real-time task, in instructions.
+const LONGEST: u64 = 3_500;
+
+fn causes_no_delay(kind: &str) {
+    let attack = format!("suite=attack kind={kind} ms=500");
+    let console = Boot::new(&format!("attack_{kind}_causes_no_delay"))
+        .policy("steal")
+        .cores(2)
+        .exact()
+        .guest(rt("period=100us load=10% duration=400ms"))
+        .guest(probe("hostile", &attack, &[0, 0, 1]))
+        .run();
+    console
+        .rt_is_well("rt")
+        .probe_is_well("hostile")
+        .machine_ended();
+    let late = console.number("rt", "rt-result", "late");
+    console.demand(late == 0, &format!("{late} periods are late"));
+    let longest = console.number("rt", "rt-result", "max_ns") * INSTRUCTIONS_PER_US / 1000;
+    println!("{kind}: at most {longest} instructions");
+    assert!(longest <= LONGEST, "{kind}: {longest}");
+}
+
+#[test]
+fn attacks_with_timers_and_sgis_cause_no_delay() {
+    for kind in ["timers-past", "sgi-all", "gicr-pend", "end-anything"] {
+        causes_no_delay(kind);
+    }
+}
+
+#[test]
+fn attacks_with_calls_and_instructions_cause_no_delay() {
+    for kind in [
+        "cpu-on-off",
+        "powerdown",
+        "smccc-anything",
+        "random-instructions",
+    ] {
+        causes_no_delay(kind);
+    }
+}
