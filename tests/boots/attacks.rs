@@ -45,3 +45,27 @@ fn attacks_with_calls_and_instructions_cause_no_delay() {
         causes_no_delay(kind);
     }
 }
+
+/// How often a guest of the same priority on core 0 computes its loop, while another guest does this on both cores.
+fn loops_beside(kind: &str) -> u64 {
+    let attack = format!("suite=attack kind={kind} ms=400");
+    let console = Boot::new(&format!("attack_{kind}_beside_an_equal"))
+        .policy("none")
+        .cores(4)
+        .exact()
+        .guest(probe("equal", "suite=spin ms=300", &[0]))
+        .guest(probe("hostile", &attack, &[0, 1, 1, 2, 2, 3, 3, 3]))
+        .run();
+    console.probe_is_well("equal").probe_is_well("hostile");
+    console.number("equal", "spin-result", "loops")
+}
+
+#[test]
+fn a_storm_leaves_an_equal_guest_its_turns() {
+    let fair = loops_beside("spin");
+    for kind in ["sgi-all", "sgi-group-0"] {
+        let loops = loops_beside(kind);
+        println!("{kind}: {loops} of {fair} loops");
+        assert!(loops >= fair / 2, "{kind}: {loops} of {fair} loops");
+    }
+}
