@@ -21,6 +21,9 @@ const HCR_NO_PENDING: u64 = 1 << 3;
 /// ICH_HCR_EL2.TDIR: writes to ICC_DIR_EL1 trap.
 const HCR_TRAP_DEACTIVATE: u64 = 1 << 14;
 
+/// SGIs and PPIs that are compared between two looks for interrupts.
+const PRIVATE_WITHOUT_LOOK: usize = 8;
+
 /// The interrupts of the highest priority out of many.
 pub(super) struct HighestPriority {
     /// Rank in the upper half, INTID in the lower half: a smaller key is a higher priority.
@@ -123,12 +126,20 @@ impl CpuInterface {
         machine: &mut impl PhysicalGic,
     ) -> (VcpuIndexSet, bool) {
         let (kick, is_done) = self.try_to_fill(gic, machine);
-        self.is_unfilled = !is_done;
+        self.is_unfilled = false;
         if !is_done {
-            // A maintenance interrupt of what was in list registers before must not keep the core from the others.
-            machine.write_hcr(0);
+            let _ = self.put_off(machine);
         }
         (kick, is_done)
+    }
+
+    /// The core was interrupted before the list registers were filled. Returns this vCPU, which is to be
+    /// [synchronized](Self::synchronize) before it runs.
+    pub(super) fn put_off(&mut self, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
+        self.is_unfilled = true;
+        // A maintenance interrupt of what was in list registers before must not keep the core from the others.
+        machine.write_hcr(0);
+        VcpuIndexSet::of(self.index)
     }
 
     #[inline(always)]
@@ -242,7 +253,11 @@ impl CpuInterface {
             return (kick, false);
         };
         let mut pending = HighestPriority::new(registers);
-        for bit in bits(ready) {
+        for (number, bit) in bits(ready).enumerate() {
+            if number % PRIVATE_WITHOUT_LOOK == PRIVATE_WITHOUT_LOOK - 1 && machine.is_interrupted()
+            {
+                return (kick, false);
+            }
             pending.insert(HighestPriority::key(IntId(bit as u16), self.rank(bit)));
         }
         if machine.is_interrupted() {
@@ -281,9 +296,11 @@ impl CpuInterface {
             self.place_active(gic, next, HighestPriority::intid(key), merge, machine);
             next += 1;
         }
+        let mut is_late = false;
         for (rank, key) in pending.keys().enumerate() {
             let intid = HighestPriority::intid(key);
-            if rank >= pendings {
+            is_late |= rank > 0 && rank < pendings && machine.is_interrupted();
+            if rank >= pendings || is_late {
                 self.leave_pending(gic, intid);
             } else if let Some(spi) = gic.distributor.spi(intid) {
                 match self.place_spi(gic, next, spi, machine) {
@@ -295,7 +312,7 @@ impl CpuInterface {
                 next += 1;
             }
         }
-        (kick, true)
+        (kick, !is_late)
     }
 
     /// Empties unused list registers, and enables the virtual CPU interface with the maintenance interrupts that are
@@ -382,7 +399,11 @@ impl CpuInterface {
         machine: &impl PhysicalGic,
     ) -> Option<HighestPriority> {
         let mut active = HighestPriority::new(capacity);
-        for bit in bits(self.active & !but.private) {
+        for (number, bit) in bits(self.active & !but.private).enumerate() {
+            if number % PRIVATE_WITHOUT_LOOK == PRIVATE_WITHOUT_LOOK - 1 && machine.is_interrupted()
+            {
+                return None;
+            }
             let rank = self.active_rank[bit as usize];
             active.insert(HighestPriority::key(IntId(bit as u16), rank));
         }
