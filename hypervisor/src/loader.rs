@@ -21,8 +21,8 @@ pub enum Left {
 }
 
 /// Loads chunks of the guest, at most [`MAX_CHUNKS`], until an interrupt pends, which is looked for after each chunk: three hundred
-/// instructions, or up to a thousand for a random byte, for SPIs that belong to devices, and for an image that is not aligned to 64 bytes. No
-/// vCPU of the guest may run, unless nothing is left. Any core may call this at any time, together with others.
+/// instructions, or up to a thousand for a random byte. No vCPU of the guest may run, unless nothing is left. Any core may call this at
+/// any time, together with others.
 ///
 /// `random` returns the byte with this number of the guest's random seeds; `reset_spis` resets the SPIs from this one on.
 pub fn load_until_interrupted(
