@@ -4,7 +4,7 @@
 //! Other cores order it by mail, and guests by what they do on this core. Such work is long, and its time is chosen by guests. So it
 //! is noted here and done one [`Order`] at a time, between which the core looks for interrupts. It is done only while the core
 //! idles or runs no higher band than that of the guest that it is about; so it delays no guest of a higher band by more than one
-//! order.
+//! order, or by the rest of a line.
 
 use crate::bits::bits;
 use crate::console::{Notice, Notices};
@@ -48,7 +48,7 @@ pub enum StopStep {
 }
 
 impl StopStep {
-    /// Whether the core's lines must be written before: so each life of a guest leaves a bounded number of lines.
+    /// Whether the core's lines about the guest must be written before: so each life of a guest leaves a bounded number of lines.
     fn waits_for_notices(self) -> bool {
         matches!(self, Self::Acknowledge | Self::Finish)
     }
@@ -143,26 +143,41 @@ impl<'a> Orders<'a> {
         self.order(notice.guest);
     }
 
-    /// The next order. That of a start or of loading is not an order any more.
-    pub fn take(&mut self) -> Option<Order> {
-        if let Some(id) = self.starts.iter().next() {
+    /// The next order that is due while the core runs this band. That of a start or of loading is not an order any more.
+    pub fn take(&mut self, band: Option<Band>) -> Option<Order> {
+        let due = self.due(band);
+        let is_due = |guest: GuestId| due >> guest.0 & 1 != 0;
+        let start = self.starts.iter().find(|id| {
+            let start = self.start.get(id.index()).copied().flatten();
+            start.is_none_or(|start| is_due(start.guest))
+        });
+        if let Some(id) = start {
             self.starts.remove(id);
             let start = self.start.get_mut(id.index()).and_then(Option::take);
             self.look();
             return start.map(|start| Order::Start(id, start));
         }
-        if let Some(guest) = bits(self.loads).next() {
+        if let Some(guest) = bits(self.loads & due).next() {
             self.loads &= !(1 << guest);
             self.look();
             return Some(Order::Load(GuestId(guest as u8)));
         }
-        let says = !self.notices.is_empty();
         let mut stops = (0..).zip(&self.stops);
         let stop = stops.find_map(|(guest, step)| {
-            let step = step.filter(|step| !(says && step.waits_for_notices()))?;
+            let waits =
+                |step: &StopStep| step.waits_for_notices() && !self.notices.are_written(1 << guest);
+            let step = step.filter(|step| is_due(GuestId(guest)) && !waits(step))?;
             Some(Order::Stop(GuestId(guest), step))
         });
-        stop.or(says.then_some(Order::Say))
+        stop.or((!self.notices.are_written(due)).then_some(Order::Say))
+    }
+
+    /// The guests whose orders are due while the core runs this band; bit n for guest n.
+    fn due(&self, band: Option<Band>) -> u32 {
+        let guests = (0..).zip(&self.bands);
+        guests.fold(0, |all, (guest, &own)| {
+            all | u32::from(Some(own) >= band) << guest
+        })
     }
 
     /// A step of a stop is done; this is the next one.
@@ -180,12 +195,16 @@ impl<'a> Orders<'a> {
         self.look();
     }
 
-    /// Passes the next bytes of the first line to `push`.
-    pub fn say(&mut self, push: impl FnMut(u8)) {
-        self.notices.step(push);
-        if self.notices.is_empty() {
+    /// Passes the next bytes of a line to `push`, while the core runs this band. `room`: how many bytes there is room for.
+    pub fn say(&mut self, band: Option<Band>, room: usize, push: impl FnMut(u8)) {
+        if self.notices.step(self.due(band), room, push) {
             self.look();
         }
+    }
+
+    /// Whether no line is left to write.
+    pub fn are_said(&self) -> bool {
+        self.notices.are_written(u32::MAX)
     }
 
     fn order(&mut self, guest: GuestId) {
@@ -216,6 +235,8 @@ mod tests {
     use spumone_config::types::GuestAddr;
     use std::string::String;
 
+    /// Room for any line.
+    const ROOM: usize = 1024;
     const LOW: GuestId = GuestId(0);
     const HIGH: GuestId = GuestId(1);
 
@@ -258,13 +279,16 @@ mod tests {
         assert_eq!(due(&orders), [true, true, false, false, false]);
         orders.load(HIGH);
         assert_eq!(due(&orders), [true, true, true, true, false]);
-        assert_eq!(orders.take(), Some(Order::Start(VcpuId(4), start(LOW))));
-        assert_eq!(orders.take(), Some(Order::Load(HIGH)));
-        assert_eq!((orders.take(), due(&orders)), (None, [false; 5]));
+        assert_eq!(orders.take(None), Some(Order::Start(VcpuId(4), start(LOW))));
+        assert_eq!(orders.take(None), Some(Order::Load(HIGH)));
+        assert_eq!((orders.take(None), due(&orders)), (None, [false; 5]));
         // The other way round: what is left is of the lower band.
         orders.load(LOW);
         orders.start(VcpuId(0), start(HIGH));
-        assert_eq!(orders.take(), Some(Order::Start(VcpuId(0), start(HIGH))));
+        assert_eq!(
+            orders.take(None),
+            Some(Order::Start(VcpuId(0), start(HIGH)))
+        );
         assert_eq!(due(&orders), [true, true, false, false, false]);
     }
 
@@ -272,13 +296,19 @@ mod tests {
     fn a_stop_is_ordered_once_and_goes_step_by_step() {
         let mut orders = orders();
         orders.stop(HIGH);
-        assert_eq!(orders.take(), Some(Order::Stop(HIGH, StopStep::TakeOff(0))));
+        assert_eq!(
+            orders.take(None),
+            Some(Order::Stop(HIGH, StopStep::TakeOff(0)))
+        );
         orders.stop_goes_on(HIGH, StopStep::TakeOff(1));
         orders.stop(HIGH);
-        assert_eq!(orders.take(), Some(Order::Stop(HIGH, StopStep::TakeOff(1))));
+        assert_eq!(
+            orders.take(None),
+            Some(Order::Stop(HIGH, StopStep::TakeOff(1)))
+        );
         assert!(orders.are_due(Band::new(2)));
         orders.stop_ends(HIGH);
-        assert_eq!((orders.take(), due(&orders)), (None, [false; 5]));
+        assert_eq!((orders.take(None), due(&orders)), (None, [false; 5]));
     }
 
     #[test]
@@ -288,35 +318,55 @@ mod tests {
         orders.note(line(LOW));
         for step in [StopStep::TakeOff(3), StopStep::Reset] {
             orders.stop_goes_on(LOW, step);
-            assert_eq!(orders.take(), Some(Order::Stop(LOW, step)));
+            assert_eq!(orders.take(None), Some(Order::Stop(LOW, step)));
         }
         let mut text = String::new();
         for step in [StopStep::Acknowledge, StopStep::Finish] {
             orders.stop_goes_on(LOW, step);
             for _ in 0..10 {
-                if orders.take() != Some(Order::Say) {
+                if orders.take(None) != Some(Order::Say) {
                     break;
                 }
-                orders.say(|byte| text.push(char::from(byte)));
+                orders.say(None, ROOM, |byte| text.push(char::from(byte)));
             }
             assert_eq!(text, "guest it is off\n");
-            assert_eq!(orders.take(), Some(Order::Stop(LOW, step)));
+            assert_eq!(orders.take(None), Some(Order::Stop(LOW, step)));
             text.clear();
             orders.note(line(LOW));
         }
     }
 
+    /// The line about the guest of the lower band, which was noted first, waits; and so does its stop.
     #[test]
-    fn lines_about_a_guest_wait_for_its_band() {
+    fn what_is_about_a_lower_band_waits_for_it() {
         let mut orders = orders();
-        orders.note(line(HIGH));
+        let high = Band::new(2);
         orders.note(line(LOW));
+        orders.stop(LOW);
+        orders.load(LOW);
+        orders.start(VcpuId(1), start(LOW));
+        orders.note(line(HIGH));
+        orders.stop(HIGH);
+        assert_eq!(
+            orders.take(high),
+            Some(Order::Stop(HIGH, StopStep::TakeOff(0)))
+        );
+        orders.stop_goes_on(HIGH, StopStep::Acknowledge);
         let mut written = 0;
-        while orders.are_due(Band::new(2)) {
-            assert_eq!(orders.take(), Some(Order::Say));
-            orders.say(|_| written += 1);
+        for _ in 0..10 {
+            if orders.take(high) != Some(Order::Say) {
+                break;
+            }
+            orders.say(high, ROOM, |_| written += 1);
         }
-        assert!(written >= "guest it is off\n".len());
+        assert_eq!(written, "guest it is off\n".len());
+        assert_eq!(
+            orders.take(high),
+            Some(Order::Stop(HIGH, StopStep::Acknowledge))
+        );
+        orders.stop_ends(HIGH);
+        assert!(!orders.are_due(high) && orders.take(high).is_none());
+        assert_eq!(orders.take(None), Some(Order::Start(VcpuId(1), start(LOW))));
     }
 
     #[test]
@@ -335,7 +385,7 @@ mod tests {
         };
         orders.start(VcpuId(31), start(LOW));
         orders.start(VcpuId(31), later);
-        assert_eq!(orders.take(), Some(Order::Start(VcpuId(31), later)));
-        assert_eq!(orders.take(), None);
+        assert_eq!(orders.take(None), Some(Order::Start(VcpuId(31), later)));
+        assert_eq!(orders.take(None), None);
     }
 }

@@ -69,3 +69,20 @@ fn a_storm_leaves_an_equal_guest_its_turns() {
         assert!(loops >= fair / 2, "{kind}: {loops} of {fair} loops");
     }
 }
+
+/// A guest of a higher priority that sleeps, with many pending SPIs that it masks, is not woken for them again and again: a guest of a
+/// lower priority is done long before.
+#[test]
+fn a_sleeping_guest_with_masked_interrupts_leaves_the_core_to_a_lower_one() {
+    let sleeper = probe("sleeper", "suite=words attack=sleep ms=9000", &[0]);
+    let console = Boot::new("a_sleeping_guest_with_masked_interrupts")
+        .policy("none")
+        .cores(1)
+        .exact_until_us(1_000_000)
+        .guest(probe("lower", "suite=spin ms=300", &[0]))
+        .guest(sleeper.priority(150))
+        .run();
+    let loops = console.number("lower", "spin-result", "loops");
+    println!("{loops} loops");
+    assert!(loops > 1_000_000, "{loops} loops");
+}

@@ -2,16 +2,20 @@
 //! What the hypervisor says about guests: lines of one core, written in short steps.
 //!
 //! A guest chooses when such a line is due, and a whole line takes thousands of instructions. So it is only noted, and each
-//! [`Notices::step`] writes a few bytes of it.
+//! [`Notices::step`] writes a few bytes of it. A line about a guest is begun only in a band that the guest may delay.
 
 use crate::psci::StopReason;
 use crate::text::Part;
 use crate::trap::FaultReport;
-use heapless::Deque;
+use heapless::Vec;
 use spumone_config::types::{GuestId, MAX_GUESTS};
 
 /// How many lines can wait. Further ones are dropped.
 const WAITING: usize = 4 * MAX_GUESTS;
+/// How many lines may wait if one about a driver is to be added: drivers of other cores' guests leave room for the others.
+const WAITING_FOR_DRIVERS: usize = WAITING / 2;
+/// Room for the longest line. A line for which the console has less is dropped as a whole.
+const LONGEST: usize = 256;
 /// Bytes that one step writes at most.
 const BYTES_PER_STEP: usize = 8;
 
@@ -74,8 +78,10 @@ impl<'a> Notice<'a> {
 /// The lines of one core that are not yet written.
 #[derive(Debug, Default)]
 pub struct Notices<'a> {
-    waiting: Deque<Notice<'a>, WAITING>,
-    /// The part of the first line that is being written, and how many of its bytes are.
+    /// In the order in which they were noted, except that the first one is being written if `has_begun`.
+    waiting: Vec<Notice<'a>, WAITING>,
+    has_begun: bool,
+    /// The part of that line that is being written, and how many of its bytes are.
     part: usize,
     written: usize,
 }
@@ -84,7 +90,8 @@ impl<'a> Notices<'a> {
     /// No lines.
     pub const fn new() -> Self {
         Self {
-            waiting: Deque::new(),
+            waiting: Vec::new(),
+            has_begun: false,
             part: 0,
             written: 0,
         }
@@ -92,12 +99,18 @@ impl<'a> Notices<'a> {
 
     /// Notes a line, or drops it if too many wait.
     pub fn note(&mut self, notice: Notice<'a>) {
-        let _ = self.waiting.push_back(notice);
+        let is_of_driver = matches!(
+            notice.subject,
+            Subject::BreaksRules(_) | Subject::TakesNoOffloads(_)
+        );
+        if !is_of_driver || self.waiting.len() < WAITING_FOR_DRIVERS {
+            let _ = self.waiting.push(notice);
+        }
     }
 
-    /// Whether nothing is left to write.
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// Whether nothing is left to write about one of these guests; bit n for guest n.
+    pub fn are_written(&self, guests: u32) -> bool {
+        self.guests() & guests == 0
     }
 
     /// The guests that the lines are about; bit n for guest n.
@@ -106,10 +119,14 @@ impl<'a> Notices<'a> {
         guests.fold(0, |all, guest: u32| all | guest)
     }
 
-    /// Passes the next bytes, in the end a newline, to `push`.
-    pub fn step(&mut self, mut push: impl FnMut(u8)) {
-        let Some(notice) = self.waiting.front() else {
-            return;
+    /// Passes the next bytes of a line about one of these guests, in the end a newline, to `push`; but first ends the line that has
+    /// begun. `room`: how many bytes there is room for. Returns whether a line has ended.
+    pub fn step(&mut self, guests: u32, room: usize, mut push: impl FnMut(u8)) -> bool {
+        if !self.has_begun && !self.begin(guests, room) {
+            return true;
+        }
+        let Some(notice) = self.waiting.first() else {
+            return true;
         };
         for _ in 0..BYTES_PER_STEP {
             match notice.part(self.part).map(|part| part.byte(self.written)) {
@@ -124,12 +141,31 @@ impl<'a> Notices<'a> {
                 }
                 None => {
                     push(b'\n');
-                    self.part = 0;
-                    let _ = self.waiting.pop_front();
-                    return;
+                    self.waiting.remove(0);
+                    self.has_begun = false;
+                    return true;
                 }
             }
         }
+        false
+    }
+
+    /// Makes the first line about one of these guests the one that is written, or drops it for want of room.
+    fn begin(&mut self, guests: u32, room: usize) -> bool {
+        let mut lines = self.waiting.iter();
+        let Some(place) = lines.position(|it| guests >> it.guest.0 & 1 != 0) else {
+            return false;
+        };
+        if room < LONGEST {
+            self.waiting.remove(place);
+            return false;
+        }
+        for later in (0..place).rev() {
+            self.waiting.swap(later, later + 1);
+        }
+        (self.part, self.written) = (0, 0);
+        self.has_begun = true;
+        true
     }
 }
 
@@ -140,6 +176,9 @@ mod tests {
     use crate::trap::{Place, Syndrome};
     use spumone_config::types::GuestAddr;
     use std::string::{String, ToString as _};
+
+    /// All guests.
+    const ALL: u32 = u32::MAX;
 
     fn notice(guest: u8, subject: Subject<'_>) -> Notice<'_> {
         Notice {
@@ -152,11 +191,11 @@ mod tests {
     fn read(notices: &mut Notices<'_>) -> String {
         let mut text = String::new();
         for _ in 0..10_000 {
-            if notices.is_empty() {
+            if notices.are_written(ALL) {
                 return text;
             }
             let before = text.len();
-            notices.step(|byte| text.push(char::from(byte)));
+            notices.step(ALL, LONGEST, |byte| text.push(char::from(byte)));
             assert!(text.len() - before <= BYTES_PER_STEP);
         }
         panic!("the lines do not end");
@@ -206,5 +245,43 @@ mod tests {
             notices.note(notice(0, Subject::Restarts));
         }
         assert_eq!(read(&mut notices), "guest linux restarts\n".repeat(WAITING));
+    }
+
+    #[test]
+    fn lines_about_drivers_leave_room_for_others() {
+        let mut notices = Notices::new();
+        for _ in 0..100 {
+            notices.note(notice(0, Subject::BreaksRules(0)));
+        }
+        notices.note(notice(1, Subject::Restarts));
+        let text = read(&mut notices);
+        assert_eq!(text.lines().count(), WAITING_FOR_DRIVERS + 1);
+        assert!(text.ends_with("guest linux restarts\n"));
+    }
+
+    #[test]
+    fn a_line_that_has_begun_is_ended_before_one_about_another_guest() {
+        let mut notices = Notices::new();
+        let mut text = String::new();
+        notices.note(notice(0, Subject::Restarts));
+        assert!(!notices.step(ALL, LONGEST, |byte| text.push(char::from(byte))));
+        notices.note(notice(0, Subject::Stopped(StopReason::Off)));
+        notices.note(notice(1, Subject::Stopped(StopReason::Fault)));
+        for _ in 0..20 {
+            if notices.are_written(0b10) {
+                break;
+            }
+            notices.step(0b10, LONGEST, |byte| text.push(char::from(byte)));
+        }
+        assert_eq!(text, "guest linux restarts\nguest linux was stopped\n");
+        assert_eq!(read(&mut notices), "guest linux is off\n");
+    }
+
+    #[test]
+    fn a_line_without_room_is_dropped_as_a_whole() {
+        let mut notices = Notices::new();
+        notices.note(notice(0, Subject::Restarts));
+        assert!(notices.step(ALL, LONGEST - 1, |_| panic!("a part of a line")));
+        assert!(notices.are_written(ALL));
     }
 }

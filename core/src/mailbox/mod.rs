@@ -38,7 +38,7 @@ pub struct Full;
 
 /// Messages that fit into one box: as many as can be unread by one core at any time.
 ///
-/// A core receives all its mail before, or immediately after, it acknowledges that it has taken a guest's vCPUs off
+/// A core receives all its mail immediately before it acknowledges that it has taken a guest's vCPUs off
 /// ([`acknowledge`](crate::psci::Lifecycle::acknowledge)), and a life of a guest does not end before each of its cores
 /// has acknowledged. So the messages about a guest in a core's boxes are at most those that were sent in its present
 /// life and at the end of the life before:

@@ -103,11 +103,6 @@ fn choose<P: Platform>(
         let verdict = platform.verdict(&fetcher, &candidate);
         if choice.note(id, &candidate, verdict) {
             become_host_core(state, platform, id, candidate.parked, now);
-            if platform.is_interrupted() {
-                // The next decision, which follows at once, looks for the others.
-                state.fetch_at = now;
-                return;
-            }
         }
     }
     state.fetch_at = state.fetch_at.min(choice.fetch_at);

@@ -147,8 +147,9 @@ pub trait Platform {
     /// Loads its timers and interrupts. Returns the vCPUs whose doorbells were rung, and whether all interrupts are loaded.
     /// If not, an interrupt came in between, and [`Delivery::All`] is due before the vCPU runs.
     fn load_interrupts(&mut self, vcpu: &mut Self::Token) -> (VcpuSet, bool);
-    /// Saves the registers of the loaded vCPU.
-    fn save(&mut self, loaded: &mut Self::Token, is_asleep: bool) -> Saved;
+    /// Saves the registers of the loaded vCPU. `is_urgent`: a vCPU of a higher band has the core next. Then the search for an interrupt that
+    /// wakes a sleeping one may end early, with the answer that there is one.
+    fn save(&mut self, loaded: &mut Self::Token, is_asleep: bool, is_urgent: bool) -> Saved;
     /// Whether a vCPU whose registers are saved was in its guest's kernel.
     fn was_in_kernel(&self, vcpu: &Self::Token) -> bool;
     /// When the first timer expires, or has expired, of a vCPU whose registers are saved.

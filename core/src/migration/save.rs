@@ -16,11 +16,12 @@ pub fn save_loaded<P: Platform>(state: &mut State<P>, platform: &mut P) {
         return;
     };
     let is_asleep = state.scheduler.state(id) == Some(VcpuState::Sleep);
-    let saved = platform.save(&mut token, is_asleep);
+    let current = state.scheduler.current_band();
+    let is_urgent = current > platform.shared().band(id);
+    let saved = platform.save(&mut token, is_asleep, is_urgent);
     platform.trace(TracePoint::Saved);
     state.keep(id, token);
     state.must_refresh = false;
-    let current = state.scheduler.current_band();
     // A timer that has expired already needs no deadline: either it is why the vCPU is awake, or the guest has masked it.
     if let Some(at) = saved.deadline
         && let Some(vcpu) = platform.shared().vcpu(id)

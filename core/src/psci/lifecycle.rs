@@ -120,8 +120,8 @@ impl Lifecycle {
     /// the guest any more, and until it calls [`finish_stop`](Self::finish_stop) it alone may clear the guest's state.
     /// A second acknowledgement of a core is ignored, as is one of a core that is not in [`cores`](Self::cores).
     ///
-    /// Before this, or right after it without a return to a guest, the core receives all its mail:
-    /// the [capacity](crate::mailbox::CAPACITY) of the boxes depends on it.
+    /// Before this, without a return to a guest in between, the core receives all its mail: the
+    /// [capacity](crate::mailbox::CAPACITY) of the boxes depends on it.
     pub fn acknowledge(&self, core: PcpuId) -> bool {
         if !matches!(self.now().0, Phase::Stopping(_)) {
             return false;

@@ -188,6 +188,7 @@ impl Instance {
 
     /// Turns the machine off at once.
     pub(super) fn stop_machine(&mut self) -> ! {
+        self.say_all();
         say!(self.platform.core, "the machine goes off");
         power_off(self.platform.machine, LAST_WORDS_US);
     }

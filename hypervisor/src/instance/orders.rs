@@ -18,6 +18,7 @@ use spumone_core::mailbox::Message;
 use spumone_core::migration;
 use spumone_core::orders::{Order, StopStep};
 use spumone_core::psci::{AfterStop, EntryPoint, Phase, StopReason};
+use spumone_core::schedule::Band;
 use spumone_core::vgic::VcpuIndex;
 
 /// Interrupts of a guest that one step disables or routes.
@@ -55,7 +56,8 @@ impl Instance {
     }
 
     fn do_order(&mut self) {
-        match self.platform.orders.take() {
+        let band = self.state.current_band();
+        match self.platform.orders.take(band) {
             None => {}
             Some(Order::Start(id, start)) => {
                 self.start_vcpu(id, start.entry_point, start.generation);
@@ -65,15 +67,31 @@ impl Instance {
                 Some(next) => self.platform.orders.stop_goes_on(guest, next),
                 None => self.platform.orders.stop_ends(guest),
             },
-            Some(Order::Say) => {
-                let source = Source::Hypervisor(self.platform.core);
-                self.platform.orders.say(|byte| {
-                    // Without room the byte is lost.
-                    let _ = CONSOLE.push(source, byte);
-                });
-                // Printed by a core that idles or runs the lowest band, and by the console core in any case.
-                CONSOLE.ask();
+            Some(Order::Say) => self.say_more(band),
+        }
+    }
+
+    /// Writes a part of a line, while the core runs this band.
+    fn say_more(&mut self, band: Option<Band>) {
+        let source = Source::Hypervisor(self.platform.core);
+        let room = CONSOLE.room(source);
+        self.platform.orders.say(band, room, |byte| {
+            // There is room for a line that has begun.
+            let _ = CONSOLE.push(source, byte);
+        });
+        // Printed by a core that idles or runs the lowest band, and by the console core in any case.
+        CONSOLE.ask();
+    }
+
+    /// Writes all lines that this core has noted. Only before the machine is turned off.
+    pub(super) fn say_all(&mut self) {
+        /// More steps than all lines take.
+        const MAX_STEPS: usize = 2048;
+        for _ in 0..MAX_STEPS {
+            if self.platform.orders.are_said() {
+                break;
             }
+            self.say_more(None);
         }
     }
 

@@ -23,8 +23,8 @@ use spumone_core::schedule::{Band, Ticks, priority_mask};
 use spumone_core::sets::VcpuSet;
 use spumone_core::vgic::Doorbell;
 
-/// How many pending SPIs of a sleeping vCPU are looked at while it is saved for another vCPU. If it has masked so many, it is woken for
-/// nothing: when it runs next, it executes WFI again, and the search for that takes its own time.
+/// How many pending SPIs of a sleeping vCPU are looked at while it is saved for a vCPU of a higher band. If it has masked so many, it is
+/// woken for nothing: when it runs next, it executes WFI again, and the search for that takes its own time.
 const MAX_SEARCHED: usize = 8;
 
 /// The state of one core besides its vCPUs.
@@ -208,7 +208,7 @@ impl Platform for CorePlatform {
     }
 
     #[inline(always)]
-    fn save(&mut self, loaded: &mut VcpuToken, is_asleep: bool) -> Saved {
+    fn save(&mut self, loaded: &mut VcpuToken, is_asleep: bool, is_urgent: bool) -> Saved {
         step!(Save);
         let guest = loaded.shared;
         let mut gic = self.loaded_gic(loaded.guest);
@@ -234,7 +234,7 @@ impl Platform for CorePlatform {
                     loaded.interface.running_priority(),
                     || {
                         searched += 1;
-                        searched >= MAX_SEARCHED
+                        is_urgent && searched >= MAX_SEARCHED
                     },
                 )
         };

@@ -145,7 +145,7 @@ impl Platform for Core<'_> {
         (VcpuSet::EMPTY, true)
     }
 
-    fn save(&mut self, loaded: &mut Token, is_asleep: bool) -> Saved {
+    fn save(&mut self, loaded: &mut Token, is_asleep: bool, _: bool) -> Saved {
         self.hardware.spend(self.world.costs.save);
         self.hardware.loaded = None;
         let now = self.hardware.now();

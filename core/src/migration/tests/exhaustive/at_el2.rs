@@ -401,7 +401,7 @@ impl Platform for Machine<'_> {
         (VcpuSet::EMPTY, true)
     }
 
-    fn save(&mut self, loaded: &mut Token, is_asleep: bool) -> Saved {
+    fn save(&mut self, loaded: &mut Token, is_asleep: bool, _: bool) -> Saved {
         let id = loaded.0;
         self.loaded = None;
         let rung = match self.rung_by_save.take_if(|it| *it != id) {

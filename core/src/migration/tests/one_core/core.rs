@@ -261,7 +261,7 @@ impl Platform for Machine {
         (VcpuSet::EMPTY, true)
     }
 
-    fn save(&mut self, _: &mut VcpuId, _: bool) -> Saved {
+    fn save(&mut self, _: &mut VcpuId, _: bool, _: bool) -> Saved {
         Saved {
             deadline: None,
             wakes: false,
