@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 import unittest.mock
 
@@ -340,6 +341,8 @@ class Ends(unittest.TestCase):
         for cores, number in ((1, signal.SIGTERM), (1, signal.SIGINT), (4, signal.SIGTERM)):
             process = Run("stuck", cores=cores).start()
             process.wait_until_running()
+            # The guest is in its loop by then: a signal in the round before that is not what this is about.
+            time.sleep(5)
             process.process.send_signal(number)
             result = process.wait()
             self.assertEqual(pairs(result["marks"]), [(1, 0)])

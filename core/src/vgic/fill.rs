@@ -194,7 +194,7 @@ impl CpuInterface {
         self.held.iter().fold(0, |held, word| held | word) != 0
     }
 
-    /// The fast path: if there is room for all, the order does not matter. `None` if there is not.
+    /// The fast path: if there is room for all, the order does not matter. `None` if there is not, or if the core was interrupted.
     #[inline(always)]
     fn fill_unsorted(
         &mut self,
@@ -224,6 +224,10 @@ impl CpuInterface {
         }
         for word in bits(self.words & !RECALL) {
             for spi in gic.distributor.pending_for(self.index, word as usize) {
+                if self.used != 0 && machine.is_interrupted() {
+                    // The slow path takes back what was placed, and finds the same.
+                    return None;
+                }
                 if let Err(more) = self.place_spi(gic, places.next()?, spi, machine) {
                     *kick = kick.with(more);
                 }
