@@ -139,8 +139,10 @@ impl<'a> Orders<'a> {
 
     /// Notes a line to say, or drops it if too many wait.
     pub fn note(&mut self, notice: Notice<'a>) {
-        self.notices.note(notice);
-        self.order(notice.guest);
+        // A line that was dropped is no order: a core would look for it without end.
+        if self.notices.note(notice) {
+            self.order(notice.guest);
+        }
     }
 
     /// The next order that is due while the core runs this band. That of a start or of loading is not an order any more.
@@ -367,6 +369,16 @@ mod tests {
         orders.stop_ends(HIGH);
         assert!(!orders.are_due(high) && orders.take(high).is_none());
         assert_eq!(orders.take(None), Some(Order::Start(VcpuId(1), start(LOW))));
+    }
+
+    #[test]
+    fn a_line_that_is_dropped_is_no_order() {
+        let mut orders = orders();
+        for _ in 0..100 {
+            orders.note(line(LOW));
+        }
+        orders.note(line(HIGH));
+        assert_eq!(due(&orders), [true, true, false, false, false]);
     }
 
     #[test]

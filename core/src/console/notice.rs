@@ -97,15 +97,14 @@ impl<'a> Notices<'a> {
         }
     }
 
-    /// Notes a line, or drops it if too many wait.
-    pub fn note(&mut self, notice: Notice<'a>) {
+    /// Notes a line, or drops it if too many wait. Returns whether it was noted.
+    pub fn note(&mut self, notice: Notice<'a>) -> bool {
         let is_of_driver = matches!(
             notice.subject,
             Subject::BreaksRules(_) | Subject::TakesNoOffloads(_)
         );
-        if !is_of_driver || self.waiting.len() < WAITING_FOR_DRIVERS {
-            let _ = self.waiting.push(notice);
-        }
+        let has_room = !is_of_driver || self.waiting.len() < WAITING_FOR_DRIVERS;
+        has_room && self.waiting.push(notice).is_ok()
     }
 
     /// Whether nothing is left to write about one of these guests; bit n for guest n.

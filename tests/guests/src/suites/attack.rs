@@ -53,7 +53,7 @@ static ROUNDS: AtomicU64 = AtomicU64::new(0);
 
 /// SGIs of this suite.
 const SGI: u32 = 3;
-/// The last word of SGIs and PPIs that is routed by priority registers.
+/// Priority registers of SGIs and PPIs, of 32 bits each.
 const PRIORITY_WORDS: u32 = 8;
 /// The bytes that `DC` instructions go over, from the start of this program on.
 const MEMORY: u64 = 0x4000_0000;
@@ -62,7 +62,7 @@ const LINE: u64 = 64;
 /// What a CPU does again and again; it may draw random numbers.
 type Attack = fn(&mut Random);
 
-/// By name; the longest list is in the bench's figure `hostile` (`bench/src/experiments/hostile.rs`).
+/// The attacks by name. The figure `hostile` runs them (`bench/src/experiments/hostile.rs`).
 const ATTACKS: &[(&str, Attack)] = &[
     ("spin", |_| core::hint::spin_loop()),
     // Sleep and its ends.
