@@ -88,7 +88,7 @@ static void request(void *cpu)
     qemu.async_run_on_cpu(cpu, work, (run_on_cpu_data){.number = 0});
 }
 
-/* QEMU then interrupts all cores, not only this one: also one that executes no instruction. */
+/* Has QEMU interrupt all cores, so also a core that takes exceptions without end and executes no instruction. */
 static void interrupt_cores(void)
 {
     if (schedule_cores())

@@ -147,7 +147,7 @@ impl Instance {
         }
     }
 
-    /// The same for all links of a guest whose life has begun.
+    /// A life of `guest` has begun: signals the guests at the other ends of all its memory links.
     pub(super) fn signal_peers(&mut self, guest: GuestId) {
         for index in 0..self.platform.machine.guest(guest).config.links.len() {
             self.signal_peer(guest, index);

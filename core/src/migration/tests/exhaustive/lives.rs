@@ -182,7 +182,7 @@ impl AtEl2<'_> {
         }
     }
 
-    /// See `Instance::do_stop_step`, whose steps are one here: other cores fetch no vCPU of a guest that stops. The last core, for which `left` is 0, starts the loading of the guest.
+    /// As `Instance::do_stop_step`, with all steps at once: meanwhile other cores fetch no vCPU of a guest that is stopped. The last core, for which `left` is 0, starts the loading of the guest.
     fn stop(&mut self, left: u8) {
         for id in all() {
             if !acquire_token(&mut self.state, &mut self.machine, id) {
