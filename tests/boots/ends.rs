@@ -2,17 +2,10 @@
 //! Guests that end, and are reset, beside a real-time guest on the same core, on the exact clock. To stop a guest, and to report its
 //! fault, takes thousands of instructions; the real-time guest waits for a short part of that.
 
-use boot_tests::{Boot, Console, INSTRUCTIONS_PER_US, probe, rt};
+use boot_tests::{Boot, probe, rt};
 
 /// The longest wait of the real-time task, in instructions.
 const LONGEST: u64 = 3_500;
-
-fn longest_dispatch(console: &Console) -> u64 {
-    console.rt_is_well("rt").machine_ended();
-    let late = console.number("rt", "rt-result", "late");
-    console.demand(late == 0, &format!("{late} periods are late"));
-    console.number("rt", "rt-result", "max_ns") * INSTRUCTIONS_PER_US / 1000
-}
 
 fn resets_cause_no_delay(policy: &'static str, cores: &[usize]) {
     let name = format!("resets_cause_no_delay_{policy}_{}", cores.len());
@@ -27,7 +20,7 @@ fn resets_cause_no_delay(policy: &'static str, cores: &[usize]) {
     console.probe_is_well("resets");
     let lives = console.count("spumone", "guest resets restarts");
     console.demand(lives > 20, &format!("only {lives} lives"));
-    let longest = longest_dispatch(&console);
+    let longest = console.longest_wait("rt");
     println!("{name}: {lives} lives, at most {longest} instructions");
     assert!(longest <= LONGEST, "{longest}");
 }
@@ -64,7 +57,7 @@ fn faults_cause_no_delay() {
             .expect("spumone", "ipa=0x3fff0000")
             .expect("spumone", &format!("guest bad{guest} was stopped"));
     }
-    let longest = longest_dispatch(&console);
+    let longest = console.longest_wait("rt");
     println!("faults: at most {longest} instructions");
     assert!(longest <= LONGEST, "{longest}");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a machine said: by guest, line by line; and what tests demand of it.
 
+use crate::INSTRUCTIONS_PER_US;
 use spumone_bench::clock::ClockReport;
 use spumone_bench::demux::{HYPERVISOR_LINES, UNTAGGED};
 use spumone_bench::transcript::{self, Line};
@@ -141,6 +142,15 @@ impl Console {
         self.demand(periods > 0, "no period was measured")
             .demand(lost == 0, &format!("{guest} lost {lost} periods"))
             .expect(HYPERVISOR, &format!("guest {guest} is off"))
+    }
+
+    /// The longest wait of the task of a real-time guest that is well and was late in no period, in instructions of the exact clock.
+    #[track_caller]
+    pub fn longest_wait(&self, guest: &str) -> u64 {
+        self.rt_is_well(guest).machine_ended();
+        let late = self.number(guest, "rt-result", "late");
+        self.demand(late == 0, &format!("{late} periods are late"));
+        self.number(guest, "rt-result", "max_ns") * INSTRUCTIONS_PER_US / 1000
     }
 
     /// Demands that a Linux guest's scenario ended well.
