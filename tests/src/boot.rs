@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Describes a boot and starts it.
 
-use crate::console::{Console, Facts};
+use crate::console::{Console, Facts, INSTRUCTIONS_PER_US};
 use crate::files;
 use crate::guest::Guest;
 use crate::machine::Machine;
@@ -14,9 +14,6 @@ use std::time::Duration;
 /// Seconds after which a machine is killed, unless the test sets another limit: far more than any boot takes
 /// on a busy host. `SPUMONE_LIMIT` overrides it.
 const LIMIT: u64 = 300;
-
-/// Speed of a core on the exact clock.
-pub const INSTRUCTIONS_PER_US: u64 = 250;
 
 fn limit(seconds: u64) -> Duration {
     let from_environment = std::env::var("SPUMONE_LIMIT")

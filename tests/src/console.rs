@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a machine said: by guest, line by line; and what tests demand of it.
 
-use crate::INSTRUCTIONS_PER_US;
 use spumone_bench::clock::ClockReport;
 use spumone_bench::demux::{HYPERVISOR_LINES, UNTAGGED};
 use spumone_bench::transcript::{self, Line};
 use std::fmt::Write as _;
 use std::path::PathBuf;
+
+/// Speed of a core on the exact clock.
+pub const INSTRUCTIONS_PER_US: u64 = 250;
 
 /// The tag of the hypervisor's own lines.
 pub const HYPERVISOR: &str = HYPERVISOR_LINES;

@@ -22,8 +22,8 @@ mod import_cycles;
 mod machine;
 mod shared;
 
-pub use boot::{Boot, INSTRUCTIONS_PER_US, bare};
-pub use console::Console;
+pub use boot::{Boot, bare};
+pub use console::{Console, INSTRUCTIONS_PER_US};
 pub use guest::{Guest, linux, linux_rt, probe, raw_probe, rt};
 pub use machine::Machine;
 pub use shared::{SharedFiles, output, text};
