@@ -12,6 +12,7 @@ use super::interrupt::{arm_alarm, arm_stale_alarm, notify_rung, take_interrupts}
 use super::notify::{park_unless_running, publish_and_notify, set_running};
 use super::park::{acquire_current, wake_expired};
 use super::platform::{Platform, State, TracePoint};
+use super::preempt::preempt;
 use crate::schedule::{Action, Band, Ticks};
 use spumone_config::types::VcpuId;
 
@@ -66,7 +67,19 @@ pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next 
 
 /// Decides which vCPU runs, and sets the alarm and the priority mask accordingly. Returns the time of the decision.
 #[inline(always)]
-fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
+pub(super) fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
+    match preempt(state, platform) {
+        Some((now, band)) => {
+            set_mask_and_alarm(state, platform, now, Some(band));
+            now
+        }
+        None => decide_anew(state, platform),
+    }
+}
+
+/// As [`decide`], the long way.
+#[inline(always)]
+pub(super) fn decide_anew<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
     // A pending interrupt may change the decision. A preemption does not wait for it.
     if platform.is_interrupted() && !state.higher_band_waits() {
         take_interrupts(state, platform);

@@ -37,6 +37,7 @@
 //! | `park`, `catch`, `notify`, `save` | a core saves and parks vCPUs, and notifies other cores |
 //! | `send`, `fetch`, `pull` | vCPUs leave a core, and come to a core |
 //! | `gang`, `defer` | a policy makes a runnable vCPU wait |
+//! | `preempt` | the short way of a decision |
 //! | `interrupt`, `decide`, `switch` | one iteration of a core's loop |
 
 mod catch;
@@ -54,6 +55,7 @@ mod notify;
 mod park;
 mod platform;
 mod policy;
+mod preempt;
 mod presence;
 mod pull;
 mod save;

@@ -162,11 +162,10 @@ fn core_to_notify(
 /// then every `notify_again_after`. It notifies at once only of a cut-off vCPU above the lowest band that moves.
 pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     let level = state.scheduler.current_level();
-    let before = platform.shared().presence(state.core).level();
-    let has_changed = before != level;
-    publish_level(state, platform, level);
     let floor = platform.shared().roles.lowest_movable;
     if level <= floor {
+        let before = platform.shared().presence(state.core).level();
+        publish_level(state, platform, level);
         state.notify_at = Ticks::NEVER;
         if before > floor && state.rules.returns_home {
             call_home(state, platform);
@@ -180,7 +179,22 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
         {
             notify_other_core(state, platform, id, false);
         }
-    } else if has_changed || !state.park_later.is_empty() && state.notify_at == Ticks::NEVER {
+    } else {
+        publish_above_lowest(state, platform, now, level);
+    }
+}
+
+/// As [`publish_and_notify`], for a level above the lowest band that moves.
+#[inline(always)]
+pub(super) fn publish_above_lowest<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    now: Ticks,
+    level: Level,
+) {
+    let has_changed = platform.shared().presence(state.core).level() != level;
+    publish_level(state, platform, level);
+    if has_changed || !state.park_later.is_empty() && state.notify_at == Ticks::NEVER {
         // If the core goes back to a lower band before the park delay is over, no vCPU of the lowest band that moves is
         // parked, and no core is notified of one.
         let at = now.saturating_add(state.rules.park_delay);
@@ -189,16 +203,24 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
             notify_of_above_lowest(state, platform);
         }
     } else if state.notify_at <= now {
-        // The core that is notified may just have begun to run a higher band, like this one.
-        let again = now.saturating_add(state.notify_again_after);
-        park_kept(state, platform);
-        let above_lowest = notify_of_above_lowest(state, platform);
-        let next = next_to_notify(state, platform);
-        if let Some(id) = next.filter(|_| next != above_lowest) {
-            notify_other_core(state, platform, id, true);
-        }
-        state.notify_at = next.map_or(Ticks::NEVER, |_| again);
+        notify_again(state, platform, now);
     }
+}
+
+/// The park delay is over, or another core is to be notified again: the one that was may just have begun to run a higher band, like this
+/// one.
+#[inline(never)]
+fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
+    park_kept(state, platform);
+    let above_lowest = notify_of_above_lowest(state, platform);
+    let next = next_to_notify(state, platform);
+    if let Some(id) = next.filter(|_| next != above_lowest) {
+        notify_other_core(state, platform, id, true);
+    }
+    state.notify_at = match next {
+        Some(_) => now.saturating_add(state.notify_again_after),
+        None => Ticks::NEVER,
+    };
 }
 
 /// Notifies another core of a vCPU above the lowest band that moves, if one is parked here and cut off, and returns that

@@ -15,23 +15,24 @@ pub fn save_loaded<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let Some(Loaded { id, mut token }) = state.loaded.take() else {
         return;
     };
+    let Some(&vcpu) = platform.shared().vcpu(id) else {
+        return;
+    };
     let is_asleep = state.scheduler.state(id) == Some(VcpuState::Sleep);
     let current = state.scheduler.current_band();
-    let is_urgent = current > platform.shared().band(id);
+    let is_urgent = current > Some(vcpu.band);
     let saved = platform.save(&mut token, is_asleep, is_urgent);
     platform.trace(TracePoint::Saved);
     state.keep(id, token);
     state.must_refresh = false;
     // A timer that has expired already needs no deadline: either it is why the vCPU is awake, or the guest has masked it.
-    if let Some(at) = saved.deadline
-        && let Some(vcpu) = platform.shared().vcpu(id)
-    {
-        state.set_deadline(id, vcpu, at);
+    if let Some(at) = saved.deadline {
+        state.set_deadline(id, &vcpu, at);
         // The alarm is not armed for deadlines of a lower band.
         state.alarm_is_stale |= Some(vcpu.band) >= current;
     }
     if saved.wakes {
-        let band = platform.shared().band(id);
+        let band = Some(vcpu.band);
         state.scheduler.wake(id);
         // A vCPU of a lower band waits in the run queue, one of the same band until the end of the time slice.
         state.must_decide |= band > current;

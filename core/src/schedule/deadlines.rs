@@ -80,10 +80,23 @@ impl Deadlines {
         Some(vcpu)
     }
 
+    /// The vCPU of the deadline that is due by `now`, if it is the only one.
+    #[inline(always)]
+    pub fn only_due(&self, now: Ticks) -> Option<VcpuId> {
+        let mut due = self.each().filter(|(_, deadline)| deadline.at <= now);
+        let (vcpu, _) = due.next()?;
+        due.next().is_none().then_some(VcpuId(vcpu as u8))
+    }
+
     /// The time for which the alarm must be armed; `None`: not at all.
     ///
     /// `slice` is that of the vCPU which is about to run; `None` for an idle core, on which every deadline counts.
     pub fn next_alarm(&self, slice: Option<TimeSlice>) -> Option<Ticks> {
+        if self.set == 0 {
+            // The most frequent case.
+            let slice = slice.filter(|slice| slice.same_band_waits);
+            return slice.map(|slice| slice.end);
+        }
         let deadlines = self.each().map(|(_, deadline)| deadline);
         let Some(slice) = slice else {
             return deadlines.map(|deadline| deadline.at).min();

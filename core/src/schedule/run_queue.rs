@@ -57,6 +57,22 @@ impl RunQueue {
         self.append(vcpu, band)
     }
 
+    /// As [`Self::wake`], for a vCPU that is not queued, and a band that has no members.
+    #[inline(always)]
+    pub(super) fn wake_first(&mut self, vcpu: VcpuId, band: Band) {
+        debug_assert!(!self.contains(vcpu) && !self.has_band(band), "it is alone");
+        if let Some(place) = self.places.get_mut(vcpu.index()) {
+            *place = Place {
+                after: vcpu,
+                before: vcpu,
+                band,
+            };
+            self.first[band.index()] = vcpu;
+            self.queued |= 1 << vcpu.index();
+            self.occupied |= 1 << band.index();
+        }
+    }
+
     /// Puts the first vCPU of a band behind the others: its time slice is over.
     pub fn rotate(&mut self, band: Band) {
         if self.has_band(band) {

@@ -248,6 +248,40 @@ impl Scheduler {
         }
     }
 
+    /// A vCPU that sleeps wakes and preempts the vCPU that runs: as [`Self::wake`] and [`Self::decide`] in one. Returns whether it runs
+    /// now; if not, nothing has changed. It does not if it is not above all others, or the time slice of the vCPU that runs is over.
+    #[inline(always)]
+    pub fn preempt(&mut self, vcpu: VcpuId, now: Ticks) -> bool {
+        let Ok(&Entry { band, state, .. }) = self.entry(vcpu) else {
+            return false;
+        };
+        let level = Level::of(Some(band));
+        let is_above_all = self.queue.highest_level() < level && self.paused < level;
+        let next = Chosen::Vcpu(vcpu);
+        if state != VcpuState::Sleep || !is_above_all || self.chosen == next {
+            return false;
+        }
+        if self.current.is_some() {
+            let left = self.quantum_end.saturating_sub(now);
+            if left == Ticks(0) {
+                return false;
+            }
+            self.requeue_current(Some(left));
+        }
+        let full = self.quantum;
+        if let Some(entry) = self.entry_mut(vcpu) {
+            entry.state = VcpuState::Running;
+            entry.quantum_left = full;
+        }
+        self.queue.wake_first(vcpu, band);
+        self.since = now;
+        self.quantum_end = now.saturating_add(full);
+        self.extended_by = Ticks(0);
+        self.current = Some((vcpu, band));
+        self.chosen = next;
+        true
+    }
+
     /// The vCPU that runs; `None` while the core idles, and between a vCPU's end, sleep or yield and the next decision.
     pub fn current(&self) -> Option<VcpuId> {
         Some(self.current?.0)

@@ -48,6 +48,8 @@ pub struct CpuInterface {
     pub(super) active_rank: [Rank; 32],
     /// SPIs that this vCPU has active and that are in no list register.
     pub(super) held: [u32; SPI_WORDS],
+    /// The words of `held` in which there is one.
+    pub(super) held_words: u32,
     /// The subset of `held` whose physical SPI is active as long as the virtual one is.
     pub(super) held_physical: [u32; SPI_WORDS],
     /// Words of SPIs to search when list registers are filled next; bits as in the doorbell.
@@ -87,6 +89,7 @@ impl CpuInterface {
             priority: [0; 32],
             active_rank: [Rank(0); 32],
             held: [0; SPI_WORDS],
+            held_words: 0,
             held_physical: [0; SPI_WORDS],
             words: 0,
             slots: [Slot::EMPTY; MAX_LIST_REGISTERS],
@@ -110,43 +113,6 @@ impl CpuInterface {
     /// Which vCPU of the guest this is.
     pub const fn index(&self) -> VcpuIndex {
         self.index
-    }
-
-    /// The vCPU is about to run on this core: its timer registers are in place, list registers are free,
-    /// [`Doorbell::settle`](super::Doorbell::settle) was called. Writes list registers and `ICH_HCR_EL2`. Returns the
-    /// vCPUs whose doorbells were rung, and whether the vCPU may run.
-    ///
-    /// It may not if the core is interrupted. The vCPU is then loaded with its virtual CPU interface off, and must be unloaded, or
-    /// [synchronized](Self::synchronize) before it runs.
-    // Not inlined: in the run loop it would take registers from all other paths.
-    #[inline(never)]
-    pub fn load(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (VcpuIndexSet, bool) {
-        for bit in bits(self.active_physical) {
-            machine.set_active(IntId(bit as u16), true);
-        }
-        self.fill_unless_interrupted(gic, machine)
-    }
-
-    /// The vCPU is switched out: takes all state back, empties the list registers and turns the virtual CPU interface
-    /// off, so that no other vCPU sees them. No timer PPI stays active on this core. Returns the vCPUs whose doorbells were rung.
-    #[inline(always)]
-    pub fn unload(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
-        let mut kick = self.fold(gic, machine);
-        machine.write_hcr(0);
-        if self.ended != 0 {
-            // Other vCPUs may wait for the interrupts that it has ended. Its maintenance interrupt for them is off by now.
-            kick = kick.with(self.finish_ended(gic, machine).0);
-        }
-        for index in bits(self.stale) {
-            machine.write_lr(index as usize, ListRegister::EMPTY);
-        }
-        self.stale = 0;
-        for bit in bits(self.fired | self.active_physical) {
-            machine.set_active(IntId(bit as u16), false);
-        }
-        // If a timer is still due when the vCPU is loaded again, its output signals it again.
-        self.fired = 0;
-        kick
     }
 
     /// Brings list registers up to date, as after a maintenance interrupt. Loaded only.
@@ -369,6 +335,21 @@ impl CpuInterface {
         self.active &= !mask;
     }
 
+    /// This vCPU has an SPI active that is in no list register.
+    pub(super) const fn hold(&mut self, spi: Spi) {
+        self.held[spi.word()] |= spi.mask();
+        self.held_words |= 1 << spi.word();
+    }
+
+    /// It has this SPI active no longer, or has it in a list register.
+    pub(super) const fn end_holding(&mut self, spi: Spi) {
+        let word = &mut self.held[spi.word()];
+        *word &= !spi.mask();
+        if *word == 0 {
+            self.held_words &= !(1 << spi.word());
+        }
+    }
+
     /// Deactivates an SPI, or requests that from its holder. Folded only. Returns the vCPUs whose doorbells were rung.
     pub(super) fn clear_spi_active(
         &mut self,
@@ -381,7 +362,7 @@ impl CpuInterface {
             None => VcpuIndexSet::EMPTY,
             Some(holder) if holder == self.index => {
                 word.active.fetch_and(!spi.mask(), Ordering::AcqRel);
-                self.held[spi.word()] &= !spi.mask();
+                self.end_holding(spi);
                 if self.held_physical[spi.word()] & spi.mask() != 0 {
                     self.held_physical[spi.word()] &= !spi.mask();
                     if let Some(physical) = gic.distributor.physical(spi) {

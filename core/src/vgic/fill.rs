@@ -99,6 +99,15 @@ impl Listed {
     }
 }
 
+/// `ICH_HCR_EL2` where all interrupts have list registers. In a guest of several vCPUs writes to ICC_DIR_EL1 trap.
+#[inline(always)]
+pub(super) fn hcr_of(gic: &GuestGic) -> u64 {
+    match gic.vcpus() > 1 {
+        true => HCR_ENABLE | HCR_TRAP_DEACTIVATE,
+        false => HCR_ENABLE,
+    }
+}
+
 impl CpuInterface {
     /// Puts the interrupts of the highest priority into list registers, and enables in `ICH_HCR_EL2` the maintenance
     /// interrupts that are needed. Loaded only, after [`fold`](Self::fold). Returns the vCPUs whose doorbells were rung. This vCPU is
@@ -150,7 +159,7 @@ impl CpuInterface {
     ) -> (VcpuIndexSet, bool) {
         let registers = machine.list_registers().clamp(1, MAX_LIST_REGISTERS);
         let mut kick = VcpuIndexSet::EMPTY;
-        let holds_active = self.holds_active();
+        let holds_active = self.held_words != 0;
         if holds_active || self.ended != 0 {
             // May ring this vCPU too, so this comes before the doorbell is collected.
             let (rung, is_done) = self.settle_active(gic, machine);
@@ -166,7 +175,7 @@ impl CpuInterface {
         let has_spis = holds_active || self.words & !RECALL != 0;
         let fits = match has_spis && self.may_overflow(gic, ready, registers) {
             true => None,
-            false => self.fill_unsorted(gic, ready, holds_active, registers, &mut kick, machine),
+            false => self.fill_unsorted(gic, ready, registers, &mut kick, machine),
         };
         if fits.is_none() {
             let (rung, is_done) = self.fill_sorted(gic, registers, machine);
@@ -189,18 +198,12 @@ impl CpuInterface {
         all.flat_map(bits).nth(registers).is_some()
     }
 
-    /// Whether this vCPU has active SPIs that are in no list register.
-    fn holds_active(&self) -> bool {
-        self.held.iter().fold(0, |held, word| held | word) != 0
-    }
-
     /// The fast path: if there is room for all, the order does not matter. `None` if there is not, or if the core was interrupted.
     #[inline(always)]
     fn fill_unsorted(
         &mut self,
         gic: &GuestGic,
         ready: u32,
-        holds_active: bool,
         registers: usize,
         kick: &mut VcpuIndexSet,
         machine: &mut impl PhysicalGic,
@@ -211,12 +214,11 @@ impl CpuInterface {
         for bit in bits(self.active) {
             self.place_active(gic, places.next()?, IntId(bit as u16), true, machine);
         }
-        if holds_active {
-            for word in 0..SPI_WORDS {
-                for bit in bits(self.held[word]) {
-                    let intid = Spi::at(word, bit).intid();
-                    self.place_active(gic, places.next()?, intid, true, machine);
-                }
+        for word in bits(self.held_words) {
+            let word = word as usize;
+            for bit in bits(self.held[word % SPI_WORDS]) {
+                let intid = Spi::at(word, bit).intid();
+                self.place_active(gic, places.next()?, intid, true, machine);
             }
         }
         for bit in bits(ready) {
@@ -327,14 +329,14 @@ impl CpuInterface {
         }
         self.stale = 0;
 
-        let mut hcr = HCR_ENABLE;
+        let mut hcr = hcr_of(gic);
         if self.pending_overflow {
             hcr |= HCR_NO_PENDING;
         }
         if self.active_overflow {
             hcr |= HCR_EOI_NOT_PRESENT;
         }
-        if gic.vcpus() > 1 || self.active_overflow && machine.vmcr() & VMCR_EOI_MODE != 0 {
+        if self.active_overflow && machine.vmcr() & VMCR_EOI_MODE != 0 {
             hcr |= HCR_TRAP_DEACTIVATE;
         }
         machine.write_hcr(hcr);
@@ -379,7 +381,8 @@ impl CpuInterface {
         if !is_done {
             return (kick, false);
         }
-        for word in 0..SPI_WORDS {
+        for word in bits(self.held_words) {
+            let word = word as usize % SPI_WORDS;
             let requests = &gic.distributor.word(word).drop_active;
             let dropped = requests.load(Ordering::Acquire) & self.held[word];
             for bit in bits(dropped) {

@@ -164,7 +164,7 @@ impl CpuInterface {
             word.active.fetch_or(mask, Ordering::AcqRel);
             let rank = slot.active_rank(gic.distributor.active_rank(spi), lr);
             gic.distributor.set_active_rank(spi, rank);
-            self.held[spi.word()] |= mask;
+            self.hold(spi);
             if slot.backing != Backing::None {
                 self.held_physical[spi.word()] |= mask;
             }

@@ -7,7 +7,7 @@ use super::cpu_interface::CpuInterface;
 use super::distributor::{MAX_LOOKS, Spi, Word};
 use super::rank::Rank;
 use super::register::{Bank, InterruptRegister, Part};
-use super::{GuestGic, PhysicalGic, SPI_WORDS, VcpuIndex, VcpuIndexSet, bits};
+use super::{GuestGic, PhysicalGic, VcpuIndex, VcpuIndexSet, bits};
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::types::IntId;
 
@@ -298,7 +298,7 @@ impl CpuInterface {
                     .word(n)
                     .active
                     .fetch_or(spi.mask(), Ordering::AcqRel);
-                self.held[n % SPI_WORDS] |= spi.mask();
+                self.hold(spi);
             }
         }
         VcpuIndexSet::EMPTY

@@ -83,6 +83,7 @@ mod fill;
 mod fold;
 mod guest_gic;
 mod list_register;
+mod load;
 mod mmio;
 mod mmio_distributor;
 mod mmio_redistributor;

@@ -124,7 +124,7 @@ impl CpuInterface {
         let distributor = &gic.distributor;
         let (word, mask) = (distributor.word_of(spi), spi.mask());
         let physical = self.held_physical[spi.word()] & mask != 0;
-        self.held[spi.word()] &= !mask;
+        self.end_holding(spi);
         self.held_physical[spi.word()] &= !mask;
         let again = word.pending.load(Ordering::Acquire) & mask != 0;
         // Only the vCPU that it is routed to gets it again. Any other vCPU waits until it is deactivated.
@@ -201,8 +201,9 @@ impl CpuInterface {
         self.list(index, lr, slot, machine);
     }
 
+    /// Writes a list register, and its record.
     #[inline(always)]
-    fn list(&mut self, index: usize, lr: ListRegister, slot: Slot, machine: &mut impl PhysicalGic) {
+    pub(super) fn list(&mut self, index: usize, lr: ListRegister, slot: Slot, machine: &mut impl PhysicalGic) {
         self.slots[index % MAX_LIST_REGISTERS] = Slot { lr, ..slot };
         self.used |= 1 << index;
         machine.write_lr(index, lr);

@@ -3,6 +3,7 @@
 
 mod core;
 mod early;
+mod preempt;
 
 use self::core::Core;
 use crate::migration::gang::pause_gang;

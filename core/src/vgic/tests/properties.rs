@@ -249,12 +249,12 @@ impl Pair {
                     match preempted {
                         Preempted::No => self.world.load(vcpu, core),
                         Preempted::RunsAfterAll => {
-                            self.world.load_preempted(vcpu, core);
+                            self.world.load_interrupted(vcpu, core);
                             self.world
                                 .call(vcpu, |cpu, gic, here| cpu.synchronize(gic, here));
                         }
                         Preempted::Unloaded => {
-                            self.world.load_preempted(vcpu, core);
+                            self.world.load_interrupted(vcpu, core);
                             self.world.unload(vcpu);
                         }
                     }

@@ -171,28 +171,33 @@ impl World {
     }
 
     pub fn load(&mut self, vcpu: usize, core: usize) {
-        self.load_unless(vcpu, core, false);
+        assert!(self.load_unless(vcpu, core, false));
     }
 
-    /// Loads a vCPU that is preempted half way.
-    pub fn load_preempted(&mut self, vcpu: usize, core: usize) {
-        self.load_unless(vcpu, core, true);
-        let core = &self.machine.cores[core];
-        assert!(core.lrs.iter().all(|lr| lr.state() == State::Inactive));
-        assert_eq!(core.hcr, 0);
+    /// Loads a vCPU while an interrupt pends for the core. If there is much to do, the load stops half way.
+    pub fn load_interrupted(&mut self, vcpu: usize, core: usize) {
+        if !self.load_unless(vcpu, core, true) {
+            let core = &self.machine.cores[core];
+            assert!(core.lrs.iter().all(|lr| lr.state() == State::Inactive));
+            assert_eq!(core.hcr, 0);
+        }
     }
 
-    fn load_unless(&mut self, vcpu: usize, core: usize, preempted: bool) {
+    /// Returns whether the vCPU may run.
+    fn load_unless(&mut self, vcpu: usize, core: usize, interrupted: bool) -> bool {
         assert!(self.on_core(core).is_none() && !self.is_loaded(vcpu));
         let index = self.vcpus[vcpu].cpu.index();
         self.gic.doorbell(index).settle(PcpuId(core as u8));
         self.vcpus[vcpu].core = Some(core);
-        self.machine.interruptions.set(u32::from(preempted));
+        self.machine.interruptions.set(u32::from(interrupted));
+        let mut may_run = false;
         self.call(vcpu, |cpu, gic, here| {
             let (kick, is_ready) = cpu.load(gic, here);
-            assert_eq!(is_ready, !preempted);
+            may_run = is_ready;
             kick
         });
+        self.machine.interruptions.set(0);
+        may_run
     }
 
     pub fn unload(&mut self, vcpu: usize) {

@@ -47,14 +47,25 @@ pub struct Machine {
 }
 
 impl Core {
+    /// All vCPUs may migrate, where the policy moves vCPUs.
     pub fn new(named: packed::Policy, without: Without, bands: &[Band]) -> Self {
+        Self::with_staying(named, without, bands, None)
+    }
+
+    /// As [`Self::new`], but vCPUs of the band `staying` do not migrate.
+    pub fn with_staying(
+        named: packed::Policy,
+        without: Without,
+        bands: &[Band],
+        staying: Option<Band>,
+    ) -> Self {
         let policy = Policy::new(named, FREQUENCY_HZ);
         let moves_vcpus = named.moves_vcpus();
         let facts = |(id, &band): (usize, &Band)| VcpuFacts {
             band,
             home: PcpuId((id % CORES) as u8),
             cores: CoreSet::from_bits((1 << CORES) - 1),
-            moves: moves_vcpus,
+            moves: moves_vcpus && Some(band) != staying,
             early: match band {
                 MIDDLE => EARLY,
                 _ => Ticks(0),
@@ -64,11 +75,12 @@ impl Core {
         for (place, band) in vcpus.iter_mut().zip(bands.iter().enumerate()) {
             *place = Some(facts(band));
         }
+        let moving = || bands.iter().copied().filter(|&it| Some(it) != staying);
         let roles = Roles {
             kernel_free: CoreSet::EMPTY,
             gang: None,
-            highest_movable: Level::of(bands.iter().copied().max()),
-            lowest_movable: Level::of(bands.iter().copied().min()),
+            highest_movable: Level::of(moving().max()),
+            lowest_movable: Level::of(moving().min()),
         };
         let shared = Shared::new(roles, vcpus);
         let setup = CoreSetup {

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The short way of a decision: the alarm has expired for one vCPU, and nothing else can change that this vCPU runs next. So a real-time
+//! guest does not wait for all that a decision looks at.
+//!
+//! The short way decides what the long way ([`decide`](super::decide)) would.
+
+use super::early;
+use super::notify::publish_above_lowest;
+use super::platform::{Platform, State, TracePoint};
+use super::shared::VcpuFacts;
+use crate::schedule::{Band, Level, Ticks};
+use spumone_config::types::VcpuId;
+
+/// Decides that a vCPU runs whose deadline has passed, if that is the only such vCPU, it is above all others that could run, and it stays
+/// on this core. Returns the time of the decision and the vCPU's band; `None`: nothing has changed, and the decision takes the long way.
+#[inline(always)]
+pub(super) fn preempt<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+) -> Option<(Ticks, Band)> {
+    let last = state.running;
+    let may_defer = state.rules.gang || state.rules.max_delay.is_some();
+    if !state.alarm_expired || may_defer || last.is_some() && last != state.loaded() {
+        return None;
+    }
+    let now = platform.now();
+    let id = state.deadlines.only_due(now)?;
+    let &VcpuFacts { band, early, .. } = platform.shared().vcpu(id)?;
+    let is_above_all = Level::of(Some(band)) > platform.shared().roles.highest_movable;
+    if early > Ticks(0) || !is_above_all || !state.has(id) || !state.scheduler.preempt(id, now) {
+        return None;
+    }
+    run(state, platform, id, now, band);
+    Some((now, band))
+}
+
+/// Makes the vCPU `id`, which the scheduler has chosen, the running one.
+#[inline(always)]
+fn run<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    id: VcpuId,
+    now: Ticks,
+    band: Band,
+) {
+    state.must_decide = false;
+    state.deadlines.clear(id);
+    state.grace.renew();
+    if state.running.replace(id).is_none() {
+        early::stays_loaded(state, platform, now);
+    }
+    platform.trace(TracePoint::Dispatch(Some(id), now));
+    if !state.movable.is_empty() {
+        state.fetch_at = Ticks::NEVER;
+        publish_above_lowest(state, platform, now, Level::of(Some(band)));
+    }
+}

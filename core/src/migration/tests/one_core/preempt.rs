@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The short way of a decision decides what the long way does.
+
+use super::core::Core;
+use super::{MIDDLE, QUANTUM};
+use crate::migration::alarm_expired;
+use crate::migration::decide::{decide, decide_anew};
+use crate::migration::preempt::preempt;
+use crate::migration::{Catch, ParkedState};
+use crate::schedule::{Band, Ticks, VcpuState};
+use proptest::prelude::*;
+use spumone_config::packed::{Policy, Without};
+use spumone_config::types::VcpuId;
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+/// A vCPU of the core.
+#[derive(Clone, Copy, Debug)]
+struct Here {
+    band: Band,
+    state: VcpuState,
+    deadline: Option<u64>,
+}
+
+/// A core whose alarm has expired.
+#[derive(Clone, Debug)]
+struct Situation {
+    policy: Policy,
+    /// All but vCPUs of the highest band move, where the policy moves vCPUs.
+    vcpus: Vec<Here>,
+    /// Whether a vCPU runs when the alarm expires.
+    runs: bool,
+    /// A vCPU that another core has parked.
+    parked: bool,
+    /// Whether this core has parked what does not run.
+    parks: bool,
+    /// Whether the vCPU that sleeps stays loaded on the idle core.
+    keeps: bool,
+    in_kernel: bool,
+    now: u64,
+}
+
+impl Situation {
+    fn core(&self) -> Core {
+        let elsewhere = self.vcpus.len() as u8;
+        let bands: Vec<Band> = self.vcpus.iter().map(|it| it.band).collect();
+        let bands = [bands.as_slice(), &[Band::LOWEST]].concat();
+        let mut core = Core::with_staying(
+            self.policy,
+            Without::default(),
+            &bands,
+            Some(Band::HIGHEST),
+        );
+        core.machine.in_kernel = self.in_kernel;
+        for (id, vcpu) in (0..).zip(&self.vcpus) {
+            core.admit(id, vcpu.state);
+        }
+        if self.runs {
+            core.dispatch();
+        }
+        if self.keeps && core.state.running.is_some() {
+            core.state.sleep_running();
+            core.state.running = None;
+            core.state.scheduler.decide(core.machine.now);
+        }
+        for (id, vcpu) in (0..).zip(&self.vcpus) {
+            let is_loaded = core.state.loaded() == Some(VcpuId(id));
+            if let Some(at) = vcpu.deadline.filter(|_| !is_loaded) {
+                core.state.deadlines.set(VcpuId(id), vcpu.band, Ticks(at));
+            }
+            if self.parks && !is_loaded && core.state.running != Some(VcpuId(id)) {
+                core.park(id);
+            }
+        }
+        if self.parked {
+            core.parked_elsewhere(elsewhere, ParkedState::Runnable, 0);
+        }
+        core.machine.now = Ticks(self.now);
+        alarm_expired(&mut core.state, &mut core.machine);
+        core
+    }
+}
+
+fn any_situation() -> impl Strategy<Value = Situation> {
+    let band = prop_oneof![
+        3 => Just(Band::LOWEST),
+        1 => Just(MIDDLE),
+        2 => Just(Band::HIGHEST)
+    ];
+    let state = prop_oneof![
+        1 => Just(VcpuState::Off),
+        3 => Just(VcpuState::Sleep),
+        2 => Just(VcpuState::Runnable)
+    ];
+    let here = (band, state, prop::option::of(0..2 * QUANTUM)).prop_map(|(band, state, at)| Here {
+        band,
+        state,
+        // Only a vCPU that sleeps or waits has a deadline.
+        deadline: at.filter(|_| state != VcpuState::Off),
+    });
+    let policy = prop_oneof![
+        3 => Just(Policy::Steal),
+        1 => Just(Policy::None),
+        1 => Just(Policy::OnDemand),
+        1 => Just(Policy::Balance),
+        1 => Just(Policy::Delay)
+    ];
+    (
+        policy,
+        prop::collection::vec(here, 1..4),
+        any::<(bool, bool, bool, bool, bool)>(),
+        1..2 * QUANTUM,
+    )
+        .prop_map(|(policy, vcpus, flags, now)| Situation {
+            policy,
+            vcpus,
+            runs: flags.0,
+            parked: flags.1,
+            parks: flags.2,
+            keeps: flags.3,
+            in_kernel: flags.4,
+            now,
+        })
+}
+
+/// All that a decision changes.
+fn seen(core: &Core) -> String {
+    let Core { state, machine } = core;
+    format!(
+        "{state:#?} {:#?} {:?} {:?} {:?} {:?} {:?}",
+        machine.shared,
+        machine.kicks,
+        machine.alarm,
+        machine.mask,
+        machine.tokens,
+        machine.doorbells
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn the_short_way_decides_what_the_long_way_does(situation in any_situation()) {
+        let (mut short, mut long) = (situation.core(), situation.core());
+        let now = decide(&mut short.state, &mut short.machine);
+        prop_assert_eq!(now, decide_anew(&mut long.state, &mut long.machine));
+        prop_assert_eq!(seen(&short), seen(&long));
+    }
+}
+
+/// A vCPU of the highest band that sleeps, with a deadline at 10, beside one of the lowest band that runs.
+fn preempted(policy: Policy, now: u64) -> Option<VcpuId> {
+    let rt = Here {
+        band: Band::HIGHEST,
+        state: VcpuState::Sleep,
+        deadline: Some(10),
+    };
+    let low = Here {
+        band: Band::LOWEST,
+        state: VcpuState::Runnable,
+        deadline: None,
+    };
+    let situation = Situation {
+        policy,
+        vcpus: Vec::from([rt, low]),
+        runs: true,
+        parked: true,
+        parks: false,
+        keeps: false,
+        in_kernel: true,
+        now,
+    };
+    let mut core = situation.core();
+    assert_eq!(core.state.catches(), Catch::Nothing);
+    preempt(&mut core.state, &mut core.machine)?;
+    core.state.running()
+}
+
+#[test]
+fn a_vcpu_above_all_others_takes_the_short_way() {
+    for policy in [Policy::None, Policy::Steal, Policy::OnDemand] {
+        assert_eq!(preempted(policy, 10), Some(VcpuId(0)), "{policy:?}");
+        assert_eq!(preempted(policy, 9), None, "it is not due");
+    }
+    // The preemption may have to be deferred.
+    assert_eq!(preempted(Policy::Delay, 10), None);
+}
