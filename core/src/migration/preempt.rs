@@ -27,7 +27,8 @@ pub(super) fn preempt<P: Platform>(
     let id = state.deadlines.only_due(now)?;
     let &VcpuFacts { band, early, .. } = platform.shared().vcpu(id)?;
     let is_above_all = Level::of(Some(band)) > platform.shared().roles.highest_movable;
-    if early > Ticks(0) || !is_above_all || !state.has(id) || !state.scheduler.preempt(id, now) {
+    // The token of a vCPU that does not migrate is on this core.
+    if early > Ticks(0) || !is_above_all || !state.scheduler.preempt(id, now) {
         return None;
     }
     run(state, platform, id, now, band);
@@ -36,13 +37,7 @@ pub(super) fn preempt<P: Platform>(
 
 /// Makes the vCPU `id`, which the scheduler has chosen, the running one.
 #[inline(always)]
-fn run<P: Platform>(
-    state: &mut State<P>,
-    platform: &mut P,
-    id: VcpuId,
-    now: Ticks,
-    band: Band,
-) {
+fn run<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, now: Ticks, band: Band) {
     state.must_decide = false;
     state.deadlines.clear(id);
     state.grace.renew();

@@ -63,11 +63,7 @@ impl CpuInterface {
 
     // Not inlined: in the run loop it would take registers from all other paths.
     #[inline(never)]
-    fn load_all(
-        &mut self,
-        gic: &GuestGic,
-        machine: &mut impl PhysicalGic,
-    ) -> (VcpuIndexSet, bool) {
+    fn load_all(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (VcpuIndexSet, bool) {
         for bit in bits(self.active_physical) {
             machine.set_active(IntId(bit as u16), true);
         }

@@ -203,7 +203,13 @@ impl CpuInterface {
 
     /// Writes a list register, and its record.
     #[inline(always)]
-    pub(super) fn list(&mut self, index: usize, lr: ListRegister, slot: Slot, machine: &mut impl PhysicalGic) {
+    pub(super) fn list(
+        &mut self,
+        index: usize,
+        lr: ListRegister,
+        slot: Slot,
+        machine: &mut impl PhysicalGic,
+    ) {
         self.slots[index % MAX_LIST_REGISTERS] = Slot { lr, ..slot };
         self.used |= 1 << index;
         machine.write_lr(index, lr);

@@ -4,9 +4,10 @@
 use super::core::Core;
 use super::{MIDDLE, QUANTUM};
 use crate::migration::alarm_expired;
+use crate::migration::core_state::Loaded;
 use crate::migration::decide::{decide, decide_anew};
 use crate::migration::preempt::preempt;
-use crate::migration::{Catch, ParkedState};
+use crate::migration::{Catch, ParkedState, Platform};
 use crate::schedule::{Band, Ticks, VcpuState};
 use proptest::prelude::*;
 use spumone_config::packed::{Policy, Without};
@@ -27,7 +28,8 @@ struct Here {
 #[derive(Clone, Debug)]
 struct Situation {
     policy: Policy,
-    /// All but vCPUs of the highest band move, where the policy moves vCPUs.
+    /// vCPUs of this band stay; the others move, where the policy moves vCPUs.
+    staying: Band,
     vcpus: Vec<Here>,
     /// Whether a vCPU runs when the alarm expires.
     runs: bool,
@@ -35,9 +37,13 @@ struct Situation {
     parked: bool,
     /// Whether this core has parked what does not run.
     parks: bool,
-    /// Whether the vCPU that sleeps stays loaded on the idle core.
+    /// Whether the vCPU that ran sleeps by now, and stays loaded on the idle core.
     keeps: bool,
+    /// Whether the vCPU that runs is not loaded yet.
+    switches: bool,
     in_kernel: bool,
+    /// When the core was to look again at what other cores have parked; the vCPU that runs has used some of its grace.
+    fetch_at: Option<u64>,
     now: u64,
 }
 
@@ -46,12 +52,8 @@ impl Situation {
         let elsewhere = self.vcpus.len() as u8;
         let bands: Vec<Band> = self.vcpus.iter().map(|it| it.band).collect();
         let bands = [bands.as_slice(), &[Band::LOWEST]].concat();
-        let mut core = Core::with_staying(
-            self.policy,
-            Without::default(),
-            &bands,
-            Some(Band::HIGHEST),
-        );
+        let mut core =
+            Core::with_staying(self.policy, Without::default(), &bands, Some(self.staying));
         core.machine.in_kernel = self.in_kernel;
         for (id, vcpu) in (0..).zip(&self.vcpus) {
             core.admit(id, vcpu.state);
@@ -63,6 +65,17 @@ impl Situation {
             core.state.sleep_running();
             core.state.running = None;
             core.state.scheduler.decide(core.machine.now);
+        }
+        if self.switches
+            && core.state.running.is_some()
+            && let Some(Loaded { id, token }) = core.state.loaded.take()
+        {
+            core.state.keep(id, token);
+        }
+        if let Some(at) = self.fetch_at {
+            let sample = core.machine.sample(&VcpuId(0));
+            core.state.grace.more(core.machine.now, sample);
+            core.state.fetch_at = Ticks(at);
         }
         for (id, vcpu) in (0..).zip(&self.vcpus) {
             let is_loaded = core.state.loaded() == Some(VcpuId(id));
@@ -108,18 +121,23 @@ fn any_situation() -> impl Strategy<Value = Situation> {
     ];
     (
         policy,
+        prop_oneof![3 => Just(Band::HIGHEST), 1 => Just(MIDDLE)],
         prop::collection::vec(here, 1..4),
-        any::<(bool, bool, bool, bool, bool)>(),
+        any::<(bool, bool, bool, bool, bool, bool)>(),
+        prop::option::of(1..2 * QUANTUM),
         1..2 * QUANTUM,
     )
-        .prop_map(|(policy, vcpus, flags, now)| Situation {
+        .prop_map(|(policy, staying, vcpus, flags, fetch_at, now)| Situation {
             policy,
+            staying,
             vcpus,
             runs: flags.0,
             parked: flags.1,
             parks: flags.2,
             keeps: flags.3,
             in_kernel: flags.4,
+            switches: flags.5,
+            fetch_at,
             now,
         })
 }
@@ -164,12 +182,15 @@ fn preempted(policy: Policy, now: u64) -> Option<VcpuId> {
     };
     let situation = Situation {
         policy,
+        staying: Band::HIGHEST,
         vcpus: Vec::from([rt, low]),
         runs: true,
         parked: true,
         parks: false,
         keeps: false,
+        switches: false,
         in_kernel: true,
+        fetch_at: None,
         now,
     };
     let mut core = situation.core();
