@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The short way of a decision: the alarm has expired for one vCPU, and nothing else can change that this vCPU runs next. So a real-time
-//! guest does not wait for all that a decision looks at.
+//! The short way of a decision: a vCPU is awake, or its deadline has passed, and nothing else can change that it runs next. So a
+//! real-time guest does not wait for all that a decision looks at.
 //!
 //! The short way decides what the long way ([`decide`](super::decide)) would.
 
@@ -11,8 +11,9 @@ use super::shared::VcpuFacts;
 use crate::schedule::{Band, Level, Ticks};
 use spumone_config::types::VcpuId;
 
-/// Decides that a vCPU runs whose deadline has passed, if that is the only such vCPU, it is above all others that could run, and it stays
-/// on this core. Returns the time of the decision and the vCPU's band; `None`: nothing has changed, and the decision takes the long way.
+/// Decides that another vCPU runs, if it is above all others that could run, and stays on this core: one that is awake, or the only one
+/// whose deadline has passed. Returns the time of the decision and the vCPU's band; `None`: nothing has changed, and the decision takes
+/// the long way.
 #[inline(always)]
 pub(super) fn preempt<P: Platform>(
     state: &mut State<P>,
@@ -20,11 +21,20 @@ pub(super) fn preempt<P: Platform>(
 ) -> Option<(Ticks, Band)> {
     let last = state.running;
     let may_defer = state.rules.gang || state.rules.max_delay.is_some();
-    if !state.alarm_expired || may_defer || last.is_some() && last != state.loaded() {
+    if may_defer || last.is_some() && last != state.loaded() {
         return None;
     }
-    let now = platform.now();
-    let id = state.deadlines.only_due(now)?;
+    let (id, now) = match state.alarm_expired {
+        true => {
+            let now = platform.now();
+            (state.deadlines.only_due(now)?, now)
+        }
+        false => {
+            let id = state.scheduler.first_above_current()?;
+            let now = platform.now();
+            (!state.deadlines.is_any_due(now)).then_some((id, now))?
+        }
+    };
     let &VcpuFacts { band, early, .. } = platform.shared().vcpu(id)?;
     let is_above_all = Level::of(Some(band)) > platform.shared().roles.highest_movable;
     // The token of a vCPU that does not migrate is on this core.
@@ -41,7 +51,7 @@ fn run<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, now: Tic
     state.must_decide = false;
     state.deadlines.clear(id);
     state.grace.renew();
-    if state.running.replace(id).is_none() {
+    if state.running.replace(id).is_none() && state.loaded() != Some(id) {
         early::stays_loaded(state, platform, now);
     }
     platform.trace(TracePoint::Dispatch(Some(id), now));

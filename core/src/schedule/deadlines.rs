@@ -80,6 +80,12 @@ impl Deadlines {
         Some(vcpu)
     }
 
+    /// Whether a deadline is due by `now`.
+    #[inline(always)]
+    pub fn is_any_due(&self, now: Ticks) -> bool {
+        self.each().any(|(_, deadline)| deadline.at <= now)
+    }
+
     /// The vCPU of the deadline that is due by `now`, if it is the only one.
     #[inline(always)]
     pub fn only_due(&self, now: Ticks) -> Option<VcpuId> {

@@ -248,17 +248,31 @@ impl Scheduler {
         }
     }
 
-    /// A vCPU that sleeps wakes and preempts the vCPU that runs: as [`Self::wake`] and [`Self::decide`] in one. Returns whether it runs
-    /// now; if not, nothing has changed. It does not if it is not above all others, or the time slice of the vCPU that runs is over.
+    /// The first vCPU of the highest band, if it is above the one that runs.
+    #[inline(always)]
+    pub fn first_above_current(&self) -> Option<VcpuId> {
+        match self.queue.highest_level() > self.current_level() {
+            true => self.queue.next(),
+            false => None,
+        }
+    }
+
+    /// A vCPU preempts the one that runs: [`Self::wake`], if it sleeps, and [`Self::decide`] in one. If it does not sleep, it is
+    /// [`Self::first_above_current`]. Returns whether it runs now; if not, nothing has changed. It does not if it sleeps and is not above
+    /// all others, or if the time slice of the vCPU that runs is over.
     #[inline(always)]
     pub fn preempt(&mut self, vcpu: VcpuId, now: Ticks) -> bool {
-        let Ok(&Entry { band, state, .. }) = self.entry(vcpu) else {
+        let Ok(&entry) = self.entry(vcpu) else {
             return false;
         };
-        let level = Level::of(Some(band));
-        let is_above_all = self.queue.highest_level() < level && self.paused < level;
+        let level = Level::of(Some(entry.band));
+        let sleeps = entry.state == VcpuState::Sleep;
+        let is_first = match sleeps {
+            true => self.queue.highest_level() < level,
+            false => entry.state == VcpuState::Runnable,
+        };
         let next = Chosen::Vcpu(vcpu);
-        if state != VcpuState::Sleep || !is_above_all || self.chosen == next {
+        if !is_first || self.paused >= level || self.chosen == next {
             return false;
         }
         if self.current.is_some() {
@@ -268,16 +282,21 @@ impl Scheduler {
             }
             self.requeue_current(Some(left));
         }
-        let full = self.quantum;
-        if let Some(entry) = self.entry_mut(vcpu) {
-            entry.state = VcpuState::Running;
-            entry.quantum_left = full;
+        let quantum_left = match sleeps {
+            true => self.quantum,
+            false => entry.quantum_left,
+        };
+        if let Some(place) = self.entry_mut(vcpu) {
+            place.state = VcpuState::Running;
+            place.quantum_left = quantum_left;
         }
-        self.queue.wake_first(vcpu, band);
+        if sleeps {
+            self.queue.wake_first(vcpu, entry.band);
+        }
         self.since = now;
-        self.quantum_end = now.saturating_add(full);
+        self.quantum_end = now.saturating_add(quantum_left);
         self.extended_by = Ticks(0);
-        self.current = Some((vcpu, band));
+        self.current = Some((vcpu, entry.band));
         self.chosen = next;
         true
     }

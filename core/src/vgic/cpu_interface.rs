@@ -132,12 +132,16 @@ impl CpuInterface {
 
     /// The physical timer PPI `ppi` (27 or 30) was acknowledged on this core, its priority dropped. Loaded only.
     /// Returns the vCPUs whose doorbells were rung.
+    #[inline(always)]
     pub fn timer_fired(
         &mut self,
         gic: &GuestGic,
         ppi: IntId,
         machine: &mut impl PhysicalGic,
     ) -> VcpuIndexSet {
+        if self.timer_fired_alone(gic, ppi, machine) {
+            return VcpuIndexSet::EMPTY;
+        }
         self.timer_fired_late(ppi);
         self.deliver(gic, machine)
     }

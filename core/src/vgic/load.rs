@@ -41,23 +41,51 @@ impl CpuInterface {
         self.pending_overflow = false;
         self.is_unfilled = false;
         if lines != 0 {
-            let bit = lines.trailing_zeros();
-            let timer = IntId(bit as u16);
+            let timer = IntId(lines.trailing_zeros() as u16);
             // Otherwise it would fire at once; this saves the exit.
             machine.set_active(timer, true);
-            self.listed = lines;
-            self.list_register[bit as usize & 31] = 0;
-            let lr = self.rank(bit).list(timer, State::Pending);
-            let slot = Slot {
-                intid: timer,
-                latched: false,
-                backing: Backing::Hardware,
-                lr: ListRegister::EMPTY,
-            };
-            self.list(0, lr.backed_by(timer), slot, machine);
+            self.list_timer(timer, machine);
         }
         debug_assert_eq!(self.stale, 0, "no list register of another vCPU is left");
         machine.write_hcr(hcr_of(gic));
+        true
+    }
+
+    /// Puts a timer that has expired into the first list register, while none is used.
+    #[inline(always)]
+    fn list_timer(&mut self, timer: IntId, machine: &mut impl PhysicalGic) {
+        let bit = u32::from(timer.0);
+        self.listed = 1 << (bit & 31);
+        self.list_register[bit as usize & 31] = 0;
+        let lr = self.rank(bit).list(timer, State::Pending);
+        let slot = Slot {
+            intid: timer,
+            latched: false,
+            backing: Backing::Hardware,
+            lr: ListRegister::EMPTY,
+        };
+        self.list(0, lr.backed_by(timer), slot, machine);
+    }
+
+    /// As [`timer_fired`](Self::timer_fired), where it is the vCPU's only interrupt. Returns whether that was so; if not, nothing is done.
+    #[inline(always)]
+    pub(super) fn timer_fired_alone(
+        &mut self,
+        gic: &GuestGic,
+        timer: IntId,
+        machine: &mut impl PhysicalGic,
+    ) -> bool {
+        let private = self.active | self.latch | self.fired | self.used;
+        let others = private | self.held_words | self.words | u32::from(self.ended);
+        let mask = 1 << (timer.0 & 31);
+        if others != 0
+            || self.is_unfilled
+            || self.open(gic.distributor.control()) & TIMER_PPIS & mask == 0
+        {
+            return false;
+        }
+        debug_assert!(!self.active_overflow && !self.pending_overflow);
+        self.list_timer(timer, machine);
         true
     }
 

@@ -6,6 +6,7 @@ use super::{MIDDLE, QUANTUM};
 use crate::migration::alarm_expired;
 use crate::migration::core_state::Loaded;
 use crate::migration::decide::{decide, decide_anew};
+use crate::migration::park::wake;
 use crate::migration::preempt::preempt;
 use crate::migration::{Catch, ParkedState, Platform};
 use crate::schedule::{Band, Ticks, VcpuState};
@@ -24,14 +25,16 @@ struct Here {
     deadline: Option<u64>,
 }
 
-/// A core whose alarm has expired.
+/// A core that is to decide.
 #[derive(Clone, Debug)]
 struct Situation {
     policy: Policy,
     /// vCPUs of this band stay; the others move, where the policy moves vCPUs.
     staying: Band,
     vcpus: Vec<Here>,
-    /// Whether a vCPU runs when the alarm expires.
+    /// Whether the alarm has expired; if not, the vCPUs that slept and have a deadline are awake.
+    alarm: bool,
+    /// Whether a vCPU runs until then.
     runs: bool,
     /// A vCPU that another core has parked.
     parked: bool,
@@ -90,7 +93,16 @@ impl Situation {
             core.parked_elsewhere(elsewhere, ParkedState::Runnable, 0);
         }
         core.machine.now = Ticks(self.now);
-        alarm_expired(&mut core.state, &mut core.machine);
+        if self.alarm {
+            alarm_expired(&mut core.state, &mut core.machine);
+        } else {
+            for (id, vcpu) in (0..).zip(&self.vcpus) {
+                if vcpu.deadline.is_some() {
+                    wake(&mut core.state, &mut core.machine, VcpuId(id));
+                }
+            }
+            core.state.decide_anew();
+        }
         core
     }
 }
@@ -123,7 +135,7 @@ fn any_situation() -> impl Strategy<Value = Situation> {
         policy,
         prop_oneof![3 => Just(Band::HIGHEST), 1 => Just(MIDDLE)],
         prop::collection::vec(here, 1..4),
-        any::<(bool, bool, bool, bool, bool, bool)>(),
+        any::<(bool, bool, bool, bool, bool, bool, bool)>(),
         prop::option::of(1..2 * QUANTUM),
         1..2 * QUANTUM,
     )
@@ -137,6 +149,7 @@ fn any_situation() -> impl Strategy<Value = Situation> {
             keeps: flags.3,
             in_kernel: flags.4,
             switches: flags.5,
+            alarm: flags.6,
             fetch_at,
             now,
         })
@@ -169,7 +182,7 @@ proptest! {
 }
 
 /// A vCPU of the highest band that sleeps, with a deadline at 10, beside one of the lowest band that runs.
-fn preempted(policy: Policy, now: u64) -> Option<VcpuId> {
+fn preempted(policy: Policy, alarm: bool, now: u64) -> Option<VcpuId> {
     let rt = Here {
         band: Band::HIGHEST,
         state: VcpuState::Sleep,
@@ -184,6 +197,7 @@ fn preempted(policy: Policy, now: u64) -> Option<VcpuId> {
         policy,
         staying: Band::HIGHEST,
         vcpus: Vec::from([rt, low]),
+        alarm,
         runs: true,
         parked: true,
         parks: false,
@@ -202,9 +216,10 @@ fn preempted(policy: Policy, now: u64) -> Option<VcpuId> {
 #[test]
 fn a_vcpu_above_all_others_takes_the_short_way() {
     for policy in [Policy::None, Policy::Steal, Policy::OnDemand] {
-        assert_eq!(preempted(policy, 10), Some(VcpuId(0)), "{policy:?}");
-        assert_eq!(preempted(policy, 9), None, "it is not due");
+        assert_eq!(preempted(policy, true, 10), Some(VcpuId(0)), "{policy:?}");
+        assert_eq!(preempted(policy, true, 9), None, "it is not due");
+        assert_eq!(preempted(policy, false, 9), Some(VcpuId(0)), "it is awake");
     }
     // The preemption may have to be deferred.
-    assert_eq!(preempted(Policy::Delay, 10), None);
+    assert_eq!(preempted(Policy::Delay, true, 10), None);
 }
