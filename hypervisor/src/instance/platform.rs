@@ -8,7 +8,7 @@ use crate::machine::{Core, Machine};
 use crate::steps::step;
 use crate::sysreg::mrs;
 use crate::timers;
-use crate::vcpu::VcpuToken;
+use crate::vcpu::{Vcpu, VcpuToken};
 use spumone_config::types::MAX_GUESTS;
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Attendance;
@@ -221,26 +221,9 @@ impl Platform for CorePlatform {
         }
         loaded.floating_point.save();
         let now = timers::now();
-        let mut searched = 0;
-        let mut wakes = || {
-            let lines = loaded.timers.lines(now);
-            // A guest closes its CPU interface before a powerdown. Its timers wake it all the same.
-            let wakes_from_powerdown = loaded.resume.is_some() && lines != 0;
-            wakes_from_powerdown
-                || loaded.vgic.has_deliverable(
-                    &guest.gic,
-                    lines,
-                    loaded.interface.vmcr(),
-                    loaded.interface.running_priority(),
-                    || {
-                        searched += 1;
-                        is_urgent && searched >= MAX_SEARCHED
-                    },
-                )
-        };
         Saved {
             deadline: loaded.timers.deadline_after(now),
-            wakes: is_asleep && wakes(),
+            wakes: is_asleep && wakes(loaded, now, is_urgent),
             rung: guest.ids_of(rung),
         }
     }
@@ -341,6 +324,31 @@ impl Platform for CorePlatform {
             | TracePoint::Saved => {}
         }
     }
+}
+
+/// Whether an interrupt wakes a vCPU that slept and is saved at `now`. `is_urgent`: see [`Platform::save`].
+// Not inlined: in the switch it would take registers from a vCPU that was preempted.
+#[inline(never)]
+fn wakes(vcpu: &Vcpu, now: Ticks, is_urgent: bool) -> bool {
+    let lines = vcpu.timers.lines(now);
+    if vcpu.resume.is_some() && lines != 0 {
+        // A guest closes its CPU interface before a powerdown. Its timers wake it all the same.
+        return true;
+    }
+    let mut searched = 0;
+    let is_late = || {
+        searched += 1;
+        is_urgent && searched >= MAX_SEARCHED
+    };
+    let gic = &vcpu.shared.gic;
+    let interface = &vcpu.interface;
+    vcpu.vgic.has_deliverable(
+        gic,
+        lines,
+        interface.vmcr(),
+        interface.running_priority(),
+        is_late,
+    )
 }
 
 /// Whether the core idles, or runs the lowest band.

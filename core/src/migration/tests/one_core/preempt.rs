@@ -124,6 +124,13 @@ fn any_situation() -> impl Strategy<Value = Situation> {
         // Only a vCPU that sleeps or waits has a deadline.
         deadline: at.filter(|_| state != VcpuState::Off),
     });
+    let asleep = prop_oneof![3 => Just(VcpuState::Sleep), 1 => Just(VcpuState::Runnable)];
+    let rt_band = prop_oneof![4 => Just(Band::HIGHEST), 1 => Just(MIDDLE)];
+    let rt = (rt_band, asleep, 0..QUANTUM).prop_map(|(band, state, at)| Here {
+        band,
+        state,
+        deadline: Some(at),
+    });
     let policy = prop_oneof![
         3 => Just(Policy::Steal),
         1 => Just(Policy::None),
@@ -134,25 +141,28 @@ fn any_situation() -> impl Strategy<Value = Situation> {
     (
         policy,
         prop_oneof![3 => Just(Band::HIGHEST), 1 => Just(MIDDLE)],
-        prop::collection::vec(here, 1..4),
+        rt,
+        prop::collection::vec(here, 0..3),
         any::<(bool, bool, bool, bool, bool, bool, bool)>(),
         prop::option::of(1..2 * QUANTUM),
-        1..2 * QUANTUM,
+        prop_oneof![4 => 1..QUANTUM, 1 => QUANTUM..2 * QUANTUM],
     )
-        .prop_map(|(policy, staying, vcpus, flags, fetch_at, now)| Situation {
-            policy,
-            staying,
-            vcpus,
-            runs: flags.0,
-            parked: flags.1,
-            parks: flags.2,
-            keeps: flags.3,
-            in_kernel: flags.4,
-            switches: flags.5,
-            alarm: flags.6,
-            fetch_at,
-            now,
-        })
+        .prop_map(
+            |(policy, staying, rt, others, flags, fetch_at, now)| Situation {
+                policy,
+                staying,
+                vcpus: [&[rt], others.as_slice()].concat(),
+                runs: flags.0,
+                parked: flags.1,
+                parks: flags.2,
+                keeps: flags.3,
+                in_kernel: flags.4,
+                switches: flags.5,
+                alarm: flags.6,
+                fetch_at,
+                now,
+            },
+        )
 }
 
 /// All that a decision changes.
