@@ -257,9 +257,9 @@ impl Scheduler {
         }
     }
 
-    /// A vCPU preempts the one that runs: [`Self::wake`], if it sleeps, and [`Self::decide`] in one. If it does not sleep, it is
-    /// [`Self::first_above_current`]. Returns whether it runs now; if not, nothing has changed. It does not if it sleeps and is not above
-    /// all others, or if the time slice of the vCPU that runs is over.
+    /// A vCPU preempts the one that runs: [`Self::wake`], if it sleeps, and [`Self::decide`] in one. Returns whether it runs now; if not,
+    /// nothing has changed. It does not if it sleeps and is not above all others, if it is awake and not the first of the highest band, or
+    /// if the time slice of the vCPU that runs is over.
     #[inline(always)]
     pub fn preempt(&mut self, vcpu: VcpuId, now: Ticks) -> bool {
         let Ok(&entry) = self.entry(vcpu) else {
@@ -269,7 +269,7 @@ impl Scheduler {
         let sleeps = entry.state == VcpuState::Sleep;
         let is_first = match sleeps {
             true => self.queue.highest_level() < level,
-            false => entry.state == VcpuState::Runnable,
+            false => entry.state == VcpuState::Runnable && self.queue.next() == Some(vcpu),
         };
         let next = Chosen::Vcpu(vcpu);
         if !is_first || self.paused >= level || self.chosen == next {
