@@ -90,6 +90,11 @@ impl GuestGic {
     /// Rings the holders of these SPIs, except `me`.
     fn ring_holders(&self, word: usize, spis: u32, me: VcpuIndex) -> VcpuIndexSet {
         let (_, holders) = self.distributor.held_by_others(word, spis, me);
+        self.recall_each(holders)
+    }
+
+    /// Recalls the SPIs that these vCPUs hold, and returns the vCPUs.
+    fn recall_each(&self, holders: VcpuIndexSet) -> VcpuIndexSet {
         for holder in holders.iter() {
             let _ = self.recall(holder);
         }
@@ -312,30 +317,32 @@ impl CpuInterface {
         machine: &mut impl PhysicalGic,
     ) -> (VcpuIndexSet, bool) {
         let word = gic.distributor.word(n);
+        let mut holders = VcpuIndexSet::EMPTY;
         // A request makes a holder drop what it has pending in a list register. It comes before the latches are cleared
         // (see `fold_spi`), and again for what is listed afterwards, because listing voids requests (`Word::list`).
-        let request = |spis| {
-            let (others, _) = gic.distributor.held_by_others(n, spis, self.index);
+        let mut request = |spis| {
+            let (others, of) = gic.distributor.held_by_others(n, spis, self.index);
             word.drop_pending.fetch_or(others, Ordering::AcqRel);
+            holders = holders.with(of);
         };
         request(value);
+        let mut is_done = !machine.is_interrupted();
         let mut spis = value;
         for _ in 0..MAX_LOOKS {
             let put_back = word.put_back.load(Ordering::Acquire);
-            if !self.clear_latches(gic, n, word, spis, machine) {
-                return (gic.ring_holders(n, value, self.index), false);
+            is_done = is_done && self.clear_latches(gic, n, word, spis, machine);
+            if !is_done {
+                break;
             }
             request(value & word.listed.load(Ordering::Acquire));
             if word.put_back.load(Ordering::Acquire) == put_back {
                 break;
             }
-            if machine.is_interrupted() {
-                return (gic.ring_holders(n, value, self.index), false);
-            }
+            is_done = !machine.is_interrupted();
             // A holder may have taken an SPI from the latches before, and put it back into them after.
             spis = value & word.pending_now();
         }
-        (gic.ring_holders(n, value, self.index), true)
+        (gic.recall_each(holders), is_done)
     }
 
     /// Clears pending state outside list registers. Returns whether all of it was cleared, or the core was interrupted in between.
