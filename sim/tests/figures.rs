@@ -51,9 +51,15 @@ fn each_policy_has_the_effect_that_it_is_for() {
     assert_eq!(delay.counters.migrations, 0);
     let cosched = of(Policy::Cosched);
     assert_eq!(cosched.counters.migrations, 0);
-    assert!(cosched.work.spun < none.work.spun / 2);
     let trap = of(Policy::Trap);
-    assert!(trap.work.spun < none.work.spun / 2);
+    // How long a vCPU spins depends on where the real-time guest preempts the holder of a lock, so the sums of some seeds are compared.
+    let spun = |policy| -> u64 {
+        let of = |seed| simulate(&setup(policy, 50, seed)).unwrap().work.spun;
+        (1..=4).map(of).sum()
+    };
+    let spun_under_none = spun(Policy::None);
+    assert!(spun(Policy::Cosched) < spun_under_none / 2);
+    assert!(spun(Policy::Trap) < spun_under_none / 2);
     let ondemand = of(Policy::OnDemand);
     // While the real-time guest is not busy, each of its ticks sends a vCPU away, and that vCPU returns; `steal` has a park
     // delay.

@@ -86,15 +86,23 @@ fn park_fetched<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId)
     }
 }
 
-/// Parks the vCPUs that were kept for the park delay.
-fn park_kept<P: Platform>(state: &mut State<P>, platform: &mut P) {
-    for id in state.park_later.take().iter() {
+/// Parks the vCPUs that were kept for the park delay. Returns whether all are parked. If not, the core was interrupted, and the decision
+/// that follows parks the others.
+fn park_kept<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
+    let kept = state.park_later;
+    for id in kept.iter() {
+        state.park_later.remove(id);
         if state.loaded() != Some(id) && state.running != Some(id) {
             platform.trace(TracePoint::Park);
             park(state, platform, id);
             platform.trace(TracePoint::Parked);
         }
+        if !state.park_later.is_empty() && platform.is_interrupted() {
+            state.must_decide = true;
+            return false;
+        }
     }
+    true
 }
 
 /// Publishes which band this core runs. Publishes only changes, because publishing needs a fence.
@@ -170,8 +178,8 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
         if before > floor && state.rules.returns_home {
             call_home(state, platform);
         }
-        if !state.park_later.is_empty() {
-            park_kept(state, platform);
+        if !state.park_later.is_empty() && !park_kept(state, platform) {
+            return;
         }
         if !state.parked_here.is_empty()
             && level != Level::IDLE
@@ -211,7 +219,9 @@ pub(super) fn publish_above_lowest<P: Platform>(
 /// one.
 #[inline(never)]
 fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
-    park_kept(state, platform);
+    if !park_kept(state, platform) {
+        return;
+    }
     let above_lowest = notify_of_above_lowest(state, platform);
     let next = next_to_notify(state, platform);
     if let Some(id) = next.filter(|_| next != above_lowest) {

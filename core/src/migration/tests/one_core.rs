@@ -455,3 +455,26 @@ fn two_kicks_are_delivered_together_before_the_vcpu_runs() {
     take_interrupts(&mut core.state, &mut core.machine);
     assert!(core.state.must_refresh() && !core.machine.doorbells[0].is_silent());
 }
+
+/// Else a vCPU of a higher band would wait until all are parked.
+#[test]
+fn parking_stops_at_an_interrupt_and_goes_on_with_the_next_decision() {
+    let mut core = Core::steal(&[Band::LOWEST; 4]);
+    for id in 0..4 {
+        core.admit(id, VcpuState::Runnable);
+    }
+    core.dispatch();
+    core.state.must_decide = false;
+    let others = || (1..4).map(VcpuId);
+    core.state.park_later = others().collect();
+    let parked = |core: &Core| {
+        let slots = others().map(|id| core.slot(id.0).parked());
+        slots.flatten().count()
+    };
+    core.machine.pending.push(VcpuId(0));
+    core.publish_and_notify(Ticks(1));
+    assert_eq!((parked(&core), core.state.must_decide()), (1, true));
+    core.machine.pending.clear();
+    core.publish_and_notify(Ticks(1));
+    assert_eq!(parked(&core), 3);
+}
