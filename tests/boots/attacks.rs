@@ -5,7 +5,7 @@
 use boot_tests::{Boot, probe, rt};
 
 /// The longest wait of the real-time task, in instructions.
-const LONGEST: u64 = 3_500;
+const LONGEST: u64 = 3_000;
 
 fn causes_no_delay(kind: &str) {
     let attack = format!("suite=attack kind={kind} ms=500");

@@ -5,7 +5,7 @@
 use boot_tests::{Boot, probe, rt};
 
 /// The longest wait of the real-time task, in instructions.
-const LONGEST: u64 = 3_500;
+const LONGEST: u64 = 3_000;
 
 fn resets_cause_no_delay(policy: &'static str, cores: &[usize]) {
     let name = format!("resets_cause_no_delay_{policy}_{}", cores.len());

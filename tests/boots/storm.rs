@@ -9,7 +9,7 @@ use boot_tests::{Boot, probe, rt};
 const MORE_THAN_NONE: u64 = 600;
 /// The longest wait: the switch, and what EL2 does for a storm before it looks for interrupts. A search of 256 pending SPIs without a
 /// look takes 18,000.
-const LONGEST: u64 = 3_500;
+const LONGEST: u64 = 3_000;
 /// The virtual distributor has as many SPIs as the highest SPI of the guest needs.
 const MOST_SPIS: u64 = 256;
 
