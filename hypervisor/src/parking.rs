@@ -11,10 +11,10 @@ use spumone_core::migration::Claim;
 /// parking slots guard it.
 pub struct ParkedTokens([UnsafeCell<Option<VcpuToken>>; MAX_VCPUS]);
 
-// SAFETY: two cores access the place of a token: the one that has the token, before it stores to the vCPU's parking
-// slot, and the one whose claim of the slot succeeds, after the claim. The release of the first and the acquire of the
-// second order their accesses. A token and a claim with the same id are of the same vCPU: start-up makes one vCPU with each
-// id, which nothing changes, and there is one `Shared`, so one slot for each id.
+// A token and a claim with the same id are of the same vCPU: start-up makes one vCPU with each id, which nothing changes, and there is one
+// `Shared`, so one slot for each id.
+// SAFETY: two cores access the place of a token: the core that has the token, before it stores to the vCPU's parking slot, and the core
+// whose claim of the slot succeeds, after the claim. The release of the first and the acquire of the second order their accesses.
 unsafe impl Sync for ParkedTokens {}
 
 impl ParkedTokens {

@@ -149,7 +149,8 @@ impl<'a> Notices<'a> {
         false
     }
 
-    /// Makes the first line about one of these guests the one that is written, or drops it for want of room.
+    /// Begins the first line about one of these guests. Drops that line if the console has too little room for it. Returns whether a line has
+    /// begun.
     fn begin(&mut self, guests: u32, room: usize) -> bool {
         let mut lines = self.waiting.iter();
         let Some(place) = lines.position(|it| guests >> it.guest.0 & 1 != 0) else {

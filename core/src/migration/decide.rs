@@ -73,13 +73,13 @@ pub(super) fn decide<P: Platform>(state: &mut State<P>, platform: &mut P) -> Tic
             set_mask_and_alarm(state, platform, now, Some(band));
             now
         }
-        None => decide_anew(state, platform),
+        None => decide_in_full(state, platform),
     }
 }
 
 /// As [`decide`], the long way.
 #[inline(always)]
-pub(super) fn decide_anew<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
+pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P) -> Ticks {
     // A pending interrupt may change the decision. A preemption does not wait for it.
     if platform.is_interrupted() && !state.higher_band_waits() {
         take_interrupts(state, platform);

@@ -215,8 +215,8 @@ pub(super) fn publish_above_lowest<P: Platform>(
     }
 }
 
-/// The park delay is over, or another core is to be notified again: the one that was may just have begun to run a higher band, like this
-/// one.
+/// The park delay is over, or this core notifies another core again: the core that was notified last may have begun to run a higher band
+/// since, as this core has.
 #[inline(never)]
 fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     if !park_kept(state, platform) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The short way of a decision: a vCPU is awake, or its deadline has passed, and nothing else can change that it runs next. So a
+//! The short way of a decision: a vCPU is runnable, or its deadline has passed, and nothing else can change that this vCPU runs next. So a
 //! real-time guest does not wait for all that a decision looks at.
 //!
-//! The short way decides what the long way ([`decide`](super::decide)) would.
+//! The short way decides what the long way (`decide_in_full`) would.
 
 use super::early;
 use super::notify::publish_above_lowest;
@@ -11,9 +11,9 @@ use super::shared::VcpuFacts;
 use crate::schedule::{Band, Level, Ticks};
 use spumone_config::types::VcpuId;
 
-/// Decides that another vCPU runs, if it is above all others that could run, and stays on this core: one that is awake, or the only one
-/// whose deadline has passed. Returns the time of the decision and the vCPU's band; `None`: nothing has changed, and the decision takes
-/// the long way.
+/// Decides that another vCPU runs: a runnable vCPU, or the sleeping vCPU whose deadline has passed, if there is only one. That vCPU must not
+/// migrate, and its band must be above those of all vCPUs that do. Returns the time of the decision and the band of the vCPU; `None`:
+/// nothing has changed, and the decision takes the long way.
 #[inline(always)]
 pub(super) fn preempt<P: Platform>(
     state: &mut State<P>,

@@ -12,10 +12,11 @@ use crate::schedule::VcpuState;
 #[inline(always)]
 pub fn save_loaded<P: Platform>(state: &mut State<P>, platform: &mut P) {
     catch(state, platform, Catch::Nothing);
-    let Some(Loaded { id, mut token }) = state.loaded.take() else {
+    let facts = |id| platform.shared().vcpu(id).copied();
+    let Some(vcpu) = state.loaded().and_then(facts) else {
         return;
     };
-    let Some(&vcpu) = platform.shared().vcpu(id) else {
+    let Some(Loaded { id, mut token }) = state.loaded.take() else {
         return;
     };
     let is_asleep = state.scheduler.state(id) == Some(VcpuState::Sleep);

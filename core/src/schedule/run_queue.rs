@@ -60,7 +60,10 @@ impl RunQueue {
     /// As [`Self::wake`], for a vCPU that is not queued, and a band that has no members.
     #[inline(always)]
     pub(super) fn wake_first(&mut self, vcpu: VcpuId, band: Band) {
-        debug_assert!(!self.contains(vcpu) && !self.has_band(band), "it is alone");
+        debug_assert!(
+            !self.contains(vcpu) && !self.has_band(band),
+            "the vCPU is alone in its band"
+        );
         if let Some(place) = self.places.get_mut(vcpu.index()) {
             *place = Place {
                 after: vcpu,
@@ -164,16 +167,10 @@ impl RunQueue {
             };
             self.places[last.index()].after = vcpu;
             self.places[first.index()].before = vcpu;
+            self.queued |= 1 << index;
         } else {
-            self.places[index] = Place {
-                after: vcpu,
-                before: vcpu,
-                band,
-            };
-            self.first[band.index()] = vcpu;
-            self.occupied |= 1 << band.index();
+            self.wake_first(vcpu, band);
         }
-        self.queued |= 1 << index;
         true
     }
 }

@@ -248,7 +248,7 @@ impl Scheduler {
         }
     }
 
-    /// The first vCPU of the highest band, if it is above the one that runs.
+    /// The first vCPU in the queue of the highest band, if that band is above the band that runs.
     #[inline(always)]
     pub fn first_above_current(&self) -> Option<VcpuId> {
         match self.queue.highest_level() > self.current_level() {
@@ -257,9 +257,9 @@ impl Scheduler {
         }
     }
 
-    /// A vCPU preempts the one that runs: [`Self::wake`], if it sleeps, and [`Self::decide`] in one. Returns whether it runs now; if not,
-    /// nothing has changed. It does not if it sleeps and is not above all others, if it is awake and not the first of the highest band, or
-    /// if the time slice of the vCPU that runs is over.
+    /// `vcpu` preempts the current vCPU: [`Self::wake`], if `vcpu` sleeps, and [`Self::decide`] in one. Returns whether `vcpu` is the current
+    /// vCPU now; if not, nothing has changed. That is so if `vcpu` sleeps and its band is not above those of all queued vCPUs, if `vcpu` is
+    /// runnable and not the first of the highest band, or if the time slice of the current vCPU is over.
     #[inline(always)]
     pub fn preempt(&mut self, vcpu: VcpuId, now: Ticks) -> bool {
         let Ok(&entry) = self.entry(vcpu) else {
@@ -286,17 +286,10 @@ impl Scheduler {
             true => self.quantum,
             false => entry.quantum_left,
         };
-        if let Some(place) = self.entry_mut(vcpu) {
-            place.state = VcpuState::Running;
-            place.quantum_left = quantum_left;
-        }
         if sleeps {
             self.queue.wake_first(vcpu, entry.band);
         }
-        self.since = now;
-        self.quantum_end = now.saturating_add(quantum_left);
-        self.extended_by = Ticks(0);
-        self.current = Some((vcpu, entry.band));
+        self.run(vcpu, entry.band, quantum_left, now);
         self.chosen = next;
         true
     }
@@ -397,11 +390,22 @@ impl Scheduler {
         let Some(vcpu) = self.queue.next() else {
             return;
         };
+        if let Ok(&Entry {
+            band, quantum_left, ..
+        }) = self.entry(vcpu)
+        {
+            self.run(vcpu, band, quantum_left, now);
+        }
+    }
+
+    /// Makes a queued vCPU the current one. `quantum_left`: the rest of its time slice.
+    #[inline(always)]
+    fn run(&mut self, vcpu: VcpuId, band: Band, quantum_left: Ticks, now: Ticks) {
         if let Some(entry) = self.entry_mut(vcpu) {
             entry.state = VcpuState::Running;
-            let (band, left) = (entry.band, entry.quantum_left);
+            entry.quantum_left = quantum_left;
             self.since = now;
-            self.quantum_end = now.saturating_add(left);
+            self.quantum_end = now.saturating_add(quantum_left);
             self.extended_by = Ticks(0);
             self.current = Some((vcpu, band));
         }

@@ -23,6 +23,9 @@ const VMCR_ENABLE_GROUP_0: u64 = 1 << 0;
 const VMCR_ENABLE_GROUP_1: u64 = 1 << 1;
 /// ICH_VMCR_EL2.VPMR.
 const VMCR_PRIORITY_MASK_SHIFT: u32 = 24;
+/// How many pending SPIs of a sleeping vCPU are looked at while it is saved for a vCPU of a higher band. If it has masked so many, it is
+/// woken for nothing: when it runs next, it executes WFI again, and the search for that takes its own time.
+const MAX_SEARCHED: usize = 8;
 /// The running priority when nothing is active.
 const IDLE_PRIORITY: u8 = 0xff;
 
@@ -48,7 +51,7 @@ pub struct CpuInterface {
     pub(super) active_rank: [Rank; 32],
     /// SPIs that this vCPU has active and that are in no list register.
     pub(super) held: [u32; SPI_WORDS],
-    /// The words of `held` in which there is one.
+    /// The words of `held` that are not zero, so that a load need not read all of them.
     pub(super) held_words: u32,
     /// The subset of `held` whose physical SPI is active as long as the virtual one is.
     pub(super) held_physical: [u32; SPI_WORDS],
@@ -313,6 +316,23 @@ impl CpuInterface {
                     && signalled(group & spi.mask() != 0, distributor.priority(spi));
                 is_signalled || is_late()
             })
+    }
+
+    /// As [`Self::has_deliverable`], for a vCPU that slept and is saved. `is_urgent`: a vCPU of a higher band waits for the core, so only
+    /// [`MAX_SEARCHED`] pending SPIs are looked at.
+    pub fn wakes(
+        &self,
+        gic: &GuestGic,
+        lines: u32,
+        vmcr: u64,
+        running: u8,
+        is_urgent: bool,
+    ) -> bool {
+        let mut searched = 0;
+        self.has_deliverable(gic, lines, vmcr, running, || {
+            searched += 1;
+            is_urgent && searched >= MAX_SEARCHED
+        })
     }
 
     /// Private interrupts that are enabled, and whose group is enabled.

@@ -10,9 +10,9 @@ use spumone_config::types::IntId;
 impl CpuInterface {
     /// The vCPU is about to run on this core: its timer registers are in place, list registers are free,
     /// [`Doorbell::settle`](super::Doorbell::settle) was called. Writes list registers and `ICH_HCR_EL2`. Returns the
-    /// vCPUs whose doorbells were rung, and whether the vCPU may run.
+    /// vCPUs whose doorbells this vCPU has rung, and whether this vCPU may run.
     ///
-    /// It may not if the core was interrupted while there was much to do. The vCPU is then loaded with its virtual CPU interface off, and
+    /// It may not run if the core was interrupted while there was much to do. The vCPU is then loaded with its virtual CPU interface off, and
     /// must be unloaded, or [synchronized](Self::synchronize) before it runs.
     #[inline(always)]
     pub fn load(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (VcpuIndexSet, bool) {
@@ -26,10 +26,8 @@ impl CpuInterface {
     /// nothing is done.
     #[inline(always)]
     fn load_timer(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> bool {
-        let private = self.active | self.latch | self.fired;
-        let others = private | self.held_words | self.words | u32::from(self.ended);
-        // Whoever rings the doorbell after this look kicks this core.
-        if others != 0 || !gic.doorbell(self.index).is_silent() {
+        // A core that rings the doorbell after this look kicks this core.
+        if self.has_interrupts() || !gic.doorbell(self.index).is_silent() {
             return false;
         }
         let lines = machine.lines() & TIMER_PPIS;
@@ -54,17 +52,21 @@ impl CpuInterface {
     /// Puts a timer that has expired into the first list register, while none is used.
     #[inline(always)]
     fn list_timer(&mut self, timer: IntId, machine: &mut impl PhysicalGic) {
-        let bit = u32::from(timer.0);
-        self.listed = 1 << (bit & 31);
-        self.list_register[bit as usize & 31] = 0;
-        let lr = self.rank(bit).list(timer, State::Pending);
+        let lr = self.rank(u32::from(timer.0)).list(timer, State::Pending);
         let slot = Slot {
             intid: timer,
             latched: false,
             backing: Backing::Hardware,
             lr: ListRegister::EMPTY,
         };
-        self.list(0, lr.backed_by(timer), slot, machine);
+        self.list_private(0, lr, slot, machine);
+    }
+
+    /// Whether this vCPU has interrupts outside list registers, besides those in its doorbell and the outputs of its timers.
+    #[inline(always)]
+    const fn has_interrupts(&self) -> bool {
+        let private = self.active | self.latch | self.fired;
+        private | self.held_words | self.words | self.ended as u32 != 0
     }
 
     /// As [`timer_fired`](Self::timer_fired), where it is the vCPU's only interrupt. Returns whether that was so; if not, nothing is done.
@@ -75,13 +77,8 @@ impl CpuInterface {
         timer: IntId,
         machine: &mut impl PhysicalGic,
     ) -> bool {
-        let private = self.active | self.latch | self.fired | self.used;
-        let others = private | self.held_words | self.words | u32::from(self.ended);
-        let mask = 1 << (timer.0 & 31);
-        if others != 0
-            || self.is_unfilled
-            || self.open(gic.distributor.control()) & TIMER_PPIS & mask == 0
-        {
+        let is_open = self.open(gic.distributor.control()) & TIMER_PPIS & 1 << (timer.0 & 31) != 0;
+        if self.used != 0 || self.has_interrupts() || self.is_unfilled || !is_open {
             return false;
         }
         debug_assert!(!self.active_overflow && !self.pending_overflow);
@@ -99,7 +96,8 @@ impl CpuInterface {
     }
 
     /// The vCPU is switched out: takes all state back, empties the list registers and turns the virtual CPU interface
-    /// off, so that no other vCPU sees them. No timer PPI stays active on this core. Returns the vCPUs whose doorbells were rung.
+    /// off, so that no other vCPU gets its interrupts. No timer PPI stays active on this core. Returns the vCPUs whose doorbells this vCPU
+    /// has rung.
     #[inline(always)]
     pub fn unload(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         let mut kick = self.fold(gic, machine);

@@ -92,7 +92,9 @@ impl CpuInterface {
         self.list_private(index, lr, slot, machine);
     }
 
-    fn list_private(
+    /// Writes the list register of an SGI or PPI, and its record.
+    #[inline(always)]
+    pub(super) fn list_private(
         &mut self,
         index: usize,
         lr: ListRegister,
@@ -203,13 +205,7 @@ impl CpuInterface {
 
     /// Writes a list register, and its record.
     #[inline(always)]
-    pub(super) fn list(
-        &mut self,
-        index: usize,
-        lr: ListRegister,
-        slot: Slot,
-        machine: &mut impl PhysicalGic,
-    ) {
+    fn list(&mut self, index: usize, lr: ListRegister, slot: Slot, machine: &mut impl PhysicalGic) {
         self.slots[index % MAX_LIST_REGISTERS] = Slot { lr, ..slot };
         self.used |= 1 << index;
         machine.write_lr(index, lr);

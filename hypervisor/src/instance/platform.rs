@@ -23,10 +23,6 @@ use spumone_core::schedule::{Band, Ticks, priority_mask};
 use spumone_core::sets::VcpuSet;
 use spumone_core::vgic::Doorbell;
 
-/// How many pending SPIs of a sleeping vCPU are looked at while it is saved for a vCPU of a higher band. If it has masked so many, it is
-/// woken for nothing: when it runs next, it executes WFI again, and the search for that takes its own time.
-const MAX_SEARCHED: usize = 8;
-
 /// The state of one core besides its vCPUs.
 // `repr(C)`: the large orders, which are used rarely, come last. Behind them, other fields would need longer addresses.
 #[repr(C)]
@@ -335,20 +331,10 @@ fn wakes(vcpu: &Vcpu, now: Ticks, is_urgent: bool) -> bool {
         // A guest closes its CPU interface before a powerdown. Its timers wake it all the same.
         return true;
     }
-    let mut searched = 0;
-    let is_late = || {
-        searched += 1;
-        is_urgent && searched >= MAX_SEARCHED
-    };
-    let gic = &vcpu.shared.gic;
     let interface = &vcpu.interface;
-    vcpu.vgic.has_deliverable(
-        gic,
-        lines,
-        interface.vmcr(),
-        interface.running_priority(),
-        is_late,
-    )
+    let (vmcr, running) = (interface.vmcr(), interface.running_priority());
+    vcpu.vgic
+        .wakes(&vcpu.shared.gic, lines, vmcr, running, is_urgent)
 }
 
 /// Whether the core idles, or runs the lowest band.

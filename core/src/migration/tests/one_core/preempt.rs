@@ -5,7 +5,7 @@ use super::core::Core;
 use super::{MIDDLE, QUANTUM};
 use crate::migration::alarm_expired;
 use crate::migration::core_state::Loaded;
-use crate::migration::decide::{decide, decide_anew};
+use crate::migration::decide::{decide, decide_in_full};
 use crate::migration::park::wake;
 use crate::migration::preempt::preempt;
 use crate::migration::{Catch, ParkedState, Platform};
@@ -186,7 +186,7 @@ proptest! {
     fn the_short_way_decides_what_the_long_way_does(situation in any_situation()) {
         let (mut short, mut long) = (situation.core(), situation.core());
         let now = decide(&mut short.state, &mut short.machine);
-        prop_assert_eq!(now, decide_anew(&mut long.state, &mut long.machine));
+        prop_assert_eq!(now, decide_in_full(&mut long.state, &mut long.machine));
         prop_assert_eq!(seen(&short), seen(&long));
     }
 }
