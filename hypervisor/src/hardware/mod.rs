@@ -4,6 +4,7 @@
 //! The rest of the crate reaches the machine by the functions and macros named here. They decide nothing. Those
 //! on frequent paths are inlined into their callers.
 
+mod block;
 mod cache;
 mod death;
 mod firmware;
