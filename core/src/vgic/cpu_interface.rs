@@ -120,11 +120,11 @@ impl CpuInterface {
 
     /// Brings list registers up to date, as after a maintenance interrupt. Loaded only.
     pub fn synchronize(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
-        let kick = self.fold(gic, machine).without(self.index);
-        if machine.is_interrupted() {
-            return kick.with(self.put_off(machine));
+        let (kick, is_done) = self.fold_unless_interrupted(gic, machine);
+        match is_done {
+            true => kick.with(self.fill(gic, machine)),
+            false => kick.with(self.put_off(machine)),
         }
-        kick.with(self.fill(gic, machine))
     }
 
     /// The doorbell may have been rung: a kick has arrived at this core. Loaded only. Returns the vCPUs whose doorbells were rung.

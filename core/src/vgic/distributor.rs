@@ -23,6 +23,8 @@ const NO_HOLDER: u8 = 0xff;
 /// How often a word is read that keeps changing. Each further read is needed only if a holder has entered EL2 and moved
 /// an SPI since the last.
 pub(super) const MAX_LOOKS: usize = 16;
+/// All SPIs are routed to affinity 0 after a reset.
+const RESET_TARGETS: VcpuIndexSet = VcpuIndexSet(1);
 /// The SPI is not backed by a physical interrupt.
 const UNMAPPED: u16 = 0;
 
@@ -80,6 +82,8 @@ pub(super) struct Word {
     pub drop_pending: AtomicU32,
     /// Another vCPU has cleared the active state.
     pub drop_active: AtomicU32,
+    /// The vCPUs that an SPI of this word has been routed to in this life of the guest, so those it is routed to now, too.
+    targets: AtomicU8,
     /// It is backed by a physical interrupt. Constant while vCPUs run.
     mapped: AtomicU32,
 }
@@ -99,6 +103,7 @@ impl Word {
                 put_back: AtomicU32::new(0),
                 drop_pending: AtomicU32::new(0),
                 drop_active: AtomicU32::new(0),
+                targets: AtomicU8::new(RESET_TARGETS.0),
                 mapped: AtomicU32::new(0),
             }
         }
@@ -159,6 +164,17 @@ impl Word {
     pub fn unlist(&self, mask: u32) {
         self.put_back.fetch_add(1, Ordering::AcqRel);
         self.listed.fetch_and(!mask, Ordering::AcqRel);
+    }
+
+    /// SPIs that may have a holder, without those that their holder has just claimed, or is about to release.
+    ///
+    /// A holder sets one of these words after its claim, before it takes the pending state, and clears the last of them before the
+    /// release. An SPI goes from the first to the second, and from the second to the third, by setting the bit of the later one first, so
+    /// a reader in this order finds it.
+    pub fn may_be_held(&self) -> u32 {
+        self.listed.load(Ordering::Acquire)
+            | self.active.load(Ordering::Acquire)
+            | self.drop_active.load(Ordering::Acquire)
     }
 
     /// SPIs that are enabled, and whose group is enabled.
@@ -282,6 +298,7 @@ impl Distributor {
         ] {
             state.fetch_and(!mask, Ordering::Relaxed);
         }
+        word.targets.store(RESET_TARGETS.0, Ordering::Relaxed);
     }
 
     pub fn spis(&self) -> u16 {
@@ -362,13 +379,27 @@ impl Distributor {
     }
 
     pub fn set_affinity(&self, spi: Spi, affinity: u32) {
+        if let Some(vcpu) = self.vcpu_of(affinity) {
+            // A vCPU that makes the SPI pending reads only this word if there are many. The caller's fence comes after both.
+            let target = VcpuIndexSet::of(vcpu).0;
+            let targets = &self.word_of(spi).targets;
+            targets.fetch_or(target, Ordering::Relaxed);
+        }
         self.route[spi.index()].store(affinity, Ordering::Relaxed);
     }
 
     /// The vCPU that the SPI is routed to; none if no vCPU has that affinity.
     pub fn route(&self, spi: Spi) -> Option<VcpuIndex> {
-        let affinity = self.affinity(spi);
+        self.vcpu_of(self.affinity(spi))
+    }
+
+    fn vcpu_of(&self, affinity: u32) -> Option<VcpuIndex> {
         ((affinity as usize) < self.vcpus()).then_some(VcpuIndex(affinity as u8))
+    }
+
+    /// The vCPUs that any SPI of a word is routed to, and maybe others. Ordered by the fences, as routes are.
+    pub fn targets(&self, word: usize) -> VcpuIndexSet {
+        VcpuIndexSet(self.word(word).targets.load(Ordering::Relaxed))
     }
 
     pub fn holder(&self, spi: Spi) -> Option<VcpuIndex> {
@@ -447,16 +478,26 @@ impl Distributor {
         self.route(spi) == Some(vcpu) && self.holder(spi).is_none()
     }
 
+    /// The holders of these SPIs of a word.
+    pub fn holders(&self, n: usize, spis: u32) -> VcpuIndexSet {
+        let mut holders = VcpuIndexSet::EMPTY;
+        for bit in bits(spis & self.word(n).may_be_held()) {
+            if let Some(holder) = self.holder(Spi::at(n, bit)) {
+                holders.insert(holder);
+            }
+        }
+        holders
+    }
+
     /// Which of these SPIs of a word have another holder than `me`, and those holders.
     pub fn held_by_others(&self, n: usize, spis: u32, me: VcpuIndex) -> (u32, VcpuIndexSet) {
         let (mut held, mut holders) = (0, VcpuIndexSet::EMPTY);
-        let (first, end) = (spis.trailing_zeros(), u32::BITS - spis.leading_zeros());
-        // Most often they have no holder, so that is checked first.
-        for (bit, holder) in (first..end).zip(self.holder.iter().skip(n * 32 + first as usize)) {
-            let holder = holder.load(Ordering::Acquire);
-            if holder != NO_HOLDER && holder != me.0 && spis >> bit & 1 != 0 {
+        for bit in bits(spis & self.word(n).may_be_held()) {
+            if let Some(holder) = self.holder(Spi::at(n, bit))
+                && holder != me
+            {
                 held |= 1 << bit;
-                holders.insert(VcpuIndex(holder));
+                holders.insert(holder);
             }
         }
         (held, holders)

@@ -79,6 +79,18 @@ impl HighestPriority {
     }
 }
 
+/// Whether more than `count` bits are set.
+#[inline(always)]
+fn has_more_than(count: usize, mut bits: u32) -> bool {
+    for _ in 0..count {
+        if bits == 0 {
+            return false;
+        }
+        bits &= bits - 1;
+    }
+    bits != 0
+}
+
 /// Interrupts that a search leaves out.
 pub(super) struct Listed {
     private: u32,
@@ -173,7 +185,11 @@ impl CpuInterface {
             return (kick, false);
         }
         let has_spis = holds_active || self.words & !RECALL != 0;
-        let fits = match has_spis && self.may_overflow(gic, ready, registers) {
+        let overflows = match has_spis {
+            true => self.may_overflow(gic, ready, registers),
+            false => has_more_than(registers, ready | self.active),
+        };
+        let fits = match overflows {
             true => None,
             false => self.fill_unsorted(gic, ready, registers, &mut kick, machine),
         };

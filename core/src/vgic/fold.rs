@@ -22,19 +22,46 @@ impl CpuInterface {
     #[inline(always)]
     pub fn fold(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         let mut kick = VcpuIndexSet::EMPTY;
-        if self.active_overflow {
-            self.count_deactivations(machine);
-            // They are counted once.
-            self.active_overflow = false;
-        }
+        self.begin_to_fold(machine);
         for index in bits(self.used) {
             let lr = machine.read_lr(index as usize);
             kick = kick.with(self.fold_slot(gic, index as usize, lr, machine));
         }
         self.stale |= self.used;
         self.used = 0;
-        self.listed = 0;
         kick.without(self.index)
+    }
+
+    /// As [`fold`](Self::fold), but looks for interrupts after each SPI. Returns also whether it has taken all back. If not, the core was
+    /// interrupted, and the next fold takes back the rest.
+    #[inline(never)]
+    pub(super) fn fold_unless_interrupted(
+        &mut self,
+        gic: &GuestGic,
+        machine: &mut impl PhysicalGic,
+    ) -> (VcpuIndexSet, bool) {
+        let mut kick = VcpuIndexSet::EMPTY;
+        self.begin_to_fold(machine);
+        for index in bits(self.used) {
+            let lr = machine.read_lr(index as usize);
+            kick = kick.with(self.fold_slot(gic, index as usize, lr, machine));
+            self.stale |= 1 << index;
+            self.used &= !(1 << index);
+            if !lr.intid().is_private() && machine.is_interrupted() {
+                return (kick.without(self.index), false);
+            }
+        }
+        (kick.without(self.index), !machine.is_interrupted())
+    }
+
+    #[inline(always)]
+    fn begin_to_fold(&mut self, machine: &mut impl PhysicalGic) {
+        if self.active_overflow {
+            self.count_deactivations(machine);
+            // They are counted once.
+            self.active_overflow = false;
+        }
+        self.listed = 0;
     }
 
     /// The maintenance interrupt was taken: it is not signalled again before the list registers are brought up to date
@@ -158,10 +185,13 @@ impl CpuInterface {
         if state == State::Pending && slot.backing == Backing::Hardware {
             gic.distributor.fire(spi);
         }
+        if state.is_active() {
+            // Before it is unlisted; see `Word::may_be_held`.
+            word.active.fetch_or(mask, Ordering::AcqRel);
+        }
         // All pending state is in the latches now.
         word.unlist(mask);
         if state.is_active() {
-            word.active.fetch_or(mask, Ordering::AcqRel);
             let rank = slot.active_rank(gic.distributor.active_rank(spi), lr);
             gic.distributor.set_active_rank(spi, rank);
             self.hold(spi);

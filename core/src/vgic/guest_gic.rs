@@ -3,6 +3,7 @@
 
 use super::distributor::{Distributor, Spi};
 use super::doorbell::{Doorbell, RECALL};
+use super::mmio_distributor::part_of;
 use super::{PhysicalGic, VcpuIndex, VcpuIndexSet, bits};
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::packed;
@@ -112,28 +113,21 @@ impl GuestGic {
         }
     }
 
-    /// As [`Self::ring`] for SPIs of one word, of which there may be many.
+    /// As [`Self::ring`] for SPIs of one word. Where there are many, also vCPUs may be rung that none of them is routed to, since their
+    /// routes are not looked at one by one.
     pub(super) fn ring_each(&self, word: usize, spis: u32) -> VcpuIndexSet {
-        fence(Ordering::SeqCst);
-        let (mut targets, mut holders) = (VcpuIndexSet::EMPTY, VcpuIndexSet::EMPTY);
-        for bit in bits(spis) {
-            let spi = Spi::at(word, bit);
-            let target = self.distributor.route(spi);
-            if let Some(target) = target {
-                targets.insert(target);
-            }
-            match self.distributor.holder(spi) {
-                Some(holder) if Some(holder) != target => holders.insert(holder),
-                _ => {}
-            }
+        let few = part_of(spis, u32::MAX);
+        if few == spis {
+            let each = bits(few).map(|bit| self.ring(Spi::at(word, bit)));
+            return each.fold(VcpuIndexSet::EMPTY, VcpuIndexSet::with);
         }
+        fence(Ordering::SeqCst);
+        let targets = self.distributor.targets(word);
+        let holders = self.distributor.holders(word, spis);
         for target in targets.iter() {
             self.doorbell(target).ring_spis(1 << word);
         }
-        for holder in holders.iter() {
-            let _ = self.recall(holder);
-        }
-        targets.with(holders)
+        targets.with(self.recall_each(holders))
     }
 
     /// Rings `holder` so that it folds the SPIs whose holder it is.

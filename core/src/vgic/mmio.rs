@@ -128,9 +128,9 @@ impl CpuInterface {
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
     ) -> (VcpuIndexSet, bool) {
-        let kick = self.fold(gic, machine);
+        let (kick, is_done) = self.fold_unless_interrupted(gic, machine);
         self.is_unfilled = true;
-        if machine.is_interrupted() {
+        if !is_done {
             return (kick, false);
         }
         let (rung, is_done) = self.finish_ended(gic, machine);

@@ -77,24 +77,19 @@ impl GuestGic {
             return VcpuIndexSet::EMPTY;
         };
         match self.shared_word(n) {
-            Some(word) => {
-                let state = self.distributor.word(word);
-                let held =
-                    state.listed.load(Ordering::Acquire) | state.active.load(Ordering::Acquire);
-                self.ring_holders(word, held, reader)
-            }
+            Some(word) => self.ring_holders(word, u32::MAX, reader),
             None => VcpuIndexSet::EMPTY,
         }
     }
 
     /// Rings the holders of these SPIs, except `me`.
     fn ring_holders(&self, word: usize, spis: u32, me: VcpuIndex) -> VcpuIndexSet {
-        let (_, holders) = self.distributor.held_by_others(word, spis, me);
-        self.recall_each(holders)
+        let holders = self.distributor.holders(word, spis);
+        self.recall_each(holders.without(me))
     }
 
     /// Recalls the SPIs that these vCPUs hold, and returns the vCPUs.
-    fn recall_each(&self, holders: VcpuIndexSet) -> VcpuIndexSet {
+    pub(super) fn recall_each(&self, holders: VcpuIndexSet) -> VcpuIndexSet {
         for holder in holders.iter() {
             let _ = self.recall(holder);
         }
@@ -242,10 +237,7 @@ impl CpuInterface {
             Bank::SetEnable => value & !word.enabled.load(Ordering::Acquire),
             Bank::ClearEnable => value & word.enabled.load(Ordering::Acquire),
             Bank::SetActive => value,
-            Bank::ClearActive => {
-                let (others, _) = gic.distributor.held_by_others(n, value, self.index);
-                value & (word.active.load(Ordering::Acquire) | others)
-            }
+            Bank::ClearActive => value & word.may_be_held(),
         };
         let mut kick = VcpuIndexSet::EMPTY;
         while rest != 0 {
@@ -379,7 +371,7 @@ impl CpuInterface {
 }
 
 /// The lowest SPIs of `rest`, of which at most [`PART`] are `costly`.
-fn part_of(rest: u32, costly: u32) -> u32 {
+pub(super) fn part_of(rest: u32, costly: u32) -> u32 {
     let mut later = rest & costly;
     for _ in 0..PART {
         later &= later.wrapping_sub(1);
