@@ -29,7 +29,7 @@ use spumone_config::packed::{BundleHeader, MemoryRange, Stage2, System};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr};
 use spumone_core::link::{Gpio, Signal};
-use spumone_core::load::Claims;
+use spumone_core::load::{Claims, Phases};
 use spumone_core::mailbox::Post;
 use spumone_core::migration::{Level, Policy, Roles, Shared, VcpuFacts};
 use spumone_core::psci::{GuestPower, Lifecycle};
@@ -194,6 +194,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
             outbound: [const { Direction::new() }; _],
             due: AtomicU32::new(0),
             broken_virtio: AtomicU32::new(0),
+            phases: Phases::of(config),
             loading: Claims::new(),
             vcpus: config.vcpus.iter().map(|vcpu| vcpu.id).collect(),
             stage2: tables(&config.stage2),

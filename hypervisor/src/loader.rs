@@ -20,8 +20,8 @@ pub enum Left {
     More,
 }
 
-/// Loads chunks of the guest, at most [`MAX_CHUNKS`], until an interrupt pends, which is looked for after each chunk: three hundred
-/// instructions, or up to a thousand for a random byte. No vCPU of the guest may run, unless nothing is left. Any core may call this at
+/// Loads chunks of the guest, at most [`MAX_CHUNKS`], until an interrupt pends, which is looked for after each chunk: at most
+/// three hundred instructions. No vCPU of the guest may run, unless nothing is left. Any core may call this at
 /// any time, together with others.
 ///
 /// `random` returns the byte with this number of the guest's random seeds; `reset_spis` resets the SPIs from this one on.
@@ -30,7 +30,7 @@ pub fn load_until_interrupted(
     random: impl Fn(u32) -> u8,
     mut reset_spis: impl FnMut(u16),
 ) -> Left {
-    let work = Work::of(&guest.config);
+    let work = Work::new(&guest.config, guest.phases);
     for _ in 0..MAX_CHUNKS {
         match guest.loading.claim(work.phases()) {
             Claim::Done => return Left::Nothing,

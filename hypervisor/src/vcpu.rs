@@ -19,7 +19,9 @@ pub enum Work {
     Guest,
     /// Loads the guest: only the guest's first vCPU, before the guest runs.
     Load,
-    /// The same vCPU begins the life of the guest, which is loaded.
+    /// The same vCPU resets what the guest's cores share, when it is loaded.
+    Reset,
+    /// The same vCPU begins the life of the guest.
     Begin,
 }
 
@@ -88,7 +90,7 @@ pub struct Vcpu {
     pub vgic: CpuInterface,
     /// What it does when it runs.
     pub work: Work,
-    /// Set for a vCPU suspended to powerdown: it resumes at this entry point, with its context reset.
+    /// Set for a vCPU that was turned on, or suspended to powerdown: it starts at this entry point, with its context reset.
     pub resume: Option<EntryPoint>,
     /// How often its context was reset. A core whose TLB may have its translations from before a reset invalidates them.
     pub resets: u32,
@@ -134,7 +136,7 @@ impl Vcpu {
 
     /// Sets the state in which a vCPU starts after PSCI CPU_ON and CPU_SUSPEND: MMU and caches off,
     /// interrupts masked, `x0` = context (DEN0022, 6.4).
-    pub fn reset_context(&mut self, start: EntryPoint) {
+    fn reset_context(&mut self, start: EntryPoint) {
         self.registers = GuestRegisters::new();
         self.registers.pc = start.entry.0;
         self.registers.x[0] = start.context;
@@ -144,27 +146,32 @@ impl Vcpu {
         self.resets = self.resets.wrapping_add(1);
     }
 
-    /// As [`Self::reset_context`], with the CPU interface: wakes a vCPU from a suspend to powerdown.
+    /// As [`Self::reset_context`], with the CPU interface: before a vCPU runs that was turned on, or woke from a suspend to powerdown.
     /// Timers and redistributor keep their state; they may have woken it.
     pub fn power_up(&mut self, start: EntryPoint) {
         self.reset_context(start);
         self.interface = InterfaceRegisters::reset();
     }
 
-    /// As [`Self::reset_context`], with timers and CPU interface: starts a vCPU after `CPU_ON`. The
-    /// redistributor keeps its state, as on hardware.
+    /// Starts a vCPU after `CPU_ON`, with its timers reset. The core that runs it [powers it up](Self::power_up) first. The redistributor
+    /// keeps its state, as on hardware.
     pub fn power_on(&mut self, start: EntryPoint) {
-        self.reset_context(start);
         self.timers = GuestTimers::reset();
-        self.interface = InterfaceRegisters::reset();
         self.work = Work::Guest;
+        self.resume = Some(start);
     }
 
-    /// As [`Self::power_on`], with the redistributor: begins a new life of the guest.
+    /// Its guest's life ends: resets what [`Self::power_on`] and [`Self::reset`] of the next life leave as it is.
+    pub fn end_life(&mut self) {
+        self.vgic.reset();
+        self.work = Work::Guest;
+        self.resume = None;
+    }
+
+    /// As [`Self::power_up`], with timers and redistributor: begins a new life of the guest.
     pub fn reset(&mut self, start: EntryPoint) {
-        self.reset_context(start);
+        self.power_up(start);
         self.timers = GuestTimers::reset();
-        self.interface = InterfaceRegisters::reset();
         self.vgic.reset();
         self.work = Work::Guest;
     }

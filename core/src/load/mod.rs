@@ -66,9 +66,9 @@ pub struct Work<'a> {
     phases: Phases,
 }
 
-impl<'a> Work<'a> {
-    /// What is to be done to load this guest.
-    pub fn of(guest: &'a Guest) -> Self {
+impl Phases {
+    /// The phases of the work that loads this guest. They are computed once.
+    pub fn of(guest: &Guest) -> Self {
         let cleared: u64 = guest.memory.iter().map(pages).sum();
         let copied: u64 = guest.segments.iter().map(pieces).sum();
         let drawn: u64 = guest.seeds.iter().map(random_bytes).sum();
@@ -76,11 +76,15 @@ impl<'a> Work<'a> {
         // Memory of machines is far below the 16 TiB at which this would saturate.
         let number = |chunks| u32::try_from(chunks).unwrap_or(u32::MAX);
         Self {
-            guest,
-            phases: Phases {
-                ends: [cleared, cleared + copied, cleared + copied + drawn + reset].map(number),
-            },
+            ends: [cleared, cleared + copied, cleared + copied + drawn + reset].map(number),
         }
+    }
+}
+
+impl<'a> Work<'a> {
+    /// What is to be done to load this guest, whose [`Phases::of`] are `phases`.
+    pub const fn new(guest: &'a Guest, phases: Phases) -> Self {
+        Self { guest, phases }
     }
 
     /// How many chunks there are, and which need others to be done.
@@ -225,7 +229,7 @@ mod tests {
     /// Carries all chunks out, and checks their sizes and addresses.
     fn load(guest: &Guest) -> BTreeMap<u64, Byte> {
         let mut memory = BTreeMap::new();
-        let work = Work::of(guest);
+        let work = Work::new(guest, Phases::of(guest));
         let (mut drawn, mut reset) = (None, 0);
         let total = work.phases().total();
         for chunk in (0..total).filter_map(|number| work.chunk(number)) {

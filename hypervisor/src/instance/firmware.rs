@@ -2,11 +2,12 @@
 //! The firmware calls of guests: PSCI, SMCCC and TRNG. `core/psci` decides their outcome, which is carried out here.
 
 use super::{Instance, loaded};
-use spumone_config::{GuestId, VcpuId};
+use spumone_config::VcpuId;
 use spumone_core::migration;
-use spumone_core::psci::{self, EntryPoint, Outcome, StopReason};
+use spumone_core::psci::{self, Outcome, StopReason};
 use spumone_core::schedule::VcpuState;
 use spumone_core::smccc::{Call, SUCCESS, random_registers};
+use spumone_core::vgic::VcpuIndex;
 
 impl Instance {
     /// Handles an HVC or SMC of the running vCPU, whose program counter is past the instruction.
@@ -31,8 +32,12 @@ impl Instance {
             }
             Outcome::StopSelf => self.turn_off(),
             Outcome::StartVcpu { index, entry_point } => {
+                let generation = guest.lifecycle.now().1;
+                let target = guest.vcpu(VcpuIndex(index));
                 self.answer(SUCCESS);
-                self.send_start(guest_id, index, entry_point);
+                if let Some(target) = target {
+                    self.order_start(target, entry_point, generation);
+                }
             }
             Outcome::GuestOff => self.stop_guest(guest_id, StopReason::Off),
             Outcome::GuestReset => self.stop_guest(guest_id, StopReason::Reset),
@@ -45,15 +50,6 @@ impl Instance {
 
     fn answer_four(&mut self, values: [u64; 4]) {
         loaded(&mut self.state).registers.x[..4].copy_from_slice(&values);
-    }
-
-    /// Starts a vCPU of the running vCPU's guest, on whichever core it is.
-    fn send_start(&mut self, guest: GuestId, index: u8, entry_point: EntryPoint) {
-        let shared = self.platform.machine.guest(guest);
-        if let Some(vcpu) = shared.vcpu(spumone_core::vgic::VcpuIndex(index)) {
-            let generation = shared.lifecycle.now().1;
-            self.start_vcpu(vcpu, entry_point, generation);
-        }
     }
 
     /// Suspends the running vCPU, which may already sleep, to powerdown. When it runs again, it starts at its entry

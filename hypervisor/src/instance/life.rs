@@ -197,9 +197,11 @@ impl Instance {
 /// Resets the state of a guest that its cores share, before its life begins.
 pub(super) fn reset_shared(guest: &Guest) {
     guest.gic.reset();
-    guest.signals.iter().for_each(Signal::reset);
-    guest.gpios.iter().for_each(Gpio::reset);
-    guest.virtio.iter().for_each(Device::finish_reset);
+    let links = guest.config.links.len();
+    guest.signals.iter().take(links).for_each(Signal::reset);
+    guest.gpios.iter().take(links).for_each(Gpio::reset);
+    let devices = guest.virtio.iter().take(links);
+    devices.for_each(Device::finish_reset);
     guest.due.store(0, Ordering::Relaxed);
     guest.broken_virtio.store(0, Ordering::Relaxed);
 }

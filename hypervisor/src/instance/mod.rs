@@ -168,10 +168,8 @@ impl Instance {
     #[inline(always)]
     fn prepare_vcpu(&mut self, id: VcpuId) {
         if let Some(vcpu) = self.state.saved_vcpu_mut(id) {
-            match vcpu.work {
-                Work::Guest => {}
-                Work::Load => return self.load_guest(id),
-                Work::Begin => return self.begin_life(id),
+            if !matches!(vcpu.work, Work::Guest) {
+                return self.start_guest(id);
             }
             if let Some(start) = vcpu.resume {
                 vcpu.power_up(start);
@@ -180,9 +178,24 @@ impl Instance {
         migration::switch(&mut self.state, &mut self.platform, id);
     }
 
-    /// Loads the guest of vCPU `id` until an interrupt comes, with the help of cores that idle; after the last chunk, begins the
-    /// guest's life.
+    /// A step of the start of a guest by its first vCPU.
     #[inline(never)]
+    fn start_guest(&mut self, id: VcpuId) {
+        match self.saved(id).work {
+            Work::Guest => {}
+            Work::Load => self.load_guest(id),
+            Work::Reset => {
+                reset_shared(self.saved(id).shared);
+                self.saved(id).work = Work::Begin;
+            }
+            Work::Begin => self.begin_life(id),
+        }
+        if cpu::interrupt_pending() {
+            self.take_interrupts();
+        }
+    }
+
+    /// Loads the guest of vCPU `id` until an interrupt comes, with the help of cores that idle.
     fn load_guest(&mut self, id: VcpuId) {
         let machine = self.platform.machine;
         let vcpu = self.saved(id);
@@ -195,11 +208,7 @@ impl Instance {
         } else if self.load_chunks(guest_id) == Left::Nothing {
             machine.loading.fetch_and(!(1 << guest_id.0), Relaxed);
             finish_loading();
-            reset_shared(guest);
-            self.saved(id).work = Work::Begin;
-        }
-        if cpu::interrupt_pending() {
-            self.take_interrupts();
+            self.saved(id).work = Work::Reset;
         }
     }
 

@@ -9,7 +9,6 @@ use super::Instance;
 use super::mail::power_off;
 use crate::console::{CONSOLE, say};
 use crate::cpu;
-use crate::guest::Guest;
 use crate::hardware::write_if_there;
 use spumone_config::types::PcpuId;
 use spumone_config::{GuestId, VcpuId};
@@ -17,7 +16,7 @@ use spumone_core::console::{Notice, Source, Subject};
 use spumone_core::mailbox::Message;
 use spumone_core::migration;
 use spumone_core::orders::{Order, StopStep};
-use spumone_core::psci::{AfterStop, EntryPoint, Phase, StopReason};
+use spumone_core::psci::{AfterStop, Phase, StopReason};
 use spumone_core::schedule::Band;
 use spumone_core::vgic::VcpuIndex;
 
@@ -111,7 +110,7 @@ impl Instance {
                     step
                 }
                 Some(&vcpu) => {
-                    self.take_off(guest, vcpu);
+                    self.take_off(vcpu);
                     StopStep::TakeOff(index + 1)
                 }
                 None => StopStep::Acknowledge,
@@ -181,16 +180,13 @@ impl Instance {
     }
 
     /// Turns a vCPU of a guest that is stopped off, if this core has it.
-    fn take_off(&mut self, guest: &Guest, id: VcpuId) {
+    fn take_off(&mut self, id: VcpuId) {
         if !migration::acquire_token(&mut self.state, &mut self.platform, id) {
             self.state.forget(id);
             return;
         }
         self.state.stop(id);
-        self.saved(id).reset(EntryPoint {
-            entry: guest.config.entry,
-            context: 0,
-        });
+        self.saved(id).end_life();
         migration::park(&mut self.state, &mut self.platform, id);
     }
 

@@ -8,7 +8,7 @@ use crate::fake::{self, Ended, Register, printed};
 use crate::guest_registers::Exit;
 use spumone_config::GuestId;
 use spumone_config::packed::{Policy, Trigger};
-use spumone_core::load::{Claim, Work};
+use spumone_core::load::Claim;
 use spumone_core::psci::{Phase, StopReason};
 
 const OPERATOR: u8 = 0x1D;
@@ -286,7 +286,7 @@ fn begins_to_load(priority: u8) -> Bench {
 /// Whether a guest's loading is done. A chunk may be lost if it is not.
 fn is_loaded(bench: &Bench, guest: u8) -> bool {
     let guest = bench.machine.guest(GuestId(guest));
-    let phases = Work::of(&guest.config).phases();
+    let phases = guest.phases;
     guest.loading.claim(phases) == Claim::Done
 }
 
