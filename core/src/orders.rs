@@ -149,6 +149,7 @@ impl<'a> Orders<'a> {
     pub fn take(&mut self, band: Option<Band>) -> Option<Order> {
         let due = self.due(band);
         let is_due = |guest: GuestId| due >> guest.0 & 1 != 0;
+        // At most 32 times: vCPUs.
         let start = self.starts.iter().find(|id| {
             let start = self.start.get(id.index()).copied().flatten();
             start.is_none_or(|start| is_due(start.guest))
@@ -165,6 +166,7 @@ impl<'a> Orders<'a> {
             return Some(Order::Load(GuestId(guest as u8)));
         }
         let mut stops = (0..).zip(&self.stops);
+        // At most 8 times: guests.
         let stop = stops.find_map(|(guest, step)| {
             let waits =
                 |step: &StopStep| step.waits_for_notices() && !self.notices.are_written(1 << guest);
@@ -217,6 +219,7 @@ impl<'a> Orders<'a> {
     fn look(&mut self) {
         let starts = self.starts.iter();
         let starts = starts.filter_map(|id| self.start.get(id.index()).copied().flatten());
+        // At most 32 times: vCPUs.
         let starts = starts.fold(0, |all, start| all | 1 << start.guest.0);
         let stops = (0..).zip(&self.stops);
         let stops = stops.fold(0, |all, (guest, step)| {
@@ -224,6 +227,7 @@ impl<'a> Orders<'a> {
         });
         let guests: u32 = starts | self.loads | stops | self.notices.guests();
         let bands = bits(guests).filter_map(|guest| self.bands.get(guest as usize));
+        // At most 8 times: guests.
         self.band = bands.max().copied();
     }
 }

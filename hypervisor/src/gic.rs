@@ -162,6 +162,7 @@ impl Gic {
         for _ in 0..MAX_POLLS {
             // SAFETY: GICD_CTLR, mapped as device memory; reading has no effect.
             let control = unsafe { read_u32(self.distributor) };
+            // At most 10,000 times: `MAX_POLLS`.
             if control & WRITE_PENDING == 0 {
                 break;
             }

@@ -68,6 +68,7 @@ pub struct Guest {
 impl Guest {
     /// Whether the guest has memory at this address.
     pub fn has_memory(&self, ipa: GuestAddr) -> bool {
+        // At most 16 times: ranges of memory.
         self.config
             .memory
             .iter()
@@ -81,6 +82,7 @@ impl Guest {
             return None;
         }
         let at = cpu::translate(address)?;
+        // At most 16 times: ranges of memory.
         let is_own = self
             .config
             .memory

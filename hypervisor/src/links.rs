@@ -24,6 +24,7 @@ impl LinkMemories {
             End::Receiver => self.receiver,
         };
         let mut ranges = guest.config.memory.iter();
+        // At most 16 times: ranges of memory.
         ranges.find_map(|range| {
             let offset = at.0.checked_sub(range.ipa.0)?;
             let is_inside = offset.checked_add(bytes)? <= range.size;

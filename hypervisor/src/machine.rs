@@ -139,6 +139,7 @@ impl Machine {
 
     /// The board's device at this address, for reports. Guests see devices at their physical addresses.
     pub fn device_name(&'static self, address: GuestAddr) -> Option<&'static str> {
+        // At most 64 times: known devices.
         self.board
             .devices
             .iter()
@@ -151,6 +152,7 @@ impl Machine {
     pub fn route_to_first_vcpu(&self, guest: &Guest, interrupts: &[Interrupt]) {
         let home = guest.gic.doorbell(VcpuIndex(0)).location();
         if let Some(core) = self.cores.get(home.index()) {
+            // At most 64 times: interrupts of devices.
             for interrupt in interrupts {
                 self.gic.route_spi(interrupt.physical, core.mpidr);
             }

@@ -122,6 +122,7 @@ impl GuestTimers {
 
     /// When the first of the armed timers expires, or has expired.
     pub fn first_deadline(&self) -> Option<Ticks> {
+        // At most 2 times: timers.
         [self.virtual_timer, self.physical_timer]
             .into_iter()
             .filter_map(SavedTimer::deadline)

@@ -244,6 +244,7 @@ impl Answers {
                 first = place;
             }
             rest /= 10;
+            // At most 10 times: digits of a `u32`.
             if rest == 0 {
                 break;
             }

@@ -86,6 +86,7 @@ impl Mux {
         sink: &mut impl Sink,
         budget: usize,
     ) -> Drained {
+        // At most 32 times: the largest budget.
         for _ in 0..budget {
             if sink.is_interrupted() {
                 return Drained::SinkFull;
@@ -147,6 +148,7 @@ impl Mux {
 
     /// Gives the turn to the next source that has output; to the answers to the operator before all others.
     fn next_turn(&mut self, console: &Console) -> bool {
+        // At most 17 times: all sources.
         for _ in 0..SOURCES {
             let next = if console.rings[OPERATOR].is_ready() {
                 Some(OPERATOR)
@@ -216,6 +218,7 @@ impl Mux {
         let name = self.names.get(source);
         let name = name.map_or(HYPERVISOR.as_bytes(), Vec::as_slice);
         let _ = self.pending.extend_from_slice(name);
+        // At most 16 times: the longest name.
         for _ in name.len()..self.name_width {
             let _ = self.pending.push(b' ');
         }

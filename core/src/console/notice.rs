@@ -115,6 +115,7 @@ impl<'a> Notices<'a> {
     /// The guests that the lines are about; bit n for guest n.
     pub fn guests(&self) -> u32 {
         let guests = self.waiting.iter().map(|it| 1 << it.guest.0);
+        // At most 32 times: lines that wait.
         guests.fold(0, |all, guest: u32| all | guest)
     }
 
@@ -153,6 +154,7 @@ impl<'a> Notices<'a> {
     /// begun.
     fn begin(&mut self, guests: u32, room: usize) -> bool {
         let mut lines = self.waiting.iter();
+        // At most 32 times: lines that wait.
         let Some(place) = lines.position(|it| guests >> it.guest.0 & 1 != 0) else {
             return false;
         };
@@ -160,6 +162,7 @@ impl<'a> Notices<'a> {
             self.waiting.remove(place);
             return false;
         }
+        // At most 32 times: lines that wait.
         for later in (0..place).rev() {
             self.waiting.swap(later, later + 1);
         }

@@ -16,7 +16,9 @@ pub fn guests_to_help(
     own: Option<Band>,
     loading: impl Iterator<Item = (GuestId, Band)>,
 ) -> Vec<GuestId, MAX_GUESTS> {
+    // At most 8 times: guests.
     let helped = loading.filter(|&(_, band)| own <= Some(band));
+    // At most 8 times: guests.
     let mut helped: Vec<_, MAX_GUESTS> = helped.take(MAX_GUESTS).collect();
     helped.sort_unstable_by_key(|&(guest, band)| (Reverse(band), guest.0));
     helped.iter().map(|&(guest, _)| guest).collect()

@@ -69,8 +69,11 @@ pub struct Work<'a> {
 impl Phases {
     /// The phases of the work that loads this guest. They are computed once.
     pub fn of(guest: &Guest) -> Self {
+        // At most 16 times: ranges of memory.
         let cleared: u64 = guest.memory.iter().map(pages).sum();
+        // At most 16 times: segments.
         let copied: u64 = guest.segments.iter().map(pieces).sum();
+        // At most 4 times: seeds.
         let drawn: u64 = guest.seeds.iter().map(random_bytes).sum();
         let reset = u64::from(guest.gic.spis / RESET_SPIS);
         // Memory of machines is far below the 16 TiB at which this would saturate.
@@ -122,6 +125,7 @@ impl<'a> Work<'a> {
 
 /// The item in which chunk `left` is, counted over all items; `left` becomes the number of the chunk in the item.
 fn find<'a, T>(items: &'a [T], left: &mut u64, chunks: impl Fn(&T) -> u64) -> Option<&'a T> {
+    // At most 16 times: ranges of memory, or segments.
     items.iter().find(|item| {
         let count = chunks(item);
         let is_here = *left < count;
@@ -162,6 +166,7 @@ fn copy(segment: &Segment, number: u64, memory: &[Mapping]) -> Option<Chunk> {
 
 /// The machine address of a byte of guest memory.
 fn physical(memory: &[Mapping], ipa: GuestAddr) -> Option<PhysAddr> {
+    // At most 16 times: ranges of memory.
     memory.iter().find_map(|range| {
         let offset = ipa.0.checked_sub(range.ipa.0)?;
         (offset < range.size).then_some(PhysAddr(range.pa.0 + offset))

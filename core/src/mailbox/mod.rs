@@ -150,6 +150,7 @@ impl<const CORES: usize, const SLOTS: usize> Port<'_, CORES, SLOTS> {
             }
             self.open = self.pending.swap(0, Ordering::Acquire);
         }
+        // At most 8 times: senders.
         for sender in bits(self.open) {
             if let Some(message) = boxes.get(sender as usize).and_then(Ring::receive) {
                 return Some(message);

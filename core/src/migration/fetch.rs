@@ -42,6 +42,7 @@ pub(super) fn fetch<P: Platform>(
     }
     let movable = state.movable;
     let mut elsewhere = VcpuSet::EMPTY;
+    // At most 32 times: vCPUs.
     for id in movable.iter() {
         let concerns = match platform.shared().slot(id).peek(state.core) {
             Peek::Nothing => false,
@@ -96,6 +97,7 @@ fn choose<P: Platform>(
         excludes_kernels: state.excludes_kernels,
     };
     let mut choice = Choice::NOTHING;
+    // At most 32 times: vCPUs.
     for id in elsewhere.iter() {
         let Some(candidate) = candidate(state, platform, id) else {
             continue;

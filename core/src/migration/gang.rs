@@ -12,6 +12,7 @@ pub(super) fn pause_gang<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let Some((band, cores)) = gang.filter(|(_, cores)| cores.contains(state.core)) else {
         return;
     };
+    // At most 8 times: cores.
     let is_apart = cores
         .iter()
         .any(|core| platform.shared().presence(core).is_above(band));
@@ -34,6 +35,7 @@ pub(super) fn notify_gang<P: Platform>(state: &mut State<P>, platform: &mut P) {
     if !cores.contains(own) || was_above == is_above {
         return;
     }
+    // At most 32 times: vCPUs.
     for id in VcpuSet::from_bits(u32::MAX).iter() {
         if let Some(vcpu) = platform.shared().vcpu(id)
             && vcpu.band == band

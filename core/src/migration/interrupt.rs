@@ -113,6 +113,7 @@ fn do_chore_next<T>(state: &mut CoreState<T>) {
 
 #[inline(always)]
 fn take_kicks<P: Platform>(state: &mut State<P>, platform: &mut P, vcpus: VcpuSet) {
+    // At most 32 times: vCPUs.
     for id in vcpus.iter() {
         kicked(state, platform, id);
     }
@@ -176,6 +177,7 @@ pub fn notify_vcpus<P: Platform>(state: &mut State<P>, platform: &mut P, vcpus: 
 
 #[inline(never)]
 fn notify_each<P: Platform>(state: &mut State<P>, platform: &mut P, vcpus: VcpuSet) {
+    // At most 32 times: vCPUs.
     for id in vcpus.iter() {
         notify_vcpu(state, platform, id);
     }
@@ -241,6 +243,7 @@ fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let rung = platform.deliver(token, Delivery::Doorbell);
     wake(state, platform, id);
     // A delivery rings another vCPU's doorbell only when an SPI has got another target, and does so once for each SPI.
+    // At most 8 times: vCPUs of the guest.
     for other in rung.iter() {
         pass_on(state, platform, other);
     }

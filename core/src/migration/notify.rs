@@ -90,6 +90,7 @@ fn park_fetched<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId)
 /// that follows parks the others.
 fn park_kept<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
     let kept = state.park_later;
+    // At most 32 times: vCPUs.
     for id in kept.iter() {
         state.park_later.remove(id);
         if state.loaded() != Some(id) && state.running != Some(id) {
@@ -152,6 +153,7 @@ fn core_to_notify(
         false => Level::IDLE,
     };
     let mut best = None;
+    // At most 8 times: cores.
     for (core, level) in others {
         if level == Level::IDLE {
             return Some(core);
@@ -273,6 +275,7 @@ fn first_parked<P: Platform>(
 ) -> Option<VcpuId> {
     let current = state.scheduler.current_band();
     let mut best = None;
+    // At most 32 times: vCPUs.
     for id in vcpus.iter() {
         let parked = platform
             .shared()
@@ -297,6 +300,7 @@ fn first_parked<P: Platform>(
 /// This core ran a higher band until now, and can again run the vCPUs whose home it is: calls back those that are on
 /// other cores.
 fn call_home<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    // At most 32 times: vCPUs.
     for id in state.home_vcpus.iter() {
         if state.has(id) {
             continue;

@@ -96,6 +96,7 @@ pub(super) fn acquire_current<P: Platform>(
     now: Ticks,
     mut decision: Decision,
 ) -> Decision {
+    // At most 32 times: each may have been claimed meanwhile.
     for _ in 0..MAX_VCPUS {
         match state.scheduler.current() {
             Some(id) if !acquire_token(state, platform, id) => {
@@ -203,7 +204,7 @@ pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, 
         // The alarm of an idle core is armed for the first of all deadlines.
         return;
     }
-    // At most one deadline for each vCPU.
+    // At most 32 times: one deadline for each vCPU.
     for _ in 0..MAX_VCPUS {
         let Some(id) = state.deadlines.take_due(now, running) else {
             break;

@@ -67,6 +67,7 @@ fn send_away<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, to
 
 /// Takes back the vCPUs that this core has sent away and no core has claimed for a while.
 fn take_back_unclaimed<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
+    // At most 32 times: vCPUs.
     for id in state.sent.iter() {
         let since = platform.shared().slot(id).sent_by(state.core);
         let Some(since) = since else {
@@ -85,6 +86,7 @@ fn take_back_unclaimed<P: Platform>(state: &mut State<P>, platform: &mut P, now:
 
 /// Sends vCPUs to their home cores, if those cores could run them.
 fn return_home<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    // At most 32 times: vCPUs.
     for id in state.visitors.iter() {
         if !is_host_core(state, platform, id) {
             state.visitors.remove(id);

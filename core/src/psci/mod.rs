@@ -184,6 +184,7 @@ fn affinity_info(power: &GuestPower, target: u64, level: u32) -> Result<Outcome,
             return Err(CallError::InvalidParameters);
         }
         let states = || (0..power.count()).filter_map(|index| power.get(index));
+        // At most 8 times: vCPUs of the guest.
         [Power::On, Power::OnPending, Power::Off]
             .into_iter()
             .find(|&wanted| states().any(|state| state == wanted))

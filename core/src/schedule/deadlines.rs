@@ -71,6 +71,7 @@ impl Deadlines {
     ///
     /// Deadlines of bands below `running` (the band of the current vCPU; `None` while there is none) stay.
     pub fn take_due(&mut self, now: Ticks, running: Option<Band>) -> Option<VcpuId> {
+        // At most 32 times: vCPUs.
         let (vcpu, _) = self
             .each()
             .filter(|(_, deadline)| deadline.at <= now && Some(deadline.band) >= running)
@@ -83,6 +84,7 @@ impl Deadlines {
     /// Whether a deadline is due by `now`.
     #[inline(always)]
     pub fn is_any_due(&self, now: Ticks) -> bool {
+        // At most 32 times: vCPUs.
         self.each().any(|(_, deadline)| deadline.at <= now)
     }
 
@@ -90,7 +92,9 @@ impl Deadlines {
     #[inline(always)]
     pub fn only_due(&self, now: Ticks) -> Option<VcpuId> {
         let mut due = self.each().filter(|(_, deadline)| deadline.at <= now);
+        // At most 32 times: vCPUs.
         let (vcpu, _) = due.next()?;
+        // At most 32 times: vCPUs.
         due.next().is_none().then_some(VcpuId(vcpu as u8))
     }
 
@@ -105,8 +109,10 @@ impl Deadlines {
         }
         let deadlines = self.each().map(|(_, deadline)| deadline);
         let Some(slice) = slice else {
+            // At most 32 times: vCPUs.
             return deadlines.map(|deadline| deadline.at).min();
         };
+        // At most 32 times: vCPUs.
         let woken = deadlines.filter_map(|deadline| {
             if deadline.band > slice.band {
                 Some(deadline.at)
@@ -116,6 +122,7 @@ impl Deadlines {
                 None
             }
         });
+        // At most 32 times: vCPUs.
         woken
             .chain(slice.same_band_waits.then_some(slice.end))
             .min()

@@ -297,6 +297,7 @@ impl CpuInterface {
         let rung = gic.doorbell(self.index).peek();
         let pending = self.latch | rung.accepted(self.group) | lines & TIMER_PPIS;
         let private = pending & self.open(gic.distributor.control()) & !self.active;
+        // At most 32 times: SGIs and PPIs.
         if bits(private)
             .any(|bit| signalled(self.group >> bit & 1 != 0, self.priority[bit as usize]))
         {
@@ -306,10 +307,12 @@ impl CpuInterface {
         // Pairs with the fences of vCPUs that change an SPI's state; see `distributor`.
         fence(Ordering::SeqCst);
         bits((self.words | rung.spi_words) & !RECALL)
+            // At most 256 times in all: SPIs.
             .flat_map(|word| {
                 let deliverable = bits(distributor.deliverable(word as usize));
                 deliverable.map(move |bit| Spi::at(word as usize, bit))
             })
+            // At most 256 times in all: SPIs.
             .any(|spi| {
                 let group = distributor.word_of(spi).group.load(Ordering::Acquire);
                 let is_signalled = distributor.is_to_be_delivered_by(spi, self.index)

@@ -47,6 +47,7 @@ impl CpuInterface {
             return false;
         }
         let empty = machine.empty_lrs();
+        // At most 32 times: SGIs and PPIs.
         for bit in bits(ready) {
             let index = if self.listed & 1 << bit != 0 {
                 let index = usize::from(self.list_register[bit as usize]) % MAX_LIST_REGISTERS;
@@ -140,6 +141,7 @@ impl CpuInterface {
         }
         let empty = machine.empty_lrs();
         let mut kick = VcpuIndexSet::EMPTY;
+        // At most 16 times: list registers.
         for index in bits(self.used & empty) {
             let slot = self.slots[index as usize % MAX_LIST_REGISTERS];
             if slot.intid.is_private() {

@@ -269,6 +269,7 @@ impl Distributor {
     /// Resets SPIs from `first` on, counted from INTID 32. No core uses them meanwhile, but others may reset other SPIs of their word.
     pub fn reset_spis(&self, first: u16, count: u16, machine: &mut impl PhysicalGic) {
         let spis = (first..first.saturating_add(count).min(self.spis())).map(|spi| Spi(spi as u8));
+        // At most 2 times: `RESET_SPIS`.
         for spi in spis {
             if let Some(physical) = self.physical(spi) {
                 machine.set_enabled(physical, false);
@@ -481,6 +482,7 @@ impl Distributor {
     /// The holders of these SPIs of a word.
     pub fn holders(&self, n: usize, spis: u32) -> VcpuIndexSet {
         let mut holders = VcpuIndexSet::EMPTY;
+        // At most 32 times: SPIs of a word.
         for bit in bits(spis & self.word(n).may_be_held()) {
             if let Some(holder) = self.holder(Spi::at(n, bit)) {
                 holders.insert(holder);
@@ -492,6 +494,7 @@ impl Distributor {
     /// Which of these SPIs of a word have another holder than `me`, and those holders.
     pub fn held_by_others(&self, n: usize, spis: u32, me: VcpuIndex) -> (u32, VcpuIndexSet) {
         let (mut held, mut holders) = (0, VcpuIndexSet::EMPTY);
+        // At most 32 times: SPIs of a word.
         for bit in bits(spis & self.word(n).may_be_held()) {
             if let Some(holder) = self.holder(Spi::at(n, bit))
                 && holder != me
@@ -529,6 +532,7 @@ impl Distributor {
     /// vCPU that saw the last change.
     pub fn enable_physical(&self, n: usize, changed: u32, machine: &mut impl PhysicalGic) {
         let word = self.word(n);
+        // At most 4 times: a part of a word.
         for bit in bits(changed & word.mapped()) {
             let spi = Spi::at(n, bit);
             let Some(physical) = self.physical(spi) else {
@@ -553,6 +557,7 @@ impl Distributor {
         // Neighbours here are most often neighbours there: each word of the machine's GIC is read once.
         let (mut read, mut value) = (usize::MAX, 0);
         let mut pending = 0;
+        // At most 32 times: SPIs of a word.
         for bit in bits(self.word(n).mapped()) {
             let Some(physical) = self.physical(Spi::at(n, bit)) else {
                 continue;

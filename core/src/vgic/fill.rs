@@ -82,6 +82,7 @@ impl HighestPriority {
 /// Whether more than `count` bits are set.
 #[inline(always)]
 fn has_more_than(count: usize, mut bits: u32) -> bool {
+    // At most 16 times: list registers.
     for _ in 0..count {
         if bits == 0 {
             return false;
@@ -211,6 +212,7 @@ impl CpuInterface {
         let pending = pending.map(|word| gic.distributor.deliverable(word as usize));
         let all = pending.chain([ready, self.active]).chain(self.held);
         // The search ends at the first interrupt that does not fit.
+        // At most 18 times in all: words that may have interrupts; and no more interrupts than list registers.
         all.flat_map(bits).nth(registers).is_some()
     }
 
@@ -227,20 +229,26 @@ impl CpuInterface {
         self.active_overflow = false;
         self.pending_overflow = false;
         let mut places = 0..registers;
+        // At most 16 times: list registers.
         for bit in bits(self.active) {
             self.place_active(gic, places.next()?, IntId(bit as u16), true, machine);
         }
+        // At most 8 times: words of SPIs.
         for word in bits(self.held_words) {
             let word = word as usize;
+            // At most 16 times: list registers.
             for bit in bits(self.held[word % SPI_WORDS]) {
                 let intid = Spi::at(word, bit).intid();
                 self.place_active(gic, places.next()?, intid, true, machine);
             }
         }
+        // At most 16 times: list registers.
         for bit in bits(ready) {
             self.place_private(places.next()?, IntId(bit as u16), machine);
         }
+        // At most 8 times: words of SPIs.
         for word in bits(self.words & !RECALL) {
+            // At most 32 times: SPIs of a word.
             for spi in gic.distributor.pending_for(self.index, word as usize) {
                 if self.used != 0 && machine.is_interrupted() {
                     // The slow path takes back what was placed, and finds the same.
@@ -275,6 +283,7 @@ impl CpuInterface {
             return (kick, false);
         };
         let mut pending = HighestPriority::new(registers);
+        // At most 8 times: then it looks for interrupts.
         for (number, bit) in bits(ready).enumerate() {
             if number % PRIVATE_WITHOUT_LOOK == PRIVATE_WITHOUT_LOOK - 1 && machine.is_interrupted()
             {
@@ -286,6 +295,7 @@ impl CpuInterface {
             return (kick, false);
         }
         let words = core::mem::take(&mut self.words) & !RECALL;
+        // At most 8 times: words of SPIs.
         for word in bits(words) {
             for bit in bits(gic.distributor.deliverable(word as usize)) {
                 if machine.is_interrupted() {
@@ -314,11 +324,13 @@ impl CpuInterface {
         // the same one pending in its list register.
         let merge = !self.pending_overflow;
         let mut next = 0;
+        // At most 16 times: list registers.
         for key in active.keys().take(actives) {
             self.place_active(gic, next, HighestPriority::intid(key), merge, machine);
             next += 1;
         }
         let mut is_late = false;
+        // At most 16 times: list registers.
         for (rank, key) in pending.keys().enumerate() {
             let intid = HighestPriority::intid(key);
             is_late |= rank > 0 && rank < pendings && machine.is_interrupted();
@@ -340,6 +352,7 @@ impl CpuInterface {
     /// Empties unused list registers, and enables the virtual CPU interface with the maintenance interrupts that are
     /// needed.
     fn switch_on(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) {
+        // At most 16 times: list registers.
         for index in bits(self.stale & !self.used) {
             machine.write_lr(index as usize, ListRegister::EMPTY);
         }
@@ -373,11 +386,13 @@ impl CpuInterface {
     fn sample_timers(&mut self, control: u32, machine: &mut impl PhysicalGic) -> u32 {
         let lines = machine.lines() & TIMER_PPIS;
         let ready = (self.latch | lines) & self.open(control) & !self.active;
+        // At most 2 times: timers.
         for bit in bits(lines & !self.fired & !self.active_physical) {
             // Otherwise it would fire at once; this saves the exit.
             machine.set_active(IntId(bit as u16), true);
             self.fired |= 1 << bit;
         }
+        // At most 2 times: timers.
         for bit in bits(self.fired & !lines & !ready) {
             machine.set_active(IntId(bit as u16), false);
             self.fired &= !(1 << bit);
@@ -397,6 +412,7 @@ impl CpuInterface {
         if !is_done {
             return (kick, false);
         }
+        // At most 8 times: words of SPIs.
         for word in bits(self.held_words) {
             let word = word as usize % SPI_WORDS;
             let requests = &gic.distributor.word(word).drop_active;
@@ -422,6 +438,7 @@ impl CpuInterface {
         machine: &impl PhysicalGic,
     ) -> Option<HighestPriority> {
         let mut active = HighestPriority::new(capacity);
+        // At most 8 times: then it looks for interrupts.
         for (number, bit) in bits(self.active & !but.private).enumerate() {
             if number % PRIVATE_WITHOUT_LOOK == PRIVATE_WITHOUT_LOOK - 1 && machine.is_interrupted()
             {

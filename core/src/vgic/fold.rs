@@ -23,6 +23,7 @@ impl CpuInterface {
     pub fn fold(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         let mut kick = VcpuIndexSet::EMPTY;
         self.begin_to_fold(machine);
+        // At most 16 times: list registers.
         for index in bits(self.used) {
             let lr = machine.read_lr(index as usize);
             kick = kick.with(self.fold_slot(gic, index as usize, lr, machine));
@@ -42,6 +43,7 @@ impl CpuInterface {
     ) -> (VcpuIndexSet, bool) {
         let mut kick = VcpuIndexSet::EMPTY;
         self.begin_to_fold(machine);
+        // At most 16 times: list registers.
         for index in bits(self.used) {
             let lr = machine.read_lr(index as usize);
             kick = kick.with(self.fold_slot(gic, index as usize, lr, machine));
@@ -94,6 +96,7 @@ impl CpuInterface {
     ) -> (VcpuIndexSet, bool) {
         let mut kick = VcpuIndexSet::EMPTY;
         let listed = self.listed_before();
+        // At most 31 times: the largest `EOIcount`.
         for _ in 0..self.ended {
             let Some(highest) = self.highest_active(gic, 1, &listed, machine) else {
                 return (kick, false);
@@ -116,6 +119,7 @@ impl CpuInterface {
     /// The interrupts that were in list registers at the fold that has counted `ended`; their records are kept until the next fill.
     fn listed_before(&self) -> Listed {
         let mut listed = Listed::NOTHING;
+        // At most 16 times: list registers.
         for index in bits(self.ended_beside) {
             listed.insert(self.slots[index as usize % MAX_LIST_REGISTERS].intid);
         }

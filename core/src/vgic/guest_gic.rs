@@ -118,12 +118,14 @@ impl GuestGic {
     pub(super) fn ring_each(&self, word: usize, spis: u32) -> VcpuIndexSet {
         let few = part_of(spis, u32::MAX);
         if few == spis {
+            // At most 4 times: as many as are few.
             let each = bits(few).map(|bit| self.ring(Spi::at(word, bit)));
             return each.fold(VcpuIndexSet::EMPTY, VcpuIndexSet::with);
         }
         fence(Ordering::SeqCst);
         let targets = self.distributor.targets(word);
         let holders = self.distributor.holders(word, spis);
+        // At most 8 times: vCPUs of the guest.
         for target in targets.iter() {
             self.doorbell(target).ring_spis(1 << word);
         }

@@ -89,6 +89,7 @@ impl CpuInterface {
     // Not inlined: in the run loop it would take registers from all other paths.
     #[inline(never)]
     fn load_all(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (VcpuIndexSet, bool) {
+        // At most 2 times: timers.
         for bit in bits(self.active_physical) {
             machine.set_active(IntId(bit as u16), true);
         }
@@ -106,10 +107,12 @@ impl CpuInterface {
             // Other vCPUs may wait for the interrupts that it has ended. Its maintenance interrupt for them is off by now.
             kick = kick.with(self.finish_ended(gic, machine).0);
         }
+        // At most 16 times: list registers.
         for index in bits(self.stale) {
             machine.write_lr(index as usize, ListRegister::EMPTY);
         }
         self.stale = 0;
+        // At most 2 times: timers.
         for bit in bits(self.fired | self.active_physical) {
             machine.set_active(IntId(bit as u16), false);
         }

@@ -52,6 +52,7 @@ impl GuestGic {
                 }
             }
             InterruptRegister::Priority { first, count } => {
+                // At most 4 times: priorities in a word.
                 (0..count).rev().fold(0, |value, offset| {
                     let spi = distributor.spi(IntId(first.0 + offset));
                     value << 8 | spi.map_or(0, |spi| u32::from(distributor.priority(spi)))
@@ -90,6 +91,7 @@ impl GuestGic {
 
     /// Recalls the SPIs that these vCPUs hold, and returns the vCPUs.
     pub(super) fn recall_each(&self, holders: VcpuIndexSet) -> VcpuIndexSet {
+        // At most 8 times: vCPUs of the guest.
         for holder in holders.iter() {
             let _ = self.recall(holder);
         }
@@ -112,6 +114,7 @@ impl GuestGic {
         }
         fence(Ordering::SeqCst);
         let all = VcpuIndexSet::first(self.vcpus());
+        // At most 8 times: vCPUs of the guest.
         for vcpu in all.iter() {
             self.doorbell(vcpu)
                 .ring_spis((1 << (self.distributor.spis() / 32)) - 1);
@@ -182,6 +185,7 @@ impl CpuInterface {
             InterruptRegister::Priority { first, count } => {
                 // All are in one word, because an access is aligned to its size.
                 let (mut word, mut spis) = (0, 0);
+                // At most 4 times: priorities in a word.
                 for offset in 0..count {
                     if let Some(spi) = distributor.spi(IntId(first.0 + offset)) {
                         distributor.set_priority(spi, (value >> (8 * offset)) as u8);
@@ -250,6 +254,7 @@ impl CpuInterface {
                 Bank::SetEnable => self.set_enabled(gic, n, part, true, machine),
                 Bank::ClearEnable => self.set_enabled(gic, n, part, false, machine),
                 Bank::SetActive => self.make_active(gic, n, part),
+                // At most 4 times: a part of a word.
                 _ => bits(part).fold(VcpuIndexSet::EMPTY, |kick, bit| {
                     kick.with(self.clear_spi_active(gic, Spi::at(n, bit), machine))
                 }),
@@ -287,6 +292,7 @@ impl CpuInterface {
 
     fn make_active(&mut self, gic: &GuestGic, n: usize, spis: u32) -> VcpuIndexSet {
         let distributor = &gic.distributor;
+        // At most 4 times: a part of a word.
         for bit in bits(spis) {
             let spi = Spi::at(n, bit);
             if distributor.claim(spi, self.index) {
@@ -352,6 +358,7 @@ impl CpuInterface {
             let part = part_of(rest, u32::MAX);
             rest &= !part;
             let fired = word.fired.fetch_and(!part, Ordering::AcqRel);
+            // At most 4 times in all: a part of a word.
             for bit in bits(part) {
                 let Some(physical) = gic.distributor.physical(Spi::at(n, bit)) else {
                     continue;
@@ -381,11 +388,13 @@ pub(super) fn part_of(rest: u32, costly: u32) -> u32 {
 
 /// GICD_ICFGR from 16 edge bits: each to the upper bit of its two-bit field.
 fn spread(edge: u32) -> u32 {
+    // At most 16 times: SPIs of a register.
     bits(edge & 0xffff).fold(0, |value, bit| value | 2 << (2 * bit))
 }
 
 /// The edge bits in a value of GICD_ICFGR.
 fn gather(value: u32) -> u32 {
+    // At most 16 times in all: SPIs of a register.
     (0..CONFIGS_PER_WORD as u32)
         .filter(|&bit| value >> (2 * bit) & 2 != 0)
         .fold(0, |edge, bit| edge | 1 << bit)

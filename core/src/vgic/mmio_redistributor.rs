@@ -74,6 +74,7 @@ impl CpuInterface {
                 Bank::SetActive | Bank::ClearActive => self.active,
             },
             InterruptRegister::Priority { first, count } => {
+                // At most 4 times: priorities in a word.
                 (0..count).rev().fold(0, |value, offset| {
                     value << 8 | u32::from(self.priority[usize::from(first.0 + offset) & 31])
                 })
@@ -101,6 +102,7 @@ impl CpuInterface {
                 Bank::SetPending => self.latch |= value,
                 Bank::ClearPending => self.latch &= !value,
                 Bank::SetActive => {
+                    // At most 32 times: SGIs and PPIs.
                     for bit in bits(value & !self.active) {
                         self.active_rank[bit as usize] = Rank::NEVER_ACKNOWLEDGED;
                     }
@@ -109,6 +111,7 @@ impl CpuInterface {
                 Bank::ClearActive => self.clear_active(value),
             },
             InterruptRegister::Priority { first, count } => {
+                // At most 4 times: priorities in a word.
                 for offset in 0..count {
                     self.set_priority(u32::from(first.0 + offset), (value >> (8 * offset)) as u8);
                 }

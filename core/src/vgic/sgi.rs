@@ -49,6 +49,7 @@ impl GuestGic {
         let (sgi, targets) = decode(value, sender, self.distributor.vcpus());
         let group0_only = register != SgiRegister::Sgi1r;
         let mut kick = VcpuIndexSet::EMPTY;
+        // At most 8 times: vCPUs of the guest.
         for target in targets.iter() {
             if self.doorbell(target).ring_sgi(sgi, group0_only) {
                 kick.insert(target);

@@ -61,6 +61,7 @@ impl<'a> Cursor<'a> {
 
     /// Bytes of the present part that are left; zero: the buffer has ended.
     pub fn here(&mut self, memories: &impl Memories) -> Result<u32, Fault> {
+        // At most 24 times in the loop around it: descriptors of a buffer.
         while self.bytes == 0 {
             match self.buffer.next(memories).map_err(|it| (self.end, it))? {
                 Some((at, bytes)) => (self.at, self.bytes) = (at.0, bytes),
@@ -78,6 +79,7 @@ impl<'a> Cursor<'a> {
 
     /// Goes on by so many bytes. Returns whether the buffer has them.
     pub fn skip(&mut self, mut bytes: u32, memories: &impl Memories) -> Result<bool, Fault> {
+        // At most 24 times: descriptors of a buffer.
         while bytes > 0 {
             let here = self.here(memories)?.min(bytes);
             if here == 0 {
@@ -91,6 +93,7 @@ impl<'a> Cursor<'a> {
 
     /// Reads bytes of the sender. Returns whether the buffer has as many.
     pub fn read(&mut self, mut into: &mut [u8], memories: &impl Memories) -> Result<bool, Fault> {
+        // At most 24 times: descriptors of a buffer.
         while !into.is_empty() {
             let here = self.here(memories)? as usize;
             let Some((part, rest)) = into.split_at_mut_checked(here.min(into.len())) else {
@@ -109,6 +112,7 @@ impl<'a> Cursor<'a> {
 
     /// Writes bytes. Returns whether there was room.
     pub fn write(&mut self, mut from: &[u8], memories: &mut impl Memories) -> Result<bool, Fault> {
+        // At most 24 times: descriptors of a buffer.
         while !from.is_empty() {
             let here = self.here(memories)? as usize;
             let Some((part, rest)) = from.split_at_checked(here.min(from.len())) else {

@@ -150,6 +150,7 @@ pub(super) fn copy<'a>(
         }
         in_buffer = HEADER;
     }
+    // At most once in all: then it asks whether to pause.
     loop {
         // Each call moves something, or ends a packet.
         if taken > before && pause() {

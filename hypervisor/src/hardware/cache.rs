@@ -24,11 +24,13 @@ pub unsafe fn clear_memory(start: PhysAddr) {
     // As the caller promises, no vCPU of the guest runs; guest memory is outside the hypervisor's (`spm` checks), and mapped
     // writable and cacheable. A block is a power of two and no larger than a chunk, and chunks are aligned to their size.
     if block == line && 8 * line <= CLEARED {
+        // At most 8 times: 512 bytes each, with lines of 64 bytes.
         while at < end {
             // SAFETY: see above.
             at = unsafe { clear_eight_lines(at, line) };
         }
     } else {
+        // At most 64 times: blocks of 64 bytes.
         while at < end {
             // SAFETY: see above.
             unsafe { asm!("dc zva, {}", in(reg) at, options(nostack, preserves_flags)) };
@@ -87,6 +89,7 @@ pub unsafe fn copy_payload(offset: u64, to: PhysAddr, bytes: u64) {
     };
     // SAFETY: as the caller promises; the two are parts of the source and of the destination.
     unsafe { copy_bytes(from as u64, to.0, done, line) };
+    // At most 16 times: pieces of 64 bytes.
     while done < end {
         // SAFETY: as above.
         unsafe { copy_piece(from as u64 + done, to.0 + done) };
@@ -177,6 +180,7 @@ fn cache_line() -> u64 {
 /// must read the data that was loaded, and no stale lines may remain for when it turns them on.
 fn clean(start: u64, bytes: u64, line: u64) {
     let mut at = start & !(line - 1);
+    // At most 64 times: lines of 64 bytes.
     while at < start + bytes {
         // SAFETY: cleaning and invalidating a line does not change what memory reads as.
         unsafe { asm!("dc civac, {}", in(reg) at, options(nostack, preserves_flags)) };

@@ -20,6 +20,7 @@ pub fn start_core(
 #[inline(never)]
 pub fn run_for_ever(mut it: impl CoreLoop) -> ! {
     it.prepare();
+    // At most twice, counted apart: after a chore, or the start of a life, it decides, and then it looks for interrupts.
     loop {
         it.iterate();
     }

@@ -265,6 +265,7 @@ fn device_at(guest: &Guest, ipa: GuestAddr) -> Option<Device> {
         Some(Device::Gic(Region::Redistributors, offset))
     } else {
         let mut links = config.links.iter().enumerate();
+        // At most 8 times: links.
         links.find_map(|(index, end)| {
             let registers = offset(end.registers, LINK_REGISTERS_SIZE);
             let gpio = || offset(end.gpio?.base, LINK_REGISTERS_SIZE);

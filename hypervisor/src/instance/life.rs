@@ -106,6 +106,7 @@ impl Instance {
         let Some(generation) = guest.lifecycle.begin_stop(reason) else {
             // Another core stops the guest, and its message has not been read here yet. The vCPU that caused this call
             // must not run until then.
+            // At most 8 times: vCPUs of the guest.
             if matches!(guest.lifecycle.now().0, Phase::Stopping(_))
                 && let Some(id) = self.state.running()
                 && guest.vcpus.contains(&id)
@@ -132,6 +133,7 @@ impl Instance {
     /// Sends these cores (bit n: core n) a message to stop their vCPUs of the guest.
     fn send_stop(&mut self, guest: GuestId, generation: Generation, cores: u32) {
         self.platform.events.note(Event::Stop, u64::from(guest.0));
+        // At most 8 times: cores.
         for core in (0..self.platform.machine.cores.len() as u8).map(PcpuId) {
             if cores >> core.0 & 1 != 0 {
                 self.post(core, guest, Message::StopGuest { guest, generation });
@@ -198,9 +200,12 @@ impl Instance {
 pub(super) fn reset_shared(guest: &Guest) {
     guest.gic.reset();
     let links = guest.config.links.len();
+    // At most 8 times: links of a guest.
     guest.signals.iter().take(links).for_each(Signal::reset);
+    // At most 8 times: links of a guest.
     guest.gpios.iter().take(links).for_each(Gpio::reset);
     let devices = guest.virtio.iter().take(links);
+    // At most 8 times: links of a guest.
     devices.for_each(Device::finish_reset);
     guest.due.store(0, Ordering::Relaxed);
     guest.broken_virtio.store(0, Ordering::Relaxed);

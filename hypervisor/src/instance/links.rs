@@ -149,6 +149,7 @@ impl Instance {
 
     /// A life of `guest` has begun: signals the guests at the other ends of all its memory links.
     pub(super) fn signal_peers(&mut self, guest: GuestId) {
+        // At most 8 times: links.
         for index in 0..self.platform.machine.guest(guest).config.links.len() {
             self.signal_peer(guest, index);
         }

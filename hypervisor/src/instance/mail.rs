@@ -38,6 +38,7 @@ impl Instance {
 
     /// Reads the mail of this core: notes what it orders.
     pub(super) fn read_mail(&mut self) {
+        // At most 1,032 times: `MAX_MAIL`.
         for _ in 0..MAX_MAIL {
             let Some(message) = self.platform.port.receive() else {
                 return;

@@ -218,6 +218,7 @@ impl Instance {
         machine.guest(id).loading.begin(life);
         machine.loading.fetch_or(1 << id.0, Relaxed);
         let cores = (0..machine.cores.len() as u8).map(PcpuId);
+        // At most 8 times: cores.
         for core in cores.filter(|&core| core != self.platform.core) {
             // With split priorities, only cores that idle or run the lowest band take it.
             machine.call_core(core, Band::LOWEST);
@@ -232,10 +233,12 @@ impl Instance {
             return false;
         }
         let own = self.state.tokens().iter();
+        // At most 32 times: vCPUs.
         let own = own.filter_map(|id| machine.shared.band(id)).max();
         let loading = bits(loading).map(|guest| GuestId(guest as u8));
         let loading = loading.map(|id| (id, machine.guest(id).config.band));
         let guests = guests_to_help(own, loading);
+        // At most 8 times: guests.
         guests.iter().any(|&id| self.load_chunks(id) == Left::More)
     }
 

@@ -102,6 +102,7 @@ impl Instance {
                 name: &guest.config.name,
                 phase,
                 life: life.0,
+                // At most 8 times: vCPUs of the guest.
                 on: on.count() as u8,
                 vcpus,
             })
@@ -176,6 +177,7 @@ impl Instance {
     }
 
     fn wake_stalled_uarts(&mut self) {
+        // At most 8 times: guests.
         for index in 0..self.platform.machine.guests.len() {
             let guest = GuestId(index as u8);
             let vuart = &self.platform.machine.guest(guest).vuart;

@@ -135,6 +135,7 @@ impl Instance {
                     StopStep::Route(0)
                 }
                 some => {
+                    // At most 4 times: `INTERRUPTS_PER_STEP`.
                     for interrupt in some {
                         machine.gic.set_spi_enabled(interrupt.physical, false);
                     }
@@ -195,6 +196,7 @@ impl Instance {
         match after {
             AfterStop::Stay(_) => {
                 let mut guests = machine.guests.iter();
+                // At most 8 times: guests.
                 if guests.all(|guest| matches!(guest.lifecycle.now().0, Phase::Stopped(_))) {
                     say!(
                         self.platform.core,

@@ -159,6 +159,7 @@ impl Platform for CorePlatform {
     fn route_devices(&mut self, vcpu: &VcpuToken) {
         let guest = vcpu.shared;
         if !guest.config.interrupts.is_empty() {
+            // At most 64 times in all: interrupts of devices.
             for physical in guest.gic.physical_spis_of(vcpu.index) {
                 self.machine.gic.route_spi(physical, self.own.mpidr);
             }

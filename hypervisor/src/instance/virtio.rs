@@ -288,6 +288,7 @@ impl Instance {
     /// Whether a core moves a frame of `guest`, which has ended: then its memory is not to be loaded yet.
     pub(super) fn moves_frames_of(&self, guest: &Guest) -> bool {
         let mut links = guest.config.links.iter().enumerate();
+        // At most 8 times: links.
         links.any(|(index, end)| {
             let peer = self.platform.machine.guest(end.peer);
             is_claimed(guest, peer, index, end)
