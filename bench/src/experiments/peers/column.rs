@@ -8,6 +8,10 @@ use crate::stats::Spread;
 /// Differences that a seed can make, as a factor. Smaller ones count as equal.
 const EQUAL: f64 = 1.01;
 
+/// What decides whether a system is ahead, for the page.
+pub(super) const METHOD: &str = "Ahead: another system is ahead in a quantity if its value with each seed is below that of Spumone with each \
+    seed, by more than 1 %. A smaller median that does not suffice for that is named all the same.";
+
 /// A quantity of which less is better.
 pub(super) struct Column {
     name: String,
@@ -44,18 +48,38 @@ impl Column {
         format!("{:.*}", self.decimals, value.median)
     }
 
+    /// The systems whose medians are below the own one's, but which are not [ahead](Self::ahead).
+    pub(super) fn close(&self) -> Option<String> {
+        let (_, own) = self.values.iter().find(|(peer, _)| peer.name == OWN.name)?;
+        let show = |it: &Spread| format!("{:.*}", self.decimals + 1, it.median);
+        let close = self.values.iter().filter(|(_, it)| {
+            it.median < own.median && it.high * EQUAL >= own.low && show(it) != show(own)
+        });
+        let close: Vec<_> = close
+            .map(|(peer, it)| format!("{} {}", peer.title, show(it)))
+            .collect();
+        (!close.is_empty()).then(|| {
+            format!(
+                "{}: {} (Spumone {})",
+                self.name,
+                close.join("; "),
+                show(own)
+            )
+        })
+    }
+
     /// The aim that no other system is ahead; `None` if the own system does not have this quantity.
     pub(super) fn verdict(&self) -> Option<Verdict> {
         let (_, own) = self.values.iter().find(|(peer, _)| peer.name == OWN.name)?;
         let ahead = self.ahead(own);
         let others = self.values.len() - 1;
         let measured = match ahead.is_empty() {
-            true => format!("none of {others} is"),
+            true => format!("none of the {others} others is ahead"),
             false => ahead.join(", "),
         };
         Some(Verdict {
             aim: format!("{}: no other system is ahead of Spumone", self.name),
-            measured: format!("{}; {measured}", self.show(own)),
+            measured: format!("Spumone {}; {measured}", self.show(own)),
             met: (self.values.len() > 1).then_some(ahead.is_empty()),
         })
     }
@@ -97,11 +121,22 @@ mod tests {
         let verdict = column(1.5).verdict().unwrap();
         assert_eq!(
             (verdict.measured.as_str(), verdict.met),
-            ("2.0; stock kernel, SCHED_FIFO 1.5", Some(false))
+            ("Spumone 2.0; stock kernel, SCHED_FIFO 1.5", Some(false))
         );
         for equal in [1.99, 3.0] {
             assert_eq!(column(equal).finding(), None);
             assert_eq!(column(equal).verdict().unwrap().met, Some(true));
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_smaller_by_less_is_named() {
+        assert_eq!(
+            column(1.99).close().as_deref(),
+            Some("a, ms: stock kernel, SCHED_FIFO 1.99 (Spumone 2.00)")
+        );
+        for other in [1.5, 1.999, 3.0] {
+            assert_eq!(column(other).close(), None);
         }
     }
 

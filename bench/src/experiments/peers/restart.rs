@@ -9,7 +9,7 @@ use super::runs::FIRST_TOUCH;
 use super::systems::{Kind, Peer, Scope, all};
 use crate::clock::{ClockReport, MARK_BEGIN, MARK_FIRST, MARK_INIT, MARK_RESET};
 use crate::kvm::{Kvm, Until};
-use crate::linux::Linux;
+use crate::linux::{Linux, Programs};
 use crate::machine::{Machine, Order, Run};
 use crate::results::{Outcome, Results};
 use crate::stats::{Spread, grouped};
@@ -84,7 +84,7 @@ pub(super) fn runs(plan: &Plan, peer: &Peer) -> Vec<Run> {
 
 fn run(plan: &Plan, peer: &Peer, side: Side) -> Option<Run> {
     // Linux outlasts the run.
-    let linux = match side {
+    let mut linux = match side {
         Side::Rt => Linux::new(
             CORES,
             "load",
@@ -92,6 +92,7 @@ fn run(plan: &Plan, peer: &Peer, side: Side) -> Option<Run> {
         ),
         Side::Linux => Linux::new(CORES, "reboot-loop", &[BEFORE_RESTART]),
     };
+    linux.programs = Programs::Bench;
     let (machine, end_us) = match peer.kind {
         Kind::Spumone(policy) => {
             let (rt, end_us) = match side {

@@ -43,6 +43,23 @@ pub(super) fn wakeup_label(peer: &Peer, load: Load) -> String {
     format!("wakeup-{}-{}", peer.name, load.name())
 }
 
+/// FreeRTOS beside a Linux, which has the initial file system that it has on all systems, since it unpacks that when it starts.
+pub(super) fn run_beside(
+    plan: &Plan,
+    label: String,
+    policy: &str,
+    load: Load,
+    periods: Periods,
+) -> Run {
+    let mut run = beside::run_beside(plan, label, policy, load, periods, None);
+    if let Machine::Spumone(system) = &mut run.machine
+        && let Some(linux) = &mut system.linux
+    {
+        linux.programs = Programs::Bench;
+    }
+    run
+}
+
 /// A bare Linux with real-time threads of its own.
 fn threads(mut linux: Linux, flavour: Flavour, options: &[&str]) -> Machine {
     linux.flavour = flavour;
@@ -89,8 +106,7 @@ pub(super) fn wakeup_run(plan: &Plan, peer: &Peer, load: Load) -> Option<Run> {
     let from_power_on = periods_from_power_on(plan);
     let (flavour, options) = match peer.kind {
         Kind::Spumone(policy) => {
-            let run = beside::run_beside(plan, label, policy, load, from_power_on, None);
-            return Some(run);
+            return Some(run_beside(plan, label, policy, load, from_power_on));
         }
         Kind::Xen(setup) => {
             return xen::wakeup_run(plan, load, from_power_on, setup, label);

@@ -2,8 +2,9 @@
 //! The same runs on Xen: FreeRTOS and Linux as domains (`guests/xen/README.md`).
 
 use super::super::Plan;
-use super::super::beside::{self, Load, Periods};
+use super::super::beside::{Load, Periods};
 use super::super::loads::{CORES, Loads};
+use super::runs::run_beside;
 use crate::linux::Linux;
 use crate::machine::{Machine, Run};
 use crate::system::System;
@@ -78,7 +79,7 @@ pub(super) fn wakeup_run(
     if load == Load::Disk {
         return None;
     }
-    let run = beside::run_beside(plan, String::new(), "none", load, periods, None);
+    let run = run_beside(plan, String::new(), "none", load, periods);
     Some(on_xen(run, setup, label))
 }
 
