@@ -114,13 +114,6 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
         set_running(state, platform, chosen);
         early::stays_loaded(state, platform, now);
         platform.trace(TracePoint::Dispatch(chosen, now));
-        // A vCPU that migrates waits for an interrupt; others do not.
-        if chosen.is_none_or(|id| state.moves(id)) && platform.is_interrupted() {
-            // The next decision publishes, and sets mask and alarm.
-            state.must_decide = true;
-            take_interrupts(state, platform);
-            return now;
-        }
     }
     if !state.movable.is_empty() {
         publish_and_notify(state, platform, now);
