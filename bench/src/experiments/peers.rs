@@ -8,6 +8,7 @@ mod footprint;
 mod kvm;
 mod restart;
 mod runs;
+mod same_files;
 mod share;
 mod systems;
 mod xen;

@@ -3,7 +3,7 @@
 
 use super::distributor::{Distributor, Spi};
 use super::doorbell::{Doorbell, RECALL};
-use super::mmio_distributor::part_of;
+use super::part::part_of;
 use super::{PhysicalGic, VcpuIndex, VcpuIndexSet, bits};
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::packed;

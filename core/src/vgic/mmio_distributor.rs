@@ -5,6 +5,7 @@
 
 use super::cpu_interface::CpuInterface;
 use super::distributor::{MAX_LOOKS, Spi, Word};
+use super::part::part_of;
 use super::rank::Rank;
 use super::register::{Bank, InterruptRegister, Part};
 use super::{GuestGic, PhysicalGic, VcpuIndex, VcpuIndexSet, bits};
@@ -14,8 +15,6 @@ use spumone_config::types::IntId;
 /// `GICD_IROUTER<n>`: Aff2, Aff1, Aff0. Aff3 (GICD_TYPER.A3V = 0) and Interrupt_Routing_Mode
 /// (GICD_TYPER.No1N = 1) are RES0.
 const AFFINITY_MASK: u64 = 0xff_ffff;
-/// With so many SPIs the core works before it looks for interrupts again.
-const PART: usize = if cfg!(test) { 1 } else { 4 };
 /// Interrupts in one word of GICD_ICFGR.
 const CONFIGS_PER_WORD: usize = 16;
 
@@ -216,7 +215,7 @@ impl CpuInterface {
     }
 
     /// Writes a register with a bit for each SPI. Work for each SPI with a device, or active, is done in parts of
-    /// [`PART`] SPIs; if the core is interrupted in between, the rest remains.
+    /// [`PART`](super::part::PART) SPIs; if the core is interrupted in between, the rest remains.
     fn write_bank(
         &mut self,
         gic: &GuestGic,
@@ -375,15 +374,6 @@ impl CpuInterface {
         }
         true
     }
-}
-
-/// The lowest SPIs of `rest`, of which at most [`PART`] are `costly`.
-pub(super) fn part_of(rest: u32, costly: u32) -> u32 {
-    let mut later = rest & costly;
-    for _ in 0..PART {
-        later &= later.wrapping_sub(1);
-    }
-    rest & !later
 }
 
 /// GICD_ICFGR from 16 edge bits: each to the upper bit of its two-bit field.

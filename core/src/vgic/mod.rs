@@ -87,6 +87,7 @@ mod load;
 mod mmio;
 mod mmio_distributor;
 mod mmio_redistributor;
+mod part;
 mod place;
 mod rank;
 mod register;

@@ -2,9 +2,10 @@
 //! The runs of each system, and what they say.
 
 use super::super::Plan;
-use super::super::beside::{self, DISK_MIB, Load, Periods};
+use super::super::beside::{DISK_MIB, Load, Periods};
 use super::super::loads::{CORES, Loads};
 use super::kvm;
+use super::same_files::run_beside;
 use super::systems::{Kind, Peer};
 use super::xen;
 use crate::linux::{Linux, Programs};
@@ -41,23 +42,6 @@ pub(super) const FIRST_TOUCH: u64 = 1_000;
 /// The label of a wake-up measurement.
 pub(super) fn wakeup_label(peer: &Peer, load: Load) -> String {
     format!("wakeup-{}-{}", peer.name, load.name())
-}
-
-/// FreeRTOS beside a Linux, which has the initial file system that it has on all systems, since it unpacks that when it starts.
-pub(super) fn run_beside(
-    plan: &Plan,
-    label: String,
-    policy: &str,
-    load: Load,
-    periods: Periods,
-) -> Run {
-    let mut run = beside::run_beside(plan, label, policy, load, periods, None);
-    if let Machine::Spumone(system) = &mut run.machine
-        && let Some(linux) = &mut system.linux
-    {
-        linux.programs = Programs::Bench;
-    }
-    run
 }
 
 /// A bare Linux with real-time threads of its own.

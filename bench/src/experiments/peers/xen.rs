@@ -4,7 +4,7 @@
 use super::super::Plan;
 use super::super::beside::{Load, Periods};
 use super::super::loads::{CORES, Loads};
-use super::runs::run_beside;
+use super::same_files::run_beside;
 use crate::linux::Linux;
 use crate::machine::{Machine, Run};
 use crate::system::System;
