@@ -176,7 +176,7 @@ impl<'a> Orders<'a> {
         stop.or((!self.notices.are_written(due)).then_some(Order::Say))
     }
 
-    /// The guests of `band` and above, whose orders are due while the core runs `band`; bit n for guest n.
+    /// The guests of `band` and above: while the core runs `band`, it carries out the orders about them. Bit n for guest n.
     fn due(&self, band: Option<Band>) -> u32 {
         let guests = (0..).zip(&self.bands);
         guests.fold(0, |all, (guest, &own)| {

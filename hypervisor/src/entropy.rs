@@ -7,7 +7,7 @@
 //! each guest the same numbers, whatever the order of events.
 //!
 //! Number n of a stream is SipHash-2-4 of the stream and n: a keyed pseudorandom function, of which
-//! one value shows nothing about another. It takes about 200 instructions with interrupts masked,
+//! one value shows nothing about another. It takes about 160 instructions with interrupts masked,
 //! where a block of a stream cipher takes 700 (docs/decisions.md).
 
 use crate::sysreg::mrs;

@@ -20,9 +20,8 @@ pub enum Left {
     More,
 }
 
-/// Loads chunks of the guest, at most [`MAX_CHUNKS`], until an interrupt pends, which is looked for after each chunk: at most
-/// three hundred instructions. No vCPU of the guest may run, unless nothing is left. Any core may call this at
-/// any time, together with others.
+/// Loads chunks of the guest, at most [`MAX_CHUNKS`], until an interrupt pends, which is looked for after each chunk: some hundred
+/// instructions. No vCPU of the guest may run, unless nothing is left. Any core may call this at any time, together with others.
 ///
 /// `random` returns the byte with this number of the guest's random seeds; `reset_spis` resets the SPIs from this one on.
 pub fn load_until_interrupted(

@@ -13,8 +13,8 @@ pub struct ParkedTokens([UnsafeCell<Option<VcpuToken>>; MAX_VCPUS]);
 
 // A token and a claim with the same id are of the same vCPU: start-up makes one vCPU with each id, which nothing changes, and there is one
 // `Shared`, so one slot for each id.
-// SAFETY: two cores access the place of a token: the core that has the token, before it stores to the vCPU's parking slot, and the core
-// whose claim of the slot succeeds, after the claim. The release of the first and the acquire of the second order their accesses.
+// SAFETY: two cores access the place of a token. The core that has the token does so before it stores to the vCPU's parking slot, with
+// release. The core that claims the slot does so after the claim, with acquire. So their accesses are ordered.
 unsafe impl Sync for ParkedTokens {}
 
 impl ParkedTokens {

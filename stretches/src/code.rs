@@ -47,7 +47,7 @@ pub enum End {
 pub enum Callees {
     /// This function. The length of what it copies or fills, in bytes, if that is constant.
     Direct(FunctionId, Option<u64>),
-    /// A function whose address is in a register.
+    /// An unknown function, by an address in a register.
     Indirect,
 }
 

@@ -37,7 +37,7 @@ pub struct Nest {
     pub loops: Vec<Loop>,
     /// The parts of the whole graph, in the order of execution.
     pub whole: Vec<Item>,
-    /// The loop whose header a node is.
+    /// For each node that is the header of a loop: that loop.
     pub heads: Vec<Option<LoopId>>,
 }
 

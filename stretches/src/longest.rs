@@ -182,8 +182,8 @@ impl Search {
         }
     }
 
-    /// For each node, the longest walk that arrives there, of those that have `entered` at a node, and of those that have `begun` after
-    /// other nodes; and the longest walk that ends where a round of a loop that is counted apart would begin.
+    /// Returns the longest walk to each node, and the longest walk to the start of a round of a loop that is counted apart. A walk may
+    /// come into the graph at the node of `entered`, or begin after one of the nodes of `begun`.
     pub fn longest(
         &mut self,
         entered: Option<(NodeId, Walk)>,

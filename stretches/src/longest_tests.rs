@@ -17,7 +17,7 @@ struct Small<'a> {
     lengths: &'a [Option<u64>],
     bounds: &'a [u64],
     walks: Walks<NodeId>,
-    /// A loop whose bound is for all its runs while the one around it runs.
+    /// An inner and an outer loop: the bound of the inner loop counts all its rounds in one run of the outer loop.
     shares: Option<(LoopId, LoopId)>,
     /// A loop whose rounds are counted apart.
     apart: Option<LoopId>,

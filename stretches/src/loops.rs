@@ -142,8 +142,9 @@ struct Loops<'a> {
 }
 
 impl Loops<'_> {
-    /// The annotation of a loop, but none of those that inner loops have `taken`, unless it is for all loops of its statement: an inner loop
-    /// without one may have taken that of this loop, which is then refused.
+    /// The annotation of a loop. Annotations in `taken` belong to inner loops, and only one that is for all loops of its statement can be
+    /// this loop's as well. If an inner loop has no annotation of its own, it may have taken this loop's; then this loop has none, and is
+    /// reported.
     fn annotated(&self, number: LoopId, taken: &BTreeSet<Annotation>) -> Option<Annotation> {
         let control = self.chains(&self.control(number));
         let own = self.chains(&self.own_instructions(number));

@@ -153,7 +153,8 @@ impl Program {
         }
     }
 
-    /// The functions whose code is executed at an address: the innermost inlined one first.
+    /// The functions that an instruction at this address is part of: first the innermost one that was inlined, last the one that is
+    /// called.
     pub fn frames(&self, address: u64) -> Rc<Vec<Frame>> {
         if let Some(known) = self.frames.borrow().get(&address) {
             return known.clone();

@@ -59,7 +59,7 @@ pub fn longest(rows: &[Detail]) -> u64 {
         let rounds = rows
             .iter()
             .find(|round| round.rounds > 0 && round.row.from == it.row.to);
-        // A row that is itself a round is one of those.
+        // The row of a round is counted with the rounds already.
         it.row.instructions
             + rounds
                 .filter(|_| it.rounds == 0)

@@ -491,21 +491,6 @@ impl Distributor {
         holders
     }
 
-    /// Which of these SPIs of a word have another holder than `me`, and those holders.
-    pub fn held_by_others(&self, n: usize, spis: u32, me: VcpuIndex) -> (u32, VcpuIndexSet) {
-        let (mut held, mut holders) = (0, VcpuIndexSet::EMPTY);
-        // At most 32 times: SPIs of a word.
-        for bit in bits(spis & self.word(n).may_be_held()) {
-            if let Some(holder) = self.holder(Spi::at(n, bit))
-                && holder != me
-            {
-                held |= 1 << bit;
-                holders.insert(holder);
-            }
-        }
-        (held, holders)
-    }
-
     /// Whether the SPI and its group are enabled.
     pub fn is_open(&self, spi: Spi) -> bool {
         self.word_of(spi).open(self.control()) & spi.mask() != 0

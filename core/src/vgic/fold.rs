@@ -21,16 +21,7 @@ impl CpuInterface {
     /// list register is still among the active interrupts until [`Self::finish_ended`]. Loaded only; does nothing if list registers are empty. Returns the vCPUs whose doorbells were rung.
     #[inline(always)]
     pub fn fold(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
-        let mut kick = VcpuIndexSet::EMPTY;
-        self.begin_to_fold(machine);
-        // At most 16 times: list registers.
-        for index in bits(self.used) {
-            let lr = machine.read_lr(index as usize);
-            kick = kick.with(self.fold_slot(gic, index as usize, lr, machine));
-        }
-        self.stale |= self.used;
-        self.used = 0;
-        kick.without(self.index)
+        self.fold_while(gic, machine, |_| true).0
     }
 
     /// As [`fold`](Self::fold), but looks for interrupts after each SPI. Returns also whether it has taken all back. If not, the core was
@@ -41,29 +32,37 @@ impl CpuInterface {
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
     ) -> (VcpuIndexSet, bool) {
-        let mut kick = VcpuIndexSet::EMPTY;
-        self.begin_to_fold(machine);
-        // At most 16 times: list registers.
-        for index in bits(self.used) {
-            let lr = machine.read_lr(index as usize);
-            kick = kick.with(self.fold_slot(gic, index as usize, lr, machine));
-            self.stale |= 1 << index;
-            self.used &= !(1 << index);
-            if !lr.intid().is_private() && machine.is_interrupted() {
-                return (kick.without(self.index), false);
-            }
-        }
-        (kick.without(self.index), !machine.is_interrupted())
+        let (kick, is_done) = self.fold_while(gic, machine, |machine| !machine.is_interrupted());
+        (kick, is_done && !machine.is_interrupted())
     }
 
+    /// Folds, and asks after each SPI whether it goes on. Returns whether it has taken all back.
     #[inline(always)]
-    fn begin_to_fold(&mut self, machine: &mut impl PhysicalGic) {
+    fn fold_while<G: PhysicalGic>(
+        &mut self,
+        gic: &GuestGic,
+        machine: &mut G,
+        goes_on: impl Fn(&G) -> bool,
+    ) -> (VcpuIndexSet, bool) {
+        let (mut kick, mut left) = (VcpuIndexSet::EMPTY, self.used);
         if self.active_overflow {
             self.count_deactivations(machine);
             // They are counted once.
             self.active_overflow = false;
         }
         self.listed = 0;
+        // At most 16 times: list registers.
+        for index in bits(self.used) {
+            let lr = machine.read_lr(index as usize);
+            kick = kick.with(self.fold_slot(gic, index as usize, lr, machine));
+            left &= left - 1;
+            if !lr.intid().is_private() && !goes_on(machine) {
+                break;
+            }
+        }
+        self.stale |= self.used & !left;
+        self.used = left;
+        (kick.without(self.index), left == 0)
     }
 
     /// The maintenance interrupt was taken: it is not signalled again before the list registers are brought up to date

@@ -318,9 +318,10 @@ impl CpuInterface {
         // A request makes a holder drop what it has pending in a list register. It comes before the latches are cleared
         // (see `fold_spi`), and again for what is listed afterwards, because listing voids requests (`Word::list`).
         let mut request = |spis| {
-            let (others, of) = gic.distributor.held_by_others(n, spis, self.index);
-            word.drop_pending.fetch_or(others, Ordering::AcqRel);
-            holders = holders.with(of);
+            // Folded, this vCPU has nothing listed itself.
+            let listed = spis & word.listed.load(Ordering::Acquire);
+            word.drop_pending.fetch_or(listed, Ordering::AcqRel);
+            holders = holders.with(gic.distributor.holders(n, listed));
         };
         request(value);
         let mut is_done = !machine.is_interrupted();
@@ -331,7 +332,7 @@ impl CpuInterface {
             if !is_done {
                 break;
             }
-            request(value & word.listed.load(Ordering::Acquire));
+            request(value);
             if word.put_back.load(Ordering::Acquire) == put_back {
                 break;
             }
@@ -339,7 +340,7 @@ impl CpuInterface {
             // A holder may have taken an SPI from the latches before, and put it back into them after.
             spis = value & word.pending_now();
         }
-        (gic.recall_each(holders), is_done)
+        (gic.recall_each(holders.without(self.index)), is_done)
     }
 
     /// Clears pending state outside list registers. Returns whether all of it was cleared, or the core was interrupted in between.

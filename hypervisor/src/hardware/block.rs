@@ -8,8 +8,8 @@
 
 use core::arch::global_asm;
 
-// Both return their first argument (x0), and change only registers that a caller does not expect to keep (AAPCS64, section 6.1.1). The
-// loop leaves `size - 64` in x2, whose low six bits are those of the size: each says whether a block of that size is left.
+// Both return their first argument (x0), and change only registers that a caller does not expect to keep (AAPCS64, section 6.1.1). After
+// the loop, the low six bits of x2 are those of the size: bit n says whether 2^n bytes are left.
 global_asm!(
     ".pushsection .text.memcpy, \"ax\", %progbits",
     ".balign 16",

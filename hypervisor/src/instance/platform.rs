@@ -227,7 +227,8 @@ impl Platform for CorePlatform {
 
     #[inline(always)]
     fn was_in_kernel(&self, vcpu: &VcpuToken) -> bool {
-        vcpu.registers.is_in_kernel()
+        // A vCPU that is to start does so in its kernel; its registers are still those of before.
+        vcpu.resume.is_some() || vcpu.registers.is_in_kernel()
     }
 
     fn next_timer(&self, vcpu: &VcpuToken) -> Option<Ticks> {

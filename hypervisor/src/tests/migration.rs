@@ -203,3 +203,35 @@ fn a_kernel_is_kept_off_the_core_of_a_real_time_guest() {
     bench.iterations(500);
     assert!(bench.runs_on(1, 0, 0));
 }
+
+/// Its registers are those of its last life until it runs: they must not count.
+#[test]
+fn a_vcpu_that_is_turned_on_is_in_its_kernel_whatever_it_did_before() {
+    let mut bench = running(Policy::Steal);
+    let starts_the_other = |bench: &mut Bench| {
+        bench.does(0, 0, |cpu| cpu.hvc([psci::CPU_ON, 1, GUEST_MEMORY, 0]));
+    };
+    starts_the_other(&mut bench);
+    bench.does(0, 1, |cpu| {
+        // EL0.
+        cpu.registers.pstate = 0;
+        cpu.wfi()
+    });
+    let life = bench.life(0);
+    bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0]));
+    bench.until("a new life", |bench| bench.life(0) > life);
+    real_time_guest_preempts(&mut bench);
+    bench.until("it goes on on the other core", |bench| {
+        bench.runs_on(1, 0, 0)
+    });
+    starts_the_other(&mut bench);
+    let id = bench.vcpu(0, 1);
+    let state = |bench: &Bench| {
+        let parked = bench.machine.shared.slot(id).parked();
+        parked.map(|it| it.state)
+    };
+    bench.until("it is parked and may run", |bench| {
+        state(bench).is_some_and(ParkedState::is_runnable)
+    });
+    assert_eq!(state(&bench), Some(ParkedState::Wanted));
+}

@@ -65,7 +65,7 @@ pub struct Analysis<'p> {
     callers: BTreeMap<FunctionId, Vec<(FunctionId, NodeId)>>,
     searches: BTreeMap<Call, Search>,
     summaries: BTreeMap<Call, Summary>,
-    /// Functions whose summaries are being made.
+    /// Functions that are being summarized now. A call of one of them is a recursion.
     open: BTreeSet<Call>,
     rests: BTreeMap<FunctionId, Option<Walk>>,
     /// All steps.
@@ -497,7 +497,7 @@ impl Analysis<'_> {
     fn unknown_call(&self, id: FunctionId, at: u64) -> Problem {
         Problem::new(
             self.program.place(id, at),
-            "it calls a function whose address is in a register",
+            "it calls a function by an address in a register",
             "name what it may call in foreign.toml, under [[indirect]]",
         )
     }

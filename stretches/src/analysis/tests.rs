@@ -229,7 +229,7 @@ fn an_indirect_call_needs_to_be_named() {
     assert_eq!(
         problems(&functions),
         [
-            "core/src/f.rs:2 in f: it calls a function whose address is in a register; name what it may call in foreign.toml, under \
+            "core/src/f.rs:2 in f: it calls a function by an address in a register; name what it may call in foreign.toml, under \
           [[indirect]]"
         ]
     );
