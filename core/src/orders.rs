@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a core is to do about the lives of guests: start vCPUs, load guests, stop them, say so.
+//! What a core is to do about the lives of guests: start vCPUs, load guests, stop them, say so. Also, routes of interrupts that follow a
+//! vCPU to the core.
 //!
 //! Other cores order it by mail, and guests by what they do on this core. Such work is long, and its time is chosen by guests. So it
 //! is noted here and done one [`Order`] at a time, between which the core looks for interrupts. It is done only while the core
@@ -22,6 +23,15 @@ pub struct Start {
     pub entry_point: EntryPoint,
     /// The life of the guest in which the start was ordered.
     pub generation: Generation,
+}
+
+/// Interrupts of a vCPU's devices that are to be routed to the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The guest of the vCPU.
+    pub guest: GuestId,
+    /// The first of the guest's interrupts that is not seen to yet.
+    pub from: u8,
 }
 
 /// How far a core has stopped a guest: what it does next. Each step is short.
@@ -57,10 +67,14 @@ impl StopStep {
 /// What a core does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
+    /// Read the rest of its mail.
+    Mail,
     /// Start a vCPU.
     Start(VcpuId, Start),
     /// Load a guest.
     Load(GuestId),
+    /// Route some interrupts of a vCPU's devices to the core, then order the rest with [`Orders::route`].
+    Route(VcpuId, Route),
     /// Do this step, then note the one after it with [`Orders::stop_goes_on`], or [`Orders::stop_ends`].
     Stop(GuestId, StopStep),
     /// Write a part of a line, with [`Orders::say`].
@@ -72,10 +86,14 @@ pub enum Order {
 pub struct Orders<'a> {
     /// The bands of all guests.
     bands: [Band; MAX_GUESTS],
+    /// Mail of this core was left unread because it was interrupted.
+    has_mail: bool,
     starts: VcpuSet,
     start: [Option<Start>; MAX_VCPUS],
     /// The guests to load; bit n for guest n.
     loads: u32,
+    routes: VcpuSet,
+    route: [Option<Route>; MAX_VCPUS],
     stops: [Option<StopStep>; MAX_GUESTS],
     notices: Notices<'a>,
     /// The highest band of a guest that an order is about.
@@ -89,9 +107,12 @@ impl<'a> Orders<'a> {
     pub fn new(bands: [Band; MAX_GUESTS]) -> Self {
         Self {
             bands,
+            has_mail: false,
             starts: VcpuSet::EMPTY,
             start: [None; MAX_VCPUS],
             loads: 0,
+            routes: VcpuSet::EMPTY,
+            route: [None; MAX_VCPUS],
             stops: [None; MAX_GUESTS],
             notices: Notices::new(),
             band: None,
@@ -113,6 +134,12 @@ impl<'a> Orders<'a> {
         self.band.is_some() && self.band >= band
     }
 
+    /// The core was interrupted while it read its mail. It reads the rest whatever band it runs, since that may be about any guest.
+    pub fn mail_is_left(&mut self) {
+        self.has_mail = true;
+        self.band = Some(Band::HIGHEST);
+    }
+
     /// Orders the start of a vCPU. A former order, of an earlier life, is forgotten: a vCPU is started once in a life before the
     /// start is carried out.
     pub fn start(&mut self, id: VcpuId, start: Start) {
@@ -127,6 +154,15 @@ impl<'a> Orders<'a> {
     pub fn load(&mut self, guest: GuestId) {
         self.loads |= 1 << guest.0;
         self.order(guest);
+    }
+
+    /// Orders that interrupts of a vCPU's devices are routed to the core.
+    pub fn route(&mut self, id: VcpuId, route: Route) {
+        if let Some(place) = self.route.get_mut(id.index()) {
+            *place = Some(route);
+            self.routes.insert(id);
+            self.order(route.guest);
+        }
     }
 
     /// Orders that a guest is stopped, if that is not ordered yet.
@@ -147,6 +183,10 @@ impl<'a> Orders<'a> {
 
     /// The next order that is due while the core runs this band. That of a start or of loading is not an order any more.
     pub fn take(&mut self, band: Option<Band>) -> Option<Order> {
+        if core::mem::take(&mut self.has_mail) {
+            self.look();
+            return Some(Order::Mail);
+        }
         let due = self.due(band);
         let is_due = |guest: GuestId| due >> guest.0 & 1 != 0;
         // At most 32 times: vCPUs.
@@ -164,6 +204,17 @@ impl<'a> Orders<'a> {
             self.loads &= !(1 << guest);
             self.look();
             return Some(Order::Load(GuestId(guest as u8)));
+        }
+        // At most 32 times: vCPUs.
+        let route = self.routes.iter().find(|id| {
+            let route = self.route.get(id.index()).copied().flatten();
+            route.is_none_or(|route| is_due(route.guest))
+        });
+        if let Some(id) = route {
+            self.routes.remove(id);
+            let route = self.route.get_mut(id.index()).and_then(Option::take);
+            self.look();
+            return route.map(|route| Order::Route(id, route));
         }
         let mut stops = (0..).zip(&self.stops);
         // At most 8 times: guests.
@@ -221,14 +272,22 @@ impl<'a> Orders<'a> {
         let starts = starts.filter_map(|id| self.start.get(id.index()).copied().flatten());
         // At most 32 times: vCPUs.
         let starts = starts.fold(0, |all, start| all | 1 << start.guest.0);
+        let routes = self.routes.iter();
+        let routes = routes.filter_map(|id| self.route.get(id.index()).copied().flatten());
+        // At most 32 times: vCPUs.
+        let routes = routes.fold(0, |all, route| all | 1 << route.guest.0);
         let stops = (0..).zip(&self.stops);
         let stops = stops.fold(0, |all, (guest, step)| {
             all | u32::from(step.is_some()) << guest
         });
-        let guests: u32 = starts | self.loads | stops | self.notices.guests();
+        let guests: u32 = starts | self.loads | routes | stops | self.notices.guests();
         let bands = bits(guests).filter_map(|guest| self.bands.get(guest as usize));
         // At most 8 times: guests.
-        self.band = bands.max().copied();
+        let highest = bands.max().copied();
+        self.band = match self.has_mail {
+            true => Some(Band::HIGHEST),
+            false => highest,
+        };
     }
 }
 
@@ -296,6 +355,32 @@ mod tests {
             Some(Order::Start(VcpuId(0), start(HIGH)))
         );
         assert_eq!(due(&orders), [true, true, false, false, false]);
+    }
+
+    #[test]
+    fn mail_that_is_left_is_read_first_and_in_every_band() {
+        let mut orders = orders();
+        orders.load(LOW);
+        orders.mail_is_left();
+        orders.start(VcpuId(0), start(HIGH));
+        assert_eq!(due(&orders), [true; 5]);
+        assert_eq!(orders.take(Some(Band::HIGHEST)), Some(Order::Mail));
+        assert_eq!(due(&orders), [true, true, true, true, false]);
+    }
+
+    #[test]
+    fn routes_are_seen_to_in_parts() {
+        let mut orders = orders();
+        let route = |from| Route { guest: HIGH, from };
+        orders.route(VcpuId(3), route(8));
+        assert_eq!(due(&orders), [true, true, true, true, false]);
+        assert_eq!(orders.take(None), Some(Order::Route(VcpuId(3), route(8))));
+        assert_eq!(due(&orders), [false; 5]);
+        // The vCPU left the core, and came back: from the beginning.
+        orders.route(VcpuId(3), route(16));
+        orders.route(VcpuId(3), route(8));
+        assert_eq!(orders.take(None), Some(Order::Route(VcpuId(3), route(8))));
+        assert_eq!(orders.take(None), None);
     }
 
     #[test]

@@ -19,6 +19,8 @@ use spumone_core::vgic::VcpuIndex;
 
 /// Entries of the destination table: one for each SPI that the GIC architecture allows.
 const MAX_PHYSICAL_SPIS: usize = 988;
+/// Interrupts of a guest's devices that are routed between two looks for interrupts.
+const ROUTED_AT_ONCE: usize = 8;
 
 /// The interrupt destination table: the owner of each SPI. Fixed in the image.
 pub struct Destinations([SpiOwner; MAX_PHYSICAL_SPIS]);
@@ -157,6 +159,27 @@ impl Machine {
                 self.gic.route_spi(interrupt.physical, core.mpidr);
             }
         }
+    }
+
+    /// Routes interrupts of a guest's devices to core `to`, if the vCPU with this index is there: of [`ROUTED_AT_ONCE`] interrupts of the
+    /// guest from number `from` on, those that the guest has routed to that vCPU. Returns the number of the next one, if there are more.
+    ///
+    /// If another core claims the vCPU at that moment, one route may stay behind, until the vCPU moves again. Its interrupts are then
+    /// taken by core `to`, which kicks the vCPU's core.
+    #[inline(never)]
+    pub fn route_to(&self, to: PcpuId, guest: &Guest, index: VcpuIndex, from: u8) -> Option<u8> {
+        let core = self.cores.get(to.index())?;
+        let interrupts = guest.config.interrupts.get(usize::from(from)..)?;
+        // At most 8 times: `ROUTED_AT_ONCE`.
+        for interrupt in interrupts.iter().take(ROUTED_AT_ONCE) {
+            if guest.gic.doorbell(index).location() != to {
+                return None;
+            }
+            if guest.gic.is_routed_to(interrupt.guest, index) {
+                self.gic.route_spi(interrupt.physical, core.mpidr);
+            }
+        }
+        (interrupts.len() > ROUTED_AT_ONCE).then_some(from + ROUTED_AT_ONCE as u8)
     }
 
     /// Kicks core `to`, another one, for `vcpu`.

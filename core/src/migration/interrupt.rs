@@ -176,10 +176,20 @@ pub fn notify_vcpus<P: Platform>(state: &mut State<P>, platform: &mut P, vcpus: 
 }
 
 #[inline(never)]
-fn notify_each<P: Platform>(state: &mut State<P>, platform: &mut P, vcpus: VcpuSet) {
+fn notify_each<P: Platform>(state: &mut State<P>, platform: &mut P, mut vcpus: VcpuSet) {
     // At most 32 times: vCPUs.
-    for id in vcpus.iter() {
+    while let Some(id) = vcpus.iter().next() {
         notify_vcpu(state, platform, id);
+        vcpus.remove(id);
+        if vcpus.is_empty() {
+            return;
+        }
+        if platform.is_interrupted() {
+            // The next decision notifies the others.
+            state.rung |= vcpus;
+            state.must_decide = true;
+            return;
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! `steal` and `balance` send no vCPU away. What other policies do is in their [`PolicyRules`](super::PolicyRules).
 
 use super::catch::stop_catching;
-use super::core_state::Catch;
+use super::core_state::{Catch, CoreState};
 use super::notify::notify_other_core;
 use super::park::{acquire_token, is_host_core, park, store_token};
 use super::platform::{Platform, State, TracePoint};
@@ -16,7 +16,7 @@ use spumone_config::types::{PcpuId, VcpuId};
 
 /// Sends away the vCPUs that must leave this core, before the core looks for parked vCPUs.
 pub(super) fn send_away_due<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
-    return_home(state, platform);
+    return_home(state, platform, now);
     if let Some(max_stay) = state.rules.max_stay
         && let Some(slice) = state.scheduler.time_slice()
         && let Some(id) = state.running.filter(|&id| state.moves(id))
@@ -80,20 +80,31 @@ fn take_back_unclaimed<P: Platform>(state: &mut State<P>, platform: &mut P, now:
         } else if acquire_token(state, platform, id) {
             state.taken_back.insert(id);
             park(state, platform, id);
+            if platform.is_interrupted() {
+                return goes_on_later(state, now);
+            }
         }
     }
 }
 
 /// Sends vCPUs to their home cores, if those cores could run them.
-fn return_home<P: Platform>(state: &mut State<P>, platform: &mut P) {
+fn return_home<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     // At most 32 times: vCPUs.
     for id in state.visitors.iter() {
         if !is_host_core(state, platform, id) {
             state.visitors.remove(id);
         } else if let Some(home) = free_home(platform, id) {
             send_away(state, platform, id, Some(home));
+            if platform.is_interrupted() {
+                return goes_on_later(state, now);
+            }
         }
     }
+}
+
+/// The core was interrupted at `now`: the decision after this one sees to the other vCPUs.
+fn goes_on_later<T>(state: &mut CoreState<T>, now: Ticks) {
+    state.fetch_at = now;
 }
 
 /// The home core of a vCPU that is on another core, if the home core runs no higher band.

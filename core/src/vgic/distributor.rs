@@ -310,15 +310,6 @@ impl Distributor {
         usize::from(self.vcpus.load(Ordering::Relaxed))
     }
 
-    pub fn physical_spis_of(&self, vcpu: VcpuIndex) -> impl Iterator<Item = IntId> {
-        self.words
-            .iter()
-            .enumerate()
-            .flat_map(|(index, word)| bits(word.mapped()).map(move |bit| Spi::at(index, bit)))
-            .filter(move |&spi| self.route(spi) == Some(vcpu))
-            .filter_map(|spi| self.physical(spi))
-    }
-
     /// The SPI with this INTID, if the guest has it.
     pub fn spi(&self, intid: IntId) -> Option<Spi> {
         let number = intid.0.checked_sub(IntId::FIRST_SPI.0)?;

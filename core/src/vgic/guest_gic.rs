@@ -57,10 +57,10 @@ impl GuestGic {
         self.distributor.vcpus()
     }
 
-    /// The machine's SPIs that the guest has routed to `vcpu`: those whose physical route must
-    /// follow when that vCPU moves to another core.
-    pub fn physical_spis_of(&self, vcpu: VcpuIndex) -> impl Iterator<Item = IntId> {
-        self.distributor.physical_spis_of(vcpu)
+    /// Whether the guest has routed its SPI `guest` to `vcpu`. The physical route must follow when that vCPU moves to another core.
+    pub fn is_routed_to(&self, guest: IntId, vcpu: VcpuIndex) -> bool {
+        let spi = self.distributor.spi(guest);
+        spi.is_some_and(|spi| self.distributor.route(spi) == Some(vcpu))
     }
 
     /// The physical interrupt that backs the guest's SPI `guest` was acknowledged (and its priority

@@ -4,8 +4,8 @@
 //!
 //! Frames of up to 64 KiB are segments of TCP that the receiver's kernel would otherwise get in 45 pieces. The kernels have agreed
 //! on them with their devices: the header, which says how to cut the frame and where its checksum is to be put, passes. The
-//! receiving guest checks such a header as it does one from a network card that may be broken; EL2 passes on only what both guests
-//! have accepted.
+//! receiving guest checks such a header as it does one from a network card that may be broken; EL2 passes on only what the
+//! receiver has accepted.
 
 use super::cursor::{Cursor, Fault};
 use super::memory::{End, Memories};

@@ -169,15 +169,7 @@ pub unsafe fn clear_memory(start: PhysAddr) {
     with(|machine| {
         machine.work += 1;
         machine.memory.of_guest(start.0, CLEARED as usize).fill(0);
-        match &mut machine.rises_after_pages {
-            Some((0, interrupt)) => {
-                let interrupt = *interrupt;
-                machine.rises_after_pages = None;
-                machine.gic.set_line(interrupt, true);
-            }
-            Some((pages, _)) => *pages -= 1,
-            None => {}
-        }
+        machine.gic.count_down(&mut machine.rises_after_pages);
     });
 }
 

@@ -78,6 +78,8 @@ pub struct Machine {
     pub work: u64,
     /// The line of this interrupt rises when so many more pages have been cleared.
     pub rises_after_pages: Option<(u32, u16)>,
+    /// The line of this interrupt rises when EL2 has stored so many more times to memory of guests that run.
+    pub rises_after_stores: Option<(u32, u16)>,
     /// The loop of each core that has started.
     pub running: Vec<Option<Box<dyn Any>>>,
     /// What guests do.
@@ -124,6 +126,7 @@ pub fn switch_on(parts: Parts) {
         is_off: false,
         work: 0,
         rises_after_pages: None,
+        rises_after_stores: None,
         running,
         guest: None,
     };
@@ -136,6 +139,20 @@ pub fn with<R>(use_it: impl FnOnce(&mut Machine) -> R) -> R {
         Some(machine) => use_it(machine),
         None => panic!("no machine: `fake::switch_on` comes first"),
     })
+}
+
+impl Gic {
+    /// One more of what an interrupt waits for has happened: see [`Machine::rises_after_pages`].
+    fn count_down(&mut self, rises: &mut Option<(u32, u16)>) {
+        match rises {
+            Some((0, interrupt)) => {
+                self.set_line(*interrupt, true);
+                *rises = None;
+            }
+            Some((left, _)) => *left -= 1,
+            None => {}
+        }
+    }
 }
 
 impl Machine {

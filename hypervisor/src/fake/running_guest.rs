@@ -18,6 +18,7 @@ fn store(at: PhysAddr, bytes: &[u8]) {
         machine.work += 1;
         let place = machine.memory.of_guest(at.0, bytes.len());
         place.copy_from_slice(bytes);
+        machine.gic.count_down(&mut machine.rises_after_stores);
     });
 }
 

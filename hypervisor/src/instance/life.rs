@@ -4,6 +4,7 @@
 
 use super::Instance;
 use super::mail::power_off;
+use super::virtio::signal_peers;
 use crate::console::say;
 use crate::epitaph::fatal;
 use crate::events::Event;
@@ -158,7 +159,7 @@ impl Instance {
         let events = self.platform.events;
         let vcpu = self.saved(id);
         events.note(Event::Start, u64::from(vcpu.guest.0));
-        let (guest, guest_id) = (vcpu.shared, vcpu.guest);
+        let guest = vcpu.shared;
         let config = &guest.config;
         vcpu.reset(EntryPoint {
             entry: config.entry,
@@ -170,7 +171,7 @@ impl Instance {
         if guest.power.request_start(index).is_ok() {
             guest.power.started(index);
         }
-        self.signal_peers(guest_id);
+        signal_peers(guest);
     }
 
     /// Restarts a guest for the operator; returns the phase in which it was. Has no effect on a guest that is

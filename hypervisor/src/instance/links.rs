@@ -138,20 +138,12 @@ impl Instance {
     }
 
     /// A life of `guest` has begun or ended: signals the guest at the other end of a memory link.
-    fn signal_peer(&mut self, guest: GuestId, index: usize) {
+    pub(super) fn signal_peer(&mut self, guest: GuestId, index: usize) {
         let end = self.platform.machine.guest(guest).config.links.get(index);
         if let Some(end) = end
             && let LinkKind::Memory { .. } = end.kind
         {
             self.give_signal(end.peer, usize::from(end.peer_link));
-        }
-    }
-
-    /// A life of `guest` has begun: signals the guests at the other ends of all its memory links.
-    pub(super) fn signal_peers(&mut self, guest: GuestId) {
-        // At most 8 times: links.
-        for index in 0..self.platform.machine.guest(guest).config.links.len() {
-            self.signal_peer(guest, index);
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use super::Instance;
 use crate::console;
+use crate::cpu;
 use crate::epitaph::fatal;
 use crate::events::Event;
 use crate::hardware::{halt, system_off};
@@ -22,7 +23,7 @@ impl Instance {
     #[inline(never)]
     pub(super) fn do_chore(&mut self, now: Ticks) {
         if self.platform.port.has_mail() {
-            self.read_mail();
+            self.read_mail_in_part();
         }
         if core::mem::take(&mut self.platform.is_console_interrupted) {
             self.console_interrupt();
@@ -36,12 +37,19 @@ impl Instance {
         self.state.set_chore(self.platform.attendance.due());
     }
 
-    /// Reads the mail of this core: notes what it orders.
-    pub(super) fn read_mail(&mut self) {
+    /// Reads the mail of this core until an interrupt is pending. What is left is an order.
+    pub(super) fn read_mail_in_part(&mut self) {
+        if !self.read_mail() {
+            self.platform.orders.mail_is_left();
+        }
+    }
+
+    /// Reads the mail of this core, and notes what it orders, until an interrupt is pending. Returns whether it has read all.
+    pub(super) fn read_mail(&mut self) -> bool {
         // At most 1,032 times: `MAX_MAIL`.
         for _ in 0..MAX_MAIL {
             let Some(message) = self.platform.port.receive() else {
-                return;
+                return true;
             };
             self.platform.events.note(Event::Mail, 0);
             match message {
@@ -57,7 +65,11 @@ impl Instance {
                 }
                 Message::Corrupt => fatal!("a mailbox holds a message that no core has sent"),
             }
+            if cpu::interrupt_pending() {
+                break;
+            }
         }
+        !self.platform.port.has_mail()
     }
 }
 

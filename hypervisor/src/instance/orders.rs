@@ -9,13 +9,14 @@ use super::Instance;
 use super::mail::power_off;
 use crate::console::{CONSOLE, say};
 use crate::cpu;
+use crate::guest::Owner;
 use crate::hardware::write_if_there;
 use spumone_config::types::PcpuId;
 use spumone_config::{GuestId, VcpuId};
 use spumone_core::console::{Notice, Source, Subject};
 use spumone_core::mailbox::Message;
 use spumone_core::migration;
-use spumone_core::orders::{Order, StopStep};
+use spumone_core::orders::{Order, Route, StopStep};
 use spumone_core::psci::{AfterStop, Phase, StopReason};
 use spumone_core::schedule::Band;
 use spumone_core::vgic::VcpuIndex;
@@ -58,15 +59,27 @@ impl Instance {
         let band = self.state.current_band();
         match self.platform.orders.take(band) {
             None => {}
+            Some(Order::Mail) => self.read_mail_in_part(),
             Some(Order::Start(id, start)) => {
                 self.start_vcpu(id, start.entry_point, start.generation);
             }
             Some(Order::Load(guest)) => self.begin_loading(guest),
+            Some(Order::Route(id, route)) => self.route_more(id, route),
             Some(Order::Stop(guest, step)) => match self.do_stop_step(guest, step) {
                 Some(next) => self.platform.orders.stop_goes_on(guest, next),
                 None => self.platform.orders.stop_ends(guest),
             },
             Some(Order::Say) => self.say_more(band),
+        }
+    }
+
+    /// Routes more interrupts of a vCPU's devices to this core, unless the vCPU has left it since: then they follow it, or are routed with
+    /// the end of its life.
+    fn route_more(&mut self, id: VcpuId, route: Route) {
+        if let Some(&Owner { guest, index, .. }) = self.platform.machine.vcpu(id)
+            && guest.lifecycle.now().0 == Phase::Running
+        {
+            self.platform.route_from(id, route.guest, index, route.from);
         }
     }
 
@@ -117,7 +130,9 @@ impl Instance {
             },
             StopStep::Acknowledge => {
                 // The number of messages in a mailbox is bounded by this (core/mailbox).
-                self.read_mail();
+                if !self.read_mail() {
+                    return Some(step);
+                }
                 let is_last = guest.lifecycle.acknowledge(self.platform.core);
                 return is_last.then_some(StopStep::Quiesce(0));
             }

@@ -17,11 +17,11 @@ use spumone_core::migration::{
     Candidate, Catch, Claim, Delivery, Fetcher, Interrupted, Platform, Sample, Saved, Shared,
     Taken, TracePoint, Verdict, may_hold_lock,
 };
-use spumone_core::orders::Orders;
+use spumone_core::orders::{Orders, Route};
 use spumone_core::psci::Phase;
 use spumone_core::schedule::{Band, Ticks, priority_mask};
 use spumone_core::sets::VcpuSet;
-use spumone_core::vgic::Doorbell;
+use spumone_core::vgic::{Doorbell, VcpuIndex};
 
 /// The state of one core besides its vCPUs.
 // `repr(C)`: the large orders, which are used rarely, come last. Behind them, other fields would need longer addresses.
@@ -78,6 +78,16 @@ impl CorePlatform {
     #[inline(always)]
     pub(super) fn loaded_gic(&self, guest: GuestId) -> LoadedGic {
         LoadedGic::new(self.machine, self.core, guest, self.list_registers)
+    }
+}
+
+impl CorePlatform {
+    /// Routes interrupts of a vCPU's devices to this core, where the vCPU is, and orders the rest.
+    pub(super) fn route_from(&mut self, id: VcpuId, guest: GuestId, index: VcpuIndex, from: u8) {
+        let shared = self.machine.guest(guest);
+        if let Some(from) = self.machine.route_to(self.core, shared, index, from) {
+            self.orders.route(id, Route { guest, from });
+        }
     }
 }
 
@@ -157,12 +167,8 @@ impl Platform for CorePlatform {
 
     #[inline(always)]
     fn route_devices(&mut self, vcpu: &VcpuToken) {
-        let guest = vcpu.shared;
-        if !guest.config.interrupts.is_empty() {
-            // At most 64 times in all: interrupts of devices.
-            for physical in guest.gic.physical_spis_of(vcpu.index) {
-                self.machine.gic.route_spi(physical, self.own.mpidr);
-            }
+        if !vcpu.shared.config.interrupts.is_empty() {
+            self.route_from(vcpu.id(), vcpu.guest, vcpu.index, 0);
         }
     }
 

@@ -6,7 +6,8 @@
 //! frames and passes on the interrupts that are raised for them, so the guest that transmits pays, at its priority. The core
 //! looks for interrupts after each stretch of a frame and before each interrupt that it passes on: an interrupt for a higher band waits
 //! for one of those at most. A vCPU that has an interrupt of its own to handle is entered first, because the peer guest chooses when
-//! frames that have waited can go on. The frames that are left are moved at the vCPU's next exit.
+//! frames that have waited can go on. At its next exit it moves a frame even if it has another interrupt to handle; so does a vCPU that
+//! notifies its device while it masks its interrupts. Else a vCPU that exits only by its own tick would never move one.
 
 use super::{Instance, loaded};
 use crate::cpu;
@@ -31,6 +32,8 @@ const FRAMES: u32 = 1;
 const OWN_LEVEL: u32 = FRAMES << MAX_LINKS_PER_GUEST;
 /// The same for the peer's device.
 const PEERS_LEVEL: u32 = OWN_LEVEL << MAX_LINKS_PER_GUEST;
+/// The peer at the other end of a memory link is to be given a signal, because the guest's life has begun.
+const PEERS_SIGNAL: u32 = PEERS_LEVEL << MAX_LINKS_PER_GUEST;
 /// In [`Guest::broken_virtio`]: the driver of link 0 has not accepted what frames for it need.
 const REFUSES: u32 = 1 << MAX_LINKS_PER_GUEST;
 
@@ -58,7 +61,12 @@ impl Instance {
         let value = access.store_value(access.register.read(&vcpu.registers.x));
         match device.write(offset, value as u32) {
             Effect::Nothing => {}
-            Effect::Transmit => transmit(guest, index),
+            Effect::Transmit => {
+                if vcpu.registers.masks_interrupts() {
+                    vcpu.enters_first = false;
+                }
+                transmit(guest, index);
+            }
             Effect::Receive => {
                 if device.may_answer() {
                     transmit(guest, index);
@@ -79,7 +87,7 @@ impl Instance {
         true
     }
 
-    /// The devices of the running vCPU's guest have something to do: passes interrupts on, and moves a frame unless the vCPU has an
+    /// The devices of the running vCPU's guest have something to do: passes interrupts on, and moves frames unless the vCPU has an
     /// interrupt to handle first. Returns whether it is to be entered.
     #[inline(never)]
     pub(super) fn serve_devices(&mut self) -> bool {
@@ -94,8 +102,9 @@ impl Instance {
         let (has_interrupt, rung) = self.has_deliverable();
         self.notify(guest, rung);
         if has_interrupt {
-            return true;
+            return self.enters_for_an_interrupt();
         }
+        loaded(&mut self.state).enters_first = true;
         for _ in 0..MAX_QUIET_FRAMES {
             if cpu::interrupt_pending() {
                 return false;
@@ -106,6 +115,18 @@ impl Instance {
         }
         self.pass_levels();
         false
+    }
+
+    /// The running vCPU has an interrupt to handle, and frames to move: moves one of them if it was entered first the last time. Returns
+    /// whether it is to be entered.
+    fn enters_for_an_interrupt(&mut self) -> bool {
+        let vcpu = loaded(&mut self.state);
+        vcpu.enters_first = !vcpu.enters_first;
+        if vcpu.enters_first {
+            self.move_frame();
+            self.pass_levels();
+        }
+        true
     }
 
     /// Passes interrupts of the loaded vCPU's guest and its peers on, until an interrupt pends. That is no part of a step, because it takes as
@@ -120,8 +141,15 @@ impl Instance {
             }
             guest.due.fetch_and(!(1 << bit), Ordering::AcqRel);
             let index = bit as usize % MAX_LINKS_PER_GUEST;
-            match guest.config.links.get(index) {
-                Some(end) if 1 << bit >= PEERS_LEVEL => {
+            let Some(end) = guest.config.links.get(index) else {
+                continue;
+            };
+            match 1 << bit {
+                PEERS_SIGNAL.. => self.signal_peer(id, index),
+                PEERS_LEVEL.. => {
+                    let peer = self.platform.machine.guest(end.peer);
+                    let own = OWN_LEVEL << end.peer_link;
+                    peer.due.fetch_and(!own, Ordering::AcqRel);
                     self.publish_virtio(end.peer, usize::from(end.peer_link));
                 }
                 _ => self.publish_virtio(id, index),
@@ -170,6 +198,9 @@ impl Instance {
                 }
                 if interrupt_receiver && peers.raise() {
                     due |= PEERS_LEVEL;
+                    // Whichever of the two guests comes first passes it on: this vCPU may be preempted before it can.
+                    let own = OWN_LEVEL << end.peer_link;
+                    peer.due.fetch_or(own, Ordering::AcqRel);
                 }
                 guest.due.fetch_or(due << index, Ordering::AcqRel);
                 return due == FRAMES;
@@ -294,6 +325,13 @@ impl Instance {
             is_claimed(guest, peer, index, end)
         })
     }
+}
+
+/// Has a vCPU of the guest signal the peers of all its links: its life has begun.
+pub(super) fn signal_peers(guest: &Guest) {
+    const _: () = assert!(4 * MAX_LINKS_PER_GUEST <= u32::BITS as usize);
+    let links = (1 << guest.config.links.len()) - 1;
+    guest.due.fetch_or(links * PEERS_SIGNAL, Ordering::AcqRel);
 }
 
 /// Has a vCPU of the guest move frames from this device.

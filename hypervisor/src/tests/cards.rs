@@ -10,10 +10,13 @@ use super::bench::Bench;
 use super::guest::psci;
 use super::systems::*;
 use crate::fake;
+use crate::guest_registers::GuestRegisters;
 use spumone_config::GuestId;
 use spumone_config::packed::{Policy, Trigger};
 use spumone_core::psci::Phase;
 use spumone_core::trap::SysReg;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::vec::Vec;
 
 /// Registers of a card (Virtio 1.2, section 4.2.2).
@@ -480,25 +483,76 @@ fn buffers_offered_at_once_hold_the_urgent_sender_for_one_frame() {
     assert!(moved <= 1, "{moved} frames came before its interrupt");
 }
 
-/// An interrupt is handled first, so the frames are left for the vCPU's next exit, which is a WFI.
-#[test]
-fn a_vcpu_moves_its_frames_before_it_sleeps() {
-    const SGI: u16 = 5;
+/// The SGI that a vCPU sends to itself.
+const SGI: u16 = 5;
+/// `PSTATE`: EL1h, nothing masked.
+const UNMASKED: u64 = 0b0101;
+
+/// Two guests whose cards are up. The first one has an SGI to handle, which it masks or not, before it transmits.
+fn with_an_interrupt(pstate: u64) -> Bench {
     let mut bench = running(2);
     bench.opens_gic(0, 0, &[SGI]);
     comes_up(&mut bench, 0);
     comes_up(&mut bench, 1);
-    offers_receive(&mut bench, 1, 0);
-    bench.does(0, 0, |cpu| {
+    for number in 0..3 {
+        offers_receive(&mut bench, 1, number);
+    }
+    write(&mut bench, 0, INTERRUPT_ACK, u32::MAX);
+    bench.does(0, 0, move |cpu| {
+        cpu.registers.pstate = pstate;
         cpu.msr(SysReg::ICC_SGI1R_EL1, u64::from(SGI) << 24 | 1)
     });
+    bench
+}
+
+fn moved(bench: &mut Bench) -> u16 {
+    given_back(bench, 1, RECEIVE).0
+}
+
+/// An interrupt is handled first, so the frames are left for the vCPU's next exit, which is a WFI.
+#[test]
+fn a_vcpu_moves_its_frames_before_it_sleeps() {
+    let mut bench = with_an_interrupt(UNMASKED);
     transmits(&mut bench, 0, 0, &[7; 60]);
-    assert_eq!(given_back(&mut bench, 1, RECEIVE), (0, 0), "not yet");
+    assert_eq!(moved(&mut bench), 0, "not yet");
     bench.does(0, 0, |cpu| {
         assert_eq!(cpu.acknowledge(), Some(SGI));
         cpu.end(SGI);
         cpu.wfi()
     });
     bench.iterations(20);
-    assert_eq!(given_back(&mut bench, 1, RECEIVE).0, 1);
+    assert_eq!(moved(&mut bench), 1);
+}
+
+/// Of two exits with an interrupt to handle, one moves a frame: a vCPU that computes and exits only by its tick has no others.
+#[test]
+fn a_vcpu_that_has_an_interrupt_at_each_exit_moves_a_frame_at_every_second_one() {
+    let mut bench = with_an_interrupt(UNMASKED);
+    for number in 0..3 {
+        let place = (buffer(TRANSMIT, number), 64);
+        puts(&mut bench, 0, TRANSMIT, number, place);
+    }
+    let at_entries = Rc::new(RefCell::new(Vec::new()));
+    let entries = Rc::clone(&at_entries);
+    bench.guests.borrow_mut().habit = Some(Box::new(move |cpu| {
+        if cpu.guest == 0 {
+            entries
+                .borrow_mut()
+                .push(cpu.read_memory(used(TRANSMIT) + 2, 1)[0]);
+        }
+        cpu.interrupted()
+    }));
+    write(&mut bench, 0, QUEUE_NOTIFY, TRANSMIT);
+    bench.until("it is entered again", |_| at_entries.borrow().len() >= 6);
+    assert_eq!(at_entries.borrow()[..6], [0, 1, 1, 2, 2, 3]);
+}
+
+/// A vCPU that masks its interrupts cannot take the one that it has: it moves a frame at each exit.
+#[test]
+fn a_vcpu_that_masks_its_interrupts_moves_its_frames() {
+    let mut bench = with_an_interrupt(GuestRegisters::RESET_PSTATE);
+    for number in 0..3 {
+        transmits(&mut bench, 0, number, &[7; 60]);
+        assert_eq!(moved(&mut bench), number + 1);
+    }
 }

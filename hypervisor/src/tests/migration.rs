@@ -2,20 +2,26 @@
 //! vCPUs that migrate.
 
 use super::bench::Bench;
-use super::guest::psci;
+use super::guest::{gicd, psci};
 use super::systems::*;
 use crate::fake::{self, Register};
 use spumone_config::packed::{Policy, Trigger};
 use spumone_core::migration::ParkedState;
+use std::vec::Vec;
 
 /// A guest with two vCPUs that migrate between two cores, and a real-time guest on core 0.
 fn running(policy: Policy) -> Bench {
-    let guests = [
-        GuestParts::new(&[(0, 10), (1, 10)])
-            .on(0b11)
-            .with_spi(42, 52, Trigger::Edge),
-        GuestParts::new(&[(0, 20)]).with_spi(40, 50, Trigger::Edge),
-    ];
+    running_with_spis(policy, 1)
+}
+
+/// The same; the first guest has so many SPIs, from 42 on, which are 52 and up for it.
+fn running_with_spis(policy: Policy, count: u16) -> Bench {
+    let migrates = GuestParts::new(&[(0, 10), (1, 10)]).on(0b11);
+    let migrates = (0..count).fold(migrates, |guest, spi| {
+        guest.with_spi(42 + spi, 52 + spi, Trigger::Edge)
+    });
+    let real_time = GuestParts::new(&[(0, 20)]).with_spi(40, 50, Trigger::Edge);
+    let guests = [migrates, real_time];
     let mut bench = Bench::boot(&system(2, policy, &guests));
     bench.until("the real-time guest runs", |bench| {
         bench.entry(1, 0).count > 0
@@ -101,6 +107,27 @@ fn spis_follow_their_vcpu() {
     assert_eq!(bench.acknowledges(0, 0), 52);
     bench.look(0, 0, |cpu| cpu.end(52));
     assert!(!fake::with(|machine| machine.is_active(1, 42)));
+}
+
+/// They follow in parts, and only those that the guest has routed to that vCPU.
+#[test]
+fn many_spis_follow_their_vcpu() {
+    let mut bench = running_with_spis(Policy::Steal, 20);
+    let others = [52, 60, 71];
+    for interrupt in others {
+        let router = DISTRIBUTOR + gicd::IROUTER + 8 * interrupt;
+        bench.does(0, 0, move |cpu| cpu.store(router, 1));
+    }
+    let routes = || fake::with(|machine| machine.gic.routes[42..62].to_vec());
+    let routed = |to: u64| {
+        let to = |interrupt| if others.contains(&interrupt) { 1 } else { to };
+        (52..72).map(to).collect::<Vec<_>>()
+    };
+    assert_eq!(routes(), routed(0));
+    real_time_guest_preempts(&mut bench);
+    bench.until("it runs on the other core", |bench| bench.runs_on(1, 0, 0));
+    bench.iterations(20);
+    assert_eq!(routes(), routed(1));
 }
 
 /// Not with `balance`, which leaves a preempted vCPU alone while no core idles.

@@ -4,7 +4,6 @@
 use super::*;
 use spumone_config::GuestAddr;
 use spumone_core::virtio::{End, Memories};
-use std::cell::RefCell;
 
 /// A step of a core that lasts for as long as the test likes. It breaks a rule at its end, or finds no frame.
 struct Held<'a>(RefCell<&'a mut dyn FnMut()>, Option<u16>);
@@ -102,4 +101,32 @@ fn a_core_that_finds_another_one_moving_a_frame_tries_again() {
     let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held, || true);
     bench.iterations(40);
     assert_eq!(received(&mut bench, 1, 0, 7), b"a frame");
+}
+
+/// A sender that is preempted while it moves a frame holds back no interrupt: the receiver that runs gets it.
+#[test]
+fn a_receiver_has_the_interrupt_for_its_frame_while_the_sender_is_preempted() {
+    let mut moved = 0;
+    for stores in 0..12 {
+        let mut bench = beside_an_urgent_guest(0);
+        bench.opens_gic(2, 0, &[LINK_INTERRUPT]);
+        comes_up(&mut bench, 1);
+        comes_up(&mut bench, 2);
+        write(&mut bench, 2, INTERRUPT_ACK, u32::MAX);
+        offers_receive(&mut bench, 2, 0);
+        let place = (buffer(TRANSMIT, 0), 64);
+        puts(&mut bench, 1, TRANSMIT, 0, place);
+        fake::with(|machine| machine.rises_after_stores = Some((stores, 40)));
+        let count = bench.entry(0, 0).count;
+        write(&mut bench, 1, QUEUE_NOTIFY, TRANSMIT);
+        bench.iterations(20);
+        // The urgent guest runs from now on, unless the frame had fewer stores.
+        let is_preempted = bench.entry(0, 0).count > count;
+        if is_preempted && given_back(&mut bench, 2, RECEIVE).0 == 1 {
+            moved += 1;
+            let interrupt = bench.look(2, 0, |cpu| cpu.acknowledge());
+            assert_eq!(interrupt, Some(LINK_INTERRUPT), "after {stores} stores");
+        }
+    }
+    assert_ne!(moved, 0);
 }
