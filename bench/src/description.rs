@@ -71,6 +71,9 @@ pub struct Guest {
     /// Whether the guest's addresses are the machine's.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub identity: bool,
+    /// Whether it may have devices that do DMA.
+    #[serde(rename = "trusted-dma", skip_serializing_if = "std::ops::Not::not")]
+    pub trusted_dma: bool,
     /// Home core of each vCPU.
     pub vcpus: Vec<u32>,
     /// Further cores that its vCPUs may move to.

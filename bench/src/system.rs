@@ -138,6 +138,7 @@ impl System {
             initrd: Some(path(files.initrd)),
             memory: format!("{LINUX_MEMORY_MIB}MiB"),
             identity: true,
+            trusted_dma: device.is_some(),
             vcpus: match linux.homes.is_empty() {
                 true => (0..linux.cpus).collect(),
                 false => linux.homes.clone(),
@@ -238,6 +239,7 @@ image = "/g/Image"
 initrd = "/g/initrd.cpio"
 memory = "512MiB"
 identity = true
+trusted-dma = true
 vcpus = [1, 2, 3, 0]
 priority = 100
 bootargs = "console=ttyAMA0 quiet cryptomgr.notests spumone.run=hackbench spumone.args=-g,1"

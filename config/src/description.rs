@@ -4,6 +4,7 @@
 //! Reading checks the form only (keys, types, words). Whether the system is possible on its board is
 //! checked by [`crate::check`] and [`crate::layout`].
 
+use crate::board::Board;
 use crate::packed::{InterruptPriorities, Policy, Without};
 use crate::problem::{Problem, SourceFile, Span, Spanned};
 use crate::reader::{
@@ -53,6 +54,7 @@ const TABLES: &[(&str, &[&str])] = &[
             "ipa",
             "pa",
             "identity",
+            "trusted-dma",
             "vcpus",
             "cores",
             "priority",
@@ -206,6 +208,8 @@ pub struct Guest {
     pub pa: Option<Spanned<u64>>,
     /// Whether both addresses are equal (IPA = PA).
     pub identity: Option<Spanned<bool>>,
+    /// Whether it may have devices that do DMA, so that it reaches all memory of the machine.
+    pub trusted_dma: Option<Spanned<bool>>,
     /// Home core of each vCPU.
     pub vcpus: Spanned<Vec<Spanned<u64>>>,
     /// Further cores that its vCPUs may move to.
@@ -238,6 +242,13 @@ impl Guest {
         let mut cores = self.all_cores().map(|core| core.value);
         let first = cores.next();
         cores.any(|core| Some(core) != first)
+    }
+
+    /// The names of its devices that do DMA, on this board.
+    #[must_use]
+    pub fn dma_devices(&self, board: &Board) -> Vec<&Spanned<String>> {
+        let does_dma = |name: &&Spanned<String>| board.device(&name.value).is_some_and(|it| it.dma);
+        self.devices.iter().filter(does_dma).collect()
     }
 
     /// Whether it is a Linux with several vCPUs, which may wait for each other's locks.
@@ -499,6 +510,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
     let ipa = table.optional("ipa", address);
     let pa = table.optional("pa", address);
     let identity = table.optional("identity", boolean);
+    let trusted_dma = table.optional("trusted-dma", boolean);
     let vcpus = table.list("vcpus", "a list of cores such as [0, 1]", number);
     if vcpus.is_none() && !table.has("vcpus") {
         table.missing("vcpus", "[0]");
@@ -527,6 +539,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
         ipa,
         pa,
         identity,
+        trusted_dma,
         vcpus: vcpus?,
         cores: cores.unwrap_or_default(),
         priority,

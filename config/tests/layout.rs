@@ -152,7 +152,8 @@ fn text(shapes: &[Shape]) -> String {
             .filter(|device| *device < 32)
             .map(|device| format!("virtio{device}"))
             .collect();
-        writeln!(text, "devices = {devices:?}").unwrap();
+        let is_trusted = !devices.is_empty();
+        writeln!(text, "trusted-dma = {is_trusted}\ndevices = {devices:?}").unwrap();
         if !shape.console {
             writeln!(text, "console = {{ uart = \"none\" }}").unwrap();
         }

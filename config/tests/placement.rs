@@ -219,7 +219,7 @@ fn guests_with_the_same_image_share_its_payload_but_not_their_trees() {
 
 #[test]
 fn a_device_brings_its_page_interrupt_and_quiescing_write() {
-    let devices = "identity = true\ndevices = [\"virtio0\", \"virtio3\"]\nipa = 0x4000_0000";
+    let devices = "identity = true\ntrusted-dma = true\ndevices = [\"virtio0\", \"virtio3\"]\nipa = 0x4000_0000";
     let devices = devices.replace("\nipa = 0x4000_0000", "");
     let text = format!(
         "{HEAD}[[guest]]\nname = \"g\"\nkind = \"linux\"\nimage = \"i\"\n\
@@ -350,7 +350,7 @@ fn a_guest_is_refused_as_soon_as_a_byte_does_not_fit() {
 #[test]
 fn a_guest_gets_as_many_spis_as_it_uses() {
     let spis = |device: &str| {
-        let devices = format!("identity = true\ndevices = [\"{device}\"]");
+        let devices = format!("identity = true\ntrusted-dma = true\ndevices = [\"{device}\"]");
         one(
             &format!("kind = \"linux\"\nmemory = \"64MiB\"\n{devices}"),
             kernel(0, None),

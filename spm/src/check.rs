@@ -42,7 +42,7 @@ impl Command for CheckArgs {
         if self.json {
             println!(
                 "{:#}",
-                json!({ "ok": true, "system": summary::json(&system) })
+                json!({ "ok": true, "trusted": summary::trusted(&system), "system": summary::json(&system) })
             );
             return Ok(ExitCode::SUCCESS);
         }

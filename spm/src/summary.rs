@@ -3,7 +3,7 @@
 
 use crate::system::System;
 use serde_json::Value;
-use spumone_config::description::POLICIES;
+use spumone_config::description::{self, POLICIES};
 use spumone_config::layout::Source;
 use spumone_config::packed::{Guest, LinkKind};
 use spumone_config::units::{KIB, MIB, range, size};
@@ -14,6 +14,18 @@ use std::path::Path;
 pub fn json(system: &System) -> Value {
     // Only maps with keys other than strings fail, and there are none.
     serde_json::to_value(&system.packed.system).unwrap_or_default()
+}
+
+/// The names of the guests that are trusted with all memory of the machine.
+pub fn trusted(system: &System) -> Vec<&str> {
+    let guests = system.description.guests.iter();
+    let trusted = guests.filter(|guest| is_trusted(system, guest));
+    trusted.map(|guest| guest.name.value.as_str()).collect()
+}
+
+/// Whether a guest has a device that does DMA. Nothing confines that.
+fn is_trusted(system: &System, guest: &description::Guest) -> bool {
+    !guest.dma_devices(&system.board).is_empty()
 }
 
 /// The system as text.
@@ -176,8 +188,15 @@ fn guest_text(system: &System, index: usize, guest: &Guest) -> String {
         plan.device_tree,
         about(tree)
     );
-    for name in &system.description.guests[index].devices {
+    let described = &system.description.guests[index];
+    for name in &described.devices {
         let _ = writeln!(text, "  device {}", name.value);
+    }
+    if is_trusted(system, described) {
+        let _ = writeln!(
+            text,
+            "  trusted with all memory of the machine: its devices do DMA"
+        );
     }
     for link in &guest.links {
         let peer = &system.packed.system.guests[link.peer.index()].name;

@@ -51,6 +51,7 @@ linux: starts at 0x41400000, image 64.0 KiB, ramdisk at 0x42c10000 (1.0 MiB), \
 device tree at 0x42c00000 (2.0 KiB)
   device virtio0
   device virtio1
+  trusted with all memory of the machine: its devices do DMA
 ";
     assert_eq!(stdout(&output), expected);
     assert_eq!(stderr(&output), "");
@@ -133,6 +134,7 @@ fn json_has_the_system() {
     let output = spm(folder.path(), &[CHECK, &["--json"]].concat());
     let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!(json["ok"], true);
+    assert_eq!(json["trusted"], serde_json::json!(["linux"]));
     let linux = &json["system"]["guests"][1];
     assert_eq!(linux["name"], "linux");
     assert_eq!(linux["vcpus"][1]["home"], 1);
@@ -160,7 +162,7 @@ fn json_has_the_problems_with_their_places() {
     // `vcpus = [0, 1]`, and SYSTEM begins with an empty line.
     assert_eq!(
         (label["line"].as_u64(), label["column"].as_u64()),
-        (Some(23), Some(13))
+        (Some(24), Some(13))
     );
 }
 

@@ -58,6 +58,7 @@ image = "Image"
 initrd = "initrd.cpio"
 memory = "64MiB"
 identity = true
+trusted-dma = true
 vcpus = [0, 1, 2]
 cores = [3]
 priority = [100, 100, 90]

@@ -79,7 +79,7 @@ fn disk_beside_rt() {
         .guest(rt("period=1ms load=30% duration=5s"))
         .guest(
             linux("disk", "kib=2048", &[0, 1])
-                .identity()
+                .trusted()
                 .devices(&["virtio0"]),
         )
         .run();
@@ -114,7 +114,7 @@ fn network_beside_rt() {
         .guest(rt("period=1ms load=30% duration=5s"))
         .guest(
             linux("net", &arguments, &[0, 1])
-                .identity()
+                .trusted()
                 .devices(&["virtio0"]),
         )
         .run();
@@ -134,7 +134,7 @@ fn linux_lives_beside_rt() {
         .guest(rt("period=1ms load=30% duration=10s"))
         .guest(
             linux("reboot-loop", "count=3", &[0, 1])
-                .identity()
+                .trusted()
                 .devices(&["virtio0"]),
         )
         .run();

@@ -43,7 +43,7 @@ fn share(
             linux("serve", serve, &[0, 1])
                 .named("owner")
                 .initrd("initrd-share.cpio")
-                .identity()
+                .trusted()
                 .devices(&["virtio0", "virtio1"]),
         )
         .guest(

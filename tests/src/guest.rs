@@ -134,15 +134,16 @@ impl Guest {
         self
     }
 
-    /// Devices passed through; those that do DMA need `identity`.
+    /// Devices passed through; those that do DMA need [`Self::trusted`].
     pub fn devices(mut self, devices: &[&str]) -> Self {
         self.table.devices = devices.iter().map(|&name| name.to_owned()).collect();
         self
     }
 
-    /// The guest's addresses are the machine's.
-    pub fn identity(mut self) -> Self {
+    /// It may have devices that do DMA: its addresses are the machine's.
+    pub fn trusted(mut self) -> Self {
         self.table.identity = true;
+        self.table.trusted_dma = true;
         self
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn windows(guest: &Guest, board: &Board) -> Vec<(u64, u64)> {
 pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec<Problem>) {
     let mut given: Vec<Given<'_>> = Vec::new();
     for guest in &description.guests {
-        identity(guest, board, problems);
+        dma(guest, board, problems);
         for name in &guest.devices {
             match board.device(&name.value) {
                 Some(device) => {
@@ -113,15 +113,12 @@ fn summary<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// One problem for all devices of a guest: they have one cure.
-fn identity(guest: &Guest, board: &Board, problems: &mut Vec<Problem>) {
-    if guest.identity.is_some_and(|identity| identity.value) {
-        return;
-    }
-    let does_dma = |name: &&Spanned<String>| board.device(&name.value).is_some_and(|it| it.dma);
-    let devices: Vec<_> = guest.devices.iter().filter(does_dma).collect();
+/// A device that does DMA reaches all memory, at machine addresses: nothing confines it. The guest that has it must say so.
+fn dma(guest: &Guest, board: &Board, problems: &mut Vec<Problem>) {
+    let is_true = |key: Option<Spanned<bool>>| key.is_some_and(|it| it.value);
+    let devices = guest.dma_devices(board);
     let Some((first, others)) = devices.split_first() else {
-        return;
+        return needless_trust(guest, problems);
     };
     let names: Vec<_> = devices
         .iter()
@@ -131,16 +128,45 @@ fn identity(guest: &Guest, board: &Board, problems: &mut Vec<Problem>) {
         [] => format!("device {} does", names.join(", ")),
         _ => format!("devices {} do", names.join(", ")),
     };
-    let message = format!(
-        "{does} DMA, so guest \"{}\" needs `identity = true`",
-        guest.name.value
+    let needs = |key: &str| {
+        format!(
+            "{does} DMA, so guest \"{}\" needs `{key} = true`",
+            guest.name.value
+        )
+    };
+    // One problem for all devices: they have one cure.
+    let of_all = |problem: Problem, what: &str| {
+        let first = problem.at(first.span, what);
+        others
+            .iter()
+            .fold(first, |problem, name| problem.at(name.span, "so does this"))
+    };
+    if !is_true(guest.identity) {
+        let problem = Problem::new("dma-without-identity", needs("identity"))
+            .help("add `identity = true` to the guest, and remove `ipa` if it has one");
+        let what = "reads and writes memory at machine addresses";
+        problems.push(of_all(problem, what));
+    }
+    if !is_true(guest.trusted_dma) {
+        let problem = Problem::new("dma-without-trust", needs("trusted-dma")).help(
+            "add `trusted-dma = true` if this guest may be trusted with the memory of all others; else give the device to a guest that \
+             may, and that shares it over a link (docs/sharing-devices.md)",
+        );
+        problems.push(of_all(problem, "reaches all memory of the machine"));
+    }
+}
+
+/// The description must not say that a guest is trusted which is not.
+fn needless_trust(guest: &Guest, problems: &mut Vec<Problem>) {
+    let Some(trusted) = guest.trusted_dma.filter(|it| it.value) else {
+        return;
+    };
+    let message = format!("no device of guest \"{}\" does DMA", guest.name.value);
+    problems.push(
+        Problem::new("needless-trust", message)
+            .at(trusted.span, "trusts it with all memory of the machine")
+            .help("remove it"),
     );
-    let problem = Problem::new("dma-without-identity", message)
-        .at(first.span, "reads and writes memory at machine addresses")
-        .help("add `identity = true` to the guest, and remove `ipa` if it has one");
-    let labelled =
-        |problem: Problem, name: &&Spanned<String>| problem.at(name.span, "so does this");
-    problems.push(others.iter().fold(problem, labelled));
 }
 
 fn conflicts(given: &[Given<'_>], new: &Given<'_>, problems: &mut Vec<Problem>) {

@@ -241,6 +241,7 @@ image = "Image"
 initrd = "initrd.cpio"
 memory = "64MiB"
 identity = true
+trusted-dma = true
 vcpus = [0, 1]
 priority = 100
 bootargs = "console=ttyAMA0"
