@@ -74,6 +74,9 @@ pub struct Guest {
     /// Whether it may have devices that do DMA.
     #[serde(rename = "trusted-dma", skip_serializing_if = "std::ops::Not::not")]
     pub trusted_dma: bool,
+    /// What an access where it has nothing does.
+    #[serde(rename = "on-fault", skip_serializing_if = "Option::is_none")]
+    pub on_fault: Option<String>,
     /// Home core of each vCPU.
     pub vcpus: Vec<u32>,
     /// Further cores that its vCPUs may move to.

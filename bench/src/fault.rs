@@ -5,13 +5,14 @@
 mod register;
 mod syndrome;
 
-use spumone_core::trap::{Exception, Syndrome};
+use spumone_core::trap::{Effect, Exception, Syndrome};
 use syndrome::FaultStatus;
 
 /// A line of the hypervisor about a fault.
 struct Report<'a> {
     guest: &'a str,
     vcpu: &'a str,
+    effect: Effect,
     syndrome: Syndrome,
     far: u64,
     /// The address at stage 2, if known.
@@ -29,7 +30,12 @@ pub fn explain(line: &str) -> Option<Vec<String>> {
 
 impl<'a> Report<'a> {
     fn parse(line: &'a str) -> Option<Self> {
-        let (guest, rest) = line.strip_prefix("guest ")?.split_once(" stopped: vcpu ")?;
+        let line = line.strip_prefix("guest ")?;
+        let stopped = line.split_once(" stopped: vcpu ");
+        let (effect, (guest, rest)) = match stopped {
+            Some(parts) => (Effect::Stopped, parts),
+            None => (Effect::Aborted, line.split_once(" aborted: vcpu ")?),
+        };
         let vcpu = rest.split(' ').next()?;
         let value = |key: &str| {
             let mut words = rest.split(' ');
@@ -39,6 +45,7 @@ impl<'a> Report<'a> {
         Some(Self {
             guest,
             vcpu,
+            effect,
             syndrome: Syndrome(number("esr")?),
             far: number("far")?,
             ipa: value("ipa"),
@@ -72,6 +79,10 @@ impl<'a> Report<'a> {
         let mut lines = vec![format!("  vcpu {} {what}", self.vcpu)];
         lines.extend(class);
         lines.extend(self.hint());
+        if self.effect == Effect::Aborted {
+            let taken = "  it has taken a synchronous external abort (on-fault = \"abort\"); further ones of this life are not reported";
+            lines.push(taken.into());
+        }
         lines
     }
 
@@ -194,6 +205,7 @@ mod tests {
 
     fn report(esr: u64, place: Place<'_>) -> FaultReport<'_> {
         FaultReport {
+            effect: Effect::Stopped,
             guest: "linux",
             vcpu: 1,
             syndrome: Syndrome(esr),
@@ -221,6 +233,33 @@ mod tests {
             "  vcpu 1 wrote 4 bytes at 0x9040030 (virtual address 0xffff80000a012030), where it has nothing\n  \
              data abort, stage 2 translation fault at level 2\n  \
              to give it this device, add to guest linux: devices = [\"uart1\"]"
+        );
+    }
+
+    #[test]
+    fn an_access_for_which_the_guest_has_taken_an_abort() {
+        let report = FaultReport {
+            effect: Effect::Aborted,
+            ..report(WRITE, Place::Memory(GuestAddr(0x904_0030), Some("uart1")))
+        };
+        assert!(
+            report
+                .to_string()
+                .starts_with("guest linux aborted: vcpu 1 pc=")
+        );
+        let explained = explained(report);
+        let mut lines = explained.lines();
+        assert_eq!(
+            lines.next(),
+            Some(
+                "  vcpu 1 wrote 4 bytes at 0x9040030 (virtual address 0xffff80000a012030), where it has nothing"
+            )
+        );
+        assert_eq!(
+            lines.last(),
+            Some(
+                "  it has taken a synchronous external abort (on-fault = \"abort\"); further ones of this life are not reported"
+            )
         );
     }
 

@@ -5,7 +5,7 @@
 //! checked by [`crate::check`] and [`crate::layout`].
 
 use crate::board::Board;
-use crate::packed::{InterruptPriorities, Policy, Without};
+use crate::packed::{InterruptPriorities, OnFault, Policy, Without};
 use crate::problem::{Problem, SourceFile, Span, Spanned};
 use crate::reader::{
     Mismatch, Sink, Table, address, boolean, choice, duration_us, number, parse_document, size,
@@ -55,6 +55,7 @@ const TABLES: &[(&str, &[&str])] = &[
             "pa",
             "identity",
             "trusted-dma",
+            "on-fault",
             "vcpus",
             "cores",
             "priority",
@@ -72,6 +73,8 @@ const TABLES: &[(&str, &[&str])] = &[
         &["kind", "between", "size", "read-only", "offloads"],
     ),
 ];
+/// What an access where a guest has nothing does, by name.
+const ON_FAULT: &[(&str, OnFault)] = &[("stop", OnFault::Stop), ("abort", OnFault::Abort)];
 /// The kinds of links by name.
 const LINK_KINDS: &[(&str, LinkKind)] = &[
     ("memory", LinkKind::Memory),
@@ -210,6 +213,8 @@ pub struct Guest {
     pub identity: Option<Spanned<bool>>,
     /// Whether it may have devices that do DMA, so that it reaches all memory of the machine.
     pub trusted_dma: Option<Spanned<bool>>,
+    /// What an access where it has nothing does.
+    pub on_fault: Option<Spanned<OnFault>>,
     /// Home core of each vCPU.
     pub vcpus: Spanned<Vec<Spanned<u64>>>,
     /// Further cores that its vCPUs may move to.
@@ -511,6 +516,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
     let pa = table.optional("pa", address);
     let identity = table.optional("identity", boolean);
     let trusted_dma = table.optional("trusted-dma", boolean);
+    let on_fault = table.optional("on-fault", |value| choice(value, ON_FAULT));
     let vcpus = table.list("vcpus", "a list of cores such as [0, 1]", number);
     if vcpus.is_none() && !table.has("vcpus") {
         table.missing("vcpus", "[0]");
@@ -540,6 +546,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
         pa,
         identity,
         trusted_dma,
+        on_fault,
         vcpus: vcpus?,
         cores: cores.unwrap_or_default(),
         priority,

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 /// First eight bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"SPUMONE\0";
 /// Raised whenever the packed form changes: one release must build and read an image.
-pub const FORMAT_VERSION: u32 = 10;
+pub const FORMAT_VERSION: u32 = 11;
 /// Most memory ranges, load segments or device windows of one guest.
 pub const MAX_RANGES: usize = 16;
 /// Most register writes that stop the devices of one guest.
@@ -317,9 +317,22 @@ pub struct Guest {
     pub gic: VirtualGic,
     /// Its ends of links to other guests.
     pub links: Vec<LinkEnd, MAX_LINKS_PER_GUEST>,
+    /// What an access where it has nothing does.
+    pub on_fault: OnFault,
     /// Where policy `delay` reads whether a vCPU may hold a lock: offset in bytes from the address in `SP_EL0` in the kernel
     /// (Linux: the current task) to 32 bits that are 0 if the vCPU holds none. `None`: it may hold one whenever its kernel runs.
     pub preempt_count: Option<u32>,
+}
+
+/// What an access of a guest to an address where it has nothing does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFault {
+    /// It stops the guest.
+    #[default]
+    Stop,
+    /// The guest takes a synchronous external abort, as on hardware.
+    Abort,
 }
 
 /// Values of `VTTBR_EL2` for the stage 2 tables of a guest.

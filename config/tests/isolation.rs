@@ -55,6 +55,7 @@ fn guest(name: &str, memory: &[Mapping], links: &[LinkEnd]) -> Guest {
         moves: false,
         band: Band::LOWEST,
         wake_early_us: 0,
+        on_fault: OnFault::Stop,
         stage2: Stage2 {
             all: 0,
             of_kernel: None,

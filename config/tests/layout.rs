@@ -381,6 +381,7 @@ fn the_largest_system_fits_into_its_space() {
         }),
         moves: true,
         wake_early_us: u32::MAX,
+        on_fault: OnFault::Abort,
         band: Band::HIGHEST,
         stage2: Stage2 {
             all: FAR,

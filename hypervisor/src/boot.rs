@@ -20,7 +20,7 @@ use crate::sysreg::mrs;
 use crate::timers;
 use crate::vcpu::{Vcpu, VcpuToken};
 use core::mem::MaybeUninit;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 use dtoolkit::fdt::Fdt;
 use heapless::Vec;
 use spumone_config::gic::{MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
@@ -194,6 +194,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
             outbound: [const { Direction::new() }; _],
             due: AtomicU32::new(0),
             broken_virtio: AtomicU32::new(0),
+            has_aborted: AtomicBool::new(false),
             phases: Phases::of(config),
             loading: Claims::new(),
             vcpus: config.vcpus.iter().map(|vcpu| vcpu.id).collect(),

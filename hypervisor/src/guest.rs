@@ -3,7 +3,7 @@
 
 use crate::cpu::{self, Vttbr};
 use crate::hardware;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 use heapless::Vec;
 use spumone_config::packed;
 use spumone_config::types::{MAX_LINKS_PER_GUEST, MAX_VCPUS_PER_GUEST};
@@ -61,6 +61,8 @@ pub struct Guest {
     /// The devices whose drivers have broken the rules in this life; bit n for link n; and behind those, the ones that have not
     /// accepted what frames for them need. A device is reported once in a life.
     pub broken_virtio: AtomicU32,
+    /// An external abort that the guest has taken in this life was reported.
+    pub has_aborted: AtomicBool,
     /// The ids of its vCPUs, by [`VcpuIndex`].
     pub vcpus: Vec<VcpuId, { MAX_VCPUS_PER_GUEST }>,
 }

@@ -6,6 +6,11 @@
 use boot_tests::bare;
 
 #[test]
+fn bare_aborts() {
+    bare("bare_aborts", 1, "suite=aborts").probe_has_passed("probe");
+}
+
+#[test]
 fn bare_gic() {
     bare("bare_gic", 4, "suite=gic").probe_has_passed("probe");
 }

@@ -167,3 +167,32 @@ fn fault_alone() {
         .expect("spumone", "vcpu 0 read 4 bytes at 0x0")
         .machine_ended();
 }
+
+/// With `on-fault = "abort"`, a guest finds what it finds on the bare machine (`boots/bare.rs` runs the same suite). It is reported once.
+#[test]
+fn fault_is_an_abort() {
+    let console = Boot::new("fault_is_an_abort")
+        .cores(1)
+        .guest(probe("aborts", "suite=aborts", &[0]).takes_aborts())
+        .run();
+    console
+        .probe_is_well("aborts")
+        .expect("spumone", "guest aborts aborted: vcpu 0 ")
+        .expect("spumone", "it has taken a synchronous external abort")
+        .machine_ended();
+    let reports = console.lines("spumone");
+    let count = reports.filter(|line| line.contains(" aborted: ")).count();
+    assert_eq!(count, 1);
+}
+
+/// A guest that cannot take the abort is stopped: its vectors are at an address without memory.
+#[test]
+fn fault_in_the_vectors_stops_a_guest_that_takes_aborts() {
+    let bootargs = format!("suite=fault kind=vectors address={NOWHERE:#x} cpu=0");
+    Boot::new("fault_in_the_vectors_stops_a_guest_that_takes_aborts")
+        .cores(1)
+        .guest(probe("bad", &bootargs, &[0]).takes_aborts())
+        .run()
+        .expect("spumone", "guest bad stopped: vcpu 0 ")
+        .machine_ended();
+}

@@ -134,6 +134,12 @@ impl Guest {
         self
     }
 
+    /// An access where it has nothing is an external abort.
+    pub fn takes_aborts(mut self) -> Self {
+        self.table.on_fault = Some("abort".to_owned());
+        self
+    }
+
     /// Devices passed through; those that do DMA need [`Self::trusted`].
     pub fn devices(mut self, devices: &[&str]) -> Self {
         self.table.devices = devices.iter().map(|&name| name.to_owned()).collect();

@@ -114,6 +114,7 @@ pub fn pack(
         let guest = Guest {
             name: text(&written.name.value)?,
             band: band.unwrap_or(Band::LOWEST),
+            on_fault: written.on_fault.map(|it| it.value).unwrap_or_default(),
             wake_early_us: match &written.wake_early_us {
                 Some(early) => u32::try_from(early.value)
                     .map_err(|_| limit("microseconds by which a guest is woken early"))?,

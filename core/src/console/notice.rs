@@ -207,6 +207,7 @@ mod tests {
     #[test]
     fn lines_are_whole_and_in_order() {
         let report = FaultReport {
+            effect: crate::trap::Effect::Stopped,
             guest: "linux",
             vcpu: 1,
             syndrome: Syndrome(0x9382_0046),

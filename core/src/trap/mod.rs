@@ -7,6 +7,7 @@
 
 mod abort;
 mod debug;
+mod external_abort;
 mod fault_address;
 mod gpr;
 mod idregs;
@@ -17,10 +18,11 @@ mod sysreg;
 
 pub use abort::{AccessSize, DataAccess, is_big_endian};
 pub use debug::{DebugAction, MDSCR_WRITABLE, debug_register};
+pub use external_abort::external_abort;
 pub use fault_address::fault_ipa;
 pub use gpr::Gpr;
 pub use idregs::guest_id_register;
 pub use instruction::is_hint;
-pub use report::{FaultReport, Place};
+pub use report::{Effect, FaultReport, Place};
 pub use syndrome::{Exception, Hidden, Syndrome};
 pub use sysreg::{SysReg, SysRegAccess};

@@ -21,6 +21,15 @@ pub enum Place<'a> {
     Emulated(GuestAddr),
 }
 
+/// What became of the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It was stopped.
+    Stopped,
+    /// It has got an [external abort](super::external_abort), as it has asked for. The first one of a life is reported.
+    Aborted,
+}
+
 /// A report: one line, without a newline at the end.
 #[derive(Clone, Copy, Debug)]
 pub struct FaultReport<'a> {
@@ -38,6 +47,8 @@ pub struct FaultReport<'a> {
     pub instruction: Option<u32>,
     /// Where it did it.
     pub place: Place<'a>,
+    /// What became of it.
+    pub effect: Effect,
 }
 
 impl<'a> FaultReport<'a> {
@@ -53,7 +64,10 @@ impl<'a> FaultReport<'a> {
         let part = match index {
             0 => Some(Part::Text("guest ")),
             1 => Some(Part::Text(self.guest)),
-            2 => Some(Part::Text(" stopped: vcpu ")),
+            2 => Some(Part::Text(match self.effect {
+                Effect::Stopped => " stopped: vcpu ",
+                Effect::Aborted => " aborted: vcpu ",
+            })),
             3 => Some(Part::Decimal(self.vcpu)),
             4 => Some(Part::Text(" pc=")),
             5 => Some(address(self.pc)),

@@ -8,16 +8,18 @@ use crate::cpu;
 use crate::events::Event;
 use crate::guest::Guest;
 use crate::sysreg::mrs;
+use core::sync::atomic::Ordering::Relaxed;
 use spumone_config::GuestAddr;
 use spumone_config::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
+use spumone_config::packed::OnFault;
 use spumone_core::console::{Source, Subject};
 use spumone_core::link::REGISTERS_SIZE as LINK_REGISTERS_SIZE;
 use spumone_core::migration::{self, Catch};
 use spumone_core::psci::StopReason;
 use spumone_core::schedule::Band;
 use spumone_core::trap::{
-    DataAccess, Exception, FaultReport, Hidden, Place, Syndrome, SysReg, fault_ipa, is_big_endian,
-    is_hint,
+    DataAccess, Effect, Exception, FaultReport, Hidden, Place, Syndrome, SysReg, fault_ipa,
+    is_big_endian, is_hint,
 };
 use spumone_core::vgic::{Region, SgiRegister};
 use spumone_core::vuart::Vuart;
@@ -221,14 +223,45 @@ impl Instance {
             Some(ipa) => Place::Memory(ipa, self.platform.machine.device_name(ipa)),
             None => Place::Unknown,
         };
-        self.fault(syndrome, place);
+        let aborts = matches!(place, Place::Memory(..)) && guest.config.on_fault == OnFault::Abort;
+        if !aborts || !self.abort(syndrome, place) {
+            self.fault(syndrome, place);
+        }
+    }
+
+    /// The guest accessed an address where it has nothing, and takes an abort. Reports the first one of its life. Returns whether the
+    /// guest can take it.
+    fn abort(&mut self, syndrome: Syndrome, place: Place<'static>) -> bool {
+        let guest = loaded(&mut self.state).shared;
+        let is_reported = guest.has_aborted.load(Relaxed);
+        let report = self.report(syndrome, place, Effect::Aborted);
+        if !self.inject_abort(syndrome) {
+            return false;
+        }
+        if !is_reported && !guest.has_aborted.swap(true, Relaxed) {
+            let guest = loaded(&mut self.state).guest;
+            self.say_of(guest, Subject::Fault(report));
+        }
+        true
     }
 
     /// Reports a fault of the guest, and stops the guest.
     fn fault(&mut self, syndrome: Syndrome, place: Place<'static>) {
+        let report = self.report(syndrome, place, Effect::Stopped);
+        let guest = loaded(&mut self.state).guest;
+        self.say_of(guest, Subject::Fault(report));
+        self.stop_guest(guest, StopReason::Fault);
+    }
+
+    fn report(
+        &mut self,
+        syndrome: Syndrome,
+        place: Place<'static>,
+        effect: Effect,
+    ) -> FaultReport<'static> {
         let vcpu = loaded(&mut self.state);
-        let (guest_id, guest) = (vcpu.guest, vcpu.shared);
-        let report = FaultReport {
+        let guest = vcpu.shared;
+        FaultReport {
             guest: &guest.config.name,
             vcpu: vcpu.index.0,
             syndrome,
@@ -236,14 +269,8 @@ impl Instance {
             far: mrs!(FAR_EL2),
             instruction: guest.read_word(vcpu.registers.pc & !3),
             place,
-        };
-        self.say_of(guest_id, Subject::Fault(report));
-        self.stop_guest(guest_id, StopReason::Fault);
-    }
-
-    /// Makes the guest take an undefined instruction exception.
-    pub(super) fn inject_undefined(&mut self) {
-        super::sysregs::inject_undefined(&mut loaded(&mut self.state).registers);
+            effect,
+        }
     }
 }
 

@@ -210,4 +210,5 @@ pub(super) fn reset_shared(guest: &Guest) {
     devices.for_each(Device::finish_reset);
     guest.due.store(0, Ordering::Relaxed);
     guest.broken_virtio.store(0, Ordering::Relaxed);
+    guest.has_aborted.store(false, Ordering::Relaxed);
 }

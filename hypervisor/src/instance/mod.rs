@@ -7,6 +7,7 @@
 
 mod exceptions;
 mod firmware;
+mod injection;
 #[cfg(test)]
 mod inspection;
 mod interrupts;

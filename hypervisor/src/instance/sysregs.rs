@@ -2,7 +2,6 @@
 //! Emulation of system registers that trap: SGIs, ID registers, debug registers.
 
 use super::{Instance, loaded};
-use crate::guest_registers::GuestRegisters;
 use crate::sysreg::{mrs, msr};
 use spumone_config::IntId;
 use spumone_core::trap::{
@@ -13,12 +12,6 @@ use spumone_core::vgic::SgiRegister;
 
 /// Bytes of an A64 instruction; AArch32 programs reach no register of this file.
 const A64_INSTRUCTION: u64 = 4;
-/// `SPSR_EL1.M`: EL1 with its own stack pointer.
-const MODE_EL1H: u64 = 0b0101;
-/// `SPSR_EL1` bits: D, A, I, F masked.
-const DAIF: u64 = 0b1111 << 6;
-/// `ESR_EL1` of an instruction that is undefined: class 0, 32-bit instruction.
-const ESR_UNDEFINED: u64 = 1 << 25;
 
 impl Instance {
     /// Handles an access of the running vCPU to a system register that traps.
@@ -121,49 +114,4 @@ id_registers! {
     5: S3_0_C0_C5_0 S3_0_C0_C5_1 S3_0_C0_C5_2 S3_0_C0_C5_3 S3_0_C0_C5_4 S3_0_C0_C5_5 S3_0_C0_C5_6 S3_0_C0_C5_7;
     6: S3_0_C0_C6_0 S3_0_C0_C6_1 S3_0_C0_C6_2 S3_0_C0_C6_3 S3_0_C0_C6_4 S3_0_C0_C6_5 S3_0_C0_C6_6 S3_0_C0_C6_7;
     7: S3_0_C0_C7_0 S3_0_C0_C7_1 S3_0_C0_C7_2 S3_0_C0_C7_3 S3_0_C0_C7_4 S3_0_C0_C7_5 S3_0_C0_C7_6 S3_0_C0_C7_7;
-}
-
-/// Makes the guest take an undefined instruction exception at EL1, from the instruction that
-/// trapped (Arm ARM DDI 0487, D1.3.1). EL1's exception registers are the guest's, and loaded.
-pub(super) fn inject_undefined(registers: &mut GuestRegisters) {
-    /// Offsets into the vector table by where the exception came from.
-    const FROM_CURRENT_SP0: u64 = 0x000;
-    const FROM_CURRENT_SPX: u64 = 0x200;
-    const FROM_LOWER_AARCH64: u64 = 0x400;
-    const FROM_LOWER_AARCH32: u64 = 0x600;
-    let offset = match registers.pstate & 0x1F {
-        0b0_0101 => FROM_CURRENT_SPX,
-        0b0_0100 => FROM_CURRENT_SP0,
-        0b0_0000 => FROM_LOWER_AARCH64,
-        _ => FROM_LOWER_AARCH32,
-    };
-    msr!(ELR_EL1, registers.pc);
-    msr!(SPSR_EL1, registers.pstate);
-    msr!(ESR_EL1, ESR_UNDEFINED);
-    /// Bits that an exception leaves unchanged: condition flags, and from AArch64 DIT and PAN.
-    const FLAGS: u64 = 0xF << 28;
-    const DIT: u64 = 1 << 24;
-    const PAN: u64 = 1 << 22;
-    /// `PSTATE.SSBS` and its value on exceptions, `SCTLR_EL1.DSSBS`.
-    const SSBS: u64 = 1 << 12;
-    const DSSBS: u64 = 1 << 44;
-    /// `SCTLR_EL1.SPAN`: exceptions leave PAN alone.
-    const SPAN: u64 = 1 << 23;
-    /// `ID_AA64MMFR1_EL1.PAN`.
-    const HAS_PAN: u64 = 0xF << 20;
-    let kept = if offset == FROM_LOWER_AARCH32 {
-        FLAGS
-    } else {
-        FLAGS | DIT | PAN
-    };
-    let control = mrs!(SCTLR_EL1);
-    let mut pstate = (registers.pstate & kept) | MODE_EL1H | DAIF;
-    if control & SPAN == 0 && mrs!(ID_AA64MMFR1_EL1) & HAS_PAN != 0 {
-        pstate |= PAN;
-    }
-    if control & DSSBS != 0 {
-        pstate |= SSBS;
-    }
-    registers.pc = mrs!(VBAR_EL1) + offset;
-    registers.pstate = pstate;
 }

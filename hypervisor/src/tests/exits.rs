@@ -343,6 +343,45 @@ fn the_virtual_uart_prints() {
     assert!(line.contains("guest1"), "the line has no tag: {line}");
 }
 
+/// As on hardware, with `on-fault = "abort"`: at its kernel's vectors, from there and from a program. The first one is reported.
+#[test]
+fn an_access_outside_its_memory_is_an_abort_for_a_guest_that_takes_them() {
+    const VECTORS: u64 = GUEST_MEMORY + 0x2000;
+    const NOWHERE: u64 = 0x5000_0008;
+    let guests = [GuestParts::new(&[(0, 20)]).with_aborts()];
+    let mut bench = Bench::boot(&system(1, Policy::None, &guests));
+    bench.until_all_run();
+    for (pstate, offset, class) in [(0b0101, 0x200, 0x25), (0, 0x400, 0x24)] {
+        let after = bench.does_and_returns(0, 0, move |cpu| {
+            cpu.set(Register::VBAR_EL1, VECTORS);
+            cpu.registers.pstate = pstate;
+            cpu.registers.pc = GUEST_MEMORY;
+            cpu.store(NOWHERE, 1)
+        });
+        assert_eq!(after.pc, VECTORS + offset);
+        let found = bench.look(0, 0, |cpu| {
+            [Register::ESR_EL1, Register::FAR_EL1, Register::ELR_EL1].map(|it| cpu.get(it))
+        });
+        // An external abort of a store, by an instruction of 32 bits.
+        let expected = class << 26 | 1 << 25 | 1 << 6 | 0b01_0000;
+        assert_eq!(found, [expected, NOWHERE, GUEST_MEMORY]);
+    }
+    bench.until("the report is out", |_| {
+        printed().contains("ipa=0x50000008")
+    });
+    bench.iterations(200);
+    assert_eq!(printed().matches(" aborted: vcpu 0 ").count(), 1);
+    assert_eq!(bench.phase(0), Phase::Running);
+    // Its vectors are where it has nothing: it cannot take the abort.
+    bench.does(0, 0, |cpu| {
+        cpu.set(Register::VBAR_EL1, 0x6000_0000);
+        cpu.fetch(0x6000_0200)
+    });
+    bench.until("it is stopped", |bench| {
+        bench.phase(0) == Phase::Stopped(StopReason::Fault)
+    });
+}
+
 #[test]
 fn an_access_outside_its_memory_stops_a_guest_and_no_other() {
     let mut bench = running();

@@ -175,6 +175,14 @@ impl<'a> GuestCpu<'a> {
         self.trap(class(0x24) | form | TRANSLATION_LEVEL_3)
     }
 
+    /// The fetch of an instruction at an address that stage 2 does not map.
+    pub fn fetch(&mut self, ipa: u64) -> Exit {
+        const INSTRUCTION_ABORT: u64 = 0x20;
+        self.set(Register::FAR_EL2, ipa);
+        self.set(Register::HPFAR_EL2, ipa >> 12 << 4);
+        self.trap(class(INSTRUCTION_ABORT) | 0b00_0111)
+    }
+
     /// An exit by an interrupt, which need not be pending any more.
     pub fn interrupted(&self) -> Exit {
         Exit::Interrupt

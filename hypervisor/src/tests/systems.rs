@@ -5,8 +5,8 @@ use crate::fake::{self, Parts};
 use spumone_config::bands::Bands;
 use spumone_config::packed::{
     Board, BundleHeader, Guest, Interrupt, InterruptPriorities, LinkEnd, LinkGpio, LinkKind,
-    Mapping, MemoryRange, Policy, Quiesce, Scheduler, SeedSlot, Segment, Spi, SpiOwner, Stage2,
-    System, Trigger, Uart, Vcpu, VirtualGic, VirtualUart, Without,
+    Mapping, MemoryRange, OnFault, Policy, Quiesce, Scheduler, SeedSlot, Segment, Spi, SpiOwner,
+    Stage2, System, Trigger, Uart, Vcpu, VirtualGic, VirtualUart, Without,
 };
 use spumone_config::roles::{self, Member, Tables, changes_cores};
 use spumone_config::stage2::{self, Attributes, Pages, VTCR, Vmid};
@@ -53,6 +53,8 @@ pub struct GuestParts {
     pub interrupts: Vec<(u16, u16, Trigger)>,
     /// How early its vCPUs are woken, in microseconds.
     pub wake_early_us: u32,
+    /// What an access where it has nothing does.
+    pub on_fault: OnFault,
 }
 
 impl GuestParts {
@@ -63,12 +65,19 @@ impl GuestParts {
             cores: 0,
             interrupts: Vec::new(),
             wake_early_us: 0,
+            on_fault: OnFault::Stop,
         }
     }
 
     /// The same, woken so many microseconds early.
     pub fn woken_early(mut self, microseconds: u32) -> Self {
         self.wake_early_us = microseconds;
+        self
+    }
+
+    /// The same, with external aborts for accesses where it has nothing.
+    pub fn with_aborts(mut self) -> Self {
+        self.on_fault = OnFault::Abort;
         self
     }
 
@@ -104,6 +113,7 @@ impl GuestParts {
             cores,
             moves: changes_cores(policy, cores),
             wake_early_us: self.wake_early_us,
+            on_fault: self.on_fault,
             // Filled in by `parts`, which knows the addresses of the tables.
             stage2: Stage2 {
                 all: 0,

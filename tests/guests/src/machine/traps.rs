@@ -37,13 +37,18 @@ pub mod class {
 /// Runs `code`; returns the class of the last exception that it caused, if any. Instructions that cause one
 /// are skipped.
 pub fn catch(code: impl FnOnce()) -> Option<u64> {
+    catch_syndrome(code).map(|esr| esr >> 26 & 0x3F)
+}
+
+/// As [`catch`]; returns the `ESR_EL1` of that exception.
+pub fn catch_syndrome(code: impl FnOnce()) -> Option<u64> {
     let cpu = cpu();
     CAUGHT[cpu].store(0, Ordering::Relaxed);
     EXPECTED[cpu].store(1, Ordering::Relaxed);
     code();
     EXPECTED[cpu].store(0, Ordering::Relaxed);
     let caught = CAUGHT[cpu].load(Ordering::Relaxed);
-    caught.checked_sub(1).map(|esr| esr >> 26 & 0x3F)
+    caught.checked_sub(1)
 }
 
 extern "C" fn exception(kind: u64, frame: &mut Frame) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The suites.
 
+mod aborts;
 mod attack;
 mod devices;
 mod echo;
@@ -23,6 +24,7 @@ mod words;
 /// The suite of this name.
 pub fn find(name: &str) -> Option<fn()> {
     Some(match name {
+        "aborts" => aborts::run,
         "attack" => attack::run,
         "devices" => devices::run,
         "echo" => echo::run,
