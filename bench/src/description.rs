@@ -77,6 +77,9 @@ pub struct Guest {
     /// What an access where it has nothing does.
     #[serde(rename = "on-fault", skip_serializing_if = "Option::is_none")]
     pub on_fault: Option<String>,
+    /// What becomes of it when it has ended.
+    #[serde(rename = "on-stop", skip_serializing_if = "Option::is_none")]
+    pub on_stop: Option<String>,
     /// Home core of each vCPU.
     pub vcpus: Vec<u32>,
     /// Further cores that its vCPUs may move to.

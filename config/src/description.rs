@@ -8,8 +8,8 @@ use crate::board::Board;
 use crate::packed::{InterruptPriorities, OnFault, Policy, Without};
 use crate::problem::{Problem, SourceFile, Span, Spanned};
 use crate::reader::{
-    Mismatch, Sink, Table, address, boolean, choice, duration_us, number, parse_document, size,
-    string,
+    Mismatch, Sink, Table, address, boolean, choice, duration_us, number, number_in,
+    parse_document, size, string,
 };
 use crate::units::{KIB, align_up};
 use toml::de::DeValue;
@@ -56,6 +56,8 @@ const TABLES: &[(&str, &[&str])] = &[
             "identity",
             "trusted-dma",
             "on-fault",
+            "on-stop",
+            "restarts",
             "vcpus",
             "cores",
             "priority",
@@ -68,6 +70,7 @@ const TABLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("`console` of a [[guest]]", &["uart", "colour"]),
+    ("`restarts` of a [[guest]]", &["most", "within"]),
     (
         "[[link]]",
         &["kind", "between", "size", "read-only", "offloads"],
@@ -75,6 +78,12 @@ const TABLES: &[(&str, &[&str])] = &[
 ];
 /// What an access where a guest has nothing does, by name.
 const ON_FAULT: &[(&str, OnFault)] = &[("stop", OnFault::Stop), ("abort", OnFault::Abort)];
+/// What becomes of a guest that has ended, by name.
+const ON_STOP: &[(&str, Ended)] = &[
+    ("stop", Ended::Stop),
+    ("restart", Ended::Restart),
+    ("machine-off", Ended::MachineOff),
+];
 /// The kinds of links by name.
 const LINK_KINDS: &[(&str, LinkKind)] = &[
     ("memory", LinkKind::Memory),
@@ -215,6 +224,10 @@ pub struct Guest {
     pub trusted_dma: Option<Spanned<bool>>,
     /// What an access where it has nothing does.
     pub on_fault: Option<Spanned<OnFault>>,
+    /// What becomes of it when it has ended.
+    pub on_stop: Option<Spanned<Ended>>,
+    /// How often it starts again, where it does.
+    pub restarts: Option<Spanned<RestartLimit>>,
     /// Home core of each vCPU.
     pub vcpus: Spanned<Vec<Spanned<u64>>>,
     /// Further cores that its vCPUs may move to.
@@ -260,6 +273,35 @@ impl Guest {
     #[must_use]
     pub fn is_smp_linux(&self) -> bool {
         self.kind.value == Kind::Linux && self.vcpus.value.len() > 1
+    }
+}
+
+/// What becomes of a guest that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It stays stopped, unless it has reset itself.
+    Stop,
+    /// It starts again.
+    Restart,
+    /// The machine goes off.
+    MachineOff,
+}
+
+/// How often a guest starts again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestartLimit {
+    /// How often at most.
+    pub most: u8,
+    /// In how many microseconds.
+    pub within_us: u32,
+}
+
+impl Default for RestartLimit {
+    fn default() -> Self {
+        Self {
+            most: 5,
+            within_us: 10_000_000,
+        }
     }
 }
 
@@ -517,6 +559,8 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
     let identity = table.optional("identity", boolean);
     let trusted_dma = table.optional("trusted-dma", boolean);
     let on_fault = table.optional("on-fault", |value| choice(value, ON_FAULT));
+    let on_stop = table.optional("on-stop", |value| choice(value, ON_STOP));
+    let restarts = read_restarts(&mut table);
     let vcpus = table.list("vcpus", "a list of cores such as [0, 1]", number);
     if vcpus.is_none() && !table.has("vcpus") {
         table.missing("vcpus", "[0]");
@@ -547,6 +591,8 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
         identity,
         trusted_dma,
         on_fault,
+        on_stop,
+        restarts,
         vcpus: vcpus?,
         cores: cores.unwrap_or_default(),
         priority,
@@ -593,6 +639,25 @@ fn read_priority(table: &mut Table<'_, '_, '_>) -> Option<Priorities> {
             })
         })
         .map(Priorities::All)
+}
+
+fn read_restarts(table: &mut Table<'_, '_, '_>) -> Option<Spanned<RestartLimit>> {
+    /// An hour.
+    const LONGEST_US: u64 = 3_600_000_000;
+    let wanted = "a table such as { most = 5, within = \"10s\" }";
+    let mut inner = table.table("restarts", "restarts", wanted)?;
+    let span = inner.span;
+    let most = inner.required("most", "5", |value| number_in(value, 1..=255));
+    let within = inner.required("within", "\"10s\"", |value| match duration_us(value)? {
+        time @ 1..=LONGEST_US => Ok(time),
+        _ => Err(Mismatch::new("must be from 1us to 3600s")),
+    });
+    inner.finish_with(TABLES);
+    let limit = RestartLimit {
+        most: u8::try_from(most?.value).ok()?,
+        within_us: u32::try_from(within?.value).ok()?,
+    };
+    Some(Spanned::new(limit, span))
 }
 
 fn read_console(table: &mut Table<'_, '_, '_>) -> Console {

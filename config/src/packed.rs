@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 /// First eight bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"SPUMONE\0";
 /// Raised whenever the packed form changes: one release must build and read an image.
-pub const FORMAT_VERSION: u32 = 11;
+pub const FORMAT_VERSION: u32 = 12;
 /// Most memory ranges, load segments or device windows of one guest.
 pub const MAX_RANGES: usize = 16;
 /// Most register writes that stop the devices of one guest.
@@ -319,6 +319,8 @@ pub struct Guest {
     pub links: Vec<LinkEnd, MAX_LINKS_PER_GUEST>,
     /// What an access where it has nothing does.
     pub on_fault: OnFault,
+    /// What becomes of it when it has ended.
+    pub on_stop: OnStop,
     /// Where policy `delay` reads whether a vCPU may hold a lock: offset in bytes from the address in `SP_EL0` in the kernel
     /// (Linux: the current task) to 32 bits that are 0 if the vCPU holds none. `None`: it may hold one whenever its kernel runs.
     pub preempt_count: Option<u32>,
@@ -333,6 +335,24 @@ pub enum OnFault {
     Stop,
     /// The guest takes a synchronous external abort, as on hardware.
     Abort,
+}
+
+/// What becomes of a guest that has ended. Without more, a guest that resets itself starts again, and any other one stays stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnStop {
+    /// No more than that.
+    #[default]
+    Stop,
+    /// After a fault it starts again, too: after resets and faults at most so often in so many microseconds.
+    Restart {
+        /// How often: 1 or more.
+        most: u8,
+        /// In how many microseconds.
+        within_us: u32,
+    },
+    /// If it stays stopped, the machine goes off.
+    MachineOff,
 }
 
 /// Values of `VTTBR_EL2` for the stage 2 tables of a guest.

@@ -51,16 +51,16 @@ pub enum StopStep {
     Unlink(usize),
     /// Reset what is left of the guest's shared state.
     Reset,
-    /// Say that the guest has stopped.
+    /// Say that the guest has stopped, and whether it starts again.
     Say,
-    /// Let the operator, or the guest's reset, begin the next life.
-    Finish,
+    /// Begin the next life if it starts again (`true`); else let the operator do so.
+    Finish(bool),
 }
 
 impl StopStep {
     /// Whether the core's lines about the guest must be written before: so each life of a guest leaves a bounded number of lines.
     fn waits_for_notices(self) -> bool {
-        matches!(self, Self::Acknowledge | Self::Finish)
+        matches!(self, Self::Acknowledge | Self::Finish(_))
     }
 }
 
@@ -412,7 +412,7 @@ mod tests {
             assert_eq!(orders.take(None), Some(Order::Stop(LOW, step)));
         }
         let mut text = String::new();
-        for step in [StopStep::Acknowledge, StopStep::Finish] {
+        for step in [StopStep::Acknowledge, StopStep::Finish(false)] {
             orders.stop_goes_on(LOW, step);
             for _ in 0..10 {
                 if orders.take(None) != Some(Order::Say) {

@@ -32,7 +32,7 @@ use spumone_core::link::{Gpio, Signal};
 use spumone_core::load::{Claims, Phases};
 use spumone_core::mailbox::Post;
 use spumone_core::migration::{Level, Policy, Roles, Shared, VcpuFacts};
-use spumone_core::psci::{GuestPower, Lifecycle};
+use spumone_core::psci::{GuestPower, Lifecycle, Restarts};
 use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, Ticks, band_priority, kick_sgi};
 use spumone_core::sets::CoreSet;
 use spumone_core::stage2;
@@ -195,6 +195,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
             due: AtomicU32::new(0),
             broken_virtio: AtomicU32::new(0),
             has_aborted: AtomicBool::new(false),
+            restarts: Restarts::new(),
             phases: Phases::of(config),
             loading: Claims::new(),
             vcpus: config.vcpus.iter().map(|vcpu| vcpu.id).collect(),

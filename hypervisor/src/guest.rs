@@ -10,7 +10,7 @@ use spumone_config::types::{MAX_LINKS_PER_GUEST, MAX_VCPUS_PER_GUEST};
 use spumone_config::{GuestAddr, GuestId, VcpuId};
 use spumone_core::link::{Gpio, Signal};
 use spumone_core::load::{Claims, Phases};
-use spumone_core::psci::{GuestPower, Lifecycle};
+use spumone_core::psci::{GuestPower, Lifecycle, Restarts};
 use spumone_core::sets::VcpuSet;
 use spumone_core::vgic::{self, GuestGic, VcpuIndex};
 use spumone_core::virtio::{Device, Direction};
@@ -40,6 +40,8 @@ pub struct Guest {
     pub power: GuestPower,
     /// The phase and the number of its life.
     pub lifecycle: Lifecycle,
+    /// How often it has started again lately.
+    pub restarts: Restarts,
     /// The numbers of the chunks that load it.
     pub phases: Phases,
     /// How far it is loaded.

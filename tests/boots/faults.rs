@@ -196,3 +196,25 @@ fn fault_in_the_vectors_stops_a_guest_that_takes_aborts() {
         .expect("spumone", "guest bad stopped: vcpu 0 ")
         .machine_ended();
 }
+
+/// By default five times in 10 s; then it stays stopped. The other guest does not notice.
+#[test]
+fn fault_restarts_a_guest_that_says_so() {
+    let bootargs = format!("suite=fault kind=load address={NOWHERE:#x} cpu=0");
+    let console = Boot::new("fault_restarts_a_guest_that_says_so")
+        .cores(2)
+        .guest(probe("bad", &bootargs, &[0, 1]).on_stop("restart"))
+        .guest(probe("good", "suite=watch ms=1500 seed=9", &[0, 1]))
+        .run();
+    console
+        .expect("spumone", "it has ended more often than its on-stop allows")
+        .expect_not("bad", "FAIL")
+        .probe_is_well("good")
+        .machine_ended();
+    let count = |text: &str| {
+        let lines = console.lines("spumone");
+        lines.filter(|line| line.contains(text)).count()
+    };
+    assert_eq!(count("guest bad stopped: vcpu 0 "), 6);
+    assert_eq!(count("guest bad restarts"), 5);
+}

@@ -140,6 +140,12 @@ impl Guest {
         self
     }
 
+    /// What becomes of it when it has ended.
+    pub fn on_stop(mut self, what: &str) -> Self {
+        self.table.on_stop = Some(what.to_owned());
+        self
+    }
+
     /// Devices passed through; those that do DMA need [`Self::trusted`].
     pub fn devices(mut self, devices: &[&str]) -> Self {
         self.table.devices = devices.iter().map(|&name| name.to_owned()).collect();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules on one guest's options: which of them exclude each other, and which are for which kind.
 
-use crate::description::{Description, Guest, Kind};
+use crate::description::{Description, Ended, Guest, Kind};
 use crate::problem::{Problem, Span};
 
 /// Longest command line an arm64 Linux takes: `COMMAND_LINE_SIZE` without its terminator
@@ -13,6 +13,7 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
         placement(guest, problems);
         kind(guest, problems);
         bootargs(guest, problems);
+        restarts(guest, problems);
     }
 }
 
@@ -68,6 +69,24 @@ fn kind(guest: &Guest, problems: &mut Vec<Problem>) {
     }
     if let Some(entry) = &guest.entry {
         only_for("entry", entry.span, Kind::Raw, help);
+    }
+}
+
+/// A limit of restarts where nothing restarts within it would not be one.
+fn restarts(guest: &Guest, problems: &mut Vec<Problem>) {
+    let Some(limit) = guest.restarts else {
+        return;
+    };
+    if guest.on_stop.is_none_or(|it| it.value != Ended::Restart) {
+        let message = format!(
+            "guest \"{}\" has `restarts`, which only `on-stop = \"restart\"` obeys",
+            guest.name.value
+        );
+        problems.push(
+            Problem::new("restarts-unused", message)
+                .at(limit.span, "limits nothing")
+                .help("add `on-stop = \"restart\"` to the guest, or remove `restarts`"),
+        );
     }
 }
 

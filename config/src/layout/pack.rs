@@ -5,10 +5,10 @@ use super::{Plan, SYSTEM_ROOM, Sections, Source, el2, intid, spis, tables};
 use crate::bands::Bands;
 use crate::board::{Board, Device};
 use crate::check::{resolve_priorities, windows};
-use crate::description::{self, Description};
+use crate::description::{self, Description, Ended};
 use crate::packed::{
-    Guest, Interrupt, KnownDevice, MAX_KNOWN_DEVICES, MemoryRange, Quiesce, Scheduler, SeedSlot,
-    Segment, System, Uart, Vcpu,
+    Guest, Interrupt, KnownDevice, MAX_KNOWN_DEVICES, MemoryRange, OnStop, Quiesce, Scheduler,
+    SeedSlot, Segment, System, Uart, Vcpu,
 };
 use crate::problem::Problem;
 use crate::roles::{self, Member};
@@ -115,6 +115,7 @@ pub fn pack(
             name: text(&written.name.value)?,
             band: band.unwrap_or(Band::LOWEST),
             on_fault: written.on_fault.map(|it| it.value).unwrap_or_default(),
+            on_stop: on_stop(written),
             wake_early_us: match &written.wake_early_us {
                 Some(early) => u32::try_from(early.value)
                     .map_err(|_| limit("microseconds by which a guest is woken early"))?,
@@ -252,6 +253,19 @@ fn segments(
 struct Bundle {
     payloads: Vec<Payload>,
     end: u64,
+}
+
+/// What becomes of a guest that has ended.
+fn on_stop(guest: &description::Guest) -> OnStop {
+    let limit = guest.restarts.map(|it| it.value).unwrap_or_default();
+    match guest.on_stop.map(|it| it.value) {
+        None | Some(Ended::Stop) => OnStop::Stop,
+        Some(Ended::Restart) => OnStop::Restart {
+            most: limit.most,
+            within_us: limit.within_us,
+        },
+        Some(Ended::MachineOff) => OnStop::MachineOff,
+    }
 }
 
 impl Bundle {

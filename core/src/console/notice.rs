@@ -28,6 +28,8 @@ pub enum Subject<'a> {
     Stopped(StopReason),
     /// The guest restarts.
     Restarts,
+    /// The guest would restart, but has done so too often.
+    RestartsTooOften,
     /// The guest's driver of the link with this number has broken the rules.
     BreaksRules(u8),
     /// The guest's driver of the link with this number has not accepted what frames for it need.
@@ -54,6 +56,10 @@ impl<'a> Notice<'a> {
             Subject::Stopped(StopReason::Reset) => (" is reset", None),
             Subject::Stopped(StopReason::Fault) => (" was stopped", None),
             Subject::Restarts => (" restarts", None),
+            Subject::RestartsTooOften => (
+                " was stopped: it has ended more often than its on-stop allows",
+                None,
+            ),
             Subject::BreaksRules(link) => (
                 " breaks the rules of virtio; the device is down until it is reset",
                 Some(link),

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use spumone_config::Band;
-    use spumone_config::packed::{OnFault, SeedSlot, Stage2, VirtualGic};
+    use spumone_config::packed::{OnFault, OnStop, SeedSlot, Stage2, VirtualGic};
     use std::collections::BTreeMap;
     use std::vec::Vec;
 
@@ -192,6 +192,7 @@ mod tests {
             moves: false,
             wake_early_us: 0,
             on_fault: OnFault::Stop,
+            on_stop: OnStop::Stop,
             band: Band::LOWEST,
             stage2: Stage2 {
                 all: 0,

@@ -4,7 +4,7 @@
 //! ```text
 //! Restoring --run--> Running --begin_stop--> Stopping --finish_stop--> Stopped
 //!     ^                                          |                        |
-//!     +-------------- finish_stop, after a reset +      begin_restore     |
+//!     +-------- finish_stop, if it starts again -+      begin_restore     |
 //!     +-------------------------------------------------------------------+
 //! ```
 //!
@@ -40,8 +40,7 @@ pub enum Phase {
     Running,
     /// Its cores take its vCPUs off one by one.
     Stopping(StopReason),
-    /// No core runs a vCPU of it. Only the operator can restart it. Never with [`StopReason::Reset`], after which the
-    /// guest is restored.
+    /// No core runs a vCPU of it. Only the operator can restart it. With [`StopReason::Reset`] only if it has reset itself too often.
     Stopped(StopReason),
 }
 
@@ -135,8 +134,9 @@ impl Lifecycle {
     }
 
     /// The last core has cleared the guest. Stopping becomes stopped or restoring; returns what is to be done next.
-    /// `None` if the guest is not being stopped, or a core must still acknowledge.
-    pub fn finish_stop(&self) -> Option<AfterStop> {
+    /// `None` if the guest is not being stopped, or a core must still acknowledge. `restarts`: whether it starts again
+    /// ([`Restarts`](super::Restarts)).
+    pub fn finish_stop(&self, restarts: bool) -> Option<AfterStop> {
         let (Phase::Stopping(reason), generation) = self.now() else {
             return None;
         };
@@ -146,11 +146,9 @@ impl Lifecycle {
         }
         // Relaxed: a core acknowledges next only after it has seen the phase stored below, or a later one.
         self.cores_left.store(self.cores, Ordering::Relaxed);
-        let (next, after) = match reason {
-            StopReason::Reset => (Phase::Restoring, AfterStop::Restore),
-            StopReason::Off | StopReason::Fault => {
-                (Phase::Stopped(reason), AfterStop::Stay(reason))
-            }
+        let (next, after) = match restarts {
+            true => (Phase::Restoring, AfterStop::Restore),
+            false => (Phase::Stopped(reason), AfterStop::Stay(reason)),
         };
         self.change((Phase::Stopping(reason), generation), (next, generation))
             .then_some(after)

@@ -27,7 +27,10 @@ pub(crate) fn explore<T: Ord + Send + 'static>(
 
 /// A core acknowledges a stop, and finishes it if it is the last core. There is no state to clear.
 fn core_done(life: &Lifecycle, core: PcpuId) -> Option<AfterStop> {
-    life.acknowledge(core).then(|| life.finish_stop()).flatten()
+    let restarts = matches!(life.now().0, Phase::Stopping(StopReason::Reset));
+    life.acknowledge(core)
+        .then(|| life.finish_stop(restarts))
+        .flatten()
 }
 
 /// A guest whose vCPUs are all on.
@@ -160,7 +163,7 @@ fn loom_one_core_is_the_last_and_sees_the_writes_of_all_others() {
                 if last {
                     let used = memory.iter().map(|word| word.load(Ordering::Relaxed));
                     assert_eq!(used.sum::<u64>(), 2);
-                    assert_eq!(life.finish_stop(), Some(AfterStop::Restore));
+                    assert_eq!(life.finish_stop(true), Some(AfterStop::Restore));
                 }
                 last
             }
@@ -210,7 +213,7 @@ fn loom_a_guest_is_not_restarted_before_it_is_cleared() {
         };
         assert!(life.acknowledge(PcpuId(0)));
         old_state.store(0, Ordering::Relaxed);
-        life.finish_stop().unwrap();
+        life.finish_stop(true).unwrap();
         restarting.join().unwrap()
     });
     assert_eq!(restarted, [false, true]);

@@ -10,6 +10,7 @@
 
 mod lifecycle;
 mod power;
+mod restarts;
 
 #[cfg(test)]
 #[cfg(loom)]
@@ -20,6 +21,7 @@ mod tests;
 
 pub use lifecycle::{AfterStop, Generation, Lifecycle, Phase, StopReason};
 pub use power::{GuestPower, Power};
+pub use restarts::Restarts;
 
 use crate::smccc::{
     Call, CallError, FunctionId, RandomWidth, SMCCC_VERSION_1_1, SUCCESS, TRNG_UUID,

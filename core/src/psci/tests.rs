@@ -15,7 +15,10 @@ const ENTRY_POINT: EntryPoint = EntryPoint {
 
 /// A core acknowledges a stop, and finishes it if it is the last core. There is no state to clear.
 fn core_done(life: &Lifecycle, core: PcpuId) -> Option<AfterStop> {
-    life.acknowledge(core).then(|| life.finish_stop()).flatten()
+    let restarts = matches!(life.now().0, Phase::Stopping(StopReason::Reset));
+    life.acknowledge(core)
+        .then(|| life.finish_stop(restarts))
+        .flatten()
 }
 
 fn is_memory(address: GuestAddr) -> bool {
@@ -248,15 +251,15 @@ fn a_stop_and_restart_goes_through_all_cores() {
     for core in [0, 0, 1, 40] {
         assert_eq!(core_done(&life, PcpuId(core)), None);
     }
-    assert_eq!(life.finish_stop(), None);
+    assert_eq!(life.finish_stop(true), None);
     assert!(life.acknowledge(PcpuId(2)));
     assert!(!life.acknowledge(PcpuId(2)));
     // While the last core clears the guest, no core can restart it.
     assert!(!life.begin_restore());
     assert_eq!(life.run(), None);
     assert!(life.is_stopping(Generation(1)));
-    assert_eq!(life.finish_stop(), Some(AfterStop::Restore));
-    assert_eq!(life.finish_stop(), None);
+    assert_eq!(life.finish_stop(true), Some(AfterStop::Restore));
+    assert_eq!(life.finish_stop(true), None);
     assert_eq!(core_done(&life, PcpuId(2)), None);
     assert_eq!(life.run(), Some(Generation(2)));
 

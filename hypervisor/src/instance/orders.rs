@@ -11,6 +11,8 @@ use crate::console::{CONSOLE, say};
 use crate::cpu;
 use crate::guest::Owner;
 use crate::hardware::write_if_there;
+use crate::timers;
+use spumone_config::packed::OnStop;
 use spumone_config::types::PcpuId;
 use spumone_config::{GuestId, VcpuId};
 use spumone_core::console::{Notice, Source, Subject};
@@ -177,17 +179,17 @@ impl Instance {
                 StopStep::Say
             }
             StopStep::Say => {
-                if let Phase::Stopping(reason) = guest.lifecycle.now().0 {
-                    let subject = match reason {
-                        StopReason::Reset => Subject::Restarts,
-                        StopReason::Off | StopReason::Fault => Subject::Stopped(reason),
-                    };
-                    self.say_of(id, subject);
-                }
-                StopStep::Finish
+                let Phase::Stopping(reason) = guest.lifecycle.now().0 else {
+                    return None;
+                };
+                let on_stop = guest.config.on_stop;
+                let (now, frequency) = (timers::now(), timers::frequency() as u32);
+                let restarts = guest.restarts.allow(on_stop, reason, now, frequency);
+                self.say_of(id, ending(on_stop, reason, restarts));
+                StopStep::Finish(restarts)
             }
-            StopStep::Finish => {
-                if let Some(after) = guest.lifecycle.finish_stop() {
+            StopStep::Finish(restarts) => {
+                if let Some(after) = guest.lifecycle.finish_stop(restarts) {
                     self.after_stop(id, after);
                 }
                 return None;
@@ -210,6 +212,14 @@ impl Instance {
         let machine = self.platform.machine;
         match after {
             AfterStop::Stay(_) => {
+                if machine.guest(guest).config.on_stop == OnStop::MachineOff {
+                    let name = &machine.guest(guest).config.name;
+                    say!(
+                        self.platform.core,
+                        "guest {name} has ended, the machine goes off"
+                    );
+                    power_off(machine, LAST_OUTPUT_US);
+                }
                 let mut guests = machine.guests.iter();
                 // At most 8 times: guests.
                 if guests.all(|guest| matches!(guest.lifecycle.now().0, Phase::Stopped(_))) {
@@ -237,5 +247,16 @@ impl Instance {
             };
             self.post(core, id, message);
         }
+    }
+}
+
+/// What is said of a guest that has ended for this reason. `restarts`: it starts again.
+fn ending(on_stop: OnStop, reason: StopReason, restarts: bool) -> Subject<'static> {
+    match (reason, on_stop) {
+        _ if restarts => Subject::Restarts,
+        (StopReason::Reset | StopReason::Fault, OnStop::Restart { .. }) => {
+            Subject::RestartsTooOften
+        }
+        _ => Subject::Stopped(reason),
     }
 }

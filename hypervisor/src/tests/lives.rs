@@ -7,7 +7,7 @@ use super::systems::*;
 use crate::fake::{self, Ended, Register, printed};
 use crate::guest_registers::Exit;
 use spumone_config::GuestId;
-use spumone_config::packed::{Policy, Trigger};
+use spumone_config::packed::{OnStop, Policy, Trigger};
 use spumone_core::load::Claim;
 use spumone_core::psci::{Phase, StopReason};
 
@@ -324,4 +324,49 @@ fn a_core_that_helps_to_load_a_guest_takes_interrupts_after_each_chunk() {
     }
     assert!(bench.entry(1, 0).count > count, "its guest runs");
     assert!(!is_loaded(&bench, 0), "its guest waits for the loading");
+}
+
+/// A guest whose accesses are faults, beside another one; this becomes of it.
+fn that_faults(on_stop: OnStop) -> Bench {
+    let guests = [
+        GuestParts::new(&[(0, 20)]).on_stop(on_stop),
+        GuestParts::new(&[(1, 10)]),
+    ];
+    let mut bench = Bench::boot(&system(2, Policy::None, &guests));
+    bench.until_all_run();
+    bench
+}
+
+#[test]
+fn a_guest_restarts_after_faults_as_often_as_it_may() {
+    let mut bench = that_faults(OnStop::Restart {
+        most: 2,
+        within_us: 1_000_000,
+    });
+    for life in 1..=3 {
+        bench.until("it runs", |bench| {
+            (bench.life(0), bench.phase(0)) == (life, Phase::Running)
+        });
+        bench.does(0, 0, |cpu| cpu.store(0x5000_0000, 1));
+    }
+    bench.until("it stays stopped", |bench| {
+        bench.phase(0) == Phase::Stopped(StopReason::Fault)
+    });
+    bench.until("it is said", |_| {
+        printed().contains("more often than its on-stop allows")
+    });
+    assert_eq!(printed().matches("guest0 restarts").count(), 2);
+    assert_eq!(bench.life(1), 1);
+}
+
+#[test]
+fn the_machine_goes_off_with_a_guest_that_says_so() {
+    let mut bench = that_faults(OnStop::MachineOff);
+    bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0]));
+    bench.until("it has restarted", |bench| {
+        (bench.life(0), bench.phase(0)) == (2, Phase::Running)
+    });
+    bench.does(0, 0, |cpu| cpu.store(0x5000_0000, 1));
+    bench.until("the machine is off", |bench| bench.ended.is_some());
+    assert!(printed().contains("has ended, the machine goes off"));
 }

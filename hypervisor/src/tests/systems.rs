@@ -5,8 +5,8 @@ use crate::fake::{self, Parts};
 use spumone_config::bands::Bands;
 use spumone_config::packed::{
     Board, BundleHeader, Guest, Interrupt, InterruptPriorities, LinkEnd, LinkGpio, LinkKind,
-    Mapping, MemoryRange, OnFault, Policy, Quiesce, Scheduler, SeedSlot, Segment, Spi, SpiOwner,
-    Stage2, System, Trigger, Uart, Vcpu, VirtualGic, VirtualUart, Without,
+    Mapping, MemoryRange, OnFault, OnStop, Policy, Quiesce, Scheduler, SeedSlot, Segment, Spi,
+    SpiOwner, Stage2, System, Trigger, Uart, Vcpu, VirtualGic, VirtualUart, Without,
 };
 use spumone_config::roles::{self, Member, Tables, changes_cores};
 use spumone_config::stage2::{self, Attributes, Pages, VTCR, Vmid};
@@ -55,6 +55,8 @@ pub struct GuestParts {
     pub wake_early_us: u32,
     /// What an access where it has nothing does.
     pub on_fault: OnFault,
+    /// What becomes of it when it has ended.
+    pub on_stop: OnStop,
 }
 
 impl GuestParts {
@@ -66,6 +68,7 @@ impl GuestParts {
             interrupts: Vec::new(),
             wake_early_us: 0,
             on_fault: OnFault::Stop,
+            on_stop: OnStop::Stop,
         }
     }
 
@@ -78,6 +81,12 @@ impl GuestParts {
     /// The same, with external aborts for accesses where it has nothing.
     pub fn with_aborts(mut self) -> Self {
         self.on_fault = OnFault::Abort;
+        self
+    }
+
+    /// The same, and this becomes of it when it has ended.
+    pub fn on_stop(mut self, on_stop: OnStop) -> Self {
+        self.on_stop = on_stop;
         self
     }
 
@@ -114,6 +123,7 @@ impl GuestParts {
             moves: changes_cores(policy, cores),
             wake_early_us: self.wake_early_us,
             on_fault: self.on_fault,
+            on_stop: self.on_stop,
             // Filled in by `parts`, which knows the addresses of the tables.
             stage2: Stage2 {
                 all: 0,
