@@ -5,7 +5,7 @@
 //! Other cores order it by mail, and guests by what they do on this core. Such work is long, and its time is chosen by guests. So it
 //! is noted here and done one [`Order`] at a time, between which the core looks for interrupts. It is done only while the core
 //! idles or runs no higher band than that of the guest that it is about; so it delays no guest of a higher band by more than one
-//! order, or by the rest of a line.
+//! order, or by the rest of a line. Only the rest of the core's mail is read in any band.
 
 use crate::bits::bits;
 use crate::console::{Notice, Notices};
@@ -181,7 +181,7 @@ impl<'a> Orders<'a> {
         }
     }
 
-    /// The next order that is due while the core runs this band. That of a start or of loading is not an order any more.
+    /// The next order that is due while the core runs this band. It is not an order any more, unless it is a step of a stop or of a line.
     pub fn take(&mut self, band: Option<Band>) -> Option<Order> {
         if core::mem::take(&mut self.has_mail) {
             self.look();

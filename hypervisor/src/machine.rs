@@ -164,8 +164,7 @@ impl Machine {
     /// Routes interrupts of a guest's devices to core `to`, if the vCPU with this index is there: of [`ROUTED_AT_ONCE`] interrupts of the
     /// guest from number `from` on, those that the guest has routed to that vCPU. Returns the number of the next one, if there are more.
     ///
-    /// If another core claims the vCPU at that moment, one route may stay behind, until the vCPU moves again. Its interrupts are then
-    /// taken by core `to`, which kicks the vCPU's core.
+    /// If another core claims the vCPU at that moment, the route that was written last is written again, to that core.
     #[inline(never)]
     pub fn route_to(&self, to: PcpuId, guest: &Guest, index: VcpuIndex, from: u8) -> Option<u8> {
         let core = self.cores.get(to.index())?;
@@ -177,6 +176,11 @@ impl Machine {
             }
             if guest.gic.is_routed_to(interrupt.guest, index) {
                 self.gic.route_spi(interrupt.physical, core.mpidr);
+                let at = guest.gic.doorbell(index).location();
+                if at != to {
+                    let core = self.cores.get(at.index())?;
+                    self.gic.route_spi(interrupt.physical, core.mpidr);
+                }
             }
         }
         (interrupts.len() > ROUTED_AT_ONCE).then_some(from + ROUTED_AT_ONCE as u8)

@@ -96,7 +96,8 @@ pub struct Vcpu {
     pub resets: u32,
     /// Which of its guest's links it serves next.
     pub turn: Turn,
-    /// If it has an interrupt to handle, and frames to move, it is entered before it moves one. Of two times, it is not so the second time.
+    /// When it next has both an interrupt to handle and frames to move, it is entered before it moves a frame. This alternates from exit to
+    /// exit.
     pub enters_first: bool,
     /// Its id in the system, which no other vCPU has. It never changes: the place of its token goes by it
     /// ([`ParkedTokens`](crate::parking::ParkedTokens)).

@@ -138,8 +138,9 @@ impl<const CORES: usize, const SLOTS: usize> Port<'_, CORES, SLOTS> {
 
     /// Removes the next message for this core; those of one sender come in order.
     ///
-    /// To be repeated until `None`: the kick for messages that are left has been taken, and there is no other. At most
-    /// [`CAPACITY`] messages come.
+    /// To be repeated until [`has_mail`](Self::has_mail) returns `false`: the kick for messages that are left has been taken, and there is
+    /// no other. `None` alone does not say so, if interrupts were taken between two calls: a box that was empty at the first one may
+    /// have a message.
     pub fn receive(&mut self) -> Option<Message> {
         let boxes = self.post.boxes.get(self.core.index())?;
         if self.open == 0 {

@@ -143,3 +143,17 @@ proptest! {
         }
     }
 }
+
+/// A core that stops reading, takes interrupts, and goes on: the kick for a message that has come meanwhile has been taken.
+#[test]
+fn mail_that_comes_between_two_reads_is_there_after_the_first_boxes_are_empty() {
+    let post: Post<3, 4> = Post::new();
+    let [mut reader, mut first, mut second] =
+        [0, 1, 2].map(|core| post.port(PcpuId(core)).unwrap());
+    first.send(PcpuId(0), stop(1)).unwrap();
+    assert_eq!(reader.receive(), Some(stop(1)));
+    second.send(PcpuId(0), stop(2)).unwrap();
+    assert_eq!((reader.receive(), reader.has_mail()), (None, true));
+    assert_eq!(reader.receive(), Some(stop(2)));
+    assert_eq!((reader.receive(), reader.has_mail()), (None, false));
+}

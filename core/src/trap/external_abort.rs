@@ -6,7 +6,7 @@ use super::syndrome::{Exception, Syndrome};
 /// `ESR_EL1.EC`, of an abort that EL0 has caused; one more, if EL1 has (DDI 0487, D24.2.40).
 const INSTRUCTION_ABORT: u64 = 0x20;
 const DATA_ABORT: u64 = 0x24;
-/// `ESR_EL1` and `ESR_EL2`: the instruction has 32 bits.
+/// `IL`: the instruction has 32 bits, or the syndrome does not describe it, as here.
 const LONG_INSTRUCTION: u64 = 1 << 25;
 /// The abort is of a cache maintenance instruction; of a store.
 const KEPT: u64 = 1 << 8 | 1 << 6;
@@ -20,7 +20,7 @@ pub const fn external_abort(refused: Syndrome, from_kernel: bool) -> u64 {
         Exception::InstructionAbort => (INSTRUCTION_ABORT, 0),
         _ => (DATA_ABORT, refused.0 & KEPT),
     };
-    (class + from_kernel as u64) << 26 | refused.0 & LONG_INSTRUCTION | kept | EXTERNAL
+    (class + from_kernel as u64) << 26 | LONG_INSTRUCTION | kept | EXTERNAL
 }
 
 #[cfg(test)]
@@ -41,7 +41,7 @@ mod tests {
             (LOAD, false, 0x9200_0010),
             (LOAD, true, 0x9600_0010),
             (STORE, true, 0x9600_0050),
-            (SHORT, false, 0x9000_0010),
+            (SHORT, false, 0x9200_0010),
         ] {
             let given = external_abort(Syndrome(refused), from_kernel);
             assert_eq!(given, expected, "{refused:#x}");

@@ -110,6 +110,19 @@ impl Syndrome {
         (self.0 & 0x3f) as u8
     }
 
+    /// Whether stage 2 has nothing at the address that an abort is about: a translation or address size fault (`DFSC`, `IFSC`).
+    pub const fn is_of_nothing(self) -> bool {
+        matches!(
+            self.fault_status(),
+            0b00_0000..=0b00_0111 | 0b10_1001 | 0b10_1011
+        )
+    }
+
+    /// Whether a data abort is of a cache maintenance instruction (`ISS.CM`).
+    pub const fn is_cache_maintenance(self) -> bool {
+        self.0 & 1 << 8 != 0
+    }
+
     /// Whether the fault arose when stage 2 translated a descriptor of the guest's stage 1
     /// (`S1PTW`).
     pub const fn is_stage1_walk(self) -> bool {

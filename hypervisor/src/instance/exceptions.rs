@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Synchronous exceptions of guests: firmware calls are served, accesses to virtual devices and
-//! trapped registers are emulated, and a guest that faults is stopped.
+//! trapped registers are emulated, and a guest that faults is stopped, or takes an abort.
 
 use super::{Instance, loaded};
 use crate::console::{self, CONSOLE};
@@ -223,7 +223,8 @@ impl Instance {
             Some(ipa) => Place::Memory(ipa, self.platform.machine.device_name(ipa)),
             None => Place::Unknown,
         };
-        let aborts = matches!(place, Place::Memory(..)) && guest.config.on_fault == OnFault::Abort;
+        let is_nowhere = matches!(place, Place::Memory(..)) && syndrome.is_of_nothing();
+        let aborts = is_nowhere && guest.config.on_fault == OnFault::Abort;
         if !aborts || !self.abort(syndrome, place) {
             self.fault(syndrome, place);
         }
@@ -232,15 +233,24 @@ impl Instance {
     /// The guest accessed an address where it has nothing, and takes an abort. Reports the first one of its life. Returns whether the
     /// guest can take it.
     fn abort(&mut self, syndrome: Syndrome, place: Place<'static>) -> bool {
-        let guest = loaded(&mut self.state).shared;
-        let is_reported = guest.has_aborted.load(Relaxed);
-        let report = self.report(syndrome, place, Effect::Aborted);
+        let vcpu = loaded(&mut self.state);
+        let (id, guest) = (vcpu.guest, vcpu.shared);
+        let is_data = matches!(syndrome.decode(), Exception::DataAbort(_));
+        if is_data && syndrome.is_cache_maintenance() {
+            // Most machines do not mind.
+            self.skip_instruction(syndrome.instruction_size());
+            return true;
+        }
+        // Before the guest's `pc` is that of its vector.
+        let is_first = !guest.has_aborted.load(Relaxed);
+        let report = is_first.then(|| self.report(syndrome, place, Effect::Aborted));
         if !self.inject_abort(syndrome) {
             return false;
         }
-        if !is_reported && !guest.has_aborted.swap(true, Relaxed) {
-            let guest = loaded(&mut self.state).guest;
-            self.say_of(guest, Subject::Fault(report));
+        if let Some(report) = report
+            && !guest.has_aborted.swap(true, Relaxed)
+        {
+            self.say_of(id, Subject::Fault(report));
         }
         true
     }

@@ -23,7 +23,7 @@ impl Instance {
     #[inline(never)]
     pub(super) fn do_chore(&mut self, now: Ticks) {
         if self.platform.port.has_mail() {
-            self.read_mail_in_part();
+            let _ = self.read_mail();
         }
         if core::mem::take(&mut self.platform.is_console_interrupted) {
             self.console_interrupt();
@@ -37,19 +37,21 @@ impl Instance {
         self.state.set_chore(self.platform.attendance.due());
     }
 
-    /// Reads the mail of this core until an interrupt is pending. What is left is an order.
-    pub(super) fn read_mail_in_part(&mut self) {
-        if !self.read_mail() {
+    /// Reads the mail of this core, and notes what it orders, until an interrupt is pending. What is left then is an order. Returns whether
+    /// it has read all.
+    pub(super) fn read_mail(&mut self) -> bool {
+        let has_read_all = self.read_until_interrupted();
+        if !has_read_all {
             self.platform.orders.mail_is_left();
         }
+        has_read_all
     }
 
-    /// Reads the mail of this core, and notes what it orders, until an interrupt is pending. Returns whether it has read all.
-    pub(super) fn read_mail(&mut self) -> bool {
+    fn read_until_interrupted(&mut self) -> bool {
         // At most 1,032 times: `MAX_MAIL`.
         for _ in 0..MAX_MAIL {
             let Some(message) = self.platform.port.receive() else {
-                return true;
+                break;
             };
             self.platform.events.note(Event::Mail, 0);
             match message {
@@ -69,6 +71,7 @@ impl Instance {
                 break;
             }
         }
+        // Mail may have come since the boxes were found empty, and its kick may have been taken.
         !self.platform.port.has_mail()
     }
 }

@@ -61,7 +61,9 @@ impl Instance {
         let band = self.state.current_band();
         match self.platform.orders.take(band) {
             None => {}
-            Some(Order::Mail) => self.read_mail_in_part(),
+            Some(Order::Mail) => {
+                let _ = self.read_mail();
+            }
             Some(Order::Start(id, start)) => {
                 self.start_vcpu(id, start.entry_point, start.generation);
             }

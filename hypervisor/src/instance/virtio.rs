@@ -6,7 +6,7 @@
 //! frames and passes on the interrupts that are raised for them, so the guest that transmits pays, at its priority. The core
 //! looks for interrupts after each stretch of a frame and before each interrupt that it passes on: an interrupt for a higher band waits
 //! for one of those at most. A vCPU that has an interrupt of its own to handle is entered first, because the peer guest chooses when
-//! frames that have waited can go on. At its next exit it moves a frame even if it has another interrupt to handle; so does a vCPU that
+//! frames that have waited can go on. At its next exit it moves a frame, or a stretch of one, even if it has another interrupt to handle; so does a vCPU that
 //! notifies its device while it masks its interrupts. Else a vCPU that exits only by its own tick would never move one.
 
 use super::{Instance, loaded};
@@ -120,6 +120,9 @@ impl Instance {
     /// The running vCPU has an interrupt to handle, and frames to move: moves one of them if it was entered first the last time. Returns
     /// whether it is to be entered.
     fn enters_for_an_interrupt(&mut self) -> bool {
+        if cpu::interrupt_pending() {
+            return false;
+        }
         let vcpu = loaded(&mut self.state);
         vcpu.enters_first = !vcpu.enters_first;
         if vcpu.enters_first {

@@ -547,7 +547,7 @@ fn a_vcpu_that_has_an_interrupt_at_each_exit_moves_a_frame_at_every_second_one()
     assert_eq!(at_entries.borrow()[..6], [0, 1, 1, 2, 2, 3]);
 }
 
-/// A vCPU that masks its interrupts cannot take the one that it has: it moves a frame at each exit.
+/// A vCPU that masks its interrupts cannot take the one that it has: it moves a frame whenever it notifies its card.
 #[test]
 fn a_vcpu_that_masks_its_interrupts_moves_its_frames() {
     let mut bench = with_an_interrupt(GuestRegisters::RESET_PSTATE);
