@@ -26,7 +26,7 @@ pub enum Place<'a> {
 pub enum Effect {
     /// It was stopped.
     Stopped,
-    /// It has got an [external abort](super::external_abort), as it has asked for. The first one of a life is reported.
+    /// It has got an [external abort](super::external_abort()), as it has asked for. The first one of a life is reported.
     Aborted,
 }
 
