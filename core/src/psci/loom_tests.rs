@@ -213,7 +213,7 @@ fn loom_a_guest_is_not_restarted_before_it_is_cleared() {
         };
         assert!(life.acknowledge(PcpuId(0)));
         old_state.store(0, Ordering::Relaxed);
-        life.finish_stop(true).unwrap();
+        life.finish_stop(false).unwrap();
         restarting.join().unwrap()
     });
     assert_eq!(restarted, [false, true]);
