@@ -99,12 +99,12 @@ impl<'a> Report<'a> {
         }
         let verb = match self.syndrome.decode() {
             Exception::InstructionAbort => "fetched an instruction",
-            _ if self.is_cache_maintenance() => "maintained the cache",
+            _ if self.syndrome.is_cache_maintenance() => "maintained the cache",
             _ if self.is_write() => "wrote",
             _ => "read",
         };
         let bytes = match self.syndrome.decode() {
-            Exception::DataAbort(Some(access)) if !self.is_cache_maintenance() => {
+            Exception::DataAbort(Some(access)) if !self.syndrome.is_cache_maintenance() => {
                 match access.size.bytes() {
                     1 => " 1 byte".into(),
                     bytes => format!(" {bytes} bytes"),
@@ -145,16 +145,12 @@ impl<'a> Report<'a> {
                 "  an exception vector is there while VBAR_EL1 is 0: the guest may have taken {kind} before it set VBAR_EL1"
             ));
         }
-        let has_nothing = matches!(
-            FaultStatus::of(self.syndrome),
-            FaultStatus::Translation(_) | FaultStatus::AddressSize(_)
-        );
         match self.device {
             Some(device) => Some(format!(
                 "  to give it this device, add to guest {}: devices = [\"{device}\"]",
                 self.guest
             )),
-            None if has_nothing => Some(
+            None if self.syndrome.is_of_nothing() => Some(
                 "  no device of the board is there; if it should be memory, \
                  set `ipa` and `memory` of the guest so that they cover it"
                     .into(),
@@ -182,11 +178,6 @@ impl<'a> Report<'a> {
     /// Whether `FAR_EL2` is the faulting address (`FnV` = 0).
     fn is_far_valid(&self) -> bool {
         self.syndrome.0 & 1 << 10 == 0
-    }
-
-    /// Whether the abort is of a cache maintenance or address translation instruction (`CM`).
-    fn is_cache_maintenance(&self) -> bool {
-        self.syndrome.0 & 1 << 8 != 0
     }
 
     /// Whether the abort is of a store (`WnR`).

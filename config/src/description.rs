@@ -4,12 +4,16 @@
 //! Reading checks the form only (keys, types, words). Whether the system is possible on its board is
 //! checked by [`crate::check`] and [`crate::layout`].
 
+mod ending;
+
+pub use ending::{DEFAULT_RESTARTS, Ended};
+
 use crate::board::Board;
-use crate::packed::{InterruptPriorities, OnFault, Policy, Without};
+use crate::packed::{InterruptPriorities, OnFault, Policy, RestartLimit, Without};
 use crate::problem::{Problem, SourceFile, Span, Spanned};
 use crate::reader::{
-    Mismatch, Sink, Table, address, boolean, choice, duration_us, number, number_in,
-    parse_document, size, string,
+    Mismatch, Sink, Table, address, boolean, choice, duration_us, number, parse_document, size,
+    string,
 };
 use crate::units::{KIB, align_up};
 use toml::de::DeValue;
@@ -78,12 +82,6 @@ const TABLES: &[(&str, &[&str])] = &[
 ];
 /// What an access where a guest has nothing does, by name.
 const ON_FAULT: &[(&str, OnFault)] = &[("stop", OnFault::Stop), ("abort", OnFault::Abort)];
-/// What becomes of a guest that has ended, by name.
-const ON_STOP: &[(&str, Ended)] = &[
-    ("stop", Ended::Stop),
-    ("restart", Ended::Restart),
-    ("machine-off", Ended::MachineOff),
-];
 /// The kinds of links by name.
 const LINK_KINDS: &[(&str, LinkKind)] = &[
     ("memory", LinkKind::Memory),
@@ -273,35 +271,6 @@ impl Guest {
     #[must_use]
     pub fn is_smp_linux(&self) -> bool {
         self.kind.value == Kind::Linux && self.vcpus.value.len() > 1
-    }
-}
-
-/// What becomes of a guest that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It stays stopped, unless it has reset itself.
-    Stop,
-    /// It starts again.
-    Restart,
-    /// The machine goes off.
-    MachineOff,
-}
-
-/// How often a guest starts again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RestartLimit {
-    /// How often at most.
-    pub most: u8,
-    /// In how many microseconds.
-    pub within_us: u32,
-}
-
-impl Default for RestartLimit {
-    fn default() -> Self {
-        Self {
-            most: 5,
-            within_us: 10_000_000,
-        }
     }
 }
 
@@ -559,8 +528,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
     let identity = table.optional("identity", boolean);
     let trusted_dma = table.optional("trusted-dma", boolean);
     let on_fault = table.optional("on-fault", |value| choice(value, ON_FAULT));
-    let on_stop = table.optional("on-stop", |value| choice(value, ON_STOP));
-    let restarts = read_restarts(&mut table);
+    let (on_stop, restarts) = ending::read(&mut table);
     let vcpus = table.list("vcpus", "a list of cores such as [0, 1]", number);
     if vcpus.is_none() && !table.has("vcpus") {
         table.missing("vcpus", "[0]");
@@ -639,25 +607,6 @@ fn read_priority(table: &mut Table<'_, '_, '_>) -> Option<Priorities> {
             })
         })
         .map(Priorities::All)
-}
-
-fn read_restarts(table: &mut Table<'_, '_, '_>) -> Option<Spanned<RestartLimit>> {
-    /// An hour.
-    const LONGEST_US: u64 = 3_600_000_000;
-    let wanted = "a table such as { most = 5, within = \"10s\" }";
-    let mut inner = table.table("restarts", "restarts", wanted)?;
-    let span = inner.span;
-    let most = inner.required("most", "5", |value| number_in(value, 1..=255));
-    let within = inner.required("within", "\"10s\"", |value| match duration_us(value)? {
-        time @ 1..=LONGEST_US => Ok(time),
-        _ => Err(Mismatch::new("must be from 1us to 3600s")),
-    });
-    inner.finish_with(TABLES);
-    let limit = RestartLimit {
-        most: u8::try_from(most?.value).ok()?,
-        within_us: u32::try_from(within?.value).ok()?,
-    };
-    Some(Spanned::new(limit, span))
 }
 
 fn read_console(table: &mut Table<'_, '_, '_>) -> Console {

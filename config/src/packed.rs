@@ -344,15 +344,19 @@ pub enum OnStop {
     /// No more than that.
     #[default]
     Stop,
-    /// After a fault it starts again, too: after resets and faults at most so often in so many microseconds.
-    Restart {
-        /// How often: 1 or more.
-        most: u8,
-        /// In how many microseconds.
-        within_us: u32,
-    },
+    /// After a fault it starts again, too, up to this limit of restarts after resets and faults.
+    Restart(RestartLimit),
     /// If it stays stopped, the machine goes off.
     MachineOff,
+}
+
+/// How often a guest may start again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestartLimit {
+    /// How often at most: 1 or more.
+    pub most: u8,
+    /// In how many microseconds.
+    pub within_us: u32,
 }
 
 /// Values of `VTTBR_EL2` for the stage 2 tables of a guest.

@@ -382,10 +382,10 @@ fn the_largest_system_fits_into_its_space() {
         moves: true,
         wake_early_us: u32::MAX,
         on_fault: OnFault::Abort,
-        on_stop: OnStop::Restart {
+        on_stop: OnStop::Restart(RestartLimit {
             most: u8::MAX,
             within_us: u32::MAX,
-        },
+        }),
         band: Band::HIGHEST,
         stage2: Stage2 {
             all: FAR,

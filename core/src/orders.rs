@@ -7,12 +7,14 @@
 //! idles or runs no higher band than that of the guest that it is about; so it delays no guest of a higher band by more than one
 //! order, or by the rest of a line. Only the rest of the core's mail is read in any band.
 
+mod per_vcpu;
+
 use crate::bits::bits;
 use crate::console::{Notice, Notices};
-use crate::psci::{EntryPoint, Generation};
+use crate::psci::{Ending, EntryPoint, Generation};
 use crate::schedule::Band;
-use crate::sets::VcpuSet;
-use spumone_config::types::{GuestId, MAX_GUESTS, MAX_VCPUS, VcpuId};
+use per_vcpu::{OfGuest, PerVcpu};
+use spumone_config::types::{GuestId, MAX_GUESTS, VcpuId};
 
 /// A vCPU to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,12 @@ pub struct Start {
     pub generation: Generation,
 }
 
+impl OfGuest for Start {
+    fn guest(&self) -> GuestId {
+        self.guest
+    }
+}
+
 /// Interrupts of a vCPU's devices that are to be routed to the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
@@ -32,6 +40,12 @@ pub struct Route {
     pub guest: GuestId,
     /// The first of the guest's interrupts that is not seen to yet.
     pub from: u8,
+}
+
+impl OfGuest for Route {
+    fn guest(&self) -> GuestId {
+        self.guest
+    }
 }
 
 /// How far a core has stopped a guest: what it does next. Each step is short.
@@ -53,8 +67,8 @@ pub enum StopStep {
     Reset,
     /// Say that the guest has stopped, and whether it starts again.
     Say,
-    /// Begin the next life if it starts again (`true`); else let the operator do so.
-    Finish(bool),
+    /// Begin the next life if it starts again; else let the operator do so.
+    Finish(Ending),
 }
 
 impl StopStep {
@@ -88,12 +102,10 @@ pub struct Orders<'a> {
     bands: [Band; MAX_GUESTS],
     /// Mail of this core was left unread because it was interrupted.
     has_mail: bool,
-    starts: VcpuSet,
-    start: [Option<Start>; MAX_VCPUS],
+    starts: PerVcpu<Start>,
     /// The guests to load; bit n for guest n.
     loads: u32,
-    routes: VcpuSet,
-    route: [Option<Route>; MAX_VCPUS],
+    routes: PerVcpu<Route>,
     stops: [Option<StopStep>; MAX_GUESTS],
     notices: Notices<'a>,
     /// The highest band of a guest that an order is about.
@@ -108,11 +120,9 @@ impl<'a> Orders<'a> {
         Self {
             bands,
             has_mail: false,
-            starts: VcpuSet::EMPTY,
-            start: [None; MAX_VCPUS],
+            starts: PerVcpu::new(),
             loads: 0,
-            routes: VcpuSet::EMPTY,
-            route: [None; MAX_VCPUS],
+            routes: PerVcpu::new(),
             stops: [None; MAX_GUESTS],
             notices: Notices::new(),
             band: None,
@@ -143,11 +153,8 @@ impl<'a> Orders<'a> {
     /// Orders the start of a vCPU. A former order, of an earlier life, is forgotten: a vCPU is started once in a life before the
     /// start is carried out.
     pub fn start(&mut self, id: VcpuId, start: Start) {
-        if let Some(place) = self.start.get_mut(id.index()) {
-            *place = Some(start);
-            self.starts.insert(id);
-            self.order(start.guest);
-        }
+        self.starts.insert(id, start);
+        self.order(start.guest);
     }
 
     /// Orders that a guest is loaded.
@@ -158,11 +165,8 @@ impl<'a> Orders<'a> {
 
     /// Orders that interrupts of a vCPU's devices are routed to the core.
     pub fn route(&mut self, id: VcpuId, route: Route) {
-        if let Some(place) = self.route.get_mut(id.index()) {
-            *place = Some(route);
-            self.routes.insert(id);
-            self.order(route.guest);
-        }
+        self.routes.insert(id, route);
+        self.order(route.guest);
     }
 
     /// Orders that a guest is stopped, if that is not ordered yet.
@@ -189,32 +193,18 @@ impl<'a> Orders<'a> {
         }
         let due = self.due(band);
         let is_due = |guest: GuestId| due >> guest.0 & 1 != 0;
-        // At most 32 times: vCPUs.
-        let start = self.starts.iter().find(|id| {
-            let start = self.start.get(id.index()).copied().flatten();
-            start.is_none_or(|start| is_due(start.guest))
-        });
-        if let Some(id) = start {
-            self.starts.remove(id);
-            let start = self.start.get_mut(id.index()).and_then(Option::take);
+        if let Some((id, start)) = self.starts.take(due) {
             self.look();
-            return start.map(|start| Order::Start(id, start));
+            return Some(Order::Start(id, start));
         }
         if let Some(guest) = bits(self.loads & due).next() {
             self.loads &= !(1 << guest);
             self.look();
             return Some(Order::Load(GuestId(guest as u8)));
         }
-        // At most 32 times: vCPUs.
-        let route = self.routes.iter().find(|id| {
-            let route = self.route.get(id.index()).copied().flatten();
-            route.is_none_or(|route| is_due(route.guest))
-        });
-        if let Some(id) = route {
-            self.routes.remove(id);
-            let route = self.route.get_mut(id.index()).and_then(Option::take);
+        if let Some((id, route)) = self.routes.take(due) {
             self.look();
-            return route.map(|route| Order::Route(id, route));
+            return Some(Order::Route(id, route));
         }
         let mut stops = (0..).zip(&self.stops);
         // At most 8 times: guests.
@@ -268,19 +258,15 @@ impl<'a> Orders<'a> {
 
     /// Finds the highest band again.
     fn look(&mut self) {
-        let starts = self.starts.iter();
-        let starts = starts.filter_map(|id| self.start.get(id.index()).copied().flatten());
-        // At most 32 times: vCPUs.
-        let starts = starts.fold(0, |all, start| all | 1 << start.guest.0);
-        let routes = self.routes.iter();
-        let routes = routes.filter_map(|id| self.route.get(id.index()).copied().flatten());
-        // At most 32 times: vCPUs.
-        let routes = routes.fold(0, |all, route| all | 1 << route.guest.0);
         let stops = (0..).zip(&self.stops);
         let stops = stops.fold(0, |all, (guest, step)| {
             all | u32::from(step.is_some()) << guest
         });
-        let guests: u32 = starts | self.loads | routes | stops | self.notices.guests();
+        let guests: u32 = self.starts.guests()
+            | self.loads
+            | self.routes.guests()
+            | stops
+            | self.notices.guests();
         let bands = bits(guests).filter_map(|guest| self.bands.get(guest as usize));
         // At most 8 times: guests.
         let highest = bands.max().copied();
@@ -412,7 +398,7 @@ mod tests {
             assert_eq!(orders.take(None), Some(Order::Stop(LOW, step)));
         }
         let mut text = String::new();
-        for step in [StopStep::Acknowledge, StopStep::Finish(false)] {
+        for step in [StopStep::Acknowledge, StopStep::Finish(Ending::Stays)] {
             orders.stop_goes_on(LOW, step);
             for _ in 0..10 {
                 if orders.take(None) != Some(Order::Say) {

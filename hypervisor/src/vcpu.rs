@@ -10,7 +10,7 @@ use core::ops::{Deref, DerefMut};
 use spumone_config::{GuestId, VcpuId};
 use spumone_core::psci::EntryPoint;
 use spumone_core::vgic::{CpuInterface, VcpuIndex, running_priority};
-use spumone_core::virtio::Turn;
+use spumone_core::virtio::{Precedence, Turn};
 
 /// What a vCPU does when it runs.
 #[derive(Debug)]
@@ -96,9 +96,8 @@ pub struct Vcpu {
     pub resets: u32,
     /// Which of its guest's links it serves next.
     pub turn: Turn,
-    /// When it next has both an interrupt to handle and frames to move, it is entered before it moves a frame. This alternates from exit to
-    /// exit.
-    pub enters_first: bool,
+    /// Whether it handles an interrupt before it moves frames of its guest's links.
+    pub precedence: Precedence,
     /// Its id in the system, which no other vCPU has. It never changes: the place of its token goes by it
     /// ([`ParkedTokens`](crate::parking::ParkedTokens)).
     id: VcpuId,
@@ -124,7 +123,7 @@ impl Vcpu {
             resume: None,
             resets: 0,
             turn: Turn::new(),
-            enters_first: true,
+            precedence: Precedence::new(),
             id,
             guest: owner.id,
             shared: owner.guest,

@@ -142,9 +142,8 @@ struct Loops<'a> {
 }
 
 impl Loops<'_> {
-    /// The annotation of a loop. Annotations in `taken` belong to inner loops, and only one that is for all loops of its statement can be
-    /// this loop's as well. If an inner loop has no annotation of its own, it may have taken this loop's; then this loop has none, and is
-    /// reported.
+    /// The annotation of a loop. `taken`: the annotations of inner loops. An annotation in `taken` counts for this loop only if it bounds all
+    /// loops of its statement. An inner loop without an annotation may have taken that of this loop; then this loop is reported.
     fn annotated(&self, number: LoopId, taken: &BTreeSet<Annotation>) -> Option<Annotation> {
         let control = self.chains(&self.control(number));
         let own = self.chains(&self.own_instructions(number));

@@ -153,8 +153,8 @@ impl Program {
         }
     }
 
-    /// The functions that an instruction at this address is part of: first the innermost one that was inlined, last the one that is
-    /// called.
+    /// The functions that contain the instruction at this address: the innermost inlined function comes first, and the function into which all
+    /// others are inlined comes last.
     pub fn frames(&self, address: u64) -> Rc<Vec<Frame>> {
         if let Some(known) = self.frames.borrow().get(&address) {
             return known.clone();

@@ -119,7 +119,7 @@ fn dma(guest: &Guest, board: &Board, problems: &mut Vec<Problem>) {
     let devices = guest.dma_devices(board);
     let Some((first, others)) = devices.split_first() else {
         let is_known = |name: &Spanned<String>| board.device(&name.value).is_some();
-        // A device that is unknown, and so a problem of its own, may be one that does DMA.
+        // An unknown name is reported elsewhere. The device that is meant may do DMA.
         if guest.devices.iter().all(is_known) {
             needless_trust(guest, problems);
         }
@@ -161,7 +161,7 @@ fn dma(guest: &Guest, board: &Board, problems: &mut Vec<Problem>) {
     }
 }
 
-/// The description must not say that a guest is trusted which is not.
+/// A guest without a device that does DMA must not be called trusted.
 fn needless_trust(guest: &Guest, problems: &mut Vec<Problem>) {
     let Some(trusted) = guest.trusted_dma.filter(|it| it.value) else {
         return;

@@ -72,7 +72,7 @@ fn kind(guest: &Guest, problems: &mut Vec<Problem>) {
     }
 }
 
-/// A limit of restarts where nothing restarts within it would not be one.
+/// `restarts` has an effect only with `on-stop = "restart"`.
 fn restarts(guest: &Guest, problems: &mut Vec<Problem>) {
     let Some(limit) = guest.restarts else {
         return;

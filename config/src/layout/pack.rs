@@ -257,13 +257,12 @@ struct Bundle {
 
 /// What becomes of a guest that has ended.
 fn on_stop(guest: &description::Guest) -> OnStop {
-    let limit = guest.restarts.map(|it| it.value).unwrap_or_default();
+    let limit = guest
+        .restarts
+        .map_or(description::DEFAULT_RESTARTS, |it| it.value);
     match guest.on_stop.map(|it| it.value) {
         None | Some(Ended::Stop) => OnStop::Stop,
-        Some(Ended::Restart) => OnStop::Restart {
-            most: limit.most,
-            within_us: limit.within_us,
-        },
+        Some(Ended::Restart) => OnStop::Restart(limit),
         Some(Ended::MachineOff) => OnStop::MachineOff,
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn send_away_due<P: Platform>(state: &mut State<P>, platform: &mut P,
     {
         let due = slice.since.saturating_add(max_stay);
         if due <= now {
-            let _ = send_away(state, platform, id, None);
+            send_away(state, platform, id, None);
         } else {
             state.fetch_at = state.fetch_at.min(due);
         }
@@ -32,27 +32,26 @@ pub(super) fn send_away_due<P: Platform>(state: &mut State<P>, platform: &mut P,
     take_back_unclaimed(state, platform, now);
 }
 
-/// Parks a running or runnable vCPU of this core, to be run by another core: `to`, or any. Does nothing for a vCPU that loads its
-/// guest: no core fetches a vCPU of a guest that does not run, so this core would take it back each time, and loading
-/// would not proceed. Returns whether it has sent it.
-fn send_away<P: Platform>(
-    state: &mut State<P>,
-    platform: &mut P,
-    id: VcpuId,
-    to: Option<PcpuId>,
-) -> bool {
+/// Whether a vCPU of this core is running or runnable, and not one that loads its guest: no core fetches a vCPU of a guest that does not
+/// run, so this core would take it back each time, and loading would not proceed.
+fn may_be_sent<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> bool {
     let is_runnable = matches!(
         state.scheduler.state(id),
         Some(VcpuState::Running | VcpuState::Runnable)
     );
-    if !is_runnable || !platform.guest_runs(id) {
-        return false;
+    is_runnable && platform.guest_runs(id)
+}
+
+/// Parks a vCPU of this core, to be run by another core: `to`, or any. Does nothing unless it [`may_be_sent`].
+fn send_away<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, to: Option<PcpuId>) {
+    if !may_be_sent(state, platform, id) {
+        return;
     }
     if state.loaded() == Some(id) {
         save_loaded(state, platform);
     }
     if !acquire_token(state, platform, id) {
-        return false;
+        return;
     }
     platform.trace(TracePoint::Send(id));
     let _ = state.scheduler.remove(id);
@@ -68,7 +67,6 @@ fn send_away<P: Platform>(
         Some(core) => platform.kick(core, id),
         None => notify_other_core(state, platform, id, true),
     }
-    true
 }
 
 /// Takes back the vCPUs that this core has sent away and no core has claimed for a while.
@@ -99,9 +97,11 @@ fn return_home<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) 
     for id in state.visitors.iter() {
         if !is_host_core(state, platform, id) {
             state.visitors.remove(id);
-        } else if let Some(home) = free_home(platform, id) {
-            let is_sent = send_away(state, platform, id, Some(home));
-            if is_sent && platform.is_interrupted() {
+        } else if let Some(home) = free_home(platform, id)
+            && may_be_sent(state, platform, id)
+        {
+            send_away(state, platform, id, Some(home));
+            if platform.is_interrupted() {
                 return goes_on_later(state, now);
             }
         }
@@ -125,7 +125,7 @@ pub fn caught<P: Platform>(state: &mut State<P>, platform: &mut P) {
     if state.catches == Catch::Entry
         && let Some(id) = state.loaded()
     {
-        let _ = send_away(state, platform, id, None);
+        send_away(state, platform, id, None);
     } else {
         stop_catching(state, platform);
         // Its grace ends here.

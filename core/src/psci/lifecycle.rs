@@ -135,7 +135,7 @@ impl Lifecycle {
 
     /// The last core has cleared the guest. Stopping becomes stopped or restoring; returns what is to be done next.
     /// `None` if the guest is not being stopped, or a core must still acknowledge. `restarts`: whether it starts again
-    /// ([`Restarts`](super::Restarts)).
+    /// ([`Ending`](super::Ending)).
     pub fn finish_stop(&self, restarts: bool) -> Option<AfterStop> {
         let (Phase::Stopping(reason), generation) = self.now() else {
             return None;

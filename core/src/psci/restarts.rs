@@ -1,10 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a guest that has ended starts again, as its description says (`on-stop`).
+//! What becomes of a guest that has ended, as its description says (`on-stop`).
 
 use super::lifecycle::StopReason;
 use crate::schedule::Ticks;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use spumone_config::packed::OnStop;
+use spumone_config::packed::{OnStop, RestartLimit};
+
+/// What becomes of a guest that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It starts again.
+    Restarts,
+    /// It stays stopped.
+    Stays,
+    /// It stays stopped, because it has ended more often than its limit allows.
+    StaysAtLimit,
+    /// It stays stopped, and the machine goes off.
+    MachineGoesOff,
+}
 
 /// The restarts of a guest that count towards the limit of its `on-stop`.
 ///
@@ -29,25 +42,30 @@ impl Restarts {
         }
     }
 
-    /// A guest has ended at `now` for this reason. Returns whether it starts again, and counts that. `frequency_hz`: of the system counter.
-    pub fn allow(
+    /// A guest has ended at `now` for this reason. Returns what becomes of it, and counts a restart that is limited. `frequency_hz`: of the
+    /// system counter.
+    pub fn ending(
         &self,
         on_stop: OnStop,
         reason: StopReason,
         now: Ticks,
         frequency_hz: u32,
-    ) -> bool {
+    ) -> Ending {
         match (reason, on_stop) {
-            (StopReason::Off, _) | (StopReason::Fault, OnStop::Stop | OnStop::MachineOff) => false,
-            (StopReason::Reset, OnStop::Stop | OnStop::MachineOff) => true,
-            (StopReason::Reset | StopReason::Fault, OnStop::Restart { most, within_us }) => {
-                let within = Ticks::from_micros(within_us, frequency_hz);
-                self.count(most, within, now)
+            (StopReason::Reset | StopReason::Fault, OnStop::Restart(limit)) => {
+                match self.is_allowed(limit, now, frequency_hz) {
+                    true => Ending::Restarts,
+                    false => Ending::StaysAtLimit,
+                }
             }
+            (StopReason::Reset, OnStop::Stop | OnStop::MachineOff) => Ending::Restarts,
+            (_, OnStop::MachineOff) => Ending::MachineGoesOff,
+            (_, OnStop::Stop | OnStop::Restart(_)) => Ending::Stays,
         }
     }
 
-    fn count(&self, most: u8, within: Ticks, now: Ticks) -> bool {
+    fn is_allowed(&self, limit: RestartLimit, now: Ticks, frequency_hz: u32) -> bool {
+        let within = Ticks::from_micros(limit.within_us, frequency_hz);
         let since = Ticks(self.since.load(Ordering::Relaxed));
         let count = self.count.load(Ordering::Relaxed);
         if count == 0 || now.saturating_sub(since) > within {
@@ -55,10 +73,10 @@ impl Restarts {
             self.count.store(1, Ordering::Relaxed);
             return true;
         }
-        let allowed = count < u32::from(most);
+        let is_allowed = count < u32::from(limit.most);
         self.count
-            .store(count + u32::from(allowed), Ordering::Relaxed);
-        allowed
+            .store(count + u32::from(is_allowed), Ordering::Relaxed);
+        is_allowed
     }
 }
 
@@ -66,39 +84,53 @@ impl Restarts {
 #[cfg(not(loom))]
 mod tests {
     use super::*;
+    use Ending::{MachineGoesOff, Restarts as Again, Stays, StaysAtLimit};
     use StopReason::{Fault, Off, Reset};
 
     /// Ticks in a microsecond: one.
     const FREQUENCY: u32 = 1_000_000;
-    const RESTART: OnStop = OnStop::Restart {
+    const RESTART: OnStop = OnStop::Restart(RestartLimit {
         most: 2,
         within_us: 100,
-    };
+    });
 
-    fn allow(restarts: &Restarts, on_stop: OnStop, reason: StopReason, now: u64) -> bool {
-        restarts.allow(on_stop, reason, Ticks(now), FREQUENCY)
+    fn ending(restarts: &Restarts, on_stop: OnStop, reason: StopReason, now: u64) -> Ending {
+        restarts.ending(on_stop, reason, Ticks(now), FREQUENCY)
     }
 
     #[test]
     fn a_reset_starts_a_guest_again_and_a_fault_only_if_it_says_so() {
         let restarts = Restarts::new();
-        for on_stop in [OnStop::Stop, OnStop::MachineOff] {
-            let again = [Off, Reset, Fault].map(|reason| allow(&restarts, on_stop, reason, 5));
-            assert_eq!(again, [false, true, false]);
-            // Without a limit.
-            assert!((0..1000).all(|_| allow(&restarts, on_stop, Reset, 5)));
+        for (on_stop, expected) in [
+            (OnStop::Stop, [Stays, Again, Stays]),
+            (OnStop::MachineOff, [MachineGoesOff, Again, MachineGoesOff]),
+            (RESTART, [Stays, Again, Again]),
+        ] {
+            let endings = [Off, Reset, Fault].map(|reason| ending(&restarts, on_stop, reason, 5));
+            assert_eq!(endings, expected, "{on_stop:?}");
         }
-        let again = [Off, Reset, Fault].map(|reason| allow(&restarts, RESTART, reason, 5));
-        assert_eq!(again, [false, true, true]);
+    }
+
+    #[test]
+    fn resets_are_limited_only_where_a_limit_is() {
+        let restarts = Restarts::new();
+        let mut endings = (0..1000).map(|_| ending(&restarts, OnStop::Stop, Reset, 5));
+        assert!(endings.all(|it| it == Again));
     }
 
     #[test]
     fn so_many_restarts_are_allowed_in_that_time() {
         let restarts = Restarts::new();
-        let mut at = |now| allow(&restarts, RESTART, Fault, now);
-        assert_eq!([1000, 1010, 1020].map(&mut at), [true, true, false]);
+        let mut at = |now| ending(&restarts, RESTART, Fault, now);
+        assert_eq!(
+            [1000, 1010, 1020].map(&mut at),
+            [Again, Again, StaysAtLimit]
+        );
         // Counted from the first one.
-        assert_eq!([1100, 1101, 1150].map(&mut at), [false, true, true]);
-        assert_eq!([1160, 5000].map(&mut at), [false, true]);
+        assert_eq!(
+            [1100, 1101, 1150].map(&mut at),
+            [StaysAtLimit, Again, Again]
+        );
+        assert_eq!([1160, 5000].map(&mut at), [StaysAtLimit, Again]);
     }
 }

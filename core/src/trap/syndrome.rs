@@ -118,7 +118,7 @@ impl Syndrome {
         )
     }
 
-    /// Whether a data abort is of a cache maintenance instruction (`ISS.CM`).
+    /// Whether a data abort is of a cache maintenance or address translation instruction (`ISS.CM`).
     pub const fn is_cache_maintenance(self) -> bool {
         self.0 & 1 << 8 != 0
     }

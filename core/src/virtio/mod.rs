@@ -28,6 +28,7 @@ mod loom_tests;
 mod memory;
 mod moved;
 mod packet;
+mod precedence;
 mod queue;
 mod registers;
 #[cfg(test)]
@@ -41,5 +42,6 @@ pub use device::{Device, Effect};
 pub use direction::{Direction, Step};
 pub use kind::Kind;
 pub use memory::{End, Memories};
+pub use precedence::Precedence;
 pub use registers::FRAME_SIZE;
 pub use turn::Turn;

@@ -23,7 +23,7 @@ impl Instance {
     #[inline(never)]
     pub(super) fn do_chore(&mut self, now: Ticks) {
         if self.platform.port.has_mail() {
-            let _ = self.read_mail();
+            self.read_mail();
         }
         if core::mem::take(&mut self.platform.is_console_interrupted) {
             self.console_interrupt();

@@ -12,14 +12,13 @@ use crate::cpu;
 use crate::guest::Owner;
 use crate::hardware::write_if_there;
 use crate::timers;
-use spumone_config::packed::OnStop;
 use spumone_config::types::PcpuId;
 use spumone_config::{GuestId, VcpuId};
 use spumone_core::console::{Notice, Source, Subject};
 use spumone_core::mailbox::Message;
 use spumone_core::migration;
 use spumone_core::orders::{Order, Route, StopStep};
-use spumone_core::psci::{AfterStop, Phase, StopReason};
+use spumone_core::psci::{AfterStop, Ending, Phase};
 use spumone_core::schedule::Band;
 use spumone_core::vgic::VcpuIndex;
 
@@ -62,7 +61,7 @@ impl Instance {
         match self.platform.orders.take(band) {
             None => {}
             Some(Order::Mail) => {
-                let _ = self.read_mail();
+                self.read_mail();
             }
             Some(Order::Start(id, start)) => {
                 self.start_vcpu(id, start.entry_point, start.generation);
@@ -184,15 +183,29 @@ impl Instance {
                 let Phase::Stopping(reason) = guest.lifecycle.now().0 else {
                     return None;
                 };
-                let on_stop = guest.config.on_stop;
                 let (now, frequency) = (timers::now(), timers::frequency() as u32);
-                let restarts = guest.restarts.allow(on_stop, reason, now, frequency);
-                self.say_of(id, ending(on_stop, reason, restarts));
-                StopStep::Finish(restarts)
+                let on_stop = guest.config.on_stop;
+                let ending = guest.restarts.ending(on_stop, reason, now, frequency);
+                let subject = match ending {
+                    Ending::Restarts => Subject::Restarts,
+                    Ending::StaysAtLimit => Subject::RestartsTooOften,
+                    Ending::Stays | Ending::MachineGoesOff => Subject::Stopped(reason),
+                };
+                self.say_of(id, subject);
+                StopStep::Finish(ending)
             }
-            StopStep::Finish(restarts) => {
+            StopStep::Finish(ending) => {
+                let restarts = ending == Ending::Restarts;
                 if let Some(after) = guest.lifecycle.finish_stop(restarts) {
                     self.after_stop(id, after);
+                }
+                if ending == Ending::MachineGoesOff {
+                    let name = &guest.config.name;
+                    say!(
+                        self.platform.core,
+                        "guest {name} has ended, the machine goes off"
+                    );
+                    power_off(machine, LAST_OUTPUT_US);
                 }
                 return None;
             }
@@ -214,14 +227,6 @@ impl Instance {
         let machine = self.platform.machine;
         match after {
             AfterStop::Stay(_) => {
-                if machine.guest(guest).config.on_stop == OnStop::MachineOff {
-                    let name = &machine.guest(guest).config.name;
-                    say!(
-                        self.platform.core,
-                        "guest {name} has ended, the machine goes off"
-                    );
-                    power_off(machine, LAST_OUTPUT_US);
-                }
                 let mut guests = machine.guests.iter();
                 // At most 8 times: guests.
                 if guests.all(|guest| matches!(guest.lifecycle.now().0, Phase::Stopped(_))) {
@@ -249,16 +254,5 @@ impl Instance {
             };
             self.post(core, id, message);
         }
-    }
-}
-
-/// What is said of a guest that has ended for this reason. `restarts`: it starts again.
-fn ending(on_stop: OnStop, reason: StopReason, restarts: bool) -> Subject<'static> {
-    match (reason, on_stop) {
-        _ if restarts => Subject::Restarts,
-        (StopReason::Reset | StopReason::Fault, OnStop::Restart { .. }) => {
-            Subject::RestartsTooOften
-        }
-        _ => Subject::Stopped(reason),
     }
 }

@@ -79,9 +79,7 @@ impl CorePlatform {
     pub(super) fn loaded_gic(&self, guest: GuestId) -> LoadedGic {
         LoadedGic::new(self.machine, self.core, guest, self.list_registers)
     }
-}
 
-impl CorePlatform {
     /// Routes interrupts of a vCPU's devices to this core, where the vCPU is, and orders the rest.
     pub(super) fn route_from(&mut self, id: VcpuId, guest: GuestId, index: VcpuIndex, from: u8) {
         let shared = self.machine.guest(guest);

@@ -5,9 +5,7 @@
 //! A vCPU that has frames to transmit sets a bit of its guest ([`Guest::due`]). Whichever vCPU of the guest is about to be entered moves
 //! frames and passes on the interrupts that are raised for them, so the guest that transmits pays, at its priority. The core
 //! looks for interrupts after each stretch of a frame and before each interrupt that it passes on: an interrupt for a higher band waits
-//! for one of those at most. A vCPU that has an interrupt of its own to handle is entered first, because the peer guest chooses when
-//! frames that have waited can go on. At its next exit it moves a frame, or a stretch of one, even if it has another interrupt to handle; so does a vCPU that
-//! notifies its device while it masks its interrupts. Else a vCPU that exits only by its own tick would never move one.
+//! for one of those at most. A vCPU that has an interrupt of its own to handle is entered first, but not twice in a row ([`Precedence`](spumone_core::virtio::Precedence)).
 
 use super::{Instance, loaded};
 use crate::cpu;
@@ -63,7 +61,7 @@ impl Instance {
             Effect::Nothing => {}
             Effect::Transmit => {
                 if vcpu.registers.masks_interrupts() {
-                    vcpu.enters_first = false;
+                    vcpu.precedence.notified_while_masked();
                 }
                 transmit(guest, index);
             }
@@ -102,9 +100,16 @@ impl Instance {
         let (has_interrupt, rung) = self.has_deliverable();
         self.notify(guest, rung);
         if has_interrupt {
-            return self.enters_for_an_interrupt();
+            if cpu::interrupt_pending() {
+                return false;
+            }
+            if loaded(&mut self.state).precedence.is_frame_first() {
+                self.move_frame();
+                self.pass_levels();
+            }
+            return true;
         }
-        loaded(&mut self.state).enters_first = true;
+        loaded(&mut self.state).precedence.has_no_interrupt();
         for _ in 0..MAX_QUIET_FRAMES {
             if cpu::interrupt_pending() {
                 return false;
@@ -115,21 +120,6 @@ impl Instance {
         }
         self.pass_levels();
         false
-    }
-
-    /// The running vCPU has an interrupt to handle, and frames to move: moves one of them if it was entered first the last time. Returns
-    /// whether it is to be entered.
-    fn enters_for_an_interrupt(&mut self) -> bool {
-        if cpu::interrupt_pending() {
-            return false;
-        }
-        let vcpu = loaded(&mut self.state);
-        vcpu.enters_first = !vcpu.enters_first;
-        if vcpu.enters_first {
-            self.move_frame();
-            self.pass_levels();
-        }
-        true
     }
 
     /// Passes interrupts of the loaded vCPU's guest and its peers on, until an interrupt pends. That is no part of a step, because it takes as

@@ -488,7 +488,7 @@ const SGI: u16 = 5;
 /// `PSTATE`: EL1h, nothing masked.
 const UNMASKED: u64 = 0b0101;
 
-/// Two guests whose cards are up. The first one has an SGI to handle, which it masks or not, before it transmits.
+/// Two guests whose network cards are up. An SGI is pending for the vCPU of guest 0, whose `PSTATE` says whether interrupts are masked.
 fn with_an_interrupt(pstate: u64) -> Bench {
     let mut bench = running(2);
     bench.opens_gic(0, 0, &[SGI]);
@@ -547,7 +547,7 @@ fn a_vcpu_that_has_an_interrupt_at_each_exit_moves_a_frame_at_every_second_one()
     assert_eq!(at_entries.borrow()[..6], [0, 1, 1, 2, 2, 3]);
 }
 
-/// A vCPU that masks its interrupts cannot take the one that it has: it moves a frame whenever it notifies its card.
+/// A vCPU that masks interrupts cannot take the pending one. So it moves a frame whenever it notifies its card.
 #[test]
 fn a_vcpu_that_masks_its_interrupts_moves_its_frames() {
     let mut bench = with_an_interrupt(GuestRegisters::RESET_PSTATE);

@@ -372,6 +372,22 @@ fn an_access_outside_its_memory_is_an_abort_for_a_guest_that_takes_them() {
     bench.iterations(200);
     assert_eq!(printed().matches(" aborted: vcpu 0 ").count(), 1);
     assert_eq!(bench.phase(0), Phase::Running);
+    // Cache maintenance there does nothing.
+    let after = bench.does_and_returns(0, 0, |cpu| {
+        const CACHE_MAINTENANCE: u64 = 1 << 8;
+        cpu.registers.pc = GUEST_MEMORY;
+        let exit = cpu.store(NOWHERE, 1);
+        let syndrome = cpu.get(Register::ESR_EL2);
+        cpu.set(Register::ESR_EL2, syndrome & !(1 << 24) | CACHE_MAINTENANCE);
+        exit
+    });
+    assert_eq!(after.pc, GUEST_MEMORY + 4);
+    // A jump there is an abort, too.
+    let after = bench.does_and_returns(0, 0, |cpu| {
+        cpu.registers.pstate = 0b0101;
+        cpu.fetch(NOWHERE)
+    });
+    assert_eq!(after.pc, VECTORS + 0x200);
     // Its vectors are where it has nothing: it cannot take the abort.
     bench.does(0, 0, |cpu| {
         cpu.set(Register::VBAR_EL1, 0x6000_0000);

@@ -7,7 +7,7 @@ use super::systems::*;
 use crate::fake::{self, Ended, Register, printed};
 use crate::guest_registers::Exit;
 use spumone_config::GuestId;
-use spumone_config::packed::{OnStop, Policy, Trigger};
+use spumone_config::packed::{OnStop, Policy, RestartLimit, Trigger};
 use spumone_core::load::Claim;
 use spumone_core::psci::{Phase, StopReason};
 
@@ -326,7 +326,7 @@ fn a_core_that_helps_to_load_a_guest_takes_interrupts_after_each_chunk() {
     assert!(!is_loaded(&bench, 0), "its guest waits for the loading");
 }
 
-/// A guest whose accesses are faults, beside another one; this becomes of it.
+/// Two guests on a core each. Guest 0 has this `on-stop`.
 fn that_faults(on_stop: OnStop) -> Bench {
     let guests = [
         GuestParts::new(&[(0, 20)]).on_stop(on_stop),
@@ -339,10 +339,10 @@ fn that_faults(on_stop: OnStop) -> Bench {
 
 #[test]
 fn a_guest_restarts_after_faults_as_often_as_it_may() {
-    let mut bench = that_faults(OnStop::Restart {
+    let mut bench = that_faults(OnStop::Restart(RestartLimit {
         most: 2,
         within_us: 1_000_000,
-    });
+    }));
     for life in 1..=3 {
         bench.until("it runs", |bench| {
             (bench.life(0), bench.phase(0)) == (life, Phase::Running)
