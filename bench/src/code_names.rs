@@ -9,6 +9,13 @@ use std::path::Path;
 const OWN: [&str; 2] = ["spumone", "<spumone"];
 /// Functions in this file are single instructions: their caller is named instead.
 const ACCESSORS: &str = "sysreg.rs";
+/// Functions that look for interrupts: what calls them is named instead.
+const LOOKS: [&str; 4] = [
+    "interrupt_pending",
+    "is_interrupted",
+    "is_overtaken",
+    "must_end",
+];
 /// File names are shown from here on.
 const SOURCES: &str = "/src/";
 
@@ -22,7 +29,7 @@ impl CodeNames {
     }
 
     /// The innermost function of the project's own at this address, inlined or not, with its file; not functions that only
-    /// access a register. In assembly the symbol.
+    /// access a register or look for interrupts. In assembly the symbol.
     pub fn at(&self, address: u64) -> Option<String> {
         self.inlined(address)
             .or_else(|| self.0.find_symbol(address).map(symbol))
@@ -42,10 +49,11 @@ impl CodeNames {
             }
             let file = frame.location.and_then(|it| it.file).unwrap_or_default();
             let file = file.rsplit_once(SOURCES).map_or(file, |it| it.1);
-            if file == ACCESSORS {
+            let function = last_part(&name);
+            if file == ACCESSORS || LOOKS.contains(&function) {
                 continue;
             }
-            return Some(format!("`{}` ({file})", last_part(&name)));
+            return Some(format!("`{function}` ({file})"));
         }
         None
     }

@@ -124,6 +124,10 @@ pub struct CoreState<T> {
     pub(super) taken_back: VcpuSet,
     /// A vCPU that this core has fetched and not parked, because it is to run next.
     pub(super) fetched: Option<VcpuId>,
+    /// A vCPU that another one has preempted before it was loaded, and that is not parked yet.
+    pub(super) preempted: Option<VcpuId>,
+    /// Whether the last decision has left something for [`settle`](super::settle::settle).
+    pub(super) is_unsettled: bool,
     /// vCPUs that this core has parked. Another core may have claimed some of them since.
     pub(super) parked_here: VcpuSet,
     /// vCPUs that were preempted and are kept until the park delay is over.
@@ -202,6 +206,8 @@ impl<T> CoreState<T> {
             sent: VcpuSet::EMPTY,
             taken_back: VcpuSet::EMPTY,
             fetched: None,
+            preempted: None,
+            is_unsettled: false,
             parked_here: VcpuSet::EMPTY,
             park_later: VcpuSet::EMPTY,
             notify_at: Ticks::NEVER,
@@ -303,6 +309,15 @@ impl<T> CoreState<T> {
         }
     }
 
+    /// A vCPU of this core that does not run, and whose registers are saved, is parked when the next decision is settled, or after the park
+    /// delay if a higher band runs then.
+    pub fn park_soon(&mut self, id: VcpuId) {
+        if self.moves(id) {
+            self.park_later.insert(id);
+        }
+        self.must_decide = true;
+    }
+
     /// This core is not the host core of the vCPU any more: drops what it still knows of it.
     pub fn forget(&mut self, id: VcpuId) {
         let _ = self.scheduler.remove(id);
@@ -387,6 +402,12 @@ impl<T> CoreState<T> {
         self.movable.contains(id)
     }
 
+    /// Whether a vCPU that migrates is kept until the park delay is over when a higher band preempts it.
+    #[inline(always)]
+    pub(super) fn waits_for_park_delay(&self, id: VcpuId) -> bool {
+        self.rules.park_delay > Ticks(0) && !self.above_lowest.contains(id)
+    }
+
     /// Whether this core has the token of a vCPU.
     #[inline(always)]
     pub(super) fn has(&self, id: VcpuId) -> bool {
@@ -407,10 +428,28 @@ impl<T> CoreState<T> {
         self.saved.get_mut(id.index())?.take()
     }
 
-    /// When the core must decide next whatever its vCPUs do: to fetch, to park or to notify.
+    /// The core decides anew. The vCPUs that the last decision has left to be parked are kept, as those are that wait for the park delay:
+    /// they are parked when the new decision is settled, if the core then runs the lowest band that moves or idles.
+    #[inline(always)]
+    pub(super) fn leave_unsettled(&mut self) {
+        if self.is_unsettled {
+            self.is_unsettled = false;
+            let left = [self.fetched.take(), self.preempted.take()];
+            // At most 2 times: these.
+            for id in left.into_iter().flatten() {
+                self.park_later.insert(id);
+            }
+        }
+    }
+
+    /// When the core must decide next whatever its vCPUs do: to fetch, to park or to notify. A decision that is not settled yet is before
+    /// anything runs, and then sets the time for parking and notifying.
     #[inline(always)]
     pub(super) fn next_own_deadline(&self) -> Ticks {
-        let own = self.fetch_at.min(self.notify_at);
+        let own = match self.is_unsettled {
+            true => self.fetch_at,
+            false => self.fetch_at.min(self.notify_at),
+        };
         self.awaits.map_or(own, |it| own.min(it.until))
     }
 

@@ -6,13 +6,14 @@
 
 use super::defer::defer_preemption;
 use super::early;
-use super::fetch::fetch;
-use super::gang::{notify_gang, pause_gang};
-use super::interrupt::{arm_alarm, arm_stale_alarm, notify_rung, take_interrupts};
-use super::notify::{park_unless_running, publish_and_notify, set_running};
+use super::fetch::{Fetched, fetch, is_above_movable, is_urgent};
+use super::gang::pause_gang;
+use super::interrupt::{arm_alarm, arm_stale_alarm, is_overtaken, notify_rung, take_interrupts};
+use super::notify::set_running;
 use super::park::{acquire_current, wake_expired};
 use super::platform::{Platform, State, TracePoint};
 use super::preempt::preempt;
+use super::settle::settle;
 use crate::schedule::{Action, Band, Ticks};
 use spumone_config::types::VcpuId;
 
@@ -42,13 +43,19 @@ pub enum Next {
 pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next {
     if state.must_decide {
         let now = decide(state, platform);
+        if !settle(state, platform) {
+            return Next::Decide;
+        }
         notify_rung(state, platform);
         if core::mem::take(&mut state.chore_is_due) {
             return Next::Chore(now);
         }
-        if platform.is_interrupted() {
-            take_interrupts(state, platform);
+        if is_overtaken(state, platform) {
+            return Next::Decide;
         }
+    } else if !state.rung.is_empty() {
+        // While registers were saved or loaded.
+        notify_rung(state, platform);
         if state.must_decide {
             return Next::Decide;
         }
@@ -84,17 +91,20 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     if platform.is_interrupted() && !state.higher_band_waits() {
         take_interrupts(state, platform);
     }
+    state.leave_unsettled();
     platform.trace(TracePoint::Decide);
     let mut now = platform.now();
     wake_expired(state, platform, now);
-    if !state.movable.is_empty()
-        && let Some(has_taken_time) = fetch(state, platform, now)
-    {
-        let is_interrupted = platform.is_interrupted();
+    let mut fetched = Fetched::NotTried;
+    if !state.movable.is_empty() {
+        fetched = fetch(state, platform, now);
+    }
+    if !matches!(fetched, Fetched::NotTried | Fetched::PutOff) {
+        let is_interrupted = !is_urgent(state, platform) && platform.is_interrupted();
         if is_interrupted {
             take_interrupts(state, platform);
         }
-        if has_taken_time || is_interrupted {
+        if fetched != Fetched::AtOnce || is_interrupted {
             now = platform.now();
             wake_expired(state, platform, now);
         }
@@ -107,25 +117,28 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     let mut decision = state.scheduler.decide(now);
     if !state.movable.is_empty() {
         decision = acquire_current(state, platform, now, decision);
-        park_unless_running(state, platform);
     }
     state.must_decide = false;
+    if matches!(fetched, Fetched::Ended | Fetched::PutOff) && !is_above_movable(state, platform) {
+        state.fetch_at = now;
+    }
     if let Action::Run(chosen) = decision.action {
-        set_running(state, platform, chosen);
+        set_running(state, chosen);
         early::stays_loaded(state, platform, now);
         platform.trace(TracePoint::Dispatch(chosen, now));
     }
-    if !state.movable.is_empty() {
-        publish_and_notify(state, platform, now);
-    } else if state.rules.gang {
-        notify_gang(state, platform);
+    state.is_unsettled = !state.movable.is_empty() || state.rules.gang;
+    let band = decision.time_slice.map(|slice| slice.band);
+    set_mask(state, platform, now, band);
+    // Before the look: a chore that is due would make the alarm expire there each time.
+    set_chore(state, platform, now, band);
+    if platform.is_interrupted() {
+        take_interrupts(state, platform);
+        if state.must_decide && state.higher_band_waits() || state.alarm_expired {
+            return now;
+        }
     }
-    set_mask_and_alarm(
-        state,
-        platform,
-        now,
-        decision.time_slice.map(|slice| slice.band),
-    );
+    arm_alarm(state, platform);
     now
 }
 
@@ -154,6 +167,13 @@ fn set_mask_and_alarm<P: Platform>(
     now: Ticks,
     band: Option<Band>,
 ) {
+    set_mask(state, platform, now, band);
+    set_chore(state, platform, now, band);
+    arm_alarm(state, platform);
+}
+
+#[inline(always)]
+fn set_mask<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks, band: Option<Band>) {
     state.decided_band = band;
     state.alarm_expired = false;
     state.alarm_is_stale = true;
@@ -163,9 +183,12 @@ fn set_mask_and_alarm<P: Platform>(
         state.awaits = None;
     }
     platform.set_priority_mask(band);
+}
+
+/// The time of the next chore, for the alarm. One that is due is done next, so the alarm is not armed for it.
+#[inline(always)]
+fn set_chore<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks, band: Option<Band>) {
     let chore = platform.next_chore(now, band, state.defers_preemption());
-    // A chore that is due is done next, so the alarm is not armed for it.
     state.chore_is_due |= chore <= now;
     state.chore_at = if chore <= now { Ticks::NEVER } else { chore };
-    arm_alarm(state, platform);
 }

@@ -4,34 +4,45 @@
 
 use super::catch::{catch, stop_catching};
 use super::choice::Choice;
+use super::claim::{become_host_core, claim_for_core, is_cut_off};
 use super::core_state::Catch;
+use super::interrupt::take_interrupts;
 use super::notify::{notify_other_core, publish_level};
-use super::park::{claim, park};
+use super::park::park;
 use super::platform::{Platform, State, TracePoint};
 use super::policy::{Candidate, Fetcher, Running};
 use super::send::send_away_due;
-use super::shared::Shared;
-use super::slot::{Parked, ParkedState, Peek};
-use crate::schedule::{Level, Ticks, VcpuState};
+use super::slot::Peek;
+use crate::schedule::{Level, Ticks};
 use crate::sets::VcpuSet;
-use spumone_config::types::{PcpuId, VcpuId};
+use spumone_config::types::VcpuId;
+
+/// What came of [`fetch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fetched {
+    /// No slot was looked at.
+    NotTried,
+    /// There was nothing to choose, and no time slice was over.
+    AtOnce,
+    /// Time has passed.
+    TookTime,
+    /// An interrupt has ended it: the core is to fetch again, unless a vCPU runs now that stays.
+    Ended,
+    /// As `Ended`, because of a vCPU that was runnable already.
+    PutOff,
+}
 
 /// Looks for vCPUs that other cores have parked, asks the policy about each, and claims every sleeping or turned-off vCPU
 /// that it is to take, and at most one runnable vCPU. A decision must follow, with
 /// [`acquire_current`](super::park::acquire_current).
 ///
-/// Returns whether there was something to choose or a time slice was over, so that time has passed; `None` if a vCPU of a
-/// higher band than any vCPU that migrates runs or is runnable here, so that no slot was looked at.
+/// Does nothing if a vCPU of a higher band than any vCPU that migrates runs or is runnable here.
 #[inline(always)]
-pub(super) fn fetch<P: Platform>(
-    state: &mut State<P>,
-    platform: &mut P,
-    now: Ticks,
-) -> Option<bool> {
+pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> Fetched {
     state.fetch_at = Ticks::NEVER;
     state.alarm_is_stale = true;
-    if state.scheduler.highest_level() > platform.shared().roles.highest_movable {
-        return None;
+    if is_above_movable(state, platform) {
+        return Fetched::NotTried;
     }
     if !(state.sent | state.visitors).is_empty() || state.rules.max_stay.is_some() {
         send_away_due(state, platform, now);
@@ -53,21 +64,16 @@ pub(super) fn fetch<P: Platform>(
         elsewhere.insert_if(id, concerns);
     }
     platform.trace(TracePoint::Peeked(movable.count()));
+    if let Some(ended) = must_end(state, platform) {
+        return ended;
+    }
     let slice = state.scheduler.time_slice();
     let is_over = slice.is_some_and(|slice| slice.same_band_waits && slice.end <= now);
     if elsewhere.is_empty() && !is_over {
         end_grace(state, platform);
-        return Some(false);
+        return Fetched::AtOnce;
     }
-    choose(state, platform, now, elsewhere, is_over);
-    Some(true)
-}
-
-/// Whether core `host` runs a higher band than the vCPU's.
-#[inline(always)]
-pub(super) fn is_cut_off(shared: &Shared, id: VcpuId, host: PcpuId) -> bool {
-    let band = shared.band(id);
-    band.is_some_and(|band| shared.presence(host).is_above(band))
+    choose(state, platform, now, elsewhere, is_over)
 }
 
 /// Asks the policy about each vCPU of `elsewhere`, which other cores have parked. At once it claims those to take that
@@ -80,7 +86,7 @@ fn choose<P: Platform>(
     now: Ticks,
     elsewhere: VcpuSet,
     is_over: bool,
-) {
+) -> Fetched {
     platform.trace(TracePoint::Look);
     let slice = state.scheduler.time_slice();
     let fetcher = Fetcher {
@@ -105,6 +111,9 @@ fn choose<P: Platform>(
         let verdict = platform.verdict(&fetcher, &candidate);
         if choice.note(id, &candidate, verdict) {
             become_host_core(state, platform, id, candidate.parked, now);
+            if let Some(ended) = must_end(state, platform) {
+                return ended;
+            }
         }
     }
     state.fetch_at = state.fetch_at.min(choice.fetch_at);
@@ -120,9 +129,12 @@ fn choose<P: Platform>(
         state.scheduler.extend_time_slice(until);
         state.fetch_at = state.fetch_at.min(until);
         catch(state, platform, Catch::Exit);
-        return;
+        return Fetched::TookTime;
     }
     end_grace(state, platform);
+    if let Some(ended) = must_end(state, platform) {
+        return ended;
+    }
     if let Some(found) = choice.best
         && claim_for_core(state, platform, found.vcpu, found.parked, now)
     {
@@ -139,6 +151,36 @@ fn choose<P: Platform>(
             notify_other_core(state, platform, id, true);
         }
     }
+    Fetched::TookTime
+}
+
+/// A look for interrupts, which are taken: whether fetching ends, because a vCPU of a higher band may have to run.
+#[inline(always)]
+fn must_end<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<Fetched> {
+    if is_urgent(state, platform) {
+        return Some(Fetched::PutOff);
+    }
+    if !platform.is_interrupted() {
+        return None;
+    }
+    take_interrupts(state, platform);
+    // What is fetched may change when the core must decide again.
+    state.alarm_is_stale = true;
+    let must_end = state.alarm_expired || is_above_movable(state, platform);
+    must_end.then_some(Fetched::Ended)
+}
+
+/// Whether a vCPU above the lowest band that moves waits for the decision, so that the core takes no more interrupts before it.
+#[inline(always)]
+pub(super) fn is_urgent<P: Platform>(state: &State<P>, platform: &P) -> bool {
+    let lowest = platform.shared().roles.lowest_movable;
+    state.scheduler.highest_level() > lowest && state.higher_band_waits()
+}
+
+/// Whether a vCPU of a higher band than any vCPU that migrates runs or is runnable here.
+#[inline(always)]
+pub(super) fn is_above_movable<P: Platform>(state: &State<P>, platform: &P) -> bool {
+    state.scheduler.highest_level() > platform.shared().roles.highest_movable
 }
 
 /// Ends the grace of the running vCPU, if it has any. The next time it gets all of its grace again.
@@ -173,82 +215,4 @@ fn more_grace<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -
     }
     let sample = platform.sample(&loaded.token);
     state.grace.more(now, sample)
-}
-
-/// Becomes the host core of a vCPU that another core has parked: claims it, and parks it here. Returns `false` if the
-/// claim failed.
-pub(super) fn become_host_core<P: Platform>(
-    state: &mut State<P>,
-    platform: &mut P,
-    id: VcpuId,
-    seen: Parked,
-    now: Ticks,
-) -> bool {
-    let has_claimed = claim_for_core(state, platform, id, seen, now);
-    if has_claimed {
-        park(state, platform, id);
-        // The presence of this core may still show a higher band whose vCPU sleeps by now. If that vCPU wakes before the
-        // decision, the presence does not change, so `publish_and_notify` would not set `notify_at`.
-        let at = now.saturating_add(state.rules.park_delay);
-        state.notify_at = state.notify_at.min(at);
-        state.alarm_is_stale = true;
-    }
-    has_claimed
-}
-
-/// Claims a vCPU that another core has parked, and enters it in this core's scheduler. Returns `false` if a core was
-/// faster, or the guest does not run.
-fn claim_for_core<P: Platform>(
-    state: &mut State<P>,
-    platform: &mut P,
-    id: VcpuId,
-    seen: Parked,
-    now: Ticks,
-) -> bool {
-    let Some(&vcpu) = platform
-        .shared()
-        .vcpu(id)
-        .filter(|_| platform.guest_runs(id))
-    else {
-        return false;
-    };
-    let Some(token) = claim(platform, id, seen) else {
-        return false;
-    };
-    platform.trace(TracePoint::Take(id));
-    // A core that rings from now on kicks this core. What was rung before is seen when the vCPU is parked or loaded.
-    if let Some(doorbell) = platform.doorbell(id) {
-        doorbell.settle(state.core);
-    }
-    platform.route_devices(&token);
-    let mut vcpu_state = match seen.state {
-        ParkedState::Runnable | ParkedState::Wanted | ParkedState::Sent => VcpuState::Runnable,
-        ParkedState::Asleep => VcpuState::Sleep,
-        ParkedState::Off => VcpuState::Off,
-    };
-    let timer = match vcpu_state {
-        VcpuState::Sleep => platform.next_timer(&token),
-        _ => None,
-    };
-    // The scheduler may still have the vCPU from the last time it was here.
-    let _ = state.scheduler.remove(id);
-    state.deadlines.clear(id);
-    match timer {
-        Some(at) if at <= now => vcpu_state = VcpuState::Runnable,
-        Some(at) => {
-            state.set_deadline(id, &vcpu, at);
-            state.alarm_is_stale = true;
-        }
-        None => {}
-    }
-    let admitted = state.scheduler.admit(id, vcpu.band, vcpu_state);
-    debug_assert!(admitted.is_ok(), "a vCPU is on one core");
-    state.keep(id, token);
-    state.sent.remove(id);
-    state.taken_back.remove(id);
-    if state.rules.returns_home && !state.home_vcpus.contains(id) {
-        state.visitors.insert(id);
-    }
-    platform.trace(TracePoint::Taken);
-    true
 }

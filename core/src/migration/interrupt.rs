@@ -49,6 +49,15 @@ pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
     }
 }
 
+/// Whether the core must decide again. If not yet, it looks for interrupts, and takes them.
+#[inline(always)]
+pub(super) fn is_overtaken<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
+    if !state.must_decide && platform.is_interrupted() {
+        take_interrupts(state, platform);
+    }
+    state.must_decide
+}
+
 /// Whether the alarm is armed for the next deadline. While the core must decide, only deadlines of higher bands count: the
 /// decision that follows sees to the others.
 fn alarm_is_in_time<T>(state: &CoreState<T>) -> bool {

@@ -35,13 +35,15 @@
 //! | `core_state`, `platform` | the state of a core, and what it runs on |
 //! | `early` | a core switches to a vCPU before the vCPU's timer expires |
 //! | `park`, `catch`, `notify`, `save` | a core saves and parks vCPUs, and notifies other cores |
-//! | `send`, `fetch`, `pull` | vCPUs leave a core, and come to a core |
+//! | `claim`, `pull`, `interrupt` | a core claims a vCPU that another core has parked; it takes interrupts |
+//! | `send`, `fetch` | vCPUs leave a core, and come to a core |
 //! | `gang`, `defer` | a policy makes a runnable vCPU wait |
 //! | `preempt` | the short way of a decision |
-//! | `interrupt`, `decide`, `switch` | one iteration of a core's loop |
+//! | `settle`, `decide`, `switch` | one iteration of a core's loop |
 
 mod catch;
 mod choice;
+mod claim;
 mod core_state;
 mod decide;
 mod defer;
@@ -60,6 +62,7 @@ mod presence;
 mod pull;
 mod save;
 mod send;
+mod settle;
 mod shared;
 mod slot;
 mod switch;

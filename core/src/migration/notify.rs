@@ -2,6 +2,7 @@
 //! How a core notifies other cores: it publishes which band it runs, and kicks a core that could run a vCPU parked
 //! here.
 
+use super::core_state::CoreState;
 use super::park::{host_core_of, is_parked_here, park};
 use super::platform::{Platform, State, TracePoint};
 use super::shared::VcpuFacts;
@@ -13,15 +14,12 @@ use spumone_config::types::{PcpuId, VcpuId};
 /// Makes `to` the running vCPU of this core, as was decided; `None`: the core idles. The registers of the vCPU that ran
 /// before stay on the core until another vCPU needs the core.
 #[inline(always)]
-pub(super) fn set_running<P: Platform>(state: &mut State<P>, platform: &mut P, to: Option<VcpuId>) {
+pub(super) fn set_running<T>(state: &mut CoreState<T>, to: Option<VcpuId>) {
     let last = core::mem::replace(&mut state.running, to);
     state.grace.renew();
-    if !state.movable.is_empty()
-        && let Some(last) = last
-        && state.loaded() != Some(last)
-    {
+    if !state.movable.is_empty() && last != state.loaded() {
         // It was preempted before it was loaded.
-        park_or_keep(state, platform, last);
+        state.preempted = last;
     }
     if let Some(id) = to {
         // It is awake, so it needs no deadline; once it is loaded, its timers are in the hardware.
@@ -42,7 +40,7 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
     }
     // From the decision, not from `Presence`: the core may not have published the new band yet.
     let higher_band_runs = state.scheduler.current_band() > platform.shared().band(id);
-    if higher_band_runs && state.rules.park_delay > Ticks(0) && !state.above_lowest.contains(id) {
+    if higher_band_runs && state.waits_for_park_delay(id) {
         state.park_later.insert(id);
         return;
     }
@@ -63,20 +61,10 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
     }
 }
 
-/// Parks the fetched vCPU, unless it is the one that runs.
-#[inline(always)]
-pub(super) fn park_unless_running<P: Platform>(state: &mut State<P>, platform: &mut P) {
-    if let Some(id) = state.fetched.take()
-        && state.scheduler.current() != Some(id)
-    {
-        park_fetched(state, platform, id);
-    }
-}
-
 /// If a higher band runs, a vCPU of the lowest band that moves is parked only after the park delay, so that the higher
 /// band's latency does not grow.
 #[inline(never)]
-fn park_fetched<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+pub(super) fn park_fetched<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     if state.scheduler.current_band() <= platform.shared().band(id) {
         park(state, platform, id);
     } else if state.above_lowest.contains(id) {

@@ -147,6 +147,12 @@ pub trait Platform {
     /// Loads its timers and interrupts. Returns the vCPUs whose doorbells were rung, and whether all interrupts are loaded.
     /// If not, an interrupt came in between, and [`Delivery::All`] is due before the vCPU runs.
     fn load_interrupts(&mut self, vcpu: &mut Self::Token) -> (VcpuSet, bool);
+    /// Takes interrupts of the loaded vCPU back from its list registers, before its registers are saved. Returns the vCPUs whose doorbells
+    /// were rung, and whether all that takes long is taken back. If not, the core was interrupted, and [`Delivery::All`] is due if the vCPU
+    /// runs again before it is saved.
+    fn take_back(&mut self, _loaded: &mut Self::Token) -> (VcpuSet, bool) {
+        (VcpuSet::EMPTY, true)
+    }
     /// Saves the registers of the loaded vCPU. `is_urgent`: a vCPU of a higher band has the core next. Then the search for an interrupt that
     /// wakes a sleeping one may end early, with the answer that there is one.
     fn save(&mut self, loaded: &mut Self::Token, is_asleep: bool, is_urgent: bool) -> Saved;

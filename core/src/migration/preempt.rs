@@ -21,7 +21,9 @@ pub(super) fn preempt<P: Platform>(
 ) -> Option<(Ticks, Band)> {
     let last = state.running;
     let may_defer = state.rules.gang || state.rules.max_delay.is_some();
-    if may_defer || last.is_some() && last != state.loaded() {
+    // If it was not loaded yet, it is kept for the park delay, or does not migrate.
+    let is_kept = |id| state.waits_for_park_delay(id) || !state.moves(id);
+    if may_defer || last.is_some_and(|id| state.loaded() != last && !is_kept(id)) {
         return None;
     }
     let (id, now) = match state.alarm_expired {
@@ -48,11 +50,16 @@ pub(super) fn preempt<P: Platform>(
 /// Makes the vCPU `id`, which the scheduler has chosen, the running one.
 #[inline(always)]
 fn run<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, now: Ticks, band: Band) {
+    state.leave_unsettled();
     state.must_decide = false;
     state.deadlines.clear(id);
     state.grace.renew();
-    if state.running.replace(id).is_none() && state.loaded() != Some(id) {
-        early::stays_loaded(state, platform, now);
+    match state.running.replace(id) {
+        None if state.loaded() != Some(id) => early::stays_loaded(state, platform, now),
+        Some(last) if state.loaded() != Some(last) && state.moves(last) => {
+            state.park_later.insert(last);
+        }
+        _ => {}
     }
     platform.trace(TracePoint::Dispatch(Some(id), now));
     if !state.movable.is_empty() {

@@ -2,13 +2,15 @@
 //! Pulling: an interrupt or a start has come for a vCPU that is cut off on its host core. Without a verdict, the core that
 //! sends it claims the vCPU if it sleeps or is off, and marks it as wanted if it is runnable.
 
-use super::fetch::{become_host_core, is_cut_off};
+use super::claim::{become_host_core, claim_to_keep, is_cut_off};
 use super::notify::notify_other_core;
 use super::park::{acquire_token, host_core_of};
 use super::platform::{Platform, State};
+use super::slot::Parked;
+use crate::schedule::Ticks;
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// Pulls a vCPU, for which there is an interrupt or a start, if it is cut off on `host`, its host core. If it is
+/// Pulls a vCPU, for which there is an interrupt, if it is cut off on `host`, its host core. If it is
 /// runnable, it is marked as wanted, and the core that claims it looks at its doorbell. If it sleeps or is off, this core
 /// claims it; if it would be cut off here too, this core notifies another core.
 ///
@@ -18,6 +20,18 @@ pub(super) fn pull_for_interrupt<P: Platform>(
     platform: &mut P,
     id: VcpuId,
     host: PcpuId,
+) -> bool {
+    pull(state, platform, id, host, become_host_core)
+}
+
+/// As [`pull_for_interrupt`], with `claim`.
+#[inline(always)]
+fn pull<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    id: VcpuId,
+    host: PcpuId,
+    claim: impl Fn(&mut State<P>, &mut P, VcpuId, Parked, Ticks) -> bool,
 ) -> bool {
     if !state.pulls_for_interrupts || !state.moves(id) || !is_cut_off(platform.shared(), id, host) {
         return false;
@@ -32,7 +46,7 @@ pub(super) fn pull_for_interrupt<P: Platform>(
         false
     } else {
         let now = platform.now();
-        become_host_core(state, platform, id, seen, now)
+        claim(state, platform, id, seen, now)
     };
     state.must_decide |= is_served;
     is_served
@@ -44,7 +58,7 @@ pub fn pull_for_start<P: Platform>(state: &mut State<P>, platform: &mut P, id: V
     acquire_token(state, platform, id)
         || host_core_of(platform, id).is_some_and(|host| {
             host != state.core
-                && pull_for_interrupt(state, platform, id, host)
+                && pull(state, platform, id, host, claim_to_keep)
                 && acquire_token(state, platform, id)
         })
 }

@@ -8,7 +8,7 @@ use crate::schedule::VcpuState;
 
 /// Saves the registers of the loaded vCPU, if there is one.
 ///
-/// If doorbells of vCPUs were rung meanwhile, the core decides again, and then notifies the host cores of those vCPUs.
+/// If doorbells of vCPUs were rung meanwhile, the next iteration of the loop notifies the host cores of those vCPUs.
 #[inline(always)]
 pub fn save_loaded<P: Platform>(state: &mut State<P>, platform: &mut P) {
     catch(state, platform, Catch::Nothing);
@@ -39,8 +39,5 @@ pub fn save_loaded<P: Platform>(state: &mut State<P>, platform: &mut P) {
         state.must_decide |= band > current;
         state.alarm_is_stale |= band == current;
     }
-    if !saved.rung.is_empty() {
-        state.rung |= saved.rung;
-        state.must_decide = true;
-    }
+    state.rung |= saved.rung;
 }

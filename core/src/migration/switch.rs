@@ -7,38 +7,69 @@
 use super::catch::stop_catching;
 use super::core_state::Loaded;
 use super::early;
-use super::interrupt::{arm_stale_alarm, take_interrupts};
+use super::interrupt::{arm_stale_alarm, is_overtaken};
 use super::notify::park_or_keep;
 use super::platform::{Platform, State};
 use super::save::save_loaded;
+use crate::vgic::MAX_LIST_REGISTERS;
 use spumone_config::types::VcpuId;
 
 /// Switches to the running vCPU `id`: saves the registers of the loaded vCPU, and loads those of `id`. Stops half way
 /// if the core must decide again.
 #[inline(always)]
 pub fn switch<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
-    if must_stop(state, platform) {
+    if is_overtaken(state, platform) {
         return;
     }
     if state.loaded.is_some() {
         switch_out(state, platform);
-        if must_stop(state, platform) {
+        if state.must_decide {
             return;
         }
     }
     switch_in(state, platform, id);
 }
 
-/// Saves the registers of the loaded vCPU, which was preempted or sleeps, and lets other cores have it.
+/// Saves the registers of the loaded vCPU, which was preempted or sleeps, and lets other cores have it. Stops half way if the core must
+/// decide again.
 #[inline(always)]
 pub fn switch_out<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let Some(last) = state.loaded() else {
         return;
     };
+    if !take_back_interrupts(state, platform) {
+        return;
+    }
     save_loaded(state, platform);
-    park_or_keep(state, platform, last);
     // From now on the alarm replaces the timers just saved. It may expire at once.
     arm_stale_alarm(state, platform);
+    if !is_overtaken(state, platform) {
+        park_or_keep(state, platform, last);
+    } else {
+        state.park_soon(last);
+    }
+}
+
+/// Takes the interrupts of the loaded vCPU back from its list registers. Returns whether that is done. If not, the core must decide again.
+#[inline(always)]
+fn take_back_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
+    // At most 16 times: list registers.
+    for _ in 0..MAX_LIST_REGISTERS {
+        let Some(Loaded { token, .. }) = state.loaded.as_mut() else {
+            break;
+        };
+        let (rung, is_done) = platform.take_back(token);
+        state.rung |= rung;
+        if is_done {
+            break;
+        }
+        // Before the vCPU runs again.
+        state.must_refresh = true;
+        if is_overtaken(state, platform) {
+            return false;
+        }
+    }
+    true
 }
 
 /// Loads the registers of the running vCPU `id` on a core on which no vCPU is loaded.
@@ -52,7 +83,7 @@ pub fn switch_in<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId
     };
     platform.load_registers(vcpu);
     // Checked before its interrupts are loaded, since an expired timer of its own is pending afterwards.
-    if must_stop(state, platform) {
+    if is_overtaken(state, platform) {
         return;
     }
     let Some(mut token) = state.give_up(id) else {
@@ -62,21 +93,8 @@ pub fn switch_in<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId
     state.loaded = Some(Loaded { id, token });
     state.must_refresh = !is_complete;
     early::loaded(state, platform, id);
-    if !rung.is_empty() {
-        state.rung |= rung;
-        state.must_decide = true;
-    }
+    state.rung |= rung;
     if state.excludes_kernels {
         stop_catching(state, platform);
     }
-}
-
-/// Whether another vCPU may have to run instead, because of an interrupt, or because the vCPU that was saved is to run
-/// again.
-#[inline(always)]
-fn must_stop<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
-    if platform.is_interrupted() {
-        take_interrupts(state, platform);
-    }
-    state.must_decide
 }

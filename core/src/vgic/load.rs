@@ -4,7 +4,9 @@
 use super::cpu_interface::CpuInterface;
 use super::fill::hcr_of;
 use super::slot::{Backing, Slot};
-use super::{GuestGic, ListRegister, PhysicalGic, State, TIMER_PPIS, VcpuIndexSet, bits};
+use super::{
+    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, TIMER_PPIS, VcpuIndexSet, bits,
+};
 use spumone_config::types::IntId;
 
 impl CpuInterface {
@@ -94,6 +96,35 @@ impl CpuInterface {
             machine.set_active(IntId(bit as u16), true);
         }
         self.fill_unless_interrupted(gic, machine)
+    }
+
+    /// Whether [`unload`](Self::unload) takes long: there are more than two interrupts in list registers, or an SPI. Loaded only.
+    #[inline(always)]
+    pub fn lists_many(&self) -> bool {
+        let rest = self.used & self.used.wrapping_sub(1);
+        let more_than_two = rest & rest.wrapping_sub(1) != 0;
+        // At most 2 times: list registers.
+        more_than_two
+            || bits(self.used).any(|index| {
+                let slot = self.slots[index as usize % MAX_LIST_REGISTERS];
+                !slot.intid.is_private()
+            })
+    }
+
+    /// A part of [`unload`](Self::unload), before it: takes interrupts back, and looks for interrupts after each SPI. Returns the vCPUs
+    /// whose doorbells were rung, and whether it is done. If not, the core was interrupted: the virtual CPU interface is off, and the vCPU
+    /// must be [synchronized](Self::synchronize) if it runs again.
+    #[inline(never)]
+    pub fn begin_unload(
+        &mut self,
+        gic: &GuestGic,
+        machine: &mut impl PhysicalGic,
+    ) -> (VcpuIndexSet, bool) {
+        let (kick, is_done) = self.fold_unless_interrupted(gic, machine);
+        if !is_done {
+            let _ = self.put_off(machine);
+        }
+        (kick, is_done)
     }
 
     /// The vCPU is switched out: takes all state back, empties the list registers and turns the virtual CPU interface

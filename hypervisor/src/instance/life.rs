@@ -85,7 +85,7 @@ impl Instance {
         self.saved(id).power_on(start);
         guest.power.started(index.0);
         self.state.start(id);
-        migration::park(&mut self.state, &mut self.platform, id);
+        self.state.park_soon(id);
     }
 
     /// The running vCPU turns itself off (PSCI CPU_OFF).

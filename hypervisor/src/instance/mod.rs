@@ -144,6 +144,9 @@ impl Instance {
         // interrupt ends the loop.
         while !cpu::interrupt_pending() && !self.state.must_decide() {
             let prints = CONSOLE.work_left() && self.serve_console() == Served::BudgetSpent;
+            if cpu::interrupt_pending() {
+                break;
+            }
             if !self.helps_to_load() && !prints {
                 break;
             }

@@ -34,14 +34,14 @@ impl Instance {
     pub(super) fn attend(&mut self, now: Ticks) {
         let is_low = is_low(self.state.current_band());
         let duty = self.platform.attendance.duty(now, is_low);
-        if cpu::interrupt_pending() {
-            self.take_interrupts();
-            if self.state.must_decide() && self.platform.attendance.yields(now) {
-                return;
-            }
+        if self.puts_off_duty(now) {
+            return;
         }
         if duty.looks_for_idle_lines {
             CONSOLE.flush_idle();
+            if self.puts_off_duty(now) {
+                return;
+            }
         }
         let mut left = Left::Nothing;
         for _ in 0..duty.steps {
@@ -51,6 +51,15 @@ impl Instance {
             }
         }
         self.platform.attendance.done(now, left);
+    }
+
+    /// A look for interrupts, which are taken: whether the duty that was due at `now` waits for a vCPU that has become runnable.
+    fn puts_off_duty(&mut self, now: Ticks) -> bool {
+        if !cpu::interrupt_pending() {
+            return false;
+        }
+        self.take_interrupts();
+        self.state.must_decide() && self.platform.attendance.yields(now)
     }
 
     /// One short step for the operator.

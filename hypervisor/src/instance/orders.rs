@@ -125,6 +125,7 @@ impl Instance {
                     migration::save_loaded(&mut self.state, &mut self.platform);
                     step
                 }
+                Some(&vcpu) if self.acquires(vcpu) => step,
                 Some(&vcpu) => {
                     self.take_off(vcpu);
                     StopStep::TakeOff(index + 1)
@@ -212,6 +213,12 @@ impl Instance {
         })
     }
 
+    /// Whether this core has acquired the token of a vCPU that it had parked.
+    fn acquires(&mut self, id: VcpuId) -> bool {
+        self.state.saved_vcpu_mut(id).is_none()
+            && migration::acquire_token(&mut self.state, &mut self.platform, id)
+    }
+
     /// Turns a vCPU of a guest that is stopped off, if this core has it.
     fn take_off(&mut self, id: VcpuId) {
         if !migration::acquire_token(&mut self.state, &mut self.platform, id) {
@@ -220,7 +227,7 @@ impl Instance {
         }
         self.state.stop(id);
         self.saved(id).end_life();
-        migration::park(&mut self.state, &mut self.platform, id);
+        self.state.park_soon(id);
     }
 
     fn after_stop(&mut self, guest: GuestId, after: AfterStop) {

@@ -209,6 +209,17 @@ impl Platform for CorePlatform {
     }
 
     #[inline(always)]
+    fn take_back(&mut self, loaded: &mut VcpuToken) -> (VcpuSet, bool) {
+        if !loaded.vgic.lists_many() {
+            return (VcpuSet::EMPTY, true);
+        }
+        let guest = loaded.shared;
+        let mut gic = self.loaded_gic(loaded.guest);
+        let (rung, is_done) = loaded.vgic.begin_unload(&guest.gic, &mut gic);
+        (guest.ids_of(rung), is_done)
+    }
+
+    #[inline(always)]
     fn save(&mut self, loaded: &mut VcpuToken, is_asleep: bool, is_urgent: bool) -> Saved {
         step!(Save);
         let guest = loaded.shared;

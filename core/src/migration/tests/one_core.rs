@@ -6,8 +6,9 @@ mod early;
 mod preempt;
 
 use self::core::Core;
+use crate::migration::fetch::Fetched;
 use crate::migration::gang::pause_gang;
-use crate::migration::notify::{park_or_keep, park_unless_running};
+use crate::migration::notify::park_or_keep;
 use crate::migration::park::acquire_current;
 use crate::migration::pull::pull_for_interrupt;
 use crate::migration::*;
@@ -44,7 +45,7 @@ fn a_vcpu_of_a_higher_band_does_not_wait_for_the_grace_of_another() {
         core.dispatch();
         core.parked_elsewhere(2, ParkedState::Runnable, 0);
         core.machine.now = Ticks(QUANTUM + 1);
-        assert_eq!(core.fetch(QUANTUM + 1), Some(true));
+        assert_eq!(core.fetch(QUANTUM + 1), Fetched::TookTime);
         assert_eq!(core.host_core_of(2), Some(host));
         if is_higher {
             core.dispatch();
@@ -64,7 +65,7 @@ fn a_visitor_that_loads_its_guest_is_not_sent_home() {
         );
         core.runs(OTHER, MIDDLE);
         core.parked_elsewhere(1, ParkedState::Runnable, 0);
-        assert_eq!(core.fetch(1), Some(true));
+        assert_eq!(core.fetch(1), Fetched::TookTime);
         assert_eq!(core.host_core_of(1), Some(OWN));
         core.dispatch();
         core.runs(OTHER, Band::LOWEST);
@@ -93,7 +94,7 @@ fn of_two_parked_vcpus_the_one_of_the_higher_band_is_fetched() {
     let mut core = Core::steal(&[Band::LOWEST, MIDDLE]);
     core.parked_elsewhere(0, ParkedState::Runnable, 10);
     core.parked_elsewhere(1, ParkedState::Runnable, 20);
-    assert_eq!(core.fetch(30), Some(true));
+    assert_eq!(core.fetch(30), Fetched::TookTime);
     assert_eq!(
         (core.host_core_of(0), core.host_core_of(1)),
         (Some(OTHER), Some(OWN))
@@ -108,13 +109,13 @@ fn fetch_interrupted_by_wake(band: Band) -> Core {
     core.admit(1, VcpuState::Sleep);
     core.admit(2, VcpuState::Runnable);
     core.parked_elsewhere(0, ParkedState::Runnable, 0);
-    assert_eq!(core.fetch(core.machine.now.0), Some(true));
+    assert_eq!(core.fetch(core.machine.now.0), Fetched::TookTime);
     assert_eq!(core.slot(0).parked(), None, "this core has its token");
     core.state.scheduler.wake(VcpuId(1));
     let now = core.machine.now;
     let decision = core.state.scheduler.decide(now);
     acquire_current(&mut core.state, &mut core.machine, now, decision);
-    park_unless_running(&mut core.state, &mut core.machine);
+    core.settle();
     core
 }
 
@@ -157,7 +158,7 @@ fn another_core_is_notified_of_a_sleeping_vcpu_that_is_taken_just_before_a_highe
     core.admit(2, VcpuState::Runnable);
     core.parked_elsewhere(0, ParkedState::Asleep, 0);
     let now = core.machine.now;
-    assert_eq!(core.fetch(now.0), Some(true));
+    assert_eq!(core.fetch(now.0), Fetched::TookTime);
     assert_eq!(core.host_core_of(0), Some(OWN));
     core.state.scheduler.wake(VcpuId(1));
     core.state.scheduler.decide(now);
@@ -273,13 +274,14 @@ fn a_vcpu_above_the_lowest_band_does_not_wait_for_the_park_delay() {
     let mut core = Core::steal(&bands);
     core.admit(2, VcpuState::Sleep);
     core.parked_elsewhere(1, ParkedState::Runnable, 0);
-    assert_eq!(core.fetch(core.machine.now.0), Some(true));
+    assert_eq!(core.fetch(core.machine.now.0), Fetched::TookTime);
     core.state.scheduler.wake(VcpuId(2));
     core.state.scheduler.decide(core.machine.now);
-    park_unless_running(&mut core.state, &mut core.machine);
+    core.settle();
     assert_eq!(core.host_core_of(1), Some(OWN));
     assert!(core.slot(1).parked().is_some());
-    assert_eq!(core.machine.kicks, [(OTHER, VcpuId(1))]);
+    // Once when it is parked, and once when this core publishes its band.
+    assert_eq!(core.machine.kicks, [(OTHER, VcpuId(1)); 2]);
 }
 
 /// A runnable vCPU is marked as wanted and stays where it is; a sleeping one is claimed, unless it would be cut off
@@ -353,12 +355,12 @@ fn a_vcpu_caught_on_return_to_a_program_leaves_the_core_at_once() {
     core.dispatch();
     core.parked_elsewhere(1, ParkedState::Runnable, 0);
     let over = QUANTUM + 1;
-    assert_eq!(core.fetch(over), Some(true));
+    assert_eq!(core.fetch(over), Fetched::TookTime);
     assert_eq!(core.host_core_of(1), Some(OTHER));
     core.machine.in_kernel = false;
     caught(&mut core.state, &mut core.machine);
     assert!(core.state.must_decide);
-    assert_eq!(core.fetch(over), Some(true));
+    assert_eq!(core.fetch(over), Fetched::TookTime);
     assert_eq!(core.host_core_of(1), Some(OWN));
     assert_eq!(core.state.scheduler.current(), None);
 }
@@ -373,11 +375,11 @@ fn grace_used_in_one_time_slice_is_available_again_in_the_next() {
     for slice in 1..9 {
         let over = slice * QUANTUM + 1;
         core.parked_elsewhere(1, ParkedState::Runnable, 0);
-        assert_eq!(core.fetch(over), Some(true));
+        assert_eq!(core.fetch(over), Fetched::TookTime);
         assert_eq!(core.host_core_of(1), Some(OTHER), "time slice {slice}");
         let seen = core.slot(1).parked().unwrap();
         assert!(core.slot(1).claim(seen));
-        assert_eq!(core.fetch(over + 1), Some(false));
+        assert_eq!(core.fetch(over + 1), Fetched::AtOnce);
     }
 }
 

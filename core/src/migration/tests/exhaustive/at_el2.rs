@@ -38,17 +38,30 @@ pub enum Interrupt {
 /// Where the core looks for interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// It has looked at the parking slots, and has not yet decided.
+    /// It has looked at the parking slots.
     Looked,
-    /// It has decided.
+    /// It asks the policy about the vCPUs that other cores have parked.
+    Asked,
+    /// It has claimed a vCPU, and has not yet decided.
+    Claimed,
+    /// It has decided, and set the priority mask.
     Decided,
+    /// It has parked a vCPU.
+    Parked,
     /// It has decided, and saved the vCPU that ran before.
     Saved,
 }
 
 impl Point {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Looked, Self::Decided, Self::Saved];
+    pub const ALL: [Self; 6] = [
+        Self::Looked,
+        Self::Asked,
+        Self::Claimed,
+        Self::Decided,
+        Self::Parked,
+        Self::Saved,
+    ];
 }
 
 /// A core at EL2.
@@ -473,6 +486,9 @@ impl Platform for Machine<'_> {
             TracePoint::Decide => self.passed = None,
             // The core has looked at the parking slots.
             TracePoint::Peeked(_) => self.passed = Some(Point::Looked),
+            TracePoint::Look => self.passed = Some(Point::Asked),
+            TracePoint::Taken => self.passed = Some(Point::Claimed),
+            TracePoint::Parked => self.passed = Some(Point::Parked),
             TracePoint::Saved => self.passed = Some(Point::Saved),
             _ => {}
         }

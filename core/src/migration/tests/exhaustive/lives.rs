@@ -113,7 +113,7 @@ impl AtEl2<'_> {
         self.power_on(id);
         assert_eq!(self.state.vcpu_state(id), Some(VcpuState::Off));
         self.state.start(id);
-        park(&mut self.state, &mut self.machine, id);
+        self.state.park_soon(id);
     }
 
     /// A vCPU begins in its kernel, with no timer set.
@@ -194,7 +194,7 @@ impl AtEl2<'_> {
             }
             self.take_off(id);
             self.power_on(id);
-            park(&mut self.state, &mut self.machine, id);
+            self.state.park_soon(id);
         }
         self.machine.world.life = Life::Stopping { left };
         if left == 0 {

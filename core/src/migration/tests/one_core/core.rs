@@ -3,8 +3,9 @@
 
 use super::{CORES, EARLY, FREQUENCY_HZ, HANDLER, MIDDLE, OTHER, OWN, QUANTUM};
 use crate::migration::core_state::Loaded;
-use crate::migration::fetch::fetch;
+use crate::migration::fetch::{Fetched, fetch};
 use crate::migration::notify::publish_and_notify;
+use crate::migration::settle::settle;
 use crate::migration::*;
 use crate::schedule::{Band, Ticks, VcpuState};
 use crate::sets::{CoreSet, VcpuSet};
@@ -144,12 +145,20 @@ impl Core {
         next_action(&mut self.state, &mut self.machine)
     }
 
-    pub fn fetch(&mut self, now: u64) -> Option<bool> {
+    pub fn fetch(&mut self, now: u64) -> Fetched {
         fetch(&mut self.state, &mut self.machine, Ticks(now))
     }
 
     pub fn park(&mut self, id: u8) {
         park(&mut self.state, &mut self.machine, VcpuId(id));
+    }
+
+    /// Settles the decision that the scheduler has made.
+    pub fn settle(&mut self) -> bool {
+        self.state.must_decide = false;
+        self.state.running = self.state.scheduler.current();
+        self.state.is_unsettled = true;
+        settle(&mut self.state, &mut self.machine)
     }
 
     pub fn publish_and_notify(&mut self, now: Ticks) {

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a decision leaves to be done once the priority mask and the alarm are set: the core parks vCPUs that it has and that do not
+//! run, publishes which band it runs, and notifies other cores.
+//!
+//! None of this changes which vCPU runs here. So a vCPU of a higher band does not wait for it: the core looks for interrupts in between,
+//! and decides again if it must. The decision after that settles what is left.
+
+use super::gang::notify_gang;
+use super::interrupt::is_overtaken;
+use super::notify::{park_fetched, park_or_keep, publish_and_notify};
+use super::platform::{Platform, State};
+use crate::schedule::Ticks;
+
+/// Does what the last decision has left. Returns whether it is done. If not, the core must decide again.
+#[inline(always)]
+pub(super) fn settle<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
+    !state.is_unsettled || settle_now(state, platform)
+}
+
+#[inline(always)]
+fn settle_now<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
+    if is_overtaken(state, platform) {
+        return false;
+    }
+    if let Some(id) = state.fetched.take()
+        && state.running != Some(id)
+    {
+        park_fetched(state, platform, id);
+        if is_overtaken(state, platform) {
+            return false;
+        }
+    }
+    if let Some(id) = state.preempted.take() {
+        park_or_keep(state, platform, id);
+        if is_overtaken(state, platform) {
+            return false;
+        }
+    }
+    state.is_unsettled = false;
+    if state.movable.is_empty() {
+        notify_gang(state, platform);
+    } else {
+        let now = platform.now();
+        publish_and_notify(state, platform, now);
+        // Until now the alarm was armed without it.
+        state.alarm_is_stale |= state.notify_at != Ticks::NEVER;
+    }
+    !is_overtaken(state, platform)
+}
