@@ -58,7 +58,7 @@ fn it_waits_for_its_timer_and_runs_when_that_expires() {
 /// Its timer's interrupt is then taken while it is runnable, and only noted.
 #[test]
 fn it_does_not_wait_if_its_timer_expires_while_its_core_fetches() {
-    let mut core = Core::steal(&[MIDDLE, Band::LOWEST]);
+    let mut core = Core::steal(&[MIDDLE, MIDDLE]);
     runs_early_vcpu(&mut core);
     core.machine.loaded_timer = Some(Ticks(1_000));
     sleep(&mut core.state, &core.machine);
