@@ -126,8 +126,8 @@ pub struct CoreState<T> {
     pub(super) fetched: Option<VcpuId>,
     /// A vCPU that another one has preempted before it was loaded, and that is not parked yet.
     pub(super) preempted: Option<VcpuId>,
-    /// Whether the last decision has left something for [`settle`](super::settle::settle).
-    pub(super) is_unsettled: bool,
+    /// Whether the last decision has left something for [`finish`](super::finish::finish).
+    pub(super) is_unfinished: bool,
     /// vCPUs that this core has parked. Another core may have claimed some of them since.
     pub(super) parked_here: VcpuSet,
     /// vCPUs that were preempted and are kept until the park delay is over.
@@ -207,7 +207,7 @@ impl<T> CoreState<T> {
             taken_back: VcpuSet::EMPTY,
             fetched: None,
             preempted: None,
-            is_unsettled: false,
+            is_unfinished: false,
             parked_here: VcpuSet::EMPTY,
             park_later: VcpuSet::EMPTY,
             notify_at: Ticks::NEVER,
@@ -309,7 +309,7 @@ impl<T> CoreState<T> {
         }
     }
 
-    /// A vCPU of this core that does not run, and whose registers are saved, is parked when the next decision is settled, or after the park
+    /// A vCPU of this core that does not run, and whose registers are saved, is parked when the next decision is finished, or after the park
     /// delay if a higher band runs then.
     pub fn park_soon(&mut self, id: VcpuId) {
         if self.moves(id) {
@@ -429,11 +429,11 @@ impl<T> CoreState<T> {
     }
 
     /// The core decides anew. The vCPUs that the last decision has left to be parked are kept, as those are that wait for the park delay:
-    /// they are parked when the new decision is settled, if the core then runs the lowest band that moves or idles.
+    /// they are parked when the new decision is finished, if the core then runs the lowest band that moves or idles.
     #[inline(always)]
-    pub(super) fn leave_unsettled(&mut self) {
-        if self.is_unsettled {
-            self.is_unsettled = false;
+    pub(super) fn leave_unfinished(&mut self) {
+        if self.is_unfinished {
+            self.is_unfinished = false;
             let left = [self.fetched.take(), self.preempted.take()];
             // At most 2 times: these.
             for id in left.into_iter().flatten() {
@@ -442,11 +442,11 @@ impl<T> CoreState<T> {
         }
     }
 
-    /// When the core must decide next whatever its vCPUs do: to fetch, to park or to notify. A decision that is not settled yet is before
+    /// When the core must decide next whatever its vCPUs do: to fetch, to park or to notify. A decision that is not finished yet is before
     /// anything runs, and then sets the time for parking and notifying.
     #[inline(always)]
     pub(super) fn next_own_deadline(&self) -> Ticks {
-        let own = match self.is_unsettled {
+        let own = match self.is_unfinished {
             true => self.fetch_at,
             false => self.fetch_at.min(self.notify_at),
         };

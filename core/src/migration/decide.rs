@@ -7,13 +7,13 @@
 use super::defer::defer_preemption;
 use super::early;
 use super::fetch::{Fetched, fetch, is_above_movable, is_urgent};
+use super::finish::finish;
 use super::gang::pause_gang;
 use super::interrupt::{arm_alarm, arm_stale_alarm, is_overtaken, notify_rung, take_interrupts};
 use super::notify::set_running;
 use super::park::{acquire_current, wake_expired};
 use super::platform::{Platform, State, TracePoint};
 use super::preempt::preempt;
-use super::settle::settle;
 use crate::schedule::{Action, Band, Ticks};
 use spumone_config::types::VcpuId;
 
@@ -43,7 +43,7 @@ pub enum Next {
 pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next {
     if state.must_decide {
         let now = decide(state, platform);
-        if !settle(state, platform) {
+        if !finish(state, platform) {
             return Next::Decide;
         }
         notify_rung(state, platform);
@@ -91,7 +91,7 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     if platform.is_interrupted() && !state.higher_band_waits() {
         take_interrupts(state, platform);
     }
-    state.leave_unsettled();
+    state.leave_unfinished();
     platform.trace(TracePoint::Decide);
     let mut now = platform.now();
     wake_expired(state, platform, now);
@@ -127,7 +127,7 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
         early::stays_loaded(state, platform, now);
         platform.trace(TracePoint::Dispatch(chosen, now));
     }
-    state.is_unsettled = !state.movable.is_empty() || state.rules.gang;
+    state.is_unfinished = !state.movable.is_empty() || state.rules.gang;
     let band = decision.time_slice.map(|slice| slice.band);
     set_mask(state, platform, now, band);
     // Before the look: a chore that is due would make the alarm expire there each time.

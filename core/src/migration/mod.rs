@@ -39,7 +39,7 @@
 //! | `send`, `fetch` | vCPUs leave a core, and come to a core |
 //! | `gang`, `defer` | a policy makes a runnable vCPU wait |
 //! | `preempt` | the short way of a decision |
-//! | `settle`, `decide`, `switch` | one iteration of a core's loop |
+//! | `finish`, `decide`, `switch` | one iteration of a core's loop |
 
 mod catch;
 mod choice;
@@ -49,6 +49,7 @@ mod decide;
 mod defer;
 mod early;
 mod fetch;
+mod finish;
 mod gang;
 mod grace;
 mod interrupt;
@@ -62,7 +63,6 @@ mod presence;
 mod pull;
 mod save;
 mod send;
-mod settle;
 mod shared;
 mod slot;
 mod switch;

@@ -50,7 +50,7 @@ pub(super) fn preempt<P: Platform>(
 /// Makes the vCPU `id`, which the scheduler has chosen, the running one.
 #[inline(always)]
 fn run<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, now: Ticks, band: Band) {
-    state.leave_unsettled();
+    state.leave_unfinished();
     state.must_decide = false;
     state.deadlines.clear(id);
     state.grace.renew();

@@ -115,7 +115,7 @@ fn fetch_interrupted_by_wake(band: Band) -> Core {
     let now = core.machine.now;
     let decision = core.state.scheduler.decide(now);
     acquire_current(&mut core.state, &mut core.machine, now, decision);
-    core.settle();
+    core.finish();
     core
 }
 
@@ -277,7 +277,7 @@ fn a_vcpu_above_the_lowest_band_does_not_wait_for_the_park_delay() {
     assert_eq!(core.fetch(core.machine.now.0), Fetched::TookTime);
     core.state.scheduler.wake(VcpuId(2));
     core.state.scheduler.decide(core.machine.now);
-    core.settle();
+    core.finish();
     assert_eq!(core.host_core_of(1), Some(OWN));
     assert!(core.slot(1).parked().is_some());
     // Once when it is parked, and once when this core publishes its band.

@@ -272,7 +272,7 @@ impl CoreSnapshot {
             taken_back,
             fetched,
             preempted,
-            is_unsettled,
+            is_unfinished,
             parked_here,
             park_later,
             notify_at,
@@ -289,7 +289,7 @@ impl CoreSnapshot {
         assert_eq!((*chore_at, *chore_is_due), (Ticks::NEVER, false));
         assert!(awaits.is_none_or(|it| *running == Some(it.id)));
         assert!(!must_decide && *deferred_until == Ticks::NEVER);
-        assert!(!is_unsettled && fetched.is_none() && preempted.is_none());
+        assert!(!is_unfinished && fetched.is_none() && preempted.is_none());
         assert_eq!(*running, scheduler.current());
         assert_eq!((*alarm_is_stale, *alarm_expired), (false, false));
         assert_eq!(*decided_band, scheduler.current_band());

@@ -4,8 +4,8 @@
 use super::{CORES, EARLY, FREQUENCY_HZ, HANDLER, MIDDLE, OTHER, OWN, QUANTUM};
 use crate::migration::core_state::Loaded;
 use crate::migration::fetch::{Fetched, fetch};
+use crate::migration::finish::finish;
 use crate::migration::notify::publish_and_notify;
-use crate::migration::settle::settle;
 use crate::migration::*;
 use crate::schedule::{Band, Ticks, VcpuState};
 use crate::sets::{CoreSet, VcpuSet};
@@ -153,12 +153,12 @@ impl Core {
         park(&mut self.state, &mut self.machine, VcpuId(id));
     }
 
-    /// Settles the decision that the scheduler has made.
-    pub fn settle(&mut self) -> bool {
+    /// Finishes the decision that the scheduler has made.
+    pub fn finish(&mut self) -> bool {
         self.state.must_decide = false;
         self.state.running = self.state.scheduler.current();
-        self.state.is_unsettled = true;
-        settle(&mut self.state, &mut self.machine)
+        self.state.is_unfinished = true;
+        finish(&mut self.state, &mut self.machine)
     }
 
     pub fn publish_and_notify(&mut self, now: Ticks) {

@@ -5,9 +5,9 @@ use super::core::Core;
 use super::{MIDDLE, QUANTUM};
 use crate::migration::core_state::Loaded;
 use crate::migration::decide::{decide, decide_in_full};
+use crate::migration::finish::finish;
 use crate::migration::park::wake;
 use crate::migration::preempt::preempt;
-use crate::migration::settle::settle;
 use crate::migration::{Catch, ParkedState, Platform, alarm_expired, arm_stale_alarm};
 use crate::schedule::{Band, Ticks, VcpuState};
 use proptest::prelude::*;
@@ -188,7 +188,7 @@ proptest! {
         let now = decide(&mut short.state, &mut short.machine);
         prop_assert_eq!(now, decide_in_full(&mut long.state, &mut long.machine));
         for core in [&mut short, &mut long] {
-            settle(&mut core.state, &mut core.machine);
+            finish(&mut core.state, &mut core.machine);
             arm_stale_alarm(&mut core.state, &mut core.machine);
         }
         prop_assert_eq!(seen(&short), seen(&long));

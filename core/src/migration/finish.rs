@@ -3,7 +3,7 @@
 //! run, publishes which band it runs, and notifies other cores.
 //!
 //! None of this changes which vCPU runs here. So a vCPU of a higher band does not wait for it: the core looks for interrupts in between,
-//! and decides again if it must. The decision after that settles what is left.
+//! and decides again if it must. The decision after that finishes what is left.
 
 use super::gang::notify_gang;
 use super::interrupt::is_overtaken;
@@ -13,12 +13,12 @@ use crate::schedule::Ticks;
 
 /// Does what the last decision has left. Returns whether it is done. If not, the core must decide again.
 #[inline(always)]
-pub(super) fn settle<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
-    !state.is_unsettled || settle_now(state, platform)
+pub(super) fn finish<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
+    !state.is_unfinished || finish_now(state, platform)
 }
 
 #[inline(always)]
-fn settle_now<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
+fn finish_now<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
     if is_overtaken(state, platform) {
         return false;
     }
@@ -36,7 +36,7 @@ fn settle_now<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
             return false;
         }
     }
-    state.is_unsettled = false;
+    state.is_unfinished = false;
     if state.movable.is_empty() {
         notify_gang(state, platform);
     } else {
