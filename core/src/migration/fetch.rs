@@ -154,7 +154,8 @@ fn choose<P: Platform>(
     Fetched::TookTime
 }
 
-/// A look for interrupts, which are taken: whether fetching ends, because a vCPU of a higher band may have to run.
+/// A look for interrupts, which are taken: whether fetching ends, because a vCPU of a higher band may have to run, or the alarm has
+/// expired.
 #[inline(always)]
 fn must_end<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<Fetched> {
     if is_urgent(state, platform) {
@@ -163,10 +164,13 @@ fn must_end<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<Fetch
     if !platform.is_interrupted() {
         return None;
     }
+    // An alarm that had expired before is why the core decides: a time slice is over, say, and the running vCPU may get grace.
+    let had_expired = state.alarm_expired;
     take_interrupts(state, platform);
     // What is fetched may change when the core must decide again.
     state.alarm_is_stale = true;
-    let must_end = state.alarm_expired || is_above_movable(state, platform);
+    let has_expired = state.alarm_expired && !had_expired;
+    let must_end = has_expired || is_above_movable(state, platform);
     must_end.then_some(Fetched::Ended)
 }
 
