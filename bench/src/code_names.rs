@@ -10,11 +10,12 @@ const OWN: [&str; 2] = ["spumone", "<spumone"];
 /// Functions in this file are single instructions: their caller is named instead.
 const ACCESSORS: &str = "sysreg.rs";
 /// Functions that look for interrupts: what calls them is named instead.
-const LOOKS: [&str; 4] = [
+const LOOKS: [&str; 5] = [
     "interrupt_pending",
     "is_interrupted",
     "is_overtaken",
     "must_end",
+    "puts_off_duty",
 ];
 /// File names are shown from here on.
 const SOURCES: &str = "/src/";

@@ -243,7 +243,7 @@ impl Experiment for Hostile {
                 title: "The longest wait of the real-time guest, by what the other guest does"
                     .into(),
                 subtitle: format!("aim: at most {} instructions", grouped(LONGEST_WAIT)),
-                panels: vec![panel(plan, results), early_panel(plan, results)],
+                panels: panels(plan, results),
             }),
             caption: "The longest wait of the real-time guest beside each attack".into(),
             findings: findings(plan, results),
@@ -290,30 +290,32 @@ fn bar(name: &str, value: Option<Spread>, colour: usize) -> Bar {
     }
 }
 
-fn panel(plan: &Plan, results: &Results) -> BarPanel {
+/// The longest wait beside each attack, in the runs with these labels.
+fn panel(
+    plan: &Plan,
+    results: &Results,
+    title: String,
+    colour: usize,
+    label: impl Fn(&Attack) -> String,
+) -> BarPanel {
     let bare = bar("bare machine", longest_wait(results, BARE), 1);
     let attacks = by_wait(plan, results);
     let attacks = attacks
         .into_iter()
-        .map(|(it, wait)| bar(it.name, Some(wait), 0));
+        .map(|(it, _)| bar(it.name, longest_wait(results, &label(it)), colour));
     BarPanel {
-        title: "longest wait".into(),
+        title,
         x_title: "instructions from due time to the task's first instruction".into(),
         bars: attacks.chain([bare]).collect(),
     }
 }
 
-fn early_panel(plan: &Plan, results: &Results) -> BarPanel {
-    let bare = bar("bare machine", longest_wait(results, BARE), 1);
-    let attacks = by_wait(plan, results);
-    let attacks = attacks
-        .into_iter()
-        .map(|(it, _)| bar(it.name, longest_wait(results, &it.early_label()), 2));
-    BarPanel {
-        title: format!("woken {EARLY_US} µs early"),
-        x_title: "instructions from due time to the task's first instruction".into(),
-        bars: attacks.chain([bare]).collect(),
-    }
+fn panels(plan: &Plan, results: &Results) -> Vec<BarPanel> {
+    let early = format!("woken {EARLY_US} µs early");
+    vec![
+        panel(plan, results, "longest wait".into(), 0, |it| it.name.into()),
+        panel(plan, results, early, 2, Attack::early_label),
+    ]
 }
 
 /// The longest stretch at EL2 without a look for interrupts, in instructions, and where it was.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A core claims a vCPU that another core has parked.
 
-use super::park::{claim, park};
+use super::park::claim;
 use super::platform::{Platform, State, TracePoint};
 use super::shared::Shared;
 use super::slot::{Parked, ParkedState};
@@ -15,7 +15,7 @@ pub(super) fn is_cut_off(shared: &Shared, id: VcpuId, host: PcpuId) -> bool {
     band.is_some_and(|band| shared.presence(host).is_above(band))
 }
 
-/// Becomes the host core of a vCPU that another core has parked: claims it, and parks it here. Returns `false` if the
+/// Becomes the host core of a vCPU that another core has parked: claims it. The caller parks it here. Returns `false` if the
 /// claim failed.
 pub(super) fn become_host_core<P: Platform>(
     state: &mut State<P>,
@@ -24,24 +24,9 @@ pub(super) fn become_host_core<P: Platform>(
     seen: Parked,
     now: Ticks,
 ) -> bool {
-    let has_claimed = claim_to_keep(state, platform, id, seen, now);
-    if has_claimed {
-        park(state, platform, id);
-    }
-    has_claimed
-}
-
-/// As [`become_host_core`], for a vCPU that this core is to park later.
-pub(super) fn claim_to_keep<P: Platform>(
-    state: &mut State<P>,
-    platform: &mut P,
-    id: VcpuId,
-    seen: Parked,
-    now: Ticks,
-) -> bool {
     let has_claimed = claim_for_core(state, platform, id, seen, now);
     if has_claimed {
-        // The presence of this core may still show a higher band whose vCPU sleeps by now. If that vCPU wakes before the
+        // The presence of this core may still show a higher band, although no vCPU of that band is awake any more. If one wakes before the
         // decision, the presence does not change, so `publish_and_notify` would not set `notify_at`.
         let at = now.saturating_add(state.rules.park_delay);
         state.notify_at = state.notify_at.min(at);

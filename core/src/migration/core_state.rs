@@ -309,11 +309,11 @@ impl<T> CoreState<T> {
         }
     }
 
-    /// A vCPU of this core that does not run, and whose registers are saved, is parked when the next decision is finished, or after the park
-    /// delay if a higher band runs then.
+    /// Has the core park a saved vCPU that does not run here, when it has decided next. If the core then runs a band above the lowest that
+    /// moves, it parks the vCPU after the park delay.
     pub fn park_soon(&mut self, id: VcpuId) {
         if self.moves(id) {
-            self.park_later.insert(id);
+            self.keep_for_park_delay(id);
         }
         self.must_decide = true;
     }
@@ -408,6 +408,13 @@ impl<T> CoreState<T> {
         self.rules.park_delay > Ticks(0) && !self.above_lowest.contains(id)
     }
 
+    /// Keeps a vCPU for the park delay, which begins when the core publishes its band next.
+    #[inline(always)]
+    pub(super) fn keep_for_park_delay(&mut self, id: VcpuId) {
+        self.park_later.insert(id);
+        self.notify_at = Ticks::NEVER;
+    }
+
     /// Whether this core has the token of a vCPU.
     #[inline(always)]
     pub(super) fn has(&self, id: VcpuId) -> bool {
@@ -428,8 +435,8 @@ impl<T> CoreState<T> {
         self.saved.get_mut(id.index())?.take()
     }
 
-    /// The core decides anew. The vCPUs that the last decision has left to be parked are kept, as those are that wait for the park delay:
-    /// they are parked when the new decision is finished, if the core then runs the lowest band that moves or idles.
+    /// The core decides anew. What the last decision has left to be parked is parked when the new decision is finished, or after the park
+    /// delay: see [`park_soon`](Self::park_soon).
     #[inline(always)]
     pub(super) fn leave_unfinished(&mut self) {
         if self.is_unfinished {
@@ -437,7 +444,7 @@ impl<T> CoreState<T> {
             let left = [self.fetched.take(), self.preempted.take()];
             // At most 2 times: these.
             for id in left.into_iter().flatten() {
-                self.park_later.insert(id);
+                self.keep_for_park_delay(id);
             }
         }
     }

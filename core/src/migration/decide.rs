@@ -38,7 +38,7 @@ pub enum Next {
 
 /// One iteration of the loop: decides, if something has happened since the last decision, and arms the alarm.
 ///
-/// Bounded: one decision, and at most 24 interrupts.
+/// Bounded: one decision. At each look it takes at most eight interrupts.
 #[inline(always)]
 pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next {
     if state.must_decide {

@@ -26,9 +26,9 @@ pub(super) enum Fetched {
     AtOnce,
     /// Time has passed.
     TookTime,
-    /// An interrupt has ended it: the core is to fetch again, unless a vCPU runs now that stays.
+    /// An interrupt has ended it: the core fetches again after the decision, unless a vCPU runs then that does not migrate.
     Ended,
-    /// As `Ended`, because of a vCPU that was runnable already.
+    /// The same, because a vCPU above the lowest band that moves waits for the decision.
     PutOff,
 }
 
@@ -36,7 +36,8 @@ pub(super) enum Fetched {
 /// that it is to take, and at most one runnable vCPU. A decision must follow, with
 /// [`acquire_current`](super::park::acquire_current).
 ///
-/// Does nothing if a vCPU of a higher band than any vCPU that migrates runs or is runnable here.
+/// Does nothing if a vCPU of a higher band than any vCPU that migrates runs or is runnable here. Ends early if an interrupt makes such a
+/// vCPU runnable, if the alarm expires, and if a vCPU above the lowest band that moves waits for this decision.
 #[inline(always)]
 pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> Fetched {
     state.fetch_at = Ticks::NEVER;
@@ -110,7 +111,9 @@ fn choose<P: Platform>(
         };
         let verdict = platform.verdict(&fetcher, &candidate);
         if choice.note(id, &candidate, verdict) {
-            become_host_core(state, platform, id, candidate.parked, now);
+            if become_host_core(state, platform, id, candidate.parked, now) {
+                park(state, platform, id);
+            }
             if let Some(ended) = must_end(state, platform) {
                 return ended;
             }
@@ -154,8 +157,7 @@ fn choose<P: Platform>(
     Fetched::TookTime
 }
 
-/// A look for interrupts, which are taken: whether fetching ends, because a vCPU of a higher band may have to run, or the alarm has
-/// expired.
+/// Looks for interrupts, and takes them. Returns how fetching ends, if it is to end here.
 #[inline(always)]
 fn must_end<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<Fetched> {
     if is_urgent(state, platform) {

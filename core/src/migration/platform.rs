@@ -147,8 +147,8 @@ pub trait Platform {
     /// Loads its timers and interrupts. Returns the vCPUs whose doorbells were rung, and whether all interrupts are loaded.
     /// If not, an interrupt came in between, and [`Delivery::All`] is due before the vCPU runs.
     fn load_interrupts(&mut self, vcpu: &mut Self::Token) -> (VcpuSet, bool);
-    /// Takes interrupts of the loaded vCPU back from its list registers, before its registers are saved. Returns the vCPUs whose doorbells
-    /// were rung, and whether all that takes long is taken back. If not, the core was interrupted, and [`Delivery::All`] is due if the vCPU
+    /// Takes interrupts of the loaded vCPU back from its list registers, before its registers are saved. Returns the vCPUs with a rung
+    /// doorbell, and `true` if the rest takes short. `false`: the core was interrupted, and [`Delivery::All`] is due if the vCPU
     /// runs again before it is saved.
     fn take_back(&mut self, _loaded: &mut Self::Token) -> (VcpuSet, bool) {
         (VcpuSet::EMPTY, true)

@@ -57,7 +57,7 @@ fn run<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, now: Tic
     match state.running.replace(id) {
         None if state.loaded() != Some(id) => early::stays_loaded(state, platform, now),
         Some(last) if state.loaded() != Some(last) && state.moves(last) => {
-            state.park_later.insert(last);
+            state.keep_for_park_delay(last);
         }
         _ => {}
     }

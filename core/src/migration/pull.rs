@@ -2,13 +2,21 @@
 //! Pulling: an interrupt or a start has come for a vCPU that is cut off on its host core. Without a verdict, the core that
 //! sends it claims the vCPU if it sleeps or is off, and marks it as wanted if it is runnable.
 
-use super::claim::{become_host_core, claim_to_keep, is_cut_off};
+use super::claim::{become_host_core, is_cut_off};
 use super::notify::notify_other_core;
-use super::park::{acquire_token, host_core_of};
+use super::park::{acquire_token, host_core_of, park};
 use super::platform::{Platform, State};
-use super::slot::Parked;
-use crate::schedule::Ticks;
 use spumone_config::types::{PcpuId, VcpuId};
+
+/// What came of [`pull`].
+enum Pulled {
+    /// The host core is to be told.
+    Nothing,
+    /// The vCPU is marked as wanted.
+    Wanted,
+    /// This core has claimed the vCPU, and has not parked it.
+    Claimed,
+}
 
 /// Pulls a vCPU, for which there is an interrupt, if it is cut off on `host`, its host core. If it is
 /// runnable, it is marked as wanted, and the core that claims it looks at its doorbell. If it sleeps or is off, this core
@@ -21,35 +29,38 @@ pub(super) fn pull_for_interrupt<P: Platform>(
     id: VcpuId,
     host: PcpuId,
 ) -> bool {
-    pull(state, platform, id, host, become_host_core)
+    let pulled = pull(state, platform, id, host);
+    if let Pulled::Claimed = pulled {
+        park(state, platform, id);
+    }
+    !matches!(pulled, Pulled::Nothing)
 }
 
-/// As [`pull_for_interrupt`], with `claim`.
 #[inline(always)]
-fn pull<P: Platform>(
-    state: &mut State<P>,
-    platform: &mut P,
-    id: VcpuId,
-    host: PcpuId,
-    claim: impl Fn(&mut State<P>, &mut P, VcpuId, Parked, Ticks) -> bool,
-) -> bool {
+fn pull<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, host: PcpuId) -> Pulled {
     if !state.pulls_for_interrupts || !state.moves(id) || !is_cut_off(platform.shared(), id, host) {
-        return false;
+        return Pulled::Nothing;
     }
     let Some(seen) = platform.shared().slot(id).parked() else {
-        return false;
+        return Pulled::Nothing;
     };
-    let is_served = if seen.state.is_runnable() {
-        platform.shared().slot(id).mark_wanted(seen)
+    let pulled = if seen.state.is_runnable() {
+        match platform.shared().slot(id).mark_wanted(seen) {
+            true => Pulled::Wanted,
+            false => Pulled::Nothing,
+        }
     } else if state.scheduler.current_band() > platform.shared().band(id) {
         notify_other_core(state, platform, id, true);
-        false
+        Pulled::Nothing
     } else {
         let now = platform.now();
-        claim(state, platform, id, seen, now)
+        match become_host_core(state, platform, id, seen, now) {
+            true => Pulled::Claimed,
+            false => Pulled::Nothing,
+        }
     };
-    state.must_decide |= is_served;
-    is_served
+    state.must_decide |= !matches!(pulled, Pulled::Nothing);
+    pulled
 }
 
 /// A vCPU that is off is to start: acquires its token if it is here, or parked by a core where it is cut off.
@@ -58,7 +69,10 @@ pub fn pull_for_start<P: Platform>(state: &mut State<P>, platform: &mut P, id: V
     acquire_token(state, platform, id)
         || host_core_of(platform, id).is_some_and(|host| {
             host != state.core
-                && pull(state, platform, id, host, claim_to_keep)
-                && acquire_token(state, platform, id)
+                && match pull(state, platform, id, host) {
+                    Pulled::Claimed => true,
+                    Pulled::Wanted => acquire_token(state, platform, id),
+                    Pulled::Nothing => false,
+                }
         })
 }

@@ -8,7 +8,7 @@ use crate::schedule::VcpuState;
 
 /// Saves the registers of the loaded vCPU, if there is one.
 ///
-/// If doorbells of vCPUs were rung meanwhile, the next iteration of the loop notifies the host cores of those vCPUs.
+/// A vCPU with a doorbell that is rung meanwhile is notified in the next iteration of the loop.
 #[inline(always)]
 pub fn save_loaded<P: Platform>(state: &mut State<P>, platform: &mut P) {
     catch(state, platform, Catch::Nothing);

@@ -32,8 +32,8 @@ pub(super) fn send_away_due<P: Platform>(state: &mut State<P>, platform: &mut P,
     take_back_unclaimed(state, platform, now);
 }
 
-/// Whether a vCPU of this core is running or runnable, and not one that loads its guest: no core fetches a vCPU of a guest that does not
-/// run, so this core would take it back each time, and loading would not proceed.
+/// Whether this core may send the vCPU away: it is running or runnable, and its guest runs. A vCPU that loads its guest stays, because no
+/// core would fetch it.
 fn may_be_sent<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> bool {
     let is_runnable = matches!(
         state.scheduler.state(id),

@@ -43,10 +43,10 @@ pub fn switch_out<P: Platform>(state: &mut State<P>, platform: &mut P) {
     save_loaded(state, platform);
     // From now on the alarm replaces the timers just saved. It may expire at once.
     arm_stale_alarm(state, platform);
-    if !is_overtaken(state, platform) {
-        park_or_keep(state, platform, last);
-    } else {
+    if is_overtaken(state, platform) && state.waits_for_park_delay(last) {
         state.park_soon(last);
+    } else {
+        park_or_keep(state, platform, last);
     }
 }
 

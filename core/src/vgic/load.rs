@@ -111,9 +111,9 @@ impl CpuInterface {
             })
     }
 
-    /// A part of [`unload`](Self::unload), before it: takes interrupts back, and looks for interrupts after each SPI. Returns the vCPUs
-    /// whose doorbells were rung, and whether it is done. If not, the core was interrupted: the virtual CPU interface is off, and the vCPU
-    /// must be [synchronized](Self::synchronize) if it runs again.
+    /// The first part of [`unload`](Self::unload): takes interrupts back, and looks for interrupts after each SPI. Returns the vCPUs with a
+    /// rung doorbell, and whether this part is done. If the core was interrupted, it is not: the virtual CPU interface is off, and the
+    /// vCPU must be [synchronized](Self::synchronize) if it runs again.
     #[inline(never)]
     pub fn begin_unload(
         &mut self,

@@ -488,7 +488,8 @@ const SGI: u16 = 5;
 /// `PSTATE`: EL1h, nothing masked.
 const UNMASKED: u64 = 0b0101;
 
-/// Two guests whose network cards are up. An SGI is pending for the vCPU of guest 0, whose `PSTATE` says whether interrupts are masked.
+/// Two guests with a network card each, which is up. An SGI is pending for the vCPU of guest 0. `pstate`: that of this vCPU, which says
+/// whether it masks interrupts.
 fn with_an_interrupt(pstate: u64) -> Bench {
     let mut bench = running(2);
     bench.opens_gic(0, 0, &[SGI]);

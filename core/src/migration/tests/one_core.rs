@@ -102,9 +102,16 @@ fn of_two_parked_vcpus_the_one_of_the_higher_band_is_fetched() {
 }
 
 /// A core that has fetched vCPU 0. Before the core has decided, vCPU 1, which slept and has this band, wakes. vCPU 2 is
-/// runnable here.
+/// runnable here, vCPU 3 is not here.
 fn fetch_interrupted_by_wake(band: Band) -> Core {
-    let mut core = Core::steal(&[Band::LOWEST, band, Band::LOWEST]);
+    let mut core = fetch_interrupted_by_wake_before(band);
+    core.finish();
+    core
+}
+
+/// The same, when the decision is not finished yet.
+fn fetch_interrupted_by_wake_before(band: Band) -> Core {
+    let mut core = Core::steal(&[Band::LOWEST, band, Band::LOWEST, Band::LOWEST]);
     core.runs(OWN, band);
     core.admit(1, VcpuState::Sleep);
     core.admit(2, VcpuState::Runnable);
@@ -115,7 +122,6 @@ fn fetch_interrupted_by_wake(band: Band) -> Core {
     let now = core.machine.now;
     let decision = core.state.scheduler.decide(now);
     acquire_current(&mut core.state, &mut core.machine, now, decision);
-    core.finish();
     core
 }
 
@@ -479,4 +485,39 @@ fn parking_stops_at_an_interrupt_and_goes_on_with_the_next_decision() {
     core.machine.pending.clear();
     core.publish_and_notify(Ticks(1));
     assert_eq!(parked(&core), 3);
+}
+
+/// Else it would wait as long as vCPUs do of which the core has notified others already.
+#[test]
+fn a_vcpu_that_is_to_be_parked_soon_waits_for_the_park_delay_only() {
+    let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST, Band::HIGHEST]);
+    core.admit(0, VcpuState::Runnable);
+    core.admit(1, VcpuState::Runnable);
+    core.park(1);
+    core.admit(2, VcpuState::Runnable);
+    core.dispatch();
+    let now = core.machine.now;
+    core.publish_and_notify(now);
+    let delay = core.state.notify_at;
+    core.publish_and_notify(delay);
+    assert!(core.state.notify_at > delay.saturating_add(delay));
+    core.state.park_soon(VcpuId(0));
+    core.publish_and_notify(delay);
+    assert_eq!(
+        core.state.notify_at,
+        delay.saturating_add(core.state.rules.park_delay)
+    );
+}
+
+/// The interrupt is taken before the vCPU is parked, and leads to another decision.
+#[test]
+fn what_an_interrupted_decision_leaves_is_parked_after_the_next() {
+    let mut core = fetch_interrupted_by_wake_before(Band::LOWEST);
+    core.machine.pending.push(VcpuId(3));
+    assert!(!core.finish(), "the core must decide again");
+    assert_eq!(core.slot(0).parked(), None);
+    core.machine.pending.clear();
+    core.state.leave_unfinished();
+    assert!(core.finish());
+    assert!(core.slot(0).parked().is_some());
 }
