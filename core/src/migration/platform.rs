@@ -154,7 +154,7 @@ pub trait Platform {
         (VcpuSet::EMPTY, true)
     }
     /// Saves the registers of the loaded vCPU. `is_urgent`: a vCPU of a higher band has the core next. Then the search for an interrupt that
-    /// wakes a sleeping one may end early, with the answer that there is one.
+    /// wakes a sleeping one may end early, as it does when the core is interrupted, with the answer that there is one.
     fn save(&mut self, loaded: &mut Self::Token, is_asleep: bool, is_urgent: bool) -> Saved;
     /// Whether a vCPU whose registers are saved was in its guest's kernel.
     fn was_in_kernel(&self, vcpu: &Self::Token) -> bool;

@@ -23,8 +23,7 @@ const VMCR_ENABLE_GROUP_0: u64 = 1 << 0;
 const VMCR_ENABLE_GROUP_1: u64 = 1 << 1;
 /// ICH_VMCR_EL2.VPMR.
 const VMCR_PRIORITY_MASK_SHIFT: u32 = 24;
-/// How many pending SPIs of a sleeping vCPU are looked at while it is saved for a vCPU of a higher band. If it has masked so many, it is
-/// woken for nothing: when it runs next, it executes WFI again, and the search for that takes its own time.
+/// How many pending SPIs of a sleeping vCPU are looked at while it is saved for a vCPU of a higher band.
 const MAX_SEARCHED: usize = 8;
 /// The running priority when nothing is active.
 const IDLE_PRIORITY: u8 = 0xff;
@@ -322,7 +321,9 @@ impl CpuInterface {
     }
 
     /// As [`Self::has_deliverable`], for a vCPU that slept and is saved. `is_urgent`: a vCPU of a higher band waits for the core, so only
-    /// [`MAX_SEARCHED`] pending SPIs are looked at.
+    /// [`MAX_SEARCHED`] pending SPIs are looked at. Else the search ends when the core is interrupted.
+    ///
+    /// A vCPU that has masked all of them may be woken for nothing: when it runs next, it executes WFI again.
     pub fn wakes(
         &self,
         gic: &GuestGic,
@@ -330,11 +331,15 @@ impl CpuInterface {
         vmcr: u64,
         running: u8,
         is_urgent: bool,
+        is_interrupted: impl Fn() -> bool,
     ) -> bool {
         let mut searched = 0;
         self.has_deliverable(gic, lines, vmcr, running, || {
             searched += 1;
-            is_urgent && searched >= MAX_SEARCHED
+            match is_urgent {
+                true => searched >= MAX_SEARCHED,
+                false => is_interrupted(),
+            }
         })
     }
 

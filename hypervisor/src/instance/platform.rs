@@ -350,8 +350,9 @@ fn wakes(vcpu: &Vcpu, now: Ticks, is_urgent: bool) -> bool {
     }
     let interface = &vcpu.interface;
     let (vmcr, running) = (interface.vmcr(), interface.running_priority());
+    let gic = &vcpu.shared.gic;
     vcpu.vgic
-        .wakes(&vcpu.shared.gic, lines, vmcr, running, is_urgent)
+        .wakes(gic, lines, vmcr, running, is_urgent, cpu::interrupt_pending)
 }
 
 /// Whether the core idles, or runs the lowest band.

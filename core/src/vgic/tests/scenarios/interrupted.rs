@@ -2,6 +2,7 @@
 //! Work that the core interrupts, and does again.
 
 use super::*;
+use std::cell::Cell;
 
 /// EOIcount of one.
 const ONE_ENDED: u64 = 1 << 27;
@@ -130,22 +131,47 @@ fn with_eoi_mode_0_a_write_of_dir_is_ignored() {
     assert_eq!(world.read_own(0, ISACTIVER), 1 << 2);
 }
 
-#[test]
-fn a_long_search_for_what_wakes_a_vcpu_is_given_up() {
+/// A vCPU that is saved and has masked 32 pending SPIs.
+fn sleeps_with_masked_spis() -> (World, u64) {
     let mut world = guest(1, 4);
     world.write_distributor(0, ISPENDR + 4, u32::MAX);
     world.unload(0);
-    let it = &world.vcpus[0];
-    let masks_all = it.context.vmcr & !(0xff << 24);
+    let masks_all = world.vcpus[0].context.vmcr & !(0xff << 24);
+    (world, masks_all)
+}
+
+#[test]
+fn a_long_search_for_what_wakes_a_vcpu_is_given_up() {
+    let (world, masks_all) = sleeps_with_masked_spis();
     let is_woken = |most: usize| {
         let mut left = most;
         let is_late = || {
             left = left.saturating_sub(1);
             left == 0
         };
-        it.cpu
+        world.vcpus[0]
+            .cpu
             .has_deliverable(&world.gic, 0, masks_all, 0xff, is_late)
     };
     assert!(is_woken(32));
     assert!(!is_woken(33));
+}
+
+/// Else the vCPU of a higher band, which the interrupt makes runnable, would wait for the search.
+#[test]
+fn the_search_for_what_wakes_a_saved_vcpu_ends_when_the_core_is_interrupted() {
+    let (world, masks_all) = sleeps_with_masked_spis();
+    let is_woken = |is_urgent, interrupted_at: u32| {
+        let looks = Cell::new(0);
+        let is_interrupted = || {
+            looks.set(looks.get() + 1);
+            looks.get() == interrupted_at
+        };
+        let cpu = &world.vcpus[0].cpu;
+        cpu.wakes(&world.gic, 0, masks_all, 0xff, is_urgent, is_interrupted)
+    };
+    assert!(is_woken(false, 1));
+    assert!(is_woken(false, 32));
+    assert!(!is_woken(false, 33));
+    assert!(is_woken(true, 33));
 }
