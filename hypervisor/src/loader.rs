@@ -34,6 +34,10 @@ pub fn load_until_interrupted(
     random: impl Fn(u32) -> u8,
     mut reset_spis: impl FnMut(u16),
 ) -> Left {
+    // To find the guest has taken a while.
+    if cpu::interrupt_pending() {
+        return Left::More;
+    }
     let work = Work::new(&guest.config, guest.phases);
     for _ in 0..MAX_STEPS {
         if let Some(hashing) = held {

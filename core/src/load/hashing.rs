@@ -9,8 +9,8 @@ use crate::sha256::{self, BLOCK, Rounds, State};
 use spumone_config::PhysAddr;
 use spumone_config::packed::Hash;
 
-/// Blocks that one step hashes with instructions of the core: about 400 instructions.
-pub const BLOCKS_A_STEP: u64 = 3;
+/// Blocks that one step hashes with instructions of the core: about 350 instructions.
+pub const BLOCKS_A_STEP: u64 = 2;
 
 /// What hashes and copies for a core.
 pub trait Engine {

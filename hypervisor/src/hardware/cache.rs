@@ -3,6 +3,7 @@
 //! its caches off.
 
 use super::bundle_start;
+use super::running_guest::copy;
 use crate::sysreg::mrs;
 use core::arch::asm;
 use spumone_config::PhysAddr;
@@ -76,18 +77,21 @@ unsafe fn clear_eight_lines(at: u64, line: u64) -> u64 {
 ///
 /// As [`clear_memory`]; the source is in the bundle.
 pub unsafe fn fetch_payload(offset: u64, to: Option<PhysAddr>, block: &mut [u8], bytes: u64) {
-    let bytes = (bytes as usize).min(block.len());
+    let bytes = bytes.min(block.len() as u64) as u32;
+    let place = PhysAddr(block.as_mut_ptr() as u64);
     // SAFETY: the source is in the bundle, as the caller promises; `block` is memory of EL2, and has as many bytes.
     unsafe {
-        let from = bundle_start().add(offset as usize);
-        core::ptr::copy_nonoverlapping(from, block.as_mut_ptr(), bytes);
-    }
-    let Some(to) = to else {
-        return;
+        copy(
+            PhysAddr(bundle_start().add(offset as usize) as u64),
+            place,
+            bytes,
+        )
     };
-    // SAFETY: guest memory, as in `clear_memory`, apart from EL2's.
-    unsafe { core::ptr::copy_nonoverlapping(block.as_ptr(), to.0 as *mut u8, bytes) };
-    clean(to.0, bytes as u64, cache_line());
+    if let Some(to) = to {
+        // SAFETY: guest memory, as in `clear_memory`, apart from EL2's.
+        unsafe { copy(place, to, bytes) };
+        clean(to.0, u64::from(bytes), cache_line());
+    }
 }
 
 /// The bytes at this offset of the bundle.

@@ -113,7 +113,7 @@ unsafe fn compress_at(state: &mut State, from: *const u8, to: Option<PhysAddr>, 
     // them has a value of EL2's own (target aarch64-unknown-none-softfloat). CPTR_EL2 does not trap them, and the caller
     // has seen that the core has the instructions.
     unsafe {
-        // At most 3 times: `BLOCKS_A_STEP`. At start, when all of a part is hashed, no guest runs.
+        // At most 2 times: `BLOCKS_A_STEP`. At start, when all of a part is hashed, no guest runs.
         asm!(
             ".arch_extension fp",
             ".arch_extension simd",

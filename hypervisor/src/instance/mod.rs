@@ -62,8 +62,9 @@ pub struct Instance {
     next_chore: usize,
     /// Random numbers for TRNG calls.
     random: Stream,
-    /// The guest that this core helps to load, and the chunk of it that the core has begun to hash.
-    helps: Option<(GuestId, Hashing)>,
+    /// The chunk that this core has begun to hash while it is idle, and its guest. Not in one `Option`, so that it stays where it is.
+    helps: Option<Hashing>,
+    helped: GuestId,
 }
 
 impl CoreLoop for Instance {
@@ -103,6 +104,22 @@ fn loaded(state: &mut CoreState<VcpuToken>) -> &mut Vcpu {
     }
 }
 
+/// Loads chunks of a guest, if it is being loaded, until an interrupt pends. `held`: the one that this core has begun to hash.
+#[inline(never)]
+fn load_chunks(platform: &CorePlatform, id: GuestId, held: &mut Option<Hashing>) -> Left {
+    let machine = platform.machine;
+    let guest = machine.guest(id);
+    let random = |number| {
+        let life = guest.lifecycle.now().1;
+        machine.entropy.byte_of_guest(id, life.0, number)
+    };
+    let mut gic = platform.loaded_gic(id);
+    // A core that took an interrupt of the former life has delivered it by now: it has acknowledged the end of that life since.
+    let reset_spis = |first| guest.gic.reset_spis(first, RESET_SPIS, &mut gic);
+    let core = platform.core;
+    loader::load_until_interrupted(guest, core, held, random, reset_spis)
+}
+
 impl Instance {
     /// The instance of `core`, with the vCPUs that have their home there.
     pub fn new(
@@ -139,6 +156,7 @@ impl Instance {
             next_chore: 0,
             random: machine.entropy.of_core(core),
             helps: None,
+            helped: GuestId(0),
         }
     }
 
@@ -241,13 +259,13 @@ impl Instance {
         }
     }
 
-    /// As [`load_chunks`](Self::load_chunks), by the guest's first vCPU. It keeps a chunk that it has begun: the guest waits for this core in
+    /// As [`load_chunks`], by the guest's first vCPU. It keeps a chunk that it has begun: the guest waits for this core in
     /// any case.
     fn load_own_chunks(&mut self, guest: GuestId, vcpu: VcpuId) -> Left {
-        let mut held = self.saved(vcpu).hashing.take();
-        let left = self.load_chunks(guest, &mut held);
-        self.saved(vcpu).hashing = held;
-        left
+        match self.state.saved_vcpu_mut(vcpu) {
+            Some(vcpu) => load_chunks(&self.platform, guest, &mut vcpu.hashing),
+            None => fatal!("vCPU {vcpu} is not on this core"),
+        }
     }
 
     /// Gives back the chunk that the core has begun to hash while it was idle: it is about to do something else, maybe for long.
@@ -260,11 +278,12 @@ impl Instance {
 
     #[inline(never)]
     fn give_chunk_back(&mut self) {
-        if let Some((guest, hashing)) = self.helps.take() {
-            let guest = self.platform.machine.guest(guest);
+        if let Some(hashing) = &self.helps {
+            let guest = self.platform.machine.guest(self.helped);
             let core = self.platform.core;
             guest.loading.give_back(core, hashing.chunk());
         }
+        self.helps = None;
     }
 
     /// Loads chunks of the guests that are being loaded now, if this core may ([`guests_to_help`]). Returns whether there may be more.
@@ -281,10 +300,7 @@ impl Instance {
         let loading = loading.map(|id| (id, machine.guest(id).config.band));
         let guests = guests_to_help(own, loading);
         // At most 8 times: guests.
-        if self
-            .helps
-            .is_some_and(|(guest, _)| !guests.contains(&guest))
-        {
+        if self.helps.is_some() && !guests.contains(&self.helped) {
             self.give_chunk_back();
         }
         // At most 8 times: guests.
@@ -293,28 +309,11 @@ impl Instance {
 
     /// Helps with this guest, and gives back what the core has begun of another one, which is less urgent.
     fn help_with(&mut self, id: GuestId) -> Left {
-        if self.helps.is_some_and(|(guest, _)| guest != id) {
-            self.give_chunk_back();
+        if self.helped != id {
+            self.stop_helping();
         }
-        let mut held = self.helps.take().map(|(_, hashing)| hashing);
-        let left = self.load_chunks(id, &mut held);
-        self.helps = held.map(|hashing| (id, hashing));
-        left
-    }
-
-    /// Loads chunks of a guest, if it is being loaded, until an interrupt pends. `held`: the one that this core has begun to hash.
-    fn load_chunks(&self, id: GuestId, held: &mut Option<Hashing>) -> Left {
-        let machine = self.platform.machine;
-        let guest = machine.guest(id);
-        let random = |number| {
-            let life = guest.lifecycle.now().1;
-            machine.entropy.byte_of_guest(id, life.0, number)
-        };
-        let mut gic = self.platform.loaded_gic(id);
-        // A core that took an interrupt of the former life has delivered it by now: it has acknowledged the end of that life since.
-        let reset_spis = |first| guest.gic.reset_spis(first, RESET_SPIS, &mut gic);
-        let core = self.platform.core;
-        loader::load_until_interrupted(guest, core, held, random, reset_spis)
+        self.helped = id;
+        load_chunks(&self.platform, id, &mut self.helps)
     }
 
     /// Enters the running vCPU, which is loaded, and handles its exit.
