@@ -45,6 +45,9 @@ pub fn bare(name: &str, cores: usize, bootargs: &str) -> Console {
     Machine::start(facts, qemu, None, limit(LIMIT)).finish()
 }
 
+/// What is done to an image before it is booted.
+type Damage = Box<dyn FnOnce(&mut Image)>;
+
 /// A system, and the machine on which it runs.
 #[must_use = "a boot does nothing until it is run"]
 pub struct Boot {
@@ -65,7 +68,7 @@ pub struct Boot {
     limit: u64,
     folder: PathBuf,
     key: Option<PathBuf>,
-    damage: Option<Box<dyn FnOnce(&mut Image)>>,
+    damage: Option<Damage>,
 }
 
 impl Boot {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A built image, to be damaged before it is booted.
 
-use spumone_config::packed::{BundleHeader, MAGIC, Seal, System, Trust};
+use spumone_config::packed::{BundleHeader, MAGIC, Seal, System};
 
 /// An image, and the system in it.
 pub struct Image {
@@ -45,21 +45,5 @@ impl Image {
         let seal = &mut self.bytes[self.bundle + self.sealed..][..Seal::SIZE];
         let signature = seal.len() - Seal::SIGNATURE;
         seal[signature..].fill(0);
-    }
-
-    /// Has the hypervisor believe versions from this one on, where it now believes those from `now` on.
-    pub fn raise_lowest_version(&mut self, key: [u8; Trust::KEY], now: u32, lowest_version: u32) {
-        let of = |lowest_version| {
-            Trust {
-                key,
-                lowest_version,
-            }
-            .to_bytes()
-        };
-        let before = of(now);
-        let places = (0..self.bundle - before.len()).step_by(4);
-        let mut places = places.filter(|&at| self.bytes[at..].starts_with(&before));
-        let place = places.next().expect("the hypervisor has that key");
-        self.bytes[place..][..before.len()].copy_from_slice(&of(lowest_version));
     }
 }
