@@ -2,12 +2,15 @@
 //! Bundles that are not what `spm build` has written: what the hypervisor refuses, and which guests do not start.
 
 use super::bench::Bench;
+use super::guest::psci;
 use super::systems::*;
 use crate::boot;
 use crate::fake::{self, Ended, Parts, printed};
 use ed25519_compact::{KeyPair, Seed};
-use spumone_config::PhysAddr;
-use spumone_config::packed::{BundleHeader, OnStop, Part, Policy, RestartLimit, System, Trust};
+use spumone_config::packed::{
+    BundleHeader, OnStop, Part, Policy, RestartLimit, System, Trigger, Trust,
+};
+use spumone_config::{GuestId, PhysAddr};
 use spumone_core::psci::{Phase, StopReason};
 
 /// `Ctrl-]`.
@@ -97,6 +100,49 @@ fn cores_without_instructions_verify_too() {
     parts.has_sha256 = false;
     let mut bench = Bench::boot_parts(parts);
     bench.until_all_run();
+}
+
+/// Core 1 has begun to hash a page of the guest on core 0 when its own guest wakes, and runs on. Core 0 loads that page.
+#[test]
+fn a_core_that_helps_gives_a_page_back_before_it_runs_its_own_guest() {
+    let guests = [
+        GuestParts::new(&[(0, 20)]),
+        GuestParts::new(&[(1, 10)]).with_spi(40, 50, Trigger::Edge),
+    ];
+    let mut system = system(2, Policy::None, &guests);
+    // More than the steps of one iteration.
+    system.guests[0].segments[0].size = 0x1000;
+    system.guests[1].segments[0].list += 0x1000;
+    let mut parts = parts(&system);
+    parts.has_sha256 = false;
+    let mut bench = Bench::boot_parts(parts);
+    bench.until_all_run();
+    bench.opens_gic(1, 0, &[50]);
+    bench.does(1, 0, |cpu| cpu.wfi());
+    bench.will(0, 0, |cpu| cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0]));
+    let guest = bench.machine.guest(GuestId(0));
+    while !guest.loading.has_begun(guest.lifecycle.now().1) {
+        bench.iterate(0);
+    }
+    for _ in 0..100 {
+        if bench.instances[1].helps() {
+            break;
+        }
+        bench.iterate(1);
+    }
+    assert!(bench.instances[1].helps());
+    let count = bench.entry(1, 0).count;
+    fake::with(|machine| machine.gic.set_line(40, true));
+    for _ in 0..20 {
+        bench.iterate(1);
+    }
+    assert!(bench.entry(1, 0).count > count, "its guest runs");
+    assert!(!bench.instances[1].helps());
+    // Core 0 alone.
+    for _ in 0..1000 {
+        bench.iterate(0);
+    }
+    assert_eq!((bench.phase(0), bench.life(0)), (Phase::Running, 2));
 }
 
 /// What the hypervisor prints when it refuses to start.
