@@ -12,8 +12,8 @@ use crate::board::Board;
 use crate::packed::{InterruptPriorities, OnFault, Policy, RestartLimit, Without};
 use crate::problem::{Problem, SourceFile, Span, Spanned};
 use crate::reader::{
-    Mismatch, Sink, Table, address, boolean, choice, duration_us, number, parse_document, size,
-    string,
+    Mismatch, Sink, Table, address, boolean, choice, duration_us, number, number_in,
+    parse_document, size, string,
 };
 use crate::units::{KIB, align_up};
 use toml::de::DeValue;
@@ -119,6 +119,8 @@ pub struct Description {
     pub links: Vec<Link>,
     /// `seed`: fixes the random seeds that guests get, for repeatable runs.
     pub seed: Option<u64>,
+    /// `version`: what whoever signs the description may only raise.
+    pub version: u32,
     /// `[run] qemu-args`: more arguments of QEMU for `spm run`.
     pub qemu_args: Vec<Spanned<String>>,
 }
@@ -433,6 +435,8 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
         },
     };
     let seed = top.optional("seed", number).map(|seed| seed.value);
+    let version = top.optional("version", |value| number_in(value, 0..=u32::MAX.into()));
+    let version = version.map_or(0, |it| u32::try_from(it.value).unwrap_or(u32::MAX));
     let qemu_args = top
         .table("run", "[run]", "a table, written [run]")
         .map(read_run)
@@ -445,6 +449,7 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
         guests,
         links,
         seed,
+        version,
         qemu_args,
     })
 }

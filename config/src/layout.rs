@@ -19,7 +19,9 @@ use crate::board::Board;
 use crate::check;
 use crate::description::Description;
 use crate::image::GuestFiles;
-use crate::packed::{LinkEnd, Mapping, MemoryRange, VirtualGic, VirtualUart};
+use crate::packed::{
+    DESCRIPTION_ROOM, Hash, LEAF, LinkEnd, Mapping, MemoryRange, VirtualGic, VirtualUart,
+};
 use crate::problem::Problem;
 use crate::types::{GuestAddr, IntId, LINK_INTERRUPTS, PhysAddr};
 use crate::units::{KIB, PAGE, align_up};
@@ -27,9 +29,8 @@ use crate::units::{KIB, PAGE, align_up};
 pub use el2::Sections;
 pub use pack::{DeviceTree, Packed, Payload, TablePages, pack};
 
-/// Bytes kept for header and system at the start of the bundle. What the packed form can hold at
-/// most is smaller; a test says so.
-pub const SYSTEM_ROOM: u64 = 40 * KIB;
+/// Bytes kept for header, system and seal at the start of the bundle.
+pub const SYSTEM_ROOM: u64 = DESCRIPTION_ROOM;
 /// Bytes kept for a generated device tree.
 pub(crate) const DEVICE_TREE_ROOM: u64 = 64 * KIB;
 /// Bytes by which a user's own device tree may grow: command line, initrd and seeds.
@@ -181,7 +182,13 @@ fn device_tree_room(files: &GuestFiles) -> u64 {
 
 /// Most bytes that the bundle of guests with these files can take, without their stage 2 tables.
 fn bundle_room(files: &[Option<GuestFiles>]) -> u64 {
-    let paged = |size: u64| align_up(size, PAGE).unwrap_or(u64::MAX);
+    // With the hashes of its leaves, which begin at the next page of guest memory, wherever the payload begins; and the space
+    // up to the next list.
+    let listed = |size: u64| (size / LEAF + 4).saturating_mul(Hash::SIZE as u64);
+    let paged = |size: u64| {
+        let payload = align_up(size, PAGE).unwrap_or(u64::MAX);
+        payload.saturating_add(listed(size))
+    };
     let mut room = SYSTEM_ROOM;
     for files in files.iter().flatten() {
         let image = match &files.image {
@@ -195,9 +202,10 @@ fn bundle_room(files: &[Option<GuestFiles>]) -> u64 {
         room = room
             .saturating_add(image)
             .saturating_add(paged(files.initrd_size.unwrap_or(0)))
-            .saturating_add(device_tree_room(files));
+            .saturating_add(paged(device_tree_room(files)));
     }
-    room
+    // The lists end at a page.
+    room.saturating_add(PAGE)
 }
 
 /// The interrupt controller of a guest: where the board has its own, with as many SPIs as the

@@ -35,6 +35,8 @@ mod reader;
 #[cfg(feature = "std")]
 pub mod roles;
 #[cfg(feature = "std")]
+pub mod seal;
+#[cfg(feature = "std")]
 pub mod stage2;
 #[cfg(feature = "description")]
 pub mod units;

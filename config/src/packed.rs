@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The packed form: what the hypervisor reads at start, as written by `spm build`.
 //!
-//! The hypervisor trusts it: the host tool has checked every rule before it wrote the packed form, which is in the
-//! same image as the hypervisor's code. The hypervisor checks what the tool cannot know: [`MAGIC`],
-//! [`FORMAT_VERSION`], that the bytes decode, that they are at the address for which they were made, and what the
-//! machine's cores can do. One rule it checks again, since isolation rests on it: that the memory of guests is apart
-//! ([`isolation`](crate::isolation)).
+//! The host tool has checked every rule before it wrote the packed form. The hypervisor checks what the tool cannot know: [`MAGIC`],
+//! [`FORMAT_VERSION`], that the bytes are at the address for which they were made, that they are those that the tool wrote
+//! ([`Seal`]), and what the machine's cores can do. One rule it checks again, since isolation rests on it: that the memory of guests is
+//! apart ([`isolation`](crate::isolation)).
 //!
 //! Layout in memory, from the hypervisor's symbol `bundle_start` on (4 KiB aligned):
-//! [`BundleHeader`] as 32 little-endian bytes, then [`System`] in postcard, then payloads
-//! (kernels, initial ramdisks, device trees), each 4 KiB aligned, then the stage 2 tables of all
-//! guests and EL2's own tables, 8 KiB aligned. Payload offsets count from `bundle_start`.
+//! [`BundleHeader`] as 32 little-endian bytes, then [`System`] in postcard, then its [`Seal`] as 96 bytes, then payloads
+//! (kernels, initial ramdisks, device trees), each 4 KiB aligned, then the lists of their [leaves'](Segment::leaf) hashes, then
+//! the stage 2 tables of all guests and EL2's own tables, 8 KiB aligned. Payload offsets count from `bundle_start`.
 
 use crate::types::{
     Band, GuestAddr, GuestId, IntId, MAX_GUESTS, MAX_LINKS_PER_GUEST, MAX_PCPUS,
@@ -22,7 +21,11 @@ use serde::{Deserialize, Serialize};
 /// First eight bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"SPUMONE\0";
 /// Raised whenever the packed form changes: one release must build and read an image.
-pub const FORMAT_VERSION: u32 = 12;
+pub const FORMAT_VERSION: u32 = 13;
+/// Bytes kept for header, system and seal at the start of the bundle. What the packed form can hold at most is smaller; a test says so.
+pub const DESCRIPTION_ROOM: u64 = 48 << 10;
+/// Bytes of guest memory that one [leaf](Segment::leaf) of a payload fills at most: a page.
+pub const LEAF: u64 = 4096;
 /// Most memory ranges, load segments or device windows of one guest.
 pub const MAX_RANGES: usize = 16;
 /// Most register writes that stop the devices of one guest.
@@ -49,6 +52,14 @@ pub struct BundleHeader {
 impl BundleHeader {
     /// Size of the encoded header in bytes.
     pub const SIZE: usize = 32;
+
+    /// How many bytes from the start of the bundle on the [`Seal`] covers, which follows them: header and system. `None` if there is no
+    /// room for so many, so that whoever wrote the header cannot have anybody read further.
+    pub fn sealed_len(&self) -> Option<usize> {
+        let sealed = Self::SIZE as u64 + u64::from(self.system_len);
+        let is_within = sealed + Seal::SIZE as u64 <= DESCRIPTION_ROOM;
+        is_within.then_some(sealed as usize)
+    }
 
     /// The header in the form of the image.
     pub fn to_bytes(self) -> [u8; Self::SIZE] {
@@ -78,9 +89,109 @@ impl BundleHeader {
     }
 }
 
+/// A SHA-256 (FIPS 180-4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hash(pub [u8; Self::SIZE]);
+
+impl Hash {
+    /// Bytes of a hash.
+    pub const SIZE: usize = 32;
+}
+
+/// What says whether header and system are those that the tool wrote. It follows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seal {
+    /// The hash of header and system. The system has the hashes of all else.
+    pub hash: Hash,
+    /// The Ed25519 signature (RFC 8032) of header and system; all zero if nobody has signed them.
+    pub signature: [u8; Self::SIGNATURE],
+}
+
+impl Seal {
+    /// Bytes of a signature.
+    pub const SIGNATURE: usize = 64;
+    /// Bytes of the encoded seal.
+    pub const SIZE: usize = Hash::SIZE + Self::SIGNATURE;
+
+    /// The seal in the form of the image.
+    pub fn to_bytes(self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[..Hash::SIZE].copy_from_slice(&self.hash.0);
+        bytes[Hash::SIZE..].copy_from_slice(&self.signature);
+        bytes
+    }
+
+    /// Reads a seal; `None` if bytes are missing.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (hash, rest) = bytes.split_first_chunk()?;
+        Some(Self {
+            hash: Hash(*hash),
+            signature: *rest.first_chunk()?,
+        })
+    }
+
+    /// Whether header and system are signed.
+    pub fn is_signed(&self) -> bool {
+        self.signature != [0; Self::SIGNATURE]
+    }
+}
+
+/// The key that a hypervisor trusts, and the lowest version that it accepts. `spm build --sign` writes it into the hypervisor's program, at the symbol `spumone_trust`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// The Ed25519 public key of whoever signs descriptions; all zero: unsigned ones are believed, too.
+    pub key: [u8; Self::KEY],
+    /// The lowest version of a signed description that is believed.
+    pub lowest_version: u32,
+}
+
+impl Trust {
+    /// Bytes of a public key.
+    pub const KEY: usize = 32;
+    /// Bytes of the encoded form: key, version in little endian, and four zeros.
+    pub const SIZE: usize = Self::KEY + 8;
+
+    /// The form in the hypervisor's program.
+    pub fn to_bytes(self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[..Self::KEY].copy_from_slice(&self.key);
+        bytes[Self::KEY..Self::KEY + 4].copy_from_slice(&self.lowest_version.to_le_bytes());
+        bytes
+    }
+
+    /// Reads that form.
+    pub fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
+        let mut trust = Self::default();
+        let (key, rest) = bytes.split_at(Self::KEY);
+        trust.key.copy_from_slice(key);
+        if let Some(version) = rest.first_chunk() {
+            trust.lowest_version = u32::from_le_bytes(*version);
+        }
+        trust
+    }
+
+    /// Whether there is a key, so that only signed descriptions are believed.
+    pub fn has_key(&self) -> bool {
+        self.key != [0; Self::KEY]
+    }
+}
+
+/// A range of the bundle, and its hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Offset of the first byte from `bundle_start`.
+    pub offset: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// The hash of its bytes.
+    pub hash: Hash,
+}
+
 /// A whole system: a board, its guests, and how they share its cores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct System {
+    /// The description's version, which whoever signs it may only raise.
+    pub version: u32,
     /// The machine.
     pub board: Board,
     /// How cores are shared.
@@ -99,6 +210,10 @@ pub struct System {
     pub vtcr: u64,
     /// `TTBR0_EL2`: EL2's own tables, an identity map.
     pub el2_tables: PhysAddr,
+    /// The pages of the guests' stage 2 tables.
+    pub stage2_pages: Part,
+    /// The pages of EL2's own tables.
+    pub el2_pages: Part,
     /// With a fixed seed, guests get the same `rng-seed` at every start. Without one, the
     /// seed comes from the firmware's device tree and is new at each start.
     pub fixed_seed: Option<u64>,
@@ -442,6 +557,69 @@ pub struct Segment {
     pub size: u64,
     /// Guest address; any alignment.
     pub destination: GuestAddr,
+    /// What it is.
+    pub content: Content,
+    /// Offset of the list of its leaves' hashes from `bundle_start`, in bytes.
+    pub list: u64,
+    /// The hash of that list.
+    pub list_hash: Hash,
+}
+
+/// A leaf of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// Its first byte, counted from the segment's.
+    pub start: u64,
+    /// Its bytes, at most [`LEAF`].
+    pub size: u64,
+}
+
+impl Segment {
+    /// How many leaves it has: as many as the pages of guest memory that it touches. Each is hashed on its own, so that several cores can
+    /// load a segment.
+    pub const fn leaves(&self) -> u64 {
+        match self.size {
+            0 => 0,
+            size => (self.destination.0 % LEAF)
+                .saturating_add(size)
+                .div_ceil(LEAF),
+        }
+    }
+
+    /// Leaf `number`, which goes into one page of guest memory. Behind the last one it is empty.
+    pub const fn leaf(&self, number: u64) -> Leaf {
+        let skew = self.destination.0 % LEAF;
+        let start = LEAF.saturating_mul(number).saturating_sub(skew);
+        let end = LEAF.saturating_mul(number + 1) - skew;
+        let end = if end < self.size { end } else { self.size };
+        Leaf {
+            start,
+            size: end.saturating_sub(start),
+        }
+    }
+}
+
+/// What a segment is, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Content {
+    /// The guest's image, or a segment of it.
+    Image,
+    /// Its initial ramdisk.
+    Initrd,
+    /// Its device tree.
+    DeviceTree,
+}
+
+impl Content {
+    /// Its name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Image => "image",
+            Self::Initrd => "initrd",
+            Self::DeviceTree => "device tree",
+        }
+    }
 }
 
 /// A place for random bytes.

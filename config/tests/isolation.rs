@@ -83,6 +83,9 @@ fn guest(name: &str, memory: &[Mapping], links: &[LinkEnd]) -> Guest {
 
 fn system(guests: Vec<Guest>) -> System {
     System {
+        version: 0,
+        stage2_pages: Part::default(),
+        el2_pages: Part::default(),
         board: Board {
             name: "board".try_into().unwrap(),
             core_mpidrs: heapless::Vec::new(),

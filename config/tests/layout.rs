@@ -407,6 +407,9 @@ fn the_largest_system_fits_into_its_space() {
             offset: FAR,
             size: FAR,
             destination: GuestAddr(FAR),
+            content: Content::DeviceTree,
+            list: FAR,
+            list_hash: Hash([u8::MAX; Hash::SIZE]),
         }),
         entry: GuestAddr(FAR),
         boot_argument: FAR,
@@ -444,7 +447,15 @@ fn the_largest_system_fits_into_its_space() {
         start: PhysAddr(FAR),
         size: FAR,
     };
+    let part = Part {
+        offset: FAR,
+        size: FAR,
+        hash: Hash([u8::MAX; Hash::SIZE]),
+    };
     let system = System {
+        version: u32::MAX,
+        stage2_pages: part,
+        el2_pages: part,
         link_memory: Some(range),
         board: spumone_config::packed::Board {
             name: "abcdefghijklmnopabcdefghijklmnop".try_into().unwrap(),
@@ -494,7 +505,7 @@ fn the_largest_system_fits_into_its_space() {
     let mut buffer = vec![0; SYSTEM_ROOM as usize];
     let size = postcard::to_slice(&system, &mut buffer).unwrap().len();
     assert!(
-        BundleHeader::SIZE + size <= SYSTEM_ROOM as usize,
+        BundleHeader::SIZE + size + Seal::SIZE <= SYSTEM_ROOM as usize,
         "{size} bytes"
     );
 }

@@ -12,6 +12,7 @@ use crate::epitaph::{self, fatal};
 use crate::gic::{ALARM, Gic};
 use crate::guest::{Guest, Owner, Tables};
 use crate::hardware::{self, bundle_start, per_machine, place};
+use crate::hash::hash;
 use crate::instance::Instance;
 use crate::loader;
 use crate::machine::{Core, Destinations, Machine};
@@ -25,7 +26,7 @@ use dtoolkit::fdt::Fdt;
 use heapless::Vec;
 use spumone_config::gic::{MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
 use spumone_config::isolation;
-use spumone_config::packed::{BundleHeader, MemoryRange, Stage2, System};
+use spumone_config::packed::{DESCRIPTION_ROOM, MemoryRange, Part, Stage2, System};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr};
 use spumone_core::link::{Gpio, Signal};
@@ -36,6 +37,7 @@ use spumone_core::psci::{GuestPower, Lifecycle, Restarts};
 use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, Ticks, band_priority, kick_sgi};
 use spumone_core::sets::CoreSet;
 use spumone_core::stage2;
+use spumone_core::verify;
 use spumone_core::vgic::{GuestGic, VcpuIndex};
 use spumone_core::virtio::{Device, Direction, Kind};
 use spumone_core::vuart::Vuart;
@@ -62,6 +64,7 @@ type Tokens = [Option<VcpuToken>; MAX_VCPUS];
 /// Starts the hypervisor. Runs on the boot core alone, with the initial page tables.
 pub fn start(device_tree: PhysAddr) -> ! {
     epitaph::prepare(0, EARLY_UART.0, &[]);
+    hardware::enable_vectors();
     let (mut system, own) = read_bundle();
     let board = &system.board;
     // Without the page, which may lie anywhere before the check.
@@ -99,31 +102,26 @@ pub fn start(device_tree: PhysAddr) -> ! {
     start_cores(machine, boot_core, tokens, system.el2_tables)
 }
 
-/// The system of the bundle, and where hypervisor and bundle are.
+/// The verified system of the bundle, and where hypervisor and bundle are. The start ends with a message if a part of the bundle that is
+/// used at start is not what it should be.
 fn read_bundle() -> (System, MemoryRange) {
-    /// An upper bound of the size of a packed system, in bytes.
-    const MAX_SIZE: usize = 1 << 20;
+    let start = PhysAddr(bundle_start() as u64);
     // SAFETY: `bundle_start` is where the image ends and `spm` has put the bundle; the initial
     // page tables map it. The bytes never change.
-    let bytes = unsafe { core::slice::from_raw_parts(bundle_start(), MAX_SIZE) };
-    let Some(header) = BundleHeader::from_bytes(bytes) else {
-        fatal!("no bundle behind the hypervisor: build the image with `spm build`");
+    let bytes = |offset: usize, size: usize| unsafe {
+        core::slice::from_raw_parts(bundle_start().add(offset), size)
     };
-    let start = PhysAddr(bundle_start() as u64);
-    if header.address != start {
-        fatal!(
-            "the bundle is made for address {}, but is at {start}: build the image with this hypervisor",
-            header.address
-        );
+    let first = bytes(0, DESCRIPTION_ROOM as usize);
+    // Nothing of the system is decoded, let alone used, before it is verified.
+    let (header, system) = match verify::description(first, start, &hardware::trust(), hash) {
+        Ok(described) => described,
+        Err(refusal) => fatal!("{refusal}"),
+    };
+    let part = |part: &Part| bytes(part.offset as usize, part.size as usize);
+    if let Err(refusal) = verify::tables(&header, &system, part, hash) {
+        fatal!("{refusal}");
     }
-    let end = BundleHeader::SIZE + header.system_len as usize;
-    match bytes
-        .get(BundleHeader::SIZE..end)
-        .map(postcard::from_bytes::<System>)
-    {
-        Some(Ok(system)) => (system, hardware::own_memory(header.total_len)),
-        _ => fatal!("the bundle cannot be read: build image and hypervisor from one release"),
-    }
+    (system, hardware::own_memory(header.total_len))
 }
 
 /// The device tree that the firmware passed; `None` if there is no valid one at that address.

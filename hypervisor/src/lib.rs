@@ -24,6 +24,7 @@ mod events;
 mod gic;
 mod guest;
 mod guest_registers;
+mod hash;
 mod instance;
 mod links;
 mod loader;

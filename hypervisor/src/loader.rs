@@ -3,13 +3,14 @@
 
 use crate::cpu;
 use crate::guest::Guest;
-use crate::hardware::{clear_memory, copy_payload, finish_loading, write_memory_byte};
-use spumone_config::PhysAddr;
+use crate::hardware::{clear_memory, finish_loading, wait_until_visible, write_memory_byte};
+use crate::hash::PayloadEngine;
 use spumone_config::packed::MemoryRange;
-use spumone_core::load::{CLEARED, Chunk, Claim, Work};
+use spumone_config::{PcpuId, PhysAddr};
+use spumone_core::load::{CLEARED, Chunk, Claim, Hashing, Work};
 
-/// The largest number of chunks between two iterations of the core's loop.
-const MAX_CHUNKS: usize = 64;
+/// The largest number of chunks, or steps of one, between two iterations of the core's loop.
+const MAX_STEPS: usize = 64;
 
 /// What [`load_until_interrupted`] leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,25 +21,42 @@ pub enum Left {
     More,
 }
 
-/// Loads chunks of the guest, at most [`MAX_CHUNKS`], until an interrupt pends, which is looked for after each chunk: some hundred
-/// instructions. No vCPU of the guest may run, unless nothing is left. Any core may call this at any time, together with others.
+/// Loads chunks of the guest, at most [`MAX_STEPS`], until an interrupt pends, which is looked for after each chunk, and after each step of
+/// one that is hashed: some hundred instructions. No vCPU of the guest may run, unless nothing is left. Any core may call this at any
+/// time, together with others.
 ///
-/// `random` returns the byte with this number of the guest's random seeds; `reset_spis` resets the SPIs from this one on.
+/// `held`: the chunk of this guest that this core, `core`, has begun to hash. `random` returns the byte with this number of the
+/// guest's random seeds; `reset_spis` resets the SPIs from this one on.
 pub fn load_until_interrupted(
     guest: &Guest,
+    core: PcpuId,
+    held: &mut Option<Hashing>,
     random: impl Fn(u32) -> u8,
     mut reset_spis: impl FnMut(u16),
 ) -> Left {
+    // To find the guest has taken a while.
+    if cpu::interrupt_pending() {
+        return Left::More;
+    }
     let work = Work::new(&guest.config, guest.phases);
-    for _ in 0..MAX_CHUNKS {
-        match guest.loading.claim(work.phases()) {
-            Claim::Done => return Left::Nothing,
-            Claim::Wait => {}
-            Claim::Chunk(number) => {
-                if let Some(chunk) = work.chunk(number) {
-                    carry_out(chunk, &random, &mut reset_spis);
-                }
-                guest.loading.finish();
+    for _ in 0..MAX_STEPS {
+        if let Some(hashing) = held {
+            if hash_step(guest, hashing) {
+                *held = None;
+            }
+        } else {
+            match guest.loading.claim(core, work.phases()) {
+                Claim::Done => return Left::Nothing,
+                Claim::Wait => {}
+                Claim::Chunk(number) => match work.chunk(number) {
+                    Some(Chunk::Hash(subject)) => *held = Some(Hashing::new(number, subject)),
+                    chunk => {
+                        if let Some(chunk) = chunk {
+                            carry_out(chunk, &random, &mut reset_spis);
+                        }
+                        guest.loading.finish();
+                    }
+                },
             }
         }
         if cpu::interrupt_pending() {
@@ -48,14 +66,29 @@ pub fn load_until_interrupted(
     Left::More
 }
 
+/// A step of a chunk that is hashed. Returns whether the chunk is done.
+fn hash_step(guest: &Guest, hashing: &mut Hashing) -> bool {
+    // SAFETY: the chunk is of this guest, of which no vCPU runs.
+    let mut engine = unsafe { PayloadEngine::new() };
+    let Some(is_right) = hashing.step(&mut engine) else {
+        return false;
+    };
+    if !is_right {
+        guest.loading.is_wrong(hashing.chunk());
+    }
+    wait_until_visible();
+    guest.loading.finish();
+    true
+}
+
 /// Carries out a chunk. All cores see the result, and so does a guest with its caches off.
 fn carry_out(chunk: Chunk, random: impl Fn(u32) -> u8, mut reset_spis: impl FnMut(u16)) {
     match chunk {
         // SAFETY: it is memory of the guest, and no vCPU of the guest runs; chunks are aligned to their size
         // (`core/load`).
         Chunk::Clear { to } => unsafe { clear_memory(to) },
-        // SAFETY: as above; `spm` has checked that the source is in the bundle, and overlaps nothing else.
-        Chunk::Copy { from, to, size } => unsafe { copy_payload(from, to, size) },
+        // It takes several steps: `hash_step`.
+        Chunk::Hash(_) => {}
         // SAFETY: as above.
         Chunk::Random { to, number } => unsafe { write_memory_byte(to, random(number)) },
         Chunk::Spis { first } => reset_spis(first),

@@ -8,6 +8,7 @@ use crate::sysreg::{mrs, msr};
 use crate::timers::GuestTimers;
 use core::ops::{Deref, DerefMut};
 use spumone_config::{GuestId, VcpuId};
+use spumone_core::load::Hashing;
 use spumone_core::psci::EntryPoint;
 use spumone_core::vgic::{CpuInterface, VcpuIndex, running_priority};
 use spumone_core::virtio::{Precedence, Turn};
@@ -90,6 +91,8 @@ pub struct Vcpu {
     pub vgic: CpuInterface,
     /// What it does when it runs.
     pub work: Work,
+    /// The chunk of its guest that it has begun to hash, while it loads it.
+    pub hashing: Option<Hashing>,
     /// Set for a vCPU that was turned on, or suspended to powerdown: it starts at this entry point, with its context reset.
     pub resume: Option<EntryPoint>,
     /// How often its context was reset. A core whose TLB may have its translations from before a reset invalidates them.
@@ -120,6 +123,7 @@ impl Vcpu {
             interface: InterfaceRegisters::reset(),
             vgic: CpuInterface::new(owner.index),
             work: Work::Guest,
+            hashing: None,
             resume: None,
             resets: 0,
             turn: Turn::new(),

@@ -5,6 +5,7 @@ use crate::bundle;
 use crate::command::{Command, help};
 use crate::failure::Failure;
 use crate::hypervisor;
+use crate::key::SecretKey;
 use crate::progress::Progress;
 use crate::summary;
 use crate::system::{self, System, SystemArgs};
@@ -18,12 +19,16 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   spm build systems/demo.toml
-  spm build systems/demo.toml -o demo.img --hypervisor spumone.elf";
+  spm build systems/demo.toml -o demo.img --hypervisor spumone.elf
+  spm key new product && spm build systems/demo.toml --sign product.key";
 
 /// Build one bootable file of a system: hypervisor, guests and their device trees.
 ///
 /// The file is a Linux arm64 Image: QEMU's -kernel and U-Boot's booti start it. The same input
 /// gives the same bytes.
+///
+/// The hypervisor checks the SHA-256 of every part of the file: at start, and whenever it loads a guest. With --sign it also believes
+/// only descriptions that were signed with that key, of the same `version` or a higher one.
 #[derive(Args)]
 #[command(after_help = help(EXAMPLES))]
 pub struct BuildArgs {
@@ -32,6 +37,9 @@ pub struct BuildArgs {
     /// The file to write [default: build/systems/SYSTEM.img].
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Sign the description with this secret key, made by `spm key new`, and have the hypervisor in the file demand it.
+    #[arg(long, value_name = "NAME.key")]
+    pub sign: Option<PathBuf>,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
@@ -55,15 +63,16 @@ pub fn default_output(description: &Path) -> PathBuf {
 impl Command for BuildArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         let output = self.output();
-        let built = build(&self.system, &output)?;
+        let key = self.sign.as_deref().map(SecretKey::read).transpose()?;
+        let built = build_signed(&self.system, &output, key.as_ref())?;
         if self.json {
             let system = summary::json(&built.system);
-            let report =
-                json!({ "ok": true, "output": output, "size": built.size, "system": system });
+            let report = json!({ "ok": true, "output": output, "size": built.size, "signed": key.is_some(), "system": system });
             println!("{report:#}");
         } else {
             let mib = built.size as f64 / MIB as f64;
-            println!("{}: {mib:.1} MiB", output.display());
+            let signed = if key.is_some() { ", signed" } else { "" };
+            println!("{}: {mib:.1} MiB{signed}", output.display());
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -83,14 +92,23 @@ pub struct Built {
     pub program: u64,
 }
 
-/// Builds a system into `output`.
+/// Builds a system into `output`, and signs nothing.
 pub fn build(args: &SystemArgs, output: &Path) -> Result<Built, Failure> {
+    build_signed(args, output, None)
+}
+
+/// Builds a system into `output`, and signs it if there is a key.
+pub fn build_signed(
+    args: &SystemArgs,
+    output: &Path,
+    key: Option<&SecretKey>,
+) -> Result<Built, Failure> {
     let progress = Progress::start("reading the hypervisor");
     let found = hypervisor::find(args.hypervisor.as_deref())
         .and_then(|path| Ok((hypervisor::read(&path)?, path)));
     // Faults of the description are reported first.
     let built = found.as_ref().ok().map(|(hypervisor, _)| hypervisor);
-    let system = system::load(&args.description, built, &progress)?;
+    let mut system = system::load(&args.description, built, &progress)?;
     let (hypervisor, path) = found?;
     let wanted = system.board.memory.base + system.board.memory.image_offset;
     if hypervisor.address != wanted {
@@ -102,8 +120,12 @@ pub fn build(args: &SystemArgs, output: &Path) -> Result<Built, Failure> {
         ))
         .help("build the hypervisor for this board"));
     }
+    if key.is_some() && hypervisor.trust.is_none() {
+        let message = format!("{} has no place for a key", path.display());
+        return Err(Failure::environment(message).help("build the hypervisor of this release"));
+    }
     progress.step("writing the image");
-    let image = bundle::image(&hypervisor, &system).map_err(Failure::environment)?;
+    let image = bundle::image(&hypervisor, &mut system, key).map_err(Failure::environment)?;
     write(output, &image).map_err(|error| Failure::io("write", output, &error))?;
     Ok(Built {
         system,

@@ -1,40 +1,49 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes the bootable file: hypervisor, packed system, payloads, stage 2 tables.
+//! Writes the bootable file: hypervisor, packed system, payloads, their hashes, translation tables; and signs it.
 
 use crate::hypervisor::Hypervisor;
+use crate::key::SecretKey;
 use crate::system::System;
 use spumone_config::image::LINUX_IMAGE_SIZE_OFFSET;
-use spumone_config::layout::{Payload, SYSTEM_ROOM, Source};
-use spumone_config::packed::BundleHeader;
+use spumone_config::layout::{Payload, Source};
+use spumone_config::packed::{Seal, Trust};
+use spumone_config::seal::seal;
 
-/// The bytes of the bootable file.
+/// The bytes of the bootable file. The system gets the hashes of its parts. With a key its description is signed, and the hypervisor
+/// in the file believes only descriptions that are signed with that key, and have the same version or a higher one.
 ///
 /// # Errors
 ///
 /// What does not fit; the checks should have found it.
-pub fn image(hypervisor: &Hypervisor, system: &System) -> Result<Vec<u8>, String> {
+pub fn image(
+    hypervisor: &Hypervisor,
+    system: &mut System,
+    key: Option<&SecretKey>,
+) -> Result<Vec<u8>, String> {
     let packed = &system.packed;
-    let encoded = postcard::to_allocvec(&packed.system)
-        .map_err(|error| format!("the system cannot be encoded: {error}"))?;
-    if BundleHeader::SIZE + encoded.len() > SYSTEM_ROOM as usize {
-        return Err("the system does not fit into the space reserved for it".into());
-    }
     let mut image = hypervisor.bytes.clone();
     let start = image.len();
     image.resize(start + packed.total_size as usize, 0);
-    let header = BundleHeader {
-        system_len: encoded.len() as u32,
-        total_len: packed.total_size,
-        address: packed.address,
-    };
-    put(&mut image, start, &header.to_bytes())?;
-    put(&mut image, start + BundleHeader::SIZE, &encoded)?;
     for payload in &packed.payloads {
         let bytes = bytes(payload, system).ok_or("a payload is not in its file")?;
         put(&mut image, start + payload.offset as usize, bytes)?;
     }
     let tables = &packed.tables;
     put(&mut image, start + tables.offset as usize, &tables.bytes)?;
+    let address = packed.address;
+    let bundle = image.get_mut(start..).unwrap_or_default();
+    let sign = |sealed: &[u8]| key.map_or([0; Seal::SIGNATURE], |key| key.sign(sealed));
+    seal(&mut system.packed.system, address, bundle, sign)?;
+    if let Some(key) = key {
+        let place = hypervisor
+            .trust
+            .ok_or("the hypervisor has no place for a key")?;
+        let trust = Trust {
+            key: key.public(),
+            lowest_version: system.packed.system.version,
+        };
+        put(&mut image, place, &trust.to_bytes())?;
+    }
     let total = (image.len() as u64).to_le_bytes();
     put(&mut image, LINUX_IMAGE_SIZE_OFFSET, &total)?;
     Ok(image)

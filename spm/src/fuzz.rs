@@ -6,15 +6,20 @@ use crate::bundle;
 use crate::failure::Failure;
 use crate::hypervisor::Hypervisor;
 use crate::input::Unreadable;
+use crate::key::SecretKey;
 use crate::progress::Progress;
 use crate::summary;
 use crate::system::{self, System};
 use spumone_config::layout::Sections;
+use spumone_config::packed::Trust;
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 
 /// Bytes of the hypervisor of these systems.
 const SIZE: u64 = 0x3000;
+
+/// Where in it the key is.
+const TRUST: usize = 0x100;
 
 /// The name of the description among the files of a system.
 pub const DESCRIPTION: &str = "system.toml";
@@ -30,10 +35,10 @@ pub const DESCRIPTION: &str = "system.toml";
 /// If a system that was accepted cannot be built.
 pub fn system(files: &[(&str, &[u8])]) -> Result<(), String> {
     match load(files) {
-        Ok(system) => {
+        Ok(mut system) => {
             let _ = summary::text(Path::new(DESCRIPTION), &system);
             let _ = summary::json(&system).to_string();
-            let built = bundle::image(&hypervisor(), &system);
+            let built = bundle::image(&hypervisor(), &mut system, None);
             assert!(built.is_ok(), "accepted, but {:?}", built.err());
             Ok(())
         }
@@ -42,6 +47,20 @@ pub fn system(files: &[(&str, &[u8])]) -> Result<(), String> {
             Err(failure.text())
         }
     }
+}
+
+/// Builds the system of these files, signed with the key of this seed. Returns the bundle, and the key that the hypervisor then trusts.
+///
+/// # Errors
+///
+/// What is refused, as a user would see it.
+pub fn signed_bundle(files: &[(&str, &[u8])], seed: [u8; 32]) -> Result<(Vec<u8>, Trust), String> {
+    let mut system = load(files).map_err(|failure| failure.text())?;
+    let key = SecretKey::from_seed(seed);
+    let image = bundle::image(&hypervisor(), &mut system, Some(&key))?;
+    let trust = image.get(TRUST..).and_then(<[u8]>::first_chunk);
+    let trust = trust.ok_or("the hypervisor is too short")?;
+    Ok((image[SIZE as usize..].to_vec(), Trust::from_bytes(*trust)))
 }
 
 fn load(files: &[(&str, &[u8])]) -> Result<System, Failure> {
@@ -64,6 +83,7 @@ fn hypervisor() -> Hypervisor {
         address: 0x4008_0000,
         bytes: vec![0; SIZE as usize],
         loaded: SIZE,
+        trust: Some(TRUST),
         sections: Sections {
             constants: 0x1000,
             data: 0x2000,

@@ -8,6 +8,7 @@ use object::elf;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
 use spumone_config::image::LinuxHeader;
 use spumone_config::layout::Sections;
+use spumone_config::packed::Trust;
 use spumone_config::types::MAX_PCPUS;
 use spumone_config::units::{MIB, PAGE};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,8 @@ const BUNDLE_START: &str = "bundle_start";
 /// The symbols of the first constant and of the first data (`image.ld`).
 const CONSTANTS: &str = "rodata_begin";
 const DATA: &str = "data_begin";
+/// The symbol of the place for a key (`hypervisor/src/hardware/trust.rs`).
+const TRUST: &str = "spumone_trust";
 /// The symbols of the boot core's guard page, and of the stacks of the other cores, each with a guard page below it.
 const BOOT_GUARD: &str = "boot_stack_guard";
 const STACKS: &str = "core_stacks";
@@ -41,6 +44,8 @@ pub struct Hypervisor {
     pub loaded: u64,
     /// Where its parts are.
     pub sections: Sections,
+    /// Where among its bytes the key is that it trusts; `None`: the hypervisor is of a release without verification.
+    pub trust: Option<usize>,
 }
 
 /// Finds the hypervisor: as named; else where `make build` leaves it, in this folder or one above it, or above `spm` itself.
@@ -162,8 +167,13 @@ fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
     {
         return Err("its sections and stacks do not begin at pages".into());
     }
+    let trust = match find(TRUST) {
+        Ok((at, size)) if size == Trust::SIZE as u64 => usize::try_from(at).ok(),
+        _ => None,
+    };
     Ok(Hypervisor {
         address,
+        trust,
         bytes,
         loaded: loaded_end as u64,
         sections,

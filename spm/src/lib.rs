@@ -21,6 +21,7 @@ pub mod fuzz;
 mod guest_files;
 mod hypervisor;
 mod input;
+pub mod key;
 mod permission;
 mod progress;
 mod qemu;

@@ -22,3 +22,4 @@ mod registers;
 mod shared;
 mod sharing;
 mod storm;
+mod verify;

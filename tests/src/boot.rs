@@ -4,6 +4,7 @@
 use crate::console::{Console, Facts, INSTRUCTIONS_PER_US};
 use crate::files;
 use crate::guest::Guest;
+use crate::image::Image;
 use crate::machine::Machine;
 use spumone_bench::description::{Board, Description, Link, Scheduler};
 use spumone_bench::qemu::{self, Arguments};
@@ -44,6 +45,9 @@ pub fn bare(name: &str, cores: usize, bootargs: &str) -> Console {
     Machine::start(facts, qemu, None, limit(LIMIT)).finish()
 }
 
+/// What is done to an image before it is booted.
+type Damage = Box<dyn FnOnce(&mut Image)>;
+
 /// A system, and the machine on which it runs.
 #[must_use = "a boot does nothing until it is run"]
 pub struct Boot {
@@ -63,6 +67,8 @@ pub struct Boot {
     typed: Option<String>,
     limit: u64,
     folder: PathBuf,
+    key: Option<PathBuf>,
+    damage: Option<Damage>,
 }
 
 impl Boot {
@@ -85,6 +91,8 @@ impl Boot {
             typed: None,
             limit: LIMIT,
             folder: files::folder(name),
+            key: None,
+            damage: None,
         }
     }
 
@@ -193,6 +201,23 @@ impl Boot {
         self
     }
 
+    /// Signs the image with a new key, which the hypervisor then demands.
+    pub fn signed(mut self) -> Self {
+        let name = self.folder.join("test");
+        let mut new = Command::new(files::spm());
+        new.args(["key", "new"]).arg(&name);
+        let status = new.status();
+        assert!(status.is_ok_and(|it| it.success()), "{new:?} failed");
+        self.key = Some(name.with_extension("key"));
+        self
+    }
+
+    /// Changes the image before it is booted.
+    pub fn damaged(mut self, damage: impl FnOnce(&mut Image) + 'static) -> Self {
+        self.damage = Some(Box::new(damage));
+        self
+    }
+
     /// The folder for files of this boot.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -223,6 +248,9 @@ impl Boot {
             .arg(files::hypervisor())
             // Board files are found from the root of the source tree.
             .current_dir(files::root());
+        if let Some(key) = &self.key {
+            build.arg("--sign").arg(key);
+        }
         let output = build
             .output()
             .unwrap_or_else(|error| panic!("cannot start {build:?}: {error}"));
@@ -232,6 +260,16 @@ impl Boot {
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
+        if let Some(damage) = self.damage {
+            let change = |bytes| {
+                let mut changed = Image::new(bytes);
+                damage(&mut changed);
+                std::fs::write(&image, changed.into_bytes())
+            };
+            std::fs::read(&image)
+                .and_then(change)
+                .unwrap_or_else(|error| panic!("cannot change {}: {error}", image.display()));
+        }
         let counted = self.exact.then(|| self.folder.join("clock.json"));
         let mut qemu = match &counted {
             Some(counted) => {
@@ -248,7 +286,7 @@ impl Boot {
             }
             None => Command::new(qemu::PROGRAM),
         };
-        let keys = self.keys();
+        let keys = self.typed.as_ref().map(|keys| typed(&self.folder, keys));
         let arguments = Arguments::new(&qemu::Machine {
             machine: qemu::WITH_EL2,
             cpu: &self.cpu,
@@ -281,15 +319,6 @@ impl Boot {
         self.start().finish()
     }
 
-    /// The file with the keys that QEMU types, if there are any.
-    fn keys(&self) -> Option<PathBuf> {
-        let keys = self.typed.as_ref()?;
-        let file = self.folder.join("typed");
-        std::fs::write(&file, keys)
-            .unwrap_or_else(|error| panic!("cannot write {}: {error}", file.display()));
-        Some(file)
-    }
-
     fn description(&self) -> String {
         let description = Description {
             links: self.links.clone(),
@@ -314,4 +343,12 @@ impl Boot {
         let text = description.to_toml(&format!("the test {}", self.name));
         text.unwrap_or_else(|error| panic!("{error}"))
     }
+}
+
+/// The file with the keys that QEMU types.
+fn typed(folder: &Path, keys: &str) -> PathBuf {
+    let file = folder.join("typed");
+    std::fs::write(&file, keys)
+        .unwrap_or_else(|error| panic!("cannot write {}: {error}", file.display()));
+    file
 }

@@ -122,6 +122,12 @@ impl Console {
         report.cores.get(core).map_or(0, |it| it.el0 + it.el1)
     }
 
+    /// The time at which the machine ended, on the exact clock, in microseconds from power on.
+    #[track_caller]
+    pub fn ended_us(&self) -> u64 {
+        self.counted().virtual_ns / 1000
+    }
+
     /// What the exact clock counted.
     #[track_caller]
     fn counted(&self) -> ClockReport {

@@ -17,6 +17,7 @@ mod console;
 mod files;
 mod flat;
 mod guest;
+mod image;
 #[cfg(test)]
 mod import_cycles;
 mod machine;
@@ -25,6 +26,7 @@ mod shared;
 pub use boot::{Boot, bare};
 pub use console::{Console, INSTRUCTIONS_PER_US};
 pub use guest::{Guest, linux, linux_rt, probe, raw_probe, rt};
+pub use image::Image;
 pub use machine::Machine;
 pub use shared::{SharedFiles, output, text};
 

@@ -27,6 +27,8 @@ pub struct Machine {
     image: Option<PathBuf>,
     end: Instant,
     limit: Duration,
+    /// The test demands that the hypervisor stops itself.
+    is_to_die: bool,
 }
 
 /// Receives what is written to a pipe.
@@ -69,7 +71,15 @@ impl Machine {
             image,
             end: Instant::now() + limit,
             limit,
+            is_to_die: false,
         }
+    }
+
+    /// Waits until the hypervisor stops itself with a message, and returns the console.
+    pub fn dies(mut self) -> Console {
+        self.is_to_die = true;
+        while self.listen() {}
+        self.console()
     }
 
     /// Types these keys.
@@ -174,6 +184,9 @@ impl Machine {
                 .recv_timeout(end.saturating_duration_since(Instant::now()))
             {
                 self.bytes.extend(bytes);
+            }
+            if self.is_to_die {
+                return false;
             }
             self.fail("the hypervisor died");
         }

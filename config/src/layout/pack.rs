@@ -7,8 +7,8 @@ use crate::board::{Board, Device};
 use crate::check::{resolve_priorities, windows};
 use crate::description::{self, Description, Ended};
 use crate::packed::{
-    Guest, Interrupt, KnownDevice, MAX_KNOWN_DEVICES, MemoryRange, OnStop, Quiesce, Scheduler,
-    SeedSlot, Segment, System, Uart, Vcpu,
+    Content, Guest, Hash, Interrupt, KnownDevice, LEAF, MAX_KNOWN_DEVICES, MemoryRange, OnStop,
+    Part, Quiesce, Scheduler, SeedSlot, Segment, System, Uart, Vcpu,
 };
 use crate::problem::Problem;
 use crate::roles::{self, Member};
@@ -43,7 +43,7 @@ pub struct Payload {
 /// A system and the payloads it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed {
-    /// What the hypervisor reads.
+    /// What the hypervisor reads. Its hashes are zero until the bundle is [sealed](crate::seal::seal).
     pub system: System,
     /// The payloads, by rising offset. Guests with the same file share them.
     pub payloads: Vec<Payload>,
@@ -90,7 +90,8 @@ pub fn pack(
         .iter()
         .map(|guest| (guest.memory, guest.links.as_slice()))
         .collect();
-    let segments = segments(description, plan, trees, &mut bundle)?;
+    let mut segments = segments(description, plan, trees, &mut bundle)?;
+    bundle.add_lists(segments.iter_mut().flatten());
     let behind = PhysAddr(plan.bundle.0 + bundle.end);
     let (stage2, mut pages) = tables::build(description, board, &mapped, behind)?;
     let mut next_vcpu = 0;
@@ -140,6 +141,7 @@ pub fn pack(
         };
         guests.push(guest).map_err(|_| limit("guests"))?;
     }
+    let stage2_size = pages.to_bytes().len() as u64;
     let cores = usize::try_from(description.board.cores.value).unwrap_or(usize::MAX);
     let core_mpidrs: heapless::Vec<_, _> = list(board.mpidrs.iter().copied().take(cores), "cores")?;
     let el2_tables = el2::build(
@@ -164,7 +166,17 @@ pub fn pack(
         return Err(limit("translation tables"));
     }
     let roles = roles::of_cores(policy, core_mpidrs.len(), &members(&guests));
+    // Of both the hash is not known yet.
+    let part = |offset, size| Part {
+        offset: tables.offset + offset,
+        size,
+        hash: Hash::default(),
+    };
+    let el2_size = tables.bytes.len() as u64 - stage2_size;
     let system = System {
+        version: description.version,
+        stage2_pages: part(0, stage2_size),
+        el2_pages: part(stage2_size, el2_size),
         keyboard: keyboard(&guests),
         roles,
         link_memory: plan.link_memory,
@@ -233,20 +245,31 @@ fn segments(
         }
         let mut segments = Vec::new();
         for load in &planned.loads {
-            segments.push(Segment {
-                offset: bundle.add(description, index, load.source, load.file_offset, load.size),
-                size: load.size,
-                destination: load.destination,
-            });
+            let offset = bundle.add(description, index, load.source, load.file_offset, load.size);
+            segments.push(segment(offset, load.size, load.destination, load.source));
         }
-        segments.push(Segment {
-            offset: bundle.add(description, index, Source::DeviceTree, 0, tree.size),
-            size: tree.size,
-            destination: planned.device_tree,
-        });
+        let offset = bundle.add(description, index, Source::DeviceTree, 0, tree.size);
+        let (source, destination) = (Source::DeviceTree, planned.device_tree);
+        segments.push(segment(offset, tree.size, destination, source));
         guests.push(segments);
     }
     Ok(guests)
+}
+
+/// A segment whose list has no place yet.
+fn segment(offset: u64, size: u64, destination: GuestAddr, source: Source) -> Segment {
+    Segment {
+        offset,
+        size,
+        destination,
+        content: match source {
+            Source::Image => Content::Image,
+            Source::Initrd => Content::Initrd,
+            Source::DeviceTree => Content::DeviceTree,
+        },
+        list: 0,
+        list_hash: Hash::default(),
+    }
 }
 
 /// The bundle as it grows.
@@ -268,6 +291,21 @@ fn on_stop(guest: &description::Guest) -> OnStop {
 }
 
 impl Bundle {
+    /// Gives each segment a place for the list of its leaves' hashes. Segments with the same leaves share one.
+    fn add_lists<'a>(&mut self, segments: impl Iterator<Item = &'a mut Segment>) {
+        let mut lists: Vec<([u64; 3], u64)> = Vec::new();
+        for segment in segments {
+            let leaves = [segment.offset, segment.size, segment.destination.0 % LEAF];
+            let found = lists.iter().find(|(of, _)| *of == leaves);
+            segment.list = found.map_or(self.end, |&(_, at)| at);
+            if found.is_none() {
+                lists.push((leaves, self.end));
+                self.end += segment.leaves() * Hash::SIZE as u64;
+            }
+        }
+        self.end = align_up(self.end, PAGE).unwrap_or(u64::MAX);
+    }
+
     /// Adds a payload, or finds the same one of an earlier guest; returns its offset.
     fn add(
         &mut self,

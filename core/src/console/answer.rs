@@ -267,9 +267,11 @@ const fn phase_name(phase: Phase) -> &'static str {
         Phase::Stopping(StopReason::Off) => "Stopping(Off)",
         Phase::Stopping(StopReason::Reset) => "Stopping(Reset)",
         Phase::Stopping(StopReason::Fault) => "Stopping(Fault)",
+        Phase::Stopping(StopReason::Unverified) => "Stopping(Unverified)",
         Phase::Stopped(StopReason::Off) => "Stopped(Off)",
         Phase::Stopped(StopReason::Reset) => "Stopped(Reset)",
         Phase::Stopped(StopReason::Fault) => "Stopped(Fault)",
+        Phase::Stopped(StopReason::Unverified) => "Stopped(Unverified)",
     }
 }
 

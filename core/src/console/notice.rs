@@ -4,6 +4,7 @@
 //! A guest chooses when such a line is due, and a whole line takes thousands of instructions. So it is only noted, and each
 //! [`Notices::step`] writes a few bytes of it. A line about a guest is begun only in a band that the guest may delay.
 
+use crate::load::Wrong;
 use crate::psci::StopReason;
 use crate::text::Part;
 use crate::trap::FaultReport;
@@ -24,6 +25,8 @@ const BYTES_PER_STEP: usize = 4;
 pub enum Subject<'a> {
     /// The guest did what it may not.
     Fault(FaultReport<'a>),
+    /// The guest cannot run: this part of what was loaded does not have its hash.
+    Unverified(Wrong),
     /// The guest has stopped for this reason, and stays so.
     Stopped(StopReason),
     /// The guest restarts.
@@ -52,9 +55,10 @@ impl<'a> Notice<'a> {
     fn part(&self, index: usize) -> Option<Part<'a>> {
         let (text, link) = match self.subject {
             Subject::Fault(report) => return report.part(index),
+            Subject::Unverified(wrong) => return self.unverified(wrong, index),
             Subject::Stopped(StopReason::Off) => (" is off", None),
             Subject::Stopped(StopReason::Reset) => (" is reset", None),
-            Subject::Stopped(StopReason::Fault) => (" was stopped", None),
+            Subject::Stopped(StopReason::Fault | StopReason::Unverified) => (" was stopped", None),
             Subject::Restarts => (" restarts", None),
             Subject::RestartsTooOften => (
                 " was stopped: it has ended more often than its on-stop allows",
@@ -78,6 +82,25 @@ impl<'a> Notice<'a> {
             _ => return None,
         };
         Some(part.unwrap_or(Part::Text("")))
+    }
+
+    /// The same of a line about a part that does not have its hash.
+    fn unverified(&self, wrong: Wrong, index: usize) -> Option<Part<'a>> {
+        Some(match (index, wrong.page) {
+            (0, _) => Part::Text("guest "),
+            (1, _) => Part::Text(self.name),
+            (2, _) => Part::Text(": "),
+            (3, _) => Part::Text(wrong.content.name()),
+            (4, None) => Part::Text(": the list of hashes"),
+            (4, Some(_)) => Part::Text(": the page at "),
+            (5, None) => Part::Text(""),
+            (5, Some(page)) => Part::Hex {
+                value: page.0,
+                digits: 1,
+            },
+            (6, _) => Part::Text(" differs from its hash; it does not start"),
+            _ => return None,
+        })
     }
 }
 
@@ -183,6 +206,7 @@ impl<'a> Notices<'a> {
 mod tests {
     use super::*;
     use crate::trap::{Place, Syndrome};
+    use spumone_config::packed::Content;
     use spumone_config::types::GuestAddr;
     use std::string::{String, ToString as _};
 
@@ -227,6 +251,14 @@ mod tests {
             Subject::Fault(report),
             Subject::Stopped(StopReason::Off),
             Subject::Stopped(StopReason::Reset),
+            Subject::Unverified(Wrong {
+                content: Content::Initrd,
+                page: Some(GuestAddr(0x4400_1000)),
+            }),
+            Subject::Unverified(Wrong {
+                content: Content::Image,
+                page: None,
+            }),
             Subject::Stopped(StopReason::Fault),
             Subject::Restarts,
             Subject::BreaksRules(7),
@@ -239,6 +271,8 @@ mod tests {
         let expected = report.to_string()
             + "\nguest linux is off\n\
                guest linux is reset\n\
+               guest linux: initrd: the page at 0x44001000 differs from its hash; it does not start\n\
+               guest linux: image: the list of hashes differs from its hash; it does not start\n\
                guest linux was stopped\n\
                guest linux restarts\n\
                guest linux: its driver of link 7 breaks the rules of virtio; the device is down until it is reset\n\

@@ -7,14 +7,18 @@ use crate::psci::loom_tests::explore;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::Arc;
 use loom::thread;
+use spumone_config::PcpuId;
+
+const OWNER: PcpuId = PcpuId(0);
+const HELPER: PcpuId = PcpuId(1);
 
 /// One page, which is cleared and then written twice.
 const PHASES: Phases = Phases { ends: [1, 2, 3] };
 
 /// Claims chunks and carries them out, until all are done.
-fn until_done(claims: &Claims, phases: Phases, carry_out: impl Fn(u32)) {
+fn until_done(claims: &Claims, core: PcpuId, phases: Phases, carry_out: impl Fn(u32)) {
     loop {
-        match claims.claim(phases) {
+        match claims.claim(core, phases) {
             Claim::Done => return,
             Claim::Wait => thread::yield_now(),
             Claim::Chunk(number) => carry_out(number),
@@ -46,7 +50,7 @@ impl Machine {
 
     /// One look for work of a core that has nothing else to do. Returns whether it carried out a chunk.
     fn help(&self) -> bool {
-        let Claim::Chunk(number) = self.claims.claim(PHASES) else {
+        let Claim::Chunk(number) = self.claims.claim(HELPER, PHASES) else {
             return false;
         };
         self.carry_out(number);
@@ -58,7 +62,7 @@ impl Machine {
         assert!(!self.claims.has_begun(Generation(life)));
         self.page.store(0, Ordering::Relaxed);
         self.claims.begin(Generation(life));
-        until_done(&self.claims, PHASES, |number| self.carry_out(number));
+        until_done(&self.claims, OWNER, PHASES, |number| self.carry_out(number));
         assert_eq!(self.page.load(Ordering::Relaxed), PHASES.total());
     }
 }
@@ -90,8 +94,8 @@ fn a_phase_begins_when_all_chunks_of_the_former_one_are_done() {
     builder.check(|| {
         let machine = Arc::new((Claims::new(), [AtomicU32::new(0), AtomicU32::new(0)]));
         machine.0.begin(Generation(0));
-        let load = |(claims, pages): &(Claims, [AtomicU32; 2])| {
-            until_done(claims, PHASES, |number| {
+        let load = |core: PcpuId, (claims, pages): &(Claims, [AtomicU32; 2])| {
+            until_done(claims, core, PHASES, |number| {
                 // Phase 1 writes the pages one by one, phase 2 in the opposite order.
                 let (page, before) = [(0, 0), (1, 0), (1, 1), (0, 1)][number as usize];
                 let page: &AtomicU32 = &pages[page];
@@ -103,9 +107,30 @@ fn a_phase_begins_when_all_chunks_of_the_former_one_are_done() {
         };
         let helper = {
             let machine = Arc::clone(&machine);
-            thread::spawn(move || load(&machine))
+            thread::spawn(move || load(HELPER, &machine))
         };
-        load(&machine);
+        load(OWNER, &machine);
+        helper.join().unwrap();
+    });
+}
+
+/// A chunk that a core gives back is carried out once, by either of them. With two preemptions of a thread at most.
+#[test]
+fn a_chunk_that_is_given_back_is_carried_out_once() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(|| {
+        let machine = Machine::new();
+        let helper = {
+            let machine = Arc::clone(&machine);
+            thread::spawn(move || {
+                if let Claim::Chunk(number) = machine.claims.claim(HELPER, PHASES) {
+                    machine.claims.give_back(HELPER, number);
+                    machine.help();
+                }
+            })
+        };
+        machine.load(0);
         helper.join().unwrap();
     });
 }

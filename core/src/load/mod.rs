@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loading a guest: memory is cleared, images are copied, random seeds are written, its SPIs are reset.
+//! Loading a guest: memory is cleared, images are copied and verified, random seeds are written, its SPIs are reset.
 //!
 //! That takes long, and EL2 is never preempted, so the work is divided into chunks, which are numbered ([`Work`]). A core
-//! claims the next chunk ([`Claims`]), carries it out, looks for interrupts, and claims another one. The core of the guest's first
+//! claims the next chunk ([`Claims`]), carries it out, looks for interrupts, and claims another one. A chunk that is hashed
+//! takes several steps ([`Hashing`]), and the core looks for interrupts after each. The core of the guest's first
 //! vCPU does so in the vCPU's turn; cores that idle help. A restart is the same as the first start: nothing of the guest's
-//! memory is kept.
+//! memory is kept, and all is verified again.
+//!
+//! A payload is verified as it is copied, page by page: the description has the hash of a list, and the list the hash of each
+//! page. So several cores can verify one payload. If a hash differs, the rest is loaded nevertheless, so that a loading has one end,
+//! and then the guest does not run.
 
 mod claims;
+mod hashing;
 mod help;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
 
 pub use claims::{Claim, Claims, Phases};
+pub use hashing::{BLOCKS_A_STEP, Engine, Expected, Hashing, Subject};
 pub use help::guests_to_help;
 
-use spumone_config::packed::{Guest, Mapping, SeedSlot, Segment};
+use spumone_config::packed::{Content, Guest, Hash, Mapping, SeedSlot, Segment};
 use spumone_config::{GuestAddr, PhysAddr};
 
-/// The largest number of bytes copied at once: a power of two that divides a page, so that a chunk that ends at a
-/// multiple of it is in one range of memory.
-pub const COPIED: u64 = 1024;
-/// Bytes cleared at once: a page. More than [`COPIED`], because clearing is faster.
+/// Bytes cleared at once: a page.
 pub const CLEARED: u64 = 4096;
 /// SPIs of the virtual GIC that are reset at once.
 pub const RESET_SPIS: u16 = 2;
@@ -31,19 +35,12 @@ pub const MAX_SEED: u32 = 64;
 /// One chunk of work, on machine addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunk {
+    /// Hash the list of a payload's hashes, or a leaf of it, which is also copied.
+    Hash(Subject),
     /// Clear [`CLEARED`] bytes, aligned to their number.
     Clear {
         /// The first byte.
         to: PhysAddr,
-    },
-    /// Copy a part of the bundle.
-    Copy {
-        /// Offset of the first byte in the bundle.
-        from: u64,
-        /// Where the first byte is copied to.
-        to: PhysAddr,
-        /// Number of bytes, at most [`COPIED`].
-        size: u64,
     },
     /// Write a random byte.
     Random {
@@ -59,7 +56,17 @@ pub enum Chunk {
     },
 }
 
-/// The work of loading a guest: the chunks that clear its memory, then those that copy images, then random bytes and SPIs.
+/// What a chunk that does not have its hash is about, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Which payload.
+    pub content: Content,
+    /// The first byte of the page's contents; `None`: the list of hashes itself.
+    pub page: Option<GuestAddr>,
+}
+
+/// The work of loading a guest: the chunks that hash the lists and clear its memory, then those that copy and hash images, then random
+/// bytes and SPIs.
 #[derive(Clone, Copy, Debug)]
 pub struct Work<'a> {
     guest: &'a Guest,
@@ -71,8 +78,11 @@ impl Phases {
     pub fn of(guest: &Guest) -> Self {
         // At most 16 times: ranges of memory.
         let cleared: u64 = guest.memory.iter().map(pages).sum();
+        // The lists come first, so that one core hashes a long list while others clear memory.
+        let lists = guest.segments.len() as u64;
+        let cleared = lists + cleared;
         // At most 16 times: segments.
-        let copied: u64 = guest.segments.iter().map(pieces).sum();
+        let copied: u64 = guest.segments.iter().map(Segment::leaves).sum();
         // At most 4 times: seeds.
         let drawn: u64 = guest.seeds.iter().map(random_bytes).sum();
         let reset = u64::from(guest.gic.spis / RESET_SPIS);
@@ -100,8 +110,19 @@ impl<'a> Work<'a> {
     pub fn chunk(&self, number: u32) -> Option<Chunk> {
         let guest = self.guest;
         let [cleared, copied, _] = self.phases.ends;
+        if let Some(segment) = guest.segments.get(number as usize) {
+            let size = segment.leaves() * Hash::SIZE as u64;
+            let expected = Expected::Known(segment.list_hash);
+            return Some(Chunk::Hash(Subject {
+                from: segment.list,
+                to: None,
+                size,
+                expected,
+            }));
+        }
         let mut left = u64::from(number);
         if number < cleared {
+            left -= guest.segments.len() as u64;
             let range = find(&guest.memory, &mut left, pages)?;
             return Some(Chunk::Clear {
                 to: PhysAddr(range.pa.0 + CLEARED * left),
@@ -109,7 +130,7 @@ impl<'a> Work<'a> {
         }
         left -= u64::from(cleared);
         if number < copied {
-            let segment = find(&guest.segments, &mut left, pieces)?;
+            let segment = find(&guest.segments, &mut left, Segment::leaves)?;
             return copy(segment, left, &guest.memory);
         }
         left -= u64::from(copied - cleared);
@@ -120,6 +141,24 @@ impl<'a> Work<'a> {
         }
         let first = u16::try_from(left).ok()?.checked_mul(RESET_SPIS)?;
         (first < guest.gic.spis).then_some(Chunk::Spis { first })
+    }
+
+    /// What a chunk that is hashed is about.
+    pub fn wrong(&self, number: u32) -> Option<Wrong> {
+        let segments = &self.guest.segments;
+        if let Some(segment) = segments.get(number as usize) {
+            return Some(Wrong {
+                content: segment.content,
+                page: None,
+            });
+        }
+        let [cleared, _, _] = self.phases.ends;
+        let mut left = u64::from(number.checked_sub(cleared)?);
+        let segment = find(segments, &mut left, Segment::leaves)?;
+        Some(Wrong {
+            content: segment.content,
+            page: Some(GuestAddr(segment.destination.0 + segment.leaf(left).start)),
+        })
     }
 }
 
@@ -140,28 +179,22 @@ fn pages(range: &Mapping) -> u64 {
     range.size / CLEARED
 }
 
-/// The chunks of a segment, which end at multiples of [`COPIED`] and at its end.
-fn pieces(segment: &Segment) -> u64 {
-    match segment.size {
-        0 => 0,
-        size => (segment.destination.0 % COPIED + size).div_ceil(COPIED),
-    }
-}
-
 fn random_bytes(seed: &SeedSlot) -> u64 {
     u64::from(seed.size.min(MAX_SEED))
 }
 
-/// Piece `number` of a segment.
+/// A leaf of a segment.
 fn copy(segment: &Segment, number: u64, memory: &[Mapping]) -> Option<Chunk> {
-    let skew = segment.destination.0 % COPIED;
-    let start = (COPIED * number).saturating_sub(skew);
-    let end = segment.size.min(COPIED * (number + 1) - skew);
-    Some(Chunk::Copy {
-        from: segment.offset + start,
-        to: physical(memory, GuestAddr(segment.destination.0 + start))?,
-        size: end - start,
-    })
+    let leaf = segment.leaf(number);
+    // A leaf goes into one page, so into one range of memory.
+    let to = physical(memory, GuestAddr(segment.destination.0 + leaf.start))?;
+    let expected = Expected::Listed(segment.list + number * Hash::SIZE as u64);
+    Some(Chunk::Hash(Subject {
+        from: segment.offset + leaf.start,
+        to: Some(to),
+        size: leaf.size,
+        expected,
+    }))
 }
 
 /// The machine address of a byte of guest memory.
@@ -177,6 +210,7 @@ fn physical(memory: &[Mapping], ipa: GuestAddr) -> Option<PhysAddr> {
 #[cfg(not(loom))]
 mod tests {
     use super::*;
+    use crate::sha256::{self, State};
     use proptest::prelude::*;
     use spumone_config::Band;
     use spumone_config::packed::{OnFault, OnStop, SeedSlot, Stage2, VirtualGic};
@@ -233,26 +267,123 @@ mod tests {
         Random,
     }
 
+    /// A bundle in which the byte at `n` depends on `n`; with the lists of all segments behind it, each at its `list`.
+    struct Bundle<'a> {
+        guest: &'a Guest,
+        has_instructions: bool,
+        memory: BTreeMap<u64, Byte>,
+        most_blocks: u64,
+    }
+
+    fn byte(at: u64) -> u8 {
+        (at ^ at >> 8) as u8
+    }
+
+    fn leaf_hash(segment: &Segment, number: u64) -> Hash {
+        let leaf = segment.leaf(number);
+        let from = segment.offset + leaf.start;
+        let bytes: Vec<u8> = (from..from + leaf.size).map(byte).collect();
+        sha256::hash(&bytes, sha256::compress)
+    }
+
+    fn list_of(segment: &Segment) -> Vec<u8> {
+        (0..segment.leaves())
+            .flat_map(|number| leaf_hash(segment, number).0)
+            .collect()
+    }
+
+    impl Bundle<'_> {
+        fn byte(&self, at: u64) -> u8 {
+            for segment in &self.guest.segments {
+                let end = segment.list + segment.leaves() * Hash::SIZE as u64;
+                if (segment.list..end).contains(&at) {
+                    return list_of(segment)[(at - segment.list) as usize];
+                }
+            }
+            byte(at)
+        }
+    }
+
+    impl Engine for Bundle<'_> {
+        fn has_instructions(&self) -> bool {
+            self.has_instructions
+        }
+
+        fn copy_and_hash(
+            &mut self,
+            state: &mut State,
+            from: u64,
+            to: Option<PhysAddr>,
+            blocks: u64,
+        ) {
+            assert!(self.has_instructions);
+            self.most_blocks = self.most_blocks.max(blocks);
+            for number in 0..blocks {
+                let offset = sha256::BLOCK as u64 * number;
+                let mut block = [0; sha256::BLOCK];
+                let to = to.map(|to| PhysAddr(to.0 + offset));
+                self.fetch(&mut block, from + offset, to, sha256::BLOCK as u64);
+                sha256::compress(state, &[block]);
+            }
+        }
+
+        fn hash(&mut self, state: &mut State, block: &[u8; sha256::BLOCK]) {
+            assert!(self.has_instructions);
+            sha256::compress(state, &[*block]);
+        }
+
+        fn fetch(
+            &mut self,
+            block: &mut [u8; sha256::BLOCK],
+            from: u64,
+            to: Option<PhysAddr>,
+            bytes: u64,
+        ) {
+            for n in 0..bytes {
+                block[n as usize] = self.byte(from + n);
+                if let Some(to) = to {
+                    self.memory.insert(to.0 + n, Byte::Bundle(from + n));
+                }
+            }
+        }
+
+        fn hash_at(&self, offset: u64) -> Hash {
+            Hash(std::array::from_fn(|n| self.byte(offset + n as u64)))
+        }
+    }
+
     /// Carries all chunks out, and checks their sizes and addresses.
     fn load(guest: &Guest) -> BTreeMap<u64, Byte> {
-        let mut memory = BTreeMap::new();
+        load_with(guest, true)
+    }
+
+    fn load_with(guest: &Guest, has_instructions: bool) -> BTreeMap<u64, Byte> {
+        let mut bundle = Bundle {
+            guest,
+            has_instructions,
+            memory: BTreeMap::new(),
+            most_blocks: 0,
+        };
         let work = Work::new(guest, Phases::of(guest));
         let (mut drawn, mut reset) = (None, 0);
         let total = work.phases().total();
-        for chunk in (0..total).filter_map(|number| work.chunk(number)) {
+        let chunks = (0..total).filter_map(|number| Some((number, work.chunk(number)?)));
+        for (number, chunk) in chunks {
             match chunk {
                 Chunk::Clear { to } => {
                     assert!(to.is_aligned(CLEARED));
-                    memory.extend((to.0..to.0 + CLEARED).map(|at| (at, Byte::Zero)));
+                    let page = to.0..to.0 + CLEARED;
+                    bundle.memory.extend(page.map(|at| (at, Byte::Zero)));
                 }
-                Chunk::Copy { from, to, size } => {
-                    assert!((1..=COPIED).contains(&size));
-                    memory.extend((0..size).map(|n| (to.0 + n, Byte::Bundle(from + n))));
+                Chunk::Hash(subject) => {
+                    let mut hashing = Hashing::new(number, subject);
+                    let is_right = (0..10_000).find_map(|_| hashing.step(&mut bundle));
+                    assert_eq!(is_right, Some(true), "{:?}", work.wrong(number));
                 }
                 Chunk::Random { to, number } => {
                     assert!(drawn < Some(number), "no random byte is used twice");
                     drawn = Some(number);
-                    memory.insert(to.0, Byte::Random);
+                    bundle.memory.insert(to.0, Byte::Random);
                 }
                 Chunk::Spis { first } => {
                     assert_eq!(first, reset, "each SPI is reset once");
@@ -262,7 +393,8 @@ mod tests {
         }
         assert_eq!(reset, guest.gic.spis);
         assert_eq!(work.chunk(total), None, "no chunk comes after the end");
-        memory
+        assert!(bundle.most_blocks <= BLOCKS_A_STEP);
+        bundle.memory
     }
 
     /// Two ranges: consecutive for the guest, apart and in another order on the machine.
@@ -328,7 +460,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
         fn loading_in_chunks_equals_loading_by_bytes(
-            segments in proptest::collection::vec((0..FAR, 0..3 * PAGE, 0..4 * PAGE), 0..3),
+            segments in proptest::collection::vec((0..FAR / 2, 0..3 * PAGE, 0..4 * PAGE), 0..3),
             seeds in proptest::collection::vec((0..4 * PAGE, 0..100_u32), 0..4),
         ) {
             let segments: Vec<_> = segments
@@ -337,6 +469,15 @@ mod tests {
                     offset,
                     size,
                     destination: GuestAddr(destination),
+                    content: Content::Image,
+                    list: 0,
+                    list_hash: Hash::default(),
+                })
+                .zip(1..)
+                .map(|(mut segment, number)| {
+                    segment.list = number * FAR;
+                    segment.list_hash = sha256::hash(&list_of(&segment), sha256::compress);
+                    segment
                 })
                 .collect();
             let seeds: Vec<_> = seeds
@@ -348,6 +489,7 @@ mod tests {
                 .collect();
             let guest = guest(&two_ranges(), &segments, &seeds);
             prop_assert_eq!(load(&guest), model(&guest));
+            prop_assert_eq!(load_with(&guest, false), model(&guest));
         }
     }
 }

@@ -29,6 +29,8 @@ pub enum StopReason {
     Reset,
     /// The guest did what it may not.
     Fault,
+    /// What was loaded for it is not what its description says. It has not run.
+    Unverified,
 }
 
 /// Where a guest is in its life.
@@ -189,29 +191,35 @@ impl Lifecycle {
 
 const GENERATION_SHIFT: u32 = 32;
 
-/// The phases; a phase is stored in the word as its index here.
-const PHASES: [Phase; 8] = [
-    Phase::Restoring,
-    Phase::Running,
-    Phase::Stopping(StopReason::Off),
-    Phase::Stopping(StopReason::Reset),
-    Phase::Stopping(StopReason::Fault),
-    Phase::Stopped(StopReason::Off),
-    Phase::Stopped(StopReason::Reset),
-    Phase::Stopped(StopReason::Fault),
+/// The reasons, in the order of their numbers in the word.
+const REASONS: [StopReason; 4] = [
+    StopReason::Off,
+    StopReason::Reset,
+    StopReason::Fault,
+    StopReason::Unverified,
 ];
+/// The number of a phase with a reason is that of the reason and one of these.
+const STOPPING: u64 = 4;
+const STOPPED: u64 = 8;
 
 const fn pack(phase: Phase, generation: Generation) -> u64 {
     let number = match phase {
         Phase::Restoring => 0,
         Phase::Running => 1,
-        Phase::Stopping(reason) => 2 + reason as u64,
-        Phase::Stopped(reason) => 5 + reason as u64,
+        Phase::Stopping(reason) => STOPPING + reason as u64,
+        Phase::Stopped(reason) => STOPPED + reason as u64,
     };
     (generation.0 as u64) << GENERATION_SHIFT | number
 }
 
 const fn unpack(word: u64) -> (Phase, Generation) {
     let generation = Generation((word >> GENERATION_SHIFT) as u32);
-    (PHASES[word as usize % PHASES.len()], generation)
+    let reason = REASONS[word as usize % REASONS.len()];
+    let phase = match word as u32 {
+        0 => Phase::Restoring,
+        1 => Phase::Running,
+        number if (number as u64) < STOPPED => Phase::Stopping(reason),
+        _ => Phase::Stopped(reason),
+    };
+    (phase, generation)
 }

@@ -85,7 +85,7 @@ impl Restarts {
 mod tests {
     use super::*;
     use Ending::{MachineGoesOff, Restarts as Again, Stays, StaysAtLimit};
-    use StopReason::{Fault, Off, Reset};
+    use StopReason::{Fault, Off, Reset, Unverified};
 
     /// Ticks in a microsecond: one.
     const FREQUENCY: u32 = 1_000_000;
@@ -102,11 +102,16 @@ mod tests {
     fn a_reset_starts_a_guest_again_and_a_fault_only_if_it_says_so() {
         let restarts = Restarts::new();
         for (on_stop, expected) in [
-            (OnStop::Stop, [Stays, Again, Stays]),
-            (OnStop::MachineOff, [MachineGoesOff, Again, MachineGoesOff]),
-            (RESTART, [Stays, Again, Again]),
+            (OnStop::Stop, [Stays, Again, Stays, Stays]),
+            (
+                OnStop::MachineOff,
+                [MachineGoesOff, Again, MachineGoesOff, MachineGoesOff],
+            ),
+            // What does not verify would not the next time either.
+            (RESTART, [Stays, Again, Again, Stays]),
         ] {
-            let endings = [Off, Reset, Fault].map(|reason| ending(&restarts, on_stop, reason, 5));
+            let endings =
+                [Off, Reset, Fault, Unverified].map(|reason| ending(&restarts, on_stop, reason, 5));
             assert_eq!(endings, expected, "{on_stop:?}");
         }
     }

@@ -62,6 +62,12 @@ impl Memory {
 }
 
 impl Machine {
+    /// Changes a byte of the bundle.
+    #[cfg(test)]
+    pub fn damage_bundle(&mut self, offset: u64) {
+        self.memory.bundle[offset as usize] ^= 1;
+    }
+
     fn read_device(&mut self, address: u64) -> u32 {
         self.work += 1;
         if let Some(value) = self.read_uart(address) {
@@ -173,18 +179,31 @@ pub unsafe fn clear_memory(start: PhysAddr) {
     });
 }
 
-/// Copies a piece of the bundle to guest memory.
+/// Reads bytes of the bundle, and copies them to guest memory.
 ///
 /// # Safety
 ///
 /// As on the machine.
-pub unsafe fn copy_payload(offset: u64, to: PhysAddr, bytes: u64) {
+pub unsafe fn fetch_payload(offset: u64, to: Option<PhysAddr>, block: &mut [u8], bytes: u64) {
     with(|machine| {
         machine.work += 1;
         let (offset, bytes) = (offset as usize, bytes as usize);
-        let piece = machine.memory.bundle[offset..offset + bytes].to_vec();
-        machine.memory.of_guest(to.0, bytes).copy_from_slice(&piece);
+        let piece = &machine.memory.bundle[offset..offset + bytes];
+        block[..bytes].copy_from_slice(piece);
+        if let Some(to) = to {
+            let place = machine.memory.of_guest(to.0, bytes);
+            place.copy_from_slice(&block[..bytes]);
+        }
     });
+}
+
+/// The bytes at this offset of the bundle.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn payload_bytes<const N: usize>(offset: u64) -> [u8; N] {
+    with(|machine| std::array::from_fn(|n| machine.memory.bundle[offset as usize + n]))
 }
 
 /// Writes one byte of guest memory.
@@ -198,6 +217,9 @@ pub unsafe fn write_memory_byte(to: PhysAddr, value: u8) {
         machine.memory.of_guest(to.0, 1)[0] = value;
     });
 }
+
+/// What one core writes all see at once.
+pub fn wait_until_visible() {}
 
 /// There are no caches.
 pub fn finish_loading() {}

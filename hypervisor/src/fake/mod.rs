@@ -18,6 +18,7 @@ mod interrupts;
 mod memory;
 mod registers;
 pub mod running_guest;
+mod sha256;
 mod statics;
 mod translation;
 mod uart;
@@ -30,15 +31,16 @@ pub use firmware::{
 pub use gic::{Gic, GicError, initialize_gic};
 pub use guest::{GuestHook, enter};
 pub use memory::{
-    MIN_BUNDLE, Memory, bundle_start, clear_memory, copy_payload, finish_loading, memory_bytes,
-    own_memory, read_u32, read_word_of_memory, text_start, write_if_there, write_memory,
-    write_memory_byte, write_u32, write_u64,
+    MIN_BUNDLE, Memory, bundle_start, clear_memory, fetch_payload, finish_loading, memory_bytes,
+    own_memory, payload_bytes, read_u32, read_word_of_memory, text_start, wait_until_visible,
+    write_if_there, write_memory, write_memory_byte, write_u32, write_u64,
 };
 pub use registers::{
     Register, dsb_ishst, dsb_sy, isb, load_vectors, note_step, read, set_vectors, store_vectors,
     write, write_own,
 };
 pub(crate) use registers::{pass_step, read_register, write_own_register, write_register};
+pub use sha256::{compress, copy_and_hash, enable_vectors, has_sha256, trust};
 pub use statics::PerMachine;
 pub(crate) use statics::{per_machine, place};
 pub use translation::{
@@ -47,7 +49,7 @@ pub use translation::{
 };
 pub use uart::{Uart, printed, uart_at};
 
-use spumone_config::packed::MemoryRange;
+use spumone_config::packed::{MemoryRange, Trust};
 use std::any::Any;
 use std::cell::RefCell;
 
@@ -70,6 +72,10 @@ pub struct Machine {
     pub uart: uart::State,
     /// Memory.
     pub memory: Memory,
+    /// Whether cores have instructions for SHA-256.
+    pub has_sha256: bool,
+    /// The key that the hypervisor trusts, and the lowest version that it accepts.
+    pub trust: Trust,
     /// Register writes that silence devices.
     pub quiesced: Vec<(u64, u32)>,
     /// Whether the firmware was asked to turn the machine off.
@@ -103,6 +109,10 @@ pub struct Parts {
     pub bundle: Vec<u8>,
     /// Where hypervisor and bundle are.
     pub own: MemoryRange,
+    /// The key that the hypervisor trusts, and the lowest version that it accepts.
+    pub trust: Trust,
+    /// Whether cores have instructions for SHA-256.
+    pub has_sha256: bool,
     /// Distributor, redistributors, UART.
     pub devices: [u64; 3],
     /// The UART's interrupt.
@@ -122,6 +132,8 @@ pub fn switch_on(parts: Parts) {
         gic: Gic::new(parts.devices[0], parts.devices[1]),
         uart: uart::State::new(parts.devices[2], parts.uart_interrupt),
         memory: Memory::new(parts.memory, parts.loadable, parts.bundle, parts.own),
+        has_sha256: parts.has_sha256,
+        trust: parts.trust,
         quiesced: Vec::new(),
         is_off: false,
         work: 0,

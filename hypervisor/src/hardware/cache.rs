@@ -3,6 +3,7 @@
 //! its caches off.
 
 use super::bundle_start;
+use super::running_guest::copy;
 use crate::sysreg::mrs;
 use core::arch::asm;
 use spumone_config::PhysAddr;
@@ -69,87 +70,38 @@ unsafe fn clear_eight_lines(at: u64, line: u64) -> u64 {
     next
 }
 
-/// Copies a piece of the bundle, from `offset` on, to guest memory.
+/// Reads bytes of the bundle, from `offset` on, into `block`, and copies what was read to guest memory, if `to` says so. At most as many
+/// as `block` has.
 ///
 /// # Safety
 ///
 /// As [`clear_memory`]; the source is in the bundle.
-#[inline(always)]
-pub unsafe fn copy_payload(offset: u64, to: PhysAddr, bytes: u64) {
-    // SAFETY: the source is in the bundle.
-    let from = unsafe { bundle_start().add(offset as usize) };
-    let line = cache_line();
-    // Pieces begin at multiples of their size at the destination; the source may have any address.
-    let (mut done, end) = match line.is_multiple_of(PIECE) {
-        true => {
-            let head = bytes.min(to.0.next_multiple_of(PIECE) - to.0);
-            (head, bytes - (bytes - head) % PIECE)
-        }
-        false => (bytes, bytes),
-    };
-    // SAFETY: as the caller promises; the two are parts of the source and of the destination.
-    unsafe { copy_bytes(from as u64, to.0, done, line) };
-    // At most 16 times: pieces of 64 bytes.
-    while done < end {
-        // SAFETY: as above.
-        unsafe { copy_piece(from as u64 + done, to.0 + done) };
-        done += PIECE;
-    }
-    // SAFETY: as above.
-    unsafe { copy_bytes(from as u64 + done, to.0 + done, bytes - done, line) };
-    wait_until_visible();
-}
-
-/// Copies less than a piece, or whatever a core with uncommon cache lines copies, and cleans the cache lines.
-///
-/// # Safety
-///
-/// As [`copy_payload`].
-unsafe fn copy_bytes(from: u64, to: u64, bytes: u64, line: u64) {
-    if bytes > 0 {
-        // SAFETY: the source is in the bundle, read-only and checked by `spm`; the destination is
-        // guest memory, as in `clear_memory`. They do not overlap.
-        unsafe { core::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes as usize) };
-        clean(to, bytes, line);
-    }
-}
-
-/// The bytes that [`copy_piece`] copies: the usual length of a cache line.
-const PIECE: u64 = 64;
-
-/// Copies [`PIECE`] bytes, and cleans the cache line that they are in. The `memcpy` of the compiler's library takes three
-/// times as long.
-///
-/// # Safety
-///
-/// As [`copy_payload`]. The destination is a multiple of [`PIECE`].
-#[inline(always)]
-unsafe fn copy_piece(from: u64, to: u64) {
-    // SAFETY: as the caller promises.
+pub unsafe fn fetch_payload(offset: u64, to: Option<PhysAddr>, block: &mut [u8], bytes: u64) {
+    let bytes = bytes.min(block.len() as u64) as u32;
+    let place = PhysAddr(block.as_mut_ptr() as u64);
+    // SAFETY: the source is in the bundle, as the caller promises; `block` is memory of EL2, and has as many bytes.
     unsafe {
-        asm!(
-            "ldp {a}, {b}, [{from}]",
-            "ldp {c}, {d}, [{from}, #16]",
-            "ldp {e}, {f}, [{from}, #32]",
-            "ldp {g}, {h}, [{from}, #48]",
-            "stp {a}, {b}, [{to}]",
-            "stp {c}, {d}, [{to}, #16]",
-            "stp {e}, {f}, [{to}, #32]",
-            "stp {g}, {h}, [{to}, #48]",
-            "dc civac, {to}",
-            a = out(reg) _,
-            b = out(reg) _,
-            c = out(reg) _,
-            d = out(reg) _,
-            e = out(reg) _,
-            f = out(reg) _,
-            g = out(reg) _,
-            h = out(reg) _,
-            from = in(reg) from,
-            to = in(reg) to,
-            options(nostack, preserves_flags)
-        );
+        copy(
+            PhysAddr(bundle_start().add(offset as usize) as u64),
+            place,
+            bytes,
+        )
+    };
+    if let Some(to) = to {
+        // SAFETY: guest memory, as in `clear_memory`, apart from EL2's.
+        unsafe { copy(place, to, bytes) };
+        clean(to.0, u64::from(bytes), cache_line());
     }
+}
+
+/// The bytes at this offset of the bundle.
+///
+/// # Safety
+///
+/// They are in the bundle.
+pub unsafe fn payload_bytes<const N: usize>(offset: u64) -> [u8; N] {
+    // SAFETY: as the caller promises; any bytes are such an array.
+    unsafe { bundle_start().add(offset as usize).cast::<[u8; N]>().read() }
 }
 
 /// Writes one byte of guest memory.
@@ -166,21 +118,21 @@ pub unsafe fn write_memory_byte(to: PhysAddr, value: u8) {
 }
 
 /// Waits until the cache lines that this core has cleaned are in memory, because another core may start the guest.
-fn wait_until_visible() {
+pub fn wait_until_visible() {
     // SAFETY: a barrier.
     unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
 }
 
 /// Smallest data cache line of the core in bytes (`CTR_EL0.DminLine`).
-fn cache_line() -> u64 {
+pub(super) fn cache_line() -> u64 {
     4 << (mrs!(CTR_EL0) >> 16 & 0xF)
 }
 
 /// Cleans and invalidates the range to the point of coherency. A guest starts with its caches off: it
 /// must read the data that was loaded, and no stale lines may remain for when it turns them on.
-fn clean(start: u64, bytes: u64, line: u64) {
+pub(super) fn clean(start: u64, bytes: u64, line: u64) {
     let mut at = start & !(line - 1);
-    // At most 64 times: lines of 64 bytes.
+    // At most 64 times: lines of 64 bytes in a page.
     while at < start + bytes {
         // SAFETY: cleaning and invalidating a line does not change what memory reads as.
         unsafe { asm!("dc civac, {}", in(reg) at, options(nostack, preserves_flags)) };

@@ -16,15 +16,20 @@ mod memory;
 mod mmio;
 mod registers;
 pub mod running_guest;
+mod sha256;
 mod stacks;
 mod statics;
 mod steps;
 mod translation;
+mod trust;
 mod vectors;
 mod wait;
 
 pub use arm_pl011_uart::Uart;
-pub use cache::{clear_memory, copy_payload, finish_loading, write_memory_byte};
+pub use cache::{
+    clear_memory, fetch_payload, finish_loading, payload_bytes, wait_until_visible,
+    write_memory_byte,
+};
 pub use firmware::{run_for_ever, start_core, system_off};
 pub use floating_point::{load_vectors, store_vectors};
 pub use gic::{GicError, initialize_gic};
@@ -37,8 +42,10 @@ pub use mmio::{
 pub(crate) use registers::{
     dsb_ishst, dsb_sy, isb, read_register, write_own_register, write_register,
 };
+pub use sha256::{compress, copy_and_hash, enable_vectors, has_sha256};
 pub(crate) use statics::{per_machine, place};
 pub(crate) use steps::pass_step;
 pub use translation::{forget_both_stages, forget_guest_translations, translate_for_kernel_read};
+pub use trust::trust;
 pub use vectors::set_vectors;
 pub use wait::{halt, wait_for_interrupt};

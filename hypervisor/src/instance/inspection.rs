@@ -32,6 +32,11 @@ impl Instance {
         self.state.vcpu_state(id)
     }
 
+    /// Whether the core has begun to hash a chunk of a guest that it helps to load.
+    pub(crate) fn helps(&self) -> bool {
+        self.helps.is_some()
+    }
+
     /// Whether the core must decide.
     pub(crate) fn must_decide(&self) -> bool {
         self.state.must_decide()

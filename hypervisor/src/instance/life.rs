@@ -12,7 +12,9 @@ use crate::guest::{Guest, Owner};
 use crate::vcpu::Work;
 use core::sync::atomic::Ordering;
 use spumone_config::{GuestId, PcpuId, VcpuId};
+use spumone_core::console::Subject;
 use spumone_core::link::{Gpio, Signal};
+use spumone_core::load::Work as Chunks;
 use spumone_core::mailbox::Message;
 use spumone_core::migration;
 use spumone_core::orders::Start;
@@ -153,9 +155,13 @@ impl Instance {
         self.state.start(id);
     }
 
-    /// Starts the guest's first vCPU, which has loaded the guest and [reset its state](reset_shared).
+    /// Starts the guest's first vCPU, which has loaded the guest and [reset its state](reset_shared), if all that was loaded is what the
+    /// description says.
     #[inline(never)]
     pub(super) fn begin_life(&mut self, id: VcpuId) {
+        if let Some(number) = self.saved(id).shared.loading.wrong() {
+            return self.refuse_life(id, number);
+        }
         let events = self.platform.events;
         let vcpu = self.saved(id);
         events.note(Event::Start, u64::from(vcpu.guest.0));
@@ -172,6 +178,20 @@ impl Instance {
             guest.power.started(index);
         }
         signal_peers(guest);
+    }
+
+    /// Ends the life of a guest before one of its vCPUs has run, because chunk `number` of it does not have its hash. Its end is that of
+    /// other lives, so all that the loading has left is cleared.
+    fn refuse_life(&mut self, id: VcpuId, number: u32) {
+        let vcpu = self.saved(id);
+        vcpu.work = Work::Guest;
+        let (guest_id, guest) = (vcpu.guest, vcpu.shared);
+        self.state.stop(id);
+        guest.lifecycle.run();
+        if let Some(wrong) = Chunks::new(&guest.config, guest.phases).wrong(number) {
+            self.say_of(guest_id, Subject::Unverified(wrong));
+        }
+        self.stop_guest(guest_id, StopReason::Unverified);
     }
 
     /// Restarts a guest for the operator; returns the phase in which it was. Has no effect on a guest that is

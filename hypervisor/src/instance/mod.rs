@@ -3,7 +3,7 @@
 //!
 //! Each core runs its own instance, with its vCPUs, its run queue and its stack. Instances share only
 //! what is in `machine`, and always run with interrupts masked. None waits for another one, except for a chunk of a guest that both
-//! load. An instance is a loop: decide which vCPU runs, enter it, handle its exit.
+//! load, which the other one carries out or gives back. An instance is a loop: decide which vCPU runs, enter it, handle its exit.
 
 mod exceptions;
 mod firmware;
@@ -40,7 +40,7 @@ use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::bits::bits;
 use spumone_core::console::{Answers, Attendance, Served};
-use spumone_core::load::{RESET_SPIS, guests_to_help};
+use spumone_core::load::{Hashing, RESET_SPIS, guests_to_help};
 use spumone_core::mailbox::Port;
 use spumone_core::migration::{self, CoreSetup, CoreState, Next};
 use spumone_core::psci::Generation;
@@ -62,6 +62,9 @@ pub struct Instance {
     next_chore: usize,
     /// Random numbers for TRNG calls.
     random: Stream,
+    /// The chunk that this core has begun to hash while it is idle, and its guest. Not in one `Option`, so that it stays where it is.
+    helps: Option<Hashing>,
+    helped: GuestId,
 }
 
 impl CoreLoop for Instance {
@@ -75,9 +78,18 @@ impl CoreLoop for Instance {
         match migration::next_action(&mut self.state, &mut self.platform) {
             Next::Decide => {}
             Next::Idle => self.idle(),
-            Next::Run(_) => self.run_vcpu(),
-            Next::Await => self.await_interrupt(),
-            Next::Switch(vcpu) => self.prepare_vcpu(vcpu),
+            Next::Run(_) => {
+                self.stop_helping();
+                self.run_vcpu();
+            }
+            Next::Await => {
+                self.stop_helping();
+                self.await_interrupt();
+            }
+            Next::Switch(vcpu) => {
+                self.stop_helping();
+                self.prepare_vcpu(vcpu);
+            }
             Next::Chore(now) => self.do_chore(now),
         }
     }
@@ -90,6 +102,22 @@ fn loaded(state: &mut CoreState<VcpuToken>) -> &mut Vcpu {
         Some(vcpu) => vcpu,
         None => fatal!("no vCPU is loaded"),
     }
+}
+
+/// Loads chunks of a guest, if it is being loaded, until an interrupt pends. `held`: the one that this core has begun to hash.
+#[inline(never)]
+fn load_chunks(platform: &CorePlatform, id: GuestId, held: &mut Option<Hashing>) -> Left {
+    let machine = platform.machine;
+    let guest = machine.guest(id);
+    let random = |number| {
+        let life = guest.lifecycle.now().1;
+        machine.entropy.byte_of_guest(id, life.0, number)
+    };
+    let mut gic = platform.loaded_gic(id);
+    // A core that took an interrupt of the former life has delivered it by now: it has acknowledged the end of that life since.
+    let reset_spis = |first| guest.gic.reset_spis(first, RESET_SPIS, &mut gic);
+    let core = platform.core;
+    loader::load_until_interrupted(guest, core, held, random, reset_spis)
 }
 
 impl Instance {
@@ -127,6 +155,8 @@ impl Instance {
             answers: Answers::new(has_console.then(|| CONSOLE.focus())),
             next_chore: 0,
             random: machine.entropy.of_core(core),
+            helps: None,
+            helped: GuestId(0),
         }
     }
 
@@ -140,14 +170,17 @@ impl Instance {
 
     /// No vCPU may run: the core prints waiting output and helps to load guests, then sleeps until an interrupt.
     fn idle(&mut self) {
-        // Each round prints some bytes, or loads chunks. So the sizes of rings and guests bound the number of rounds; an
-        // interrupt ends the loop.
+        // Each round prints some bytes. So the sizes of rings bound the number of rounds; an interrupt ends the loop.
         while !cpu::interrupt_pending() && !self.state.must_decide() {
             let prints = CONSOLE.work_left() && self.serve_console() == Served::BudgetSpent;
             if cpu::interrupt_pending() {
                 break;
             }
-            if !self.helps_to_load() && !prints {
+            // There may be more to load, or another core may still carry out what the rest needs.
+            if self.helps_to_load() {
+                return;
+            }
+            if !prints {
                 break;
             }
         }
@@ -209,7 +242,7 @@ impl Instance {
             if !self.moves_frames_of(guest) {
                 self.begin_chunks(guest_id, life);
             }
-        } else if self.load_chunks(guest_id) == Left::Nothing {
+        } else if self.load_own_chunks(guest_id, id) == Left::Nothing {
             machine.loading.fetch_and(!(1 << guest_id.0), Relaxed);
             finish_loading();
             self.saved(id).work = Work::Reset;
@@ -229,8 +262,35 @@ impl Instance {
         }
     }
 
+    /// As [`load_chunks`], by the guest's first vCPU. It keeps a chunk that it has begun: the guest waits for this core in
+    /// any case.
+    fn load_own_chunks(&mut self, guest: GuestId, vcpu: VcpuId) -> Left {
+        match self.state.saved_vcpu_mut(vcpu) {
+            Some(vcpu) => load_chunks(&self.platform, guest, &mut vcpu.hashing),
+            None => fatal!("vCPU {vcpu} is not on this core"),
+        }
+    }
+
+    /// Gives back the chunk that the core has begun to hash while it was idle: it is about to do something else, maybe for long.
+    #[inline(always)]
+    fn stop_helping(&mut self) {
+        if self.helps.is_some() {
+            self.give_chunk_back();
+        }
+    }
+
+    #[inline(never)]
+    fn give_chunk_back(&mut self) {
+        if let Some(hashing) = &self.helps {
+            let guest = self.platform.machine.guest(self.helped);
+            let core = self.platform.core;
+            guest.loading.give_back(core, hashing.chunk());
+        }
+        self.helps = None;
+    }
+
     /// Loads chunks of the guests that are being loaded now, if this core may ([`guests_to_help`]). Returns whether there may be more.
-    fn helps_to_load(&self) -> bool {
+    fn helps_to_load(&mut self) -> bool {
         let machine = self.platform.machine;
         let loading = machine.loading.load(Relaxed);
         if loading == 0 {
@@ -243,21 +303,20 @@ impl Instance {
         let loading = loading.map(|id| (id, machine.guest(id).config.band));
         let guests = guests_to_help(own, loading);
         // At most 8 times: guests.
-        guests.iter().any(|&id| self.load_chunks(id) == Left::More)
+        if self.helps.is_some() && !guests.contains(&self.helped) {
+            self.give_chunk_back();
+        }
+        // At most 8 times: guests.
+        guests.iter().any(|&id| self.help_with(id) == Left::More)
     }
 
-    /// Loads chunks of a guest, if it is being loaded, until an interrupt pends.
-    fn load_chunks(&self, id: GuestId) -> Left {
-        let machine = self.platform.machine;
-        let guest = machine.guest(id);
-        let random = |number| {
-            let life = guest.lifecycle.now().1;
-            machine.entropy.byte_of_guest(id, life.0, number)
-        };
-        let mut gic = self.platform.loaded_gic(id);
-        // A core that took an interrupt of the former life has delivered it by now: it has acknowledged the end of that life since.
-        let reset_spis = |first| guest.gic.reset_spis(first, RESET_SPIS, &mut gic);
-        loader::load_until_interrupted(guest, random, reset_spis)
+    /// Helps with this guest, and gives back what the core has begun of another one, which is less urgent.
+    fn help_with(&mut self, id: GuestId) -> Left {
+        if self.helped != id {
+            self.stop_helping();
+        }
+        self.helped = id;
+        load_chunks(&self.platform, id, &mut self.helps)
     }
 
     /// Enters the running vCPU, which is loaded, and handles its exit.

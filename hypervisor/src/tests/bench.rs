@@ -6,7 +6,7 @@ use super::invariants;
 use super::systems::{DISTRIBUTOR, REDISTRIBUTORS, parts};
 use crate::boot;
 use crate::core_loop::CoreLoop;
-use crate::fake::{self, Ended, REDISTRIBUTOR_SIZE, Register, printed};
+use crate::fake::{self, Ended, Parts, REDISTRIBUTOR_SIZE, Register, printed};
 use crate::guest_registers::{Exit, GuestRegisters};
 use crate::instance::Instance;
 use crate::machine::Machine;
@@ -66,7 +66,12 @@ pub struct Bench {
 impl Bench {
     /// Switches a machine on, and boots the system.
     pub fn boot(system: &System) -> Self {
-        fake::switch_on(parts(system));
+        Self::boot_parts(parts(system))
+    }
+
+    /// Switches this machine on.
+    pub fn boot_parts(parts: Parts) -> Self {
+        fake::switch_on(parts);
         let guests = Rc::new(RefCell::new(Guests::default()));
         let playing = Rc::clone(&guests);
         fake::with(|machine| {

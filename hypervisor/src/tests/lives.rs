@@ -6,8 +6,8 @@ use super::guest::{GuestCpu, psci};
 use super::systems::*;
 use crate::fake::{self, Ended, Register, printed};
 use crate::guest_registers::Exit;
-use spumone_config::GuestId;
 use spumone_config::packed::{OnStop, Policy, RestartLimit, Trigger};
+use spumone_config::{GuestId, PcpuId};
 use spumone_core::load::Claim;
 use spumone_core::psci::{Phase, StopReason};
 
@@ -287,7 +287,7 @@ fn begins_to_load(priority: u8) -> Bench {
 fn is_loaded(bench: &Bench, guest: u8) -> bool {
     let guest = bench.machine.guest(GuestId(guest));
     let phases = guest.phases;
-    guest.loading.claim(phases) == Claim::Done
+    guest.loading.claim(PcpuId(0), phases) == Claim::Done
 }
 
 #[test]

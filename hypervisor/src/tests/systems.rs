@@ -4,11 +4,13 @@
 use crate::fake::{self, Parts};
 use spumone_config::bands::Bands;
 use spumone_config::packed::{
-    Board, BundleHeader, Guest, Interrupt, InterruptPriorities, LinkEnd, LinkGpio, LinkKind,
-    Mapping, MemoryRange, OnFault, OnStop, Policy, Quiesce, Scheduler, SeedSlot, Segment, Spi,
-    SpiOwner, Stage2, System, Trigger, Uart, Vcpu, VirtualGic, VirtualUart, Without,
+    Board, Content, Guest, Hash, Interrupt, InterruptPriorities, LinkEnd, LinkGpio, LinkKind,
+    Mapping, MemoryRange, OnFault, OnStop, Part, Policy, Quiesce, Scheduler, Seal, SeedSlot,
+    Segment, Spi, SpiOwner, Stage2, System, Trigger, Trust, Uart, Vcpu, VirtualGic, VirtualUart,
+    Without,
 };
 use spumone_config::roles::{self, Member, Tables, changes_cores};
+use spumone_config::seal::seal;
 use spumone_config::stage2::{self, Attributes, Pages, VTCR, Vmid};
 use spumone_config::{Band, GuestAddr, GuestId, IntId, PcpuId, PhysAddr, Priority, VcpuId};
 use std::alloc::{Layout, alloc_zeroed};
@@ -29,7 +31,9 @@ pub const GUEST_MEMORY_SIZE: u64 = 0x1_0000;
 pub const GUEST_UART_INTERRUPT: u16 = 33;
 /// The image that is loaded at the start of a guest's memory.
 pub const IMAGE: &[u8] = b"image of a guest";
-const IMAGE_OFFSET: u64 = 0x10_0000;
+pub const IMAGE_OFFSET: u64 = 0x10_0000;
+/// The list of its hashes.
+pub const LIST_OFFSET: u64 = 0xF_0000;
 
 /// Where guests see the registers and the memory of their first link.
 pub const LINK_REGISTERS: u64 = 0x0C00_0000;
@@ -157,6 +161,9 @@ impl GuestParts {
                 offset: IMAGE_OFFSET,
                 size: IMAGE.len() as u64,
                 destination: GuestAddr(GUEST_MEMORY),
+                content: Content::Image,
+                list: LIST_OFFSET,
+                list_hash: Hash::default(),
             }]
             .into_iter()
             .collect(),
@@ -215,6 +222,9 @@ pub fn system(cores: u8, policy: Policy, guests: &[GuestParts]) -> System {
         })
         .collect();
     System {
+        version: 0,
+        stage2_pages: Part::default(),
+        el2_pages: Part::default(),
         keyboard: (0..)
             .map(GuestId)
             .zip(&guests)
@@ -378,24 +388,24 @@ fn make_tables(system: &mut System) {
     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
 }
 
-/// The machine for a system, with the system in its bundle.
+/// The machine for a system, with the system in its bundle, which nobody has signed.
 pub fn parts(system: &System) -> Parts {
+    signed_parts(system, |_| [0; Seal::SIGNATURE])
+}
+
+/// The same, signed.
+pub fn signed_parts(system: &System, sign: impl FnOnce(&[u8]) -> [u8; Seal::SIGNATURE]) -> Parts {
     let mut system = system.clone();
     make_tables(&mut system);
-    let mut buffer = vec![0; 0x8000];
-    let encoded = postcard::to_slice(&system, &mut buffer).unwrap();
-    let bundle_len = IMAGE_OFFSET as usize + IMAGE.len();
+    let bundle_len = IMAGE_OFFSET as usize + 0x2000;
     // The header has the address of the bundle, which must not change any more.
     let mut bundle = Vec::with_capacity(bundle_len.max(fake::MIN_BUNDLE));
-    let header = BundleHeader {
-        system_len: encoded.len() as u32,
-        total_len: bundle_len as u64,
-        address: PhysAddr(bundle.as_ptr() as u64),
-    };
-    bundle.extend_from_slice(&header.to_bytes());
-    bundle.extend_from_slice(encoded);
-    bundle.resize(IMAGE_OFFSET as usize, 0);
-    bundle.extend_from_slice(IMAGE);
+    bundle.resize(bundle_len, 0);
+    for segment in system.guests.iter().flat_map(|guest| &guest.segments) {
+        bundle[segment.offset as usize..][..IMAGE.len()].copy_from_slice(IMAGE);
+    }
+    let address = PhysAddr(bundle.as_ptr() as u64);
+    seal(&mut system, address, &mut bundle, sign).unwrap();
     let memory = system.guests.iter().flat_map(|guest| &guest.memory);
     Parts {
         mpidrs: system.board.core_mpidrs.to_vec(),
@@ -409,6 +419,8 @@ pub fn parts(system: &System) -> Parts {
             start: PhysAddr(MEMORY),
             size: HYPERVISOR_SIZE,
         },
+        trust: Trust::default(),
+        has_sha256: true,
         devices: [DISTRIBUTOR, REDISTRIBUTORS, UART],
         uart_interrupt: UART_INTERRUPT,
     }

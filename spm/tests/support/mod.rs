@@ -17,6 +17,9 @@ pub const HYPERVISOR_ADDRESS: u64 = 0x4020_0000;
 pub const HYPERVISOR_SIZE: u64 = 0x1_5000;
 /// Size of the stacks of its cores, each of a guard page and one more.
 const STACKS_SIZE: u64 = 8 * 0x2000;
+/// Where in it the key is, and how many bytes that takes.
+pub const TRUST: u64 = 0x1100;
+pub const TRUST_SIZE: u64 = 40;
 /// Memory size in the header of the test kernel, in bytes.
 pub const KERNEL_SIZE: u64 = 24 << 20;
 
@@ -80,10 +83,10 @@ impl Elf {
             symbols.extend([0x10, 0]);
             symbols.extend(0xfff1u16.to_le_bytes());
             symbols.extend(value.to_le_bytes());
-            let size = if *name == "core_stacks" {
-                STACKS_SIZE
-            } else {
-                0
+            let size = match *name {
+                "core_stacks" => STACKS_SIZE,
+                "spumone_trust" => TRUST_SIZE,
+                _ => 0,
             };
             symbols.extend(size.to_le_bytes());
             names.extend(name.as_bytes());
@@ -161,6 +164,7 @@ pub fn hypervisor() -> Elf {
         symbols: vec![
             ("entry", HYPERVISOR_ADDRESS + 64),
             ("rodata_begin", HYPERVISOR_ADDRESS + 0x1000),
+            ("spumone_trust", HYPERVISOR_ADDRESS + TRUST),
             ("data_begin", HYPERVISOR_ADDRESS + 0x2000),
             ("core_stacks", HYPERVISOR_ADDRESS + 0x3000),
             ("boot_stack_guard", HYPERVISOR_ADDRESS + 0x1_3000),

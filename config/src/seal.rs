@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writes the hashes of a bundle, and its seal. `core/src/verify` and `core/src/load` check them.
+
+use crate::packed::{BundleHeader, Hash, Part, Seal, Segment, System};
+use crate::types::PhysAddr;
+use sha2::{Digest, Sha256};
+
+/// The SHA-256 of some bytes.
+pub fn hash(bytes: &[u8]) -> Hash {
+    Hash(Sha256::digest(bytes).into())
+}
+
+/// Seals `bundle`, in which payloads and translation tables are in their places: writes the lists of leaves' hashes, then header,
+/// system and seal. `system` gets its hashes. `address`: where the bundle is made for. `sign` returns the signature of header and
+/// system, or zeros.
+///
+/// # Errors
+///
+/// What does not fit.
+pub fn seal(
+    system: &mut System,
+    address: PhysAddr,
+    bundle: &mut [u8],
+    sign: impl FnOnce(&[u8]) -> [u8; Seal::SIGNATURE],
+) -> Result<(), String> {
+    for guest in &mut system.guests {
+        for segment in &mut guest.segments {
+            let list = list(segment, bundle).ok_or("a payload lies beyond the bundle")?;
+            segment.list_hash = hash(&list);
+            put(bundle, segment.list, &list)?;
+        }
+    }
+    for part in [&mut system.stage2_pages, &mut system.el2_pages] {
+        let Part { offset, size, .. } = *part;
+        let bytes = get(bundle, offset, size).ok_or("a table lies beyond the bundle")?;
+        part.hash = hash(bytes);
+    }
+    let encoded = postcard::to_allocvec(system)
+        .map_err(|error| format!("the system cannot be encoded: {error}"))?;
+    let header = BundleHeader {
+        system_len: u32::try_from(encoded.len()).unwrap_or(u32::MAX),
+        total_len: bundle.len() as u64,
+        address,
+    };
+    if header.sealed_len().is_none() {
+        return Err("the system does not fit into the space reserved for it".into());
+    }
+    let mut sealed = header.to_bytes().to_vec();
+    sealed.extend_from_slice(&encoded);
+    let seal = Seal {
+        hash: hash(&sealed),
+        signature: sign(&sealed),
+    };
+    sealed.extend_from_slice(&seal.to_bytes());
+    put(bundle, 0, &sealed)
+}
+
+/// The hashes of a segment's leaves, one after the other.
+fn list(segment: &Segment, bundle: &[u8]) -> Option<Vec<u8>> {
+    let payload = get(bundle, segment.offset, segment.size)?;
+    let mut list = Vec::new();
+    for number in 0..segment.leaves() {
+        let leaf = segment.leaf(number);
+        list.extend_from_slice(&hash(get(payload, leaf.start, leaf.size)?).0);
+    }
+    Some(list)
+}
+
+fn get(bytes: &[u8], offset: u64, size: u64) -> Option<&[u8]> {
+    let start = usize::try_from(offset).ok()?;
+    bytes.get(start..start.checked_add(usize::try_from(size).ok()?)?)
+}
+
+fn put(bundle: &mut [u8], offset: u64, bytes: &[u8]) -> Result<(), String> {
+    let start = usize::try_from(offset).ok();
+    let range = start.and_then(|start| Some(start..start.checked_add(bytes.len())?));
+    range
+        .and_then(|range| bundle.get_mut(range))
+        .ok_or("a part lies beyond the bundle")?
+        .copy_from_slice(bytes);
+    Ok(())
+}
+
+#[cfg(test)]
+// Tests may unwrap.
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::packed::{Content, LEAF};
+    use crate::types::GuestAddr;
+
+    fn segment(destination: u64, size: u64) -> Segment {
+        Segment {
+            offset: 0,
+            size,
+            destination: GuestAddr(destination),
+            content: Content::Image,
+            list: 0,
+            list_hash: Hash::default(),
+        }
+    }
+
+    #[test]
+    fn leaves_cover_a_segment_and_each_goes_into_one_page() {
+        for destination in [0, 1, 64, 4095, 4096, 4100] {
+            for size in [0, 1, 95, 96, 4095, 4096, 4097, 8191, 8192, 8193] {
+                let segment = segment(destination, size);
+                let mut end = 0;
+                for number in 0..segment.leaves() {
+                    let leaf = segment.leaf(number);
+                    assert_eq!(leaf.start, end, "{segment:?}");
+                    assert!(leaf.size > 0);
+                    end += leaf.size;
+                    let (first, last) = (destination + leaf.start, destination + end - 1);
+                    assert_eq!(first / LEAF, last / LEAF, "{segment:?}");
+                }
+                assert_eq!(end, size);
+                assert_eq!(segment.leaf(segment.leaves()).size, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_of_a_segment_has_the_hash_of_each_leaf() {
+        let payload: Vec<u8> = (0..5000_u32).map(|n| n as u8).collect();
+        let list = list(&segment(4096 + 96, 5000), &payload).unwrap();
+        let hashes = [hash(&payload[..4000]), hash(&payload[4000..])];
+        assert_eq!(list, hashes.map(|it| it.0).concat());
+    }
+}

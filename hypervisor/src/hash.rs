@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! SHA-256 by the instructions of the core, or without them where it has none.
+
+use crate::hardware::{self, payload_bytes};
+use spumone_config::PhysAddr;
+use spumone_config::packed::Hash;
+use spumone_core::load::Engine;
+use spumone_core::sha256::{self, BLOCK, State};
+
+/// The hash of bytes. At start only: it takes as long as there are bytes.
+pub fn hash(bytes: &[u8]) -> Hash {
+    match hardware::has_sha256() {
+        true => sha256::hash(bytes, hardware::compress),
+        false => sha256::hash(bytes, sha256::compress),
+    }
+}
+
+/// Hashes and copies payloads of the bundle.
+pub struct PayloadEngine(());
+
+impl PayloadEngine {
+    /// An engine.
+    ///
+    /// # Safety
+    ///
+    /// It is used for chunks of a guest of which no vCPU runs; `spm` has checked that their sources are in the bundle.
+    pub const unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Engine for PayloadEngine {
+    #[inline(always)]
+    fn has_instructions(&self) -> bool {
+        hardware::has_sha256()
+    }
+
+    #[inline(always)]
+    fn copy_and_hash(&mut self, state: &mut State, from: u64, to: Option<PhysAddr>, blocks: u64) {
+        // SAFETY: as `new` demands; chunks are in the guest's memory (`core/load`).
+        unsafe { hardware::copy_and_hash(state, from, to, blocks) }
+    }
+
+    fn hash(&mut self, state: &mut State, block: &[u8; BLOCK]) {
+        hardware::compress(state, core::slice::from_ref(block));
+    }
+
+    fn fetch(&mut self, block: &mut [u8; BLOCK], from: u64, to: Option<PhysAddr>, bytes: u64) {
+        // SAFETY: as in `copy_and_hash`.
+        unsafe { hardware::fetch_payload(from, to, block, bytes) }
+    }
+
+    fn hash_at(&self, offset: u64) -> Hash {
+        // SAFETY: lists are in the bundle, too.
+        Hash(unsafe { payload_bytes(offset) })
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `spm key`: the keys that sign images.
+//!
+//! A key pair is two files of one line each: a word that says what it is, and 32 bytes in hexadecimal. The secret key is the seed of
+//! Ed25519 (RFC 8032, 5.1.5).
+
+use crate::command::{Command, help};
+use crate::failure::Failure;
+use crate::input;
+use clap::{Args, Subcommand};
+use ed25519_compact::{KeyPair, Seed};
+use spumone_config::packed::{Seal, Trust};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Shown below the help.
+const EXAMPLES: &str = "\
+Examples:
+  spm key new product          writes product.key, readable for its owner only, and product.pub
+  spm build systems/demo.toml --sign product.key";
+
+/// The first words of the two files.
+const SECRET: &str = "spumone-secret-key";
+const PUBLIC: &str = "spumone-public-key";
+/// Longer than any such file.
+const MAX_FILE: u64 = 1024;
+
+/// Make keys that sign images.
+#[derive(Args)]
+#[command(after_help = help(EXAMPLES))]
+pub struct KeyArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+/// What is done with keys.
+#[derive(Subcommand)]
+enum Action {
+    /// Make a new pair of keys: NAME.key, which signs and is to be kept secret, and NAME.pub.
+    #[command(after_help = help(EXAMPLES))]
+    New {
+        /// The name of both files, which must not be there yet.
+        name: PathBuf,
+    },
+}
+
+impl Command for KeyArgs {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let Action::New { name } = &self.action;
+        let (secret, public) = (with_ending(name, ".key"), with_ending(name, ".pub"));
+        // So that neither file is left alone.
+        if public.exists() {
+            let error = io::Error::from(io::ErrorKind::AlreadyExists);
+            return Err(not_written(&public, &error));
+        }
+        let key =
+            SecretKey::random().map_err(|error| Failure::io("read", Path::new(RANDOM), &error))?;
+        write_new(&secret, 0o600, SECRET, &key.seed())?;
+        write_new(&public, 0o644, PUBLIC, &key.public())?;
+        println!("{} and {}", secret.display(), public.display());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Where random bytes come from.
+const RANDOM: &str = "/dev/urandom";
+
+/// A key that signs.
+pub struct SecretKey(KeyPair);
+
+impl SecretKey {
+    fn random() -> io::Result<Self> {
+        let mut seed = [0; Seed::BYTES];
+        File::open(RANDOM)?.read_exact(&mut seed)?;
+        Ok(Self::from_seed(seed))
+    }
+
+    /// The key of this seed.
+    pub fn from_seed(seed: [u8; Seed::BYTES]) -> Self {
+        Self(KeyPair::from_seed(Seed::new(seed)))
+    }
+
+    /// Reads a file that `spm key new` has written.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is none.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        const HELP: &str = "name a file NAME.key that `spm key new NAME` has written";
+        let bytes = input::read(path, MAX_FILE)
+            .map_err(|error| Failure::io("read the key", path, &error).help(HELP))?;
+        let seed = std::str::from_utf8(&bytes).ok().and_then(seed_of);
+        seed.map(Self::from_seed).ok_or_else(|| {
+            let message = format!("{} is no secret key", path.display());
+            Failure::environment(message).help(HELP)
+        })
+    }
+
+    fn seed(&self) -> [u8; Seed::BYTES] {
+        *self.0.sk.seed()
+    }
+
+    /// The public key.
+    pub fn public(&self) -> [u8; Trust::KEY] {
+        *self.0.pk
+    }
+
+    /// The signature of a message. The same message has the same signature.
+    pub fn sign(&self, message: &[u8]) -> [u8; Seal::SIGNATURE] {
+        *self.0.sk.sign(message, None)
+    }
+}
+
+/// The seed in the text of a secret key.
+fn seed_of(text: &str) -> Option<[u8; Seed::BYTES]> {
+    let (word, digits) = text.trim_end().split_once(' ')?;
+    let mut seed = [0; Seed::BYTES];
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    if word != SECRET || pairs.len() != seed.len() || !rest.is_empty() {
+        return None;
+    }
+    for (byte, [high, low]) in seed.iter_mut().zip(pairs) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = (digit(*high)? << 4 | digit(*low)?) as u8;
+    }
+    Some(seed)
+}
+
+fn with_ending(name: &Path, ending: &str) -> PathBuf {
+    let mut name = name.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Writes one of the files, which must not be there yet.
+fn write_new(path: &Path, mode: u32, word: &str, bytes: &[u8]) -> Result<(), Failure> {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
+    let written = options
+        .open(path)
+        .and_then(|mut file| writeln!(file, "{word} {digits}"));
+    written.map_err(|error| not_written(path, &error))
+}
+
+fn not_written(path: &Path, error: &io::Error) -> Failure {
+    let failure = Failure::io("write", path, error);
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            failure.help("name another one: a key that is overwritten is lost")
+        }
+        _ => failure,
+    }
+}
+
+#[cfg(test)]
+// Tests may unwrap.
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_written_as_a_secret_key_is_one() {
+        let digits = "01".repeat(32);
+        assert_eq!(seed_of(&format!("{SECRET} {digits}\n")), Some([1; 32]));
+        for text in [
+            format!("{PUBLIC} {digits}"),
+            format!("{SECRET} {digits}0"),
+            format!("{SECRET} {digits}00"),
+            format!("{SECRET} {}", &digits[2..]),
+            format!("{SECRET} g{}", &digits[1..]),
+            String::new(),
+        ] {
+            assert_eq!(seed_of(&text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `spm key`, and images that are signed.
+
+// Tests may unwrap.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use spumone_config::packed::{BundleHeader, Seal, Trust};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use support::{HYPERVISOR_SIZE, SYSTEM, TRUST, TRUST_SIZE, spm, stderr};
+
+/// Builds the system of tests with these arguments; returns the image.
+fn build(folder: &Path, description: &str, arguments: &[&str]) -> Vec<u8> {
+    fs::write(folder.join("system.toml"), description).unwrap();
+    let build = [
+        "build",
+        "system.toml",
+        "--hypervisor",
+        "spumone",
+        "-o",
+        "a.img",
+    ];
+    let output = spm(folder, &[&build, arguments].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    fs::read(folder.join("a.img")).unwrap()
+}
+
+fn trust(image: &[u8]) -> [u8; TRUST_SIZE as usize] {
+    *image[TRUST as usize..].first_chunk().unwrap()
+}
+
+fn seal(image: &[u8]) -> Seal {
+    let bundle = &image[HYPERVISOR_SIZE as usize..];
+    let header = BundleHeader::from_bytes(bundle).unwrap();
+    Seal::from_bytes(&bundle[header.sealed_len().unwrap()..]).unwrap()
+}
+
+#[test]
+fn a_new_key_signs_and_is_in_the_hypervisor() {
+    let folder = support::folder();
+    let folder = folder.path();
+    let output = spm(folder, &["key", "new", "a"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mode = fs::metadata(folder.join("a.key"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let described = format!("version = 7\n{SYSTEM}");
+    let image = build(folder, &described, &["--sign", "a.key"]);
+    let trust = Trust::from_bytes(trust(&image));
+    assert_eq!(trust.lowest_version, 7);
+    let key: String = trust.key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let public = fs::read_to_string(folder.join("a.pub")).unwrap();
+    assert_eq!(public, format!("spumone-public-key {key}\n"));
+    assert!(seal(&image).is_signed());
+    assert!(image == build(folder, &described, &["--sign", "a.key"]));
+}
+
+#[test]
+fn without_a_key_the_hypervisor_is_as_it_was_compiled() {
+    let folder = support::folder();
+    let image = build(folder.path(), SYSTEM, &[]);
+    assert_eq!(trust(&image), [0xc0; TRUST_SIZE as usize]);
+    assert!(!seal(&image).is_signed());
+}
+
+#[test]
+fn a_key_is_never_overwritten() {
+    let folder = support::folder();
+    let folder = folder.path();
+    for taken in ["a.key", "b.pub"] {
+        fs::write(folder.join(taken), "mine").unwrap();
+        let output = spm(folder, &["key", "new", &taken[..1]]);
+        assert_eq!(output.status.code(), Some(3));
+        let text = stderr(&output);
+        assert!(text.contains(&format!("cannot write {taken}")), "{text}");
+        assert!(text.contains("name another one"), "{text}");
+        assert_eq!(fs::read(folder.join(taken)).unwrap(), b"mine");
+    }
+    assert!(!folder.join("a.pub").exists() && !folder.join("b.key").exists());
+}
+
+#[test]
+fn what_is_no_secret_key_signs_nothing() {
+    let folder = support::folder();
+    let folder = folder.path();
+    fs::write(folder.join("system.toml"), SYSTEM).unwrap();
+    spm(folder, &["key", "new", "a"]);
+    for file in ["a.pub", "Image", "missing"] {
+        let build = [
+            "build",
+            "system.toml",
+            "--hypervisor",
+            "spumone",
+            "--sign",
+            file,
+        ];
+        let output = spm(folder, &build);
+        assert_eq!(output.status.code(), Some(3), "{file}");
+        let text = stderr(&output);
+        assert!(text.contains("name a file NAME.key"), "{text}");
+    }
+}
