@@ -100,13 +100,18 @@ pub enum Order {
 pub struct Orders<'a> {
     /// The bands of all guests.
     bands: [Band; MAX_GUESTS],
+    /// The guests of each band and above; bit n for guest n. They follow from `bands`.
+    guests_from: [u32; Band::COUNT],
     /// Mail of this core was left unread because it was interrupted.
     has_mail: bool,
     starts: PerVcpu<Start>,
     /// The guests to load; bit n for guest n.
     loads: u32,
     routes: PerVcpu<Route>,
-    stops: [Option<StopStep>; MAX_GUESTS],
+    /// The guests that are being stopped; bit n for guest n.
+    stopping: u32,
+    /// The next step for each of them.
+    stops: [StopStep; MAX_GUESTS],
     notices: Notices<'a>,
     /// The highest band of a guest that an order is about.
     band: Option<Band>,
@@ -119,11 +124,13 @@ impl<'a> Orders<'a> {
     pub fn new(bands: [Band; MAX_GUESTS]) -> Self {
         Self {
             bands,
+            guests_from: guests_from(&bands),
             has_mail: false,
             starts: PerVcpu::new(),
             loads: 0,
             routes: PerVcpu::new(),
-            stops: [None; MAX_GUESTS],
+            stopping: 0,
+            stops: [StopStep::TakeOff(0); MAX_GUESTS],
             notices: Notices::new(),
             band: None,
             was_deferred: false,
@@ -171,8 +178,9 @@ impl<'a> Orders<'a> {
 
     /// Orders that a guest is stopped, if that is not ordered yet.
     pub fn stop(&mut self, guest: GuestId) {
-        if let Some(stop @ None) = self.stops.get_mut(guest.index()) {
-            *stop = Some(StopStep::TakeOff(0));
+        if self.stopping >> guest.0 & 1 == 0 {
+            self.stopping |= 1 << guest.0;
+            self.stop_goes_on(guest, StopStep::TakeOff(0));
             self.order(guest);
         }
     }
@@ -192,7 +200,6 @@ impl<'a> Orders<'a> {
             return Some(Order::Mail);
         }
         let due = self.due(band);
-        let is_due = |guest: GuestId| due >> guest.0 & 1 != 0;
         if let Some((id, start)) = self.starts.take(due) {
             self.look();
             return Some(Order::Start(id, start));
@@ -206,37 +213,30 @@ impl<'a> Orders<'a> {
             self.look();
             return Some(Order::Route(id, route));
         }
-        let mut stops = (0..).zip(&self.stops);
         // At most 8 times: guests.
-        let stop = stops.find_map(|(guest, step)| {
-            let waits =
-                |step: &StopStep| step.waits_for_notices() && !self.notices.are_written(1 << guest);
-            let step = step.filter(|step| is_due(GuestId(guest)) && !waits(step))?;
-            Some(Order::Stop(GuestId(guest), step))
+        let stop = bits(self.stopping & due).find_map(|guest| {
+            let &step = self.stops.get(guest as usize)?;
+            let waits = step.waits_for_notices() && !self.notices.are_written(1 << guest);
+            (!waits).then_some(Order::Stop(GuestId(guest as u8), step))
         });
         stop.or((!self.notices.are_written(due)).then_some(Order::Say))
     }
 
     /// The guests of `band` and above: while the core runs `band`, it carries out the orders about them. Bit n for guest n.
     fn due(&self, band: Option<Band>) -> u32 {
-        let guests = (0..).zip(&self.bands);
-        guests.fold(0, |all, (guest, &own)| {
-            all | u32::from(Some(own) >= band) << guest
-        })
+        band.map_or(u32::MAX, |band| self.guests_from[band.index()])
     }
 
     /// A step of a stop is done; this is the next one.
     pub fn stop_goes_on(&mut self, guest: GuestId, step: StopStep) {
         if let Some(stop) = self.stops.get_mut(guest.index()) {
-            *stop = Some(step);
+            *stop = step;
         }
     }
 
     /// The last step of a stop on this core is done.
     pub fn stop_ends(&mut self, guest: GuestId) {
-        if let Some(stop) = self.stops.get_mut(guest.index()) {
-            *stop = None;
-        }
+        self.stopping &= !(1 << guest.0);
         self.look();
     }
 
@@ -258,14 +258,10 @@ impl<'a> Orders<'a> {
 
     /// Finds the highest band again.
     fn look(&mut self) {
-        let stops = (0..).zip(&self.stops);
-        let stops = stops.fold(0, |all, (guest, step)| {
-            all | u32::from(step.is_some()) << guest
-        });
         let guests: u32 = self.starts.guests()
             | self.loads
             | self.routes.guests()
-            | stops
+            | self.stopping
             | self.notices.guests();
         let bands = bits(guests).filter_map(|guest| self.bands.get(guest as usize));
         // At most 8 times: guests.
@@ -275,6 +271,18 @@ impl<'a> Orders<'a> {
             false => highest,
         };
     }
+}
+
+/// The guests of each band and above, of guests of these bands; bit n for guest n.
+fn guests_from(bands: &[Band; MAX_GUESTS]) -> [u32; Band::COUNT] {
+    let mut all = [0; Band::COUNT];
+    for (guest, band) in bands.iter().enumerate() {
+        // At most 16 times: bands.
+        for guests in &mut all[..=band.index()] {
+            *guests |= 1 << guest;
+        }
+    }
+    all
 }
 
 #[cfg(test)]

@@ -24,10 +24,9 @@ per_machine! {
     pub static CONSOLE: Console = Console::new();
 }
 
-/// Bytes that one call of [`serve`] writes at most. Interrupts are polled before each; together
-/// this bounds the time that a core spends on the console.
+/// Steps of one call of [`serve`] at most: bytes taken from a ring or written. It ends early if there is an interrupt.
 const BUDGET: usize = 32;
-/// The same for [`serve_a_little`], which does not poll for interrupts.
+/// The same for [`serve_a_little`].
 const SHORT_BUDGET: usize = 4;
 /// Clock that QEMU's PL011 claims; real boards keep the firmware's divisor close to this.
 const UART_CLOCK_HZ: u32 = 24_000_000;
@@ -69,7 +68,6 @@ impl DeviceCell {
 /// The transmit FIFO.
 struct Transmit<'a> {
     uart: &'a mut Uart<'static>,
-    polls_interrupts: bool,
 }
 
 impl Sink for Transmit<'_> {
@@ -82,7 +80,7 @@ impl Sink for Transmit<'_> {
     }
 
     fn is_interrupted(&self) -> bool {
-        self.polls_interrupts && cpu::interrupt_pending()
+        cpu::interrupt_pending()
     }
 }
 
@@ -124,20 +122,19 @@ pub fn room(guest: GuestId) -> usize {
 
 /// Writes some of the waiting output, unless another core has the token.
 pub fn serve() -> Served {
-    CONSOLE.serve(|token| drain(token, BUDGET, true))
+    CONSOLE.serve(|token| drain(token, BUDGET))
 }
 
-/// As [`serve`], but fewer bytes, and without polling for interrupts.
+/// As [`serve`], but fewer bytes.
 pub fn serve_a_little() -> Served {
-    CONSOLE.serve(|token| drain(token, SHORT_BUDGET, false))
+    CONSOLE.serve(|token| drain(token, SHORT_BUDGET))
 }
 
-fn drain(token: &mut UartToken, budget: usize, polls_interrupts: bool) -> Drained {
+fn drain(token: &mut UartToken, budget: usize) -> Drained {
     DEVICE
         .with(token, |device, token| {
             let mut sink = Transmit {
                 uart: &mut device.uart,
-                polls_interrupts,
             };
             let drained = device.mux.drain(token, &CONSOLE, &mut sink, budget);
             let full = drained == Drained::SinkFull && device.uart.is_tx_fifo_full();
@@ -148,7 +145,7 @@ fn drain(token: &mut UartToken, budget: usize, polls_interrupts: bool) -> Draine
 }
 
 /// Prints the output that is in the rings now, for `at_most`. Output that is added meanwhile does
-/// not extend this. Only when the machine is about to stop.
+/// not extend this. Only when the machine is about to stop, and no interrupt is let through any more.
 pub fn flush(at_most: Ticks) {
     /// More rounds than fit into `at_most`: a bound in case the counter does not advance.
     const MAX_ROUNDS: usize = 1_000_000;
@@ -162,7 +159,7 @@ pub fn flush(at_most: Ticks) {
         let marks = CONSOLE.marks();
         let mut last_rounds = 0;
         for _ in 0..MAX_ROUNDS {
-            let served = CONSOLE.serve(|token| drain(token, BUDGET, false));
+            let served = CONSOLE.serve(|token| drain(token, BUDGET));
             if CONSOLE.has_printed(&marks) || timers::now() >= end {
                 last_rounds += 1;
             }

@@ -16,6 +16,8 @@ use spumone_config::types::{GuestId, MAX_GUESTS};
 
 /// Bytes of a line after which another source has its turn.
 pub(super) const LINE_SIZE: usize = 256;
+/// The fewest steps of a drain: a byte is taken and written.
+const LEAST_STEPS: usize = 2;
 /// The longest output for one byte of a source: the end of another line, a tag, the byte.
 const WRITTEN_SIZE: usize = 32;
 
@@ -78,7 +80,8 @@ impl Mux {
     }
 
     /// Moves output from the rings to the sink, in at most `budget` steps; a step is a byte taken
-    /// from a ring or given to the sink. Can be continued at any time.
+    /// from a ring or given to the sink. Ends early if there is an interrupt, but not before [`LEAST_STEPS`], so that no storm of
+    /// interrupts stops the output. Can be continued at any time.
     pub fn drain(
         &mut self,
         token: &mut UartToken,
@@ -87,8 +90,8 @@ impl Mux {
         budget: usize,
     ) -> Drained {
         // At most 32 times: the largest budget.
-        for _ in 0..budget {
-            if sink.is_interrupted() {
+        for step in 0..budget {
+            if step >= LEAST_STEPS && sink.is_interrupted() {
                 return Drained::SinkFull;
             }
             if let Some(&byte) = self.pending.get(self.written) {

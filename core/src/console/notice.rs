@@ -18,7 +18,7 @@ const WAITING_FOR_DRIVERS: usize = WAITING / 2;
 /// Room for the longest line. A line for which the console has less is dropped as a whole.
 const LONGEST: usize = 256;
 /// Bytes that one step writes at most.
-const BYTES_PER_STEP: usize = 4;
+const BYTES_PER_STEP: usize = 3;
 
 /// What a line is about.
 #[derive(Clone, Copy, Debug)]

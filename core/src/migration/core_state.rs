@@ -5,7 +5,7 @@
 use super::grace::Grace;
 use super::policy::PolicyRules;
 use super::shared::{Shared, VcpuFacts};
-use crate::schedule::{Band, Deadlines, Level, Scheduler, Ticks, VcpuState};
+use crate::schedule::{Band, Deadlines, Level, Scheduler, Ticks, TimeSlice, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::packed::Without;
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
@@ -460,14 +460,24 @@ impl<T> CoreState<T> {
         self.awaits.map_or(own, |it| own.min(it.until))
     }
 
-    /// When the core must decide next if no interrupt comes. The alarm is armed for this time, or for an earlier chore
-    /// of the hypervisor.
+    /// The time for which the alarm is armed: when the core must decide next if no interrupt comes, or do a chore. While it must decide
+    /// already, only vCPUs of higher bands count, which end the decision early; it sees to all others.
     #[inline(always)]
-    pub(super) fn next_deadline(&self) -> Ticks {
-        let deadline = self.deadlines.next_alarm(self.scheduler.time_slice());
-        deadline
+    pub(super) fn next_alarm(&self) -> Ticks {
+        let slice = self.scheduler.time_slice();
+        if self.must_decide {
+            let slice = slice.map(|slice| TimeSlice {
+                same_band_waits: false,
+                end: Ticks::NEVER,
+                ..slice
+            });
+            return self.deadlines.next_alarm(slice).unwrap_or(Ticks::NEVER);
+        }
+        self.deadlines
+            .next_alarm(slice)
             .unwrap_or(Ticks::NEVER)
             .min(self.next_own_deadline())
+            .min(self.chore_at)
     }
 
     /// Whether a preemption is deferred, so that the last decision remains valid.

@@ -95,6 +95,11 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     platform.trace(TracePoint::Decide);
     let mut now = platform.now();
     wake_expired(state, platform, now);
+    if state.alarm_expired && !is_above_movable(state, platform) {
+        // For a vCPU of a higher band, which does not wait for the end of this decision.
+        state.alarm_expired = false;
+        arm_alarm(state, platform);
+    }
     let mut fetched = Fetched::NotTried;
     if !state.movable.is_empty() {
         fetched = fetch(state, platform, now);
@@ -115,30 +120,28 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
         return now;
     }
     let mut decision = state.scheduler.decide(now);
+    let mut decides_again = false;
     if !state.movable.is_empty() {
-        decision = acquire_current(state, platform, now, decision);
+        (decision, decides_again) = acquire_current(state, platform, now, decision);
     }
-    state.must_decide = false;
+    state.must_decide = decides_again;
     if matches!(fetched, Fetched::Ended | Fetched::PutOff) && !is_above_movable(state, platform) {
         state.fetch_at = now;
     }
+    let changes = matches!(decision.action, Action::Run(_));
     if let Action::Run(chosen) = decision.action {
         set_running(state, chosen);
-        early::stays_loaded(state, platform, now);
         platform.trace(TracePoint::Dispatch(chosen, now));
     }
     state.is_unfinished = !state.movable.is_empty() || state.rules.gang;
     let band = decision.time_slice.map(|slice| slice.band);
-    set_mask(state, platform, now, band);
-    // Before the look: a chore that is due would make the alarm expire there each time.
-    set_chore(state, platform, now, band);
-    if platform.is_interrupted() {
-        take_interrupts(state, platform);
-        if state.must_decide && state.higher_band_waits() || state.alarm_expired {
-            return now;
-        }
+    let stands = set_mask(state, platform, now, band);
+    if changes {
+        early::stays_loaded(state, platform, now);
     }
-    arm_alarm(state, platform);
+    if stands {
+        arm_alarm(state, platform);
+    }
     now
 }
 
@@ -167,13 +170,20 @@ fn set_mask_and_alarm<P: Platform>(
     now: Ticks,
     band: Option<Band>,
 ) {
-    set_mask(state, platform, now, band);
-    set_chore(state, platform, now, band);
-    arm_alarm(state, platform);
+    if set_mask(state, platform, now, band) {
+        arm_alarm(state, platform);
+    }
 }
 
+/// Sets the priority mask for the decision's `band`, and the time of the next chore. Then takes the interrupts that the mask lets through.
+/// Returns whether the decision stands; if not, the core decides again at once.
 #[inline(always)]
-fn set_mask<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks, band: Option<Band>) {
+fn set_mask<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    now: Ticks,
+    band: Option<Band>,
+) -> bool {
     state.decided_band = band;
     state.alarm_expired = false;
     state.alarm_is_stale = true;
@@ -183,6 +193,14 @@ fn set_mask<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks, ban
         state.awaits = None;
     }
     platform.set_priority_mask(band);
+    // Before the look: a chore that is due would make the alarm expire there each time.
+    set_chore(state, platform, now, band);
+    if !platform.is_interrupted() {
+        return true;
+    }
+    take_interrupts(state, platform);
+    let is_overtaken = state.must_decide && state.higher_band_waits();
+    !is_overtaken && !state.alarm_expired
 }
 
 /// The time of the next chore, for the alarm. One that is due is done next, so the alarm is not armed for it.

@@ -56,6 +56,7 @@ pub(super) fn stays_loaded<P: Platform>(state: &mut State<P>, platform: &P, now:
         && let Some(at) = platform.loaded_timer().filter(|&at| at > now)
     {
         state.set_deadline(id, vcpu, at);
+        state.alarm_is_stale = true;
     }
 }
 

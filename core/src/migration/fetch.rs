@@ -41,7 +41,6 @@ pub(super) enum Fetched {
 #[inline(always)]
 pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> Fetched {
     state.fetch_at = Ticks::NEVER;
-    state.alarm_is_stale = true;
     if is_above_movable(state, platform) {
         return Fetched::NotTried;
     }
@@ -166,13 +165,8 @@ fn must_end<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<Fetch
     if !platform.is_interrupted() {
         return None;
     }
-    // An alarm that had expired before is why the core decides: a time slice is over, say, and the running vCPU may get grace.
-    let had_expired = state.alarm_expired;
     take_interrupts(state, platform);
-    // What is fetched may change when the core must decide again.
-    state.alarm_is_stale = true;
-    let has_expired = state.alarm_expired && !had_expired;
-    let must_end = has_expired || is_above_movable(state, platform);
+    let must_end = state.alarm_expired || is_above_movable(state, platform);
     must_end.then_some(Fetched::Ended)
 }
 

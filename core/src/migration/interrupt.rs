@@ -15,7 +15,7 @@ use super::core_state::{CoreState, Loaded};
 use super::park::{host_core_of, is_host_core, mark_wanted_if_cut_off, wake};
 use super::platform::{Delivery, Platform, State, Taken};
 use super::pull::pull_for_interrupt;
-use crate::schedule::{Band, Ticks, TimeSlice, VcpuState};
+use crate::schedule::{Band, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::types::{IntId, PcpuId, VcpuId};
 
@@ -58,23 +58,10 @@ pub(super) fn is_overtaken<P: Platform>(state: &mut State<P>, platform: &mut P) 
     state.must_decide
 }
 
-/// Whether the alarm is armed for the next deadline. While the core must decide, only deadlines of higher bands count: the
-/// decision that follows sees to the others.
+/// Whether the alarm is armed for the next deadline.
 fn alarm_is_in_time<T>(state: &CoreState<T>) -> bool {
     let has_ended = state.decided_band.is_some() && state.scheduler.time_slice().is_none();
-    let slice = state
-        .scheduler
-        .time_slice()
-        .map(|slice| match state.must_decide {
-            true => TimeSlice {
-                same_band_waits: false,
-                end: Ticks::NEVER,
-                ..slice
-            },
-            false => slice,
-        });
-    let deadline = state.deadlines.next_alarm(slice).unwrap_or(Ticks::NEVER);
-    state.alarm_expired || has_ended || state.alarm <= deadline.min(state.next_own_deadline())
+    state.alarm_expired || has_ended || state.alarm <= state.next_alarm()
 }
 
 /// Handles an interrupt that was taken: wakes the vCPUs that it is for, and notifies their host cores.
@@ -169,7 +156,7 @@ pub fn arm_stale_alarm<P: Platform>(state: &mut State<P>, platform: &mut P) {
 #[inline(always)]
 pub(super) fn arm_alarm<P: Platform>(state: &mut State<P>, platform: &mut P) {
     state.alarm_is_stale = false;
-    let at = state.next_deadline().min(state.chore_at);
+    let at = state.next_alarm();
     if at != state.alarm {
         state.alarm = at;
         platform.set_alarm(at);

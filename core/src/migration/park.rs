@@ -6,6 +6,8 @@
 //! it removes the vCPU from the scheduler.
 
 use super::early::woken_early;
+use super::fetch::is_urgent;
+use super::interrupt::take_interrupts;
 use super::platform::{Platform, State, TracePoint};
 use super::slot::{Parked, ParkedState};
 use crate::schedule::{Decision, Ticks, VcpuState};
@@ -88,14 +90,16 @@ pub(super) fn claim<P: Platform>(platform: &mut P, id: VcpuId, seen: Parked) -> 
     }
 }
 
-/// Acquires the token of the vCPU that a decision has chosen to run; decides again if another core has claimed it.
+/// Acquires the token of the vCPU that a decision has chosen to run; decides again if another core has claimed it. Also returns whether
+/// the core has taken interrupts meanwhile, so that it must decide once more.
 #[inline(always)]
 pub(super) fn acquire_current<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
     now: Ticks,
     mut decision: Decision,
-) -> Decision {
+) -> (Decision, bool) {
+    let mut has_taken = false;
     // At most 32 times: each may have been claimed meanwhile.
     for _ in 0..MAX_VCPUS {
         match state.scheduler.current() {
@@ -104,11 +108,15 @@ pub(super) fn acquire_current<P: Platform>(
                 let scheduler = &mut state.scheduler;
                 let _ = scheduler.remove(id);
                 decision = scheduler.decide(now);
+                if !is_urgent(state, platform) && platform.is_interrupted() {
+                    take_interrupts(state, platform);
+                    has_taken = true;
+                }
             }
             _ => break,
         }
     }
-    decision
+    (decision, has_taken)
 }
 
 /// Parks a vCPU of this core that does not run and whose registers are saved, if it is one that may migrate.

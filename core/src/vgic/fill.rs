@@ -324,12 +324,16 @@ impl CpuInterface {
         // the same one pending in its list register.
         let merge = !self.pending_overflow;
         let mut next = 0;
+        let mut is_late = false;
         // At most 16 times: list registers.
         for key in active.keys().take(actives) {
+            is_late = next > 0 && machine.is_interrupted();
+            if is_late {
+                break;
+            }
             self.place_active(gic, next, HighestPriority::intid(key), merge, machine);
             next += 1;
         }
-        let mut is_late = false;
         // At most 16 times: list registers.
         for (rank, key) in pending.keys().enumerate() {
             let intid = HighestPriority::intid(key);

@@ -46,7 +46,7 @@ impl Instance {
         let mut left = Left::Nothing;
         for _ in 0..duty.steps {
             left = self.do_operator_step();
-            if left != Left::Some || cpu::interrupt_pending() {
+            if cpu::interrupt_pending() || left != Left::Some {
                 break;
             }
         }

@@ -435,6 +435,33 @@ fn a_preemption_is_decided_before_the_next_interrupt_is_taken() {
     assert_eq!(core.machine.pending.len(), 100);
 }
 
+/// The alarm that has led to the decision is armed again before the core looks at what other cores have parked.
+#[test]
+fn a_deadline_during_a_decision_at_the_end_of_a_time_slice_ends_it() {
+    let bands = [Band::LOWEST, Band::LOWEST, Band::HIGHEST];
+    let (rt, steal) = (Band::HIGHEST, packed::Policy::Steal);
+    for takes in [5, 20] {
+        let mut core = Core::with_staying(steal, Without::default(), &bands, Some(rt));
+        core.machine.in_kernel = false;
+        core.admit(0, VcpuState::Runnable);
+        core.admit(2, VcpuState::Sleep);
+        core.state.decide_anew();
+        core.iterate();
+        core.parked_elsewhere(1, ParkedState::Runnable, 0);
+        core.machine.now = Ticks(QUANTUM + 1);
+        let due = Ticks(core.machine.now.0 + 10);
+        core.state.deadlines.set(VcpuId(2), rt, due);
+        core.machine.fetch_takes = takes;
+        alarm_expired(&mut core.state, &mut core.machine);
+        core.iterate();
+        let is_due = takes > 10;
+        let host = if is_due { OTHER } else { OWN };
+        assert_eq!(core.host_core_of(1), Some(host));
+        let running = if is_due { VcpuId(2) } else { VcpuId(1) };
+        assert_eq!(core.state.running, Some(running));
+    }
+}
+
 /// A kick that has come just before the alarm expires is not delivered first.
 #[test]
 fn a_kick_is_delivered_after_a_preemption_that_is_due() {

@@ -294,7 +294,7 @@ impl CoreSnapshot {
         assert_eq!((*alarm_is_stale, *alarm_expired), (false, false));
         assert_eq!(*decided_band, scheduler.current_band());
         assert!(
-            *alarm <= state.next_deadline(),
+            *alarm <= state.next_alarm(),
             "the alarm is later than a deadline"
         );
         let from_now = |at: Ticks| match at {
