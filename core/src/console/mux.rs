@@ -28,9 +28,8 @@ const _: () = assert!(
 
 /// The state of the terminal. Plain data, to be used only by the core with the [`UartToken`].
 pub struct Mux {
-    names: [Vec<u8, NAME_SIZE>; MAX_GUESTS],
-    /// Length of the longest name.
-    name_width: usize,
+    /// The names of guests, and last that of the hypervisor, padded to the longest.
+    names: [Vec<u8, NAME_SIZE>; MAX_GUESTS + 1],
     /// The output for the first byte in the ring of source `turn`; the next field says how much of it is written.
     pending: Vec<u8, WRITTEN_SIZE>,
     written: usize,
@@ -53,10 +52,11 @@ pub struct Mux {
 
 impl Mux {
     /// A terminal with an empty line, and no names yet.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
+        let mut names = [const { Vec::new() }; MAX_GUESTS + 1];
+        names[MAX_GUESTS] = HYPERVISOR.bytes().collect();
         Self {
-            names: [const { Vec::new() }; MAX_GUESTS],
-            name_width: HYPERVISOR.len(),
+            names,
             pending: Vec::new(),
             written: 0,
             is_in_ring: false,
@@ -75,7 +75,11 @@ impl Mux {
     pub fn add_guest(&mut self, guest: GuestId, name: &str) {
         if let Some(place) = self.names.get_mut(guest.index()) {
             *place = name.bytes().take(NAME_SIZE).collect();
-            self.name_width = self.name_width.max(place.len());
+        }
+        let widest = self.names.iter().map(|name| name.len()).max().unwrap_or(0);
+        for name in &mut self.names {
+            // There is room for the longest.
+            let _ = name.resize(widest, b' ');
         }
     }
 
@@ -218,13 +222,9 @@ impl Mux {
     }
 
     fn tag(&mut self, source: usize, begins: bool) {
-        let name = self.names.get(source);
-        let name = name.map_or(HYPERVISOR.as_bytes(), Vec::as_slice);
-        let _ = self.pending.extend_from_slice(name);
-        // At most 16 times: the longest name.
-        for _ in name.len()..self.name_width {
-            let _ = self.pending.push(b' ');
-        }
+        let _ = self
+            .pending
+            .extend_from_slice(&self.names[source.min(MAX_GUESTS)]);
         self.put(if begins { BEGINS } else { GOES_ON }.as_bytes());
     }
 

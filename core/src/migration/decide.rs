@@ -104,6 +104,14 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     if !state.movable.is_empty() {
         fetched = fetch(state, platform, now);
     }
+    if fetched == Fetched::Ended {
+        // What is fetched already is parked again when the next decision is finished.
+        state.is_unfinished = true;
+        if let Some((now, band)) = preempt(state, platform) {
+            set_mask_and_alarm(state, platform, now, Some(band));
+            return now;
+        }
+    }
     if !matches!(fetched, Fetched::NotTried | Fetched::PutOff) {
         let is_interrupted = !is_urgent(state, platform) && platform.is_interrupted();
         if is_interrupted {
@@ -120,12 +128,14 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
         return now;
     }
     let mut decision = state.scheduler.decide(now);
-    let mut decides_again = false;
     if !state.movable.is_empty() {
-        (decision, decides_again) = acquire_current(state, platform, now, decision);
+        decision = acquire_current(state, platform, &mut now, decision);
     }
-    state.must_decide = decides_again;
-    if matches!(fetched, Fetched::Ended | Fetched::PutOff) && !is_above_movable(state, platform) {
+    state.must_decide = false;
+    if fetched != Fetched::NotTried && is_above_movable(state, platform) {
+        // The core fetches when this vCPU sleeps.
+        state.fetch_at = Ticks::NEVER;
+    } else if matches!(fetched, Fetched::Ended | Fetched::PutOff) {
         state.fetch_at = now;
     }
     let changes = matches!(decision.action, Action::Run(_));

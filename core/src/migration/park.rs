@@ -90,33 +90,32 @@ pub(super) fn claim<P: Platform>(platform: &mut P, id: VcpuId, seen: Parked) -> 
     }
 }
 
-/// Acquires the token of the vCPU that a decision has chosen to run; decides again if another core has claimed it. Also returns whether
-/// the core has taken interrupts meanwhile, so that it must decide once more.
+/// Acquires the token of the vCPU that a decision has chosen to run; decides again if another core has claimed it, after a look for
+/// interrupts. `now` becomes the time of the last decision.
 #[inline(always)]
 pub(super) fn acquire_current<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
-    now: Ticks,
+    now: &mut Ticks,
     mut decision: Decision,
-) -> (Decision, bool) {
-    let mut has_taken = false;
+) -> Decision {
     // At most 32 times: each may have been claimed meanwhile.
     for _ in 0..MAX_VCPUS {
         match state.scheduler.current() {
             Some(id) if !acquire_token(state, platform, id) => {
                 platform.trace(TracePoint::Again);
-                let scheduler = &mut state.scheduler;
-                let _ = scheduler.remove(id);
-                decision = scheduler.decide(now);
+                let _ = state.scheduler.remove(id);
                 if !is_urgent(state, platform) && platform.is_interrupted() {
                     take_interrupts(state, platform);
-                    has_taken = true;
+                    *now = platform.now();
+                    wake_expired(state, platform, *now);
                 }
+                decision = state.scheduler.decide(*now);
             }
             _ => break,
         }
     }
-    (decision, has_taken)
+    decision
 }
 
 /// Parks a vCPU of this core that does not run and whose registers are saved, if it is one that may migrate.

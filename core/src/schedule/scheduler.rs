@@ -258,8 +258,8 @@ impl Scheduler {
     }
 
     /// `vcpu` preempts the current vCPU: [`Self::wake`], if `vcpu` sleeps, and [`Self::decide`] in one. Returns whether `vcpu` is the current
-    /// vCPU now; if not, nothing has changed. That is so if `vcpu` sleeps and its band is not above those of all queued vCPUs, if `vcpu` is
-    /// runnable and not the first of the highest band, or if the time slice of the current vCPU is over.
+    /// vCPU now; if not, nothing has changed. That is so if `vcpu` sleeps and its band is not above those of all queued vCPUs, or if `vcpu` is
+    /// runnable and not the first of the highest band.
     #[inline(always)]
     pub fn preempt(&mut self, vcpu: VcpuId, now: Ticks) -> bool {
         let Ok(&entry) = self.entry(vcpu) else {
@@ -277,10 +277,7 @@ impl Scheduler {
         }
         if self.current.is_some() {
             let left = self.quantum_end.saturating_sub(now);
-            if left == Ticks(0) {
-                return false;
-            }
-            self.requeue_current(Some(left));
+            self.requeue_current((left > Ticks(0)).then_some(left));
         }
         let quantum_left = match sleeps {
             true => self.quantum,

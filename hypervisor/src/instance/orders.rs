@@ -40,6 +40,9 @@ impl Instance {
                 break;
             }
         }
+        if cpu::interrupt_pending() {
+            self.take_interrupts();
+        }
         if self.platform.orders.are_due(self.state.current_band()) {
             self.state.decide_anew();
         }

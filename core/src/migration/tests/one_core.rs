@@ -119,9 +119,9 @@ fn fetch_interrupted_by_wake_before(band: Band) -> Core {
     assert_eq!(core.fetch(core.machine.now.0), Fetched::TookTime);
     assert_eq!(core.slot(0).parked(), None, "this core has its token");
     core.state.scheduler.wake(VcpuId(1));
-    let now = core.machine.now;
+    let mut now = core.machine.now;
     let decision = core.state.scheduler.decide(now);
-    acquire_current(&mut core.state, &mut core.machine, now, decision);
+    acquire_current(&mut core.state, &mut core.machine, &mut now, decision);
     core
 }
 
@@ -435,30 +435,53 @@ fn a_preemption_is_decided_before_the_next_interrupt_is_taken() {
     assert_eq!(core.machine.pending.len(), 100);
 }
 
+/// A core at the end of the time slice of vCPU 0, where the real-time vCPU 2 is due in 10 ticks. Another core has parked vCPU 1.
+fn at_the_end_of_a_time_slice() -> Core {
+    let bands = [Band::LOWEST, Band::LOWEST, Band::HIGHEST];
+    let (rt, steal) = (Band::HIGHEST, packed::Policy::Steal);
+    let mut core = Core::with_staying(steal, Without::default(), &bands, Some(rt));
+    core.admit(0, VcpuState::Runnable);
+    core.admit(2, VcpuState::Sleep);
+    core.state.decide_anew();
+    if let Next::Switch(id) = core.iterate() {
+        switch(&mut core.state, &mut core.machine, id);
+    }
+    core.parked_elsewhere(1, ParkedState::Runnable, 0);
+    core.machine.now = Ticks(QUANTUM + 1);
+    let due = Ticks(core.machine.now.0 + 10);
+    core.state.deadlines.set(VcpuId(2), rt, due);
+    alarm_expired(&mut core.state, &mut core.machine);
+    core
+}
+
 /// The alarm that has led to the decision is armed again before the core looks at what other cores have parked.
 #[test]
 fn a_deadline_during_a_decision_at_the_end_of_a_time_slice_ends_it() {
-    let bands = [Band::LOWEST, Band::LOWEST, Band::HIGHEST];
-    let (rt, steal) = (Band::HIGHEST, packed::Policy::Steal);
     for takes in [5, 20] {
-        let mut core = Core::with_staying(steal, Without::default(), &bands, Some(rt));
+        let mut core = at_the_end_of_a_time_slice();
         core.machine.in_kernel = false;
-        core.admit(0, VcpuState::Runnable);
-        core.admit(2, VcpuState::Sleep);
-        core.state.decide_anew();
-        core.iterate();
-        core.parked_elsewhere(1, ParkedState::Runnable, 0);
-        core.machine.now = Ticks(QUANTUM + 1);
-        let due = Ticks(core.machine.now.0 + 10);
-        core.state.deadlines.set(VcpuId(2), rt, due);
         core.machine.fetch_takes = takes;
-        alarm_expired(&mut core.state, &mut core.machine);
         core.iterate();
         let is_due = takes > 10;
         let host = if is_due { OTHER } else { OWN };
         assert_eq!(core.host_core_of(1), Some(host));
         let running = if is_due { VcpuId(2) } else { VcpuId(1) };
         assert_eq!(core.state.running, Some(running));
+    }
+}
+
+/// It would interrupt the real-time vCPU, or delay it.
+#[test]
+fn a_core_does_not_fetch_again_while_a_real_time_vcpu_runs() {
+    for takes in [5, 20] {
+        let mut core = at_the_end_of_a_time_slice();
+        core.machine.choice_takes = takes;
+        core.iterate();
+        let is_due = takes > 10;
+        let running = if is_due { VcpuId(2) } else { VcpuId(0) };
+        assert_eq!(core.state.running, Some(running));
+        // vCPU 0 has grace.
+        assert_eq!(core.state.fetch_at == Ticks::NEVER, is_due);
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Machine {
     pub is_timer_taken: bool,
     /// How long it takes to look at the parking slots, and the vCPU for which another core has an interrupt meanwhile.
     pub fetch_takes: u64,
+    /// How long it takes to ask the policy about what is in them.
+    pub choice_takes: u64,
     pub rung_in_fetch: Option<VcpuId>,
 }
 
@@ -113,6 +115,7 @@ impl Core {
                 loaded_timer: None,
                 is_timer_taken: false,
                 fetch_takes: 0,
+                choice_takes: 0,
                 rung_in_fetch: None,
             },
         }
@@ -323,6 +326,9 @@ impl Platform for Machine {
     }
 
     fn trace(&mut self, point: TracePoint) {
+        if let TracePoint::Look = point {
+            self.now.0 += self.choice_takes;
+        }
         if let TracePoint::Peeked(_) = point {
             self.now.0 += self.fetch_takes;
             if let Some(id) = self.rung_in_fetch.take() {
