@@ -119,7 +119,7 @@ pub struct Description {
     pub links: Vec<Link>,
     /// `seed`: fixes the random seeds that guests get, for repeatable runs.
     pub seed: Option<u64>,
-    /// `version`: what whoever signs the description may only raise.
+    /// `version`: a hypervisor with a key refuses lower ones than that of its own image.
     pub version: u32,
     /// `[run] qemu-args`: more arguments of QEMU for `spm run`.
     pub qemu_args: Vec<Spanned<String>>,

@@ -139,9 +139,9 @@ impl Seal {
 /// The key that a hypervisor trusts, and the lowest version that it accepts. `spm build --sign` writes it into the hypervisor's program, at the symbol `spumone_trust`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// The Ed25519 public key of whoever signs descriptions; all zero: unsigned ones are believed, too.
+    /// The Ed25519 public key with which descriptions are signed; all zero: unsigned ones are accepted, too.
     pub key: [u8; Self::KEY],
-    /// The lowest version of a signed description that is believed.
+    /// The lowest version of a signed description that is accepted.
     pub lowest_version: u32,
 }
 
@@ -170,7 +170,7 @@ impl Trust {
         trust
     }
 
-    /// Whether there is a key, so that only signed descriptions are believed.
+    /// Whether there is a key, so that only signed descriptions are accepted.
     pub fn has_key(&self) -> bool {
         self.key != [0; Self::KEY]
     }

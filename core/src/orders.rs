@@ -277,7 +277,7 @@ impl<'a> Orders<'a> {
 fn guests_from(bands: &[Band; MAX_GUESTS]) -> [u32; Band::COUNT] {
     let mut all = [0; Band::COUNT];
     for (guest, band) in bands.iter().enumerate() {
-        // At most 16 times: bands.
+        // At most 8 times: bands.
         for guests in &mut all[..=band.index()] {
             *guests |= 1 << guest;
         }

@@ -24,7 +24,7 @@ pub enum Refusal {
     Signature,
     /// The description cannot be decoded.
     Undecodable,
-    /// The version of the description is the first number, and the hypervisor believes versions from the second one on.
+    /// The version of the description is the first number, and the hypervisor accepts versions from the second one on.
     OldVersion(u32, u32),
     /// The guests' stage 2 tables are not those of the description.
     Stage2Tables,
@@ -49,7 +49,7 @@ impl fmt::Display for Refusal {
                 "the description is not signed, and this hypervisor has a key: build the image with `spm build --sign`",
             ),
             Self::Signature => f.write_str(
-                "the description is not signed with the key of this hypervisor: build the image with `spm build --sign` and that key",
+                "the description is not signed with the key of this hypervisor, or key or signature is damaged: build the image with `spm build --sign` and that key",
             ),
             Self::Undecodable => f.write_str(
                 "the description cannot be read: build image and hypervisor from one release",

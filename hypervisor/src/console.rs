@@ -137,8 +137,7 @@ fn drain(token: &mut UartToken, budget: usize) -> Drained {
                 uart: &mut device.uart,
             };
             let drained = device.mux.drain(token, &CONSOLE, &mut sink, budget);
-            let full = drained == Drained::SinkFull && device.uart.is_tx_fifo_full();
-            device.set_waits_for_room(full);
+            device.set_waits_for_room(drained == Drained::SinkFull);
             drained
         })
         .unwrap_or(Drained::Empty)

@@ -12,6 +12,7 @@ use crate::system::{self, System, SystemArgs};
 use clap::Args;
 use serde_json::json;
 use spumone_config::units::MIB;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -27,7 +28,7 @@ Examples:
 /// The file is a Linux arm64 Image: QEMU's -kernel and U-Boot's booti start it. The same input
 /// gives the same bytes.
 ///
-/// The hypervisor checks the SHA-256 of every part of the file: at start, and whenever it loads a guest. With --sign it also believes
+/// The hypervisor checks the SHA-256 of every part of the file: at start, and whenever it loads a guest. With --sign it accepts
 /// only descriptions that were signed with that key, of the same `version` or a higher one.
 #[derive(Args)]
 #[command(after_help = help(EXAMPLES))]
@@ -64,15 +65,31 @@ impl Command for BuildArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         let output = self.output();
         let key = self.sign.as_deref().map(SecretKey::read).transpose()?;
+        for input in [Some(&*self.system.description), self.sign.as_deref()] {
+            keep_input(&output, input)?;
+        }
+        let hypervisor = hypervisor::find(self.system.hypervisor.as_deref()).ok();
+        keep_input(&output, hypervisor.as_deref())?;
         let built = build_signed(&self.system, &output, key.as_ref())?;
         if self.json {
             let system = summary::json(&built.system);
-            let report = json!({ "ok": true, "output": output, "size": built.size, "signed": key.is_some(), "system": system });
+            let (key, version) = (
+                key.as_ref().map(SecretKey::public_hex),
+                built.system.packed.system.version,
+            );
+            let report = json!({ "ok": true, "output": output, "size": built.size, "key": key, "version": version, "system": system });
             println!("{report:#}");
         } else {
             let mib = built.size as f64 / MIB as f64;
-            let signed = if key.is_some() { ", signed" } else { "" };
-            println!("{}: {mib:.1} MiB{signed}", output.display());
+            let signed = key.map(|key| {
+                let version = built.system.packed.system.version;
+                format!(", version {version}, signed with {}", key.public_hex())
+            });
+            println!(
+                "{}: {mib:.1} MiB{}",
+                output.display(),
+                signed.unwrap_or_default()
+            );
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -132,6 +149,18 @@ pub fn build_signed(
         size: image.len() as u64,
         program: hypervisor.loaded,
     })
+}
+
+/// Refuses to write the image over a file that it is made from.
+fn keep_input(output: &Path, input: Option<&Path>) -> Result<(), Failure> {
+    let place = |path: &Path| std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    let is_input =
+        input.is_some_and(|input| place(input).is_some() && place(input) == place(output));
+    if is_input {
+        let message = format!("{} is read to make the image", output.display());
+        return Err(Failure::environment(message).help("name another file after -o"));
+    }
+    Ok(())
 }
 
 /// Writes a file in one step, so that no other program can read half of it.

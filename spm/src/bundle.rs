@@ -10,7 +10,7 @@ use spumone_config::packed::{Seal, Trust};
 use spumone_config::seal::seal;
 
 /// The bytes of the bootable file. The system gets the hashes of its parts. With a key its description is signed, and the hypervisor
-/// in the file believes only descriptions that are signed with that key, and have the same version or a higher one.
+/// in the file accepts only descriptions that are signed with that key, and have the same version or a higher one.
 ///
 /// # Errors
 ///

@@ -10,6 +10,7 @@ use crate::input;
 use clap::{Args, Subcommand};
 use ed25519_compact::{KeyPair, Seed};
 use spumone_config::packed::{Seal, Trust};
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -50,6 +51,13 @@ enum Action {
 impl Command for KeyArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         let Action::New { name } = &self.action;
+        let ending = name.extension().and_then(OsStr::to_str);
+        if name.file_name().is_none() || matches!(ending, Some("key" | "pub")) {
+            let message = format!("{} is no name of a key", name.display());
+            return Err(Failure::environment(message).help(
+                "leave the ending out: `spm key new product` writes product.key and product.pub",
+            ));
+        }
         let (secret, public) = (with_ending(name, ".key"), with_ending(name, ".pub"));
         // So that neither file is left alone.
         if public.exists() {
@@ -108,6 +116,11 @@ impl SecretKey {
         *self.0.pk
     }
 
+    /// The public key in hexadecimal, as in NAME.pub.
+    pub fn public_hex(&self) -> String {
+        hex(&self.public())
+    }
+
     /// The signature of a message. The same message has the same signature.
     pub fn sign(&self, message: &[u8]) -> [u8; Seal::SIGNATURE] {
         *self.0.sk.sign(message, None)
@@ -126,7 +139,8 @@ fn seed_of(text: &str) -> Option<[u8; Seed::BYTES]> {
         let digit = |digit: u8| char::from(digit).to_digit(16);
         *byte = (digit(*high)? << 4 | digit(*low)?) as u8;
     }
-    Some(seed)
+    // Ed25519 has no key for it.
+    (seed != [0; Seed::BYTES]).then_some(seed)
 }
 
 fn with_ending(name: &Path, ending: &str) -> PathBuf {
@@ -135,9 +149,13 @@ fn with_ending(name: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Writes one of the files, which must not be there yet.
 fn write_new(path: &Path, mode: u32, word: &str, bytes: &[u8]) -> Result<(), Failure> {
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = hex(bytes);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(mode);
     let written = options

@@ -105,3 +105,57 @@ fn what_is_no_secret_key_signs_nothing() {
         assert!(text.contains("name a file NAME.key"), "{text}");
     }
 }
+
+#[test]
+fn what_is_no_key_or_no_name_of_one_is_refused() {
+    let folder = support::folder();
+    let folder = folder.path();
+    for name in ["a.key", "a.pub", ".."] {
+        let output = spm(folder, &["key", "new", name]);
+        assert_eq!(output.status.code(), Some(3), "{name}");
+        assert!(
+            stderr(&output).contains("no name of a key"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    fs::write(folder.join("system.toml"), SYSTEM).unwrap();
+    let zeros = format!("spumone-secret-key {}\n", "0".repeat(64));
+    fs::write(folder.join("zero.key"), zeros).unwrap();
+    let output = spm(folder, &["build", "system.toml", "--sign", "zero.key"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        stderr(&output).contains("zero.key is no secret key"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn an_image_is_not_written_over_what_it_is_made_from() {
+    let folder = support::folder();
+    let folder = folder.path();
+    assert!(spm(folder, &["key", "new", "a"]).status.success());
+    fs::write(folder.join("system.toml"), SYSTEM).unwrap();
+    for input in ["a.key", "system.toml", "spumone"] {
+        let before = fs::read(folder.join(input)).unwrap();
+        let arguments = [
+            "build",
+            "system.toml",
+            "--hypervisor",
+            "spumone",
+            "--sign",
+            "a.key",
+            "-o",
+            input,
+        ];
+        let output = spm(folder, &arguments);
+        assert_eq!(output.status.code(), Some(3), "{input}");
+        assert!(
+            stderr(&output).contains("is read to make the image"),
+            "{}",
+            stderr(&output)
+        );
+        assert!(before == fs::read(folder.join(input)).unwrap());
+    }
+}

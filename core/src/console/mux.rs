@@ -96,7 +96,7 @@ impl Mux {
         // At most 32 times: the largest budget.
         for step in 0..budget {
             if step >= LEAST_STEPS && sink.is_interrupted() {
-                return Drained::SinkFull;
+                return Drained::BudgetSpent;
             }
             if let Some(&byte) = self.pending.get(self.written) {
                 if !sink.put(byte) {

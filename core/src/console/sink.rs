@@ -17,8 +17,8 @@ pub trait Sink {
 pub enum Drained {
     /// Nothing is left to write.
     Empty,
-    /// The sink took no more, or was interrupted.
+    /// The sink took no more.
     SinkFull,
-    /// The budget is spent.
+    /// The budget is spent, or there is an interrupt.
     BudgetSpent,
 }

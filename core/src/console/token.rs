@@ -43,7 +43,7 @@ pub enum Served {
     Done,
     /// The UART is full: enable its transmit interrupt and serve again then.
     SinkFull,
-    /// The budget is spent; [`UartSlot::work_left`] is true until a core serves again.
+    /// The budget is spent, or there is an interrupt; [`UartSlot::work_left`] is true until a core serves again.
     BudgetSpent,
 }
 

@@ -408,6 +408,16 @@ impl<T> CoreState<T> {
         self.rules.park_delay > Ticks(0) && !self.above_lowest.contains(id)
     }
 
+    /// The core must decide, and look at what other cores have parked, for this vCPU. A decision that has looked already clears
+    /// `must_decide` all the same, so the core also looks again after it.
+    #[inline(always)]
+    pub(super) fn fetch_again(&mut self, id: VcpuId) {
+        self.must_decide = true;
+        if self.moves(id) {
+            self.fetch_at = Ticks(0);
+        }
+    }
+
     /// Keeps a vCPU for the park delay, which begins when the core publishes its band next.
     #[inline(always)]
     pub(super) fn keep_for_park_delay(&mut self, id: VcpuId) {

@@ -11,11 +11,11 @@ use super::finish::finish;
 use super::gang::pause_gang;
 use super::interrupt::{arm_alarm, arm_stale_alarm, is_overtaken, notify_rung, take_interrupts};
 use super::notify::set_running;
-use super::park::{acquire_current, wake_expired};
+use super::park::{acquire_token, wake_expired};
 use super::platform::{Platform, State, TracePoint};
 use super::preempt::preempt;
-use crate::schedule::{Action, Band, Ticks};
-use spumone_config::types::VcpuId;
+use crate::schedule::{Action, Band, Decision, Ticks};
+use spumone_config::types::{MAX_VCPUS, VcpuId};
 
 /// What a core does after [`next_action`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     }
     state.leave_unfinished();
     platform.trace(TracePoint::Decide);
-    let mut now = platform.now();
+    let now = platform.now();
     wake_expired(state, platform, now);
     if state.alarm_expired && !is_above_movable(state, platform) {
         // For a vCPU of a higher band, which does not wait for the end of this decision.
@@ -104,13 +104,11 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     if !state.movable.is_empty() {
         fetched = fetch(state, platform, now);
     }
-    if fetched == Fetched::Ended {
-        // What is fetched already is parked again when the next decision is finished.
-        state.is_unfinished = true;
-        if let Some((now, band)) = preempt(state, platform) {
-            set_mask_and_alarm(state, platform, now, Some(band));
-            return now;
-        }
+    if fetched == Fetched::Ended
+        && let Some((now, band)) = preempt(state, platform)
+    {
+        set_mask_and_alarm(state, platform, now, Some(band));
+        return now;
     }
     if !matches!(fetched, Fetched::NotTried | Fetched::PutOff) {
         let is_interrupted = !is_urgent(state, platform) && platform.is_interrupted();
@@ -118,8 +116,9 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
             take_interrupts(state, platform);
         }
         if fetched != Fetched::AtOnce || is_interrupted {
-            now = platform.now();
-            wake_expired(state, platform, now);
+            // A time slice that has ended meanwhile is seen to by the next decision, which may give the vCPU grace.
+            let later = platform.now();
+            wake_expired(state, platform, later);
         }
     }
     if is_last_decision_kept(state, platform, now) {
@@ -129,7 +128,7 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     }
     let mut decision = state.scheduler.decide(now);
     if !state.movable.is_empty() {
-        decision = acquire_current(state, platform, &mut now, decision);
+        decision = acquire_current(state, platform, now, decision);
     }
     state.must_decide = false;
     if fetched != Fetched::NotTried && is_above_movable(state, platform) {
@@ -153,6 +152,34 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
         arm_alarm(state, platform);
     }
     now
+}
+
+/// Acquires the token of the vCPU that a decision has chosen to run; decides again if another core has claimed it, after a look for
+/// interrupts.
+#[inline(always)]
+pub(super) fn acquire_current<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    now: Ticks,
+    mut decision: Decision,
+) -> Decision {
+    // At most 32 times: each may have been claimed meanwhile.
+    for _ in 0..MAX_VCPUS {
+        match state.scheduler.current() {
+            Some(id) if !acquire_token(state, platform, id) => {
+                platform.trace(TracePoint::Again);
+                let _ = state.scheduler.remove(id);
+                if !is_urgent(state, platform) && platform.is_interrupted() {
+                    take_interrupts(state, platform);
+                    let later = platform.now();
+                    wake_expired(state, platform, later);
+                }
+                decision = state.scheduler.decide(now);
+            }
+            _ => break,
+        }
+    }
+    decision
 }
 
 /// Whether the last decision remains valid, because a preemption is deferred. Makes the gang wait, if there is one.

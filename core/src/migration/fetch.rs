@@ -34,13 +34,15 @@ pub(super) enum Fetched {
 
 /// Looks for vCPUs that other cores have parked, asks the policy about each, and claims every sleeping or turned-off vCPU
 /// that it is to take, and at most one runnable vCPU. A decision must follow, with
-/// [`acquire_current`](super::park::acquire_current).
+/// [`acquire_current`](super::decide::acquire_current).
 ///
 /// Does nothing if a vCPU of a higher band than any vCPU that migrates runs or is runnable here. Ends early if an interrupt makes such a
 /// vCPU runnable, if the alarm expires, and if a vCPU above the lowest band that moves waits for this decision.
 #[inline(always)]
 pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> Fetched {
     state.fetch_at = Ticks::NEVER;
+    // If it was armed for the end of the time slice, say, it does not end fetching.
+    state.alarm_is_stale = true;
     if is_above_movable(state, platform) {
         return Fetched::NotTried;
     }

@@ -218,7 +218,7 @@ fn notify_host_core<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
 #[inline(always)]
 fn kicked<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     if state.decides_on_kick(id) {
-        state.must_decide = true;
+        state.fetch_again(id);
     }
     if state.loaded() == Some(id) {
         deliver_doorbell(state, platform);
@@ -227,7 +227,7 @@ fn kicked<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
         mark_wanted_if_cut_off(state, platform, id);
     } else {
         // Another core has parked it and notifies this one, or the vCPU has moved since the kick.
-        state.must_decide = true;
+        state.fetch_again(id);
     }
 }
 

@@ -6,11 +6,9 @@
 //! it removes the vCPU from the scheduler.
 
 use super::early::woken_early;
-use super::fetch::is_urgent;
-use super::interrupt::take_interrupts;
 use super::platform::{Platform, State, TracePoint};
 use super::slot::{Parked, ParkedState};
-use crate::schedule::{Decision, Ticks, VcpuState};
+use crate::schedule::{Ticks, VcpuState};
 use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 
 /// Whether this core is the host core of a vCPU: it has the token, or has parked it.
@@ -88,34 +86,6 @@ pub(super) fn claim<P: Platform>(platform: &mut P, id: VcpuId, seen: Parked) -> 
             None
         }
     }
-}
-
-/// Acquires the token of the vCPU that a decision has chosen to run; decides again if another core has claimed it, after a look for
-/// interrupts. `now` becomes the time of the last decision.
-#[inline(always)]
-pub(super) fn acquire_current<P: Platform>(
-    state: &mut State<P>,
-    platform: &mut P,
-    now: &mut Ticks,
-    mut decision: Decision,
-) -> Decision {
-    // At most 32 times: each may have been claimed meanwhile.
-    for _ in 0..MAX_VCPUS {
-        match state.scheduler.current() {
-            Some(id) if !acquire_token(state, platform, id) => {
-                platform.trace(TracePoint::Again);
-                let _ = state.scheduler.remove(id);
-                if !is_urgent(state, platform) && platform.is_interrupted() {
-                    take_interrupts(state, platform);
-                    *now = platform.now();
-                    wake_expired(state, platform, *now);
-                }
-                decision = state.scheduler.decide(*now);
-            }
-            _ => break,
-        }
-    }
-    decision
 }
 
 /// Parks a vCPU of this core that does not run and whose registers are saved, if it is one that may migrate.

@@ -59,7 +59,11 @@ fn pull<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, host: P
             false => Pulled::Nothing,
         }
     };
-    state.must_decide |= !matches!(pulled, Pulled::Nothing);
+    match pulled {
+        Pulled::Nothing => {}
+        Pulled::Wanted => state.fetch_again(id),
+        Pulled::Claimed => state.must_decide = true,
+    }
     pulled
 }
 

@@ -231,6 +231,7 @@ impl CpuInterface {
         let mut places = 0..registers;
         // At most 16 times: list registers.
         for bit in bits(self.active) {
+            self.go_on(machine)?;
             self.place_active(gic, places.next()?, IntId(bit as u16), true, machine);
         }
         // At most 8 times: words of SPIs.
@@ -238,22 +239,21 @@ impl CpuInterface {
             let word = word as usize;
             // At most 16 times: list registers.
             for bit in bits(self.held[word % SPI_WORDS]) {
+                self.go_on(machine)?;
                 let intid = Spi::at(word, bit).intid();
                 self.place_active(gic, places.next()?, intid, true, machine);
             }
         }
         // At most 16 times: list registers.
         for bit in bits(ready) {
+            self.go_on(machine)?;
             self.place_private(places.next()?, IntId(bit as u16), machine);
         }
         // At most 8 times: words of SPIs.
         for word in bits(self.words & !RECALL) {
             // At most 32 times: SPIs of a word.
             for spi in gic.distributor.pending_for(self.index, word as usize) {
-                if self.used != 0 && machine.is_interrupted() {
-                    // The slow path takes back what was placed, and finds the same.
-                    return None;
-                }
+                self.go_on(machine)?;
                 if let Err(more) = self.place_spi(gic, places.next()?, spi, machine) {
                     *kick = kick.with(more);
                 }
@@ -261,6 +261,13 @@ impl CpuInterface {
         }
         self.words = 0;
         Some(())
+    }
+
+    /// Looks for interrupts, unless nothing is placed yet. `None`: the core is interrupted, and the slow path takes back what was placed,
+    /// and finds the same.
+    #[inline(always)]
+    fn go_on(&self, machine: &impl PhysicalGic) -> Option<()> {
+        (self.used == 0 || !machine.is_interrupted()).then_some(())
     }
 
     /// The slow path: there may be more interrupts than list registers, and those of the highest priority win. Returns as

@@ -46,19 +46,18 @@ impl Instance {
         let mut left = Left::Nothing;
         for _ in 0..duty.steps {
             left = self.do_operator_step();
-            if cpu::interrupt_pending() || left != Left::Some {
+            if cpu::interrupt_pending() || self.state.must_decide() || left != Left::Some {
                 break;
             }
         }
         self.platform.attendance.done(now, left);
     }
 
-    /// A look for interrupts, which are taken: whether the duty that was due at `now` waits for a vCPU that has become runnable.
+    /// A look for interrupts, which are taken: whether the duty that was due at `now` waits for the next decision.
     fn puts_off_duty(&mut self, now: Ticks) -> bool {
-        if !cpu::interrupt_pending() {
-            return false;
+        if cpu::interrupt_pending() {
+            self.take_interrupts();
         }
-        self.take_interrupts();
         self.state.must_decide() && self.platform.attendance.yields(now)
     }
 

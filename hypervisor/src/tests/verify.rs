@@ -205,7 +205,7 @@ fn signed(seed: u8, version: u32, lowest_version: u32) -> Parts {
 }
 
 #[test]
-fn only_a_description_that_is_signed_with_its_key_is_believed() {
+fn only_a_description_that_is_signed_with_its_key_is_accepted() {
     Bench::boot_parts(signed(1, 7, 7)).until_all_run();
     is_refused(
         signed(2, 7, 7),

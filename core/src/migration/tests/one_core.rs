@@ -6,10 +6,10 @@ mod early;
 mod preempt;
 
 use self::core::Core;
+use crate::migration::decide::acquire_current;
 use crate::migration::fetch::Fetched;
 use crate::migration::gang::pause_gang;
 use crate::migration::notify::park_or_keep;
-use crate::migration::park::acquire_current;
 use crate::migration::pull::pull_for_interrupt;
 use crate::migration::*;
 use crate::schedule::{Band, Ticks, VcpuState};
@@ -119,9 +119,9 @@ fn fetch_interrupted_by_wake_before(band: Band) -> Core {
     assert_eq!(core.fetch(core.machine.now.0), Fetched::TookTime);
     assert_eq!(core.slot(0).parked(), None, "this core has its token");
     core.state.scheduler.wake(VcpuId(1));
-    let mut now = core.machine.now;
+    let now = core.machine.now;
     let decision = core.state.scheduler.decide(now);
-    acquire_current(&mut core.state, &mut core.machine, &mut now, decision);
+    acquire_current(&mut core.state, &mut core.machine, now, decision);
     core
 }
 
@@ -468,6 +468,41 @@ fn a_deadline_during_a_decision_at_the_end_of_a_time_slice_ends_it() {
         let running = if is_due { VcpuId(2) } else { VcpuId(1) };
         assert_eq!(core.state.running, Some(running));
     }
+}
+
+/// The alarm was armed for the end of the time slice before a kick made the core decide.
+#[test]
+fn the_end_of_a_time_slice_during_a_decision_leaves_the_running_vcpu_its_grace() {
+    let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST, Band::LOWEST]);
+    core.admit(0, VcpuState::Runnable);
+    core.admit(1, VcpuState::Runnable);
+    core.state.decide_anew();
+    if let Next::Switch(id) = core.iterate() {
+        switch(&mut core.state, &mut core.machine, id);
+    }
+    core.parked_elsewhere(2, ParkedState::Runnable, 0);
+    let end = core.machine.alarm;
+    core.machine.now = Ticks(end.0 - 5);
+    core.machine.fetch_takes = 10;
+    core.state.decide_anew();
+    core.iterate();
+    core.machine.fetch_takes = 0;
+    core.iterate();
+    assert_eq!(core.state.running, Some(VcpuId(0)));
+    assert!(core.machine.now > end && core.state.fetch_at > end);
+}
+
+/// The core has looked at the parking slots already, and takes the kick before the decision is made.
+#[test]
+fn a_kick_for_a_vcpu_that_is_parked_while_a_core_fetches_is_not_lost() {
+    let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST]);
+    core.admit(0, VcpuState::Sleep);
+    core.machine.parked_in_fetch = Some(VcpuId(1));
+    core.state.decide_anew();
+    for _ in 0..3 {
+        core.iterate();
+    }
+    assert_eq!(core.host_core_of(1), Some(OWN));
 }
 
 /// It would interrupt the real-time vCPU, or delay it.

@@ -47,6 +47,8 @@ pub struct Machine {
     /// How long it takes to ask the policy about what is in them.
     pub choice_takes: u64,
     pub rung_in_fetch: Option<VcpuId>,
+    /// The vCPU that another core parks meanwhile; it kicks this core for it.
+    pub parked_in_fetch: Option<VcpuId>,
 }
 
 impl Core {
@@ -117,6 +119,7 @@ impl Core {
                 fetch_takes: 0,
                 choice_takes: 0,
                 rung_in_fetch: None,
+                parked_in_fetch: None,
             },
         }
     }
@@ -331,6 +334,12 @@ impl Platform for Machine {
         }
         if let TracePoint::Peeked(_) = point {
             self.now.0 += self.fetch_takes;
+            if let Some(id) = self.parked_in_fetch.take() {
+                let (host, state) = (OTHER, ParkedState::Runnable);
+                self.tokens[id.index()] = Some(id);
+                self.shared.slot(id).park(Parked { host, state }, self.now);
+                self.pending.push(id);
+            }
             if let Some(id) = self.rung_in_fetch.take() {
                 self.doorbells[id.index()].ring_spis(1);
                 let slot = self.shared.slot(id);
