@@ -43,7 +43,7 @@ fn the_keyboard_goes_to_the_selected_guest() {
     machine.type_keys(&format!("{ESCAPE}?"));
     machine.wait_for("spumone", "restart the guest that has the keyboard");
     machine.type_keys(&format!("{ESCAPE}s"));
-    machine.wait_for("spumone", "guest left: Running");
+    machine.wait_for("spumone", "guest left: running");
     machine.type_keys(&format!("{ESCAPE}1quit\r"));
     machine.wait_for("spumone", "guest left is off");
     machine.type_keys(&format!("{ESCAPE}2quit\r"));

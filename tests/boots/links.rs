@@ -171,7 +171,7 @@ fn connections_to_a_linux_that_restarts_are_reset() {
         .policy("steal")
         .cores(2)
         .memory_mib(1024)
-        .exact_until_us(13_000_000)
+        .exact_until_us(15_000_000)
         .guest(rt("period=1ms duration=10s histogram=off"))
         .guest(linux("server", "seconds=1").parameter("spumone.after=reboot"))
         .guest(linux("client", "other=4,lives=3"))

@@ -17,7 +17,7 @@ fn every_key_is_answered(name: &str, policy: &'static str, guests: &[Guest]) {
     machine.type_until(
         &format!("{ESCAPE}s"),
         "spumone",
-        "guest spin: Running, life 1, 2 of 2 vCPUs on",
+        "guest spin: running, life 1, 2 of 2 vCPUs on",
     );
     machine.wait_for("spumone", "core 1: spin ");
     machine.type_keys(&format!("{ESCAPE}?"));
@@ -29,7 +29,7 @@ fn every_key_is_answered(name: &str, policy: &'static str, guests: &[Guest]) {
     machine.type_until(
         &format!("{ESCAPE}s"),
         "spumone",
-        "guest spin: Running, life 2",
+        "guest spin: running, life 2",
     );
     machine.type_keys(&format!("{ESCAPE}xx"));
     machine.finish().expect("spumone", "the machine goes off");
@@ -114,13 +114,13 @@ fn restart_beneath_a_spinning_guest() {
     machine.type_until(
         &format!("{ESCAPE}s"),
         "spumone",
-        "guest spin: Running, life 1, 2 of 2 vCPUs on",
+        "guest spin: running, life 1, 2 of 2 vCPUs on",
     );
     machine.type_keys(&format!("{ESCAPE}r"));
     machine.wait_for("spumone", "guest echo: restart requested");
     machine.type_keys(&format!("{ESCAPE}s"));
     machine
-        .wait_for("spumone", "guest echo: Stopping(Reset)")
+        .wait_for("spumone", "guest echo: stopping (reset)")
         .expect_not("spumone", "guest echo restarts");
     machine.wait_for("spumone", "guest echo restarts");
     machine.wait_until("the second life", |console| {
@@ -149,7 +149,7 @@ fn in_time(name: &str, keys: &str, last: &str) {
 
 #[test]
 fn state_in_time() {
-    in_time("state_in_time", "s", "guest echo: Restoring");
+    in_time("state_in_time", "s", "guest echo: loading");
 }
 
 #[test]

@@ -262,16 +262,16 @@ fn pass_on(bytes: &[u8], push: &mut impl FnMut(u8) -> bool) -> usize {
 
 const fn phase_name(phase: Phase) -> &'static str {
     match phase {
-        Phase::Restoring => "Restoring",
-        Phase::Running => "Running",
-        Phase::Stopping(StopReason::Off) => "Stopping(Off)",
-        Phase::Stopping(StopReason::Reset) => "Stopping(Reset)",
-        Phase::Stopping(StopReason::Fault) => "Stopping(Fault)",
-        Phase::Stopping(StopReason::Unverified) => "Stopping(Unverified)",
-        Phase::Stopped(StopReason::Off) => "Stopped(Off)",
-        Phase::Stopped(StopReason::Reset) => "Stopped(Reset)",
-        Phase::Stopped(StopReason::Fault) => "Stopped(Fault)",
-        Phase::Stopped(StopReason::Unverified) => "Stopped(Unverified)",
+        Phase::Restoring => "loading",
+        Phase::Running => "running",
+        Phase::Stopping(StopReason::Off) => "stopping (off)",
+        Phase::Stopping(StopReason::Reset) => "stopping (reset)",
+        Phase::Stopping(StopReason::Fault) => "stopping (fault)",
+        Phase::Stopping(StopReason::Unverified) => "stopping (image differs from its hash)",
+        Phase::Stopped(StopReason::Off) => "stopped (off)",
+        Phase::Stopped(StopReason::Reset) => "stopped (reset)",
+        Phase::Stopped(StopReason::Fault) => "stopped (fault)",
+        Phase::Stopped(StopReason::Unverified) => "stopped (image differs from its hash)",
     }
 }
 
@@ -343,8 +343,8 @@ mod tests {
             answers.queue(Answer::Restart(GuestId(7), Phase::Running));
             assert_eq!(
                 read(&mut answers, room),
-                "guest rt: Running, life 1, 1 of 4 vCPUs on\n\
-                 guest linux: Stopped(Off), life 4294967295, 1 of 4 vCPUs on\n\
+                "guest rt: running, life 1, 1 of 4 vCPUs on\n\
+                 guest linux: stopped (off), life 4294967295, 1 of 4 vCPUs on\n\
                  core 0: rt 10.0 %, idle 90.0 %\n\
                  core 1: idle 100.0 %\n\
                  help\nmore help, longer than one step\n\
@@ -380,7 +380,7 @@ mod tests {
         for _ in 0..100 {
             answers.step(state, usage, |_| false);
         }
-        assert!(read(&mut answers, 3).starts_with("guest rt: Running"));
+        assert!(read(&mut answers, 3).starts_with("guest rt: running"));
     }
 
     #[test]

@@ -98,7 +98,9 @@ impl<'a> Notice<'a> {
                 value: page.0,
                 digits: 1,
             },
-            (6, _) => Part::Text(" differs from its hash; it does not start"),
+            (6, _) => Part::Text(
+                " differs from its hash, so the guest does not start: build the image again",
+            ),
             _ => return None,
         })
     }
@@ -271,8 +273,8 @@ mod tests {
         let expected = report.to_string()
             + "\nguest linux is off\n\
                guest linux is reset\n\
-               guest linux: initrd: the page at 0x44001000 differs from its hash; it does not start\n\
-               guest linux: image: the list of hashes differs from its hash; it does not start\n\
+               guest linux: initrd: the page at 0x44001000 differs from its hash, so the guest does not start: build the image again\n\
+               guest linux: image: the list of hashes differs from its hash, so the guest does not start: build the image again\n\
                guest linux was stopped\n\
                guest linux restarts\n\
                guest linux: its driver of link 7 breaks the rules of virtio; the device is down until it is reset\n\

@@ -75,7 +75,7 @@ fn the_status_command_is_answered() {
     let mut bench = running();
     type_keys(&[OPERATOR, b's']);
     bench.until("the answer", |_| {
-        printed().contains("guest0") && printed().contains("Running, life 1")
+        printed().contains("guest0") && printed().contains("running, life 1")
     });
 }
 

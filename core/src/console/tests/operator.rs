@@ -34,7 +34,7 @@ fn fill(setup: &Setup) {
 fn an_answer_is_printed_before_a_flood() {
     let mut setup = flooded();
     assert!(setup.console.has_message());
-    let answer = "guest linux: Running, life 1, 4 of 4 vCPUs on\n".repeat(8);
+    let answer = "guest linux: running, life 1, 4 of 4 vCPUs on\n".repeat(8);
     for byte in answer.bytes() {
         setup.console.push(Source::Operator, byte).unwrap();
     }
