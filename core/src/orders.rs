@@ -98,9 +98,7 @@ pub enum Order {
 /// The orders of one core that are not carried out.
 #[derive(Debug)]
 pub struct Orders<'a> {
-    /// The bands of all guests.
-    bands: [Band; MAX_GUESTS],
-    /// The guests of each band and above; bit n for guest n. They follow from `bands`.
+    /// The guests of each band and above; bit n for guest n.
     guests_from: [u32; Band::COUNT],
     /// Mail of this core was left unread because it was interrupted.
     has_mail: bool,
@@ -123,7 +121,6 @@ impl<'a> Orders<'a> {
     /// No orders, on a core of a machine whose guests have these bands.
     pub fn new(bands: [Band; MAX_GUESTS]) -> Self {
         Self {
-            bands,
             guests_from: guests_from(&bands),
             has_mail: false,
             starts: PerVcpu::new(),
@@ -253,7 +250,17 @@ impl<'a> Orders<'a> {
     }
 
     fn order(&mut self, guest: GuestId) {
-        self.band = self.band.max(self.bands.get(guest.index()).copied());
+        self.band = self.band.max(self.highest(1 << guest.0));
+    }
+
+    /// The highest band of these guests; bit n for guest n.
+    fn highest(&self, guests: u32) -> Option<Band> {
+        // At most 8 times: bands.
+        let rank = self
+            .guests_from
+            .iter()
+            .rposition(|from| from & guests != 0)?;
+        Band::new(rank as u8)
     }
 
     /// Finds the highest band again.
@@ -263,12 +270,9 @@ impl<'a> Orders<'a> {
             | self.routes.guests()
             | self.stopping
             | self.notices.guests();
-        let bands = bits(guests).filter_map(|guest| self.bands.get(guest as usize));
-        // At most 8 times: guests.
-        let highest = bands.max().copied();
         self.band = match self.has_mail {
             true => Some(Band::HIGHEST),
-            false => highest,
+            false => self.highest(guests),
         };
     }
 }

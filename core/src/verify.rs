@@ -16,7 +16,7 @@ pub enum Refusal {
     Misplaced(PhysAddr, PhysAddr),
     /// The description is said to be longer than any is.
     TooLong,
-    /// The description is not the one that was hashed.
+    /// The hash of the description is not the one in the seal.
     Description,
     /// The hypervisor has a key, and the description is not signed.
     NotSigned,
@@ -69,7 +69,7 @@ impl fmt::Display for Refusal {
 /// Verifies and then decodes the description of a bundle. `bytes`: the bundle's first ones, of which all are there that a description may
 /// have; `at`: where they are.
 ///
-/// Of bytes that are not verified, only the header's length is used, and only if it is one that a description may have.
+/// Before it has verified them, it uses no bytes but the header's length, and that only if a description may have it.
 ///
 /// # Errors
 ///

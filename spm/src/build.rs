@@ -65,11 +65,9 @@ impl Command for BuildArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         let output = self.output();
         let key = self.sign.as_deref().map(SecretKey::read).transpose()?;
-        for input in [Some(&*self.system.description), self.sign.as_deref()] {
-            keep_input(&output, input)?;
+        if let Some(key) = &self.sign {
+            keep_input(&output, key)?;
         }
-        let hypervisor = hypervisor::find(self.system.hypervisor.as_deref()).ok();
-        keep_input(&output, hypervisor.as_deref())?;
         let built = build_signed(&self.system, &output, key.as_ref())?;
         if self.json {
             let system = summary::json(&built.system);
@@ -141,6 +139,12 @@ pub fn build_signed(
         let message = format!("{} has no place for a key", path.display());
         return Err(Failure::environment(message).help("build the hypervisor of this release"));
     }
+    for input in [args.description.clone(), path]
+        .into_iter()
+        .chain(guest_files(args, &system))
+    {
+        keep_input(output, &input)?;
+    }
     progress.step("writing the image");
     let image = bundle::image(&hypervisor, &mut system, key).map_err(Failure::environment)?;
     write(output, &image).map_err(|error| Failure::io("write", output, &error))?;
@@ -151,12 +155,24 @@ pub fn build_signed(
     })
 }
 
+/// The files that the guests name.
+fn guest_files(args: &SystemArgs, system: &System) -> impl Iterator<Item = PathBuf> {
+    let folder = args.description.parent().unwrap_or(Path::new(""));
+    let guests = system.description.guests.iter();
+    let files = guests.flat_map(|guest| {
+        [
+            Some(&guest.image),
+            guest.initrd.as_ref(),
+            guest.dtb.as_ref(),
+        ]
+    });
+    files.flatten().map(move |file| folder.join(&file.value))
+}
+
 /// Refuses to write the image over a file that it is made from.
-fn keep_input(output: &Path, input: Option<&Path>) -> Result<(), Failure> {
+fn keep_input(output: &Path, input: &Path) -> Result<(), Failure> {
     let place = |path: &Path| std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
-    let is_input =
-        input.is_some_and(|input| place(input).is_some() && place(input) == place(output));
-    if is_input {
+    if place(input).is_some() && place(input) == place(output) {
         let message = format!("{} is read to make the image", output.display());
         return Err(Failure::environment(message).help("name another file after -o"));
     }

@@ -17,7 +17,7 @@ use flate2::write::GzEncoder;
 use spm::fuzz::{DESCRIPTION, system};
 use std::io::Write;
 use std::panic::catch_unwind;
-use support::{Elf, KERNEL_SIZE, btf, linux_image_with};
+use support::{Elf, KERNEL_SIZE, borrowed, btf, fuzz_steps, linux_image_with};
 
 /// Steps of a run in which no variable names a number.
 const STEPS: u64 = 2_000;
@@ -155,15 +155,6 @@ fn tree() -> Vec<u8> {
     tree.to_dtb()
 }
 
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-fn borrowed<'a>(files: &'a [(&'static str, Vec<u8>)]) -> Vec<(&'a str, &'a [u8])> {
-    let borrow = |(name, bytes): &'a (&'static str, Vec<u8>)| (*name, bytes.as_slice());
-    files.iter().map(borrow).collect()
-}
-
 #[test]
 fn the_undamaged_system_is_accepted() {
     system(&borrowed(&files())).unwrap_or_else(|refusal| panic!("{refusal}"));
@@ -173,9 +164,8 @@ fn the_undamaged_system_is_accepted() {
 fn damaged_files_are_refused_or_accepted() {
     let good = files();
     let mut accepted = 0;
-    let steps = variable("SPUMONE_FUZZ_STEPS").unwrap_or(STEPS);
-    let first = variable("SPUMONE_FUZZ_SEED").unwrap_or(0);
-    for step in first..first + steps {
+    let steps = fuzz_steps(STEPS);
+    for step in steps.clone() {
         let mut damage = Damage::of_step(step);
         let mut files = good.clone();
         for _ in 0..damage.up_to(2) {
@@ -199,8 +189,9 @@ fn damaged_files_are_refused_or_accepted() {
         }
     }
     // Both happen often, or the damage is too small or too large to find anything.
+    let count = steps.end - steps.start;
     assert!(
-        (steps / 50..steps).contains(&accepted),
-        "{accepted} of {steps} accepted"
+        (count / 50..count).contains(&accepted),
+        "{accepted} of {count} accepted"
     );
 }

@@ -10,23 +10,7 @@ use spumone_config::packed::{BundleHeader, Seal, Trust};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use support::{HYPERVISOR_SIZE, SYSTEM, TRUST, TRUST_SIZE, spm, stderr};
-
-/// Builds the system of tests with these arguments; returns the image.
-fn build(folder: &Path, description: &str, arguments: &[&str]) -> Vec<u8> {
-    fs::write(folder.join("system.toml"), description).unwrap();
-    let build = [
-        "build",
-        "system.toml",
-        "--hypervisor",
-        "spumone",
-        "-o",
-        "a.img",
-    ];
-    let output = spm(folder, &[&build, arguments].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
-    fs::read(folder.join("a.img")).unwrap()
-}
+use support::{HYPERVISOR_SIZE, SYSTEM, TRUST, TRUST_SIZE, build, spm, stderr};
 
 fn trust(image: &[u8]) -> [u8; TRUST_SIZE as usize] {
     *image[TRUST as usize..].first_chunk().unwrap()
@@ -91,19 +75,20 @@ fn what_is_no_secret_key_signs_nothing() {
     fs::write(folder.join("system.toml"), SYSTEM).unwrap();
     spm(folder, &["key", "new", "a"]);
     for file in ["a.pub", "Image", "missing"] {
-        let build = [
-            "build",
-            "system.toml",
-            "--hypervisor",
-            "spumone",
-            "--sign",
-            file,
-        ];
-        let output = spm(folder, &build);
-        assert_eq!(output.status.code(), Some(3), "{file}");
-        let text = stderr(&output);
-        assert!(text.contains("name a file NAME.key"), "{text}");
+        refused(
+            folder,
+            &["build", "system.toml", "--sign", file],
+            "name a file NAME.key",
+        );
     }
+}
+
+/// Demands that this is refused, with a text that has `why`.
+fn refused(folder: &Path, arguments: &[&str], why: &str) {
+    let output = spm(folder, arguments);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{arguments:?}: {text}");
+    assert!(text.contains(why), "{text}");
 }
 
 #[test]
@@ -111,24 +96,13 @@ fn what_is_no_key_or_no_name_of_one_is_refused() {
     let folder = support::folder();
     let folder = folder.path();
     for name in ["a.key", "a.pub", ".."] {
-        let output = spm(folder, &["key", "new", name]);
-        assert_eq!(output.status.code(), Some(3), "{name}");
-        assert!(
-            stderr(&output).contains("no name of a key"),
-            "{}",
-            stderr(&output)
-        );
+        refused(folder, &["key", "new", name], "no name of a key");
     }
     fs::write(folder.join("system.toml"), SYSTEM).unwrap();
     let zeros = format!("spumone-secret-key {}\n", "0".repeat(64));
     fs::write(folder.join("zero.key"), zeros).unwrap();
-    let output = spm(folder, &["build", "system.toml", "--sign", "zero.key"]);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(
-        stderr(&output).contains("zero.key is no secret key"),
-        "{}",
-        stderr(&output)
-    );
+    let build = ["build", "system.toml", "--sign", "zero.key"];
+    refused(folder, &build, "zero.key is no secret key");
 }
 
 #[test]
@@ -137,25 +111,11 @@ fn an_image_is_not_written_over_what_it_is_made_from() {
     let folder = folder.path();
     assert!(spm(folder, &["key", "new", "a"]).status.success());
     fs::write(folder.join("system.toml"), SYSTEM).unwrap();
-    for input in ["a.key", "system.toml", "spumone"] {
+    for input in ["a.key", "system.toml", "spumone", "rt.elf"] {
         let before = fs::read(folder.join(input)).unwrap();
-        let arguments = [
-            "build",
-            "system.toml",
-            "--hypervisor",
-            "spumone",
-            "--sign",
-            "a.key",
-            "-o",
-            input,
-        ];
-        let output = spm(folder, &arguments);
-        assert_eq!(output.status.code(), Some(3), "{input}");
-        assert!(
-            stderr(&output).contains("is read to make the image"),
-            "{}",
-            stderr(&output)
-        );
+        let build = "build system.toml --hypervisor spumone --sign a.key -o".split(' ');
+        let build: Vec<_> = build.chain([input]).collect();
+        refused(folder, &build, "is read to make the image");
         assert!(before == fs::read(folder.join(input)).unwrap());
     }
 }

@@ -16,7 +16,7 @@ use spumone_core::load::{Chunk, Engine, Hashing, Phases, Work};
 use spumone_core::sha256::{BLOCK, State, compress, hash};
 use spumone_core::verify;
 use std::ops::Range;
-use support::Elf;
+use support::{Elf, borrowed, fuzz_steps};
 
 /// Steps of a run in which no variable names a number.
 const STEPS: u64 = 500;
@@ -61,11 +61,7 @@ fn bundle() -> (Vec<u8>, Trust) {
         ("rt.elf", elf.write()),
         ("flat.bin", vec![0x14; 0x1000]),
     ];
-    let files: Vec<_> = files
-        .iter()
-        .map(|(name, bytes): &(_, Vec<u8>)| (*name, bytes.as_slice()))
-        .collect();
-    signed_bundle(&files, [1; 32]).unwrap_or_else(|refusal| panic!("{refusal}"))
+    signed_bundle(&borrowed(&files), [1; 32]).unwrap_or_else(|refusal| panic!("{refusal}"))
 }
 
 /// Hashes payloads of a bundle, by the code for cores without instructions for it.
@@ -172,10 +168,6 @@ fn parts(bundle: &[u8], system: &System) -> Vec<(Range<usize>, String)> {
     parts
 }
 
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 #[test]
 fn no_bundle_of_which_a_part_was_changed_passes() {
     let (good, trust) = bundle();
@@ -184,9 +176,7 @@ fn no_bundle_of_which_a_part_was_changed_passes() {
     let at = BundleHeader::from_bytes(&good).unwrap().address;
     let system = verdict(&good, at, &trust).unwrap_or_else(|refusal| panic!("{refusal}"));
     let parts = parts(&good, &system);
-    let steps = variable("SPUMONE_FUZZ_STEPS").unwrap_or(STEPS);
-    let first = variable("SPUMONE_FUZZ_SEED").unwrap_or(0);
-    for step in first..first + steps {
+    for step in fuzz_steps(STEPS) {
         let mut random = Rng::with_seed(step);
         let (range, name) = &parts[random.usize(..parts.len())];
         let mut changed = good.clone();

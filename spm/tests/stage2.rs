@@ -9,8 +9,7 @@ mod support;
 
 use spumone_config::packed::{BundleHeader, LinkKind, System};
 use std::collections::BTreeSet;
-use std::fs;
-use support::{HYPERVISOR_ADDRESS, HYPERVISOR_SIZE, SYSTEM, spm, stderr};
+use support::{HYPERVISOR_ADDRESS, HYPERVISOR_SIZE, SYSTEM};
 
 /// Of a leaf: memory type, access, shareability, access flag.
 const NORMAL: u64 = 0b1111 << 2 | 0b11 << 6 | 0b11 << 8 | 1 << 10;
@@ -34,18 +33,7 @@ struct Built {
 impl Built {
     fn new(description: &str) -> Self {
         let folder = support::folder();
-        fs::write(folder.path().join("system.toml"), description).unwrap();
-        let args = [
-            "build",
-            "system.toml",
-            "--hypervisor",
-            "spumone",
-            "-o",
-            "a.img",
-        ];
-        let output = spm(folder.path(), &args);
-        assert!(output.status.success(), "{}", stderr(&output));
-        let image = fs::read(folder.path().join("a.img")).unwrap();
+        let image = support::build(folder.path(), description, &[]);
         let bundle = &image[HYPERVISOR_SIZE as usize..];
         let header = BundleHeader::from_bytes(bundle).unwrap();
         assert_eq!(header.address.0, HYPERVISOR_ADDRESS + HYPERVISOR_SIZE);

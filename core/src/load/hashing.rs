@@ -84,7 +84,7 @@ impl Hashing {
         self.chunk
     }
 
-    /// One step. At the end, whether the hash is the one that the description has.
+    /// Does one step. After the last one, returns whether the hash is the expected one.
     pub fn step(&mut self, engine: &mut impl Engine) -> Option<bool> {
         if let Some(rounds) = &mut self.rounds {
             if rounds.step(&mut self.state) {

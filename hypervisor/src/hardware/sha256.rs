@@ -46,7 +46,7 @@ pub unsafe fn copy_and_hash(state: &mut State, from: u64, to: Option<PhysAddr>, 
     }
 }
 
-/// Four rounds, whose words of the message schedule are in `$m0`.
+/// Four rounds. `$m0`: the register with their words of the message schedule.
 macro_rules! rounds {
     ($k:literal, $m0:literal) => {
         concat!(

@@ -104,7 +104,7 @@ fn loaded(state: &mut CoreState<VcpuToken>) -> &mut Vcpu {
     }
 }
 
-/// Loads chunks of a guest, if it is being loaded, until an interrupt pends. `held`: the one that this core has begun to hash.
+/// Loads chunks of a guest, if it is being loaded, until an interrupt pends. `held`: the chunk that this core has begun to hash.
 #[inline(never)]
 fn load_chunks(platform: &CorePlatform, id: GuestId, held: &mut Option<Hashing>) -> Left {
     let machine = platform.machine;

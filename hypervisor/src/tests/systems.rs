@@ -388,7 +388,7 @@ fn make_tables(system: &mut System) {
     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
 }
 
-/// The machine for a system, with the system in its bundle, which nobody has signed.
+/// The machine for a system, with the system in an unsigned bundle.
 pub fn parts(system: &System) -> Parts {
     signed_parts(system, |_| [0; Seal::SIGNATURE])
 }

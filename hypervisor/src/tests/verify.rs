@@ -192,7 +192,7 @@ fn key(seed: u8) -> KeyPair {
     KeyPair::from_seed(Seed::new([seed; 32]))
 }
 
-/// A machine whose hypervisor has the key 1 and accepts this version, and whose description is signed with this key.
+/// A machine with a hypervisor that trusts key 1 and accepts this version or higher ones. Its description is signed with the key given.
 fn signed(seed: u8, version: u32, lowest_version: u32) -> Parts {
     let mut system = two_guests();
     system.version = version;

@@ -7,6 +7,7 @@
 
 pub mod btf;
 
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -251,3 +252,26 @@ priority = 100
 bootargs = "console=ttyAMA0"
 devices = ["virtio0", "virtio1"]
 "#;
+
+/// Builds the system of a description in `folder`, with these arguments; returns the image.
+pub fn build(folder: &Path, description: &str, arguments: &[&str]) -> Vec<u8> {
+    std::fs::write(folder.join("system.toml"), description).unwrap();
+    let build = "build system.toml --hypervisor spumone -o a.img".split(' ');
+    let all: Vec<_> = build.chain(arguments.iter().copied()).collect();
+    let output = spm(folder, &all);
+    assert!(output.status.success(), "{}", stderr(&output));
+    std::fs::read(folder.join("a.img")).unwrap()
+}
+
+/// The steps of a fuzzer: as many as the environment says, else `default`; each number stands for other random choices.
+pub fn fuzz_steps(default: u64) -> Range<u64> {
+    let variable = |name| std::env::var(name).ok()?.parse().ok();
+    let first = variable("SPUMONE_FUZZ_SEED").unwrap_or(0);
+    first..first + variable("SPUMONE_FUZZ_STEPS").unwrap_or(default)
+}
+
+/// Files with borrowed contents.
+pub fn borrowed<'a>(files: &'a [(&'static str, Vec<u8>)]) -> Vec<(&'a str, &'a [u8])> {
+    let borrow = |(name, bytes): &'a (&'static str, Vec<u8>)| (*name, bytes.as_slice());
+    files.iter().map(borrow).collect()
+}
