@@ -104,6 +104,7 @@ const MECHANISMS: &[(&str, Mechanism)] = &[
     ("yield-on-spin", Mechanism::YieldOnSpin),
     ("patience", Mechanism::Patience),
     ("ipi-pull", Mechanism::IpiPull),
+    ("out-of-turn", Mechanism::OutOfTurn),
 ];
 
 /// A whole description.
@@ -173,6 +174,8 @@ pub enum Mechanism {
     Patience,
     /// [`Without::ipi_pull`].
     IpiPull,
+    /// [`Without::out_of_turn`].
+    OutOfTurn,
 }
 
 impl Scheduler {
@@ -185,6 +188,7 @@ impl Scheduler {
             yield_on_spin: lacks(Mechanism::YieldOnSpin),
             patience: lacks(Mechanism::Patience),
             ipi_pull: lacks(Mechanism::IpiPull),
+            out_of_turn: lacks(Mechanism::OutOfTurn),
         }
     }
 

@@ -208,6 +208,8 @@ pub struct Without {
     pub patience: bool,
     /// No pull: an interrupt for a vCPU that is cut off stays there until another core is notified.
     pub ipi_pull: bool,
+    /// Never out of turn: a vCPU for which an interrupt has come waits until the others of its band have used up their time slices.
+    pub out_of_turn: bool,
 }
 
 /// How the priorities of physical interrupts depend on those of the vCPUs that they are for.

@@ -16,20 +16,27 @@ pub fn catch<P: Platform>(state: &mut State<P>, platform: &mut P, catch: Catch) 
     }
 }
 
-/// Ends the catch for grace: from now on, only what is always caught on this core is caught.
+/// Ends the catch for grace: from now on, only what is always caught is caught.
 #[inline(always)]
 pub fn stop_catching<P: Platform>(state: &mut State<P>, platform: &mut P) {
     if state.catches != Catch::Nothing || state.excludes_kernels {
-        catch(state, platform, always_caught(state));
+        catch_always(state, platform);
     }
 }
 
-/// What is always caught on this core.
+/// Catches what is always caught.
+#[inline(always)]
+pub fn catch_always<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    catch(state, platform, always_caught(state));
+}
+
+/// What is always caught on this core, and of a vCPU that runs out of turn: when it returns to a program, it has handled its interrupt.
 fn always_caught<T>(state: &CoreState<T>) -> Catch {
     match state.loaded() {
         Some(id) if state.excludes_kernels && state.moves(id) && !state.taken_back.contains(id) => {
             Catch::Entry
         }
+        Some(_) if state.scheduler.runs_out_of_turn() => Catch::Exit,
         _ => Catch::Nothing,
     }
 }

@@ -12,6 +12,10 @@ use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 
 /// In microseconds: how often a vCPU that has to give up the core is sampled while it is in its kernel.
 const GRACE_STEP_US: u32 = 50;
+/// In microseconds: for how long a vCPU runs out of turn when an interrupt has come for it. Most handlers of interrupts take less.
+const OUT_OF_TURN_US: u32 = 100;
+/// In microseconds: when such a vCPU is sampled for the second time, if another one is to run out of turn: soon, because it may spin.
+const SHORT_GRACE_STEP_US: u32 = 10;
 /// How many times such a vCPU is sampled before it must leave.
 const GRACE_STEPS: u8 = 5;
 /// In microseconds: after how long another core is notified again of vCPUs that are parked here because this core runs a
@@ -178,10 +182,14 @@ impl<T> CoreState<T> {
             .filter(|(_, it)| it.home == core)
             .map(|(id, _)| id)
             .collect();
+        let out_of_turn = micros(match without.out_of_turn {
+            true => 0,
+            false => OUT_OF_TURN_US,
+        });
         let grace_steps = if without.grace { 0 } else { GRACE_STEPS };
         Self {
             core,
-            scheduler: Scheduler::new(setup.quantum),
+            scheduler: Scheduler::new(setup.quantum, out_of_turn),
             deadlines: Deadlines::new(),
             loaded: None,
             saved: [const { None }; MAX_VCPUS],
@@ -213,7 +221,12 @@ impl<T> CoreState<T> {
             notify_at: Ticks::NEVER,
             fetch_at: Ticks::NEVER,
             deferred_until: Ticks::NEVER,
-            grace: Grace::new(micros(GRACE_STEP_US), grace_steps, !without.yield_on_spin),
+            grace: Grace::new(
+                micros(GRACE_STEP_US),
+                micros(SHORT_GRACE_STEP_US),
+                grace_steps,
+                !without.yield_on_spin,
+            ),
             pulls_for_interrupts: !without.ipi_pull,
             notify_again_after: micros(NOTIFY_AGAIN_US),
             take_back_after: micros(TAKE_BACK_US),

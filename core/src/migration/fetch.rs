@@ -6,6 +6,7 @@ use super::catch::{catch, stop_catching};
 use super::choice::Choice;
 use super::claim::{become_host_core, claim_for_core, is_cut_off};
 use super::core_state::Catch;
+use super::grace::Leaves;
 use super::interrupt::take_interrupts;
 use super::notify::{notify_other_core, publish_level};
 use super::park::park;
@@ -126,14 +127,21 @@ fn choose<P: Platform>(
         .best
         .is_some_and(|best| slice.is_some_and(|slice| best.band > slice.band));
     let must_leave = is_over || choice.best.is_some_and(|best| best.swap);
-    if must_leave
-        && !is_preempted
-        && let Some(until) = more_grace(state, platform, now)
-    {
-        state.scheduler.extend_time_slice(until);
-        state.fetch_at = state.fetch_at.min(until);
-        catch(state, platform, Catch::Exit);
-        return Fetched::TookTime;
+    if must_leave && !is_preempted {
+        match more_grace(state, platform, now) {
+            Leaves::Later(until) => {
+                state.scheduler.extend_time_slice(until);
+                state.fetch_at = state.fetch_at.min(until);
+                catch(state, platform, Catch::Exit);
+                return Fetched::TookTime;
+            }
+            // It may hold a lock.
+            Leaves::InKernel if state.scheduler.runs_out_of_turn() => {
+                state.scheduler.take_turn(now);
+            }
+            Leaves::InKernel => state.scheduler.stay_in_turn(),
+            Leaves::Now => {}
+        }
     }
     end_grace(state, platform);
     if let Some(ended) = must_end(state, platform) {
@@ -209,12 +217,14 @@ fn candidate<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> Option<
     })
 }
 
-/// Until when the running vCPU, which has to give up the core, may go on.
-fn more_grace<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> Option<Ticks> {
-    let loaded = state.loaded.as_ref()?;
-    if state.running != Some(loaded.id) {
-        return None;
+/// When the running vCPU, which has to give up the core, does so.
+fn more_grace<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> Leaves {
+    match &state.loaded {
+        Some(loaded) if state.running == Some(loaded.id) => {
+            let sample = platform.sample(&loaded.token);
+            let is_short = state.scheduler.is_cut();
+            state.grace.sample(now, sample, is_short)
+        }
+        _ => Leaves::Now,
     }
-    let sample = platform.sample(&loaded.token);
-    state.grace.more(now, sample)
 }

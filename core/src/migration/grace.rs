@@ -42,10 +42,22 @@ impl Spin {
     }
 }
 
+/// When the vCPU that runs gives up the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// Now: it is in a program, or spins.
+    Now,
+    /// Not before this time, when it is sampled again.
+    Later(Ticks),
+    /// Its grace is used up, and it is in its kernel.
+    InKernel,
+}
+
 /// The grace of the vCPU that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grace {
     step: Ticks,
+    short_step: Ticks,
     steps: u8,
     used: u8,
     spin: Spin,
@@ -53,10 +65,11 @@ pub struct Grace {
 }
 
 impl Grace {
-    /// At most `steps` times `step`. If `sees_spin`, a vCPU that spins gets none.
-    pub const fn new(step: Ticks, steps: u8, sees_spin: bool) -> Self {
+    /// At most `steps` times `step`, the first time `short_step` where another vCPU is to run out of turn. If `sees_spin`, a vCPU that spins gets none.
+    pub const fn new(step: Ticks, short_step: Ticks, steps: u8, sees_spin: bool) -> Self {
         Self {
             step,
+            short_step,
             steps,
             used: 0,
             spin: Spin { last: None },
@@ -70,14 +83,21 @@ impl Grace {
         self.spin = Spin::default();
     }
 
-    /// The running vCPU is to give up the core. `Some`: it has grace, and is to be sampled again at that time.
-    pub fn more(&mut self, now: Ticks, sample: Sample) -> Option<Ticks> {
+    /// The running vCPU is to give up the core. `is_short`: the first step is short.
+    pub fn sample(&mut self, now: Ticks, sample: Sample, is_short: bool) -> Leaves {
         let spins = self.sees_spin && self.spin.seen(sample);
-        if !sample.in_kernel || spins || self.used >= self.steps {
-            return None;
+        if !sample.in_kernel || spins {
+            return Leaves::Now;
         }
+        if self.used >= self.steps {
+            return Leaves::InKernel;
+        }
+        let step = match is_short && self.used == 0 {
+            true => self.short_step,
+            false => self.step,
+        };
         self.used += 1;
-        Some(now.saturating_add(self.step))
+        Leaves::Later(now.saturating_add(step))
     }
 }
 
@@ -100,29 +120,45 @@ mod tests {
             in_kernel: false,
             ..at(0)
         };
-        assert_eq!(Grace::new(Ticks(5), 3, true).more(Ticks(1), sample), None);
+        let mut grace = Grace::new(Ticks(5), Ticks(2), 3, true);
+        assert_eq!(grace.sample(Ticks(1), sample, false), Leaves::Now);
     }
 
     #[test]
     fn a_kernel_gets_the_given_number_of_steps() {
-        let mut grace = Grace::new(Ticks(5), 3, true);
+        let mut grace = Grace::new(Ticks(5), Ticks(2), 3, true);
         for round in 0..3 {
             let now = Ticks(round * 5);
-            assert_eq!(grace.more(now, at(round * 4096)), Some(Ticks(now.0 + 5)));
+            let leaves = grace.sample(now, at(round * 4096), false);
+            assert_eq!(leaves, Leaves::Later(Ticks(now.0 + 5)));
         }
-        assert_eq!(grace.more(Ticks(15), at(9 * 4096)), None);
+        let leaves = grace.sample(Ticks(15), at(9 * 4096), false);
+        assert_eq!(leaves, Leaves::InKernel);
         grace.renew();
-        assert!(grace.more(Ticks(20), at(0)).is_some());
+        let leaves = grace.sample(Ticks(20), at(0), false);
+        assert_eq!(leaves, Leaves::Later(Ticks(25)));
+    }
+
+    #[test]
+    fn the_first_step_is_short_where_another_vcpu_is_to_run_out_of_turn() {
+        let mut grace = Grace::new(Ticks(5), Ticks(2), 3, true);
+        let mut sampled = |now, pc| grace.sample(Ticks(now), at(pc), true);
+        assert_eq!(sampled(10, 0), Leaves::Later(Ticks(12)));
+        assert_eq!(sampled(12, 4096), Leaves::Later(Ticks(17)));
     }
 
     #[test]
     fn a_vcpu_that_spins_gets_no_grace() {
-        let mut grace = Grace::new(Ticks(5), 3, true);
-        assert!(grace.more(Ticks(0), at(4096)).is_some());
-        assert_eq!(grace.more(Ticks(5), at(4096 + 8)), None);
-        let mut without_spin = Grace::new(Ticks(5), 3, false);
-        assert!(without_spin.more(Ticks(0), at(4096)).is_some());
-        assert!(without_spin.more(Ticks(5), at(4096 + 8)).is_some());
+        let mut grace = Grace::new(Ticks(5), Ticks(2), 3, true);
+        let later = |at| Leaves::Later(Ticks(at));
+        assert_eq!(grace.sample(Ticks(0), at(4096), false), later(5));
+        assert_eq!(grace.sample(Ticks(5), at(4096 + 8), false), Leaves::Now);
+        let mut without_spin = Grace::new(Ticks(5), Ticks(2), 3, false);
+        assert_eq!(without_spin.sample(Ticks(0), at(4096), false), later(5));
+        assert_eq!(
+            without_spin.sample(Ticks(5), at(4096 + 8), false),
+            later(10)
+        );
     }
 
     #[test]

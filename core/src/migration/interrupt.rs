@@ -224,10 +224,20 @@ fn kicked<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
         deliver_doorbell(state, platform);
     } else if is_host_core(state, platform, id) {
         wake(state, platform, id);
+        run_out_of_turn(state, platform, id);
         mark_wanted_if_cut_off(state, platform, id);
     } else {
         // Another core has parked it and notifies this one, or the vCPU has moved since the kick.
         state.fetch_again(id);
+    }
+}
+
+/// An interrupt has come for a vCPU of this core. If another vCPU of its band runs, it does not wait for its turn: if it migrates, for then
+/// the other one, which may hold a lock, has grace.
+#[inline(always)]
+fn run_out_of_turn<P: Platform>(state: &mut State<P>, platform: &P, id: VcpuId) {
+    if state.moves(id) && state.running != Some(id) {
+        state.must_decide |= state.scheduler.run_out_of_turn(id, platform.now());
     }
 }
 
@@ -244,6 +254,7 @@ fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
     if is_late || state.scheduler.state(id) != Some(VcpuState::Running) {
         state.must_refresh = true;
         wake(state, platform, id);
+        run_out_of_turn(state, platform, id);
         return;
     }
     let rung = platform.deliver(token, Delivery::Doorbell);

@@ -74,7 +74,7 @@ pub use crate::schedule::Level;
 pub use core_state::{Catch, CoreSetup, CoreState, TAKE_BACK_US};
 pub use decide::{Next, next_action};
 pub use early::sleep;
-pub use grace::{Grace, Sample};
+pub use grace::{Grace, Leaves, Sample};
 pub use interrupt::{
     alarm_expired, arm_stale_alarm, handle, notify_vcpus, refresh, take_interrupts,
 };

@@ -127,9 +127,10 @@ pub fn caught<P: Platform>(state: &mut State<P>, platform: &mut P) {
     {
         send_away(state, platform, id, None);
     } else {
-        stop_catching(state, platform);
-        // Its grace ends here.
+        // Its grace ends here, or what it runs out of turn.
         state.scheduler.withdraw_extension();
+        state.scheduler.end_out_of_turn();
+        stop_catching(state, platform);
         state.must_decide = true;
     }
 }

@@ -4,7 +4,7 @@
 //! It takes a few hundred instructions, so the core looks for interrupts on the way. A vCPU of a higher band then does
 //! not wait until a vCPU of a lower band is loaded.
 
-use super::catch::stop_catching;
+use super::catch::catch_always;
 use super::core_state::Loaded;
 use super::early;
 use super::interrupt::{arm_stale_alarm, is_overtaken};
@@ -94,7 +94,7 @@ pub fn switch_in<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId
     state.must_refresh = !is_complete;
     early::loaded(state, platform, id);
     state.rung |= rung;
-    if state.excludes_kernels {
-        stop_catching(state, platform);
+    if state.excludes_kernels || state.scheduler.runs_out_of_turn() {
+        catch_always(state, platform);
     }
 }

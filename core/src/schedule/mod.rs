@@ -18,6 +18,7 @@
 mod deadlines;
 mod interrupt_priority;
 mod level;
+mod out_of_turn;
 mod run_queue;
 mod scheduler;
 
@@ -30,6 +31,8 @@ pub use interrupt_priority::{
     ALARM_PRIORITY, GicPriority, OWN_PRIORITY, band_priority, kick_sgi, priority_mask,
 };
 pub use level::Level;
+#[cfg(test)]
+pub use out_of_turn::{Allowance, OutOfTurn};
 pub use run_queue::RunQueue;
 pub use scheduler::{Action, Decision, Refused, Scheduler, TimeSlice, VcpuState};
 pub use spumone_config::types::Band;

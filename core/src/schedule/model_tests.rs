@@ -4,9 +4,16 @@
 use super::*;
 use proptest::prelude::*;
 use spumone_config::types::VcpuId;
+use std::collections::BTreeSet;
+use std::vec;
 use std::vec::Vec;
 
 const QUANTUM: u64 = 10;
+/// For how long a vCPU runs out of turn.
+const OUT_OF_TURN: u64 = 2;
+/// How often it does so on average, and how many times in a row.
+const INTERVAL: u64 = 40;
+const BURST: u64 = 4;
 const VCPUS: u8 = 6;
 /// The bands; each has two of the vCPUs.
 const BANDS: u8 = 3;
@@ -23,8 +30,14 @@ enum Event {
     Start(u8),
     Stop(u8),
     Wake(u8),
+    /// The vCPU is to run out of turn.
+    Ask(u8),
     Sleep,
     Yield,
+    /// The running vCPU has run out of turn for long enough.
+    EndOutOfTurn,
+    /// It goes on: its time slice begins.
+    TakeTurn,
     /// Extends the time slice of the running vCPU to at least this many ticks from now.
     Extend(u64),
     /// Withdraws the extensions of the time slice.
@@ -49,8 +62,11 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => vcpu().prop_map(Event::Start),
         1 => vcpu().prop_map(Event::Stop),
         6 => vcpu().prop_map(Event::Wake),
+        5 => vcpu().prop_map(Event::Ask),
         3 => Just(Event::Sleep),
         1 => Just(Event::Yield),
+        2 => Just(Event::EndOutOfTurn),
+        1 => Just(Event::TakeTurn),
         3 => prop::option::of(0..QUANTUM).prop_map(|by| by.map_or(Event::Withdraw, Event::Extend)),
         2 => prop::option::of(0..BANDS).prop_map(Event::Pause),
         8 => (0_u64..2 * QUANTUM).prop_map(Event::Decide),
@@ -72,6 +88,18 @@ struct Model {
     now: u64,
     /// When `current` began to run.
     since: u64,
+    /// How long `current` may still run.
+    rest: i64,
+    /// By how much extensions have added to that.
+    lent: i64,
+    /// Whether it runs out of turn.
+    is_out_of_turn: bool,
+    /// Whether it began to run so, and is not the first of its band.
+    came_early: bool,
+    /// The vCPUs that are to do so, and their band.
+    asked: (BTreeSet<u8>, u8),
+    /// Not before this time.
+    asked_from: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -79,10 +107,10 @@ struct ModelVcpu {
     band: Band,
     state: VcpuState,
     place: i64,
-    /// Ticks run in this time slice, without those that extensions have added.
-    used: u64,
-    /// The ticks that extensions have added.
-    lent: u64,
+    /// The rest of its time slice.
+    rest: i64,
+    /// How many ticks are left to it for running out of turn, which takes [`INTERVAL`], and when this was so.
+    credit: (u64, u64),
 }
 
 impl Model {
@@ -99,8 +127,7 @@ impl Model {
     fn queue(&mut self, vcpu: u8) {
         let place = self.last_place();
         if let Some(v) = self.vcpu(vcpu) {
-            (v.state, v.place) = (VcpuState::Runnable, place);
-            (v.used, v.lent) = (0, 0);
+            (v.state, v.place, v.rest) = (VcpuState::Runnable, place, QUANTUM as i64);
         }
     }
 
@@ -118,6 +145,7 @@ impl Model {
     fn end_life(&mut self, vcpu: u8) {
         if self.vcpu(vcpu).is_some() {
             self.lives[vcpu as usize] += 1;
+            self.asked.0.remove(&vcpu);
             self.current = self.current.filter(|&current| current != vcpu);
         }
     }
@@ -131,8 +159,8 @@ impl Model {
                         band: band_of(vcpu),
                         state,
                         place,
-                        used: 0,
-                        lent: 0,
+                        rest: QUANTUM as i64,
+                        credit: (BURST * INTERVAL, 0),
                     });
                 }
             }
@@ -151,34 +179,83 @@ impl Model {
                     self.set(vcpu, None, VcpuState::Sleep);
                 }
             }
-            Event::Yield => {
-                if let Some(vcpu) = self.current.take() {
-                    self.queue(vcpu);
+            Event::Yield => self.end_of_slice(),
+            Event::Ask(vcpu) => self.ask(vcpu),
+            Event::TakeTurn => {
+                if let Some(current) = self.current.filter(|_| self.is_out_of_turn) {
+                    let rest = self.vcpus[current as usize].unwrap().rest;
+                    (self.rest, self.lent, self.is_out_of_turn) = (rest, 0, false);
+                }
+            }
+            Event::EndOutOfTurn => {
+                let has_run = (self.now - self.since) as i64;
+                if self.is_out_of_turn && self.current.is_some() && self.rest > -has_run {
+                    (self.rest, self.lent) = (-has_run, 0);
                 }
             }
             Event::Extend(by) => {
-                if let Some(v) = self.current.and_then(|vcpu| self.vcpu(vcpu)) {
-                    let used = v.used.min(QUANTUM - by);
-                    v.lent += v.used - used;
-                    v.used = used;
+                self.asked_from = self.asked_from.max(self.now + by);
+                if self.current.is_some() {
+                    let more = (by as i64 - self.rest).max(0);
+                    self.rest += more;
+                    self.lent += more;
                 }
             }
-            Event::Withdraw => {
-                if let Some(v) = self.current.and_then(|vcpu| self.vcpu(vcpu)) {
-                    v.used += core::mem::take(&mut v.lent);
-                }
-            }
+            Event::Withdraw => self.rest -= core::mem::take(&mut self.lent),
             Event::Pause(rank) => self.paused = rank.map(band),
             Event::Decide(later) => self.decide(later),
         }
     }
 
+    /// The vCPU is to run out of turn.
+    fn ask(&mut self, vcpu: u8) {
+        let Some((current, v)) = self.current.zip(self.vcpus[vcpu as usize]) else {
+            return;
+        };
+        let may = v.state == VcpuState::Runnable
+            && band_of(current) == v.band
+            && v.rest > OUT_OF_TURN as i64;
+        let is_asked = self.asked.1 == vcpu / 2 && self.asked.0.contains(&vcpu);
+        if !may || is_asked {
+            return;
+        }
+        let (left, at) = v.credit;
+        let left = (left + self.now - at).min(BURST * INTERVAL);
+        let Some(rest) = left.checked_sub(INTERVAL) else {
+            return;
+        };
+        self.vcpu(vcpu).unwrap().credit = (rest, self.now);
+        if self.asked.1 != vcpu / 2 {
+            self.asked = (BTreeSet::new(), vcpu / 2);
+        }
+        if self.asked.0.is_empty() {
+            self.asked_from = 0;
+        }
+        self.asked.0.insert(vcpu);
+    }
+
+    /// From when on the current vCPU gives up the core to one that is to run out of turn.
+    fn cut_from(&self) -> Option<u64> {
+        let is_asked = !self.asked.0.is_empty() && self.asked.1 == self.current? / 2;
+        (is_asked && !self.is_out_of_turn).then_some(self.asked_from)
+    }
+
+    /// The current vCPU goes behind the others of its band, with a new time slice; if it has run out of turn, it keeps both.
+    fn end_of_slice(&mut self) {
+        let Some(current) = self.current.take() else {
+            return;
+        };
+        match self.is_out_of_turn {
+            true => self.vcpu(current).unwrap().state = VcpuState::Runnable,
+            false => self.queue(current),
+        }
+    }
+
     fn decide(&mut self, later: u64) {
         self.now += later;
+        self.rest -= later as i64;
         if let Some(current) = self.current {
-            let v = self.vcpu(current).unwrap();
-            v.used += later;
-            let (used, band) = (v.used, v.band);
+            let band = band_of(current);
             let others = || {
                 self.vcpus
                     .iter()
@@ -187,29 +264,59 @@ impl Model {
             };
             let must_wait = Some(band) <= self.paused || others().any(|it| it.band > band);
             let same_band = others().any(|other| other.band == band);
-            if (must_wait || same_band) && used >= QUANTUM {
-                self.current = None;
-                self.queue(current);
-            } else if must_wait {
+            let is_cut = self.cut_from().is_some_and(|from| from <= self.now);
+            let rest = self.rest;
+            let leaves = must_wait || is_cut || same_band && rest <= 0;
+            if leaves && (rest <= 0 || self.is_out_of_turn) {
+                self.end_of_slice();
+            } else if leaves {
                 self.current = None;
                 let first = self.vcpus.iter().flatten().map(|v| v.place).min();
+                let came_early = self.came_early;
                 let v = self.vcpu(current).unwrap();
-                (v.state, v.place) = (VcpuState::Runnable, first.unwrap_or(0) - 1);
+                (v.state, v.rest) = (VcpuState::Runnable, rest);
+                if !came_early {
+                    v.place = first.unwrap_or(0) - 1;
+                }
             }
         }
         if self.current.is_none() {
-            let next = (0..VCPUS)
-                .filter_map(|vcpu| Some((vcpu, self.vcpus[vcpu as usize]?)))
-                .filter(|(_, v)| v.state == VcpuState::Runnable && Some(v.band) > self.paused)
-                .max_by_key(|(_, v)| (v.band, -v.place))
-                .map(|(vcpu, _)| vcpu);
-            if let Some(next) = next {
-                let v = self.vcpu(next).unwrap();
-                (v.state, v.lent) = (VcpuState::Running, 0);
-                self.current = Some(next);
-                self.since = self.now;
-            }
+            self.dispatch();
         }
+    }
+
+    fn dispatch(&mut self) {
+        let next = (0..VCPUS)
+            .filter_map(|vcpu| Some((vcpu, self.vcpus[vcpu as usize]?)))
+            .filter(|(_, v)| v.state == VcpuState::Runnable && Some(v.band) > self.paused)
+            .max_by_key(|(_, v)| (v.band, -v.place))
+            .map(|(vcpu, _)| vcpu);
+        let Some(mut next) = next else {
+            return;
+        };
+        self.asked.0.remove(&next);
+        (self.since, self.lent) = (self.now, 0);
+        self.is_out_of_turn = false;
+        if self.asked.1 == next / 2
+            && let Some(&asked) = self.asked.0.first()
+        {
+            self.is_out_of_turn = true;
+            self.asked.0.remove(&asked);
+            self.asked_from = 0;
+            next = asked;
+        }
+        let is_out_of_turn = self.is_out_of_turn;
+        self.came_early = is_out_of_turn;
+        let v = self.vcpu(next).unwrap();
+        v.state = VcpuState::Running;
+        let rest = v.rest;
+        if is_out_of_turn {
+            v.rest -= OUT_OF_TURN as i64;
+            self.rest = OUT_OF_TURN as i64;
+        } else {
+            self.rest = rest;
+        }
+        self.current = Some(next);
     }
 
     /// The highest band that runs or is runnable.
@@ -224,7 +331,10 @@ impl Model {
         Some(TimeSlice {
             band: v.band,
             since: Ticks(self.since),
-            end: Ticks((self.now + QUANTUM).saturating_sub(v.used)),
+            end: Ticks(match self.cut_from() {
+                Some(from) => from.min(self.now.saturating_add_signed(self.rest)),
+                None => self.now.saturating_add_signed(self.rest),
+            }),
             same_band_waits: self
                 .vcpus
                 .iter()
@@ -256,6 +366,9 @@ fn apply(scheduler: &mut Scheduler, event: Event, now: Ticks) -> Option<Decision
             let asleep = scheduler.state(VcpuId(vcpu)) == Some(VcpuState::Sleep);
             assert_eq!(scheduler.wake(VcpuId(vcpu)), asleep);
         }
+        Event::Ask(vcpu) => {
+            scheduler.run_out_of_turn(VcpuId(vcpu), now);
+        }
         Event::Sleep => {
             let current = scheduler.current();
             assert_eq!(scheduler.sleep_current(), current);
@@ -263,6 +376,12 @@ fn apply(scheduler: &mut Scheduler, event: Event, now: Ticks) -> Option<Decision
         Event::Yield => {
             let current = scheduler.current();
             assert_eq!(scheduler.yield_current(), current);
+        }
+        Event::EndOutOfTurn => scheduler.end_out_of_turn(),
+        Event::TakeTurn => {
+            if scheduler.out_of_turn().runs() {
+                scheduler.take_turn(now);
+            }
         }
         Event::Extend(by) => scheduler.extend_time_slice(now.saturating_add(Ticks(by))),
         Event::Withdraw => scheduler.withdraw_extension(),
@@ -280,7 +399,7 @@ proptest! {
         events in prop::collection::vec(any_event(), 1..200),
     ) {
         let mut model = Model::default();
-        let mut scheduler = Scheduler::new(Ticks(QUANTUM));
+        let mut scheduler = Scheduler::new(Ticks(QUANTUM), Ticks(OUT_OF_TURN));
         for event in events {
             model.apply(event);
             let decision = apply(&mut scheduler, event, Ticks(model.now));
@@ -318,7 +437,7 @@ proptest! {
 
 #[test]
 fn events_that_do_not_apply_are_refused_and_change_nothing() {
-    let mut scheduler = Scheduler::new(Ticks(QUANTUM));
+    let mut scheduler = Scheduler::new(Ticks(QUANTUM), Ticks(OUT_OF_TURN));
     let (vcpu, none) = (VcpuId(3), VcpuId(32));
     assert_eq!(scheduler.start(vcpu), Err(Refused::NotHere(vcpu)));
     assert_eq!(scheduler.stop(vcpu), Err(Refused::NotHere(vcpu)));
@@ -352,7 +471,7 @@ fn events_that_do_not_apply_are_refused_and_change_nothing() {
 
 #[test]
 fn a_preempted_vcpu_continues_before_others_of_its_band_with_the_rest_of_its_time_slice() {
-    let mut scheduler = Scheduler::new(Ticks(QUANTUM));
+    let mut scheduler = Scheduler::new(Ticks(QUANTUM), Ticks(OUT_OF_TURN));
     let (first, second, higher) = (VcpuId(0), VcpuId(1), VcpuId(2));
     scheduler
         .admit(first, band(0), VcpuState::Runnable)
@@ -375,7 +494,7 @@ fn a_preempted_vcpu_continues_before_others_of_its_band_with_the_rest_of_its_tim
 
 #[test]
 fn a_vcpu_that_sleeps_and_wakes_before_a_decision_goes_on() {
-    let mut scheduler = Scheduler::new(Ticks(QUANTUM));
+    let mut scheduler = Scheduler::new(Ticks(QUANTUM), Ticks(OUT_OF_TURN));
     scheduler
         .admit(VcpuId(0), band(0), VcpuState::Runnable)
         .unwrap();
@@ -387,7 +506,7 @@ fn a_vcpu_that_sleeps_and_wakes_before_a_decision_goes_on() {
 
 #[test]
 fn a_restarted_vcpu_counts_as_another_one() {
-    let mut scheduler = Scheduler::new(Ticks(QUANTUM));
+    let mut scheduler = Scheduler::new(Ticks(QUANTUM), Ticks(OUT_OF_TURN));
     let vcpu = VcpuId(0);
     scheduler.admit(vcpu, band(0), VcpuState::Runnable).unwrap();
     scheduler.decide(Ticks(0));
@@ -415,7 +534,7 @@ fn any_task() -> impl Strategy<Value = Task> {
 /// Runs tasks for some ticks. Returns which vCPU ran in each tick, and how often EL2 was entered. It is entered when a
 /// task sleeps and when the alarm is due; or, with `every_tick`, at every tick.
 fn simulate(tasks: &[Task], ticks: u64, every_tick: bool) -> (Vec<Option<u8>>, usize) {
-    let mut scheduler = Scheduler::new(Ticks(QUANTUM));
+    let mut scheduler = Scheduler::new(Ticks(QUANTUM), Ticks(OUT_OF_TURN));
     let mut deadlines = Deadlines::new();
     let mut steps: Vec<_> = tasks
         .iter()
@@ -470,7 +589,7 @@ proptest! {
         tasks in prop::collection::vec(any_task(), 0..5),
     ) {
         let mut tasks = tasks;
-        tasks.push(Task { band: 7, script: std::vec![(u64::MAX, 1)] });
+        tasks.push(Task { band: 7, script: vec![(u64::MAX, 1)] });
         let (trace, entries) = simulate(&tasks, 600, false);
         prop_assert_eq!(entries, 1);
         prop_assert!(trace.iter().all(|&ran| ran == Some(tasks.len() as u8 - 1)));
@@ -484,16 +603,44 @@ proptest! {
         disturber in any_task(),
     ) {
         let mut tasks: Vec<_> = (0..vcpus)
-            .map(|_| Task { band: 0, script: std::vec![(u64::MAX, 1)] })
+            .map(|_| Task { band: 0, script: vec![(u64::MAX, 1)] })
             .collect();
         tasks.push(Task { band: 1, ..disturber });
         let (trace, _) = simulate(&tasks, 600, false);
-        let mut ran = std::vec![0_u64; tasks.len()];
+        let mut ran = vec![0_u64; tasks.len()];
         for vcpu in trace.into_iter().flatten() {
             ran[usize::from(vcpu)] += 1;
             let shares = &ran[..usize::from(vcpus)];
             let spread = shares.iter().max().unwrap() - shares.iter().min().unwrap();
             prop_assert!(spread <= QUANTUM, "{:?}", ran);
         }
+    }
+
+    /// So they do if interrupts come for some of them all the time, except for what runs out of turn until its turn has come.
+    #[test]
+    fn vcpus_that_run_out_of_turn_get_no_more_than_others(
+        vcpus in 2_u8..5,
+        asks in prop::collection::vec((1_u64..4, 0_u8..4), 1..40),
+    ) {
+        let mut scheduler = Scheduler::new(Ticks(QUANTUM), Ticks(OUT_OF_TURN));
+        for vcpu in 0..vcpus {
+            scheduler.admit(VcpuId(vcpu), band(0), VcpuState::Runnable).unwrap();
+        }
+        let mut asks = asks.iter().cycle();
+        let mut next = *asks.next().unwrap();
+        let mut ran = vec![0_u64; usize::from(vcpus)];
+        let mut cut = 0;
+        for now in 0..2_000 {
+            if next.0 == 0 {
+                cut += u64::from(scheduler.run_out_of_turn(VcpuId(next.1 % vcpus), Ticks(now)));
+                next = *asks.next().unwrap();
+            }
+            next.0 -= 1;
+            scheduler.decide(Ticks(now));
+            ran[scheduler.current().unwrap().index()] += 1;
+            let spread = ran.iter().max().unwrap() - ran.iter().min().unwrap();
+            prop_assert!(spread <= 2 * QUANTUM, "{:?}", ran);
+        }
+        prop_assert!(cut > 0, "no vCPU has run out of turn");
     }
 }

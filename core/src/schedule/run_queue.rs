@@ -76,12 +76,17 @@ impl RunQueue {
         }
     }
 
-    /// Puts the first vCPU of a band behind the others: its time slice is over.
-    pub fn rotate(&mut self, band: Band) {
-        if self.has_band(band) {
+    /// Puts a vCPU that is queued in `band` behind the others of the band: its time slice is over.
+    #[inline(always)]
+    pub fn put_last(&mut self, vcpu: VcpuId, band: Band) {
+        debug_assert!(self.contains(vcpu), "the vCPU is queued");
+        let first = &mut self.first[band.index()];
+        if *first == vcpu {
             // In a ring, the vCPU behind the last is the one before the first.
-            let first = &mut self.first[band.index()];
-            *first = self.places[first.index()].after;
+            *first = self.places[vcpu.index() % MAX_VCPUS].after;
+        } else {
+            self.remove(vcpu);
+            self.append(vcpu, band);
         }
     }
 
@@ -213,14 +218,15 @@ mod tests {
     #[test]
     fn a_vcpu_whose_time_slice_is_over_comes_after_the_others_of_its_band() {
         let mut queue = RunQueue::new();
-        queue.rotate(LOW);
         for vcpu in [1, 2, 3] {
             assert!(queue.wake(VcpuId(vcpu), LOW));
         }
-        queue.rotate(LOW);
+        queue.put_last(VcpuId(1), LOW);
         queue.wake(VcpuId(4), HIGH);
-        queue.rotate(HIGH);
-        assert_eq!(drain(&mut queue), [4, 2, 3, 1]);
+        queue.put_last(VcpuId(4), HIGH);
+        assert_eq!(drain(&mut queue.clone()), [4, 2, 3, 1]);
+        queue.put_last(VcpuId(3), LOW);
+        assert_eq!(drain(&mut queue), [4, 2, 1, 3]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Events (`start`, `wake`, `sleep`, …) only change the state of a vCPU; [`Scheduler::decide`] then decides once for
 //! all of them. Assumes that only its own core calls it, and that `now` never goes back.
 
+use super::out_of_turn::{Allowance, OutOfTurn};
 use super::{Band, Level, RunQueue, Ticks};
 use core::fmt;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
@@ -82,7 +83,7 @@ impl fmt::Display for Refused {
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     quantum: Ticks,
-    /// Exactly the vCPUs in state `Runnable` or `Running`; the latter, `current`, is the first of its band.
+    /// Exactly the vCPUs in state `Runnable` or `Running`; the latter, `current`, is the first of its band, unless it runs out of turn.
     queue: RunQueue,
     /// By id; `None` for those of other cores.
     vcpus: [Option<Entry>; MAX_VCPUS],
@@ -96,6 +97,7 @@ pub struct Scheduler {
     extended_by: Ticks,
     /// vCPUs of this band and below wait.
     paused: Level,
+    out_of_turn: OutOfTurn,
     chosen: Chosen,
 }
 
@@ -105,6 +107,7 @@ struct Entry {
     state: VcpuState,
     /// The rest of its time slice when it runs next.
     quantum_left: Ticks,
+    out_of_turn: Allowance,
 }
 
 /// What the last decision has chosen.
@@ -118,8 +121,9 @@ enum Chosen {
 }
 
 impl Scheduler {
-    /// A core that idles and has no vCPUs. vCPUs of one band get time slices of `quantum`, at least one tick.
-    pub const fn new(quantum: Ticks) -> Self {
+    /// A core that idles and has no vCPUs. vCPUs of one band get time slices of `quantum`, at least one tick; for `out_of_turn`, a vCPU
+    /// runs [out of turn](Self::run_out_of_turn), never if it is zero.
+    pub const fn new(quantum: Ticks, out_of_turn: Ticks) -> Self {
         Self {
             quantum: if quantum.0 == 0 { Ticks(1) } else { quantum },
             queue: RunQueue::new(),
@@ -129,6 +133,7 @@ impl Scheduler {
             quantum_end: Ticks(0),
             extended_by: Ticks(0),
             paused: Level::IDLE,
+            out_of_turn: OutOfTurn::new(out_of_turn),
             chosen: Chosen::Idle,
         }
     }
@@ -155,6 +160,7 @@ impl Scheduler {
             band,
             state,
             quantum_left,
+            out_of_turn: Allowance::default(),
         });
         if state == VcpuState::Runnable {
             self.queue.wake(vcpu, band);
@@ -221,14 +227,92 @@ impl Scheduler {
         Some(vcpu)
     }
 
+    /// An interrupt has come for a vCPU that may have to wait for its turn: if it is runnable and another vCPU of its band runs, it is to
+    /// run [out of turn](mod@super::out_of_turn). Returns whether it will: from the next decision on, if the current vCPU's time slice
+    /// is not extended.
+    pub fn run_out_of_turn(&mut self, vcpu: VcpuId, now: Ticks) -> bool {
+        let Self {
+            current: Some((_, current)),
+            vcpus,
+            out_of_turn,
+            ..
+        } = self
+        else {
+            return false;
+        };
+        let Some(Some(entry)) = vcpus.get_mut(vcpu.index()) else {
+            return false;
+        };
+        entry.state == VcpuState::Runnable
+            && entry.band == *current
+            && entry.quantum_left > out_of_turn.length()
+            && out_of_turn.ask(vcpu, *current, &mut entry.out_of_turn, now)
+    }
+
+    /// Whether the current vCPU runs out of turn, and its time is not over.
+    #[inline(always)]
+    pub fn runs_out_of_turn(&self) -> bool {
+        self.out_of_turn.runs() && self.current.is_some() && self.quantum_end > self.since
+    }
+
+    /// If the current vCPU runs out of turn, its time is over.
+    pub fn end_out_of_turn(&mut self) {
+        if self.runs_out_of_turn() {
+            self.quantum_end = self.since;
+            self.extended_by = Ticks(0);
+        }
+    }
+
+    /// The current vCPU, which runs out of turn, goes on: its time slice begins now.
+    pub fn take_turn(&mut self, now: Ticks) {
+        if let Some((vcpu, _)) = self.current
+            && let Ok(&Entry { quantum_left, .. }) = self.entry(vcpu)
+        {
+            self.out_of_turn.runs_in_turn(vcpu);
+            self.quantum_end = now.saturating_add(quantum_left);
+            self.extended_by = Ticks(0);
+        }
+    }
+
+    /// Whether the current vCPU is to give up the core to one that runs out of turn.
+    pub fn is_cut(&self) -> bool {
+        self.current
+            .is_some_and(|(_, band)| self.out_of_turn.due(band).is_some())
+    }
+
+    /// The vCPUs that are to run out of turn wait for their turn after all.
+    pub fn stay_in_turn(&mut self) {
+        self.out_of_turn.cancel();
+    }
+
+    /// Which vCPUs run out of turn.
+    #[cfg(test)]
+    pub fn out_of_turn(&self) -> &OutOfTurn {
+        &self.out_of_turn
+    }
+
+    /// As [`OutOfTurn::set_interval`].
+    #[cfg(test)]
+    pub fn set_interval_out_of_turn(&mut self, interval: Ticks) {
+        self.out_of_turn.set_interval(interval);
+    }
+
+    /// How often a vCPU of this core has run out of turn.
+    #[cfg(test)]
+    pub fn allowance(&self, vcpu: VcpuId) -> Allowance {
+        self.entry(vcpu)
+            .map_or(Allowance::default(), |it| it.out_of_turn)
+    }
+
     /// Decides which vCPU runs from `now` on. The caller must carry the decision out.
     #[inline(always)]
     pub fn decide(&mut self, now: Ticks) -> Decision {
         if let Some((vcpu, band)) = self.current {
             let left = self.quantum_end.saturating_sub(now);
             let is_over = left == Ticks(0) && self.queue.has_others(vcpu);
+            let is_cut = self.out_of_turn.due(band).is_some_and(|due| due <= now);
             let level = Level::of(Some(band));
-            if is_over || self.queue.highest_level() > level || self.paused >= level {
+            if is_over || is_cut || self.queue.highest_level() > level || self.paused >= level {
                 self.requeue_current((left > Ticks(0)).then_some(left));
             }
         }
@@ -307,7 +391,10 @@ impl Scheduler {
         Some(TimeSlice {
             band,
             since: self.since,
-            end: self.quantum_end,
+            end: match self.out_of_turn.due(band) {
+                Some(due) => due.min(self.quantum_end),
+                None => self.quantum_end,
+            },
             same_band_waits: self.queue.has_others(vcpu),
         })
     }
@@ -317,8 +404,9 @@ impl Scheduler {
         self.paused = Level::of(band);
     }
 
-    /// Extends the time slice of the running vCPU to `end`, if it ends earlier.
+    /// Extends the time slice of the running vCPU to `end`, if it ends earlier. Until then no vCPU runs out of turn.
     pub fn extend_time_slice(&mut self, end: Ticks) {
+        self.out_of_turn.put_off(end);
         let more = end.saturating_sub(self.quantum_end);
         self.quantum_end = self.quantum_end.saturating_add(more);
         self.extended_by = self.extended_by.saturating_add(more);
@@ -360,44 +448,68 @@ impl Scheduler {
         self.entry(vcpu).ok().map(|entry| entry.state)
     }
 
-    /// The current vCPU does not run any more: with a `rest` of its time slice it stays before the others of its band, else
-    /// it goes behind them.
+    /// The current vCPU does not run any more: with a `rest` of its time slice it stays before the others of its band, else it goes
+    /// behind them. If it has run out of turn, it keeps its place.
     #[inline(always)]
     fn requeue_current(&mut self, rest: Option<Ticks>) {
         let Some((vcpu, band)) = self.current.take() else {
             return;
         };
         let full = self.quantum;
+        let is_in_turn = !self.out_of_turn.runs();
         let Some(entry) = self.entry_mut(vcpu) else {
             return;
         };
         entry.state = VcpuState::Runnable;
-        entry.quantum_left = rest.unwrap_or(full);
-        if rest.is_none() {
-            self.queue.rotate(band);
+        if is_in_turn {
+            entry.quantum_left = rest.unwrap_or(full);
+            if rest.is_none() {
+                self.queue.put_last(vcpu, band);
+            }
         }
     }
 
-    /// Makes the first vCPU in the queue the current one.
+    /// Makes the first vCPU in the queue the current one, or one that is to run out of turn.
     #[inline(always)]
     fn dispatch(&mut self, now: Ticks) {
         if self.queue.highest_level() <= self.paused {
             return;
         }
-        let Some(vcpu) = self.queue.next() else {
+        let Some(first) = self.queue.next() else {
             return;
         };
-        if let Ok(&Entry {
+        let Ok(&Entry {
             band, quantum_left, ..
-        }) = self.entry(vcpu)
-        {
-            self.run(vcpu, band, quantum_left, now);
+        }) = self.entry(first)
+        else {
+            return;
+        };
+        self.out_of_turn.forget(first);
+        match self.out_of_turn.next(band) {
+            None => self.run(first, band, quantum_left, now),
+            Some(vcpu) => self.run_before_turn(vcpu, band, now),
         }
+    }
+
+    /// Makes a queued vCPU the current one, out of turn.
+    #[inline(never)]
+    fn run_before_turn(&mut self, vcpu: VcpuId, band: Band, now: Ticks) {
+        let length = self.out_of_turn.length();
+        let Some(entry) = self.entry_mut(vcpu) else {
+            return;
+        };
+        entry.state = VcpuState::Running;
+        entry.quantum_left = entry.quantum_left.saturating_sub(length);
+        self.since = now;
+        self.quantum_end = now.saturating_add(length);
+        self.extended_by = Ticks(0);
+        self.current = Some((vcpu, band));
     }
 
     /// Makes a queued vCPU the current one. `quantum_left`: the rest of its time slice.
     #[inline(always)]
     fn run(&mut self, vcpu: VcpuId, band: Band, quantum_left: Ticks, now: Ticks) {
+        self.out_of_turn.runs_in_turn(vcpu);
         if let Some(entry) = self.entry_mut(vcpu) {
             entry.state = VcpuState::Running;
             entry.quantum_left = quantum_left;
@@ -425,6 +537,7 @@ impl Scheduler {
     /// The vCPU is turned off or leaves: nothing here refers to it any more, except its entry.
     fn forget(&mut self, vcpu: VcpuId) {
         self.queue.remove(vcpu);
+        self.out_of_turn.forget(vcpu);
         if self.current() == Some(vcpu) {
             self.current = None;
         }

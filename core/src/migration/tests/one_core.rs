@@ -492,6 +492,56 @@ fn the_end_of_a_time_slice_during_a_decision_leaves_the_running_vcpu_its_grace()
     assert!(core.machine.now > end && core.state.fetch_at > end);
 }
 
+/// vCPU 0 runs, in its kernel, and vCPU 1, of the same band, waits for its turn.
+fn beside_one_that_waits(without: Without) -> Core {
+    let bands = [Band::LOWEST, Band::LOWEST];
+    let mut core = Core::new(packed::Policy::Steal, without, &bands);
+    core.admit(0, VcpuState::Runnable);
+    core.admit(1, VcpuState::Runnable);
+    core.state.decide_anew();
+    core.go_on();
+    assert_eq!(core.state.running, Some(VcpuId(0)));
+    core
+}
+
+/// The vCPU that runs gets short steps of grace, then the other one runs for a short time, and then the first goes on.
+#[test]
+fn a_vcpu_for_which_an_interrupt_has_come_runs_out_of_turn() {
+    let mut core = beside_one_that_waits(Without::default());
+    let slice_end = core.machine.alarm;
+    core.ring(1);
+    core.machine.pending.push(VcpuId(1));
+    core.go_on();
+    assert_eq!(core.state.running, Some(VcpuId(0)));
+    let grace = Ticks::from_micros(10, FREQUENCY_HZ);
+    assert_eq!(core.machine.alarm, core.machine.now.saturating_add(grace));
+    core.machine.now = core.machine.alarm;
+    core.machine.in_kernel = false;
+    alarm_expired(&mut core.state, &mut core.machine);
+    core.go_on();
+    assert_eq!(core.state.running, Some(VcpuId(1)));
+    let length = Ticks::from_micros(100, FREQUENCY_HZ);
+    assert_eq!(core.machine.alarm, core.machine.now.saturating_add(length));
+    core.machine.now = core.machine.alarm;
+    alarm_expired(&mut core.state, &mut core.machine);
+    core.go_on();
+    assert_eq!(core.state.running, Some(VcpuId(0)));
+    assert_eq!(core.machine.alarm, slice_end.saturating_add(length));
+}
+
+#[test]
+fn without_turns_an_interrupt_waits_for_the_end_of_the_time_slice() {
+    let mut core = beside_one_that_waits(Without {
+        out_of_turn: true,
+        ..Without::default()
+    });
+    core.ring(1);
+    core.machine.pending.push(VcpuId(1));
+    core.machine.in_kernel = false;
+    core.go_on();
+    assert_eq!(core.state.running, Some(VcpuId(0)));
+}
+
 /// The core has looked at the parking slots already, and takes the kick before the decision is made.
 #[test]
 fn a_kick_for_a_vcpu_that_is_parked_while_a_core_fetches_is_not_lost() {

@@ -156,6 +156,8 @@ struct System {
     early: u8,
     /// Whether vCPUs are turned on and off, and the guest is reset.
     lives: bool,
+    /// The length of a time slice.
+    quantum: Ticks,
 }
 
 impl System {
@@ -168,6 +170,7 @@ impl System {
             middle: 0,
             early: 0,
             lives: false,
+            quantum: QUANTUM,
         }
     }
 
@@ -203,15 +206,16 @@ impl System {
 
     fn core(&self, core: u8) -> Own {
         let setup = CoreSetup {
-            quantum: QUANTUM,
+            quantum: self.quantum,
             frequency_hz: FREQUENCY_HZ,
             rules: self.policy.rules(),
             without: Without::default(),
         };
         let mut state = CoreState::new(PcpuId(core), &setup, &self.shared());
         // One sample of grace: more would add states, but nothing that other cores see.
-        state.grace = Grace::new(Ticks(1), 1, true);
+        state.grace = Grace::new(Ticks(1), Ticks(1), 1, true);
         state.notify_again_after = Ticks(1);
+        state.scheduler.set_interval_out_of_turn(Ticks(1));
         state.take_back_after = Ticks(1);
         state.longest_wait = Ticks(2);
         for (id, doing) in [
@@ -424,6 +428,16 @@ fn early(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
     check_system(&system, bound, states);
 }
 
+/// As [`check`], with time slices so long that vCPUs run out of turn: for one tick during each time slice.
+#[track_caller]
+fn turns(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
+    let system = System {
+        quantum: Ticks(2),
+        ..System::new(policy, rt, timers)
+    };
+    check_system(&system, bound, states);
+}
+
 #[track_caller]
 fn check_system(system: &System, bound: u8, states: usize) {
     let found = explore(system, bound);
@@ -522,6 +536,11 @@ fn random() {
 #[test]
 fn ondemand_with_two_real_time_cores() {
     check(packed::Policy::OnDemand, 0b011, 0b001, 3, 160_000);
+}
+
+#[test]
+fn turns_under_steal() {
+    turns(packed::Policy::Steal, 1, 1, 3, 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::at_el2::{Own, Token, moves};
 use super::lives::{Life, Starts};
 use super::{CORES, HIGH, LOW, MIDDLE, MOVING, System, VCPUS, rt_of};
 use crate::migration::*;
-use crate::schedule::{Band, Scheduler, Ticks, VcpuState};
+use crate::schedule::{Allowance, Band, OutOfTurn, Scheduler, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use crate::vgic::Doorbell;
 use spumone_config::types::{PcpuId, VcpuId};
@@ -238,6 +238,9 @@ pub struct CoreSnapshot {
     time_slice: Option<(bool, u8, u8)>,
     /// In which order the vCPUs run next, and what is left of their time slices.
     queue: [Option<(u8, u8)>; VCPUS],
+    out_of_turn: OutOfTurn,
+    /// Of the vCPUs that migrate.
+    allowances: [Allowance; VCPUS],
 }
 
 impl CoreSnapshot {
@@ -360,6 +363,10 @@ impl CoreSnapshot {
                 (slice.since < *now, from_now(slice.end), from_now(end))
             }),
             queue: queue(scheduler, *now),
+            out_of_turn: scheduler.out_of_turn().relative_to(*now),
+            allowances: core::array::from_fn(|id| {
+                scheduler.allowance(VcpuId(id as u8)).relative_to(*now)
+            }),
         }
     }
 

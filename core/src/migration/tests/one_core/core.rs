@@ -151,6 +151,19 @@ impl Core {
         next_action(&mut self.state, &mut self.machine)
     }
 
+    /// What the core does from an exit of its vCPU on, until it enters one or idles.
+    pub fn go_on(&mut self) {
+        take_interrupts(&mut self.state, &mut self.machine);
+        for _ in 0..10 {
+            match self.iterate() {
+                Next::Decide => {}
+                Next::Switch(id) => switch(&mut self.state, &mut self.machine, id),
+                _ => return,
+            }
+        }
+        panic!("the core enters no vCPU");
+    }
+
     pub fn fetch(&mut self, now: u64) -> Fetched {
         fetch(&mut self.state, &mut self.machine, Ticks(now))
     }

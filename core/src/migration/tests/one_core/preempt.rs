@@ -77,7 +77,7 @@ impl Situation {
         }
         if let Some(at) = self.fetch_at {
             let sample = core.machine.sample(&VcpuId(0));
-            core.state.grace.more(core.machine.now, sample);
+            core.state.grace.sample(core.machine.now, sample, false);
             core.state.fetch_at = Ticks(at);
         }
         for (id, vcpu) in (0..).zip(&self.vcpus) {

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Out of turn: a vCPU for which an interrupt has come runs before its turn, for a short time, although another vCPU of its band has the
+//! core. That vCPU keeps the rest of its time slice.
+//!
+//! Two things bound this, so that vCPUs of one band share their core fairly whatever a guest does, and switches stay rare. A vCPU runs
+//! out of turn at most once in twenty times that length on average, and [four times](BURST) in a row. And what it runs out of turn is
+//! taken off its next time slice, unless it sleeps first.
+
+use super::{Band, Ticks};
+use crate::sets::VcpuSet;
+use spumone_config::types::VcpuId;
+
+/// How many times in a row a vCPU runs out of turn that has not done so for long.
+const BURST: u64 = 4;
+/// How often a vCPU runs out of turn on average: every so many lengths of that.
+const INTERVAL: u64 = 20;
+
+/// How often one vCPU has run out of turn of late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Allowance {
+    /// When none of it counts any more. Each time that the vCPU runs out of turn moves this by an interval.
+    full_at: Ticks,
+}
+
+impl Allowance {
+    /// Takes one of the times that the vCPU may run out of turn, one for each `interval`. Returns whether there was one.
+    fn take(&mut self, now: Ticks, interval: Ticks) -> bool {
+        let used = self.full_at.saturating_sub(now).0;
+        if used > interval.0.saturating_mul(BURST - 1) {
+            return false;
+        }
+        self.full_at = self.full_at.max(now).saturating_add(interval);
+        true
+    }
+
+    /// The same state, with times relative to `now`.
+    #[cfg(test)]
+    pub fn relative_to(self, now: Ticks) -> Self {
+        let full_at = self.full_at.saturating_sub(now);
+        Self { full_at }
+    }
+}
+
+/// Which vCPUs are to run out of turn on a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OutOfTurn {
+    /// For how long a vCPU runs out of turn.
+    length: Ticks,
+    /// See [`INTERVAL`].
+    interval: Ticks,
+    /// The vCPUs that are to run out of turn, all of `band`.
+    asked: VcpuSet,
+    band: Band,
+    /// The vCPU that runs gives up the core for them at this time.
+    from: Ticks,
+    /// Whether the vCPU that runs does so out of turn.
+    runs: bool,
+}
+
+impl OutOfTurn {
+    /// Each time for `length`; never if that is zero.
+    pub(super) const fn new(length: Ticks) -> Self {
+        Self {
+            length,
+            interval: Ticks(length.0.saturating_mul(INTERVAL)),
+            asked: VcpuSet::EMPTY,
+            band: Band::LOWEST,
+            from: Ticks(0),
+            runs: false,
+        }
+    }
+
+    /// For how long a vCPU runs out of turn.
+    pub(super) fn length(&self) -> Ticks {
+        self.length
+    }
+
+    /// Whether the vCPU that runs does so out of turn.
+    pub fn runs(&self) -> bool {
+        self.runs
+    }
+
+    /// How often vCPUs run out of turn is of no consequence for other cores.
+    #[cfg(test)]
+    pub fn set_interval(&mut self, interval: Ticks) {
+        self.interval = interval;
+    }
+
+    /// A runnable vCPU of `band`, which is the band that runs, is to run out of turn. Returns whether it will.
+    pub(super) fn ask(
+        &mut self,
+        vcpu: VcpuId,
+        band: Band,
+        allowance: &mut Allowance,
+        now: Ticks,
+    ) -> bool {
+        let asks = !self.asked.is_empty() && self.band == band && self.asked.contains(vcpu);
+        if asks || self.length == Ticks(0) || !allowance.take(now, self.interval) {
+            return asks;
+        }
+        if self.band != band {
+            self.asked = VcpuSet::EMPTY;
+            self.band = band;
+        }
+        if self.asked.is_empty() {
+            self.from = Ticks(0);
+        }
+        self.asked.insert(vcpu);
+        true
+    }
+
+    /// When the vCPU of `band` that runs gives up the core for one that is to run out of turn; `None`: there is none, or the vCPU that
+    /// runs does so out of turn itself, and the next one waits until that is over.
+    #[inline(always)]
+    pub(super) fn due(&self, band: Band) -> Option<Ticks> {
+        (!self.asked.is_empty() && self.band == band && !self.runs).then_some(self.from)
+    }
+
+    /// The vCPU that runs keeps the core until `end`.
+    #[inline(always)]
+    pub(super) fn put_off(&mut self, end: Ticks) {
+        self.from = self.from.max(end);
+    }
+
+    /// No vCPU is to run out of turn.
+    pub(super) fn cancel(&mut self) {
+        self.asked = VcpuSet::EMPTY;
+    }
+
+    /// A vCPU begins to run, in turn.
+    #[inline(always)]
+    pub(super) fn runs_in_turn(&mut self, vcpu: VcpuId) {
+        self.runs = false;
+        self.asked.remove(vcpu);
+    }
+
+    /// The vCPU of `band` that runs out of turn from now on, if there is one.
+    #[inline(always)]
+    pub(super) fn next(&mut self, band: Band) -> Option<VcpuId> {
+        if self.asked.is_empty() || self.band != band {
+            return None;
+        }
+        let vcpu = self.asked.iter().next()?;
+        self.asked.remove(vcpu);
+        self.from = Ticks(0);
+        self.runs = true;
+        Some(vcpu)
+    }
+
+    /// The same state, with times relative to `now`, and without what is of no consequence.
+    #[cfg(test)]
+    pub fn relative_to(mut self, now: Ticks) -> Self {
+        if self.asked.is_empty() {
+            (self.band, self.from) = (Band::LOWEST, Ticks(0));
+        }
+        self.from = self.from.saturating_sub(now);
+        self
+    }
+
+    /// A vCPU sleeps, is off, or has left the core.
+    #[inline(always)]
+    pub(super) fn forget(&mut self, vcpu: VcpuId) {
+        self.asked.remove(vcpu);
+    }
+}
