@@ -68,6 +68,9 @@ pub struct Guest {
     pub initrd: Option<String>,
     /// Memory, as "16MiB".
     pub memory: String,
+    /// Where that is on the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pa: Option<u64>,
     /// Whether the guest's addresses are the machine's.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub identity: bool,
@@ -80,6 +83,15 @@ pub struct Guest {
     /// What becomes of it when it has ended.
     #[serde(rename = "on-stop", skip_serializing_if = "Option::is_none")]
     pub on_stop: Option<String>,
+    /// What becomes of it when its protected memory has changed.
+    #[serde(rename = "on-tamper", skip_serializing_if = "Option::is_none")]
+    pub on_tamper: Option<String>,
+    /// How often it starts again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<Restarts>,
+    /// What of its memory must not change while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protect: Option<Protect>,
     /// Home core of each vCPU.
     pub vcpus: Vec<u32>,
     /// Further cores that its vCPUs may move to.
@@ -97,6 +109,27 @@ pub struct Guest {
     /// Devices passed through.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
+}
+
+/// The `restarts` of a guest.
+#[derive(Clone, Debug, Serialize)]
+pub struct Restarts {
+    /// How often at most.
+    pub most: u8,
+    /// In which time, as "10s".
+    pub within: String,
+}
+
+/// The `protect` of a guest.
+#[derive(Clone, Debug, Serialize)]
+pub struct Protect {
+    /// How.
+    pub by: String,
+    /// What, where the image does not say it; as "0x4008_0000+64KiB".
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<String>,
+    /// The time of a round, as "1s".
+    pub round: String,
 }
 
 /// A `[[link]]`.

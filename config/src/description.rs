@@ -5,8 +5,10 @@
 //! checked by [`crate::check`] and [`crate::layout`].
 
 mod ending;
+mod protect;
 
-pub use ending::{DEFAULT_RESTARTS, Ended};
+pub use ending::{DEFAULT_RESTARTS, Ended, Tampered};
+pub use protect::{Protect, Range};
 
 use crate::board::Board;
 use crate::packed::{InterruptPriorities, OnFault, Policy, RestartLimit, Without};
@@ -61,7 +63,9 @@ const TABLES: &[(&str, &[&str])] = &[
             "trusted-dma",
             "on-fault",
             "on-stop",
+            "on-tamper",
             "restarts",
+            "protect",
             "vcpus",
             "cores",
             "priority",
@@ -75,6 +79,7 @@ const TABLES: &[(&str, &[&str])] = &[
     ),
     ("`console` of a [[guest]]", &["uart", "colour"]),
     ("`restarts` of a [[guest]]", &["most", "within"]),
+    ("`protect` of a [[guest]]", &["by", "ranges", "round"]),
     (
         "[[link]]",
         &["kind", "between", "size", "read-only", "offloads"],
@@ -230,8 +235,12 @@ pub struct Guest {
     pub on_fault: Option<Spanned<OnFault>>,
     /// What becomes of it when it has ended.
     pub on_stop: Option<Spanned<Ended>>,
+    /// What becomes of it when its protected memory has changed.
+    pub on_tamper: Option<Spanned<Tampered>>,
     /// How often it starts again, where it does.
     pub restarts: Option<Spanned<RestartLimit>>,
+    /// What of its memory must not change while it runs.
+    pub protect: Option<Protect>,
     /// Home core of each vCPU.
     pub vcpus: Spanned<Vec<Spanned<u64>>>,
     /// Further cores that its vCPUs may move to.
@@ -537,7 +546,8 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
     let identity = table.optional("identity", boolean);
     let trusted_dma = table.optional("trusted-dma", boolean);
     let on_fault = table.optional("on-fault", |value| choice(value, ON_FAULT));
-    let (on_stop, restarts) = ending::read(&mut table);
+    let (on_stop, on_tamper, restarts) = ending::read(&mut table);
+    let protect = protect::read(&mut table);
     let vcpus = table.list("vcpus", "a list of cores such as [0, 1]", number);
     if vcpus.is_none() && !table.has("vcpus") {
         table.missing("vcpus", "[0]");
@@ -569,7 +579,9 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
         trusted_dma,
         on_fault,
         on_stop,
+        on_tamper,
         restarts,
+        protect,
         vcpus: vcpus?,
         cores: cores.unwrap_or_default(),
         priority,

@@ -49,6 +49,8 @@ pub struct ElfSegment {
     pub address: u64,
     /// Size in memory, in bytes; those after `file_size` are zero.
     pub memory_size: u64,
+    /// Whether the program writes to it (`PF_W`).
+    pub is_writable: bool,
 }
 
 /// A guest's image.

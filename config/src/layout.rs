@@ -12,6 +12,7 @@ mod links;
 mod load;
 mod memory;
 mod pack;
+mod protect;
 mod spis;
 mod tables;
 
@@ -28,6 +29,7 @@ use crate::units::{KIB, PAGE, align_up};
 
 pub use el2::Sections;
 pub use pack::{DeviceTree, Packed, Payload, TablePages, pack};
+pub use protect::Protected;
 
 /// Bytes kept for header, system and seal at the start of the bundle.
 pub const SYSTEM_ROOM: u64 = DESCRIPTION_ROOM;
@@ -74,6 +76,8 @@ pub struct GuestPlan {
     pub links: Vec<LinkEnd>,
     /// See [`crate::packed::Guest::preempt_count`].
     pub preempt_count: Option<u32>,
+    /// What of its memory must not change while it runs, if the description protects it.
+    pub protected: Option<Protected>,
 }
 
 /// Something copied into a guest's memory. The device tree is not among [`GuestPlan::loads`]: its
@@ -143,7 +147,12 @@ pub fn plan(
         let Some(loaded) = load::load(guest, files, memory, &mut problems) else {
             continue;
         };
+        let image = &files.image;
+        let Some(protected) = protect::of(guest, image, &loaded.loads, &mut problems) else {
+            continue;
+        };
         guests.push(GuestPlan {
+            protected,
             memory,
             loads: loaded.loads,
             entry: loaded.entry,

@@ -287,6 +287,8 @@ pub struct Guest {
     pub on_fault: OnFault,
     /// What becomes of it when it has ended.
     pub on_stop: OnStop,
+    /// What of its memory must not change while it runs, if the description protects it.
+    pub protect: Option<Protect>,
     /// Where policy `delay` reads whether a vCPU may hold a lock: offset in bytes from the address in `SP_EL0` in the kernel
     /// (Linux: the current task) to 32 bits that are 0 if the vCPU holds none. `None`: it may hold one whenever its kernel runs.
     pub preempt_count: Option<u32>,
@@ -314,6 +316,66 @@ pub enum OnStop {
     Restart(RestartLimit),
     /// If it stays stopped, the machine goes off.
     MachineOff,
+}
+
+/// What of a guest's memory must not change while it runs, and what is done about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protect {
+    /// The leaves that are compared with their hashes again and again. A part of a page may be protected: a leaf is what the image has there.
+    pub leaves: Vec<LeafRun, MAX_RANGES>,
+    /// The pages that the guest cannot write: stage 2 maps them read-only. By rising address.
+    pub read_only: Vec<PageRange, MAX_RANGES>,
+    /// How long a round over all leaves is to take, in microseconds: 1,000 or more.
+    pub round_us: u32,
+    /// What becomes of the guest if one of them has changed, or if it writes to such a page.
+    pub on_tamper: OnTamper,
+}
+
+impl Protect {
+    /// How many leaves are compared in a round.
+    pub fn count(&self) -> u32 {
+        // At most 16 times: runs of leaves.
+        let counts = self.leaves.iter().map(|run| run.count);
+        counts.fold(0, u32::saturating_add)
+    }
+
+    /// Whether some of these bytes of the guest are in pages that it cannot write.
+    #[inline(always)]
+    pub fn is_read_only(&self, at: GuestAddr, bytes: u64) -> bool {
+        let mut pages = self.read_only.iter();
+        // At most 16 times: ranges of pages.
+        pages.any(|it| at.0 < it.start.0 + it.size && it.start.0 < at.0.saturating_add(bytes))
+    }
+}
+
+/// Consecutive [leaves](Segment::leaf) of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeafRun {
+    /// Which segment: an index into [`Guest::segments`].
+    pub segment: u8,
+    /// The number of the first leaf.
+    pub first: u32,
+    /// How many there are: 1 or more.
+    pub count: u32,
+}
+
+/// Pages of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageRange {
+    /// The first byte, 4 KiB aligned.
+    pub start: GuestAddr,
+    /// Bytes, a multiple of 4 KiB.
+    pub size: u64,
+}
+
+/// What becomes of a guest whose protected memory has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnTamper {
+    /// It stays stopped.
+    Stop,
+    /// It is loaded from its verified image and starts again, up to this limit, which counts its other restarts, too.
+    Restart(RestartLimit),
 }
 
 /// How often a guest may start again.

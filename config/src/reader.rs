@@ -180,6 +180,13 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
             .is_some_and(|value| value.get_ref().is_array())
     }
 
+    /// Whether `key` is written and is a string.
+    pub(crate) fn is_string(&self, key: &str) -> bool {
+        self.entries
+            .get(key)
+            .is_some_and(|value| value.get_ref().is_str())
+    }
+
     /// The value of `key`; `None` if it is absent, or cannot be used and was reported.
     pub(crate) fn optional<T>(
         &mut self,

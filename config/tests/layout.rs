@@ -75,6 +75,7 @@ fn image() -> impl Strategy<Value = (GuestFiles, bool)> {
                 file_size,
                 address,
                 memory_size,
+                is_writable: true,
             });
             address += memory_size;
         }
@@ -385,6 +386,22 @@ fn the_largest_system_fits_into_its_space() {
         on_stop: OnStop::Restart(RestartLimit {
             most: u8::MAX,
             within_us: u32::MAX,
+        }),
+        protect: Some(Protect {
+            leaves: full(LeafRun {
+                segment: u8::MAX,
+                first: u32::MAX,
+                count: u32::MAX,
+            }),
+            read_only: full(PageRange {
+                start: GuestAddr(FAR),
+                size: FAR,
+            }),
+            round_us: u32::MAX,
+            on_tamper: OnTamper::Restart(RestartLimit {
+                most: u8::MAX,
+                within_us: u32::MAX,
+            }),
         }),
         band: Band::HIGHEST,
         stage2: Stage2 {

@@ -51,6 +51,7 @@ fn elf(address: u64, memory_size: u64) -> GuestFiles {
         file_size: 100,
         address,
         memory_size,
+        is_writable: true,
     }];
     let image = Image::Elf {
         entry: address,

@@ -22,6 +22,7 @@ pub mod load;
 pub mod mailbox;
 pub mod migration;
 pub mod orders;
+pub mod protect;
 pub mod psci;
 pub mod schedule;
 pub mod sets;

@@ -20,19 +20,21 @@ use crate::parking::ParkedTokens;
 use crate::sysreg::mrs;
 use crate::timers;
 use crate::vcpu::{Vcpu, VcpuToken};
+use core::fmt;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use dtoolkit::fdt::Fdt;
 use heapless::Vec;
 use spumone_config::gic::{MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
 use spumone_config::isolation;
-use spumone_config::packed::{DESCRIPTION_ROOM, MemoryRange, Part, Stage2, System};
+use spumone_config::packed::{self, DESCRIPTION_ROOM, MemoryRange, Part, Stage2, System};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr};
 use spumone_core::link::{Gpio, Signal};
 use spumone_core::load::{Claims, Phases};
 use spumone_core::mailbox::Post;
 use spumone_core::migration::{Level, Policy, Roles, Shared, VcpuFacts};
+use spumone_core::protect::{Pace, Rounds};
 use spumone_core::psci::{GuestPower, Lifecycle, Restarts};
 use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, Ticks, band_priority, kick_sgi};
 use spumone_core::sets::CoreSet;
@@ -70,7 +72,9 @@ pub fn start(device_tree: PhysAddr) -> ! {
     // Without the page, which may lie anywhere before the check.
     epitaph::prepare(0, board.uart.base.0, &board.core_mpidrs);
     if let Err(overlap) = isolation::check(&system, own) {
-        fatal!("{overlap}: build the image with `spm build` of this release");
+        epitaph::refuse(format_args!(
+            "{overlap}: build the image with `spm build` of this release"
+        ));
     }
     let page = board.hypervisor_memory.start;
     epitaph::prepare(page.0, board.uart.base.0, &board.core_mpidrs);
@@ -98,7 +102,7 @@ pub fn start(device_tree: PhysAddr) -> ! {
     let machine = build_machine(&system, entropy);
     let tokens = place_vcpus(machine);
     set_up_gic(machine, &system);
-    greet(boot_core, machine);
+    greet(boot_core, machine, system.version);
     start_cores(machine, boot_core, tokens, system.el2_tables)
 }
 
@@ -115,11 +119,11 @@ fn read_bundle() -> (System, MemoryRange) {
     // Nothing of the system is decoded, let alone used, before it is verified.
     let (header, system) = match verify::description(first, start, &hardware::trust(), hash) {
         Ok(described) => described,
-        Err(refusal) => fatal!("{refusal}"),
+        Err(refusal) => epitaph::refuse(format_args!("{refusal}")),
     };
     let part = |part: &Part| bytes(part.offset as usize, part.size as usize);
     if let Err(refusal) = verify::tables(&header, &system, part, hash) {
-        fatal!("{refusal}");
+        epitaph::refuse(format_args!("{refusal}"));
     }
     (system, hardware::own_memory(header.total_len))
 }
@@ -196,12 +200,19 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
             restarts: Restarts::new(),
             phases: Phases::of(config),
             loading: Claims::new(),
+            rounds: Rounds::new(),
+            pace: pace(config),
             vcpus: config.vcpus.iter().map(|vcpu| vcpu.id).collect(),
             stage2: tables(&config.stage2),
             config: config.clone(),
         };
         let _ = guests.push(place.write(guest));
     }
+    let protected = guests.iter().enumerate();
+    let protected = protected.filter(|(_, guest)| guest.config.protect.is_some());
+    let look = protected.clone().map(|(_, guest)| guest.pace.look());
+    let look = look.min().unwrap_or(Ticks::NEVER);
+    let protected = protected.fold(0, |all, (id, _)| all | 1 << id);
     let roles = Roles {
         kernel_free: CoreSet::from_bits(system.roles.kernel_free),
         gang: system
@@ -227,6 +238,8 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
         gic: Gic::new(&system.board),
         destinations: Destinations::new(system),
         loading: AtomicU32::new(0),
+        protected,
+        look,
         entropy,
         console_core: system.roles.console_core,
         quantum_us: system.scheduler.quantum_us,
@@ -236,6 +249,13 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
     };
     // SAFETY: written once, by the only core that runs, before any core reads it.
     unsafe { (place!(MACHINE)).as_mut_unchecked().write(machine) }
+}
+
+/// How fast the protected memory of a guest is to be checked, if it has some.
+fn pace(config: &packed::Guest) -> Pace {
+    let protect = config.protect.as_ref();
+    let (leaves, round_us) = protect.map_or((0, 0), |it| (it.count(), it.round_us));
+    Pace::new(leaves, round_us, timers::frequency() as u32)
 }
 
 /// The stage 2 tables of a guest.
@@ -333,14 +353,19 @@ fn set_up_gic(machine: &Machine, system: &System) {
     }
 }
 
-fn greet(core: PcpuId, machine: &Machine) {
+fn greet(core: PcpuId, machine: &Machine, version: u32) {
+    // Without a key the version says nothing.
+    let version = hardware::trust().has_key().then_some(version);
     say!(
         core,
-        "Spumone {} on {}: {} cores, {} guests",
+        "Spumone {} on {}: {} cores, {} guests, image {}signed{}{}",
         env!("CARGO_PKG_VERSION"),
         machine.board.name,
         machine.cores.len(),
-        machine.guests.len()
+        machine.guests.len(),
+        if version.is_some() { "" } else { "not " },
+        if version.is_some() { ", version " } else { "" },
+        Shown(version)
     );
     say!(
         core,
@@ -351,6 +376,15 @@ fn greet(core: PcpuId, machine: &Machine) {
             core,
             "warning: the firmware gives no random seed; guests get a guessable one"
         );
+    }
+}
+
+/// A number, or nothing.
+struct Shown(Option<u32>);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |number| number.fmt(f))
     }
 }
 

@@ -77,13 +77,26 @@ fn stop_other_cores() {
 /// The PL011, polled, without the UART token: no other code prints any more.
 struct LastWords(u64);
 
+/// More polls than a FIFO at 9600 baud needs.
+const MAX_POLLS: usize = 10_000_000;
+
 impl LastWords {
+    /// Waits until the UART has sent all: a machine that is off sends nothing.
+    fn wait_until_sent(&self) {
+        const FR: u64 = 0x18;
+        const FR_BUSY: u32 = 1 << 3;
+        for _ in 0..MAX_POLLS {
+            // SAFETY: as in `byte`.
+            if unsafe { hardware::read_u32(PhysAddr(self.0 + FR)) } & FR_BUSY == 0 {
+                break;
+            }
+        }
+    }
+
     fn byte(&mut self, byte: u8) {
         const DR: u64 = 0x00;
         const FR: u64 = 0x18;
         const FR_TXFF: u32 = 1 << 5;
-        /// More polls than a FIFO at 9600 baud needs.
-        const MAX_POLLS: usize = 10_000_000;
         for _ in 0..MAX_POLLS {
             // SAFETY: the board's PL011, mapped as device memory. A second writer can only
             // garble characters.
@@ -194,6 +207,16 @@ fn write_epitaph(vector: u64, x: &[u64; 31], sp: u64, message: fmt::Arguments<'_
 /// Ends the hypervisor, because it cannot start, or because of an error in its own state.
 pub fn die(message: fmt::Arguments<'_>) -> ! {
     write_epitaph(u64::MAX, &[0; 31], 0, message)
+}
+
+/// Ends the start with one line, because the image is not to be started, and turns the machine off. Only on the first core, before
+/// any other one runs.
+pub fn refuse(message: fmt::Arguments<'_>) -> ! {
+    let mut out = LastWords(UART.load(Ordering::Relaxed));
+    let _ = writeln!(out, "\nspumone does not start: {message}");
+    out.wait_until_sent();
+    hardware::system_off();
+    hardware::halt()
 }
 
 /// Ends the hypervisor with a message. Only for start-up, when no guest runs yet, and for conditions

@@ -5,11 +5,12 @@ use crate::cpu::{self, Vttbr};
 use crate::hardware;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use heapless::Vec;
-use spumone_config::packed;
+use spumone_config::packed::{self, Mapping};
 use spumone_config::types::{MAX_LINKS_PER_GUEST, MAX_VCPUS_PER_GUEST};
-use spumone_config::{GuestAddr, GuestId, VcpuId};
+use spumone_config::{GuestAddr, GuestId, PhysAddr, VcpuId};
 use spumone_core::link::{Gpio, Signal};
 use spumone_core::load::{Claims, Phases};
+use spumone_core::protect::{Pace, Rounds};
 use spumone_core::psci::{GuestPower, Lifecycle, Restarts};
 use spumone_core::sets::VcpuSet;
 use spumone_core::vgic::{self, GuestGic, VcpuIndex};
@@ -46,6 +47,10 @@ pub struct Guest {
     pub phases: Phases,
     /// How far it is loaded.
     pub loading: Claims,
+    /// How far its protected memory is checked.
+    pub rounds: Rounds,
+    /// How fast that is to be.
+    pub pace: Pace,
     /// Its console.
     pub vuart: Vuart,
     /// The signals at its ends of links; by the number of the link.
@@ -86,15 +91,25 @@ impl Guest {
             return None;
         }
         let at = cpu::translate(address)?;
-        // At most 16 times: ranges of memory.
-        let is_own = self
-            .config
-            .memory
-            .iter()
-            .any(|range| at.0.wrapping_sub(range.pa.0) < range.size);
+        let is_own = self.range_of(at).is_some();
         // SAFETY: the address is aligned and in the guest's memory, which consists of whole mapped pages. Another vCPU
         // of the guest may write the word concurrently, which this read allows.
         is_own.then(|| unsafe { hardware::read_word_of_memory(at) })
+    }
+
+    /// The range of the guest's memory that has this machine address.
+    fn range_of(&self, at: PhysAddr) -> Option<&Mapping> {
+        let mut ranges = self.config.memory.iter();
+        // At most 16 times: ranges of memory.
+        ranges.find(|range| at.0.wrapping_sub(range.pa.0) < range.size)
+    }
+
+    /// The guest's own address of a virtual address of the loaded vCPU, which must be one of this guest; `None` if the vCPU's kernel could
+    /// not read there, or it is outside the guest's memory.
+    pub fn own_address(&self, address: u64) -> Option<GuestAddr> {
+        let at = cpu::translate(address)?;
+        let range = self.range_of(at)?;
+        Some(GuestAddr(range.ipa.0 + (at.0 - range.pa.0)))
     }
 
     /// The cores that its vCPUs may run on: the home core of each, and those of `cores` in the description; bit n for

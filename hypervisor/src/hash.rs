@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SHA-256 by the instructions of the core, or without them where it has none.
+//! SHA-256 by the instructions of the core, or without them where it has none: of the bundle, and of running guests' memory.
 
-use crate::hardware::{self, payload_bytes};
+use crate::hardware::{self, payload_bytes, running_guest};
 use spumone_config::PhysAddr;
 use spumone_config::packed::Hash;
 use spumone_core::load::Engine;
@@ -52,6 +52,49 @@ impl Engine for PayloadEngine {
 
     fn hash_at(&self, offset: u64) -> Hash {
         // SAFETY: lists are in the bundle, too.
+        Hash(unsafe { payload_bytes(offset) })
+    }
+}
+
+/// Hashes memory of guests that run; `from` is a machine address. Nothing is copied.
+pub struct MemoryEngine(());
+
+impl MemoryEngine {
+    /// An engine.
+    ///
+    /// # Safety
+    ///
+    /// It is used for protected leaves of guests: `spm` has checked that they are in the guest's memory, and their hashes in the bundle.
+    pub const unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Engine for MemoryEngine {
+    #[inline(always)]
+    fn has_instructions(&self) -> bool {
+        hardware::has_sha256()
+    }
+
+    #[inline(always)]
+    fn copy_and_hash(&mut self, state: &mut State, from: u64, _: Option<PhysAddr>, blocks: u64) {
+        // SAFETY: memory of a guest, as `new` demands.
+        unsafe { hardware::hash_memory(state, PhysAddr(from), blocks) }
+    }
+
+    fn hash(&mut self, state: &mut State, block: &[u8; BLOCK]) {
+        hardware::compress(state, core::slice::from_ref(block));
+    }
+
+    fn fetch(&mut self, block: &mut [u8; BLOCK], from: u64, _: Option<PhysAddr>, bytes: u64) {
+        if let Some(block) = block.get_mut(..bytes as usize) {
+            // SAFETY: as in `copy_and_hash`.
+            unsafe { running_guest::read(PhysAddr(from), block) }
+        }
+    }
+
+    fn hash_at(&self, offset: u64) -> Hash {
+        // SAFETY: lists are in the bundle.
         Hash(unsafe { payload_bytes(offset) })
     }
 }

@@ -15,14 +15,29 @@ pub struct LinkMemories {
 }
 
 impl LinkMemories {
+    #[inline(always)]
+    const fn guest(&self, end: End) -> &'static Guest {
+        match end {
+            End::Sender => self.sender,
+            End::Receiver => self.receiver,
+        }
+    }
+
+    /// The same, if the guest may write them: EL2 must not write for a guest what stage 2 keeps it from writing.
+    #[inline(always)]
+    fn writable(&self, end: End, at: GuestAddr, bytes: u64, alignment: u64) -> Option<PhysAddr> {
+        let protect = self.guest(end).config.protect.as_ref();
+        match protect.is_some_and(|it| it.is_read_only(at, bytes)) {
+            true => None,
+            false => self.place(end, at, bytes, alignment),
+        }
+    }
+
     /// Where these bytes of a guest are, if all of them are in its memory. Inlined, since every access needs it, and a call takes as
     /// long as the check.
     #[inline(always)]
     fn place(&self, end: End, at: GuestAddr, bytes: u64, alignment: u64) -> Option<PhysAddr> {
-        let guest = match end {
-            End::Sender => self.sender,
-            End::Receiver => self.receiver,
-        };
+        let guest = self.guest(end);
         let mut ranges = guest.config.memory.iter();
         // At most 16 times: ranges of memory.
         ranges.find_map(|range| {
@@ -49,14 +64,14 @@ impl Memories for LinkMemories {
     }
 
     fn store16(&mut self, end: End, at: GuestAddr, value: u16) -> Option<()> {
-        let at = self.place(end, at, 2, 2)?;
+        let at = self.writable(end, at, 2, 2)?;
         // SAFETY: see above.
         unsafe { running_guest::store16(at, value) };
         Some(())
     }
 
     fn store_pair(&mut self, end: End, at: GuestAddr, pair: [u32; 2]) -> Option<()> {
-        let at = self.place(end, at, 8, 4)?;
+        let at = self.writable(end, at, 8, 4)?;
         // SAFETY: see above.
         unsafe {
             running_guest::store32(at, pair[0]);
@@ -73,15 +88,17 @@ impl Memories for LinkMemories {
     }
 
     fn write(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()> {
-        let at = self.place(end, at, bytes.len() as u64, 1)?;
+        let at = self.writable(end, at, bytes.len() as u64, 1)?;
         // SAFETY: see above.
         unsafe { running_guest::write(at, bytes) };
         Some(())
     }
 
     fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End> {
-        let place = |end, at| self.place(end, at, bytes.into(), 1).ok_or(end);
-        let (from, to) = (place(End::Sender, from)?, place(End::Receiver, to)?);
+        let bytes_64 = u64::from(bytes);
+        let from = self.place(End::Sender, from, bytes_64, 1);
+        let to = self.writable(End::Receiver, to, bytes_64, 1);
+        let (from, to) = (from.ok_or(End::Sender)?, to.ok_or(End::Receiver)?);
         // SAFETY: see above.
         unsafe { running_guest::copy(from, to, bytes) };
         Ok(())

@@ -10,7 +10,7 @@ use spumone_config::{PcpuId, PhysAddr};
 use spumone_core::load::{CLEARED, Chunk, Claim, Hashing, Work};
 
 /// The largest number of chunks, or steps of one, between two iterations of the core's loop.
-const MAX_STEPS: usize = 64;
+pub const MAX_STEPS: usize = 64;
 
 /// What [`load_until_interrupted`] leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

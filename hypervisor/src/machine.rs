@@ -12,7 +12,7 @@ use spumone_config::packed::{Board, Interrupt, InterruptPriorities, SpiOwner, Sy
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::migration::{Policy, Shared};
-use spumone_core::schedule::{Band, kick_sgi};
+use spumone_core::schedule::{Band, Ticks, kick_sgi};
 use spumone_core::sets::VcpuSet;
 use spumone_core::usage::Usage;
 use spumone_core::vgic::VcpuIndex;
@@ -106,6 +106,10 @@ pub struct Machine {
     /// The guests that are being loaded, bit n for guest n: where cores that idle help. Relaxed: only a hint, which comes before the
     /// SGI by which those cores are called.
     pub loading: AtomicU32,
+    /// The guests with protected memory; bit n for guest n.
+    pub protected: u32,
+    /// How often a core that idles looks whether some of it is due to be checked; never if there is none.
+    pub look: Ticks,
     /// The source of random numbers.
     pub entropy: Entropy,
     /// The core that serves the console UART.

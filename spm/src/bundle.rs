@@ -9,6 +9,10 @@ use spumone_config::layout::{Payload, Source};
 use spumone_config::packed::{Seal, Trust};
 use spumone_config::seal::seal;
 
+/// Offset in the image of the number that says where the key is that its hypervisor trusts (`spumone_trust`): a field of the Linux header that
+/// boot loaders do not look at (Linux, Documentation/arch/arm64/booting.rst: `res2`). Only `spm verify` reads it.
+pub const TRUST_PLACE: usize = 32;
+
 /// The bytes of the bootable file. The system gets the hashes of its parts. With a key its description is signed, and the hypervisor
 /// in the file accepts only descriptions that are signed with that key, and have the same version or a higher one.
 ///
@@ -34,6 +38,9 @@ pub fn image(
     let bundle = image.get_mut(start..).unwrap_or_default();
     let sign = |sealed: &[u8]| key.map_or([0; Seal::SIGNATURE], |key| key.sign(sealed));
     seal(&mut system.packed.system, address, bundle, sign)?;
+    if let Some(place) = hypervisor.trust {
+        put(&mut image, TRUST_PLACE, &(place as u64).to_le_bytes())?;
+    }
     if let Some(key) = key {
         let place = hypervisor
             .trust

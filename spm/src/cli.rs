@@ -2,7 +2,7 @@
 //! The command line.
 
 use crate::command::{self, EXIT_CODES};
-use crate::{bench, build, check, demo, explain, key, run, sim};
+use crate::{bench, build, check, demo, explain, key, run, sim, verify};
 use clap::{Parser, Subcommand};
 
 /// The host tool of the Spumone hypervisor.
@@ -18,6 +18,7 @@ pub struct Cli {
 enum Command {
     Check(check::CheckArgs),
     Build(build::BuildArgs),
+    Verify(verify::VerifyArgs),
     Key(key::KeyArgs),
     Run(run::RunArgs),
     Explain(explain::ExplainArgs),
@@ -32,6 +33,7 @@ impl Cli {
         match &self.command {
             Command::Check(args) => args,
             Command::Build(args) => args,
+            Command::Verify(args) => args,
             Command::Key(args) => args,
             Command::Run(args) => args,
             Command::Explain(args) => args,

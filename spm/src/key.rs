@@ -11,9 +11,9 @@ use clap::{Args, Subcommand};
 use ed25519_compact::{KeyPair, Seed};
 use spumone_config::packed::{Seal, Trust};
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,7 +21,8 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   spm key new product          writes product.key, readable for its owner only, and product.pub
-  spm build systems/demo.toml --sign product.key";
+  spm build systems/demo.toml --sign product.key
+  spm key show product.key     prints the public key, as in product.pub";
 
 /// The first words of the two files.
 const SECRET: &str = "spumone-secret-key";
@@ -46,32 +47,69 @@ enum Action {
         /// The name of both files, which must not be there yet.
         name: PathBuf,
     },
+    /// Print the public key in a file NAME.pub, or that of a secret key.
+    #[command(after_help = help(EXAMPLES))]
+    Show {
+        /// NAME.pub or NAME.key.
+        file: PathBuf,
+    },
 }
 
 impl Command for KeyArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
-        let Action::New { name } = &self.action;
-        let ending = name.extension().and_then(OsStr::to_str);
-        if name.file_name().is_none() || matches!(ending, Some("key" | "pub")) {
-            let message = format!("{} is no name of a key", name.display());
-            return Err(Failure::environment(message).help(
-                "leave the ending out: `spm key new product` writes product.key and product.pub",
-            ));
+        match &self.action {
+            Action::New { name } => new(name),
+            Action::Show { file } => show(file),
         }
-        let (secret, public) = (with_ending(name, ".key"), with_ending(name, ".pub"));
-        // So that neither file is left alone.
-        if public.exists() {
-            let error = io::Error::from(io::ErrorKind::AlreadyExists);
-            return Err(not_written(&public, &error));
-        }
-        let key =
-            SecretKey::random().map_err(|error| Failure::io("read", Path::new(RANDOM), &error))?;
-        write_new(&secret, 0o600, SECRET, &key.seed())?;
-        write_new(&public, 0o644, PUBLIC, &key.public())?;
-        println!("{} and {}", secret.display(), public.display());
-        Ok(ExitCode::SUCCESS)
     }
 }
+
+/// Prints a public key.
+fn show(file: &Path) -> Result<ExitCode, Failure> {
+    let public = match public(file)? {
+        Some(public) => public,
+        None => SecretKey::read(file)?.public(),
+    };
+    println!("{PUBLIC} {}", hex(&public));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The key in a file, if it is a public one.
+///
+/// # Errors
+///
+/// The file cannot be read.
+pub fn public(file: &Path) -> Result<Option<[u8; Trust::KEY]>, Failure> {
+    let bytes = input::read(file, MAX_FILE)
+        .map_err(|error| Failure::io("read the key", file, &error).help(HELP))?;
+    let text = std::str::from_utf8(&bytes).ok();
+    Ok(text.and_then(|text| key_of(text, PUBLIC)))
+}
+
+/// Makes a new pair.
+fn new(name: &Path) -> Result<ExitCode, Failure> {
+    let ending = name.extension().and_then(OsStr::to_str);
+    if name.file_name().is_none() || matches!(ending, Some("key" | "pub")) {
+        let message = format!("{} is no name of a key", name.display());
+        return Err(Failure::environment(message).help(
+            "leave the ending out: `spm key new product` writes product.key and product.pub",
+        ));
+    }
+    let (secret, public) = (with_ending(name, ".key"), with_ending(name, ".pub"));
+    // So that neither file is left alone.
+    if public.exists() {
+        let error = io::Error::from(io::ErrorKind::AlreadyExists);
+        return Err(not_written(&public, &error));
+    }
+    let key =
+        SecretKey::random().map_err(|error| Failure::io("read", Path::new(RANDOM), &error))?;
+    write_new(&secret, 0o600, SECRET, &key.seed())?;
+    write_new(&public, 0o644, PUBLIC, &key.public())?;
+    println!("{} and {}", secret.display(), public.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+const HELP: &str = "name a file NAME.key that `spm key new NAME` has written";
 
 /// Where random bytes come from.
 const RANDOM: &str = "/dev/urandom";
@@ -95,12 +133,24 @@ impl SecretKey {
     ///
     /// # Errors
     ///
-    /// It cannot be read, or is none.
+    /// It cannot be read, or is none; or others than its owner can read it.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        const HELP: &str = "name a file NAME.key that `spm key new NAME` has written";
+        /// The bits of group and others.
+        const OTHERS: u32 = 0o077;
         let bytes = input::read(path, MAX_FILE)
             .map_err(|error| Failure::io("read the key", path, &error).help(HELP))?;
-        let seed = std::str::from_utf8(&bytes).ok().and_then(seed_of);
+        let seed = std::str::from_utf8(&bytes)
+            .ok()
+            .and_then(|text| key_of(text, SECRET));
+        let mode = fs::metadata(path).map_or(0, |it| it.permissions().mode());
+        if seed.is_some() && mode & OTHERS != 0 {
+            let path = path.display();
+            let message =
+                format!("{path} is a secret key that others than its owner can read or change");
+            return Err(Failure::environment(message).help(format!(
+                "chmod 600 {path}; if somebody may have read it, make a new key"
+            )));
+        }
         seed.map(Self::from_seed).ok_or_else(|| {
             let message = format!("{} is no secret key", path.display());
             Failure::environment(message).help(HELP)
@@ -127,12 +177,12 @@ impl SecretKey {
     }
 }
 
-/// The seed in the text of a secret key.
-fn seed_of(text: &str) -> Option<[u8; Seed::BYTES]> {
+/// The 32 bytes in the text of a file that begins with this word.
+fn key_of(text: &str, kind: &str) -> Option<[u8; Seed::BYTES]> {
     let (word, digits) = text.trim_end().split_once(' ')?;
     let mut seed = [0; Seed::BYTES];
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-    if word != SECRET || pairs.len() != seed.len() || !rest.is_empty() {
+    if word != kind || pairs.len() != seed.len() || !rest.is_empty() {
         return None;
     }
     for (byte, [high, low]) in seed.iter_mut().zip(pairs) {
@@ -149,7 +199,8 @@ fn with_ending(name: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -183,7 +234,10 @@ mod tests {
     #[test]
     fn only_what_was_written_as_a_secret_key_is_one() {
         let digits = "01".repeat(32);
-        assert_eq!(seed_of(&format!("{SECRET} {digits}\n")), Some([1; 32]));
+        assert_eq!(
+            key_of(&format!("{SECRET} {digits}\n"), SECRET),
+            Some([1; 32])
+        );
         for text in [
             format!("{PUBLIC} {digits}"),
             format!("{SECRET} {digits}0"),
@@ -192,7 +246,7 @@ mod tests {
             format!("{SECRET} g{}", &digits[1..]),
             String::new(),
         ] {
-            assert_eq!(seed_of(&text), None, "{text}");
+            assert_eq!(key_of(&text, SECRET), None, "{text}");
         }
     }
 }

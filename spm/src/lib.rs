@@ -29,6 +29,7 @@ mod run;
 mod sim;
 mod summary;
 mod system;
+mod verify;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `spm run`.
 
-use crate::build::{build, default_output};
+use crate::build::{build_signed, default_output};
 use crate::command::{self, help};
 use crate::console::{Console, IDLE, Pipe, Reader};
 use crate::failure::Failure;
 use crate::hypervisor;
+use crate::key::SecretKey;
 use crate::permission;
 use crate::qemu;
 use crate::system::{System, SystemArgs};
@@ -41,6 +42,9 @@ Examples:
 pub struct RunArgs {
     #[command(flatten)]
     pub system: SystemArgs,
+    /// Sign the image with this secret key, as `spm build --sign` does.
+    #[arg(long, value_name = "NAME.key")]
+    pub sign: Option<PathBuf>,
     /// Wait for a debugger before the first instruction, and print how to attach one.
     #[arg(long)]
     pub gdb: bool,
@@ -73,7 +77,8 @@ impl command::Command for RunArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         qemu::check_version(&self.qemu)?;
         let image = default_output(&self.system.description);
-        let system = build(&self.system, &image)?.system;
+        let key = self.sign.as_deref().map(SecretKey::read).transpose()?;
+        let system = build_signed(&self.system, &image, key.as_ref())?.system;
         let Some(board) = &system.board.qemu else {
             let message = format!(
                 "board \"{}\" has no [qemu] table, so QEMU cannot emulate it",

@@ -6,7 +6,7 @@ use serde_json::Value;
 use spumone_config::description::{self, POLICIES};
 use spumone_config::layout::Source;
 use spumone_config::packed::{Guest, LinkKind};
-use spumone_config::units::{KIB, MIB, range, size};
+use spumone_config::units::{KIB, MIB, PAGE, range, size};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -196,6 +196,16 @@ fn guest_text(system: &System, index: usize, guest: &Guest) -> String {
         let _ = writeln!(
             text,
             "  trusted with all memory of the machine: its devices do DMA"
+        );
+    }
+    if let Some(protect) = &guest.protect {
+        let read_only = protect.read_only.iter();
+        let read_only: u64 = read_only.map(|pages| pages.size / PAGE).sum();
+        let _ = writeln!(
+            text,
+            "  protected: {} compared with their hashes, in a round of {} ms; {read_only} of them the guest cannot write",
+            counted(protect.count() as usize, "page"),
+            protect.round_us / 1000
         );
     }
     for link in &guest.links {

@@ -6,7 +6,7 @@
 
 mod support;
 
-use spumone_config::packed::{BundleHeader, Seal, Trust};
+use spumone_config::packed::{BundleHeader, Seal, System, Trust};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -103,6 +103,99 @@ fn what_is_no_key_or_no_name_of_one_is_refused() {
     fs::write(folder.join("zero.key"), zeros).unwrap();
     let build = ["build", "system.toml", "--sign", "zero.key"];
     refused(folder, &build, "zero.key is no secret key");
+}
+
+#[test]
+fn a_secret_key_that_others_can_read_signs_nothing() {
+    let folder = support::folder();
+    let folder = folder.path();
+    assert!(spm(folder, &["key", "new", "a"]).status.success());
+    fs::write(folder.join("system.toml"), SYSTEM).unwrap();
+    for mode in [0o640, 0o604, 0o620] {
+        fs::set_permissions(folder.join("a.key"), fs::Permissions::from_mode(mode)).unwrap();
+        for arguments in [
+            &["build", "system.toml", "--sign", "a.key"][..],
+            &["key", "show", "a.key"],
+        ] {
+            refused(folder, arguments, "chmod 600 a.key");
+        }
+    }
+}
+
+#[test]
+fn the_public_key_of_both_files_is_shown() {
+    let folder = support::folder();
+    let folder = folder.path();
+    assert!(spm(folder, &["key", "new", "a"]).status.success());
+    let public = fs::read(folder.join("a.pub")).unwrap();
+    for file in ["a.pub", "a.key"] {
+        assert_eq!(spm(folder, &["key", "show", file]).stdout, public, "{file}");
+    }
+    fs::write(folder.join("text"), "text").unwrap();
+    refused(folder, &["key", "show", "text"], "text is no secret key");
+}
+
+/// Verifies this image; demands this exit code, and returns what is printed.
+fn verified(folder: &Path, image: &[u8], arguments: &[&str], code: i32) -> String {
+    fs::write(folder.join("it.img"), image).unwrap();
+    let output = spm(folder, &[&["verify", "it.img"], arguments].concat());
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+    text.into_owned()
+}
+
+#[test]
+fn an_image_is_verified_as_the_hypervisor_does() {
+    let folder = support::folder();
+    let folder = folder.path();
+    for name in ["a", "b"] {
+        assert!(spm(folder, &["key", "new", name]).status.success());
+    }
+    let described = format!("version = 7\n{SYSTEM}");
+    let image = build(folder, &described, &["--sign", "a.key"]);
+    let public = fs::read_to_string(folder.join("a.pub")).unwrap();
+    let key = public.split_whitespace().nth(1).unwrap();
+    for arguments in [&[][..], &["--key", "a.pub"]] {
+        let text = verified(folder, &image, arguments, 0);
+        assert!(
+            text.contains(&format!("version 7, signed with {key}")),
+            "{text}"
+        );
+    }
+    let text = verified(folder, &image, &["--json"], 0);
+    assert!(
+        text.contains("\"ok\": true") && text.contains(key),
+        "{text}"
+    );
+    let text = verified(folder, &image, &["--key", "b.pub"], 1);
+    assert!(text.contains("has another key"), "{text}");
+    // Of each part one bit.
+    let bundle = HYPERVISOR_SIZE as usize;
+    let header = BundleHeader::from_bytes(&image[bundle..]).unwrap();
+    let encoded = &image[bundle + BundleHeader::SIZE..];
+    let system: System = postcard::take_from_bytes(encoded).unwrap().0;
+    let segment = system.guests[0].segments[0];
+    for (at, message) in [
+        (100, "the description differs from its hash"),
+        (
+            header.sealed_len().unwrap() as u64 + 40,
+            "is not signed with the key",
+        ),
+        (system.stage2_pages.offset, "the stage 2 tables differ"),
+        (system.el2_pages.offset, "own tables differ"),
+        (segment.list, "image: the list of hashes differs"),
+        (segment.offset, "image: the page at 0x"),
+    ] {
+        let mut changed = image.clone();
+        changed[bundle + at as usize] ^= 1;
+        let text = verified(folder, &changed, &[], 1);
+        assert!(text.contains(message), "{message}: {text}");
+        assert!(verified(folder, &changed, &["--json"], 1).contains("\"ok\": false"));
+    }
+    let text = verified(folder, &image[..image.len() - 1], &[], 1);
+    assert!(text.contains("cut off"), "{text}");
+    let text = verified(folder, b"text", &[], 1);
+    assert!(text.contains("no image that `spm build`"), "{text}");
 }
 
 #[test]

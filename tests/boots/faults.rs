@@ -207,7 +207,7 @@ fn fault_restarts_a_guest_that_says_so() {
         .guest(probe("good", "suite=watch ms=1500 seed=9", &[0, 1]))
         .run();
     console
-        .expect("spumone", "it has ended more often than its on-stop allows")
+        .expect("spumone", "it has ended more often than its restarts allow")
         .expect_not("bad", "FAIL")
         .probe_is_well("good")
         .machine_ended();

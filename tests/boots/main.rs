@@ -18,6 +18,7 @@ mod migration;
 mod operator;
 mod overcommit;
 mod probes;
+mod protect;
 mod registers;
 mod shared;
 mod sharing;

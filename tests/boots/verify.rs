@@ -20,15 +20,21 @@ const MAX_START_US: u64 = 40_000;
 
 /// Boots an image that is refused as a whole, after this damage.
 fn refused(boot: Boot, damage: impl FnOnce(&mut Image) + 'static, message: &str) {
-    let console = boot.damaged(damage).start().dies();
+    // The machine goes off.
+    let console = boot.damaged(damage).run();
     // No line has a tag yet: all are taken for those of the first guest.
-    console.expect("one", message).expect_not("one", "cores,");
+    let line = format!("spumone does not start: {message}");
+    console
+        .expect("one", &line)
+        .expect_not("one", "cores,")
+        .expect_not("one", "died");
 }
 
 #[test]
 fn verify_a_signed_image_boots() {
     let console = two_guests("verify_a_signed_image_boots").signed().run();
     console
+        .expect("spumone", "image signed, version 0")
         .probe_is_well("one")
         .rt_is_well("other")
         .machine_ended();

@@ -59,6 +59,7 @@ pub struct Boot {
     delay_while: Option<&'static str>,
     quantum: String,
     devices: String,
+    hides_dma: bool,
     guests: Vec<Guest>,
     links: Vec<Link>,
     qemu_args: Vec<String>,
@@ -83,6 +84,7 @@ impl Boot {
             delay_while: None,
             quantum: "2ms".to_owned(),
             devices: String::new(),
+            hides_dma: false,
             guests: Vec::new(),
             links: Vec::new(),
             qemu_args: Vec::new(),
@@ -136,6 +138,13 @@ impl Boot {
     /// Adds tables to the board file; the boot then has its own copy of that file.
     pub fn board(mut self, tables: &str) -> Self {
         self.devices.push_str(tables);
+        self
+    }
+
+    /// The board file does not say that the devices do DMA, as that of a user who does not know. So a guest may have such a device without
+    /// [`Guest::trusted`].
+    pub fn hides_dma(mut self) -> Self {
+        self.hides_dma = true;
         self
     }
 
@@ -228,10 +237,16 @@ impl Boot {
         let description = self.folder.join("system.toml");
         std::fs::write(&description, self.description())
             .unwrap_or_else(|error| panic!("cannot write {}: {error}", description.display()));
-        if !self.devices.is_empty() {
+        if !self.devices.is_empty() || self.hides_dma {
             let board = files::root().join("boards/qemu-virt.toml");
             let board = std::fs::read_to_string(&board)
                 .unwrap_or_else(|error| panic!("cannot read {}: {error}", board.display()));
+            let board = match self.hides_dma {
+                true => board
+                    .replace("dma = true\n", "")
+                    .replace("dma-coherent = true\n", ""),
+                false => board,
+            };
             let boards = self.folder.join("boards");
             std::fs::create_dir_all(&boards)
                 .and_then(|()| std::fs::write(boards.join("qemu-virt.toml"), board + &self.devices))

@@ -146,6 +146,31 @@ impl Guest {
         self
     }
 
+    /// Its image must not change while it runs; a round over it takes so long, as "1s". It starts again up to 255 times in ten seconds.
+    pub fn protected(self, round: &str) -> Self {
+        self.protected_with_limit(round, u8::MAX)
+    }
+
+    /// The same, and it starts again up to so many times in ten seconds.
+    pub fn protected_with_limit(mut self, round: &str, most: u8) -> Self {
+        self.table.protect = Some(description::Protect {
+            by: "hash".to_owned(),
+            ranges: Vec::new(),
+            round: round.to_owned(),
+        });
+        self.table.restarts = Some(description::Restarts {
+            most,
+            within: "10s".to_owned(),
+        });
+        self
+    }
+
+    /// Its memory is at this machine address.
+    pub fn at(mut self, pa: u64) -> Self {
+        self.table.pa = Some(pa);
+        self
+    }
+
     /// Devices passed through; those that do DMA need [`Self::trusted`].
     pub fn devices(mut self, devices: &[&str]) -> Self {
         self.table.devices = devices.iter().map(|&name| name.to_owned()).collect();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules on one guest's options: which of them exclude each other, and which are for which kind.
 
-use crate::description::{Description, Ended, Guest, Kind};
+use crate::description::{Description, Ended, Guest, Kind, Tampered};
 use crate::problem::{Problem, Span};
 
 /// Longest command line an arm64 Linux takes: `COMMAND_LINE_SIZE` without its terminator
@@ -14,6 +14,7 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
         kind(guest, problems);
         bootargs(guest, problems);
         restarts(guest, problems);
+        protect(guest, problems);
     }
 }
 
@@ -72,14 +73,15 @@ fn kind(guest: &Guest, problems: &mut Vec<Problem>) {
     }
 }
 
-/// `restarts` has an effect only with `on-stop = "restart"`.
+/// `restarts` has an effect only where the guest starts again.
 fn restarts(guest: &Guest, problems: &mut Vec<Problem>) {
     let Some(limit) = guest.restarts else {
         return;
     };
-    if guest.on_stop.is_none_or(|it| it.value != Ended::Restart) {
+    let after_faults = guest.on_stop.is_some_and(|it| it.value == Ended::Restart);
+    if !after_faults && !is_healed(guest) {
         let message = format!(
-            "guest \"{}\" has `restarts`, which only `on-stop = \"restart\"` obeys",
+            "guest \"{}\" has `restarts`, which only `on-stop = \"restart\"` and `protect` obey",
             guest.name.value
         );
         problems.push(
@@ -88,6 +90,75 @@ fn restarts(guest: &Guest, problems: &mut Vec<Problem>) {
                 .help("add `on-stop = \"restart\"` to the guest, or remove `restarts`"),
         );
     }
+}
+
+/// Whether the guest starts again when its protected memory has changed.
+fn is_healed(guest: &Guest) -> bool {
+    let stays = guest.on_tamper.is_some_and(|it| it.value == Tampered::Stop);
+    guest.protect.is_some() && !stays
+}
+
+/// `on-tamper` has an effect only with `protect`; only an ELF file says what its program does not write.
+fn protect(guest: &Guest, problems: &mut Vec<Problem>) {
+    let name = &guest.name.value;
+    let Some(protect) = &guest.protect else {
+        if let Some(on_tamper) = guest.on_tamper {
+            let message = format!("guest \"{name}\" has `on-tamper`, and nothing is protected");
+            problems.push(
+                Problem::new("on-tamper-unused", message)
+                    .at(on_tamper.span, "has no effect")
+                    .help("add `protect = \"hash\"` to the guest, or remove `on-tamper`"),
+            );
+        }
+        return;
+    };
+    let Some(ranges) = &protect.ranges else {
+        if guest.kind.value != Kind::Elf {
+            problems.push(no_segments(guest, protect.span));
+        }
+        return;
+    };
+    if ranges.value.is_empty() {
+        let message = format!("guest \"{name}\": `protect` has an empty list of ranges");
+        problems.push(
+            Problem::new("protect", message)
+                .at(ranges.span, "protects nothing")
+                .help("name ranges such as \"0x4008_0000+64KiB\", or remove `protect`"),
+        );
+    }
+    let mut sorted: Vec<_> = ranges.value.iter().collect();
+    sorted.sort_by_key(|it| it.value.start);
+    for pair in sorted.windows(2) {
+        if pair[0].value.start + pair[0].value.size > pair[1].value.start {
+            let message = format!("guest \"{name}\": two ranges of `protect` overlap");
+            problems.push(
+                Problem::new("protect", message)
+                    .at(pair[0].span, "overlaps")
+                    .at(pair[1].span, "with this one")
+                    .help("name each page once"),
+            );
+        }
+    }
+}
+
+/// The image is no ELF file, and the description does not say what in it never changes.
+fn no_segments(guest: &Guest, span: Span) -> Problem {
+    let word = guest.kind.value.word();
+    let message = format!(
+        "guest \"{}\" is of kind \"{word}\", whose image does not say what in it never changes",
+        guest.name.value
+    );
+    let help = match guest.kind.value {
+        Kind::Linux => {
+            "Linux changes its own code while it starts and runs; name ranges that it never changes, such as \
+             protect = { by = \"hash\", ranges = [\"0x4200_0000+64KiB\"] }, or remove `protect`"
+        }
+        _ => "name the ranges: protect = { by = \"hash\", ranges = [\"0x4008_0000+64KiB\"] }",
+    };
+    Problem::new("protect", message)
+        .at(span, "protects nothing")
+        .at(guest.kind.span, "its kind")
+        .help(help)
 }
 
 fn bootargs(guest: &Guest, problems: &mut Vec<Problem>) {

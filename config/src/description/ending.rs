@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What becomes of a guest that has ended: `on-stop` and `restarts`.
+//! What becomes of a guest that has ended: `on-stop`, `on-tamper` and `restarts`.
 
 use super::TABLES;
 use crate::packed::RestartLimit;
@@ -17,6 +17,15 @@ pub enum Ended {
     MachineOff,
 }
 
+/// What becomes of a guest whose protected memory has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tampered {
+    /// It starts again.
+    Restart,
+    /// It stays stopped.
+    Stop,
+}
+
 /// The limit of a description that names none.
 pub const DEFAULT_RESTARTS: RestartLimit = RestartLimit {
     most: 5,
@@ -28,15 +37,22 @@ const ON_STOP: &[(&str, Ended)] = &[
     ("restart", Ended::Restart),
     ("machine-off", Ended::MachineOff),
 ];
+const ON_TAMPER: &[(&str, Tampered)] = &[("restart", Tampered::Restart), ("stop", Tampered::Stop)];
 /// An hour.
 const LONGEST_US: u64 = 3_600_000_000;
 
-/// Reads both keys.
-pub(super) fn read(
-    table: &mut Table<'_, '_, '_>,
-) -> (Option<Spanned<Ended>>, Option<Spanned<RestartLimit>>) {
+/// The three keys, as far as they are written.
+type Endings = (
+    Option<Spanned<Ended>>,
+    Option<Spanned<Tampered>>,
+    Option<Spanned<RestartLimit>>,
+);
+
+/// Reads the three keys.
+pub(super) fn read(table: &mut Table<'_, '_, '_>) -> Endings {
     let on_stop = table.optional("on-stop", |value| choice(value, ON_STOP));
-    (on_stop, read_restarts(table))
+    let on_tamper = table.optional("on-tamper", |value| choice(value, ON_TAMPER));
+    (on_stop, on_tamper, read_restarts(table))
 }
 
 fn read_restarts(table: &mut Table<'_, '_, '_>) -> Option<Spanned<RestartLimit>> {

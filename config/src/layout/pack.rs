@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes a plan as the packed form.
 
-use super::{Plan, SYSTEM_ROOM, Sections, Source, el2, intid, spis, tables};
+use super::{GuestPlan, Plan, SYSTEM_ROOM, Sections, Source, el2, intid, spis, tables};
 use crate::bands::Bands;
 use crate::board::{Board, Device};
 use crate::check::{resolve_priorities, windows};
-use crate::description::{self, Description, Ended};
+use crate::description::{self, Description, Ended, Tampered};
 use crate::packed::{
     Content, Guest, Hash, Interrupt, KnownDevice, LEAF, MAX_KNOWN_DEVICES, MemoryRange, OnStop,
-    Part, Quiesce, Scheduler, SeedSlot, Segment, System, Uart, Vcpu,
+    OnTamper, Part, Protect, Quiesce, RestartLimit, Scheduler, SeedSlot, Segment, System, Uart,
+    Vcpu,
 };
 use crate::problem::Problem;
 use crate::roles::{self, Member};
@@ -88,7 +89,11 @@ pub fn pack(
     let mapped: Vec<_> = plan
         .guests
         .iter()
-        .map(|guest| (guest.memory, guest.links.as_slice()))
+        .map(|guest| tables::Mapped {
+            memory: guest.memory,
+            links: &guest.links,
+            read_only: guest.protected.as_ref().map_or(&[], |it| &it.read_only),
+        })
         .collect();
     let mut segments = segments(description, plan, trees, &mut bundle)?;
     bundle.add_lists(segments.iter_mut().flatten());
@@ -117,6 +122,7 @@ pub fn pack(
             band: band.unwrap_or(Band::LOWEST),
             on_fault: written.on_fault.map(|it| it.value).unwrap_or_default(),
             on_stop: on_stop(written),
+            protect: protect(written, planned)?,
             wake_early_us: match &written.wake_early_us {
                 Some(early) => u32::try_from(early.value)
                     .map_err(|_| limit("microseconds by which a guest is woken early"))?,
@@ -278,11 +284,35 @@ struct Bundle {
     end: u64,
 }
 
+/// How often a guest may start again, where it does.
+fn restarts(guest: &description::Guest) -> RestartLimit {
+    guest
+        .restarts
+        .map_or(description::DEFAULT_RESTARTS, |it| it.value)
+}
+
+/// What of a guest's memory must not change.
+fn protect(
+    guest: &description::Guest,
+    planned: &GuestPlan,
+) -> Result<Option<Protect>, Box<Problem>> {
+    let (Some(protect), Some(protected)) = (&guest.protect, &planned.protected) else {
+        return Ok(None);
+    };
+    Ok(Some(Protect {
+        leaves: list(protected.leaves.iter().copied(), "protected pieces")?,
+        read_only: list(protected.read_only.iter().copied(), "protected ranges")?,
+        round_us: protect.round_us,
+        on_tamper: match guest.on_tamper.map(|it| it.value) {
+            None | Some(Tampered::Restart) => OnTamper::Restart(restarts(guest)),
+            Some(Tampered::Stop) => OnTamper::Stop,
+        },
+    }))
+}
+
 /// What becomes of a guest that has ended.
 fn on_stop(guest: &description::Guest) -> OnStop {
-    let limit = guest
-        .restarts
-        .map_or(description::DEFAULT_RESTARTS, |it| it.value);
+    let limit = restarts(guest);
     match guest.on_stop.map(|it| it.value) {
         None | Some(Ended::Stop) => OnStop::Stop,
         Some(Ended::Restart) => OnStop::Restart(limit),

@@ -6,10 +6,12 @@ use super::{has_links, links};
 use crate::board::Board;
 use crate::check::windows;
 use crate::description::{Description, Guest};
-use crate::packed::{LinkEnd, LinkKind, Mapping, Policy, Stage2};
+use crate::packed::{LinkEnd, LinkKind, MAX_RANGES, Mapping, PageRange, Policy, Stage2};
 use crate::problem::Problem;
 use crate::roles::{Tables, changes_cores};
-use crate::stage2::{self, Attributes, MapError, PAGE_SIZE, Pages, ROOT_SIZE, Vmid, pages_needed};
+use crate::stage2::{
+    self, Access, Attributes, MapError, PAGE_SIZE, Pages, ROOT_SIZE, Vmid, pages_needed,
+};
 use crate::types::{GuestAddr, GuestId, MAX_PCPUS, PhysAddr};
 use crate::units::{BLOCK, GIB};
 
@@ -73,10 +75,51 @@ fn most_pages(description: &Description, guest: &Guest, board: &Board) -> u64 {
         true => links::memory(description) / BLOCK + 3,
         false => 0,
     };
-    pages_needed(devices.iter()) as u64 + touched(GIB) + below_blocks + of_links
+    // At each end of a range that is mapped read-only, a block is mapped in pages.
+    let of_protected = match guest.protect {
+        Some(_) => 2 * MAX_RANGES as u64,
+        None => 0,
+    };
+    pages_needed(devices.iter()) as u64 + touched(GIB) + below_blocks + of_links + of_protected
 }
 
-/// Makes the tables of all guests; `guests` has the memory and the links of each. The tables' first page is at `start`.
+/// What of a guest is mapped, beside its devices.
+#[derive(Clone, Copy)]
+pub(super) struct Mapped<'a> {
+    pub memory: Mapping,
+    pub links: &'a [LinkEnd],
+    /// What of the memory the guest cannot write, by rising address.
+    pub read_only: &'a [PageRange],
+}
+
+impl Mapped<'_> {
+    /// The pieces of the memory, and whether the guest can write each.
+    fn pieces(&self) -> Vec<(Mapping, Access)> {
+        let Mapping { ipa, pa, size } = self.memory;
+        let piece = |start: u64, end: u64, access| {
+            let offset = start - ipa.0;
+            let mapping = Mapping {
+                ipa: GuestAddr(start),
+                pa: PhysAddr(pa.0 + offset),
+                size: end - start,
+            };
+            (mapping, access)
+        };
+        let mut pieces = Vec::new();
+        let mut at = ipa.0;
+        for range in self.read_only {
+            let (start, end) = (range.start.0, range.start.0 + range.size);
+            pieces.push(piece(at, start, Access::ReadWrite));
+            pieces.push(piece(start, end, Access::ReadOnly));
+            at = end;
+        }
+        pieces.push(piece(at, ipa.0 + size, Access::ReadWrite));
+        pieces.retain(|(mapping, _)| mapping.size > 0);
+        pieces
+    }
+}
+
+/// Makes the tables of all guests. Their first page is at `start`.
 ///
 /// # Errors
 ///
@@ -84,18 +127,17 @@ fn most_pages(description: &Description, guest: &Guest, board: &Board) -> u64 {
 pub(super) fn build(
     description: &Description,
     board: &Board,
-    guests: &[(Mapping, &[LinkEnd])],
+    guests: &[Mapped<'_>],
     start: PhysAddr,
 ) -> Result<(Vec<Stage2>, Pages), Box<Problem>> {
     let policy = description.scheduler.policy.value;
     let mut pages = Pages::new(start);
     let mut tables = Vec::new();
-    for (index, (guest, (memory, links))) in description.guests.iter().zip(guests).enumerate() {
+    for (index, (guest, mapped)) in description.guests.iter().zip(guests).enumerate() {
         let id = GuestId(u8::try_from(index).unwrap_or(u8::MAX));
         let others = others(guest, policy);
         let mut make = |ram| {
-            one(&mut pages, guest, board, (memory, links), ram, id)
-                .map_err(|error| unmapped(guest, &error))
+            one(&mut pages, guest, board, mapped, ram, id).map_err(|error| unmapped(guest, &error))
         };
         tables.push(Stage2 {
             all: make(Attributes::RAM)?,
@@ -117,16 +159,18 @@ fn one(
     pages: &mut Pages,
     guest: &Guest,
     board: &Board,
-    (memory, links): (&Mapping, &[LinkEnd]),
+    mapped: &Mapped<'_>,
     ram: Attributes,
     id: GuestId,
 ) -> Result<u64, MapError> {
     let mut tables = stage2::Stage2::new(pages);
-    tables.map(memory, ram)?;
+    for (memory, access) in mapped.pieces() {
+        tables.map(&memory, Attributes { access, ..ram })?;
+    }
     for device in devices(guest, board) {
         tables.map(&device, Attributes::DEVICE)?;
     }
-    for link in links {
+    for link in mapped.links {
         let LinkKind::Memory { memory, writes } = &link.kind else {
             continue;
         };
@@ -151,7 +195,12 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     /// Bytes of the tables of two guests with these keys and this memory, and the room that is kept for them.
-    fn taken_of_room(policy: &str, keys: [&str; 2], memory: &[Mapping]) -> (u64, u64) {
+    fn taken_of_room(
+        policy: &str,
+        keys: [&str; 2],
+        memory: &[Mapping],
+        read_only: &[PageRange],
+    ) -> (u64, u64) {
         let head = format!(
             "[board]\nname = \"qemu-virt\"\ncores = 4\nmemory = \"8GiB\"\n[scheduler]\npolicy = \"{policy}\"\n"
         );
@@ -167,7 +216,12 @@ mod tests {
         let board = Board::parse(include_str!("../../../boards/qemu-virt.toml")).unwrap();
         // The worst alignment of a root.
         let start = PhysAddr(0x4040_1000);
-        let memory: Vec<(Mapping, &[LinkEnd])> = memory.iter().map(|it| (*it, &[][..])).collect();
+        let mapped = |memory: &Mapping| Mapped {
+            memory: *memory,
+            links: &[],
+            read_only,
+        };
+        let memory: Vec<_> = memory.iter().map(mapped).collect();
         let (guests, pages) = build(&description, &board, &memory, start).unwrap();
         assert_eq!(guests.len(), 2);
         let end = pages.base().0 + pages.to_bytes().len() as u64;
@@ -186,7 +240,7 @@ mod tests {
             // Across gigabytes, in blocks.
             let large = memory(0x4000_0000, 0x5020_0000, 3 * 1024 * MIB + 0x1000);
             let keys = ["memory = \"16MiB\"", "memory = \"3145732KiB\""];
-            let (taken, room) = taken_of_room(policy, keys, &[small, large]);
+            let (taken, room) = taken_of_room(policy, keys, &[small, large], &[]);
             assert!(taken <= room, "{policy}: {taken} of {room}");
             // In pages, since its addresses never meet in a block; and with devices in two places.
             let odd = memory(0x4000_1000, 0x5000_0000, 600 * MIB);
@@ -194,8 +248,20 @@ mod tests {
                 "memory = \"16MiB\"\ndevices = [\"virtio0\", \"virtio8\", \"uart1\"]",
                 "memory = \"600MiB\"\nipa = 0x40001000\npa = 0x50000000",
             ];
-            let (taken, room) = taken_of_room(policy, keys, &[small, odd]);
+            let (taken, room) = taken_of_room(policy, keys, &[small, odd], &[]);
             assert!(taken > 300 * PAGE_SIZE);
+            assert!(taken <= room, "{policy}: {taken} of {room}");
+            // As many ranges that the guest cannot write as there may be, each in two blocks.
+            let ranges: Vec<_> = (0..MAX_RANGES as u64)
+                .map(|n| PageRange {
+                    start: GuestAddr(0x4000_1000 + 6 * MIB * n),
+                    size: 3 * MIB,
+                })
+                .collect();
+            let large = memory(0x4000_0000, 0x5020_0000, 256 * MIB);
+            let keys = ["memory = \"256MiB\"\nprotect = \"hash\""; 2];
+            let (taken, room) = taken_of_room(policy, keys, &[large, large], &ranges);
+            assert!(taken > 2 * MAX_RANGES as u64 * PAGE_SIZE);
             assert!(taken <= room, "{policy}: {taken} of {room}");
         }
     }

@@ -5,6 +5,7 @@
 //! [`Notices::step`] writes a few bytes of it. A line about a guest is begun only in a band that the guest may delay.
 
 use crate::load::Wrong;
+use crate::protect::Changed;
 use crate::psci::StopReason;
 use crate::text::Part;
 use crate::trap::FaultReport;
@@ -27,6 +28,8 @@ pub enum Subject<'a> {
     Fault(FaultReport<'a>),
     /// The guest cannot run: this part of what was loaded does not have its hash.
     Unverified(Wrong),
+    /// This part of the guest's protected memory has changed while it ran.
+    Tampered(Changed),
     /// The guest has stopped for this reason, and stays so.
     Stopped(StopReason),
     /// The guest restarts.
@@ -56,12 +59,15 @@ impl<'a> Notice<'a> {
         let (text, link) = match self.subject {
             Subject::Fault(report) => return report.part(index),
             Subject::Unverified(wrong) => return self.unverified(wrong, index),
+            Subject::Tampered(changed) => return self.tampered(changed, index),
             Subject::Stopped(StopReason::Off) => (" is off", None),
             Subject::Stopped(StopReason::Reset) => (" is reset", None),
-            Subject::Stopped(StopReason::Fault | StopReason::Unverified) => (" was stopped", None),
+            Subject::Stopped(StopReason::Fault | StopReason::Unverified | StopReason::Tampered) => {
+                (" was stopped", None)
+            }
             Subject::Restarts => (" restarts", None),
             Subject::RestartsTooOften => (
-                " was stopped: it has ended more often than its on-stop allows",
+                " was stopped: it has ended more often than its restarts allow",
                 None,
             ),
             Subject::BreaksRules(link) => (
@@ -101,6 +107,21 @@ impl<'a> Notice<'a> {
             (6, _) => Part::Text(
                 " differs from its hash, so the guest does not start: build the image again",
             ),
+            _ => return None,
+        })
+    }
+
+    /// The same of a line about a page that has changed.
+    fn tampered(&self, changed: Changed, index: usize) -> Option<Part<'a>> {
+        let address = |value| Part::Hex { value, digits: 1 };
+        Some(match index {
+            0 => Part::Text("guest "),
+            1 => Part::Text(self.name),
+            2 => Part::Text(": the page at "),
+            3 => address(changed.page.0),
+            4 => Part::Text(", machine address "),
+            5 => address(changed.at.0),
+            6 => Part::Text(", has changed while the guest ran: it differs from its hash"),
             _ => return None,
         })
     }
@@ -209,7 +230,7 @@ mod tests {
     use super::*;
     use crate::trap::{Place, Syndrome};
     use spumone_config::packed::Content;
-    use spumone_config::types::GuestAddr;
+    use spumone_config::types::{GuestAddr, PhysAddr};
     use std::string::{String, ToString as _};
 
     /// All guests.
@@ -261,6 +282,10 @@ mod tests {
                 content: Content::Image,
                 page: None,
             }),
+            Subject::Tampered(Changed {
+                page: GuestAddr(0x4020_3000),
+                at: PhysAddr(0x4820_3000),
+            }),
             Subject::Stopped(StopReason::Fault),
             Subject::Restarts,
             Subject::BreaksRules(7),
@@ -275,6 +300,7 @@ mod tests {
                guest linux is reset\n\
                guest linux: initrd: the page at 0x44001000 differs from its hash, so the guest does not start: build the image again\n\
                guest linux: image: the list of hashes differs from its hash, so the guest does not start: build the image again\n\
+               guest linux: the page at 0x40203000, machine address 0x48203000, has changed while the guest ran: it differs from its hash\n\
                guest linux was stopped\n\
                guest linux restarts\n\
                guest linux: its driver of link 7 breaks the rules of virtio; the device is down until it is reset\n\

@@ -15,6 +15,11 @@ pub struct Phases {
 }
 
 impl Phases {
+    /// So many chunks, which do not depend on each other.
+    pub const fn one(total: u32) -> Self {
+        Self { ends: [total; 3] }
+    }
+
     /// The number of chunks.
     pub const fn total(self) -> u32 {
         self.ends[2]
@@ -160,9 +165,16 @@ impl Claims {
         }
     }
 
-    /// A chunk that this core has claimed is done, and what it has written is visible to all.
-    pub fn finish(&self) {
-        self.done.fetch_add(1, Ordering::Release);
+    /// A chunk that this core has claimed is done, and what it has written is visible to all. Returns how many are done.
+    pub fn finish(&self) -> u32 {
+        self.done.fetch_add(1, Ordering::Release).wrapping_add(1)
+    }
+
+    /// Which loading was begun last, and whether all its chunks are done, of which there are `total`; `None`: none was begun.
+    pub fn last(&self, total: u32) -> Option<(Generation, bool)> {
+        let (life, _) = unpack(self.next.load(Ordering::Acquire));
+        let are_done = self.done.load(Ordering::Acquire) >= total;
+        (life != NONE).then_some((life, are_done))
     }
 
     /// A chunk that this core has claimed does not have its hash. Before [`finish`](Self::finish).

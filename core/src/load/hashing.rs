@@ -12,19 +12,19 @@ use spumone_config::packed::Hash;
 /// Blocks that one step hashes with instructions of the core: about 350 instructions.
 pub const BLOCKS_A_STEP: u64 = 2;
 
-/// What hashes and copies for a core.
+/// What hashes and copies for a core: of the bundle, or, without copies, of a running guest's memory.
 pub trait Engine {
     /// Whether the core has instructions for SHA-256.
     fn has_instructions(&self) -> bool;
 
-    /// Hashes blocks of the bundle, from offset `from` on, with instructions of the core, and copies them. `to`: to guest memory, if
+    /// Hashes blocks, from `from` on ([`Subject`]), with instructions of the core, and copies them. `to`: to guest memory, if
     /// they are to be copied. At most [`BLOCKS_A_STEP`].
     fn copy_and_hash(&mut self, state: &mut State, from: u64, to: Option<PhysAddr>, blocks: u64);
 
     /// The same with a block that was [fetched](Self::fetch).
     fn hash(&mut self, state: &mut State, block: &[u8; BLOCK]);
 
-    /// Reads up to a block of the bundle into `block`, from offset `from` on, and copies those bytes.
+    /// Reads up to a block into `block`, from `from` on, and copies those bytes.
     fn fetch(&mut self, block: &mut [u8; BLOCK], from: u64, to: Option<PhysAddr>, bytes: u64);
 
     /// A hash in the bundle, at this offset.
@@ -43,14 +43,14 @@ pub enum Expected {
 /// What a chunk hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// Offset of the first byte in the bundle.
-    pub(super) from: u64,
+    /// Offset of the first byte in the bundle; of a page that is [checked](crate::protect), its machine address.
+    pub(crate) from: u64,
     /// Where in guest memory the bytes are copied to, if they are.
-    pub(super) to: Option<PhysAddr>,
+    pub(crate) to: Option<PhysAddr>,
     /// How many bytes.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     /// What the result must be.
-    pub(super) expected: Expected,
+    pub(crate) expected: Expected,
 }
 
 /// A claimed chunk that is being hashed. It can be dropped, and begun again by another core.

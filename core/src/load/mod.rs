@@ -198,7 +198,7 @@ fn copy(segment: &Segment, number: u64, memory: &[Mapping]) -> Option<Chunk> {
 }
 
 /// The machine address of a byte of guest memory.
-fn physical(memory: &[Mapping], ipa: GuestAddr) -> Option<PhysAddr> {
+pub(crate) fn physical(memory: &[Mapping], ipa: GuestAddr) -> Option<PhysAddr> {
     // At most 16 times: ranges of memory.
     memory.iter().find_map(|range| {
         let offset = ipa.0.checked_sub(range.ipa.0)?;
@@ -227,6 +227,7 @@ mod tests {
             wake_early_us: 0,
             on_fault: OnFault::Stop,
             on_stop: OnStop::Stop,
+            protect: None,
             band: Band::LOWEST,
             stage2: Stage2 {
                 all: 0,

@@ -31,6 +31,8 @@ pub enum StopReason {
     Fault,
     /// What was loaded for it is not what its description says. It has not run.
     Unverified,
+    /// Memory that must not change while it runs has changed, or the guest wrote there.
+    Tampered,
 }
 
 /// Where a guest is in its life.
@@ -101,13 +103,17 @@ impl Lifecycle {
     /// to the guest's other cores and then stop its own vCPUs. `None`: the guest does not run, or another core was
     /// first and has sent mail.
     pub fn begin_stop(&self, reason: StopReason) -> Option<Generation> {
-        let (phase, generation) = self.now();
-        let won = phase == Phase::Running
+        let (_, generation) = self.now();
+        self.begin_stop_of(generation, reason).then_some(generation)
+    }
+
+    /// The same, only if the guest is in this life: returns whether this caller got it.
+    pub fn begin_stop_of(&self, generation: Generation, reason: StopReason) -> bool {
+        self.is_running(generation)
             && self.change(
                 (Phase::Running, generation),
                 (Phase::Stopping(reason), generation),
-            );
-        won.then_some(generation)
+            )
     }
 
     /// Whether the guest is being stopped at the end of this life. A `StopGuest` of another life is
@@ -191,16 +197,20 @@ impl Lifecycle {
 
 const GENERATION_SHIFT: u32 = 32;
 
-/// The reasons, in the order of their numbers in the word.
-const REASONS: [StopReason; 4] = [
+/// The reasons, in the order of their numbers in the word; the last ones have no number. A power of two, so that no number is divided.
+const REASONS: [StopReason; 8] = [
     StopReason::Off,
     StopReason::Reset,
     StopReason::Fault,
     StopReason::Unverified,
+    StopReason::Tampered,
+    StopReason::Tampered,
+    StopReason::Tampered,
+    StopReason::Tampered,
 ];
 /// The number of a phase with a reason is that of the reason and one of these.
-const STOPPING: u64 = 4;
-const STOPPED: u64 = 8;
+const STOPPING: u64 = REASONS.len() as u64;
+const STOPPED: u64 = 2 * STOPPING;
 
 const fn pack(phase: Phase, generation: Generation) -> u64 {
     let number = match phase {

@@ -21,7 +21,7 @@ mod tests;
 
 pub use lifecycle::{AfterStop, Generation, Lifecycle, Phase, StopReason};
 pub use power::{GuestPower, Power};
-pub use restarts::{Ending, Restarts};
+pub use restarts::{Ending, Restarts, Wishes};
 
 use crate::smccc::{
     Call, CallError, FunctionId, RandomWidth, SMCCC_VERSION_1_1, SUCCESS, TRNG_UUID,

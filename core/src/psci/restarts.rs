@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What becomes of a guest that has ended, as its description says (`on-stop`).
+//! What becomes of a guest that has ended, as its description says (`on-stop`, `on-tamper`).
 
 use super::lifecycle::StopReason;
 use crate::schedule::Ticks;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use spumone_config::packed::{OnStop, RestartLimit};
+use spumone_config::packed::{OnStop, OnTamper, RestartLimit};
 
 /// What becomes of a guest that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,16 @@ pub enum Ending {
     MachineGoesOff,
 }
 
-/// The restarts of a guest that count towards the limit of its `on-stop`.
+/// What the description says about the ends of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wishes {
+    /// After any end but the next.
+    pub on_stop: OnStop,
+    /// If its protected memory has changed.
+    pub on_tamper: OnTamper,
+}
+
+/// The restarts of a guest that count towards its limit.
 ///
 /// Only the core that has stopped the guest uses it, between two lives; so relaxed order suffices. Those cores are not always the same, and
 /// [`Lifecycle::finish_stop`](super::Lifecycle::finish_stop) orders what one does before what the next one does.
@@ -46,21 +55,22 @@ impl Restarts {
     /// system counter.
     pub fn ending(
         &self,
-        on_stop: OnStop,
+        wishes: Wishes,
         reason: StopReason,
         now: Ticks,
         frequency_hz: u32,
     ) -> Ending {
-        match (reason, on_stop) {
-            (StopReason::Reset | StopReason::Fault, OnStop::Restart(limit)) => {
-                match self.is_allowed(limit, now, frequency_hz) {
-                    true => Ending::Restarts,
-                    false => Ending::StaysAtLimit,
-                }
-            }
-            (StopReason::Reset, OnStop::Stop | OnStop::MachineOff) => Ending::Restarts,
+        let limit = match (reason, wishes.on_stop, wishes.on_tamper) {
+            (StopReason::Reset, OnStop::Stop | OnStop::MachineOff, _) => return Ending::Restarts,
+            (StopReason::Reset | StopReason::Fault, OnStop::Restart(limit), _)
+            | (StopReason::Tampered, _, OnTamper::Restart(limit)) => Some(limit),
+            _ => None,
+        };
+        match (limit, wishes.on_stop) {
+            (Some(limit), _) if self.is_allowed(limit, now, frequency_hz) => Ending::Restarts,
             (_, OnStop::MachineOff) => Ending::MachineGoesOff,
-            (_, OnStop::Stop | OnStop::Restart(_)) => Ending::Stays,
+            (Some(_), _) => Ending::StaysAtLimit,
+            (None, _) => Ending::Stays,
         }
     }
 
@@ -85,33 +95,61 @@ impl Restarts {
 mod tests {
     use super::*;
     use Ending::{MachineGoesOff, Restarts as Again, Stays, StaysAtLimit};
-    use StopReason::{Fault, Off, Reset, Unverified};
+    use StopReason::{Fault, Off, Reset, Tampered, Unverified};
 
     /// Ticks in a microsecond: one.
     const FREQUENCY: u32 = 1_000_000;
-    const RESTART: OnStop = OnStop::Restart(RestartLimit {
+    const LIMIT: RestartLimit = RestartLimit {
         most: 2,
         within_us: 100,
-    });
+    };
+    const RESTART: OnStop = OnStop::Restart(LIMIT);
 
     fn ending(restarts: &Restarts, on_stop: OnStop, reason: StopReason, now: u64) -> Ending {
-        restarts.ending(on_stop, reason, Ticks(now), FREQUENCY)
+        let wishes = Wishes {
+            on_stop,
+            on_tamper: OnTamper::Stop,
+        };
+        restarts.ending(wishes, reason, Ticks(now), FREQUENCY)
+    }
+
+    #[test]
+    fn a_guest_whose_memory_has_changed_starts_again_up_to_its_limit() {
+        for (on_stop, at_limit) in [
+            (OnStop::Stop, StaysAtLimit),
+            (OnStop::MachineOff, MachineGoesOff),
+            (RESTART, StaysAtLimit),
+        ] {
+            let restarts = Restarts::new();
+            let wishes = Wishes {
+                on_stop,
+                on_tamper: OnTamper::Restart(LIMIT),
+            };
+            let endings = [(); 3].map(|()| restarts.ending(wishes, Tampered, Ticks(7), FREQUENCY));
+            assert_eq!(endings, [Again, Again, at_limit], "{on_stop:?}");
+        }
     }
 
     #[test]
     fn a_reset_starts_a_guest_again_and_a_fault_only_if_it_says_so() {
         let restarts = Restarts::new();
         for (on_stop, expected) in [
-            (OnStop::Stop, [Stays, Again, Stays, Stays]),
+            (OnStop::Stop, [Stays, Again, Stays, Stays, Stays]),
             (
                 OnStop::MachineOff,
-                [MachineGoesOff, Again, MachineGoesOff, MachineGoesOff],
+                [
+                    MachineGoesOff,
+                    Again,
+                    MachineGoesOff,
+                    MachineGoesOff,
+                    MachineGoesOff,
+                ],
             ),
-            // What does not verify would not the next time either.
-            (RESTART, [Stays, Again, Again, Stays]),
+            // What does not verify would not the next time either; `on-tamper` is `stop` here.
+            (RESTART, [Stays, Again, Again, Stays, Stays]),
         ] {
-            let endings =
-                [Off, Reset, Fault, Unverified].map(|reason| ending(&restarts, on_stop, reason, 5));
+            let endings = [Off, Reset, Fault, Unverified, Tampered]
+                .map(|reason| ending(&restarts, on_stop, reason, 5));
             assert_eq!(endings, expected, "{on_stop:?}");
         }
     }

@@ -118,6 +118,11 @@ impl Syndrome {
         )
     }
 
+    /// Whether stage 2 has the address that an abort is about, and does not permit the access: a permission fault.
+    pub const fn is_of_permission(self) -> bool {
+        matches!(self.fault_status(), 0b00_1100..=0b00_1111)
+    }
+
     /// Whether a data abort is of a cache maintenance or address translation instruction (`ISS.CM`).
     pub const fn is_cache_maintenance(self) -> bool {
         self.0 & 1 << 8 != 0

@@ -40,7 +40,7 @@ pub use registers::{
     write, write_own,
 };
 pub(crate) use registers::{pass_step, read_register, write_own_register, write_register};
-pub use sha256::{compress, copy_and_hash, enable_vectors, has_sha256, trust};
+pub use sha256::{compress, copy_and_hash, enable_vectors, has_sha256, hash_memory, trust};
 pub use statics::PerMachine;
 pub(crate) use statics::{per_machine, place};
 pub use translation::{

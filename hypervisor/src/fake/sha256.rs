@@ -37,6 +37,21 @@ pub unsafe fn copy_and_hash(state: &mut State, from: u64, to: Option<PhysAddr>, 
     }
 }
 
+/// Hashes blocks of guest memory.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn hash_memory(state: &mut State, from: PhysAddr, blocks: u64) {
+    for number in 0..blocks {
+        let mut block = [0; BLOCK];
+        let at = PhysAddr(from.0 + number * BLOCK as u64);
+        // SAFETY: as the caller promises.
+        unsafe { super::running_guest::read(at, &mut block) };
+        compress(state, &[block]);
+    }
+}
+
 /// The key that the hypervisor trusts, and the lowest version that it accepts.
 pub fn trust() -> Trust {
     with(|machine| machine.trust)

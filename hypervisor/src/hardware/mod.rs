@@ -42,7 +42,7 @@ pub use mmio::{
 pub(crate) use registers::{
     dsb_ishst, dsb_sy, isb, read_register, write_own_register, write_register,
 };
-pub use sha256::{compress, copy_and_hash, enable_vectors, has_sha256};
+pub use sha256::{compress, copy_and_hash, enable_vectors, has_sha256, hash_memory};
 pub(crate) use statics::{per_machine, place};
 pub(crate) use steps::pass_step;
 pub use translation::{forget_both_stages, forget_guest_translations, translate_for_kernel_read};

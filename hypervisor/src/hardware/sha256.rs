@@ -46,6 +46,17 @@ pub unsafe fn copy_and_hash(state: &mut State, from: u64, to: Option<PhysAddr>, 
     }
 }
 
+/// Hashes blocks of guest memory, which may change meanwhile.
+///
+/// # Safety
+///
+/// They are memory of a guest.
+#[inline(always)]
+pub unsafe fn hash_memory(state: &mut State, from: PhysAddr, blocks: u64) {
+    // SAFETY: as the caller promises; it is read in assembly only, so it may change.
+    unsafe { compress_at(state, from.0 as *const u8, None, blocks) }
+}
+
 /// Four rounds. `$m0`: the register with their words of the message schedule.
 macro_rules! rounds {
     ($k:literal, $m0:literal) => {

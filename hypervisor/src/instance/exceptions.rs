@@ -218,6 +218,10 @@ impl Instance {
     fn memory_fault(&mut self, syndrome: Syndrome) {
         let ipa = fault_ipa(syndrome, mrs!(FAR_EL2), mrs!(HPFAR_EL2));
         let guest = loaded(&mut self.state).shared;
+        let ipa = match ipa {
+            None if syndrome.is_of_permission() => guest.own_address(mrs!(FAR_EL2)),
+            known => known,
+        };
         let place = match ipa {
             Some(ipa) if device_at(guest, ipa).is_some() => Place::Emulated(ipa),
             Some(ipa) => Place::Memory(ipa, self.platform.machine.device_name(ipa)),
@@ -258,9 +262,19 @@ impl Instance {
     /// Reports a fault of the guest, and stops the guest.
     fn fault(&mut self, syndrome: Syndrome, place: Place<'static>) {
         let report = self.report(syndrome, place, Effect::Stopped);
-        let guest = loaded(&mut self.state).guest;
+        let vcpu = loaded(&mut self.state);
+        let guest = vcpu.guest;
+        let protect = vcpu.shared.config.protect.as_ref();
+        let is_tampering = match place {
+            Place::Memory(at, _) => protect.is_some_and(|it| it.is_read_only(at, 1)),
+            Place::Unknown | Place::Emulated(_) => false,
+        };
         self.say_of(guest, Subject::Fault(report));
-        self.stop_guest(guest, StopReason::Fault);
+        let reason = match is_tampering {
+            true => StopReason::Tampered,
+            false => StopReason::Fault,
+        };
+        self.stop_guest(guest, reason);
     }
 
     fn report(

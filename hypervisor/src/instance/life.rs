@@ -134,7 +134,7 @@ impl Instance {
     }
 
     /// Sends these cores (bit n: core n) a message to stop their vCPUs of the guest.
-    fn send_stop(&mut self, guest: GuestId, generation: Generation, cores: u32) {
+    pub(super) fn send_stop(&mut self, guest: GuestId, generation: Generation, cores: u32) {
         self.platform.events.note(Event::Stop, u64::from(guest.0));
         // At most 8 times: cores.
         for core in (0..self.platform.machine.cores.len() as u8).map(PcpuId) {

@@ -34,7 +34,11 @@ impl Instance {
             self.attend(now);
         }
         self.do_orders();
-        self.state.set_chore(self.platform.attendance.due());
+        let next = match self.state.current_band() {
+            None => self.platform.chore_while_idle(now),
+            Some(_) => self.platform.attendance.due(),
+        };
+        self.state.set_chore(next);
     }
 
     /// Reads the mail of this core, and notes what it orders, until an interrupt is pending. What is left then is an order. Returns whether

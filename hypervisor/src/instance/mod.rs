@@ -5,6 +5,7 @@
 //! what is in `machine`, and always run with interrupts masked. None waits for another one, except for a chunk of a guest that both
 //! load, which the other one carries out or gives back. An instance is a loop: decide which vCPU runs, enter it, handle its exit.
 
+mod checks;
 mod exceptions;
 mod firmware;
 mod injection;
@@ -62,9 +63,18 @@ pub struct Instance {
     next_chore: usize,
     /// Random numbers for TRNG calls.
     random: Stream,
-    /// The chunk that this core has begun to hash while it is idle, and its guest. Not in one `Option`, so that it stays where it is.
+    /// The chunk that this core has begun to hash while it is idle, and what for. Not in one `Option`, so that it stays where it is.
     helps: Option<Hashing>,
-    helped: GuestId,
+    helped: Helped,
+}
+
+/// What a core that idles hashes a chunk for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Helped {
+    /// To load this guest.
+    Load(GuestId),
+    /// To check the protected memory of this guest, in this life.
+    Check(GuestId, Generation),
 }
 
 impl CoreLoop for Instance {
@@ -156,7 +166,7 @@ impl Instance {
             next_chore: 0,
             random: machine.entropy.of_core(core),
             helps: None,
-            helped: GuestId(0),
+            helped: Helped::Load(GuestId(0)),
         }
     }
 
@@ -168,7 +178,7 @@ impl Instance {
         }
     }
 
-    /// No vCPU may run: the core prints waiting output and helps to load guests, then sleeps until an interrupt.
+    /// No vCPU may run: the core prints waiting output, helps to load guests and checks protected memory, then sleeps until an interrupt.
     fn idle(&mut self) {
         // Each round prints some bytes. So the sizes of rings bound the number of rounds; an interrupt ends the loop.
         while !cpu::interrupt_pending() && !self.state.must_decide() {
@@ -177,7 +187,7 @@ impl Instance {
                 break;
             }
             // There may be more to load, or another core may still carry out what the rest needs.
-            if self.helps_to_load() {
+            if self.helps_to_load() || self.checks_memory() {
                 return;
             }
             if !prints {
@@ -282,9 +292,11 @@ impl Instance {
     #[inline(never)]
     fn give_chunk_back(&mut self) {
         if let Some(hashing) = &self.helps {
-            let guest = self.platform.machine.guest(self.helped);
-            let core = self.platform.core;
-            guest.loading.give_back(core, hashing.chunk());
+            let (machine, core) = (self.platform.machine, self.platform.core);
+            match self.helped {
+                Helped::Load(id) => machine.guest(id).loading.give_back(core, hashing.chunk()),
+                Helped::Check(id, _) => machine.guest(id).rounds.give_back(core, hashing.chunk()),
+            }
         }
         self.helps = None;
     }
@@ -303,20 +315,27 @@ impl Instance {
         let loading = loading.map(|id| (id, machine.guest(id).config.band));
         let guests = guests_to_help(own, loading);
         // At most 8 times: guests.
-        if self.helps.is_some() && !guests.contains(&self.helped) {
-            self.give_chunk_back();
+        if let Helped::Load(helped) = self.helped
+            && !guests.contains(&helped)
+        {
+            self.stop_helping();
         }
         // At most 8 times: guests.
         guests.iter().any(|&id| self.help_with(id) == Left::More)
     }
 
-    /// Helps with this guest, and gives back what the core has begun of another one, which is less urgent.
+    /// Helps with this guest, and gives back what the core has begun for something else, which is less urgent.
     fn help_with(&mut self, id: GuestId) -> Left {
-        if self.helped != id {
+        self.helps_for(Helped::Load(id));
+        load_chunks(&self.platform, id, &mut self.helps)
+    }
+
+    /// The core hashes for this now, and gives back what it has begun for something else.
+    fn helps_for(&mut self, what: Helped) {
+        if self.helped != what {
             self.stop_helping();
         }
-        self.helped = id;
-        load_chunks(&self.platform, id, &mut self.helps)
+        self.helped = what;
     }
 
     /// Enters the running vCPU, which is loaded, and handles its exit.

@@ -113,6 +113,11 @@ impl Instance {
                 // At most 8 times: vCPUs of the guest.
                 on: on.count() as u8,
                 vcpus,
+                progress: guest
+                    .config
+                    .protect
+                    .as_ref()
+                    .map(|_| guest.rounds.progress(&guest.pace)),
             })
         };
         let usage = |core: PcpuId| Some((&machine.cores.get(core.index())?.usage, timers::now()));

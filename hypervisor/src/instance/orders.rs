@@ -12,13 +12,14 @@ use crate::cpu;
 use crate::guest::Owner;
 use crate::hardware::write_if_there;
 use crate::timers;
+use spumone_config::packed::OnTamper;
 use spumone_config::types::PcpuId;
 use spumone_config::{GuestId, VcpuId};
 use spumone_core::console::{Notice, Source, Subject};
 use spumone_core::mailbox::Message;
 use spumone_core::migration;
 use spumone_core::orders::{Order, Route, StopStep};
-use spumone_core::psci::{AfterStop, Ending, Phase};
+use spumone_core::psci::{AfterStop, Ending, Phase, Wishes};
 use spumone_core::schedule::Band;
 use spumone_core::vgic::VcpuIndex;
 
@@ -188,8 +189,12 @@ impl Instance {
                     return None;
                 };
                 let (now, frequency) = (timers::now(), timers::frequency() as u32);
-                let on_stop = guest.config.on_stop;
-                let ending = guest.restarts.ending(on_stop, reason, now, frequency);
+                let protect = guest.config.protect.as_ref();
+                let wishes = Wishes {
+                    on_stop: guest.config.on_stop,
+                    on_tamper: protect.map_or(OnTamper::Stop, |it| it.on_tamper),
+                };
+                let ending = guest.restarts.ending(wishes, reason, now, frequency);
                 let subject = match ending {
                     Ending::Restarts => Subject::Restarts,
                     Ending::StaysAtLimit => Subject::RestartsTooOften,

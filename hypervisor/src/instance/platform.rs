@@ -37,6 +37,8 @@ pub(super) struct CorePlatform {
     pub(super) port: Port<'static>,
     /// When this core works for the console.
     pub(super) attendance: Attendance,
+    /// When this core, if it idles then, looks for protected memory that is due to be checked.
+    look_at: Ticks,
     /// The console UART's interrupt was taken. It is active until the UART is served.
     pub(super) is_console_interrupted: bool,
     /// For each guest, its vCPU that was loaded here last, and its `resets` then; the TLB may have that vCPU's
@@ -66,6 +68,7 @@ impl CorePlatform {
             events: Ring::of(core),
             port,
             attendance,
+            look_at: Ticks(0),
             is_console_interrupted: false,
             orders: Orders::new(machine.bands()),
             last_of_guest: [None; MAX_GUESTS],
@@ -78,6 +81,19 @@ impl CorePlatform {
     #[inline(always)]
     pub(super) fn loaded_gic(&self, guest: GuestId) -> LoadedGic {
         LoadedGic::new(self.machine, self.core, guest, self.list_registers)
+    }
+
+    /// When the alarm expires for the hypervisor's own work while the core idles: also to look for protected memory that is due to be
+    /// checked, which [`Instance::idle`](super::Instance) does whenever it is awake.
+    #[inline(never)]
+    pub(super) fn chore_while_idle(&mut self, now: Ticks) -> Ticks {
+        if self.machine.protected == 0 {
+            return self.attendance.due();
+        }
+        if self.look_at <= now {
+            self.look_at = now.saturating_add(self.machine.look);
+        }
+        self.attendance.due().min(self.look_at)
     }
 
     /// Routes interrupts of a vCPU's devices to this core, where the vCPU is, and orders the rest.
@@ -300,9 +316,12 @@ impl Platform for CorePlatform {
             true => self.attendance.put_off(now),
             false => self.attendance.decided(now, is_low(band)),
         }
-        match self.orders.are_due(band) {
-            true => now,
-            false => self.attendance.due(),
+        if self.orders.are_due(band) {
+            return now;
+        }
+        match band {
+            None => self.chore_while_idle(now),
+            Some(_) => self.attendance.due(),
         }
     }
 

@@ -175,6 +175,17 @@ impl<'a> GuestCpu<'a> {
         self.trap(class(0x24) | form | TRANSLATION_LEVEL_3)
     }
 
+    /// A 32-bit store to an address that stage 2 maps read-only.
+    pub fn store_read_only(&mut self, ipa: u64) -> Exit {
+        assert!(fake::walk_stage2(ipa).is_some());
+        self.set(Register::FAR_EL2, ipa);
+        // Not known for a permission fault.
+        self.set(Register::HPFAR_EL2, 0);
+        const PERMISSION_LEVEL_3: u64 = 0b00_1111;
+        const WRITE: u64 = 1 << 6;
+        self.trap(class(0x24) | WRITE | PERMISSION_LEVEL_3)
+    }
+
     /// The fetch of an instruction at an address that stage 2 does not map.
     pub fn fetch(&mut self, ipa: u64) -> Exit {
         const INSTRUCTION_ABORT: u64 = 0x20;

@@ -353,7 +353,7 @@ fn a_guest_restarts_after_faults_as_often_as_it_may() {
         bench.phase(0) == Phase::Stopped(StopReason::Fault)
     });
     bench.until("it is said", |_| {
-        printed().contains("more often than its on-stop allows")
+        printed().contains("more often than its restarts allow")
     });
     assert_eq!(printed().matches("guest0 restarts").count(), 2);
     assert_eq!(bench.life(1), 1);

@@ -30,6 +30,7 @@ mod links;
 mod lives;
 mod migration;
 mod operator;
+mod protect;
 mod registers;
 mod switching;
 mod systems;

@@ -4,14 +4,14 @@
 use crate::fake::{self, Parts};
 use spumone_config::bands::Bands;
 use spumone_config::packed::{
-    Board, Content, Guest, Hash, Interrupt, InterruptPriorities, LinkEnd, LinkGpio, LinkKind,
-    Mapping, MemoryRange, OnFault, OnStop, Part, Policy, Quiesce, Scheduler, Seal, SeedSlot,
-    Segment, Spi, SpiOwner, Stage2, System, Trigger, Trust, Uart, Vcpu, VirtualGic, VirtualUart,
-    Without,
+    Board, Content, Guest, Hash, Interrupt, InterruptPriorities, LeafRun, LinkEnd, LinkGpio,
+    LinkKind, Mapping, MemoryRange, OnFault, OnStop, OnTamper, PageRange, Part, Policy, Protect,
+    Quiesce, Scheduler, Seal, SeedSlot, Segment, Spi, SpiOwner, Stage2, System, Trigger, Trust,
+    Uart, Vcpu, VirtualGic, VirtualUart, Without,
 };
 use spumone_config::roles::{self, Member, Tables, changes_cores};
 use spumone_config::seal::seal;
-use spumone_config::stage2::{self, Attributes, Pages, VTCR, Vmid};
+use spumone_config::stage2::{self, Access, Attributes, Pages, VTCR, Vmid};
 use spumone_config::{Band, GuestAddr, GuestId, IntId, PcpuId, PhysAddr, Priority, VcpuId};
 use std::alloc::{Layout, alloc_zeroed};
 
@@ -61,6 +61,8 @@ pub struct GuestParts {
     pub on_fault: OnFault,
     /// What becomes of it when it has ended.
     pub on_stop: OnStop,
+    /// What of its memory must not change.
+    pub protect: Option<Protect>,
 }
 
 impl GuestParts {
@@ -73,7 +75,30 @@ impl GuestParts {
             wake_early_us: 0,
             on_fault: OnFault::Stop,
             on_stop: OnStop::Stop,
+            protect: None,
         }
+    }
+
+    /// The same, with its image protected.
+    pub fn protected(mut self, round_us: u32, on_tamper: OnTamper) -> Self {
+        self.protect = Some(Protect {
+            leaves: [LeafRun {
+                segment: 0,
+                first: 0,
+                count: 1,
+            }]
+            .into_iter()
+            .collect(),
+            read_only: [PageRange {
+                start: GuestAddr(GUEST_MEMORY),
+                size: 0x1000,
+            }]
+            .into_iter()
+            .collect(),
+            round_us,
+            on_tamper,
+        });
+        self
     }
 
     /// The same, woken so many microseconds early.
@@ -128,6 +153,7 @@ impl GuestParts {
             wake_early_us: self.wake_early_us,
             on_fault: self.on_fault,
             on_stop: self.on_stop,
+            protect: self.protect.clone(),
             // Filled in by `parts`, which knows the addresses of the tables.
             stage2: Stage2 {
                 all: 0,
@@ -169,11 +195,13 @@ impl GuestParts {
             .collect(),
             entry: GuestAddr(GUEST_MEMORY),
             boot_argument: 0x77,
+            // In the image: none if that must not change.
             seeds: [SeedSlot {
                 destination: GuestAddr(GUEST_MEMORY + 8),
                 size: 4,
             }]
             .into_iter()
+            .filter(|_| self.protect.is_none())
             .collect(),
             console: Some(VirtualUart {
                 base: GuestAddr(UART),
@@ -357,8 +385,25 @@ fn make_tables(system: &mut System) {
         let others = Tables::needed(policy, guest.moves, guest.vcpus.len());
         let mut make = |ram| {
             let mut tables = stage2::Stage2::new(&mut pages);
+            let read_only = guest.protect.iter().flat_map(|it| &it.read_only);
+            let read_only: u64 = read_only.map(|pages| pages.size).sum();
             for mapping in &guest.memory {
-                tables.map(mapping, ram).unwrap();
+                // What is protected is at the start of memory.
+                let mut rest = *mapping;
+                rest.ipa.0 += read_only;
+                rest.pa.0 += read_only;
+                rest.size -= read_only;
+                tables.map(&rest, ram).unwrap();
+                if read_only > 0 {
+                    let protected = Mapping {
+                        size: read_only,
+                        ..*mapping
+                    };
+                    let access = Access::ReadOnly;
+                    tables
+                        .map(&protected, Attributes { access, ..ram })
+                        .unwrap();
+                }
             }
             for device in &guest.devices {
                 tables.map(device, Attributes::DEVICE).unwrap();

@@ -150,7 +150,10 @@ fn refusal(parts: Parts) -> String {
     fake::switch_on(parts);
     let ended = fake::until_it_ends(0, || boot::start(PhysAddr(0)));
     assert_eq!(ended.err(), Some(Ended::Halted), "{}", printed());
-    printed()
+    assert!(fake::with(|machine| machine.is_off), "the machine goes off");
+    let text = printed();
+    assert_eq!(text.trim().lines().count(), 1, "{text}");
+    text
 }
 
 #[track_caller]
@@ -214,6 +217,22 @@ fn only_a_description_that_is_signed_with_its_key_is_accepted() {
     let mut unsigned = parts(&two_guests());
     unsigned.trust.key = *key(1).pk;
     is_refused(unsigned, "the description is not signed");
+}
+
+#[test]
+fn the_banner_says_whether_the_image_is_signed() {
+    Bench::boot_parts(signed(1, 7, 7)).until_all_run();
+    assert!(
+        printed().contains("2 guests, image signed, version 7"),
+        "{}",
+        printed()
+    );
+    Bench::boot(&two_guests()).until_all_run();
+    assert!(
+        printed().contains("2 guests, image not signed"),
+        "{}",
+        printed()
+    );
 }
 
 #[test]

@@ -67,6 +67,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Image, Fault> {
             file_size: program.p_filesz(endian),
             address: program.p_paddr(endian),
             memory_size: program.p_memsz(endian),
+            is_writable: program.p_flags(endian) & elf::PF_W == elf::PF_W,
         };
         let end = segment.file_offset.checked_add(segment.file_size);
         if end.is_none_or(|end| end > bytes.len() as u64) {

@@ -4,6 +4,7 @@
 mod aborts;
 mod attack;
 mod devices;
+mod dma;
 mod echo;
 mod ends;
 mod fault;
@@ -27,6 +28,7 @@ pub fn find(name: &str) -> Option<fn()> {
         "aborts" => aborts::run,
         "attack" => attack::run,
         "devices" => devices::run,
+        "dma" => dma::run,
         "echo" => echo::run,
         "ends" => ends::run,
         "fault" => fault::run,
@@ -42,6 +44,7 @@ pub fn find(name: &str) -> Option<fn()> {
         "spin" => spin::run,
         "storm" => storm::run,
         "timer" => timer::run,
+        "victim" => dma::be_attacked,
         "watch" => watch::run,
         "words" => words::run,
         _ => return None,

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether what must not change in a running guest's memory is still what was loaded.
+//!
+//! The packed form says which [leaves](spumone_config::packed::LeafRun) of the guest's image are protected. Each is hashed where it is in
+//! guest memory, and compared with the hash in the verified list of its segment. [`Rounds`] says when which leaf is due, and shares them out
+//! among the cores that have time.
+
+mod rounds;
+
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;
+
+pub use rounds::{Pace, Rounds};
+
+use crate::load::{Expected, Subject, physical};
+use spumone_config::packed::{Guest, Hash};
+use spumone_config::{GuestAddr, PhysAddr};
+
+/// A protected leaf that differs from its hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// Its first byte, as the guest sees it.
+    pub page: GuestAddr,
+    /// The same on the machine.
+    pub at: PhysAddr,
+}
+
+/// How the leaves of a guest are checked, for the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// How many there are.
+    pub pages: u32,
+    /// How long the last whole round over all of them took, in milliseconds.
+    pub took_ms: u32,
+    /// How many rounds were ended.
+    pub rounds: u32,
+}
+
+/// Protected leaf `number` of a guest, counted over all of them: what is to be hashed, and where it is. `None` behind the last one.
+pub fn leaf(guest: &Guest, number: u32) -> Option<(Subject, Changed)> {
+    let mut left = number;
+    let mut runs = guest.protect.as_ref()?.leaves.iter();
+    // At most 16 times: runs of leaves.
+    let run = runs.find(|run| {
+        let is_here = left < run.count;
+        if !is_here {
+            left -= run.count;
+        }
+        is_here
+    })?;
+    let segment = guest.segments.get(usize::from(run.segment))?;
+    let number = u64::from(run.first) + u64::from(left);
+    let leaf = segment.leaf(number);
+    let page = GuestAddr(segment.destination.0 + leaf.start);
+    let at = physical(&guest.memory, page)?;
+    let subject = Subject {
+        from: at.0,
+        to: None,
+        size: leaf.size,
+        expected: Expected::Listed(segment.list + number * Hash::SIZE as u64),
+    };
+    Some((subject, Changed { page, at }))
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! When each protected leaf of a guest is due, and which core checks it.
+//!
+//! A round goes over all leaves once. They become due one by one, evenly over the time that the description has for a round; a core that
+//! idles claims the next one that is due. So an idle machine does no more than it is asked to, and a busy one does what it can: then a
+//! round takes longer. The next round begins when that time is over and the former round has ended.
+
+use super::Progress;
+use crate::load::{Claim, Claims, Phases};
+use crate::psci::Generation;
+use crate::schedule::Ticks;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use spumone_config::PcpuId;
+
+/// How fast the leaves of a guest are to be checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    leaves: u32,
+    round: Ticks,
+    frequency_hz: u32,
+}
+
+/// In so many pieces of a round a core that idles looks for leaves that are due.
+const LOOKS_A_ROUND: u64 = 32;
+
+impl Pace {
+    /// So many leaves in a round of so many microseconds.
+    pub const fn new(leaves: u32, round_us: u32, frequency_hz: u32) -> Self {
+        let round = Ticks::from_micros(round_us, frequency_hz);
+        Self {
+            leaves,
+            round: Ticks(if round.0 == 0 { 1 } else { round.0 }),
+            frequency_hz,
+        }
+    }
+
+    /// How often a core that idles looks.
+    pub const fn look(&self) -> Ticks {
+        Ticks(self.round.0 / LOOKS_A_ROUND + 1)
+    }
+
+    /// How many leaves are due so long after the begin of a round: the first one at once.
+    fn due(&self, elapsed: Ticks) -> u32 {
+        let elapsed = elapsed.0.min(self.round.0);
+        let due = u64::from(self.leaves).saturating_mul(elapsed) / self.round.0;
+        (due as u32).saturating_add(1).min(self.leaves)
+    }
+
+    fn millis(&self, ticks: Ticks) -> u32 {
+        let millis = ticks.0.saturating_mul(1000) / u64::from(self.frequency_hz.max(1));
+        u32::try_from(millis).unwrap_or(u32::MAX)
+    }
+}
+
+/// The rounds over the protected leaves of a guest, which cores share.
+#[derive(Debug)]
+pub struct Rounds {
+    /// When the round began, in ticks; [`BEGINS`]: a core is about to begin one. Acquire and release: with a time of a round come the
+    /// claims of that round.
+    began: AtomicU64,
+    /// The leaves of the round. For claims it is a loading, whose life is the number of the round.
+    claims: Claims,
+    /// How long the last round took, in milliseconds. Relaxed, as the next one: only for the operator.
+    took_ms: AtomicU32,
+    /// How many rounds have ended.
+    ended: AtomicU32,
+}
+
+/// No time.
+const BEGINS: u64 = u64::MAX;
+/// The number of a round, which wraps before that of no loading.
+const ROUND_MASK: u32 = u32::MAX >> 1;
+
+impl Rounds {
+    constructor! {
+        /// No round yet.
+        pub fn new() -> Self {
+            Self {
+                began: AtomicU64::new(0),
+                claims: Claims::new(),
+                took_ms: AtomicU32::new(0),
+                ended: AtomicU32::new(0),
+            }
+        }
+    }
+
+    /// Claims a leaf that is due at `now` for core `core`, which has no other one of this guest; it is to be
+    /// [finished](Self::finish) or [given back](Self::give_back). `None` if none is due, or others check those that are.
+    pub fn claim(&self, core: PcpuId, now: Ticks, pace: &Pace) -> Option<u32> {
+        let began = self.began.load(Ordering::Acquire);
+        if began == BEGINS {
+            return None;
+        }
+        let elapsed = now.saturating_sub(Ticks(began));
+        let elapsed = match self.claims.last(pace.leaves) {
+            None => self.begin(began, now, 0)?,
+            Some((round, true)) if elapsed >= pace.round => {
+                self.begin(began, now, (round.0 + 1) & ROUND_MASK)?
+            }
+            Some(_) => elapsed,
+        };
+        match self.claims.claim(core, Phases::one(pace.due(elapsed))) {
+            Claim::Chunk(number) => Some(number),
+            Claim::Wait | Claim::Done => None,
+        }
+    }
+
+    /// Begins a round, unless another core does. Returns the time since it began: none.
+    fn begin(&self, before: u64, now: Ticks, round: u32) -> Option<Ticks> {
+        // Acquire: as the load. Nobody else begins a round until the store.
+        self.began
+            .compare_exchange(before, BEGINS, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        self.claims.begin(Generation(round));
+        self.began.store(now.0, Ordering::Release);
+        Some(Ticks(0))
+    }
+
+    /// A claimed leaf was checked, at `now`.
+    pub fn finish(&self, now: Ticks, pace: &Pace) {
+        // Before the leaf is done: then the next round may begin.
+        let began = Ticks(self.began.load(Ordering::Relaxed));
+        if self.claims.finish() == pace.leaves {
+            let took = pace.millis(now.saturating_sub(began));
+            self.took_ms.store(took, Ordering::Relaxed);
+            self.ended.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Core `core` does not check the leaf that it has claimed, and another core begins it again.
+    pub fn give_back(&self, core: PcpuId, number: u32) {
+        self.claims.give_back(core, number);
+    }
+
+    /// How far it is, for the operator.
+    pub fn progress(&self, pace: &Pace) -> Progress {
+        Progress {
+            pages: pace.leaves,
+            took_ms: self.took_ms.load(Ordering::Relaxed),
+            rounds: self.ended.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::vec::Vec;
+
+    const CORE: PcpuId = PcpuId(0);
+    /// A tick is a microsecond.
+    const FREQUENCY: u32 = 1_000_000;
+
+    fn pace(leaves: u32, round_us: u32) -> Pace {
+        Pace::new(leaves, round_us, FREQUENCY)
+    }
+
+    /// All leaves that one core checks at `now`.
+    fn checked(rounds: &Rounds, pace: &Pace, now: u64) -> Vec<u32> {
+        let claim = || rounds.claim(CORE, Ticks(now), pace);
+        std::iter::from_fn(|| {
+            let leaf = claim()?;
+            rounds.finish(Ticks(now), pace);
+            Some(leaf)
+        })
+        .take(1000)
+        .collect()
+    }
+
+    #[test]
+    fn leaves_are_due_one_by_one_and_a_round_begins_when_its_time_is_over() {
+        let (rounds, pace) = (Rounds::new(), pace(4, 4000));
+        assert_eq!(checked(&rounds, &pace, 5000), [0]);
+        assert_eq!(checked(&rounds, &pace, 5999), []);
+        assert_eq!(checked(&rounds, &pace, 6000), [1]);
+        // It is late.
+        assert_eq!(checked(&rounds, &pace, 8500), [2, 3]);
+        assert_eq!(checked(&rounds, &pace, 8999), []);
+        let progress = |took_ms, rounds| Progress {
+            pages: 4,
+            took_ms,
+            rounds,
+        };
+        assert_eq!(rounds.progress(&pace), progress(3, 1));
+        assert_eq!(checked(&rounds, &pace, 9000), [0]);
+        // No round is left out, although this one takes longer than it should.
+        assert_eq!(checked(&rounds, &pace, 29_000), [1, 2, 3, 0]);
+        assert_eq!(rounds.progress(&pace), progress(20, 2));
+    }
+
+    #[test]
+    fn a_leaf_that_is_given_back_is_claimed_again_before_the_next_round() {
+        let (rounds, pace) = (Rounds::new(), pace(2, 1000));
+        assert_eq!(rounds.claim(CORE, Ticks(0), &pace), Some(0));
+        assert_eq!(rounds.claim(PcpuId(1), Ticks(900), &pace), Some(1));
+        rounds.finish(Ticks(900), &pace);
+        rounds.give_back(CORE, 0);
+        assert_eq!(rounds.claim(PcpuId(2), Ticks(5000), &pace), Some(0));
+        assert_eq!(rounds.claim(CORE, Ticks(5000), &pace), None);
+        rounds.finish(Ticks(5000), &pace);
+        assert_eq!(rounds.claim(CORE, Ticks(5000), &pace), Some(0));
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Claim(u8),
+        Finish(u8),
+        GiveBack(u8),
+        Wait(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..3_u8).prop_map(Step::Claim),
+            3 => (0..3_u8).prop_map(Step::Finish),
+            1 => (0..3_u8).prop_map(Step::GiveBack),
+            2 => (0..3000_u64).prop_map(Step::Wait),
+        ]
+    }
+
+    proptest! {
+        /// Whatever cores do: each leaf is checked once in each round, by one core at a time, and none before it is due.
+        #[test]
+        fn each_leaf_is_checked_once_a_round(
+            leaves in 1..6_u32,
+            steps in proptest::collection::vec(step(), 1..200),
+        ) {
+            let (rounds, pace) = (Rounds::new(), pace(leaves, 5000));
+            let (mut now, mut began, mut begun) = (0, 0, 0);
+            let mut held = BTreeMap::new();
+            let mut done = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Wait(time) => now += time,
+                    Step::Claim(core) if !held.contains_key(&core) => {
+                        let Some(leaf) = rounds.claim(PcpuId(core), Ticks(now), &pace) else {
+                            continue;
+                        };
+                        if begun == 0 || done.len() == leaves as usize {
+                            prop_assert!(begun == 0 || now >= began + 5000);
+                            (began, begun) = (now, begun + 1);
+                            done.clear();
+                        }
+                        prop_assert!(!done.contains(&leaf), "it was checked in this round");
+                        prop_assert!(held.values().all(|it| *it != leaf), "another core checks it");
+                        prop_assert!(u64::from(leaf) * 5000 <= (now - began) * u64::from(leaves));
+                        held.insert(core, leaf);
+                    }
+                    Step::Finish(core) => {
+                        if let Some(leaf) = held.remove(&core) {
+                            rounds.finish(Ticks(now), &pace);
+                            done.push(leaf);
+                        }
+                    }
+                    Step::GiveBack(core) => {
+                        if let Some(leaf) = held.remove(&core) {
+                            rounds.give_back(PcpuId(core), leaf);
+                        }
+                    }
+                    Step::Claim(_) => {}
+                }
+            }
+            // A core that is never interrupted checks the rest.
+            for (core, leaf) in held {
+                rounds.give_back(PcpuId(core), leaf);
+            }
+            let _ = checked(&rounds, &pace, now + 5000);
+            let ended = rounds.progress(&pace).rounds;
+            prop_assert!(ended >= begun, "{ended} of {begun}");
+        }
+    }
+}

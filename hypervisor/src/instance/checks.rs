@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Checks what must not change in the memory of guests that run, while the core idles. `core/src/protect` says what is due.
+
+use super::{Helped, Instance};
+use crate::cpu;
+use crate::hash::MemoryEngine;
+use crate::loader::{Left, MAX_STEPS};
+use crate::timers;
+use spumone_config::GuestId;
+use spumone_core::bits::bits;
+use spumone_core::console::Subject;
+use spumone_core::load::Hashing;
+use spumone_core::protect;
+use spumone_core::psci::{Generation, Phase, StopReason};
+
+impl Instance {
+    /// Checks leaves that are due, of guests that are not below this core's own vCPUs: an interrupt for those would wait for a step. Returns
+    /// whether there may be more.
+    pub(super) fn checks_memory(&mut self) -> bool {
+        let machine = self.platform.machine;
+        if machine.protected == 0 {
+            return false;
+        }
+        if cpu::interrupt_pending() {
+            return true;
+        }
+        let own = self.state.tokens().iter();
+        // At most 32 times: vCPUs.
+        let own = own.filter_map(|id| machine.shared.band(id)).max();
+        // At most 8 times: guests.
+        for id in bits(machine.protected).map(|id| GuestId(id as u8)) {
+            if cpu::interrupt_pending() {
+                return true;
+            }
+            let guest = machine.guest(id);
+            if let (Phase::Running, life) = guest.lifecycle.now()
+                && own <= Some(guest.config.band)
+                && self.check(id, life) == Left::More
+            {
+                return true;
+            }
+        }
+        // What is left of a guest that has ended, or was begun before another one's.
+        self.stop_helping();
+        false
+    }
+
+    /// Checks leaves of this guest that are due, a step at a time, until an interrupt pends.
+    fn check(&mut self, id: GuestId, life: Generation) -> Left {
+        let guest = self.platform.machine.guest(id);
+        self.helps_for(Helped::Check(id, life));
+        for _ in 0..MAX_STEPS {
+            if let Some(hashing) = &mut self.helps {
+                // SAFETY: the chunk is a protected leaf of the guest.
+                let mut engine = unsafe { MemoryEngine::new() };
+                if let Some(is_right) = hashing.step(&mut engine) {
+                    let number = hashing.chunk();
+                    self.helps = None;
+                    if !is_right {
+                        self.has_changed(id, life, number);
+                    }
+                    guest.rounds.finish(timers::now(), &guest.pace);
+                }
+            } else {
+                let core = self.platform.core;
+                let Some(number) = guest.rounds.claim(core, timers::now(), &guest.pace) else {
+                    return Left::Nothing;
+                };
+                match protect::leaf(&guest.config, number) {
+                    Some((subject, _)) => self.helps = Some(Hashing::new(number, subject)),
+                    // No description has such a leaf.
+                    None => guest.rounds.finish(timers::now(), &guest.pace),
+                }
+            }
+            if cpu::interrupt_pending() {
+                break;
+            }
+        }
+        Left::More
+    }
+
+    /// A protected leaf differs from its hash: stops the guest, if it is still in the life in which the leaf was claimed. Else the
+    /// guest was being loaded meanwhile.
+    #[inline(never)]
+    fn has_changed(&mut self, id: GuestId, life: Generation, number: u32) {
+        let guest = self.platform.machine.guest(id);
+        let reason = StopReason::Tampered;
+        if !guest.lifecycle.begin_stop_of(life, reason) {
+            return;
+        }
+        self.send_stop(id, life, guest.cores());
+        if let Some((_, changed)) = protect::leaf(&guest.config, number) {
+            self.say_of(id, Subject::Tampered(changed));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Guests whose memory must not change: it is checked while cores idle, and a guest whose memory has changed starts again.
+
+use super::bench::Bench;
+use super::guest::psci;
+use super::systems::*;
+use crate::fake::{self, printed};
+use spumone_config::GuestId;
+use spumone_config::packed::{OnTamper, Policy, RestartLimit, System, Trigger};
+use spumone_core::psci::{Phase, StopReason};
+
+/// How long a round is to take, in microseconds.
+const ROUND_US: u32 = 1000;
+const RESTART: OnTamper = OnTamper::Restart(RestartLimit {
+    most: 2,
+    within_us: 3_600_000_000,
+});
+const MESSAGE: &str =
+    "guest guest0: the page at 0x40000000, machine address 0x40200000, has changed";
+
+/// A protected guest on core 0, which never sleeps; core 1 has another guest, of this priority.
+fn two_guests(on_tamper: OnTamper, other: u8) -> System {
+    let guests = [
+        GuestParts::new(&[(0, 20)]).protected(ROUND_US, on_tamper),
+        GuestParts::new(&[(1, other)]).with_spi(40, 50, Trigger::Edge),
+    ];
+    let mut system = system(2, Policy::None, &guests);
+    system.guests[1].segments[0].list += 0x1000;
+    system.guests[1].segments[0].offset += 0x1000;
+    system
+}
+
+fn rounds(bench: &Bench) -> u32 {
+    let guest = bench.machine.guest(GuestId(0));
+    guest.rounds.progress(&guest.pace).rounds
+}
+
+/// Boots; the guest on core 1 sleeps, and core 1 has checked the other one's memory.
+fn checked(system: &System, has_sha256: bool) -> Bench {
+    let mut parts = parts(system);
+    parts.has_sha256 = has_sha256;
+    let mut bench = Bench::boot_parts(parts);
+    bench.until_all_run();
+    bench.opens_gic(1, 0, &[50]);
+    bench.does(1, 0, |cpu| cpu.wfi());
+    bench.until("its memory is checked", |bench| rounds(bench) >= 2);
+    assert!(!printed().contains("has changed"), "{}", printed());
+    bench
+}
+
+/// As a device does that nothing confines.
+fn attack() {
+    fake::with(|machine| machine.memory.at(memory_of(0) + 3, 1)[0] ^= 0x10);
+}
+
+fn image(guest: usize) -> Vec<u8> {
+    fake::with(|machine| machine.memory.at(memory_of(guest), IMAGE.len()).to_vec())
+}
+
+#[test]
+fn a_guest_whose_memory_has_changed_starts_again_from_its_image() {
+    for has_sha256 in [true, false] {
+        let mut bench = checked(&two_guests(RESTART, 10), has_sha256);
+        for life in 2..4 {
+            attack();
+            bench.until("it runs again", |bench| {
+                (bench.life(0), bench.phase(0)) == (life, Phase::Running)
+            });
+            assert_eq!(image(0), IMAGE);
+        }
+        attack();
+        bench.until("it stays stopped", |bench| {
+            bench.phase(0) == Phase::Stopped(StopReason::Tampered)
+        });
+        bench.until("it is said", |_| {
+            printed().contains("guest0 was stopped: it has ended more often")
+        });
+        assert_eq!(printed().matches(MESSAGE).count(), 3, "{}", printed());
+        assert_eq!(printed().matches("guest0 restarts").count(), 2);
+        assert_eq!((bench.life(1), bench.phase(1)), (1, Phase::Running));
+    }
+}
+
+#[test]
+fn a_guest_stays_stopped_if_its_description_says_so() {
+    let mut bench = checked(&two_guests(OnTamper::Stop, 10), true);
+    attack();
+    bench.until("it is stopped", |bench| {
+        bench.phase(0) == Phase::Stopped(StopReason::Tampered)
+    });
+    bench.until("it is said", |_| printed().contains("guest0 was stopped"));
+    assert!(printed().contains(MESSAGE), "{}", printed());
+}
+
+/// Stage 2 refuses the write, so memory is as before.
+#[test]
+fn a_guest_that_writes_its_protected_memory_starts_again() {
+    let mut bench = checked(&two_guests(RESTART, 10), true);
+    bench.does(0, 0, |cpu| cpu.store_read_only(GUEST_MEMORY + 4));
+    bench.until("it runs again", |bench| {
+        (bench.life(0), bench.phase(0)) == (2, Phase::Running)
+    });
+    bench.until("it is said", |_| {
+        printed().contains("ipa=0x40000004") && printed().contains("guest0 restarts")
+    });
+}
+
+/// While it is loaded, its memory differs from its hashes.
+#[test]
+fn a_guest_that_restarts_is_not_taken_for_one_whose_memory_has_changed() {
+    let mut bench = checked(&two_guests(OnTamper::Stop, 10), true);
+    for life in 2..60 {
+        // At another moment of a round each time.
+        bench.iterations(life * 7 % 31);
+        bench.does(0, 0, |cpu| cpu.hvc([psci::SYSTEM_RESET, 0, 0, 0]));
+        bench.until("it runs again", |bench| {
+            (bench.life(0) as usize, bench.phase(0)) == (life, Phase::Running)
+        });
+    }
+    assert!(!printed().contains("has changed"), "{}", printed());
+    let before = rounds(&bench);
+    bench.until("it is checked on", |bench| rounds(bench) > before + 1);
+}
+
+/// A core with a vCPU of a higher band does not check: an interrupt for that vCPU would wait.
+#[test]
+fn a_core_does_not_check_guests_below_its_own_vcpus() {
+    let mut bench = Bench::boot(&two_guests(RESTART, 30));
+    bench.until_all_run();
+    bench.opens_gic(1, 0, &[50]);
+    bench.does(1, 0, |cpu| cpu.wfi());
+    bench.iterations(2000);
+    assert_eq!(rounds(&bench), 0);
+    // The guest's own core does, when the guest sleeps.
+    bench.does(0, 0, |cpu| cpu.wfi());
+    bench.until("its own core checks", |bench| rounds(bench) > 1);
+}
+
+/// Core 1 has begun to hash a leaf when its own guest wakes, and runs on. Core 0 checks that leaf when it idles.
+#[test]
+fn a_core_gives_a_leaf_back_before_it_runs_its_own_guest() {
+    let mut system = two_guests(RESTART, 10);
+    // More than the steps of one iteration.
+    system.guests[0].segments[0].size = 0x1000;
+    let mut bench = checked(&system, false);
+    for _ in 0..10_000 {
+        if bench.instances[1].helps() {
+            break;
+        }
+        bench.iterate(1);
+    }
+    assert!(bench.instances[1].helps());
+    let before = rounds(&bench);
+    fake::with(|machine| machine.gic.set_line(40, true));
+    bench.iterate(1);
+    bench.iterate(1);
+    assert!(!bench.instances[1].helps());
+    bench.does(0, 0, |cpu| cpu.wfi());
+    for _ in 0..1000 {
+        bench.iterate(0);
+    }
+    assert!(rounds(&bench) > before, "core 0 alone");
+}
