@@ -80,6 +80,15 @@ pub struct Guest {
     /// What becomes of it when it has ended.
     #[serde(rename = "on-stop", skip_serializing_if = "Option::is_none")]
     pub on_stop: Option<String>,
+    /// How often it may start again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<Restarts>,
+    /// The longest timeout of its watchdog, as "10s".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watchdog: Option<String>,
+    /// Whether it can read the stolen time of its vCPUs.
+    #[serde(rename = "stolen-time", skip_serializing_if = "std::ops::Not::not")]
+    pub stolen_time: bool,
     /// Home core of each vCPU.
     pub vcpus: Vec<u32>,
     /// Further cores that its vCPUs may move to.
@@ -97,6 +106,15 @@ pub struct Guest {
     /// Devices passed through.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
+}
+
+/// The limit of restarts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Restarts {
+    /// How many.
+    pub most: u8,
+    /// In which time, as "10s".
+    pub within: String,
 }
 
 /// A `[[link]]`.

@@ -57,6 +57,8 @@ fn guest(name: &str, memory: &[Mapping], links: &[LinkEnd]) -> Guest {
         wake_early_us: 0,
         on_fault: OnFault::Stop,
         on_stop: OnStop::Stop,
+        watchdog_s: 0,
+        stolen_time: None,
         stage2: Stage2 {
             all: 0,
             of_kernel: None,

@@ -11,6 +11,7 @@ use heapless::Vec;
 use spumone_config::packed::{Board, Interrupt, InterruptPriorities, SpiOwner, System, Without};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
+use spumone_core::health::HealthLog;
 use spumone_core::migration::{Policy, Shared};
 use spumone_core::schedule::{Band, kick_sgi};
 use spumone_core::sets::VcpuSet;
@@ -106,6 +107,8 @@ pub struct Machine {
     /// The guests that are being loaded, bit n for guest n: where cores that idle help. Relaxed: only a hint, which comes before the
     /// SGI by which those cores are called.
     pub loading: AtomicU32,
+    /// How guests have ended lately.
+    pub health: HealthLog,
     /// The source of random numbers.
     pub entropy: Entropy,
     /// The core that serves the console UART.

@@ -23,3 +23,4 @@ mod shared;
 mod sharing;
 mod storm;
 mod verify;
+mod watchdog;

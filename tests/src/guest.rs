@@ -2,7 +2,7 @@
 //! Guests of a boot, each as its table of the system description.
 
 use crate::{files, flat};
-use spumone_bench::description;
+use spumone_bench::description::{self, Restarts};
 use std::path::Path;
 
 /// A guest. The functions of this module make the common ones.
@@ -144,6 +144,22 @@ impl Guest {
     pub fn on_stop(mut self, what: &str) -> Self {
         self.table.on_stop = Some(what.to_owned());
         self
+    }
+
+    /// It can read the stolen time of its vCPUs.
+    pub fn reads_stolen_time(mut self) -> Self {
+        self.table.stolen_time = true;
+        self
+    }
+
+    /// It has a watchdog with this longest timeout, and starts again as often as it likes.
+    pub fn watched(mut self, longest: &str) -> Self {
+        self.table.watchdog = Some(longest.to_owned());
+        self.table.restarts = Some(Restarts {
+            most: 255,
+            within: "1us".to_owned(),
+        });
+        self.on_stop("restart")
     }
 
     /// Devices passed through; those that do DMA need [`Self::trusted`].

@@ -3,10 +3,13 @@
 
 use crate::description::{Description, Ended, Guest, Kind};
 use crate::problem::{Problem, Span};
+use crate::units::SECOND_US;
 
 /// Longest command line an arm64 Linux takes: `COMMAND_LINE_SIZE` without its terminator
 /// (Linux, arch/arm64/include/uapi/asm/setup.h).
 const MAX_BOOTARGS: usize = 2047;
+/// Longest timeout of a watchdog, in seconds: an hour.
+const MAX_WATCHDOG_S: u64 = 3600;
 
 pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
     for guest in &description.guests {
@@ -14,6 +17,7 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
         kind(guest, problems);
         bootargs(guest, problems);
         restarts(guest, problems);
+        watchdog(guest, problems);
     }
 }
 
@@ -86,6 +90,24 @@ fn restarts(guest: &Guest, problems: &mut Vec<Problem>) {
             Problem::new("restarts-unused", message)
                 .at(limit.span, "limits nothing")
                 .help("add `on-stop = \"restart\"` to the guest, or remove `restarts`"),
+        );
+    }
+}
+
+/// The calls of a watchdog count whole seconds.
+fn watchdog(guest: &Guest, problems: &mut Vec<Problem>) {
+    let Some(longest) = guest.watchdog_us else {
+        return;
+    };
+    let is_whole = longest.value.is_multiple_of(SECOND_US);
+    if !is_whole || !(1..=MAX_WATCHDOG_S).contains(&(longest.value / SECOND_US)) {
+        problems.push(
+            Problem::new(
+                "watchdog",
+                "the longest timeout of a watchdog must be whole seconds, from 1s to 3600s",
+            )
+            .at(longest.span, format!("{} microseconds", longest.value))
+            .help("write for example watchdog = \"10s\", or leave it out"),
         );
     }
 }

@@ -29,8 +29,8 @@ pub enum Subject<'a> {
     Unverified(Wrong),
     /// The guest has stopped for this reason, and stays so.
     Stopped(StopReason),
-    /// The guest restarts.
-    Restarts,
+    /// The guest restarts, having ended for this reason.
+    Restarts(StopReason),
     /// The guest would restart, but has done so too often.
     RestartsTooOften,
     /// The guest's driver of the link with this number has broken the rules.
@@ -57,9 +57,15 @@ impl<'a> Notice<'a> {
             Subject::Fault(report) => return report.part(index),
             Subject::Unverified(wrong) => return self.unverified(wrong, index),
             Subject::Stopped(StopReason::Off) => (" is off", None),
-            Subject::Stopped(StopReason::Reset) => (" is reset", None),
+            Subject::Stopped(StopReason::Reset | StopReason::Operator) => (" is reset", None),
             Subject::Stopped(StopReason::Fault | StopReason::Unverified) => (" was stopped", None),
-            Subject::Restarts => (" restarts", None),
+            Subject::Stopped(StopReason::Watchdog) => {
+                (" was stopped: its watchdog has expired", None)
+            }
+            Subject::Restarts(StopReason::Watchdog) => {
+                (" restarts: its watchdog has expired", None)
+            }
+            Subject::Restarts(_) => (" restarts", None),
             Subject::RestartsTooOften => (
                 " was stopped: it has ended more often than its on-stop allows",
                 None,
@@ -262,7 +268,9 @@ mod tests {
                 page: None,
             }),
             Subject::Stopped(StopReason::Fault),
-            Subject::Restarts,
+            Subject::Restarts(StopReason::Reset),
+            Subject::Restarts(StopReason::Watchdog),
+            Subject::Stopped(StopReason::Watchdog),
             Subject::BreaksRules(7),
         ];
         for subject in subjects {
@@ -277,6 +285,8 @@ mod tests {
                guest linux: image: the list of hashes differs from its hash, so the guest does not start: build the image again\n\
                guest linux was stopped\n\
                guest linux restarts\n\
+             guest linux restarts: its watchdog has expired\n\
+             guest linux was stopped: its watchdog has expired\n\
                guest linux: its driver of link 7 breaks the rules of virtio; the device is down until it is reset\n\
                guest linux: its driver of link 10 takes no offloads, and frames that need them are lost; \
                write offloads = false in this [[link]]\n";
@@ -288,7 +298,7 @@ mod tests {
     fn lines_beyond_the_limit_are_dropped() {
         let mut notices = Notices::new();
         for _ in 0..100 {
-            notices.note(notice(0, Subject::Restarts));
+            notices.note(notice(0, Subject::Restarts(StopReason::Reset)));
         }
         assert_eq!(read(&mut notices), "guest linux restarts\n".repeat(WAITING));
     }
@@ -299,7 +309,7 @@ mod tests {
         for _ in 0..100 {
             notices.note(notice(0, Subject::BreaksRules(0)));
         }
-        notices.note(notice(1, Subject::Restarts));
+        notices.note(notice(1, Subject::Restarts(StopReason::Reset)));
         let text = read(&mut notices);
         assert_eq!(text.lines().count(), WAITING_FOR_DRIVERS + 1);
         assert!(text.ends_with("guest linux restarts\n"));
@@ -309,7 +319,7 @@ mod tests {
     fn a_line_that_has_begun_is_ended_before_one_about_another_guest() {
         let mut notices = Notices::new();
         let mut text = String::new();
-        notices.note(notice(0, Subject::Restarts));
+        notices.note(notice(0, Subject::Restarts(StopReason::Reset)));
         assert!(!notices.step(ALL, LONGEST, |byte| text.push(char::from(byte))));
         notices.note(notice(0, Subject::Stopped(StopReason::Off)));
         notices.note(notice(1, Subject::Stopped(StopReason::Fault)));
@@ -326,7 +336,7 @@ mod tests {
     #[test]
     fn a_line_without_room_is_dropped_as_a_whole() {
         let mut notices = Notices::new();
-        notices.note(notice(0, Subject::Restarts));
+        notices.note(notice(0, Subject::Restarts(StopReason::Reset)));
         assert!(notices.step(ALL, LONGEST - 1, |_| panic!("a part of a line")));
         assert!(notices.are_written(ALL));
     }

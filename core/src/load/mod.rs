@@ -227,6 +227,8 @@ mod tests {
             wake_early_us: 0,
             on_fault: OnFault::Stop,
             on_stop: OnStop::Stop,
+            watchdog_s: 0,
+            stolen_time: None,
             band: Band::LOWEST,
             stage2: Stage2 {
                 all: 0,

@@ -25,12 +25,28 @@ pub struct Generation(pub u32);
 pub enum StopReason {
     /// The guest called `SYSTEM_OFF`, or its last vCPU turned off.
     Off,
-    /// The guest called `SYSTEM_RESET`, or the operator asked for a restart.
+    /// The guest called `SYSTEM_RESET`.
     Reset,
     /// The guest did what it may not.
     Fault,
+    /// Its watchdog has expired.
+    Watchdog,
+    /// The operator asked for a restart.
+    Operator,
     /// What was loaded for it is not what its description says. It has not run.
     Unverified,
+}
+
+impl StopReason {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 6] = [
+        Self::Off,
+        Self::Reset,
+        Self::Fault,
+        Self::Watchdog,
+        Self::Operator,
+        Self::Unverified,
+    ];
 }
 
 /// Where a guest is in its life.
@@ -101,13 +117,14 @@ impl Lifecycle {
     /// to the guest's other cores and then stop its own vCPUs. `None`: the guest does not run, or another core was
     /// first and has sent mail.
     pub fn begin_stop(&self, reason: StopReason) -> Option<Generation> {
-        let (phase, generation) = self.now();
-        let won = phase == Phase::Running
-            && self.change(
-                (Phase::Running, generation),
-                (Phase::Stopping(reason), generation),
-            );
-        won.then_some(generation)
+        let (_, generation) = self.now();
+        self.begin_stop_of(generation, reason)
+    }
+
+    /// As [`begin_stop`](Self::begin_stop), if this is still the guest's life.
+    pub fn begin_stop_of(&self, life: Generation, reason: StopReason) -> Option<Generation> {
+        let won = self.change((Phase::Running, life), (Phase::Stopping(reason), life));
+        won.then_some(life)
     }
 
     /// Whether the guest is being stopped at the end of this life. A `StopGuest` of another life is
@@ -191,16 +208,11 @@ impl Lifecycle {
 
 const GENERATION_SHIFT: u32 = 32;
 
-/// The reasons, in the order of their numbers in the word.
-const REASONS: [StopReason; 4] = [
-    StopReason::Off,
-    StopReason::Reset,
-    StopReason::Fault,
-    StopReason::Unverified,
-];
 /// The number of a phase with a reason is that of the reason and one of these.
-const STOPPING: u64 = 4;
-const STOPPED: u64 = 8;
+const STOPPING: u64 = 8;
+const STOPPED: u64 = 16;
+/// More than the number of any reason.
+const REASON_NUMBERS: usize = 8;
 
 const fn pack(phase: Phase, generation: Generation) -> u64 {
     let number = match phase {
@@ -214,7 +226,13 @@ const fn pack(phase: Phase, generation: Generation) -> u64 {
 
 const fn unpack(word: u64) -> (Phase, Generation) {
     let generation = Generation((word >> GENERATION_SHIFT) as u32);
-    let reason = REASONS[word as usize % REASONS.len()];
+    let number = word as usize % REASON_NUMBERS;
+    let number = if number < StopReason::ALL.len() {
+        number
+    } else {
+        0
+    };
+    let reason = StopReason::ALL[number];
     let phase = match word as u32 {
         0 => Phase::Restoring,
         1 => Phase::Running,

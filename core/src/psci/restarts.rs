@@ -51,14 +51,17 @@ impl Restarts {
         now: Ticks,
         frequency_hz: u32,
     ) -> Ending {
+        let restarts_itself = matches!(reason, StopReason::Reset | StopReason::Operator);
+        let may_restart =
+            restarts_itself | matches!(reason, StopReason::Fault | StopReason::Watchdog);
         match (reason, on_stop) {
-            (StopReason::Reset | StopReason::Fault, OnStop::Restart(limit)) => {
+            (_, OnStop::Restart(limit)) if may_restart => {
                 match self.is_allowed(limit, now, frequency_hz) {
                     true => Ending::Restarts,
                     false => Ending::StaysAtLimit,
                 }
             }
-            (StopReason::Reset, OnStop::Stop | OnStop::MachineOff) => Ending::Restarts,
+            (_, OnStop::Stop | OnStop::MachineOff) if restarts_itself => Ending::Restarts,
             (_, OnStop::MachineOff) => Ending::MachineGoesOff,
             (_, OnStop::Stop | OnStop::Restart(_)) => Ending::Stays,
         }
@@ -85,7 +88,7 @@ impl Restarts {
 mod tests {
     use super::*;
     use Ending::{MachineGoesOff, Restarts as Again, Stays, StaysAtLimit};
-    use StopReason::{Fault, Off, Reset, Unverified};
+    use StopReason::{Fault, Off, Reset, Unverified, Watchdog};
 
     /// Ticks in a microsecond: one.
     const FREQUENCY: u32 = 1_000_000;
@@ -100,18 +103,23 @@ mod tests {
 
     #[test]
     fn a_reset_starts_a_guest_again_and_a_fault_only_if_it_says_so() {
-        let restarts = Restarts::new();
         for (on_stop, expected) in [
-            (OnStop::Stop, [Stays, Again, Stays, Stays]),
+            (OnStop::Stop, [Stays, Again, Stays, Stays, Stays]),
             (
                 OnStop::MachineOff,
-                [MachineGoesOff, Again, MachineGoesOff, MachineGoesOff],
+                [
+                    MachineGoesOff,
+                    Again,
+                    MachineGoesOff,
+                    MachineGoesOff,
+                    MachineGoesOff,
+                ],
             ),
             // What does not verify would not the next time either.
-            (RESTART, [Stays, Again, Again, Stays]),
+            (RESTART, [Stays, Again, Again, Again, Stays]),
         ] {
-            let endings =
-                [Off, Reset, Fault, Unverified].map(|reason| ending(&restarts, on_stop, reason, 5));
+            let endings = [Off, Reset, Fault, Watchdog, Unverified]
+                .map(|reason| ending(&Restarts::new(), on_stop, reason, 5));
             assert_eq!(endings, expected, "{on_stop:?}");
         }
     }

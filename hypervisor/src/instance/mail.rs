@@ -33,8 +33,12 @@ impl Instance {
         if self.platform.attendance.due() <= now {
             self.attend(now);
         }
+        if self.platform.looks.are_due(now) {
+            self.look_after_watchdogs();
+        }
         self.do_orders();
-        self.state.set_chore(self.platform.attendance.due());
+        let (attendance, looks) = (self.platform.attendance.due(), self.platform.looks.due());
+        self.state.set_chore(attendance.min(looks));
     }
 
     /// Reads the mail of this core, and notes what it orders, until an interrupt is pending. What is left then is an order. Returns whether

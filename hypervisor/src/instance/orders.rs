@@ -191,7 +191,7 @@ impl Instance {
                 let on_stop = guest.config.on_stop;
                 let ending = guest.restarts.ending(on_stop, reason, now, frequency);
                 let subject = match ending {
-                    Ending::Restarts => Subject::Restarts,
+                    Ending::Restarts => Subject::Restarts(reason),
                     Ending::StaysAtLimit => Subject::RestartsTooOften,
                     Ending::Stays | Ending::MachineGoesOff => Subject::Stopped(reason),
                 };
