@@ -92,6 +92,12 @@ pub struct Guest {
     /// What of its memory must not change while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protect: Option<Protect>,
+    /// The longest timeout of its watchdog, as "10s".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watchdog: Option<String>,
+    /// Whether it can read the stolen time of its vCPUs.
+    #[serde(rename = "stolen-time", skip_serializing_if = "std::ops::Not::not")]
+    pub stolen_time: bool,
     /// Home core of each vCPU.
     pub vcpus: Vec<u32>,
     /// Further cores that its vCPUs may move to.
@@ -112,7 +118,7 @@ pub struct Guest {
 }
 
 /// The `restarts` of a guest.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Restarts {
     /// How often at most.
     pub most: u8,

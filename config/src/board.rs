@@ -9,7 +9,7 @@ mod read;
 
 use crate::packed::Trigger;
 use crate::problem::{Problem, Span};
-use crate::units::MIB;
+use crate::units::{KIB, MIB};
 
 /// A machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +96,8 @@ pub struct Links {
 impl Links {
     /// Offset of the memory of a guest's links; the devices come before.
     pub const MEMORY_OFFSET: u64 = MIB;
+    /// Offset of the page with the stolen time of a guest's vCPUs. Registers and GPIO controllers of links come before.
+    pub const STOLEN_TIME_OFFSET: u64 = 64 * KIB;
 }
 
 /// `[[device]]`: a device that can be passed through.

@@ -66,6 +66,8 @@ const TABLES: &[(&str, &[&str])] = &[
             "on-tamper",
             "restarts",
             "protect",
+            "watchdog",
+            "stolen-time",
             "vcpus",
             "cores",
             "priority",
@@ -241,6 +243,10 @@ pub struct Guest {
     pub restarts: Option<Spanned<RestartLimit>>,
     /// What of its memory must not change while it runs.
     pub protect: Option<Protect>,
+    /// The longest timeout of its watchdog, in microseconds.
+    pub watchdog_us: Option<Spanned<u64>>,
+    /// Whether it can read the stolen time of its vCPUs.
+    pub stolen_time: Option<Spanned<bool>>,
     /// Home core of each vCPU.
     pub vcpus: Spanned<Vec<Spanned<u64>>>,
     /// Further cores that its vCPUs may move to.
@@ -262,6 +268,11 @@ pub struct Guest {
 }
 
 impl Guest {
+    /// Whether it can read the stolen time of its vCPUs.
+    pub fn reads_stolen_time(&self) -> bool {
+        self.stolen_time.is_some_and(|it| it.value)
+    }
+
     /// Every core that its vCPUs may run on, as written: homes first, some more than once.
     pub fn all_cores(&self) -> impl Iterator<Item = Spanned<u64>> {
         self.vcpus.value.iter().chain(&self.cores).copied()
@@ -548,6 +559,8 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
     let on_fault = table.optional("on-fault", |value| choice(value, ON_FAULT));
     let (on_stop, on_tamper, restarts) = ending::read(&mut table);
     let protect = protect::read(&mut table);
+    let watchdog_us = table.optional("watchdog", duration_us);
+    let stolen_time = table.optional("stolen-time", boolean);
     let vcpus = table.list("vcpus", "a list of cores such as [0, 1]", number);
     if vcpus.is_none() && !table.has("vcpus") {
         table.missing("vcpus", "[0]");
@@ -582,6 +595,8 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
         on_tamper,
         restarts,
         protect,
+        watchdog_us,
+        stolen_time,
         vcpus: vcpus?,
         cores: cores.unwrap_or_default(),
         priority,

@@ -6,7 +6,7 @@
 //! not walked.
 
 use crate::packed::{Guest, LinkEnd, LinkKind, Mapping, MemoryRange, System};
-use crate::types::PhysAddr;
+use crate::types::{GuestId, PhysAddr};
 use core::fmt;
 
 /// Size of the pages of stage 2, of which all ranges consist.
@@ -21,6 +21,8 @@ pub enum Use {
     Device,
     /// The memory of its link with this number.
     Link(usize),
+    /// The page with the stolen time of its vCPUs.
+    StolenTime,
 }
 
 impl fmt::Display for Use {
@@ -29,6 +31,7 @@ impl fmt::Display for Use {
             Self::Memory => f.write_str("memory"),
             Self::Device => f.write_str("a device"),
             Self::Link(number) => write!(f, "the memory of link {number}"),
+            Self::StolenTime => f.write_str("the page with its stolen time"),
         }
     }
 }
@@ -48,6 +51,8 @@ pub enum Fault<'a> {
     Guest(&'a str, Use, MemoryRange),
     /// Of a link: the guest at the other end does not have the same memory.
     Peer,
+    /// Of stolen time: it is not the page that the hypervisor keeps for it.
+    NotKept,
     /// Of a link: it is not in the memory of links, which the hypervisor clears.
     NotShared,
 }
@@ -85,6 +90,7 @@ impl fmt::Display for Fault<'_> {
                 write!(f, "overlaps {what} of guest {name}, {}", Shown(range))
             }
             Self::Peer => f.write_str("is not what the guest at the other end has"),
+            Self::NotKept => f.write_str("is not the page that the hypervisor keeps for it"),
             Self::NotShared => f.write_str("is outside the memory of links"),
         }
     }
@@ -139,6 +145,15 @@ pub fn check(system: &System, own: MemoryRange) -> Result<(), Overlap<'_>> {
         for range in guest.devices.iter().map(machine_range) {
             if let Some(fault) = device_fault(system, range) {
                 return fail(Use::Device, range, fault);
+            }
+        }
+        if let Some(page) = guest.stolen_time.as_ref().map(machine_range) {
+            let kept = MemoryRange {
+                start: hypervisor.stolen_page(GuestId(index as u8)),
+                size: PAGE,
+            };
+            if page != kept || !contains(hypervisor, kept) || overlap(own, kept) {
+                return fail(Use::StolenTime, page, Fault::NotKept);
             }
         }
         for (number, end) in guest.links.iter().enumerate() {

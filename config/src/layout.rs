@@ -248,6 +248,11 @@ fn has_links(description: &Description, guest: &crate::description::Guest) -> bo
     names.any(|name| name.value == guest.name.value)
 }
 
+/// Whether a guest sees something at the addresses of links.
+fn uses_link_window(description: &Description, guest: &crate::description::Guest) -> bool {
+    guest.reads_stolen_time() || has_links(description, guest)
+}
+
 /// An INTID of the board file, whose check keeps it within range.
 fn intid(number: u64) -> IntId {
     IntId(u16::try_from(number).unwrap_or(u16::MAX))

@@ -9,6 +9,7 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod gic;
 pub mod isolation;
 pub mod packed;

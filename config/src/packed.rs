@@ -24,6 +24,8 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of guest memory that one [leaf](Segment::leaf) of a payload fills at most: a page.
 pub const LEAF: u64 = 4096;
+/// A page of stage 2, of which mappings consist.
+const PAGE: u64 = 4096;
 /// Most memory ranges, load segments or device windows of one guest.
 pub const MAX_RANGES: usize = 16;
 /// Most register writes that stop the devices of one guest.
@@ -134,6 +136,13 @@ pub struct MemoryRange {
     pub start: PhysAddr,
     /// Size in bytes.
     pub size: u64,
+}
+
+impl MemoryRange {
+    /// Of the hypervisor's memory: the page with the stolen time of this guest's vCPUs. They follow the page of the epitaph.
+    pub const fn stolen_page(self, guest: GuestId) -> PhysAddr {
+        PhysAddr(self.start.0 + PAGE * (1 + guest.0 as u64))
+    }
 }
 
 /// What cores are for under the policy. Of sets of cores, bit n is for core n.
@@ -289,6 +298,10 @@ pub struct Guest {
     pub on_stop: OnStop,
     /// What of its memory must not change while it runs, if the description protects it.
     pub protect: Option<Protect>,
+    /// The longest timeout of its watchdog, in seconds; 0: it has none.
+    pub watchdog_s: u16,
+    /// Where it reads the stolen time of its vCPUs: a page of the hypervisor's ([`MemoryRange::stolen_page`]) that it may not write.
+    pub stolen_time: Option<Mapping>,
     /// Where policy `delay` reads whether a vCPU may hold a lock: offset in bytes from the address in `SP_EL0` in the kernel
     /// (Linux: the current task) to 32 bits that are 0 if the vCPU holds none. `None`: it may hold one whenever its kernel runs.
     pub preempt_count: Option<u32>,

@@ -13,6 +13,9 @@ pub const PAGE: u64 = 4 * KIB;
 /// Size of a level 2 block. Memory is aligned to it, so that few table entries map it.
 pub const BLOCK: u64 = 2 * MIB;
 
+/// A second, in microseconds.
+pub const SECOND_US: u64 = 1_000_000;
+
 /// `value` rounded up to a multiple of `alignment` (a power of two); `None` past 2^64.
 pub const fn align_up(value: u64, alignment: u64) -> Option<u64> {
     match value.checked_add(alignment - 1) {
@@ -66,7 +69,7 @@ pub fn parse_duration_us(text: &str) -> Result<u64, String> {
     let factor = match unit {
         "us" | "µs" => 1,
         "ms" => 1_000,
-        "s" => 1_000_000,
+        "s" => SECOND_US,
         _ => return Err("write a number and us, ms or s, such as \"2ms\"".into()),
     };
     let number: u64 = digits

@@ -58,6 +58,8 @@ fn guest(name: &str, memory: &[Mapping], links: &[LinkEnd]) -> Guest {
         on_fault: OnFault::Stop,
         on_stop: OnStop::Stop,
         protect: None,
+        watchdog_s: 0,
+        stolen_time: None,
         stage2: Stage2 {
             all: 0,
             of_kernel: None,

@@ -403,6 +403,8 @@ fn the_largest_system_fits_into_its_space() {
                 within_us: u32::MAX,
             }),
         }),
+        watchdog_s: u16::MAX,
+        stolen_time: Some(mapping),
         band: Band::HIGHEST,
         stage2: Stage2 {
             all: FAR,

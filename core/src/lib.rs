@@ -16,6 +16,7 @@ pub mod sync;
 
 pub mod bits;
 pub mod console;
+pub mod health;
 mod line;
 pub mod link;
 pub mod load;
@@ -29,6 +30,7 @@ pub mod sets;
 pub mod sha256;
 pub mod smccc;
 pub mod stage2;
+pub mod stolen;
 pub mod text;
 pub mod trap;
 pub mod usage;
@@ -36,6 +38,7 @@ pub mod verify;
 pub mod vgic;
 pub mod virtio;
 pub mod vuart;
+pub mod watchdog;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod weak_memory_tests;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decodes the SMC and HVC calls by which a guest calls its firmware.
 //!
-//! Sources: SMC Calling Convention (DEN0028), PSCI 1.1 (DEN0022), TRNG firmware interface 1.0 (DEN0098). All calls that
+//! Sources: SMC Calling Convention (DEN0028), PSCI 1.1 (DEN0022), TRNG firmware interface 1.0 (DEN0098),
+//! Paravirtualized Time (DEN0057). All calls that
 //! are implemented are fast calls that take at most three arguments and change no register but x0, or x0 to x3; so they
 //! conform to versions 1.0 and 1.1 of the calling convention.
 //!
@@ -65,6 +66,17 @@ pub enum Call {
         bits: u64,
         /// How they are returned.
         width: RandomWidth,
+    },
+    /// `PV_TIME_FEATURES`: whether a call of paravirtualized time is implemented.
+    PvTimeFeatures(FunctionId),
+    /// `PV_TIME_ST`: where the calling vCPU reads its stolen time.
+    PvTimeStolen,
+    /// The call of the watchdog, in the registers of [`Watchdog::call`](crate::watchdog::Watchdog::call).
+    Watchdog {
+        /// What it is to do.
+        command: u32,
+        /// The argument of that.
+        argument: u32,
     },
     /// Anything else.
     Unknown(FunctionId),
@@ -136,6 +148,13 @@ impl FunctionId {
     /// `AFFINITY_INFO`, 64-bit.
     pub const AFFINITY_INFO_64: Self = Self(Self::AFFINITY_INFO.0 | Self::SMC64);
 
+    /// `PV_TIME_FEATURES` (DEN0057).
+    pub const PV_TIME_FEATURES: Self = Self(0xc500_0020);
+    /// `PV_TIME_ST` (DEN0057).
+    pub const PV_TIME_ST: Self = Self(0xc500_0021);
+    /// The call of `arm,smc-wdt` (Linux, drivers/watchdog/arm_smc_wdt.c), with the number that a device tree without `arm,smc-id` means.
+    pub const WATCHDOG: Self = Self(spumone_config::calls::WATCHDOG);
+
     const fn is_64_bit(self) -> bool {
         self.0 & Self::SMC64 != 0
     }
@@ -185,6 +204,12 @@ impl Call {
                 bits: x1,
                 width: RandomWidth::Bits64,
             },
+            FunctionId::PV_TIME_FEATURES => Self::PvTimeFeatures(FunctionId(x1 as u32)),
+            FunctionId::PV_TIME_ST => Self::PvTimeStolen,
+            FunctionId::WATCHDOG => Self::Watchdog {
+                command: x1 as u32,
+                argument: x2 as u32,
+            },
             _ => Self::Unknown(id),
         }
     }
@@ -205,6 +230,8 @@ pub enum CallError {
     AlreadyOn = -4,
     /// The target is being started already.
     OnPending = -5,
+    /// What the call is about is turned off.
+    Disabled = -8,
     /// The entry point is not in the guest's memory.
     InvalidAddress = -9,
 }
@@ -344,6 +371,9 @@ mod tests {
         assert_eq!(decoded(0x8400_0050), Call::TrngVersion);
         assert_eq!(decoded(0x8400_0051), Call::TrngFeatures(FunctionId(0)));
         assert_eq!(decoded(0x8400_0052), Call::TrngUuid);
+        assert_eq!(decoded(0xc500_0020), Call::PvTimeFeatures(FunctionId(0)));
+        assert_eq!(decoded(0xc500_0021), Call::PvTimeStolen);
+        assert!(matches!(decoded(0x8200_3d06), Call::Watchdog { .. }));
         // MIGRATE, SYSTEM_SUSPEND, SYSTEM_RESET2, ARCH_WORKAROUND_1, a yielding call.
         for id in [0x8400_0005, 0xc400_000e, 0xc400_0012, 0x8000_8000, 0x4] {
             assert_eq!(decoded(id), Call::Unknown(FunctionId(id as u32)));
@@ -357,6 +387,7 @@ mod tests {
             (CallError::InvalidParameters, -2),
             (CallError::AlreadyOn, -4),
             (CallError::OnPending, -5),
+            (CallError::Disabled, -8),
             (CallError::InvalidAddress, -9),
         ] {
             assert_eq!(error.to_register() as i64, code);

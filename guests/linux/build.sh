@@ -38,8 +38,8 @@ readonly BENCH_SOURCES=(zlib u-boot)
 readonly CFLAGS=(-std=gnu11 -O2 -static -s -Wl,--build-id=none)
 # Modules to take if the kernel has them as modules, by name. Modules that they need are added.
 readonly MODULES=(virtio_mmio virtio_blk virtio_net ext4)
-# The same for the initramfs for sharing: for the guest that has the devices, for the other one, and for both.
-readonly SHARE_MODULES=(bridge nvmet-tcp nvme-tcp vmw_vsock_virtio_transport)
+# The same for the initramfs for sharing: for the guest that has the devices, for the other one, and for both; and the watchdog's.
+readonly SHARE_MODULES=(bridge nvmet-tcp nvme-tcp vmw_vsock_virtio_transport arm_smc_wdt)
 # MiB of the root file system. What has no data takes no room on the host.
 readonly ROOT_MIB=256
 

@@ -27,9 +27,10 @@ use dtoolkit::fdt::Fdt;
 use heapless::Vec;
 use spumone_config::gic::{MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
 use spumone_config::isolation;
-use spumone_config::packed::{self, DESCRIPTION_ROOM, MemoryRange, Part, Stage2, System};
+use spumone_config::packed::{self, DESCRIPTION_ROOM, Mapping, MemoryRange, Part, Stage2, System};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr};
+use spumone_core::health::HealthLog;
 use spumone_core::link::{Gpio, Signal};
 use spumone_core::load::{Claims, Phases};
 use spumone_core::mailbox::Post;
@@ -39,10 +40,12 @@ use spumone_core::psci::{GuestPower, Lifecycle, Restarts};
 use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, Ticks, band_priority, kick_sgi};
 use spumone_core::sets::CoreSet;
 use spumone_core::stage2;
+use spumone_core::stolen::Stolen;
 use spumone_core::verify;
 use spumone_core::vgic::{GuestGic, VcpuIndex};
 use spumone_core::virtio::{Device, Direction, Kind};
 use spumone_core::vuart::Vuart;
+use spumone_core::watchdog::Watchdog;
 
 /// The PL011 for error messages until the bundle has named the board's: that of QEMU's `virt`, for
 /// which `image.ld` links.
@@ -98,6 +101,13 @@ pub fn start(device_tree: PhysAddr) -> ! {
     }
     if let Some(memory) = system.link_memory {
         loader::clear(memory);
+    }
+    let pages = system.guests.iter().filter_map(|guest| guest.stolen_time);
+    for Mapping {
+        pa: start, size, ..
+    } in pages
+    {
+        loader::clear(MemoryRange { start, size });
     }
     let machine = build_machine(&system, entropy);
     let tokens = place_vcpus(machine);
@@ -198,6 +208,8 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
             broken_virtio: AtomicU32::new(0),
             has_aborted: AtomicBool::new(false),
             restarts: Restarts::new(),
+            watchdog: Watchdog::new(),
+            stolen: [const { Stolen::new() }; _],
             phases: Phases::of(config),
             loading: Claims::new(),
             rounds: Rounds::new(),
@@ -240,6 +252,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
         loading: AtomicU32::new(0),
         protected,
         look,
+        health: HealthLog::new(),
         entropy,
         console_core: system.roles.console_core,
         quantum_us: system.scheduler.quantum_us,

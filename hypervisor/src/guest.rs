@@ -3,6 +3,7 @@
 
 use crate::cpu::{self, Vttbr};
 use crate::hardware;
+use crate::timers;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use heapless::Vec;
 use spumone_config::packed::{self, Mapping};
@@ -12,10 +13,13 @@ use spumone_core::link::{Gpio, Signal};
 use spumone_core::load::{Claims, Phases};
 use spumone_core::protect::{Pace, Rounds};
 use spumone_core::psci::{GuestPower, Lifecycle, Restarts};
+use spumone_core::schedule::Ticks;
 use spumone_core::sets::VcpuSet;
+use spumone_core::stolen::Stolen;
 use spumone_core::vgic::{self, GuestGic, VcpuIndex};
 use spumone_core::virtio::{Device, Direction};
 use spumone_core::vuart::Vuart;
+use spumone_core::watchdog::Watchdog;
 
 /// The stage 2 tables of a guest.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +47,10 @@ pub struct Guest {
     pub lifecycle: Lifecycle,
     /// How often it has started again lately.
     pub restarts: Restarts,
+    /// Its watchdog.
+    pub watchdog: Watchdog,
+    /// The stolen time of each vCPU, where it [counts](Guest::counts_stolen); by [`VcpuIndex`].
+    pub stolen: [Stolen; MAX_VCPUS_PER_GUEST],
     /// The numbers of the chunks that load it.
     pub phases: Phases,
     /// How far it is loaded.
@@ -112,6 +120,46 @@ impl Guest {
         Some(GuestAddr(range.ipa.0 + (at.0 - range.pa.0)))
     }
 
+    /// Whether the stolen time of its vCPUs is of use.
+    pub fn counts_stolen(&self) -> bool {
+        self.config.watchdog_s != 0 || self.config.stolen_time.is_some()
+    }
+
+    /// Where this vCPU reads its stolen time: a structure of 64 bytes (DEN0057, "Stolen time"); `None`: the guest does not.
+    pub fn stolen_time_of(&self, vcpu: VcpuIndex) -> Option<GuestAddr> {
+        let page = self.config.stolen_time?;
+        Some(GuestAddr(page.ipa.0 + stolen_offset(vcpu)))
+    }
+
+    /// Writes what this vCPU reads as its stolen time, if its guest does. Only for the core that has the vCPU's token.
+    #[inline(always)]
+    pub fn publish_stolen(&self, vcpu: VcpuIndex, stolen: Ticks) {
+        /// Offset of the stolen time in nanoseconds, behind revision and attributes, which are zero.
+        const NANOSECONDS: u64 = 8;
+        let Some(page) = &self.config.stolen_time else {
+            return;
+        };
+        let place = PhysAddr(page.pa.0 + stolen_offset(vcpu) + NANOSECONDS);
+        let nanoseconds = stolen.to_nanos(timers::frequency() as u32);
+        // SAFETY: the page is the hypervisor's and apart from all else (`isolation::check`), and the offset is in it. Guests can only read it.
+        // Only the core that has the token of this vCPU writes the word, which is aligned.
+        unsafe { hardware::write_memory(place, nanoseconds) };
+    }
+
+    /// Begins a new life of the guest: nothing is stolen from its vCPUs.
+    pub fn reset_stolen(&self) {
+        // At most 8 times: vCPUs of the guest.
+        for (index, stolen) in (0..).zip(self.stolen()) {
+            stolen.reset();
+            self.publish_stolen(VcpuIndex(index), Ticks(0));
+        }
+    }
+
+    /// The stolen time of each of its vCPUs.
+    pub fn stolen(&self) -> &[Stolen] {
+        self.stolen.get(..self.vcpus.len()).unwrap_or_default()
+    }
+
     /// The cores that its vCPUs may run on: the home core of each, and those of `cores` in the description; bit n for
     /// core n.
     pub fn cores(&self) -> u32 {
@@ -133,6 +181,13 @@ impl Guest {
     pub fn vcpu(&self, index: VcpuIndex) -> Option<VcpuId> {
         self.vcpus.get(index.index()).copied()
     }
+}
+
+/// Offset of a vCPU's stolen time in the page of its guest.
+const fn stolen_offset(vcpu: VcpuIndex) -> u64 {
+    /// Size of the structure (DEN0057).
+    const SIZE: u64 = 64;
+    vcpu.0 as u64 % MAX_VCPUS_PER_GUEST as u64 * SIZE
 }
 
 /// The guest of a vCPU.

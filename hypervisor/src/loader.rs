@@ -95,11 +95,12 @@ fn carry_out(chunk: Chunk, random: impl Fn(u32) -> u8, mut reset_spis: impl FnMu
     }
 }
 
-/// Clears memory that guests share. Before any guest runs.
+/// Clears memory that guests share, or read. Before any guest runs.
 pub fn clear(memory: MemoryRange) {
     for page in 0..memory.size / CLEARED {
         let to = PhysAddr(memory.start.0 + CLEARED * page);
-        // SAFETY: it is memory of the machine that only guests use (`spm`), and none runs; a multiple of the page size.
+        // SAFETY: it is memory of the machine that only guests use, or pages of which the hypervisor uses nothing yet (`isolation::check`), and none
+        // runs; a multiple of the page size.
         unsafe { clear_memory(to) };
     }
     finish_loading();

@@ -11,6 +11,7 @@ use heapless::Vec;
 use spumone_config::packed::{Board, Interrupt, InterruptPriorities, SpiOwner, System, Without};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
+use spumone_core::health::HealthLog;
 use spumone_core::migration::{Policy, Shared};
 use spumone_core::schedule::{Band, Ticks, kick_sgi};
 use spumone_core::sets::VcpuSet;
@@ -110,6 +111,8 @@ pub struct Machine {
     pub protected: u32,
     /// How often a core that idles looks whether some of it is due to be checked; never if there is none.
     pub look: Ticks,
+    /// How guests have ended lately.
+    pub health: HealthLog,
     /// The source of random numbers.
     pub entropy: Entropy,
     /// The core that serves the console UART.

@@ -10,6 +10,8 @@ use core::ops::{Deref, DerefMut};
 use spumone_config::{GuestId, VcpuId};
 use spumone_core::load::Hashing;
 use spumone_core::psci::EntryPoint;
+use spumone_core::schedule::Ticks;
+use spumone_core::stolen::Stolen;
 use spumone_core::vgic::{CpuInterface, VcpuIndex, running_priority};
 use spumone_core::virtio::{Precedence, Turn};
 
@@ -97,6 +99,8 @@ pub struct Vcpu {
     pub resume: Option<EntryPoint>,
     /// How often its context was reset. A core whose TLB may have its translations from before a reset invalidates them.
     pub resets: u32,
+    /// Whether its stolen time is counted.
+    pub counts_stolen: bool,
     /// Which of its guest's links it serves next.
     pub turn: Turn,
     /// Whether it handles an interrupt before it moves frames of its guest's links.
@@ -126,6 +130,7 @@ impl Vcpu {
             hashing: None,
             resume: None,
             resets: 0,
+            counts_stolen: owner.guest.counts_stolen(),
             turn: Turn::new(),
             precedence: Precedence::new(),
             id,
@@ -139,6 +144,23 @@ impl Vcpu {
     #[inline(always)]
     pub const fn id(&self) -> VcpuId {
         self.id
+    }
+
+    /// Its stolen time, if that is counted.
+    #[inline(always)]
+    pub fn stolen(&self) -> Option<&'static Stolen> {
+        match self.counts_stolen {
+            true => self.shared.stolen.get(self.index.index()),
+            false => None,
+        }
+    }
+
+    /// It does not run any more, and waits for a core from this time on ([`Stolen::waits`]).
+    #[inline(always)]
+    pub fn waits(&self, from: Ticks) {
+        if let Some(stolen) = self.stolen() {
+            stolen.waits(from);
+        }
     }
 
     /// Sets the state in which a vCPU starts after PSCI CPU_ON and CPU_SUSPEND: MMU and caches off,
@@ -160,9 +182,10 @@ impl Vcpu {
         self.interface = InterfaceRegisters::reset();
     }
 
-    /// Starts a vCPU after `CPU_ON`, with its timers reset. The core that runs it [powers it up](Self::power_up) first. The redistributor
+    /// Starts a vCPU after `CPU_ON` at `now`, with its timers reset. The core that runs it [powers it up](Self::power_up) first. The redistributor
     /// keeps its state, as on hardware.
-    pub fn power_on(&mut self, start: EntryPoint) {
+    pub fn power_on(&mut self, start: EntryPoint, now: Ticks) {
+        self.waits(now);
         self.timers = GuestTimers::reset();
         self.work = Work::Guest;
         self.resume = Some(start);
@@ -170,6 +193,7 @@ impl Vcpu {
 
     /// Its guest's life ends: resets what [`Self::power_on`] and [`Self::reset`] of the next life leave as it is.
     pub fn end_life(&mut self) {
+        self.waits(Ticks::NEVER);
         self.vgic.reset();
         self.work = Work::Guest;
         self.resume = None;

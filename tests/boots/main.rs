@@ -24,3 +24,4 @@ mod shared;
 mod sharing;
 mod storm;
 mod verify;
+mod watchdog;

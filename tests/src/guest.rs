@@ -2,7 +2,7 @@
 //! Guests of a boot, each as its table of the system description.
 
 use crate::{files, flat};
-use spumone_bench::description;
+use spumone_bench::description::{self, Restarts};
 use std::path::Path;
 
 /// A guest. The functions of this module make the common ones.
@@ -169,6 +169,22 @@ impl Guest {
     pub fn at(mut self, pa: u64) -> Self {
         self.table.pa = Some(pa);
         self
+    }
+
+    /// It can read the stolen time of its vCPUs.
+    pub fn reads_stolen_time(mut self) -> Self {
+        self.table.stolen_time = true;
+        self
+    }
+
+    /// It has a watchdog with this longest timeout, and starts again as often as it likes.
+    pub fn watched(mut self, longest: &str) -> Self {
+        self.table.watchdog = Some(longest.to_owned());
+        self.table.restarts = Some(Restarts {
+            most: 255,
+            within: "1us".to_owned(),
+        });
+        self.on_stop("restart")
     }
 
     /// Devices passed through; those that do DMA need [`Self::trusted`].

@@ -55,11 +55,29 @@ pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec
         );
     }
     for guest in &description.guests {
+        stolen_time(guest, board, problems);
         count(description, guest, problems);
         sockets(description, guest, problems);
         window(description, guest, board, problems);
     }
     total(description, problems);
+}
+
+/// The page with stolen time is among the addresses of links.
+fn stolen_time(guest: &Guest, board: &Board, problems: &mut Vec<Problem>) {
+    let Some(key) = guest.stolen_time.filter(|it| it.value) else {
+        return;
+    };
+    if board.links.is_none() {
+        let message = format!("board \"{}\" has no place for stolen time", board.name);
+        problems.push(
+            Problem::new("link-window", message)
+                .at(key.span, "this page")
+                .help(
+                    "add [links] to the board file, with addresses where the machine has nothing",
+                ),
+        );
+    }
 }
 
 fn between(description: &Description, link: &Link, problems: &mut Vec<Problem>) {

@@ -3,10 +3,13 @@
 
 use crate::description::{Description, Ended, Guest, Kind, Tampered};
 use crate::problem::{Problem, Span};
+use crate::units::SECOND_US;
 
 /// Longest command line an arm64 Linux takes: `COMMAND_LINE_SIZE` without its terminator
 /// (Linux, arch/arm64/include/uapi/asm/setup.h).
 const MAX_BOOTARGS: usize = 2047;
+/// Longest timeout of a watchdog, in seconds: an hour.
+const MAX_WATCHDOG_S: u64 = 3600;
 
 pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
     for guest in &description.guests {
@@ -15,6 +18,7 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
         bootargs(guest, problems);
         restarts(guest, problems);
         protect(guest, problems);
+        watchdog(guest, problems);
     }
 }
 
@@ -159,6 +163,24 @@ fn no_segments(guest: &Guest, span: Span) -> Problem {
         .at(span, "protects nothing")
         .at(guest.kind.span, "its kind")
         .help(help)
+}
+
+/// The calls of a watchdog count whole seconds.
+fn watchdog(guest: &Guest, problems: &mut Vec<Problem>) {
+    let Some(longest) = guest.watchdog_us else {
+        return;
+    };
+    let is_whole = longest.value.is_multiple_of(SECOND_US);
+    if !is_whole || !(1..=MAX_WATCHDOG_S).contains(&(longest.value / SECOND_US)) {
+        problems.push(
+            Problem::new(
+                "watchdog",
+                "the longest timeout of a watchdog must be whole seconds, from 1s to 3600s",
+            )
+            .at(longest.span, format!("{} microseconds", longest.value))
+            .help("write for example watchdog = \"10s\", or leave it out"),
+        );
+    }
 }
 
 fn bootargs(guest: &Guest, problems: &mut Vec<Problem>) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which memory of the machine each guest gets, and where it sees it.
 
-use super::{has_links, links};
+use super::{links, uses_link_window};
 use crate::board::Board;
 use crate::check::windows;
 use crate::description::{Description, Guest};
@@ -359,7 +359,7 @@ fn address_space_is_free(
     if guest.console.uart {
         others.push((board.uart.base, PAGE, "console"));
     }
-    if let Some(links) = board.links.filter(|_| has_links(description, guest)) {
+    if let Some(links) = board.links.filter(|_| uses_link_window(description, guest)) {
         others.push((links.base, links.size, "links"));
     }
     others.extend(

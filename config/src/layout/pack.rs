@@ -15,7 +15,7 @@ use crate::problem::Problem;
 use crate::roles::{self, Member};
 use crate::stage2::VTCR;
 use crate::types::{Band, GuestAddr, GuestId, PcpuId, PhysAddr, Priority, VcpuId};
-use crate::units::{PAGE, align_up};
+use crate::units::{PAGE, SECOND_US, align_up};
 
 /// A device tree, as far as packing needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub fn pack(
     let mut segments = segments(description, plan, trees, &mut bundle)?;
     bundle.add_lists(segments.iter_mut().flatten());
     let behind = PhysAddr(plan.bundle.0 + bundle.end);
-    let (stage2, mut pages) = tables::build(description, board, &mapped, behind)?;
+    let (stage2, mut pages) = tables::build(description, board, &mapped, behind, plan.hypervisor)?;
     let mut next_vcpu = 0;
     let mut guests: heapless::Vec<Guest, _> = heapless::Vec::new();
     for (index, written) in description.guests.iter().enumerate() {
@@ -117,17 +117,24 @@ pub fn pack(
         });
         let vcpus = vcpus(written, priorities, &bands, &mut next_vcpu);
         let band = vcpus.iter().map(|vcpu| vcpu.band).max();
+        let id = GuestId(u8::try_from(index).unwrap_or(u8::MAX));
         let guest = Guest {
             name: text(&written.name.value)?,
             band: band.unwrap_or(Band::LOWEST),
             on_fault: written.on_fault.map(|it| it.value).unwrap_or_default(),
             on_stop: on_stop(written),
             protect: protect(written, planned)?,
+            watchdog_s: match &written.watchdog_us {
+                Some(longest) => u16::try_from(longest.value / SECOND_US)
+                    .map_err(|_| limit("seconds of a watchdog"))?,
+                None => 0,
+            },
             wake_early_us: match &written.wake_early_us {
                 Some(early) => u32::try_from(early.value)
                     .map_err(|_| limit("microseconds by which a guest is woken early"))?,
                 None => 0,
             },
+            stolen_time: tables::stolen_time(written, board, plan.hypervisor, id),
             vcpus: list(vcpus, "vCPUs")?,
             cores: tables::cores(written),
             moves: tables::moves(written, policy),

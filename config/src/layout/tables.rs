@@ -2,11 +2,11 @@
 //! The guests' stage 2 tables: how much room is kept for them, and what they hold.
 
 use super::memory::ipa;
-use super::{has_links, links};
-use crate::board::Board;
+use super::{links, uses_link_window};
+use crate::board::{Board, Links};
 use crate::check::windows;
 use crate::description::{Description, Guest};
-use crate::packed::{LinkEnd, LinkKind, MAX_RANGES, Mapping, PageRange, Policy, Stage2};
+use crate::packed::{LinkEnd, LinkKind, MAX_RANGES, Mapping, MemoryRange, PageRange, Policy, Stage2};
 use crate::problem::Problem;
 use crate::roles::{Tables, changes_cores};
 use crate::stage2::{
@@ -70,8 +70,8 @@ fn most_pages(description: &Description, guest: &Guest, board: &Board) -> u64 {
         true => 2,
         false => touched(BLOCK),
     };
-    // The memory of links is mapped in pages, in one window.
-    let of_links = match has_links(description, guest) {
+    // The memory of links and the page with stolen time are mapped in pages, in one window.
+    let of_links = match uses_link_window(description, guest) {
         true => links::memory(description) / BLOCK + 3,
         false => 0,
     };
@@ -119,7 +119,24 @@ impl Mapped<'_> {
     }
 }
 
-/// Makes the tables of all guests. Their first page is at `start`.
+/// Where a guest reads the stolen time of its vCPUs, if it does. `hypervisor`: the hypervisor's memory.
+pub(super) fn stolen_time(
+    guest: &Guest,
+    board: &Board,
+    hypervisor: MemoryRange,
+    id: GuestId,
+) -> Option<Mapping> {
+    // A board without such addresses was refused.
+    let window = board.links.filter(|_| guest.reads_stolen_time())?;
+    Some(Mapping {
+        ipa: GuestAddr(window.base + Links::STOLEN_TIME_OFFSET),
+        pa: hypervisor.stolen_page(id),
+        size: PAGE_SIZE,
+    })
+}
+
+/// Makes the tables of all guests; The tables' first page is at `start`. `hypervisor`: the
+/// hypervisor's memory.
 ///
 /// # Errors
 ///
@@ -129,6 +146,7 @@ pub(super) fn build(
     board: &Board,
     guests: &[Mapped<'_>],
     start: PhysAddr,
+    hypervisor: MemoryRange,
 ) -> Result<(Vec<Stage2>, Pages), Box<Problem>> {
     let policy = description.scheduler.policy.value;
     let mut pages = Pages::new(start);
@@ -136,8 +154,10 @@ pub(super) fn build(
     for (index, (guest, mapped)) in description.guests.iter().zip(guests).enumerate() {
         let id = GuestId(u8::try_from(index).unwrap_or(u8::MAX));
         let others = others(guest, policy);
+        let stolen_time = stolen_time(guest, board, hypervisor, id);
         let mut make = |ram| {
-            one(&mut pages, guest, board, mapped, ram, id).map_err(|error| unmapped(guest, &error))
+            let place = (mapped, stolen_time.as_ref());
+            one(&mut pages, guest, board, place, ram, id).map_err(|error| unmapped(guest, &error))
         };
         tables.push(Stage2 {
             all: make(Attributes::RAM)?,
@@ -159,7 +179,7 @@ fn one(
     pages: &mut Pages,
     guest: &Guest,
     board: &Board,
-    mapped: &Mapped<'_>,
+    (mapped, stolen_time): (&Mapped<'_>, Option<&Mapping>),
     ram: Attributes,
     id: GuestId,
 ) -> Result<u64, MapError> {
@@ -179,6 +199,9 @@ fn one(
             false => Attributes::SHARED_READ_ONLY,
         };
         tables.map(memory, attributes)?;
+    }
+    if let Some(page) = stolen_time {
+        tables.map(page, Attributes::STOLEN_TIME)?;
     }
     Ok(tables.vttbr(Vmid::of(id)))
 }
@@ -222,7 +245,11 @@ mod tests {
             read_only,
         };
         let memory: Vec<_> = memory.iter().map(mapped).collect();
-        let (guests, pages) = build(&description, &board, &memory, start).unwrap();
+        let hypervisor = MemoryRange {
+            start: PhysAddr(0x4000_0000),
+            size: 4 * MIB,
+        };
+        let (guests, pages) = build(&description, &board, &memory, start, hypervisor).unwrap();
         assert_eq!(guests.len(), 2);
         let end = pages.base().0 + pages.to_bytes().len() as u64;
         (end - start.0, room(&description, &board))
@@ -245,7 +272,7 @@ mod tests {
             // In pages, since its addresses never meet in a block; and with devices in two places.
             let odd = memory(0x4000_1000, 0x5000_0000, 600 * MIB);
             let keys = [
-                "memory = \"16MiB\"\ndevices = [\"virtio0\", \"virtio8\", \"uart1\"]",
+                "memory = \"16MiB\"\nstolen-time = true\ndevices = [\"virtio0\", \"virtio8\", \"uart1\"]",
                 "memory = \"600MiB\"\nipa = 0x40001000\npa = 0x50000000",
             ];
             let (taken, room) = taken_of_room(policy, keys, &[small, odd], &[]);

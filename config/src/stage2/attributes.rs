@@ -48,6 +48,12 @@ impl Attributes {
         access: Access::ReadOnly,
         ..Self::SHARED
     };
+    /// The hypervisor's page with the stolen time of a guest's vCPUs (DEN0057: normal memory, write-back).
+    pub const STOLEN_TIME: Self = Self {
+        access: Access::ReadOnly,
+        execute: Execute::None,
+        ..Self::RAM
+    };
     /// Registers of a device passed through to a guest.
     pub const DEVICE: Self = Self {
         memory: Memory::Device,

@@ -9,6 +9,7 @@ use crate::protect::Progress;
 use crate::psci::{Phase, StopReason};
 use crate::schedule::Ticks;
 use crate::usage::{Shares, Usage, Watch};
+use core::ops::Range;
 use heapless::{Deque, Vec};
 use spumone_config::types::{GuestId, PcpuId};
 
@@ -16,15 +17,42 @@ use spumone_config::types::{GuestId, PcpuId};
 const WAITING: usize = 8;
 /// The largest number of bytes of a line.
 const LINE_SIZE: usize = 192;
+/// A second, in microseconds.
+const SECOND_US: u64 = 1_000_000;
 /// Bytes passed on in one step.
 const BYTES_PER_STEP: usize = 4;
+
+/// The end of a guest's life, as printed for the operator.
+#[derive(Clone, Copy, Debug)]
+pub struct PastLife<'a> {
+    /// The guest's name.
+    pub name: &'a str,
+    /// The number of the life.
+    pub life: u32,
+    /// When it ended, in microseconds of the system counter.
+    pub at_us: u64,
+    /// Why.
+    pub reason: StopReason,
+}
+
+/// What the answers are about: [`Answers::step`] asks it.
+pub trait Machine {
+    /// The state of a guest; `None`: there is no such guest.
+    fn state(&self, guest: GuestId) -> Option<GuestState<'_>>;
+    /// The use of a core up to this time; `None`: there is no such core.
+    fn usage(&self, core: PcpuId) -> Option<(&Usage, Ticks)>;
+    /// The numbers of the ends of lives in the health log, the oldest first.
+    fn past_lives(&self) -> Range<u32>;
+    /// One of them; `None`: it is not there any more.
+    fn past_life(&self, number: u32) -> Option<PastLife<'_>>;
+}
 
 /// An answer to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// A text that consists of whole lines.
     Text(&'static str),
-    /// The state of all guests, and the users of each core.
+    /// The state of all guests, the users of each core, and how guests have ended lately.
     Status,
     /// Whether a guest will be restarted, which was in this phase when the operator asked for it.
     Restart(GuestId, Phase),
@@ -63,6 +91,8 @@ pub struct Answers {
     core: PcpuId,
     /// The shares of that core's time, once its line has begun; and the guest whose share is next in it.
     shares: Option<(Shares, GuestId)>,
+    /// The number of the next end of a life in an answer, once that is at those.
+    past_life: Option<u32>,
     /// What the former answer saw of all cores.
     watch: Watch,
 }
@@ -78,6 +108,7 @@ impl Answers {
             passed: 0,
             core: PcpuId(0),
             shares: None,
+            past_life: None,
             watch: Watch::new(),
         }
     }
@@ -97,14 +128,8 @@ impl Answers {
         self.waiting.is_empty() && self.focus.is_none() && self.passed >= self.line.len()
     }
 
-    /// Does one step: passes bytes to `push`, which returns whether it took one, or composes the next line, or a part of it, from
-    /// `state` of a guest (`None`: there is no such guest) and `usage` of a core at this time (`None`: there is no such core).
-    pub fn step<'a>(
-        &mut self,
-        state: impl Fn(GuestId) -> Option<GuestState<'a>>,
-        usage: impl FnOnce(PcpuId) -> Option<(&'a Usage, Ticks)>,
-        mut push: impl FnMut(u8) -> bool,
-    ) {
+    /// Does one step: passes bytes to `push`, which returns whether it took one, or composes the next line, or a part of it.
+    pub fn step(&mut self, machine: &impl Machine, mut push: impl FnMut(u8) -> bool) {
         if let Some(rest) = self.line.get(self.passed..)
             && !rest.is_empty()
         {
@@ -115,7 +140,7 @@ impl Answers {
         if self.at == 0
             && let Some(guest) = self.focus.take()
         {
-            if let Some(guest) = state(guest) {
+            if let Some(guest) = machine.state(guest) {
                 self.begin_line();
                 self.text(INPUT_GOES_TO);
                 self.text(guest.name);
@@ -131,17 +156,18 @@ impl Answers {
                     self.end_answer();
                 }
             }
-            Some(Answer::Status) => match state(GuestId(self.at as u8)) {
+            Some(Answer::Status) if self.past_life.is_some() => self.past_life_line(machine),
+            Some(Answer::Status) => match machine.state(GuestId(self.at as u8)) {
                 Some(guest) => {
                     self.at += 1;
                     self.begin_line();
                     self.status(&guest);
                 }
-                None => self.core_line(state, usage),
+                None => self.core_line(machine),
             },
             Some(&Answer::Restart(guest, phase)) => {
                 self.end_answer();
-                if let Some(guest) = state(guest) {
+                if let Some(guest) = machine.state(guest) {
                     self.begin_line();
                     self.restart(guest.name, phase);
                 }
@@ -154,17 +180,15 @@ impl Answers {
         self.waiting.pop_front();
         self.at = 0;
         self.core = PcpuId(0);
+        self.past_life = None;
     }
 
     /// Composes the next part of the lines about cores: the number of a core, or the share of one of its users.
-    fn core_line<'a>(
-        &mut self,
-        state: impl Fn(GuestId) -> Option<GuestState<'a>>,
-        usage: impl FnOnce(PcpuId) -> Option<(&'a Usage, Ticks)>,
-    ) {
+    fn core_line(&mut self, machine: &impl Machine) {
         let Some((shares, guest)) = self.shares else {
-            let Some((usage, now)) = usage(self.core) else {
-                return self.end_answer();
+            let Some((usage, now)) = machine.usage(self.core) else {
+                self.past_life = Some(machine.past_lives().start);
+                return;
             };
             self.shares = Some((self.watch.look(self.core, usage, now), GuestId(0)));
             self.begin_line();
@@ -174,7 +198,7 @@ impl Answers {
             return;
         };
         self.begin_line();
-        match state(guest) {
+        match machine.state(guest) {
             Some(it) => {
                 self.shares = Some((shares, GuestId(guest.0 + 1)));
                 let share = shares.of(Some(guest));
@@ -189,6 +213,41 @@ impl Answers {
                 self.shares = None;
                 self.core = PcpuId(self.core.0 + 1);
             }
+        }
+    }
+
+    /// Composes the next line about a life that has ended.
+    fn past_life_line(&mut self, machine: &impl Machine) {
+        let next = self.past_life.filter(|it| machine.past_lives().end > *it);
+        let Some(number) = next else {
+            return self.end_answer();
+        };
+        self.past_life = Some(number + 1);
+        let Some(past) = machine.past_life(number) else {
+            return;
+        };
+        self.begin_line();
+        self.text("at ");
+        self.number((past.at_us / SECOND_US) as u32);
+        self.text(".");
+        self.microseconds((past.at_us % SECOND_US) as u32);
+        self.text(" s life ");
+        self.number(past.life);
+        self.text(" of guest ");
+        self.text(past.name);
+        self.text(" ended: ");
+        self.text(cause(past.reason));
+        self.text("\n");
+    }
+
+    /// Six digits.
+    fn microseconds(&mut self, number: u32) {
+        let mut unit = 100_000;
+        // At most 6 times: digits.
+        while unit > 0 {
+            let digit = b'0' + (number / unit % 10) as u8;
+            let _ = self.line.push(digit);
+            unit /= 10;
         }
     }
 
@@ -272,6 +331,18 @@ fn pass_on(bytes: &[u8], push: &mut impl FnMut(u8) -> bool) -> usize {
     bytes.take_while(|&&byte| push(byte)).count()
 }
 
+/// Why a life ended.
+const fn cause(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::Off => "off",
+        StopReason::Reset => "reset",
+        StopReason::Fault => "fault",
+        StopReason::Watchdog => "its watchdog expired",
+        StopReason::Operator => "operator",
+        StopReason::Unverified => "image differs from its hash",
+    }
+}
+
 const fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Restoring => "loading",
@@ -279,11 +350,15 @@ const fn phase_name(phase: Phase) -> &'static str {
         Phase::Stopping(StopReason::Off) => "stopping (off)",
         Phase::Stopping(StopReason::Reset) => "stopping (reset)",
         Phase::Stopping(StopReason::Fault) => "stopping (fault)",
+        Phase::Stopping(StopReason::Watchdog) => "stopping (its watchdog expired)",
+        Phase::Stopping(StopReason::Operator) => "stopping (operator)",
         Phase::Stopping(StopReason::Unverified) => "stopping (image differs from its hash)",
         Phase::Stopping(StopReason::Tampered) => "stopping (protected memory changed)",
         Phase::Stopped(StopReason::Off) => "stopped (off)",
         Phase::Stopped(StopReason::Reset) => "stopped (reset)",
         Phase::Stopped(StopReason::Fault) => "stopped (fault)",
+        Phase::Stopped(StopReason::Watchdog) => "stopped (its watchdog expired)",
+        Phase::Stopped(StopReason::Operator) => "stopped (operator)",
         Phase::Stopped(StopReason::Unverified) => "stopped (image differs from its hash)",
         Phase::Stopped(StopReason::Tampered) => "stopped (protected memory changed)",
     }
@@ -294,51 +369,73 @@ const fn phase_name(phase: Phase) -> &'static str {
 mod tests {
     use super::*;
     use std::borrow::ToOwned as _;
-    use std::boxed::Box;
     use std::string::String;
 
-    fn state(guest: GuestId) -> Option<GuestState<'static>> {
-        let (name, phase, life) = match guest.0 {
-            0 => ("rt", Phase::Running, 1),
-            1 => ("linux", Phase::Stopped(StopReason::Off), 4_294_967_295),
-            _ => return None,
-        };
-        Some(GuestState {
-            name,
-            phase,
-            life,
-            on: 1,
-            vcpus: 4,
-            progress: (guest.0 == 0).then_some(Progress {
-                pages: 22,
-                took_ms: 987,
-                rounds: 13,
-            }),
-        })
+    /// Two guests and two cores. Core 0 was the first guest's for a tenth of the time, core 1 idled. `ends` of the first guest's lives are
+    /// in the health log, but for the first one.
+    struct Fake {
+        ends: u32,
+        usages: [Usage; 2],
     }
 
-    /// Core 0 was the first guest's for a tenth of the time, core 1 idled.
-    fn usage(core: PcpuId) -> Option<(&'static Usage, Ticks)> {
-        if core.0 > 1 {
-            return None;
+    impl Fake {
+        fn new(ends: u32) -> Self {
+            let usages = [Usage::new(), Usage::new()];
+            for usage in &usages {
+                usage.switch(None, Ticks(100));
+            }
+            usages[0].switch(Some(GuestId(0)), Ticks(1000));
+            Self { ends, usages }
         }
-        let usage = Box::leak(Box::new(Usage::new()));
-        usage.switch(None, Ticks(100));
-        if core.0 == 0 {
-            usage.switch(Some(GuestId(0)), Ticks(1000));
+    }
+
+    impl Machine for Fake {
+        fn state(&self, guest: GuestId) -> Option<GuestState<'_>> {
+            let (name, phase, life) = match guest.0 {
+                0 => ("rt", Phase::Running, 1),
+                1 => ("linux", Phase::Stopped(StopReason::Off), 4_294_967_295),
+                _ => return None,
+            };
+            Some(GuestState {
+                name,
+                phase,
+                life,
+                on: 1,
+                vcpus: 4,
+            })
         }
-        Some((usage, Ticks(1100)))
+
+        fn usage(&self, core: PcpuId) -> Option<(&Usage, Ticks)> {
+            Some((self.usages.get(core.index())?, Ticks(1100)))
+        }
+
+        fn past_lives(&self) -> Range<u32> {
+            0..self.ends
+        }
+
+        fn past_life(&self, number: u32) -> Option<PastLife<'_>> {
+            (number > 0).then_some(PastLife {
+                name: "rt",
+                life: number,
+                at_us: 1_000_020 * u64::from(number),
+                reason: StopReason::ALL[number as usize % StopReason::ALL.len()],
+            })
+        }
     }
 
     /// Reads all answers; each step may push at most `room` bytes.
     fn read(answers: &mut Answers, room: usize) -> String {
+        read_of(&Fake::new(0), answers, room)
+    }
+
+    fn read_of(machine: &Fake, answers: &mut Answers, room: usize) -> String {
         let mut text = String::new();
         for _ in 0..10_000 {
             if answers.is_empty() {
                 return text;
             }
             let mut left = room;
-            answers.step(state, usage, |byte| {
+            answers.step(machine, |byte| {
                 let takes = left > 0;
                 if takes {
                     left -= 1;
@@ -374,6 +471,22 @@ mod tests {
     }
 
     #[test]
+    fn the_ends_of_lives_follow_the_cores() {
+        let mut answers = Answers::new(None);
+        answers.queue(Answer::Status);
+        answers.queue(Answer::Text("x\n"));
+        let text = read_of(&Fake::new(4), &mut answers, 3);
+        let (_, ends) = text.split_once("core 1: idle 100.0 %\n").unwrap();
+        assert_eq!(
+            ends,
+            "at 1.000020 s life 1 of guest rt ended: reset\n\
+             at 2.000040 s life 2 of guest rt ended: fault\n\
+             at 3.000060 s life 3 of guest rt ended: its watchdog expired\n\
+             x\n"
+        );
+    }
+
+    #[test]
     fn the_last_focus_is_printed_before_queued_answers() {
         let mut answers = Answers::new(None);
         for _ in 0..100 {
@@ -397,7 +510,7 @@ mod tests {
         let mut answers = Answers::new(None);
         answers.queue(Answer::Status);
         for _ in 0..100 {
-            answers.step(state, usage, |_| false);
+            answers.step(&Fake::new(0), |_| false);
         }
         assert!(read(&mut answers, 3).starts_with("guest rt: running"));
     }

@@ -27,8 +27,8 @@ mod tests;
 mod token;
 mod waiting;
 
-pub use answer::{Answer, Answers, GuestState};
-pub use attendance::{Attendance, Duty, Left};
+pub use answer::{Answer, Answers, GuestState, Machine, PastLife};
+pub use attendance::{Attendance, Duty, LOOK_US, Left};
 pub use input::{InputEffect, InputSwitch};
 pub use mux::Mux;
 pub use notice::{Notice, Notices, Subject};

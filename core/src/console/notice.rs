@@ -32,8 +32,8 @@ pub enum Subject<'a> {
     Tampered(Changed),
     /// The guest has stopped for this reason, and stays so.
     Stopped(StopReason),
-    /// The guest restarts.
-    Restarts,
+    /// The guest restarts, having ended for this reason.
+    Restarts(StopReason),
     /// The guest would restart, but has done so too often.
     RestartsTooOften,
     /// The guest's driver of the link with this number has broken the rules.
@@ -61,11 +61,15 @@ impl<'a> Notice<'a> {
             Subject::Unverified(wrong) => return self.unverified(wrong, index),
             Subject::Tampered(changed) => return self.tampered(changed, index),
             Subject::Stopped(StopReason::Off) => (" is off", None),
-            Subject::Stopped(StopReason::Reset) => (" is reset", None),
-            Subject::Stopped(StopReason::Fault | StopReason::Unverified | StopReason::Tampered) => {
-                (" was stopped", None)
+            Subject::Stopped(StopReason::Reset | StopReason::Operator) => (" is reset", None),
+            Subject::Stopped(StopReason::Fault | StopReason::Unverified | StopReason::Tampered) => (" was stopped", None),
+            Subject::Stopped(StopReason::Watchdog) => {
+                (" was stopped: its watchdog has expired", None)
             }
-            Subject::Restarts => (" restarts", None),
+            Subject::Restarts(StopReason::Watchdog) => {
+                (" restarts: its watchdog has expired", None)
+            }
+            Subject::Restarts(_) => (" restarts", None),
             Subject::RestartsTooOften => (
                 " was stopped: it has ended more often than its restarts allow",
                 None,
@@ -287,7 +291,9 @@ mod tests {
                 at: PhysAddr(0x4820_3000),
             }),
             Subject::Stopped(StopReason::Fault),
-            Subject::Restarts,
+            Subject::Restarts(StopReason::Reset),
+            Subject::Restarts(StopReason::Watchdog),
+            Subject::Stopped(StopReason::Watchdog),
             Subject::BreaksRules(7),
         ];
         for subject in subjects {
@@ -303,6 +309,8 @@ mod tests {
                guest linux: the page at 0x40203000, machine address 0x48203000, has changed while the guest ran: it differs from its hash\n\
                guest linux was stopped\n\
                guest linux restarts\n\
+             guest linux restarts: its watchdog has expired\n\
+             guest linux was stopped: its watchdog has expired\n\
                guest linux: its driver of link 7 breaks the rules of virtio; the device is down until it is reset\n\
                guest linux: its driver of link 10 takes no offloads, and frames that need them are lost; \
                write offloads = false in this [[link]]\n";
@@ -314,7 +322,7 @@ mod tests {
     fn lines_beyond_the_limit_are_dropped() {
         let mut notices = Notices::new();
         for _ in 0..100 {
-            notices.note(notice(0, Subject::Restarts));
+            notices.note(notice(0, Subject::Restarts(StopReason::Reset)));
         }
         assert_eq!(read(&mut notices), "guest linux restarts\n".repeat(WAITING));
     }
@@ -325,7 +333,7 @@ mod tests {
         for _ in 0..100 {
             notices.note(notice(0, Subject::BreaksRules(0)));
         }
-        notices.note(notice(1, Subject::Restarts));
+        notices.note(notice(1, Subject::Restarts(StopReason::Reset)));
         let text = read(&mut notices);
         assert_eq!(text.lines().count(), WAITING_FOR_DRIVERS + 1);
         assert!(text.ends_with("guest linux restarts\n"));
@@ -335,7 +343,7 @@ mod tests {
     fn a_line_that_has_begun_is_ended_before_one_about_another_guest() {
         let mut notices = Notices::new();
         let mut text = String::new();
-        notices.note(notice(0, Subject::Restarts));
+        notices.note(notice(0, Subject::Restarts(StopReason::Reset)));
         assert!(!notices.step(ALL, LONGEST, |byte| text.push(char::from(byte))));
         notices.note(notice(0, Subject::Stopped(StopReason::Off)));
         notices.note(notice(1, Subject::Stopped(StopReason::Fault)));
@@ -352,7 +360,7 @@ mod tests {
     #[test]
     fn a_line_without_room_is_dropped_as_a_whole() {
         let mut notices = Notices::new();
-        notices.note(notice(0, Subject::Restarts));
+        notices.note(notice(0, Subject::Restarts(StopReason::Reset)));
         assert!(notices.step(ALL, LONGEST - 1, |_| panic!("a part of a line")));
         assert!(notices.are_written(ALL));
     }

@@ -228,6 +228,8 @@ mod tests {
             on_fault: OnFault::Stop,
             on_stop: OnStop::Stop,
             protect: None,
+            watchdog_s: 0,
+            stolen_time: None,
             band: Band::LOWEST,
             stage2: Stage2 {
                 all: 0,

@@ -25,14 +25,31 @@ pub struct Generation(pub u32);
 pub enum StopReason {
     /// The guest called `SYSTEM_OFF`, or its last vCPU turned off.
     Off,
-    /// The guest called `SYSTEM_RESET`, or the operator asked for a restart.
+    /// The guest called `SYSTEM_RESET`.
     Reset,
     /// The guest did what it may not.
     Fault,
+    /// Its watchdog has expired.
+    Watchdog,
+    /// The operator asked for a restart.
+    Operator,
     /// What was loaded for it is not what its description says. It has not run.
     Unverified,
     /// Memory that must not change while it runs has changed, or the guest wrote there.
     Tampered,
+}
+
+impl StopReason {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 7] = [
+        Self::Off,
+        Self::Reset,
+        Self::Fault,
+        Self::Watchdog,
+        Self::Operator,
+        Self::Unverified,
+        Self::Tampered,
+    ];
 }
 
 /// Where a guest is in its life.
@@ -104,16 +121,13 @@ impl Lifecycle {
     /// first and has sent mail.
     pub fn begin_stop(&self, reason: StopReason) -> Option<Generation> {
         let (_, generation) = self.now();
-        self.begin_stop_of(generation, reason).then_some(generation)
+        self.begin_stop_of(generation, reason)
     }
 
-    /// The same, only if the guest is in this life: returns whether this caller got it.
-    pub fn begin_stop_of(&self, generation: Generation, reason: StopReason) -> bool {
-        self.is_running(generation)
-            && self.change(
-                (Phase::Running, generation),
-                (Phase::Stopping(reason), generation),
-            )
+    /// As [`begin_stop`](Self::begin_stop), if this is still the guest's life.
+    pub fn begin_stop_of(&self, life: Generation, reason: StopReason) -> Option<Generation> {
+        let won = self.change((Phase::Running, life), (Phase::Stopping(reason), life));
+        won.then_some(life)
     }
 
     /// Whether the guest is being stopped at the end of this life. A `StopGuest` of another life is
@@ -197,20 +211,11 @@ impl Lifecycle {
 
 const GENERATION_SHIFT: u32 = 32;
 
-/// The reasons, in the order of their numbers in the word; the last ones have no number. A power of two, so that no number is divided.
-const REASONS: [StopReason; 8] = [
-    StopReason::Off,
-    StopReason::Reset,
-    StopReason::Fault,
-    StopReason::Unverified,
-    StopReason::Tampered,
-    StopReason::Tampered,
-    StopReason::Tampered,
-    StopReason::Tampered,
-];
 /// The number of a phase with a reason is that of the reason and one of these.
-const STOPPING: u64 = REASONS.len() as u64;
-const STOPPED: u64 = 2 * STOPPING;
+const STOPPING: u64 = 8;
+const STOPPED: u64 = 16;
+/// More than the number of any reason.
+const REASON_NUMBERS: usize = 8;
 
 const fn pack(phase: Phase, generation: Generation) -> u64 {
     let number = match phase {
@@ -224,7 +229,13 @@ const fn pack(phase: Phase, generation: Generation) -> u64 {
 
 const fn unpack(word: u64) -> (Phase, Generation) {
     let generation = Generation((word >> GENERATION_SHIFT) as u32);
-    let reason = REASONS[word as usize % REASONS.len()];
+    let number = word as usize % REASON_NUMBERS;
+    let number = if number < StopReason::ALL.len() {
+        number
+    } else {
+        0
+    };
+    let reason = StopReason::ALL[number];
     let phase = match word as u32 {
         0 => Phase::Restoring,
         1 => Phase::Running,

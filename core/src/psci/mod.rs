@@ -91,6 +91,13 @@ pub enum Outcome {
     GuestOff,
     /// Restart the guest: [`Lifecycle::begin_stop`] with [`StopReason::Reset`].
     GuestReset,
+    /// Return what [`Watchdog::call`](crate::watchdog::Watchdog::call) answers.
+    Watchdog {
+        /// What the watchdog is to do.
+        command: u32,
+        /// The argument of that.
+        argument: u32,
+    },
     /// Return random bits: [`random_registers`](crate::smccc::random_registers), or
     /// [`NO_ENTROPY`](crate::smccc::NO_ENTROPY).
     Random {
@@ -103,12 +110,20 @@ pub enum Outcome {
 
 /// Decides about a call of one of the guest's vCPUs.
 ///
-/// `is_memory` says whether a guest address is in the guest's memory, so that a vCPU can start there. Changes nothing,
-/// except that a successful `CPU_ON` marks its target as being started.
-pub fn handle(call: Call, power: &GuestPower, is_memory: impl Fn(GuestAddr) -> bool) -> Outcome {
+/// `is_memory` says whether a guest address is in the guest's memory, so that a vCPU can start there. `stolen_time`: where the calling vCPU reads
+/// its stolen time, if its guest does. Changes nothing, except that a successful `CPU_ON` marks its target as being started.
+pub fn handle(
+    call: Call,
+    power: &GuestPower,
+    stolen_time: Option<GuestAddr>,
+    is_memory: impl Fn(GuestAddr) -> bool,
+) -> Outcome {
     let outcome = match call {
         Call::SmcccVersion => Ok(Outcome::Return(SMCCC_VERSION_1_1)),
-        Call::ArchFeatures(id) => success_if(is_arch_call(id)),
+        Call::ArchFeatures(id) => {
+            let is_pv_time = stolen_time.is_some() && id == FunctionId::PV_TIME_FEATURES;
+            success_if(is_arch_call(id) || is_pv_time)
+        }
         Call::PsciVersion => Ok(Outcome::Return(VERSION_1_1)),
         Call::CpuSuspend {
             power_state,
@@ -134,6 +149,12 @@ pub fn handle(call: Call, power: &GuestPower, is_memory: impl Fn(GuestAddr) -> b
         Call::TrngFeatures(id) => success_if(is_trng_call(id)),
         Call::TrngUuid => Ok(Outcome::ReturnFour(TRNG_UUID)),
         Call::TrngRandom { bits, width } => random(bits, width),
+        Call::PvTimeFeatures(id) => success_if(stolen_time.is_some() && is_pv_time_call(id)),
+        Call::PvTimeStolen => match stolen_time {
+            Some(place) => Ok(Outcome::Return(place.0)),
+            None => Err(CallError::NotSupported),
+        },
+        Call::Watchdog { command, argument } => Ok(Outcome::Watchdog { command, argument }),
         Call::Unknown(_) => Err(CallError::NotSupported),
     };
     outcome.unwrap_or_else(|error| Outcome::Return(error.to_register()))
@@ -230,6 +251,10 @@ fn success_if(is_there: bool) -> Result<Outcome, CallError> {
     } else {
         Err(CallError::NotSupported)
     }
+}
+
+fn is_pv_time_call(id: FunctionId) -> bool {
+    matches!(id, FunctionId::PV_TIME_FEATURES | FunctionId::PV_TIME_ST)
 }
 
 fn is_arch_call(id: FunctionId) -> bool {

@@ -61,8 +61,17 @@ impl Restarts {
         frequency_hz: u32,
     ) -> Ending {
         let limit = match (reason, wishes.on_stop, wishes.on_tamper) {
-            (StopReason::Reset, OnStop::Stop | OnStop::MachineOff, _) => return Ending::Restarts,
-            (StopReason::Reset | StopReason::Fault, OnStop::Restart(limit), _)
+            (StopReason::Reset | StopReason::Operator, OnStop::Stop | OnStop::MachineOff, _) => {
+                return Ending::Restarts;
+            }
+            (
+                StopReason::Reset
+                | StopReason::Operator
+                | StopReason::Fault
+                | StopReason::Watchdog,
+                OnStop::Restart(limit),
+                _,
+            )
             | (StopReason::Tampered, _, OnTamper::Restart(limit)) => Some(limit),
             _ => None,
         };
@@ -95,7 +104,7 @@ impl Restarts {
 mod tests {
     use super::*;
     use Ending::{MachineGoesOff, Restarts as Again, Stays, StaysAtLimit};
-    use StopReason::{Fault, Off, Reset, Tampered, Unverified};
+    use StopReason::{Fault, Off, Reset, Tampered, Unverified, Watchdog};
 
     /// Ticks in a microsecond: one.
     const FREQUENCY: u32 = 1_000_000;
@@ -132,9 +141,8 @@ mod tests {
 
     #[test]
     fn a_reset_starts_a_guest_again_and_a_fault_only_if_it_says_so() {
-        let restarts = Restarts::new();
         for (on_stop, expected) in [
-            (OnStop::Stop, [Stays, Again, Stays, Stays, Stays]),
+            (OnStop::Stop, [Stays, Again, Stays, Stays, Stays, Stays]),
             (
                 OnStop::MachineOff,
                 [
@@ -143,13 +151,14 @@ mod tests {
                     MachineGoesOff,
                     MachineGoesOff,
                     MachineGoesOff,
+                    MachineGoesOff,
                 ],
             ),
             // What does not verify would not the next time either; `on-tamper` is `stop` here.
-            (RESTART, [Stays, Again, Again, Stays, Stays]),
+            (RESTART, [Stays, Again, Again, Again, Stays, Stays]),
         ] {
-            let endings = [Off, Reset, Fault, Unverified, Tampered]
-                .map(|reason| ending(&restarts, on_stop, reason, 5));
+            let endings = [Off, Reset, Fault, Watchdog, Unverified, Tampered]
+                .map(|reason| ending(&Restarts::new(), on_stop, reason, 5));
             assert_eq!(endings, expected, "{on_stop:?}");
         }
     }

@@ -26,7 +26,7 @@ fn is_memory(address: GuestAddr) -> bool {
 }
 
 fn call(power: &GuestPower, registers: [u64; 4]) -> Outcome {
-    handle(Call::decode(registers), power, is_memory)
+    handle(Call::decode(registers), power, None, is_memory)
 }
 
 /// A guest of three vCPUs of which number 0 is on.
@@ -371,4 +371,36 @@ proptest! {
         };
         prop_assert!(entry.is_none_or(is_memory));
     }
+}
+
+#[test]
+fn stolen_time_is_offered_only_where_the_guest_reads_it() {
+    const ARCH_FEATURES: u64 = 0x8000_0001;
+    const PV_TIME_FEATURES: u64 = 0xc500_0020;
+    const PV_TIME_ST: u64 = 0xc500_0021;
+    let power = guest();
+    let answer = |registers, place: Option<u64>| {
+        let place = place.map(GuestAddr);
+        handle(Call::decode(registers), &power, place, is_memory)
+    };
+    let not_supported = Outcome::Return(CallError::NotSupported.to_register());
+    let page = 0x0c01_0040;
+    for call in [
+        [ARCH_FEATURES, PV_TIME_FEATURES, 0, 0],
+        [PV_TIME_FEATURES, PV_TIME_FEATURES, 0, 0],
+        [PV_TIME_FEATURES, PV_TIME_ST, 0, 0],
+    ] {
+        assert_eq!(answer(call, Some(page)), Outcome::Return(SUCCESS));
+        assert_eq!(answer(call, None), not_supported);
+    }
+    assert_eq!(
+        answer([PV_TIME_ST, 0, 0, 0], Some(page)),
+        Outcome::Return(page)
+    );
+    assert_eq!(answer([PV_TIME_ST, 0, 0, 0], None), not_supported);
+    // A call that paravirtualized time does not have.
+    assert_eq!(
+        answer([PV_TIME_FEATURES, 0x8400_0000, 0, 0], Some(page)),
+        not_supported
+    );
 }

@@ -59,4 +59,31 @@ impl Ticks {
     pub const fn from_micros(microseconds: u32, frequency_hz: u32) -> Self {
         Self(microseconds as u64 * frequency_hz as u64 / 1_000_000)
     }
+
+    /// The same the other way round.
+    #[inline(always)]
+    pub const fn to_micros(self, frequency_hz: u32) -> u64 {
+        self.to_parts(1_000_000, frequency_hz)
+    }
+
+    /// The same in nanoseconds.
+    #[inline(always)]
+    pub const fn to_nanos(self, frequency_hz: u32) -> u64 {
+        self.to_parts(1_000_000_000, frequency_hz)
+    }
+
+    /// In parts of a second, of which it has `parts`: at most 2^30.
+    #[inline(always)]
+    const fn to_parts(self, parts: u64, frequency_hz: u32) -> u64 {
+        let frequency = if frequency_hz == 0 {
+            1
+        } else {
+            frequency_hz as u64
+        };
+        // In two parts, so that no product is too large: the rest is below 2^32.
+        let (seconds, rest) = (self.0 / frequency, self.0 % frequency);
+        seconds
+            .wrapping_mul(parts)
+            .wrapping_add(rest * parts / frequency)
+    }
 }

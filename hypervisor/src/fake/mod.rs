@@ -25,6 +25,8 @@ mod uart;
 mod virtual_interface;
 
 pub use self::core::Core;
+#[cfg(test)]
+pub use self::core::FREQUENCY;
 pub use firmware::{
     Ended, halt, run_for_ever, start_core, system_off, until_it_ends, wait_for_interrupt,
 };

@@ -85,7 +85,7 @@ impl Instance {
     fn has_changed(&mut self, id: GuestId, life: Generation, number: u32) {
         let guest = self.platform.machine.guest(id);
         let reason = StopReason::Tampered;
-        if !guest.lifecycle.begin_stop_of(life, reason) {
+        if guest.lifecycle.begin_stop_of(life, reason).is_none() {
             return;
         }
         self.send_stop(id, life, guest.cores());

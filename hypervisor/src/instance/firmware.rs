@@ -2,12 +2,14 @@
 //! The firmware calls of guests: PSCI, SMCCC and TRNG. `core/psci` decides their outcome, which is carried out here.
 
 use super::{Instance, loaded};
+use crate::timers;
 use spumone_config::VcpuId;
 use spumone_core::migration;
 use spumone_core::psci::{self, Outcome, StopReason};
 use spumone_core::schedule::VcpuState;
 use spumone_core::smccc::{Call, SUCCESS, random_registers};
 use spumone_core::vgic::VcpuIndex;
+use spumone_core::watchdog::Caller;
 
 impl Instance {
     /// Handles an HVC or SMC of the running vCPU, whose program counter is past the instruction.
@@ -15,9 +17,20 @@ impl Instance {
         let vcpu = loaded(&mut self.state);
         let (id, guest_id, guest, x) = (vcpu.id(), vcpu.guest, vcpu.shared, &vcpu.registers.x);
         let call = Call::decode([x[0], x[1], x[2], x[3]]);
-        match psci::handle(call, &guest.power, |ipa| guest.has_memory(ipa)) {
+        let stolen_time = guest.stolen_time_of(vcpu.index);
+        match psci::handle(call, &guest.power, stolen_time, |ipa| guest.has_memory(ipa)) {
             Outcome::Return(value) => self.answer(value),
             Outcome::ReturnFour(values) => self.answer_four(values),
+            Outcome::Watchdog { command, argument } => {
+                let caller = Caller {
+                    longest_s: guest.config.watchdog_s,
+                    frequency_hz: timers::frequency(),
+                    now: timers::now(),
+                    stolen: guest.stolen(),
+                };
+                let values = guest.watchdog.call(command, argument, caller);
+                self.answer_four(values);
+            }
             Outcome::Random { bits, width } => {
                 let entropy = core::array::from_fn(|_| self.random.next_u64());
                 self.answer_four(random_registers(entropy, bits, width));

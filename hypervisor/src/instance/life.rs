@@ -9,16 +9,19 @@ use crate::console::say;
 use crate::epitaph::fatal;
 use crate::events::Event;
 use crate::guest::{Guest, Owner};
+use crate::timers;
 use crate::vcpu::Work;
 use core::sync::atomic::Ordering;
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::console::Subject;
+use spumone_core::health::End;
 use spumone_core::link::{Gpio, Signal};
 use spumone_core::load::Work as Chunks;
 use spumone_core::mailbox::Message;
 use spumone_core::migration;
 use spumone_core::orders::Start;
 use spumone_core::psci::{EntryPoint, Generation, Phase, StopReason};
+use spumone_core::schedule::Ticks;
 use spumone_core::vgic::VcpuIndex;
 use spumone_core::virtio::Device;
 
@@ -84,7 +87,7 @@ impl Instance {
             self.post(host, owner, message);
             return;
         }
-        self.saved(id).power_on(start);
+        self.saved(id).power_on(start, timers::now());
         guest.power.started(index.0);
         self.state.start(id);
         self.state.park_soon(id);
@@ -95,6 +98,7 @@ impl Instance {
         let vcpu = super::loaded(&mut self.state);
         let (id, guest_id, index, guest) = (vcpu.id(), vcpu.guest, vcpu.index, vcpu.shared);
         migration::save_loaded(&mut self.state, &mut self.platform);
+        self.saved(id).waits(Ticks::NEVER);
         self.state.stop(id);
         migration::park(&mut self.state, &mut self.platform, id);
         if guest.power.stopped(index.0) {
@@ -103,10 +107,30 @@ impl Instance {
         }
     }
 
+    /// Begins to stop a guest, if this is still its life and it runs. Returns whether this core has begun it, and must send the messages
+    /// about it; the number is that of the life.
+    pub(super) fn begin_stop(
+        &mut self,
+        guest: GuestId,
+        life: Generation,
+        reason: StopReason,
+    ) -> Option<Generation> {
+        let machine = self.platform.machine;
+        let life = machine.guest(guest).lifecycle.begin_stop_of(life, reason)?;
+        machine.health.note(End {
+            at: timers::now(),
+            guest,
+            life,
+            reason,
+        });
+        Some(life)
+    }
+
     /// Stops a guest on all its cores, unless it is being stopped already.
     pub(super) fn stop_guest(&mut self, guest_id: GuestId, reason: StopReason) {
         let guest = self.platform.machine.guest(guest_id);
-        let Some(generation) = guest.lifecycle.begin_stop(reason) else {
+        let life = guest.lifecycle.now().1;
+        let Some(generation) = self.begin_stop(guest_id, life, reason) else {
             // Another core stops the guest, and its message has not been read here yet. The vCPU that caused this call
             // must not run until then.
             // At most 8 times: vCPUs of the guest.
@@ -200,10 +224,10 @@ impl Instance {
     /// This core, too, stops its vCPUs when its mail arrives, so not while it runs a higher band.
     pub(super) fn restart_guest(&mut self, guest_id: GuestId) -> Phase {
         let guest = self.platform.machine.guest(guest_id);
-        let phase = guest.lifecycle.now().0;
+        let (phase, life) = guest.lifecycle.now();
         if guest.lifecycle.begin_restore() {
             self.send_restart(guest_id);
-        } else if let Some(generation) = guest.lifecycle.begin_stop(StopReason::Reset) {
+        } else if let Some(generation) = self.begin_stop(guest_id, life, StopReason::Operator) {
             self.send_stop(guest_id, generation, guest.cores());
         }
         phase
@@ -220,6 +244,8 @@ impl Instance {
 /// Resets the state of a guest that its cores share, before its life begins.
 pub(super) fn reset_shared(guest: &Guest) {
     guest.gic.reset();
+    guest.watchdog.reset();
+    guest.reset_stolen();
     let links = guest.config.links.len();
     // At most 8 times: links of a guest.
     guest.signals.iter().take(links).for_each(Signal::reset);

@@ -33,11 +33,12 @@ impl Instance {
         if self.platform.attendance.due() <= now {
             self.attend(now);
         }
+        if self.platform.looks.are_due(now) {
+            self.look_after_watchdogs();
+        }
         self.do_orders();
-        let next = match self.state.current_band() {
-            None => self.platform.chore_while_idle(now),
-            Some(_) => self.platform.attendance.due(),
-        };
+        let band = self.state.current_band();
+        let next = self.platform.own_chore(now, band);
         self.state.set_chore(next);
     }
 

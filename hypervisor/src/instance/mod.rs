@@ -21,6 +21,7 @@ mod orders;
 mod platform;
 mod sysregs;
 mod virtio;
+mod watchdogs;
 
 use crate::console::{CONSOLE, Keyboard};
 use crate::core_loop::CoreLoop;

@@ -6,11 +6,14 @@ use super::Instance;
 use super::platform::is_low;
 use crate::console::{self, CONSOLE};
 use crate::cpu;
+use crate::machine::Machine;
 use crate::timers;
+use core::ops::Range;
 use spumone_config::{GuestId, PcpuId};
-use spumone_core::console::{Answer, GuestState, InputEffect, Left, Served, Source};
+use spumone_core::console::{Answer, GuestState, InputEffect, Left, PastLife, Served, Source};
 use spumone_core::psci::Power;
 use spumone_core::schedule::Ticks;
+use spumone_core::usage::Usage;
 use spumone_core::vgic::VcpuIndexSet;
 
 /// Most bytes read from the keyboard at an interrupt; the UART's line stays high for the rest.
@@ -28,6 +31,47 @@ enum Chore {
 }
 
 const CHORES: [Chore; 3] = [Chore::ReadKey, Chore::Answer, Chore::Write];
+
+impl spumone_core::console::Machine for Machine {
+    fn state(&self, guest: GuestId) -> Option<GuestState<'_>> {
+        let guest = *self.guests.get(guest.index())?;
+        let (phase, life) = guest.lifecycle.now();
+        let vcpus = guest.power.count();
+        let on = (0..vcpus).filter(|&vcpu| guest.power.get(vcpu) == Some(Power::On));
+        Some(GuestState {
+            name: &guest.config.name,
+            phase,
+            life: life.0,
+            // At most 8 times: vCPUs of the guest.
+            on: on.count() as u8,
+            vcpus,
+            progress: guest
+                .config
+                .protect
+                .as_ref()
+                .map(|_| guest.rounds.progress(&guest.pace)),
+        })
+    }
+
+    fn usage(&self, core: PcpuId) -> Option<(&Usage, Ticks)> {
+        Some((&self.cores.get(core.index())?.usage, timers::now()))
+    }
+
+    fn past_lives(&self) -> Range<u32> {
+        self.health.numbers()
+    }
+
+    fn past_life(&self, number: u32) -> Option<PastLife<'_>> {
+        let end = self.health.get(number)?;
+        let guest = *self.guests.get(end.guest.index())?;
+        Some(PastLife {
+            name: &guest.config.name,
+            life: end.life.0,
+            at_us: end.at.to_micros(timers::frequency() as u32),
+            reason: end.reason,
+        })
+    }
+}
 
 impl Instance {
     /// Does the console's work that is due at `now`.
@@ -101,28 +145,8 @@ impl Instance {
             return false;
         }
         let machine = self.platform.machine;
-        let state = |guest: GuestId| {
-            let guest = *machine.guests.get(guest.index())?;
-            let (phase, life) = guest.lifecycle.now();
-            let vcpus = guest.power.count();
-            let on = (0..vcpus).filter(|&vcpu| guest.power.get(vcpu) == Some(Power::On));
-            Some(GuestState {
-                name: &guest.config.name,
-                phase,
-                life: life.0,
-                // At most 8 times: vCPUs of the guest.
-                on: on.count() as u8,
-                vcpus,
-                progress: guest
-                    .config
-                    .protect
-                    .as_ref()
-                    .map(|_| guest.rounds.progress(&guest.pace)),
-            })
-        };
-        let usage = |core: PcpuId| Some((&machine.cores.get(core.index())?.usage, timers::now()));
         let push = |byte| CONSOLE.push(Source::Operator, byte).is_ok();
-        self.answers.step(state, usage, push);
+        self.answers.step(machine, push);
         CONSOLE.ask();
         true
     }

@@ -196,7 +196,7 @@ impl Instance {
                 };
                 let ending = guest.restarts.ending(wishes, reason, now, frequency);
                 let subject = match ending {
-                    Ending::Restarts => Subject::Restarts,
+                    Ending::Restarts => Subject::Restarts(reason),
                     Ending::StaysAtLimit => Subject::RestartsTooOften,
                     Ending::Stays | Ending::MachineGoesOff => Subject::Stopped(reason),
                 };

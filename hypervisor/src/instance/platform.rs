@@ -22,6 +22,7 @@ use spumone_core::psci::Phase;
 use spumone_core::schedule::{Band, Ticks, priority_mask};
 use spumone_core::sets::VcpuSet;
 use spumone_core::vgic::{Doorbell, VcpuIndex};
+use spumone_core::watchdog::Looks;
 
 /// The state of one core besides its vCPUs.
 // `repr(C)`: the large orders, which are used rarely, come last. Behind them, other fields would need longer addresses.
@@ -44,6 +45,10 @@ pub(super) struct CorePlatform {
     /// For each guest, its vCPU that was loaded here last, and its `resets` then; the TLB may have that vCPU's
     /// translations.
     last_of_guest: [Option<(VcpuId, u32)>; MAX_GUESTS],
+    /// The last decision to run another vCPU: which one, or [`Self::NO_VCPU`], and when.
+    dispatched: (u8, Ticks),
+    /// When this core looks after watchdogs.
+    pub(super) looks: Looks,
     /// Number of list registers.
     list_registers: usize,
     /// Whether the core has the registers of deferred SErrors, which a switch then saves and loads.
@@ -53,6 +58,9 @@ pub(super) struct CorePlatform {
 }
 
 impl CorePlatform {
+    /// Of `dispatched`: the core idles. No vCPU has this number.
+    const NO_VCPU: u8 = u8::MAX;
+
     /// The platform of core `core`.
     pub(super) fn new(
         core: PcpuId,
@@ -61,7 +69,14 @@ impl CorePlatform {
         attendance: Attendance,
         list_registers: usize,
     ) -> Self {
+        let has_watchdogs = machine
+            .guests
+            .iter()
+            .any(|guest| guest.config.watchdog_s != 0);
+        let looks = core == machine.console_core && has_watchdogs;
         Self {
+            dispatched: (Self::NO_VCPU, Ticks(0)),
+            looks: Looks::new(looks, timers::frequency() as u32),
             core,
             machine,
             own: &machine.cores[core.index()],
@@ -83,17 +98,33 @@ impl CorePlatform {
         LoadedGic::new(self.machine, self.core, guest, self.list_registers)
     }
 
-    /// When the alarm expires for the hypervisor's own work while the core idles: also to look for protected memory that is due to be
-    /// checked, which [`Instance::idle`](super::Instance) does whenever it is awake.
-    #[inline(never)]
-    pub(super) fn chore_while_idle(&mut self, now: Ticks) -> Ticks {
-        if self.machine.protected == 0 {
-            return self.attendance.due();
+    /// When the alarm expires for the hypervisor's own work: that of the console, to look after watchdogs, and, while the core idles, to look
+    /// for protected memory that is due to be checked, which [`Instance::idle`](super::Instance) does whenever it is awake.
+    #[inline(always)]
+    pub(super) fn own_chore(&mut self, now: Ticks, band: Option<Band>) -> Ticks {
+        let due = self.attendance.due().min(self.looks.due());
+        match band {
+            None if self.machine.protected != 0 => due.min(self.next_look(now)),
+            _ => due,
         }
+    }
+
+    #[inline(never)]
+    fn next_look(&mut self, now: Ticks) -> Ticks {
         if self.look_at <= now {
             self.look_at = now.saturating_add(self.machine.look);
         }
-        self.attendance.due().min(self.look_at)
+        self.look_at
+    }
+
+    /// When the vCPU that is being saved at `now` has given up the core.
+    #[inline(always)]
+    fn given_up(&self, id: VcpuId, now: Ticks) -> Ticks {
+        match self.dispatched {
+            // No other one is to run yet.
+            (last, _) if last == id.0 => now,
+            (_, since) => since,
+        }
     }
 
     /// Routes interrupts of a vCPU's devices to this core, where the vCPU is, and orders the rest.
@@ -220,6 +251,12 @@ impl Platform for CorePlatform {
         let guest = vcpu.shared;
         let mut gic = self.loaded_gic(vcpu.guest);
         let (rung, is_complete) = vcpu.vgic.load(&guest.gic, &mut gic);
+        if let Some(stolen) = vcpu.stolen() {
+            let (_, since) = self.dispatched;
+            if let Some(sum) = stolen.runs(since) {
+                guest.publish_stolen(vcpu.index, sum);
+            }
+        }
         step!(Loaded);
         (guest.ids_of(rung), is_complete)
     }
@@ -249,11 +286,18 @@ impl Platform for CorePlatform {
         }
         loaded.floating_point.save();
         let now = timers::now();
-        Saved {
+        let saved = Saved {
             deadline: loaded.timers.deadline_after(now),
             wakes: is_asleep && wakes(loaded, now, is_urgent),
             rung: guest.ids_of(rung),
+        };
+        if let Some(stolen) = loaded.stolen() {
+            stolen.waits(match is_asleep && !saved.wakes {
+                true => saved.deadline.unwrap_or(Ticks::NEVER),
+                false => self.given_up(loaded.id(), now),
+            });
         }
+        saved
     }
 
     #[inline(always)]
@@ -316,12 +360,11 @@ impl Platform for CorePlatform {
             true => self.attendance.put_off(now),
             false => self.attendance.decided(now, is_low(band)),
         }
-        if self.orders.are_due(band) {
-            return now;
-        }
-        match band {
-            None => self.chore_while_idle(now),
-            Some(_) => self.attendance.due(),
+        match self.orders.are_due(band) {
+            true => now,
+            // While a preemption is deferred, nothing else is done.
+            false if defers => self.attendance.due(),
+            false => self.own_chore(now, band),
         }
     }
 
@@ -340,11 +383,13 @@ impl Platform for CorePlatform {
             TracePoint::Notified => step!(Notified),
             TracePoint::Dispatch(Some(id), now) => {
                 self.events.note(Event::Dispatch, u64::from(id.0));
+                self.dispatched = (id.0, now);
                 let guest = self.machine.vcpu(id).map(|it| it.id);
                 self.own.usage.switch(guest, now);
             }
             TracePoint::Dispatch(None, now) => {
                 self.events.note(Event::Idle, 0);
+                self.dispatched = (Self::NO_VCPU, now);
                 self.own.usage.switch(None, now);
             }
             TracePoint::Decide

@@ -168,6 +168,6 @@ fn a_link_that_goes_nowhere_and_a_hypervisor_elsewhere_are_refused() {
     let message = "guest guest0: the memory of link 0 at 0x41800000 to 0x41801fff is not what the guest at the other end has";
     assert!(at_link.contains(message), "{at_link}");
     let elsewhere = refusal(|it| it.board.hypervisor_memory.size -= 0x1000);
-    let message = "the hypervisor is at 0x40000000 to 0x401fffff, outside its memory, 0x40000000 to 0x401fefff";
+    let message = "the hypervisor is at 0x40010000 to 0x401fffff, outside its memory, 0x40000000 to 0x401fefff";
     assert!(elsewhere.contains(message), "{elsewhere}");
 }

@@ -10,6 +10,7 @@
 //! | `switching` | which vCPU runs, and that a switch saves and loads all its registers |
 //! | `migration` | vCPUs that migrate |
 //! | `lives` | guests that fault, stop and restart |
+//! | `watchdog` | watchdogs of guests |
 //! | `verify` | bundles that are damaged, unsigned or old |
 //! | `operator` | keyboard input, commands and console output |
 //! | `fuzz` | guests that do random things; checks that EL2 survives and other guests are not affected |
@@ -35,3 +36,4 @@ mod registers;
 mod switching;
 mod systems;
 mod verify;
+mod watchdog;

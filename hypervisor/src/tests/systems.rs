@@ -35,6 +35,15 @@ pub const IMAGE_OFFSET: u64 = 0x10_0000;
 /// The list of its hashes.
 pub const LIST_OFFSET: u64 = 0xF_0000;
 
+/// Where guests read stolen time.
+pub const STOLEN_TIME: u64 = 0x0D00_0000;
+pub const HYPERVISOR_MEMORY: MemoryRange = MemoryRange {
+    start: PhysAddr(MEMORY),
+    size: HYPERVISOR_SIZE,
+};
+/// From the start of that memory to what is loaded.
+const HYPERVISOR_OFFSET: u64 = 0x1_0000;
+
 /// Where guests see the registers and the memory of their first link.
 pub const LINK_REGISTERS: u64 = 0x0C00_0000;
 pub const LINK_WINDOW: u64 = 0x0C10_0000;
@@ -63,6 +72,10 @@ pub struct GuestParts {
     pub on_stop: OnStop,
     /// What of its memory must not change.
     pub protect: Option<Protect>,
+    /// The longest timeout of its watchdog, in seconds.
+    pub watchdog_s: u16,
+    /// Whether it reads the stolen time of its vCPUs.
+    pub reads_stolen_time: bool,
 }
 
 impl GuestParts {
@@ -76,6 +89,8 @@ impl GuestParts {
             on_fault: OnFault::Stop,
             on_stop: OnStop::Stop,
             protect: None,
+            watchdog_s: 0,
+            reads_stolen_time: false,
         }
     }
 
@@ -119,6 +134,18 @@ impl GuestParts {
         self
     }
 
+    /// The same, and it reads the stolen time of its vCPUs.
+    pub fn with_stolen_time(mut self) -> Self {
+        self.reads_stolen_time = true;
+        self
+    }
+
+    /// The same, with a watchdog.
+    pub fn watched(mut self, longest_s: u16) -> Self {
+        self.watchdog_s = longest_s;
+        self
+    }
+
     /// The same, on these cores.
     pub fn on(mut self, cores: u32) -> Self {
         self.cores = cores;
@@ -154,6 +181,12 @@ impl GuestParts {
             on_fault: self.on_fault,
             on_stop: self.on_stop,
             protect: self.protect.clone(),
+            watchdog_s: self.watchdog_s,
+            stolen_time: self.reads_stolen_time.then(|| Mapping {
+                ipa: GuestAddr(STOLEN_TIME),
+                pa: HYPERVISOR_MEMORY.stolen_page(GuestId(index as u8)),
+                size: 0x1000,
+            }),
             // Filled in by `parts`, which knows the addresses of the tables.
             stage2: Stage2 {
                 all: 0,
@@ -414,6 +447,9 @@ fn make_tables(system: &mut System) {
                 };
                 tables.map(memory, Attributes::SHARED).unwrap();
             }
+            if let Some(page) = &guest.stolen_time {
+                tables.map(page, Attributes::STOLEN_TIME).unwrap();
+            }
             tables.vttbr(Vmid::of(id))
         };
         let all = make(Attributes::RAM);
@@ -452,17 +488,19 @@ pub fn signed_parts(system: &System, sign: impl FnOnce(&[u8]) -> [u8; Seal::SIGN
     let address = PhysAddr(bundle.as_ptr() as u64);
     seal(&mut system, address, &mut bundle, sign).unwrap();
     let memory = system.guests.iter().flat_map(|guest| &guest.memory);
+    let pages_with_stolen_time = system.guests.iter().filter_map(|guest| guest.stolen_time);
     Parts {
         mpidrs: system.board.core_mpidrs.to_vec(),
         memory: (MEMORY, MEMORY_SIZE),
         loadable: memory
             .map(|range| (range.pa.0, range.size))
             .chain(system.link_memory.map(|it| (it.start.0, it.size)))
+            .chain(pages_with_stolen_time.map(|it| (it.pa.0, it.size)))
             .collect(),
         bundle,
         own: MemoryRange {
-            start: PhysAddr(MEMORY),
-            size: HYPERVISOR_SIZE,
+            start: PhysAddr(MEMORY + HYPERVISOR_OFFSET),
+            size: HYPERVISOR_SIZE - HYPERVISOR_OFFSET,
         },
         trust: Trust::default(),
         has_sha256: true,

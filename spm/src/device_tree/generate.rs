@@ -10,6 +10,7 @@ use dtoolkit::error::ModelError;
 use dtoolkit::model::{DeviceTree, DeviceTreeNode, DeviceTreeProperty};
 use spumone_config::IntId;
 use spumone_config::board::{Board, Device};
+use spumone_config::calls;
 use spumone_config::description::Guest;
 use spumone_config::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
 use spumone_config::layout::GuestPlan;
@@ -64,6 +65,9 @@ pub fn generate(
     root.add_child(clock(board)?);
     if let Some(console) = plan.console {
         root.add_child(pl011(console)?);
+    }
+    if guest.watchdog_us.is_some() {
+        root.add_child(watchdog()?);
     }
     for (index, link) in plan.links.iter().enumerate() {
         let peer = names.get(link.peer.index()).copied().unwrap_or_default();
@@ -130,6 +134,14 @@ fn memory(memory: Mapping) -> Result<DeviceTreeNode, ModelError> {
     let mut node = DeviceTreeNode::new(format!("memory@{:x}", memory.ipa.0))?;
     set(&mut node, "device_type", "memory")?;
     set(&mut node, "reg", reg(&[(memory.ipa.0, memory.size)]))?;
+    Ok(node)
+}
+
+/// Documentation/devicetree/bindings/watchdog/arm-smc-wdt.yaml. The driver uses `SMC`, which EL2 answers as it does `HVC`.
+fn watchdog() -> Result<DeviceTreeNode, ModelError> {
+    let mut node = DeviceTreeNode::new("watchdog")?;
+    set(&mut node, "compatible", "arm,smc-wdt")?;
+    set(&mut node, "arm,smc-id", calls::WATCHDOG)?;
     Ok(node)
 }
 

@@ -17,9 +17,11 @@ mod lives;
 mod psci;
 mod registers;
 mod spin;
+mod stolen;
 mod storm;
 mod timer;
 mod watch;
+mod watchdog;
 mod words;
 
 /// The suite of this name.
@@ -42,10 +44,12 @@ pub fn find(name: &str) -> Option<fn()> {
         "psci" => psci::run,
         "registers" => registers::run,
         "spin" => spin::run,
+        "stolen" => stolen::run,
         "storm" => storm::run,
         "timer" => timer::run,
         "victim" => dma::be_attacked,
         "watch" => watch::run,
+        "watchdog" => watchdog::run,
         "words" => words::run,
         _ => return None,
     })

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Watchdogs of guests: a guest that hangs starts again in time, and the others lose nothing (exact clock).
+
+use boot_tests::{Boot, Console, ESCAPE, Guest, linux, probe, rt};
+
+/// How much later than its timeout a guest may have stopped, in microseconds.
+const LATE_US: u64 = 1_000;
+const SECOND_US: u64 = 1_000_000;
+
+/// The ends of a guest's lives in the health log that was printed last, in microseconds of the system counter: the last ones.
+fn ends(console: &Console, guest: &str) -> Vec<(u64, u64)> {
+    let what = format!(" of guest {guest} ended: its watchdog expired");
+    let lines = console.lines("spumone");
+    let ends = lines.filter_map(|line| {
+        let (seconds, rest) = line.strip_prefix("at ")?.split_once(" s life ")?;
+        let life = rest.strip_suffix(&what)?.parse().ok()?;
+        let (whole, part) = seconds.split_once('.')?;
+        let (whole, part): (u64, u64) = (whole.parse().ok()?, part.parse().ok()?);
+        Some((life, whole * SECOND_US + part))
+    });
+    let mut ends: Vec<_> = ends.collect();
+    ends.sort_unstable();
+    ends.dedup();
+    ends
+}
+
+/// Boots a guest that hangs beside another one, until it has hung in `lives` lives and the other one has printed its `result`. Checks that
+/// each life ended in time.
+fn hangs(boot: Boot, hung: Guest, lives: usize, (other, result): (&str, &str)) -> Console {
+    let mut machine = boot.guest(hung.named("hung").watched("10s")).start();
+    let console = machine.wait_until(&format!("{lives} lives"), |console| {
+        console.expect_not("hung", "FAIL");
+        console.count("spumone", "guest hung restarts: its watchdog has expired") >= lives
+    });
+    drop(console);
+    machine.wait_for(other, result);
+    let console = machine.type_until(
+        &format!("{ESCAPE}s"),
+        "spumone",
+        "s life 1 of guest hung ended",
+    );
+    machine.type_keys(&format!("{ESCAPE}xx"));
+    drop(console);
+    let console = machine.finish();
+    let petted = console
+        .lines("hung")
+        .filter_map(|line| line.strip_prefix("watchdog-petted us="));
+    let petted: Vec<u64> = petted.filter_map(|us| us.parse().ok()).collect();
+    let ends = ends(&console, "hung");
+    console.demand(ends.len() >= lives, "too few lives have ended");
+    for (&petted, &(life, ended)) in petted.iter().zip(&ends) {
+        let took = ended - petted;
+        // The guest reads the counter after its call.
+        let is_in_time = (SECOND_US - LATE_US..SECOND_US + LATE_US).contains(&took);
+        console.demand(is_in_time, &format!("life {life} took {took} us"));
+    }
+    console
+}
+
+#[test]
+fn a_guest_that_spins_with_interrupts_masked_starts_again_beside_freertos() {
+    let boot = Boot::new("a_guest_that_spins_with_interrupts_masked_starts_again_beside_freertos")
+        .policy("steal")
+        .cores(2)
+        .exact()
+        .guest(rt("period=1ms load=10% duration=3s"));
+    let hung = probe("hung", "suite=watchdog timeout=1 pets=1", &[1, 0]).priority(100);
+    let console = hangs(boot, hung, 2, ("rt", "rt-result"));
+    console.rt_is_well("rt");
+}
+
+#[test]
+fn a_real_time_guest_that_hangs_starts_again_beside_another_guest() {
+    let boot = Boot::new("a_real_time_guest_that_hangs_starts_again_beside_another_guest")
+        .policy("steal")
+        .cores(2)
+        .exact()
+        .guest(probe("good", "suite=watch ms=2000 seed=4", &[1, 0]).priority(100));
+    let hung = probe("hung", "suite=watchdog timeout=1", &[0]).priority(200);
+    let console = hangs(boot, hung, 2, ("good", "probe-result"));
+    console.probe_has_passed("good");
+}
+
+#[test]
+fn a_guest_that_sleeps_with_interrupts_masked_starts_again_beside_freertos() {
+    let boot = Boot::new("a_guest_that_sleeps_with_interrupts_masked_starts_again_beside_freertos")
+        .policy("none")
+        .exact()
+        .guest(rt("period=1ms load=50% duration=3s"));
+    let hung = probe("hung", "suite=watchdog timeout=1 hang=wfi", &[0]).priority(100);
+    let console = hangs(boot, hung, 2, ("rt", "rt-result"));
+    console.rt_is_well("rt");
+}
+
+#[test]
+fn a_watchdog_that_is_turned_off_ends_no_life() {
+    Boot::new("a_watchdog_that_is_turned_off_ends_no_life")
+        .exact()
+        .guest(probe("calm", "suite=watchdog pets=3 hang=off", &[0]).watched("2s"))
+        .run()
+        .probe_is_well("calm")
+        .expect_not("spumone", "restarts")
+        .machine_ended();
+}
+
+/// Debian's kernel with its own driver.
+#[test]
+fn a_linux_that_panics_starts_again_beside_freertos() {
+    let mut machine = Boot::new("a_linux_that_panics_starts_again_beside_freertos")
+        .policy("steal")
+        .cores(2)
+        .memory_mib(1024)
+        .exact()
+        .limit(600)
+        .guest(rt("period=1ms load=50% burst=10ms duration=8s"))
+        .guest(
+            linux("hang", "seconds=2", &[1, 0])
+                .initrd("initrd-share.cpio")
+                .watched("2s"),
+        )
+        .start();
+    machine.wait_for("linux", "linux-hangs timeout=2 identity=arm_smc_wdt");
+    machine.wait_for("spumone", "guest linux restarts: its watchdog has expired");
+    machine.wait_until("the second life", |console| {
+        console.count("linux", "linux-init") >= 2
+    });
+    machine.wait_for("rt", "rt-result");
+    machine.type_keys(&format!("{ESCAPE}xx"));
+    machine.finish().rt_is_well("rt");
+}
+
+/// A guest counts as stolen what the real-time guest takes: half of the time.
+#[test]
+fn a_guest_reads_its_stolen_time_and_cannot_write_it() {
+    for (policy, cores) in [("none", 1), ("steal", 2)] {
+        let name = "a_guest_reads_its_stolen_time_and_cannot_write_it";
+        let homes = [0, 1];
+        let mut boot = Boot::new(&format!("{name}_{policy}"))
+            .policy(policy)
+            .cores(cores)
+            .exact()
+            .guest(rt("period=1ms load=50% burst=10ms duration=1500ms"));
+        if cores == 2 {
+            // The vCPU of the other guest cannot stay there either.
+            boot = boot.guest(probe("spin", "suite=spin ms=1400", &[1]).priority(100));
+        }
+        let console = boot
+            .guest(
+                probe("stolen", "suite=stolen ms=1000 write=1", &homes[..1])
+                    .may_move_to(&homes[..cores])
+                    .priority(100)
+                    .reads_stolen_time(),
+            )
+            .run();
+        console
+            .expect("stolen", "PASS stolen")
+            .expect("stolen", "stolen-write")
+            .expect_not("stolen", "FAIL")
+            .expect("spumone", "guest stolen stopped: vcpu 0")
+            .rt_is_well("rt");
+        let [stolen, least] =
+            ["us", "gaps"].map(|it| console.number("stolen", "stolen-result", it));
+        console.demand(least > 200_000 && stolen > 200_000, "little is stolen");
+    }
+}
+
+/// `/proc/stat` of Linux has the time that the real-time guest takes: half of the time, and the switches.
+#[test]
+fn linux_counts_stolen_time() {
+    let console = Boot::new("linux_counts_stolen_time")
+        .policy("none")
+        .memory_mib(1024)
+        .exact()
+        .limit(600)
+        .guest(rt("period=1ms load=50% burst=10ms duration=12s"))
+        .guest(linux("steal", "seconds=4", &[0]).reads_stolen_time())
+        .run();
+    console.linux_is_well("linux", "steal").rt_is_well("rt");
+    let [steal, elapsed] =
+        ["steal", "elapsed"].map(|it| console.number("linux", "linux-result", it));
+    let permille = steal * 1000 / elapsed.max(1);
+    console.demand(
+        (495..=512).contains(&permille),
+        &format!("{permille} of 1000 are stolen"),
+    );
+}
+
+#[test]
+#[ignore = "long"]
+fn a_guest_starts_again_a_thousand_times_in_a_row() {
+    let boot = Boot::new("a_guest_starts_again_a_thousand_times_in_a_row")
+        .policy("steal")
+        .cores(2)
+        .exact()
+        .limit(7200)
+        .guest(rt("period=10ms load=1% duration=900s"));
+    let hung = probe("hung", "suite=watchdog timeout=1 hang=wfi", &[1, 0]).priority(100);
+    hangs_often(boot, hung);
+}
+
+/// The health log has the last ends only: here all lives are counted by the lines about them.
+fn hangs_often(boot: Boot, hung: Guest) {
+    let mut machine = boot.guest(hung.watched("1s")).start();
+    let console = machine.wait_until("1000 lives", |console| {
+        console.expect_not("hung", "FAIL");
+        console.count("spumone", "guest hung restarts: its watchdog has expired") >= 1000
+    });
+    console.rt_is_well("rt");
+    machine.type_keys(&format!("{ESCAPE}xx"));
+    machine.finish().expect("spumone", "the machine goes off");
+}
