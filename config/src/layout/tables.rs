@@ -6,7 +6,9 @@ use super::{links, uses_link_window};
 use crate::board::{Board, Links};
 use crate::check::windows;
 use crate::description::{Description, Guest};
-use crate::packed::{LinkEnd, LinkKind, MAX_RANGES, Mapping, MemoryRange, PageRange, Policy, Stage2};
+use crate::packed::{
+    LinkEnd, LinkKind, MAX_RANGES, Mapping, MemoryRange, PageRange, Policy, Stage2,
+};
 use crate::problem::Problem;
 use crate::roles::{Tables, changes_cores};
 use crate::stage2::{

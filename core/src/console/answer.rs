@@ -340,6 +340,7 @@ const fn cause(reason: StopReason) -> &'static str {
         StopReason::Watchdog => "its watchdog expired",
         StopReason::Operator => "operator",
         StopReason::Unverified => "image differs from its hash",
+        StopReason::Tampered => "protected memory changed",
     }
 }
 
@@ -402,6 +403,11 @@ mod tests {
                 life,
                 on: 1,
                 vcpus: 4,
+                progress: (guest.0 == 0).then_some(Progress {
+                    pages: 22,
+                    took_ms: 987,
+                    rounds: 13,
+                }),
             })
         }
 

@@ -62,7 +62,9 @@ impl<'a> Notice<'a> {
             Subject::Tampered(changed) => return self.tampered(changed, index),
             Subject::Stopped(StopReason::Off) => (" is off", None),
             Subject::Stopped(StopReason::Reset | StopReason::Operator) => (" is reset", None),
-            Subject::Stopped(StopReason::Fault | StopReason::Unverified | StopReason::Tampered) => (" was stopped", None),
+            Subject::Stopped(StopReason::Fault | StopReason::Unverified | StopReason::Tampered) => {
+                (" was stopped", None)
+            }
             Subject::Stopped(StopReason::Watchdog) => {
                 (" was stopped: its watchdog has expired", None)
             }

@@ -65,10 +65,7 @@ impl Restarts {
                 return Ending::Restarts;
             }
             (
-                StopReason::Reset
-                | StopReason::Operator
-                | StopReason::Fault
-                | StopReason::Watchdog,
+                StopReason::Reset | StopReason::Operator | StopReason::Fault | StopReason::Watchdog,
                 OnStop::Restart(limit),
                 _,
             )
