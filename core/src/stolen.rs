@@ -31,8 +31,8 @@ impl Stolen {
     /// The vCPU does not run any more, and waits from this time on; [`Ticks::NEVER`]: it sleeps without a timer, or is off.
     #[inline(always)]
     pub fn waits(&self, from: Ticks) {
-        // Relaxed: a reader that does not see it yet misses only the time since.
-        self.waits_from.store(from.0, Ordering::Relaxed);
+        // Release: a reader that sees this wait sees the sum of those before it. One that does not see it yet misses only the time since.
+        self.waits_from.store(from.0, Ordering::Release);
     }
 
     /// The vCPU runs from `now` on. Returns the sum of all stolen time, if it has grown.

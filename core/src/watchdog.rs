@@ -96,7 +96,7 @@ impl Watchdog {
             (command::SET_TIMEOUT, seconds) if (SHORTEST_S..=longest_s).contains(&seconds) => {
                 self.timeout_s.store(seconds, Ordering::Relaxed);
                 if left.is_some() {
-                    self.begin(caller);
+                    self.begin_anew(caller);
                 }
             }
             (command::ENABLE, 0) => self.turn_off(),
@@ -106,7 +106,7 @@ impl Watchdog {
             }
             (command::PET, _) => {
                 left.ok_or(CallError::Disabled)?;
-                self.begin(caller);
+                self.begin_anew(caller);
             }
             (command::GET_TIMELEFT, _) => {
                 let left = left.ok_or(CallError::Disabled)?;
@@ -126,6 +126,22 @@ impl Watchdog {
 
     /// Begins the timeout.
     fn begin(&self, caller: Caller<'_>) {
+        self.each_end(caller, |expires, at| expires.store(at, Ordering::Relaxed));
+    }
+
+    /// Begins the timeout anew, unless another vCPU turns the watchdog off meanwhile.
+    fn begin_anew(&self, caller: Caller<'_>) {
+        self.each_end(caller, |expires, at| {
+            let old = expires.load(Ordering::Relaxed);
+            if old != Ticks::NEVER.0 {
+                // If this fails, another vCPU pets or turns off at the same time.
+                let _ = expires.compare_exchange(old, at, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Passes the word of each vCPU on, with the end of a timeout that begins now.
+    fn each_end(&self, caller: Caller<'_>, set: impl Fn(&AtomicU64, u64)) {
         let seconds = match self.timeout_s.load(Ordering::Relaxed) {
             0 => u32::from(caller.longest_s),
             seconds => seconds,
@@ -134,7 +150,7 @@ impl Watchdog {
         // At most 8 times: vCPUs of the guest.
         for (expires, stolen) in self.expires.iter().zip(caller.stolen) {
             let at = given(stolen, caller.now).saturating_add(timeout);
-            expires.store(at.0, Ordering::Relaxed);
+            set(expires, at.0);
         }
     }
 

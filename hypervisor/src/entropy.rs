@@ -19,6 +19,8 @@ use spumone_config::{GuestId, PcpuId};
 
 /// Bytes of the key.
 const KEY: usize = 16;
+/// Numbers of a TRNG call, which answers with up to 192 bits.
+const NUMBERS: usize = 3;
 /// Streams from here on are of cores; those below are of guests.
 const CORES: u64 = 1 << 63;
 
@@ -78,6 +80,8 @@ impl Entropy {
             entropy: self.clone(),
             stream: CORES | u64::from(core.0),
             next: 0,
+            drawn: [0; NUMBERS],
+            count: 0,
         }
     }
 }
@@ -94,13 +98,51 @@ pub struct Stream {
     stream: u64,
     /// Which number is next. A guest cannot use up 2^64 of them.
     next: u64,
+    /// Numbers that were drawn and not taken yet: the first `count`.
+    drawn: [u64; NUMBERS],
+    count: usize,
 }
 
 impl Stream {
-    /// The next number.
-    pub fn next_u64(&mut self) -> u64 {
-        let number = self.entropy.number(self.stream, self.next);
-        self.next = self.next.wrapping_add(1);
-        number
+    /// The numbers of a call. `None` if the core is interrupted while it draws them: what was drawn is kept for the next attempt, so each
+    /// attempt gets on.
+    pub fn take(&mut self, is_interrupted: impl Fn() -> bool) -> Option<[u64; NUMBERS]> {
+        // At most 3 times: numbers of a call.
+        while let Some(place) = self.drawn.get_mut(self.count) {
+            *place = self.entropy.number(self.stream, self.next);
+            self.next = self.next.wrapping_add(1);
+            self.count += 1;
+            if self.count < NUMBERS && is_interrupted() {
+                return None;
+            }
+        }
+        self.count = 0;
+        Some(core::mem::take(&mut self.drawn))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+
+    #[test]
+    fn numbers_are_the_same_however_often_a_core_is_interrupted() {
+        let stream = || Entropy::fixed(7).of_core(PcpuId(1));
+        let (mut quiet, mut interrupted) = (stream(), stream());
+        for _ in 0..10 {
+            let looks = Cell::new(0);
+            let is_interrupted = || {
+                looks.set(looks.get() + 1);
+                true
+            };
+            let numbers = core::iter::repeat_with(|| interrupted.take(is_interrupted))
+                .take(NUMBERS)
+                .flatten()
+                .next();
+            assert_eq!(numbers, quiet.take(|| false));
+            assert!(numbers.is_some_and(|it| it[0] != it[1] && it[2] != 0));
+            assert_eq!(looks.get(), NUMBERS - 1);
+        }
     }
 }

@@ -53,6 +53,13 @@ impl GuestRegisters {
         self.pstate &= !SOFTWARE_STEP;
     }
 
+    /// Goes back to the HVC or SMC before the program counter, so that the guest executes it again.
+    pub fn repeat_call(&mut self) {
+        /// HVC and SMC are instructions of A64 only.
+        const SIZE: u64 = 4;
+        self.pc = self.pc.wrapping_sub(SIZE);
+    }
+
     /// Skips an A64 instruction in the hint space. It may be the target of an indirect branch, as `PACIASP` is: the next
     /// instruction is not (FEAT_BTI; Arm ARM DDI 0487, `PSTATE.BTYPE`).
     pub fn skip_hint(&mut self) {

@@ -4,6 +4,7 @@
 //!
 //! The hypervisor, the simulator and the exhaustive test run this code; each brings its own [`Platform`].
 
+use super::catch::catch_always;
 use super::defer::defer_preemption;
 use super::early;
 use super::fetch::{Fetched, fetch, is_above_movable, is_urgent};
@@ -147,6 +148,9 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     let stands = set_mask(state, platform, now, band);
     if changes {
         early::stays_loaded(state, platform, now);
+        if state.scheduler.runs_out_of_turn() && state.running == state.loaded() {
+            catch_always(state, platform);
+        }
     }
     if stands {
         arm_alarm(state, platform);

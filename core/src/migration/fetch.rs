@@ -73,7 +73,9 @@ pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ti
     let slice = state.scheduler.time_slice();
     let is_over = slice.is_some_and(|slice| slice.same_band_waits && slice.end <= now);
     if elsewhere.is_empty() && !is_over {
-        end_grace(state, platform);
+        if !state.scheduler.is_cut() {
+            end_grace(state, platform);
+        }
         return Fetched::AtOnce;
     }
     choose(state, platform, now, elsewhere, is_over)
@@ -143,7 +145,10 @@ fn choose<P: Platform>(
             Leaves::Now => {}
         }
     }
-    end_grace(state, platform);
+    // If another vCPU is to run out of turn later, the running one has its grace for that.
+    if must_leave || !state.scheduler.is_cut() {
+        end_grace(state, platform);
+    }
     if let Some(ended) = must_end(state, platform) {
         return ended;
     }

@@ -185,6 +185,7 @@ impl Model {
                 if let Some(current) = self.current.filter(|_| self.is_out_of_turn) {
                     let rest = self.vcpus[current as usize].unwrap().rest;
                     (self.rest, self.lent, self.is_out_of_turn) = (rest, 0, false);
+                    self.asked.0.clear();
                 }
             }
             Event::EndOutOfTurn => {
@@ -201,7 +202,10 @@ impl Model {
                     self.lent += more;
                 }
             }
-            Event::Withdraw => self.rest -= core::mem::take(&mut self.lent),
+            Event::Withdraw => {
+                self.rest -= core::mem::take(&mut self.lent);
+                self.asked_from = 0;
+            }
             Event::Pause(rank) => self.paused = rank.map(band),
             Event::Decide(later) => self.decide(later),
         }
@@ -229,7 +233,7 @@ impl Model {
             self.asked = (BTreeSet::new(), vcpu / 2);
         }
         if self.asked.0.is_empty() {
-            self.asked_from = 0;
+            self.asked_from = self.now + 1;
         }
         self.asked.0.insert(vcpu);
     }
@@ -298,6 +302,7 @@ impl Model {
         (self.since, self.lent) = (self.now, 0);
         self.is_out_of_turn = false;
         if self.asked.1 == next / 2
+            && self.asked_from <= self.now
             && let Some(&asked) = self.asked.0.first()
         {
             self.is_out_of_turn = true;

@@ -86,7 +86,8 @@ impl OutOfTurn {
         self.interval = interval;
     }
 
-    /// A runnable vCPU of `band`, which is the band that runs, is to run out of turn. Returns whether it will.
+    /// A runnable vCPU of `band`, which is the band that runs, is to run out of turn. Returns whether it will, and was not to before: so
+    /// the interrupts of a storm do not lead to a decision each.
     pub(super) fn ask(
         &mut self,
         vcpu: VcpuId,
@@ -94,16 +95,17 @@ impl OutOfTurn {
         allowance: &mut Allowance,
         now: Ticks,
     ) -> bool {
-        let asks = !self.asked.is_empty() && self.band == band && self.asked.contains(vcpu);
-        if asks || self.length == Ticks(0) || !allowance.take(now, self.interval) {
-            return asks;
+        let is_asked = self.band == band && self.asked.contains(vcpu);
+        if is_asked || self.length == Ticks(0) || !allowance.take(now, self.interval) {
+            return false;
         }
         if self.band != band {
             self.asked = VcpuSet::EMPTY;
             self.band = band;
         }
         if self.asked.is_empty() {
-            self.from = Ticks(0);
+            // Not by a decision that is being made: it has looked already whether the running vCPU may hold a lock.
+            self.from = now.saturating_add(Ticks(1));
         }
         self.asked.insert(vcpu);
         true
@@ -127,6 +129,12 @@ impl OutOfTurn {
         self.asked = VcpuSet::EMPTY;
     }
 
+    /// The vCPU that runs has left its kernel: it gives up the core at once.
+    #[inline(always)]
+    pub(super) fn no_longer_put_off(&mut self) {
+        self.from = Ticks(0);
+    }
+
     /// A vCPU begins to run, in turn.
     #[inline(always)]
     pub(super) fn runs_in_turn(&mut self, vcpu: VcpuId) {
@@ -134,10 +142,10 @@ impl OutOfTurn {
         self.asked.remove(vcpu);
     }
 
-    /// The vCPU of `band` that runs out of turn from now on, if there is one.
+    /// The vCPU of `band` that runs out of turn from `now` on, if there is one.
     #[inline(always)]
-    pub(super) fn next(&mut self, band: Band) -> Option<VcpuId> {
-        if self.asked.is_empty() || self.band != band {
+    pub(super) fn next(&mut self, band: Band, now: Ticks) -> Option<VcpuId> {
+        if self.asked.is_empty() || self.band != band || self.from > now {
             return None;
         }
         let vcpu = self.asked.iter().next()?;

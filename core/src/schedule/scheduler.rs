@@ -263,12 +263,13 @@ impl Scheduler {
         }
     }
 
-    /// The current vCPU, which runs out of turn, goes on: its time slice begins now.
+    /// The current vCPU, which runs out of turn, goes on: its time slice begins now, and no other vCPU cuts it short for now.
     pub fn take_turn(&mut self, now: Ticks) {
         if let Some((vcpu, _)) = self.current
             && let Ok(&Entry { quantum_left, .. }) = self.entry(vcpu)
         {
             self.out_of_turn.runs_in_turn(vcpu);
+            self.out_of_turn.cancel();
             self.quantum_end = now.saturating_add(quantum_left);
             self.extended_by = Ticks(0);
         }
@@ -413,10 +414,11 @@ impl Scheduler {
     }
 
     /// Withdraws the [extensions](Self::extend_time_slice) of the running vCPU's time slice: it ends when it would have
-    /// ended without them, at once if that time is past.
+    /// ended without them, at once if that time is past, or if another vCPU is to run out of turn.
     pub fn withdraw_extension(&mut self) {
         self.quantum_end = self.quantum_end.saturating_sub(self.extended_by);
         self.extended_by = Ticks(0);
+        self.out_of_turn.no_longer_put_off();
     }
 
     /// Whether a vCPU above this band runs or is runnable; `None`: any vCPU.
@@ -485,7 +487,7 @@ impl Scheduler {
             return;
         };
         self.out_of_turn.forget(first);
-        match self.out_of_turn.next(band) {
+        match self.out_of_turn.next(band, now) {
             None => self.run(first, band, quantum_left, now),
             Some(vcpu) => self.run_before_turn(vcpu, band, now),
         }

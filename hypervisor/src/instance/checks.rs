@@ -7,6 +7,7 @@ use crate::hash::MemoryEngine;
 use crate::loader::{Left, MAX_STEPS};
 use crate::timers;
 use spumone_config::GuestId;
+use spumone_config::types::MAX_GUESTS;
 use spumone_core::bits::bits;
 use spumone_core::console::Subject;
 use spumone_core::load::Hashing;
@@ -27,8 +28,11 @@ impl Instance {
         let own = self.state.tokens().iter();
         // At most 32 times: vCPUs.
         let own = own.filter_map(|id| machine.shared.band(id)).max();
+        // The guests take turns.
+        let later = machine.protected & u32::MAX << self.checks_next;
+        let guests = bits(later).chain(bits(machine.protected & !later));
         // At most 8 times: guests.
-        for id in bits(machine.protected).map(|id| GuestId(id as u8)) {
+        for id in guests.map(|id| GuestId(id as u8)) {
             if cpu::interrupt_pending() {
                 return true;
             }
@@ -37,6 +41,11 @@ impl Instance {
                 && own <= Some(guest.config.band)
                 && self.check(id, life) == Left::More
             {
+                // A leaf that is begun is finished first.
+                self.checks_next = match self.helps {
+                    Some(_) => id.0,
+                    None => (id.0 + 1) % MAX_GUESTS as u8,
+                };
                 return true;
             }
         }
@@ -84,8 +93,7 @@ impl Instance {
     #[inline(never)]
     fn has_changed(&mut self, id: GuestId, life: Generation, number: u32) {
         let guest = self.platform.machine.guest(id);
-        let reason = StopReason::Tampered;
-        if guest.lifecycle.begin_stop_of(life, reason).is_none() {
+        if self.begin_stop(id, life, StopReason::Tampered).is_none() {
             return;
         }
         self.send_stop(id, life, guest.cores());

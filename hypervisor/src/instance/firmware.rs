@@ -2,6 +2,7 @@
 //! The firmware calls of guests: PSCI, SMCCC and TRNG. `core/psci` decides their outcome, which is carried out here.
 
 use super::{Instance, loaded};
+use crate::cpu;
 use crate::timers;
 use spumone_config::VcpuId;
 use spumone_core::migration;
@@ -31,10 +32,11 @@ impl Instance {
                 let values = guest.watchdog.call(command, argument, caller);
                 self.answer_four(values);
             }
-            Outcome::Random { bits, width } => {
-                let entropy = core::array::from_fn(|_| self.random.next_u64());
-                self.answer_four(random_registers(entropy, bits, width));
-            }
+            Outcome::Random { bits, width } => match self.random.take(cpu::interrupt_pending) {
+                Some(entropy) => self.answer_four(random_registers(entropy, bits, width)),
+                // The guest executes the instruction again.
+                None => loaded(&mut self.state).registers.repeat_call(),
+            },
             Outcome::Suspend { powerdown } => {
                 self.answer(SUCCESS);
                 loaded(&mut self.state).resume = powerdown;

@@ -67,6 +67,8 @@ pub struct Instance {
     /// The chunk that this core has begun to hash while it is idle, and what for. Not in one `Option`, so that it stays where it is.
     helps: Option<Hashing>,
     helped: Helped,
+    /// The guest whose protected memory this core checks next.
+    checks_next: u8,
 }
 
 /// What a core that idles hashes a chunk for.
@@ -168,6 +170,7 @@ impl Instance {
             random: machine.entropy.of_core(core),
             helps: None,
             helped: Helped::Load(GuestId(0)),
+            checks_next: 0,
         }
     }
 

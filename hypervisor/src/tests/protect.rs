@@ -78,6 +78,8 @@ fn a_guest_whose_memory_has_changed_starts_again_from_its_image() {
         assert_eq!(printed().matches(MESSAGE).count(), 3, "{}", printed());
         assert_eq!(printed().matches("guest0 restarts").count(), 2);
         assert_eq!((bench.life(1), bench.phase(1)), (1, Phase::Running));
+        let ends = bench.machine.health.numbers();
+        assert_eq!(ends, 0..3, "each end is in the health log");
     }
 }
 

@@ -512,6 +512,10 @@ fn a_vcpu_for_which_an_interrupt_has_come_runs_out_of_turn() {
     core.ring(1);
     core.machine.pending.push(VcpuId(1));
     core.go_on();
+    // Not in the tick in which the interrupt came: it may have come during a decision.
+    assert_eq!(core.machine.alarm, Ticks(core.machine.now.0 + 1));
+    core.machine.now = core.machine.alarm;
+    core.go_on();
     assert_eq!(core.state.running, Some(VcpuId(0)));
     let grace = Ticks::from_micros(10, FREQUENCY_HZ);
     assert_eq!(core.machine.alarm, core.machine.now.saturating_add(grace));
@@ -527,6 +531,43 @@ fn a_vcpu_for_which_an_interrupt_has_come_runs_out_of_turn() {
     core.go_on();
     assert_eq!(core.state.running, Some(VcpuId(0)));
     assert_eq!(core.machine.alarm, slice_end.saturating_add(length));
+}
+
+/// It returns to its program, and does not go on until it would be sampled.
+#[test]
+fn a_vcpu_that_is_caught_gives_up_the_core_to_one_that_runs_out_of_turn() {
+    let mut core = beside_one_that_waits(Without::default());
+    core.ring(1);
+    core.machine.pending.push(VcpuId(1));
+    core.go_on();
+    core.machine.now.0 += 1;
+    core.machine.in_kernel = false;
+    caught(&mut core.state, &mut core.machine);
+    core.go_on();
+    assert_eq!(core.state.running, Some(VcpuId(1)));
+}
+
+/// Each would renew the grace of the vCPU that runs, in its kernel.
+#[test]
+fn more_interrupts_for_a_vcpu_that_is_to_run_out_of_turn_change_nothing() {
+    let mut core = beside_one_that_waits(Without::default());
+    let mut samples = 0;
+    for _ in 0..100 {
+        core.ring(1);
+        core.machine.pending.push(VcpuId(1));
+        core.go_on();
+        if core.state.running == Some(VcpuId(1)) {
+            break;
+        }
+        if core.machine.alarm <= core.machine.now.saturating_add(Ticks(5)) {
+            samples += 1;
+            core.machine.now = core.machine.alarm;
+            core.go_on();
+        }
+        core.machine.now.0 += 2;
+    }
+    // It seems to spin.
+    assert_eq!((core.state.running, samples), (Some(VcpuId(1)), 1));
 }
 
 #[test]
