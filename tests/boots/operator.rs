@@ -120,7 +120,7 @@ fn restart_beneath_a_spinning_guest() {
     machine.wait_for("spumone", "guest echo: restart requested");
     machine.type_keys(&format!("{ESCAPE}s"));
     machine
-        .wait_for("spumone", "guest echo: stopping (reset)")
+        .wait_for("spumone", "guest echo: stopping (operator)")
         .expect_not("spumone", "guest echo restarts");
     machine.wait_for("spumone", "guest echo restarts");
     machine.wait_until("the second life", |console| {

@@ -34,6 +34,8 @@ fn hangs(boot: Boot, hung: Guest, lives: usize, (other, result): (&str, &str)) -
     });
     drop(console);
     machine.wait_for(other, result);
+    // So its line is whole.
+    machine.wait_for("spumone", &format!("guest {other} is off"));
     let console = machine.type_until(
         &format!("{ESCAPE}s"),
         "spumone",
