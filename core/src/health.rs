@@ -49,7 +49,10 @@ impl HealthLog {
         pub fn new() -> Self {
             Self {
                 count: AtomicU32::new(0),
-                entries: entries(),
+                entries: atomics!(Entry {
+                    what: AtomicU64::new(0),
+                    at: AtomicU64::new(0),
+                }),
             }
         }
     }
@@ -90,24 +93,6 @@ impl HealthLog {
     fn entry(&self, number: u32) -> Option<&Entry> {
         self.entries.get((number % ENTRIES) as usize)
     }
-}
-
-#[cfg(not(loom))]
-const fn entries() -> [Entry; ENTRIES as usize] {
-    [const {
-        Entry {
-            what: AtomicU64::new(0),
-            at: AtomicU64::new(0),
-        }
-    }; ENTRIES as usize]
-}
-
-#[cfg(loom)]
-fn entries() -> [Entry; ENTRIES as usize] {
-    core::array::from_fn(|_| Entry {
-        what: AtomicU64::new(0),
-        at: AtomicU64::new(0),
-    })
 }
 
 /// Not zero: no reason has the number 0 here.
@@ -179,7 +164,7 @@ mod loom_tests {
         }
     }
 
-    /// Two cores note an end, and a third one, whose place is that of the first, follows: a reader sees each as it was, or not at all.
+    /// A core notes an end in the place of an older one: a core that reads meanwhile gets either of them whole, or none.
     #[test]
     fn no_end_is_torn() {
         let mut model = loom::model::Builder::new();

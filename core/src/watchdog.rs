@@ -5,8 +5,8 @@
 //! core/arch/arm/include/sm/watchdog_smc.h).
 //!
 //! It counts the time that the guest was given. Of each vCPU, time counts while it runs, sleeps or is off, and not while it
-//! waits for a core ([`Stolen`]). The watchdog expires when the timeout has passed for every vCPU of the guest: a guest is not stopped because one
-//! of its vCPUs, which may be the one that pets, was not given the time to do so.
+//! waits for a core ([`Stolen`]). The watchdog expires when the timeout has passed for every vCPU of the guest. Any of them
+//! may be the one that pets the watchdog, and it may have to wait for a core: that never ends the guest.
 
 mod looks;
 

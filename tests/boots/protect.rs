@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests whose memory must not change while they run: a device of another guest changes it, as nothing confines DMA.
+//! Protected memory of guests: a device of another guest changes it by DMA, which nothing confines.
 
 use boot_tests::{Boot, Console, ESCAPE, Guest, probe, rt};
 

@@ -141,8 +141,8 @@ impl Boot {
         self
     }
 
-    /// The board file does not say that the devices do DMA, as that of a user who does not know. So a guest may have such a device without
-    /// [`Guest::trusted`].
+    /// The board file does not say that its devices do DMA. So a guest may have such a device without [`Guest::trusted`], as with a wrong
+    /// board file of a user.
     pub fn hides_dma(mut self) -> Self {
         self.hides_dma = true;
         self

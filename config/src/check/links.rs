@@ -45,14 +45,7 @@ pub(super) fn check(description: &Description, board: &Board, problems: &mut Vec
     if let Some(first) = description.links.first()
         && board.links.is_none()
     {
-        let message = format!("board \"{}\" has no place for links", board.name);
-        problems.push(
-            Problem::new("link-window", message)
-                .at(first.span, "this link")
-                .help(
-                    "add [links] to the board file, with addresses where the machine has nothing",
-                ),
-        );
+        problems.push(no_window(board, "links").at(first.span, "this link"));
     }
     for guest in &description.guests {
         stolen_time(guest, board, problems);
@@ -69,15 +62,15 @@ fn stolen_time(guest: &Guest, board: &Board, problems: &mut Vec<Problem>) {
         return;
     };
     if board.links.is_none() {
-        let message = format!("board \"{}\" has no place for stolen time", board.name);
-        problems.push(
-            Problem::new("link-window", message)
-                .at(key.span, "this page")
-                .help(
-                    "add [links] to the board file, with addresses where the machine has nothing",
-                ),
-        );
+        problems.push(no_window(board, "stolen time").at(key.span, "this page"));
     }
+}
+
+/// The board file names no addresses for this.
+fn no_window(board: &Board, what: &str) -> Problem {
+    let message = format!("board \"{}\" has no place for {what}", board.name);
+    Problem::new("link-window", message)
+        .help("add [links] to the board file, with addresses where the machine has nothing")
 }
 
 fn between(description: &Description, link: &Link, problems: &mut Vec<Problem>) {

@@ -137,8 +137,7 @@ pub(super) fn stolen_time(
     })
 }
 
-/// Makes the tables of all guests; The tables' first page is at `start`. `hypervisor`: the
-/// hypervisor's memory.
+/// Makes the tables of all guests. Their first page is at `start`. `hypervisor`: the hypervisor's memory.
 ///
 /// # Errors
 ///

@@ -270,7 +270,13 @@ impl Answers {
         self.text("guest ");
         self.text(guest.name);
         self.text(": ");
-        self.text(phase_name(guest.phase));
+        let (word, ended) = phase_words(guest.phase);
+        self.text(word);
+        if let Some(reason) = ended {
+            self.text(" (");
+            self.text(cause(reason));
+            self.text(")");
+        }
         self.text(", life ");
         self.number(guest.life);
         self.text(", ");
@@ -344,24 +350,13 @@ const fn cause(reason: StopReason) -> &'static str {
     }
 }
 
-const fn phase_name(phase: Phase) -> &'static str {
+/// The word for a phase, and why the guest ended, if it has.
+const fn phase_words(phase: Phase) -> (&'static str, Option<StopReason>) {
     match phase {
-        Phase::Restoring => "loading",
-        Phase::Running => "running",
-        Phase::Stopping(StopReason::Off) => "stopping (off)",
-        Phase::Stopping(StopReason::Reset) => "stopping (reset)",
-        Phase::Stopping(StopReason::Fault) => "stopping (fault)",
-        Phase::Stopping(StopReason::Watchdog) => "stopping (its watchdog expired)",
-        Phase::Stopping(StopReason::Operator) => "stopping (operator)",
-        Phase::Stopping(StopReason::Unverified) => "stopping (image differs from its hash)",
-        Phase::Stopping(StopReason::Tampered) => "stopping (protected memory changed)",
-        Phase::Stopped(StopReason::Off) => "stopped (off)",
-        Phase::Stopped(StopReason::Reset) => "stopped (reset)",
-        Phase::Stopped(StopReason::Fault) => "stopped (fault)",
-        Phase::Stopped(StopReason::Watchdog) => "stopped (its watchdog expired)",
-        Phase::Stopped(StopReason::Operator) => "stopped (operator)",
-        Phase::Stopped(StopReason::Unverified) => "stopped (image differs from its hash)",
-        Phase::Stopped(StopReason::Tampered) => "stopped (protected memory changed)",
+        Phase::Restoring => ("loading", None),
+        Phase::Running => ("running", None),
+        Phase::Stopping(reason) => ("stopping", Some(reason)),
+        Phase::Stopped(reason) => ("stopped", Some(reason)),
     }
 }
 

@@ -12,12 +12,13 @@ use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 
 /// In microseconds: how often a vCPU that has to give up the core is sampled while it is in its kernel.
 const GRACE_STEP_US: u32 = 50;
-/// In microseconds: for how long a vCPU runs out of turn when an interrupt has come for it. Most handlers of interrupts take less.
-const OUT_OF_TURN_US: u32 = 100;
-/// In microseconds: when such a vCPU is sampled for the second time, if another one is to run out of turn: soon, because it may spin.
+/// In microseconds: the time between its first and its second sample, if it has to give up the core to a vCPU that runs out of turn. Two
+/// samples show whether it spins.
 const SHORT_GRACE_STEP_US: u32 = 10;
 /// How many times such a vCPU is sampled before it must leave.
 const GRACE_STEPS: u8 = 5;
+/// In microseconds: for how long a vCPU runs out of turn when an interrupt has come for it. Most handlers of interrupts take less.
+const OUT_OF_TURN_US: u32 = 100;
 /// In microseconds: after how long another core is notified again of vCPUs that are parked here because this core runs a
 /// higher band.
 const NOTIFY_AGAIN_US: u32 = 1_600;
@@ -182,10 +183,15 @@ impl<T> CoreState<T> {
             .filter(|(_, it)| it.home == core)
             .map(|(id, _)| id)
             .collect();
-        let out_of_turn = micros(match without.out_of_turn {
-            true => 0,
-            false => OUT_OF_TURN_US,
-        });
+        let mut at_home = [0_u8; Band::COUNT];
+        // At most 32 times: vCPUs.
+        for (_, vcpu) in vcpus().filter(|(id, it)| it.home == core && movable.contains(*id)) {
+            at_home[vcpu.band.index()] += 1;
+        }
+        let shares = at_home.iter().any(|&count| count > 1);
+        // vCPUs that share their home core would run out of turn all the time, and get less done.
+        let is_in_turn = shares || without.out_of_turn;
+        let out_of_turn = micros(if is_in_turn { 0 } else { OUT_OF_TURN_US });
         let grace_steps = if without.grace { 0 } else { GRACE_STEPS };
         Self {
             core,

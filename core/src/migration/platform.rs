@@ -144,18 +144,24 @@ pub trait Platform {
     /// Loads the registers of a vCPU, except those of its timers and interrupts. From now on, stage 2 is that of this
     /// vCPU.
     fn load_registers(&mut self, vcpu: &mut Self::Token);
-    /// Loads its timers and interrupts. Returns the vCPUs whose doorbells were rung, and whether all interrupts are loaded.
+    /// Loads its timers and interrupts; `since`: the time of the decision that it runs. Returns the vCPUs whose doorbells were rung, and whether all interrupts are loaded.
     /// If not, an interrupt came in between, and [`Delivery::All`] is due before the vCPU runs.
-    fn load_interrupts(&mut self, vcpu: &mut Self::Token) -> (VcpuSet, bool);
+    fn load_interrupts(&mut self, vcpu: &mut Self::Token, since: Ticks) -> (VcpuSet, bool);
     /// Takes interrupts of the loaded vCPU back from its list registers, before its registers are saved. Returns the vCPUs with a rung
     /// doorbell, and `true` if the rest takes short. `false`: the core was interrupted, and [`Delivery::All`] is due if the vCPU
     /// runs again before it is saved.
     fn take_back(&mut self, _loaded: &mut Self::Token) -> (VcpuSet, bool) {
         (VcpuSet::EMPTY, true)
     }
-    /// Saves the registers of the loaded vCPU. `is_urgent`: a vCPU of a higher band has the core next. Then the search for an interrupt that
+    /// Saves the registers of the loaded vCPU. `ended`: when another vCPU took the core from it, if one did. `is_urgent`: a vCPU of a higher band has the core next. Then the search for an interrupt that
     /// wakes a sleeping one may end early, as it does when the core is interrupted, with the answer that there is one.
-    fn save(&mut self, loaded: &mut Self::Token, is_asleep: bool, is_urgent: bool) -> Saved;
+    fn save(
+        &mut self,
+        loaded: &mut Self::Token,
+        ended: Option<Ticks>,
+        is_asleep: bool,
+        is_urgent: bool,
+    ) -> Saved;
     /// Whether a vCPU whose registers are saved was in its guest's kernel.
     fn was_in_kernel(&self, vcpu: &Self::Token) -> bool;
     /// When the first timer expires, or has expired, of a vCPU whose registers are saved.

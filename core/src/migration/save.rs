@@ -22,7 +22,9 @@ pub fn save_loaded<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let is_asleep = state.scheduler.state(id) == Some(VcpuState::Sleep);
     let current = state.scheduler.current_band();
     let is_urgent = current > Some(vcpu.band);
-    let saved = platform.save(&mut token, is_asleep, is_urgent);
+    let has_lost_core = state.scheduler.current() != Some(id);
+    let ended = state.scheduler.since().filter(|_| has_lost_core);
+    let saved = platform.save(&mut token, ended, is_asleep, is_urgent);
     platform.trace(TracePoint::Saved);
     state.keep(id, token);
     state.must_refresh = false;

@@ -89,7 +89,8 @@ pub fn switch_in<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId
     let Some(mut token) = state.give_up(id) else {
         return;
     };
-    let (rung, is_complete) = platform.load_interrupts(&mut token);
+    let since = state.scheduler.since().unwrap_or_default();
+    let (rung, is_complete) = platform.load_interrupts(&mut token, since);
     state.loaded = Some(Loaded { id, token });
     state.must_refresh = !is_complete;
     early::loaded(state, platform, id);

@@ -6,14 +6,17 @@
 //! among the cores that have time.
 
 mod rounds;
+mod turns;
 
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
 
 pub use rounds::{Pace, Rounds};
+pub use turns::Turns;
 
 use crate::load::{Expected, Subject, physical};
+use crate::psci::StopReason;
 use spumone_config::packed::{Guest, Hash};
 use spumone_config::{GuestAddr, PhysAddr};
 
@@ -35,6 +38,16 @@ pub struct Progress {
     pub took_ms: u32,
     /// How many rounds were ended.
     pub rounds: u32,
+}
+
+/// Why a guest is stopped that has made an access it may not, at `at` of its memory if that is known: a write to protected memory, which
+/// stage 2 refuses, counts as a change of it.
+pub fn reason_of_fault(guest: &Guest, at: Option<GuestAddr>) -> StopReason {
+    let protect = guest.protect.as_ref();
+    match protect.zip(at) {
+        Some((protect, at)) if protect.is_read_only(at, 1) => StopReason::Tampered,
+        _ => StopReason::Fault,
+    }
 }
 
 /// Protected leaf `number` of a guest, counted over all of them: what is to be hashed, and where it is. `None` behind the last one.

@@ -107,7 +107,7 @@ impl Rounds {
 
     /// Begins a round, unless another core does. Returns the time since it began: none.
     fn begin(&self, before: u64, now: Ticks, round: u32) -> Option<Ticks> {
-        // Acquire: as the load. Nobody else begins a round until the store.
+        // Acquire: as the load. No other core begins a round until the store.
         self.began
             .compare_exchange(before, BEGINS, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;

@@ -116,16 +116,10 @@ impl Lifecycle {
         self.now() == (Phase::Running, generation)
     }
 
-    /// Running becomes stopping. Of several callers exactly one gets the generation, and must send `StopGuest` with it
-    /// to the guest's other cores and then stop its own vCPUs. `None`: the guest does not run, or another core was
+    /// Running becomes stopping, if this is still the guest's `life`. Of several callers exactly one gets the generation, and must send
+    /// `StopGuest` with it to the guest's other cores and then stop its own vCPUs. `None`: the guest does not run, or another core was
     /// first and has sent mail.
-    pub fn begin_stop(&self, reason: StopReason) -> Option<Generation> {
-        let (_, generation) = self.now();
-        self.begin_stop_of(generation, reason)
-    }
-
-    /// As [`begin_stop`](Self::begin_stop), if this is still the guest's life.
-    pub fn begin_stop_of(&self, life: Generation, reason: StopReason) -> Option<Generation> {
+    pub fn begin_stop(&self, life: Generation, reason: StopReason) -> Option<Generation> {
         let won = self.change((Phase::Running, life), (Phase::Stopping(reason), life));
         won.then_some(life)
     }

@@ -133,9 +133,9 @@ fn loom_one_core_begins_a_stop() {
         let life = running_life(0b11);
         let other = {
             let life = Arc::clone(&life);
-            thread::spawn(move || life.begin_stop(StopReason::Fault).is_some())
+            thread::spawn(move || life.begin_stop(life.now().1, StopReason::Fault).is_some())
         };
-        let this_won = life.begin_stop(StopReason::Reset).is_some();
+        let this_won = life.begin_stop(life.now().1, StopReason::Reset).is_some();
         assert_ne!(this_won, other.join().unwrap());
         let reason = if this_won {
             StopReason::Reset
@@ -152,7 +152,7 @@ fn loom_one_core_begins_a_stop() {
 fn loom_one_core_is_the_last_and_sees_the_writes_of_all_others() {
     let last = explore(|| {
         let life = running_life(0b11);
-        life.begin_stop(StopReason::Reset).unwrap();
+        life.begin_stop(life.now().1, StopReason::Reset).unwrap();
         // Stands for the guest's memory, which each core uses before it acknowledges.
         let memory = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
         let core = |number: u8| {
@@ -200,7 +200,7 @@ fn loom_a_guest_seen_running_is_seen_restored() {
 fn loom_a_guest_is_not_restarted_before_it_is_cleared() {
     let restarted = explore(|| {
         let life = running_life(0b1);
-        life.begin_stop(StopReason::Fault).unwrap();
+        life.begin_stop(life.now().1, StopReason::Fault).unwrap();
         // Stands for the guest's old state.
         let old_state = Arc::new(AtomicU64::new(1));
         let restarting = {
@@ -223,7 +223,7 @@ fn loom_a_guest_is_not_restarted_before_it_is_cleared() {
 fn loom_a_guest_restarted_on_another_core_can_be_stopped_again() {
     let last = explore(|| {
         let life = running_life(0b11);
-        life.begin_stop(StopReason::Reset).unwrap();
+        life.begin_stop(life.now().1, StopReason::Reset).unwrap();
         let restart = |core: u8| {
             let life = Arc::clone(&life);
             move || {
@@ -232,7 +232,7 @@ fn loom_a_guest_restarted_on_another_core_can_be_stopped_again() {
                     assert_eq!(life.run(), Some(Generation(2)));
                 }
                 // The end of the new life, which both cores must acknowledge again.
-                let ended = life.begin_stop(StopReason::Off).is_some();
+                let ended = life.begin_stop(life.now().1, StopReason::Off).is_some();
                 let done =
                     life.is_stopping(Generation(2)) && core_done(&life, PcpuId(core)).is_some();
                 (last, ended, done)
@@ -260,7 +260,7 @@ fn loom_a_guest_restarted_on_another_core_can_be_stopped_again() {
 fn loom_one_caller_restarts_a_stopped_guest() {
     let winners = explore(|| {
         let life = running_life(0b1);
-        life.begin_stop(StopReason::Fault).unwrap();
+        life.begin_stop(life.now().1, StopReason::Fault).unwrap();
         core_done(&life, PcpuId(0)).unwrap();
         let other = {
             let life = Arc::clone(&life);

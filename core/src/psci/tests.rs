@@ -234,7 +234,7 @@ fn a_guest_has_at_most_max_vcpus() {
 fn a_stop_and_restart_goes_through_all_cores() {
     let life = Lifecycle::new(0b101);
     assert_eq!(life.now(), (Phase::Restoring, Generation(0)));
-    assert_eq!(life.begin_stop(StopReason::Off), None);
+    assert_eq!(life.begin_stop(life.now().1, StopReason::Off), None);
     assert!(!life.begin_restore());
     assert_eq!(life.run(), Some(Generation(1)));
     assert_eq!(life.run(), None);
@@ -243,8 +243,11 @@ fn a_stop_and_restart_goes_through_all_cores() {
     assert!(!life.is_running(Generation(0)));
     assert!(!life.is_stopping(Generation(1)));
 
-    assert_eq!(life.begin_stop(StopReason::Reset), Some(Generation(1)));
-    assert_eq!(life.begin_stop(StopReason::Fault), None);
+    assert_eq!(
+        life.begin_stop(life.now().1, StopReason::Reset),
+        Some(Generation(1))
+    );
+    assert_eq!(life.begin_stop(life.now().1, StopReason::Fault), None);
     assert!(!life.is_running(Generation(1)));
     assert!(life.is_stopping(Generation(1)));
     assert!(!life.is_stopping(Generation(0)));
@@ -263,7 +266,10 @@ fn a_stop_and_restart_goes_through_all_cores() {
     assert_eq!(core_done(&life, PcpuId(2)), None);
     assert_eq!(life.run(), Some(Generation(2)));
 
-    assert_eq!(life.begin_stop(StopReason::Fault), Some(Generation(2)));
+    assert_eq!(
+        life.begin_stop(life.now().1, StopReason::Fault),
+        Some(Generation(2))
+    );
     assert_eq!(core_done(&life, PcpuId(2)), None);
     let stay = AfterStop::Stay(StopReason::Fault);
     assert_eq!(core_done(&life, PcpuId(0)), Some(stay));

@@ -51,7 +51,7 @@ pub struct OutOfTurn {
     /// The vCPUs that are to run out of turn, all of `band`.
     asked: VcpuSet,
     band: Band,
-    /// The vCPU that runs gives up the core for them at this time.
+    /// When the vCPU that runs gives up the core to the first of them.
     from: Ticks,
     /// Whether the vCPU that runs does so out of turn.
     runs: bool,

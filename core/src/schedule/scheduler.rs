@@ -381,6 +381,12 @@ impl Scheduler {
         Some(self.current?.0)
     }
 
+    /// Since when the vCPU that runs has done so.
+    #[inline(always)]
+    pub fn since(&self) -> Option<Ticks> {
+        self.current.map(|_| self.since)
+    }
+
     /// The band of the vCPU that runs.
     pub fn current_band(&self) -> Option<Band> {
         Some(self.current?.1)
@@ -497,26 +503,27 @@ impl Scheduler {
     #[inline(never)]
     fn run_before_turn(&mut self, vcpu: VcpuId, band: Band, now: Ticks) {
         let length = self.out_of_turn.length();
-        let Some(entry) = self.entry_mut(vcpu) else {
+        let Ok(&Entry { quantum_left, .. }) = self.entry(vcpu) else {
             return;
         };
-        entry.state = VcpuState::Running;
-        entry.quantum_left = entry.quantum_left.saturating_sub(length);
-        self.since = now;
-        self.quantum_end = now.saturating_add(length);
-        self.extended_by = Ticks(0);
-        self.current = Some((vcpu, band));
+        self.begin(vcpu, band, quantum_left.saturating_sub(length), now, length);
     }
 
-    /// Makes a queued vCPU the current one. `quantum_left`: the rest of its time slice.
+    /// Makes a queued vCPU the current one, in turn. `quantum_left`: the rest of its time slice.
     #[inline(always)]
     fn run(&mut self, vcpu: VcpuId, band: Band, quantum_left: Ticks, now: Ticks) {
         self.out_of_turn.runs_in_turn(vcpu);
+        self.begin(vcpu, band, quantum_left, now, quantum_left);
+    }
+
+    /// Makes a queued vCPU the current one, for `length` from `now` on. `quantum_left`: the rest of its time slice.
+    #[inline(always)]
+    fn begin(&mut self, vcpu: VcpuId, band: Band, quantum_left: Ticks, now: Ticks, length: Ticks) {
         if let Some(entry) = self.entry_mut(vcpu) {
             entry.state = VcpuState::Running;
             entry.quantum_left = quantum_left;
             self.since = now;
-            self.quantum_end = now.saturating_add(quantum_left);
+            self.quantum_end = now.saturating_add(length);
             self.extended_by = Ticks(0);
             self.current = Some((vcpu, band));
         }

@@ -7,8 +7,6 @@ use crate::hash::MemoryEngine;
 use crate::loader::{Left, MAX_STEPS};
 use crate::timers;
 use spumone_config::GuestId;
-use spumone_config::types::MAX_GUESTS;
-use spumone_core::bits::bits;
 use spumone_core::console::Subject;
 use spumone_core::load::Hashing;
 use spumone_core::protect;
@@ -28,11 +26,8 @@ impl Instance {
         let own = self.state.tokens().iter();
         // At most 32 times: vCPUs.
         let own = own.filter_map(|id| machine.shared.band(id)).max();
-        // The guests take turns.
-        let later = machine.protected & u32::MAX << self.checks_next;
-        let guests = bits(later).chain(bits(machine.protected & !later));
         // At most 8 times: guests.
-        for id in guests.map(|id| GuestId(id as u8)) {
+        for id in self.turns.order(machine.protected) {
             if cpu::interrupt_pending() {
                 return true;
             }
@@ -41,11 +36,7 @@ impl Instance {
                 && own <= Some(guest.config.band)
                 && self.check(id, life) == Left::More
             {
-                // A leaf that is begun is finished first.
-                self.checks_next = match self.helps {
-                    Some(_) => id.0,
-                    None => (id.0 + 1) % MAX_GUESTS as u8,
-                };
+                self.turns.checked(id, self.helps.is_some());
                 return true;
             }
         }

@@ -15,7 +15,7 @@ use spumone_config::packed::OnFault;
 use spumone_core::console::{Source, Subject};
 use spumone_core::link::REGISTERS_SIZE as LINK_REGISTERS_SIZE;
 use spumone_core::migration::{self, Catch};
-use spumone_core::psci::StopReason;
+use spumone_core::protect;
 use spumone_core::schedule::Band;
 use spumone_core::trap::{
     DataAccess, Effect, Exception, FaultReport, Hidden, Place, Syndrome, SysReg, fault_ipa,
@@ -264,16 +264,12 @@ impl Instance {
         let report = self.report(syndrome, place, Effect::Stopped);
         let vcpu = loaded(&mut self.state);
         let guest = vcpu.guest;
-        let protect = vcpu.shared.config.protect.as_ref();
-        let is_tampering = match place {
-            Place::Memory(at, _) => protect.is_some_and(|it| it.is_read_only(at, 1)),
-            Place::Unknown | Place::Emulated(_) => false,
+        let at = match place {
+            Place::Memory(at, _) => Some(at),
+            Place::Unknown | Place::Emulated(_) => None,
         };
+        let reason = protect::reason_of_fault(&vcpu.shared.config, at);
         self.say_of(guest, Subject::Fault(report));
-        let reason = match is_tampering {
-            true => StopReason::Tampered,
-            false => StopReason::Fault,
-        };
         self.stop_guest(guest, reason);
     }
 

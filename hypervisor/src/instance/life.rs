@@ -116,7 +116,7 @@ impl Instance {
         reason: StopReason,
     ) -> Option<Generation> {
         let machine = self.platform.machine;
-        let life = machine.guest(guest).lifecycle.begin_stop_of(life, reason)?;
+        let life = machine.guest(guest).lifecycle.begin_stop(life, reason)?;
         machine.health.note(End {
             at: timers::now(),
             guest,

@@ -45,6 +45,7 @@ use spumone_core::console::{Answers, Attendance, Served};
 use spumone_core::load::{Hashing, RESET_SPIS, guests_to_help};
 use spumone_core::mailbox::Port;
 use spumone_core::migration::{self, CoreSetup, CoreState, Next};
+use spumone_core::protect::Turns;
 use spumone_core::psci::Generation;
 use spumone_core::schedule::{Band, Ticks, VcpuState};
 
@@ -67,8 +68,8 @@ pub struct Instance {
     /// The chunk that this core has begun to hash while it is idle, and what for. Not in one `Option`, so that it stays where it is.
     helps: Option<Hashing>,
     helped: Helped,
-    /// The guest whose protected memory this core checks next.
-    checks_next: u8,
+    /// In which order this core checks the protected memory of guests.
+    turns: Turns,
 }
 
 /// What a core that idles hashes a chunk for.
@@ -170,7 +171,7 @@ impl Instance {
             random: machine.entropy.of_core(core),
             helps: None,
             helped: Helped::Load(GuestId(0)),
-            checks_next: 0,
+            turns: Turns::new(),
         }
     }
 

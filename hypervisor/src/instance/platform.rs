@@ -45,8 +45,6 @@ pub(super) struct CorePlatform {
     /// For each guest, its vCPU that was loaded here last, and its `resets` then; the TLB may have that vCPU's
     /// translations.
     last_of_guest: [Option<(VcpuId, u32)>; MAX_GUESTS],
-    /// The last decision to run another vCPU: which one, or [`Self::NO_VCPU`], and when.
-    dispatched: (u8, Ticks),
     /// When this core looks after watchdogs.
     pub(super) looks: Looks,
     /// Number of list registers.
@@ -58,9 +56,6 @@ pub(super) struct CorePlatform {
 }
 
 impl CorePlatform {
-    /// Of `dispatched`: the core idles. No vCPU has this number.
-    const NO_VCPU: u8 = u8::MAX;
-
     /// The platform of core `core`.
     pub(super) fn new(
         core: PcpuId,
@@ -75,7 +70,6 @@ impl CorePlatform {
             .any(|guest| guest.config.watchdog_s != 0);
         let looks = core == machine.console_core && has_watchdogs;
         Self {
-            dispatched: (Self::NO_VCPU, Ticks(0)),
             looks: Looks::new(looks, timers::frequency() as u32),
             core,
             machine,
@@ -115,16 +109,6 @@ impl CorePlatform {
             self.look_at = now.saturating_add(self.machine.look);
         }
         self.look_at
-    }
-
-    /// When the vCPU that is being saved at `now` has given up the core.
-    #[inline(always)]
-    fn given_up(&self, id: VcpuId, now: Ticks) -> Ticks {
-        match self.dispatched {
-            // No other one is to run yet.
-            (last, _) if last == id.0 => now,
-            (_, since) => since,
-        }
     }
 
     /// Routes interrupts of a vCPU's devices to this core, where the vCPU is, and orders the rest.
@@ -245,17 +229,16 @@ impl Platform for CorePlatform {
     }
 
     #[inline(always)]
-    fn load_interrupts(&mut self, vcpu: &mut VcpuToken) -> (VcpuSet, bool) {
+    fn load_interrupts(&mut self, vcpu: &mut VcpuToken, since: Ticks) -> (VcpuSet, bool) {
         vcpu.interface.restore();
         vcpu.timers.restore();
         let guest = vcpu.shared;
         let mut gic = self.loaded_gic(vcpu.guest);
         let (rung, is_complete) = vcpu.vgic.load(&guest.gic, &mut gic);
-        if let Some(stolen) = vcpu.stolen() {
-            let (_, since) = self.dispatched;
-            if let Some(sum) = stolen.runs(since) {
-                guest.publish_stolen(vcpu.index, sum);
-            }
+        if let Some(stolen) = vcpu.stolen()
+            && let Some(sum) = stolen.runs(since)
+        {
+            guest.publish_stolen(vcpu.index, sum);
         }
         step!(Loaded);
         (guest.ids_of(rung), is_complete)
@@ -273,7 +256,13 @@ impl Platform for CorePlatform {
     }
 
     #[inline(always)]
-    fn save(&mut self, loaded: &mut VcpuToken, is_asleep: bool, is_urgent: bool) -> Saved {
+    fn save(
+        &mut self,
+        loaded: &mut VcpuToken,
+        ended: Option<Ticks>,
+        is_asleep: bool,
+        is_urgent: bool,
+    ) -> Saved {
         step!(Save);
         let guest = loaded.shared;
         let mut gic = self.loaded_gic(loaded.guest);
@@ -294,7 +283,7 @@ impl Platform for CorePlatform {
         if let Some(stolen) = loaded.stolen() {
             stolen.waits(match is_asleep && !saved.wakes {
                 true => saved.deadline.unwrap_or(Ticks::NEVER),
-                false => self.given_up(loaded.id(), now),
+                false => ended.unwrap_or(now),
             });
         }
         saved
@@ -383,13 +372,11 @@ impl Platform for CorePlatform {
             TracePoint::Notified => step!(Notified),
             TracePoint::Dispatch(Some(id), now) => {
                 self.events.note(Event::Dispatch, u64::from(id.0));
-                self.dispatched = (id.0, now);
                 let guest = self.machine.vcpu(id).map(|it| it.id);
                 self.own.usage.switch(guest, now);
             }
             TracePoint::Dispatch(None, now) => {
                 self.events.note(Event::Idle, 0);
-                self.dispatched = (Self::NO_VCPU, now);
                 self.own.usage.switch(None, now);
             }
             TracePoint::Decide

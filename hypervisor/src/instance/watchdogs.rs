@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stops guests whose watchdogs have expired: the work of the console's core. `core/src/watchdog/looks.rs` says when it looks.
+//! The console's core stops each guest whose watchdog has expired. `core/src/watchdog/looks.rs` says when it looks at the watchdogs.
 
 use super::Instance;
 use crate::cpu;

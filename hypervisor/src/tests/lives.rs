@@ -171,7 +171,12 @@ fn a_vcpu_that_ends_a_guest_that_is_being_stopped_does_not_run_on() {
     let machine = bench.machine;
     bench.does(0, 0, move |cpu| {
         let guest = machine.guest(GuestId(0));
-        assert!(guest.lifecycle.begin_stop(StopReason::Fault).is_some());
+        assert!(
+            guest
+                .lifecycle
+                .begin_stop(guest.lifecycle.now().1, StopReason::Fault)
+                .is_some()
+        );
         cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0])
     });
     let count = bench.entry(0, 0).count;

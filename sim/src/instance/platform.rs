@@ -140,12 +140,12 @@ impl Platform for Core<'_> {
         self.hardware.spend(self.world.costs.load);
     }
 
-    fn load_interrupts(&mut self, vcpu: &mut Token) -> (VcpuSet, bool) {
+    fn load_interrupts(&mut self, vcpu: &mut Token, _: Ticks) -> (VcpuSet, bool) {
         self.hardware.loaded = Some(vcpu.id);
         (VcpuSet::EMPTY, true)
     }
 
-    fn save(&mut self, loaded: &mut Token, is_asleep: bool, _: bool) -> Saved {
+    fn save(&mut self, loaded: &mut Token, _: Option<Ticks>, is_asleep: bool, _: bool) -> Saved {
         self.hardware.spend(self.world.costs.save);
         self.hardware.loaded = None;
         let now = self.hardware.now();

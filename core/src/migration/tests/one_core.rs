@@ -492,10 +492,9 @@ fn the_end_of_a_time_slice_during_a_decision_leaves_the_running_vcpu_its_grace()
     assert!(core.machine.now > end && core.state.fetch_at > end);
 }
 
-/// vCPU 0 runs, in its kernel, and vCPU 1, of the same band, waits for its turn.
-fn beside_one_that_waits(without: Without) -> Core {
-    let bands = [Band::LOWEST, Band::LOWEST];
-    let mut core = Core::new(packed::Policy::Steal, without, &bands);
+/// vCPU 0 runs, in its kernel, and vCPU 1, of the same band and from another core, waits for its turn. `vcpus`: how many there are.
+fn beside_one_that_waits(without: Without, vcpus: usize) -> Core {
+    let mut core = Core::new(packed::Policy::Steal, without, &[Band::LOWEST; 8][..vcpus]);
     core.admit(0, VcpuState::Runnable);
     core.admit(1, VcpuState::Runnable);
     core.state.decide_anew();
@@ -507,7 +506,7 @@ fn beside_one_that_waits(without: Without) -> Core {
 /// The vCPU that runs gets short steps of grace, then the other one runs for a short time, and then the first goes on.
 #[test]
 fn a_vcpu_for_which_an_interrupt_has_come_runs_out_of_turn() {
-    let mut core = beside_one_that_waits(Without::default());
+    let mut core = beside_one_that_waits(Without::default(), CORES);
     let slice_end = core.machine.alarm;
     core.ring(1);
     core.machine.pending.push(VcpuId(1));
@@ -536,7 +535,7 @@ fn a_vcpu_for_which_an_interrupt_has_come_runs_out_of_turn() {
 /// It returns to its program, and does not go on until it would be sampled.
 #[test]
 fn a_vcpu_that_is_caught_gives_up_the_core_to_one_that_runs_out_of_turn() {
-    let mut core = beside_one_that_waits(Without::default());
+    let mut core = beside_one_that_waits(Without::default(), CORES);
     core.ring(1);
     core.machine.pending.push(VcpuId(1));
     core.go_on();
@@ -550,7 +549,7 @@ fn a_vcpu_that_is_caught_gives_up_the_core_to_one_that_runs_out_of_turn() {
 /// Each would renew the grace of the vCPU that runs, in its kernel.
 #[test]
 fn more_interrupts_for_a_vcpu_that_is_to_run_out_of_turn_change_nothing() {
-    let mut core = beside_one_that_waits(Without::default());
+    let mut core = beside_one_that_waits(Without::default(), CORES);
     let mut samples = 0;
     for _ in 0..100 {
         core.ring(1);
@@ -571,16 +570,22 @@ fn more_interrupts_for_a_vcpu_that_is_to_run_out_of_turn_change_nothing() {
 }
 
 #[test]
-fn without_turns_an_interrupt_waits_for_the_end_of_the_time_slice() {
-    let mut core = beside_one_that_waits(Without {
+fn an_interrupt_waits_for_the_end_of_the_time_slice_where_no_vcpu_runs_out_of_turn() {
+    let without = Without {
         out_of_turn: true,
         ..Without::default()
-    });
-    core.ring(1);
-    core.machine.pending.push(VcpuId(1));
-    core.machine.in_kernel = false;
-    core.go_on();
-    assert_eq!(core.state.running, Some(VcpuId(0)));
+    };
+    // With one vCPU more than cores, this core is the home of two.
+    for (without, vcpus) in [(without, CORES), (Without::default(), CORES + 1)] {
+        let mut core = beside_one_that_waits(without, vcpus);
+        let alarm = core.machine.alarm;
+        core.ring(1);
+        core.machine.pending.push(VcpuId(1));
+        core.machine.in_kernel = false;
+        core.go_on();
+        assert_eq!(core.state.running, Some(VcpuId(0)));
+        assert_eq!(core.machine.alarm, alarm);
+    }
 }
 
 /// The core has looked at the parking slots already, and takes the kick before the decision is made.

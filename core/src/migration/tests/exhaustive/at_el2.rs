@@ -408,13 +408,13 @@ impl Platform for Machine<'_> {
 
     fn load_registers(&mut self, _: &mut Token) {}
 
-    fn load_interrupts(&mut self, vcpu: &mut Token) -> (VcpuSet, bool) {
+    fn load_interrupts(&mut self, vcpu: &mut Token, _: Ticks) -> (VcpuSet, bool) {
         self.loaded = Some(vcpu.0);
         self.deliver_all(vcpu.0);
         (VcpuSet::EMPTY, true)
     }
 
-    fn save(&mut self, loaded: &mut Token, is_asleep: bool, _: bool) -> Saved {
+    fn save(&mut self, loaded: &mut Token, _: Option<Ticks>, is_asleep: bool, _: bool) -> Saved {
         let id = loaded.0;
         self.loaded = None;
         let rung = match self.rung_by_save.take_if(|it| *it != id) {

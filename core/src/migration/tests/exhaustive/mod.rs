@@ -428,7 +428,7 @@ fn early(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
     check_system(&system, bound, states);
 }
 
-/// As [`check`], with time slices so long that vCPUs run out of turn: for one tick during each time slice.
+/// As [`check`], with time slices that are longer than what a vCPU runs out of turn, which is a tick.
 #[track_caller]
 fn turns(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
     let system = System {

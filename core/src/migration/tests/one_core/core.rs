@@ -297,11 +297,11 @@ impl Platform for Machine {
 
     fn load_registers(&mut self, _: &mut VcpuId) {}
 
-    fn load_interrupts(&mut self, _: &mut VcpuId) -> (VcpuSet, bool) {
+    fn load_interrupts(&mut self, _: &mut VcpuId, _: Ticks) -> (VcpuSet, bool) {
         (VcpuSet::EMPTY, true)
     }
 
-    fn save(&mut self, _: &mut VcpuId, _: bool, _: bool) -> Saved {
+    fn save(&mut self, _: &mut VcpuId, _: Option<Ticks>, _: bool, _: bool) -> Saved {
         Saved {
             deadline: None,
             wakes: false,
