@@ -127,8 +127,8 @@ struct Exploration<'a> {
     timeless: Vec<(u32, u32)>,
 }
 
-/// Explores all states that up to `bound` external events can lead to. Returns how many there are.
-pub fn explore(system: &System, bound: u8) -> usize {
+/// Explores all states that up to `bound` external events can lead to.
+pub fn explore(system: &System, bound: u8) -> Explored {
     let mut it = Exploration {
         system,
         cores: Cores::default(),
@@ -146,7 +146,17 @@ pub fn explore(system: &System, bound: u8) -> usize {
         it.states.len(),
         it.internal.len()
     );
-    it.states.len()
+    Explored {
+        states: it.states.len(),
+        runs_out_of_turn: it.cores.all.iter().any(|(core, _)| core.runs_out_of_turn()),
+    }
+}
+
+/// What an exploration has reached.
+pub struct Explored {
+    pub states: usize,
+    /// Whether in one of these states a vCPU runs out of turn.
+    pub runs_out_of_turn: bool,
 }
 
 impl Exploration<'_> {

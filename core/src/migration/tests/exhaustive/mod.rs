@@ -441,7 +441,12 @@ fn turns(policy: packed::Policy, rt: u8, timers: u8, bound: u8, states: usize) {
 #[track_caller]
 fn check_system(system: &System, bound: u8, states: usize) {
     let found = explore(system, bound);
-    assert!(found >= states, "only {found} states");
+    assert!(found.states >= states, "only {} states", found.states);
+    let has_turns = system.quantum > QUANTUM;
+    assert_eq!(
+        found.runs_out_of_turn, has_turns,
+        "some vCPU runs out of turn"
+    );
 }
 
 #[test]
@@ -540,7 +545,7 @@ fn ondemand_with_two_real_time_cores() {
 
 #[test]
 fn turns_under_steal() {
-    turns(packed::Policy::Steal, 1, 1, 3, 0);
+    turns(packed::Policy::Steal, 1, 1, 3, 4_900_000);
 }
 
 #[test]

@@ -375,6 +375,11 @@ impl CoreSnapshot {
         self.tokens
     }
 
+    /// Whether the running vCPU runs out of turn.
+    pub fn runs_out_of_turn(&self) -> bool {
+        self.running.is_some() && self.out_of_turn.runs()
+    }
+
     /// The running vCPU. A number of [`VCPUS`] or more stands for the core's real-time vCPU.
     pub fn running(&self) -> Option<VcpuId> {
         self.running.map(VcpuId)
