@@ -191,6 +191,12 @@ pub fn forget_guest_translations() {
     hardware::forget_guest_translations();
 }
 
+/// The same, and what this core has cached of the current guest's stage 2.
+#[inline(always)]
+pub fn forget_both_stages() {
+    hardware::forget_both_stages();
+}
+
 /// As [`set_stage2`] with other tables of the current guest: also invalidates what the core has cached of the former
 /// ones. All tables of a guest have one VMID, so that the guest's own TLB maintenance covers each.
 pub fn change_stage2(tables: Vttbr) {

@@ -75,7 +75,7 @@ pub(super) fn claim_for_core<P: Platform>(
     match timer {
         Some(at) if at <= now => vcpu_state = VcpuState::Runnable,
         Some(at) => {
-            state.set_deadline(id, &vcpu, at);
+            state.set_deadline(id, vcpu.band, vcpu.early, at);
             state.alarm_is_stale = true;
         }
         None => {}

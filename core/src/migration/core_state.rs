@@ -4,7 +4,7 @@
 
 use super::grace::Grace;
 use super::policy::PolicyRules;
-use super::shared::{Shared, VcpuFacts};
+use super::shared::Shared;
 use crate::schedule::{Band, Deadlines, Level, Scheduler, Ticks, TimeSlice, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::packed::Without;
@@ -408,11 +408,10 @@ impl<T> CoreState<T> {
         }
     }
 
-    /// The first timer of a vCPU of this core, which is not loaded, expires at this time.
+    /// The first timer of a vCPU of this core, which is not loaded, expires at this time. `early`: see [`VcpuFacts`](super::VcpuFacts).
     #[inline(always)]
-    pub(super) fn set_deadline(&mut self, id: VcpuId, vcpu: &VcpuFacts, timer: Ticks) {
-        let at = timer.saturating_sub(vcpu.early);
-        self.deadlines.set(id, vcpu.band, at);
+    pub(super) fn set_deadline(&mut self, id: VcpuId, band: Band, early: Ticks, timer: Ticks) {
+        self.deadlines.set(id, band, timer.saturating_sub(early));
     }
 
     /// Whether a vCPU may migrate to or from this core.

@@ -10,7 +10,9 @@ use super::early;
 use super::fetch::{Fetched, fetch, is_above_movable, is_urgent};
 use super::finish::finish;
 use super::gang::pause_gang;
-use super::interrupt::{arm_alarm, arm_stale_alarm, is_overtaken, notify_rung, take_interrupts};
+use super::interrupt::{
+    arm_alarm, arm_stale_alarm, disarm_alarm, is_overtaken, notify_rung, take_interrupts,
+};
 use super::notify::set_running;
 use super::park::{acquire_token, wake_expired};
 use super::platform::{Platform, State, TracePoint};
@@ -91,6 +93,9 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     // A pending interrupt may change the decision. A preemption does not wait for it.
     if platform.is_interrupted() && !state.higher_band_waits() {
         take_interrupts(state, platform);
+        if let Some(now) = preempt_after_all(state, platform) {
+            return now;
+        }
     }
     state.leave_unfinished();
     platform.trace(TracePoint::Decide);
@@ -105,21 +110,24 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     if !state.movable.is_empty() {
         fetched = fetch(state, platform, now);
     }
-    if fetched == Fetched::Ended
-        && let Some((now, band)) = preempt(state, platform)
+    let looks = matches!(fetched, Fetched::AtOnce | Fetched::TookTime);
+    let is_interrupted = looks && !is_urgent(state, platform) && platform.is_interrupted();
+    if is_interrupted {
+        take_interrupts(state, platform);
+    }
+    if (is_interrupted || fetched == Fetched::Ended)
+        && let Some(now) = preempt_after_all(state, platform)
     {
-        set_mask_and_alarm(state, platform, now, Some(band));
         return now;
     }
-    if !matches!(fetched, Fetched::NotTried | Fetched::PutOff) {
-        let is_interrupted = !is_urgent(state, platform) && platform.is_interrupted();
-        if is_interrupted {
-            take_interrupts(state, platform);
-        }
-        if fetched != Fetched::AtOnce || is_interrupted {
-            // A time slice that has ended meanwhile is seen to by the next decision, which may give the vCPU grace.
-            let later = platform.now();
-            wake_expired(state, platform, later);
+    if is_interrupted || matches!(fetched, Fetched::Ended | Fetched::TookTime) {
+        // A time slice that has ended meanwhile is seen to by the next decision, which may give the vCPU grace.
+        let later = platform.now();
+        wake_expired(state, platform, later);
+        if is_above_movable(state, platform)
+            && let Some(now) = preempt_after_all(state, platform)
+        {
+            return now;
         }
     }
     if is_last_decision_kept(state, platform, now) {
@@ -129,7 +137,10 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     }
     let mut decision = state.scheduler.decide(now);
     if !state.movable.is_empty() {
-        decision = acquire_current(state, platform, now, decision);
+        match acquire_current(state, platform, now, decision) {
+            Ok(acquired) => decision = acquired,
+            Err(now) => return now,
+        }
     }
     state.must_decide = false;
     if fetched != Fetched::NotTried && is_above_movable(state, platform) {
@@ -144,6 +155,13 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
         platform.trace(TracePoint::Dispatch(chosen, now));
     }
     state.is_unfinished = !state.movable.is_empty() || state.rules.gang;
+    if !is_urgent(state, platform) && platform.is_interrupted() {
+        // Seen to before the rest of this decision only if it is a preemption.
+        take_interrupts(state, platform);
+        if let Some(now) = preempt_after_all(state, platform) {
+            return now;
+        }
+    }
     let band = decision.time_slice.map(|slice| slice.band);
     let stands = set_mask(state, platform, now, band);
     if changes {
@@ -158,15 +176,30 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     now
 }
 
+/// Time has passed or interrupts were taken since the decision began: the short way, if that is possible now. Returns the time of the
+/// decision.
+#[inline(never)]
+fn preempt_after_all<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<Ticks> {
+    let was_unfinished = state.is_unfinished;
+    // What this decision has claimed already.
+    state.is_unfinished |= state.fetched.is_some() || state.preempted.is_some();
+    let Some((now, band)) = preempt(state, platform) else {
+        state.is_unfinished = was_unfinished;
+        return None;
+    };
+    set_mask_and_alarm(state, platform, now, Some(band));
+    Some(now)
+}
+
 /// Acquires the token of the vCPU that a decision has chosen to run; decides again if another core has claimed it, after a look for
-/// interrupts.
+/// interrupts. `Err`: with the time of the decision if it was made the short way after that.
 #[inline(always)]
 pub(super) fn acquire_current<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
     now: Ticks,
     mut decision: Decision,
-) -> Decision {
+) -> Result<Decision, Ticks> {
     // At most 32 times: each may have been claimed meanwhile.
     for _ in 0..MAX_VCPUS {
         match state.scheduler.current() {
@@ -177,13 +210,18 @@ pub(super) fn acquire_current<P: Platform>(
                     take_interrupts(state, platform);
                     let later = platform.now();
                     wake_expired(state, platform, later);
+                    if is_above_movable(state, platform)
+                        && let Some(now) = preempt_after_all(state, platform)
+                    {
+                        return Err(now);
+                    }
                 }
                 decision = state.scheduler.decide(now);
             }
             _ => break,
         }
     }
-    decision
+    Ok(decision)
 }
 
 /// Whether the last decision remains valid, because a preemption is deferred. Makes the gang wait, if there is one.
@@ -236,6 +274,10 @@ fn set_mask<P: Platform>(
     platform.set_priority_mask(band);
     // Before the look: a chore that is due would make the alarm expire there each time.
     set_chore(state, platform, now, band);
+    if state.alarm <= now {
+        // It has expired for what is decided now.
+        disarm_alarm(state, platform);
+    }
     if !platform.is_interrupted() {
         return true;
     }

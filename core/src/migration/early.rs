@@ -55,7 +55,7 @@ pub(super) fn stays_loaded<P: Platform>(state: &mut State<P>, platform: &P, now:
     if state.scheduler.state(id) == Some(VcpuState::Sleep)
         && let Some(at) = platform.loaded_timer().filter(|&at| at > now)
     {
-        state.set_deadline(id, vcpu, at);
+        state.set_deadline(id, vcpu.band, vcpu.early, at);
         state.alarm_is_stale = true;
     }
 }

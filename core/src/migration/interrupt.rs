@@ -27,17 +27,21 @@ const MAX_TAKEN: usize = 8;
 #[inline(never)]
 pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
     for _ in 0..MAX_TAKEN {
-        if !state.alarm_expired {
-            arm_stale_alarm(state, platform);
+        // An alarm that has expired is taken next.
+        if state.alarm_is_stale && !state.alarm_expired && state.alarm > platform.now() {
+            arm_alarm(state, platform);
         }
         debug_assert!(
-            alarm_is_in_time(state),
+            alarm_is_in_time(state, platform.now()),
             "the alarm is later than a deadline"
         );
         match platform.take_interrupt(state.loaded_vcpu_mut()) {
             Taken::Nothing => return,
             Taken::Alarm => {
                 alarm_expired(state, platform);
+                if !platform.is_interrupted() {
+                    return;
+                }
                 continue;
             }
             Taken::Timer(timer) => timer_expired(state, platform, timer),
@@ -59,9 +63,9 @@ pub(super) fn is_overtaken<P: Platform>(state: &mut State<P>, platform: &mut P) 
 }
 
 /// Whether the alarm is armed for the next deadline.
-fn alarm_is_in_time<T>(state: &CoreState<T>) -> bool {
+fn alarm_is_in_time<T>(state: &CoreState<T>, now: Ticks) -> bool {
     let has_ended = state.decided_band.is_some() && state.scheduler.time_slice().is_none();
-    state.alarm_expired || has_ended || state.alarm <= state.next_alarm()
+    state.alarm_expired || has_ended || state.alarm <= state.next_alarm().max(now)
 }
 
 /// Handles an interrupt that was taken: wakes the vCPUs that it is for, and notifies their host cores.
@@ -150,6 +154,13 @@ pub fn arm_stale_alarm<P: Platform>(state: &mut State<P>, platform: &mut P) {
     if state.alarm_is_stale {
         arm_alarm(state, platform);
     }
+}
+
+/// Disarms the alarm, which is to be armed anew.
+pub(super) fn disarm_alarm<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    state.alarm = Ticks::NEVER;
+    state.alarm_is_stale = true;
+    platform.set_alarm(Ticks::NEVER);
 }
 
 /// Arms the alarm for the next time at which the core must decide.
@@ -287,7 +298,12 @@ pub fn refresh<P: Platform>(state: &mut State<P>, platform: &mut P) {
         return;
     };
     let id = *id;
-    let rung = platform.deliver(token, Delivery::All);
+    let mut rung = platform.deliver(token, Delivery::All);
+    if rung.contains(id) {
+        // The core was interrupted in between.
+        rung.remove(id);
+        state.must_refresh = true;
+    }
     wake(state, platform, id);
     notify_vcpus(state, platform, rung);
 }

@@ -147,10 +147,13 @@ pub trait Platform {
     /// Loads its timers and interrupts; `since`: the time of the decision that it runs. Returns the vCPUs whose doorbells were rung, and whether all interrupts are loaded.
     /// If not, an interrupt came in between, and [`Delivery::All`] is due before the vCPU runs.
     fn load_interrupts(&mut self, vcpu: &mut Self::Token, since: Ticks) -> (VcpuSet, bool);
-    /// Takes interrupts of the loaded vCPU back from its list registers, before its registers are saved. Returns the vCPUs with a rung
-    /// doorbell, and `true` if the rest takes short. `false`: the core was interrupted, and [`Delivery::All`] is due if the vCPU
-    /// runs again before it is saved.
-    fn take_back(&mut self, _loaded: &mut Self::Token) -> (VcpuSet, bool) {
+    /// Whether the list registers of the loaded vCPU have so much that [`Self::take_back`] is due before its registers are saved.
+    fn lists_many(&self, _loaded: &Self::Token) -> bool {
+        false
+    }
+    /// Takes interrupts of the loaded vCPU back from its list registers. Returns the vCPUs with a rung doorbell, and whether that is done.
+    /// If not, the core was interrupted, and [`Delivery::All`] is due if the vCPU runs again before it is saved. `is_preempted`: by a higher band. Then most of it may be put off until the vCPU is loaded again.
+    fn take_back(&mut self, _loaded: &mut Self::Token, _is_preempted: bool) -> (VcpuSet, bool) {
         (VcpuSet::EMPTY, true)
     }
     /// Saves the registers of the loaded vCPU. `ended`: when another vCPU took the core from it, if one did. `is_urgent`: a vCPU of a higher band has the core next. Then the search for an interrupt that
@@ -174,6 +177,8 @@ pub trait Platform {
     fn may_hold_lock(&self, loaded: &Self::Token) -> bool;
     /// Makes the loaded vCPU exit when it does this. Returns whether the core can catch it.
     fn set_catch(&mut self, loaded: &Self::Token, catch: Catch) -> bool;
+    /// The vCPU, of which the core has caught something until now, is saved; of the next one that is loaded it catches nothing.
+    fn end_catch(&mut self, _saved: &Self::Token) {}
 
     /// The core has decided at `now` that `band` runs; `defers`: for now only, since a preemption is deferred. Returns
     /// when the hypervisor's next chore on this core is due; [`Ticks::NEVER`]: there is none.

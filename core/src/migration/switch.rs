@@ -11,6 +11,7 @@ use super::interrupt::{arm_stale_alarm, is_overtaken};
 use super::notify::park_or_keep;
 use super::platform::{Platform, State};
 use super::save::save_loaded;
+use crate::schedule::VcpuState;
 use crate::vgic::MAX_LIST_REGISTERS;
 use spumone_config::types::VcpuId;
 
@@ -55,10 +56,16 @@ pub fn switch_out<P: Platform>(state: &mut State<P>, platform: &mut P) {
 fn take_back_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
     // At most 16 times: list registers.
     for _ in 0..MAX_LIST_REGISTERS {
-        let Some(Loaded { token, .. }) = state.loaded.as_mut() else {
+        let Some(Loaded { id, token }) = state.loaded.as_mut() else {
             break;
         };
-        let (rung, is_done) = platform.take_back(token);
+        if !platform.lists_many(token) {
+            break;
+        }
+        let is_runnable = state.scheduler.state(*id) == Some(VcpuState::Runnable);
+        let band = platform.shared().band(*id);
+        let is_preempted = is_runnable && state.scheduler.current_band() > band;
+        let (rung, is_done) = platform.take_back(token, is_preempted);
         state.rung |= rung;
         if is_done {
             break;

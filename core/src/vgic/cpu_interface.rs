@@ -61,6 +61,10 @@ pub struct CpuInterface {
     pub(super) used: u32,
     /// List registers that were folded: they are not empty in hardware, and their content is invalid.
     pub(super) stale: u32,
+    /// List registers that were [copied](mod@super::copies), and whose interrupts were not taken back yet. Their records are in `slots`.
+    pub(super) copied: u32,
+    /// Valid where the bit in `copied` is set.
+    pub(super) copies: [ListRegister; MAX_LIST_REGISTERS],
     /// SGIs and PPIs among the records.
     pub(super) listed: u32,
     /// The list register of each interrupt in `listed`.
@@ -97,6 +101,8 @@ impl CpuInterface {
             slots: [Slot::EMPTY; MAX_LIST_REGISTERS],
             used: 0,
             stale: 0,
+            copied: 0,
+            copies: [ListRegister::EMPTY; MAX_LIST_REGISTERS],
             listed: 0,
             list_register: [0; 32],
             pending_overflow: false,
@@ -280,7 +286,7 @@ impl CpuInterface {
         running: u8,
         mut is_late: impl FnMut() -> bool,
     ) -> bool {
-        if self.ended != 0 {
+        if self.ended != 0 || self.copied != 0 {
             // What is active is known only when it is filled again.
             return true;
         }

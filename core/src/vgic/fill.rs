@@ -22,7 +22,16 @@ const HCR_NO_PENDING: u64 = 1 << 3;
 const HCR_TRAP_DEACTIVATE: u64 = 1 << 14;
 
 /// SGIs and PPIs that are compared between two looks for interrupts.
-const PRIVATE_WITHOUT_LOOK: usize = 8;
+const PRIVATE_WITHOUT_LOOK: usize = 4;
+
+/// Why the fast path has not filled the list registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unfilled {
+    /// There is no list register for one of the interrupts.
+    NoRoom,
+    /// The core was interrupted.
+    Interrupted,
+}
 
 /// The interrupts of the highest priority out of many.
 pub(super) struct HighestPriority {
@@ -190,15 +199,20 @@ impl CpuInterface {
             true => self.may_overflow(gic, ready, registers),
             false => has_more_than(registers, ready | self.active),
         };
-        let fits = match overflows {
-            true => None,
+        let filled = match overflows {
+            true => Err(Unfilled::NoRoom),
             false => self.fill_unsorted(gic, ready, registers, &mut kick, machine),
         };
-        if fits.is_none() {
-            let (rung, is_done) = self.fill_sorted(gic, registers, machine);
-            kick = kick.with(rung);
-            if !is_done {
-                return (kick, false);
+        match filled {
+            Ok(()) => {}
+            // The next fold takes back what was placed.
+            Err(Unfilled::Interrupted) => return (kick, false),
+            Err(Unfilled::NoRoom) => {
+                let (rung, is_done) = self.fill_sorted(gic, registers, machine);
+                kick = kick.with(rung);
+                if !is_done {
+                    return (kick, false);
+                }
             }
         }
         self.switch_on(gic, machine);
@@ -208,15 +222,19 @@ impl CpuInterface {
     /// Whether there may be more interrupts than list registers. Counts also SPIs that are for other vCPUs.
     #[inline(never)]
     fn may_overflow(&self, gic: &GuestGic, ready: u32, registers: usize) -> bool {
-        let pending = bits(self.words & !RECALL);
-        let pending = pending.map(|word| gic.distributor.deliverable(word as usize));
-        let all = pending.chain([ready, self.active]).chain(self.held);
-        // The search ends at the first interrupt that does not fit.
-        // At most 18 times in all: words that may have interrupts; and no more interrupts than list registers.
-        all.flat_map(bits).nth(registers).is_some()
+        let mut count = ready.count_ones() + self.active.count_ones();
+        // At most 8 times: words of SPIs.
+        for word in bits(self.words & !RECALL) {
+            count += gic.distributor.deliverable(word as usize).count_ones();
+        }
+        // At most 8 times: words of SPIs.
+        for word in bits(self.held_words) {
+            count += self.held[word as usize % SPI_WORDS].count_ones();
+        }
+        count as usize > registers
     }
 
-    /// The fast path: if there is room for all, the order does not matter. `None` if there is not, or if the core was interrupted.
+    /// The fast path: if there is room for all, the order does not matter.
     #[inline(always)]
     fn fill_unsorted(
         &mut self,
@@ -225,14 +243,20 @@ impl CpuInterface {
         registers: usize,
         kick: &mut VcpuIndexSet,
         machine: &mut impl PhysicalGic,
-    ) -> Option<()> {
+    ) -> Result<(), Unfilled> {
         self.active_overflow = false;
         self.pending_overflow = false;
         let mut places = 0..registers;
         // At most 16 times: list registers.
         for bit in bits(self.active) {
             self.go_on(machine)?;
-            self.place_active(gic, places.next()?, IntId(bit as u16), true, machine);
+            self.place_active(
+                gic,
+                places.next().ok_or(Unfilled::NoRoom)?,
+                IntId(bit as u16),
+                true,
+                machine,
+            );
         }
         // At most 8 times: words of SPIs.
         for word in bits(self.held_words) {
@@ -241,33 +265,47 @@ impl CpuInterface {
             for bit in bits(self.held[word % SPI_WORDS]) {
                 self.go_on(machine)?;
                 let intid = Spi::at(word, bit).intid();
-                self.place_active(gic, places.next()?, intid, true, machine);
+                self.place_active(
+                    gic,
+                    places.next().ok_or(Unfilled::NoRoom)?,
+                    intid,
+                    true,
+                    machine,
+                );
             }
         }
         // At most 16 times: list registers.
         for bit in bits(ready) {
             self.go_on(machine)?;
-            self.place_private(places.next()?, IntId(bit as u16), machine);
+            self.place_private(
+                places.next().ok_or(Unfilled::NoRoom)?,
+                IntId(bit as u16),
+                machine,
+            );
         }
         // At most 8 times: words of SPIs.
         for word in bits(self.words & !RECALL) {
             // At most 32 times: SPIs of a word.
             for spi in gic.distributor.pending_for(self.index, word as usize) {
                 self.go_on(machine)?;
-                if let Err(more) = self.place_spi(gic, places.next()?, spi, machine) {
+                if let Err(more) =
+                    self.place_spi(gic, places.next().ok_or(Unfilled::NoRoom)?, spi, machine)
+                {
                     *kick = kick.with(more);
                 }
             }
         }
         self.words = 0;
-        Some(())
+        Ok(())
     }
 
-    /// Looks for interrupts, unless nothing is placed yet. `None`: the core is interrupted, and the slow path takes back what was placed,
-    /// and finds the same.
+    /// Looks for interrupts, unless nothing is placed yet.
     #[inline(always)]
-    fn go_on(&self, machine: &impl PhysicalGic) -> Option<()> {
-        (self.used == 0 || !machine.is_interrupted()).then_some(())
+    fn go_on(&self, machine: &impl PhysicalGic) -> Result<(), Unfilled> {
+        match machine.is_interrupted() && self.used != 0 {
+            true => Err(Unfilled::Interrupted),
+            false => Ok(()),
+        }
     }
 
     /// The slow path: there may be more interrupts than list registers, and those of the highest priority win. Returns as
@@ -286,11 +324,14 @@ impl CpuInterface {
         if machine.is_interrupted() {
             return (kick, false);
         }
-        let Some(active) = self.highest_active(gic, registers, &Listed::NOTHING, machine) else {
+        let mut active = HighestPriority::new(registers);
+        if !self.find_active(gic, &mut active, &Listed::NOTHING, machine)
+            || machine.is_interrupted()
+        {
             return (kick, false);
-        };
+        }
         let mut pending = HighestPriority::new(registers);
-        // At most 8 times: then it looks for interrupts.
+        // At most 4 times: then it looks for interrupts.
         for (number, bit) in bits(ready).enumerate() {
             if number % PRIVATE_WITHOUT_LOOK == PRIVATE_WITHOUT_LOOK - 1 && machine.is_interrupted()
             {
@@ -306,8 +347,7 @@ impl CpuInterface {
         for word in bits(words) {
             for bit in bits(gic.distributor.deliverable(word as usize)) {
                 if machine.is_interrupted() {
-                    self.words |= words;
-                    return (kick, false);
+                    return self.leave_all_pending(words, kick);
                 }
                 let spi = Spi::at(word as usize, bit);
                 if !gic.distributor.is_to_be_delivered_by(spi, self.index) {
@@ -331,12 +371,10 @@ impl CpuInterface {
         // the same one pending in its list register.
         let merge = !self.pending_overflow;
         let mut next = 0;
-        let mut is_late = false;
         // At most 16 times: list registers.
         for key in active.keys().take(actives) {
-            is_late = next > 0 && machine.is_interrupted();
-            if is_late {
-                break;
+            if machine.is_interrupted() {
+                return self.leave_all_pending(words, kick);
             }
             self.place_active(gic, next, HighestPriority::intid(key), merge, machine);
             next += 1;
@@ -344,9 +382,10 @@ impl CpuInterface {
         // At most 16 times: list registers.
         for (rank, key) in pending.keys().enumerate() {
             let intid = HighestPriority::intid(key);
-            is_late |= rank > 0 && rank < pendings && machine.is_interrupted();
-            if rank >= pendings || is_late {
+            if rank >= pendings {
                 self.leave_pending(gic, intid);
+            } else if machine.is_interrupted() {
+                return self.leave_all_pending(words, kick);
             } else if let Some(spi) = gic.distributor.spi(intid) {
                 match self.place_spi(gic, next, spi, machine) {
                     Ok(()) => next += 1,
@@ -357,7 +396,15 @@ impl CpuInterface {
                 next += 1;
             }
         }
-        (kick, !is_late)
+        (kick, true)
+    }
+
+    /// The core was interrupted: those pending interrupts that are in no list register yet stay pending. `words`: the words of SPIs that
+    /// may be. Returns as [`Self::fill_sorted`] does.
+    fn leave_all_pending(&mut self, words: u32, kick: VcpuIndexSet) -> (VcpuIndexSet, bool) {
+        self.words |= words;
+        self.pending_overflow = true;
+        (kick, false)
     }
 
     /// Empties unused list registers, and enables the virtual CPU interface with the maintenance interrupts that are
@@ -414,7 +461,7 @@ impl CpuInterface {
     /// Deactivates what the guest has ended, and what other vCPUs have requested. Returns the vCPUs whose doorbells were rung, and
     /// whether it is done, or the core was interrupted in between.
     #[inline(never)]
-    fn settle_active(
+    pub(super) fn settle_active(
         &mut self,
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
@@ -439,21 +486,20 @@ impl CpuInterface {
         (kick, true)
     }
 
-    /// The active interrupts of the highest priority that are in no list register, without those of `but`. `None` if the core was
-    /// interrupted in between.
-    pub(super) fn highest_active(
+    /// Adds the active interrupts that are in no list register, without those of `but`, to `active`. Returns whether it has added all. If
+    /// not, the core was interrupted in between.
+    pub(super) fn find_active(
         &self,
         gic: &GuestGic,
-        capacity: usize,
+        active: &mut HighestPriority,
         but: &Listed,
         machine: &impl PhysicalGic,
-    ) -> Option<HighestPriority> {
-        let mut active = HighestPriority::new(capacity);
-        // At most 8 times: then it looks for interrupts.
+    ) -> bool {
+        // At most 4 times: then it looks for interrupts.
         for (number, bit) in bits(self.active & !but.private).enumerate() {
             if number % PRIVATE_WITHOUT_LOOK == PRIVATE_WITHOUT_LOOK - 1 && machine.is_interrupted()
             {
-                return None;
+                return false;
             }
             let rank = self.active_rank[bit as usize];
             active.insert(HighestPriority::key(IntId(bit as u16), rank));
@@ -461,7 +507,7 @@ impl CpuInterface {
         for (word, (&held, &listed)) in self.held.iter().zip(&but.words).enumerate() {
             for bit in bits(held & !listed) {
                 if machine.is_interrupted() {
-                    return None;
+                    return false;
                 }
                 let spi = Spi::at(word, bit);
                 active.insert(HighestPriority::key(
@@ -470,7 +516,7 @@ impl CpuInterface {
                 ));
             }
         }
-        Some(active)
+        true
     }
 
     /// There is no list register for a pending interrupt now.

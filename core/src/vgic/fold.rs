@@ -32,8 +32,16 @@ impl CpuInterface {
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
     ) -> (VcpuIndexSet, bool) {
-        let (kick, is_done) = self.fold_while(gic, machine, |machine| !machine.is_interrupted());
-        (kick, is_done && !machine.is_interrupted())
+        let mut kick = VcpuIndexSet::EMPTY;
+        if self.copied != 0 {
+            let (rung, is_done) = self.take_copies_back(gic, machine);
+            kick = rung;
+            if !is_done {
+                return (kick, false);
+            }
+        }
+        let (rung, is_done) = self.fold_while(gic, machine, |machine| !machine.is_interrupted());
+        (kick.with(rung), is_done && !machine.is_interrupted())
     }
 
     /// Folds, and asks after each SPI whether it goes on. Returns whether it has taken all back.
@@ -75,7 +83,7 @@ impl CpuInterface {
 
     /// Counts the interrupts that the guest has ended while they were in no list register, for [`Self::finish_ended`].
     #[inline(never)]
-    fn count_deactivations(&mut self, machine: &mut impl PhysicalGic) {
+    pub(super) fn count_deactivations(&mut self, machine: &mut impl PhysicalGic) {
         // With EOImode = 1 ICC_DIR_EL1 traps instead.
         if machine.vmcr() & VMCR_EOI_MODE == 0 {
             let count = machine.read_hcr() >> HCR_EOI_COUNT_SHIFT & HCR_EOI_COUNT_MASK;
@@ -97,9 +105,10 @@ impl CpuInterface {
         let listed = self.listed_before();
         // At most 31 times: the largest `EOIcount`.
         for _ in 0..self.ended {
-            let Some(highest) = self.highest_active(gic, 1, &listed, machine) else {
+            let mut highest = HighestPriority::new(1);
+            if !self.find_active(gic, &mut highest, &listed, machine) {
                 return (kick, false);
-            };
+            }
             self.ended -= 1;
             let Some(key) = highest.keys().next() else {
                 break;

@@ -64,11 +64,12 @@ impl CpuInterface {
         self.list_private(0, lr, slot, machine);
     }
 
-    /// Whether this vCPU has interrupts outside list registers, besides those in its doorbell and the outputs of its timers.
+    /// Whether this vCPU has interrupts outside list registers, or in copies of them, besides those in its doorbell and the outputs of its
+    /// timers.
     #[inline(always)]
     const fn has_interrupts(&self) -> bool {
         let private = self.active | self.latch | self.fired;
-        private | self.held_words | self.words | self.ended as u32 != 0
+        private | self.held_words | self.words | self.copied | self.ended as u32 != 0
     }
 
     /// As [`timer_fired`](Self::timer_fired), where it is the vCPU's only interrupt. Returns whether that was so; if not, nothing is done.
@@ -91,11 +92,21 @@ impl CpuInterface {
     // Not inlined: in the run loop it would take registers from all other paths.
     #[inline(never)]
     fn load_all(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (VcpuIndexSet, bool) {
+        let mut kick = VcpuIndexSet::EMPTY;
+        let mut is_done = true;
+        if self.copied != 0 {
+            (kick, is_done) = self.take_copies_back(gic, machine);
+        }
         // At most 2 times: timers.
         for bit in bits(self.active_physical) {
             machine.set_active(IntId(bit as u16), true);
         }
-        self.fill_unless_interrupted(gic, machine)
+        if !is_done {
+            let _ = self.put_off(machine);
+            return (kick, false);
+        }
+        let (rung, is_done) = self.fill_unless_interrupted(gic, machine);
+        (kick.with(rung), is_done)
     }
 
     /// Whether [`unload`](Self::unload) takes long: there are more than two interrupts in list registers, or an SPI. Loaded only.
@@ -134,7 +145,8 @@ impl CpuInterface {
     pub fn unload(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         let mut kick = self.fold(gic, machine);
         machine.write_hcr(0);
-        if self.ended != 0 {
+        // With copies, that is found when they have been taken back.
+        if self.ended != 0 && self.copied == 0 {
             // Other vCPUs may wait for the interrupts that it has ended. Its maintenance interrupt for them is off by now.
             kick = kick.with(self.finish_ended(gic, machine).0);
         }

@@ -38,7 +38,7 @@
 //! | --- | --- |
 //! | a core has claimed a vCPU's token | `gic.doorbell(index).settle(pcpu)`, first of all |
 //! | a vCPU is loaded, its timers are in the hardware | [`CpuInterface::load`] |
-//! | it is switched out | [`CpuInterface::unload`], then save the timers and ICH_VMCR, ICH_AP*R |
+//! | it is switched out | [`CpuInterface::unload`], then save the timers and ICH_VMCR, ICH_AP*R; before that, if a vCPU of a higher band has the core next, [`CpuInterface::copy_lists`] |
 //! | physical timer PPI acknowledged, priority dropped | [`CpuInterface::timer_fired`] |
 //! | passed-through SPI, a vCPU of its guest is loaded here | [`CpuInterface::spi_arrived`], else [`GuestGic::spi_arrived`] |
 //! | the kick SGI | [`CpuInterface::kicked`] if the vCPU is loaded; else the vCPU is woken, which is always correct |
@@ -63,6 +63,8 @@
 //!   when that core has taken the kick, not before the write completes, and ISACTIVER for it is ignored.
 //! * If a vCPU is preempted while it has an SPI active, and another vCPU deactivates the SPI (ICACTIVER, DIR), the SPI
 //!   is delivered again only when the first vCPU has been loaded again.
+//! * The interrupts of a vCPU that a higher band has preempted may be in [copies](mod@copies) of its list registers. Other vCPUs then see its
+//!   SPIs as if it ran; one that is routed to another vCPU meanwhile gets there when the preempted vCPU has been loaded again.
 //! * A passed-through level interrupt whose device lowers its output before the guest has acknowledged it
 //!   is delivered nevertheless. So is a timer's, until the guest's next exit.
 //! * Of a passed-through edge interrupt, a second edge before the guest has acknowledged the first
@@ -75,6 +77,7 @@
 //! * `GICR_WAKER.ProcessorSleep` is stored, but does not hold interrupts back.
 //! * PPIs are level-sensitive, `GICR_ICFGR1` is read-only.
 
+mod copies;
 mod cpu_interface;
 mod delivery;
 mod distributor;

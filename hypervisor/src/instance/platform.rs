@@ -45,6 +45,8 @@ pub(super) struct CorePlatform {
     /// For each guest, its vCPU that was loaded here last, and its `resets` then; the TLB may have that vCPU's
     /// translations.
     last_of_guest: [Option<(VcpuId, u32)>; MAX_GUESTS],
+    /// Guests with no last vCPU of which the TLB may have translations by the stage 2 tables of a catch.
+    caught_guests: u8,
     /// When this core looks after watchdogs.
     pub(super) looks: Looks,
     /// Number of list registers.
@@ -81,6 +83,7 @@ impl CorePlatform {
             is_console_interrupted: false,
             orders: Orders::new(machine.bands()),
             last_of_guest: [None; MAX_GUESTS],
+            caught_guests: 0,
             list_registers,
             has_error_registers: cpu::has_error_registers(),
         }
@@ -109,6 +112,17 @@ impl CorePlatform {
             self.look_at = now.saturating_add(self.machine.look);
         }
         self.look_at
+    }
+
+    /// Invalidates what the core has cached of the translations of `guest`, whose tables are in force.
+    #[inline(always)]
+    fn forget_translations(&mut self, guest: GuestId) {
+        let guest = 1 << guest.0;
+        match self.caught_guests & guest != 0 {
+            true => cpu::forget_both_stages(),
+            false => cpu::forget_guest_translations(),
+        }
+        self.caught_guests &= !guest;
     }
 
     /// Routes interrupts of a vCPU's devices to this core, where the vCPU is, and orders the rest.
@@ -219,7 +233,7 @@ impl Platform for CorePlatform {
         let own = Some((vcpu.id(), vcpu.resets));
         if *last != own {
             *last = own;
-            cpu::forget_guest_translations();
+            self.forget_translations(vcpu.guest);
         }
         vcpu.system.restore();
         if self.has_error_registers {
@@ -245,12 +259,17 @@ impl Platform for CorePlatform {
     }
 
     #[inline(always)]
-    fn take_back(&mut self, loaded: &mut VcpuToken) -> (VcpuSet, bool) {
-        if !loaded.vgic.lists_many() {
-            return (VcpuSet::EMPTY, true);
-        }
+    fn lists_many(&self, loaded: &VcpuToken) -> bool {
+        loaded.vgic.lists_many()
+    }
+
+    #[inline(always)]
+    fn take_back(&mut self, loaded: &mut VcpuToken, is_preempted: bool) -> (VcpuSet, bool) {
         let guest = loaded.shared;
         let mut gic = self.loaded_gic(loaded.guest);
+        if is_preempted && loaded.vgic.copy_lists(&mut gic) {
+            return (VcpuSet::EMPTY, true);
+        }
         let (rung, is_done) = loaded.vgic.begin_unload(&guest.gic, &mut gic);
         (guest.ids_of(rung), is_done)
     }
@@ -341,6 +360,12 @@ impl Platform for CorePlatform {
             change_stage2(tables);
         }
         tables.is_some()
+    }
+
+    #[inline(always)]
+    fn end_catch(&mut self, saved: &VcpuToken) {
+        self.caught_guests |= 1 << saved.guest.0;
+        self.last_of_guest[saved.guest.index()] = None;
     }
 
     #[inline(always)]

@@ -121,7 +121,8 @@ fn fetch_interrupted_by_wake_before(band: Band) -> Core {
     core.state.scheduler.wake(VcpuId(1));
     let now = core.machine.now;
     let decision = core.state.scheduler.decide(now);
-    acquire_current(&mut core.state, &mut core.machine, now, decision);
+    let acquired = acquire_current(&mut core.state, &mut core.machine, now, decision);
+    assert!(acquired.is_ok(), "no interrupt is pending");
     core
 }
 

@@ -6,7 +6,7 @@
 //! deliverable; no interrupt is in two list registers; a physical interrupt is active exactly as long as a virtual one
 //! depends on it, and (see `machine`) is activated and deactivated alternately.
 
-use super::super::{Region, SgiRegister, State, TIMER_PPIS, VMCR_EOI_MODE, VcpuIndex};
+use super::super::{Region, SgiRegister, State, TIMER_PPIS, VMCR_EOI_MODE, VcpuIndex, bits};
 use super::reference::{Active, Family, Reference};
 use super::steps::{Async, EMULATED, PRIVATE, Preempted, SHARED, Step, step};
 use super::world::{MAPPED, SPIS, World};
@@ -260,9 +260,12 @@ impl Pair {
                     }
                 }
             }
-            Async::Unload { vcpu } => {
+            Async::Unload { vcpu, preempted } => {
                 if let Some(vcpu) = self.loaded(vcpu) {
-                    self.world.unload(vcpu);
+                    match preempted {
+                        true => self.world.preempt(vcpu),
+                        false => self.world.unload(vcpu),
+                    }
                 }
             }
         }
@@ -437,8 +440,15 @@ impl Pair {
 
     /// Whether another vCPU has deactivated an SPI while its holder does not run: it is delivered when that runs again.
     fn is_stuck(&self, intid: u16) -> bool {
-        self.other_holder(usize::MAX, intid)
-            .is_some_and(|holder| !self.world.is_loaded(holder.index()))
+        self.other_holder(usize::MAX, intid).is_some_and(|holder| {
+            !self.world.is_loaded(holder.index()) && !self.is_copied(holder.index(), intid)
+        })
+    }
+
+    /// Whether an interrupt is in a copy of a list register of a vCPU that was preempted.
+    fn is_copied(&self, vcpu: usize, intid: u16) -> bool {
+        let cpu = &self.world.vcpus[vcpu].cpu;
+        bits(cpu.copied).any(|index| cpu.slots[index as usize].intid == IntId(intid))
     }
 
     /// A vCPU that is not loaded is woken exactly by an interrupt that would be signalled.
@@ -453,6 +463,10 @@ impl Pair {
             context.running(),
             || false,
         );
+        if it.cpu.copied != 0 {
+            assert!(awake, "a vCPU with copies of list registers is preempted");
+            return;
+        }
         let mask = ((context.vmcr >> 24) as u8).min(context.running());
         let expected = ready.iter().any(|&(intid, priority)| {
             let group1 = match intid.checked_sub(32) {

@@ -101,6 +101,8 @@ pub enum Async {
     },
     Unload {
         vcpu: usize,
+        /// By a higher band.
+        preempted: bool,
     },
 }
 
@@ -143,7 +145,7 @@ fn asynchronous() -> impl Strategy<Value = Async> {
         ),
         2 => (vcpu.clone(), 0..2usize, preempted())
             .prop_map(|(vcpu, core, preempted)| Async::Load { vcpu, core, preempted }),
-        1 => vcpu.prop_map(|vcpu| Async::Unload { vcpu }),
+        2 => (vcpu, any::<bool>()).prop_map(|(vcpu, preempted)| Async::Unload { vcpu, preempted }),
     ]
 }
 

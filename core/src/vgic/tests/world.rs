@@ -208,6 +208,12 @@ impl World {
         assert_eq!((core.hcr, core.active), (0, 0), "state left on the core");
     }
 
+    /// A higher band preempts a vCPU.
+    pub fn preempt(&mut self, vcpu: usize) {
+        self.on(vcpu, |cpu, _, here| cpu.copy_lists(here));
+        self.unload(vcpu);
+    }
+
     pub fn read(&mut self, vcpu: usize, region: Region, offset: u64, size: u8) -> u64 {
         self.access(vcpu, |cpu, gic, here| {
             cpu.mmio_read(gic, region, offset, size, here)
@@ -328,6 +334,15 @@ impl World {
         }
         if let Some(vcpu) = self.kicks.pop_front() {
             let core = self.gic.doorbell(vcpu).location().index();
+            let it = &mut self.vcpus[vcpu.index()];
+            if it.core.is_none() && it.cpu.copied != 0 {
+                // It will be loaded again: what others wait for is done then.
+                let mut here = self.machine.here(core, &mut it.context);
+                let (kick, _) = it.cpu.take_copies_back(&self.gic, &mut here);
+                let (more, _) = it.cpu.settle_active(&self.gic, &mut here);
+                self.kicks.extend(kick.with(more).iter());
+                return true;
+            }
             // A vCPU that does not run looks at its doorbell when it is loaded.
             if self.on_core(core) == Some(vcpu.index()) {
                 let vcpu = vcpu.index();

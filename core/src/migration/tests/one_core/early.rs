@@ -34,7 +34,8 @@ fn switches_and_enters(core: &mut Core) {
 fn parks_early_vcpu(core: &mut Core) {
     core.admit(0, VcpuState::Sleep);
     let facts = *core.machine.shared.vcpu(VcpuId(0)).unwrap();
-    core.state.set_deadline(VcpuId(0), &facts, Ticks(1_000));
+    core.state
+        .set_deadline(VcpuId(0), facts.band, facts.early, Ticks(1_000));
     core.park(0);
     core.machine.now = Ticks(1_000 - EARLY.0 + 5);
 }
