@@ -81,6 +81,12 @@ impl Deadlines {
         Some(vcpu)
     }
 
+    /// Whether there is no deadline.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.set == 0
+    }
+
     /// Whether a deadline is due by `now`.
     #[inline(always)]
     pub fn is_any_due(&self, now: Ticks) -> bool {
@@ -102,11 +108,6 @@ impl Deadlines {
     ///
     /// `slice` is that of the vCPU which is about to run; `None` for an idle core, on which every deadline counts.
     pub fn next_alarm(&self, slice: Option<TimeSlice>) -> Option<Ticks> {
-        if self.set == 0 {
-            // The most frequent case.
-            let slice = slice.filter(|slice| slice.same_band_waits);
-            return slice.map(|slice| slice.end);
-        }
         let deadlines = self.each().map(|(_, deadline)| deadline);
         let Some(slice) = slice else {
             // At most 32 times: vCPUs.

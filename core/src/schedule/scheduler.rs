@@ -394,7 +394,7 @@ impl Scheduler {
 
     /// The time slice of the vCPU that runs.
     pub fn time_slice(&self) -> Option<TimeSlice> {
-        let (vcpu, band) = self.current?;
+        let (_, band) = self.current?;
         Some(TimeSlice {
             band,
             since: self.since,
@@ -402,8 +402,15 @@ impl Scheduler {
                 Some(due) => due.min(self.quantum_end),
                 None => self.quantum_end,
             },
-            same_band_waits: self.queue.has_others(vcpu),
+            same_band_waits: self.same_band_waits(),
         })
+    }
+
+    /// Whether another vCPU of the band that runs is runnable.
+    #[inline(always)]
+    pub fn same_band_waits(&self) -> bool {
+        self.current
+            .is_some_and(|(vcpu, _)| self.queue.has_others(vcpu))
     }
 
     /// vCPUs of `band` and below do not run from the next decision on; `None`: all may run.

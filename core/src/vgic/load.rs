@@ -4,9 +4,7 @@
 use super::cpu_interface::CpuInterface;
 use super::fill::hcr_of;
 use super::slot::{Backing, Slot};
-use super::{
-    GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, TIMER_PPIS, VcpuIndexSet, bits,
-};
+use super::{GuestGic, ListRegister, PhysicalGic, State, TIMER_PPIS, VcpuIndexSet, bits};
 use spumone_config::types::IntId;
 
 impl CpuInterface {
@@ -114,12 +112,10 @@ impl CpuInterface {
     pub fn lists_many(&self) -> bool {
         let rest = self.used & self.used.wrapping_sub(1);
         let more_than_two = rest & rest.wrapping_sub(1) != 0;
-        // At most 2 times: list registers.
-        more_than_two
-            || bits(self.used).any(|index| {
-                let slot = self.slots[index as usize % MAX_LIST_REGISTERS];
-                !slot.intid.is_private()
-            })
+        // With up to two interrupts, an SPI is among them if there are fewer private ones.
+        let more_than_one_private = self.listed & self.listed.wrapping_sub(1) != 0;
+        let has_spi = self.used != 0 && self.listed == 0 || rest != 0 && !more_than_one_private;
+        more_than_two || has_spi
     }
 
     /// The first part of [`unload`](Self::unload): takes interrupts back, and looks for interrupts after each SPI. Returns the vCPUs with a

@@ -62,6 +62,18 @@ impl Core {
         let _ = self.cpu.unload(gic, &mut here);
     }
 
+    /// A higher band preempts the vCPU.
+    fn preempt(&mut self, gic: &GuestGic) {
+        let mut here = self.machine.here(0, &mut self.context);
+        assert!(self.cpu.copy_lists(&mut here));
+        let _ = self.cpu.unload(gic, &mut here);
+    }
+
+    fn take_copies_back(&mut self, gic: &GuestGic) {
+        let mut here = self.machine.here(0, &mut self.context);
+        let _ = self.cpu.take_copies_back(gic, &mut here);
+    }
+
     /// The guest acknowledges the SPI.
     fn acknowledge(&mut self) {
         for lr in &mut self.machine.cores[0].lrs {
@@ -317,6 +329,28 @@ fn an_spi_cleared_while_its_holder_puts_it_back_stays_cleared() {
             let gic = gic.clone();
             thread::spawn(move || {
                 holder.unload(&gic);
+                holder
+            })
+        };
+        Core::new(1).write(&gic, ICPENDR1, 4, u64::from(MASK));
+        let mut holder = holder.join().unwrap();
+        holder.load(&gic);
+        assert!(!holder.lists(State::Pending));
+    });
+}
+
+#[test]
+fn an_spi_cleared_while_its_holder_is_preempted_stays_cleared() {
+    explore(|| {
+        let gic = passed_through();
+        let mut holder = Core::new(0);
+        let _ = gic.spi_arrived(SPI);
+        holder.load(&gic);
+        holder.preempt(&gic);
+        let holder = {
+            let gic = gic.clone();
+            thread::spawn(move || {
+                holder.take_copies_back(&gic);
                 holder
             })
         };
