@@ -118,9 +118,9 @@ fn choose<P: Platform>(
             if become_host_core(state, platform, id, candidate.parked, now) {
                 park(state, platform, id);
             }
-            if let Some(ended) = must_end(state, platform) {
-                return ended;
-            }
+        }
+        if let Some(ended) = must_end(state, platform) {
+            return ended;
         }
     }
     state.fetch_at = state.fetch_at.min(choice.fetch_at);

@@ -88,4 +88,4 @@ pub use save::save_loaded;
 pub use send::caught;
 pub use shared::{Claim, Roles, Shared, VcpuFacts};
 pub use slot::{Parked, ParkedState, ParkingSlot, Peek};
-pub use switch::{switch, switch_in, switch_out};
+pub use switch::{park_suspended, switch, switch_in, switch_out};

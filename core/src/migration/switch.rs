@@ -9,6 +9,7 @@ use super::core_state::Loaded;
 use super::early;
 use super::interrupt::{arm_stale_alarm, is_overtaken};
 use super::notify::park_or_keep;
+use super::park::park;
 use super::platform::{Platform, State};
 use super::save::save_loaded;
 use crate::schedule::VcpuState;
@@ -49,6 +50,17 @@ pub fn switch_out<P: Platform>(state: &mut State<P>, platform: &mut P) {
     } else {
         park_or_keep(state, platform, last);
     }
+}
+
+/// Parks a vCPU that has suspended to powerdown and whose registers are saved; later, if the core was interrupted and a park delay is
+/// there for it.
+pub fn park_suspended<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+    if state.waits_for_park_delay(id) && platform.is_interrupted() {
+        state.park_soon(id);
+    } else {
+        park(state, platform, id);
+    }
+    state.decide_anew();
 }
 
 /// Takes the interrupts of the loaded vCPU back from its list registers. Returns whether that is done. If not, the core must decide again.

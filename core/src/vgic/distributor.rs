@@ -225,6 +225,9 @@ pub struct Distributor {
     vcpus: AtomicU8,
 }
 
+/// How many SPIs with a holder are looked at for their holders.
+const FEW_HELD: u32 = 8;
+
 impl Distributor {
     constructor! {
         pub fn new() -> Self {
@@ -470,11 +473,16 @@ impl Distributor {
         self.route(spi) == Some(vcpu) && self.holder(spi).is_none()
     }
 
-    /// The holders of these SPIs of a word.
+    /// The holders of these SPIs of a word, to be recalled. If many have a holder, all vCPUs: to recall one that holds none of them does no
+    /// harm, and to look at each SPI would take long.
     pub fn holders(&self, n: usize, spis: u32) -> VcpuIndexSet {
+        let held = spis & self.word(n).may_be_held();
+        if held.count_ones() > FEW_HELD {
+            return VcpuIndexSet::first(self.vcpus());
+        }
         let mut holders = VcpuIndexSet::EMPTY;
-        // At most 32 times: SPIs of a word.
-        for bit in bits(spis & self.word(n).may_be_held()) {
+        // At most 8 times: few.
+        for bit in bits(held) {
             if let Some(holder) = self.holder(Spi::at(n, bit)) {
                 holders.insert(holder);
             }

@@ -75,7 +75,6 @@ impl Instance {
             // An interrupt is already pending, so the vCPU stays runnable.
             self.state.clear_deadline(id);
         }
-        migration::park(&mut self.state, &mut self.platform, id);
-        self.state.decide_anew();
+        migration::park_suspended(&mut self.state, &mut self.platform, id);
     }
 }
