@@ -114,10 +114,10 @@ fn choose<P: Platform>(
             continue;
         };
         let verdict = platform.verdict(&fetcher, &candidate);
-        if choice.note(id, &candidate, verdict) {
-            if become_host_core(state, platform, id, candidate.parked, now) {
-                park(state, platform, id);
-            }
+        if choice.note(id, &candidate, verdict)
+            && become_host_core(state, platform, id, candidate.parked, now)
+        {
+            park(state, platform, id);
         }
         if let Some(ended) = must_end(state, platform) {
             return ended;
