@@ -156,7 +156,8 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     }
     state.is_unfinished = !state.movable.is_empty() || state.rules.gang;
     if !is_urgent(state, platform) && platform.is_interrupted() {
-        // Seen to before the rest of this decision only if it is a preemption.
+        // Seen to before the rest of this decision only if it is a preemption. The alarm is that of the last decision.
+        state.alarm_is_stale = true;
         take_interrupts(state, platform);
         if let Some(now) = preempt_after_all(state, platform) {
             return now;
