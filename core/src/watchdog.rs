@@ -5,8 +5,8 @@
 //! core/arch/arm/include/sm/watchdog_smc.h).
 //!
 //! It counts the time that the guest was given. Of each vCPU, time counts while it runs, sleeps or is off, and not while it
-//! waits for a core ([`Stolen`]). The watchdog expires when the timeout has passed for every vCPU of the guest. Any of them
-//! may be the one that pets the watchdog, and it may have to wait for a core: that never ends the guest.
+//! waits for a core ([`Stolen`]). The watchdog expires when the timeout has passed for every vCPU of the guest. So a
+//! vCPU that pets the watchdog may wait for a core for as long as it must: that does not end the guest.
 
 mod looks;
 

@@ -492,24 +492,22 @@ impl<T> CoreState<T> {
     /// already, only vCPUs of higher bands count, which end the decision early; it sees to all others.
     #[inline(always)]
     pub(super) fn next_alarm(&self) -> Ticks {
-        let own = self.next_own_deadline().min(self.chore_at);
-        if !self.must_decide && self.deadlines.is_empty() && !self.scheduler.same_band_waits() {
-            // The most frequent case.
-            return own;
-        }
-        let slice = self.scheduler.time_slice();
         if self.must_decide {
-            let slice = slice.map(|slice| TimeSlice {
+            let slice = self.scheduler.time_slice().map(|slice| TimeSlice {
                 same_band_waits: false,
                 end: Ticks::NEVER,
                 ..slice
             });
             return self.deadlines.next_alarm(slice).unwrap_or(Ticks::NEVER);
         }
-        self.deadlines
-            .next_alarm(slice)
-            .unwrap_or(Ticks::NEVER)
-            .min(own)
+        let own = self.next_own_deadline().min(self.chore_at);
+        if self.deadlines.is_empty() && !self.scheduler.same_band_waits() {
+            // The most frequent case.
+            return own;
+        }
+        let slice = self.scheduler.time_slice();
+        let of_vcpus = self.deadlines.next_alarm(slice);
+        of_vcpus.unwrap_or(Ticks::NEVER).min(own)
     }
 
     /// Whether a preemption is deferred, so that the last decision remains valid.

@@ -122,11 +122,7 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     }
     if is_interrupted || matches!(fetched, Fetched::Ended | Fetched::TookTime) {
         // A time slice that has ended meanwhile is seen to by the next decision, which may give the vCPU grace.
-        let later = platform.now();
-        wake_expired(state, platform, later);
-        if is_above_movable(state, platform)
-            && let Some(now) = preempt_after_all(state, platform)
-        {
+        if let Some(now) = wake_late(state, platform) {
             return now;
         }
     }
@@ -177,8 +173,19 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     now
 }
 
-/// Time has passed or interrupts were taken since the decision began: the short way, if that is possible now. Returns the time of the
-/// decision.
+/// Wakes the vCPUs whose deadlines have passed since the decision began. Returns the time of the decision if it is made the short way then.
+#[inline(always)]
+fn wake_late<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<Ticks> {
+    let later = platform.now();
+    wake_expired(state, platform, later);
+    match is_above_movable(state, platform) {
+        true => preempt_after_all(state, platform),
+        false => None,
+    }
+}
+
+/// Interrupts were taken or vCPUs have woken since the decision began: decides the short way, if that is possible now. Returns the time of
+/// that decision.
 #[inline(never)]
 fn preempt_after_all<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<Ticks> {
     let was_unfinished = state.is_unfinished;
@@ -209,11 +216,7 @@ pub(super) fn acquire_current<P: Platform>(
                 let _ = state.scheduler.remove(id);
                 if !is_urgent(state, platform) && platform.is_interrupted() {
                     take_interrupts(state, platform);
-                    let later = platform.now();
-                    wake_expired(state, platform, later);
-                    if is_above_movable(state, platform)
-                        && let Some(now) = preempt_after_all(state, platform)
-                    {
+                    if let Some(now) = wake_late(state, platform) {
                         return Err(now);
                     }
                 }

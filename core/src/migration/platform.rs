@@ -144,8 +144,9 @@ pub trait Platform {
     /// Loads the registers of a vCPU, except those of its timers and interrupts. From now on, stage 2 is that of this
     /// vCPU.
     fn load_registers(&mut self, vcpu: &mut Self::Token);
-    /// Loads its timers and interrupts; `since`: the time of the decision that it runs. Returns the vCPUs whose doorbells were rung, and whether all interrupts are loaded.
-    /// If not, an interrupt came in between, and [`Delivery::All`] is due before the vCPU runs.
+    /// Loads the vCPU's timers and interrupts. It runs since `since`, the time of that decision. Returns the vCPUs whose doorbells were
+    /// rung, and whether all interrupts are loaded. If not, an interrupt came in between, and [`Delivery::All`] is due before the vCPU
+    /// runs.
     fn load_interrupts(&mut self, vcpu: &mut Self::Token, since: Ticks) -> (VcpuSet, bool);
     /// Whether the list registers of the loaded vCPU have so much that [`Self::take_back`] is due before its registers are saved.
     fn lists_many(&self, _loaded: &Self::Token) -> bool {
@@ -177,7 +178,7 @@ pub trait Platform {
     fn may_hold_lock(&self, loaded: &Self::Token) -> bool;
     /// Makes the loaded vCPU exit when it does this. Returns whether the core can catch it.
     fn set_catch(&mut self, loaded: &Self::Token, catch: Catch) -> bool;
-    /// The vCPU, of which the core has caught something until now, is saved; of the next one that is loaded it catches nothing.
+    /// Ends the catch that [`Self::set_catch`] has begun: its vCPU is being saved.
     fn end_catch(&mut self, _saved: &Self::Token) {}
 
     /// The core has decided at `now` that `band` runs; `defers`: for now only, since a preemption is deferred. Returns

@@ -52,8 +52,8 @@ pub fn switch_out<P: Platform>(state: &mut State<P>, platform: &mut P) {
     }
 }
 
-/// Parks a vCPU that has suspended to powerdown and whose registers are saved; later, if the core was interrupted and a park delay is
-/// there for it.
+/// Parks a vCPU that has suspended to powerdown and whose registers are saved. If the core was interrupted meanwhile and the vCPU may wait
+/// for the park delay, a later decision parks it.
 pub fn park_suspended<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     if state.waits_for_park_delay(id) && platform.is_interrupted() {
         state.park_soon(id);

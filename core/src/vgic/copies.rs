@@ -36,8 +36,9 @@ impl CpuInterface {
         true
     }
 
-    /// Takes the interrupts in copies of list registers back, and looks for interrupts after each. Returns the vCPUs whose doorbells were
-    /// rung, and whether all are taken back. If not, the core was interrupted, and the next call takes back the rest.
+    /// Takes interrupts back from the copies of list registers; after each, it looks whether the core is interrupted. Returns the vCPUs whose
+    /// doorbells were rung, and whether all interrupts are taken back. If not, the core was interrupted, and the next call takes back the
+    /// rest.
     #[inline(never)]
     pub(super) fn take_copies_back(
         &mut self,

@@ -473,8 +473,8 @@ impl Distributor {
         self.route(spi) == Some(vcpu) && self.holder(spi).is_none()
     }
 
-    /// The holders of these SPIs of a word, to be recalled. If many have a holder, all vCPUs: to recall one that holds none of them does no
-    /// harm, and to look at each SPI would take long.
+    /// The vCPUs that hold these SPIs of a word, for a recall. If many of the SPIs have a holder, these are all vCPUs of the guest: a recall
+    /// of a vCPU that holds none does no harm, and to look at each SPI would take long.
     pub fn holders(&self, n: usize, spis: u32) -> VcpuIndexSet {
         let held = spis & self.word(n).may_be_held();
         if held.count_ones() > FEW_HELD {

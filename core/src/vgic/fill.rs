@@ -179,6 +179,7 @@ impl CpuInterface {
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
     ) -> (VcpuIndexSet, bool) {
+        debug_assert_eq!(self.copied, 0, "copies are taken back before a fill");
         let registers = machine.list_registers().clamp(1, MAX_LIST_REGISTERS);
         let mut kick = VcpuIndexSet::EMPTY;
         let holds_active = self.held_words != 0;
@@ -399,8 +400,8 @@ impl CpuInterface {
         (kick, true)
     }
 
-    /// The core was interrupted: those pending interrupts that are in no list register yet stay pending. `words`: the words of SPIs that
-    /// may be. Returns as [`Self::fill_sorted`] does.
+    /// The core was interrupted: pending interrupts that are in no list register yet stay pending. `words`: the words of SPIs in which
+    /// there may be some. Returns as [`Self::fill_sorted`] does.
     fn leave_all_pending(&mut self, words: u32, kick: VcpuIndexSet) -> (VcpuIndexSet, bool) {
         self.words |= words;
         self.pending_overflow = true;

@@ -90,18 +90,18 @@ impl CpuInterface {
     // Not inlined: in the run loop it would take registers from all other paths.
     #[inline(never)]
     fn load_all(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> (VcpuIndexSet, bool) {
-        let mut kick = VcpuIndexSet::EMPTY;
-        let mut is_done = true;
-        if self.copied != 0 {
-            (kick, is_done) = self.take_copies_back(gic, machine);
-        }
         // At most 2 times: timers.
         for bit in bits(self.active_physical) {
             machine.set_active(IntId(bit as u16), true);
         }
-        if !is_done {
-            let _ = self.put_off(machine);
-            return (kick, false);
+        let mut kick = VcpuIndexSet::EMPTY;
+        if self.copied != 0 {
+            let (rung, is_done) = self.take_copies_back(gic, machine);
+            kick = rung;
+            if !is_done {
+                let _ = self.put_off(machine);
+                return (kick, false);
+            }
         }
         let (rung, is_done) = self.fill_unless_interrupted(gic, machine);
         (kick.with(rung), is_done)

@@ -45,7 +45,7 @@ pub(super) struct CorePlatform {
     /// For each guest, its vCPU that was loaded here last, and its `resets` then; the TLB may have that vCPU's
     /// translations.
     last_of_guest: [Option<(VcpuId, u32)>; MAX_GUESTS],
-    /// Guests with no last vCPU of which the TLB may have translations by the stage 2 tables of a catch.
+    /// Bit n: the TLB may have translations of guest n by the stage 2 tables of a catch, which has ended.
     caught_guests: u8,
     /// When this core looks after watchdogs.
     pub(super) looks: Looks,
@@ -114,7 +114,7 @@ impl CorePlatform {
         self.look_at
     }
 
-    /// Invalidates what the core has cached of the translations of `guest`, whose tables are in force.
+    /// Invalidates what the TLB has of `guest`, whose stage 2 tables are in force.
     #[inline(always)]
     fn forget_translations(&mut self, guest: GuestId) {
         let guest = 1 << guest.0;

@@ -3,20 +3,18 @@
 
 mod core;
 mod early;
+mod parking;
 mod preempt;
 
 use self::core::Core;
-use crate::migration::decide::acquire_current;
 use crate::migration::fetch::Fetched;
 use crate::migration::gang::pause_gang;
-use crate::migration::notify::park_or_keep;
 use crate::migration::pull::pull_for_interrupt;
 use crate::migration::*;
 use crate::schedule::{Band, Ticks, VcpuState};
 use crate::sets::CoreSet;
 use spumone_config::packed::{self, Without};
 use spumone_config::types::{PcpuId, VcpuId};
-use std::vec::Vec;
 
 /// How early vCPUs of the middle band are woken.
 const EARLY: Ticks = Ticks(50);
@@ -99,196 +97,6 @@ fn of_two_parked_vcpus_the_one_of_the_higher_band_is_fetched() {
         (core.host_core_of(0), core.host_core_of(1)),
         (Some(OTHER), Some(OWN))
     );
-}
-
-/// A core that has fetched vCPU 0. Before the core has decided, vCPU 1, which slept and has this band, wakes. vCPU 2 is
-/// runnable here, vCPU 3 is not here.
-fn fetch_interrupted_by_wake(band: Band) -> Core {
-    let mut core = fetch_interrupted_by_wake_before(band);
-    core.finish();
-    core
-}
-
-/// The same, when the decision is not finished yet.
-fn fetch_interrupted_by_wake_before(band: Band) -> Core {
-    let mut core = Core::steal(&[Band::LOWEST, band, Band::LOWEST, Band::LOWEST]);
-    core.runs(OWN, band);
-    core.admit(1, VcpuState::Sleep);
-    core.admit(2, VcpuState::Runnable);
-    core.parked_elsewhere(0, ParkedState::Runnable, 0);
-    assert_eq!(core.fetch(core.machine.now.0), Fetched::TookTime);
-    assert_eq!(core.slot(0).parked(), None, "this core has its token");
-    core.state.scheduler.wake(VcpuId(1));
-    let now = core.machine.now;
-    let decision = core.state.scheduler.decide(now);
-    let acquired = acquire_current(&mut core.state, &mut core.machine, now, decision);
-    assert!(acquired.is_ok(), "no interrupt is pending");
-    core
-}
-
-#[test]
-fn a_fetched_vcpu_that_must_wait_for_one_of_its_band_is_parked() {
-    let core = fetch_interrupted_by_wake(Band::LOWEST);
-    assert_eq!(core.state.scheduler.current(), Some(VcpuId(2)));
-    let parked = Parked {
-        host: OWN,
-        state: ParkedState::Wanted,
-    };
-    assert_eq!(core.slot(0).parked(), Some(parked));
-}
-
-/// The park delay keeps the latency of the higher band low. After it another core is notified, even if this core did
-/// not publish in between that it ran a lower band.
-#[test]
-fn a_fetched_vcpu_preempted_by_a_higher_band_is_kept_for_the_park_delay() {
-    let mut core = fetch_interrupted_by_wake(Band::HIGHEST);
-    core.ring(0);
-    let now = core.machine.now;
-    assert_eq!(core.state.scheduler.current(), Some(VcpuId(1)));
-    core.publish_and_notify(now);
-    assert_eq!((core.slot(0).parked(), core.machine.kicks.len()), (None, 0));
-    let later = core.state.next_own_deadline();
-    assert!(later > now && later < Ticks::NEVER);
-    core.publish_and_notify(later);
-    let state = core.slot(0).parked().map(|it| it.state);
-    assert_eq!(state, Some(ParkedState::Wanted), "its doorbell was rung");
-    assert_eq!(core.machine.kicks, [(PcpuId(1), VcpuId(0))]);
-}
-
-/// The core still says that it runs the higher band, since that band slept only while the core looked for vCPUs.
-#[test]
-fn another_core_is_notified_of_a_sleeping_vcpu_that_is_taken_just_before_a_higher_band_wakes() {
-    let mut core = Core::steal(&[Band::LOWEST, Band::HIGHEST, Band::LOWEST]);
-    core.runs(OWN, Band::HIGHEST);
-    core.runs(OTHER, Band::HIGHEST);
-    core.admit(1, VcpuState::Sleep);
-    core.admit(2, VcpuState::Runnable);
-    core.parked_elsewhere(0, ParkedState::Asleep, 0);
-    let now = core.machine.now;
-    assert_eq!(core.fetch(now.0), Fetched::TookTime);
-    assert_eq!(core.host_core_of(0), Some(OWN));
-    core.state.scheduler.wake(VcpuId(1));
-    core.state.scheduler.decide(now);
-    core.publish_and_notify(now);
-    assert_eq!(core.machine.kicks, []);
-    let later = core.state.next_own_deadline();
-    assert!(later > now && later < Ticks::NEVER);
-    core.publish_and_notify(later);
-    assert_eq!(core.machine.kicks, [(PcpuId(2), VcpuId(0))]);
-}
-
-/// The core that is notified may take another vCPU first, and then run a higher band.
-#[test]
-fn without_a_park_delay_another_core_is_notified_again_of_a_preempted_vcpu() {
-    let bands = [Band::LOWEST, Band::HIGHEST];
-    let mut core = Core::new(packed::Policy::OnDemand, Without::default(), &bands);
-    core.runs(OWN, Band::HIGHEST);
-    core.admit(0, VcpuState::Runnable);
-    core.admit(1, VcpuState::Runnable);
-    core.dispatch();
-    park_or_keep(&mut core.state, &mut core.machine, VcpuId(0));
-    assert_eq!(core.machine.kicks, [(OTHER, VcpuId(0))]);
-    let later = core.state.next_own_deadline();
-    assert!(later > core.machine.now && later < Ticks::NEVER);
-    core.publish_and_notify(later);
-    assert_eq!(core.machine.kicks, [(OTHER, VcpuId(0)); 2]);
-}
-
-/// Of which vCPUs other cores are notified at the end of the park delay, while a higher band runs here.
-fn notified_of(bands: [Band; 3], states: [VcpuState; 3]) -> Vec<u8> {
-    let mut core = Core::steal(&[bands[0], bands[1], bands[2], Band::HIGHEST]);
-    for (id, state) in (0..).zip(states) {
-        core.admit(id, state);
-        core.park(id);
-    }
-    core.admit(3, VcpuState::Runnable);
-    core.dispatch();
-    // The park delay passes, and no other core does anything.
-    let now = core.machine.now;
-    core.publish_and_notify(now);
-    core.machine.kicks.clear();
-    core.machine.now = Ticks(1_000_000);
-    core.publish_and_notify(Ticks(1_000_000));
-    core.machine.kicks.iter().map(|(_, id)| id.0).collect()
-}
-
-#[test]
-fn another_core_is_notified_of_a_runnable_vcpu_first_then_of_the_highest_band() {
-    use VcpuState::{Runnable, Sleep};
-    let low = Band::LOWEST;
-    assert_eq!(notified_of([low; 3], [Sleep, Runnable, Sleep]), [1]);
-    assert_eq!(notified_of([low, MIDDLE, low], [Runnable; 3]), [1]);
-    assert_eq!(notified_of([low, MIDDLE, low], [Sleep; 3]), [1]);
-}
-
-/// So that neither waits for the other: the core that is notified of one may run too high a band for the other.
-#[test]
-fn a_sleeping_vcpu_above_the_lowest_band_does_not_wait_behind_a_runnable_one_of_the_lowest() {
-    use VcpuState::{Runnable, Sleep};
-    let bands = [Band::LOWEST, MIDDLE, Band::LOWEST];
-    assert_eq!(notified_of(bands, [Runnable, Sleep, Runnable]), [1, 0]);
-    assert_eq!(notified_of(bands, [Sleep, Sleep, Runnable]), [1, 2]);
-}
-
-#[test]
-fn a_preempted_vcpu_is_kept_for_the_park_delay_unless_there_is_none() {
-    let no_park_delay = Without {
-        patience: true,
-        ..Without::default()
-    };
-    for (without, is_parked) in [(Without::default(), false), (no_park_delay, true)] {
-        let bands = [Band::LOWEST, Band::HIGHEST];
-        let mut core = Core::new(packed::Policy::Steal, without, &bands);
-        core.admit(0, VcpuState::Runnable);
-        core.admit(1, VcpuState::Runnable);
-        core.dispatch();
-        park_or_keep(&mut core.state, &mut core.machine, VcpuId(0));
-        assert_eq!(core.slot(0).parked().is_some(), is_parked);
-        assert_eq!(core.machine.kicks.len(), usize::from(is_parked));
-        assert_eq!(core.state.has(VcpuId(0)), !is_parked);
-    }
-}
-
-/// Such a vCPU may belong to a real-time guest, whose deadline may be earlier than the end of the park delay. The vCPUs of the lowest band that
-/// moves wait for the park delay all the same.
-#[test]
-fn a_vcpu_above_the_lowest_band_does_not_wait_for_the_park_delay() {
-    let bands = [Band::LOWEST, MIDDLE, Band::HIGHEST];
-    // The core had it loaded when it was preempted.
-    let mut core = Core::steal(&bands);
-    core.admit(1, VcpuState::Runnable);
-    core.admit(2, VcpuState::Runnable);
-    core.dispatch();
-    park_or_keep(&mut core.state, &mut core.machine, VcpuId(1));
-    assert!(core.slot(1).parked().is_some());
-    assert_eq!(core.machine.kicks, [(OTHER, VcpuId(1))]);
-
-    // The core has parked it before.
-    for (id, at_once) in [(0, false), (1, true)] {
-        let mut core = Core::steal(&bands);
-        core.admit(id, VcpuState::Sleep);
-        core.park(id);
-        core.admit(2, VcpuState::Runnable);
-        core.dispatch();
-        let now = core.machine.now;
-        core.publish_and_notify(now);
-        assert!(core.state.notify_at > now, "vCPU {id}");
-        let notified = core.machine.kicks.contains(&(OTHER, VcpuId(id)));
-        assert_eq!(notified, at_once, "vCPU {id}");
-    }
-
-    // The core has fetched it just now.
-    let mut core = Core::steal(&bands);
-    core.admit(2, VcpuState::Sleep);
-    core.parked_elsewhere(1, ParkedState::Runnable, 0);
-    assert_eq!(core.fetch(core.machine.now.0), Fetched::TookTime);
-    core.state.scheduler.wake(VcpuId(2));
-    core.state.scheduler.decide(core.machine.now);
-    core.finish();
-    assert_eq!(core.host_core_of(1), Some(OWN));
-    assert!(core.slot(1).parked().is_some());
-    // Once when it is parked, and once when this core publishes its band.
-    assert_eq!(core.machine.kicks, [(OTHER, VcpuId(1)); 2]);
 }
 
 /// A runnable vCPU is marked as wanted and stays where it is; a sleeping one is claimed, unless it would be cut off
@@ -644,62 +452,4 @@ fn two_kicks_are_delivered_together_before_the_vcpu_runs() {
     core.machine.pending = [VcpuId(0), VcpuId(0)].to_vec();
     take_interrupts(&mut core.state, &mut core.machine);
     assert!(core.state.must_refresh() && !core.machine.doorbells[0].is_silent());
-}
-
-/// Else a vCPU of a higher band would wait until all are parked.
-#[test]
-fn parking_stops_at_an_interrupt_and_goes_on_with_the_next_decision() {
-    let mut core = Core::steal(&[Band::LOWEST; 4]);
-    for id in 0..4 {
-        core.admit(id, VcpuState::Runnable);
-    }
-    core.dispatch();
-    core.state.must_decide = false;
-    let others = || (1..4).map(VcpuId);
-    core.state.park_later = others().collect();
-    let parked = |core: &Core| {
-        let slots = others().map(|id| core.slot(id.0).parked());
-        slots.flatten().count()
-    };
-    core.machine.pending.push(VcpuId(0));
-    core.publish_and_notify(Ticks(1));
-    assert_eq!((parked(&core), core.state.must_decide()), (1, true));
-    core.machine.pending.clear();
-    core.publish_and_notify(Ticks(1));
-    assert_eq!(parked(&core), 3);
-}
-
-/// Else it would wait as long as vCPUs do of which the core has notified others already.
-#[test]
-fn a_vcpu_that_is_to_be_parked_soon_waits_for_the_park_delay_only() {
-    let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST, Band::HIGHEST]);
-    core.admit(0, VcpuState::Runnable);
-    core.admit(1, VcpuState::Runnable);
-    core.park(1);
-    core.admit(2, VcpuState::Runnable);
-    core.dispatch();
-    let now = core.machine.now;
-    core.publish_and_notify(now);
-    let delay = core.state.notify_at;
-    core.publish_and_notify(delay);
-    assert!(core.state.notify_at > delay.saturating_add(delay));
-    core.state.park_soon(VcpuId(0));
-    core.publish_and_notify(delay);
-    assert_eq!(
-        core.state.notify_at,
-        delay.saturating_add(core.state.rules.park_delay)
-    );
-}
-
-/// The interrupt is taken before the vCPU is parked, and leads to another decision.
-#[test]
-fn what_an_interrupted_decision_leaves_is_parked_after_the_next() {
-    let mut core = fetch_interrupted_by_wake_before(Band::LOWEST);
-    core.machine.pending.push(VcpuId(3));
-    assert!(!core.finish(), "the core must decide again");
-    assert_eq!(core.slot(0).parked(), None);
-    core.machine.pending.clear();
-    core.state.leave_unfinished();
-    assert!(core.finish());
-    assert!(core.slot(0).parked().is_some());
 }

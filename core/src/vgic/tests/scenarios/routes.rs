@@ -82,3 +82,17 @@ fn a_sleeping_vcpu_is_woken_by_an_spi_routed_to_it() {
             .has_deliverable(&world.gic, 0, vmcr, running, || false)
     );
 }
+
+/// As many as are looked at one by one, and more.
+#[test]
+fn a_read_of_active_state_recalls_the_holders_of_few_and_of_many_spis() {
+    for held in [1_u32, 8, 9, 32] {
+        let mut world = guest(3, 4);
+        world.write_distributor(1, ISACTIVER + 4, u32::MAX >> (32 - held));
+        world.drain();
+        world.read_distributor(0, ISACTIVER + 4);
+        let recalled: std::vec::Vec<u8> = world.kicks.iter().map(|vcpu| vcpu.0).collect();
+        assert!(recalled.contains(&1), "{held} SPIs: {recalled:?}");
+        assert!(!recalled.contains(&0), "{held} SPIs: {recalled:?}");
+    }
+}
