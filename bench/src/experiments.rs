@@ -219,7 +219,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &workloads::Workloads,
     &shapes::Shapes,
     &latency::Latency,
-    &early::Early,
+    &early::EarlySwitches,
     &hostile::Hostile,
     &peers::Peers,
     &network::Network,

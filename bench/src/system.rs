@@ -51,8 +51,8 @@ pub struct Rt {
     pub core: u32,
     /// Further cores that it may move to.
     pub cores: Vec<u32>,
-    /// How early it is woken, in microseconds.
-    pub early_us: Option<u32>,
+    /// How early it is woken, as in a description; `None`: as the default says.
+    pub wake_early: Option<String>,
 }
 
 impl Rt {
@@ -62,7 +62,7 @@ impl Rt {
             bootargs: bootargs.into(),
             core: 0,
             cores: Vec::new(),
-            early_us: None,
+            wake_early: None,
         }
     }
 }
@@ -116,7 +116,7 @@ impl System {
             vcpus: vec![rt.core],
             cores: (!rt.cores.is_empty()).then(|| rt.cores.clone()),
             priority: Some(Priority::All(RT_PRIORITY)),
-            wake_early: rt.early_us.map(|us| format!("{us}us")),
+            wake_early: rt.wake_early.clone(),
             bootargs: rt.bootargs.clone(),
             ..Guest::default()
         });
@@ -325,7 +325,7 @@ bootargs = "suite=ipi"
             rt: vec![
                 Rt {
                     cores: vec![0, 1],
-                    early_us: Some(8),
+                    wake_early: Some("8us".into()),
                     ..Rt::new("period=1ms")
                 },
                 Rt {

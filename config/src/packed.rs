@@ -252,6 +252,17 @@ pub enum Policy {
     Random,
 }
 
+/// When a core switches to a sleeping vCPU whose timer is about to expire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WakeEarly {
+    /// When the timer expires.
+    Off,
+    /// As long before that as a switch takes at least, as the core measures it.
+    Auto,
+    /// So many microseconds before.
+    Microseconds(u32),
+}
+
 /// One guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guest {
@@ -265,8 +276,8 @@ pub struct Guest {
     pub moves: bool,
     /// The highest band of its vCPUs.
     pub band: Band,
-    /// How long before the timer of a sleeping vCPU expires its core switches to it, in microseconds; 0: then.
-    pub wake_early_us: u32,
+    /// When a core switches to a sleeping vCPU of it whose timer is about to expire.
+    pub wake_early: WakeEarly,
     /// Its stage 2 tables.
     pub stage2: Stage2,
     /// Its memory, each range 4 KiB aligned. Cleared and loaded at each start of the guest.

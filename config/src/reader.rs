@@ -121,7 +121,7 @@ impl Mismatch {
         self
     }
 
-    fn of_type(wanted: &str, found: &DeValue<'_>) -> Self {
+    pub(crate) fn of_type(wanted: &str, found: &DeValue<'_>) -> Self {
         let found = match found.type_str() {
             found @ ("integer" | "array") => format!("an {found}"),
             found => format!("a {found}"),

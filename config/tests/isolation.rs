@@ -54,7 +54,7 @@ fn guest(name: &str, memory: &[Mapping], links: &[LinkEnd]) -> Guest {
         cores: 1,
         moves: false,
         band: Band::LOWEST,
-        wake_early_us: 0,
+        wake_early: WakeEarly::Off,
         on_fault: OnFault::Stop,
         on_stop: OnStop::Stop,
         protect: None,

@@ -381,7 +381,7 @@ fn the_largest_system_fits_into_its_space() {
             band: Band::HIGHEST,
         }),
         moves: true,
-        wake_early_us: u32::MAX,
+        wake_early: WakeEarly::Microseconds(u32::MAX),
         on_fault: OnFault::Abort,
         on_stop: OnStop::Restart(RestartLimit {
             most: u8::MAX,

@@ -27,14 +27,16 @@ use dtoolkit::fdt::Fdt;
 use heapless::Vec;
 use spumone_config::gic::{MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
 use spumone_config::isolation;
-use spumone_config::packed::{self, DESCRIPTION_ROOM, Mapping, MemoryRange, Part, Stage2, System};
+use spumone_config::packed::{
+    self, DESCRIPTION_ROOM, Mapping, MemoryRange, Part, Stage2, System, WakeEarly,
+};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr};
 use spumone_core::health::HealthLog;
 use spumone_core::link::{Gpio, Signal};
 use spumone_core::load::{Claims, Phases};
 use spumone_core::mailbox::Post;
-use spumone_core::migration::{Level, Policy, Roles, Shared, VcpuFacts};
+use spumone_core::migration::{Early, Level, Policy, Roles, Shared, VcpuFacts};
 use spumone_core::protect::{Pace, Rounds};
 use spumone_core::psci::{GuestPower, Lifecycle, Restarts};
 use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, Ticks, band_priority, kick_sgi};
@@ -313,7 +315,13 @@ fn vcpu_facts(system: &System, frequency_hz: u32) -> [Option<VcpuFacts>; MAX_VCP
                     home: vcpu.home,
                     cores,
                     moves: guest.moves,
-                    early: Ticks::from_micros(guest.wake_early_us, frequency_hz),
+                    early: match guest.wake_early {
+                        WakeEarly::Off => Early::AtTimer,
+                        WakeEarly::Auto => Early::BySwitch,
+                        WakeEarly::Microseconds(time) => {
+                            Early::By(Ticks::from_micros(time, frequency_hz))
+                        }
+                    },
                 });
             }
         }

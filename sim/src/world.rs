@@ -9,7 +9,7 @@ use crate::random::Random;
 use crate::setup::{Setup, Storm, Workload};
 use spumone_config::roles::{self, Member, changes_cores};
 use spumone_config::types::{GuestId, MAX_VCPUS, PcpuId, VcpuId};
-use spumone_core::migration::{Level, Roles, Shared, VcpuFacts};
+use spumone_core::migration::{Early, Level, Roles, Shared, VcpuFacts};
 use spumone_core::schedule::{Band, Ticks};
 use spumone_core::sets::CoreSet;
 use spumone_core::vgic::Doorbell;
@@ -111,7 +111,7 @@ impl World {
                     _ => CoreSet::from_bits(mask(setup.guest_cores)),
                 },
                 moves: moves && id != RT,
-                early: Ticks(0),
+                early: Early::AtTimer,
             });
         }
         let smp = match setup.workload {

@@ -5,7 +5,7 @@ use crate::system::System;
 use serde_json::Value;
 use spumone_config::description::{self, POLICIES};
 use spumone_config::layout::Source;
-use spumone_config::packed::{Guest, LinkKind};
+use spumone_config::packed::{Guest, LinkKind, WakeEarly};
 use spumone_config::units::{KIB, MIB, PAGE, range, size};
 use std::fmt::Write;
 use std::path::Path;
@@ -103,9 +103,9 @@ fn policy(system: &System) -> String {
             false => format!("{} stays", guest.name),
         })
         .zip(&packed.guests)
-        .map(|(place, guest)| match guest.wake_early_us {
-            0 => place,
-            early => format!("{place}, woken {early} µs early"),
+        .map(|(place, guest)| match guest.wake_early {
+            WakeEarly::Off | WakeEarly::Auto => place,
+            WakeEarly::Microseconds(early) => format!("{place}, woken {early} µs early"),
         })
         .collect();
     format!("policy {name}, {why}: {}", guests.join(", "))

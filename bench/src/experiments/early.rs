@@ -12,12 +12,58 @@ use crate::system::{Rt, System};
 use serde_json::{Value, json};
 
 /// The figure.
-pub struct Early;
+pub struct EarlySwitches;
 
-/// How early the real-time guest is woken beside hackbench, in microseconds; 0: when its timer expires.
-const EARLY_US: [u32; 4] = [0, 2, 4, 8];
-/// The longest of them, which is long enough for a switch and for what a core does at EL2 meanwhile.
+/// How early the real-time guest is woken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Early {
+    /// When its timer expires.
+    Off,
+    /// As early as a switch takes, as it is without `wake-early`.
+    BySwitch,
+    /// So many microseconds.
+    Microseconds(u32),
+}
+
+impl Early {
+    fn label(self) -> String {
+        match self {
+            Self::Off => "off".into(),
+            Self::BySwitch => "auto".into(),
+            Self::Microseconds(us) => us.to_string(),
+        }
+    }
+
+    /// The value of `wake-early`.
+    fn value(self) -> String {
+        match self {
+            Self::Microseconds(us) => format!("{us}us"),
+            word => word.label(),
+        }
+    }
+
+    fn title(self) -> String {
+        match self {
+            Self::Off => "woken when its timer expires".into(),
+            Self::BySwitch => "woken as early as a switch takes (the default)".into(),
+            Self::Microseconds(us) => format!("woken {us} µs early"),
+        }
+    }
+}
+
+/// How early it is woken beside hackbench.
+const ALL: [Early; 5] = [
+    Early::Off,
+    Early::BySwitch,
+    Early::Microseconds(2),
+    Early::Microseconds(4),
+    LONG,
+];
+/// How early it is woken beside all loads, and where Linux's throughput is measured.
+const MAIN: [Early; 3] = [Early::Off, Early::BySwitch, LONG];
+/// The longest time, which is long enough for a switch and for what a core does at EL2 meanwhile.
 const LONG_US: u32 = 8;
+const LONG: Early = Early::Microseconds(LONG_US);
 /// Loads of Linux.
 const LOADS: [Load; 3] = [Load::Idle, Load::Hackbench, Load::Disk];
 /// Aims with [`LONG_US`], in instructions above the bare machine's longest wait: for the longest wait, and for the average.
@@ -40,48 +86,48 @@ fn periods(plan: &Plan) -> Periods {
 }
 
 /// What the latencies are measured beside, and how early the guest is woken.
-fn latencies(plan: &Plan) -> Vec<(Load, u32)> {
+fn latencies(plan: &Plan) -> Vec<(Load, Early)> {
     let loads = if plan.quick { &LOADS[1..2] } else { &LOADS[..] };
-    let each = loads.iter().flat_map(|&load| EARLY_US.map(|us| (load, us)));
-    each.filter(|&(load, us)| us == 0 || us == LONG_US || load == Load::Hackbench && !plan.quick)
+    let each = loads
+        .iter()
+        .flat_map(|&load| ALL.map(|early| (load, early)));
+    each.filter(|(load, early)| MAIN.contains(early) || *load == Load::Hackbench && !plan.quick)
         .collect()
 }
 
-fn latency_label(load: Load, early_us: u32) -> String {
-    format!("{}-early-{early_us}", load.name())
+fn latency_label(load: Load, early: Early) -> String {
+    format!("{}-early-{}", load.name(), early.label())
 }
 
-fn throughput_label(period_us: u64, early_us: u32) -> String {
-    format!("period-{period_us}-early-{early_us}")
+fn throughput_label(period_us: u64, early: Early) -> String {
+    format!("period-{period_us}-early-{}", early.label())
 }
 
 /// Has the real-time guest of a run be woken early.
-fn woken_early(mut run: Run, early_us: u32) -> Run {
-    if let Machine::Spumone(system) = &mut run.machine
-        && early_us > 0
-    {
+fn woken_early(mut run: Run, early: Early) -> Run {
+    if let Machine::Spumone(system) = &mut run.machine {
         system
             .rt
             .iter_mut()
-            .for_each(|rt| rt.early_us = Some(early_us));
+            .for_each(|rt| rt.wake_early = Some(early.value()));
     }
     run
 }
 
-fn latency_run(plan: &Plan, load: Load, early_us: u32) -> Run {
-    let label = latency_label(load, early_us);
+fn latency_run(plan: &Plan, load: Load, early: Early) -> Run {
+    let label = latency_label(load, early);
     let run = beside::run_beside(plan, label, POLICY, load, periods(plan), None);
-    woken_early(run, early_us)
+    woken_early(run, early)
 }
 
 /// hackbench in Linux, beside a task that does nothing in each of its periods.
-fn throughput_run(plan: &Plan, period_us: u64, early_us: u32) -> Result<Run, String> {
+fn throughput_run(plan: &Plan, period_us: u64, early: Early) -> Result<Run, String> {
     let (seconds, repeats) = if plan.quick { (0.3, 2) } else { (1.0, 8) };
     let linux = yardstick::find("hackbench")?.linux(plan, 4, seconds, repeats);
     let allowed = plan.boot_seconds() + 2.0 * seconds * f64::from(repeats);
     let ms = (allowed * 1000.0).ceil();
     let run = Run {
-        label: throughput_label(period_us, early_us),
+        label: throughput_label(period_us, early),
         machine: Machine::Spumone(System {
             cores: 4,
             policy: POLICY.into(),
@@ -97,7 +143,7 @@ fn throughput_run(plan: &Plan, period_us: u64, early_us: u32) -> Result<Run, Str
             rt_until: (allowed * 1e9) as u64,
         },
     };
-    Ok(woken_early(run, early_us))
+    Ok(woken_early(run, early))
 }
 
 /// One latency of all seeds, in instructions.
@@ -107,12 +153,12 @@ fn wait(results: &Results, label: &str, key: &str) -> Option<Spread> {
 }
 
 /// Time of hackbench over the time without early switches.
-fn cost(results: &Results, period_us: u64) -> Option<Mean> {
-    let time = |early_us| {
-        let label = throughput_label(period_us, early_us);
+fn cost(results: &Results, period_us: u64, early: Early) -> Option<Mean> {
+    let time = |early| {
+        let label = throughput_label(period_us, early);
         Mean::of(results.values(&label, Outcome::seconds))
     };
-    Some(time(LONG_US)?.over(time(0)?))
+    Some(time(early)?.over(time(Early::Off)?))
 }
 
 /// `1.004 ± 0.002`: a ratio with its standard error.
@@ -132,7 +178,7 @@ const ABOUT: About = About {
     },
 };
 
-impl Experiment for Early {
+impl Experiment for EarlySwitches {
     fn about(&self) -> &'static About {
         &ABOUT
     }
@@ -140,11 +186,11 @@ impl Experiment for Early {
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
         let mut runs = vec![beside::run_bare(plan, BARE.into(), periods(plan))];
         let latencies = latencies(plan).into_iter();
-        runs.extend(latencies.map(|(load, us)| latency_run(plan, load, us)));
+        runs.extend(latencies.map(|(load, early)| latency_run(plan, load, early)));
         if !plan.quick {
             for period_us in PERIODS_US {
-                for early_us in [0, LONG_US] {
-                    runs.push(throughput_run(plan, period_us, early_us)?);
+                for early in MAIN {
+                    runs.push(throughput_run(plan, period_us, early)?);
                 }
             }
         }
@@ -176,13 +222,10 @@ impl Experiment for Early {
 
 /// The runs that measure latency, with their names on the page.
 fn cases(plan: &Plan) -> Vec<Named> {
-    let name = |load: Load, us| match us {
-        0 => load.title().to_owned(),
-        us => format!("{}, woken {us} µs early", load.title()),
-    };
+    let name = |load: Load, early: Early| format!("{}, {}", load.title(), early.title());
     let bare = (BARE.to_owned(), "bare machine".to_owned());
     let others = latencies(plan).into_iter();
-    let others = others.map(|(load, us)| (latency_label(load, us), name(load, us)));
+    let others = others.map(|(load, early)| (latency_label(load, early), name(load, early)));
     [bare].into_iter().chain(others).collect()
 }
 
@@ -197,8 +240,14 @@ fn lines(plan: &Plan, results: &Results) -> Vec<Line> {
         points: latencies(plan)
             .into_iter()
             .filter(|it| it.0 == Load::Hackbench)
-            .filter_map(|(load, us)| {
-                let wait = wait(results, &latency_label(load, us), key)?;
+            .filter_map(|(load, early)| {
+                let us = match early {
+                    Early::Off => 0,
+                    // How early that is, varies.
+                    Early::BySwitch => return None,
+                    Early::Microseconds(us) => us,
+                };
+                let wait = wait(results, &latency_label(load, early), key)?;
                 Some((f64::from(us), wait))
             })
             .collect(),
@@ -218,25 +267,28 @@ fn bare_curve(results: &Results) -> Option<Curve> {
 fn findings(results: &Results) -> Vec<String> {
     let mut findings = Vec::new();
     for load in LOADS {
-        let value = |us, key| wait(results, &latency_label(load, us), key);
-        let both = |key| value(0, key).zip(value(LONG_US, key));
-        if let (Some(average), Some(longest)) = (both("avg_ns"), both("max_ns")) {
-            findings.push(format!(
-                "{}: {LONG_US} µs early, the task begins {} instructions after its due time on average (without: {}), and {} at most ({}).",
-                load.title(),
-                grouped(average.1.median),
-                grouped(average.0.median),
-                grouped(longest.1.high),
-                grouped(longest.0.high)
-            ));
+        for early in MAIN {
+            let value = |key| wait(results, &latency_label(load, early), key);
+            if let (Some(average), Some(longest)) = (value("avg_ns"), value("max_ns")) {
+                findings.push(format!(
+                    "{}, the real-time guest {}: its task begins {} instructions after its due time on average, and {} at most.",
+                    load.title(),
+                    early.title(),
+                    grouped(average.median),
+                    grouped(longest.high),
+                ));
+            }
         }
     }
     for period_us in PERIODS_US {
-        if let Some(cost) = cost(results, period_us) {
-            findings.push(format!(
-                "Beside a task with a period of {period_us} µs, hackbench takes {} times as long as without early switches.",
-                show(cost)
-            ));
+        for early in &MAIN[1..] {
+            if let Some(cost) = cost(results, period_us, *early) {
+                findings.push(format!(
+                    "Beside a task with a period of {period_us} µs that is {}, hackbench takes {} times as long as without early switches.",
+                    early.title(),
+                    show(cost)
+                ));
+            }
         }
     }
     findings
@@ -244,14 +296,13 @@ fn findings(results: &Results) -> Vec<String> {
 
 fn verdicts(plan: &Plan, results: &Results) -> Vec<Verdict> {
     let bare = dispatch::worst(results, BARE);
-    let label = latency_label(Load::Hackbench, LONG_US);
-    let value = |key| wait(results, &label, key);
-    let [longest, average] = [value("max_ns"), value("avg_ns")].map(|it| it.map(|it| it.high));
-    let above = |what: &str, room: f64, value: Option<f64>| {
-        let both = value.zip(bare);
+    let above = |early: Early, what: &str, room: f64, key: &str| {
+        let label = latency_label(Load::Hackbench, early);
+        let both = wait(results, &label, key).map(|it| it.high).zip(bare);
         Verdict {
             aim: format!(
-                "woken {LONG_US} µs early beside hackbench: {what} at most the bare machine's longest + {room}"
+                "{} beside hackbench: {what} at most the bare machine's longest + {room}",
+                early.title()
             ),
             measured: both.map_or("no result".into(), |(value, bare)| {
                 format!("{}, bare {}", grouped(value), grouped(bare))
@@ -259,12 +310,17 @@ fn verdicts(plan: &Plan, results: &Results) -> Vec<Verdict> {
             met: both.map(|(value, bare)| value <= bare + room),
         }
     };
-    let mut verdicts = vec![
-        above("longest wait", ROOM[0], longest),
-        above("average wait", ROOM[1], average),
-    ];
+    let mut verdicts: Vec<_> = MAIN[1..]
+        .iter()
+        .flat_map(|&early| {
+            [
+                above(early, "longest wait", ROOM[0], "max_ns"),
+                above(early, "average wait", ROOM[1], "avg_ns"),
+            ]
+        })
+        .collect();
     let all = latencies(plan);
-    let all = all.iter().map(|&(load, us)| latency_label(load, us));
+    let all = all.iter().map(|&(load, early)| latency_label(load, early));
     let missed: Vec<f64> = all
         .flat_map(|label| results.of(&label))
         .filter_map(|it| Some(it.rt("lost")? + it.rt("late")?))
@@ -278,12 +334,17 @@ fn verdicts(plan: &Plan, results: &Results) -> Vec<Verdict> {
         met: sum.map(|sum| sum == 0.0),
     });
     if !plan.quick {
-        let cost = cost(results, PERIODS_US[0]);
-        verdicts.push(Verdict {
-            aim: "beside a 1 kHz task, hackbench takes at most 1 % longer than without early switches".into(),
-            measured: cost.map_or("no result".into(), show),
-            met: cost.map(|it| it.mean <= AIM),
-        });
+        for early in &MAIN[1..] {
+            let cost = cost(results, PERIODS_US[0], *early);
+            verdicts.push(Verdict {
+                aim: format!(
+                    "beside a 1 kHz task that is {}, hackbench takes at most 1 % longer than without early switches",
+                    early.title()
+                ),
+                measured: cost.map_or("no result".into(), show),
+                met: cost.map(|it| it.mean <= AIM),
+            });
+        }
     }
     verdicts
 }
@@ -294,21 +355,18 @@ fn cost_table(results: &Results) -> Table {
         &["period of the task", "woken early", "seconds", "ratio"],
     );
     for period_us in PERIODS_US {
-        for early_us in [0, LONG_US] {
-            let label = throughput_label(period_us, early_us);
+        for early in MAIN {
+            let label = throughput_label(period_us, early);
             let Some(seconds) = Spread::of(results.values(&label, Outcome::seconds)) else {
                 continue;
             };
-            let ratio = match early_us {
-                0 => None,
-                _ => cost(results, period_us).map(show),
+            let ratio = match early {
+                Early::Off => None,
+                early => cost(results, period_us, early).map(show),
             };
             table.rows.push(vec![
                 format!("{period_us} µs"),
-                match early_us {
-                    0 => "no".into(),
-                    us => format!("{us} µs"),
-                },
+                early.title(),
                 seconds.show(3),
                 ratio.unwrap_or_else(|| "1".into()),
             ]);
@@ -335,9 +393,13 @@ fn method(plan: &Plan) -> Vec<String> {
 }
 
 fn summary(plan: &Plan, results: &Results) -> Value {
-    let costs = PERIODS_US.map(|period_us| {
-        json!({ "period_us": period_us, "early_us": LONG_US, "hackbench_over_without": cost(results, period_us) })
-    });
+    let costs: Vec<_> = PERIODS_US
+        .into_iter()
+        .flat_map(|period_us| MAIN[1..].iter().map(move |&early| (period_us, early)))
+        .map(|(period_us, early)| {
+            json!({ "period_us": period_us, "wake_early": early.value(), "hackbench_over_without": cost(results, period_us, early) })
+        })
+        .collect();
     json!({ "waits": dispatch::summary(&cases(plan), results), "costs": costs })
 }
 
@@ -349,14 +411,14 @@ mod tests {
 
     #[test]
     fn each_label_says_how_early_the_guest_is_woken() {
-        for run in Early.runs(&plan()).unwrap() {
+        for run in EarlySwitches.runs(&plan()).unwrap() {
             let Machine::Spumone(system) = &run.machine else {
                 assert_eq!(run.label, BARE);
                 continue;
             };
-            let us: u32 = run.label.rsplit('-').next().unwrap().parse().unwrap();
-            let expected = (us > 0).then_some(us);
-            assert_eq!(system.rt[0].early_us, expected, "{}", run.label);
+            let early = system.rt[0].wake_early.as_deref().unwrap();
+            let early = early.trim_end_matches("us");
+            assert_eq!(run.label.rsplit('-').next(), Some(early));
         }
     }
 
@@ -365,22 +427,34 @@ mod tests {
         let mut results = Results::default();
         // In ns; an instruction takes 4.
         results.add(samples::rt(BARE, 1, [1, 2, 3, 2_000]));
-        let label = latency_label(Load::Hackbench, LONG_US);
+        let label = latency_label(Load::Hackbench, LONG);
         results.add(samples::rt(&label, 1, [1, 4_700, 5_000, 6_100]));
-        results.add(samples::linux(&throughput_label(1000, 0), 1, &[1.0, 1.0]));
         results.add(samples::linux(
-            &throughput_label(1000, LONG_US),
+            &throughput_label(1000, Early::Off),
+            1,
+            &[1.0, 1.0],
+        ));
+        results.add(samples::linux(
+            &throughput_label(1000, LONG),
             1,
             &[1.02, 1.02],
         ));
-        let verdicts = Early.evaluate(&plan(), &results).verdicts;
+        let verdicts = EarlySwitches.evaluate(&plan(), &results).verdicts;
         let met: Vec<_> = verdicts.iter().map(|it| it.met).collect();
         assert_eq!(
             met,
-            [Some(false), Some(true), Some(true), Some(false)],
+            [
+                None,
+                None,
+                Some(false),
+                Some(true),
+                Some(true),
+                None,
+                Some(false)
+            ],
             "{verdicts:?}"
         );
-        assert_eq!(verdicts[0].measured, "1,525, bare 500");
-        assert_eq!(verdicts[3].measured, "1.020 ± 0.000");
+        assert_eq!(verdicts[2].measured, "1,525, bare 500");
+        assert_eq!(verdicts[6].measured, "1.020 ± 0.000");
     }
 }

@@ -186,7 +186,7 @@ impl Attack {
             system
                 .rt
                 .iter_mut()
-                .for_each(|rt| rt.early_us = Some(EARLY_US));
+                .for_each(|rt| rt.wake_early = Some(format!("{EARLY_US}us")));
         }
         Ok(run)
     }

@@ -3,6 +3,7 @@
 
 use crate::board::Board;
 use crate::description::{Description, Guest};
+use crate::packed::WakeEarly;
 use crate::problem::Problem;
 use crate::types::{HYPERVISOR_NAME, MAX_GUESTS, MAX_PCPUS};
 use crate::units::{self, BLOCK};
@@ -12,7 +13,7 @@ const MIN_QUANTUM_US: u64 = 100;
 /// Longest quantum: with a longer one, vCPUs of one priority do not usefully share a core.
 const MAX_QUANTUM_US: u64 = 1_000_000;
 /// Longest time by which a guest is woken early: the core does nothing else in it.
-const MAX_WAKE_EARLY_US: u64 = 1_000;
+const MAX_WAKE_EARLY_US: u32 = 1_000;
 /// Longest name: what fits into [`crate::packed::Guest::name`].
 const MAX_NAME: usize = 15;
 
@@ -122,13 +123,16 @@ fn quantum(description: &Description, problems: &mut Vec<Problem>) {
 }
 
 fn wake_early(guest: &Guest, problems: &mut Vec<Problem>) {
-    let Some(early) = guest.wake_early_us else {
+    let Some(early) = &guest.wake_early else {
         return;
     };
-    if !(1..=MAX_WAKE_EARLY_US).contains(&early.value) {
+    let WakeEarly::Microseconds(time) = early.value else {
+        return;
+    };
+    if !(1..=MAX_WAKE_EARLY_US).contains(&time) {
         problems.push(
             Problem::new("wake-early", "a guest can be woken 1us to 1ms early")
-                .at(early.span, format!("{} microseconds", early.value))
+                .at(early.span, format!("{time} microseconds"))
                 .help("write for example wake-early = \"8us\", or leave it out"),
         );
     }

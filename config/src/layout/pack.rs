@@ -9,7 +9,7 @@ use crate::description::{self, Description, Ended, Tampered};
 use crate::packed::{
     Content, Guest, Hash, Interrupt, KnownDevice, LEAF, MAX_KNOWN_DEVICES, MemoryRange, OnStop,
     OnTamper, Part, Protect, Quiesce, RestartLimit, Scheduler, SeedSlot, Segment, System, Uart,
-    Vcpu,
+    Vcpu, WakeEarly,
 };
 use crate::problem::Problem;
 use crate::roles::{self, Member};
@@ -129,11 +129,7 @@ pub fn pack(
                     .map_err(|_| limit("seconds of a watchdog"))?,
                 None => 0,
             },
-            wake_early_us: match &written.wake_early_us {
-                Some(early) => u32::try_from(early.value)
-                    .map_err(|_| limit("microseconds by which a guest is woken early"))?,
-                None => 0,
-            },
+            wake_early: wake_early(written, band.unwrap_or(Band::LOWEST)),
             stolen_time: tables::stolen_time(written, board, plan.hypervisor, id),
             vcpus: list(vcpus, "vCPUs")?,
             cores: tables::cores(written),
@@ -315,6 +311,15 @@ fn protect(
             Some(Tampered::Stop) => OnTamper::Stop,
         },
     }))
+}
+
+/// When a core switches to a sleeping vCPU of a guest whose highest band is `band`. A guest of the lowest band preempts no other one.
+fn wake_early(guest: &description::Guest, band: Band) -> WakeEarly {
+    match guest.wake_early.as_ref().map(|it| it.value) {
+        Some(WakeEarly::Auto) | None if band == Band::LOWEST => WakeEarly::Off,
+        Some(written) => written,
+        None => WakeEarly::Auto,
+    }
 }
 
 /// What becomes of a guest that has ended.

@@ -213,7 +213,7 @@ mod tests {
     use crate::sha256::{self, State};
     use proptest::prelude::*;
     use spumone_config::Band;
-    use spumone_config::packed::{OnFault, OnStop, SeedSlot, Stage2, VirtualGic};
+    use spumone_config::packed::{OnFault, OnStop, SeedSlot, Stage2, VirtualGic, WakeEarly};
     use std::collections::BTreeMap;
     use std::vec::Vec;
 
@@ -224,7 +224,7 @@ mod tests {
     fn guest(memory: &[Mapping], segments: &[Segment], seeds: &[SeedSlot]) -> Guest {
         Guest {
             moves: false,
-            wake_early_us: 0,
+            wake_early: WakeEarly::Off,
             on_fault: OnFault::Stop,
             on_stop: OnStop::Stop,
             protect: None,

@@ -3,6 +3,7 @@
 //! parked or sent away.
 
 use super::grace::Grace;
+use super::lead::{Early, Lead};
 use super::policy::PolicyRules;
 use super::shared::Shared;
 use crate::schedule::{Band, Deadlines, Level, Scheduler, Ticks, TimeSlice, VcpuState};
@@ -28,6 +29,8 @@ pub const TAKE_BACK_US: u32 = 500;
 /// only if the timer cannot interrupt the vCPU: the guest has not ended the timer's last interrupt. The alarm is not armed again when
 /// the wait ends, which would add to the latency; so the time is longer than most jobs of a real-time guest, too.
 const LONGEST_WAIT_US: u32 = 2_000;
+/// In microseconds: how early a core begins to switch to a vCPU at most, if that is as long as a switch takes ([`Lead`]).
+const LONGEST_LEAD_US: u32 = 10;
 /// In microseconds: how often a vCPU is sampled while a preemption is deferred for it.
 const DEFER_STEP_US: u32 = 20;
 
@@ -69,6 +72,8 @@ pub(super) struct Await {
     pub(super) id: VcpuId,
     /// When it is entered even if no interrupt has come.
     pub(super) until: Ticks,
+    /// When the switch to it began, if the core measures how long that takes.
+    pub(super) measured_since: Option<Ticks>,
 }
 
 /// One core's vCPUs. `T` is the token of a vCPU.
@@ -98,6 +103,8 @@ pub struct CoreState<T> {
     pub(super) alarm: Ticks,
     /// The running vCPU waits for its timer.
     pub(super) awaits: Option<Await>,
+    /// How early the core begins to switch to a vCPU.
+    pub(super) lead: Lead,
     /// Whether a deadline was added or removed, or another vCPU was chosen to run, since the alarm was armed.
     pub(super) alarm_is_stale: bool,
     /// When the hypervisor's next chore is due: work that is for no vCPU.
@@ -205,6 +212,7 @@ impl<T> CoreState<T> {
             rung: VcpuSet::EMPTY,
             alarm: Ticks::NEVER,
             awaits: None,
+            lead: Lead::new(micros(LONGEST_LEAD_US)),
             alarm_is_stale: true,
             chore_at: Ticks::NEVER,
             chore_is_due: false,
@@ -410,7 +418,8 @@ impl<T> CoreState<T> {
 
     /// The first timer of a vCPU of this core, which is not loaded, expires at this time. `early`: see [`VcpuFacts`](super::VcpuFacts).
     #[inline(always)]
-    pub(super) fn set_deadline(&mut self, id: VcpuId, band: Band, early: Ticks, timer: Ticks) {
+    pub(super) fn set_deadline(&mut self, id: VcpuId, band: Band, early: Early, timer: Ticks) {
+        let early = self.lead.of(early);
         self.deadlines.set(id, band, timer.saturating_sub(early));
     }
 

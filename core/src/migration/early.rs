@@ -2,10 +2,11 @@
 //! Early switches: a core switches to a vCPU before the vCPU's timer expires, and waits with it loaded. So neither the switch nor
 //! what the core was doing at EL2 adds to the vCPU's latency.
 //!
-//! While the vCPU sleeps, its deadline is earlier than its timer by [`VcpuFacts::early`](super::VcpuFacts::early). It is then in the
+//! While the vCPU sleeps, its deadline is earlier than its timer ([`VcpuFacts::early`](super::VcpuFacts::early)). It is then in the
 //! state `Running`, but is not entered before an interrupt has come for it: to the guest, its WFI lasts until then.
 
 use super::core_state::{Await, CoreState};
+use super::lead::Early;
 use super::platform::{Platform, State};
 use crate::schedule::{Ticks, VcpuState};
 use spumone_config::types::VcpuId;
@@ -13,9 +14,13 @@ use spumone_config::types::VcpuId;
 /// The early deadline of a vCPU that slept has passed: the vCPU is to wait for its timer when it is loaded.
 #[inline(always)]
 pub(super) fn woken_early<P: Platform>(state: &mut State<P>, platform: &P, id: VcpuId, now: Ticks) {
-    if early(platform, id) > Ticks(0) {
-        begin(state, id, now);
+    let early = early_of(platform, id);
+    if early == Early::AtTimer {
+        return;
     }
+    // A core that idles has nothing to save, so its switch is shorter than the others.
+    let is_measured = early == Early::BySwitch && state.running.is_some();
+    begin(state, id, now, is_measured);
 }
 
 /// The running vCPU, which is loaded, executes WFI, and no interrupt is pending for it: it sleeps. If its timer expires so soon that
@@ -23,11 +28,11 @@ pub(super) fn woken_early<P: Platform>(state: &mut State<P>, platform: &P, id: V
 #[inline(always)]
 pub fn sleep<P: Platform>(state: &mut State<P>, platform: &P) {
     if let Some(id) = state.running {
-        let early = early(platform, id);
+        let early = state.lead.of(early_of(platform, id));
         if early > Ticks(0) {
             let now = platform.now();
-            if is_timer_near(platform, now, early) {
-                return begin(state, id, now);
+            if is_timer_near(platform, now, now.saturating_add(early)) {
+                return begin(state, id, now, false);
             }
         }
     }
@@ -37,7 +42,14 @@ pub fn sleep<P: Platform>(state: &mut State<P>, platform: &P) {
 /// A vCPU has been loaded. If its timer has expired meanwhile, its list registers have the interrupt, and it does not wait.
 #[inline(always)]
 pub(super) fn loaded<P: Platform>(state: &mut State<P>, platform: &P, id: VcpuId) {
-    if state.awaits(id) && !is_timer_near(platform, platform.now(), early(platform, id)) {
+    let Some(awaits) = state.awaits.filter(|it| it.id == id) else {
+        return;
+    };
+    let now = platform.now();
+    if let Some(since) = awaits.measured_since {
+        state.lead.learn(now.saturating_sub(since));
+    }
+    if !is_timer_near(platform, now, awaits.until) {
         state.end_await(id);
     }
 }
@@ -49,10 +61,11 @@ pub(super) fn stays_loaded<P: Platform>(state: &mut State<P>, platform: &P, now:
     let Some(id) = state.loaded() else {
         return;
     };
-    let Some(vcpu) = platform.shared().vcpu(id).filter(|it| it.early > Ticks(0)) else {
+    let Some(vcpu) = platform.shared().vcpu(id) else {
         return;
     };
-    if state.scheduler.state(id) == Some(VcpuState::Sleep)
+    if vcpu.early != Early::AtTimer
+        && state.scheduler.state(id) == Some(VcpuState::Sleep)
         && let Some(at) = platform.loaded_timer().filter(|&at| at > now)
     {
         state.set_deadline(id, vcpu.band, vcpu.early, at);
@@ -60,18 +73,23 @@ pub(super) fn stays_loaded<P: Platform>(state: &mut State<P>, platform: &P, now:
     }
 }
 
-fn begin<T>(state: &mut CoreState<T>, id: VcpuId, now: Ticks) {
-    let until = now.saturating_add(state.longest_wait);
-    state.awaits = Some(Await { id, until });
+/// The vCPU `id` is to wait for its timer, from `now` on. `is_measured`: how long the switch to it takes tells how early the next one begins.
+fn begin<T>(state: &mut CoreState<T>, id: VcpuId, now: Ticks, is_measured: bool) {
+    state.awaits = Some(Await {
+        id,
+        until: now.saturating_add(state.longest_wait),
+        measured_since: is_measured.then_some(now),
+    });
     state.alarm_is_stale = true;
 }
 
-/// Whether the first timer of the loaded vCPU expires after `now`, and no later than `early` from then.
-fn is_timer_near<P: Platform>(platform: &P, now: Ticks, early: Ticks) -> bool {
+/// Whether the first timer of the loaded vCPU expires after `now`, and no later than `until`.
+fn is_timer_near<P: Platform>(platform: &P, now: Ticks, until: Ticks) -> bool {
     let timer = platform.loaded_timer();
-    timer.is_some_and(|at| now < at && at <= now.saturating_add(early))
+    timer.is_some_and(|at| now < at && at <= until)
 }
 
-fn early<P: Platform>(platform: &P, id: VcpuId) -> Ticks {
-    platform.shared().vcpu(id).map_or(Ticks(0), |it| it.early)
+fn early_of<P: Platform>(platform: &P, id: VcpuId) -> Early {
+    let vcpu = platform.shared().vcpu(id);
+    vcpu.map_or(Early::AtTimer, |it| it.early)
 }

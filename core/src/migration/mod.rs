@@ -29,6 +29,7 @@
 //!
 //! | module | what it is about |
 //! | --- | --- |
+//! | `lead` | how early a core begins to switch to a vCPU |
 //! | `slot`, `presence`, `shared` | what cores share: atomics, and constants of vCPUs |
 //! | `grace`, `lock_holder` | when a vCPU may lose its core |
 //! | `policy`, `choice` | which parked vCPUs a core fetches |
@@ -53,6 +54,7 @@ mod finish;
 mod gang;
 mod grace;
 mod interrupt;
+mod lead;
 mod lock_holder;
 mod notify;
 mod park;
@@ -78,6 +80,7 @@ pub use grace::{Grace, Leaves, Sample};
 pub use interrupt::{
     alarm_expired, arm_stale_alarm, handle, notify_vcpus, refresh, take_interrupts,
 };
+pub use lead::{Early, Lead};
 pub use lock_holder::{Interrupted, may_hold_lock};
 pub use park::{acquire_token, park, wake};
 pub use platform::{Delivery, Platform, Saved, State, Taken, TracePoint};

@@ -8,7 +8,7 @@ use super::early;
 use super::notify::publish_above_lowest;
 use super::platform::{Platform, State, TracePoint};
 use super::shared::VcpuFacts;
-use crate::schedule::{Band, Level, Ticks};
+use crate::schedule::{Band, Level, Ticks, VcpuState};
 use spumone_config::types::VcpuId;
 
 /// Decides that another vCPU runs: a runnable vCPU, or the sleeping vCPU whose deadline has passed, if there is only one. That vCPU must not
@@ -37,11 +37,15 @@ pub(super) fn preempt<P: Platform>(
             (!state.deadlines.is_any_due(now)).then_some((id, now))?
         }
     };
-    let &VcpuFacts { band, early, .. } = platform.shared().vcpu(id)?;
+    let &VcpuFacts { band, .. } = platform.shared().vcpu(id)?;
     let is_above_all = Level::of(Some(band)) > platform.shared().roles.highest_movable;
     // The token of a vCPU that does not migrate is on this core.
-    if early > Ticks(0) || !is_above_all || !state.scheduler.preempt(id, now) {
+    let is_asleep = state.scheduler.state(id) == Some(VcpuState::Sleep);
+    if !is_above_all || !state.scheduler.preempt(id, now) {
         return None;
+    }
+    if is_asleep {
+        early::woken_early(state, platform, id, now);
     }
     run(state, platform, id, now, band);
     Some((now, band))

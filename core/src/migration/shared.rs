@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What all cores share: constants about vCPUs, and the atomics by which tokens move.
 
+use super::lead::Early;
 use super::presence::Presence;
 use super::slot::{Parked, ParkingSlot};
-use crate::schedule::{Band, Level, Ticks};
+use crate::schedule::{Band, Level};
 use crate::sets::CoreSet;
 use spumone_config::types::{MAX_PCPUS, MAX_VCPUS, PcpuId, VcpuId};
 
@@ -31,8 +32,8 @@ pub struct VcpuFacts {
     pub cores: CoreSet,
     /// Whether it migrates between those cores.
     pub moves: bool,
-    /// How long before its timer expires, while it sleeps, its core switches to it.
-    pub early: Ticks,
+    /// When its core switches to it, while it sleeps and its timer is about to expire.
+    pub early: Early,
 }
 
 /// The proof that the calling core has claimed the parking slot of a vCPU, and has not taken the vCPU's token since. It

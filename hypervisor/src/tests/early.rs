@@ -5,7 +5,7 @@ use super::bench::Bench;
 use super::guest::{gicd, psci};
 use super::systems::*;
 use crate::fake::{self, Register};
-use spumone_config::packed::{Policy, Trigger};
+use spumone_config::packed::{Policy, Trigger, WakeEarly};
 use spumone_core::schedule::VcpuState;
 
 const TIMER: u16 = 27;
@@ -25,7 +25,7 @@ fn woken_early(policy: Policy, microseconds: u32) -> Bench {
     let guests = [
         GuestParts::new(&[(0, 20)])
             .with_spi(physical, own, Trigger::Edge)
-            .woken_early(microseconds),
+            .woken_early(WakeEarly::Microseconds(microseconds)),
         GuestParts::new(&[(0, 10), (1, 10)]).on(3),
     ];
     let mut bench = Bench::boot(&system(2, policy, &guests));

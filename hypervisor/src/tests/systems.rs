@@ -7,7 +7,7 @@ use spumone_config::packed::{
     Board, Content, Guest, Hash, Interrupt, InterruptPriorities, LeafRun, LinkEnd, LinkGpio,
     LinkKind, Mapping, MemoryRange, OnFault, OnStop, OnTamper, PageRange, Part, Policy, Protect,
     Quiesce, Scheduler, Seal, SeedSlot, Segment, Spi, SpiOwner, Stage2, System, Trigger, Trust,
-    Uart, Vcpu, VirtualGic, VirtualUart, Without,
+    Uart, Vcpu, VirtualGic, VirtualUart, WakeEarly, Without,
 };
 use spumone_config::roles::{self, Member, Tables, changes_cores};
 use spumone_config::seal::seal;
@@ -64,8 +64,8 @@ pub struct GuestParts {
     pub cores: u32,
     /// Its SPIs: physical INTID, INTID of the guest, trigger.
     pub interrupts: Vec<(u16, u16, Trigger)>,
-    /// How early its vCPUs are woken, in microseconds.
-    pub wake_early_us: u32,
+    /// How early its vCPUs are woken.
+    pub wake_early: WakeEarly,
     /// What an access where it has nothing does.
     pub on_fault: OnFault,
     /// What becomes of it when it has ended.
@@ -85,7 +85,7 @@ impl GuestParts {
             vcpus: vcpus.to_vec(),
             cores: 0,
             interrupts: Vec::new(),
-            wake_early_us: 0,
+            wake_early: WakeEarly::Off,
             on_fault: OnFault::Stop,
             on_stop: OnStop::Stop,
             protect: None,
@@ -116,9 +116,9 @@ impl GuestParts {
         self
     }
 
-    /// The same, woken so many microseconds early.
-    pub fn woken_early(mut self, microseconds: u32) -> Self {
-        self.wake_early_us = microseconds;
+    /// The same, woken that early.
+    pub fn woken_early(mut self, early: WakeEarly) -> Self {
+        self.wake_early = early;
         self
     }
 
@@ -177,7 +177,7 @@ impl GuestParts {
             vcpus: vcpus.collect(),
             cores,
             moves: changes_cores(policy, cores),
-            wake_early_us: self.wake_early_us,
+            wake_early: self.wake_early,
             on_fault: self.on_fault,
             on_stop: self.on_stop,
             protect: self.protect.clone(),

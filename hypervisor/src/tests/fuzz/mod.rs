@@ -15,7 +15,9 @@ use super::systems::*;
 use crate::fake::{self, printed};
 use random::Random;
 use shadow::Shadow;
-use spumone_config::packed::{InterruptPriorities, LinkEnd, LinkKind, Policy, System, Trigger};
+use spumone_config::packed::{
+    InterruptPriorities, LinkEnd, LinkKind, Policy, System, Trigger, WakeEarly,
+};
 use spumone_core::psci::Phase;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -104,12 +106,13 @@ fn some_system(random: &mut Random) -> System {
     system
 }
 
-/// By how many microseconds a guest is woken early: often not at all, and always less than the victim's period.
-fn some_early(random: &mut Random) -> u32 {
+/// How early a guest is woken: always less than the victim's period.
+fn some_early(random: &mut Random) -> WakeEarly {
     match random.below(4) {
-        0 => 1 + random.below(10) as u32,
-        1 => 1 + random.below(500) as u32,
-        _ => 0,
+        0 => WakeEarly::Microseconds(1 + random.below(10) as u32),
+        1 => WakeEarly::Microseconds(1 + random.below(500) as u32),
+        2 => WakeEarly::Auto,
+        _ => WakeEarly::Off,
     }
 }
 

@@ -41,7 +41,7 @@ mod promises;
 mod state;
 
 use crate::migration::{
-    Catch, CoreSetup, CoreState, Grace, Level, Policy, Roles, Shared, VcpuFacts,
+    Catch, CoreSetup, CoreState, Early, Grace, Level, Policy, Roles, Shared, VcpuFacts,
 };
 use crate::schedule::{Band, Ticks, VcpuState};
 use crate::sets::CoreSet;
@@ -238,14 +238,17 @@ impl System {
                 home: PcpuId(core),
                 cores: CoreSet::from_bits((1 << CORES) - 1),
                 moves: true,
-                early: Ticks(u64::from(self.early >> core & 1)),
+                early: match self.early >> core & 1 {
+                    0 => Early::AtTimer,
+                    ticks => Early::By(Ticks(ticks.into())),
+                },
             });
             vcpus[rt] = Some(VcpuFacts {
                 band: HIGH,
                 home: PcpuId(core),
                 cores: CoreSet::of(PcpuId(core)),
                 moves: false,
-                early: Ticks(0),
+                early: Early::AtTimer,
             });
         }
         let kernel_free = match self.policy.rules().excludes_kernels {

@@ -262,6 +262,8 @@ impl CoreSnapshot {
             chore_at,
             chore_is_due,
             awaits,
+            // No vCPU here is woken as early as a switch takes.
+            lead: _,
             movable: _,
             rules: _,
             excludes_kernels: _,

@@ -42,6 +42,10 @@ pub struct Machine {
     /// When the timer of the loaded vCPU expires; its interrupt comes once.
     pub loaded_timer: Option<Ticks>,
     pub is_timer_taken: bool,
+    /// When the timer of a vCPU expires whose registers are saved.
+    pub saved_timer: Option<Ticks>,
+    /// How long it takes to load a vCPU.
+    pub load_takes: u64,
     /// How long it takes to look at the parking slots, and the vCPU for which another core has an interrupt meanwhile.
     pub fetch_takes: u64,
     /// How long it takes to ask the policy about what is in them.
@@ -72,8 +76,9 @@ impl Core {
             cores: CoreSet::from_bits((1 << CORES) - 1),
             moves: moves_vcpus && Some(band) != staying,
             early: match band {
-                MIDDLE => EARLY,
-                _ => Ticks(0),
+                MIDDLE => Early::By(EARLY),
+                Band::HIGHEST => Early::BySwitch,
+                _ => Early::AtTimer,
             },
         };
         let mut vcpus = [None; MAX_VCPUS];
@@ -116,6 +121,8 @@ impl Core {
                 alarm: Ticks::NEVER,
                 loaded_timer: None,
                 is_timer_taken: false,
+                saved_timer: None,
+                load_takes: 0,
                 fetch_takes: 0,
                 choice_takes: 0,
                 rung_in_fetch: None,
@@ -298,12 +305,13 @@ impl Platform for Machine {
     fn load_registers(&mut self, _: &mut VcpuId) {}
 
     fn load_interrupts(&mut self, _: &mut VcpuId, _: Ticks) -> (VcpuSet, bool) {
+        self.now.0 += self.load_takes;
         (VcpuSet::EMPTY, true)
     }
 
     fn save(&mut self, _: &mut VcpuId, _: Option<Ticks>, _: bool, _: bool) -> Saved {
         Saved {
-            deadline: None,
+            deadline: self.saved_timer,
             wakes: false,
             rung: VcpuSet::EMPTY,
         }

@@ -112,3 +112,33 @@ fn its_wait_defers_no_preemption() {
     wake(&mut core.state, &mut core.machine, VcpuId(1));
     assert_eq!(next(&mut core), Next::Switch(VcpuId(1)));
 }
+
+/// The core begins the second switch as long before the timer expires as the first one took.
+#[test]
+fn a_core_switches_as_early_as_its_last_switch_took() {
+    let mut core = Core::new(
+        packed::Policy::None,
+        Without::default(),
+        &[Band::HIGHEST, Band::LOWEST],
+    );
+    core.admit(0, VcpuState::Runnable);
+    core.admit(1, VcpuState::Runnable);
+    core.go_on();
+    let mut alarms = [0; 3];
+    for (round, alarm) in (1..).zip(&mut alarms) {
+        let timer = Ticks(1_000 * round);
+        core.machine.loaded_timer = Some(timer);
+        core.machine.saved_timer = Some(timer);
+        sleep(&mut core.state, &core.machine);
+        core.go_on();
+        assert_eq!(core.state.running, Some(VcpuId(1)));
+        core.machine.loaded_timer = None;
+        core.machine.saved_timer = None;
+        *alarm = timer.0 - core.machine.alarm.0;
+        core.machine.now = core.machine.alarm;
+        core.machine.load_takes = 7;
+        core.go_on();
+        assert_eq!(core.state.loaded(), Some(VcpuId(0)));
+    }
+    assert_eq!(alarms, [0, 7, 7]);
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long before a vCPU's timer expires its core begins to switch to it.
+
+use crate::schedule::Ticks;
+
+/// When a core switches to a vCPU that sleeps and whose timer is about to expire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Early {
+    /// When the timer expires.
+    AtTimer,
+    /// As long before that as a switch takes at least, as the core has measured it ([`Lead`]). The core needs that time for the switch
+    /// in any case, so other vCPUs lose nothing.
+    BySwitch,
+    /// That long before.
+    By(Ticks),
+}
+
+/// How long this core takes at least to switch from a vCPU that runs to one whose deadline is due: from the decision until the vCPU is loaded.
+///
+/// It follows the shortest switches: a shorter one counts at once, a longer one by a sixteenth. So a core that began too early, and had
+/// to wait, does so only once; and a switch that was interrupted counts little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lead {
+    /// In sixteenths of a tick, so that a difference below 16 ticks counts too.
+    sixteenths: u64,
+    longest: Ticks,
+}
+
+impl Lead {
+    /// Nothing is measured yet. A switch that takes more than `longest` counts as one that takes so long.
+    pub const fn new(longest: Ticks) -> Self {
+        Self {
+            sixteenths: 0,
+            longest,
+        }
+    }
+
+    /// How long before its timer expires the core begins to switch to a vCPU.
+    #[inline(always)]
+    pub const fn of(&self, early: Early) -> Ticks {
+        match early {
+            Early::AtTimer => Ticks(0),
+            Early::BySwitch => Ticks(self.sixteenths / 16),
+            Early::By(time) => time,
+        }
+    }
+
+    /// A switch took so long.
+    #[inline(always)]
+    pub fn learn(&mut self, took: Ticks) {
+        let took = took.min(self.longest).0 * 16;
+        let is_first = self.sixteenths == 0;
+        if is_first || took < self.sixteenths {
+            self.sixteenths = took;
+        } else {
+            self.sixteenths += (took - self.sixteenths) / 16;
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LONGEST: Ticks = Ticks(600);
+
+    fn after(switches: &[u64]) -> Ticks {
+        let mut lead = Lead::new(LONGEST);
+        for &took in switches {
+            lead.learn(Ticks(took));
+        }
+        lead.of(Early::BySwitch)
+    }
+
+    #[test]
+    fn before_the_first_switch_a_vcpu_is_woken_when_its_timer_expires() {
+        assert_eq!(after(&[]), Ticks(0));
+    }
+
+    #[test]
+    fn the_first_switch_and_each_shorter_one_count_at_once() {
+        assert_eq!(after(&[200]), Ticks(200));
+        assert_eq!(after(&[200, 180]), Ticks(180));
+    }
+
+    #[test]
+    fn a_longer_switch_counts_a_sixteenth() {
+        assert_eq!(after(&[200, 360]), Ticks(210));
+        assert_eq!(after(&[200, u64::MAX]), Ticks(225));
+    }
+
+    /// Each by less than a sixteenth of a difference of 16 ticks.
+    #[test]
+    fn switches_that_all_take_slightly_longer_count_in_the_end() {
+        let mut switches = [110; 60];
+        switches[0] = 100;
+        assert!(after(&switches) >= Ticks(109));
+    }
+
+    #[test]
+    fn what_a_description_says_is_not_measured() {
+        let mut lead = Lead::new(LONGEST);
+        lead.learn(Ticks(300));
+        assert_eq!(lead.of(Early::By(Ticks(7))), Ticks(7));
+        assert_eq!(lead.of(Early::AtTimer), Ticks(0));
+    }
+
+    proptest! {
+
+        #[test]
+        fn it_is_between_the_shortest_and_the_longest_switch(
+            switches in prop::collection::vec(0..2_000_u64, 1..100),
+        ) {
+            let lead = after(&switches);
+            let shortest = switches.iter().copied().min().unwrap();
+            let longest = switches.iter().copied().max().unwrap();
+            prop_assert!(lead <= Ticks(longest.min(LONGEST.0)));
+            prop_assert!(lead >= Ticks(shortest.min(LONGEST.0)));
+        }
+    }
+}
