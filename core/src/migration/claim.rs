@@ -28,7 +28,7 @@ pub(super) fn become_host_core<P: Platform>(
     if has_claimed {
         // The presence of this core may still show a higher band, although no vCPU of that band is awake any more. If one wakes before the
         // decision, the presence does not change, so `publish_and_notify` would not set `notify_at`.
-        let at = now.saturating_add(state.rules.park_delay);
+        let at = now.saturating_add(state.park_delay());
         state.notify_at = state.notify_at.min(at);
         state.alarm_is_stale = true;
     }

@@ -13,13 +13,15 @@ use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 
 /// In microseconds: how often a vCPU that has to give up the core is sampled while it is in its kernel.
 const GRACE_STEP_US: u32 = 50;
-/// In microseconds: the time between its first and its second sample, if it has to give up the core to a vCPU that runs out of turn. Two
+/// In microseconds: the time between its first three samples, if it has to give up the core to a vCPU that runs out of turn. Two
 /// samples show whether it spins.
-const SHORT_GRACE_STEP_US: u32 = 10;
+const SHORT_GRACE_STEP_US: u32 = 4;
 /// How many times such a vCPU is sampled before it must leave.
 const GRACE_STEPS: u8 = 5;
 /// In microseconds: for how long a vCPU runs out of turn when an interrupt has come for it. Most handlers of interrupts take less.
 const OUT_OF_TURN_US: u32 = 100;
+/// In microseconds: how long a preempted vCPU is kept before it is parked, if the higher band ran for longer than the park delay the last time.
+const SHORT_PARK_DELAY_US: u32 = 8;
 /// In microseconds: after how long another core is notified again of vCPUs that are parked here because this core runs a
 /// higher band.
 const NOTIFY_AGAIN_US: u32 = 1_600;
@@ -147,6 +149,12 @@ pub struct CoreState<T> {
     /// When to park the vCPUs of `park_later`, and to notify another core of vCPUs that are parked here because this
     /// core runs a higher band.
     pub(super) notify_at: Ticks,
+    /// When this core will have run above the lowest band that moves for longer than the park delay; [`Ticks::NEVER`]: it does not run there.
+    pub(super) long_at: Ticks,
+    /// Whether it ran there that long the last time.
+    pub(super) was_long: bool,
+    /// See [`SHORT_PARK_DELAY_US`].
+    pub(super) short_park_delay: Ticks,
     /// When the core must decide again because of a vCPU that migrates: to look again at a vCPU that another core has
     /// parked, to sample a vCPU that has grace or for which a preemption is deferred, or to send a vCPU away or take it
     /// back.
@@ -233,6 +241,9 @@ impl<T> CoreState<T> {
             parked_here: VcpuSet::EMPTY,
             park_later: VcpuSet::EMPTY,
             notify_at: Ticks::NEVER,
+            long_at: Ticks::NEVER,
+            was_long: false,
+            short_park_delay: micros(SHORT_PARK_DELAY_US),
             fetch_at: Ticks::NEVER,
             deferred_until: Ticks::NEVER,
             grace: Grace::new(
@@ -442,6 +453,15 @@ impl<T> CoreState<T> {
         self.must_decide = true;
         if self.moves(id) {
             self.fetch_at = Ticks(0);
+        }
+    }
+
+    /// How long a preempted vCPU is kept before it is parked.
+    #[inline(always)]
+    pub(super) fn park_delay(&self) -> Ticks {
+        match self.was_long {
+            true => self.rules.park_delay.min(self.short_park_delay),
+            false => self.rules.park_delay,
         }
     }
 

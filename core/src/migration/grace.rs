@@ -24,6 +24,8 @@ pub struct Spin {
     last: Option<(u64, u64)>,
 }
 
+/// How many steps are short if another vCPU is to run out of turn.
+const SHORT_STEPS: u8 = 2;
 /// The longest loop that counts as spinning, in bytes.
 const LOOP_BYTES: u64 = 64;
 
@@ -65,7 +67,7 @@ pub struct Grace {
 }
 
 impl Grace {
-    /// At most `steps` times `step`, the first time `short_step` where another vCPU is to run out of turn. If `sees_spin`, a vCPU that spins gets none.
+    /// At most `steps` times `step`, the first [`SHORT_STEPS`] times `short_step` where another vCPU is to run out of turn. If `sees_spin`, a vCPU that spins gets none.
     pub const fn new(step: Ticks, short_step: Ticks, steps: u8, sees_spin: bool) -> Self {
         Self {
             step,
@@ -83,7 +85,7 @@ impl Grace {
         self.spin = Spin::default();
     }
 
-    /// The running vCPU is to give up the core. `is_short`: the first step is short.
+    /// The running vCPU is to give up the core. `is_short`: the first steps are short.
     pub fn sample(&mut self, now: Ticks, sample: Sample, is_short: bool) -> Leaves {
         let spins = self.sees_spin && self.spin.seen(sample);
         if !sample.in_kernel || spins {
@@ -92,7 +94,7 @@ impl Grace {
         if self.used >= self.steps {
             return Leaves::InKernel;
         }
-        let step = match is_short && self.used == 0 {
+        let step = match is_short && self.used < SHORT_STEPS {
             true => self.short_step,
             false => self.step,
         };
@@ -140,11 +142,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_step_is_short_where_another_vcpu_is_to_run_out_of_turn() {
+    fn the_first_two_steps_are_short_where_another_vcpu_is_to_run_out_of_turn() {
         let mut grace = Grace::new(Ticks(5), Ticks(2), 3, true);
         let mut sampled = |now, pc| grace.sample(Ticks(now), at(pc), true);
         assert_eq!(sampled(10, 0), Leaves::Later(Ticks(12)));
-        assert_eq!(sampled(12, 4096), Leaves::Later(Ticks(17)));
+        assert_eq!(sampled(12, 4096), Leaves::Later(Ticks(14)));
+        assert_eq!(sampled(14, 8192), Leaves::Later(Ticks(19)));
     }
 
     #[test]

@@ -42,6 +42,11 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
     let higher_band_runs = state.scheduler.current_band() > platform.shared().band(id);
     if higher_band_runs && state.waits_for_park_delay(id) {
         state.park_later.insert(id);
+        if state.notify_at == Ticks::NEVER {
+            // The park delay was over before the vCPU was saved.
+            state.notify_at = platform.now().saturating_add(state.park_delay());
+            state.alarm_is_stale = true;
+        }
         return;
     }
     platform.trace(TracePoint::Park);
@@ -163,6 +168,10 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
     let floor = platform.shared().roles.lowest_movable;
     if level <= floor {
         let before = platform.shared().presence(state.core).level();
+        if state.long_at != Ticks::NEVER {
+            state.was_long = state.long_at <= now;
+            state.long_at = Ticks::NEVER;
+        }
         publish_level(state, platform, level);
         state.notify_at = Ticks::NEVER;
         if before > floor && state.rules.returns_home {
@@ -192,10 +201,13 @@ pub(super) fn publish_above_lowest<P: Platform>(
 ) {
     let has_changed = platform.shared().presence(state.core).level() != level;
     publish_level(state, platform, level);
+    if state.long_at == Ticks::NEVER {
+        state.long_at = now.saturating_add(state.rules.park_delay);
+    }
     if has_changed || !state.park_later.is_empty() && state.notify_at == Ticks::NEVER {
         // If the core goes back to a lower band before the park delay is over, no vCPU of the lowest band that moves is
         // parked, and no core is notified of one.
-        let at = now.saturating_add(state.rules.park_delay);
+        let at = now.saturating_add(state.park_delay());
         state.notify_at = state.notify_at.min(at);
         if has_changed {
             notify_of_above_lowest(state, platform);

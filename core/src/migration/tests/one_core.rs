@@ -325,7 +325,7 @@ fn a_vcpu_for_which_an_interrupt_has_come_runs_out_of_turn() {
     core.machine.now = core.machine.alarm;
     core.go_on();
     assert_eq!(core.state.running, Some(VcpuId(0)));
-    let grace = Ticks::from_micros(10, FREQUENCY_HZ);
+    let grace = Ticks::from_micros(4, FREQUENCY_HZ);
     assert_eq!(core.machine.alarm, core.machine.now.saturating_add(grace));
     core.machine.now = core.machine.alarm;
     core.machine.in_kernel = false;

@@ -281,3 +281,40 @@ fn a_vcpu_that_suspends_on_an_interrupted_core_is_parked_with_a_later_decision()
         assert_eq!(state, Some(ParkedState::Asleep));
     }
 }
+
+/// vCPU 1 of a higher band runs for so long while vCPU 0 is kept. Returns for how long, if the core would park vCPU 0 before.
+fn kept_beside_a_run(core: &mut Core, length: u64) -> Option<u64> {
+    let start = core.machine.now;
+    wake(&mut core.state, &mut core.machine, VcpuId(1));
+    core.go_on();
+    assert_eq!(core.state.running, Some(VcpuId(1)));
+    let end = start.saturating_add(Ticks(length));
+    let park = core.state.next_own_deadline();
+    if park < end {
+        core.machine.now = park;
+        alarm_expired(&mut core.state, &mut core.machine);
+        core.go_on();
+        assert!(core.slot(0).parked().is_some());
+    }
+    core.machine.now = end;
+    sleep(&mut core.state, &core.machine);
+    core.state.decide_anew();
+    core.go_on();
+    assert_eq!(core.state.running, Some(VcpuId(0)));
+    (park < end).then(|| park.0 - start.0)
+}
+
+#[test]
+fn a_vcpu_is_parked_sooner_if_the_higher_band_ran_long_the_last_time() {
+    let mut core = Core::with_staying(
+        packed::Policy::Steal,
+        Without::default(),
+        &[Band::LOWEST, Band::HIGHEST],
+        Some(Band::HIGHEST),
+    );
+    core.admit(0, VcpuState::Runnable);
+    core.admit(1, VcpuState::Sleep);
+    core.go_on();
+    let kept = [50, 500, 500, 50, 50].map(|length| kept_beside_a_run(&mut core, length));
+    assert_eq!(kept, [None, Some(100), Some(8), Some(8), None]);
+}
