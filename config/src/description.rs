@@ -6,6 +6,7 @@
 
 mod ending;
 mod protect;
+mod wake_early;
 
 pub use ending::{DEFAULT_RESTARTS, Ended, Tampered};
 pub use protect::{Protect, Range};
@@ -22,9 +23,6 @@ use toml::de::DeValue;
 
 /// The quantum of a description that names none, in microseconds.
 const DEFAULT_QUANTUM_US: u64 = 2_000;
-
-/// What `wake-early` may be.
-const WAKE_EARLY: &str = "\"auto\", \"off\" or a time such as \"8us\"";
 
 /// The policies a description may name.
 pub const POLICIES: &[(&str, Policy)] = &[
@@ -256,7 +254,7 @@ pub struct Guest {
     pub cores: Vec<Spanned<u64>>,
     /// Priority of all vCPUs, or one for each.
     pub priority: Option<Priorities>,
-    /// When a core switches to a sleeping vCPU of it whose timer is about to expire.
+    /// How long before the timer of a sleeping vCPU expires its core begins to switch to that vCPU.
     pub wake_early: Option<Spanned<WakeEarly>>,
     /// Kernel command line.
     pub bootargs: Option<Spanned<String>>,
@@ -572,7 +570,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
         .list("cores", "a list of cores such as [0, 1]", number)
         .map(|list| list.value);
     let priority = read_priority(&mut table);
-    let wake_early = table.optional("wake-early", wake_early);
+    let wake_early = table.optional("wake-early", wake_early::read);
     let bootargs = table.optional("bootargs", string);
     let devices = table
         .list("devices", "a list of device names", string)
@@ -646,21 +644,6 @@ fn read_priority(table: &mut Table<'_, '_, '_>) -> Option<Priorities> {
             })
         })
         .map(Priorities::All)
-}
-
-/// Reads `"auto"`, `"off"` or a time.
-fn wake_early(value: &DeValue<'_>) -> Result<WakeEarly, Mismatch> {
-    match value.as_str() {
-        Some("auto") => Ok(WakeEarly::Auto),
-        Some("off") => Ok(WakeEarly::Off),
-        Some(text) if text.starts_with(|it: char| it.is_ascii_digit()) => duration_us(value)
-            // One that is too long is refused later.
-            .map(|micros| WakeEarly::Microseconds(u32::try_from(micros).unwrap_or(u32::MAX))),
-        Some(text) => Err(Mismatch::new(format!(
-            "must be {WAKE_EARLY}, not \"{text}\""
-        ))),
-        None => Err(Mismatch::of_type(WAKE_EARLY, value)),
-    }
 }
 
 fn read_console(table: &mut Table<'_, '_, '_>) -> Console {

@@ -252,14 +252,14 @@ pub enum Policy {
     Random,
 }
 
-/// When a core switches to a sleeping vCPU whose timer is about to expire.
+/// How long before the timer of a sleeping vCPU expires its core begins to switch to that vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WakeEarly {
-    /// When the timer expires.
+    /// Not before the timer expires.
     Off,
-    /// As long before that as a switch takes at least, as the core measures it.
+    /// As long as a switch takes at least, as the core measures it.
     Auto,
-    /// So many microseconds before.
+    /// This time.
     Microseconds(u32),
 }
 
@@ -276,7 +276,7 @@ pub struct Guest {
     pub moves: bool,
     /// The highest band of its vCPUs.
     pub band: Band,
-    /// When a core switches to a sleeping vCPU of it whose timer is about to expire.
+    /// How long before the timer of a sleeping vCPU expires its core begins to switch to that vCPU.
     pub wake_early: WakeEarly,
     /// Its stage 2 tables.
     pub stage2: Stage2,

@@ -313,7 +313,8 @@ fn protect(
     }))
 }
 
-/// When a core switches to a sleeping vCPU of a guest whose highest band is `band`. A guest of the lowest band preempts no other one.
+/// What the description says, or the default. `band` is the highest band of the guest. A guest of the lowest band preempts no other guest, so
+/// `"auto"` is `"off"` there.
 fn wake_early(guest: &description::Guest, band: Band) -> WakeEarly {
     match guest.wake_early.as_ref().map(|it| it.value) {
         Some(WakeEarly::Auto) | None if band == Band::LOWEST => WakeEarly::Off,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long before a vCPU's timer expires its core begins to switch to it.
+//! How long before the timer of a sleeping vCPU expires its core begins to switch to that vCPU.
 
 use crate::schedule::Ticks;
 
-/// When a core switches to a vCPU that sleeps and whose timer is about to expire.
+/// When a core begins to switch to a sleeping vCPU because of the vCPU's timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Early {
     /// When the timer expires.
@@ -15,10 +15,11 @@ pub enum Early {
     By(Ticks),
 }
 
-/// How long this core takes at least to switch from a vCPU that runs to one whose deadline is due: from the decision until the vCPU is loaded.
+/// The shortest time in which this core switches from a running vCPU to another vCPU whose deadline is due. It counts from the decision until
+/// the other vCPU is loaded.
 ///
-/// It follows the shortest switches: a shorter one counts at once, a longer one by a sixteenth. So a core that began too early, and had
-/// to wait, does so only once; and a switch that was interrupted counts little.
+/// A switch that was shorter replaces it, a longer one adds a sixteenth of the difference. So a core that began too early and had to wait begins later the
+/// next time, and a switch that was interrupted changes little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lead {
     /// In sixteenths of a tick, so that a difference below 16 ticks counts too.
@@ -27,7 +28,7 @@ pub struct Lead {
 }
 
 impl Lead {
-    /// Nothing is measured yet. A switch that takes more than `longest` counts as one that takes so long.
+    /// No switch has been measured yet. A switch that takes longer than `longest` counts as `longest`.
     pub const fn new(longest: Ticks) -> Self {
         Self {
             sixteenths: 0,

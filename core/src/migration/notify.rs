@@ -43,7 +43,7 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
     if higher_band_runs && state.waits_for_park_delay(id) {
         state.park_later.insert(id);
         if state.notify_at == Ticks::NEVER {
-            // The park delay was over before the vCPU was saved.
+            // The park delay was over before the vCPU was saved: nothing else would park it.
             state.notify_at = platform.now().saturating_add(state.park_delay());
             state.alarm_is_stale = true;
         }

@@ -144,7 +144,7 @@ pub trait Platform {
     /// Loads the registers of a vCPU, except those of its timers and interrupts. From now on, stage 2 is that of this
     /// vCPU.
     fn load_registers(&mut self, vcpu: &mut Self::Token);
-    /// Loads the vCPU's timers and interrupts. It runs since `since`, the time of that decision. Returns the vCPUs whose doorbells were
+    /// Loads the timers and interrupts of a vCPU that has been running since the decision at `since`. Returns the vCPUs whose doorbells were
     /// rung, and whether all interrupts are loaded. If not, an interrupt came in between, and [`Delivery::All`] is due before the vCPU
     /// runs.
     fn load_interrupts(&mut self, vcpu: &mut Self::Token, since: Ticks) -> (VcpuSet, bool);

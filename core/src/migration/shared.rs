@@ -32,7 +32,7 @@ pub struct VcpuFacts {
     pub cores: CoreSet,
     /// Whether it migrates between those cores.
     pub moves: bool,
-    /// When its core switches to it, while it sleeps and its timer is about to expire.
+    /// When its core begins to switch to it, while it sleeps, because of its timer.
     pub early: Early,
 }
 

@@ -36,7 +36,7 @@ impl CpuInterface {
         true
     }
 
-    /// Takes interrupts back from the copies of list registers; after each, it looks whether the core is interrupted. Returns the vCPUs whose
+    /// Takes interrupts back from the copies of list registers, and looks after each whether the core is interrupted. Returns the vCPUs whose
     /// doorbells were rung, and whether all interrupts are taken back. If not, the core was interrupted, and the next call takes back the
     /// rest.
     #[inline(never)]

@@ -61,7 +61,7 @@ pub struct CpuInterface {
     pub(super) used: u32,
     /// List registers that were folded: they are not empty in hardware, and their content is invalid.
     pub(super) stale: u32,
-    /// List registers of which there are [copies](mod@super::copies) whose interrupts are still to be taken back. `slots` has their records.
+    /// The list registers that have [copies](mod@super::copies) with interrupts that are not taken back yet. `slots` has their records.
     pub(super) copied: u32,
     /// Valid where the bit in `copied` is set.
     pub(super) copies: [ListRegister; MAX_LIST_REGISTERS],

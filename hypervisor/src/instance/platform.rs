@@ -114,7 +114,7 @@ impl CorePlatform {
         self.look_at
     }
 
-    /// Invalidates what the TLB has of `guest`, whose stage 2 tables are in force.
+    /// Invalidates the TLB entries of `guest`. Its stage 2 tables must be in force.
     #[inline(always)]
     fn forget_translations(&mut self, guest: GuestId) {
         let guest = 1 << guest.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The console's core stops each guest whose watchdog has expired. `core/src/watchdog/looks.rs` says when that core looks.
+//! The console's core stops each guest whose watchdog has expired. `core/src/watchdog/looks.rs` decides when that core checks the watchdogs.
 
 use super::Instance;
 use crate::cpu;

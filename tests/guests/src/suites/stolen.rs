@@ -64,7 +64,7 @@ fn features() -> Verdict {
     Ok(())
 }
 
-/// The stolen time is that of the gaps, but for one in a hundred, and for the switches at EL2, which are not stolen: two at each gap.
+/// The stolen time is that of the gaps, but for one in a hundred. It may be less by the switches at EL2, two at each gap, which are not stolen.
 fn compare() -> Verdict {
     let place = place();
     let before = read64(place + NANOSECONDS);
@@ -85,7 +85,7 @@ fn compare() -> Verdict {
     let stolen = (read64(place + NANOSECONDS) - before) / 1000;
     say!("stolen-result us={stolen} gaps={gaps} count={count}");
     check!(
-        stolen.abs_diff(gaps) <= gaps / 100 + count * SWITCHES_US,
+        stolen <= gaps + gaps / 100 && gaps <= stolen + gaps / 100 + count * SWITCHES_US,
         "{stolen} us are stolen, and {gaps} us are missing"
     );
     Ok(())

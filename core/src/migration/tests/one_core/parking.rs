@@ -160,7 +160,7 @@ fn a_preempted_vcpu_is_kept_for_the_park_delay_unless_there_is_none() {
     }
 }
 
-/// Such a vCPU may belong to a real-time guest, whose deadline may be earlier than the end of the park delay. The vCPUs of the lowest band that
+/// A vCPU above the lowest band that moves may belong to a real-time guest, whose deadline may be earlier than the end of the park delay. The vCPUs of the lowest band that
 /// moves wait for the park delay all the same.
 #[test]
 fn a_vcpu_above_the_lowest_band_does_not_wait_for_the_park_delay() {
