@@ -130,7 +130,12 @@ fn choose<P: Platform>(
         .is_some_and(|best| slice.is_some_and(|slice| best.band > slice.band));
     let must_leave = is_over || choice.best.is_some_and(|best| best.swap);
     if must_leave && !is_preempted {
-        match more_grace(state, platform, now) {
+        let is_rung = choice.best.is_some_and(|best| {
+            platform
+                .doorbell(best.vcpu)
+                .is_some_and(|it| !it.is_silent())
+        });
+        match more_grace(state, platform, now, is_rung) {
             Leaves::Later(until) => {
                 state.scheduler.extend_time_slice(until);
                 state.fetch_at = state.fetch_at.min(until);
@@ -222,12 +227,17 @@ fn candidate<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> Option<
     })
 }
 
-/// When the running vCPU, which has to give up the core, does so.
-fn more_grace<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> Leaves {
+/// When the running vCPU, which has to give up the core, does so. `is_rung`: to a vCPU with an interrupt.
+fn more_grace<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    now: Ticks,
+    is_rung: bool,
+) -> Leaves {
     match &state.loaded {
         Some(loaded) if state.running == Some(loaded.id) => {
             let sample = platform.sample(&loaded.token);
-            let is_short = state.scheduler.is_cut();
+            let is_short = is_rung || state.scheduler.is_cut();
             state.grace.sample(now, sample, is_short)
         }
         _ => Leaves::Now,

@@ -24,7 +24,7 @@ pub struct Spin {
     last: Option<(u64, u64)>,
 }
 
-/// How many steps are short if another vCPU is to run out of turn.
+/// How many steps are short if another vCPU waits for the core with an interrupt.
 const SHORT_STEPS: u8 = 2;
 /// The longest loop that counts as spinning, in bytes.
 const LOOP_BYTES: u64 = 64;
@@ -62,18 +62,21 @@ pub struct Grace {
     short_step: Ticks,
     steps: u8,
     used: u8,
+    short_used: u8,
     spin: Spin,
     sees_spin: bool,
 }
 
 impl Grace {
-    /// At most `steps` times `step`, the first [`SHORT_STEPS`] times `short_step` where another vCPU is to run out of turn. If `sees_spin`, a vCPU that spins gets none.
+    /// At most `steps` steps of the length `step`, up to [`SHORT_STEPS`] of them of the length `short_step` where another vCPU waits with an
+    /// interrupt. If `sees_spin`, a vCPU that spins gets none.
     pub const fn new(step: Ticks, short_step: Ticks, steps: u8, sees_spin: bool) -> Self {
         Self {
             step,
             short_step,
             steps,
             used: 0,
+            short_used: 0,
             spin: Spin { last: None },
             sees_spin,
         }
@@ -82,10 +85,17 @@ impl Grace {
     /// Makes all of the grace available again: another vCPU runs, or no vCPU waits for this vCPU's core any more.
     pub fn renew(&mut self) {
         self.used = 0;
+        self.short_used = 0;
         self.spin = Spin::default();
     }
 
-    /// The running vCPU is to give up the core. `is_short`: the first steps are short.
+    /// An interrupt was delivered to the running vCPU: if it spins, the interrupt takes it out of its loop first.
+    #[inline(always)]
+    pub fn interrupted(&mut self) {
+        self.spin = Spin::default();
+    }
+
+    /// The running vCPU is to give up the core. `is_short`: to a vCPU with an interrupt.
     pub fn sample(&mut self, now: Ticks, sample: Sample, is_short: bool) -> Leaves {
         let spins = self.sees_spin && self.spin.seen(sample);
         if !sample.in_kernel || spins {
@@ -94,8 +104,11 @@ impl Grace {
         if self.used >= self.steps {
             return Leaves::InKernel;
         }
-        let step = match is_short && self.used < SHORT_STEPS {
-            true => self.short_step,
+        let step = match is_short && self.short_used < SHORT_STEPS {
+            true => {
+                self.short_used += 1;
+                self.short_step
+            }
             false => self.step,
         };
         self.used += 1;
@@ -142,12 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_two_steps_are_short_where_another_vcpu_is_to_run_out_of_turn() {
-        let mut grace = Grace::new(Ticks(5), Ticks(2), 3, true);
-        let mut sampled = |now, pc| grace.sample(Ticks(now), at(pc), true);
-        assert_eq!(sampled(10, 0), Leaves::Later(Ticks(12)));
-        assert_eq!(sampled(12, 4096), Leaves::Later(Ticks(14)));
-        assert_eq!(sampled(14, 8192), Leaves::Later(Ticks(19)));
+    fn two_steps_are_short_where_another_vcpu_waits_with_an_interrupt() {
+        let mut grace = Grace::new(Ticks(5), Ticks(2), 5, true);
+        let mut sampled = |now, pc, is_short| grace.sample(Ticks(now), at(pc), is_short);
+        assert_eq!(sampled(5, 0, false), Leaves::Later(Ticks(10)));
+        assert_eq!(sampled(10, 4096, true), Leaves::Later(Ticks(12)));
+        assert_eq!(sampled(12, 8192, true), Leaves::Later(Ticks(14)));
+        assert_eq!(sampled(14, 0, true), Leaves::Later(Ticks(19)));
+        assert_eq!(sampled(19, 4096, false), Leaves::Later(Ticks(24)));
+        assert_eq!(sampled(24, 8192, true), Leaves::InKernel);
     }
 
     #[test]

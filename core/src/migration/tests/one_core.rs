@@ -355,6 +355,48 @@ fn a_vcpu_that_is_caught_gives_up_the_core_to_one_that_runs_out_of_turn() {
     assert_eq!(core.state.running, Some(VcpuId(1)));
 }
 
+/// vCPU 0 runs, in its kernel, at the end of its time slice, and another core has parked vCPU 1.
+fn beside_one_parked(is_rung: bool) -> Core {
+    let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST]);
+    core.admit(0, VcpuState::Runnable);
+    core.dispatch();
+    core.parked_elsewhere(1, ParkedState::Wanted, 0);
+    if is_rung {
+        core.ring(1);
+    }
+    core.machine.now = Ticks(QUANTUM + 1);
+    assert_eq!(core.fetch(QUANTUM + 1), Fetched::TookTime);
+    assert_eq!(core.host_core_of(1), Some(OTHER));
+    core
+}
+
+#[test]
+fn the_first_steps_of_grace_are_short_beside_a_parked_vcpu_with_an_interrupt() {
+    for (is_rung, micros) in [(true, 4), (false, 50)] {
+        let core = beside_one_parked(is_rung);
+        let step = Ticks::from_micros(micros, FREQUENCY_HZ);
+        assert_eq!(core.state.fetch_at, core.machine.now.saturating_add(step));
+    }
+}
+
+/// It seems to spin. An interrupt has been delivered to it, but it has not taken the interrupt yet.
+#[test]
+fn a_vcpu_to_which_an_interrupt_was_delivered_does_not_count_as_spinning() {
+    for is_interrupted in [false, true] {
+        let mut core = beside_one_parked(true);
+        core.machine.now = core.state.fetch_at;
+        if is_interrupted {
+            core.ring(0);
+            core.machine.pending.push(VcpuId(0));
+            take_interrupts(&mut core.state, &mut core.machine);
+            assert!(core.machine.doorbells[0].is_silent());
+        }
+        core.fetch(core.machine.now.0);
+        let host = if is_interrupted { OTHER } else { OWN };
+        assert_eq!(core.host_core_of(1), Some(host));
+    }
+}
+
 /// Each would renew the grace of the vCPU that runs, in its kernel.
 #[test]
 fn more_interrupts_for_a_vcpu_that_is_to_run_out_of_turn_change_nothing() {
