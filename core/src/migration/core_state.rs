@@ -13,8 +13,8 @@ use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 
 /// In microseconds: how often a vCPU that has to give up the core is sampled while it is in its kernel.
 const GRACE_STEP_US: u32 = 50;
-/// In microseconds: the time between its first three samples, if it has to give up the core to a vCPU that runs out of turn. Two
-/// samples show whether it spins.
+/// In microseconds: the time before its next two samples, if an interrupt waits for the vCPU that is to get the core. Two samples show whether it
+/// spins.
 const SHORT_GRACE_STEP_US: u32 = 4;
 /// How many times such a vCPU is sampled before it must leave.
 const GRACE_STEPS: u8 = 5;

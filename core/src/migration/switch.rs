@@ -79,13 +79,13 @@ fn take_back_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) -> 
         let is_preempted = is_runnable && state.scheduler.current_band() > band;
         let (rung, is_done) = platform.take_back(token, is_preempted);
         state.rung |= rung;
-        if is_done {
-            break;
-        }
         // Before the vCPU runs again.
         state.must_refresh = true;
         if is_overtaken(state, platform) {
             return false;
+        }
+        if is_done {
+            break;
         }
     }
     true

@@ -3,7 +3,7 @@
 
 use super::distributor::{Distributor, Spi};
 use super::doorbell::{Doorbell, RECALL};
-use super::part::part_of;
+use super::part::are_few;
 use super::{PhysicalGic, VcpuIndex, VcpuIndexSet, bits};
 use crate::sync::atomic::{Ordering, fence};
 use spumone_config::packed;
@@ -116,20 +116,27 @@ impl GuestGic {
     /// As [`Self::ring`] for SPIs of one word. Where there are many, also vCPUs may be rung that none of them is routed to, since their
     /// routes are not looked at one by one.
     pub(super) fn ring_each(&self, word: usize, spis: u32) -> VcpuIndexSet {
-        let few = part_of(spis, u32::MAX);
-        if few == spis {
+        if are_few(spis) {
             // At most 4 times: as many as are few.
-            let each = bits(few).map(|bit| self.ring(Spi::at(word, bit)));
+            let each = bits(spis).map(|bit| self.ring(Spi::at(word, bit)));
             return each.fold(VcpuIndexSet::EMPTY, VcpuIndexSet::with);
         }
         fence(Ordering::SeqCst);
+        self.ring_many(word, self.distributor.holders(word, spis))
+    }
+
+    /// Rings the vCPUs that any SPI of this word is routed to, and recalls SPIs from these holders. Each vCPU is rung once. The caller
+    /// has executed a fence since the SPIs became pending.
+    pub(super) fn ring_many(&self, word: usize, holders: VcpuIndexSet) -> VcpuIndexSet {
         let targets = self.distributor.targets(word);
-        let holders = self.distributor.holders(word, spis);
+        let all = targets.with(holders);
         // At most 8 times: vCPUs of the guest.
-        for target in targets.iter() {
-            self.doorbell(target).ring_spis(1 << word);
+        for vcpu in all.iter() {
+            let recall = u32::from(holders.contains(vcpu)) * RECALL;
+            let pending = u32::from(targets.contains(vcpu)) << word;
+            self.doorbell(vcpu).ring_spis(recall | pending);
         }
-        targets.with(self.recall_each(holders))
+        all
     }
 
     /// Rings `holder` so that it folds the SPIs whose holder it is.

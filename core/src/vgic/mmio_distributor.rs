@@ -5,7 +5,7 @@
 
 use super::cpu_interface::CpuInterface;
 use super::distributor::{MAX_LOOKS, Spi, Word};
-use super::part::part_of;
+use super::part::{are_few, part_of};
 use super::rank::Rank;
 use super::register::{Bank, InterruptRegister, Part};
 use super::{GuestGic, PhysicalGic, VcpuIndex, VcpuIndexSet, bits};
@@ -107,6 +107,22 @@ impl GuestGic {
         }
     }
 
+    /// What rings after a change of these SPIs that concerns both their holders and, if they are pending, the vCPUs that they are routed to.
+    /// `me` folds in any case. Many pending SPIs may concern all vCPUs, so each is rung once.
+    fn ring_changed(&self, word: usize, spis: u32, me: VcpuIndex) -> VcpuIndexSet {
+        // The caller's change is written before *pending* is read; see `distributor`.
+        fence(Ordering::SeqCst);
+        let distributor = &self.distributor;
+        let holders = distributor.holders(word, spis).without(me);
+        let pending = spis & distributor.word(word).pending_now();
+        match are_few(pending) {
+            true => self
+                .ring_each(word, pending)
+                .with(self.recall_each(holders)),
+            false => self.ring_many(word, holders),
+        }
+    }
+
     pub(super) fn write_control(&self, value: u32) -> VcpuIndexSet {
         if !self.distributor.set_control(value) {
             return VcpuIndexSet::EMPTY;
@@ -193,8 +209,7 @@ impl CpuInterface {
                     }
                 }
                 // The order of interrupts in list registers, and of those that wait for one, may be different now.
-                gic.ring_holders(word, spis, self.index)
-                    .with(gic.ring_pending(word, spis))
+                gic.ring_changed(word, spis, self.index)
             }
             InterruptRegister::Config(n) => {
                 let Some(word) = gic.shared_word(n / 2) else {
@@ -208,8 +223,7 @@ impl CpuInterface {
                 state.edge.fetch_and(edge | !field, Ordering::AcqRel);
                 // A high level now makes an SPI pending, or no longer does.
                 let changed = (old ^ edge) & field;
-                gic.ring_pending(word, changed)
-                    .with(gic.ring_holders(word, changed, self.index))
+                gic.ring_changed(word, changed, self.index)
             }
         }
     }
@@ -228,9 +242,7 @@ impl CpuInterface {
         let mut rest = match bank {
             Bank::Group => {
                 let old = word.group.swap(value, Ordering::AcqRel);
-                let pending = gic.ring_pending(n, old ^ value);
-                let held = gic.ring_holders(n, old ^ value, self.index);
-                return (pending.with(held), true);
+                return (gic.ring_changed(n, old ^ value, self.index), true);
             }
             Bank::SetPending => {
                 word.pending.fetch_or(value, Ordering::AcqRel);

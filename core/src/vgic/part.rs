@@ -12,3 +12,8 @@ pub(super) fn part_of(rest: u32, costly: u32) -> u32 {
     }
     rest & !later
 }
+
+/// Whether these SPIs are one part.
+pub(super) fn are_few(spis: u32) -> bool {
+    part_of(spis, u32::MAX) == spis
+}
