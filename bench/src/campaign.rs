@@ -249,7 +249,10 @@ fn plan<'a>(
     let key = Recipe {
         qemu: &inputs.qemu,
         arguments: &arguments,
-        clock: crate::machine::ClockSettings { seed, ..run.clock },
+        clock: crate::machine::ClockSettings {
+            seed,
+            ..run.clock.clone()
+        },
         end_mark: run.end_mark(),
         disk_mib: run.disk_mib,
         files: &hashes,

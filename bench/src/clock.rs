@@ -46,8 +46,38 @@ pub struct ClockReport {
     /// Lock functions that were entered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spin: Vec<Spin>,
+    /// The code that the exits named with `--trails` executed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trails: Option<Trails>,
     /// Host time; it has no influence on the machine.
     pub host: Host,
+}
+
+/// The code that exits of one kind executed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trails {
+    /// How many exits there were.
+    pub visits: u64,
+    /// Their blocks.
+    pub blocks: Vec<Block>,
+}
+
+/// Code without a branch in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    /// Its address, hexadecimal.
+    pub start: String,
+    /// Its length.
+    pub instructions: u64,
+    /// How often it was executed.
+    pub runs: u64,
+}
+
+impl Block {
+    /// Its address.
+    pub fn address(&self) -> Option<u64> {
+        u64::from_str_radix(self.start.strip_prefix("0x")?, 16).ok()
+    }
 }
 
 /// Counts of one core: instructions, and times in nanoseconds.
@@ -97,6 +127,9 @@ pub struct Exits {
     /// Where it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deaf_to: Option<String>,
+    /// The code of that stretch, if `--trails` was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deaf_blocks: Vec<Block>,
     /// When the longest exit began, in nanoseconds.
     pub most_at_ns: u64,
     /// The core of the longest exit.

@@ -36,6 +36,36 @@ impl CodeNames {
             .or_else(|| self.0.find_symbol(address).map(symbol))
     }
 
+    /// The function as [`Self::at`] names it, and the innermost source line in the project's own code.
+    pub fn place(&self, address: u64) -> (String, String) {
+        let function = self.at(address).unwrap_or_else(|| "?".into());
+        (function, self.line(address).unwrap_or_default())
+    }
+
+    fn line(&self, address: u64) -> Option<String> {
+        let mut frames = self.0.find_frames(address).ok()?;
+        let mut innermost = None;
+        while let Ok(Some(frame)) = frames.next() {
+            let Some(location) = frame.location else {
+                continue;
+            };
+            let (Some(file), Some(line)) = (location.file, location.line) else {
+                continue;
+            };
+            let is_own = frame.function.as_ref().is_some_and(|function| {
+                let name = function.demangle();
+                name.is_ok_and(|name| OWN.iter().any(|own| name.starts_with(own)))
+            });
+            let file = file.strip_prefix("./").unwrap_or(file);
+            let place = format!("{file}:{line}");
+            if is_own {
+                return Some(place);
+            }
+            innermost.get_or_insert(place);
+        }
+        innermost
+    }
+
     fn inlined(&self, address: u64) -> Option<String> {
         let mut frames = self.0.find_frames(address).ok()?;
         while let Ok(Some(frame)) = frames.next() {

@@ -16,6 +16,7 @@ const CLOCK: ClockSettings = ClockSettings {
     ipus: 250,
     seed: SEED,
     end_us: Some(END_US),
+    trails: None,
 };
 const END_US: u64 = 60_000_000;
 /// The clock's seed of all runs.

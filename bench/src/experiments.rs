@@ -66,6 +66,7 @@ impl Plan {
             ipus: self.ipus,
             seed: 0,
             end_us,
+            trails: None,
         }
     }
 

@@ -49,5 +49,6 @@ pub mod sizes;
 pub mod stats;
 pub mod store;
 pub mod system;
+pub mod trails;
 pub mod transcript;
 pub mod xen;

@@ -88,7 +88,7 @@ impl Machine {
 }
 
 /// Settings of the exact clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockSettings {
     /// The quantum: instructions that a core executes in its turn.
     pub quantum: u32,
@@ -98,6 +98,9 @@ pub struct ClockSettings {
     pub seed: u32,
     /// Virtual time at which the run ends, if guests do not end by themselves.
     pub end_us: Option<u64>,
+    /// Exits whose code is recorded, as `testbed/run --trails` names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trails: Option<String>,
 }
 
 /// The mark that Linux passes after its last result (`guests/linux/programs/mark.h`).
@@ -213,6 +216,7 @@ mod tests {
                 ipus: 250,
                 seed: 0,
                 end_us: None,
+                trails: None,
             },
             order: Order::Any,
         }

@@ -90,6 +90,9 @@ pub fn clock_options(run: &Run, seed: u32) -> Vec<String> {
     option("--profile-from", MARK_BEGIN.to_string());
     option("--profile-to", MARK_END.to_string());
     option("--top", ALL_FUNCTIONS.to_string());
+    if let Some(trails) = &run.clock.trails {
+        option("--trails", trails.clone());
+    }
     if let Some(end) = run.clock.end_us {
         option("--end-us", end.to_string());
     }
@@ -290,6 +293,7 @@ mod tests {
                 ipus: 250,
                 seed: 0,
                 end_us: Some(7),
+                trails: None,
             },
             order,
         }

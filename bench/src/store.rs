@@ -119,6 +119,7 @@ mod tests {
                 ipus: 250,
                 seed,
                 end_us: None,
+                trails: None,
             },
             end_mark: None,
             disk_mib: 0,

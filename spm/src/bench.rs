@@ -10,12 +10,14 @@ use crate::hypervisor;
 use crate::qemu;
 use crate::system::SystemArgs;
 use spumone_bench::campaign::{self, Collected, Options};
+use spumone_bench::code_names::CodeNames;
 use spumone_bench::experiments::{self, Experiment, Plan};
 use spumone_bench::machine::{Machine, Run};
 use spumone_bench::page::{self, Page};
 use spumone_bench::project::Project;
 use spumone_bench::runner::Broken;
 use spumone_bench::sizes::SystemSize;
+use spumone_bench::trails;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -46,7 +48,10 @@ impl Command for BenchArgs {
         })?;
         let plan = plan(experiment, self);
         let runs = experiment.runs(&plan).map_err(Failure::environment)?;
-        let runs = campaign::selected(runs, self.only.as_deref());
+        let mut runs = campaign::selected(runs, self.only.as_deref());
+        for run in &mut runs {
+            run.clock.trails.clone_from(&self.trails);
+        }
         if runs.is_empty() {
             let only = self.only.as_deref().unwrap_or_default();
             let unselected = BenchArgs {
@@ -292,6 +297,7 @@ fn finish(
         println!("{:#}", page.json());
     } else {
         show(page, collected, partial);
+        show_trails(args, project, page);
         if let Some(folder) = folder {
             println!("\n{}", folder.join(name).with_extension("md").display());
         }
@@ -318,6 +324,21 @@ fn folder(args: &BenchArgs, name: &str, root: &Path) -> Option<PathBuf> {
         (true, Some(yardstick)) => format!("{yardstick}-quick"),
     };
     Some(root.join("build/bench").join(name).join(other))
+}
+
+/// Prints where the instructions of the exits are that `--trails` names.
+fn show_trails(args: &BenchArgs, project: &Project, page: &Page<'_>) {
+    let Some(kind) = &args.trails else {
+        return;
+    };
+    let Some(names) = CodeNames::open(&project.hypervisor) else {
+        return;
+    };
+    for outcome in page.results.all() {
+        if let Some(table) = trails::table(&outcome.clock, &names, kind) {
+            println!("\n{} seed {}\n{table}", outcome.label, outcome.seed);
+        }
+    }
 }
 
 fn show(page: &Page<'_>, collected: &Collected, every_run: bool) {

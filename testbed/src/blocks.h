@@ -26,6 +26,7 @@ struct block {
     uint64_t target;  /* of the direct branch that ends it; 0: there is none */
     uint64_t id;      /* what it adds to the hash of the run */
     uint64_t runs;    /* number of executions */
+    uint64_t trail_runs; /* number of executions in the exits that `--trails` names */
     uint64_t taken_back; /* instructions counted by `runs` that were not executed after all */
     uint64_t polled;     /* time lost by WFE or YIELD at its end, in instructions */
     struct block *same_hash;

@@ -6,6 +6,7 @@
 #define CORE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define EXCEPTION_LEVELS 4
@@ -57,6 +58,8 @@ struct exit {
     uint64_t looked;          /* the same when it last checked for interrupts */
     uint64_t looked_in;       /* address of the code that checked */
     struct exit_stretch deaf; /* the longest without a check so far */
+    size_t looked_after;      /* blocks executed before the last check, see trail.h */
+    size_t deaf_from, deaf_to; /* the same at either end of the longest stretch */
     int64_t at;
     uint64_t guest; /* VTTBR_EL2 */
     uint64_t passed;                /* instructions the core had executed at the last step */

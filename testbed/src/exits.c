@@ -53,6 +53,7 @@ static struct exit_sum *find_sum(const struct exit_cause *cause)
 
 static void begin(struct core *core, const struct exit_cause *cause, uint64_t address)
 {
+    trail_begin(core);
     core->counters.exit = (struct exit){
         .cause = *cause,
         .begun = core->executed,
@@ -115,9 +116,13 @@ void exits_looked(struct core *core, uint64_t address)
     struct exit *open = &core->counters.exit;
     uint64_t deaf = core->executed - open->looked;
 
-    if (deaf > open->deaf.instructions)
+    if (deaf > open->deaf.instructions) {
         open->deaf = (struct exit_stretch){deaf, open->looked_in, address};
+        open->deaf_from = open->looked_after;
+        open->deaf_to = trail_length(core);
+    }
     open->looked = core->executed;
+    open->looked_after = trail_length(core);
     open->looked_in = address;
 }
 
@@ -154,6 +159,12 @@ void exits_end(struct core *core, enum exit_end how)
         how = registers_read(REGISTER_VTTBR_EL2) == open->guest ? EXIT_STAYS : EXIT_SWITCHES;
     open->cause.end = how;
     exits_looked(core, core->last->start);
+    if (trails_recorded) {
+        char name[EXIT_NAME];
+
+        exits_describe(&open->cause, name, sizeof(name));
+        trail_end(core, name, exits_end_name(&open->cause));
+    }
     sum = find_sum(&open->cause);
     open->cause.kind = EXIT_NONE;
     while (bucket < EXIT_BUCKETS - 1 && instructions >> (bucket + 1))
@@ -165,8 +176,11 @@ void exits_end(struct core *core, enum exit_end how)
         if (open->cause.steps >> step & 1)
             add_part(&sum->steps[step], open->steps[step]);
     add_part(&sum->rest, core->executed - open->passed);
-    if (open->deaf.instructions > sum->deaf.instructions)
+    if (open->deaf.instructions > sum->deaf.instructions) {
         sum->deaf = open->deaf;
+        if (trails_recorded)
+            trail_copy(core, open->deaf_from, open->deaf_to, &sum->deaf_trail);
+    }
     if (instructions > sum->most) {
         sum->most = instructions;
         sum->most_at = open->at;

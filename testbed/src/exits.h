@@ -14,12 +14,15 @@
 
 #include "blocks.h"
 #include "core.h"
+#include "trail.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 #define EXIT_CAUSES 512
 #define EXIT_BUCKETS 24
+/* Room for the name of a cause. */
+#define EXIT_NAME 64
 /* Mark with the number of step 0. */
 #define EXIT_STEP_FIRST 0xff00
 
@@ -28,6 +31,7 @@ struct exit_sum {
     struct exit_cause cause;
     uint64_t exits, instructions;
     struct exit_stretch deaf; /* the longest without a check for interrupts */
+    struct trail_part deaf_trail; /* its blocks */
     uint64_t most; /* instructions in the longest exit */
     int64_t most_at; /* when that exit began, in nanoseconds */
     uint8_t most_core;

@@ -4,6 +4,7 @@
 #include "counters.h"
 #include "symbols.h"
 #include "exits.h"
+#include "trail.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -86,8 +87,14 @@ static bool read_option(const char *name, const char *value)
     }
     if (!strcmp(name, "causes"))
         return read_causes(value);
+    if (!strcmp(name, "trails")) {
+        if (trail_record(value))
+            return true;
+        fprintf(stderr, "spumone-clock: --trails %s: expected CAUSE:END, such as IRQ:switches\n", value);
+        return false;
+    }
     fprintf(stderr, "spumone-clock: unknown option %s; known are q, ipus, seed, disk-us, end-us, "
-                    "end-mark, profile-from, profile-to, top, json, trace, symbols, spin and causes\n",
+                    "end-mark, profile-from, profile-to, top, json, trace, symbols, spin, causes and trails\n",
             name);
     return false;
 }

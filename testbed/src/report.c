@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "report.h"
 
+#include "blocks.h"
 #include "clock.h"
 #include "counters.h"
 #include "handover.h"
@@ -9,6 +10,7 @@
 #include "options.h"
 #include "profile.h"
 #include "schedule.h"
+#include "trail.h"
 #include "util.h"
 #include "exits.h"
 #include "workers.h"
@@ -111,11 +113,28 @@ static void write_steps(struct json *json, const struct exit_sum *sum)
     write_part(json, &sum->rest);
 }
 
+static void write_block(struct json *json, const struct block *block, uint64_t runs)
+{
+    json_open(json, NULL, '{');
+    json_hex(json, "start", block->start);
+    json_number(json, "instructions", block->instructions);
+    json_number(json, "runs", runs);
+    json_close(json, '}');
+}
+
+static void write_deaf_trail(struct json *json, const struct trail_part *trail)
+{
+    json_open(json, "deaf_blocks", '[');
+    for (size_t i = 0; i < trail->count; i++)
+        write_block(json, trail->blocks[i], 1);
+    json_close(json, ']');
+}
+
 static void write_exit(struct json *json, const struct exit_sum *sum)
 {
     const char *end = exits_end_name(&sum->cause);
     int buckets = EXIT_BUCKETS;
-    char name[64];
+    char name[EXIT_NAME];
 
     exits_describe(&sum->cause, name, sizeof(name));
     json_open(json, NULL, '{');
@@ -132,6 +151,8 @@ static void write_exit(struct json *json, const struct exit_sum *sum)
     json_number(json, "most", sum->most);
     json_number(json, "most_at_ns", (uint64_t)sum->most_at);
     json_number(json, "most_on_core", sum->most_core);
+    if (sum->deaf_trail.count)
+        write_deaf_trail(json, &sum->deaf_trail);
     if (sum->cause.steps)
         write_steps(json, sum);
     while (buckets && !sum->histogram[buckets - 1])
@@ -199,6 +220,22 @@ static void write_profile(struct json *json, const struct profile *profile)
     json_close(json, ']');
 }
 
+static void write_trail_block(struct block *block, void *json)
+{
+    if (block->trail_runs)
+        write_block(json, block, block->trail_runs);
+}
+
+static void write_trails(struct json *json)
+{
+    json_open(json, "trails", '{');
+    json_number(json, "visits", trail_exits());
+    json_open(json, "blocks", '[');
+    blocks_each(write_trail_block, json);
+    json_close(json, ']');
+    json_close(json, '}');
+}
+
 static void write_marks(struct json *json)
 {
     size_t count;
@@ -240,6 +277,8 @@ static void write_json(void)
     write_marks(&json);
     write_profiled(&json, &profile);
     write_profile(&json, &profile);
+    if (trails_recorded)
+        write_trails(&json);
     write_host(&json);
     json_close(&json, '}');
     if (ferror(output) | fclose(output))

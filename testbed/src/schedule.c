@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "counters.h"
 #include "qemu.h"
+#include "trail.h"
 #include "util.h"
 
 #include <inttypes.h>
@@ -318,6 +319,8 @@ void schedule_block(unsigned vcpu, void *executed_block)
     core->executed += block->instructions;
     core->last = block;
     block->runs++;
+    if (unlikely(trails_recorded) && block->el == 2)
+        trail_add(core, block);
     schedule_hash(block->id);
     if (unlikely((int64_t)core->executed >= core->quantum_end))
         end_quantum(core);

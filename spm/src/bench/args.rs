@@ -15,6 +15,7 @@ Examples:
   spm bench latency --quick
   spm bench lhp --policy none,steal --seeds 5
   spm bench lhp --only load-50 --seed 1
+  spm bench latency --only hackbench-steal --seed 1 --trails IRQ:switches
   spm bench yardsticks --out /tmp/figures --json | jq .verdicts";
 
 /// Measure: make the runs of a figure on the exact clock, then its page and picture.
@@ -60,6 +61,10 @@ pub struct BenchArgs {
     /// Instructions that a core executes in its turn [default: the figure's own].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(50..=1_000_000))]
     pub q: Option<u32>,
+    /// Also print where the instructions of these exits to EL2 are, by function and source line, and those of the longest stretches without a look
+    /// for interrupts.
+    #[arg(long, value_name = "CAUSE:END", value_parser = exits)]
+    pub trails: Option<String>,
     /// Policies against lock-holder preemption, each a line of the figure [default: the figure's own].
     #[arg(
         long,
@@ -77,6 +82,18 @@ pub struct BenchArgs {
     /// The QEMU to start.
     #[arg(long, value_name = "PROGRAM", default_value = spumone_bench::qemu::PROGRAM)]
     pub qemu: PathBuf,
+}
+
+/// The kind of exits that `--trails` names: how the exit began and ended, as on the pages.
+fn exits(text: &str) -> Result<String, String> {
+    const ENDS: [&str; 4] = ["stays", "switches", "sleeps", "unfinished"];
+    match text.rsplit_once(':') {
+        Some((cause, end)) if !cause.is_empty() && ENDS.contains(&end) => Ok(text.into()),
+        _ => Err(format!(
+            "expected CAUSE:END, such as IRQ:switches; the ends are {}",
+            ENDS.join(", ")
+        )),
+    }
 }
 
 /// The policies of systems.
