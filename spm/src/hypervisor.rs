@@ -87,7 +87,12 @@ pub fn read(path: &Path) -> Result<Hypervisor, Failure> {
     })
 }
 
-fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
+/// The image of an ELF file.
+///
+/// # Errors
+///
+/// Why the file is not the hypervisor.
+pub fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
     let unusable = |error: object::read::Error| {
         format!("this is not the hypervisor: not a usable ELF file: {error}")
     };
