@@ -13,7 +13,8 @@ mod support;
 use damage::Damage;
 use spm::fuzz::system;
 use std::panic::catch_unwind;
-use support::{borrowed, files, fuzz_steps};
+use support::fuzz_steps;
+use support::user_files::{borrowed, files};
 
 /// Steps of a run in which no variable names a number.
 const STEPS: u64 = 2_000;

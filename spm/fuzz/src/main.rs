@@ -65,7 +65,14 @@ fn start() {
     // The base of a reader must not contain what is made once.
     readers::make_files();
     if let Some(folder) = std::env::var_os(SEEDS) {
-        seeds::write(run().reader, folder.as_ref());
+        let Run { reader, limits } = run();
+        seeds::write(reader, folder.as_ref());
+        if reader.is_text {
+            let good = String::from_utf8((reader.good)()).unwrap();
+            for text in seeds::repeated(&good) {
+                limits.within(reader.name, text.len(), || (reader.read)(text.as_bytes()));
+            }
+        }
         std::process::exit(0);
     }
     run();

@@ -19,6 +19,9 @@ fn folders(reader: &str) -> &'static [&'static str] {
     }
 }
 
+/// Bytes of the longest text that is read.
+const MAX_TEXT: usize = 64 << 10;
+
 /// Where all keys and values of texts are described, in backquotes.
 const PAGES: [&str; 2] = ["docs/system-description.md", "docs/porting.md"];
 
@@ -63,6 +66,31 @@ pub fn write(reader: &Reader, folder: &Path) {
     let lines: String = words.iter().map(|word| line(word)).collect();
     // libFuzzer refuses an empty one.
     fs::write(folder.join("dictionary"), format!("# Words\n{lines}")).unwrap();
+}
+
+/// Texts that have very much of one thing: of each line of a text, and of each element of an array. Random changes make none of them.
+pub fn repeated(text: &str) -> Vec<String> {
+    let mut texts = vec![];
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let (start, end) = (at, at + line.len());
+        at = end;
+        texts.push(filled(text, end, line));
+        // The first element of an array in the line, and its comma.
+        let array = line.find("= [").map(|it| start + it + 3);
+        let element = array.and_then(|array| {
+            let length = text[array..end].find([',', ']'])?;
+            Some((array, format!("{},", &text[array..array + length])))
+        });
+        texts.extend(element.map(|(array, element)| filled(text, array, &element)));
+    }
+    texts
+}
+
+/// A text with so many copies of `part` at a place that it has the length of the longest that is read.
+fn filled(text: &str, at: usize, part: &str) -> String {
+    let copies = (MAX_TEXT - text.len()) / part.len();
+    [&text[..at], &part.repeat(copies), &text[at..]].concat()
 }
 
 /// Keys, values and headers of tables.

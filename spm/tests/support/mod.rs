@@ -6,10 +6,9 @@
 
 pub mod btf;
 mod images;
-mod user_files;
+pub mod user_files;
 
 pub use images::*;
-pub use user_files::*;
 
 use std::ops::Range;
 use std::path::Path;
