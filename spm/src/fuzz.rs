@@ -18,6 +18,8 @@ use spumone_config::packed::Trust;
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 
+pub use crate::input::MAX_TEXT;
+
 /// Bytes of the hypervisor of these systems.
 const SIZE: u64 = 0x3000;
 

@@ -28,7 +28,7 @@ use limits::Limits;
 use readers::{READERS, Reader};
 use std::sync::OnceLock;
 
-/// The reader that is fuzzed.
+/// The reader that is fuzzed; without it, the names of all are printed.
 const TARGET: &str = "FUZZ_TARGET";
 /// The folder in which seeds and dictionary are written; nothing is fuzzed then.
 const SEEDS: &str = "FUZZ_SEEDS";
@@ -62,6 +62,10 @@ fn run() -> &'static Run {
 }
 
 fn start() {
+    if std::env::var_os(TARGET).is_none() {
+        READERS.iter().for_each(|it| println!("{}", it.name));
+        std::process::exit(0);
+    }
     // The base of a reader must not contain what is made once.
     readers::make_files();
     if let Some(folder) = std::env::var_os(SEEDS) {

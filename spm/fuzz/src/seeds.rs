@@ -3,6 +3,7 @@
 
 use crate::damage::VALUES;
 use crate::readers::Reader;
+use spm::fuzz::MAX_TEXT;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -18,9 +19,6 @@ fn folders(reader: &str) -> &'static [&'static str] {
         _ => &[],
     }
 }
-
-/// Bytes of the longest text that is read.
-const MAX_TEXT: usize = 64 << 10;
 
 /// Where all keys and values of texts are described, in backquotes.
 const PAGES: [&str; 2] = ["docs/system-description.md", "docs/porting.md"];
@@ -89,7 +87,7 @@ pub fn repeated(text: &str) -> Vec<String> {
 
 /// A text with so many copies of `part` at a place that it has the length of the longest that is read.
 fn filled(text: &str, at: usize, part: &str) -> String {
-    let copies = (MAX_TEXT - text.len()) / part.len();
+    let copies = (MAX_TEXT as usize - text.len()) / part.len();
     [&text[..at], &part.repeat(copies), &text[at..]].concat()
 }
 

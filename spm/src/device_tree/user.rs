@@ -11,7 +11,7 @@ use spumone_config::description::Guest;
 use spumone_config::layout::GuestPlan;
 use spumone_config::packed::Mapping;
 use spumone_config::problem::Problem;
-use spumone_config::units::range;
+use spumone_config::units::{MIB, range};
 
 /// What is wrong with a device tree and what to do about it.
 struct Fault {
@@ -41,8 +41,14 @@ fn problem(guest: &Guest, fault: &Fault) -> Problem {
 /// trees calls itself for each level, so `spm` must not go on with more.
 const MAX_DEPTH: usize = 64;
 
+/// Largest blob that is looked at. The layout refuses larger ones.
+const MAX_SIZE: u64 = 2 * MIB;
+
 /// Checks that a blob is a device tree.
 pub fn check_form(blob: &[u8], guest: &Guest) -> Option<Problem> {
+    if blob.len() as u64 > MAX_SIZE {
+        return None;
+    }
     let checked = parse(blob).and_then(check_depth);
     checked.err().map(|fault| problem(guest, &fault))
 }

@@ -106,7 +106,7 @@ impl Type<'_> {
 
 /// Most places in an image that look like type information but are not. One or two occur by chance, and each may cost a
 /// search of the whole image.
-const MAX_PLACES: usize = 64;
+const MAX_PLACES: usize = 16;
 
 impl<'a> Btf<'a> {
     /// Finds the type information in a kernel's image. No header has its offset, so the first place counts that looks
