@@ -80,6 +80,17 @@ pub fn image(files: &[(&str, &[u8])]) -> Result<Vec<u8>, String> {
     bundle::image(&hypervisor, &mut system, None)
 }
 
+/// The device tree of the first guest of the system of these files.
+///
+/// # Errors
+///
+/// What is refused, as a user would see it.
+pub fn tree(files: &[(&str, &[u8])]) -> Result<Vec<u8>, String> {
+    let system = load(files).map_err(|failure| failure.text())?;
+    let tree = system.trees.into_iter().next();
+    Ok(tree.ok_or("there is no guest")?.blob)
+}
+
 /// Whether an image passes `spm verify`.
 pub fn is_verified(image: &[u8]) -> bool {
     verify::verify_image(image, None).is_ok()

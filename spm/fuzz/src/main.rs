@@ -71,9 +71,9 @@ fn start() {
     if let Some(folder) = std::env::var_os(SEEDS) {
         let Run { reader, limits } = run();
         seeds::write(reader, folder.as_ref());
-        if reader.is_text {
-            let good = String::from_utf8((reader.good)()).unwrap();
-            for text in seeds::repeated(&good) {
+        let texts = (reader.good)().into_iter().filter(|_| reader.is_text);
+        for good in texts {
+            for text in seeds::repeated(&String::from_utf8(good).unwrap()) {
                 limits.within(reader.name, text.len(), || (reader.read)(text.as_bytes()));
             }
         }

@@ -15,8 +15,8 @@ pub struct Reader {
     pub is_text: bool,
     /// Reads a file; whether it is accepted.
     pub read: fn(&[u8]) -> bool,
-    /// An undamaged file, which is accepted.
-    pub good: fn() -> Vec<u8>,
+    /// Undamaged files, which are accepted.
+    pub good: fn() -> Vec<Vec<u8>>,
 }
 
 /// All readers.
@@ -25,31 +25,31 @@ pub const READERS: &[Reader] = &[
         name: "description",
         is_text: true,
         read: |file| all_with(DESCRIPTION, file),
-        good: || good(DESCRIPTION).into(),
+        good: || vec![good(DESCRIPTION).into()],
     },
     Reader {
         name: "board",
         is_text: true,
         read: |file| all_with(BOARD, file),
-        good: || good(BOARD).into(),
+        good: || vec![good(BOARD).into()],
     },
     Reader {
         name: "elf",
         is_text: false,
         read: |file| fuzz::is_elf(file) && one("kind = \"elf\"", &[(IMAGE, file)]),
-        good: || good("rt.elf").into(),
+        good: || vec![good("rt.elf").into()],
     },
     Reader {
         name: "linux",
         is_text: false,
         read: |file| one("kind = \"linux\"", &[(IMAGE, file)]),
-        good: || good("Image")[..SHORT].into(),
+        good: || vec![good("Image")[..SHORT].into()],
     },
     Reader {
         name: "pe",
         is_text: false,
         read: |file| fuzz::has_pe_size(file) && one("kind = \"linux\"", &[(IMAGE, file)]),
-        good: || good("Image")[..SHORT].into(),
+        good: || vec![good("Image")[..SHORT].into()],
     },
     Reader {
         name: "btf",
@@ -62,13 +62,13 @@ pub const READERS: &[Reader] = &[
                 true
             }
         },
-        good: || crate::btf::kernel(true).bytes(),
+        good: || vec![crate::btf::kernel(true).bytes()],
     },
     Reader {
         name: "gzip",
         is_text: false,
         read: |file| one("kind = \"linux\"", &[(IMAGE, file)]),
-        good: || good("Image.gz").into(),
+        good: || vec![good("Image.gz").into()],
     },
     Reader {
         name: "tree",
@@ -80,7 +80,7 @@ pub const READERS: &[Reader] = &[
                 &[(IMAGE, elf), ("dtb", file)],
             )
         },
-        good: || good("rt.dtb").into(),
+        good: || vec![good("rt.dtb").into(), generated_tree()],
     },
     Reader {
         name: "initrd",
@@ -92,19 +92,19 @@ pub const READERS: &[Reader] = &[
                 &[(IMAGE, kernel), ("initrd", file)],
             )
         },
-        good: || good("initrd.cpio").into(),
+        good: || vec![good("initrd.cpio").into()],
     },
     Reader {
         name: "raw",
         is_text: false,
         read: |file| one("kind = \"raw\"", &[(IMAGE, file)]),
-        good: || good("flat.bin").into(),
+        good: || vec![good("flat.bin").into()],
     },
     Reader {
         name: "hypervisor",
         is_text: false,
         read: fuzz::is_hypervisor,
-        good: || images::hypervisor().write(),
+        good: || vec![images::hypervisor().write()],
     },
     Reader {
         name: "bundle",
@@ -117,14 +117,14 @@ pub const READERS: &[Reader] = &[
                 (BOARD, good(BOARD)),
                 (IMAGE, good("flat.bin")),
             ];
-            fuzz::image(&files).expect("the system is a good one")
+            vec![fuzz::image(&files).expect("the system is a good one")]
         },
     },
     Reader {
         name: "key",
         is_text: false,
         read: |file| std::str::from_utf8(file).is_ok_and(fuzz::is_secret_key),
-        good: || format!("spumone-secret-key {}\n", "5a".repeat(32)).into(),
+        good: || vec![format!("spumone-secret-key {}\n", "5a".repeat(32)).into()],
     },
 ];
 
@@ -167,6 +167,18 @@ fn one(guest: &str, files: &[(&str, &[u8])]) -> bool {
     let mut all = vec![(DESCRIPTION, description.as_bytes()), (BOARD, good(BOARD))];
     all.extend(files);
     fuzz::system(&all).is_ok()
+}
+
+/// The tree that a guest gets if it has none of its own: more nodes and properties than the small one has.
+fn generated_tree() -> Vec<u8> {
+    let description = description("kind = \"elf\"");
+    let elf = good("rt.elf");
+    let files = [
+        (DESCRIPTION, description.as_bytes()),
+        (BOARD, good(BOARD)),
+        (IMAGE, elf),
+    ];
+    fuzz::tree(&files).expect("the system is a good one")
 }
 
 fn description(guest: &str) -> String {

@@ -29,16 +29,18 @@ const PAGES: [&str; 2] = ["docs/system-description.md", "docs/porting.md"];
 ///
 /// If the reader refuses its undamaged file: the fuzzer would not come far. Or if a file cannot be written.
 pub fn write(reader: &Reader, folder: &Path) {
-    let good = (reader.good)();
-    assert!(
-        (reader.read)(&good),
-        "the reader {} refuses its undamaged file",
-        reader.name
-    );
     let corpus = folder.join("corpus");
     fs::create_dir_all(&corpus).unwrap();
-    fs::write(corpus.join("undamaged"), &good).unwrap();
     let mut texts = vec![];
+    for (number, good) in (reader.good)().into_iter().enumerate() {
+        let name = reader.name;
+        assert!(
+            (reader.read)(&good),
+            "the reader {name} refuses its undamaged file"
+        );
+        fs::write(corpus.join(format!("undamaged-{number}")), &good).unwrap();
+        texts.extend(String::from_utf8(good).ok().filter(|_| reader.is_text));
+    }
     for of_kind in folders(reader.name) {
         for entry in fs::read_dir(Path::new(ROOT).join(of_kind)).unwrap() {
             let path = entry.unwrap().path();
@@ -51,7 +53,6 @@ pub fn write(reader: &Reader, folder: &Path) {
     }
     let mut words = BTreeSet::new();
     if reader.is_text {
-        texts.push(String::from_utf8(good).unwrap());
         words.extend(VALUES.iter().map(|&it| it.to_owned()));
         for text in &texts {
             words.extend(words_of(text));
