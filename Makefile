@@ -8,7 +8,7 @@ RT         := build/guests/rt/freertos.elf
 LINUX      := build/guests/linux/Image
 LINUX_RT   := build/guests/linux/Image-rt
 
-.PHONY: help setup build guests clock demo run test lint host-test loom miri boot-test clock-test nightly sizes clean
+.PHONY: help setup build guests clock demo run test lint host-test loom miri boot-test clock-test fuzz nightly sizes clean
 
 # A Rust that `setup` has just installed is found by what is called after it.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -55,6 +55,9 @@ boot-test: build guests ## whole boots on QEMU
 
 clock-test: build guests ## the exact clock's own tests
 	@scripts/test clock
+
+fuzz: setup ## coverage-guided fuzzing of what reads users' files: FUZZ_MINUTES=60 FUZZ_TARGET="elf btf"
+	@scripts/fuzz $(FUZZ_TARGET)
 
 nightly: build guests ## boots and exhaustive tests that take hours
 	@scripts/test nightly

@@ -15,9 +15,10 @@ use crate::board::Board;
 use crate::packed::{InterruptPriorities, OnFault, Policy, RestartLimit, WakeEarly, Without};
 use crate::problem::{Problem, SourceFile, Span, Spanned};
 use crate::reader::{
-    Mismatch, Sink, Table, address, boolean, choice, duration_us, number, number_in,
-    parse_document, size, string,
+    Mismatch, Table, address, boolean, choice, duration_us, number, number_in, parse_document,
+    size, string,
 };
+use crate::sink::Sink;
 use crate::units::{KIB, align_up};
 use toml::de::DeValue;
 

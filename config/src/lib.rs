@@ -37,6 +37,8 @@ mod reader;
 pub mod roles;
 #[cfg(feature = "std")]
 pub mod seal;
+#[cfg(feature = "description")]
+mod sink;
 #[cfg(feature = "std")]
 pub mod stage2;
 #[cfg(feature = "description")]

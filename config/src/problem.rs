@@ -6,6 +6,9 @@
 
 use std::fmt;
 
+/// Longest text of a problem in bytes. A text may quote what the file has in place of a name, and there may be many problems.
+const MAX_TEXT: usize = 1_500;
+
 /// A range of bytes in a source file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
@@ -79,7 +82,7 @@ impl Problem {
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
-            message: message.into(),
+            message: shortened(message.into()),
             labels: Vec::new(),
             help: None,
         }
@@ -97,7 +100,7 @@ impl Problem {
         self.labels.push(Label {
             source,
             span,
-            text: text.into(),
+            text: shortened(text.into()),
         });
         self
     }
@@ -105,13 +108,43 @@ impl Problem {
     /// Adds what to write instead.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(shortened(help.into()));
         self
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let labels = self.labels.iter();
+        let labels = labels.map(|label| size_of::<Label>() + label.text.capacity());
+        let help = self.help.as_ref().map_or(0, String::capacity);
+        size_of::<Self>() + self.message.capacity() + help + labels.sum::<usize>()
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
+    }
+}
+
+/// A text, or its beginning if it is very long.
+fn shortened(mut text: String) -> String {
+    if text.len() > MAX_TEXT {
+        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        text.push('…');
+        text.shrink_to_fit();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let problem = Problem::new("syntax", "ä".repeat(5_000)).at(Span::default(), "here");
+        assert_eq!(problem.message, "ä".repeat(MAX_TEXT / 2) + "…");
+        assert!((MAX_TEXT..2 * MAX_TEXT).contains(&problem.bytes()));
     }
 }

@@ -2,34 +2,12 @@
 //! Reads TOML tables key by key and collects every fault; a `serde` derive would stop at
 //! the first. A value that cannot be used is reported with its place and left out.
 
-use crate::problem::{Problem, SourceFile, Span, Spanned};
+use crate::problem::{Problem, Span, Spanned};
+use crate::sink::Sink;
 use crate::units;
-use std::cell::RefCell;
 use std::ops::RangeInclusive;
-use toml::de::{DeTable, DeValue};
-
-/// Collects the problems of a file.
-pub(crate) struct Sink {
-    source: SourceFile,
-    problems: RefCell<Vec<Problem>>,
-}
-
-impl Sink {
-    pub(crate) fn new(source: SourceFile) -> Self {
-        Self {
-            source,
-            problems: RefCell::new(Vec::new()),
-        }
-    }
-
-    pub(crate) fn report(&self, problem: Problem) {
-        self.problems.borrow_mut().push(problem);
-    }
-
-    pub(crate) fn into_problems(self) -> Vec<Problem> {
-        self.problems.into_inner()
-    }
-}
+use toml::Spanned as Spanning;
+use toml::de::{DeArray, DeTable, DeValue};
 
 /// Parses a whole file. After a syntax error nothing else is read: what a recovering parser returns would cause misleading
 /// reports.
@@ -50,7 +28,7 @@ pub(crate) fn parse_document<'i>(text: &'i str, sink: &Sink) -> Option<(DeTable<
                 "syntax",
                 format!("this is not TOML: {}", error.message().trim()),
             )
-            .at_in(sink.source, span, "here"),
+            .at_in(sink.source(), span, "here"),
         );
     }
     errors
@@ -60,6 +38,8 @@ pub(crate) fn parse_document<'i>(text: &'i str, sink: &Sink) -> Option<(DeTable<
 
 /// The parser's message for a key or a table that is written twice.
 const DUPLICATE: &str = "duplicate key";
+/// Most elements of an array that are read: several times what a system can have of anything. Checks go through pairs of them.
+const MAX_ELEMENTS: usize = 512;
 /// The lists of tables.
 const LISTS: [&str; 3] = ["guest", "link", "device"];
 
@@ -83,14 +63,16 @@ fn duplicate(text: &str, span: Span, sink: &Sink) -> usize {
         "syntax",
         format!("this is not TOML: {what} is written twice"),
     )
-    .at_in(sink.source, span, "here again")
+    .at_in(sink.source(), span, "here again")
     .help(help);
     let header = format!("[{key}]");
     let starts_line = |at: &usize| *at == 0 || text[..*at].ends_with('\n');
     let mut before = text[..line].match_indices(&header).map(|(at, _)| at);
-    if let Some(first) = before.find(starts_line).filter(|_| is_table) {
+    // A key may be written again in every line; that of a table is reported once.
+    let first = is_table.then(|| before.find(starts_line)).flatten();
+    if let Some(first) = first {
         let first = Span::from(first + 1..first + 1 + key.len());
-        problem = problem.at_in(sink.source, first, "written here");
+        problem = problem.at_in(sink.source(), first, "written here");
     }
     sink.report(problem);
     match is_table {
@@ -223,7 +205,7 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
         self.sink.report(
             Problem::new("missing-key", format!("{} has no `{key}`", self.place))
                 .at_in(
-                    self.sink.source,
+                    self.sink.source(),
                     self.span,
                     format!("`{key}` is missing here"),
                 )
@@ -245,7 +227,7 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
             return None;
         };
         let mut list = Vec::new();
-        for element in array.iter() {
+        for element in self.bounded(array, key) {
             let span = element.span().into();
             match read(element.get_ref()) {
                 Ok(value) => list.push(Spanned::new(value, span)),
@@ -285,7 +267,7 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
             return Vec::new();
         };
         let mut tables = Vec::new();
-        for element in array.iter() {
+        for element in self.bounded(array, key) {
             let span = element.span().into();
             match element.get_ref().as_table() {
                 Some(entries) => {
@@ -302,6 +284,27 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
         tables
     }
 
+    /// The first elements of an array; reports that there are far too many.
+    fn bounded<'a>(
+        &self,
+        array: &'a DeArray<'i>,
+        key: &str,
+    ) -> impl Iterator<Item = &'a Spanning<DeValue<'i>>> + use<'a, 'i> {
+        if let Some(beyond) = array.get(MAX_ELEMENTS) {
+            let message = format!(
+                "{}: `{key}` has more than {MAX_ELEMENTS} elements",
+                self.place
+            );
+            let label = "this one and those after it are not read";
+            self.sink.report(
+                Problem::new("too-many-elements", message)
+                    .at_in(self.sink.source(), beyond.span().into(), label)
+                    .help("no system has so many: is this the right file?"),
+            );
+        }
+        array.iter().take(MAX_ELEMENTS)
+    }
+
     /// Reports the keys that were not asked for.
     pub(crate) fn finish(self) {
         self.finish_with(&[]);
@@ -314,6 +317,9 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
             let name: &str = key.get_ref();
             if self.known.contains(&name) {
                 continue;
+            }
+            if self.sink.is_full() {
+                break;
             }
             let mut known: Vec<&str> = self.known.clone();
             known.sort_unstable();
@@ -332,7 +338,7 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
             };
             self.sink.report(
                 Problem::new("unknown-key", format!("{} has no key `{name}`", self.place))
-                    .at_in(self.sink.source, key.span().into(), "unknown key")
+                    .at_in(self.sink.source(), key.span().into(), "unknown key")
                     .help(help),
             );
         }
@@ -341,19 +347,25 @@ impl<'t, 'i, 's> Table<'t, 'i, 's> {
     fn mismatch(&self, what: &str, span: Span, mismatch: Mismatch) {
         let message = format!("{}: {what} {}", self.place, mismatch.wanted);
         let mut problem =
-            Problem::new("bad-value", message).at_in(self.sink.source, span, "this value");
+            Problem::new("bad-value", message).at_in(self.sink.source(), span, "this value");
         problem.help = mismatch.help;
         self.sink.report(problem);
     }
 }
+
+/// Longest key or name in bytes that may be a misspelling.
+const MAX_WORD: usize = 64;
 
 /// The candidate of which `name` is most likely a misspelling, if there is one.
 pub(crate) fn did_you_mean<'c>(
     name: &str,
     candidates: impl IntoIterator<Item = &'c str>,
 ) -> Option<&'c str> {
+    // The time grows with the product of both lengths.
+    let is_short = |word: &str| word.len() <= MAX_WORD;
     candidates
         .into_iter()
+        .filter(|candidate| is_short(name) && is_short(candidate))
         .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
         // At most one wrong letter in three; otherwise it is another word.
         .filter(|(distance, candidate)| *distance <= candidate.len().max(3) / 3)
@@ -501,6 +513,7 @@ pub(crate) fn choice<T: Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::SourceFile;
 
     #[test]
     fn a_misspelling_is_recognised_and_another_word_is_not() {
@@ -509,6 +522,9 @@ mod tests {
         assert_eq!(did_you_mean("vcpu", keys), Some("vcpus"));
         assert_eq!(did_you_mean("pa", keys), Some("ipa"));
         assert_eq!(did_you_mean("colour", keys), None);
+        // To compare these would take minutes.
+        let long = ["memory", "vcpus"].map(|word| word.repeat(20_000));
+        assert_eq!(did_you_mean(&long[0], [long[1].as_str()]), None);
     }
 
     #[test]

@@ -18,8 +18,12 @@ pub const EXIT_ENVIRONMENT: u8 = 3;
 
 /// Most problems that are printed as text: each takes about ten lines.
 const MAX_SHOWN: usize = 25;
-/// Most problems in the JSON output. Each is looked up in the text, so the time does not grow with the square of the file.
+/// Most problems in the JSON output. Each is looked up in its line, which may be the whole file.
 const MAX_IN_JSON: usize = 1_000;
+
+/// The longest line of a text that is shown. Linux takes a command line of 2 KiB. To show lines of 64 KiB helps nobody, and `miette` panics if
+/// something is to be underlined there: the standard library pads to at most so many columns.
+const MAX_LINE: usize = 4_096;
 
 /// A source file that problems point into.
 #[derive(Clone, Debug)]
@@ -30,15 +34,31 @@ pub struct Source {
     pub text: Arc<str>,
 }
 
-impl Source {
+/// Where the lines of a text begin, so that many places are found in the time of one.
+struct Lines<'a> {
+    text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(source: &'a Source) -> Self {
+        let text = &*source.text;
+        let after = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self {
+            text,
+            starts: std::iter::once(0).chain(after).collect(),
+        }
+    }
+
     /// Line and column of a byte, both from 1.
     fn position(&self, byte: usize) -> (usize, usize) {
-        let before = self.text.get(..byte).unwrap_or(&self.text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        (
-            before.matches('\n').count() + 1,
-            before[line_start..].chars().count() + 1,
-        )
+        let before = self.text.get(..byte).unwrap_or(self.text);
+        let line = self.starts.partition_point(|start| *start <= before.len());
+        let start = line.checked_sub(1).and_then(|it| self.starts.get(it));
+        let column = before
+            .get(start.copied().unwrap_or(0)..)
+            .unwrap_or_default();
+        (line, column.chars().count() + 1)
     }
 }
 
@@ -165,10 +185,12 @@ impl Failure {
     fn to_json(&self) -> Value {
         match self {
             Self::Refused { problems, sources } => {
+                let files = [SourceFile::Description, SourceFile::Board];
+                let lines = files.map(|file| Lines::of(sources.get(file)));
                 let shown: Vec<_> = problems
                     .iter()
                     .take(MAX_IN_JSON)
-                    .map(|problem| problem_json(problem, sources))
+                    .map(|problem| problem_json(problem, sources, &lines))
                     .collect();
                 json!({ "ok": false, "problem_count": problems.len(), "problems": shown })
             }
@@ -179,11 +201,16 @@ impl Failure {
     }
 }
 
-fn problem_json(problem: &Problem, sources: &Sources) -> Value {
+/// `lines`: those of the description, then those of the board.
+fn problem_json(problem: &Problem, sources: &Sources, [own, board]: &[Lines<'_>; 2]) -> Value {
     let label = |label: &Label| {
         let source = sources.get(label.source);
-        let (line, column) = source.position(label.span.start);
-        let (end_line, end_column) = source.position(label.span.end);
+        let lines = match label.source {
+            SourceFile::Description => own,
+            SourceFile::Board => board,
+        };
+        let (line, column) = lines.position(label.span.start);
+        let (end_line, end_column) = lines.position(label.span.end);
         json!({
             "file": source.path,
             "line": line,
@@ -222,6 +249,13 @@ pub fn diagnostic(problem: &Problem, sources: &Sources) -> Report {
     if labels.is_empty() {
         return Report::new(diagnostic);
     }
+    if source.text.lines().any(|line| line.len() > MAX_LINE) {
+        let place = labels.first().map_or(0, LabeledSpan::offset);
+        let (line, column) = Lines::of(source).position(place);
+        let path = source.path.display();
+        diagnostic.message += &format!(" ({path}, line {line}, column {column})");
+        return Report::new(diagnostic);
+    }
     diagnostic.labels = Some(labels);
     let name = source.path.to_string_lossy();
     Report::new(diagnostic).with_source_code(NamedSource::new(name, source.text.clone()))
@@ -237,10 +271,11 @@ mod tests {
             path: "a.toml".into(),
             text: "ab\näöx\n".into(),
         };
-        assert_eq!(source.position(0), (1, 1));
-        assert_eq!(source.position(2), (1, 3));
-        assert_eq!(source.position(3), (2, 1));
-        assert_eq!(source.position(7), (2, 3));
-        assert_eq!(source.position(99), (3, 1));
+        let lines = Lines::of(&source);
+        assert_eq!(lines.position(0), (1, 1));
+        assert_eq!(lines.position(2), (1, 3));
+        assert_eq!(lines.position(3), (2, 1));
+        assert_eq!(lines.position(7), (2, 3));
+        assert_eq!(lines.position(99), (3, 1));
     }
 }

@@ -2,9 +2,9 @@
 //! Reads the files of a guest and reports what is wrong with them.
 
 mod btf;
-mod elf;
-mod pe;
-mod preempt_count;
+pub mod elf;
+pub mod pe;
+pub mod preempt_count;
 
 use crate::device_tree;
 use crate::input::{self, Files, Unreadable};

@@ -10,7 +10,7 @@ use spumone_config::image::LinuxHeader;
 use spumone_config::layout::Sections;
 use spumone_config::packed::Trust;
 use spumone_config::types::MAX_PCPUS;
-use spumone_config::units::{MIB, PAGE};
+use spumone_config::units::{self, MIB, PAGE};
 use std::path::{Path, PathBuf};
 
 /// Where `make build` leaves the hypervisor, from the folder `target` of the source tree.
@@ -25,8 +25,8 @@ const TRUST: &str = "spumone_trust";
 /// The symbols of the boot core's guard page, and of the stacks of the other cores, each with a guard page below it.
 const BOOT_GUARD: &str = "boot_stack_guard";
 const STACKS: &str = "core_stacks";
-/// Larger than any hypervisor: a damaged file must not make `spm` allocate all memory.
-const MAX_SIZE: u64 = 1 << 30;
+/// Several times the size of any hypervisor: a damaged file must not make `spm` allocate all memory.
+const MAX_SIZE: u64 = 16 * MIB;
 /// Largest ELF file in bytes: what is loaded, and debug information.
 const MAX_FILE: u64 = 2 << 30;
 
@@ -87,7 +87,12 @@ pub fn read(path: &Path) -> Result<Hypervisor, Failure> {
     })
 }
 
-fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
+/// The image of an ELF file.
+///
+/// # Errors
+///
+/// Why the file is not the hypervisor.
+pub fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
     let unusable = |error: object::read::Error| {
         format!("this is not the hypervisor: not a usable ELF file: {error}")
     };
@@ -118,7 +123,12 @@ fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
     let size = bundle
         .checked_sub(address)
         .filter(|size| *size <= MAX_SIZE && bundle.is_multiple_of(PAGE))
-        .ok_or_else(|| format!("its symbol `bundle_start` is at {bundle:#x}, which is not after the hypervisor and page-aligned"))?;
+        .ok_or_else(|| {
+            format!(
+                "its symbol `bundle_start` is at {bundle:#x}, which is not page-aligned and at most {} after its start",
+                units::size(MAX_SIZE)
+            )
+        })?;
     let mut bytes = vec![0; size as usize];
     let mut loaded_end = 0;
     for program in loaded() {

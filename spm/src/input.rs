@@ -10,7 +10,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// Largest description and board file in bytes; the project's own have less than 8 KiB.
-pub const MAX_TEXT: u64 = 256 << 10;
+pub const MAX_TEXT: u64 = 64 << 10;
 
 /// How the files of a system are read: all bytes of the file at a path, which has at most so many. [`read`] reads the disk.
 pub type Files<'a> = dyn Fn(&Path, u64) -> Result<Vec<u8>, Unreadable> + 'a;

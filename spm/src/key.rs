@@ -25,7 +25,7 @@ Examples:
   spm key show product.key     prints the public key, as in product.pub";
 
 /// The first words of the two files.
-const SECRET: &str = "spumone-secret-key";
+pub(crate) const SECRET: &str = "spumone-secret-key";
 const PUBLIC: &str = "spumone-public-key";
 /// Longer than any such file.
 const MAX_FILE: u64 = 1024;
@@ -178,7 +178,7 @@ impl SecretKey {
 }
 
 /// The 32 bytes in the text of a file that begins with this word.
-fn key_of(text: &str, kind: &str) -> Option<[u8; Seed::BYTES]> {
+pub(crate) fn key_of(text: &str, kind: &str) -> Option<[u8; Seed::BYTES]> {
     let (word, digits) = text.trim_end().split_once(' ')?;
     let mut seed = [0; Seed::BYTES];
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();

@@ -12,6 +12,7 @@ use spumone_config::board::Board;
 use spumone_config::description::Description;
 use spumone_config::layout::{self, Packed, Plan, Sections};
 use spumone_config::problem::Problem;
+use spumone_config::types::MAX_GUESTS;
 use std::path::{Path, PathBuf};
 
 /// The arguments that select a system.
@@ -93,6 +94,8 @@ pub fn load_from(
     let contents: Vec<_> = description
         .guests
         .iter()
+        // More are refused, and need not be read.
+        .take(MAX_GUESTS)
         .map(|guest| {
             let reader = Reader {
                 files,

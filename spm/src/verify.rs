@@ -91,7 +91,7 @@ impl Command for VerifyArgs {
 }
 
 /// An image of which every part has its hash.
-struct Verified {
+pub struct Verified {
     system: System,
     /// What its hypervisor trusts.
     trust: Trust,
@@ -102,7 +102,7 @@ struct Verified {
 /// # Errors
 ///
 /// The part that differs, and what to do.
-fn verify_image(image: &[u8], key: Option<[u8; Trust::KEY]>) -> Result<Verified, String> {
+pub fn verify_image(image: &[u8], key: Option<[u8; Trust::KEY]>) -> Result<Verified, String> {
     if LinuxHeader::parse(image).is_none() {
         return Err("this is no image that `spm build` has written".into());
     }

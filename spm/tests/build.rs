@@ -412,6 +412,13 @@ fn an_unusable_hypervisor_is_refused() {
         ..good()
     });
     assert!(said.contains("nothing to load"), "{said}");
+    // A damaged number must not take all memory.
+    let mut huge = good();
+    for (name, value) in &mut huge.symbols {
+        *value += u64::from(*name == "bundle_start") << 29;
+    }
+    let said = refused_hypervisor(&huge);
+    assert!(said.contains("at most 16 MiB after its start"), "{said}");
 }
 
 #[test]

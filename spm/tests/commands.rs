@@ -62,11 +62,11 @@ fn a_description_that_is_no_file_is_refused_at_once() {
     let folder = folder();
     let fifo = folder.path().join("fifo");
     assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
-    fs::write(folder.path().join("long.toml"), " ".repeat(300_000)).unwrap();
+    fs::write(folder.path().join("long.toml"), " ".repeat(70_000)).unwrap();
     let cases = [
         ("/dev/zero", "it is a device, not a file"),
         ("fifo", "it is a FIFO, not a file"),
-        ("long.toml", "it has more than 256 KiB"),
+        ("long.toml", "it has more than 64 KiB"),
     ];
     for (name, reason) in cases {
         let output = spm(folder.path(), &["check", name]);
@@ -77,6 +77,21 @@ fn a_description_that_is_no_file_is_refused_at_once() {
             "{said}"
         );
     }
+}
+
+/// To underline something behind 65,535 columns would panic.
+#[test]
+fn a_problem_in_a_very_long_line_is_named_by_its_place() {
+    let folder = folder();
+    let text = format!("{}key = 0\n{SYSTEM}", "\t".repeat(40_000));
+    fs::write(folder.path().join("system.toml"), text).unwrap();
+    let output = spm(folder.path(), CHECK);
+    let said = stderr(&output).replace("\n  │", "");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("(system.toml, line 1, column 40001)"),
+        "{said}"
+    );
 }
 
 #[test]

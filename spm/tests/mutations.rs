@@ -16,7 +16,8 @@ use spumone_core::load::{Chunk, Engine, Hashing, Phases, Work};
 use spumone_core::sha256::{BLOCK, State, compress, hash};
 use spumone_core::verify;
 use std::ops::Range;
-use support::{Elf, borrowed, fuzz_steps};
+use support::user_files::borrowed;
+use support::{Elf, fuzz_steps};
 
 /// Steps of a run in which no variable names a number.
 const STEPS: u64 = 500;

@@ -154,6 +154,7 @@ fn prepare(folder: &Path) {
     write("tree-cpus.dtb", &tree(0x4000_0000, 3));
     write("tree-empty.dtb", &DeviceTree::new().to_dtb());
     write("tree-huge.dtb", &huge_tree());
+    write("tree-deep.dtb", &deep_tree());
 
     let boards = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/refusals/boards");
     fs::create_dir(folder.join("boards")).unwrap();
@@ -196,6 +197,19 @@ fn tree(memory: u64, cpus: u32) -> Vec<u8> {
     for index in 0..cpus {
         node.add_child(DeviceTreeNode::new(format!("cpu@{index}")).unwrap());
     }
+    tree.root.add_child(node);
+    tree.to_dtb()
+}
+
+/// As many nodes inside each other as Linux reads, and one more.
+fn deep_tree() -> Vec<u8> {
+    let mut node = DeviceTreeNode::new("inner").unwrap();
+    for _ in 0..63 {
+        let mut outer = DeviceTreeNode::new("outer").unwrap();
+        outer.add_child(node);
+        node = outer;
+    }
+    let mut tree = DeviceTree::new();
     tree.root.add_child(node);
     tree.to_dtb()
 }

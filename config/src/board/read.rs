@@ -6,9 +6,10 @@ use crate::gic::FRAME_SIZE;
 use crate::packed::Trigger;
 use crate::problem::{Problem, SourceFile, Spanned};
 use crate::reader::{
-    Mismatch, Sink, Table, address, aligned_address, aligned_size, boolean, choice, integer,
-    number, number_in, parse_document, size, string,
+    Mismatch, Table, address, aligned_address, aligned_size, boolean, choice, integer, number,
+    number_in, parse_document, size, string,
 };
+use crate::sink::Sink;
 use crate::units::{BLOCK, PAGE};
 use toml::de::DeValue;
 

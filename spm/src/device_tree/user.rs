@@ -11,7 +11,7 @@ use spumone_config::description::Guest;
 use spumone_config::layout::GuestPlan;
 use spumone_config::packed::Mapping;
 use spumone_config::problem::Problem;
-use spumone_config::units::range;
+use spumone_config::units::{MIB, range};
 
 /// What is wrong with a device tree and what to do about it.
 struct Fault {
@@ -37,9 +37,38 @@ fn problem(guest: &Guest, fault: &Fault) -> Problem {
         .help(fault.help.as_str())
 }
 
+/// Most nodes inside each other, the root among them: those that Linux reads (`FDT_MAX_DEPTH` in drivers/of/fdt.c). What makes and writes
+/// trees calls itself for each level, so `spm` must not go on with more.
+const MAX_DEPTH: usize = 64;
+
+/// Largest blob that is looked at. The layout refuses larger ones.
+const MAX_SIZE: u64 = 2 * MIB;
+
 /// Checks that a blob is a device tree.
 pub fn check_form(blob: &[u8], guest: &Guest) -> Option<Problem> {
-    parse(blob).err().map(|fault| problem(guest, &fault))
+    if blob.len() as u64 > MAX_SIZE {
+        return None;
+    }
+    let checked = parse(blob).and_then(check_depth);
+    checked.err().map(|fault| problem(guest, &fault))
+}
+
+/// Checks that not too many nodes are inside each other.
+fn check_depth(fdt: Fdt<'_>) -> Result<(), Fault> {
+    let mut above = vec![fdt.root().children()];
+    while let Some(children) = above.last_mut() {
+        match children.next() {
+            Some(_) if above.len() == MAX_DEPTH => {
+                return Err(fault(
+                    format!("has more than {MAX_DEPTH} nodes inside each other"),
+                    "use one with fewer levels: Linux reads no more",
+                ));
+            }
+            Some(child) => above.push(child.children()),
+            None => drop(above.pop()),
+        }
+    }
+    Ok(())
 }
 
 fn parse(blob: &[u8]) -> Result<Fdt<'_>, Fault> {

@@ -106,7 +106,7 @@ impl Type<'_> {
 
 /// Most places in an image that look like type information but are not. One or two occur by chance, and each may cost a
 /// search of the whole image.
-const MAX_PLACES: usize = 64;
+const MAX_PLACES: usize = 16;
 
 impl<'a> Btf<'a> {
     /// Finds the type information in a kernel's image. No header has its offset, so the first place counts that looks
@@ -204,21 +204,22 @@ impl<'a> Btf<'a> {
         self.named(STRUCT, name).next()
     }
 
-    /// The type behind typedefs and qualifiers.
-    fn resolved(&self, id: TypeId) -> Option<Type<'a>> {
+    /// The type behind typedefs and qualifiers, and its number.
+    fn resolved(&self, mut id: TypeId) -> Option<(TypeId, Type<'a>)> {
         let mut it = self.get(id)?;
         for _ in 0..MAX_CHAIN {
             if !matches!(it.kind(), TYPEDEF | VOLATILE | CONST) {
-                return Some(it);
+                return Some((id, it));
             }
-            it = self.get(TypeId(it.size_or_type))?;
+            id = TypeId(it.size_or_type);
+            it = self.get(id)?;
         }
         None
     }
 
     /// Bytes of an integer type; `None` for other types.
     pub fn integer_size(&self, id: TypeId) -> Option<u32> {
-        let it = self.resolved(id)?;
+        let (_, it) = self.resolved(id)?;
         (it.kind() == INT).then_some(it.size_or_type)
     }
 
@@ -228,9 +229,14 @@ impl<'a> Btf<'a> {
         let mut seen = HashSet::new();
         let mut left = vec![Field { bits: 0, of }];
         while let Some(outer) = left.pop() {
-            let Some(it) = self.resolved(outer.of).filter(|it| it.is_structure()) else {
+            let resolved = self.resolved(outer.of);
+            let Some((id, it)) = resolved.filter(|(_, it)| it.is_structure()) else {
                 continue;
             };
+            // A damaged file may name one structure by many typedefs.
+            if !seen.insert(id) {
+                continue;
+            }
             for member in it.tail.chunks_exact(MEMBER_SIZE) {
                 let [label, of, offset] = [0, 4, 8].map(|at| word(member, at).unwrap_or_default());
                 let (bit_field, offset) = match it.has_bit_fields() {
@@ -244,7 +250,7 @@ impl<'a> Btf<'a> {
                 if self.is_called(label, name) {
                     return (bit_field == 0).then_some(field);
                 }
-                if self.is_called(label, "") && seen.insert(field.of) {
+                if self.is_called(label, "") {
                     left.push(field);
                 }
             }
@@ -337,6 +343,21 @@ mod tests {
         let btf = Btf::find(&bytes).unwrap();
         assert_eq!(btf.integer_size(TypeId(1)), None);
         assert_eq!(btf.field(TypeId(2), "tail"), None);
+    }
+
+    /// A structure that is gone through once for each of its names would take minutes.
+    #[test]
+    fn a_structure_of_many_names_is_gone_through_once() {
+        const MEMBERS: u32 = 0xffff;
+        let mut types = Types::new();
+        let names: Vec<_> = (0..MEMBERS).map(|number| ("", 2 + number, 0)).collect();
+        types.structure(STRUCT, "many", &names);
+        for _ in 0..MEMBERS {
+            types.add(TYPEDEF, "", 1, &[]);
+        }
+        let bytes = types.bytes();
+        let btf = Btf::find(&bytes).unwrap();
+        assert_eq!(btf.field(TypeId(1), "preempt_count"), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use fastrand::Rng;
 
 /// Values of descriptions and boards that lie at some bound, or are of another type.
-const VALUES: &[&str] = &[
+pub const VALUES: &[&str] = &[
     "0",
     "-1",
     "1",
