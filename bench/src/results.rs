@@ -201,6 +201,7 @@ pub mod samples {
                 profiled: Profiled::default(),
                 profile: Vec::new(),
                 spin: Vec::new(),
+                trails: None,
                 host: Host { seconds: 1.0 },
             },
         }

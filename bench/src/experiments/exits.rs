@@ -206,6 +206,7 @@ mod tests {
             longest_deaf: deaf,
             deaf_from: Some(format!("`a` {deaf}")),
             deaf_to: Some("`b`".into()),
+            deaf_blocks: Vec::new(),
             most_at_ns: 0,
             most_on_core: 0,
             steps: Vec::new(),

@@ -358,6 +358,7 @@ pub mod tests {
             longest_deaf: 0,
             deaf_from: None,
             deaf_to: None,
+            deaf_blocks: Vec::new(),
             most_at_ns: 0,
             most_on_core: 0,
             steps: steps
