@@ -106,6 +106,28 @@ pub fn park<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     store_token(state, platform, id, rest);
 }
 
+/// As [`park`]. If the core is interrupted and the vCPU may wait for the park delay, a later decision parks it instead. Returns whether it is
+/// parked.
+pub(super) fn park_unless_interrupted<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    id: VcpuId,
+) -> bool {
+    if state.waits_for_park_delay(id) && platform.is_interrupted() {
+        state.park_soon(id);
+        return false;
+    }
+    park(state, platform, id);
+    true
+}
+
+/// Wakes a vCPU that sleeps on this core if its doorbell is rung.
+pub(super) fn wake_if_rung<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+    if platform.doorbell(id).is_some_and(|it| !it.is_silent()) {
+        wake(state, platform, id);
+    }
+}
+
 /// Stores the token of a vCPU where other cores may claim it.
 pub(super) fn store_token<P: Platform>(
     state: &mut State<P>,

@@ -9,7 +9,7 @@ use super::core_state::Loaded;
 use super::early;
 use super::interrupt::{arm_stale_alarm, is_overtaken};
 use super::notify::park_or_keep;
-use super::park::park;
+use super::park::park_unless_interrupted;
 use super::platform::{Platform, State};
 use super::save::save_loaded;
 use crate::schedule::VcpuState;
@@ -55,11 +55,7 @@ pub fn switch_out<P: Platform>(state: &mut State<P>, platform: &mut P) {
 /// Parks a vCPU that has suspended to powerdown and whose registers are saved. If the core was interrupted meanwhile and the vCPU may wait
 /// for the park delay, a later decision parks it.
 pub fn park_suspended<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
-    if state.waits_for_park_delay(id) && platform.is_interrupted() {
-        state.park_soon(id);
-    } else {
-        park(state, platform, id);
-    }
+    let _ = park_unless_interrupted(state, platform, id);
     state.decide_anew();
 }
 
