@@ -20,6 +20,13 @@ const LOOKS: [&str; 5] = [
 /// File names are shown from here on.
 const SOURCES: &str = "/src/";
 
+/// A function that contains an address, inlined or not.
+struct Frame {
+    function: String,
+    path: String,
+    line: u32,
+}
+
 /// The hypervisor's ELF file.
 pub struct CodeNames(Loader);
 
@@ -39,54 +46,41 @@ impl CodeNames {
     /// The function as [`Self::at`] names it, and the innermost source line in the project's own code.
     pub fn place(&self, address: u64) -> (String, String) {
         let function = self.at(address).unwrap_or_else(|| "?".into());
-        (function, self.line(address).unwrap_or_default())
-    }
-
-    fn line(&self, address: u64) -> Option<String> {
-        let mut frames = self.0.find_frames(address).ok()?;
-        let mut innermost = None;
-        while let Ok(Some(frame)) = frames.next() {
-            let Some(location) = frame.location else {
-                continue;
-            };
-            let (Some(file), Some(line)) = (location.file, location.line) else {
-                continue;
-            };
-            let is_own = frame.function.as_ref().is_some_and(|function| {
-                let name = function.demangle();
-                name.is_ok_and(|name| OWN.iter().any(|own| name.starts_with(own)))
-            });
-            let file = file.strip_prefix("./").unwrap_or(file);
-            let place = format!("{file}:{line}");
-            if is_own {
-                return Some(place);
-            }
-            innermost.get_or_insert(place);
-        }
-        innermost
+        let line = self.own_frames(address).into_iter().next();
+        let line = line.map(|it| format!("{}:{}", it.path, it.line));
+        (function, line.unwrap_or_default())
     }
 
     fn inlined(&self, address: u64) -> Option<String> {
-        let mut frames = self.0.find_frames(address).ok()?;
+        self.own_frames(address).into_iter().find_map(|frame| {
+            let path = frame.path.as_str();
+            let file = path.rsplit_once(SOURCES).map_or(path, |it| it.1);
+            let function = last_part(&frame.function);
+            let counts = file != ACCESSORS && !LOOKS.contains(&function);
+            counts.then(|| format!("`{function}` ({file})"))
+        })
+    }
+
+    /// The functions of the project's own that contain this address, the innermost first.
+    fn own_frames(&self, address: u64) -> Vec<Frame> {
+        let mut own = Vec::new();
+        let Ok(mut frames) = self.0.find_frames(address) else {
+            return own;
+        };
         while let Ok(Some(frame)) = frames.next() {
-            let Some(function) = &frame.function else {
+            let name = frame.function.as_ref().and_then(|it| it.demangle().ok());
+            let Some(name) = name.filter(|name| OWN.iter().any(|own| name.starts_with(own))) else {
                 continue;
             };
-            let Ok(name) = function.demangle() else {
-                continue;
-            };
-            if !OWN.iter().any(|own| name.starts_with(own)) {
-                continue;
-            }
-            let file = frame.location.and_then(|it| it.file).unwrap_or_default();
-            let file = file.rsplit_once(SOURCES).map_or(file, |it| it.1);
-            let function = last_part(&name);
-            if file == ACCESSORS || LOOKS.contains(&function) {
-                continue;
-            }
-            return Some(format!("`{function}` ({file})"));
+            let place = frame.location.as_ref();
+            let path = place.and_then(|it| it.file).unwrap_or_default();
+            own.push(Frame {
+                function: name.into_owned(),
+                path: path.strip_prefix("./").unwrap_or(path).into(),
+                line: place.and_then(|it| it.line).unwrap_or_default(),
+            });
         }
-        None
+        own
     }
 
     /// Replaces the addresses of stretches without a check for interrupts by names.

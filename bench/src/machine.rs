@@ -98,7 +98,7 @@ pub struct ClockSettings {
     pub seed: u32,
     /// Virtual time at which the run ends, if guests do not end by themselves.
     pub end_us: Option<u64>,
-    /// Exits whose code is recorded, as `testbed/run --trails` names them.
+    /// The kind of exits to EL2 of which the clock records the executed code: the argument of `testbed/run --trails`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trails: Option<String>,
 }

@@ -9,12 +9,12 @@ use std::fmt::Write;
 
 /// Bytes of an A64 instruction.
 const INSTRUCTION: u64 = 4;
-/// How many source lines are listed.
-const LINES: usize = 40;
+/// How many functions, or source lines, are listed.
+const ROWS: usize = 40;
 /// How many stretches are listed.
 const STRETCHES: usize = 3;
 
-/// A table of the exits that `--trails` has named, and of the longest stretches. `None`: the run did not record any.
+/// A table of the code that the exits of this kind have executed, and of the longest stretches. `None`: the run has recorded none.
 pub fn table(report: &ClockReport, names: &CodeNames, kind: &str) -> Option<String> {
     let trails = report.trails.as_ref()?;
     let mut text = String::new();
@@ -95,7 +95,7 @@ fn by_line(blocks: &[Block], names: &CodeNames) -> BTreeMap<Place, u64> {
 fn most<K: Ord>(counts: BTreeMap<K, u64>) -> Vec<(K, u64)> {
     let mut all: Vec<_> = counts.into_iter().collect();
     all.sort_by(|(a, m), (b, n)| n.cmp(m).then(a.cmp(b)));
-    all.truncate(LINES);
+    all.truncate(ROWS);
     all
 }
 

@@ -4,8 +4,8 @@
 use crate::problem::{Problem, SourceFile};
 use std::cell::{Cell, RefCell};
 
-/// Bytes of all problems of a file at which no more are kept: some thousands of problems, of which nobody reads more than the first. A small
-/// file can have very many, and each may name a long key.
+/// Bytes of the problems of a file after which further problems are dropped. That is room for some thousands; `spm` prints far fewer. A small
+/// file can have very many problems, and each problem may quote a long key.
 const MAX_BYTES: usize = 2 << 20;
 
 /// The problems of a file.

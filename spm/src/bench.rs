@@ -326,7 +326,7 @@ fn folder(args: &BenchArgs, name: &str, root: &Path) -> Option<PathBuf> {
     Some(root.join("build/bench").join(name).join(other))
 }
 
-/// Prints where the instructions of the exits are that `--trails` names.
+/// Prints which code the exits of the kind that `--trails` names have executed.
 fn show_trails(args: &BenchArgs, project: &Project, page: &Page<'_>) {
     let Some(kind) = &args.trails else {
         return;

@@ -21,8 +21,8 @@ const MAX_SHOWN: usize = 25;
 /// Most problems in the JSON output. Each is looked up in its line, which may be the whole file.
 const MAX_IN_JSON: usize = 1_000;
 
-/// The longest line of a text that is shown. Linux takes a command line of 2 KiB. To show lines of 64 KiB helps nobody, and `miette` panics if
-/// something is to be underlined there: the standard library pads to at most so many columns.
+/// Longest source line, in bytes, that a report quotes. The longest lines of use are kernel command lines of 2 KiB. `miette` panics when it
+/// underlines something beyond column 65,535: the standard library pads text to that width at most.
 const MAX_LINE: usize = 4_096;
 
 /// A source file that problems point into.

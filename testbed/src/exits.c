@@ -53,7 +53,8 @@ static struct exit_sum *find_sum(const struct exit_cause *cause)
 
 static void begin(struct core *core, const struct exit_cause *cause, uint64_t address)
 {
-    trail_begin(core);
+    if (trails_recorded)
+        trail_begin(core);
     core->counters.exit = (struct exit){
         .cause = *cause,
         .begun = core->executed,

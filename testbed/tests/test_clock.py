@@ -282,6 +282,17 @@ class Exits(unittest.TestCase):
         self.assertEqual(figures["switches"], (5, 5 * 12))
         self.assertEqual(figures["unfinished"][0], 1)
 
+    def test_trails_have_every_instruction_of_the_exits_of_their_kind(self):
+        result = run("exits", machine="virt,gic-version=3,virtualization=on", trails="HVC 0x00000002:stays")
+        self.assertEqual(result["hash"], self.result["hash"])
+        causes = {each["cause"]: each for each in result["visits"]}
+        two, trails = causes["HVC 0x00000002"], result["trails"]
+        executed = sum(block["instructions"] * block["runs"] for block in trails["blocks"])
+        self.assertEqual((trails["visits"], executed), (two["visits"], two["instructions"]))
+        deaf = sum(block["instructions"] for block in two["deaf_blocks"])
+        self.assertEqual(deaf, two["longest_deaf"])
+        self.assertNotIn("trails", self.result)
+
     def test_causes_can_be_left_out(self):
         result = run("exits", machine="virt,gic-version=3,virtualization=on", causes="off")
         causes = {each["cause"]: each["visits"] for each in result["visits"]}

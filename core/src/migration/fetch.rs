@@ -9,7 +9,7 @@ use super::core_state::Catch;
 use super::grace::Leaves;
 use super::interrupt::take_interrupts;
 use super::notify::{notify_other_core, publish_level};
-use super::park::park;
+use super::park::{is_rung, park};
 use super::platform::{Platform, State, TracePoint};
 use super::policy::{Candidate, Fetcher, Running};
 use super::send::send_away_due;
@@ -130,12 +130,8 @@ fn choose<P: Platform>(
         .is_some_and(|best| slice.is_some_and(|slice| best.band > slice.band));
     let must_leave = is_over || choice.best.is_some_and(|best| best.swap);
     if must_leave && !is_preempted {
-        let is_rung = choice.best.is_some_and(|best| {
-            platform
-                .doorbell(best.vcpu)
-                .is_some_and(|it| !it.is_silent())
-        });
-        match more_grace(state, platform, now, is_rung) {
+        let for_interrupt = choice.best.is_some_and(|it| is_rung(platform, it.vcpu));
+        match more_grace(state, platform, now, for_interrupt) {
             Leaves::Later(until) => {
                 state.scheduler.extend_time_slice(until);
                 state.fetch_at = state.fetch_at.min(until);
@@ -227,17 +223,17 @@ fn candidate<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> Option<
     })
 }
 
-/// When the running vCPU, which has to give up the core, does so. `is_rung`: to a vCPU with an interrupt.
+/// When the running vCPU, which has to give up the core, does so. `for_interrupt`: to a vCPU for which one waits.
 fn more_grace<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
     now: Ticks,
-    is_rung: bool,
+    for_interrupt: bool,
 ) -> Leaves {
     match &state.loaded {
         Some(loaded) if state.running == Some(loaded.id) => {
             let sample = platform.sample(&loaded.token);
-            let is_short = is_rung || state.scheduler.is_cut();
+            let is_short = for_interrupt || state.scheduler.is_cut();
             state.grace.sample(now, sample, is_short)
         }
         _ => Leaves::Now,

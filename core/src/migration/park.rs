@@ -50,7 +50,7 @@ pub fn acquire_token<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vc
     };
     state.keep(id, token);
     state.parked_here.remove(id);
-    if state.awaits(id) && platform.doorbell(id).is_some_and(|it| !it.is_silent()) {
+    if state.awaits(id) && is_rung(platform, id) {
         // The core that rang it may have marked it as wanted, and not kicked this core.
         state.end_await(id);
     }
@@ -121,11 +121,10 @@ pub(super) fn park_unless_interrupted<P: Platform>(
     true
 }
 
-/// Wakes a vCPU that sleeps on this core if its doorbell is rung.
-pub(super) fn wake_if_rung<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
-    if platform.doorbell(id).is_some_and(|it| !it.is_silent()) {
-        wake(state, platform, id);
-    }
+/// Whether an interrupt was rung for a vCPU and not taken from its doorbell yet.
+#[inline(always)]
+pub(super) fn is_rung<P: Platform>(platform: &P, id: VcpuId) -> bool {
+    platform.doorbell(id).is_some_and(|it| !it.is_silent())
 }
 
 /// Stores the token of a vCPU where other cores may claim it.
@@ -146,7 +145,7 @@ pub(super) fn store_token<P: Platform>(
     let now = platform.now();
     platform.shared().slot(id).park(parked, now);
     state.parked_here.insert(id);
-    if platform.doorbell(id).is_some_and(|it| !it.is_silent()) {
+    if is_rung(platform, id) {
         // The core that rang the doorbell may not have seen the vCPU parked.
         if rest == ParkedState::Asleep {
             wake(state, platform, id);

@@ -134,7 +134,7 @@ const BOARD: &str = "boards/b.toml";
 const IMAGE: &str = "image";
 /// Bytes of a Linux image which has all headers, and little behind them.
 const SHORT: usize = 0x200;
-/// A guest whose kernel's type information is read.
+/// The keys of a Linux guest with which `spm` reads the type information (BTF) of the kernel.
 const COUNTED: &str = "kind = \"linux\"\ncores = [1]\n\
     [scheduler]\npolicy = \"delay\"\ndelay-while = \"preempt-count\"";
 

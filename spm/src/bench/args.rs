@@ -61,9 +61,9 @@ pub struct BenchArgs {
     /// Instructions that a core executes in its turn [default: the figure's own].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(50..=1_000_000))]
     pub q: Option<u32>,
-    /// Also print where the instructions of these exits to EL2 are, by function and source line, and those of the longest stretches without a look
-    /// for interrupts.
-    #[arg(long, value_name = "CAUSE:END", value_parser = exits)]
+    /// Also print which functions and source lines these exits to EL2 spend their instructions in, and the longest stretches
+    /// without a look for interrupts.
+    #[arg(long, value_name = "CAUSE:END", conflicts_with = "json", value_parser = exits)]
     pub trails: Option<String>,
     /// Policies against lock-holder preemption, each a line of the figure [default: the figure's own].
     #[arg(
@@ -113,4 +113,19 @@ fn figures() -> PossibleValuesParser {
 fn yardsticks() -> PossibleValuesParser {
     let all = yardstick::ALL.iter();
     PossibleValuesParser::new(all.map(|it| PossibleValue::new(it.name).help(it.what)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_of_exits_has_a_cause_and_a_known_end() {
+        for good in ["IRQ:switches", "HVC 0x84000002:sleeps"] {
+            assert_eq!(exits(good).as_deref(), Ok(good));
+        }
+        for bad in ["IRQ", ":stays", "IRQ:goes", "IRQ:"] {
+            assert!(exits(bad).is_err_and(|it| it.contains("switches")), "{bad}");
+        }
+    }
 }

@@ -130,6 +130,26 @@ fn an_interrupt_marks_a_runnable_vcpu_as_wanted_and_pulls_a_sleeping_one() {
     assert_eq!(kicks, notified);
 }
 
+/// The core looks for interrupts before it parks the vCPU. The vCPU is awake for the decision all the same, since its doorbell is rung.
+#[test]
+fn a_pulled_vcpu_is_not_parked_before_an_interrupt_is_taken() {
+    for is_interrupted in [false, true] {
+        let mut core = Core::steal(&[Band::LOWEST, Band::HIGHEST]);
+        core.parked_elsewhere(0, ParkedState::Asleep, 0);
+        core.runs(OTHER, Band::HIGHEST);
+        core.admit(1, VcpuState::Sleep);
+        core.ring(0);
+        if is_interrupted {
+            core.machine.pending.push(VcpuId(1));
+        }
+        let is_served = pull_for_interrupt(&mut core.state, &mut core.machine, VcpuId(0), OTHER);
+        assert!(is_served && core.state.must_decide);
+        assert_eq!(core.state.has(VcpuId(0)), is_interrupted);
+        let state = core.state.scheduler.state(VcpuId(0));
+        assert_eq!(state, Some(VcpuState::Runnable));
+    }
+}
+
 /// A doorbell rung just before the vCPU was parked marks it as wanted as well: no core rings a second time.
 #[test]
 fn a_vcpu_parked_with_its_doorbell_rung_is_wanted_where_it_is_cut_off() {
