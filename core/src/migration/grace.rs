@@ -65,6 +65,8 @@ pub struct Grace {
     short_used: u8,
     spin: Spin,
     sees_spin: bool,
+    /// Whether an interrupt has already voided a sample.
+    is_voided: bool,
 }
 
 impl Grace {
@@ -79,6 +81,7 @@ impl Grace {
             short_used: 0,
             spin: Spin { last: None },
             sees_spin,
+            is_voided: false,
         }
     }
 
@@ -87,12 +90,17 @@ impl Grace {
         self.used = 0;
         self.short_used = 0;
         self.spin = Spin::default();
+        self.is_voided = false;
     }
 
-    /// An interrupt was delivered to the running vCPU: if it spins, the interrupt takes it out of its loop first.
+    /// An interrupt was delivered to the running vCPU. If the vCPU spins, the interrupt takes it out of its loop first, so its last sample
+    /// does not count. That happens once until the grace is [renewed](Self::renew): a storm of interrupts must not hide that a vCPU spins.
     #[inline(always)]
     pub fn interrupted(&mut self) {
-        self.spin = Spin::default();
+        if !self.is_voided && self.spin.last.is_some() {
+            self.is_voided = true;
+            self.spin = Spin::default();
+        }
     }
 
     /// The running vCPU is to give up the core. `is_short`: to a vCPU with an interrupt.
@@ -120,6 +128,7 @@ impl Grace {
 #[cfg(not(loom))]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     fn at(pc: u64) -> Sample {
         Sample {
@@ -178,6 +187,21 @@ mod tests {
             without_spin.sample(Ticks(5), at(4096 + 8), false),
             later(10)
         );
+    }
+
+    #[test]
+    fn of_a_storm_of_interrupts_one_voids_a_sample() {
+        let mut grace = Grace::new(Ticks(5), Ticks(2), 5, true);
+        let mut leaves = Vec::new();
+        for round in 0..3 {
+            leaves.push(grace.sample(Ticks(round * 5), at(4096), false) == Leaves::Now);
+            grace.interrupted();
+        }
+        assert_eq!(leaves, [false, false, true]);
+        grace.renew();
+        grace.sample(Ticks(15), at(4096), false);
+        grace.interrupted();
+        assert_ne!(grace.sample(Ticks(20), at(4096), false), Leaves::Now);
     }
 
     #[test]
