@@ -25,8 +25,6 @@ const LINUX: [u32; 2] = [1, 2];
 /// The attack outlasts the measurement by so many milliseconds: the attacker is loaded meanwhile.
 const MORE_MS: u64 = 200;
 const POLICY: &str = "steal";
-/// How early the real-time guest is woken in the runs with early switches, in microseconds.
-const EARLY_US: u32 = 8;
 const BARE: &str = "bare";
 
 /// An attack: a suite of the probe (`tests/guests/`).
@@ -138,15 +136,6 @@ const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// Every so many-th attack is in the short version.
-const QUICK_STEP: usize = 7;
-
-fn attacks(plan: &Plan) -> impl Iterator<Item = &'static Attack> {
-    ATTACKS
-        .iter()
-        .step_by(if plan.quick { QUICK_STEP } else { 1 })
-}
-
 fn periods(plan: &Plan) -> Periods {
     Periods {
         us: 100,
@@ -170,25 +159,6 @@ impl Attack {
             homes: ATTACKER.to_vec(),
             bootargs,
         }
-    }
-
-    /// The label of its run in which the real-time guest is woken early.
-    fn early_label(&self) -> String {
-        format!("{}-early", self.name)
-    }
-
-    /// As [`Self::run`], with the real-time guest woken early, and without the Linux, which has no vCPU on its core.
-    fn early_run(&self, plan: &Plan) -> Result<Run, String> {
-        let mut run = self.run(plan)?;
-        run.label = self.early_label();
-        if let Machine::Spumone(system) = &mut run.machine {
-            system.linux = None;
-            system
-                .rt
-                .iter_mut()
-                .for_each(|rt| rt.wake_early = Some(format!("{EARLY_US}us")));
-        }
-        Ok(run)
     }
 
     fn run(&self, plan: &Plan) -> Result<Run, String> {
@@ -230,9 +200,8 @@ impl Experiment for Hostile {
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
         let mut runs = vec![beside::run_bare(plan, BARE.into(), periods(plan))];
-        for attack in attacks(plan) {
+        for attack in ATTACKS.iter() {
             runs.push(attack.run(plan)?);
-            runs.push(attack.early_run(plan)?);
         }
         Ok(runs)
     }
@@ -243,21 +212,23 @@ impl Experiment for Hostile {
                 title: "The longest wait of the real-time guest, by what the other guest does"
                     .into(),
                 subtitle: format!("aim: at most {} instructions", grouped(LONGEST_WAIT)),
-                panels: panels(plan, results),
+                panels: vec![panel(results)],
             }),
             caption: "The longest wait of the real-time guest beside each attack".into(),
-            findings: findings(plan, results),
-            verdicts: verdicts(plan, results),
-            tables: vec![table(plan, results), dispatch::table(&cases(plan), results)],
+            findings: findings(results),
+            verdicts: verdicts(results),
+            tables: vec![table(results), dispatch::table(&cases(), results)],
             method: method(plan),
-            summary: summary(plan, results),
+            summary: summary(results),
         }
     }
 }
 
-fn cases(plan: &Plan) -> Vec<Named> {
+fn cases() -> Vec<Named> {
     let bare = (BARE.to_owned(), "bare machine".to_owned());
-    let attacks = attacks(plan).map(|it| (it.name.to_owned(), it.what.to_owned()));
+    let attacks = ATTACKS
+        .iter()
+        .map(|it| (it.name.to_owned(), it.what.to_owned()));
     [bare].into_iter().chain(attacks).collect()
 }
 
@@ -267,18 +238,13 @@ fn longest_wait(results: &Results, label: &str) -> Option<Spread> {
 }
 
 /// The attacks that have results, the one with the longest wait first.
-fn by_wait(plan: &Plan, results: &Results) -> Vec<(&'static Attack, Spread)> {
-    let all = attacks(plan).filter_map(|it| Some((it, longest_wait(results, it.name)?)));
+fn by_wait(results: &Results) -> Vec<(&'static Attack, Spread)> {
+    let all = ATTACKS
+        .iter()
+        .filter_map(|it| Some((it, longest_wait(results, it.name)?)));
     let mut all: Vec<_> = all.collect();
     all.sort_by(|a, b| b.1.high.total_cmp(&a.1.high));
     all
-}
-
-/// The longest wait beside any attack, with the real-time guest woken early, and the attack.
-fn longest_early(plan: &Plan, results: &Results) -> Option<(f64, &'static Attack)> {
-    let all =
-        attacks(plan).filter_map(|it| Some((longest_wait(results, &it.early_label())?.high, it)));
-    all.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 fn bar(name: &str, value: Option<Spread>, colour: usize) -> Bar {
@@ -290,32 +256,17 @@ fn bar(name: &str, value: Option<Spread>, colour: usize) -> Bar {
     }
 }
 
-/// The longest wait beside each attack, in the runs with these labels.
-fn panel(
-    plan: &Plan,
-    results: &Results,
-    title: String,
-    colour: usize,
-    label: impl Fn(&Attack) -> String,
-) -> BarPanel {
+fn panel(results: &Results) -> BarPanel {
     let bare = bar("bare machine", longest_wait(results, BARE), 1);
-    let attacks = by_wait(plan, results);
+    let attacks = by_wait(results);
     let attacks = attacks
         .into_iter()
-        .map(|(it, _)| bar(it.name, longest_wait(results, &label(it)), colour));
+        .map(|(it, wait)| bar(it.name, Some(wait), 0));
     BarPanel {
-        title,
+        title: "longest wait".into(),
         x_title: "instructions from due time to the task's first instruction".into(),
         bars: attacks.chain([bare]).collect(),
     }
-}
-
-fn panels(plan: &Plan, results: &Results) -> Vec<BarPanel> {
-    let early = format!("woken {EARLY_US} µs early");
-    vec![
-        panel(plan, results, "longest wait".into(), 0, |it| it.name.into()),
-        panel(plan, results, early, 2, Attack::early_label),
-    ]
 }
 
 /// The longest stretch at EL2 without a look for interrupts, in instructions, and where it was.
@@ -324,9 +275,9 @@ fn longest_stretch(results: &Results, label: &str) -> Option<(u64, String)> {
     Some((exits.longest_deaf, exits::stretch(&exits)))
 }
 
-fn findings(plan: &Plan, results: &Results) -> Vec<String> {
+fn findings(results: &Results) -> Vec<String> {
     let mut findings = Vec::new();
-    let all = by_wait(plan, results);
+    let all = by_wait(results);
     if let Some((worst, wait)) = all.first() {
         findings.push(format!(
             "The real-time guest waited longest, {} instructions, beside a guest that {} (`{}`).",
@@ -343,15 +294,9 @@ fn findings(plan: &Plan, results: &Results) -> Vec<String> {
             best.name
         ));
     }
-    if let Some((wait, worst)) = longest_early(plan, results) {
-        findings.push(format!(
-            "Woken {EARLY_US} µs early (`wake-early`), it waited longest, {} instructions, beside a guest that {} (`{}`).",
-            grouped(wait),
-            worst.what,
-            worst.name
-        ));
-    }
-    let stretches = attacks(plan).filter_map(|it| Some((it, longest_stretch(results, it.name)?)));
+    let stretches = ATTACKS
+        .iter()
+        .filter_map(|it| Some((it, longest_stretch(results, it.name)?)));
     if let Some((it, (_, text))) = stretches.max_by_key(|(_, stretch)| stretch.0) {
         findings.push(format!(
             "The longest stretch at EL2 without a look for interrupts, on any core: {text} (`{}`).",
@@ -361,23 +306,23 @@ fn findings(plan: &Plan, results: &Results) -> Vec<String> {
     findings
 }
 
-fn verdicts(plan: &Plan, results: &Results) -> Vec<Verdict> {
-    let all = by_wait(plan, results);
-    let missed: Vec<f64> = attacks(plan)
-        .flat_map(|it| [it.name.to_owned(), it.early_label()])
-        .flat_map(|label| results.of(&label))
+fn verdicts(results: &Results) -> Vec<Verdict> {
+    let all = by_wait(results);
+    let missed: Vec<f64> = ATTACKS
+        .iter()
+        .flat_map(|it| results.of(it.name))
         .filter_map(|it| Some(it.rt("lost")? + it.rt("late")?))
         .collect();
     let sum = (!missed.is_empty()).then(|| missed.iter().sum::<f64>());
     let worst = all.first().map(|(_, wait)| wait.high);
     let above = all.iter().filter(|(_, wait)| wait.high > LONGEST_WAIT);
     let above = above.count();
-    let stretch = attacks(plan)
+    let stretch = ATTACKS
+        .iter()
         .filter_map(|it| longest_stretch(results, it.name))
         .map(|(length, _)| length)
         .max();
     let count = all.len();
-    let early = longest_early(plan, results);
     vec![
         Verdict {
             aim: "no period is lost or late beside any attack".into(),
@@ -397,14 +342,6 @@ fn verdicts(plan: &Plan, results: &Results) -> Vec<Verdict> {
             met: worst.map(|worst| worst <= LONGEST_WAIT),
         },
         Verdict {
-            aim: format!(
-                "woken {EARLY_US} µs early: longest wait at most {} instructions",
-                grouped(LONGEST_WAIT)
-            ),
-            measured: early.map_or("no result".into(), |(wait, _)| grouped(wait)),
-            met: early.map(|(wait, _)| wait <= LONGEST_WAIT),
-        },
-        Verdict {
             aim: format!("longest stretch at EL2 at most {LONGEST_STRETCH} instructions"),
             measured: stretch.map_or("no result".into(), |it| grouped(it as f64)),
             met: stretch.map(|it| it <= LONGEST_STRETCH),
@@ -412,23 +349,21 @@ fn verdicts(plan: &Plan, results: &Results) -> Vec<Verdict> {
     ]
 }
 
-fn table(plan: &Plan, results: &Results) -> Table {
+fn table(results: &Results) -> Table {
     let mut table = Table::new(
         "Each attack: longest wait of the real-time guest, lost and late periods, and the longest stretch at EL2 without a look for interrupts, in instructions, all seeds",
         &[
             "attack",
             "the guest …",
             "longest wait",
-            "woken early",
             "lost or late",
             "longest stretch",
         ],
     );
-    for (attack, wait) in by_wait(plan, results) {
-        let early = attack.early_label();
-        let missed: f64 = [attack.name, &early]
-            .into_iter()
-            .flat_map(|label| results.of(label))
+    for (attack, wait) in by_wait(results) {
+        let missed: f64 = results
+            .of(attack.name)
+            .iter()
             .filter_map(|it| Some(it.rt("lost")? + it.rt("late")?))
             .sum();
         let stretch = longest_stretch(results, attack.name);
@@ -436,7 +371,6 @@ fn table(plan: &Plan, results: &Results) -> Table {
             format!("`{}`", attack.name),
             attack.what.into(),
             grouped(wait.high),
-            longest_wait(results, &early).map_or("-".into(), |it| grouped(it.high)),
             grouped(missed),
             stretch.map_or("-".into(), |(_, text)| text),
         ]);
@@ -454,22 +388,17 @@ fn method(plan: &Plan) -> Vec<String> {
         "The attacker is a bare-metal program (`tests/guests/`): `suite=attack kind=NAME`, `suite=words`, `suite=storm`, `suite=ends`. It owns no \
          DMA device. All guests start together, so loading them is measured too."
             .into(),
-        format!(
-            "Each attack has a second run, without Linux, in which the real-time guest has `wake-early = \"{EARLY_US}us\"`: its core switches to it \
-             before its timer expires (`docs/scheduling.md`)."
-        ),
         "Attacks on 256 SPIs, and guests that are stopped for a fault, are in the boot tests (`scripts/test boot storm`, `scripts/test boot ends`)."
             .into(),
     ]
 }
 
-fn summary(plan: &Plan, results: &Results) -> Value {
-    let each = by_wait(plan, results).into_iter().map(|(it, wait)| {
+fn summary(results: &Results) -> Value {
+    let each = by_wait(results).into_iter().map(|(it, wait)| {
         let stretch = longest_stretch(results, it.name);
         json!({
             "attack": it.name,
             "longest_wait": wait.high,
-            "longest_wait_woken_early": longest_wait(results, &it.early_label()).map(|it| it.high),
             "longest_stretch": stretch.map(|(length, _)| length),
         })
     });
@@ -488,7 +417,7 @@ mod tests {
         let mut labels: Vec<_> = runs.iter().map(|run| run.label.clone()).collect();
         labels.sort();
         labels.dedup();
-        assert_eq!(labels.len(), 2 * ATTACKS.len() + 1);
+        assert_eq!(labels.len(), ATTACKS.len() + 1);
         assert!(ATTACKS.len() >= 40);
     }
 
@@ -503,7 +432,7 @@ mod tests {
         let met: Vec<_> = evaluation.verdicts.iter().map(|it| it.met).collect();
         assert_eq!(
             met,
-            [Some(true), Some(false), None, None],
+            [Some(true), Some(false), None],
             "{:?}",
             evaluation.verdicts
         );

@@ -136,9 +136,15 @@ impl<'a> Notice<'a> {
 /// The lines of one core that are not yet written.
 #[derive(Debug, Default)]
 pub struct Notices<'a> {
-    /// In the order in which they were noted, except that the first one is being written if `has_begun`.
-    waiting: Vec<Notice<'a>, WAITING>,
-    has_begun: bool,
+    lines: [Option<Notice<'a>>; WAITING],
+    /// The places in `lines` that have one, in the order in which the lines were noted.
+    order: Vec<u8, WAITING>,
+    /// How many lines are about each guest.
+    of_guests: [u8; MAX_GUESTS],
+    /// The guests that lines are about; bit n for guest n.
+    guests: u32,
+    /// The place in `order` of the line that is being written.
+    begun: Option<usize>,
     /// The part of that line that is being written, and how many of its bytes are.
     part: usize,
     written: usize,
@@ -148,8 +154,11 @@ impl<'a> Notices<'a> {
     /// No lines.
     pub const fn new() -> Self {
         Self {
-            waiting: Vec::new(),
-            has_begun: false,
+            lines: [const { None }; WAITING],
+            order: Vec::new(),
+            of_guests: [0; MAX_GUESTS],
+            guests: 0,
+            begun: None,
             part: 0,
             written: 0,
         }
@@ -161,8 +170,17 @@ impl<'a> Notices<'a> {
             notice.subject,
             Subject::BreaksRules(_) | Subject::TakesNoOffloads(_)
         );
-        let has_room = !is_of_driver || self.waiting.len() < WAITING_FOR_DRIVERS;
-        has_room && self.waiting.push(notice).is_ok()
+        if is_of_driver && self.order.len() >= WAITING_FOR_DRIVERS {
+            return false;
+        }
+        // At most 32 times: lines.
+        let Some(place) = self.lines.iter().position(Option::is_none) else {
+            return false;
+        };
+        self.of_guests[notice.guest.index() % MAX_GUESTS] += 1;
+        self.guests |= 1 << notice.guest.0;
+        self.lines[place] = Some(notice);
+        self.order.push(place as u8).is_ok()
     }
 
     /// Whether nothing is left to write about one of these guests; bit n for guest n.
@@ -171,19 +189,19 @@ impl<'a> Notices<'a> {
     }
 
     /// The guests that the lines are about; bit n for guest n.
-    pub fn guests(&self) -> u32 {
-        let guests = self.waiting.iter().map(|it| 1 << it.guest.0);
-        // At most 32 times: lines that wait.
-        guests.fold(0, |all, guest: u32| all | guest)
+    pub const fn guests(&self) -> u32 {
+        self.guests
     }
 
     /// Passes the next bytes of a line about one of these guests, in the end a newline, to `push`; but first ends the line that has
     /// begun. `room`: how many bytes there is room for. Returns whether a line has ended.
     pub fn step(&mut self, guests: u32, room: usize, mut push: impl FnMut(u8)) -> bool {
-        if !self.has_begun && !self.begin(guests, room) {
+        let begun = self.begun.or_else(|| self.begin(guests, room));
+        let Some(place) = begun else {
             return true;
-        }
-        let Some(notice) = self.waiting.first() else {
+        };
+        let line = self.order.get(place).map_or(0, |&line| usize::from(line));
+        let Some(notice) = &self.lines[line % WAITING] else {
             return true;
         };
         for _ in 0..BYTES_PER_STEP {
@@ -199,8 +217,8 @@ impl<'a> Notices<'a> {
                 }
                 None => {
                     push(b'\n');
-                    self.waiting.remove(0);
-                    self.has_begun = false;
+                    self.remove(place);
+                    self.begun = None;
                     return true;
                 }
             }
@@ -208,25 +226,39 @@ impl<'a> Notices<'a> {
         false
     }
 
-    /// Begins the first line about one of these guests. Drops that line if the console has too little room for it. Returns whether a line has
-    /// begun.
-    fn begin(&mut self, guests: u32, room: usize) -> bool {
-        let mut lines = self.waiting.iter();
+    /// Begins the first line about one of these guests, and returns its place. Drops that line if the console has too little room for it.
+    fn begin(&mut self, guests: u32, room: usize) -> Option<usize> {
         // At most 32 times: lines that wait.
-        let Some(place) = lines.position(|it| guests >> it.guest.0 & 1 != 0) else {
-            return false;
-        };
+        let place = (0..self.order.len()).find(|&place| {
+            let line = self.line(place);
+            line.is_some_and(|it| guests >> it.guest.0 & 1 != 0)
+        })?;
         if room < LONGEST {
-            self.waiting.remove(place);
-            return false;
-        }
-        // At most 32 times: lines that wait.
-        for later in (0..place).rev() {
-            self.waiting.swap(later, later + 1);
+            self.remove(place);
+            return None;
         }
         (self.part, self.written) = (0, 0);
-        self.has_begun = true;
-        true
+        self.begun = Some(place);
+        self.begun
+    }
+
+    /// The line at this place of the order.
+    fn line(&self, place: usize) -> Option<&Notice<'a>> {
+        let &line = self.order.get(place)?;
+        self.lines.get(usize::from(line))?.as_ref()
+    }
+
+    /// Removes the line at this place of the order.
+    fn remove(&mut self, place: usize) {
+        if let Some(guest) = self.line(place).map(|it| it.guest) {
+            let lines = &mut self.of_guests[guest.index() % MAX_GUESTS];
+            *lines -= 1;
+            if *lines == 0 {
+                self.guests &= !(1 << guest.0);
+            }
+        }
+        let line = usize::from(self.order.remove(place));
+        self.lines[line % WAITING] = None;
     }
 }
 

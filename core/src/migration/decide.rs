@@ -110,12 +110,10 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     if !state.movable.is_empty() {
         fetched = fetch(state, platform, now);
     }
-    let looks = matches!(fetched, Fetched::AtOnce | Fetched::TookTime);
-    let is_interrupted = looks && !is_urgent(state, platform) && platform.is_interrupted();
-    if is_interrupted {
-        take_interrupts(state, platform);
-    }
-    if (is_interrupted || fetched == Fetched::Ended)
+    let is_interrupted = look(state, platform, now);
+    // Else `wake_late` tries that, too.
+    if state.alarm_expired
+        && (is_interrupted || fetched == Fetched::Ended)
         && let Some(now) = preempt_after_all(state, platform)
     {
         return now;
@@ -125,6 +123,7 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
         if let Some(now) = wake_late(state, platform) {
             return now;
         }
+        let _ = look(state, platform, now);
     }
     if is_last_decision_kept(state, platform, now) {
         let band = state.scheduler.current_band();
@@ -173,6 +172,31 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     now
 }
 
+/// Looks for interrupts in the middle of a decision, which was begun at `now`, and takes them. If a vCPU above the lowest band that moves
+/// waits for this decision, the core takes only interrupts for a still higher band until its end. Returns whether the core was interrupted.
+#[inline(always)]
+fn look<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> bool {
+    if is_urgent(state, platform) {
+        hold_lower_back(state, platform, now);
+    }
+    let is_interrupted = platform.is_interrupted();
+    if is_interrupted {
+        take_interrupts(state, platform);
+    }
+    is_interrupted
+}
+
+#[inline(never)]
+fn hold_lower_back<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
+    if state.alarm <= now {
+        // It has expired for what is decided now.
+        disarm_alarm(state, platform);
+    }
+    if !state.alarm_expired {
+        platform.set_priority_mask(state.scheduler.highest_band());
+    }
+}
+
 /// Wakes the vCPUs whose deadlines have passed since the decision began. Returns the time of the decision if it is made the short way then.
 #[inline(always)]
 fn wake_late<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<Ticks> {
@@ -214,11 +238,11 @@ pub(super) fn acquire_current<P: Platform>(
             Some(id) if !acquire_token(state, platform, id) => {
                 platform.trace(TracePoint::Again);
                 let _ = state.scheduler.remove(id);
-                if !is_urgent(state, platform) && platform.is_interrupted() {
-                    take_interrupts(state, platform);
+                if look(state, platform, now) {
                     if let Some(now) = wake_late(state, platform) {
                         return Err(now);
                     }
+                    let _ = look(state, platform, now);
                 }
                 decision = state.scheduler.decide(now);
             }

@@ -9,7 +9,7 @@ use super::core_state::Catch;
 use super::grace::Leaves;
 use super::interrupt::take_interrupts;
 use super::notify::{notify_other_core, publish_level};
-use super::park::{is_rung, park};
+use super::park::{is_rung, park_claimed};
 use super::platform::{Platform, State, TracePoint};
 use super::policy::{Candidate, Fetcher, Running};
 use super::send::send_away_due;
@@ -117,7 +117,7 @@ fn choose<P: Platform>(
         if choice.note(id, &candidate, verdict)
             && become_host_core(state, platform, id, candidate.parked, now)
         {
-            park(state, platform, id);
+            park_claimed(state, platform, id);
         }
         if let Some(ended) = must_end(state, platform) {
             return ended;
@@ -160,7 +160,7 @@ fn choose<P: Platform>(
         match runs_next {
             // The core needs its token at once.
             true => state.fetched = Some(found.vcpu),
-            false => park(state, platform, found.vcpu),
+            false => park_claimed(state, platform, found.vcpu),
         }
         if found.swap {
             state.scheduler.yield_current();

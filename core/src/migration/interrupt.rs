@@ -48,7 +48,13 @@ pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
             other => handle_other(state, platform, other),
         }
         if state.must_decide && state.higher_band_waits() {
-            return;
+            if !state.alarm_expired {
+                // Only what is for a still higher band comes before the decision.
+                platform.set_priority_mask(state.scheduler.highest_band());
+            }
+            if !platform.is_interrupted() {
+                return;
+            }
         }
     }
 }
@@ -112,12 +118,34 @@ fn do_chore_next<T>(state: &mut CoreState<T>) {
     state.must_decide = true;
 }
 
+/// This core was kicked for these vCPUs. Looks for interrupts after each.
 #[inline(always)]
-fn take_kicks<P: Platform>(state: &mut State<P>, platform: &mut P, vcpus: VcpuSet) {
+fn take_kicks<P: Platform>(state: &mut State<P>, platform: &mut P, mut vcpus: VcpuSet) {
+    // At most 32 times: vCPUs.
+    while let Some(id) = vcpus.iter().next() {
+        kicked(state, platform, id);
+        vcpus.remove(id);
+        if vcpus.is_empty() || platform.is_interrupted() {
+            break;
+        }
+    }
+    if !vcpus.is_empty() {
+        put_kicks_off(state, platform, vcpus);
+    }
+}
+
+/// The core was interrupted before it has looked at these vCPUs, for which it was kicked. The next decision notifies those that it has or has
+/// parked.
+#[cold]
+fn put_kicks_off<P: Platform>(state: &mut State<P>, platform: &P, vcpus: VcpuSet) {
     // At most 32 times: vCPUs.
     for id in vcpus.iter() {
-        kicked(state, platform, id);
+        match is_host_core(state, platform, id) {
+            true => state.rung.insert(id),
+            false => state.fetch_again(id),
+        }
     }
+    state.must_decide = true;
 }
 
 /// A timer of the loaded vCPU has expired. The vCPU may be asleep while the core idles.
@@ -182,6 +210,21 @@ pub fn notify_vcpus<P: Platform>(state: &mut State<P>, platform: &mut P, vcpus: 
     if !vcpus.is_empty() {
         notify_each(state, platform, vcpus);
     }
+}
+
+/// As [`notify_vcpus`], after work that takes long: looks for interrupts first. If the core is interrupted, the next decision notifies the vCPUs.
+#[inline(always)]
+pub fn notify_unless_interrupted<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    vcpus: VcpuSet,
+) {
+    if !vcpus.is_empty() && platform.is_interrupted() {
+        state.rung |= vcpus;
+        state.must_decide = true;
+        return;
+    }
+    notify_vcpus(state, platform, vcpus);
 }
 
 #[inline(never)]

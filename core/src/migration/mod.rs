@@ -78,7 +78,8 @@ pub use decide::{Next, next_action};
 pub use early::sleep;
 pub use grace::{Grace, Leaves, Sample};
 pub use interrupt::{
-    alarm_expired, arm_stale_alarm, handle, notify_vcpus, refresh, take_interrupts,
+    alarm_expired, arm_stale_alarm, handle, notify_unless_interrupted, notify_vcpus, refresh,
+    take_interrupts,
 };
 pub use lead::{Early, Lead};
 pub use lock_holder::{Interrupted, may_hold_lock};
@@ -91,4 +92,4 @@ pub use save::save_loaded;
 pub use send::caught;
 pub use shared::{Claim, Roles, Shared, VcpuFacts};
 pub use slot::{Parked, ParkedState, ParkingSlot, Peek};
-pub use switch::{park_suspended, switch, switch_in, switch_out};
+pub use switch::{switch, switch_in, switch_out, take_back_interrupts};

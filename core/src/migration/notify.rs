@@ -79,8 +79,8 @@ pub(super) fn park_fetched<P: Platform>(state: &mut State<P>, platform: &mut P, 
     }
 }
 
-/// Parks the vCPUs that were kept for the park delay. Returns whether all are parked. If not, the core was interrupted, and the decision
-/// that follows parks the others.
+/// Parks the vCPUs that were kept for the park delay. Returns whether all are parked and the core was not interrupted. If it was, the
+/// decision that follows parks the others.
 fn park_kept<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
     let kept = state.park_later;
     // At most 32 times: vCPUs.
@@ -91,7 +91,7 @@ fn park_kept<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
             park(state, platform, id);
             platform.trace(TracePoint::Parked);
         }
-        if !state.park_later.is_empty() && platform.is_interrupted() {
+        if platform.is_interrupted() {
             state.must_decide = true;
             return false;
         }

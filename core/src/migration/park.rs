@@ -121,6 +121,14 @@ pub(super) fn park_unless_interrupted<P: Platform>(
     true
 }
 
+/// Parks a vCPU that this core has just claimed, unless the core is interrupted and the vCPU may wait for the park delay.
+pub(super) fn park_claimed<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+    if !park_unless_interrupted(state, platform, id) && is_rung(platform, id) {
+        // As when it is parked.
+        wake(state, platform, id);
+    }
+}
+
 /// Whether an interrupt was rung for a vCPU and not taken from its doorbell yet.
 #[inline(always)]
 pub(super) fn is_rung<P: Platform>(platform: &P, id: VcpuId) -> bool {
@@ -193,18 +201,18 @@ pub fn wake<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     }
 }
 
-/// Wakes the vCPUs whose deadlines have passed, except those below the running band.
+/// Wakes the vCPUs whose deadlines have passed, except those below a band that runs or is runnable.
 #[inline(always)]
 pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
-    let running = state.scheduler.current_band();
-    let is_idle = running.is_none() && state.decided_band.is_none();
+    let is_idle = state.scheduler.current_band().is_none() && state.decided_band.is_none();
     if is_idle && !state.alarm_is_stale && now < state.alarm {
         // The alarm of an idle core is armed for the first of all deadlines.
         return;
     }
     // At most 32 times: one deadline for each vCPU.
     for _ in 0..MAX_VCPUS {
-        let Some(id) = state.deadlines.take_due(now, running) else {
+        let highest = state.scheduler.highest_band();
+        let Some(id) = state.deadlines.take_due(now, highest) else {
             break;
         };
         let sleeps = state.scheduler.state(id) == Some(VcpuState::Sleep);

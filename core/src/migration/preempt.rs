@@ -11,8 +11,8 @@ use super::shared::VcpuFacts;
 use crate::schedule::{Band, Level, Ticks, VcpuState};
 use spumone_config::types::VcpuId;
 
-/// Decides that another vCPU runs: a runnable vCPU, or the sleeping vCPU whose deadline has passed, if there is only one. That vCPU must not
-/// migrate, and its band must be above those of all vCPUs that do. Returns the time of the decision and the band of the vCPU; `None`:
+/// Decides that another vCPU runs: a runnable vCPU, or the sleeping vCPU whose deadline has passed. That vCPU must not migrate, and its band
+/// must be above those of all vCPUs that do, and of all other vCPUs whose deadlines have passed: those wait for the end of its run in any case. Returns the time of the decision and the band of the vCPU; `None`:
 /// nothing has changed, and the decision takes the long way.
 #[inline(always)]
 pub(super) fn preempt<P: Platform>(
@@ -26,18 +26,22 @@ pub(super) fn preempt<P: Platform>(
     if may_defer || last.is_some_and(|id| state.loaded() != last && !is_kept(id)) {
         return None;
     }
-    let (id, now) = match state.alarm_expired {
+    let now;
+    let id = match state.alarm_expired {
         true => {
-            let now = platform.now();
-            (state.deadlines.only_due(now)?, now)
+            now = platform.now();
+            state.deadlines.highest_due(now)?
         }
         false => {
             let id = state.scheduler.first_above_current()?;
-            let now = platform.now();
-            (!state.deadlines.is_any_due(now)).then_some((id, now))?
+            now = platform.now();
+            id
         }
     };
     let &VcpuFacts { band, .. } = platform.shared().vcpu(id)?;
+    if !state.alarm_expired && state.deadlines.is_any_due_from(band, now) {
+        return None;
+    }
     let is_above_all = Level::of(Some(band)) > platform.shared().roles.highest_movable;
     // The token of a vCPU that does not migrate is on this core.
     let is_asleep = state.scheduler.state(id) == Some(VcpuState::Sleep);

@@ -4,7 +4,7 @@
 
 use super::claim::{become_host_core, is_cut_off};
 use super::notify::notify_other_core;
-use super::park::{acquire_token, host_core_of, is_rung, park_unless_interrupted, wake};
+use super::park::{acquire_token, host_core_of, park_claimed};
 use super::platform::{Platform, State};
 use spumone_config::types::{PcpuId, VcpuId};
 
@@ -30,12 +30,8 @@ pub(super) fn pull_for_interrupt<P: Platform>(
     host: PcpuId,
 ) -> bool {
     let pulled = pull(state, platform, id, host);
-    if matches!(pulled, Pulled::Claimed)
-        && !park_unless_interrupted(state, platform, id)
-        && is_rung(platform, id)
-    {
-        // As when it is parked.
-        wake(state, platform, id);
+    if matches!(pulled, Pulled::Claimed) {
+        park_claimed(state, platform, id);
     }
     !matches!(pulled, Pulled::Nothing)
 }

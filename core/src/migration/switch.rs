@@ -9,7 +9,6 @@ use super::core_state::Loaded;
 use super::early;
 use super::interrupt::{arm_stale_alarm, is_overtaken};
 use super::notify::park_or_keep;
-use super::park::park_unless_interrupted;
 use super::platform::{Platform, State};
 use super::save::save_loaded;
 use crate::schedule::VcpuState;
@@ -52,16 +51,10 @@ pub fn switch_out<P: Platform>(state: &mut State<P>, platform: &mut P) {
     }
 }
 
-/// Parks a vCPU that has suspended to powerdown and whose registers are saved. If the core was interrupted meanwhile and the vCPU may wait
-/// for the park delay, a later decision parks it.
-pub fn park_suspended<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
-    let _ = park_unless_interrupted(state, platform, id);
-    state.decide_anew();
-}
-
-/// Takes the interrupts of the loaded vCPU back from its list registers. Returns whether that is done. If not, the core must decide again.
+/// Takes the interrupts of the loaded vCPU back from its list registers, so that its registers are saved in a short time. Returns whether that
+/// is done. If not, the core must decide again.
 #[inline(always)]
-fn take_back_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
+pub fn take_back_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
     // At most 16 times: list registers.
     for _ in 0..MAX_LIST_REGISTERS {
         let Some(Loaded { id, token }) = state.loaded.as_mut() else {

@@ -10,6 +10,7 @@
 
 use super::{Band, Ticks, TimeSlice};
 use crate::bits::bits;
+use core::cmp::Reverse;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
 /// Deadlines of the vCPUs of one core that are not loaded.
@@ -66,16 +67,16 @@ impl Deadlines {
         bits(self.set).filter_map(|id| Some((id, *self.entries.get(id as usize)?)))
     }
 
-    /// Removes the earliest deadline that is due by `now`, and returns its vCPU, which the caller wakes. To be repeated
+    /// Removes the earliest deadline of the highest band that is due by `now`, and returns its vCPU, which the caller wakes. To be repeated
     /// until `None`, at most [`MAX_VCPUS`] times.
     ///
-    /// Deadlines of bands below `running` (the band of the current vCPU; `None` while there is none) stay.
-    pub fn take_due(&mut self, now: Ticks, running: Option<Band>) -> Option<VcpuId> {
+    /// Deadlines of bands below `highest` (the highest band that runs or is runnable by now; `None` if there is none) stay.
+    pub fn take_due(&mut self, now: Ticks, highest: Option<Band>) -> Option<VcpuId> {
         // At most 32 times: vCPUs.
         let (vcpu, _) = self
             .each()
-            .filter(|(_, deadline)| deadline.at <= now && Some(deadline.band) >= running)
-            .min_by_key(|(_, deadline)| deadline.at)?;
+            .filter(|(_, deadline)| deadline.at <= now && Some(deadline.band) >= highest)
+            .min_by_key(|(_, deadline)| (Reverse(deadline.band), deadline.at))?;
         let vcpu = VcpuId(vcpu as u8);
         self.clear(vcpu);
         Some(vcpu)
@@ -87,21 +88,29 @@ impl Deadlines {
         self.set == 0
     }
 
-    /// Whether a deadline is due by `now`.
+    /// Whether a deadline of `band` or above is due by `now`.
     #[inline(always)]
-    pub fn is_any_due(&self, now: Ticks) -> bool {
+    pub fn is_any_due_from(&self, band: Band, now: Ticks) -> bool {
         // At most 32 times: vCPUs.
-        self.each().any(|(_, deadline)| deadline.at <= now)
+        self.each()
+            .any(|(_, deadline)| deadline.at <= now && deadline.band >= band)
     }
 
-    /// The vCPU of the deadline that is due by `now`, if it is the only one.
+    /// Of the vCPUs whose deadline is due by `now`, the one of the highest band, if it is the only one of that band.
     #[inline(always)]
-    pub fn only_due(&self, now: Ticks) -> Option<VcpuId> {
-        let mut due = self.each().filter(|(_, deadline)| deadline.at <= now);
+    pub fn highest_due(&self, now: Ticks) -> Option<VcpuId> {
+        let (mut highest, mut is_only) = (None, false);
         // At most 32 times: vCPUs.
-        let (vcpu, _) = due.next()?;
-        // At most 32 times: vCPUs.
-        due.next().is_none().then_some(VcpuId(vcpu as u8))
+        for (vcpu, Deadline { band, at }) in self.each() {
+            let rank = Some(band);
+            let best = highest.map(|(_, band)| band);
+            if at <= now && rank >= best {
+                is_only = rank > best;
+                highest = Some((vcpu, band));
+            }
+        }
+        let (vcpu, _) = highest.filter(|_| is_only)?;
+        Some(VcpuId(vcpu as u8))
     }
 
     /// The time for which the alarm must be armed; `None`: not at all.
@@ -200,9 +209,21 @@ mod tests {
             Some(VcpuId(2))
         );
         assert_eq!(deadlines.take_due(Ticks(30), Some(band(2))), None);
-        assert_eq!(deadlines.take_due(Ticks(30), None), Some(VcpuId(0)));
+        // The higher band first, though its deadline is later.
         assert_eq!(deadlines.take_due(Ticks(30), None), Some(VcpuId(1)));
+        assert_eq!(deadlines.take_due(Ticks(30), None), Some(VcpuId(0)));
         assert_eq!(deadlines.take_due(Ticks(30), None), None);
+    }
+
+    #[test]
+    fn the_highest_due_deadline_is_the_only_one_of_its_band() {
+        let mut deadlines = deadlines();
+        assert_eq!(deadlines.highest_due(Ticks(9)), None);
+        assert_eq!(deadlines.highest_due(Ticks(30)), Some(VcpuId(2)));
+        assert!(deadlines.is_any_due_from(band(2), Ticks(30)));
+        assert!(!deadlines.is_any_due_from(band(3), Ticks(30)));
+        deadlines.set(VcpuId(3), band(2), Ticks(1));
+        assert_eq!(deadlines.highest_due(Ticks(30)), None);
     }
 
     #[test]

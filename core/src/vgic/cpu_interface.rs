@@ -236,7 +236,7 @@ impl CpuInterface {
     }
 
     /// The guest wrote `value` to an SGI register (the access trapped). Loaded only. Returns the vCPUs
-    /// whose doorbells were rung.
+    /// whose doorbells were rung. If there are several, this vCPU may be one of them, and is to be [kicked](Self::kicked) as the others are.
     pub fn send_sgi(
         &mut self,
         gic: &GuestGic,
@@ -245,10 +245,10 @@ impl CpuInterface {
         machine: &mut impl PhysicalGic,
     ) -> VcpuIndexSet {
         let kick = gic.send_sgi(self.index, register, value);
-        if !kick.contains(self.index) {
-            return kick;
+        match kick == VcpuIndexSet::of(self.index) {
+            true => self.kicked(gic, machine),
+            false => kick,
         }
-        kick.without(self.index).with(self.kicked(gic, machine))
     }
 
     /// The guest wrote `intid` to ICC_DIR_EL1 (the access trapped, see [`fill`](Self::fill)). Ignored with EOImode = 0, where a write to
@@ -326,8 +326,8 @@ impl CpuInterface {
             })
     }
 
-    /// As [`Self::has_deliverable`], for a vCPU that slept and is saved. `is_urgent`: a vCPU of a higher band waits for the core, so only
-    /// [`MAX_SEARCHED`] pending SPIs are looked at. Else the search ends when the core is interrupted.
+    /// As [`Self::has_deliverable`], for a vCPU that slept and is saved. The search ends when the core is interrupted. `is_urgent`: a vCPU of
+    /// a higher band waits for the core, so at most [`MAX_SEARCHED`] pending SPIs are looked at.
     ///
     /// A vCPU that has masked all of them may be woken for nothing: when it runs next, it executes WFI again.
     pub fn wakes(
@@ -342,10 +342,7 @@ impl CpuInterface {
         let mut searched = 0;
         self.has_deliverable(gic, lines, vmcr, running, || {
             searched += 1;
-            match is_urgent {
-                true => searched >= MAX_SEARCHED,
-                false => is_interrupted(),
-            }
+            is_interrupted() || is_urgent && searched >= MAX_SEARCHED
         })
     }
 

@@ -31,6 +31,9 @@ impl CpuInterface {
             return VcpuIndexSet::EMPTY;
         }
         let (_, kick) = self.retire(gic, machine);
+        if machine.is_interrupted() {
+            return kick.with(self.put_off(machine));
+        }
         let ready = (self.latch | self.fired) & self.open(gic.distributor.control());
         if !kick.contains(self.index) && self.deliver_private(ready, machine) {
             return kick;

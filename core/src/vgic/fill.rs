@@ -320,7 +320,10 @@ impl CpuInterface {
         machine: &mut impl PhysicalGic,
     ) -> (VcpuIndexSet, bool) {
         // Takes back what the fast path has placed, to compare the priorities of all.
-        let mut kick = self.fold(gic, machine);
+        let (mut kick, is_done) = self.fold_unless_interrupted(gic, machine);
+        if !is_done {
+            return (kick, false);
+        }
         let ready = self.collect_and_sample(gic, machine);
         if machine.is_interrupted() {
             return (kick, false);

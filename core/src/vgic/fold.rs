@@ -124,6 +124,20 @@ impl CpuInterface {
         (kick, true)
     }
 
+    /// As [`Self::finish_ended`], before other work: looks for interrupts afterwards, too.
+    #[inline(always)]
+    pub(super) fn finish_ended_first(
+        &mut self,
+        gic: &GuestGic,
+        machine: &mut impl PhysicalGic,
+    ) -> (VcpuIndexSet, bool) {
+        if self.ended == 0 {
+            return (VcpuIndexSet::EMPTY, true);
+        }
+        let (kick, is_done) = self.finish_ended(gic, machine);
+        (kick, is_done && !machine.is_interrupted())
+    }
+
     /// The interrupts that were in list registers at the fold that has counted `ended`; their records are kept until the next fill.
     fn listed_before(&self) -> Listed {
         let mut listed = Listed::NOTHING;

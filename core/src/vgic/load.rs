@@ -118,16 +118,21 @@ impl CpuInterface {
         more_than_two || has_spi
     }
 
-    /// The first part of [`unload`](Self::unload): takes interrupts back, and looks for interrupts after each SPI. Returns the vCPUs with a
-    /// rung doorbell, and whether this part is done. If the core was interrupted, it is not: the virtual CPU interface is off, and the
+    /// Takes interrupts back from the list registers, as the first part of [`unload`](Self::unload), or to see what the guest has pending;
+    /// looks for interrupts after each SPI. Loaded only. Returns the vCPUs with a rung doorbell, and whether it is done. If the core was interrupted, it is not: the virtual CPU interface is off, and the
     /// vCPU must be [synchronized](Self::synchronize) if it runs again.
     #[inline(never)]
-    pub fn begin_unload(
+    pub fn take_back(
         &mut self,
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
     ) -> (VcpuIndexSet, bool) {
-        let (kick, is_done) = self.fold_unless_interrupted(gic, machine);
+        let (mut kick, mut is_done) = self.fold_unless_interrupted(gic, machine);
+        if is_done {
+            let (rung, has_finished) = self.finish_ended_first(gic, machine);
+            kick = kick.with(rung);
+            is_done = has_finished;
+        }
         if !is_done {
             let _ = self.put_off(machine);
         }

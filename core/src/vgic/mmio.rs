@@ -133,7 +133,7 @@ impl CpuInterface {
         if !is_done {
             return (kick, false);
         }
-        let (rung, is_done) = self.finish_ended(gic, machine);
+        let (rung, is_done) = self.finish_ended_first(gic, machine);
         (kick.with(rung).without(self.index()), is_done)
     }
 

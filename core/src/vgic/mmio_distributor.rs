@@ -258,6 +258,8 @@ impl CpuInterface {
         while rest != 0 {
             let part = match bank {
                 Bank::SetEnable | Bank::ClearEnable => part_of(rest, word.mapped()),
+                // Each is released, which takes as long as a part of other registers.
+                Bank::ClearActive => rest & rest.wrapping_neg(),
                 _ => part_of(rest, u32::MAX),
             };
             rest &= !part;
@@ -265,13 +267,11 @@ impl CpuInterface {
                 Bank::SetEnable => self.set_enabled(gic, n, part, true, machine),
                 Bank::ClearEnable => self.set_enabled(gic, n, part, false, machine),
                 Bank::SetActive => self.make_active(gic, n, part),
-                // At most 4 times: a part of a word.
-                _ => bits(part).fold(VcpuIndexSet::EMPTY, |kick, bit| {
-                    kick.with(self.clear_spi_active(gic, Spi::at(n, bit), machine))
-                }),
+                // This part is one SPI.
+                _ => self.clear_spi_active(gic, Spi::at(n, part.trailing_zeros()), machine),
             });
-            if rest != 0 && machine.is_interrupted() {
-                return (kick, false);
+            if machine.is_interrupted() {
+                return (kick, rest == 0);
             }
         }
         (kick, true)
@@ -391,14 +391,35 @@ impl CpuInterface {
 
 /// GICD_ICFGR from 16 edge bits: each to the upper bit of its two-bit field.
 fn spread(edge: u32) -> u32 {
-    // At most 16 times: SPIs of a register.
-    bits(edge & 0xffff).fold(0, |value, bit| value | 2 << (2 * bit))
+    // Halves move apart, then quarters, and so on, until each bit is alone in its field.
+    let bytes = (edge & 0xffff | edge << 8) & 0x00ff_00ff;
+    let nibbles = (bytes | bytes << 4) & 0x0f0f_0f0f;
+    let pairs = (nibbles | nibbles << 2) & 0x3333_3333;
+    ((pairs | pairs << 1) & 0x5555_5555) << 1
 }
 
 /// The edge bits in a value of GICD_ICFGR.
 fn gather(value: u32) -> u32 {
-    // At most 16 times in all: SPIs of a register.
-    (0..CONFIGS_PER_WORD as u32)
-        .filter(|&bit| value >> (2 * bit) & 2 != 0)
-        .fold(0, |edge, bit| edge | 1 << bit)
+    // As `spread`, in the other direction.
+    let bits = value >> 1 & 0x5555_5555;
+    let pairs = (bits | bits >> 1) & 0x3333_3333;
+    let nibbles = (pairs | pairs >> 2) & 0x0f0f_0f0f;
+    let bytes = (nibbles | nibbles >> 4) & 0x00ff_00ff;
+    (bytes | bytes >> 8) & 0xffff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_edge_bit_is_the_upper_bit_of_a_field() {
+        for edge in 0..=0xffff {
+            let fields = bits(edge).fold(0, |value, bit| value | 2 << (2 * bit));
+            assert_eq!(spread(edge), fields);
+            assert_eq!(spread(edge | 0xffff_0000), fields);
+            // The lower bits of fields are RES0.
+            assert_eq!(gather(fields | 0x5555_5555), edge);
+        }
+    }
 }

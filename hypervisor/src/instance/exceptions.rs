@@ -178,7 +178,7 @@ impl Instance {
         if vcpu.vgic.is_unfilled() {
             self.state.refresh_before_entry();
         }
-        self.notify(guest, rung);
+        self.notify_later(guest, rung);
         is_done
     }
 
@@ -205,7 +205,10 @@ impl Instance {
         // waits for room.
         let is_lowest = self.state.current_band() <= Some(Band::LOWEST);
         if effect.stalled || (effect.transmit.is_some() && is_lowest) {
-            let _ = self.serve_console();
+            // An interrupt comes first; the output is then printed before a vCPU of the lowest band is entered.
+            if !cpu::interrupt_pending() {
+                let _ = self.serve_console();
+            }
         } else if effect.transmit.is_some() {
             CONSOLE.ask();
         }

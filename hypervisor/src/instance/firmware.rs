@@ -7,7 +7,6 @@ use crate::timers;
 use spumone_config::VcpuId;
 use spumone_core::migration;
 use spumone_core::psci::{self, Outcome, StopReason};
-use spumone_core::schedule::VcpuState;
 use spumone_core::smccc::{Call, SUCCESS, random_registers};
 use spumone_core::vgic::VcpuIndex;
 use spumone_core::watchdog::Caller;
@@ -16,7 +15,7 @@ impl Instance {
     /// Handles an HVC or SMC of the running vCPU, whose program counter is past the instruction.
     pub(super) fn firmware_call(&mut self) {
         let vcpu = loaded(&mut self.state);
-        let (id, guest_id, guest, x) = (vcpu.id(), vcpu.guest, vcpu.shared, &vcpu.registers.x);
+        let (guest_id, guest, x) = (vcpu.guest, vcpu.shared, &vcpu.registers.x);
         let call = Call::decode([x[0], x[1], x[2], x[3]]);
         let stolen_time = guest.stolen_time_of(vcpu.index);
         match psci::handle(call, &guest.power, stolen_time, |ipa| guest.has_memory(ipa)) {
@@ -42,10 +41,13 @@ impl Instance {
                 loaded(&mut self.state).resume = powerdown;
                 self.wait_for_interrupt();
                 if powerdown.is_some() {
-                    self.power_down(id);
+                    // It is not entered before `power_down`.
+                    self.state.refresh_before_entry();
                 }
             }
-            Outcome::StopSelf => self.turn_off(),
+            Outcome::StopSelf if self.can_be_saved() => self.turn_off(),
+            // The guest executes the instruction again, once the interrupt is handled.
+            Outcome::StopSelf => loaded(&mut self.state).registers.repeat_call(),
             Outcome::StartVcpu { index, entry_point } => {
                 let generation = guest.lifecycle.now().1;
                 let target = guest.vcpu(VcpuIndex(index));
@@ -67,14 +69,18 @@ impl Instance {
         loaded(&mut self.state).registers.x[..4].copy_from_slice(&values);
     }
 
-    /// Suspends the running vCPU, which may already sleep, to powerdown. When it runs again, it starts at its entry
-    /// point ([`Instance::prepare_vcpu`]), so its registers are taken off the core.
-    fn power_down(&mut self, id: VcpuId) {
-        migration::save_loaded(&mut self.state, &mut self.platform);
-        if self.state.vcpu_state(id) != Some(VcpuState::Sleep) {
-            // An interrupt is already pending, so the vCPU stays runnable.
-            self.state.clear_deadline(id);
-        }
-        migration::park_suspended(&mut self.state, &mut self.platform, id);
+    /// Prepares to save the registers of the running vCPU. Returns whether that may follow: it may not if the core is interrupted.
+    pub(super) fn can_be_saved(&mut self) -> bool {
+        migration::take_back_interrupts(&mut self.state, &mut self.platform)
+            && !cpu::interrupt_pending()
+    }
+
+    /// The running vCPU has suspended to powerdown, and is to run again: at its entry point ([`Instance::prepare_vcpu`]). So its registers
+    /// are taken off the core first.
+    #[cold]
+    pub(super) fn power_down(&mut self, id: VcpuId) {
+        migration::switch_out(&mut self.state, &mut self.platform);
+        // It does not sleep.
+        self.state.clear_deadline(id);
     }
 }

@@ -189,6 +189,15 @@ impl Instance {
         }
     }
 
+    /// As [`Self::notify`], after an exit that takes long: an interrupt comes first.
+    #[inline(always)]
+    pub(super) fn notify_later(&mut self, guest: GuestId, rung: VcpuIndexSet) {
+        if !rung.is_empty() {
+            let ids = self.platform.machine.guest(guest).ids_of(rung);
+            migration::notify_unless_interrupted(&mut self.state, &mut self.platform, ids);
+        }
+    }
+
     /// Handles WFI: the running vCPU [sleeps](migration::sleep), unless an interrupt is pending for it, or its guest's devices have something to do
     /// (`Guest::due`). The architecture allows a WFI to end at any time.
     #[inline(never)]
@@ -219,15 +228,19 @@ impl Instance {
         self.notify(guest, rung);
     }
 
-    /// Whether the running vCPU has an interrupt that is signalled to it when it is entered and does not mask it. Also
-    /// returns the vCPUs of its guest to notify.
+    /// Whether the running vCPU has an interrupt that is signalled to it when it is entered and does not mask it: so the answer is, too, if
+    /// the core is interrupted meanwhile. Also returns the vCPUs of its guest to notify.
     #[inline(always)]
     pub(super) fn has_deliverable(&mut self) -> (bool, VcpuIndexSet) {
         let vcpu = super::loaded(&mut self.state);
         let (guest, shared) = (vcpu.guest, &vcpu.shared.gic);
         let mut gic = self.platform.loaded_gic(guest);
         let lines = timers::live_lines();
-        let rung = vcpu.vgic.fold(shared, &mut gic);
+        let (rung, is_done) = vcpu.vgic.take_back(shared, &mut gic);
+        if !is_done {
+            self.state.refresh_before_entry();
+            return (true, rung);
+        }
         let running = running_priority(mrs!(ICH_AP0R0_EL2) as u32, mrs!(ICH_AP1R0_EL2) as u32);
         let mut deliverable =
             vcpu.vgic
@@ -235,7 +248,12 @@ impl Instance {
         let rung = rung.with(vcpu.vgic.fill(shared, &mut gic));
         // A timer that has expired since `lines` was read may be in a list register already. Then no
         // physical interrupt would wake the vCPU.
-        deliverable |= timers::live_lines() & !lines != 0;
+        let missed = match vcpu.resume.is_some() {
+            // A guest closes its CPU interface before a powerdown. Its timers wake it all the same.
+            true => timers::live_lines(),
+            false => timers::live_lines() & !lines,
+        };
+        deliverable |= missed != 0;
         (deliverable, rung)
     }
 }

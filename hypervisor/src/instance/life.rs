@@ -6,6 +6,7 @@ use super::Instance;
 use super::mail::power_off;
 use super::virtio::signal_peers;
 use crate::console::say;
+use crate::cpu;
 use crate::epitaph::fatal;
 use crate::events::Event;
 use crate::guest::{Guest, Owner};
@@ -77,6 +78,10 @@ impl Instance {
         if !guest.lifecycle.is_running(generation) {
             return;
         }
+        if cpu::interrupt_pending() {
+            // It comes first, and again once this core has the vCPU.
+            return self.order_start(id, start, generation);
+        }
         if !migration::pull_for_start(&mut self.state, &mut self.platform, id) {
             let host = guest.gic.doorbell(index).location();
             let message = Message::StartVcpu {
@@ -86,6 +91,10 @@ impl Instance {
             };
             self.post(host, owner, message);
             return;
+        }
+        if cpu::interrupt_pending() {
+            self.state.park_soon(id);
+            return self.order_start(id, start, generation);
         }
         self.saved(id).power_on(start, timers::now());
         guest.power.started(index.0);

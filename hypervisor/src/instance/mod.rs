@@ -351,6 +351,11 @@ impl Instance {
                 self.take_interrupts();
                 return;
             }
+            let vcpu = loaded(&mut self.state);
+            if vcpu.resume.is_some() {
+                let id = vcpu.id();
+                return self.power_down(id);
+            }
             migration::refresh(&mut self.state, &mut self.platform);
         }
         if loaded(&mut self.state).shared.due.load(Relaxed) != 0 && !self.serve_devices() {

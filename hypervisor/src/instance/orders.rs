@@ -126,7 +126,9 @@ impl Instance {
             StopStep::TakeOff(index) => match guest.vcpus.get(index) {
                 // Its registers are saved, only to release the list registers and timers of the core.
                 Some(&vcpu) if self.state.loaded() == Some(vcpu) => {
-                    migration::save_loaded(&mut self.state, &mut self.platform);
+                    if self.can_be_saved() {
+                        migration::save_loaded(&mut self.state, &mut self.platform);
+                    }
                     step
                 }
                 Some(&vcpu) if self.acquires(vcpu) => step,

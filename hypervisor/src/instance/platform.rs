@@ -270,7 +270,7 @@ impl Platform for CorePlatform {
         if is_preempted && loaded.vgic.copy_lists(&mut gic) {
             return (VcpuSet::EMPTY, true);
         }
-        let (rung, is_done) = loaded.vgic.begin_unload(&guest.gic, &mut gic);
+        let (rung, is_done) = loaded.vgic.take_back(&guest.gic, &mut gic);
         (guest.ids_of(rung), is_done)
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a system on the fake machine, one iteration of a core's loop at a time.
 
-use super::guest::{Action, GuestCpu, Habit, gicd};
+use super::guest::{Action, Call, GuestCpu, Habit, gicd};
 use super::invariants;
 use super::systems::{DISTRIBUTOR, REDISTRIBUTORS, parts};
 use crate::boot;
@@ -43,6 +43,8 @@ pub struct Guests {
     machine: Option<&'static Machine>,
     /// How often each vCPU has turned itself off, by guest and vCPU.
     turned_off: HashMap<(u8, u8), u32>,
+    /// The firmware call that was the last exit, by guest and vCPU.
+    calls: HashMap<(u8, u8), Call>,
     /// The last entry, by guest and vCPU.
     pub entries: HashMap<(u8, u8), Entry>,
     /// What a vCPU does whose script has ended. Without a habit it runs until it is interrupted.
@@ -333,6 +335,12 @@ impl Bench {
 fn run_guest(guests: &RefCell<Guests>, registers: &mut GuestRegisters) -> Exit {
     let mut cpu = GuestCpu::new(registers);
     let key = (cpu.guest, cpu.vcpu);
+    let call = guests.borrow_mut().calls.remove(&key);
+    let repeated = call.filter(|call| cpu.repeats(call));
+    if repeated.as_ref().is_some_and(Call::turns_off) {
+        // It has not.
+        *guests.borrow_mut().turned_off.entry(key).or_default() -= 1;
+    }
     {
         let guests = guests.borrow();
         if let Some(machine) = guests.machine {
@@ -342,15 +350,17 @@ fn run_guest(guests: &RefCell<Guests>, registers: &mut GuestRegisters) -> Exit {
             fake::with(|machine| machine.fill_tlb((life, turned_off)));
         }
     }
-    let exit = act(guests, &mut cpu);
-    if cpu.turns_itself_off(&exit) {
-        *guests.borrow_mut().turned_off.entry(key).or_default() += 1;
+    let exit = act(guests, &mut cpu, repeated.as_ref());
+    if let Some(call) = cpu.call(&exit).or(repeated) {
+        let mut guests = guests.borrow_mut();
+        *guests.turned_off.entry(key).or_default() += u32::from(call.turns_off());
+        guests.calls.insert(key, call);
     }
     exit
 }
 
-/// Does the next action of the vCPU's script.
-fn act(guests: &RefCell<Guests>, cpu: &mut GuestCpu<'_>) -> Exit {
+/// Does the next action of the vCPU's script; `repeated`: executes this call again.
+fn act(guests: &RefCell<Guests>, cpu: &mut GuestCpu<'_>, repeated: Option<&Call>) -> Exit {
     let key = (cpu.guest, cpu.vcpu);
     let mut guests = guests.borrow_mut();
     let entry = guests.entries.entry(key).or_default();
@@ -363,6 +373,9 @@ fn act(guests: &RefCell<Guests>, cpu: &mut GuestCpu<'_>) -> Exit {
     };
     if let Some(exit) = cpu.refused() {
         return exit;
+    }
+    if let Some(call) = repeated {
+        return cpu.calls(call);
     }
     let action = guests.scripts.get_mut(&key).and_then(VecDeque::pop_front);
     if let Some(action) = action {

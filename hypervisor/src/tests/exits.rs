@@ -179,6 +179,24 @@ fn a_timer_wakes_a_suspended_vcpu_whose_interface_is_closed() {
     }
 }
 
+/// Its timer has signalled the interrupt before, so the core does not get it again.
+#[test]
+fn a_timer_that_has_expired_before_wakes_a_suspended_vcpu_whose_interface_is_closed() {
+    let mut bench = running();
+    bench.opens_gic(0, 0, &[27]);
+    bench.does(0, 0, |cpu| {
+        cpu.set(Register::CNTV_CVAL_EL0, cpu.now());
+        cpu.set(Register::CNTV_CTL_EL0, 1);
+        cpu.interrupted()
+    });
+    bench.iterations(10);
+    bench.does(0, 0, |cpu| {
+        cpu.set(Register::ICH_VMCR_EL2, 0);
+        cpu.hvc([psci::CPU_SUSPEND, psci::POWERDOWN, ENTRY, 3])
+    });
+    bench.until("its timer wakes it", |bench| bench.entry(0, 0).pc == ENTRY);
+}
+
 #[test]
 fn id_registers_are_filtered() {
     /// `ID_AA64PFR0_EL1`; fields RAS and GIC.

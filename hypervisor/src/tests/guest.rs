@@ -22,6 +22,23 @@ pub const fn class(class: u64) -> u64 {
     class << 26 | IL
 }
 
+/// A firmware call of a vCPU.
+#[derive(Clone, Copy)]
+pub struct Call {
+    is_hvc: bool,
+    /// The address of the instruction.
+    at: u64,
+    /// x0 to x3.
+    x: [u64; 4],
+}
+
+impl Call {
+    /// Whether it is a call of `CPU_OFF`.
+    pub fn turns_off(&self) -> bool {
+        self.x[0] as u32 == psci::CPU_OFF as u32
+    }
+}
+
 /// A vCPU that runs.
 pub struct GuestCpu<'a> {
     /// Its general registers.
@@ -117,14 +134,35 @@ impl<'a> GuestCpu<'a> {
         self.trap(class(0x17))
     }
 
-    /// Whether this exit is a call of `CPU_OFF`.
-    pub fn turns_itself_off(&self, exit: &Exit) -> bool {
+    /// The firmware call that this exit is.
+    pub fn call(&self, exit: &Exit) -> Option<Call> {
         const HVC: u64 = 0x16;
         const SMC: u64 = 0x17;
         let exception = self.get(Register::ESR_EL2) >> 26;
-        matches!(exit, Exit::Synchronous)
-            && matches!(exception, HVC | SMC)
-            && self.registers.x[0] as u32 == psci::CPU_OFF as u32
+        if !matches!(exit, Exit::Synchronous) || !matches!(exception, HVC | SMC) {
+            return None;
+        }
+        let size = if exception == HVC { 4 } else { 0 };
+        let mut x = [0; 4];
+        x.copy_from_slice(&self.registers.x[..4]);
+        Some(Call {
+            is_hvc: exception == HVC,
+            at: self.registers.pc.wrapping_sub(size),
+            x,
+        })
+    }
+
+    /// Whether this call is to be executed again: EL2 has not carried it out.
+    pub fn repeats(&self, call: &Call) -> bool {
+        self.registers.pc == call.at && self.registers.x[..4] == call.x
+    }
+
+    /// Executes a call.
+    pub fn calls(&mut self, call: &Call) -> Exit {
+        match call.is_hvc {
+            true => self.hvc(call.x),
+            false => self.smc(call.x),
+        }
     }
 
     /// `MSR`, trapped.

@@ -260,28 +260,6 @@ fn what_an_interrupted_decision_leaves_is_parked_after_the_next() {
     assert!(core.slot(0).parked().is_some());
 }
 
-/// So a vCPU of a higher band does not wait until it is parked.
-#[test]
-fn a_vcpu_that_suspends_on_an_interrupted_core_is_parked_with_a_later_decision() {
-    for is_interrupted in [false, true] {
-        let mut core = Core::steal(&[Band::LOWEST, Band::HIGHEST]);
-        core.admit(0, VcpuState::Runnable);
-        core.dispatch();
-        core.state.sleep_running();
-        save_loaded(&mut core.state, &mut core.machine);
-        if is_interrupted {
-            core.machine.pending.push(VcpuId(1));
-        }
-        park_suspended(&mut core.state, &mut core.machine, VcpuId(0));
-        assert_eq!(core.slot(0).parked().is_none(), is_interrupted);
-        assert!(core.state.must_decide());
-        core.machine.pending.clear();
-        core.go_on();
-        let state = core.slot(0).parked().map(|it| it.state);
-        assert_eq!(state, Some(ParkedState::Asleep));
-    }
-}
-
 /// vCPU 1 of a higher band runs for so long while vCPU 0 is kept. Returns for how long, if the core would park vCPU 0 before.
 fn kept_beside_a_run(core: &mut Core, length: u64) -> Option<u64> {
     let start = core.machine.now;
