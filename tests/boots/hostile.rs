@@ -49,6 +49,53 @@ fn hostile_resets() {
     machine.finish().expect("spumone", "the machine goes off");
 }
 
+/// The words from one report to the next of `suite=instructions`.
+const WORDS_REPORTED: u64 = 1 << 16;
+
+/// Two guests execute random words as instructions, `words` in all, beside two that check their own results. They end their lives now and
+/// then, and their watchdogs restart them.
+fn executes(name: &str, words: u64) {
+    let attacker = |name: &str, core| {
+        probe(name, "suite=instructions", &[core])
+            .memory("192MiB")
+            .watched("10s")
+            .takes_aborts()
+    };
+    let mut machine = Boot::new(name)
+        .cores(2)
+        .memory_mib(512)
+        .limit(120 + words / 10_000)
+        .guest(attacker("one", 0))
+        .guest(attacker("two", 1))
+        .guest(probe("good", "suite=watch ms=3000 seed=5", &[0, 1]))
+        .guest(probe("sleeper", "suite=watch ms=3600000 seed=6 sleep=1", &[0, 1]).priority(200))
+        .start();
+    let console = machine.wait_until(&format!("{words} random words"), |console| {
+        console.expect_not("sleeper", "FAIL");
+        let reports: usize = ["one", "two"]
+            .map(|guest| console.count(guest, "instructions executed"))
+            .iter()
+            .sum();
+        reports as u64 * WORDS_REPORTED >= words
+    });
+    console.probe_is_well("good");
+    machine.type_keys(&format!("{ESCAPE}xx"));
+    machine.finish().expect("spumone", "the machine goes off");
+}
+
+#[test]
+fn hostile_random_instructions() {
+    executes("hostile_random_instructions", 1 << 19);
+}
+
+/// More of them: as many million as `SPUMONE_MILLIONS` says.
+#[test]
+#[ignore = "long"]
+fn matrix_hostile_random_instructions() {
+    let millions = std::env::var("SPUMONE_MILLIONS").map_or(20, |it| it.parse().expect("a number"));
+    executes("matrix_hostile_random_instructions", millions * 1_000_000);
+}
+
 /// Thirty seeds.
 #[test]
 #[ignore = "long"]

@@ -12,6 +12,7 @@ mod flood;
 mod gic;
 mod hidden;
 mod hostile;
+mod instructions;
 mod ipi;
 mod lives;
 mod psci;
@@ -38,6 +39,7 @@ pub fn find(name: &str) -> Option<fn()> {
         "gic" => gic::run,
         "hidden" => hidden::run,
         "hostile" => hostile::run,
+        "instructions" => instructions::run,
         "ipi" => ipi::run,
         "lives" => lives::run,
         "off" => psci::all_off,
