@@ -226,6 +226,9 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
     let protected = protected.filter(|(_, guest)| guest.config.protect.is_some());
     let look = protected.clone().map(|(_, guest)| guest.pace.look());
     let look = look.min().unwrap_or(Ticks::NEVER);
+    let late_look = protected.clone().map(|(_, guest)| guest.pace.late_look());
+    let late_look = late_look.min().unwrap_or(Ticks::NEVER);
+    let protected_band = protected.clone().map(|(_, guest)| guest.config.band).max();
     let protected = protected.fold(0, |all, (id, _)| all | 1 << id);
     let roles = Roles {
         kernel_free: CoreSet::from_bits(system.roles.kernel_free),
@@ -254,6 +257,8 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
         loading: AtomicU32::new(0),
         protected,
         look,
+        late_look,
+        protected_band,
         health: HealthLog::new(),
         entropy,
         console_core: system.roles.console_core,

@@ -111,6 +111,10 @@ pub struct Machine {
     pub protected: u32,
     /// How often a core that idles looks whether some of it is due to be checked; never if there is none.
     pub look: Ticks,
+    /// The same for a core that does not idle, and for memory that is late.
+    pub late_look: Ticks,
+    /// The highest band of these guests.
+    pub protected_band: Option<Band>,
     /// How guests have ended lately.
     pub health: HealthLog,
     /// The source of random numbers.

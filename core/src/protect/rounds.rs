@@ -2,8 +2,9 @@
 //! When each protected leaf of a guest is due, and which core checks it.
 //!
 //! A round goes over all leaves once. They become due one by one, evenly over the time that the description has for a round; a core that
-//! idles claims the next one that is due. So an idle machine does no more than it is asked to, and a busy one does what it can: then a
-//! round takes longer. The next round begins when that time is over and the former round has ended.
+//! idles claims the next one that is due. So an idle machine does no more than it is asked to. If no core idles, a leaf is late as soon as
+//! that time has passed once more, and is checked in the time of vCPUs below the guest: a round then takes twice as long. The next round begins
+//! when that time is over and the former round has ended.
 
 use super::Progress;
 use crate::load::{Claim, Claims, Phases};
@@ -22,6 +23,8 @@ pub struct Pace {
 
 /// In so many pieces of a round a core that idles looks for leaves that are due.
 const LOOKS_A_ROUND: u64 = 32;
+/// A core that does not idle looks no more often, since each look is an exit of its vCPU.
+const LEAST_LATE_LOOK_US: u32 = 1_000;
 
 impl Pace {
     /// So many leaves in a round of so many microseconds.
@@ -37,6 +40,12 @@ impl Pace {
     /// How often a core that idles looks.
     pub const fn look(&self) -> Ticks {
         Ticks(self.round.0 / LOOKS_A_ROUND + 1)
+    }
+
+    /// How often a core that does not idle looks for leaves that are late.
+    pub fn late_look(&self) -> Ticks {
+        self.look()
+            .max(Ticks::from_micros(LEAST_LATE_LOOK_US, self.frequency_hz))
     }
 
     /// How many leaves are due so long after the begin of a round: the first one at once.
@@ -87,6 +96,16 @@ impl Rounds {
     /// Claims a leaf that is due at `now` for core `core`, which has no other one of this guest; it is to be
     /// [finished](Self::finish) or [given back](Self::give_back). `None` if none is due, or others check those that are.
     pub fn claim(&self, core: PcpuId, now: Ticks, pace: &Pace) -> Option<u32> {
+        self.claim_later(core, now, pace, Ticks(0))
+    }
+
+    /// As [`Self::claim`], a leaf that is late: no core has idled since it was due, for the time of a round.
+    pub fn claim_late(&self, core: PcpuId, now: Ticks, pace: &Pace) -> Option<u32> {
+        self.claim_later(core, now, pace, pace.round)
+    }
+
+    /// Claims a leaf that was due so long ago.
+    fn claim_later(&self, core: PcpuId, now: Ticks, pace: &Pace, delay: Ticks) -> Option<u32> {
         let began = self.began.load(Ordering::Acquire);
         if began == BEGINS {
             return None;
@@ -94,12 +113,13 @@ impl Rounds {
         let elapsed = now.saturating_sub(Ticks(began));
         let elapsed = match self.claims.last(pace.leaves) {
             None => self.begin(began, now, 0)?,
-            Some((round, true)) if elapsed >= pace.round => {
+            Some((round, true)) if elapsed >= pace.round.saturating_add(delay) => {
                 self.begin(began, now, (round.0 + 1) & ROUND_MASK)?
             }
             Some(_) => elapsed,
         };
-        match self.claims.claim(core, Phases::one(pace.due(elapsed))) {
+        let since_due = Ticks(elapsed.0.checked_sub(delay.0)?);
+        match self.claims.claim(core, Phases::one(pace.due(since_due))) {
             Claim::Chunk(number) => Some(number),
             Claim::Wait | Claim::Done => None,
         }
@@ -189,6 +209,27 @@ mod tests {
         // No round is left out, although this one takes longer than it should.
         assert_eq!(checked(&rounds, &pace, 29_000), [1, 2, 3, 0]);
         assert_eq!(rounds.progress(&pace), progress(20, 2));
+    }
+
+    #[test]
+    fn a_leaf_is_late_when_the_time_of_a_round_has_passed_since_it_was_due() {
+        let (rounds, pace) = (Rounds::new(), pace(4, 4000));
+        let late = |now: u64| rounds.claim_late(CORE, Ticks(now), &pace);
+        // The round begins.
+        assert_eq!(late(1000), None);
+        assert_eq!(late(4999), None);
+        assert_eq!(late(5000), Some(0));
+        rounds.finish(Ticks(5000), &pace);
+        assert_eq!(late(5999), None);
+        assert_eq!(late(6000), Some(1));
+        // A core that idles does not wait for that.
+        assert_eq!(checked(&rounds, &pace, 6000), [2, 3]);
+        rounds.finish(Ticks(6000), &pace);
+        assert_eq!(late(8999), None);
+        // The next round.
+        assert_eq!(late(9000), None);
+        assert_eq!(late(12_999), None);
+        assert_eq!(late(13_000), Some(0));
     }
 
     #[test]

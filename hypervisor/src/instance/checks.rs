@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks what must not change in the memory of guests that run, while the core idles. `core/src/protect` says what is due.
+//! Checks what must not change in the memory of guests that run: while the core idles, and, if no core has idled for long, in the time of
+//! vCPUs below the guest. `core/src/protect` says what is due, and what is late.
 
+use super::platform::is_checked_beside;
 use super::{Helped, Instance};
 use crate::cpu;
 use crate::hash::MemoryEngine;
@@ -11,6 +13,10 @@ use spumone_core::console::Subject;
 use spumone_core::load::Hashing;
 use spumone_core::protect;
 use spumone_core::psci::{Generation, Phase, StopReason};
+use spumone_core::schedule::Ticks;
+
+/// While late memory is left, the core checks for one part of its time, and runs its vCPU for so many.
+const PAUSE: u64 = 2;
 
 impl Instance {
     /// Checks leaves that are due, of guests that are not below this core's own vCPUs: an interrupt for those would wait for a step. Returns
@@ -34,7 +40,7 @@ impl Instance {
             let guest = machine.guest(id);
             if let (Phase::Running, life) = guest.lifecycle.now()
                 && own <= Some(guest.config.band)
-                && self.check(id, life) == Left::More
+                && self.check(id, life, false) == Left::More
             {
                 self.turns.checked(id, self.helps.is_some());
                 return true;
@@ -45,8 +51,52 @@ impl Instance {
         false
     }
 
-    /// Checks leaves of this guest that are due, a step at a time, until an interrupt pends.
-    fn check(&mut self, id: GuestId, life: Generation) -> Left {
+    /// Checks leaves that are late, in the time of the running vCPU, and says when the core does so again.
+    #[inline(never)]
+    pub(super) fn checks_late_memory(&mut self) {
+        let machine = self.platform.machine;
+        let running = self.state.current_band();
+        let begin = timers::now();
+        if !self.is_late {
+            // It was begun while the core idled.
+            self.stop_helping();
+        }
+        let mut left = Left::Nothing;
+        // At most 8 times: guests.
+        for id in self.turns.order(machine.protected) {
+            let guest = machine.guest(id);
+            if let (Phase::Running, life) = guest.lifecycle.now()
+                && is_checked_beside(guest.config.band, running)
+                && self.check(id, life, true) == Left::More
+            {
+                self.turns.checked(id, self.helps.is_some());
+                left = Left::More;
+                break;
+            }
+            if cpu::interrupt_pending() {
+                break;
+            }
+        }
+        let now = timers::now();
+        let pause = match left {
+            Left::More => Ticks(PAUSE * now.saturating_sub(begin).0),
+            Left::Nothing => machine.late_look,
+        };
+        self.is_late = self.helps.is_some();
+        self.platform.late_look_at = now.saturating_add(pause);
+    }
+
+    /// Whether the core keeps the leaf that it has begun, although it enters a vCPU: if there are many interrupts, it would never finish it.
+    pub(super) fn keeps_leaf(&self) -> bool {
+        let Helped::Check(id, _) = self.helped else {
+            return false;
+        };
+        let band = self.platform.machine.guest(id).config.band;
+        self.is_late && is_checked_beside(band, self.state.current_band())
+    }
+
+    /// Checks leaves of this guest that are due, or those that are late, a step at a time, until an interrupt pends.
+    fn check(&mut self, id: GuestId, life: Generation, late: bool) -> Left {
         let guest = self.platform.machine.guest(id);
         self.helps_for(Helped::Check(id, life));
         for _ in 0..MAX_STEPS {
@@ -56,6 +106,7 @@ impl Instance {
                 if let Some(is_right) = hashing.step(&mut engine) {
                     let number = hashing.chunk();
                     self.helps = None;
+                    self.is_late = false;
                     if !is_right {
                         self.has_changed(id, life, number);
                     }
@@ -63,7 +114,11 @@ impl Instance {
                 }
             } else {
                 let core = self.platform.core;
-                let Some(number) = guest.rounds.claim(core, timers::now(), &guest.pace) else {
+                let claim = match late {
+                    true => guest.rounds.claim_late(core, timers::now(), &guest.pace),
+                    false => guest.rounds.claim(core, timers::now(), &guest.pace),
+                };
+                let Some(number) = claim else {
                     return Left::Nothing;
                 };
                 match protect::leaf(&guest.config, number) {

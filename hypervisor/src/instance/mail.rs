@@ -36,6 +36,9 @@ impl Instance {
         if self.platform.looks.are_due(now) {
             self.look_after_watchdogs();
         }
+        if self.platform.machine.protected != 0 && self.platform.late_look_at <= now {
+            self.checks_late_memory();
+        }
         self.do_orders();
         let band = self.state.current_band();
         let next = self.platform.own_chore(now, band);

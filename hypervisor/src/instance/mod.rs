@@ -68,6 +68,8 @@ pub struct Instance {
     /// The chunk that this core has begun to hash while it is idle, and what for. Not in one `Option`, so that it stays where it is.
     helps: Option<Hashing>,
     helped: Helped,
+    /// Whether it was begun because it is late.
+    is_late: bool,
     /// In which order this core checks the protected memory of guests.
     turns: Turns,
 }
@@ -93,15 +95,15 @@ impl CoreLoop for Instance {
             Next::Decide => {}
             Next::Idle => self.idle(),
             Next::Run(_) => {
-                self.stop_helping();
+                self.pause_helping();
                 self.run_vcpu();
             }
             Next::Await => {
-                self.stop_helping();
+                self.pause_helping();
                 self.await_interrupt();
             }
             Next::Switch(vcpu) => {
-                self.stop_helping();
+                self.pause_helping();
                 self.prepare_vcpu(vcpu);
             }
             Next::Chore(now) => self.do_chore(now),
@@ -170,6 +172,7 @@ impl Instance {
             next_chore: 0,
             random: machine.entropy.of_core(core),
             helps: None,
+            is_late: false,
             helped: Helped::Load(GuestId(0)),
             turns: Turns::new(),
         }
@@ -286,8 +289,15 @@ impl Instance {
         }
     }
 
-    /// Gives back the chunk that the core has begun to hash while it was idle: it is about to do something else, maybe for long.
+    /// The core is about to do something else, maybe for long: gives back the chunk that it has begun to hash while it was idle.
     #[inline(always)]
+    fn pause_helping(&mut self) {
+        if self.helps.is_some() && !self.keeps_leaf() {
+            self.give_chunk_back();
+        }
+    }
+
+    /// Gives back the chunk that the core has begun to hash.
     fn stop_helping(&mut self) {
         if self.helps.is_some() {
             self.give_chunk_back();
@@ -304,6 +314,7 @@ impl Instance {
             }
         }
         self.helps = None;
+        self.is_late = false;
     }
 
     /// Loads chunks of the guests that are being loaded now, if this core may ([`guests_to_help`]). Returns whether there may be more.

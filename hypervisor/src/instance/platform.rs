@@ -40,6 +40,8 @@ pub(super) struct CorePlatform {
     pub(super) attendance: Attendance,
     /// When this core, if it idles then, looks for protected memory that is due to be checked.
     look_at: Ticks,
+    /// When this core, if it does not idle then, looks for protected memory that is late.
+    pub(super) late_look_at: Ticks,
     /// The console UART's interrupt was taken. It is active until the UART is served.
     pub(super) is_console_interrupted: bool,
     /// For each guest, its vCPU that was loaded here last, and its `resets` then; the TLB may have that vCPU's
@@ -80,6 +82,7 @@ impl CorePlatform {
             port,
             attendance,
             look_at: Ticks(0),
+            late_look_at: Ticks(0),
             is_console_interrupted: false,
             orders: Orders::new(machine.bands()),
             last_of_guest: [None; MAX_GUESTS],
@@ -95,23 +98,31 @@ impl CorePlatform {
         LoadedGic::new(self.machine, self.core, guest, self.list_registers)
     }
 
-    /// When the alarm expires for the hypervisor's own work: that of the console, to look after watchdogs, and, while the core idles, to look
-    /// for protected memory that is due to be checked, which [`Instance::idle`](super::Instance) does whenever it is awake.
+    /// When the alarm expires for the hypervisor's own work: that of the console, to look after watchdogs, and to look for protected memory.
     #[inline(always)]
     pub(super) fn own_chore(&mut self, now: Ticks, band: Option<Band>) -> Ticks {
         let due = self.attendance.due().min(self.looks.due());
-        match band {
-            None if self.machine.protected != 0 => due.min(self.next_look(now)),
-            _ => due,
+        match self.machine.protected {
+            0 => due,
+            _ => due.min(self.next_look(now, band)),
         }
     }
 
+    /// When a core that runs this band looks for protected memory. If it idles, [`Instance::idle`](super::Instance) does so whenever it is awake.
     #[inline(never)]
-    fn next_look(&mut self, now: Ticks) -> Ticks {
-        if self.look_at <= now {
-            self.look_at = now.saturating_add(self.machine.look);
+    fn next_look(&mut self, now: Ticks, band: Option<Band>) -> Ticks {
+        match (band, self.machine.protected_band) {
+            (None, _) => {
+                if self.look_at <= now {
+                    self.look_at = now.saturating_add(self.machine.look);
+                }
+                self.look_at
+            }
+            (Some(running), Some(guest)) if is_checked_beside(guest, Some(running)) => {
+                self.late_look_at
+            }
+            _ => Ticks::NEVER,
         }
-        self.look_at
     }
 
     /// Invalidates the TLB entries of `guest`. Its stage 2 tables must be in force.
@@ -429,6 +440,11 @@ fn wakes(vcpu: &Vcpu, now: Ticks, is_urgent: bool) -> bool {
     let gic = &vcpu.shared.gic;
     vcpu.vgic
         .wakes(gic, lines, vmcr, running, is_urgent, cpu::interrupt_pending)
+}
+
+/// Whether protected memory of a guest of band `guest` that is late is checked in the time of a vCPU of band `running`.
+pub(super) fn is_checked_beside(guest: Band, running: Option<Band>) -> bool {
+    running < Some(guest) || is_low(running)
 }
 
 /// Whether the core idles, or runs the lowest band.

@@ -127,15 +127,66 @@ fn a_guest_that_restarts_is_not_taken_for_one_whose_memory_has_changed() {
 /// A core with a vCPU of a higher band does not check: an interrupt for that vCPU would wait.
 #[test]
 fn a_core_does_not_check_guests_below_its_own_vcpus() {
-    let mut bench = Bench::boot(&two_guests(RESTART, 30));
+    let mut system = two_guests(RESTART, 30);
+    // More than the steps of one iteration.
+    system.guests[0].segments[0].size = 0x1000;
+    let mut parts = parts(&system);
+    parts.has_sha256 = false;
+    let mut bench = Bench::boot_parts(parts);
     bench.until_all_run();
     bench.opens_gic(1, 0, &[50]);
     bench.does(1, 0, |cpu| cpu.wfi());
-    bench.iterations(2000);
-    assert_eq!(rounds(&bench), 0);
+    for _ in 0..2000 {
+        bench.iterations(1);
+        assert!(!bench.instances[1].helps());
+    }
     // The guest's own core does, when the guest sleeps.
     bench.does(0, 0, |cpu| cpu.wfi());
     bench.until("its own core checks", |bench| rounds(bench) > 1);
+}
+
+/// No core idles. Core 1 checks what is late in the time of its guest, whose priority is lower, also if that guest is interrupted all the
+/// time.
+#[test]
+fn memory_is_checked_although_no_core_idles() {
+    for (has_sha256, is_interrupted) in [(true, false), (false, false), (false, true)] {
+        let mut parts = parts(&two_guests(RESTART, 10));
+        parts.has_sha256 = has_sha256;
+        let mut bench = Bench::boot_parts(parts);
+        bench.until_all_run();
+        bench.opens_gic(1, 0, &[50]);
+        let rises = |bench: &mut Bench| {
+            if is_interrupted {
+                fake::with(|machine| machine.gic.set_line(40, true));
+                let _ = bench.look(1, 0, |cpu| cpu.acknowledge());
+            }
+        };
+        bench.until("its memory is checked", |bench| {
+            rises(bench);
+            rounds(bench) >= 2
+        });
+        attack();
+        bench.until("it runs again", |bench| {
+            rises(bench);
+            (bench.life(0), bench.phase(0)) == (2, Phase::Running)
+        });
+        assert_eq!(image(0), IMAGE);
+    }
+}
+
+/// The guest of the higher priority does not wait for that.
+#[test]
+fn late_memory_is_not_checked_in_the_time_of_a_guest_above() {
+    let mut bench = Bench::boot(&two_guests(RESTART, 10));
+    bench.until_all_run();
+    // Core 0 has the protected guest only; core 1 has no vCPU that runs.
+    bench.opens_gic(1, 0, &[50]);
+    bench.does(1, 0, |cpu| cpu.hvc([psci::CPU_OFF, 0, 0, 0]));
+    for _ in 0..2000 {
+        bench.iterate(0);
+        assert!(!bench.instances[0].helps());
+    }
+    assert_eq!(rounds(&bench), 0);
 }
 
 /// Core 1 has begun to hash a leaf when its own guest wakes, and runs on. Core 0 checks that leaf when it idles.
