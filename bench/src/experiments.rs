@@ -9,6 +9,7 @@ mod dispatch;
 pub mod early;
 mod exits;
 pub mod hostile;
+pub mod integrity;
 pub mod ipi;
 pub mod latency;
 pub mod lhp;
@@ -222,6 +223,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &latency::Latency,
     &early::EarlySwitches,
     &hostile::Hostile,
+    &integrity::Integrity,
     &peers::Peers,
     &network::Network,
     &links::Links,

@@ -2,7 +2,7 @@
 //! The Spumone systems that experiments boot, as system descriptions (`docs/system-description.md`).
 
 use crate::console::FIRST_RT;
-use crate::description::{Board, Description, Guest, Link, Priority, Scheduler};
+use crate::description::{Board, Description, Guest, Link, Priority, Protect, Scheduler};
 use crate::linux::{LINUX_MEMORY_MIB, Linux};
 use std::path::Path;
 
@@ -53,6 +53,10 @@ pub struct Rt {
     pub cores: Vec<u32>,
     /// How early it is woken, as in a description; `None`: as the default says.
     pub wake_early: Option<String>,
+    /// Its priority; `None`: that of all real-time guests.
+    pub priority: Option<u8>,
+    /// In which time its code and constants are checked once, as "20ms"; `None`: they are not.
+    pub protected: Option<String>,
 }
 
 impl Rt {
@@ -63,6 +67,8 @@ impl Rt {
             core: 0,
             cores: Vec::new(),
             wake_early: None,
+            priority: None,
+            protected: None,
         }
     }
 }
@@ -115,8 +121,13 @@ impl System {
             memory: "16MiB".into(),
             vcpus: vec![rt.core],
             cores: (!rt.cores.is_empty()).then(|| rt.cores.clone()),
-            priority: Some(Priority::All(RT_PRIORITY)),
+            priority: Some(Priority::All(rt.priority.unwrap_or(RT_PRIORITY))),
             wake_early: rt.wake_early.clone(),
+            protect: rt.protected.as_ref().map(|round| Protect {
+                by: "hash".into(),
+                ranges: Vec::new(),
+                round: round.clone(),
+            }),
             bootargs: rt.bootargs.clone(),
             ..Guest::default()
         });

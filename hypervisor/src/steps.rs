@@ -30,6 +30,21 @@ pub enum Step {
     Loaded,
 }
 
+/// What the clock lists one by one; its value is the number of its mark.
+#[derive(Clone, Copy)]
+#[repr(u16)]
+pub enum Mark {
+    /// All protected memory of a guest has been checked once.
+    RoundEnded = 0xfe00,
+}
+
+/// Executes the instruction of a mark.
+macro_rules! mark {
+    ($mark:ident) => {
+        $crate::hardware::pass_step!($crate::steps::Mark::$mark as u16)
+    };
+}
+
 /// Executes the instruction of a step.
 macro_rules! step {
     ($step:ident) => {
@@ -37,4 +52,4 @@ macro_rules! step {
     };
 }
 
-pub(crate) use step;
+pub(crate) use {mark, step};

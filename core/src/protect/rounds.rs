@@ -136,15 +136,17 @@ impl Rounds {
         Some(Ticks(0))
     }
 
-    /// A claimed leaf was checked, at `now`.
-    pub fn finish(&self, now: Ticks, pace: &Pace) {
+    /// A claimed leaf was checked, at `now`. Returns whether it was the last one of the round.
+    pub fn finish(&self, now: Ticks, pace: &Pace) -> bool {
         // Before the leaf is done: then the next round may begin.
         let began = Ticks(self.began.load(Ordering::Relaxed));
-        if self.claims.finish() == pace.leaves {
+        let is_last = self.claims.finish() == pace.leaves;
+        if is_last {
             let took = pace.millis(now.saturating_sub(began));
             self.took_ms.store(took, Ordering::Relaxed);
             self.ended.fetch_add(1, Ordering::Relaxed);
         }
+        is_last
     }
 
     /// Core `core` does not check the leaf that it has claimed, and another core begins it again.

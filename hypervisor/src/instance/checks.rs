@@ -7,6 +7,7 @@ use super::{Helped, Instance};
 use crate::cpu;
 use crate::hash::MemoryEngine;
 use crate::loader::{Left, MAX_STEPS};
+use crate::steps::mark;
 use crate::timers;
 use spumone_config::GuestId;
 use spumone_core::console::Subject;
@@ -110,7 +111,9 @@ impl Instance {
                     if !is_right {
                         self.has_changed(id, life, number);
                     }
-                    guest.rounds.finish(timers::now(), &guest.pace);
+                    if guest.rounds.finish(timers::now(), &guest.pace) {
+                        mark!(RoundEnded);
+                    }
                 }
             } else {
                 let core = self.platform.core;
@@ -124,7 +127,9 @@ impl Instance {
                 match protect::leaf(&guest.config, number) {
                     Some((subject, _)) => self.helps = Some(Hashing::new(number, subject)),
                     // No description has such a leaf.
-                    None => guest.rounds.finish(timers::now(), &guest.pace),
+                    None => {
+                        let _ = guest.rounds.finish(timers::now(), &guest.pace);
+                    }
                 }
             }
             if cpu::interrupt_pending() {

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `integrity`: how long a round over the protected memory of a guest takes, by how busy the cores are; and what the guest notices of it.
+
+use super::beside::Periods;
+use super::dispatch::{self, Named};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict};
+use crate::machine::{Machine, Order, Run};
+use crate::plot::{Figure, Line, Lines};
+use crate::results::{Outcome, Results};
+use crate::stats::{Spread, grouped};
+use crate::system::{Probe, Rt, System};
+use serde_json::{Value, json};
+
+/// The figure.
+pub struct Integrity;
+
+/// Two cores. The protected guest is on core 0; on each core is a guest of a lower priority that is busy.
+const CORES: u32 = 2;
+const POLICY: &str = "none";
+/// The mark of the hypervisor when a round has ended (`hypervisor/src/steps.rs`).
+const ROUND_ENDED: u64 = 0xfe00;
+/// The `round` of the guest, in milliseconds.
+const ROUND_MS: u32 = 20;
+/// How busy the others are, in per cent of each core's time. 100: they never sleep.
+const BUSY: [u32; 5] = [0, 25, 50, 75, 100];
+const ALWAYS: u32 = 100;
+/// The priority of the busy guests: below the protected one's, and the lowest.
+const BUSY_PRIORITY: u8 = 50;
+/// Aims: a round takes no longer than its setting as long as cores idle for a quarter of their time; and never more than twice as long, and
+/// the time of a few looks.
+const IDLE_ENOUGH: u32 = 75;
+const MARGIN: f64 = 1.15;
+/// Aim: what checks add to the longest wait, in instructions.
+const ROOM: f64 = 500.0;
+const WITHOUT: &str = "unprotected";
+
+fn periods(plan: &Plan) -> Periods {
+    Periods {
+        us: 1000,
+        count: if plan.quick { 500 } else { 3000 },
+        warmup: 0,
+        more: " load=10%",
+    }
+}
+
+fn label(busy: u32) -> String {
+    format!("busy-{busy}")
+}
+
+fn run(plan: &Plan, label: String, busy: u32, protected: bool) -> Run {
+    let ms = periods(plan).length_us() / 1000;
+    let mut rt = Rt::new(periods(plan).bootargs());
+    rt.protected = protected.then(|| format!("{ROUND_MS}ms"));
+    let others = (0..CORES).filter(|_| busy < ALWAYS && busy > 0);
+    let others = others.map(|core| Rt {
+        core,
+        priority: Some(BUSY_PRIORITY),
+        ..Rt::new(format!(
+            "period=1ms load={busy}% burst=5ms histogram=off duration={ms}ms"
+        ))
+    });
+    let probe = Probe {
+        homes: (0..CORES).collect(),
+        bootargs: format!("suite=spin all=1 ms={ms}"),
+    };
+    Run {
+        label,
+        machine: Machine::Spumone(System {
+            cores: CORES,
+            policy: POLICY.into(),
+            rt: [rt].into_iter().chain(others).collect(),
+            probe: (busy == ALWAYS).then_some(probe),
+            ..System::default()
+        }),
+        disk_mib: 0,
+        clock: plan.clock(None),
+        order: Order::Any,
+    }
+}
+
+/// The times from the end of a round to the end of the next one, in milliseconds.
+fn rounds(outcome: &Outcome) -> Vec<f64> {
+    let marks = outcome.clock.marks.iter();
+    let ends: Vec<u64> = marks
+        .filter(|it| it.mark == ROUND_ENDED)
+        .map(|it| it.ns)
+        .collect();
+    ends.windows(2)
+        .map(|pair| (pair[1] - pair[0]) as f64 / 1e6)
+        .collect()
+}
+
+/// The times of all seeds.
+fn all_rounds(results: &Results, busy: u32) -> Option<Spread> {
+    let outcomes = results.of(&label(busy)).iter();
+    Spread::of(outcomes.flat_map(rounds))
+}
+
+const ABOUT: About = About {
+    name: "integrity",
+    title: "How soon a change of protected memory is found",
+    question: "With `protect` the hypervisor compares the code and constants of a guest with their hashes, a round after the other. How long \
+        does a round take on busy cores, and does the guest notice it?",
+    defaults: Defaults {
+        policies: &[POLICY],
+        quick_policies: &[POLICY],
+        ..Defaults::LATENCY
+    },
+};
+
+impl Experiment for Integrity {
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
+        let without = run(plan, WITHOUT.into(), ALWAYS, false);
+        let others = BUSY.map(|busy| run(plan, label(busy), busy, true));
+        Ok([without].into_iter().chain(others).collect())
+    }
+
+    fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
+        Evaluation {
+            figure: Figure::Lines(Lines {
+                title: "A round over the protected memory of a guest".into(),
+                y_title: "ms from the end of a round to the end of the next".into(),
+                x_title: "% of each core's time that guests of lower priority use".into(),
+                lines: lines(results),
+                curves: Vec::new(),
+                references: Vec::new(),
+            }),
+            caption: "The time of a round, by how busy the cores are".into(),
+            findings: findings(results),
+            verdicts: verdicts(results),
+            tables: vec![table(results), dispatch::table(&cases(), results)],
+            method: method(plan),
+            summary: summary(results),
+        }
+    }
+}
+
+fn cases() -> Vec<Named> {
+    let without = (WITHOUT.to_owned(), "busy, without `protect`".to_owned());
+    let others = BUSY.map(|busy| (label(busy), format!("{busy} % busy")));
+    [without].into_iter().chain(others).collect()
+}
+
+fn lines(results: &Results) -> Vec<Line> {
+    vec![Line {
+        name: "round".into(),
+        points: BUSY
+            .into_iter()
+            .filter_map(|busy| Some((f64::from(busy), all_rounds(results, busy)?)))
+            .collect(),
+    }]
+}
+
+fn findings(results: &Results) -> Vec<String> {
+    let finding = |busy| {
+        let rounds = all_rounds(results, busy)?;
+        Some(format!(
+            "Guests of lower priority use {busy} % of the cores: a round takes {} ms, and {} ms at most.",
+            rounds.show(1),
+            format_args!("{:.1}", rounds.high),
+        ))
+    };
+    BUSY.into_iter().filter_map(finding).collect()
+}
+
+fn verdicts(results: &Results) -> Vec<Verdict> {
+    let longest = |busy: &[u32]| {
+        let all = busy.iter().filter_map(|&busy| all_rounds(results, busy));
+        all.map(|it| it.high).max_by(f64::total_cmp)
+    };
+    let within = |what: &str, busy: &[u32], most: f64| {
+        let longest = longest(busy);
+        Verdict {
+            aim: format!("{what}: a round takes at most {most:.0} ms"),
+            measured: longest.map_or("no result".into(), |it| format!("{it:.1} ms")),
+            met: longest.map(|it| it <= most),
+        }
+    };
+    let idle: Vec<u32> = BUSY.into_iter().filter(|&it| it <= IDLE_ENOUGH).collect();
+    let round = f64::from(ROUND_MS);
+    let waits = BUSY.map(|busy| dispatch::worst(results, &label(busy)));
+    let wait = waits.into_iter().flatten().max_by(f64::total_cmp);
+    let both = wait.zip(dispatch::worst(results, WITHOUT));
+    vec![
+        within(
+            &format!("cores idle for {} % of their time", 100 - IDLE_ENOUGH),
+            &idle,
+            MARGIN * round,
+        ),
+        within("no core idles", &[ALWAYS], 2.0 * MARGIN * round),
+        Verdict {
+            aim: format!("the guest waits at most {ROOM} instructions longer than without"),
+            measured: both.map_or("no result".into(), |(wait, without)| {
+                format!("{}, without {}", grouped(wait), grouped(without))
+            }),
+            met: both.map(|(wait, without)| wait <= without + ROOM),
+        },
+    ]
+}
+
+fn table(results: &Results) -> Table {
+    let mut table = Table::new(
+        "Rounds: median and range of all seeds, in milliseconds",
+        &["the others use", "rounds", "ms"],
+    );
+    for busy in BUSY {
+        let outcomes = results.of(&label(busy)).iter();
+        let count: usize = outcomes.map(|it| rounds(it).len()).sum();
+        let Some(times) = all_rounds(results, busy) else {
+            continue;
+        };
+        table.rows.push(vec![
+            format!("{busy} %"),
+            grouped(count as f64),
+            times.show(1),
+        ]);
+    }
+    table
+}
+
+fn method(plan: &Plan) -> Vec<String> {
+    vec![
+        dispatch::definition(periods(plan), plan),
+        format!(
+            "Two cores. FreeRTOS on core 0 is protected, with `round = \"{ROUND_MS}ms\"`, and computes for a tenth of each period. On each core a guest of \
+             a lower priority, another FreeRTOS, computes for a part of each 5 ms; with {ALWAYS} % it is the bare-metal program, which never sleeps."
+        ),
+        "The hypervisor marks the end of each round (`hypervisor/src/steps.rs`). Cores that idle check what is due; what is late is checked in the time \
+         of the guests below (`docs/architecture.md`)."
+            .into(),
+    ]
+}
+
+fn summary(results: &Results) -> Value {
+    let each = BUSY.into_iter().map(|busy| {
+        let rounds = all_rounds(results, busy);
+        json!({ "busy_percent": busy, "round_ms": rounds.map(|it| it.median), "longest_ms": rounds.map(|it| it.high) })
+    });
+    json!({ "rounds": each.collect::<Vec<_>>(), "waits": dispatch::summary(&cases(), results) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Mark;
+    use crate::experiments::loads::tests::plan;
+    use crate::results::samples;
+
+    fn outcome(busy: u32, ends_ms: &[u64]) -> Outcome {
+        let mut outcome = samples::rt(&label(busy), 1, [1, 2, 3, 2_000]);
+        outcome.clock.marks = ends_ms
+            .iter()
+            .map(|ms| Mark {
+                mark: ROUND_ENDED,
+                ns: ms * 1_000_000,
+                x0: None,
+            })
+            .collect();
+        outcome
+    }
+
+    #[test]
+    fn all_guests_but_the_first_have_a_lower_priority() {
+        for run in Integrity.runs(&plan()).unwrap() {
+            let Machine::Spumone(system) = &run.machine else {
+                panic!("{}", run.label);
+            };
+            assert_eq!(system.rt[0].protected.is_some(), run.label != WITHOUT);
+            assert!(
+                system.rt[1..]
+                    .iter()
+                    .all(|it| it.priority == Some(BUSY_PRIORITY))
+            );
+        }
+    }
+
+    #[test]
+    fn a_round_that_takes_too_long_misses_its_aim() {
+        let mut results = Results::default();
+        results.add(outcome(0, &[20, 40, 60]));
+        results.add(outcome(ALWAYS, &[40, 80, 160]));
+        let evaluation = Integrity.evaluate(&plan(), &results);
+        let met: Vec<_> = evaluation.verdicts.iter().map(|it| it.met).collect();
+        assert_eq!(met, [Some(true), Some(false), None]);
+        assert_eq!(evaluation.verdicts[1].measured, "80.0 ms");
+    }
+}
