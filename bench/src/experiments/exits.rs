@@ -13,6 +13,8 @@ use spumone_config::gic::{HYPERVISOR_TIMER, PHYSICAL_TIMER, VIRTUAL_TIMER};
 const KINDS: usize = 14;
 /// Causes that do not occur in a running system.
 const NO_WORK: [&str; 3] = ["start of a core", "PSCI CPU_OFF", "PSCI SYSTEM_OFF"];
+/// Where a core starts.
+const START: &str = "secondary_entry";
 /// How an exit ends that is not over when the run ends.
 const UNFINISHED: &str = "unfinished";
 
@@ -187,6 +189,8 @@ pub fn longest<'a>(
     labels
         .flat_map(|label| exits(results, label).into_iter().map(move |it| (it, label)))
         .filter(|(it, _)| !NO_WORK.contains(&it.cause.as_str()) && it.end != UNFINISHED)
+        // Of a core that starts when it is turned on, the clock may not know the cause.
+        .filter(|(it, _)| !it.deaf_from.as_deref().unwrap_or_default().contains(START))
         .max_by_key(|(it, _)| it.longest_deaf)
 }
 

@@ -175,7 +175,7 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
 /// Looks for interrupts in the middle of a decision, which was begun at `now`, and takes them. If a vCPU above the lowest band that moves
 /// waits for this decision, the core takes only interrupts for a still higher band until its end. Returns whether the core was interrupted.
 #[inline(always)]
-fn look<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> bool {
+pub(super) fn look<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> bool {
     if is_urgent(state, platform) {
         hold_lower_back(state, platform, now);
     }

@@ -5,6 +5,7 @@
 //! parked a vCPU still has it, unless it was sent away. The core claims the vCPU when it is to run; if another core was faster,
 //! it removes the vCPU from the scheduler.
 
+use super::decide::look;
 use super::early::woken_early;
 use super::platform::{Platform, State, TracePoint};
 use super::slot::{Parked, ParkedState};
@@ -201,7 +202,8 @@ pub fn wake<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     }
 }
 
-/// Wakes the vCPUs whose deadlines have passed, except those below a band that runs or is runnable.
+/// Wakes the vCPUs whose deadlines have passed, except those below a band that runs or is runnable. Looks for interrupts after each but the
+/// first.
 #[inline(always)]
 pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     let is_idle = state.scheduler.current_band().is_none() && state.decided_band.is_none();
@@ -210,11 +212,14 @@ pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, 
         return;
     }
     // At most 32 times: one deadline for each vCPU.
-    for _ in 0..MAX_VCPUS {
+    for number in 0..MAX_VCPUS {
         let highest = state.scheduler.highest_band();
         let Some(id) = state.deadlines.take_due(now, highest) else {
             break;
         };
+        if number > 0 {
+            let _ = look(state, platform, now);
+        }
         let sleeps = state.scheduler.state(id) == Some(VcpuState::Sleep);
         if !state.moves(id) {
             state.scheduler.wake(id);
