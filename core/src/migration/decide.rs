@@ -49,7 +49,7 @@ pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next 
         if !finish(state, platform) {
             return Next::Decide;
         }
-        notify_rung(state, platform);
+        notify_decided(state, platform);
         if core::mem::take(&mut state.chore_is_due) {
             return Next::Chore(now);
         }
@@ -58,7 +58,7 @@ pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next 
         }
     } else if !state.rung.is_empty() {
         // While registers were saved or loaded.
-        notify_rung(state, platform);
+        notify_decided(state, platform);
         if state.must_decide {
             return Next::Decide;
         }
@@ -72,6 +72,25 @@ pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next 
             false => Next::Run(id),
         },
         Some(id) => Next::Switch(id),
+    }
+}
+
+/// [`notify_rung`] after a decision. If the vCPU that runs next is above all that migrate, and those that were rung are below it, the decision
+/// stands: that vCPU does not wait for another one.
+#[inline(always)]
+fn notify_decided<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    let rung = state.rung;
+    if rung.is_empty() {
+        return;
+    }
+    notify_rung(state, platform);
+    let is_below = |id| platform.shared().band(id) < state.decided_band;
+    if is_above_movable(state, platform)
+        && !state.higher_band_waits()
+        // At most 32 times: vCPUs.
+        && rung.iter().all(is_below)
+    {
+        state.must_decide = false;
     }
 }
 

@@ -118,34 +118,13 @@ fn do_chore_next<T>(state: &mut CoreState<T>) {
     state.must_decide = true;
 }
 
-/// This core was kicked for these vCPUs. Looks for interrupts after each.
+/// This core was kicked for these vCPUs. It sees to all of them, since each takes less than to decide again for those that are left.
 #[inline(always)]
-fn take_kicks<P: Platform>(state: &mut State<P>, platform: &mut P, mut vcpus: VcpuSet) {
-    // At most 32 times: vCPUs.
-    while let Some(id) = vcpus.iter().next() {
-        kicked(state, platform, id);
-        vcpus.remove(id);
-        if vcpus.is_empty() || platform.is_interrupted() {
-            break;
-        }
-    }
-    if !vcpus.is_empty() {
-        put_kicks_off(state, platform, vcpus);
-    }
-}
-
-/// The core was interrupted before it has looked at these vCPUs, for which it was kicked. The next decision notifies those that it has or has
-/// parked.
-#[cold]
-fn put_kicks_off<P: Platform>(state: &mut State<P>, platform: &P, vcpus: VcpuSet) {
+fn take_kicks<P: Platform>(state: &mut State<P>, platform: &mut P, vcpus: VcpuSet) {
     // At most 32 times: vCPUs.
     for id in vcpus.iter() {
-        match is_host_core(state, platform, id) {
-            true => state.rung.insert(id),
-            false => state.fetch_again(id),
-        }
+        kicked(state, platform, id);
     }
-    state.must_decide = true;
 }
 
 /// A timer of the loaded vCPU has expired. The vCPU may be asleep while the core idles.
