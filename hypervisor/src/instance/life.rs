@@ -61,7 +61,7 @@ impl Instance {
                 generation,
             };
             self.platform.orders.start(id, start);
-            self.state.decide_anew();
+            self.decides_for_orders();
         }
     }
 
@@ -162,7 +162,7 @@ impl Instance {
         let (phase, current) = self.platform.machine.guest(guest_id).lifecycle.now();
         if current == generation && matches!(phase, Phase::Stopping(_)) {
             self.platform.orders.stop(guest_id);
-            self.state.decide_anew();
+            self.decides_for_orders();
         }
     }
 

@@ -44,6 +44,12 @@ impl Instance {
         if cpu::interrupt_pending() {
             self.take_interrupts();
         }
+        self.decides_for_orders();
+    }
+
+    /// Has the core decide again if an order is due in the band that it runs: the decision leads to it. Else the decision does that
+    /// with which the core goes back to a lower band.
+    pub(super) fn decides_for_orders(&mut self) {
         if self.platform.orders.are_due(self.state.current_band()) {
             self.state.decide_anew();
         }
@@ -57,7 +63,7 @@ impl Instance {
             name,
             subject,
         });
-        self.state.decide_anew();
+        self.decides_for_orders();
     }
 
     fn do_order(&mut self) {
