@@ -127,6 +127,14 @@ impl Band {
         }
     }
 
+    /// The next higher band; the highest one has none, and returns itself.
+    pub const fn next_higher(self) -> Self {
+        match Self::new(self.0 + 1) {
+            Some(band) => band,
+            None => Self::HIGHEST,
+        }
+    }
+
     /// The rank as an index into a table of [`COUNT`](Self::COUNT) entries.
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -11,7 +11,8 @@ use super::fetch::{Fetched, fetch, is_above_movable, is_urgent};
 use super::finish::finish;
 use super::gang::pause_gang;
 use super::interrupt::{
-    arm_alarm, arm_stale_alarm, disarm_alarm, is_overtaken, notify_rung, take_interrupts,
+    arm_alarm, arm_stale_alarm, disarm_alarm, hold_lower_back, is_overtaken, notify_rung,
+    take_interrupts,
 };
 use super::notify::set_running;
 use super::park::{acquire_token, wake_expired};
@@ -79,13 +80,15 @@ pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next 
 /// stands: that vCPU does not wait for another one.
 #[inline(always)]
 fn notify_decided<P: Platform>(state: &mut State<P>, platform: &mut P) {
-    let rung = state.rung;
+    let (rung, stood) = (state.rung, !state.must_decide && !state.alarm_expired);
     if rung.is_empty() {
         return;
     }
     notify_rung(state, platform);
     let is_below = |id| platform.shared().band(id) < state.decided_band;
-    if is_above_movable(state, platform)
+    if stood
+        && state.rung.is_empty()
+        && is_above_movable(state, platform)
         && !state.higher_band_waits()
         // At most 32 times: vCPUs.
         && rung.iter().all(is_below)
@@ -196,24 +199,17 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
 #[inline(always)]
 pub(super) fn look<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> bool {
     if is_urgent(state, platform) {
-        hold_lower_back(state, platform, now);
+        if state.alarm <= now {
+            // It has expired for what is decided now.
+            disarm_alarm(state, platform);
+        }
+        hold_lower_back(state, platform);
     }
     let is_interrupted = platform.is_interrupted();
     if is_interrupted {
         take_interrupts(state, platform);
     }
     is_interrupted
-}
-
-#[inline(never)]
-fn hold_lower_back<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
-    if state.alarm <= now {
-        // It has expired for what is decided now.
-        disarm_alarm(state, platform);
-    }
-    if !state.alarm_expired {
-        platform.set_priority_mask(state.scheduler.highest_band());
-    }
 }
 
 /// Wakes the vCPUs whose deadlines have passed since the decision began. Returns the time of the decision if it is made the short way then.

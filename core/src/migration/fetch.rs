@@ -186,7 +186,7 @@ fn must_end<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<Fetch
     must_end.then_some(Fetched::Ended)
 }
 
-/// Whether a vCPU above the lowest band that moves waits for the decision, so that the core takes no more interrupts before it.
+/// Whether a vCPU above the lowest band that moves waits for the decision. Before it the core takes only interrupts for a still higher band.
 #[inline(always)]
 pub(super) fn is_urgent<P: Platform>(state: &State<P>, platform: &P) -> bool {
     let lowest = platform.shared().roles.lowest_movable;

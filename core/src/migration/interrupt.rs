@@ -26,6 +26,8 @@ const MAX_TAKEN: usize = 8;
 /// that calls for a decision at once.
 #[inline(never)]
 pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    let mut must_return = false;
+    // At most 8 times: `MAX_TAKEN`.
     for _ in 0..MAX_TAKEN {
         // An alarm that has expired is taken next.
         if state.alarm_is_stale && !state.alarm_expired && state.alarm > platform.now() {
@@ -48,14 +50,23 @@ pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
             other => handle_other(state, platform, other),
         }
         if state.must_decide && state.higher_band_waits() {
-            if !state.alarm_expired {
-                // Only what is for a still higher band comes before the decision.
-                platform.set_priority_mask(state.scheduler.highest_band());
-            }
-            if !platform.is_interrupted() {
+            // One more at most, and only if it is for a still higher band.
+            hold_lower_back(state, platform);
+            if must_return || !platform.is_interrupted() {
                 return;
             }
+            must_return = true;
         }
+    }
+}
+
+/// A vCPU of a higher band waits for a decision. Until that sets the priority mask, the mask lets through only what is for a still higher
+/// band (with flat priorities, everything).
+#[inline(always)]
+pub(super) fn hold_lower_back<P: Platform>(state: &State<P>, platform: &mut P) {
+    if !state.alarm_expired {
+        let band = state.scheduler.highest_band();
+        platform.set_priority_mask(band.map(Band::next_higher));
     }
 }
 

@@ -18,6 +18,8 @@ use spumone_core::schedule::Ticks;
 
 /// While late memory is left, the core checks for one part of its time, and runs its vCPU for so many.
 const PAUSE: u64 = 2;
+/// At least for this part of the time between two looks: the core may be interrupted at once.
+const LEAST_PAUSE: u64 = 16;
 
 impl Instance {
     /// Checks leaves that are due, of guests that are not below this core's own vCPUs: an interrupt for those would wait for a step. Returns
@@ -80,7 +82,10 @@ impl Instance {
         }
         let now = timers::now();
         let pause = match left {
-            Left::More => Ticks(PAUSE * now.saturating_sub(begin).0),
+            Left::More => {
+                let took = now.saturating_sub(begin).0;
+                Ticks((PAUSE * took).max(machine.late_look.0 / LEAST_PAUSE))
+            }
             Left::Nothing => machine.late_look,
         };
         self.is_late = self.helps.is_some();

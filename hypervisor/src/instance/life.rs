@@ -6,7 +6,6 @@ use super::Instance;
 use super::mail::power_off;
 use super::virtio::signal_peers;
 use crate::console::say;
-use crate::cpu;
 use crate::epitaph::fatal;
 use crate::events::Event;
 use crate::guest::{Guest, Owner};
@@ -78,10 +77,6 @@ impl Instance {
         if !guest.lifecycle.is_running(generation) {
             return;
         }
-        if cpu::interrupt_pending() {
-            // It comes first, and again once this core has the vCPU.
-            return self.order_start(id, start, generation);
-        }
         if !migration::pull_for_start(&mut self.state, &mut self.platform, id) {
             let host = guest.gic.doorbell(index).location();
             let message = Message::StartVcpu {
@@ -92,7 +87,8 @@ impl Instance {
             self.post(host, owner, message);
             return;
         }
-        if cpu::interrupt_pending() {
+        if self.puts_off() {
+            // This core has it now, and starts it next.
             self.state.park_soon(id);
             return self.order_start(id, start, generation);
         }

@@ -65,11 +65,13 @@ pub struct Instance {
     next_chore: usize,
     /// Random numbers for TRNG calls.
     random: Stream,
-    /// The chunk that this core has begun to hash while it is idle, and what for. Not in one `Option`, so that it stays where it is.
+    /// The chunk that this core has begun to hash, and what for. Not in one `Option`, so that it stays where it is.
     helps: Option<Hashing>,
     helped: Helped,
     /// Whether it was begun because it is late.
     is_late: bool,
+    /// How often in a row an interrupt came before a long step.
+    put_off: u8,
     /// In which order this core checks the protected memory of guests.
     turns: Turns,
 }
@@ -173,6 +175,7 @@ impl Instance {
             random: machine.entropy.of_core(core),
             helps: None,
             is_late: false,
+            put_off: 0,
             helped: Helped::Load(GuestId(0)),
             turns: Turns::new(),
         }
