@@ -7,15 +7,15 @@
 use super::catch::catch_always;
 use super::defer::defer_preemption;
 use super::early;
+use super::expired::{look, wake_expired};
 use super::fetch::{Fetched, fetch, is_above_movable, is_urgent};
 use super::finish::finish;
 use super::gang::pause_gang;
 use super::interrupt::{
-    arm_alarm, arm_stale_alarm, disarm_alarm, hold_lower_back, is_overtaken, notify_rung,
-    take_interrupts,
+    arm_alarm, arm_stale_alarm, disarm_alarm, is_overtaken, notify_rung, take_interrupts,
 };
 use super::notify::set_running;
-use super::park::{acquire_token, wake_expired};
+use super::park::acquire_token;
 use super::platform::{Platform, State, TracePoint};
 use super::preempt::preempt;
 use crate::schedule::{Action, Band, Decision, Ticks};
@@ -192,24 +192,6 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
         arm_alarm(state, platform);
     }
     now
-}
-
-/// Looks for interrupts in the middle of a decision, which was begun at `now`, and takes them. If a vCPU above the lowest band that moves
-/// waits for this decision, the core takes only interrupts for a still higher band until its end. Returns whether the core was interrupted.
-#[inline(always)]
-pub(super) fn look<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) -> bool {
-    if is_urgent(state, platform) {
-        if state.alarm <= now {
-            // It has expired for what is decided now.
-            disarm_alarm(state, platform);
-        }
-        hold_lower_back(state, platform);
-    }
-    let is_interrupted = platform.is_interrupted();
-    if is_interrupted {
-        take_interrupts(state, platform);
-    }
-    is_interrupted
 }
 
 /// Wakes the vCPUs whose deadlines have passed since the decision began. Returns the time of the decision if it is made the short way then.

@@ -35,6 +35,7 @@
 //! | `policy`, `choice` | which parked vCPUs a core fetches |
 //! | `core_state`, `platform` | the state of a core, and what it runs on |
 //! | `early` | a core switches to a vCPU before the vCPU's timer expires |
+//! | `expired` | vCPUs whose deadlines have passed wake |
 //! | `park`, `catch`, `notify`, `save` | a core saves and parks vCPUs, and notifies other cores |
 //! | `claim`, `pull`, `interrupt` | a core claims a vCPU that another core has parked; it takes interrupts |
 //! | `send`, `fetch` | vCPUs leave a core, and come to a core |
@@ -49,6 +50,7 @@ mod core_state;
 mod decide;
 mod defer;
 mod early;
+mod expired;
 mod fetch;
 mod finish;
 mod gang;

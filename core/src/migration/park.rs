@@ -5,12 +5,10 @@
 //! parked a vCPU still has it, unless it was sent away. The core claims the vCPU when it is to run; if another core was faster,
 //! it removes the vCPU from the scheduler.
 
-use super::decide::look;
-use super::early::woken_early;
 use super::platform::{Platform, State, TracePoint};
 use super::slot::{Parked, ParkedState};
-use crate::schedule::{Ticks, VcpuState};
-use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
+use crate::schedule::VcpuState;
+use spumone_config::types::{PcpuId, VcpuId};
 
 /// Whether this core is the host core of a vCPU: it has the token, or has parked it.
 #[inline(always)]
@@ -198,38 +196,6 @@ pub fn wake<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
         state.must_decide = true;
         if !state.has(id) {
             platform.shared().slot(id).mark_runnable(state.core);
-        }
-    }
-}
-
-/// Wakes the vCPUs whose deadlines have passed, except those below a band that runs or is runnable. Looks for interrupts after each but the
-/// first.
-#[inline(always)]
-pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
-    let is_idle = state.scheduler.current_band().is_none() && state.decided_band.is_none();
-    if is_idle && !state.alarm_is_stale && now < state.alarm {
-        // The alarm of an idle core is armed for the first of all deadlines.
-        return;
-    }
-    // At most 32 times: one deadline for each vCPU.
-    for number in 0..MAX_VCPUS {
-        let highest = state.scheduler.highest_band();
-        let Some(id) = state.deadlines.take_due(now, highest) else {
-            break;
-        };
-        if number > 0 {
-            let _ = look(state, platform, now);
-        }
-        let sleeps = state.scheduler.state(id) == Some(VcpuState::Sleep);
-        if !state.moves(id) {
-            state.scheduler.wake(id);
-        } else if is_host_core(state, platform, id) {
-            // A vCPU that was parked here may be on another core by now.
-            wake(state, platform, id);
-        }
-        // If another core has it by now, it still sleeps, as far as this core's scheduler knows.
-        if sleeps && state.scheduler.state(id) == Some(VcpuState::Runnable) {
-            woken_early(state, platform, id, now);
         }
     }
 }
