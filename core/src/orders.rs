@@ -7,12 +7,14 @@
 //! idles or runs no higher band than that of the guest that it is about; so it delays no guest of a higher band by more than one
 //! order, or by the rest of a line. Only the rest of the core's mail is read in any band.
 
+mod deferral;
 mod per_vcpu;
 
 use crate::bits::bits;
 use crate::console::{Notice, Notices};
 use crate::psci::{Ending, EntryPoint, Generation};
 use crate::schedule::Band;
+pub use deferral::Deferral;
 use per_vcpu::{OfGuest, PerVcpu};
 use spumone_config::types::{GuestId, MAX_GUESTS, VcpuId};
 
@@ -113,8 +115,7 @@ pub struct Orders<'a> {
     notices: Notices<'a>,
     /// The highest band of a guest that an order is about.
     band: Option<Band>,
-    /// Whether the last order that was due waits for the interrupts that were pending.
-    was_deferred: bool,
+    deferral: Deferral,
 }
 
 impl<'a> Orders<'a> {
@@ -130,15 +131,13 @@ impl<'a> Orders<'a> {
             stops: [StopStep::TakeOff(0); MAX_GUESTS],
             notices: Notices::new(),
             band: None,
-            was_deferred: false,
+            deferral: Deferral::default(),
         }
     }
 
-    /// An interrupt is pending: returns whether the core takes it before the order that is due. Not twice in a row, so that no storm of
-    /// interrupts holds orders up.
+    /// Whether the core takes the interrupt, if one is pending, before the order that is due: see [`Deferral`].
     pub fn defer(&mut self, is_interrupted: bool) -> bool {
-        self.was_deferred = is_interrupted && !self.was_deferred;
-        self.was_deferred
+        self.deferral.defers(is_interrupted)
     }
 
     /// Whether a core that runs this band (`None`: it idles) has an order to carry out now.

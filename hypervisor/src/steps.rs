@@ -30,7 +30,7 @@ pub enum Step {
     Loaded,
 }
 
-/// What the clock lists one by one; its value is the number of its mark.
+/// A point in time that the clock lists each time; its value is the number of its mark.
 #[derive(Clone, Copy)]
 #[repr(u16)]
 pub enum Mark {

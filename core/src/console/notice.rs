@@ -139,9 +139,7 @@ pub struct Notices<'a> {
     lines: [Option<Notice<'a>>; WAITING],
     /// The places in `lines` that have one, in the order in which the lines were noted.
     order: Vec<u8, WAITING>,
-    /// How many lines are about each guest.
-    of_guests: [u8; MAX_GUESTS],
-    /// The guests that lines are about; bit n for guest n.
+    /// The guests that the lines are about; bit n for guest n. Could be found from the lines, which takes longer than a step should.
     guests: u32,
     /// The place in `order` of the line that is being written.
     begun: Option<usize>,
@@ -156,7 +154,6 @@ impl<'a> Notices<'a> {
         Self {
             lines: [const { None }; WAITING],
             order: Vec::new(),
-            of_guests: [0; MAX_GUESTS],
             guests: 0,
             begun: None,
             part: 0,
@@ -177,7 +174,6 @@ impl<'a> Notices<'a> {
         let Some(place) = self.lines.iter().position(Option::is_none) else {
             return false;
         };
-        self.of_guests[notice.guest.index() % MAX_GUESTS] += 1;
         self.guests |= 1 << notice.guest.0;
         self.lines[place] = Some(notice);
         self.order.push(place as u8).is_ok()
@@ -250,15 +246,11 @@ impl<'a> Notices<'a> {
 
     /// Removes the line at this place of the order.
     fn remove(&mut self, place: usize) {
-        if let Some(guest) = self.line(place).map(|it| it.guest) {
-            let lines = &mut self.of_guests[guest.index() % MAX_GUESTS];
-            *lines -= 1;
-            if *lines == 0 {
-                self.guests &= !(1 << guest.0);
-            }
-        }
         let line = usize::from(self.order.remove(place));
         self.lines[line % WAITING] = None;
+        let left = (0..self.order.len()).filter_map(|place| self.line(place));
+        // At most 32 times: lines that wait.
+        self.guests = left.fold(0, |all, line| all | 1 << line.guest.0);
     }
 }
 

@@ -53,7 +53,7 @@ pub enum Claim {
 ///
 /// A core that has claimed a chunk carries it out as long as it has nothing better to do. The core of the guest's first vCPU keeps it
 /// also while it runs vCPUs of higher bands, since the guest needs that core in any case; another core gives it back before
-/// it enters a vCPU. So no core waits for one that does something else.
+/// it enters a vCPU, unless it checks late memory. So no core waits for one that does something else.
 #[derive(Debug)]
 pub struct Claims {
     /// The number of the next chunk, below that of the guest's last life, so that the claim of a core that read it in an earlier

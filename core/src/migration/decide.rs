@@ -76,8 +76,8 @@ pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next 
     }
 }
 
-/// [`notify_rung`] after a decision. If the vCPU that runs next is above all that migrate, and those that were rung are below it, the decision
-/// stands: that vCPU does not wait for another one.
+/// [`notify_rung`] after a decision. That may wake vCPUs of this core. If the vCPU that runs next has a higher band than these, and than each
+/// vCPU that migrates, the core does not decide again: the decision would be the same.
 #[inline(always)]
 fn notify_decided<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let (rung, stood) = (state.rung, !state.must_decide && !state.alarm_expired);

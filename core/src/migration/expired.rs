@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Wakes vCPUs whose deadlines have passed, in the middle of a decision, and looks for interrupts in between.
+//! A part of a decision: vCPUs whose deadlines have passed are woken, and the core looks for interrupts in between.
 
 use super::early::woken_early;
 use super::fetch::is_urgent;
@@ -9,8 +9,8 @@ use super::platform::{Platform, State};
 use crate::schedule::{Ticks, VcpuState};
 use spumone_config::types::MAX_VCPUS;
 
-/// Wakes the vCPUs whose deadlines have passed, except those below a band that runs or is runnable. Looks for interrupts after each but the
-/// first.
+/// Wakes each vCPU whose deadline has passed, unless a vCPU of a higher band runs or is runnable by then. Looks for interrupts before each but
+/// the first.
 #[inline(always)]
 pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     let is_idle = state.scheduler.current_band().is_none() && state.decided_band.is_none();

@@ -7,9 +7,9 @@
 //! - **The alarm is armed before an interrupt is taken.** The alarm has the highest GIC priority, so it is taken before
 //!   any other interrupt, however many are pending. A deadline for which the alarm is not armed would wait for all of
 //!   them.
-//! - **A preemption is decided before the next interrupt is taken.** As soon as a vCPU of a higher band than the running
-//!   one is runnable, the core decides; the decision sets the priority mask, which holds the rest of the storm back in
-//!   the GIC. When the alarm has expired, the core sets the mask at once.
+//! - **A preemption is decided before further interrupts are taken.** As soon as a vCPU of a higher band than the running
+//!   one is runnable, the core sets the priority mask, which holds the rest of the storm back in the GIC, and decides. Only
+//!   an interrupt for a still higher band is taken before the decision. When the alarm has expired, the core sets the mask at once.
 
 use super::core_state::{CoreState, Loaded};
 use super::park::{host_core_of, is_host_core, mark_wanted_if_cut_off, wake};
@@ -23,7 +23,7 @@ use spumone_config::types::{IntId, PcpuId, VcpuId};
 const MAX_TAKEN: usize = 8;
 
 /// Takes interrupts that are pending and that the priority mask lets through: up to [`MAX_TAKEN`], or up to the first
-/// that calls for a decision at once.
+/// that makes a vCPU of a higher band runnable, and one more for a still higher band.
 #[inline(never)]
 pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let mut must_return = false;
@@ -50,7 +50,6 @@ pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
             other => handle_other(state, platform, other),
         }
         if state.must_decide && state.higher_band_waits() {
-            // One more at most, and only if it is for a still higher band.
             hold_lower_back(state, platform);
             if must_return || !platform.is_interrupted() {
                 return;

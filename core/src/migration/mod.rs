@@ -35,7 +35,7 @@
 //! | `policy`, `choice` | which parked vCPUs a core fetches |
 //! | `core_state`, `platform` | the state of a core, and what it runs on |
 //! | `early` | a core switches to a vCPU before the vCPU's timer expires |
-//! | `expired` | vCPUs whose deadlines have passed wake |
+//! | `expired` | each vCPU whose deadline has passed is woken |
 //! | `park`, `catch`, `notify`, `save` | a core saves and parks vCPUs, and notifies other cores |
 //! | `claim`, `pull`, `interrupt` | a core claims a vCPU that another core has parked; it takes interrupts |
 //! | `send`, `fetch` | vCPUs leave a core, and come to a core |

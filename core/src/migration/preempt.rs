@@ -11,9 +11,9 @@ use super::shared::VcpuFacts;
 use crate::schedule::{Band, Level, Ticks, VcpuState};
 use spumone_config::types::VcpuId;
 
-/// Decides that another vCPU runs: a runnable vCPU, or the sleeping vCPU whose deadline has passed. That vCPU must not migrate, and its band
-/// must be above those of all vCPUs that do, and of all other vCPUs whose deadlines have passed: those wait for the end of its run in any case. Returns the time of the decision and the band of the vCPU; `None`:
-/// nothing has changed, and the decision takes the long way.
+/// Decides that another vCPU runs: one that is runnable, or one that sleeps and whose deadline has passed. That vCPU must not migrate. Its band
+/// must be higher than the band of each vCPU that migrates, and of each other vCPU whose deadline has passed: such a vCPU is not woken before
+/// this one has run. Returns the time of the decision and the band of the vCPU; `None`: nothing has changed, and the decision takes the long way.
 #[inline(always)]
 pub(super) fn preempt<P: Platform>(
     state: &mut State<P>,

@@ -17,6 +17,7 @@ pub use turns::Turns;
 
 use crate::load::{Expected, Subject, physical};
 use crate::psci::StopReason;
+use crate::schedule::{Band, Ticks};
 use spumone_config::packed::{Guest, Hash};
 use spumone_config::{GuestAddr, PhysAddr};
 
@@ -50,6 +51,23 @@ pub fn reason_of_fault(guest: &Guest, at: Option<GuestAddr>) -> StopReason {
     }
 }
 
+/// While leaves are late, the core runs its vCPU for so many times as long as it checks.
+const PAUSE: u64 = 2;
+/// The least pause is this part of the time between two looks: a check that is interrupted at once is short.
+const LEAST_PAUSE: u64 = 16;
+
+/// Whether a core that runs a vCPU of band `running` (`None`: it idles) checks late leaves of a guest of band `guest`: if the running band is
+/// lower, or the lowest one.
+pub fn is_checked_beside(guest: Band, running: Option<Band>) -> bool {
+    running.is_none_or(|running| running < guest || running == Band::LOWEST)
+}
+
+/// How long a core that has checked late leaves for the time `took` does not check any, while some are left. `look`: the time between two
+/// looks.
+pub fn pause(took: Ticks, look: Ticks) -> Ticks {
+    Ticks((PAUSE * took.0).max(look.0 / LEAST_PAUSE))
+}
+
 /// Protected leaf `number` of a guest, counted over all of them: what is to be hashed, and where it is. `None` behind the last one.
 pub fn leaf(guest: &Guest, number: u32) -> Option<(Subject, Changed)> {
     let mut left = number;
@@ -74,4 +92,27 @@ pub fn leaf(guest: &Guest, number: u32) -> Option<(Subject, Changed)> {
         expected: Expected::Listed(segment.list + number * Hash::SIZE as u64),
     };
     Some((subject, Changed { page, at }))
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_leaves_are_checked_in_the_time_of_lower_bands_or_of_the_lowest() {
+        let (lowest, highest) = (Band::LOWEST, Band::HIGHEST);
+        assert!(is_checked_beside(highest, Some(lowest)));
+        assert!(is_checked_beside(lowest, Some(lowest)));
+        assert!(is_checked_beside(highest, None));
+        assert!(!is_checked_beside(highest, Some(highest)));
+        assert!(!is_checked_beside(lowest, Some(highest)));
+    }
+
+    #[test]
+    fn the_core_runs_its_vcpu_for_twice_as_long_as_it_checks() {
+        assert_eq!(pause(Ticks(500), Ticks(160)), Ticks(1000));
+        // An interrupt was pending.
+        assert_eq!(pause(Ticks(0), Ticks(160)), Ticks(10));
+    }
 }

@@ -2,9 +2,9 @@
 //! When each protected leaf of a guest is due, and which core checks it.
 //!
 //! A round goes over all leaves once. They become due one by one, evenly over the time that the description has for a round; a core that
-//! idles claims the next one that is due. So an idle machine does no more than it is asked to. If no core idles, a leaf is late as soon as
-//! that time has passed once more, and is checked in the time of vCPUs below the guest: a round then takes twice as long. The next round begins
-//! when that time is over and the former round has ended.
+//! idles claims the next leaf that is due. So an idle machine does no more than it is asked to. A leaf that no core has checked in the time of
+//! a round after it was due is late: it is also claimed by cores that run vCPUs of lower bands than the guest's, or of the lowest one. So a
+//! round takes twice its time if no core idles. The next round begins when the time of a round is over and the former round has ended.
 
 use super::Progress;
 use crate::load::{Claim, Claims, Phases};

@@ -96,7 +96,7 @@ impl Deadlines {
             .any(|(_, deadline)| deadline.at <= now && deadline.band >= band)
     }
 
-    /// Of the vCPUs whose deadline is due by `now`, the one of the highest band, if it is the only one of that band.
+    /// The vCPU of the highest band among those whose deadlines are due by `now`. `None` if there is no such vCPU, or several of that band.
     #[inline(always)]
     pub fn highest_due(&self, now: Ticks) -> Option<VcpuId> {
         let (mut highest, mut is_only) = (None, false);

@@ -236,7 +236,8 @@ impl CpuInterface {
     }
 
     /// The guest wrote `value` to an SGI register (the access trapped). Loaded only. Returns the vCPUs
-    /// whose doorbells were rung. If there are several, this vCPU may be one of them, and is to be [kicked](Self::kicked) as the others are.
+    /// whose doorbells were rung. This vCPU is among them only if others are, too: then the SGI for this vCPU is not delivered yet, and the
+    /// caller calls [`kicked`](Self::kicked).
     pub fn send_sgi(
         &mut self,
         gic: &GuestGic,

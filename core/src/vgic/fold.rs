@@ -20,7 +20,7 @@ impl CpuInterface {
     /// Takes the state of all interrupts back from the list registers. Afterwards all state is in software; what the guest has ended in no
     /// list register is still among the active interrupts until [`Self::finish_ended`]. Loaded only; does nothing if list registers are empty. Returns the vCPUs whose doorbells were rung.
     #[inline(always)]
-    pub fn fold(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
+    pub(super) fn fold(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
         self.fold_while(gic, machine, |_| true).0
     }
 

@@ -119,8 +119,8 @@ impl CpuInterface {
     }
 
     /// Takes interrupts back from the list registers, as the first part of [`unload`](Self::unload), or to see what the guest has pending;
-    /// looks for interrupts after each SPI. Loaded only. Returns the vCPUs with a rung doorbell, and whether it is done. If the core was interrupted, it is not: the virtual CPU interface is off, and the
-    /// vCPU must be [synchronized](Self::synchronize) if it runs again.
+    /// looks for interrupts after each SPI. Loaded only. Returns the vCPUs with a rung doorbell, and whether it is done. If the core was
+    /// interrupted, it is not: the virtual CPU interface is off, and the vCPU must be [synchronized](Self::synchronize) if it runs again.
     #[inline(never)]
     pub fn take_back(
         &mut self,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks what must not change in the memory of guests that run: while the core idles, and, if no core has idled for long, in the time of
-//! vCPUs below the guest. `core/src/protect` says what is due, and what is late.
+//! vCPUs below the guest, or of the lowest band. `core/src/protect` says what is due, and what is late.
 
-use super::platform::is_checked_beside;
 use super::{Helped, Instance};
 use crate::cpu;
 use crate::hash::MemoryEngine;
@@ -14,12 +13,6 @@ use spumone_core::console::Subject;
 use spumone_core::load::Hashing;
 use spumone_core::protect;
 use spumone_core::psci::{Generation, Phase, StopReason};
-use spumone_core::schedule::Ticks;
-
-/// While late memory is left, the core checks for one part of its time, and runs its vCPU for so many.
-const PAUSE: u64 = 2;
-/// At least for this part of the time between two looks: the core may be interrupted at once.
-const LEAST_PAUSE: u64 = 16;
 
 impl Instance {
     /// Checks leaves that are due, of guests that are not below this core's own vCPUs: an interrupt for those would wait for a step. Returns
@@ -69,7 +62,7 @@ impl Instance {
         for id in self.turns.order(machine.protected) {
             let guest = machine.guest(id);
             if let (Phase::Running, life) = guest.lifecycle.now()
-                && is_checked_beside(guest.config.band, running)
+                && protect::is_checked_beside(guest.config.band, running)
                 && self.check(id, life, true) == Left::More
             {
                 self.turns.checked(id, self.helps.is_some());
@@ -82,23 +75,21 @@ impl Instance {
         }
         let now = timers::now();
         let pause = match left {
-            Left::More => {
-                let took = now.saturating_sub(begin).0;
-                Ticks((PAUSE * took).max(machine.late_look.0 / LEAST_PAUSE))
-            }
+            Left::More => protect::pause(now.saturating_sub(begin), machine.late_look),
             Left::Nothing => machine.late_look,
         };
         self.is_late = self.helps.is_some();
         self.platform.late_look_at = now.saturating_add(pause);
     }
 
-    /// Whether the core keeps the leaf that it has begun, although it enters a vCPU: if there are many interrupts, it would never finish it.
+    /// Whether the core keeps the leaf that it has begun to hash, although it enters a vCPU. It keeps a late leaf: with many interrupts it would
+    /// never finish one.
     pub(super) fn keeps_leaf(&self) -> bool {
         let Helped::Check(id, _) = self.helped else {
             return false;
         };
         let band = self.platform.machine.guest(id).config.band;
-        self.is_late && is_checked_beside(band, self.state.current_band())
+        self.is_late && protect::is_checked_beside(band, self.state.current_band())
     }
 
     /// Checks leaves of this guest that are due, or those that are late, a step at a time, until an interrupt pends.

@@ -11,9 +11,6 @@ use spumone_core::smccc::{Call, SUCCESS, random_registers};
 use spumone_core::vgic::VcpuIndex;
 use spumone_core::watchdog::Caller;
 
-/// How often an interrupt comes before a long step.
-const MAX_PUT_OFF: u8 = 2;
-
 impl Instance {
     /// Handles an HVC or SMC of the running vCPU, whose program counter is past the instruction.
     pub(super) fn firmware_call(&mut self) {
@@ -72,18 +69,14 @@ impl Instance {
         loaded(&mut self.state).registers.x[..4].copy_from_slice(&values);
     }
 
-    /// Prepares to save the registers of the loaded vCPU. Returns whether that may follow: it may not if the core was interrupted, unless
-    /// it was put off before.
-    pub(super) fn can_be_saved(&mut self) -> bool {
-        migration::take_back_interrupts(&mut self.state, &mut self.platform) && !self.puts_off()
+    /// Whether the core takes an interrupt, if one is pending, before a step that takes long.
+    pub(super) fn defers_step(&mut self) -> bool {
+        self.deferral.defers(cpu::interrupt_pending())
     }
 
-    /// Whether an interrupt comes before a long step. After [`MAX_PUT_OFF`] times in a row the step comes first, so that no storm of
-    /// interrupts holds it up.
-    pub(super) fn puts_off(&mut self) -> bool {
-        let puts_off = cpu::interrupt_pending() && self.put_off < MAX_PUT_OFF;
-        self.put_off = if puts_off { self.put_off + 1 } else { 0 };
-        puts_off
+    /// Takes the interrupts of the loaded vCPU back, and returns whether its registers can be saved now. If not, an interrupt comes first.
+    pub(super) fn can_be_saved(&mut self) -> bool {
+        migration::take_back_interrupts(&mut self.state, &mut self.platform) && !self.defers_step()
     }
 
     /// The running vCPU has suspended to powerdown, and is to run again: at its entry point ([`Instance::prepare_vcpu`]). So its registers

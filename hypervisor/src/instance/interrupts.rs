@@ -189,7 +189,7 @@ impl Instance {
         }
     }
 
-    /// As [`Self::notify`], after an exit that takes long: an interrupt comes first.
+    /// As [`Self::notify`], after work that takes long: if an interrupt is pending, the core takes it first.
     #[inline(always)]
     pub(super) fn notify_later(&mut self, guest: GuestId, rung: VcpuIndexSet) {
         if !rung.is_empty() {
@@ -228,8 +228,8 @@ impl Instance {
         self.notify(guest, rung);
     }
 
-    /// Whether the running vCPU has an interrupt that is signalled to it when it is entered and does not mask it: so the answer is, too, if
-    /// the core is interrupted meanwhile. Also returns the vCPUs of its guest to notify.
+    /// Whether the running vCPU has an interrupt that is signalled to it when it is entered and does not mask it. The answer is also yes if the
+    /// core is interrupted before that is known. Also returns the vCPUs of its guest to notify.
     #[inline(always)]
     pub(super) fn has_deliverable(&mut self) -> (bool, VcpuIndexSet) {
         let vcpu = super::loaded(&mut self.state);

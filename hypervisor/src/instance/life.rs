@@ -87,7 +87,7 @@ impl Instance {
             self.post(host, owner, message);
             return;
         }
-        if self.puts_off() {
+        if self.defers_step() {
             // This core has it now, and starts it next.
             self.state.park_soon(id);
             return self.order_start(id, start, generation);

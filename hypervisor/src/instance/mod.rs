@@ -45,6 +45,7 @@ use spumone_core::console::{Answers, Attendance, Served};
 use spumone_core::load::{Hashing, RESET_SPIS, guests_to_help};
 use spumone_core::mailbox::Port;
 use spumone_core::migration::{self, CoreSetup, CoreState, Next};
+use spumone_core::orders::Deferral;
 use spumone_core::protect::Turns;
 use spumone_core::psci::Generation;
 use spumone_core::schedule::{Band, Ticks, VcpuState};
@@ -70,13 +71,13 @@ pub struct Instance {
     helped: Helped,
     /// Whether it was begun because it is late.
     is_late: bool,
-    /// How often in a row an interrupt came before a long step.
-    put_off: u8,
+    /// Whether an interrupt came before a step that takes long.
+    deferral: Deferral,
     /// In which order this core checks the protected memory of guests.
     turns: Turns,
 }
 
-/// What a core that idles hashes a chunk for.
+/// What a core hashes a chunk for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Helped {
     /// To load this guest.
@@ -175,7 +176,7 @@ impl Instance {
             random: machine.entropy.of_core(core),
             helps: None,
             is_late: false,
-            put_off: 0,
+            deferral: Deferral::default(),
             helped: Helped::Load(GuestId(0)),
             turns: Turns::new(),
         }

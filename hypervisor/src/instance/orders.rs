@@ -47,8 +47,8 @@ impl Instance {
         self.decides_for_orders();
     }
 
-    /// Has the core decide again if an order is due in the band that it runs: the decision leads to it. Else the decision does that
-    /// with which the core goes back to a lower band.
+    /// Has the core decide again if an order is due in the band that it runs: the decision leads to the order. If the order is about a guest
+    /// of a lower band, the decision by which the core goes back to that band leads to it.
     pub(super) fn decides_for_orders(&mut self) {
         if self.platform.orders.are_due(self.state.current_band()) {
             self.state.decide_anew();

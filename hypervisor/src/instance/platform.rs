@@ -18,6 +18,7 @@ use spumone_core::migration::{
     Taken, TracePoint, Verdict, may_hold_lock,
 };
 use spumone_core::orders::{Orders, Route};
+use spumone_core::protect;
 use spumone_core::psci::Phase;
 use spumone_core::schedule::{Band, Ticks, priority_mask};
 use spumone_core::sets::VcpuSet;
@@ -108,7 +109,8 @@ impl CorePlatform {
         }
     }
 
-    /// When a core that runs this band looks for protected memory. If it idles, [`Instance::idle`](super::Instance) does so whenever it is awake.
+    /// When the alarm expires so that a core that runs this band (`None`: it idles) looks for protected memory. A core that idles also looks
+    /// whenever it is awake.
     #[inline(never)]
     fn next_look(&mut self, now: Ticks, band: Option<Band>) -> Ticks {
         match (band, self.machine.protected_band) {
@@ -118,7 +120,7 @@ impl CorePlatform {
                 }
                 self.look_at
             }
-            (Some(running), Some(guest)) if is_checked_beside(guest, Some(running)) => {
+            (Some(running), Some(guest)) if protect::is_checked_beside(guest, Some(running)) => {
                 self.late_look_at
             }
             _ => Ticks::NEVER,
@@ -440,11 +442,6 @@ fn wakes(vcpu: &Vcpu, now: Ticks, is_urgent: bool) -> bool {
     let gic = &vcpu.shared.gic;
     vcpu.vgic
         .wakes(gic, lines, vmcr, running, is_urgent, cpu::interrupt_pending)
-}
-
-/// Whether protected memory of a guest of band `guest` that is late is checked in the time of a vCPU of band `running`.
-pub(super) fn is_checked_beside(guest: Band, running: Option<Band>) -> bool {
-    running < Some(guest) || is_low(running)
 }
 
 /// Whether the core idles, or runs the lowest band.

@@ -145,8 +145,8 @@ fn a_core_does_not_check_guests_below_its_own_vcpus() {
     bench.until("its own core checks", |bench| rounds(bench) > 1);
 }
 
-/// No core idles. Core 1 checks what is late in the time of its guest, whose priority is lower, also if that guest is interrupted all the
-/// time.
+/// No core idles. Core 1 checks late leaves while it runs its own guest, which has a lower priority than the protected guest. It does so, too,
+/// if that guest gets interrupts without end.
 #[test]
 fn memory_is_checked_although_no_core_idles() {
     for (has_sha256, is_interrupted) in [(true, false), (false, false), (false, true)] {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `suite=instructions`: executes random words as instructions without end, at EL1 and at EL0, with the MMU off. It needs 192 MiB of memory. Reports each 2^16 of them.
+//! `suite=instructions`: executes random words as instructions without end, at EL1 and at EL0, with the MMU off. It needs 192 MiB of
+//! memory. Reports each 2^16 of them.
 //!
 //! They may do anything to this program: its watchdog restarts it then. The description must give it one, and `on-fault = "abort"`. Random
 //! numbers of the firmware are the seed of each life.
 
+use super::watchdog::{command, watchdog};
 use crate::machine::gic::{self, GICD, GICR};
 use crate::machine::psci::{Conduit, call_by, function};
 use crate::machine::random::Random;
@@ -37,12 +39,6 @@ const EL1: u64 = 0b0101;
 const EL0: u64 = 0;
 /// `CPACR_EL1.FPEN`: floating point does not trap.
 const CPACR: u64 = 3 << 20;
-
-/// The call of the watchdog (`arm,smc-wdt`), and its commands.
-const WATCHDOG: u64 = 0x8200_3D06;
-const SET_TIMEOUT: u64 = 1;
-const ENABLE: u64 = 2;
-const PET: u64 = 3;
 
 /// What the assembly below uses: it has the offsets.
 #[repr(C, align(64))]
@@ -115,9 +111,9 @@ fn keep_alive() {
     gic::start_distributor();
     gic::start_cpu();
     msr!(CPACR_EL1, CPACR);
-    for (command, argument) in [(SET_TIMEOUT, 1), (ENABLE, 1), (PET, 0)] {
-        call_by(Conduit::Smc, [WATCHDOG, command, argument, 0]);
-    }
+    watchdog(command::SET_TIMEOUT, 1);
+    watchdog(command::ENABLE, 1);
+    watchdog(command::PET, 0);
 }
 
 fn seed() -> u64 {
@@ -160,7 +156,7 @@ fn execute(random: &mut Random, end: u64) -> u64 {
     // At most as many as there are priorities.
     for _ in 0..32 {
         let interrupt = gic::acknowledge();
-        if interrupt >= 1020 {
+        if interrupt == gic::SPURIOUS {
             break;
         }
         gic::end(interrupt);

@@ -13,7 +13,7 @@ use crate::report::{Verdict, check_eq, record};
 
 /// The call, and what it is to do.
 const CALL: u64 = 0x8200_3D06;
-mod command {
+pub mod command {
     pub const INIT: u64 = 0;
     pub const SET_TIMEOUT: u64 = 1;
     pub const ENABLE: u64 = 2;
@@ -27,7 +27,7 @@ const DISABLED: i64 = -8;
 const SECOND_US: u64 = 1_000_000;
 
 /// Calls the watchdog; returns the status, and x1 and x2.
-fn watchdog(command: u64, argument: u64) -> (i64, u64, u64) {
+pub fn watchdog(command: u64, argument: u64) -> (i64, u64, u64) {
     let [status, first, second, _] = call_by(Conduit::Smc, [CALL, command, argument, 0]);
     (i64::from(status as i32), first, second)
 }
