@@ -77,6 +77,9 @@ impl Instance {
         if !guest.lifecycle.is_running(generation) {
             return;
         }
+        if self.defers_step() {
+            return self.order_start(id, start, generation);
+        }
         if !migration::pull_for_start(&mut self.state, &mut self.platform, id) {
             let host = guest.gic.doorbell(index).location();
             let message = Message::StartVcpu {
@@ -86,11 +89,6 @@ impl Instance {
             };
             self.post(host, owner, message);
             return;
-        }
-        if self.defers_step() {
-            // This core has it now, and starts it next.
-            self.state.park_soon(id);
-            return self.order_start(id, start, generation);
         }
         self.saved(id).power_on(start, timers::now());
         guest.power.started(index.0);
