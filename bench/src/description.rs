@@ -135,7 +135,11 @@ pub struct Protect {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<String>,
     /// The time of a round, as "1s".
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub round: String,
+    /// How much local memory, as "256KiB".
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub memory: String,
 }
 
 /// A `[[link]]`.

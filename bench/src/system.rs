@@ -124,6 +124,7 @@ impl System {
             priority: Some(Priority::All(rt.priority.unwrap_or(RT_PRIORITY))),
             wake_early: rt.wake_early.clone(),
             protect: rt.protected.as_ref().map(|round| Protect {
+                memory: String::new(),
                 by: "hash".into(),
                 ranges: Vec::new(),
                 round: round.clone(),

@@ -22,6 +22,8 @@ pub struct Board {
     pub core_compatible: String,
     /// Memory.
     pub memory: Memory,
+    /// Local memory, from which protected guests run; `None`: the board has none.
+    pub local_memory: Option<LocalMemory>,
     /// Interrupt controller.
     pub gic: Gic,
     /// INTIDs of the generic timer.
@@ -45,6 +47,15 @@ pub struct Memory {
     pub max: u64,
     /// Offset of the hypervisor's image from `base`, for which it is linked.
     pub image_offset: u64,
+}
+
+/// `[local-memory]`: memory on the chip that no device reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalMemory {
+    /// First byte.
+    pub base: u64,
+    /// Bytes.
+    pub size: u64,
 }
 
 /// `[gic]`, a GICv3.

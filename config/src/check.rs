@@ -6,6 +6,7 @@
 mod cores;
 mod devices;
 mod links;
+mod local;
 mod machine;
 mod options;
 mod policy;
@@ -17,6 +18,7 @@ use crate::problem::Problem;
 
 pub(crate) use devices::windows;
 pub(crate) use links::ends as link_ends;
+pub(crate) use local::parts_of as local_parts;
 pub(crate) use priorities::resolve as resolve_priorities;
 
 /// Checks a description against its board. Memory and images are for [`crate::layout`].
@@ -29,5 +31,6 @@ pub fn check(description: &Description, board: &Board) -> Vec<Problem> {
     policy::check(description, &mut problems);
     devices::check(description, board, &mut problems);
     links::check(description, board, &mut problems);
+    local::check(description, board, &mut problems);
     problems
 }

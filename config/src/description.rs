@@ -9,7 +9,7 @@ mod protect;
 mod wake_early;
 
 pub use ending::{DEFAULT_RESTARTS, Ended, Tampered};
-pub use protect::{Protect, Range};
+pub use protect::{By, Protect, Range};
 
 use crate::board::Board;
 use crate::packed::{InterruptPriorities, OnFault, Policy, RestartLimit, WakeEarly, Without};
@@ -83,7 +83,10 @@ const TABLES: &[(&str, &[&str])] = &[
     ),
     ("`console` of a [[guest]]", &["uart", "colour"]),
     ("`restarts` of a [[guest]]", &["most", "within"]),
-    ("`protect` of a [[guest]]", &["by", "ranges", "round"]),
+    (
+        "`protect` of a [[guest]]",
+        &["by", "ranges", "round", "memory"],
+    ),
     (
         "[[link]]",
         &["kind", "between", "size", "read-only", "offloads"],

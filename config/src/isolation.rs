@@ -6,7 +6,7 @@
 //! not walked.
 
 use crate::packed::{Guest, LinkEnd, LinkKind, Mapping, MemoryRange, System};
-use crate::types::{GuestId, PhysAddr};
+use crate::types::{GuestId, MAX_GUESTS, PhysAddr};
 use core::fmt;
 
 /// Size of the pages of stage 2, of which all ranges consist.
@@ -23,6 +23,8 @@ pub enum Use {
     Link(usize),
     /// The page with the stolen time of its vCPUs.
     StolenTime,
+    /// The local memory from which it runs.
+    Local,
 }
 
 impl fmt::Display for Use {
@@ -32,6 +34,7 @@ impl fmt::Display for Use {
             Self::Device => f.write_str("a device"),
             Self::Link(number) => write!(f, "the memory of link {number}"),
             Self::StolenTime => f.write_str("the page with its stolen time"),
+            Self::Local => f.write_str("local memory"),
         }
     }
 }
@@ -156,6 +159,11 @@ pub fn check(system: &System, own: MemoryRange) -> Result<(), Overlap<'_>> {
                 return fail(Use::StolenTime, page, Fault::NotKept);
             }
         }
+        if let Some(local) = local_memory(guest)
+            && let Some(fault) = local_fault(system, index, local, own)
+        {
+            return fail(Use::Local, local, fault);
+        }
         for (number, end) in guest.links.iter().enumerate() {
             let LinkKind::Memory { memory, .. } = &end.kind else {
                 continue;
@@ -224,6 +232,49 @@ fn device_fault(system: &System, range: MemoryRange) -> Option<Fault<'_>> {
     }
     let memory = system.board.memory;
     overlap(range, memory).then_some(Fault::Inside(memory))
+}
+
+/// The local memory from which a guest runs.
+fn local_memory(guest: &Guest) -> Option<MemoryRange> {
+    Some(guest.protect.as_ref()?.local?.memory)
+}
+
+/// What is wrong with the local memory of guest `index`: it is not in the machine's memory, or in the part of it that is the hypervisor's and
+/// has nothing else; and no other guest has it, and no device.
+fn local_fault(
+    system: &System,
+    index: usize,
+    range: MemoryRange,
+    own: MemoryRange,
+) -> Option<Fault<'_>> {
+    if !is_pages(range) {
+        return Some(Fault::NoPages);
+    }
+    let board = &system.board;
+    let hypervisor = board.hypervisor_memory;
+    // Pages of the hypervisor's come first: those of the epitaph and of stolen times.
+    let kept = MemoryRange {
+        start: hypervisor.start,
+        size: hypervisor.stolen_page(GuestId(MAX_GUESTS as u8)).0 - hypervisor.start.0,
+    };
+    if overlap(range, board.memory) {
+        if !contains(hypervisor, range) {
+            return Some(Fault::Outside(hypervisor));
+        }
+        if let Some(met) = [own, kept].into_iter().find(|it| overlap(*it, range)) {
+            return Some(Fault::Hypervisor(met));
+        }
+    }
+    let guests = system.guests.iter().enumerate();
+    let mut met = guests.flat_map(|(other, guest)| {
+        let devices = guest.devices.iter().map(machine_range);
+        let devices = devices.map(|it| (Use::Device, it));
+        let local = local_memory(guest).filter(|_| other != index);
+        let all = devices.chain(local.map(|it| (Use::Local, it)));
+        all.map(move |(what, it)| (guest, what, it))
+    });
+    let (guest, what, it) = met.find(|(_, _, it)| overlap(*it, range))?;
+    Some(Fault::Guest(&guest.name, what, it))
 }
 
 /// Which memory of a guest other than `own` a range overlaps.

@@ -80,6 +80,13 @@ pub struct GuestPlan {
     pub protected: Option<Protected>,
 }
 
+impl GuestPlan {
+    /// Whether the guest runs from local memory.
+    pub fn is_local(&self) -> bool {
+        self.protected.as_ref().is_some_and(|it| it.local.is_some())
+    }
+}
+
 /// Something copied into a guest's memory. The device tree is not among [`GuestPlan::loads`]: its
 /// size is known only when it has been made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +134,12 @@ pub fn plan(
         .iter()
         .map(|guest| gic(description, guest, board))
         .collect();
+    let locals = check::local_parts(description, board);
+    let lists = description.guests.iter().zip(&locals);
+    let lists = lists.filter(|(_, local)| local.is_some());
+    let lists = lists.map(|(guest, _)| pack::local_list(guest.memory.value));
     let bundle = bundle_room(files)
+        .saturating_add(lists.fold(0, u64::saturating_add))
         .saturating_add(tables::room(description, board))
         .saturating_add(el2::ROOM);
     let places = memory::place(description, board, hypervisor_size, bundle, &mut problems);
@@ -148,7 +160,8 @@ pub fn plan(
             continue;
         };
         let image = &files.image;
-        let Some(protected) = protect::of(guest, image, &loaded.loads, &mut problems) else {
+        let local = locals.get(index).copied().flatten();
+        let Some(protected) = protect::of(guest, image, &loaded.loads, local, &mut problems) else {
             continue;
         };
         guests.push(GuestPlan {

@@ -12,8 +12,10 @@
 //! the stage 2 tables of all guests and EL2's own tables, 8 KiB aligned. Payload offsets count from `bundle_start`.
 
 mod bundle;
+mod local;
 
 pub use bundle::{BundleHeader, DESCRIPTION_ROOM, FORMAT_VERSION, Hash, MAGIC, Part, Seal, Trust};
+pub use local::{Local, LocalAreas, TABLE_SPAN};
 
 use crate::types::{
     Band, GuestAddr, GuestId, IntId, MAX_GUESTS, MAX_LINKS_PER_GUEST, MAX_PCPUS,
@@ -318,6 +320,13 @@ pub struct Guest {
     pub preempt_count: Option<u32>,
 }
 
+impl Guest {
+    /// Whether memory of it is compared with hashes again and again.
+    pub fn has_rounds(&self) -> bool {
+        self.protect.as_ref().is_some_and(|it| it.local.is_none())
+    }
+}
+
 /// What an access of a guest to an address where it has nothing does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -351,6 +360,9 @@ pub struct Protect {
     pub read_only: Vec<PageRange, MAX_RANGES>,
     /// How long a round over all leaves is to take, in microseconds: 1,000 or more.
     pub round_us: u32,
+    /// The local memory from which the guest runs, if it does. Then there are no leaves to compare: pages are compared when they are brought
+    /// there.
+    pub local: Option<Local>,
     /// What becomes of the guest if one of them has changed, or if it writes to such a page.
     pub on_tamper: OnTamper,
 }

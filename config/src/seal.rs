@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes the hashes of a bundle, and its seal. `core/src/verify` and `core/src/load` check them.
 
-use crate::packed::{BundleHeader, Hash, Part, Seal, Segment, System};
+use crate::packed::{BundleHeader, Guest, Hash, LEAF, Part, Seal, Segment, System};
 use crate::types::PhysAddr;
 use sha2::{Digest, Sha256};
+
+/// Bytes of a page.
+const PAGE: usize = LEAF as usize;
 
 /// The SHA-256 of some bytes.
 pub fn hash(bytes: &[u8]) -> Hash {
@@ -28,6 +31,14 @@ pub fn seal(
             let list = list(segment, bundle).ok_or("a payload lies beyond the bundle")?;
             segment.list_hash = hash(&list);
             put(bundle, segment.list, &list)?;
+        }
+        let pages = match guest.protect.as_ref().and_then(|it| it.local) {
+            Some(_) => pages(guest, bundle).ok_or("a payload lies beyond the bundle")?,
+            None => continue,
+        };
+        if let Some(local) = guest.protect.as_mut().and_then(|it| it.local.as_mut()) {
+            local.list_hash = hash(&pages);
+            put(bundle, local.list, &pages)?;
         }
     }
     for part in [&mut system.stage2_pages, &mut system.el2_pages] {
@@ -62,6 +73,26 @@ fn list(segment: &Segment, bundle: &[u8]) -> Option<Vec<u8>> {
     for number in 0..segment.leaves() {
         let leaf = segment.leaf(number);
         list.extend_from_slice(&hash(get(payload, leaf.start, leaf.size)?).0);
+    }
+    Some(list)
+}
+
+/// The hashes of all pages of a guest's memory, as it is loaded, one after the other.
+fn pages(guest: &Guest, bundle: &[u8]) -> Option<Vec<u8>> {
+    let mut list = Vec::new();
+    for range in &guest.memory {
+        let mut memory = vec![0; usize::try_from(range.size).ok()?];
+        for segment in &guest.segments {
+            let payload = get(bundle, segment.offset, segment.size)?;
+            let at = segment.destination.0.wrapping_sub(range.ipa.0);
+            let place = usize::try_from(at).ok();
+            let place = place.and_then(|at| memory.get_mut(at..at.checked_add(payload.len())?));
+            if let Some(place) = place {
+                place.copy_from_slice(payload);
+            }
+        }
+        let pages = memory.chunks(PAGE).map(|page| hash(page).0);
+        list.extend(pages.flatten());
     }
     Some(list)
 }

@@ -398,6 +398,7 @@ fn the_largest_system_fits_into_its_space() {
                 size: FAR,
             }),
             round_us: u32::MAX,
+            local: None,
             on_tamper: OnTamper::Restart(RestartLimit {
                 most: u8::MAX,
                 within_us: u32::MAX,

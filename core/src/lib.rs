@@ -20,6 +20,7 @@ pub mod health;
 mod line;
 pub mod link;
 pub mod load;
+pub mod local;
 pub mod mailbox;
 pub mod migration;
 pub mod orders;

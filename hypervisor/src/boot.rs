@@ -35,6 +35,7 @@ use spumone_config::{GuestId, IntId, PcpuId, PhysAddr};
 use spumone_core::health::HealthLog;
 use spumone_core::link::{Gpio, Signal};
 use spumone_core::load::{Claims, Phases};
+use spumone_core::local::Counts;
 use spumone_core::mailbox::Post;
 use spumone_core::migration::{Early, Level, Policy, Roles, Shared, VcpuFacts};
 use spumone_core::protect::{Pace, Rounds};
@@ -215,6 +216,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
             phases: Phases::of(config),
             loading: Claims::new(),
             rounds: Rounds::new(),
+            local: Counts::new(),
             pace: pace(config),
             vcpus: config.vcpus.iter().map(|vcpu| vcpu.id).collect(),
             stage2: tables(&config.stage2),
@@ -223,7 +225,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
         let _ = guests.push(place.write(guest));
     }
     let protected = guests.iter().enumerate();
-    let protected = protected.filter(|(_, guest)| guest.config.protect.is_some());
+    let protected = protected.filter(|(_, guest)| guest.config.has_rounds());
     let look = protected.clone().map(|(_, guest)| guest.pace.look());
     let look = look.min().unwrap_or(Ticks::NEVER);
     let late_look = protected.clone().map(|(_, guest)| guest.pace.late_look());

@@ -11,6 +11,7 @@ use spumone_config::types::{MAX_LINKS_PER_GUEST, MAX_VCPUS_PER_GUEST};
 use spumone_config::{GuestAddr, GuestId, PhysAddr, VcpuId};
 use spumone_core::link::{Gpio, Signal};
 use spumone_core::load::{Claims, Phases};
+use spumone_core::local::Counts;
 use spumone_core::protect::{Pace, Rounds};
 use spumone_core::psci::{GuestPower, Lifecycle, Restarts};
 use spumone_core::schedule::Ticks;
@@ -59,6 +60,8 @@ pub struct Guest {
     pub rounds: Rounds,
     /// How fast that is to be.
     pub pace: Pace,
+    /// How many pages were copied, if it runs from local memory.
+    pub local: Counts,
     /// Its console.
     pub vuart: Vuart,
     /// The signals at its ends of links; by the number of the link.
@@ -99,10 +102,16 @@ impl Guest {
             return None;
         }
         let at = cpu::translate(address)?;
-        let is_own = self.range_of(at).is_some();
+        let is_own = self.range_of(at).is_some() || self.is_local(at);
         // SAFETY: the address is aligned and in the guest's memory, which consists of whole mapped pages. Another vCPU
         // of the guest may write the word concurrently, which this read allows.
         is_own.then(|| unsafe { hardware::read_word_of_memory(at) })
+    }
+
+    /// Whether this machine address, which stage 2 gives the guest, is in the local memory from which it runs.
+    fn is_local(&self, at: PhysAddr) -> bool {
+        let local = self.config.protect.as_ref().and_then(|it| it.local);
+        local.is_some_and(|it| at.0.wrapping_sub(it.memory.start.0) < it.memory.size)
     }
 
     /// The range of the guest's memory that has this machine address.
@@ -112,10 +121,8 @@ impl Guest {
         ranges.find(|range| at.0.wrapping_sub(range.pa.0) < range.size)
     }
 
-    /// The guest's own address of a virtual address of the loaded vCPU, which must be one of this guest; `None` if the vCPU's kernel could
-    /// not read there, or it is outside the guest's memory.
-    pub fn own_address(&self, address: u64) -> Option<GuestAddr> {
-        let at = cpu::translate(address)?;
+    /// The guest's own address of a machine address; `None` if that is outside the guest's memory.
+    pub fn own_address(&self, at: PhysAddr) -> Option<GuestAddr> {
         let range = self.range_of(at)?;
         Some(GuestAddr(range.ipa.0 + (at.0 - range.pa.0)))
     }

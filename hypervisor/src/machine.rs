@@ -107,7 +107,7 @@ pub struct Machine {
     /// The guests that are being loaded, bit n for guest n: where cores that idle help. Relaxed: only a hint, which comes before the
     /// SGI by which those cores are called.
     pub loading: AtomicU32,
-    /// The guests with protected memory; bit n for guest n.
+    /// The guests whose protected memory is compared with hashes again and again; bit n for guest n.
     pub protected: u32,
     /// How often a core that idles looks whether some of it is due to be checked; never if there is none.
     pub look: Ticks,

@@ -4,11 +4,13 @@
 use crate::context::{FloatingPoint, SystemRegisters};
 use crate::guest::{Guest, Owner};
 use crate::guest_registers::GuestRegisters;
+use crate::hardware;
 use crate::sysreg::{mrs, msr};
 use crate::timers::GuestTimers;
 use core::ops::{Deref, DerefMut};
 use spumone_config::{GuestId, VcpuId};
 use spumone_core::load::Hashing;
+use spumone_core::local::Paging;
 use spumone_core::psci::EntryPoint;
 use spumone_core::schedule::Ticks;
 use spumone_core::stolen::Stolen;
@@ -93,6 +95,8 @@ pub struct Vcpu {
     pub vgic: CpuInterface,
     /// What it does when it runs.
     pub work: Work,
+    /// The local memory of its guest, if that runs from there: it is the guest's only vCPU.
+    pub paging: Option<Paging>,
     /// The chunk of its guest that it has begun to hash, while it loads it.
     pub hashing: Option<Hashing>,
     /// Set for a vCPU that was turned on, or suspended to powerdown: it starts at this entry point, with its context reset.
@@ -127,6 +131,10 @@ impl Vcpu {
             interface: InterfaceRegisters::reset(),
             vgic: CpuInterface::new(owner.index),
             work: Work::Guest,
+            // SAFETY: the range is local memory of this guest, and this is its only vCPU.
+            paging: Paging::new(&owner.guest.config, |at, count| unsafe {
+                hardware::words_of_memory(at, count)
+            }),
             hashing: None,
             resume: None,
             resets: 0,
@@ -205,6 +213,9 @@ impl Vcpu {
         self.timers = GuestTimers::reset();
         self.vgic.reset();
         self.work = Work::Guest;
+        if let Some(paging) = &mut self.paging {
+            paging.reset();
+        }
     }
 }
 

@@ -64,7 +64,10 @@ pub fn all(
         match tree {
             Ok(tree) => {
                 let blob = tree.to_dtb();
-                let seeds = seeds::find(&blob);
+                let seeds = match placed.is_local() {
+                    true => Vec::new(),
+                    false => seeds::find(&blob),
+                };
                 trees.push(DeviceTree { blob, seeds });
             }
             Err(problem) => problems.push(*problem),

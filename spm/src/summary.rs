@@ -198,7 +198,20 @@ fn guest_text(system: &System, index: usize, guest: &Guest) -> String {
             "  trusted with all memory of the machine: its devices do DMA"
         );
     }
-    if let Some(protect) = &guest.protect {
+    if let Some(protect) = &guest.protect
+        && let Some(local) = protect.local
+    {
+        let memory: u64 = guest.memory.iter().map(|it| it.size).sum();
+        let frames = local.areas(memory).map_or(0, |it| it.frames.size / PAGE);
+        let read_only: u64 = protect.read_only.iter().map(|it| it.size / PAGE).sum();
+        let _ = writeln!(
+            text,
+            "  protected: it runs from local memory at {} ({}), which holds {frames} of its {} pages; {read_only} of them it cannot write",
+            range(local.memory.start.0, local.memory.size),
+            size(local.memory.size),
+            memory / PAGE
+        );
+    } else if let Some(protect) = &guest.protect {
         let read_only = protect.read_only.iter();
         let read_only: u64 = read_only.map(|pages| pages.size / PAGE).sum();
         let _ = writeln!(

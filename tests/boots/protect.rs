@@ -216,3 +216,49 @@ fn protect_the_operator_sees_how_long_a_round_takes() {
     machine.type_keys(&format!("{ESCAPE}xx"));
     machine.finish().expect("spumone", status);
 }
+
+/// FreeRTOS runs from local memory that has room for fewer pages than it uses, and notices nothing but time.
+#[test]
+fn protect_freertos_runs_from_local_memory() {
+    let console = boot("protect_freertos_runs_from_local_memory", 2)
+        .guest(
+            rt("period=10ms load=10% duration=1s")
+                .memory("4MiB")
+                .in_local_memory("128KiB"),
+        )
+        .guest(probe("other", "suite=watch ms=900 seed=3", &[1]))
+        .run();
+    console
+        .rt_is_well("rt")
+        .probe_is_well("other")
+        .machine_ended();
+}
+
+/// The same, beside a guest whose device changes pages of FreeRTOS in main memory. A page that is used again is found before FreeRTOS reads it.
+#[test]
+fn protect_freertos_in_local_memory_never_reads_what_was_changed() {
+    let name = "protect_freertos_in_local_memory_never_reads_what_was_changed";
+    let console = boot(name, 3)
+        .guest(
+            rt("period=10ms load=10% duration=400ms")
+                .memory("4MiB")
+                .at(VICTIM)
+                .in_local_memory("128KiB"),
+        )
+        .guest(attacker(21, 12, 50_000))
+        .guest(probe("other", "suite=watch ms=900 seed=3", &[2]))
+        .run();
+    let [attacked, found] = pages(&console);
+    let text = format!("attacked {attacked:x?}, found {found:x?}");
+    console
+        .demand(attacked.len() == 12, &text)
+        .demand(!found.is_empty(), &text)
+        .demand(found.iter().all(|page| attacked.contains(page)), &text)
+        .demand(
+            console.count("spumone", "guest rt restarts") == found.len(),
+            "a restart for each page that was found",
+        )
+        .rt_is_well("rt")
+        .probe_is_well("other")
+        .machine_ended();
+}

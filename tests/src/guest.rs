@@ -151,12 +151,23 @@ impl Guest {
         self.protected_with_limit(round, u8::MAX)
     }
 
+    /// It runs from so much local memory, as "128KiB", and starts again up to 255 times in ten seconds.
+    pub fn in_local_memory(self, memory: &str) -> Self {
+        let mut guest = self.protected("");
+        if let Some(protect) = &mut guest.table.protect {
+            protect.by = "local".to_owned();
+            protect.memory = memory.to_owned();
+        }
+        guest
+    }
+
     /// The same, and it starts again up to so many times in ten seconds.
     pub fn protected_with_limit(mut self, round: &str, most: u8) -> Self {
         self.table.protect = Some(description::Protect {
             by: "hash".to_owned(),
             ranges: Vec::new(),
             round: round.to_owned(),
+            memory: String::new(),
         });
         self.table.restarts = Some(description::Restarts {
             most,

@@ -7,11 +7,13 @@ use crate::gic::{
 };
 use crate::problem::{Problem, SourceFile};
 use crate::stage2::PA_BITS;
-use crate::types::{IntId, LINK_INTERRUPTS, MAX_VCPUS_PER_GUEST};
+use crate::types::{IntId, LINK_INTERRUPTS, MAX_GUESTS, MAX_VCPUS_PER_GUEST};
 use crate::units::{self, PAGE, align_down};
 
 /// Most SPIs a guest can be given (see [`crate::packed::VirtualGic::spis`]).
 const MAX_GUEST_SPIS: u64 = 256;
+/// Pages of the hypervisor's at the start of memory: that of its epitaph, and those with the stolen time of guests.
+const OWN_PAGES: u64 = 1 + MAX_GUESTS as u64;
 /// First INTID of the SPIs.
 const FIRST_SPI: u64 = IntId::FIRST_SPI.0 as u64;
 
@@ -35,6 +37,7 @@ pub(super) fn check(board: &Board, problems: &mut Vec<Problem>) {
     }
     timers(board, problems);
     links(board, problems);
+    local_memory(board, problems);
     for (index, device) in board.devices.iter().enumerate() {
         name(device, &board.devices[..index], problems);
         registers(board, device, problems);
@@ -117,6 +120,54 @@ fn links(board: &Board, problems: &mut Vec<Problem>) {
         Problem::new("link-interrupt", message)
             .help("choose a `first-interrupt` followed by 15 more that no device has"),
     );
+}
+
+/// Local memory is not in memory, or in front of the hypervisor's image, which is never a guest's; and nothing else is there.
+fn local_memory(board: &Board, problems: &mut Vec<Problem>) {
+    let Some(local) = board.local_memory else {
+        return;
+    };
+    let end = local.base.saturating_add(local.size);
+    let meets = |start: u64, size: u64| start < end && local.base < start.saturating_add(size);
+    let (memory, image) = (board.memory.base, board.memory.image_offset);
+    let is_in_front = local.base >= memory + OWN_PAGES * PAGE && end <= memory + image;
+    let devices = board.devices.iter().map(|device| {
+        let what = format!("device \"{}\"", device.name);
+        (device.base, device.size, what)
+    });
+    let redistributors = REDISTRIBUTOR_SIZE * MAX_VCPUS_PER_GUEST as u64;
+    let parts = [
+        (
+            board.gic.distributor,
+            DISTRIBUTOR_SIZE,
+            "the interrupt distributor",
+        ),
+        (
+            board.gic.redistributor,
+            redistributors,
+            "the interrupt redistributors",
+        ),
+        (board.uart.base, PAGE, "the UART"),
+    ];
+    let parts = parts.map(|(start, size, what)| (start, size, what.to_owned()));
+    let mut others = parts.into_iter().chain(devices);
+    let met = match meets(memory, board.memory.max) && !is_in_front {
+        true => Some((memory, board.memory.max, "memory".to_owned())),
+        false => others.find(|&(start, size, _)| meets(start, size)),
+    };
+    if let Some((start, size, what)) = met {
+        let message = format!(
+            "[local-memory] at {} covers {what} at {}",
+            units::range(local.base, local.size),
+            units::range(start, size)
+        );
+        let help = format!(
+            "name memory on the chip, or set some aside in front of the hypervisor's image, from {:#x} to {:#x}",
+            memory + OWN_PAGES * PAGE,
+            memory + image
+        );
+        problems.push(Problem::new("local-memory", message).help(help));
+    }
 }
 
 fn name(device: &Device, before: &[Device], problems: &mut Vec<Problem>) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a board file: its form, and each value.
 
-use super::{Board, Device, Gic, Links, Memory, Qemu, Timer, Uart};
+use super::{Board, Device, Gic, Links, LocalMemory, Memory, Qemu, Timer, Uart};
 use crate::gic::FRAME_SIZE;
 use crate::packed::Trigger;
 use crate::problem::{Problem, SourceFile, Spanned};
@@ -45,6 +45,11 @@ fn blocks(value: &DeValue<'_>) -> Result<u64, Mismatch> {
 /// An address on a page boundary.
 fn page(value: &DeValue<'_>) -> Result<u64, Mismatch> {
     aligned_address(value, PAGE)
+}
+
+/// A size in whole pages.
+fn pages(value: &DeValue<'_>) -> Result<u64, Mismatch> {
+    aligned_size(value, PAGE)
 }
 
 /// An address on a boundary of GICv3 frames.
@@ -96,6 +101,21 @@ fn read_top(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Board> {
             image_offset: image_offset?.value,
         })
     });
+    let local_memory = top
+        .table(
+            "local-memory",
+            "[local-memory]",
+            "a table, written [local-memory]",
+        )
+        .and_then(|mut table| {
+            let base = table.required("base", "0xFFFC_0000", page);
+            let size = table.required("size", "\"256KiB\"", pages);
+            table.finish();
+            Some(LocalMemory {
+                base: base?.value,
+                size: size?.value,
+            })
+        });
     let gic = section(&mut top, "gic", sink).and_then(|mut table| {
         let distributor = table.required("distributor", "0x0800_0000", frame);
         let redistributor = table.required("redistributor", "0x080A_0000", frame);
@@ -169,6 +189,7 @@ fn read_top(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Board> {
         mpidrs,
         core_compatible,
         memory: memory?,
+        local_memory,
         gic: gic?,
         timer: timer?,
         uart: uart?,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules on one guest's options: which of them exclude each other, and which are for which kind.
 
-use crate::description::{Description, Ended, Guest, Kind, Tampered};
+use crate::description::{By, Description, Ended, Guest, Kind, Tampered};
 use crate::problem::{Problem, Span};
 use crate::units::SECOND_US;
 
@@ -117,7 +117,7 @@ fn protect(guest: &Guest, problems: &mut Vec<Problem>) {
         return;
     };
     let Some(ranges) = &protect.ranges else {
-        if guest.kind.value != Kind::Elf {
+        if protect.by == By::Hash && guest.kind.value != Kind::Elf {
             problems.push(no_segments(guest, protect.span));
         }
         return;

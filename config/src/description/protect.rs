@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `protect`: what of a guest's memory must not change while the guest runs.
 //!
-//! `protect = "hash"`, or a table: `by` names the way of protection, of which there is one so far.
+//! `protect = "hash"` or `"local"`, or a table, in which `by` names the way of protection.
 
 use super::TABLES;
 use crate::problem::{Span, Spanned};
-use crate::reader::{Mismatch, Table, choice, duration_us, string};
+use crate::reader::{Mismatch, Table, choice, duration_us, size, string};
 use crate::units::{self, PAGE};
 use std::ops::RangeInclusive;
 use toml::de::DeValue;
@@ -15,10 +15,14 @@ use toml::de::DeValue;
 pub struct Protect {
     /// The span of the key's value.
     pub span: Span,
+    /// The way of protection.
+    pub by: By,
     /// The pages that are protected; without a list, what an ELF file says that its program does not write.
     pub ranges: Option<Spanned<Vec<Spanned<Range>>>>,
-    /// How long a round over all that is protected is to take, in microseconds.
-    pub round_us: u32,
+    /// How long a round over all that is protected is to take, in microseconds, if the description says so.
+    pub round: Option<Spanned<u64>>,
+    /// How many bytes of local memory the guest has, if the description says so.
+    pub memory: Option<Spanned<u64>>,
 }
 
 /// Pages of a guest.
@@ -31,13 +35,15 @@ pub struct Range {
 }
 
 /// The way of protection.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
-    /// Pages are compared with their hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Pages are compared with their hashes while the guest runs.
     Hash,
+    /// The guest runs from local memory. Pages are compared with their hashes when they are brought there.
+    Local,
 }
 
-const WAYS: &[(&str, By)] = &[("hash", By::Hash)];
+const WAYS: &[(&str, By)] = &[("hash", By::Hash), ("local", By::Local)];
 /// The round of a description that names none.
 const DEFAULT_ROUND_US: u32 = 1_000_000;
 /// A millisecond to an hour.
@@ -50,11 +56,13 @@ pub(super) fn read(table: &mut Table<'_, '_, '_>) -> Option<Protect> {
         let by = table.optional("protect", |value| choice(value, WAYS))?;
         return Some(Protect {
             span: by.span,
+            by: by.value,
             ranges: None,
-            round_us: DEFAULT_ROUND_US,
+            round: None,
+            memory: None,
         });
     }
-    let wanted = "\"hash\", or a table such as { by = \"hash\", round = \"1s\" }";
+    let wanted = "\"hash\", \"local\", or a table such as { by = \"hash\", round = \"1s\" }";
     let mut inner = table.table("protect", "protect", wanted)?;
     let span = inner.span;
     let by = inner.required("by", "\"hash\"", |value| choice(value, WAYS));
@@ -68,19 +76,29 @@ pub(super) fn read(table: &mut Table<'_, '_, '_>) -> Option<Protect> {
             false => Err(Mismatch::new("must be from 1ms to 3600s")),
         }
     });
+    let memory = inner.optional("memory", size);
     inner.finish_with(TABLES);
-    by?;
+    let by = by?.value;
     // Without a list that cannot be read, other pages would be protected.
     if has_ranges && ranges.is_none() {
         return None;
     }
     Some(Protect {
         span,
+        by,
         ranges,
-        round_us: round.map_or(DEFAULT_ROUND_US, |it| {
-            u32::try_from(it.value).unwrap_or(u32::MAX)
-        }),
+        round,
+        memory,
     })
+}
+
+impl Protect {
+    /// How long a round over all that is protected is to take, in microseconds.
+    pub fn round_us(&self) -> u32 {
+        self.round.map_or(DEFAULT_ROUND_US, |it| {
+            u32::try_from(it.value).unwrap_or(u32::MAX)
+        })
+    }
 }
 
 /// Reads a range: address and size, with a plus sign in between.

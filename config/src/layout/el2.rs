@@ -2,7 +2,7 @@
 //! EL2's own map: an identity map in which only code is executable, only data is writable, and only the board's devices
 //! are device memory.
 
-use super::Plan;
+use super::{GuestPlan, Plan};
 use crate::board::Board;
 use crate::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
 use crate::packed::{Guest, Quiesce};
@@ -56,6 +56,12 @@ pub(super) fn build(
     map.map(bundle, bundle_end, El2Use::Constants)?;
     let memory_end = plan.machine.start.0 + plan.machine.size;
     map.map(bundle_end, memory_end, El2Use::Data)?;
+    if let Some(local) = board.local_memory
+        && !map.maps(local.base)
+        && plan.guests.iter().any(GuestPlan::is_local)
+    {
+        map.map(local.base, local.base + local.size, El2Use::Data)?;
+    }
     for (base, size) in [
         (board.gic.distributor, DISTRIBUTOR_SIZE),
         (board.gic.redistributor, REDISTRIBUTOR_SIZE * cores as u64),

@@ -7,9 +7,9 @@ use crate::board::{Board, Device};
 use crate::check::{resolve_priorities, windows};
 use crate::description::{self, Description, Ended, Tampered};
 use crate::packed::{
-    Content, Guest, Hash, Interrupt, KnownDevice, LEAF, MAX_KNOWN_DEVICES, MemoryRange, OnStop,
-    OnTamper, Part, Protect, Quiesce, RestartLimit, Scheduler, SeedSlot, Segment, System, Uart,
-    Vcpu, WakeEarly,
+    Content, Guest, Hash, Interrupt, KnownDevice, LEAF, Local, MAX_KNOWN_DEVICES, MemoryRange,
+    OnStop, OnTamper, Part, Protect, Quiesce, RestartLimit, Scheduler, SeedSlot, Segment, System,
+    Uart, Vcpu, WakeEarly,
 };
 use crate::problem::Problem;
 use crate::roles::{self, Member};
@@ -93,10 +93,12 @@ pub fn pack(
             memory: guest.memory,
             links: &guest.links,
             read_only: guest.protected.as_ref().map_or(&[], |it| &it.read_only),
+            local: guest.protected.as_ref().and_then(|it| it.local),
         })
         .collect();
     let mut segments = segments(description, plan, trees, &mut bundle)?;
     bundle.add_lists(segments.iter_mut().flatten());
+    let locals: Vec<_> = plan.guests.iter().map(|it| bundle.add_local(it)).collect();
     let behind = PhysAddr(plan.bundle.0 + bundle.end);
     let (stage2, mut pages) = tables::build(description, board, &mapped, behind, plan.hypervisor)?;
     let mut next_vcpu = 0;
@@ -123,7 +125,7 @@ pub fn pack(
             band: band.unwrap_or(Band::LOWEST),
             on_fault: written.on_fault.map(|it| it.value).unwrap_or_default(),
             on_stop: on_stop(written),
-            protect: protect(written, planned)?,
+            protect: protect(written, planned, locals.get(index).copied().flatten())?,
             watchdog_s: match &written.watchdog_us {
                 Some(longest) => u16::try_from(longest.value / SECOND_US)
                     .map_err(|_| limit("seconds of a watchdog"))?,
@@ -287,6 +289,11 @@ struct Bundle {
     end: u64,
 }
 
+/// Bytes kept for the hashes of all pages of a guest with so much memory: whole pages.
+pub(super) const fn local_list(memory: u64) -> u64 {
+    (memory / PAGE * Hash::SIZE as u64).next_multiple_of(PAGE)
+}
+
 /// How often a guest may start again, where it does.
 fn restarts(guest: &description::Guest) -> RestartLimit {
     guest
@@ -298,6 +305,7 @@ fn restarts(guest: &description::Guest) -> RestartLimit {
 fn protect(
     guest: &description::Guest,
     planned: &GuestPlan,
+    local: Option<Local>,
 ) -> Result<Option<Protect>, Box<Problem>> {
     let (Some(protect), Some(protected)) = (&guest.protect, &planned.protected) else {
         return Ok(None);
@@ -305,7 +313,8 @@ fn protect(
     Ok(Some(Protect {
         leaves: list(protected.leaves.iter().copied(), "protected pieces")?,
         read_only: list(protected.read_only.iter().copied(), "protected ranges")?,
-        round_us: protect.round_us,
+        round_us: protect.round_us(),
+        local,
         on_tamper: match guest.on_tamper.map(|it| it.value) {
             None | Some(Tampered::Restart) => OnTamper::Restart(restarts(guest)),
             Some(Tampered::Stop) => OnTamper::Stop,
@@ -347,6 +356,18 @@ impl Bundle {
             }
         }
         self.end = align_up(self.end, PAGE).unwrap_or(u64::MAX);
+    }
+
+    /// Gives the list of hashes of a guest's pages a place, if the guest runs from local memory.
+    fn add_local(&mut self, planned: &GuestPlan) -> Option<Local> {
+        let memory = planned.protected.as_ref()?.local?;
+        let list = self.end;
+        self.end += local_list(planned.memory.size);
+        Some(Local {
+            memory,
+            list,
+            list_hash: Hash::default(),
+        })
     }
 
     /// Adds a payload, or finds the same one of an earlier guest; returns its offset.

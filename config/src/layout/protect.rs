@@ -7,7 +7,7 @@
 use super::{Load, Source};
 use crate::description::{Guest, Range};
 use crate::image::{ElfSegment, Image};
-use crate::packed::{LeafRun, MAX_RANGES, PageRange};
+use crate::packed::{LeafRun, MAX_RANGES, MemoryRange, PageRange};
 use crate::problem::{Problem, Span, Spanned};
 use crate::types::GuestAddr;
 use crate::units::{self, PAGE, align_down, align_up};
@@ -19,6 +19,8 @@ pub struct Protected {
     pub leaves: Vec<LeafRun>,
     /// What the guest cannot write, by rising address.
     pub read_only: Vec<PageRange>,
+    /// The local memory from which it runs, if it does.
+    pub local: Option<MemoryRange>,
 }
 
 /// What of a guest's memory is protected; `Some(None)`: nothing. `None` where that is refused.
@@ -26,12 +28,14 @@ pub(super) fn of(
     guest: &Guest,
     image: &Image,
     loads: &[Load],
+    local: Option<MemoryRange>,
     problems: &mut Vec<Problem>,
 ) -> Option<Option<Protected>> {
     let Some(protect) = &guest.protect else {
         return Some(None);
     };
     let protected = match (&protect.ranges, image) {
+        _ if local.is_some() => Ok(in_local_memory(image, local)),
         (Some(ranges), _) => listed(guest, &ranges.value, loads),
         (None, Image::Elf { segments, .. }) => by_segments(guest, protect.span, segments, loads),
         // Refused by the checks of options.
@@ -98,10 +102,7 @@ fn by_segments(
     loads: &[Load],
 ) -> Result<Protected, Box<Problem>> {
     let mut protected = Protected::default();
-    let mut constant: Vec<_> = segments.iter().filter(|it| !it.is_writable).collect();
-    constant.sort_by_key(|segment| segment.address);
-    for segment in constant {
-        let (start, end) = (segment.address, segment.address + segment.memory_size);
+    for (start, end) in constant(segments) {
         let whole = align_up(start, PAGE).unwrap_or(end);
         add(&mut protected.read_only, whole, align_down(end, PAGE));
         let mut loads = loads.iter().enumerate();
@@ -116,6 +117,31 @@ fn by_segments(
         return Err(refused(guest, span, what, "protects nothing", help));
     }
     Ok(protected)
+}
+
+/// All memory of the guest is protected; what an ELF file says that its program does not write, the guest cannot write.
+fn in_local_memory(image: &Image, local: Option<MemoryRange>) -> Protected {
+    let mut protected = Protected {
+        local,
+        ..Protected::default()
+    };
+    if let Image::Elf { segments, .. } = image {
+        for (start, end) in constant(segments) {
+            let whole = align_up(start, PAGE).unwrap_or(end);
+            add(&mut protected.read_only, whole, align_down(end, PAGE));
+        }
+    }
+    protected
+}
+
+/// First byte and end of what an ELF file says that its program does not write, by rising address.
+fn constant(segments: &[ElfSegment]) -> Vec<(u64, u64)> {
+    let constant = segments.iter().filter(|it| !it.is_writable);
+    let mut constant: Vec<_> = constant
+        .map(|segment| (segment.address, segment.address + segment.memory_size))
+        .collect();
+    constant.sort_unstable();
+    constant
 }
 
 /// The ranges that the description names.
@@ -219,7 +245,7 @@ mod tests {
     ) -> Result<Protected, String> {
         let mut problems = Vec::new();
         let image = Image::Elf { entry: 0, segments };
-        let found = of(&guest(protect), &image, loads, &mut problems);
+        let found = of(&guest(protect), &image, loads, None, &mut problems);
         match problems.as_slice() {
             [] => Ok(found.unwrap().unwrap()),
             [problem] => Err(problem.message.clone()),

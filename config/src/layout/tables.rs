@@ -92,6 +92,8 @@ pub(super) struct Mapped<'a> {
     pub links: &'a [LinkEnd],
     /// What of the memory the guest cannot write, by rising address.
     pub read_only: &'a [PageRange],
+    /// The local memory from which it runs, if it does.
+    pub local: Option<MemoryRange>,
 }
 
 impl Mapped<'_> {
@@ -185,8 +187,14 @@ fn one(
     id: GuestId,
 ) -> Result<u64, MapError> {
     let mut tables = stage2::Stage2::new(pages);
-    for (memory, access) in mapped.pieces() {
-        tables.map(&memory, Attributes { access, ..ram })?;
+    match mapped.local {
+        // The hypervisor writes the tables, which are first in local memory (`LocalAreas`).
+        Some(local) => tables.map_by_tables(mapped.memory.ipa, mapped.memory.size, local.start)?,
+        None => {
+            for (memory, access) in mapped.pieces() {
+                tables.map(&memory, Attributes { access, ..ram })?;
+            }
+        }
     }
     for device in devices(guest, board) {
         tables.map(&device, Attributes::DEVICE)?;
@@ -244,6 +252,7 @@ mod tests {
             memory: *memory,
             links: &[],
             read_only,
+            local: None,
         };
         let memory: Vec<_> = memory.iter().map(mapped).collect();
         let hypervisor = MemoryRange {

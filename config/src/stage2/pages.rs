@@ -66,6 +66,11 @@ impl Pages {
         address
     }
 
+    /// Whether this table is one of them.
+    pub(super) fn has(&self, table: PhysAddr) -> bool {
+        self.index(table) < self.tables.len()
+    }
+
     /// The descriptor at `slot`; an invalid one if no page lies there.
     pub(super) fn read(&self, slot: Slot) -> Descriptor {
         let table = self.tables.get(self.index(slot.table));

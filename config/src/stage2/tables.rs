@@ -115,6 +115,42 @@ impl<'a> Stage2<'a> {
         Ok(())
     }
 
+    /// Maps `size` bytes from `ipa` on by tables of level 3 that are elsewhere, one behind the other from `tables` on: what they map is not
+    /// known here. Nothing else can be mapped at addresses that they have.
+    ///
+    /// # Errors
+    ///
+    /// See [`MapError`]; nothing is mapped then.
+    pub fn map_by_tables(
+        &mut self,
+        ipa: GuestAddr,
+        size: u64,
+        tables: PhysAddr,
+    ) -> Result<(), MapError> {
+        let span = Level::Two.entry_size();
+        let whole = Mapping {
+            ipa,
+            // Only its alignment is looked at.
+            pa: PhysAddr(0),
+            size: size.next_multiple_of(span),
+        };
+        check_range(&whole)?;
+        if !ipa.is_aligned(span) || !tables.is_aligned(PAGE_SIZE) {
+            return Err(MapError::Unaligned {
+                ipa,
+                pa: tables,
+                size,
+            });
+        }
+        self.check_free(&whole)?;
+        for number in 0..whole.size / span {
+            let table = PhysAddr(tables.0 + number * PAGE_SIZE);
+            let at = ipa.0 + number * span;
+            self.write_leaf(at, Level::Two, Descriptor::table(table));
+        }
+        Ok(())
+    }
+
     /// Where a guest address leads and what is permitted there; `None` where the guest faults.
     pub fn translate(&self, ipa: GuestAddr) -> Option<(PhysAddr, Attributes)> {
         if ipa.0 >> IPA_BITS != 0 {
@@ -132,7 +168,8 @@ impl<'a> Stage2<'a> {
     /// Whether no part of a range is mapped.
     fn check_free(&self, mapping: &Mapping) -> Result<(), MapError> {
         for leaf in leaves(mapping) {
-            if self.walk(leaf.ipa, leaf.level).descriptor.is_valid() {
+            let end = self.walk(leaf.ipa, leaf.level);
+            if end.descriptor.is_valid() || !self.pages.has(end.slot.table) {
                 return Err(MapError::Overlap(GuestAddr(leaf.ipa)));
             }
         }

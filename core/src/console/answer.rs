@@ -5,6 +5,7 @@
 //! composes a line, or passes a few bytes of it on.
 
 use super::format::INPUT_GOES_TO;
+use crate::local;
 use crate::protect::Progress;
 use crate::psci::{Phase, StopReason};
 use crate::schedule::Ticks;
@@ -73,6 +74,8 @@ pub struct GuestState<'a> {
     pub vcpus: u8,
     /// How its protected memory is checked, if it has some.
     pub progress: Option<Progress>,
+    /// How it runs from local memory, if it does.
+    pub local: Option<local::Progress>,
 }
 
 /// The queued answers. They belong to the core that reads the keyboard.
@@ -292,6 +295,17 @@ impl Answers {
             self.text(" ms, round ");
             self.number(progress.rounds);
         }
+        if let Some(local) = &guest.local {
+            self.text("; local memory holds ");
+            self.number(local.frames);
+            self.text(" of ");
+            self.number(local.pages);
+            self.text(" pages, ");
+            self.number(local.brought);
+            self.text(" brought, ");
+            self.number(local.written_back);
+            self.text(" written back");
+        }
         self.text("\n");
     }
 
@@ -403,6 +417,12 @@ mod tests {
                     took_ms: 987,
                     rounds: 13,
                 }),
+                local: (guest.0 == 1).then_some(local::Progress {
+                    frames: 53,
+                    pages: 1024,
+                    brought: 70,
+                    written_back: 8,
+                }),
             })
         }
 
@@ -461,7 +481,7 @@ mod tests {
             assert_eq!(
                 read(&mut answers, room),
                 "guest rt: running, life 1, 1 of 4 vCPUs on; all 22 protected pages checked in 987 ms, round 13\n\
-                 guest linux: stopped (off), life 4294967295, 1 of 4 vCPUs on\n\
+                 guest linux: stopped (off), life 4294967295, 1 of 4 vCPUs on; local memory holds 53 of 1024 pages, 70 brought, 8 written back\n\
                  core 0: rt 10.0 %, idle 90.0 %\n\
                  core 1: idle 100.0 %\n\
                  help\nmore help, longer than one step\n\

@@ -38,6 +38,8 @@ pub enum Expected {
     Known(Hash),
     /// The one at this offset in the bundle, in a list.
     Listed(u64),
+    /// Nothing: [`Hashing::advance`] returns what it is.
+    Nothing,
 }
 
 /// What a chunk hashes.
@@ -86,6 +88,17 @@ impl Hashing {
 
     /// Does one step. After the last one, returns whether the hash is the expected one.
     pub fn step(&mut self, engine: &mut impl Engine) -> Option<bool> {
+        let state = self.advance(engine)?;
+        let expected = match self.subject.expected {
+            Expected::Known(hash) => hash,
+            Expected::Listed(at) => engine.hash_at(at),
+            Expected::Nothing => return Some(true),
+        };
+        Some(sha256::is(&state, &expected))
+    }
+
+    /// Does one step. After the last one, returns the hash, as the state of SHA-256.
+    pub fn advance(&mut self, engine: &mut impl Engine) -> Option<State> {
         if let Some(rounds) = &mut self.rounds {
             if rounds.step(&mut self.state) {
                 self.rounds = None;
@@ -118,7 +131,7 @@ impl Hashing {
         from: u64,
         to: Option<PhysAddr>,
         left: u64,
-    ) -> Option<bool> {
+    ) -> Option<State> {
         let Some((bytes, number)) = &mut self.tail else {
             let mut bytes = [0; BLOCK];
             engine.fetch(&mut bytes, from, to, left);
@@ -127,11 +140,7 @@ impl Hashing {
         };
         let tail = left as usize;
         if *number == sha256::last_blocks(tail) {
-            let expected = match self.subject.expected {
-                Expected::Known(hash) => hash,
-                Expected::Listed(at) => engine.hash_at(at),
-            };
-            return Some(sha256::is(&self.state, &expected));
+            return Some(self.state);
         }
         let block = sha256::last_block(bytes, tail, self.subject.size, *number);
         *number += 1;

@@ -22,7 +22,7 @@ pub use claims::{Claim, Claims, Phases};
 pub use hashing::{BLOCKS_A_STEP, Engine, Expected, Hashing, Subject};
 pub use help::guests_to_help;
 
-use spumone_config::packed::{Content, Guest, Hash, Mapping, SeedSlot, Segment};
+use spumone_config::packed::{Content, Guest, Hash, Local, LocalAreas, Mapping, SeedSlot, Segment};
 use spumone_config::{GuestAddr, PhysAddr};
 
 /// Bytes cleared at once: a page.
@@ -80,7 +80,10 @@ impl Phases {
         let cleared: u64 = guest.memory.iter().map(pages).sum();
         // The lists come first, so that one core hashes a long list while others clear memory.
         let lists = guest.segments.len() as u64;
-        let cleared = lists + cleared;
+        let local = local(guest).map_or(0, |(_, areas)| {
+            1 + areas.tables.size / CLEARED + areas.owners.size / CLEARED
+        });
+        let cleared = lists + cleared + local;
         // At most 16 times: segments.
         let copied: u64 = guest.segments.iter().map(Segment::leaves).sum();
         // At most 4 times: seeds.
@@ -123,10 +126,12 @@ impl<'a> Work<'a> {
         let mut left = u64::from(number);
         if number < cleared {
             left -= guest.segments.len() as u64;
-            let range = find(&guest.memory, &mut left, pages)?;
-            return Some(Chunk::Clear {
-                to: PhysAddr(range.pa.0 + CLEARED * left),
-            });
+            return match find(&guest.memory, &mut left, pages) {
+                Some(range) => Some(Chunk::Clear {
+                    to: PhysAddr(range.pa.0 + CLEARED * left),
+                }),
+                None => local_chunk(guest, left),
+            };
         }
         left -= u64::from(cleared);
         if number < copied {
@@ -153,6 +158,13 @@ impl<'a> Work<'a> {
             });
         }
         let [cleared, _, _] = self.phases.ends;
+        if number < cleared {
+            // Of the memory that is cleared nothing is hashed.
+            return local(self.guest).map(|_| Wrong {
+                content: Content::Image,
+                page: None,
+            });
+        }
         let mut left = u64::from(number.checked_sub(cleared)?);
         let segment = find(segments, &mut left, Segment::leaves)?;
         Some(Wrong {
@@ -194,6 +206,33 @@ fn copy(segment: &Segment, number: u64, memory: &[Mapping]) -> Option<Chunk> {
         to: Some(to),
         size: leaf.size,
         expected,
+    }))
+}
+
+/// The local memory of a guest that runs from there, and what is in it.
+fn local(guest: &Guest) -> Option<(&Local, LocalAreas)> {
+    let local = guest.protect.as_ref()?.local.as_ref()?;
+    let areas = local.areas(guest.memory.first()?.size)?;
+    Some((local, areas))
+}
+
+/// Of a guest that runs from local memory: clears its tables, which then map nothing, and the owners of its frames, which then are free; and, as
+/// the last one, copies the hashes of its pages there.
+fn local_chunk(guest: &Guest, number: u64) -> Option<Chunk> {
+    let (local, areas) = local(guest)?;
+    let mut left = number;
+    if let Some(area) = find(&[areas.tables, areas.owners], &mut left, |it| {
+        it.size / CLEARED
+    }) {
+        return Some(Chunk::Clear {
+            to: PhysAddr(area.start.0 + CLEARED * left),
+        });
+    }
+    Some(Chunk::Hash(Subject {
+        from: local.list,
+        to: Some(areas.hashes.start),
+        size: guest.memory.first()?.size / CLEARED * Hash::SIZE as u64,
+        expected: Expected::Known(local.list_hash),
     }))
 }
 

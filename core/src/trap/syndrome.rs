@@ -123,6 +123,14 @@ impl Syndrome {
         matches!(self.fault_status(), 0b00_1100..=0b00_1111)
     }
 
+    /// Whether an abort is of a write (`ISS.WnR` of a data abort). Cache maintenance needs no more than a read, unless it was refused for want of
+    /// a permission.
+    pub const fn is_write(self) -> bool {
+        let is_data = self.class() == class::DATA_ABORT;
+        let writes = !self.is_cache_maintenance() || self.is_of_permission();
+        is_data && self.0 & 1 << 6 != 0 && writes
+    }
+
     /// Whether a data abort is of a cache maintenance or address translation instruction (`ISS.CM`).
     pub const fn is_cache_maintenance(self) -> bool {
         self.0 & 1 << 8 != 0

@@ -5,6 +5,7 @@ use super::{Machine, with};
 use spumone_config::PhysAddr;
 use spumone_config::packed::MemoryRange;
 use spumone_core::load::CLEARED;
+use std::sync::atomic::AtomicU64;
 
 /// Least size of a bundle: the hypervisor reads as many bytes.
 pub const MIN_BUNDLE: usize = 1 << 20;
@@ -46,6 +47,13 @@ impl Memory {
             Some(bytes) => bytes,
             None => panic!("there is no memory at {address:#x}"),
         }
+    }
+
+    /// The 64 bits at an address of the machine's memory, if it is one.
+    pub(super) fn word(&self, address: u64) -> Option<u64> {
+        let offset = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        let bytes = self.bytes.get(offset..offset.checked_add(8)?)?;
+        bytes.try_into().ok().map(u64::from_le_bytes)
     }
 
     pub(super) fn of_guest(&mut self, address: u64, size: usize) -> &mut [u8] {
@@ -147,6 +155,18 @@ pub unsafe fn memory_bytes(start: PhysAddr, size: usize) -> &'static [u8] {
     unsafe { std::slice::from_raw_parts(address, size) }
 }
 
+/// Words of memory.
+///
+/// # Safety
+///
+/// As on the machine; the slice is used until the next machine at most.
+pub unsafe fn words_of_memory(start: PhysAddr, count: usize) -> &'static [AtomicU64] {
+    let address = with(|machine| machine.memory.at(start.0, 8 * count).as_ptr());
+    assert!(address.cast::<AtomicU64>().is_aligned());
+    // SAFETY: memory does not move as long as the machine lives, and these words are accessed as atomics, or by this thread.
+    unsafe { std::slice::from_raw_parts(address.cast(), count) }
+}
+
 /// First byte of the bundle.
 pub fn bundle_start() -> *const u8 {
     with(|machine| machine.memory.bundle.as_ptr())
@@ -197,6 +217,20 @@ pub unsafe fn fetch_payload(offset: u64, to: Option<PhysAddr>, block: &mut [u8],
     });
 }
 
+/// Copies bytes of guest memory.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn fetch_memory(from: PhysAddr, to: PhysAddr, block: &mut [u8]) {
+    with(|machine| {
+        machine.work += 1;
+        block.copy_from_slice(machine.memory.of_guest(from.0, block.len()));
+        let place = machine.memory.of_guest(to.0, block.len());
+        place.copy_from_slice(block);
+    });
+}
+
 /// The bytes at this offset of the bundle.
 ///
 /// # Safety
@@ -223,6 +257,9 @@ pub fn wait_until_visible() {}
 
 /// There are no caches.
 pub fn finish_loading() {}
+
+/// There are no caches.
+pub fn publish_pages() {}
 
 /// Writes a register of a device that the machine may lack.
 pub fn write_if_there(register: PhysAddr, value: u32) {

@@ -33,20 +33,23 @@ pub use firmware::{
 pub use gic::{Gic, GicError, initialize_gic};
 pub use guest::{GuestHook, enter};
 pub use memory::{
-    MIN_BUNDLE, Memory, bundle_start, clear_memory, fetch_payload, finish_loading, memory_bytes,
-    own_memory, payload_bytes, read_u32, read_word_of_memory, text_start, wait_until_visible,
-    write_if_there, write_memory, write_memory_byte, write_u32, write_u64,
+    MIN_BUNDLE, Memory, bundle_start, clear_memory, fetch_memory, fetch_payload, finish_loading,
+    memory_bytes, own_memory, payload_bytes, publish_pages, read_u32, read_word_of_memory,
+    text_start, wait_until_visible, words_of_memory, write_if_there, write_memory,
+    write_memory_byte, write_u32, write_u64,
 };
 pub use registers::{
     Register, dsb_ishst, dsb_sy, isb, load_vectors, note_step, read, set_vectors, store_vectors,
     write, write_own,
 };
 pub(crate) use registers::{pass_step, read_register, write_own_register, write_register};
-pub use sha256::{compress, copy_and_hash, enable_vectors, has_sha256, hash_memory, trust};
+pub use sha256::{
+    compress, copy_and_hash, copy_and_hash_memory, enable_vectors, has_sha256, hash_memory, trust,
+};
 pub use statics::PerMachine;
 pub(crate) use statics::{per_machine, place};
 pub use translation::{
-    activate_tables, forget_both_stages, forget_guest_translations, may_execute,
+    activate_tables, forget_both_stages, forget_guest_translations, may_execute, may_write,
     translate_for_kernel_read, walk_stage2,
 };
 pub use uart::{Uart, printed, uart_at};

@@ -37,6 +37,27 @@ pub unsafe fn copy_and_hash(state: &mut State, from: u64, to: Option<PhysAddr>, 
     }
 }
 
+/// Copies and hashes blocks of guest memory.
+///
+/// # Safety
+///
+/// As on the machine.
+pub unsafe fn copy_and_hash_memory(state: &mut State, from: PhysAddr, to: PhysAddr, blocks: u64) {
+    for number in 0..blocks {
+        let mut block = [0; BLOCK];
+        let offset = number * BLOCK as u64;
+        // SAFETY: as the caller promises.
+        unsafe {
+            super::memory::fetch_memory(
+                PhysAddr(from.0 + offset),
+                PhysAddr(to.0 + offset),
+                &mut block,
+            );
+        }
+        compress(state, &[block]);
+    }
+}
+
 /// Hashes blocks of guest memory.
 ///
 /// # Safety

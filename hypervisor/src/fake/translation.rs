@@ -56,11 +56,18 @@ pub fn may_execute(ipa: u64, in_kernel: bool) -> bool {
     })
 }
 
+/// Whether stage 2 permits the current guest to write at this address.
+pub fn may_write(ipa: u64) -> bool {
+    const WRITE: u64 = 1 << 7;
+    leaf(ipa).is_some_and(|(_, descriptor)| descriptor & WRITE != 0)
+}
+
 /// The physical address and the descriptor of the leaf. Source: Arm ARM DDI 0487, D8.3; 40 bits of address, 4 KiB
 /// granule, two tables at level 1.
 fn leaf(ipa: u64) -> Option<(u64, u64)> {
     const VALID: u64 = 1 << 0;
     const TABLE_OR_PAGE: u64 = 1 << 1;
+    const ACCESS: u64 = 1 << 10;
     const ADDRESS: u64 = 0x0000_FFFF_FFFF_F000;
     if ipa >> 40 != 0 {
         return None;
@@ -70,13 +77,20 @@ fn leaf(ipa: u64) -> Option<(u64, u64)> {
     for (level, shift) in [(1, 30), (2, 21), (3, 12)] {
         let mask = if level == 1 { 0x3FF } else { 0x1FF };
         let entry = table + 8 * (ipa >> shift & mask);
-        // SAFETY: `VTTBR_EL2` has the address of tables that `tests/systems.rs` has made; they are never freed, and
-        // point to tables within the same allocation.
-        let descriptor = unsafe { (entry as *const u64).read() };
+        let descriptor = match with(|machine| machine.memory.word(entry)) {
+            // A table in local memory.
+            Some(descriptor) => descriptor,
+            // SAFETY: `VTTBR_EL2` has the address of tables that `tests/systems.rs` has made; they are never freed, and
+            // point to tables within the same allocation, or in the machine's memory.
+            None => unsafe { (entry as *const u64).read() },
+        };
         if descriptor & VALID == 0 {
             return None;
         }
         let is_leaf = level == 3 || descriptor & TABLE_OR_PAGE == 0;
+        if is_leaf && descriptor & ACCESS == 0 {
+            return None;
+        }
         if is_leaf {
             let offset = (1u64 << shift) - 1;
             return Some((descriptor & ADDRESS & !offset | ipa & offset, descriptor));

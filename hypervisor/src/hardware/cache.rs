@@ -94,6 +94,23 @@ pub unsafe fn fetch_payload(offset: u64, to: Option<PhysAddr>, block: &mut [u8],
     }
 }
 
+/// Copies bytes of a guest's memory, at most as many as `block` has, and leaves them in `block`. The guest may have its caches off.
+///
+/// # Safety
+///
+/// As [`clear_memory`], for both places.
+pub unsafe fn fetch_memory(from: PhysAddr, to: PhysAddr, block: &mut [u8]) {
+    let (place, bytes) = (PhysAddr(block.as_mut_ptr() as u64), block.len() as u32);
+    let line = cache_line();
+    clean(from.0, u64::from(bytes), line);
+    // SAFETY: as the caller promises; `block` is memory of EL2, and has as many bytes.
+    unsafe {
+        copy(from, place, bytes);
+        copy(place, to, bytes);
+    }
+    clean(to.0, u64::from(bytes), line);
+}
+
 /// The bytes at this offset of the bundle.
 ///
 /// # Safety
@@ -138,6 +155,20 @@ pub(super) fn clean(start: u64, bytes: u64, line: u64) {
         unsafe { asm!("dc civac, {}", in(reg) at, options(nostack, preserves_flags)) };
         at += line;
     }
+}
+
+/// Makes pages that were copied, and entries of tables, visible to the next accesses of the guest on this core.
+pub fn publish_pages() {
+    // SAFETY: barriers and an instruction cache invalidation.
+    unsafe {
+        asm!(
+            "dsb sy",
+            "ic iallu",
+            "dsb nsh",
+            "isb",
+            options(nostack, preserves_flags)
+        )
+    };
 }
 
 /// Makes the loaded memory visible to the guest's data and instruction accesses.

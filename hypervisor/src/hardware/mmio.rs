@@ -4,6 +4,7 @@
 use arm_pl011_uart::{PL011Registers, Uart, UniqueMmioPointer};
 use core::arch::asm;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
 use spumone_config::PhysAddr;
 
 /// Reads a device register.
@@ -71,6 +72,16 @@ pub unsafe fn write_memory<T>(address: PhysAddr, value: T) {
 pub unsafe fn memory_bytes(start: PhysAddr, size: usize) -> &'static [u8] {
     // SAFETY: as the caller promises.
     unsafe { core::slice::from_raw_parts(start.0 as *const u8, size) }
+}
+
+/// Words of memory that the core's own walks of tables read, too.
+///
+/// # Safety
+///
+/// They are mapped, aligned, and accessed as atomics only.
+pub unsafe fn words_of_memory(start: PhysAddr, count: usize) -> &'static [AtomicU64] {
+    // SAFETY: as the caller promises.
+    unsafe { core::slice::from_raw_parts(start.0 as *const AtomicU64, count) }
 }
 
 /// The PL011 at this address; `None` at address 0.

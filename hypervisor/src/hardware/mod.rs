@@ -27,8 +27,8 @@ mod wait;
 
 pub use arm_pl011_uart::Uart;
 pub use cache::{
-    clear_memory, fetch_payload, finish_loading, payload_bytes, wait_until_visible,
-    write_memory_byte,
+    clear_memory, fetch_memory, fetch_payload, finish_loading, payload_bytes, publish_pages,
+    wait_until_visible, write_memory_byte,
 };
 pub use firmware::{run_for_ever, start_core, system_off};
 pub use floating_point::{load_vectors, store_vectors};
@@ -36,13 +36,15 @@ pub use gic::{GicError, initialize_gic};
 pub use guest::enter;
 pub use memory::{activate_tables, bundle_start, own_memory, text_start};
 pub use mmio::{
-    memory_bytes, read_u32, read_word_of_memory, uart_at, write_if_there, write_memory, write_u32,
-    write_u64,
+    memory_bytes, read_u32, read_word_of_memory, uart_at, words_of_memory, write_if_there,
+    write_memory, write_u32, write_u64,
 };
 pub(crate) use registers::{
     dsb_ishst, dsb_sy, isb, read_register, write_own_register, write_register,
 };
-pub use sha256::{compress, copy_and_hash, enable_vectors, has_sha256, hash_memory};
+pub use sha256::{
+    compress, copy_and_hash, copy_and_hash_memory, enable_vectors, has_sha256, hash_memory,
+};
 pub(crate) use statics::{per_machine, place};
 pub(crate) use steps::pass_step;
 pub use translation::{forget_both_stages, forget_guest_translations, translate_for_kernel_read};

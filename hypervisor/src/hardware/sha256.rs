@@ -46,6 +46,20 @@ pub unsafe fn copy_and_hash(state: &mut State, from: u64, to: Option<PhysAddr>, 
     }
 }
 
+/// Copies and hashes blocks of a guest's memory. The guest may have its caches off.
+///
+/// # Safety
+///
+/// Both places are memory of a guest of which no vCPU runs. A device may write there meanwhile.
+#[inline(always)]
+pub unsafe fn copy_and_hash_memory(state: &mut State, from: PhysAddr, to: PhysAddr, blocks: u64) {
+    let (bytes, line) = (blocks * BLOCK as u64, cache_line());
+    clean(from.0, bytes, line);
+    // SAFETY: as the caller promises; it is read in assembly only, so it may change.
+    unsafe { compress_at(state, from.0 as *const u8, Some(to), blocks) };
+    clean(to.0, bytes, line);
+}
+
 /// Hashes blocks of guest memory, which may change meanwhile.
 ///
 /// # Safety

@@ -220,9 +220,20 @@ impl Instance {
     /// Handles an access to memory that the guest does not have, or an access to a device that cannot be emulated.
     fn memory_fault(&mut self, syndrome: Syndrome) {
         let ipa = fault_ipa(syndrome, mrs!(FAR_EL2), mrs!(HPFAR_EL2));
-        let guest = loaded(&mut self.state).shared;
+        let vcpu = loaded(&mut self.state);
+        let guest = vcpu.shared;
+        if vcpu.paging.is_some() && self.brings_page(syndrome, ipa) {
+            return;
+        }
         let ipa = match ipa {
-            None if syndrome.is_of_permission() => guest.own_address(mrs!(FAR_EL2)),
+            None if syndrome.is_of_permission() => {
+                let at = cpu::translate(mrs!(FAR_EL2));
+                let local = loaded(&mut self.state).paging.as_ref();
+                at.and_then(|at| match local {
+                    Some(local) => local.own_address(at),
+                    None => guest.own_address(at),
+                })
+            }
             known => known,
         };
         let place = match ipa {

@@ -15,6 +15,7 @@ mod interrupts;
 mod life;
 mod links;
 mod loaded_gic;
+mod local;
 mod mail;
 mod operator;
 mod orders;

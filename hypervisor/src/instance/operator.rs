@@ -11,6 +11,7 @@ use crate::timers;
 use core::ops::Range;
 use spumone_config::{GuestId, PcpuId};
 use spumone_core::console::{Answer, GuestState, InputEffect, Left, PastLife, Served, Source};
+use spumone_core::local::progress;
 use spumone_core::psci::Power;
 use spumone_core::schedule::Ticks;
 use spumone_core::usage::Usage;
@@ -47,9 +48,9 @@ impl spumone_core::console::Machine for Machine {
             vcpus,
             progress: guest
                 .config
-                .protect
-                .as_ref()
-                .map(|_| guest.rounds.progress(&guest.pace)),
+                .has_rounds()
+                .then(|| guest.rounds.progress(&guest.pace)),
+            local: progress(&guest.config, &guest.local),
         })
     }
 

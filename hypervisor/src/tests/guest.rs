@@ -92,6 +92,9 @@ impl<'a> GuestCpu<'a> {
     pub fn refused(&self) -> Option<Exit> {
         const INSTRUCTION_ABORT: u64 = 0x20;
         const PERMISSION_LEVEL_3: u64 = 0b00_1111;
+        if fake::walk_stage2(GUEST_MEMORY).is_none() {
+            return Some(self.fetch(GUEST_MEMORY));
+        }
         let in_kernel = self.registers.is_in_kernel();
         (!fake::may_execute(GUEST_MEMORY, in_kernel))
             .then(|| self.trap(class(INSTRUCTION_ABORT) | PERMISSION_LEVEL_3))
@@ -224,8 +227,23 @@ impl<'a> GuestCpu<'a> {
         self.trap(class(0x24) | WRITE | PERMISSION_LEVEL_3)
     }
 
+    /// A load of a byte of its memory, or a store if there is a value; `Err`: it exits.
+    pub fn uses(&mut self, ipa: u64, store: Option<u8>) -> Result<u8, Exit> {
+        let Some(at) = fake::walk_stage2(ipa) else {
+            return Err(self.access(ipa, store.is_some(), 0));
+        };
+        if store.is_some() && !fake::may_write(ipa) {
+            return Err(self.store_read_only(ipa));
+        }
+        Ok(fake::with(|machine| {
+            let place = &mut machine.memory.at(at, 1)[0];
+            *place = store.unwrap_or(*place);
+            *place
+        }))
+    }
+
     /// The fetch of an instruction at an address that stage 2 does not map.
-    pub fn fetch(&mut self, ipa: u64) -> Exit {
+    pub fn fetch(&self, ipa: u64) -> Exit {
         const INSTRUCTION_ABORT: u64 = 0x20;
         self.set(Register::FAR_EL2, ipa);
         self.set(Register::HPFAR_EL2, ipa >> 12 << 4);

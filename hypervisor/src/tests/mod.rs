@@ -29,6 +29,7 @@ mod interrupts;
 mod invariants;
 mod links;
 mod lives;
+mod local;
 mod migration;
 mod operator;
 mod protect;

@@ -5,9 +5,9 @@ use crate::fake::{self, Parts};
 use spumone_config::bands::Bands;
 use spumone_config::packed::{
     Board, Content, Guest, Hash, Interrupt, InterruptPriorities, LeafRun, LinkEnd, LinkGpio,
-    LinkKind, Mapping, MemoryRange, OnFault, OnStop, OnTamper, PageRange, Part, Policy, Protect,
-    Quiesce, Scheduler, Seal, SeedSlot, Segment, Spi, SpiOwner, Stage2, System, Trigger, Trust,
-    Uart, Vcpu, VirtualGic, VirtualUart, WakeEarly, Without,
+    LinkKind, Local, Mapping, MemoryRange, OnFault, OnStop, OnTamper, PageRange, Part, Policy,
+    Protect, Quiesce, Scheduler, Seal, SeedSlot, Segment, Spi, SpiOwner, Stage2, System, Trigger,
+    Trust, Uart, Vcpu, VirtualGic, VirtualUart, WakeEarly, Without,
 };
 use spumone_config::roles::{self, Member, Tables, changes_cores};
 use spumone_config::seal::seal;
@@ -55,6 +55,12 @@ pub const LINK_GPIO_INTERRUPT: u16 = 88;
 pub const LINK_MEMORY: u64 = MEMORY + 0x180_0000;
 const LINK_SIZE: u64 = 0x2000;
 
+/// Local memory, behind the machine's memory, and its size.
+pub const LOCAL_MEMORY: u64 = MEMORY + MEMORY_SIZE;
+const LOCAL_MEMORY_SIZE: u64 = 0x10_0000;
+/// Where the bundle has the hashes of the pages of a guest that runs from there.
+pub const LOCAL_LIST_OFFSET: u64 = 0xE_0000;
+
 /// A guest for a test.
 #[derive(Clone, Debug)]
 pub struct GuestParts {
@@ -76,6 +82,8 @@ pub struct GuestParts {
     pub watchdog_s: u16,
     /// Whether it reads the stolen time of its vCPUs.
     pub reads_stolen_time: bool,
+    /// Bytes of its memory.
+    pub memory_size: u64,
 }
 
 impl GuestParts {
@@ -91,6 +99,7 @@ impl GuestParts {
             protect: None,
             watchdog_s: 0,
             reads_stolen_time: false,
+            memory_size: GUEST_MEMORY_SIZE,
         }
     }
 
@@ -112,7 +121,26 @@ impl GuestParts {
             .collect(),
             round_us,
             on_tamper,
+            local: None,
         });
+        self
+    }
+
+    /// The same, with so many pages of memory, and it runs from local memory with so many frames. It cannot write its first page.
+    pub fn in_local_memory(mut self, pages: u64, frames: u64, on_tamper: OnTamper) -> Self {
+        self.memory_size = pages * 0x1000;
+        self = self.protected(0, on_tamper);
+        if let Some(protect) = &mut self.protect {
+            protect.leaves.clear();
+            protect.local = Some(Local {
+                memory: MemoryRange {
+                    start: PhysAddr(LOCAL_MEMORY),
+                    size: Local::least(self.memory_size) + (frames - Local::LEAST_FRAMES) * 0x1000,
+                },
+                list: LOCAL_LIST_OFFSET,
+                list_hash: Hash::default(),
+            });
+        }
         self
     }
 
@@ -196,7 +224,7 @@ impl GuestParts {
             memory: [Mapping {
                 ipa: GuestAddr(GUEST_MEMORY),
                 pa: PhysAddr(memory_of(index)),
-                size: GUEST_MEMORY_SIZE,
+                size: self.memory_size,
             }]
             .into_iter()
             .collect(),
@@ -420,7 +448,14 @@ fn make_tables(system: &mut System) {
             let mut tables = stage2::Stage2::new(&mut pages);
             let read_only = guest.protect.iter().flat_map(|it| &it.read_only);
             let read_only: u64 = read_only.map(|pages| pages.size).sum();
-            for mapping in &guest.memory {
+            let local = guest.protect.as_ref().and_then(|it| it.local);
+            if let (Some(local), Some(memory)) = (local, guest.memory.first()) {
+                let place = local.memory.start;
+                tables
+                    .map_by_tables(memory.ipa, memory.size, place)
+                    .unwrap();
+            }
+            for mapping in guest.memory.iter().filter(|_| local.is_none()) {
                 // What is protected is at the start of memory.
                 let mut rest = *mapping;
                 rest.ipa.0 += read_only;
@@ -491,11 +526,12 @@ pub fn signed_parts(system: &System, sign: impl FnOnce(&[u8]) -> [u8; Seal::SIGN
     let pages_with_stolen_time = system.guests.iter().filter_map(|guest| guest.stolen_time);
     Parts {
         mpidrs: system.board.core_mpidrs.to_vec(),
-        memory: (MEMORY, MEMORY_SIZE),
+        memory: (MEMORY, MEMORY_SIZE + LOCAL_MEMORY_SIZE),
         loadable: memory
             .map(|range| (range.pa.0, range.size))
             .chain(system.link_memory.map(|it| (it.start.0, it.size)))
             .chain(pages_with_stolen_time.map(|it| (it.pa.0, it.size)))
+            .chain([(LOCAL_MEMORY, LOCAL_MEMORY_SIZE)])
             .collect(),
         bundle,
         own: MemoryRange {

@@ -117,7 +117,9 @@ fn chosen(guest: &Guest, plan: &GuestPlan) -> Result<DeviceTreeNode, ModelError>
         set(&mut node, "stdout-path", console_path(console))?;
     }
     initrd(&mut node, plan)?;
-    seeds::add(&mut node)?;
+    if !plan.is_local() {
+        seeds::add(&mut node)?;
+    }
     Ok(node)
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random seeds in `/chosen`: space for them here, filled by the hypervisor at each start.
+//! Random seeds in `/chosen`: space for them here, filled by the hypervisor at each start. A guest that runs from local memory has none: its
+//! pages are those that were hashed with the image.
 //!
 //! Without `rng-seed` Linux's random generator is not ready at its start, and then every system call takes
 //! a global lock.

@@ -162,5 +162,8 @@ fn fill_chosen(tree: &mut DeviceTree, guest: &Guest, plan: &GuestPlan) -> Result
         )?);
     }
     generate::initrd(chosen, plan)?;
-    seeds::add(chosen)
+    match plan.is_local() {
+        true => Ok(()),
+        false => seeds::add(chosen),
+    }
 }
