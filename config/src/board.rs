@@ -49,7 +49,7 @@ pub struct Memory {
     pub image_offset: u64,
 }
 
-/// `[local-memory]`: memory on the chip that no device reaches.
+/// `[local-memory]`: memory on the chip, from which the firmware keeps devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalMemory {
     /// First byte.

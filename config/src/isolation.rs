@@ -6,7 +6,7 @@
 //! not walked.
 
 use crate::packed::{Guest, LinkEnd, LinkKind, Mapping, MemoryRange, System};
-use crate::types::{GuestId, MAX_GUESTS, PhysAddr};
+use crate::types::{GuestId, PhysAddr};
 use core::fmt;
 
 /// Size of the pages of stage 2, of which all ranges consist.
@@ -58,6 +58,8 @@ pub enum Fault<'a> {
     NotKept,
     /// Of a link: it is not in the memory of links, which the hypervisor clears.
     NotShared,
+    /// Of local memory: it is too small for the guest, or the guest has several vCPUs.
+    Unfit,
 }
 
 /// Why the memory of a system is not apart.
@@ -95,6 +97,9 @@ impl fmt::Display for Fault<'_> {
             Self::Peer => f.write_str("is not what the guest at the other end has"),
             Self::NotKept => f.write_str("is not the page that the hypervisor keeps for it"),
             Self::NotShared => f.write_str("is outside the memory of links"),
+            Self::Unfit => {
+                f.write_str("is too small for the guest, or the guest has several vCPUs")
+            }
         }
     }
 }
@@ -159,10 +164,11 @@ pub fn check(system: &System, own: MemoryRange) -> Result<(), Overlap<'_>> {
                 return fail(Use::StolenTime, page, Fault::NotKept);
             }
         }
-        if let Some(local) = local_memory(guest)
-            && let Some(fault) = local_fault(system, index, local, own)
-        {
-            return fail(Use::Local, local, fault);
+        if let Some(local) = local_memory(guest) {
+            let fault = local_fault(system, index, local, own);
+            if let Some(fault) = fault.or_else(|| (!fits(guest)).then_some(Fault::Unfit)) {
+                return fail(Use::Local, local, fault);
+            }
         }
         for (number, end) in guest.links.iter().enumerate() {
             let LinkKind::Memory { memory, .. } = &end.kind else {
@@ -239,6 +245,16 @@ fn local_memory(guest: &Guest) -> Option<MemoryRange> {
     Some(guest.protect.as_ref()?.local?.memory)
 }
 
+/// Whether the guest can run from its local memory: without room for its tables they would not be cleared.
+fn fits(guest: &Guest) -> bool {
+    let local = guest.protect.as_ref().and_then(|it| it.local);
+    let memory = match guest.memory.as_slice() {
+        [memory] => memory.size,
+        _ => return false,
+    };
+    local.is_some_and(|it| it.areas(memory).is_some()) && guest.vcpus.len() == 1
+}
+
 /// What is wrong with the local memory of guest `index`: it is not in the machine's memory, or in the part of it that is the hypervisor's and
 /// has nothing else; and no other guest has it, and no device.
 fn local_fault(
@@ -255,7 +271,7 @@ fn local_fault(
     // Pages of the hypervisor's come first: those of the epitaph and of stolen times.
     let kept = MemoryRange {
         start: hypervisor.start,
-        size: hypervisor.stolen_page(GuestId(MAX_GUESTS as u8)).0 - hypervisor.start.0,
+        size: MemoryRange::KEPT,
     };
     if overlap(range, board.memory) {
         if !contains(hypervisor, range) {

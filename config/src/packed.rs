@@ -141,6 +141,9 @@ pub struct MemoryRange {
 }
 
 impl MemoryRange {
+    /// Of the hypervisor's memory: bytes at its start that are in use, for the epitaph and the pages with stolen time.
+    pub const KEPT: u64 = PAGE * (1 + MAX_GUESTS as u64);
+
     /// Of the hypervisor's memory: the page with the stolen time of this guest's vCPUs. They follow the page of the epitaph.
     pub const fn stolen_page(self, guest: GuestId) -> PhysAddr {
         PhysAddr(self.start.0 + PAGE * (1 + guest.0 as u64))

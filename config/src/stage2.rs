@@ -6,7 +6,8 @@
 //! A guest reaches exactly what is mapped here and nothing else, so these tables are the wall
 //! between guests. They are built with the image, from ranges that are checked to be disjoint, and
 //! nothing writes them afterwards: they lie in the bundle, which EL2 maps read-only and no guest
-//! has.
+//! has. The tables of level 3 of a guest that runs from local memory are an exception: EL2 writes
+//! those (`core/src/local`).
 //!
 //! Format: VMSAv8-64 (Arm ARM, DDI 0487, chapter D8), 4 KiB granule, 40-bit IPA, walk from level 1
 //! on two concatenated tables ("Concatenated translation tables"), leaves of 1 GiB, 2 MiB and

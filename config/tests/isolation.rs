@@ -7,7 +7,7 @@
 use proptest::prelude::*;
 use spumone_config::isolation::check;
 use spumone_config::packed::*;
-use spumone_config::{Band, GuestAddr, GuestId, IntId, PcpuId, PhysAddr};
+use spumone_config::{Band, GuestAddr, GuestId, IntId, PcpuId, PhysAddr, Priority, VcpuId};
 
 const PAGE: u64 = 0x1000;
 /// The machine's memory; the hypervisor has the first part of it, its image and bundle a part of that.
@@ -161,6 +161,76 @@ fn ranges_that_touch_are_apart() {
     let mut alone = system(vec![guest("a", &[pages(8, 56)], &[])]);
     alone.link_memory = None;
     assert_eq!(check(&alone, HYPERVISOR), Ok(()));
+}
+
+/// Has guest 1 run from this local memory.
+fn runs_from(system: &mut System, memory: MemoryRange) {
+    let guest = &mut system.guests[1];
+    guest.vcpus.truncate(1);
+    if guest.vcpus.is_empty() {
+        let vcpu = Vcpu {
+            id: VcpuId(0),
+            home: PcpuId(0),
+            priority: Priority(1),
+            band: Band::LOWEST,
+        };
+        guest.vcpus.push(vcpu).unwrap();
+    }
+    guest.protect = Some(Protect {
+        leaves: heapless::Vec::new(),
+        read_only: heapless::Vec::new(),
+        round_us: 1000,
+        local: Some(Local {
+            memory,
+            list: 0,
+            list_hash: Hash::default(),
+        }),
+        on_tamper: OnTamper::Stop,
+    });
+}
+
+#[test]
+fn local_memory_is_apart_and_has_room_for_its_guest() {
+    // On the chip, apart from memory.
+    const CHIP: u64 = 0x1000_0000;
+    let least = Local::least(pages(20, 8).size) / PAGE;
+    let mut system = sound();
+    runs_from(&mut system, range(CHIP, least));
+    assert_eq!(check(&system, OWN), Ok(()));
+    refused(
+        |it| runs_from(it, range(CHIP, least - 1)),
+        "guest b: local memory at 0x10000000 to 0x10011fff is too small for the guest, or the guest has several vCPUs",
+    );
+    refused(
+        |it| {
+            runs_from(it, range(CHIP, least));
+            let vcpu = it.guests[1].vcpus[0];
+            it.guests[1].vcpus.push(vcpu).unwrap();
+        },
+        "guest b: local memory at 0x10000000 to 0x10012fff is too small for the guest, or the guest has several vCPUs",
+    );
+    refused(
+        |it| {
+            runs_from(it, range(CHIP, least));
+            let device = Mapping {
+                ipa: GuestAddr(0),
+                pa: PhysAddr(CHIP + PAGE),
+                size: PAGE,
+            };
+            it.guests[2].devices.push(device).unwrap();
+        },
+        "guest b: local memory at 0x10000000 to 0x10012fff overlaps a device of guest c, 0x10001000 to 0x10001fff",
+    );
+    // In memory that guests have.
+    refused(
+        |it| runs_from(it, range(MEMORY.start.0 + 8 * PAGE, least)),
+        "guest b: local memory at 0x40008000 to 0x4001afff is outside the machine's, 0x40000000 to 0x40007fff",
+    );
+    // In the hypervisor's, where its own pages are.
+    refused(
+        |it| runs_from(it, range(MEMORY.start.0, 8)),
+        "guest b: local memory at 0x40000000 to 0x40007fff overlaps the hypervisor's, 0x40001000 to 0x40006fff",
+    );
 }
 
 #[test]

@@ -283,7 +283,8 @@ fn pace(config: &packed::Guest) -> Pace {
 /// The stage 2 tables of a guest.
 fn tables(values: &Stage2) -> Tables {
     // SAFETY: `spm` has made these tables, and checked that they map only memory and devices of this guest. They are in
-    // the bundle, which is at the address it was made for (`read_bundle`), and which is never written.
+    // the bundle, which is at the address it was made for (`read_bundle`), and which is never written; tables of level 3 of
+    // guests that run from local memory are there, and `core/src/local` writes them.
     let vttbr = |value| unsafe { Vttbr::new(value) };
     Tables {
         all: vttbr(values.all),

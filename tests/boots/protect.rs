@@ -241,7 +241,7 @@ fn protect_freertos_runs_from_little_local_memory() {
     runs_from_local_memory(name, "period=10ms load=10% duration=1s", "128KiB");
 }
 
-/// The same, beside a guest whose device changes pages of FreeRTOS in main memory. A page that is used again is found before FreeRTOS reads it.
+/// The same, beside a guest with a device that changes pages of FreeRTOS in main memory. EL2 finds each change before FreeRTOS reads the page.
 #[test]
 fn protect_freertos_in_local_memory_never_reads_what_was_changed() {
     let name = "protect_freertos_in_local_memory_never_reads_what_was_changed";

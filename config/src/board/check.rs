@@ -5,15 +5,14 @@ use super::{Board, Device};
 use crate::gic::{
     DISTRIBUTOR_SIZE, HYPERVISOR_TIMER, PHYSICAL_TIMER, REDISTRIBUTOR_SIZE, VIRTUAL_TIMER,
 };
+use crate::packed::MemoryRange;
 use crate::problem::{Problem, SourceFile};
 use crate::stage2::PA_BITS;
-use crate::types::{IntId, LINK_INTERRUPTS, MAX_GUESTS, MAX_VCPUS_PER_GUEST};
+use crate::types::{IntId, LINK_INTERRUPTS, MAX_VCPUS_PER_GUEST};
 use crate::units::{self, PAGE, align_down};
 
 /// Most SPIs a guest can be given (see [`crate::packed::VirtualGic::spis`]).
 const MAX_GUEST_SPIS: u64 = 256;
-/// Pages of the hypervisor's at the start of memory: that of its epitaph, and those with the stolen time of guests.
-const OWN_PAGES: u64 = 1 + MAX_GUESTS as u64;
 /// First INTID of the SPIs.
 const FIRST_SPI: u64 = IntId::FIRST_SPI.0 as u64;
 
@@ -130,7 +129,7 @@ fn local_memory(board: &Board, problems: &mut Vec<Problem>) {
     let end = local.base.saturating_add(local.size);
     let meets = |start: u64, size: u64| start < end && local.base < start.saturating_add(size);
     let (memory, image) = (board.memory.base, board.memory.image_offset);
-    let is_in_front = local.base >= memory + OWN_PAGES * PAGE && end <= memory + image;
+    let is_in_front = local.base >= memory + MemoryRange::KEPT && end <= memory + image;
     let devices = board.devices.iter().map(|device| {
         let what = format!("device \"{}\"", device.name);
         (device.base, device.size, what)
@@ -163,7 +162,7 @@ fn local_memory(board: &Board, problems: &mut Vec<Problem>) {
         );
         let help = format!(
             "name memory on the chip, or set some aside in front of the hypervisor's image, from {:#x} to {:#x}",
-            memory + OWN_PAGES * PAGE,
+            memory + MemoryRange::KEPT,
             memory + image
         );
         problems.push(Problem::new("local-memory", message).help(help));

@@ -86,27 +86,16 @@ fn by_local(guest: &Guest, protect: &Protect, problems: &mut Vec<Problem>) {
             "lower `memory` to what the guest uses: local memory has a hash of each page of it";
         refuse(guest.memory.span, &what, "more", help);
     }
-    if let Some(ipa) = guest.ipa.filter(|it| !it.value.is_multiple_of(TABLE_SPAN)) {
-        let what =
-            "the memory of a guest that runs from local memory begins at a multiple of 2 MiB";
-        let help = format!(
-            "write ipa = {:#x}, or remove it",
-            align_down(ipa.value, TABLE_SPAN)
-        );
-        refuse(ipa.span, what, "no such address", &help);
-    }
+    // Where the guest sees its memory.
     let identity = guest.identity.is_some_and(|it| it.value);
-    if let Some(pa) = guest
-        .pa
-        .filter(|it| identity && !it.value.is_multiple_of(TABLE_SPAN))
-    {
-        let what =
-            "the memory of a guest that runs from local memory begins at a multiple of 2 MiB";
-        let help = format!(
-            "write pa = {:#x}, or remove it",
-            align_down(pa.value, TABLE_SPAN)
-        );
-        refuse(pa.span, what, "no such address", &help);
+    for (key, address) in [("ipa", guest.ipa), ("pa", guest.pa.filter(|_| identity))] {
+        if let Some(at) = address.filter(|it| !it.value.is_multiple_of(TABLE_SPAN)) {
+            let what =
+                "the memory of a guest that runs from local memory begins at a multiple of 2 MiB";
+            let whole = align_down(at.value, TABLE_SPAN);
+            let help = format!("write {key} = {whole:#x}, or remove it");
+            refuse(at.span, what, "no such address", &help);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The part of the machine's local memory from which a guest runs.
 //!
-//! Local memory is on the chip, where no device reaches it. The guest's own memory, in main memory, is larger: pages are brought from
+//! Local memory is on the chip, and the firmware keeps devices from it. The guest's own memory, in main memory, is larger: pages are brought from
 //! there when the guest uses them, and written back when others need their place.
 
 use super::{Hash, MemoryRange};

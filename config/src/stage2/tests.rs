@@ -212,6 +212,29 @@ fn overlaps_are_refused_at_every_level_and_nothing_is_mapped() {
 }
 
 #[test]
+fn nothing_is_mapped_where_tables_elsewhere_map() {
+    const BLOCK: u64 = 0x20_0000;
+    with_tables(|tables| {
+        let (ipa, elsewhere) = (GuestAddr(0x4000_0000), PhysAddr(0x1000_0000));
+        // A part of a block takes a whole table.
+        tables
+            .map_by_tables(ipa, BLOCK + 0x1000, elsewhere)
+            .unwrap();
+        for at in [0, BLOCK, 2 * BLOCK - 0x1000] {
+            let page = mapping(ipa.0 + at, 0x8000_0000, 0x1000);
+            let refused = tables.map(&page, Attributes::RAM);
+            assert_eq!(refused, Err(MapError::Overlap(page.ipa)), "{at:#x}");
+        }
+        let behind = mapping(ipa.0 + 2 * BLOCK, 0x8000_0000, 0x1000);
+        tables.map(&behind, Attributes::RAM).unwrap();
+        let again = tables.map_by_tables(behind.ipa, BLOCK, elsewhere);
+        assert_eq!(again, Err(MapError::Overlap(behind.ipa)));
+        let unaligned = tables.map_by_tables(GuestAddr(0x5000_1000), BLOCK, elsewhere);
+        assert!(matches!(unaligned, Err(MapError::Unaligned { .. })));
+    });
+}
+
+#[test]
 fn guests_have_pages_of_their_own_and_aligned_roots() {
     let mut pages = Pages::new(PhysAddr(BASE.0 + PAGE_SIZE));
     assert!(pages.is_empty());

@@ -26,7 +26,8 @@ use spumone_config::{GuestAddr, PhysAddr};
 const PAGE: u64 = 4096;
 const WORD: u64 = 8;
 const HASH_WORDS: usize = Hash::SIZE / WORD as usize;
-/// Pages that are spared at most for one that is brought, because they were accessed lately. More would cost more faults than they spare.
+/// How many pages at most keep their frames, for each page that is brought, because the guest has accessed them lately. If more pages kept them, the
+/// guest would have more faults, since the next access to each of them faults.
 const SPARED: u32 = 4;
 
 /// How many pages were copied, in all lives of a guest. Relaxed: only for the operator.
@@ -96,6 +97,18 @@ pub struct Fault {
     pub is_write: bool,
     /// Whether it is a write to a page that the guest must not write.
     pub is_forbidden: bool,
+}
+
+impl Fault {
+    /// The fault of `guest` at this address of its memory.
+    pub fn new(guest: &Guest, at: GuestAddr, is_write: bool) -> Self {
+        let protect = guest.protect.as_ref();
+        Self {
+            at,
+            is_write,
+            is_forbidden: is_write && protect.is_some_and(|it| it.is_read_only(at, 1)),
+        }
+    }
 }
 
 /// What becomes of an access that has faulted.
@@ -300,8 +313,8 @@ impl Paging {
         ));
     }
 
-    /// The frame whose page makes room: the first one from the hand on that is free, or whose page was not accessed since the hand was
-    /// there; if all that are looked at were accessed, the first of them.
+    /// Chooses the frame for a page that is brought: the first frame from the hand on that is free, or that holds a page which the guest has
+    /// not accessed since the hand was there. If the guest has accessed all pages that are looked at, it is the first of these frames.
     fn next_frame(&mut self) -> u32 {
         let first = self.hand;
         // At most 5 times: `SPARED`.

@@ -123,9 +123,12 @@ impl Syndrome {
         matches!(self.fault_status(), 0b00_1100..=0b00_1111)
     }
 
-    /// Whether an abort is of a write (`ISS.WnR` of a data abort). Cache maintenance needs no more than a read, unless it was refused for want of
-    /// a permission.
+    /// Whether an abort is of a write: by `ISS.WnR` of a data abort, or because the walk of the guest's stage 1, which may read, was refused: then it
+    /// was to update a descriptor. Cache maintenance needs no more than a read, unless it was refused for want of a permission.
     pub const fn is_write(self) -> bool {
+        if self.is_stage1_walk() && self.is_of_permission() {
+            return true;
+        }
         let is_data = self.class() == class::DATA_ABORT;
         let writes = !self.is_cache_maintenance() || self.is_of_permission();
         is_data && self.0 & 1 << 6 != 0 && writes
@@ -219,6 +222,30 @@ mod tests {
                 let is_match = class == 0x20 && matches!(status, 0b00_1100..=0b00_1111);
                 assert_eq!(syndrome.is_refused_execution(), is_match, "{syndrome:?}");
             }
+        }
+    }
+
+    #[test]
+    fn writes_are_told_from_reads() {
+        const DATA: u64 = 0x24 << 26;
+        const INSTRUCTION: u64 = 0x20 << 26;
+        const TRANSLATION: u64 = 0b00_0111;
+        const PERMISSION: u64 = 0b00_1111;
+        const WRITE: u64 = 1 << 6;
+        const WALK: u64 = 1 << 7;
+        const MAINTENANCE: u64 = 1 << 8;
+        for (syndrome, is_write) in [
+            (DATA | TRANSLATION, false),
+            (DATA | TRANSLATION | WRITE, true),
+            (DATA | TRANSLATION | WRITE | MAINTENANCE, false),
+            (DATA | PERMISSION | WRITE | MAINTENANCE, true),
+            (DATA | TRANSLATION | WALK, false),
+            (DATA | PERMISSION | WALK, true),
+            (INSTRUCTION | TRANSLATION | WRITE, false),
+            (INSTRUCTION | TRANSLATION | WALK, false),
+            (INSTRUCTION | PERMISSION | WALK, true),
+        ] {
+            assert_eq!(Syndrome(syndrome).is_write(), is_write, "{syndrome:#x}");
         }
     }
 

@@ -222,20 +222,21 @@ impl Instance {
         let ipa = fault_ipa(syndrome, mrs!(FAR_EL2), mrs!(HPFAR_EL2));
         let vcpu = loaded(&mut self.state);
         let guest = vcpu.shared;
-        if vcpu.paging.is_some() && self.brings_page(syndrome, ipa) {
-            return;
-        }
         let ipa = match ipa {
             None if syndrome.is_of_permission() => {
-                let at = cpu::translate(mrs!(FAR_EL2));
-                let local = loaded(&mut self.state).paging.as_ref();
-                at.and_then(|at| match local {
-                    Some(local) => local.own_address(at),
+                cpu::translate(mrs!(FAR_EL2)).and_then(|at| match &vcpu.paging {
+                    Some(paging) => paging.own_address(at),
                     None => guest.own_address(at),
                 })
             }
             known => known,
         };
+        if let Some(ipa) = ipa
+            && vcpu.paging.is_some()
+            && self.brings_page(syndrome, ipa)
+        {
+            return;
+        }
         let place = match ipa {
             Some(ipa) if device_at(guest, ipa).is_some() => Place::Emulated(ipa),
             Some(ipa) => Place::Memory(ipa, self.platform.machine.device_name(ipa)),

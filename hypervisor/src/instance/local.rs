@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Brings pages of a guest that runs from local memory there, when its vCPU accesses one that is elsewhere. `core/src/local` decides
-//! which page makes room.
+//! A guest that runs from local memory has accessed a page that is in main memory: EL2 brings the page to local memory. `core/src/local`
+//! decides which other page makes room.
 
 use super::{Instance, loaded};
 use crate::cpu;
 use crate::hash::PageEngine;
-use crate::sysreg::mrs;
 use core::sync::atomic::Ordering::Relaxed;
 use spumone_config::GuestAddr;
 use spumone_core::console::Subject;
@@ -18,32 +17,16 @@ use spumone_core::trap::Syndrome;
 const MAX_STEPS: usize = 128;
 
 impl Instance {
-    /// The running vCPU has made an access that stage 2 refused, at `at`, if that is known. If it runs from local memory, and the access
-    /// is one to its memory, brings the page until an interrupt comes; the vCPU then executes the instruction again. Returns whether that
-    /// is so.
+    /// Stage 2 has refused an access of the running vCPU at `at`. If the guest runs from local memory, and the access is to its memory, this
+    /// function brings the page until an interrupt comes, and returns true: the vCPU is to execute the instruction again.
     #[inline(never)]
-    pub(super) fn brings_page(&mut self, syndrome: Syndrome, at: Option<GuestAddr>) -> bool {
+    pub(super) fn brings_page(&mut self, syndrome: Syndrome, at: GuestAddr) -> bool {
         let vcpu = loaded(&mut self.state);
         let Some(paging) = &mut vcpu.paging else {
             return false;
         };
-        let at = match at {
-            None if syndrome.is_of_permission() => {
-                cpu::translate(mrs!(FAR_EL2)).and_then(|it| paging.own_address(it))
-            }
-            known => known,
-        };
-        let Some(at) = at else {
-            return false;
-        };
-        let is_write = syndrome.is_write();
-        let protect = vcpu.shared.config.protect.as_ref();
-        let fault = Fault {
-            at,
-            is_write,
-            is_forbidden: is_write && protect.is_some_and(|it| it.is_read_only(at, 1)),
-        };
-        // SAFETY: the pages are those of this guest, whose only vCPU is loaded here.
+        let fault = Fault::new(&vcpu.shared.config, at, syndrome.is_write());
+        // SAFETY: the pages are those of this guest. Its only vCPU is loaded on this core, and so does not run.
         let mut engine = unsafe { PageEngine::new() };
         match paging.access(fault, &mut engine) {
             Some(Access::Again) => return true,
