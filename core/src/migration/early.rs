@@ -18,8 +18,9 @@ pub(super) fn woken_early<P: Platform>(state: &mut State<P>, platform: &P, id: V
     if early == Early::AtTimer {
         return;
     }
-    // A core that idles has nothing to save, so its switch is shorter than the others.
-    let is_measured = early == Early::BySwitch && state.running.is_some();
+    // Without another vCPU to save, as while the core loads a guest, the switch is shorter than those that count.
+    let saves_another = state.loaded().is_some_and(|it| it != id);
+    let is_measured = early == Early::BySwitch && saves_another;
     begin(state, id, now, is_measured);
 }
 

@@ -2,6 +2,10 @@
 //! Early switches where a vCPU must not wait: an interrupt has come for it.
 
 use super::*;
+use crate::migration::Early;
+
+/// A core that has measured no switch begins so early.
+const LONGEST: Ticks = Ticks(10 * FREQUENCY_HZ as u64 / 1_000_000);
 
 /// The loop until the core does something else than to decide.
 fn next(core: &mut Core) -> Next {
@@ -113,7 +117,7 @@ fn its_wait_defers_no_preemption() {
     assert_eq!(next(&mut core), Next::Switch(VcpuId(1)));
 }
 
-/// The core begins the second switch as long before the timer expires as the first one took.
+/// The core begins the first switch as early as it may, the second one as long before the timer expires as the first one took.
 #[test]
 fn a_core_switches_as_early_as_its_last_switch_took() {
     let mut core = Core::new(
@@ -139,6 +143,29 @@ fn a_core_switches_as_early_as_its_last_switch_took() {
         core.machine.load_takes = 7;
         core.go_on();
         assert_eq!(core.state.loaded(), Some(VcpuId(0)));
+        core.machine.now = timer;
+        core.state.end_await(VcpuId(0));
     }
-    assert_eq!(alarms, [0, 7, 7]);
+    assert_eq!(alarms, [LONGEST.0, 7, 7]);
+}
+
+/// vCPU 1 is to run, but its guest is still being loaded: no registers are saved, so the switch is shorter than others.
+#[test]
+fn a_switch_that_saves_no_registers_is_not_measured() {
+    let mut core = Core::new(
+        packed::Policy::None,
+        Without::default(),
+        &[Band::HIGHEST, Band::LOWEST],
+    );
+    core.admit(0, VcpuState::Sleep);
+    core.admit(1, VcpuState::Runnable);
+    core.state
+        .set_deadline(VcpuId(0), Band::HIGHEST, Early::BySwitch, Ticks(1_000));
+    assert_eq!(next(&mut core), Next::Switch(VcpuId(1)));
+    core.machine.now = core.machine.alarm;
+    core.machine.load_takes = 3;
+    core.machine.loaded_timer = Some(Ticks(1_000));
+    core.go_on();
+    assert_eq!(core.state.loaded(), Some(VcpuId(0)));
+    assert_eq!(core.state.lead.of(Early::BySwitch), LONGEST);
 }
