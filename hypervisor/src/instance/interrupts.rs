@@ -163,11 +163,27 @@ impl Instance {
             self.platform.silence_alarm();
             migration::alarm_expired(&mut self.state, &mut self.platform);
         } else if interrupt.is_sgi() {
-            let taken = self.platform.sgi(interrupt);
-            migration::handle(&mut self.state, &mut self.platform, taken);
+            self.kicked(interrupt);
         } else {
             self.interrupted_by_other(interrupt);
         }
+    }
+
+    /// Handles an SGI that came while the running vCPU was in its guest.
+    #[inline(always)]
+    fn kicked(&mut self, sgi: IntId) {
+        let taken = self.platform.sgi(sgi);
+        if let Taken::Kicks(vcpus) = taken {
+            let delivers = |vcpu: &mut VcpuToken| {
+                let guest = vcpu.shared;
+                let mut gic = self.platform.loaded_gic(vcpu.guest);
+                vcpu.vgic.kicked_again(&guest.gic, &mut gic)
+            };
+            if migration::delivers_kick(&mut self.state, vcpus, delivers) {
+                return;
+            }
+        }
+        migration::handle(&mut self.state, &mut self.platform, taken);
     }
 
     #[inline(never)]

@@ -202,9 +202,6 @@ impl Platform for CorePlatform {
         let mut gic = self.loaded_gic(loaded.guest);
         let vgic = &mut loaded.vgic;
         let rung = match what {
-            Delivery::Doorbell if vgic.kicked_again(&guest.gic, &mut gic) => {
-                return VcpuSet::EMPTY;
-            }
             Delivery::Doorbell => vgic.kicked(&guest.gic, &mut gic),
             Delivery::Timer(timer) => vgic.timer_fired(&guest.gic, timer, &mut gic),
             Delivery::LateTimer(timer) => {
