@@ -153,8 +153,9 @@ pub trait Platform {
         false
     }
     /// Takes interrupts of the loaded vCPU back from its list registers. Returns the vCPUs with a rung doorbell, and whether that is done.
-    /// If not, the core was interrupted, and [`Delivery::All`] is due if the vCPU runs again before it is saved. `is_preempted`: by a higher band. Then most of it may be put off until the vCPU is loaded again.
-    fn take_back(&mut self, _loaded: &mut Self::Token, _is_preempted: bool) -> (VcpuSet, bool) {
+    /// If not, the core was interrupted, and [`Delivery::All`] is due if the vCPU runs again before it is saved. `is_urgent`: a vCPU of a
+    /// higher band has the core next. Then most of it may be put off until the vCPU is loaded again; if the vCPU sleeps, that wakes it.
+    fn take_back(&mut self, _loaded: &mut Self::Token, _is_urgent: bool) -> (VcpuSet, bool) {
         (VcpuSet::EMPTY, true)
     }
     /// Saves the registers of the loaded vCPU. `ended`: when another vCPU took the core from it, if one did. `is_urgent`: a vCPU of a higher band has the core next. Then the search for an interrupt that

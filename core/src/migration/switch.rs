@@ -63,10 +63,9 @@ pub fn take_back_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P)
         if !platform.lists_many(token) {
             break;
         }
-        let is_runnable = state.scheduler.state(*id) == Some(VcpuState::Runnable);
-        let band = platform.shared().band(*id);
-        let is_preempted = is_runnable && state.scheduler.current_band() > band;
-        let (rung, is_done) = platform.take_back(token, is_preempted);
+        let runs_again = state.scheduler.state(*id) != Some(VcpuState::Off);
+        let is_urgent = runs_again && state.scheduler.current_band() > platform.shared().band(*id);
+        let (rung, is_done) = platform.take_back(token, is_urgent);
         state.rung |= rung;
         // Before the vCPU runs again.
         state.must_refresh = true;

@@ -10,7 +10,6 @@
 
 use super::{Band, Ticks, TimeSlice};
 use crate::bits::bits;
-use core::cmp::Reverse;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
 /// Deadlines of the vCPUs of one core that are not loaded.
@@ -72,11 +71,17 @@ impl Deadlines {
     ///
     /// Deadlines of bands below `highest` (the highest band that runs or is runnable by now; `None` if there is none) stay.
     pub fn take_due(&mut self, now: Ticks, highest: Option<Band>) -> Option<VcpuId> {
+        let mut first: Option<(u32, Deadline)> = None;
         // At most 32 times: vCPUs.
-        let (vcpu, _) = self
-            .each()
-            .filter(|(_, deadline)| deadline.at <= now && Some(deadline.band) >= highest)
-            .min_by_key(|(_, deadline)| (Reverse(deadline.band), deadline.at))?;
+        for (vcpu, deadline) in self.each() {
+            let Deadline { band, at } = deadline;
+            let is_before = first
+                .is_none_or(|(_, first)| band > first.band || band == first.band && at < first.at);
+            if at <= now && Some(band) >= highest && is_before {
+                first = Some((vcpu, deadline));
+            }
+        }
+        let (vcpu, _) = first?;
         let vcpu = VcpuId(vcpu as u8);
         self.clear(vcpu);
         Some(vcpu)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Copies of the list registers of a vCPU that a vCPU of a higher band has preempted.
+//! Copies of the list registers of a vCPU, after which a vCPU of a higher band runs.
 //!
 //! To take an interrupt back from a list register costs a hundred instructions and more, which the vCPU of the higher band would wait
 //! for. To copy the list register costs a tenth of that. The interrupts are taken back from the copies when the vCPU is loaded again,
-//! on whatever core. Until then its SPIs count as listed, as if it still ran.
+//! on whatever core. Until then its SPIs count as listed, as if it still ran. A vCPU that sleeps is woken to take them back: whether one of
+//! them wakes it is not known before.
 
 use super::cpu_interface::CpuInterface;
 use super::slot::Backing;

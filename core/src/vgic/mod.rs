@@ -63,8 +63,9 @@
 //!   when that core has taken the kick, not before the write completes, and ISACTIVER for it is ignored.
 //! * If a vCPU is preempted while it has an SPI active, and another vCPU deactivates the SPI (ICACTIVER, DIR), the SPI
 //!   is delivered again only when the first vCPU has been loaded again.
-//! * The interrupts of a vCPU that a higher band has preempted may be in [copies](mod@copies) of its list registers. Until it has
-//!   been loaded again, other vCPUs see its SPIs as if it ran, and an SPI that the guest routes to another vCPU is not delivered there.
+//! * After a vCPU of a higher band has taken the core, the interrupts of the vCPU that was loaded may be in [copies](mod@copies) of its
+//!   list registers. Until it has been loaded again, other vCPUs see its SPIs as if it ran, and an SPI that the guest routes to another
+//!   vCPU is not delivered there.
 //! * A passed-through level interrupt whose device lowers its output before the guest has acknowledged it
 //!   is delivered nevertheless. So is a timer's, until the guest's next exit.
 //! * Of a passed-through edge interrupt, a second edge before the guest has acknowledged the first

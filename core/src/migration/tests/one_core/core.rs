@@ -46,6 +46,10 @@ pub struct Machine {
     pub saved_timer: Option<Ticks>,
     /// How long it takes to load a vCPU.
     pub load_takes: u64,
+    /// Whether the loaded vCPU has much in its list registers.
+    pub lists_many: bool,
+    /// For each time that it was taken back: whether a vCPU of a higher band was waiting for the core.
+    pub taken_back: Vec<bool>,
     /// How long it takes to look at the parking slots, and the vCPU for which another core has an interrupt meanwhile.
     pub fetch_takes: u64,
     /// How long it takes to ask the policy about what is in them.
@@ -123,6 +127,8 @@ impl Core {
                 is_timer_taken: false,
                 saved_timer: None,
                 load_takes: 0,
+                lists_many: false,
+                taken_back: Vec::new(),
                 fetch_takes: 0,
                 choice_takes: 0,
                 rung_in_fetch: None,
@@ -306,6 +312,15 @@ impl Platform for Machine {
 
     fn load_interrupts(&mut self, _: &mut VcpuId, _: Ticks) -> (VcpuSet, bool) {
         self.now.0 += self.load_takes;
+        (VcpuSet::EMPTY, true)
+    }
+
+    fn lists_many(&self, _: &VcpuId) -> bool {
+        self.lists_many
+    }
+
+    fn take_back(&mut self, _: &mut VcpuId, is_urgent: bool) -> (VcpuSet, bool) {
+        self.taken_back.push(is_urgent);
         (VcpuSet::EMPTY, true)
     }
 

@@ -8,7 +8,7 @@ use crate::migration::decide::{decide, decide_in_full};
 use crate::migration::finish::finish;
 use crate::migration::park::wake;
 use crate::migration::preempt::preempt;
-use crate::migration::{Catch, ParkedState, Platform, alarm_expired, arm_stale_alarm};
+use crate::migration::{Catch, ParkedState, Platform, alarm_expired, arm_stale_alarm, sleep};
 use crate::schedule::{Band, Ticks, VcpuState};
 use proptest::prelude::*;
 use spumone_config::packed::{Policy, Without};
@@ -236,4 +236,25 @@ fn a_vcpu_above_all_others_takes_the_short_way() {
     }
     // The preemption may have to be deferred.
     assert_eq!(preempted(Policy::Delay, true, 10), None);
+}
+
+/// A vCPU of a higher band does not wait until its interrupts are taken back one by one, whether it runs or sleeps.
+#[test]
+fn a_vcpu_with_many_interrupts_makes_room_for_a_higher_band_in_a_short_time() {
+    for sleeps in [false, true] {
+        let mut core = Core::steal(&[MIDDLE, Band::LOWEST]);
+        core.admit(0, VcpuState::Sleep);
+        core.admit(1, VcpuState::Runnable);
+        core.go_on();
+        assert_eq!(core.state.loaded(), Some(VcpuId(1)));
+        core.machine.lists_many = true;
+        if sleeps {
+            sleep(&mut core.state, &core.machine);
+        }
+        core.state.scheduler.wake(VcpuId(0));
+        core.state.must_decide = true;
+        core.go_on();
+        assert_eq!(core.state.loaded(), Some(VcpuId(0)));
+        assert_eq!(core.machine.taken_back, [true]);
+    }
 }
