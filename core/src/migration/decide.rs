@@ -199,10 +199,11 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
 fn wake_late<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<Ticks> {
     let later = platform.now();
     wake_expired(state, platform, later);
-    match is_above_movable(state, platform) {
-        true => preempt_after_all(state, platform),
-        false => None,
+    if !is_above_movable(state, platform) {
+        return None;
     }
+    let _ = look(state, platform, later);
+    preempt_after_all(state, platform)
 }
 
 /// Interrupts were taken or vCPUs have woken since the decision began: decides the short way, if that is possible now. Returns the time of

@@ -9,8 +9,7 @@ use super::platform::{Platform, State};
 use crate::schedule::{Ticks, VcpuState};
 use spumone_config::types::MAX_VCPUS;
 
-/// Wakes each vCPU whose deadline has passed, unless a vCPU of a higher band runs or is runnable by then. Looks for interrupts before each but
-/// the first.
+/// Wakes each vCPU whose deadline has passed, unless a vCPU of a higher band runs or is runnable by then. Looks for interrupts after each.
 #[inline(always)]
 pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     let is_idle = state.scheduler.current_band().is_none() && state.decided_band.is_none();
@@ -19,14 +18,11 @@ pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, 
         return;
     }
     // At most 32 times: one deadline for each vCPU.
-    for number in 0..MAX_VCPUS {
+    for _ in 0..MAX_VCPUS {
         let highest = state.scheduler.highest_band();
         let Some(id) = state.deadlines.take_due(now, highest) else {
             break;
         };
-        if number > 0 {
-            let _ = look(state, platform, now);
-        }
         let sleeps = state.scheduler.state(id) == Some(VcpuState::Sleep);
         if !state.moves(id) {
             state.scheduler.wake(id);
@@ -38,6 +34,7 @@ pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, 
         if sleeps && state.scheduler.state(id) == Some(VcpuState::Runnable) {
             woken_early(state, platform, id, now);
         }
+        let _ = look(state, platform, now);
     }
 }
 

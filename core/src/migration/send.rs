@@ -11,6 +11,7 @@ use super::park::{acquire_token, is_host_core, park, store_token};
 use super::platform::{Platform, State, TracePoint};
 use super::save::save_loaded;
 use super::slot::ParkedState;
+use super::switch::take_back_interrupts;
 use crate::schedule::{Ticks, VcpuState};
 use spumone_config::types::{PcpuId, VcpuId};
 
@@ -42,13 +43,19 @@ fn may_be_sent<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> bool 
     is_runnable && platform.guest_runs(id)
 }
 
-/// Parks a vCPU of this core, to be run by another core: `to`, or any. Does nothing unless it [`may_be_sent`].
+/// Parks a vCPU of this core, to be run by another core: `to`, or any. Does nothing unless it [`may_be_sent`]. If the core is
+/// interrupted before the vCPU is parked, the vCPU stays; a later decision, or the vCPU when it does again what is caught, leads here again.
 fn send_away<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, to: Option<PcpuId>) {
     if !may_be_sent(state, platform, id) {
         return;
     }
     if state.loaded() == Some(id) {
         save_loaded(state, platform);
+        if platform.is_interrupted() {
+            state.must_decide = true;
+            state.fetch_at = Ticks(0);
+            return;
+        }
     }
     if !acquire_token(state, platform, id) {
         return;
@@ -125,7 +132,9 @@ pub fn caught<P: Platform>(state: &mut State<P>, platform: &mut P) {
     if state.catches == Catch::Entry
         && let Some(id) = state.loaded()
     {
-        send_away(state, platform, id, None);
+        if take_back_interrupts(state, platform) {
+            send_away(state, platform, id, None);
+        }
     } else {
         // Its grace ends here, or what it runs out of turn.
         state.scheduler.withdraw_extension();
