@@ -177,6 +177,15 @@ impl Claims {
         (life != NONE).then_some((life, are_done))
     }
 
+    /// The number of the next chunk, if all those before it are done. `None`: a core carries one out or has given one back, or no loading was
+    /// begun.
+    pub fn unclaimed(&self) -> Option<u32> {
+        let (life, number) = unpack(self.next.load(Ordering::Acquire));
+        // A chunk that is claimed after the load above is done before its core finishes it, so more may be done than were claimed.
+        let are_done = self.done.load(Ordering::Acquire) == number;
+        (life != NONE && are_done).then_some(number)
+    }
+
     /// A chunk that this core has claimed does not have its hash. Before [`finish`](Self::finish).
     pub fn is_wrong(&self, number: u32) {
         self.wrong.fetch_min(number, Ordering::Relaxed);

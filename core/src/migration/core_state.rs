@@ -33,6 +33,9 @@ pub const TAKE_BACK_US: u32 = 500;
 const LONGEST_WAIT_US: u32 = 2_000;
 /// In microseconds: how early a core begins to switch to a vCPU at most, if that is as long as a switch takes ([`Lead`]).
 const LONGEST_LEAD_US: u32 = 10;
+/// In microseconds: for how long an idle core does nothing of its own before it wakes a vCPU ([`quiet_from`](super::quiet_from)). It is longer than what the core
+/// does when its alarm expires for a chore, with a step of it: about 1,000 instructions.
+const QUIET_US: u32 = 10;
 /// In microseconds: how often a vCPU is sampled while a preemption is deferred for it.
 const DEFER_STEP_US: u32 = 20;
 
@@ -173,6 +176,8 @@ pub struct CoreState<T> {
     pub(super) defer_step: Ticks,
     /// See [`LONGEST_WAIT_US`].
     pub(super) longest_wait: Ticks,
+    /// See [`QUIET_US`].
+    pub(super) quiet: Ticks,
 }
 
 /// What the hypervisor and the simulator call, beside the functions of this module.
@@ -257,6 +262,7 @@ impl<T> CoreState<T> {
             take_back_after: micros(TAKE_BACK_US),
             defer_step: micros(DEFER_STEP_US),
             longest_wait: micros(LONGEST_WAIT_US),
+            quiet: micros(QUIET_US),
         }
     }
 
@@ -384,13 +390,6 @@ impl<T> CoreState<T> {
     #[inline(always)]
     pub fn refresh_before_entry(&mut self) {
         self.must_refresh = true;
-    }
-
-    /// The hypervisor's next chore, work that is for no vCPU, is due at this time.
-    #[inline(always)]
-    pub fn set_chore(&mut self, at: Ticks) {
-        self.chore_at = at;
-        self.alarm_is_stale = true;
     }
 
     /// The time for which the alarm is armed.

@@ -18,6 +18,7 @@ use super::notify::set_running;
 use super::park::acquire_token;
 use super::platform::{Platform, State, TracePoint};
 use super::preempt::preempt;
+use super::quiet;
 use crate::schedule::{Action, Band, Decision, Ticks};
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
@@ -36,7 +37,7 @@ pub enum Next {
     Await,
     /// The hypervisor does a chore at this time, that of the decision: one that an interrupt asked for
     /// ([`Taken::Chore`](super::Taken::Chore)), or one that is due ([`Platform::next_chore`]). It then sets the time of the
-    /// next one ([`CoreState::set_chore`](super::CoreState::set_chore)). The decision stands.
+    /// next one ([`set_chore`](super::set_chore)). The decision stands.
     Chore(Ticks),
 }
 
@@ -317,5 +318,6 @@ fn set_mask<P: Platform>(
 fn set_chore<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks, band: Option<Band>) {
     let chore = platform.next_chore(now, band, state.defers_preemption());
     state.chore_is_due |= chore <= now;
-    state.chore_at = if chore <= now { Ticks::NEVER } else { chore };
+    let at = if chore <= now { Ticks::NEVER } else { chore };
+    quiet::set_chore(state, platform, now, at);
 }

@@ -90,7 +90,7 @@ fn is_timer_near<P: Platform>(platform: &P, now: Ticks, until: Ticks) -> bool {
     timer.is_some_and(|at| now < at && at <= until)
 }
 
-fn early_of<P: Platform>(platform: &P, id: VcpuId) -> Early {
+pub(super) fn early_of<P: Platform>(platform: &P, id: VcpuId) -> Early {
     let vcpu = platform.shared().vcpu(id);
     vcpu.map_or(Early::AtTimer, |it| it.early)
 }

@@ -35,6 +35,7 @@
 //! | `policy`, `choice` | which parked vCPUs a core fetches |
 //! | `core_state`, `platform` | the state of a core, and what it runs on |
 //! | `early` | a core switches to a vCPU before the vCPU's timer expires |
+//! | `quiet` | an idle core does no work of its own shortly before it wakes a vCPU |
 //! | `expired` | each vCPU whose deadline has passed is woken |
 //! | `park`, `catch`, `notify`, `save` | a core saves and parks vCPUs, and notifies other cores |
 //! | `claim`, `pull`, `interrupt` | a core claims a vCPU that another core has parked; it takes interrupts |
@@ -65,6 +66,7 @@ mod policy;
 mod preempt;
 mod presence;
 mod pull;
+mod quiet;
 mod save;
 mod send;
 mod shared;
@@ -90,6 +92,7 @@ pub use platform::{Delivery, Platform, Saved, State, Taken, TracePoint};
 pub use policy::{Candidate, Fetcher, Policy, PolicyRules, Running, Verdict};
 pub use presence::Presence;
 pub use pull::pull_for_start;
+pub use quiet::{quiet_from, set_chore};
 pub use save::save_loaded;
 pub use send::caught;
 pub use shared::{Claim, Roles, Shared, VcpuFacts};

@@ -48,6 +48,21 @@ impl Pace {
             .max(Ticks::from_micros(LEAST_LATE_LOOK_US, self.frequency_hz))
     }
 
+    /// The time that a round is to take.
+    pub const fn round(&self) -> Ticks {
+        self.round
+    }
+
+    /// How long after the begin of a round leaf `number` is due.
+    fn due_after(&self, number: u32) -> Ticks {
+        let leaves = u64::from(self.leaves.max(1));
+        Ticks(
+            u64::from(number)
+                .saturating_mul(self.round.0)
+                .div_ceil(leaves),
+        )
+    }
+
     /// How many leaves are due so long after the begin of a round: the first one at once.
     fn due(&self, elapsed: Ticks) -> u32 {
         let elapsed = elapsed.0.min(self.round.0);
@@ -102,6 +117,21 @@ impl Rounds {
     /// As [`Self::claim`], a leaf that is late: no core has idled since it was due, for the time of a round.
     pub fn claim_late(&self, core: PcpuId, now: Ticks, pace: &Pace) -> Option<u32> {
         self.claim_later(core, now, pace, pace.round)
+    }
+
+    /// When the next leaf that no core has claimed is late; `now` if that cannot be told, since a core checks a leaf or has given one back.
+    pub fn next_late(&self, now: Ticks, pace: &Pace) -> Ticks {
+        let began = self.began.load(Ordering::Acquire);
+        if began == BEGINS {
+            return now;
+        }
+        let Some(number) = self.claims.unclaimed() else {
+            return now;
+        };
+        // Behind the last leaf is the first one of the next round.
+        let due = pace.due_after(number.min(pace.leaves));
+        let due = Ticks(began).saturating_add(due);
+        due.saturating_add(pace.round).max(now)
     }
 
     /// Claims a leaf that was due so long ago.
@@ -235,6 +265,23 @@ mod tests {
     }
 
     #[test]
+    fn the_next_late_leaf_is_the_first_that_no_core_has_claimed() {
+        let (rounds, pace) = (Rounds::new(), pace(3, 4000));
+        let next = |now: u64| rounds.next_late(Ticks(now), &pace);
+        assert_eq!(next(500), Ticks(500), "no round has begun");
+        assert_eq!(checked(&rounds, &pace, 1000), [0]);
+        // It is due after 1333.3 ticks of the round.
+        assert_eq!(next(1000), Ticks(6334));
+        assert_eq!(rounds.claim(CORE, Ticks(3000), &pace), Some(1));
+        assert_eq!(next(3000), Ticks(3000), "it may be given back");
+        rounds.finish(Ticks(3000), &pace);
+        assert_eq!(checked(&rounds, &pace, 4000), [2]);
+        // The next round begins then.
+        assert_eq!(next(4000), Ticks(9000));
+        assert_eq!(next(9500), Ticks(9500));
+    }
+
+    #[test]
     fn a_leaf_that_is_given_back_is_claimed_again_before_the_next_round() {
         let (rounds, pace) = (Rounds::new(), pace(2, 1000));
         assert_eq!(rounds.claim(CORE, Ticks(0), &pace), Some(0));
@@ -265,6 +312,46 @@ mod tests {
     }
 
     proptest! {
+        /// Nothing is late before the time that was named, whatever cores do before and meanwhile, unless one gives a leaf back.
+        #[test]
+        fn no_leaf_is_late_before_that(
+            leaves in 1..6_u32,
+            steps in proptest::collection::vec(step(), 1..200),
+        ) {
+            let (rounds, pace) = (Rounds::new(), pace(leaves, 5000));
+            let mut held = BTreeMap::new();
+            let (mut now, mut named) = (0, Ticks(0));
+            for step in steps {
+                match step {
+                    Step::Wait(time) => {
+                        named = named.max(rounds.next_late(Ticks(now), &pace));
+                        now += time;
+                    }
+                    // Core 0 has no time before a leaf is late.
+                    Step::Claim(core) if !held.contains_key(&core) => {
+                        let claim = match core {
+                            0 => rounds.claim_late(PcpuId(core), Ticks(now), &pace),
+                            _ => rounds.claim(PcpuId(core), Ticks(now), &pace),
+                        };
+                        prop_assert!(core > 0 || claim.is_none() || Ticks(now) >= named);
+                        held.extend(claim.map(|leaf| (core, leaf)));
+                    }
+                    Step::Finish(core) => {
+                        if held.remove(&core).is_some() {
+                            rounds.finish(Ticks(now), &pace);
+                        }
+                    }
+                    Step::GiveBack(core) => {
+                        if let Some(leaf) = held.remove(&core) {
+                            rounds.give_back(PcpuId(core), leaf);
+                            named = Ticks(0);
+                        }
+                    }
+                    Step::Claim(_) => {}
+                }
+            }
+        }
+
         /// Whatever cores do: each leaf is checked once in each round, by one core at a time, and none before it is due.
         #[test]
         fn each_leaf_is_checked_once_a_round(

@@ -4,6 +4,7 @@
 
 use super::{Helped, Instance};
 use crate::cpu;
+use crate::guest::Guest;
 use crate::hash::MemoryEngine;
 use crate::loader::{Left, MAX_STEPS};
 use crate::steps::mark;
@@ -11,12 +12,23 @@ use crate::timers;
 use spumone_config::GuestId;
 use spumone_core::console::Subject;
 use spumone_core::load::Hashing;
+use spumone_core::migration;
 use spumone_core::protect;
 use spumone_core::psci::{Generation, Phase, StopReason};
+use spumone_core::schedule::Ticks;
+
+/// Which leaves a core checks.
+#[derive(Clone, Copy)]
+enum Due {
+    /// Those that are due; the core begins no step from this time on.
+    Until(Ticks),
+    /// Those that are late.
+    Late,
+}
 
 impl Instance {
-    /// Checks leaves that are due, of guests that are not below this core's own vCPUs: an interrupt for those would wait for a step. Returns
-    /// whether there may be more.
+    /// Checks leaves that are due, of guests that are not below this core's own vCPUs: an interrupt for those would wait for a step. It
+    /// ends when the core soon wakes one of its vCPUs. Returns whether there may be more before that.
     pub(super) fn checks_memory(&mut self) -> bool {
         let machine = self.platform.machine;
         if machine.protected == 0 {
@@ -25,25 +37,36 @@ impl Instance {
         if cpu::interrupt_pending() {
             return true;
         }
+        let quiet_from = migration::quiet_from(&self.state, &self.platform, timers::now());
+        if cpu::interrupt_pending() {
+            return true;
+        }
         let own = self.state.tokens().iter();
         // At most 32 times: vCPUs.
         let own = own.filter_map(|id| machine.shared.band(id)).max();
+        let mut late = Ticks::NEVER;
         // At most 8 times: guests.
         for id in self.turns.order(machine.protected) {
             if cpu::interrupt_pending() {
                 return true;
             }
+            if timers::now() >= quiet_from {
+                return false;
+            }
             let guest = machine.guest(id);
             if let (Phase::Running, life) = guest.lifecycle.now()
                 && own <= Some(guest.config.band)
-                && self.check(id, life, false) == Left::More
+                && self.check(id, life, Due::Until(quiet_from)) == Left::More
             {
                 self.turns.checked(id, self.helps.is_some());
                 return true;
             }
+            late = late.min(next_late(guest));
         }
         // What is left of a guest that has ended, or was begun before another one's.
         self.stop_helping();
+        // Else the core may look before it enters the vCPU that it wakes next.
+        self.looks_late_at(late);
         false
     }
 
@@ -57,29 +80,35 @@ impl Instance {
             // It was begun while the core idled.
             self.stop_helping();
         }
-        let mut left = Left::Nothing;
+        let mut late = Ticks::NEVER;
         // At most 8 times: guests.
         for id in self.turns.order(machine.protected) {
             let guest = machine.guest(id);
             if let (Phase::Running, life) = guest.lifecycle.now()
                 && protect::is_checked_beside(guest.config.band, running)
-                && self.check(id, life, true) == Left::More
+                && self.check(id, life, Due::Late) == Left::More
             {
                 self.turns.checked(id, self.helps.is_some());
-                left = Left::More;
-                break;
+                self.is_late = self.helps.is_some();
+                let now = timers::now();
+                let pause = protect::pause(now.saturating_sub(begin), machine.late_look);
+                self.platform.late_look_at = now.saturating_add(pause);
+                return;
             }
             if cpu::interrupt_pending() {
+                late = begin;
                 break;
             }
+            late = late.min(next_late(guest));
         }
-        let now = timers::now();
-        let pause = match left {
-            Left::More => protect::pause(now.saturating_sub(begin), machine.late_look),
-            Left::Nothing => machine.late_look,
-        };
         self.is_late = self.helps.is_some();
-        self.platform.late_look_at = now.saturating_add(pause);
+        self.looks_late_at(late);
+    }
+
+    /// The core has no late leaf to check now: says when it looks again. `late`: when the next one is late.
+    fn looks_late_at(&mut self, late: Ticks) {
+        let look = timers::now().saturating_add(self.platform.machine.late_look);
+        self.platform.late_look_at = late.max(look);
     }
 
     /// Whether the core keeps the leaf that it has begun to hash, although it enters a vCPU. It keeps a late leaf: with many interrupts it would
@@ -92,9 +121,13 @@ impl Instance {
         self.is_late && protect::is_checked_beside(band, self.state.current_band())
     }
 
-    /// Checks leaves of this guest that are due, or those that are late, a step at a time, until an interrupt pends.
-    fn check(&mut self, id: GuestId, life: Generation, late: bool) -> Left {
+    /// Checks leaves of this guest, a step at a time, until an interrupt pends.
+    fn check(&mut self, id: GuestId, life: Generation, which: Due) -> Left {
         let guest = self.platform.machine.guest(id);
+        let ends_at = match which {
+            Due::Until(time) => time,
+            Due::Late => Ticks::NEVER,
+        };
         self.helps_for(Helped::Check(id, life));
         for _ in 0..MAX_STEPS {
             if let Some(hashing) = &mut self.helps {
@@ -113,9 +146,9 @@ impl Instance {
                 }
             } else {
                 let core = self.platform.core;
-                let claim = match late {
-                    true => guest.rounds.claim_late(core, timers::now(), &guest.pace),
-                    false => guest.rounds.claim(core, timers::now(), &guest.pace),
+                let claim = match which {
+                    Due::Until(_) => guest.rounds.claim(core, timers::now(), &guest.pace),
+                    Due::Late => guest.rounds.claim_late(core, timers::now(), &guest.pace),
                 };
                 let Some(number) = claim else {
                     return Left::Nothing;
@@ -128,7 +161,7 @@ impl Instance {
                     }
                 }
             }
-            if cpu::interrupt_pending() {
+            if cpu::interrupt_pending() || timers::now() >= ends_at {
                 break;
             }
         }
@@ -147,5 +180,14 @@ impl Instance {
         if let Some((_, changed)) = protect::leaf(&guest.config, number) {
             self.say_of(id, Subject::Tampered(changed));
         }
+    }
+}
+
+/// When the next leaf of the guest is late that no core has checked or checks now, as far as can be told.
+fn next_late(guest: &Guest) -> Ticks {
+    let now = timers::now();
+    match guest.lifecycle.now().0 {
+        Phase::Running => guest.rounds.next_late(now, &guest.pace),
+        _ => now.saturating_add(guest.pace.round()),
     }
 }

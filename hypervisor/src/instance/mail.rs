@@ -12,6 +12,7 @@ use crate::machine::Machine;
 use crate::timers;
 use spumone_config::types::MAX_PCPUS;
 use spumone_core::mailbox::{CAPACITY, Message};
+use spumone_core::migration;
 use spumone_core::schedule::Ticks;
 
 /// More messages than all mailboxes of one core have room for.
@@ -42,7 +43,7 @@ impl Instance {
         self.do_orders();
         let band = self.state.current_band();
         let next = self.platform.own_chore(now, band);
-        self.state.set_chore(next);
+        migration::set_chore(&mut self.state, &self.platform, now, next);
     }
 
     /// Reads the mail of this core, and notes what it orders, until an interrupt is pending. What is left then is an order. Returns whether

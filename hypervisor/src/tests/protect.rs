@@ -4,7 +4,7 @@
 use super::bench::Bench;
 use super::guest::psci;
 use super::systems::*;
-use crate::fake::{self, printed};
+use crate::fake::{self, Register, printed};
 use spumone_config::GuestId;
 use spumone_config::packed::{OnTamper, Policy, RestartLimit, System, Trigger};
 use spumone_core::psci::{Phase, StopReason};
@@ -213,4 +213,85 @@ fn a_core_gives_a_leaf_back_before_it_runs_its_own_guest() {
         bench.iterate(0);
     }
     assert!(rounds(&bench) > before, "core 0 alone");
+}
+
+const TIMER: u16 = 27;
+/// Ticks of the fake machine's counter in a microsecond.
+const TICKS_A_US: f64 = 62.5;
+
+/// A protected guest alone on one core, with a page that takes several iterations, and rounds of this length.
+fn alone(round_us: u32) -> Bench {
+    let guests = [GuestParts::new(&[(0, 20)]).protected(round_us, RESTART)];
+    let mut system = system(1, Policy::None, &guests);
+    system.guests[0].segments[0].size = 0x1000;
+    let mut parts = parts(&system);
+    parts.has_sha256 = false;
+    let mut bench = Bench::boot_parts(parts);
+    bench.until_all_run();
+    bench.opens_gic(0, 0, &[TIMER]);
+    bench
+}
+
+fn now() -> u64 {
+    fake::with(|machine| machine.clock)
+}
+
+/// The guest waits for its timer, which expires so many ticks from now. Returns when that is.
+fn sleeps_for(bench: &mut Bench, ticks: u64) -> u64 {
+    bench.does(0, 0, move |cpu| {
+        cpu.set(Register::CNTV_CVAL_EL0, cpu.now() + ticks);
+        cpu.set(Register::CNTV_CTL_EL0, 1);
+        cpu.wfi()
+    });
+    now() + ticks
+}
+
+fn handles_its_timer(bench: &mut Bench) {
+    assert_eq!(bench.acknowledges(0, 0), TIMER);
+    bench.look(0, 0, |cpu| {
+        cpu.set(Register::CNTV_CTL_EL0, 0);
+        cpu.end(TIMER);
+    });
+}
+
+/// The guest does not wait for a step then.
+#[test]
+fn a_core_that_wakes_a_vcpu_soon_checks_nothing() {
+    let mut bench = alone(ROUND_US / 20);
+    let quiet = (10.0 * TICKS_A_US) as u64;
+    let mut was_checking = 0;
+    for round in 0..200 {
+        let at = sleeps_for(&mut bench, 2_000 + round * 37 % 6_000);
+        let entries = bench.entry(0, 0).count;
+        while bench.entry(0, 0).count == entries {
+            let sleeps = || fake::with(|machine| machine.core().sleeps);
+            let (is_quiet, before) = ((at - quiet..at - 200).contains(&now()), sleeps());
+            bench.iterate(0);
+            if is_quiet && bench.entry(0, 0).count == entries {
+                was_checking += u32::from(bench.instances[0].helps());
+                assert!(sleeps() > before, "{} ticks before its timer", at - now());
+            }
+        }
+        handles_its_timer(&mut bench);
+    }
+    assert!(was_checking > 10, "{was_checking}");
+    assert!(rounds(&bench) > 10, "{}", rounds(&bench));
+}
+
+/// The guest itself has the lowest priority.
+#[test]
+fn a_guest_is_not_interrupted_for_late_memory_if_its_core_idles_often() {
+    let mut bench = alone(20_000);
+    bench.until("a round has ended", |bench| rounds(bench) > 0);
+    let mut soon = 0;
+    for _ in 0..100 {
+        sleeps_for(&mut bench, 50_000);
+        handles_its_timer(&mut bench);
+        let alarm = bench.look(0, 0, |cpu| cpu.get(Register::CNTHP_CVAL_EL2));
+        let left = alarm.saturating_sub(now()) as f64 / TICKS_A_US;
+        soon += u32::from(left < 2_000.0);
+    }
+    // For the operator, every 40 ms.
+    assert!(soon < 15, "{soon}");
+    assert!(rounds(&bench) > 1);
 }

@@ -5,6 +5,7 @@ mod core;
 mod early;
 mod parking;
 mod preempt;
+mod quiet;
 
 use self::core::Core;
 use crate::migration::fetch::Fetched;

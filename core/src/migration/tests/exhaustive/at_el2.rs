@@ -136,7 +136,9 @@ impl<'a> AtEl2<'a> {
                 Next::Switch(id) if self.is_loading(id) => return self.rest(),
                 Next::Switch(id) => switch(&mut self.state, &mut self.machine, id),
                 // The chore is done, and no other one is due later.
-                Next::Chore(_) => self.state.set_chore(Ticks::NEVER),
+                Next::Chore(now) => {
+                    set_chore(&mut self.state, &self.machine, now, Ticks::NEVER);
+                }
             }
         }
         panic!("core {} does not enter a guest or idle", self.core.0);

@@ -294,6 +294,7 @@ impl CoreSnapshot {
             take_back_after: _,
             defer_step: _,
             longest_wait: _,
+            quiet: _,
         } = state;
         assert!(rung.is_empty());
         assert_eq!((*chore_at, *chore_is_due), (Ticks::NEVER, false));

@@ -57,6 +57,8 @@ pub struct Machine {
     pub rung_in_fetch: Option<VcpuId>,
     /// The vCPU that another core parks meanwhile; it kicks this core for it.
     pub parked_in_fetch: Option<VcpuId>,
+    /// When the hypervisor's next chore is due.
+    pub chore: Ticks,
 }
 
 impl Core {
@@ -133,6 +135,7 @@ impl Core {
                 choice_takes: 0,
                 rung_in_fetch: None,
                 parked_in_fetch: None,
+                chore: Ticks::NEVER,
             },
         }
     }
@@ -361,7 +364,7 @@ impl Platform for Machine {
     }
 
     fn next_chore(&mut self, _: Ticks, _: Option<Band>, _: bool) -> Ticks {
-        Ticks::NEVER
+        self.chore
     }
 
     fn trace(&mut self, point: TracePoint) {
