@@ -23,6 +23,7 @@ pub mod load;
 pub mod local;
 pub mod mailbox;
 pub mod migration;
+pub mod mitigation;
 pub mod orders;
 pub mod protect;
 pub mod psci;

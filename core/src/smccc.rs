@@ -8,6 +8,7 @@
 //!
 //! A call is identified by w0 alone. Only the lower halves of the arguments of a 32-bit call are used.
 
+use crate::mitigation::Workaround;
 use spumone_config::types::GuestAddr;
 
 /// A decoded call.
@@ -17,6 +18,8 @@ pub enum Call {
     SmcccVersion,
     /// `SMCCC_ARCH_FEATURES`: whether an architecture call is implemented.
     ArchFeatures(FunctionId),
+    /// `SMCCC_ARCH_WORKAROUND_1`, `_2` or `_3`.
+    Workaround(Workaround),
     /// `PSCI_VERSION`.
     PsciVersion,
     /// `CPU_SUSPEND`.
@@ -113,6 +116,12 @@ impl FunctionId {
     pub const SMCCC_VERSION: Self = Self(0x8000_0000);
     /// `SMCCC_ARCH_FEATURES`.
     pub const SMCCC_ARCH_FEATURES: Self = Self(0x8000_0001);
+    /// `SMCCC_ARCH_WORKAROUND_1`.
+    pub const SMCCC_ARCH_WORKAROUND_1: Self = Self(0x8000_8000);
+    /// `SMCCC_ARCH_WORKAROUND_2`.
+    pub const SMCCC_ARCH_WORKAROUND_2: Self = Self(0x8000_7fff);
+    /// `SMCCC_ARCH_WORKAROUND_3`.
+    pub const SMCCC_ARCH_WORKAROUND_3: Self = Self(0x8000_3fff);
     /// `PSCI_VERSION`.
     pub const PSCI_VERSION: Self = Self(0x8400_0000);
     /// `CPU_SUSPEND`, 32-bit.
@@ -154,6 +163,25 @@ impl FunctionId {
     pub const PV_TIME_ST: Self = Self(0xc500_0021);
     /// The call of `arm,smc-wdt` (Linux, drivers/watchdog/arm_smc_wdt.c), with the number that a device tree without `arm,smc-id` means.
     pub const WATCHDOG: Self = Self(spumone_config::calls::WATCHDOG);
+
+    /// The workaround that this calls; `None`: none.
+    pub const fn workaround(self) -> Option<Workaround> {
+        match self {
+            Self::SMCCC_ARCH_WORKAROUND_1 => Some(Workaround::One),
+            Self::SMCCC_ARCH_WORKAROUND_2 => Some(Workaround::Two),
+            Self::SMCCC_ARCH_WORKAROUND_3 => Some(Workaround::Three),
+            _ => None,
+        }
+    }
+
+    /// The call of this workaround.
+    pub const fn of_workaround(workaround: Workaround) -> Self {
+        match workaround {
+            Workaround::One => Self::SMCCC_ARCH_WORKAROUND_1,
+            Workaround::Two => Self::SMCCC_ARCH_WORKAROUND_2,
+            Workaround::Three => Self::SMCCC_ARCH_WORKAROUND_3,
+        }
+    }
 
     const fn is_64_bit(self) -> bool {
         self.0 & Self::SMC64 != 0
@@ -210,7 +238,10 @@ impl Call {
                 command: x1 as u32,
                 argument: x2 as u32,
             },
-            _ => Self::Unknown(id),
+            _ => match id.workaround() {
+                Some(workaround) => Self::Workaround(workaround),
+                None => Self::Unknown(id),
+            },
         }
     }
 }
@@ -374,8 +405,17 @@ mod tests {
         assert_eq!(decoded(0xc500_0020), Call::PvTimeFeatures(FunctionId(0)));
         assert_eq!(decoded(0xc500_0021), Call::PvTimeStolen);
         assert!(matches!(decoded(0x8200_3d06), Call::Watchdog { .. }));
-        // MIGRATE, SYSTEM_SUSPEND, SYSTEM_RESET2, ARCH_WORKAROUND_1, a yielding call.
-        for id in [0x8400_0005, 0xc400_000e, 0xc400_0012, 0x8000_8000, 0x4] {
+        let workarounds = [
+            (0x8000_8000, Workaround::One),
+            (0x8000_7fff, Workaround::Two),
+            (0x8000_3fff, Workaround::Three),
+        ];
+        for (id, workaround) in workarounds {
+            assert_eq!(decoded(id), Call::Workaround(workaround));
+            assert_eq!(FunctionId::of_workaround(workaround).0, id as u32);
+        }
+        // MIGRATE, SYSTEM_SUSPEND, SYSTEM_RESET2, ARCH_SOC_ID, a yielding call.
+        for id in [0x8400_0005, 0xc400_000e, 0xc400_0012, 0x8000_0002, 0x4] {
             assert_eq!(decoded(id), Call::Unknown(FunctionId(id as u32)));
         }
     }

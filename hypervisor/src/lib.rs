@@ -29,6 +29,7 @@ mod instance;
 mod links;
 mod loader;
 mod machine;
+mod mitigation;
 mod parking;
 mod steps;
 mod sysreg;

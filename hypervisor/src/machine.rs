@@ -13,8 +13,9 @@ use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
 use spumone_core::health::HealthLog;
 use spumone_core::migration::{Policy, Shared};
+use spumone_core::mitigation::{self, Answer, Needs, SharedNeeds, Workaround};
 use spumone_core::schedule::{Band, Ticks, kick_sgi};
-use spumone_core::sets::VcpuSet;
+use spumone_core::sets::{CoreSet, VcpuSet};
 use spumone_core::usage::Usage;
 use spumone_core::vgic::VcpuIndex;
 
@@ -59,6 +60,8 @@ pub struct Core {
     kicked: AtomicU32,
     /// The users of its time.
     pub usage: Usage,
+    /// What it needs of its firmware.
+    pub needs: SharedNeeds,
 }
 
 const _: () = assert!(MAX_VCPUS <= 32, "`Core::kicked` has one bit per vCPU");
@@ -70,6 +73,7 @@ impl Core {
             mpidr,
             kicked: AtomicU32::new(0),
             usage: Usage::new(),
+            needs: SharedNeeds::new(),
         }
     }
 
@@ -134,6 +138,16 @@ impl Machine {
     #[inline(always)]
     pub fn guest(&self, id: GuestId) -> &'static Guest {
         self.guests[id.index()]
+    }
+
+    /// What this guest is told about a workaround; `None`: one of the cores on which it may run has not asked its firmware yet.
+    pub fn offer(&self, workaround: Workaround, guest: &Guest) -> Option<Answer> {
+        let mut needs = Vec::<Needs, MAX_PCPUS>::new();
+        // At most 8 times: cores.
+        for core in CoreSet::from_bits(guest.config.cores).iter() {
+            let _ = needs.push(self.cores.get(core.index())?.needs.get()?);
+        }
+        Some(mitigation::offer(workaround, needs.into_iter()))
     }
 
     /// The bands of all guests.

@@ -23,6 +23,7 @@ pub use lifecycle::{AfterStop, Generation, Lifecycle, Phase, StopReason};
 pub use power::{GuestPower, Power};
 pub use restarts::{Ending, Restarts, Wishes};
 
+use crate::mitigation::{Answer, Workaround};
 use crate::smccc::{
     Call, CallError, FunctionId, RandomWidth, SMCCC_VERSION_1_1, SUCCESS, TRNG_UUID,
     TRNG_VERSION_1_0,
@@ -98,6 +99,10 @@ pub enum Outcome {
         /// The argument of that.
         argument: u32,
     },
+    /// Call this workaround on a core that needs it, and return [`SUCCESS`].
+    Mitigate(Workaround),
+    /// The guest executes the instruction again: what cores need is not known yet.
+    Repeat,
     /// Return random bits: [`random_registers`](crate::smccc::random_registers), or
     /// [`NO_ENTROPY`](crate::smccc::NO_ENTROPY).
     Random {
@@ -111,19 +116,31 @@ pub enum Outcome {
 /// Decides about a call of one of the guest's vCPUs.
 ///
 /// `is_memory` says whether a guest address is in the guest's memory, so that a vCPU can start there. `stolen_time`: where the calling vCPU reads
-/// its stolen time, if its guest does. Changes nothing, except that a successful `CPU_ON` marks its target as being started.
+/// its stolen time, if its guest does. `offer`: what the guest is told about a workaround; `None`: that is not known yet. Changes nothing, except that a successful `CPU_ON` marks its target as being started.
 pub fn handle(
     call: Call,
     power: &GuestPower,
     stolen_time: Option<GuestAddr>,
+    offer: impl FnOnce(Workaround) -> Option<Answer>,
     is_memory: impl Fn(GuestAddr) -> bool,
 ) -> Outcome {
     let outcome = match call {
         Call::SmcccVersion => Ok(Outcome::Return(SMCCC_VERSION_1_1)),
-        Call::ArchFeatures(id) => {
-            let is_pv_time = stolen_time.is_some() && id == FunctionId::PV_TIME_FEATURES;
-            success_if(is_arch_call(id) || is_pv_time)
-        }
+        Call::ArchFeatures(id) => match id.workaround() {
+            Some(workaround) => Ok(match offer(workaround) {
+                Some(answer) => Outcome::Return(answer.to_register()),
+                None => Outcome::Repeat,
+            }),
+            None => {
+                let is_pv_time = stolen_time.is_some() && id == FunctionId::PV_TIME_FEATURES;
+                success_if(is_arch_call(id) || is_pv_time)
+            }
+        },
+        Call::Workaround(workaround) => match offer(workaround) {
+            None => Ok(Outcome::Repeat),
+            Some(Answer::Needed | Answer::NotNeeded) => Ok(Outcome::Mitigate(workaround)),
+            Some(Answer::NeverNeeded | Answer::Absent) => Err(CallError::NotSupported),
+        },
         Call::PsciVersion => Ok(Outcome::Return(VERSION_1_1)),
         Call::CpuSuspend {
             power_state,

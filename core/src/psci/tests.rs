@@ -26,7 +26,13 @@ fn is_memory(address: GuestAddr) -> bool {
 }
 
 fn call(power: &GuestPower, registers: [u64; 4]) -> Outcome {
-    handle(Call::decode(registers), power, None, is_memory)
+    handle(
+        Call::decode(registers),
+        power,
+        None,
+        |_| Some(Answer::Absent),
+        is_memory,
+    )
 }
 
 /// A guest of three vCPUs of which number 0 is on.
@@ -387,7 +393,7 @@ fn stolen_time_is_offered_only_where_the_guest_reads_it() {
     let power = guest();
     let answer = |registers, place: Option<u64>| {
         let place = place.map(GuestAddr);
-        handle(Call::decode(registers), &power, place, is_memory)
+        handle(Call::decode(registers), &power, place, |_| None, is_memory)
     };
     let not_supported = Outcome::Return(CallError::NotSupported.to_register());
     let page = 0x0c01_0040;
@@ -409,4 +415,40 @@ fn stolen_time_is_offered_only_where_the_guest_reads_it() {
         answer([PV_TIME_FEATURES, 0x8400_0000, 0, 0], Some(page)),
         not_supported
     );
+}
+
+#[test]
+fn a_workaround_is_called_only_where_it_is_offered() {
+    const ARCH_FEATURES: u64 = 0x8000_0001;
+    let power = guest();
+    for (id, workaround) in [
+        (0x8000_8000, Workaround::One),
+        (0x8000_7fff, Workaround::Two),
+        (0x8000_3fff, Workaround::Three),
+    ] {
+        let answer = |registers, offered: Option<Answer>| {
+            let offer = |asked| {
+                assert_eq!(asked, workaround);
+                offered
+            };
+            handle(Call::decode(registers), &power, None, offer, is_memory)
+        };
+        let asked = |offered| answer([ARCH_FEATURES, id, 0, 0], offered);
+        let called = |offered| answer([id, 1, 0, 0], offered);
+        for (offered, value) in [
+            (Answer::Needed, 0),
+            (Answer::NotNeeded, 1),
+            (Answer::NeverNeeded, -2),
+            (Answer::Absent, -1),
+        ] {
+            assert_eq!(returned(asked(Some(offered))), value);
+            match value >= 0 {
+                true => assert_eq!(called(Some(offered)), Outcome::Mitigate(workaround)),
+                false => assert_eq!(returned(called(Some(offered))), -1),
+            }
+        }
+        // Another core has not asked its firmware yet.
+        assert_eq!(asked(None), Outcome::Repeat);
+        assert_eq!(called(None), Outcome::Repeat);
+    }
 }

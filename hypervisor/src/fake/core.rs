@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A core: its registers, its private interrupts, its TLB.
 
+use super::firmware::Firmware;
 use super::gic::Bank;
 use super::registers::Register;
+use spumone_core::mitigation::Workaround;
 use std::collections::HashMap;
 
 /// Five bits of priority, four list registers: as QEMU's.
@@ -38,6 +40,10 @@ pub struct Core {
     pub entries: u64,
     /// Times that the core slept.
     pub sleeps: u64,
+    /// Its firmware.
+    pub firmware: Firmware,
+    /// The workarounds of the firmware that were called.
+    pub mitigations: Vec<Workaround>,
 }
 
 impl Core {
@@ -51,6 +57,8 @@ impl Core {
             cached: HashMap::new(),
             entries: 0,
             sleeps: 0,
+            firmware: Firmware::new([-1; 3]),
+            mitigations: Vec::new(),
         };
         for (register, value) in [
             (Register::MPIDR_EL1, mpidr),

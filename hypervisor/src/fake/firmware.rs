@@ -1,9 +1,62 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Start, sleep and halt of cores. Functions that do not return to the hypervisor's code unwind its stack.
+//! Start, sleep and halt of cores, and what the firmware does about speculation. Functions that do not return to the hypervisor's code unwind its stack.
 
 use super::{Machine, with};
 use crate::core_loop::CoreLoop;
+use spumone_core::mitigation::Workaround;
+use spumone_core::smccc::FunctionId;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// The firmware of a core, as far as speculation goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Firmware {
+    /// Its versions of PSCI and SMCCC.
+    pub versions: (i32, i32),
+    /// What it answers about workarounds 1, 2 and 3.
+    pub workarounds: [i32; 3],
+}
+
+impl Firmware {
+    /// It answers so.
+    pub const fn new(workarounds: [i32; 3]) -> Self {
+        Self {
+            versions: (0x1_0001, 0x1_0002),
+            workarounds,
+        }
+    }
+}
+
+/// Asks the firmware of the core. A question that it cannot know stops the test.
+pub fn ask_firmware(question: FunctionId, subject: u32) -> i32 {
+    with(|machine| {
+        let firmware = &machine.core().firmware;
+        let (psci, smccc) = firmware.versions;
+        match question {
+            FunctionId::PSCI_VERSION => psci,
+            FunctionId::PSCI_FEATURES => {
+                assert!(psci >= 0x1_0000);
+                assert_eq!(subject, FunctionId::SMCCC_VERSION.0);
+                if smccc > 0x1_0000 { 0 } else { -1 }
+            }
+            FunctionId::SMCCC_VERSION => smccc,
+            FunctionId::SMCCC_ARCH_FEATURES => {
+                assert!(smccc > 0x1_0000);
+                let workaround = FunctionId(subject).workaround();
+                workaround.map_or(-1, |it| firmware.workarounds[it as usize])
+            }
+            _ => panic!("{question:?} is no question"),
+        }
+    })
+}
+
+/// Notes that the core calls this workaround. One that it cannot call stops the test.
+pub fn mitigate(workaround: Workaround) {
+    with(|machine| {
+        let core = machine.core();
+        assert!(core.firmware.workarounds[workaround as usize] >= 0);
+        core.mitigations.push(workaround);
+    });
+}
 
 /// Why the code on a core has unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

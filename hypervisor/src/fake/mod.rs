@@ -28,7 +28,8 @@ pub use self::core::Core;
 #[cfg(test)]
 pub use self::core::FREQUENCY;
 pub use firmware::{
-    Ended, halt, run_for_ever, start_core, system_off, until_it_ends, wait_for_interrupt,
+    Ended, Firmware, ask_firmware, halt, mitigate, run_for_ever, start_core, system_off,
+    until_it_ends, wait_for_interrupt,
 };
 pub use gic::{Gic, GicError, initialize_gic};
 pub use guest::{GuestHook, enter};
@@ -118,6 +119,8 @@ pub struct Parts {
     pub trust: Trust,
     /// Whether cores have instructions for SHA-256.
     pub has_sha256: bool,
+    /// The firmware of cores, by core, and their `ID_AA64PFR0_EL1.CSV2`; of the others it knows nothing of workarounds.
+    pub firmware: Vec<(Firmware, u64)>,
     /// Distributor, redistributors, UART.
     pub devices: [u64; 3],
     /// The UART's interrupt.
@@ -127,7 +130,12 @@ pub struct Parts {
 /// Makes the machine of this thread, as after a reset. The instances of a former one must have been dropped.
 pub fn switch_on(parts: Parts) {
     statics::forget();
-    let cores: Vec<Core> = parts.mpidrs.iter().map(|&mpidr| Core::new(mpidr)).collect();
+    let mut cores: Vec<Core> = parts.mpidrs.iter().map(|&mpidr| Core::new(mpidr)).collect();
+    for (core, (firmware, csv2)) in cores.iter_mut().zip(parts.firmware) {
+        core.firmware = firmware;
+        let features = core.get(Register::ID_AA64PFR0_EL1);
+        core.set(Register::ID_AA64PFR0_EL1, features | csv2 << 56);
+    }
     let running = cores.iter().map(|_| None).collect();
     let machine = Machine {
         cores,

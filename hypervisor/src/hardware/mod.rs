@@ -30,7 +30,7 @@ pub use cache::{
     clear_memory, fetch_memory, fetch_payload, finish_loading, payload_bytes, publish_pages,
     wait_until_visible, write_memory_byte,
 };
-pub use firmware::{run_for_ever, start_core, system_off};
+pub use firmware::{ask_firmware, mitigate, run_for_ever, start_core, system_off};
 pub use floating_point::{load_vectors, store_vectors};
 pub use gic::{GicError, initialize_gic};
 pub use guest::enter;

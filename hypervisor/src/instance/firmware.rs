@@ -3,6 +3,7 @@
 
 use super::{Instance, loaded};
 use crate::cpu;
+use crate::hardware::mitigate;
 use crate::timers;
 use spumone_config::VcpuId;
 use spumone_core::migration;
@@ -18,7 +19,10 @@ impl Instance {
         let (guest_id, guest, x) = (vcpu.guest, vcpu.shared, &vcpu.registers.x);
         let call = Call::decode([x[0], x[1], x[2], x[3]]);
         let stolen_time = guest.stolen_time_of(vcpu.index);
-        match psci::handle(call, &guest.power, stolen_time, |ipa| guest.has_memory(ipa)) {
+        let machine = self.platform.machine;
+        let offer = |workaround| machine.offer(workaround, guest);
+        let is_memory = |ipa| guest.has_memory(ipa);
+        match psci::handle(call, &guest.power, stolen_time, offer, is_memory) {
             Outcome::Return(value) => self.answer(value),
             Outcome::ReturnFour(values) => self.answer_four(values),
             Outcome::Watchdog { command, argument } => {
@@ -31,6 +35,13 @@ impl Instance {
                 let values = guest.watchdog.call(command, argument, caller);
                 self.answer_four(values);
             }
+            Outcome::Mitigate(workaround) => {
+                if self.platform.needs.passes_on(workaround) {
+                    mitigate(workaround);
+                }
+                self.answer(SUCCESS);
+            }
+            Outcome::Repeat => loaded(&mut self.state).registers.repeat_call(),
             Outcome::Random { bits, width } => match self.random.take(cpu::interrupt_pending) {
                 Some(entropy) => self.answer_four(random_registers(entropy, bits, width)),
                 // The guest executes the instruction again.

@@ -4,7 +4,9 @@
 use super::loaded_gic::LoadedGic;
 use crate::cpu::{self, change_stage2};
 use crate::events::{Event, Ring};
+use crate::hardware::mitigate;
 use crate::machine::{Core, Machine};
+use crate::mitigation;
 use crate::steps::step;
 use crate::sysreg::mrs;
 use crate::timers;
@@ -17,6 +19,7 @@ use spumone_core::migration::{
     Candidate, Catch, Claim, Delivery, Fetcher, Interrupted, Platform, Sample, Saved, Shared,
     Taken, TracePoint, Verdict, may_hold_lock,
 };
+use spumone_core::mitigation::Needs;
 use spumone_core::orders::{Orders, Route};
 use spumone_core::protect;
 use spumone_core::psci::Phase;
@@ -54,6 +57,12 @@ pub(super) struct CorePlatform {
     pub(super) looks: Looks,
     /// Number of list registers.
     list_registers: usize,
+    /// What this core needs of its firmware.
+    pub(super) needs: Needs,
+    /// Whether it calls a workaround at switches between guests.
+    forgets_branches: bool,
+    /// The guest that has run here last, if it does.
+    predicts_for: Option<GuestId>,
     /// Whether the core has the registers of deferred SErrors, which a switch then saves and loads.
     has_error_registers: bool,
     /// What this core is to do about the lives of guests.
@@ -61,7 +70,7 @@ pub(super) struct CorePlatform {
 }
 
 impl CorePlatform {
-    /// The platform of core `core`.
+    /// The platform of core `core`, the calling one.
     pub(super) fn new(
         core: PcpuId,
         machine: &'static Machine,
@@ -74,11 +83,14 @@ impl CorePlatform {
             .iter()
             .any(|guest| guest.config.watchdog_s != 0);
         let looks = core == machine.console_core && has_watchdogs;
+        let own = &machine.cores[core.index()];
+        let needs = mitigation::set_up();
+        own.needs.publish(needs);
         Self {
             looks: Looks::new(looks, timers::frequency() as u32),
             core,
             machine,
-            own: &machine.cores[core.index()],
+            own,
             events: Ring::of(core),
             port,
             attendance,
@@ -89,7 +101,22 @@ impl CorePlatform {
             last_of_guest: [None; MAX_GUESTS],
             caught_guests: 0,
             list_registers,
+            needs,
+            forgets_branches: needs.at_switch().is_some(),
+            predicts_for: None,
             has_error_registers: cpu::has_error_registers(),
+        }
+    }
+
+    /// The core is about to run a vCPU of `guest`: if it needs that, it invalidates what other guests have trained in its branch predictors.
+    #[cold]
+    #[inline(never)]
+    fn forget_branches(&mut self, guest: GuestId) {
+        if self.predicts_for != Some(guest)
+            && let Some(workaround) = self.needs.at_switch()
+        {
+            mitigate(workaround);
+            self.predicts_for = Some(guest);
         }
     }
 
@@ -238,6 +265,9 @@ impl Platform for CorePlatform {
     #[inline(always)]
     fn load_registers(&mut self, vcpu: &mut VcpuToken) {
         step!(Load);
+        if self.forgets_branches {
+            self.forget_branches(vcpu.guest);
+        }
         cpu::set_stage2(vcpu.shared.stage2.all);
         let last = &mut self.last_of_guest[vcpu.guest.index()];
         let own = Some((vcpu.id(), vcpu.resets));

@@ -31,6 +31,7 @@ mod links;
 mod lives;
 mod local;
 mod migration;
+mod mitigation;
 mod operator;
 mod protect;
 mod registers;

@@ -540,6 +540,7 @@ pub fn signed_parts(system: &System, sign: impl FnOnce(&[u8]) -> [u8; Seal::SIGN
         },
         trust: Trust::default(),
         has_sha256: true,
+        firmware: Vec::new(),
         devices: [DISTRIBUTOR, REDISTRIBUTORS, UART],
         uart_interrupt: UART_INTERRUPT,
     }

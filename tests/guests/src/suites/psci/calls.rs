@@ -72,11 +72,10 @@ fn features() -> Verdict {
         code::SUCCESS,
         "ARCH_FEATURES of itself"
     );
-    check_eq!(
-        arch(0x8000_7FFE),
-        code::NOT_SUPPORTED,
-        "ARCH_FEATURES of nothing"
-    );
+    // Nothing, then the workarounds for speculation, which QEMU's firmware does not have.
+    for id in [0x8000_7FFE, 0x8000_8000, 0x8000_7FFF, 0x8000_3FFF] {
+        check_eq!(arch(id), code::NOT_SUPPORTED, "ARCH_FEATURES of {id:#x}");
+    }
     Ok(())
 }
 
@@ -89,6 +88,10 @@ fn unknown_calls() -> Verdict {
         0x8200_0000,
         0xC600_0001,
         0xFFFF_FFFF,
+        // Workarounds, which are not offered.
+        0x8000_8000,
+        0x8000_7FFF,
+        0x8000_3FFF,
     ] {
         for conduit in [Conduit::Hvc, Conduit::Smc] {
             let x0 = call_by(conduit, [id, 1, 2, 3])[0];
