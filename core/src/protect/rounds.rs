@@ -4,7 +4,8 @@
 //! A round goes over all leaves once. They become due one by one, evenly over the time that the description has for a round; a core that
 //! idles claims the next leaf that is due. So an idle machine does no more than it is asked to. A leaf that no core has checked in the time of
 //! a round after it was due is late: it is also claimed by cores that run vCPUs of lower bands than the guest's, or of the lowest one. So a
-//! round takes twice its time if no core idles. The next round begins when the time of a round is over and the former round has ended.
+//! round takes twice its time if no core idles. The next round begins when the time of a round is over and the former round has ended,
+//! even if a core notices that later.
 
 use super::Progress;
 use crate::load::{Claim, Claims, Phases};
@@ -84,6 +85,9 @@ pub struct Rounds {
     began: AtomicU64,
     /// The leaves of the round. For claims it is a loading, whose life is the number of the round.
     claims: Claims,
+    /// When a leaf was checked last, in ticks; of two cores that finish at once, either. Relaxed: it is written before the leaf counts as done,
+    /// and read by a core that has seen that.
+    checked: AtomicU64,
     /// How long the last round took, in milliseconds. Relaxed, as the next one: only for the operator.
     took_ms: AtomicU32,
     /// How many rounds have ended.
@@ -101,6 +105,7 @@ impl Rounds {
         pub fn new() -> Self {
             Self {
                 began: AtomicU64::new(0),
+                checked: AtomicU64::new(0),
                 claims: Claims::new(),
                 took_ms: AtomicU32::new(0),
                 ended: AtomicU32::new(0),
@@ -129,8 +134,10 @@ impl Rounds {
             return now;
         };
         // Behind the last leaf is the first one of the next round.
-        let due = pace.due_after(number.min(pace.leaves));
-        let due = Ticks(began).saturating_add(due);
+        let due = match number < pace.leaves {
+            true => Ticks(began).saturating_add(pace.due_after(number)),
+            false => self.next_begin(Ticks(began), pace),
+        };
         due.saturating_add(pace.round).max(now)
     }
 
@@ -140,36 +147,47 @@ impl Rounds {
         if began == BEGINS {
             return None;
         }
-        let elapsed = now.saturating_sub(Ticks(began));
-        let elapsed = match self.claims.last(pace.leaves) {
+        let start = match self.claims.last(pace.leaves) {
             None => self.begin(began, now, 0)?,
-            Some((round, true)) if elapsed >= pace.round.saturating_add(delay) => {
-                self.begin(began, now, (round.0 + 1) & ROUND_MASK)?
+            Some((round, true)) => {
+                let next = self.next_begin(Ticks(began), pace);
+                if now < next.saturating_add(delay) {
+                    return None;
+                }
+                self.begin(began, next, (round.0 + 1) & ROUND_MASK)?
             }
-            Some(_) => elapsed,
+            Some(_) => Ticks(began),
         };
-        let since_due = Ticks(elapsed.0.checked_sub(delay.0)?);
+        let since_due = now.saturating_sub(start).0.checked_sub(delay.0)?;
+        let since_due = Ticks(since_due);
         match self.claims.claim(core, Phases::one(pace.due(since_due))) {
             Claim::Chunk(number) => Some(number),
             Claim::Wait | Claim::Done => None,
         }
     }
 
-    /// Begins a round, unless another core does. Returns the time since it began: none.
-    fn begin(&self, before: u64, now: Ticks, round: u32) -> Option<Ticks> {
+    /// When the round after that of `began` begins, whose leaves have all been checked, whenever a core looks.
+    fn next_begin(&self, began: Ticks, pace: &Pace) -> Ticks {
+        let ended = Ticks(self.checked.load(Ordering::Relaxed));
+        began.saturating_add(pace.round).max(ended)
+    }
+
+    /// Has a round begin at `start`, unless another core does. Returns `start`.
+    fn begin(&self, before: u64, start: Ticks, round: u32) -> Option<Ticks> {
         // Acquire: as the load. No other core begins a round until the store.
         self.began
             .compare_exchange(before, BEGINS, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
         self.claims.begin(Generation(round));
-        self.began.store(now.0, Ordering::Release);
-        Some(Ticks(0))
+        self.began.store(start.0, Ordering::Release);
+        Some(start)
     }
 
     /// A claimed leaf was checked, at `now`. Returns whether it was the last one of the round.
     pub fn finish(&self, now: Ticks, pace: &Pace) -> bool {
         // Before the leaf is done: then the next round may begin.
         let began = Ticks(self.began.load(Ordering::Relaxed));
+        self.checked.store(now.0, Ordering::Relaxed);
         let is_last = self.claims.finish() == pace.leaves;
         if is_last {
             let took = pace.millis(now.saturating_sub(began));
@@ -257,11 +275,12 @@ mod tests {
         // A core that idles does not wait for that.
         assert_eq!(checked(&rounds, &pace, 6000), [2, 3]);
         rounds.finish(Ticks(6000), &pace);
-        assert_eq!(late(8999), None);
-        // The next round.
-        assert_eq!(late(9000), None);
-        assert_eq!(late(12_999), None);
-        assert_eq!(late(13_000), Some(0));
+        // The next round has begun then.
+        assert_eq!(late(9999), None);
+        assert_eq!(late(10_000), Some(0));
+        rounds.finish(Ticks(10_000), &pace);
+        assert_eq!(late(10_999), None);
+        assert_eq!(late(11_000), Some(1));
     }
 
     #[test]
@@ -276,7 +295,7 @@ mod tests {
         assert_eq!(next(3000), Ticks(3000), "it may be given back");
         rounds.finish(Ticks(3000), &pace);
         assert_eq!(checked(&rounds, &pace, 4000), [2]);
-        // The next round begins then.
+        // The next round begins at 5000.
         assert_eq!(next(4000), Ticks(9000));
         assert_eq!(next(9500), Ticks(9500));
     }
@@ -359,7 +378,7 @@ mod tests {
             steps in proptest::collection::vec(step(), 1..200),
         ) {
             let (rounds, pace) = (Rounds::new(), pace(leaves, 5000));
-            let (mut now, mut began, mut begun) = (0, 0, 0);
+            let (mut now, mut began, mut begun, mut last) = (0, 0, 0, 0);
             let mut held = BTreeMap::new();
             let mut done = Vec::new();
             for step in steps {
@@ -370,8 +389,9 @@ mod tests {
                             continue;
                         };
                         if begun == 0 || done.len() == leaves as usize {
-                            prop_assert!(begun == 0 || now >= began + 5000);
-                            (began, begun) = (now, begun + 1);
+                            began = if begun == 0 { now } else { last.max(began + 5000) };
+                            prop_assert!(now >= began);
+                            begun += 1;
                             done.clear();
                         }
                         prop_assert!(!done.contains(&leaf), "it was checked in this round");
@@ -382,6 +402,7 @@ mod tests {
                     Step::Finish(core) => {
                         if let Some(leaf) = held.remove(&core) {
                             rounds.finish(Ticks(now), &pace);
+                            last = now;
                             done.push(leaf);
                         }
                     }
