@@ -157,6 +157,8 @@ pub struct Evaluation {
     pub figure: Figure,
     /// A text in place of the picture.
     pub caption: String,
+    /// Further pictures.
+    pub further: Vec<Picture>,
     /// The results, a sentence each.
     pub findings: Vec<String>,
     /// Aims.
@@ -169,12 +171,23 @@ pub struct Evaluation {
     pub summary: Value,
 }
 
+/// A further picture of a page.
+pub struct Picture {
+    /// The end of its file's name.
+    pub name: &'static str,
+    /// The picture.
+    pub figure: Figure,
+    /// A text in its place.
+    pub caption: String,
+}
+
 impl Evaluation {
     /// The evaluation of no results.
     fn empty() -> Self {
         Self {
             figure: Figure::Dots(Dots::default()),
             caption: "nothing".into(),
+            further: Vec::new(),
             findings: Vec::new(),
             verdicts: Vec::new(),
             tables: Vec::new(),
@@ -321,6 +334,9 @@ mod tests {
             let evaluation = experiment.evaluate(&plan(true), &Results::default());
             assert!(!evaluation.caption.is_empty());
             evaluation.figure.svg().unwrap();
+            for picture in evaluation.further {
+                picture.figure.svg().unwrap();
+            }
         }
     }
 }

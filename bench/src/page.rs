@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of a figure: picture, results, and what is needed to repeat it.
 
-use crate::experiments::{Evaluation, Experiment, Plan, Table};
+use crate::experiments::{Evaluation, Experiment, Picture, Plan, Table};
 use crate::failure::Failure;
-use crate::plot;
+use crate::plot::{self, Figure};
 use crate::project::Inputs;
 use crate::results::{Outcome, Results};
 use crate::role::{Flavour, Role};
@@ -21,6 +21,19 @@ const LIMITS: &str = "\
 - Disk requests take a fixed virtual time, other devices none.
 - The numbers compare systems on this model. They predict no board.
 ";
+
+/// The file of a further picture of a page.
+fn further_name(page: &str, picture: &Picture) -> String {
+    format!("{page}-{}.svg", picture.name)
+}
+
+/// Writes a picture to this file, and as PNG beside it.
+fn draw(figure: &Figure, path: &Path) -> Result<(), Failure> {
+    let svg = figure.svg()?;
+    let png = plot::png(&svg)?;
+    store::write(path, svg.as_bytes())?;
+    store::write(&path.with_extension("png"), &png)
+}
 
 /// The content of a page.
 pub struct Page<'a> {
@@ -41,7 +54,7 @@ pub struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Writes page, numbers and both pictures into `folder`, as NAME.md, .json, .svg and .png.
+    /// Writes page, numbers and the pictures into `folder`, as NAME.md, .json, .svg and .png; further pictures as NAME-….svg and .png.
     ///
     /// # Errors
     ///
@@ -52,11 +65,12 @@ impl Page<'_> {
                 .join(self.experiment.about().name)
                 .with_extension(extension)
         };
-        let svg = self.evaluation.figure.svg()?;
-        let png = plot::png(&svg)?;
         let numbers = format!("{:#}\n", self.json());
-        store::write(&path("svg"), svg.as_bytes())?;
-        store::write(&path("png"), &png)?;
+        draw(&self.evaluation.figure, &path("svg"))?;
+        for picture in &self.evaluation.further {
+            let name = further_name(self.experiment.about().name, picture);
+            draw(&picture.figure, &folder.join(name))?;
+        }
         store::write(&path("json"), numbers.as_bytes())?;
         store::write(&path("md"), self.markdown().as_bytes())
     }
@@ -102,6 +116,10 @@ impl Page<'_> {
                 };
                 let _ = writeln!(text, "| {} | {} | {met} |", verdict.aim, verdict.measured);
             }
+        }
+        for picture in &evaluation.further {
+            let file = further_name(name, picture);
+            let _ = write!(text, "\n![{}]({file})\n", picture.caption);
         }
         for table in &evaluation.tables {
             text.push('\n');

@@ -55,8 +55,34 @@ pub struct Rt {
     pub wake_early: Option<String>,
     /// Its priority; `None`: that of all real-time guests.
     pub priority: Option<u8>,
-    /// In which time its code and constants are checked once, as "20ms"; `None`: they are not.
-    pub protected: Option<String>,
+    /// How what it must not change is protected, if it is.
+    pub protected: Option<Protected>,
+    /// Its memory.
+    pub memory: String,
+}
+
+/// How a real-time guest is protected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Protected {
+    /// Its code and constants are checked once in this time, as "20ms".
+    Checked(String),
+    /// It runs from so much local memory, as "256KiB".
+    Local(String),
+}
+
+impl Protected {
+    fn described(&self) -> Protect {
+        let (by, round, memory) = match self {
+            Self::Checked(round) => ("hash", round.clone(), String::new()),
+            Self::Local(memory) => ("local", String::new(), memory.clone()),
+        };
+        Protect {
+            by: by.into(),
+            ranges: Vec::new(),
+            round,
+            memory,
+        }
+    }
 }
 
 impl Rt {
@@ -69,6 +95,7 @@ impl Rt {
             wake_early: None,
             priority: None,
             protected: None,
+            memory: "16MiB".into(),
         }
     }
 }
@@ -118,17 +145,12 @@ impl System {
             name: rt_name(place),
             kind: "elf".into(),
             image: path(files.rt),
-            memory: "16MiB".into(),
+            memory: rt.memory.clone(),
             vcpus: vec![rt.core],
             cores: (!rt.cores.is_empty()).then(|| rt.cores.clone()),
             priority: Some(Priority::All(rt.priority.unwrap_or(RT_PRIORITY))),
             wake_early: rt.wake_early.clone(),
-            protect: rt.protected.as_ref().map(|round| Protect {
-                memory: String::new(),
-                by: "hash".into(),
-                ranges: Vec::new(),
-                round: round.clone(),
-            }),
+            protect: rt.protected.as_ref().map(Protected::described),
             bootargs: rt.bootargs.clone(),
             ..Guest::default()
         });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Steps of a migration, for the exact clock (`testbed/README.md`, "Marks"): it counts the instructions from the exit
-//! to each, for the figure `migration`.
+//! Steps of a migration and of local memory, for the exact clock (`testbed/README.md`, "Marks"): it counts the instructions from the exit
+//! to each, for the figures `migration` and `integrity`.
 //!
 //! A step is one instruction without effect, which is always compiled in, so the measured program is the one that is
 //! used. Three steps, those of the switch, are also executed between an interrupt of a guest of a higher band and that
@@ -28,6 +28,12 @@ pub enum Step {
     Load,
     /// The vCPU is loaded.
     Loaded,
+    /// A guest that runs from local memory has accessed a page that is not there.
+    PageWanted,
+    /// A page was written back to main memory.
+    PageWrittenBack,
+    /// A page was brought to local memory.
+    PageBrought,
 }
 
 /// A point in time that the clock lists each time; its value is the number of its mark.

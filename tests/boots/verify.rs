@@ -113,3 +113,63 @@ fn verify_hardly_delays_the_first_period() {
     println!("start and end of FreeRTOS take {start_us} us");
     console.demand(start_us <= MAX_START_US, &format!("{start_us} us"));
 }
+
+/// Machines of [`verify_images_that_were_changed_at_random`].
+const CHANGED: u64 = 200;
+
+/// One bit of a random byte: of the description, of the tables, of a payload or its list. As `hypervisor/src/tests/mutations.rs`, on QEMU.
+#[test]
+#[ignore = "long"]
+fn verify_images_that_were_changed_at_random() {
+    // Knuth's multiplicative hash: the same bytes in each run.
+    let random = |number: u64| (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+    for number in 0..CHANGED {
+        let flip = move |image: &mut Image, start: u64, size: u64| {
+            image.flip(start + random(number) % size);
+        };
+        let boot = two_guests("verify_images_that_were_changed_at_random");
+        match number % 5 {
+            // Behind the header; the description is longer.
+            0 => refused(
+                boot,
+                move |image| flip(image, 32, 2048),
+                "the description differs from its hash",
+            ),
+            1 => refused(
+                boot,
+                move |image| {
+                    let tables = image.system.stage2_pages;
+                    flip(image, tables.offset, tables.size);
+                },
+                "the stage 2 tables differ from their hash",
+            ),
+            2 => refused(
+                boot,
+                move |image| {
+                    let tables = image.system.el2_pages;
+                    flip(image, tables.offset, tables.size);
+                },
+                "the hypervisor's own tables differ from their hash",
+            ),
+            part => {
+                let damage = move |image: &mut Image| {
+                    let segment = image.system.guests[0].segments[0];
+                    match part {
+                        3 => flip(image, segment.offset, segment.size),
+                        _ => flip(image, segment.list, segment.leaves() * 32),
+                    }
+                };
+                let message = match part {
+                    3 => "guest one: image: the page at 0x4",
+                    _ => "guest one: image: the list of hashes differs",
+                };
+                boot.damaged(damage)
+                    .run()
+                    .expect("spumone", message)
+                    .expect_not("one", "probe")
+                    .rt_is_well("other")
+                    .machine_ended();
+            }
+        }
+    }
+}

@@ -181,6 +181,7 @@ impl Experiment for Ablation {
                 one: Some("ideal".into()),
                 rows,
             }),
+            further: Vec::new(),
             caption:
                 "Time over the ideal with all of policy steal, and without each of its mechanisms"
                     .into(),

@@ -114,6 +114,7 @@ impl Experiment for Dhrystone {
                 }],
                 references: Vec::new(),
             }),
+            further: Vec::new(),
             caption: "Time of Dhrystone and of hackbench over their ideals, by the load of the real-time guest".into(),
             findings,
             verdicts: vec![Verdict {

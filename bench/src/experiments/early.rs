@@ -209,6 +209,7 @@ impl Experiment for EarlySwitches {
                 curves: bare_curve(results).into_iter().collect(),
                 references: Vec::new(),
             }),
+            further: Vec::new(),
             caption: "Average and longest wait of the real-time guest, by how early it is woken"
                 .into(),
             findings: findings(results),

@@ -214,6 +214,7 @@ impl Experiment for Hostile {
                 subtitle: format!("aim: at most {} instructions", grouped(LONGEST_WAIT)),
                 panels: vec![panel(results)],
             }),
+            further: Vec::new(),
             caption: "The longest wait of the real-time guest beside each attack".into(),
             findings: findings(results),
             verdicts: verdicts(results),

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `integrity`: how long a round over the protected memory of a guest takes, by how busy the cores are; and what the guest notices of it.
+//! What a guest pays that runs from local memory.
+
+mod local;
 
 use super::beside::Periods;
 use super::dispatch::{self, Named};
@@ -8,7 +11,7 @@ use crate::machine::{Machine, Order, Run};
 use crate::plot::{Figure, Line, Lines};
 use crate::results::{Outcome, Results};
 use crate::stats::{Spread, grouped};
-use crate::system::{Probe, Rt, System};
+use crate::system::{Probe, Protected, Rt, System};
 use serde_json::{Value, json};
 
 /// The figure.
@@ -57,7 +60,7 @@ fn label_unprotected(busy: u32) -> String {
 fn run(plan: &Plan, label: String, busy: u32, protected: bool) -> Run {
     let ms = periods(plan).length_us() / 1000;
     let mut rt = Rt::new(periods(plan).bootargs());
-    rt.protected = protected.then(|| format!("{ROUND_MS}ms"));
+    rt.protected = protected.then(|| Protected::Checked(format!("{ROUND_MS}ms")));
     let others = (0..CORES).filter(|_| busy < ALWAYS && busy > 0);
     let others = others.map(|core| Rt {
         core,
@@ -107,7 +110,8 @@ const ABOUT: About = About {
     name: "integrity",
     title: "How soon a change of protected memory is found",
     question: "With `protect` the hypervisor compares the code and constants of a guest with their hashes, a round after the other. How long \
-        does a round take on busy cores, and does the guest notice it?",
+        does a round take on busy cores, and does the guest notice it? With `protect = \"local\"` the guest runs from local memory: what does it cost, by the size of \
+        that memory?",
     defaults: Defaults {
         policies: &[POLICY],
         quick_policies: &[POLICY],
@@ -123,7 +127,8 @@ impl Experiment for Integrity {
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
         let without = UNPROTECTED.map(|busy| run(plan, label_unprotected(busy), busy, false));
         let others = BUSY.map(|busy| run(plan, label(busy), busy, true));
-        Ok(without.into_iter().chain(others).collect())
+        let rounds = without.into_iter().chain(others);
+        Ok(rounds.chain(local::runs(plan)).collect())
     }
 
     fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
@@ -137,9 +142,17 @@ impl Experiment for Integrity {
                 references: Vec::new(),
             }),
             caption: "The time of a round, by how busy the cores are".into(),
-            findings: findings(results),
-            verdicts: verdicts(results),
-            tables: vec![table(results), dispatch::table(&cases(), results)],
+            further: local::pictures(results),
+            findings: [findings(results), local::findings(results)].concat(),
+            verdicts: verdicts(results)
+                .into_iter()
+                .chain([local::verdict(results)])
+                .collect(),
+            tables: vec![
+                table(results),
+                local::table(results),
+                dispatch::table(&[cases(), local::cases()].concat(), results),
+            ],
             method: method(plan),
             summary: summary(results),
         }
@@ -246,6 +259,7 @@ fn method(plan: &Plan) -> Vec<String> {
         "The hypervisor marks the end of each round (`hypervisor/src/steps.rs`). Cores that idle check what is due; what is late is checked in the time \
          of the guests below (`docs/architecture.md`)."
             .into(),
+        local::method(plan),
     ]
 }
 
@@ -254,7 +268,7 @@ fn summary(results: &Results) -> Value {
         let rounds = all_rounds(results, busy);
         json!({ "busy_percent": busy, "round_ms": rounds.map(|it| it.median), "longest_ms": rounds.map(|it| it.high) })
     });
-    json!({ "rounds": each.collect::<Vec<_>>(), "waits": dispatch::summary(&cases(), results) })
+    json!({ "rounds": each.collect::<Vec<_>>(), "waits": dispatch::summary(&cases(), results), "local": local::summary(results) })
 }
 
 #[cfg(test)]
@@ -279,7 +293,8 @@ mod tests {
 
     #[test]
     fn all_guests_but_the_first_have_a_lower_priority() {
-        for run in Integrity.runs(&plan()).unwrap() {
+        let runs = Integrity.runs(&plan()).unwrap();
+        for run in runs.iter().filter(|it| !it.label.starts_with("local")) {
             let Machine::Spumone(system) = &run.machine else {
                 panic!("{}", run.label);
             };
@@ -300,7 +315,7 @@ mod tests {
         results.add(outcome(ALWAYS, &[40, 80, 160]));
         let evaluation = Integrity.evaluate(&plan(), &results);
         let met: Vec<_> = evaluation.verdicts.iter().map(|it| it.met).collect();
-        assert_eq!(met, [Some(true), Some(false), None, None]);
+        assert_eq!(met, [Some(true), Some(false), None, None, None]);
         assert_eq!(evaluation.verdicts[1].measured, "80.0 ms");
     }
 }

@@ -254,6 +254,7 @@ impl Experiment for Ipi {
                 logarithmic: true,
                 panels,
             }),
+            further: Vec::new(),
             caption: "Histograms of the time that an interrupt between vCPUs takes, both axes logarithmic".into(),
             findings,
             verdicts: Vec::new(),

@@ -217,6 +217,7 @@ impl Experiment for Latency {
         tables.extend(labels.map(|it| exits::table(results, &it)));
         Evaluation {
             figure: figure(&cases, results),
+            further: Vec::new(),
             caption: "Histograms of dispatch latency, counts on a logarithmic axis".into(),
             findings,
             verdicts,

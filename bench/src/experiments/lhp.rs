@@ -157,6 +157,7 @@ impl Experiment for Lhp {
                 curves,
                 references,
             }),
+            further: Vec::new(),
             caption: format!(
                 "Time of {} by the load of the real-time guest, against the ideal and bare machines",
                 loads.yardstick.name

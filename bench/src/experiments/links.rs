@@ -41,6 +41,7 @@ impl Experiment for Links {
     fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
         Evaluation {
             figure: Figure::Bars(bars(plan, results)),
+            further: Vec::new(),
             caption: "Throughput of each kind of link, bytes for each 1,000 instructions of TCP on Spumone and on KVM, and round-trip \
                 times, on logarithmic axes"
                 .into(),

@@ -224,6 +224,7 @@ impl Experiment for Migration {
                 one: None,
                 rows,
             }),
+            further: Vec::new(),
             caption: "Instructions at EL2 for each kind of exit that has to do with moves, and for a round trip".into(),
             findings,
             verdicts,

@@ -240,6 +240,7 @@ impl Experiment for Network {
                 curves: Vec::new(),
                 references: Vec::new(),
             }),
+            further: Vec::new(),
             caption: "Share of TCP throughput that Linux keeps, by the real-time guest's load"
                 .into(),
             findings: findings(plan, results),

@@ -225,6 +225,7 @@ impl Experiment for Overhead {
                 one: Some("bare".into()),
                 rows,
             }),
+            further: Vec::new(),
             caption: "Time of Linux's work under Spumone over that on the bare machine".into(),
             findings,
             verdicts: cases(plan)

@@ -149,6 +149,7 @@ impl Experiment for Peers {
                     .into(),
                 marks,
             }),
+            further: Vec::new(),
             caption: "Throughput lost against the longest wait, a mark for each system".into(),
             verdicts: columns.iter().filter_map(Column::verdict).collect(),
             tables,

@@ -121,6 +121,7 @@ impl Experiment for Priorities {
         }
         Evaluation {
             figure,
+            further: Vec::new(),
             caption: "Histograms of dispatch latency with split and with flat interrupt priorities"
                 .into(),
             findings,

@@ -160,6 +160,7 @@ impl Experiment for Shapes {
         let verdicts = cases(plan).flat_map(|case| verdicts(&loads, results, case));
         Evaluation {
             figure: Figure::Dots(figure(&loads, plan, results)),
+            further: Vec::new(),
             caption: format!(
                 "Time of {} over the ideal, for each shape of the system and each load",
                 loads.yardstick.name

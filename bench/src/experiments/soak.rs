@@ -147,6 +147,7 @@ impl Experiment for Soak {
                 curves: Vec::new(),
                 references: Vec::new(),
             }),
+            further: Vec::new(),
             caption: "Longest wake-ups in Linux by the load of the real-time guest, a line for each policy".into(),
             findings,
             verdicts,

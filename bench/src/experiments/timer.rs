@@ -181,6 +181,7 @@ impl Experiment for Timer {
                 }],
                 references: Vec::new(),
             }),
+            further: Vec::new(),
             caption: "How far the time that Linux measures is from the time that passed, by load".into(),
             findings,
             verdicts: vec![Verdict {

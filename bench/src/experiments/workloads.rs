@@ -134,6 +134,7 @@ impl Experiment for Workloads {
                 one: Some("ideal".into()),
                 rows: rows.collect(),
             }),
+            further: Vec::new(),
             caption: "Time of several kinds of work in Linux over the ideal, a dot for each policy"
                 .into(),
             findings,

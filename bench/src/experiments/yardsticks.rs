@@ -188,6 +188,7 @@ impl Experiment for Yardsticks {
                 }],
                 references: Vec::new(),
             }),
+            further: Vec::new(),
             caption: "Speed-up of Linux's yardsticks from one bare core to four".into(),
             findings,
             verdicts,

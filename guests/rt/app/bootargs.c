@@ -21,14 +21,15 @@
 #define PREFIX_MIN 8
 #define PREFIX_MAX 30
 
-enum key { PERIOD, LOAD, BURST, DURATION, SAMPLES, WARMUP, HISTOGRAM, LINK, NETWORK, END, KEYS };
+enum key { PERIOD, LOAD, TABLE, BURST, DURATION, SAMPLES, WARMUP, HISTOGRAM, LINK, NETWORK, END, KEYS };
 
-static const char *const names[KEYS] = {"period", "load",      "burst", "duration", "samples",
-                                        "warmup", "histogram", "link",  "network",  "end"};
+static const char *const names[KEYS] = {"period", "load",      "table", "burst",   "duration", "samples",
+                                        "warmup", "histogram", "link",  "network", "end"};
 
 static const char *const allowed[KEYS] = {
     "period is from 50us to 1s, a whole number with the unit ns, us, ms or s, as in period=1ms",
     "load is from 0% to 95%, as in load=30%",
+    "table is 0 or from 4KiB to 1024KiB, a multiple of 4 with the unit KiB, as in table=128KiB",
     "burst is from 1ms to 60s, a whole number with the unit ns, us, ms or s, as in burst=500ms",
     "duration is 0 (for ever) or from one period to 1000000s, as in duration=10s",
     "samples is a whole number from 1 to 1000000000, as in samples=10000",
@@ -107,6 +108,18 @@ static bool parse_load(struct span span, uint32_t *percent) {
     return number <= LOAD_MAX;
 }
 
+/* A number of bytes, or a plain 0. */
+static bool parse_table(struct span span, uint64_t *bytes) {
+    uint64_t number;
+
+    if (!take_number(&span, &number)) {
+        return false;
+    }
+    *bytes = number * 1024;
+    return number == 0 ? span.length == 0
+                       : equals(span, "KiB") && number <= TABLE_MAX / 1024 && *bytes % TABLE_UNIT == 0;
+}
+
 /* A number of periods. */
 static bool parse_count_within(struct span span, uint64_t min, uint64_t max, uint64_t *count) {
     return take_number(&span, count) && span.length == 0 && *count >= min && *count <= max;
@@ -158,6 +171,8 @@ static bool parse_value(enum key key, struct span value, struct parameters *para
         return parse_time_within(value, PERIOD_MIN, PERIOD_MAX, &parameters->period_ns);
     case LOAD:
         return parse_load(value, &parameters->load_percent);
+    case TABLE:
+        return parse_table(value, &parameters->table);
     case BURST:
         return parse_time_within(value, BURST_MIN, BURST_MAX, &parameters->burst_ns);
     case DURATION:
@@ -243,7 +258,7 @@ bool bootargs_parse(const char *text, size_t length, struct parameters *paramete
         }
         if (!split(word, &key, &value)) {
             return fail(error, word,
-                        "the keys are period, load, burst, duration, samples, warmup, "
+                        "the keys are period, load, table, burst, duration, samples, warmup, "
                         "histogram, link, network and end, each followed by = and a value");
         }
         if (given[key].start != NULL) {

@@ -12,6 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The largest table that the load walks through, and of what its size is a multiple. */
+#define TABLE_MAX (UINT64_C(1024) * 1024)
+#define TABLE_UNIT UINT64_C(4096)
+
 struct parameters {
     uint64_t period_ns;
     uint64_t burst_ns;
@@ -19,6 +23,7 @@ struct parameters {
     uint64_t periods;     /* how many periods to measure; 0: for ever */
     uint64_t warmup;      /* how many periods to run before these */
     uint32_t load_percent;
+    uint64_t table; /* bytes of the table that the load walks through; 0: it spins */
     bool histogram;
     bool echo;    /* the guest sends back what comes over its first memory link */
     uint32_t network;        /* IPv4 address on the first network card, its first byte uppermost; 0: no network */

@@ -2,6 +2,7 @@
 #include "report.h"
 
 #include "FreeRTOS.h"
+#include "burner.h"
 #include "console.h"
 #include "duechain.h"
 #include "periodic.h"
@@ -192,9 +193,13 @@ static void print_report(void) {
         print_plot(histogram);
     }
     console_printf("rt-result periods=%lu lost=%lu late=%lu min_ns=%lu avg_ns=%lu p99_9_ns=%lu "
-                   "max_ns=%lu load=%lu ticks_hz=%lu\n",
+                   "max_ns=%lu load=%lu ticks_hz=%lu",
                    periods, figures.lost, figures.late, ns(min), ns(average), ns(quantile), ns(max),
                    (uint64_t)parameters->load_percent, timer_frequency());
+    if (parameters->table != 0) {
+        console_printf(" table=%lu walked=%lu walked_ns=%lu", parameters->table, burner_walked(), ns(burner_ticks()));
+    }
+    console_printf("\n");
 }
 
 static void report(void *unused) {

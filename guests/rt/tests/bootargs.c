@@ -63,6 +63,7 @@ static void defaults(void) {
         CHECK_EQUAL(p.duration_ns, UINT64_C(10000000000));
         CHECK_EQUAL(p.periods, 10000);
         CHECK_EQUAL(p.load_percent, 0);
+        CHECK_EQUAL(p.table, 0);
         CHECK_EQUAL(p.warmup, 0);
         CHECK(p.histogram);
         CHECK(!p.restart);
@@ -85,6 +86,9 @@ static void values(void) {
     CHECK_EQUAL(accepted("period=1s").period_ns, 1000000000);
     CHECK_EQUAL(accepted("load=0").load_percent, 0);
     CHECK_EQUAL(accepted("load=95%").load_percent, 95);
+    CHECK_EQUAL(accepted("table=0").table, 0);
+    CHECK_EQUAL(accepted("table=4KiB").table, 4096);
+    CHECK_EQUAL(accepted("table=1024KiB").table, 1048576);
     CHECK_EQUAL(accepted("  samples=7\n").periods, 7);
     CHECK_EQUAL(accepted("samples=1000000000").periods, 1000000000);
     CHECK(accepted("end=reset").restart);
@@ -132,6 +136,12 @@ static void errors(void) {
     refused("load=30%%", "load=30%%", "0% to 95%");
     refused("load=%", "load=%", "0% to 95%");
     refused("load=4294967296", "load=4294967296", "0% to 95%");
+    /* The last one is 2^54 + 4: its bytes wrap round to a permitted value. */
+    static const char *const tables[] = {"table=",        "table=4",     "table=4kiB",   "table=0KiB",
+                                         "table=6KiB",    "table=2KiB",  "table=1028KiB", "table=18014398509481988KiB"};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        refused(tables[i], tables[i], "4KiB to 1024KiB");
+    }
     refused("burst=999us", "burst=999us", "1ms to 60s");
     refused("burst=61s", "burst=61s", "1ms to 60s");
     refused("duration=1000001s", "duration=1000001s", "for ever");
@@ -163,7 +173,7 @@ static void errors(void) {
 
 /* Random text over the parser's own alphabet: no crash, and what is accepted is in range. */
 static void survives_random_text(void) {
-    static const char *const pieces[] = {"period", "load", "burst", "duration", "samples", "warmup", "histogram", "link", "end", "network", "10.9.0.1", ".", "/",
+    static const char *const pieces[] = {"period", "load", "table", "KiB", "burst", "duration", "samples", "warmup", "histogram", "link", "end", "network", "10.9.0.1", ".", "/",
                                          "=",      " ",    "1",     "0",        "9",       "ns",
                                          "us",     "ms",   "s",     "%",        "on",      "off", "\n"};
     uint64_t state = 0xB007;
@@ -182,7 +192,7 @@ static void survives_random_text(void) {
         if (parse(text, &p, wrong, &allowed)) {
             good++;
             if (p.period_ns < 50000 || p.period_ns > 1000000000 || p.load_percent > 95 ||
-                p.burst_ns < 1000000 || p.burst_ns > UINT64_C(60000000000)) {
+                p.table > TABLE_MAX || p.table % TABLE_UNIT != 0 || p.burst_ns < 1000000 || p.burst_ns > UINT64_C(60000000000)) {
                 fprintf(stderr, "accepted out of range: %s\n", text);
                 CHECK(false);
             }

@@ -5,6 +5,7 @@
 use super::{Instance, loaded};
 use crate::cpu;
 use crate::hash::PageEngine;
+use crate::steps::step;
 use core::sync::atomic::Ordering::Relaxed;
 use spumone_config::GuestAddr;
 use spumone_core::console::Subject;
@@ -33,6 +34,7 @@ impl Instance {
             Some(Access::Waits) => {}
             Some(Access::Refused) | None => return false,
         }
+        step!(PageWanted);
         let counts = &vcpu.shared.local;
         for _ in 0..MAX_STEPS {
             if cpu::interrupt_pending() {
@@ -41,9 +43,11 @@ impl Instance {
             match paging.step(&mut engine) {
                 Step::More => {}
                 Step::WrittenBack => {
+                    step!(PageWrittenBack);
                     counts.written_back.fetch_add(1, Relaxed);
                 }
                 Step::Brought => {
+                    step!(PageBrought);
                     counts.brought.fetch_add(1, Relaxed);
                     break;
                 }

@@ -12,6 +12,9 @@
 //! | `lives` | guests that fault, stop and restart |
 //! | `watchdog` | watchdogs of guests |
 //! | `verify` | bundles that are damaged, unsigned or old |
+//! | `mutations` | bundles that were changed at random |
+//! | `mitigation` | workarounds for speculation |
+//! | `protect`, `local` | guests whose memory is checked, and guests that run from local memory |
 //! | `operator` | keyboard input, commands and console output |
 //! | `fuzz` | guests that do random things; checks that EL2 survives and other guests are not affected |
 //!
@@ -32,6 +35,7 @@ mod lives;
 mod local;
 mod migration;
 mod mitigation;
+mod mutations;
 mod operator;
 mod protect;
 mod registers;

@@ -146,7 +146,7 @@ fn a_core_that_helps_gives_a_page_back_before_it_runs_its_own_guest() {
 }
 
 /// What the hypervisor prints when it refuses to start.
-fn refusal(parts: Parts) -> String {
+pub fn refusal(parts: Parts) -> String {
     fake::switch_on(parts);
     let ended = fake::until_it_ends(0, || boot::start(PhysAddr(0)));
     assert_eq!(ended.err(), Some(Ended::Halted), "{}", printed());
@@ -172,8 +172,8 @@ fn a_damaged_description_is_refused() {
     is_refused(damaged(15), "the header of the bundle has a wrong length");
 }
 
-#[test]
-fn damaged_tables_are_refused_by_their_names() {
+/// The same guests; the bundle has something where it should have tables.
+pub fn two_guests_with_tables() -> System {
     let mut system = two_guests();
     let part = |offset| Part {
         offset: TABLES + offset,
@@ -181,6 +181,12 @@ fn damaged_tables_are_refused_by_their_names() {
         ..Part::default()
     };
     (system.stage2_pages, system.el2_pages) = (part(0), part(0x1000));
+    system
+}
+
+#[test]
+fn damaged_tables_are_refused_by_their_names() {
+    let system = two_guests_with_tables();
     for (at, message) in [
         (0, "the stage 2 tables differ from their hash"),
         (0x1FFF, "the hypervisor's own tables differ from their hash"),
@@ -191,7 +197,7 @@ fn damaged_tables_are_refused_by_their_names() {
     }
 }
 
-fn key(seed: u8) -> KeyPair {
+pub fn key(seed: u8) -> KeyPair {
     KeyPair::from_seed(Seed::new([seed; 32]))
 }
 

@@ -13,7 +13,7 @@ mod victim;
 use super::bench::Bench;
 use super::systems::*;
 use crate::fake::{self, printed};
-use random::Random;
+pub use random::Random;
 use shadow::Shadow;
 use spumone_config::packed::{
     InterruptPriorities, LinkEnd, LinkKind, Policy, System, Trigger, WakeEarly,
