@@ -129,10 +129,16 @@ fn verify_images_that_were_changed_at_random() {
         };
         let boot = two_guests("verify_images_that_were_changed_at_random");
         match number % 5 {
-            // Behind the header; the description is longer.
             0 => refused(
                 boot,
-                move |image| flip(image, 32, 2048),
+                move |image| {
+                    let description = image.description();
+                    flip(
+                        image,
+                        description.start,
+                        description.end - description.start,
+                    );
+                },
                 "the description differs from its hash",
             ),
             1 => refused(

@@ -2,6 +2,7 @@
 //! A built image, to be damaged before it is booted.
 
 use spumone_config::packed::{BundleHeader, MAGIC, Seal, System};
+use std::ops::Range;
 
 /// An image, and the system in it.
 pub struct Image {
@@ -33,6 +34,11 @@ impl Image {
 
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
+    }
+
+    /// Bytes of the description, behind the part of the header that says so.
+    pub fn description(&self) -> Range<u64> {
+        16..self.sealed as u64
     }
 
     /// Changes one bit of the byte at this offset of the bundle.

@@ -6,7 +6,7 @@ use super::super::dispatch::{self, Named};
 use super::super::{Picture, Plan, Table, Verdict};
 use crate::clock::Exits;
 use crate::machine::{Machine, Order, Run};
-use crate::plot::{Figure, Line, Lines, Reference};
+use crate::plot::{Curve, Figure, Line, Lines};
 use crate::results::{Outcome, Results};
 use crate::stats::{Spread, grouped};
 use crate::system::{Probe, Protected, Rt, System};
@@ -169,14 +169,19 @@ fn picture(
         y_title: y_title.into(),
         x_title: "KiB of local memory".into(),
         lines: lines.into(),
-        curves: Vec::new(),
-        references: without
-            .map(|it| Reference {
+        // Not a reference, above which lines are cut off.
+        curves: without
+            .map(|it| Curve {
                 name: "without protect".into(),
-                y: it.median,
+                points: [SIZES.first(), SIZES.last()]
+                    .into_iter()
+                    .flatten()
+                    .map(|&kib| (f64::from(kib), it.median))
+                    .collect(),
             })
             .into_iter()
             .collect(),
+        references: Vec::new(),
     })
 }
 
