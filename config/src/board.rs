@@ -24,6 +24,8 @@ pub struct Board {
     pub memory: Memory,
     /// Local memory, from which protected guests run; `None`: the board has none.
     pub local_memory: Option<LocalMemory>,
+    /// What it costs to turn a core off and on; `None`: the board file does not say.
+    pub power: Option<Power>,
     /// Interrupt controller.
     pub gic: Gic,
     /// INTIDs of the generic timer.
@@ -56,6 +58,23 @@ pub struct LocalMemory {
     pub base: u64,
     /// Bytes.
     pub size: u64,
+}
+
+/// `[power]`: what it costs to turn a core off and on, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Power {
+    /// From the decision until the core is off.
+    pub off_us: u32,
+    /// From the decision until the core runs a vCPU again.
+    pub on_us: u32,
+}
+
+impl Power {
+    /// The costs of a board whose file names none: those of a slow one.
+    pub const DEFAULT: Self = Self {
+        off_us: 1_000,
+        on_us: 1_000,
+    };
 }
 
 /// `[gic]`, a GICv3.

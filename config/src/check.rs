@@ -10,6 +10,7 @@ mod local;
 mod machine;
 mod options;
 mod policy;
+mod power;
 mod priorities;
 
 use crate::board::Board;
@@ -29,6 +30,7 @@ pub fn check(description: &Description, board: &Board) -> Vec<Problem> {
     cores::check(description, board, &mut problems);
     priorities::check(description, &mut problems);
     policy::check(description, &mut problems);
+    power::check(description, &mut problems);
     devices::check(description, board, &mut problems);
     links::check(description, board, &mut problems);
     local::check(description, board, &mut problems);

@@ -5,10 +5,12 @@
 //! checked by [`crate::check`] and [`crate::layout`].
 
 mod ending;
+mod power;
 mod protect;
 mod wake_early;
 
 pub use ending::{DEFAULT_RESTARTS, Ended, Tampered};
+pub use power::{CoresOn, POWER_MODES, Power};
 pub use protect::{By, Protect, Range};
 
 use crate::board::Board;
@@ -49,6 +51,7 @@ const TABLES: &[(&str, &[&str])] = &[
             "delay-while",
         ],
     ),
+    ("[power]", &["mode", "cores-on"]),
     ("[run]", &["qemu-args"]),
     (
         "[[guest]]",
@@ -126,6 +129,8 @@ pub struct Description {
     pub board: BoardChoice,
     /// `[scheduler]`.
     pub scheduler: Scheduler,
+    /// `[power]`.
+    pub power: Option<Power>,
     /// `[[guest]]`, in the order of the file.
     pub guests: Vec<Guest>,
     /// `[[link]]`, in the order of the file.
@@ -463,6 +468,7 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
             delay_while: None,
         },
     };
+    let power = top.table("power", "[power]", "a table, written [power]");
     let seed = top.optional("seed", number).map(|seed| seed.value);
     let version = top.optional("version", |value| number_in(value, 0..=u32::MAX.into()));
     let version = version.map_or(0, |it| u32::try_from(it.value).unwrap_or(u32::MAX));
@@ -475,6 +481,7 @@ fn read(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Description> {
     (has_guests && guests.len() == written).then_some(Description {
         board: board??,
         scheduler,
+        power: power.and_then(power::read),
         guests,
         links,
         seed,

@@ -55,6 +55,8 @@ pub struct System {
     pub keyboard: GuestId,
     /// What the cores are for.
     pub roles: Roles,
+    /// Which cores go off when they are not needed; `None`: all cores stay on.
+    pub power: Option<Power>,
     /// The memory that guests share over links, if there is any. EL2 clears it at start.
     pub link_memory: Option<MemoryRange>,
     /// The machine's SPIs that are used, each once.
@@ -163,6 +165,33 @@ pub struct Roles {
     pub highest_movable: Option<Band>,
     /// The lowest one.
     pub lowest_movable: Option<Band>,
+}
+
+/// Which cores go off when they are not needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Power {
+    /// How soon.
+    pub mode: PowerMode,
+    /// How many cores are on at least.
+    pub least: u8,
+    /// How many cores are on at most.
+    pub most: u8,
+    /// The cores that stay on; bit n for core n.
+    pub stay: u32,
+    /// What it costs to turn a core off, in microseconds.
+    pub off_us: u32,
+    /// What it costs to turn a core on, in microseconds.
+    pub on_us: u32,
+}
+
+/// How soon cores go off and come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PowerMode {
+    /// A core goes off if the others carry the load with a reserve, and comes back before vCPUs queue.
+    Balanced,
+    /// As few cores are on as carry the load.
+    Saving,
 }
 
 /// vCPUs that run together or not at all: all of one band.

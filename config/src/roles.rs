@@ -2,7 +2,7 @@
 //! What each core and each guest is for under a policy.
 
 use crate::packed::{Gang, Policy, Roles};
-use crate::types::{Band, GuestId, MAX_GUESTS, PcpuId};
+use crate::types::{Band, GuestId, MAX_GUESTS, MAX_PCPUS, PcpuId};
 use core::cmp::Reverse;
 
 /// A vCPU of the system, as far as it matters here.
@@ -21,6 +21,13 @@ pub struct Member {
 /// Whether the vCPUs of a guest that may run on these cores (bit n for core n) migrate.
 pub const fn changes_cores(policy: Policy, cores: u32) -> bool {
     policy.moves_vcpus() && cores.count_ones() > 1
+}
+
+/// The set of these cores, as a guest names them; bit n for core n. Without those that no machine has.
+pub fn set_of(cores: impl Iterator<Item = u64>) -> u32 {
+    cores
+        .filter(|core| *core < MAX_PCPUS as u64)
+        .fold(0, |cores, core| cores | 1 << core)
 }
 
 /// Which stage 2 tables a guest needs beside those in which all of it may run, on cores with FEAT_XNX.
@@ -49,7 +56,7 @@ pub fn of_cores(policy: Policy, cores: usize, members: &[Member]) -> Roles {
     let moving = members.iter().filter(|it| it.moves).map(|it| it.band);
     let highest_movable = moving.clone().max();
     Roles {
-        console_core: console_core(cores, members),
+        console_core: console_core(0..cores, members),
         kernel_free: match highest_movable {
             Some(highest) if policy.excludes_kernels() => homes(members, |it| it.band > highest),
             _ => 0,
@@ -63,13 +70,29 @@ pub fn of_cores(policy: Policy, cores: usize, members: &[Member]) -> Roles {
     }
 }
 
-/// The core whose vCPUs are least urgent; the last of several.
-fn console_core(cores: usize, members: &[Member]) -> PcpuId {
+/// The cores that stay on, whatever the load is, in a system in which cores go off; bit n for core n. A core that has a vCPU that stays there
+/// does, and for each guest whose vCPUs migrate one core at least. `guests`: on which cores the vCPUs of each of those may run.
+pub fn stay_on(members: &[Member], guests: impl Iterator<Item = u32>) -> u32 {
+    let stay = homes(members, |it| !it.moves);
+    guests.fold(stay, |stay, cores| match stay & cores {
+        0 => stay | cores & cores.wrapping_neg(),
+        _ => stay,
+    })
+}
+
+/// The core that serves the console where only these cores (bit n for core n) stay on.
+pub fn console_core_of(stay: u32, members: &[Member]) -> PcpuId {
+    let cores = (0..u32::BITS as usize).filter(|core| stay >> core & 1 != 0);
+    console_core(cores, members)
+}
+
+/// The core of these whose vCPUs are least urgent; the last of several.
+fn console_core(cores: impl DoubleEndedIterator<Item = usize>, members: &[Member]) -> PcpuId {
     let urgency = |core: &usize| {
         let at_home = members.iter().filter(|it| it.home.index() == *core);
         at_home.map(|it| it.band).max()
     };
-    let core = (0..cores).rev().min_by_key(urgency);
+    let core = cores.rev().min_by_key(urgency);
     PcpuId(core.and_then(|core| u8::try_from(core).ok()).unwrap_or(0))
 }
 
@@ -227,5 +250,19 @@ mod tests {
         // A core without vCPUs is less urgent than any.
         assert_eq!(core_of(5, &all), 4);
         assert_eq!(core_of(1, &all), 0);
+    }
+
+    #[test]
+    fn cores_of_vcpus_that_stay_stay_on_and_one_of_each_guest_that_moves() {
+        let rt = members(0, false, HIGH, &[2]);
+        let linux = members(1, true, LOW, &[0, 1, 2, 3]);
+        let all = [rt, linux].concat();
+        assert_eq!(stay_on(&all, [0b1111].into_iter()), 0b0100);
+        assert_eq!(stay_on(&all, [0b1010, 0b1111].into_iter()), 0b0110);
+        assert_eq!(stay_on(&all, [0b1010, 0b1000].into_iter()), 0b1110);
+        assert_eq!(stay_on(&[], [].into_iter()), 0);
+        // Of these the console's core is the least urgent.
+        assert_eq!(console_core_of(0b0100, &all), PcpuId(2));
+        assert_eq!(console_core_of(0b0110, &all), PcpuId(1));
     }
 }

@@ -121,6 +121,7 @@ fn system(guests: Vec<Guest>) -> System {
         spis: heapless::Vec::new(),
         vtcr: 0,
         el2_tables: PhysAddr(0),
+        power: None,
         fixed_seed: None,
     }
 }

@@ -520,6 +520,7 @@ fn the_largest_system_fits_into_its_space() {
         }),
         vtcr: FAR,
         el2_tables: PhysAddr(FAR),
+        power: None,
         fixed_seed: Some(FAR),
     };
     let mut buffer = vec![0; SYSTEM_ROOM as usize];

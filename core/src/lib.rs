@@ -25,6 +25,7 @@ pub mod mailbox;
 pub mod migration;
 pub mod mitigation;
 pub mod orders;
+pub mod power;
 pub mod protect;
 pub mod psci;
 pub mod schedule;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a board file: its form, and each value.
 
-use super::{Board, Device, Gic, Links, LocalMemory, Memory, Qemu, Timer, Uart};
+use super::{Board, Device, Gic, Links, LocalMemory, Memory, Power, Qemu, Timer, Uart};
 use crate::gic::FRAME_SIZE;
 use crate::packed::Trigger;
 use crate::problem::{Problem, SourceFile, Spanned};
 use crate::reader::{
-    Mismatch, Table, address, aligned_address, aligned_size, boolean, choice, integer, number,
-    number_in, parse_document, size, string,
+    Mismatch, Table, address, aligned_address, aligned_size, boolean, choice, duration_us, integer,
+    number, number_in, parse_document, size, string,
 };
 use crate::sink::Sink;
-use crate::units::{BLOCK, PAGE};
+use crate::units::{BLOCK, PAGE, SECOND_US};
 use toml::de::DeValue;
 
 /// Longest name: what [`crate::packed::Board::name`] holds.
@@ -55,6 +55,15 @@ fn pages(value: &DeValue<'_>) -> Result<u64, Mismatch> {
 /// An address on a boundary of GICv3 frames.
 fn frame(value: &DeValue<'_>) -> Result<u64, Mismatch> {
     aligned_address(value, FRAME_SIZE)
+}
+
+/// What it costs to turn a core off or on, in microseconds: a second at most.
+fn cost(value: &DeValue<'_>) -> Result<u32, Mismatch> {
+    let time = duration_us(value)?;
+    match u32::try_from(time) {
+        Ok(time) if u64::from(time) <= SECOND_US => Ok(time),
+        _ => Err(Mismatch::new("must be at most 1s")),
+    }
 }
 
 /// The INTID of a PPI (IHI 0069, section 2.2).
@@ -114,6 +123,17 @@ fn read_top(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Board> {
             Some(LocalMemory {
                 base: base?.value,
                 size: size?.value,
+            })
+        });
+    let power = top
+        .table("power", "[power]", "a table, written [power]")
+        .and_then(|mut table| {
+            let off = table.required("off", "\"50us\"", cost);
+            let on = table.required("on", "\"100us\"", cost);
+            table.finish();
+            Some(Power {
+                off_us: off?.value,
+                on_us: on?.value,
             })
         });
     let gic = section(&mut top, "gic", sink).and_then(|mut table| {
@@ -190,6 +210,7 @@ fn read_top(mut top: Table<'_, '_, '_>, sink: &Sink) -> Option<Board> {
         core_compatible,
         memory: memory?,
         local_memory,
+        power,
         gic: gic?,
         timer: timer?,
         uart: uart?,

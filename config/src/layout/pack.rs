@@ -3,13 +3,13 @@
 
 use super::{GuestPlan, Plan, SYSTEM_ROOM, Sections, Source, el2, intid, spis, tables};
 use crate::bands::Bands;
-use crate::board::{Board, Device};
+use crate::board::{self, Board, Device};
 use crate::check::{resolve_priorities, windows};
 use crate::description::{self, Description, Ended, Tampered};
 use crate::packed::{
     Content, Guest, Hash, Interrupt, KnownDevice, LEAF, Local, MAX_KNOWN_DEVICES, MemoryRange,
-    OnStop, OnTamper, Part, Protect, Quiesce, RestartLimit, Scheduler, SeedSlot, Segment, System,
-    Uart, Vcpu, WakeEarly,
+    OnStop, OnTamper, Part, Power, Protect, Quiesce, RestartLimit, Scheduler, SeedSlot, Segment,
+    System, Uart, Vcpu, WakeEarly,
 };
 use crate::problem::Problem;
 use crate::roles::{self, Member};
@@ -176,7 +176,12 @@ pub fn pack(
     if end > plan.hypervisor.start.0 + plan.hypervisor.size {
         return Err(limit("translation tables"));
     }
-    let roles = roles::of_cores(policy, core_mpidrs.len(), &members(&guests));
+    let members = members(&guests);
+    let mut roles = roles::of_cores(policy, core_mpidrs.len(), &members);
+    let power = power(description, board, &guests, &members);
+    if let Some(power) = &power {
+        roles.console_core = roles::console_core_of(power.stay, &members);
+    }
     // Of both the hash is not known yet.
     let part = |offset, size| Part {
         offset: tables.offset + offset,
@@ -190,6 +195,7 @@ pub fn pack(
         el2_pages: part(stage2_size, el2_size),
         keyboard: keyboard(&guests),
         roles,
+        power,
         link_memory: plan.link_memory,
         spis: list(spis::of(&guests, board), "interrupts")?,
         board: crate::packed::Board {
@@ -444,6 +450,29 @@ fn keyboard(guests: &[Guest]) -> GuestId {
 }
 
 /// All vCPUs of the system.
+/// Which cores go off when they are not needed, if any do.
+fn power(
+    description: &Description,
+    board: &Board,
+    guests: &[Guest],
+    members: &[Member],
+) -> Option<Power> {
+    let written = description.power.as_ref()?;
+    let mode = written.mode.value?;
+    let moving = guests.iter().filter(|guest| guest.moves);
+    let stay = roles::stay_on(members, moving.map(|guest| guest.cores));
+    let cores = u8::try_from(description.board.cores.value).unwrap_or(u8::MAX);
+    let cost = board.power.unwrap_or(board::Power::DEFAULT);
+    Some(Power {
+        mode,
+        least: written.cores_on.map_or(1, |it| it.value.least),
+        most: written.cores_on.map_or(cores, |it| it.value.most),
+        stay,
+        off_us: cost.off_us,
+        on_us: cost.on_us,
+    })
+}
+
 fn members(guests: &[Guest]) -> Vec<Member> {
     let of_guest = |(index, guest): (usize, &Guest)| -> Vec<Member> {
         let owner = GuestId(u8::try_from(index).unwrap_or(u8::MAX));

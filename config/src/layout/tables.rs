@@ -10,19 +10,16 @@ use crate::packed::{
     LinkEnd, LinkKind, MAX_RANGES, Mapping, MemoryRange, PageRange, Policy, Stage2,
 };
 use crate::problem::Problem;
-use crate::roles::{Tables, changes_cores};
+use crate::roles::{Tables, changes_cores, set_of};
 use crate::stage2::{
     self, Access, Attributes, MapError, PAGE_SIZE, Pages, ROOT_SIZE, Vmid, pages_needed,
 };
-use crate::types::{GuestAddr, GuestId, MAX_PCPUS, PhysAddr};
+use crate::types::{GuestAddr, GuestId, PhysAddr};
 use crate::units::{BLOCK, GIB};
 
 /// The cores that the vCPUs of a guest may run on; bit n for core n.
 pub(super) fn cores(guest: &Guest) -> u32 {
-    let cores = guest.all_cores().map(|core| core.value);
-    cores
-        .filter(|core| *core < MAX_PCPUS as u64)
-        .fold(0, |cores, core| cores | 1 << core)
+    set_of(guest.all_cores().map(|core| core.value))
 }
 
 /// Whether the vCPUs of a guest change cores.

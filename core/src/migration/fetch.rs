@@ -94,6 +94,12 @@ fn choose<P: Platform>(
 ) -> Fetched {
     platform.trace(TracePoint::Look);
     let slice = state.scheduler.time_slice();
+    if is_over
+        && let Some(id) = state.scheduler.next_in_turn()
+        && state.moves(id)
+    {
+        platform.waits_for_core(id);
+    }
     let fetcher = Fetcher {
         core: state.core,
         now,

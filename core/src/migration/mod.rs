@@ -43,6 +43,7 @@
 //! | `gang`, `defer` | a policy makes a runnable vCPU wait |
 //! | `preempt` | the short way of a decision |
 //! | `finish`, `decide`, `switch` | one iteration of a core's loop |
+//! | `off` | a core goes off, and comes back |
 
 mod catch;
 mod choice;
@@ -60,6 +61,7 @@ mod interrupt;
 mod lead;
 mod lock_holder;
 mod notify;
+mod off;
 mod park;
 mod platform;
 mod policy;
@@ -87,6 +89,7 @@ pub use interrupt::{
 };
 pub use lead::{Early, Lead};
 pub use lock_holder::{Interrupted, may_hold_lock};
+pub use off::follow_wish;
 pub use park::{acquire_token, park, wake};
 pub use platform::{Delivery, Platform, Saved, State, Taken, TracePoint};
 pub use policy::{Candidate, Fetcher, Policy, PolicyRules, Running, Verdict};

@@ -226,6 +226,16 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
     }
     let above_lowest = notify_of_above_lowest(state, platform);
     let next = next_to_notify(state, platform);
+    if let Some(id) = next
+        && platform
+            .shared()
+            .slot(id)
+            .since()
+            .saturating_add(state.notify_again_after)
+            <= now
+    {
+        platform.waits_for_core(id);
+    }
     if let Some(id) = next.filter(|_| next != above_lowest) {
         notify_other_core(state, platform, id, true);
     }

@@ -95,6 +95,10 @@ pub enum TracePoint {
     Dispatch(Option<VcpuId>, Ticks),
     /// The registers of the loaded vCPU are saved.
     Saved,
+    /// The core has published that it is off.
+    Off,
+    /// The core, which is off, comes back.
+    On,
 }
 
 /// The state of a core that runs on this platform.
@@ -185,6 +189,9 @@ pub trait Platform {
     /// The core has decided at `now` that `band` runs; `defers`: for now only, since a preemption is deferred. Returns
     /// when the hypervisor's next chore on this core is due; [`Ticks::NEVER`]: there is none.
     fn next_chore(&mut self, now: Ticks, band: Option<Band>, defers: bool) -> Ticks;
+    /// The vCPU, which may migrate, has waited for a core for so long (or sleeps where it is cut off for so long) that another core should come on, if
+    /// one is off.
+    fn waits_for_core(&mut self, _: VcpuId) {}
     /// The core passes this point.
     fn trace(&mut self, point: TracePoint);
 }

@@ -3,7 +3,7 @@
 
 use super::Band;
 
-/// The band that a core runs, as a number: 0 while it idles, one more than the band otherwise. Comparing two levels takes one
+/// The band that a core runs, as a number: 0 while it idles, one more than the band otherwise, and a number above all of these while it is off. Comparing two levels takes one
 /// instruction, comparing two `Option<Band>` takes eight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level(u8);
@@ -11,6 +11,9 @@ pub struct Level(u8);
 impl Level {
     /// The core idles.
     pub const IDLE: Self = Self(0);
+
+    /// The core is off: above every band, since it runs no vCPU.
+    pub const OFF: Self = Self(Band::COUNT as u8 + 1);
 
     /// The level of a core that runs this band.
     #[inline(always)]

@@ -146,6 +146,12 @@ impl RunQueue {
         self.places[vcpu.index() % MAX_VCPUS].after != vcpu
     }
 
+    /// The vCPU of the same band behind this one, which is queued; `None`: it is alone in its band.
+    pub fn after(&self, vcpu: VcpuId) -> Option<VcpuId> {
+        let after = self.places[vcpu.index() % MAX_VCPUS].after;
+        (after != vcpu).then_some(after)
+    }
+
     #[inline(always)]
     fn has_band(&self, band: Band) -> bool {
         self.occupied & 1 << band.index() != 0

@@ -413,6 +413,11 @@ impl Scheduler {
             .is_some_and(|(vcpu, _)| self.queue.has_others(vcpu))
     }
 
+    /// The vCPU of the running one's band whose turn is next; `None`: none waits.
+    pub fn next_in_turn(&self) -> Option<VcpuId> {
+        self.queue.after(self.current?.0)
+    }
+
     /// vCPUs of `band` and below do not run from the next decision on; `None`: all may run.
     pub fn pause_up_to(&mut self, band: Option<Band>) {
         self.paused = Level::of(band);

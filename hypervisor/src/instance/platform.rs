@@ -450,7 +450,9 @@ impl Platform for CorePlatform {
             | TracePoint::Checked(_)
             | TracePoint::CheckedGang(_)
             | TracePoint::Again
-            | TracePoint::Saved => {}
+            | TracePoint::Saved
+            | TracePoint::Off
+            | TracePoint::On => {}
         }
     }
 }

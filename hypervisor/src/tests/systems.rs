@@ -353,6 +353,7 @@ pub fn system(cores: u8, policy: Policy, guests: &[GuestParts]) -> System {
             without: Without::default(),
         },
         guests: guests.into_iter().collect(),
+        power: None,
         fixed_seed: Some(1),
     }
 }

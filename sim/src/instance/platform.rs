@@ -228,6 +228,8 @@ impl Platform for Core<'_> {
             | TracePoint::Parked
             | TracePoint::Notified
             | TracePoint::Saved
+            | TracePoint::Off
+            | TracePoint::On
             | TracePoint::Dispatch(..) => 0,
         };
         self.hardware.spend(cost);

@@ -122,7 +122,15 @@ impl<'a> AtEl2<'a> {
         for _ in 0..64 {
             match next_action(&mut self.state, &mut self.machine) {
                 Next::Decide => {}
-                Next::Idle => return self.rest(),
+                Next::Idle => {
+                    let is_wanted = self
+                        .machine
+                        .system
+                        .is_wanted(self.core.0, &self.machine.world);
+                    if follow_wish(&mut self.state, &mut self.machine, is_wanted) {
+                        return self.rest();
+                    }
+                }
                 Next::Await => {
                     self.waits_rightly();
                     return self.rest_at_el2();

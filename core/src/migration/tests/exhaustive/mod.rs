@@ -59,6 +59,8 @@ const CORES: usize = 3;
 const VCPUS: usize = 3;
 /// The vCPUs that migrate; bit n for vCPU n.
 const MOVING: u32 = (1 << VCPUS) - 1;
+/// The core that goes off, where a core does: it has no real-time vCPU.
+const OFF_CORE: u8 = 2;
 const LOW: Band = Band::LOWEST;
 /// The band of the vCPUs of [`System::middle`].
 const MIDDLE: Band = band(1);
@@ -126,6 +128,8 @@ enum What {
     Mail {
         stops_first: bool,
     },
+    /// The core, which is [`OFF_CORE`], is wanted from now on, or not wanted any more.
+    Wish,
     /// The guest is loaded.
     Loaded,
     /// Time passes; an alarm may expire.
@@ -156,6 +160,8 @@ struct System {
     early: u8,
     /// Whether vCPUs are turned on and off, and the guest is reset.
     lives: bool,
+    /// Whether [`OFF_CORE`] goes off and comes back.
+    goes_off: bool,
     /// The length of a time slice.
     quantum: Ticks,
 }
@@ -170,6 +176,7 @@ impl System {
             middle: 0,
             early: 0,
             lives: false,
+            goes_off: false,
             quantum: QUANTUM,
         }
     }
@@ -185,6 +192,11 @@ impl System {
     /// The bands of the vCPUs that migrate.
     fn bands(&self) -> [Band; VCPUS] {
         core::array::from_fn(|id| self.band(VcpuId(id as u8)))
+    }
+
+    /// Whether a core is wanted.
+    fn is_wanted(&self, core: u8, world: &state::World) -> bool {
+        core != OFF_CORE || world.is_wanted
     }
 
     fn excludes_kernels(&self, core: u8) -> bool {
@@ -311,6 +323,9 @@ impl System {
             if !is_external {
                 continue;
             }
+            if self.goes_off && core == OFF_CORE {
+                push(What::Wish, &kernels[kernels.len() - 1..]);
+            }
             if kicked != 0 {
                 for point in Point::ALL {
                     let interrupt = Interrupt::Kick;
@@ -387,6 +402,7 @@ impl System {
             (What::Between { interrupt, point }, _) => at_el2.between(interrupt, point),
             (What::RungBySave(id), _) => at_el2.ring_by_save(id),
             (What::Kick, _) => at_el2.take_kicks(),
+            (What::Wish, _) => at_el2.machine.world.is_wanted ^= true,
             (What::Tick, _) => at_el2.tick(),
         }
         at_el2.end()
@@ -601,4 +617,63 @@ fn lives_with_bands_under_steal() {
         ..System::new(packed::Policy::Steal, 0b001, 0b001)
     };
     check_system(&system, 4, 350_000);
+}
+
+/// As [`check`], where [`OFF_CORE`] goes off and comes back; `lives` and `middle`: see [`System`].
+#[track_caller]
+fn off(
+    policy: packed::Policy,
+    rt: u8,
+    timers: u8,
+    (lives, middle): (bool, u8),
+    bound: u8,
+    states: usize,
+) {
+    let system = System {
+        lives,
+        middle,
+        goes_off: true,
+        ..System::new(policy, rt, timers)
+    };
+    check_system(&system, bound, states);
+}
+
+#[test]
+fn off_under_steal() {
+    off(
+        packed::Policy::Steal,
+        0b001,
+        0b100,
+        (false, 0),
+        3,
+        2_270_000,
+    );
+}
+
+#[test]
+fn off_under_steal_with_two_real_time_cores() {
+    off(packed::Policy::Steal, 0b011, 0b100, (false, 0), 2, 395_000);
+}
+
+#[test]
+fn off_with_lives_under_steal() {
+    off(packed::Policy::Steal, 0b001, 0b100, (true, 0), 2, 1);
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn off_with_lives_under_steal_with_one_more_event() {
+    off(packed::Policy::Steal, 0b001, 0b100, (true, 0), 3, 2_500_000);
+}
+
+#[test]
+fn off_with_bands_under_steal() {
+    off(
+        packed::Policy::Steal,
+        0b001,
+        0b100,
+        (false, 0b100),
+        3,
+        54_000,
+    );
 }

@@ -3,8 +3,8 @@
 
 use super::at_el2;
 use super::lives::Life;
-use super::state::{CoreSnapshot, SharedSnapshot, Timer};
-use super::{CORES, HIGH, System, VCPUS};
+use super::state::{CoreSnapshot, OFF, SharedSnapshot, Timer};
+use super::{CORES, HIGH, OFF_CORE, System, VCPUS};
 use crate::migration::ParkedState;
 use crate::schedule::{Band, VcpuState};
 use spumone_config::packed;
@@ -49,7 +49,11 @@ impl Seen<'_> {
     /// Whether a kick is pending on a core, and the priority mask lets it through.
     pub fn takes_kicks(&self, core: u8) -> bool {
         let core = usize::from(core);
-        let is_let_through = |id: usize| self.shared.levels[core] <= Some(self.bands[id]);
+        // A core that is off takes all interrupts.
+        let is_let_through = |id: usize| {
+            let level = self.shared.levels[core];
+            level <= Some(self.bands[id]) || level == OFF
+        };
         (0..VCPUS).any(|id| self.shared.kicked[core] >> id & 1 != 0 && is_let_through(id))
     }
 
@@ -118,10 +122,10 @@ impl Seen<'_> {
     }
 
     pub fn idle(&self) -> impl Iterator<Item = u8> {
-        let cores = (0..).zip(&self.cores);
+        let cores = (0..).zip(&self.cores).zip(&self.shared.levels);
         cores
-            .filter(|(_, it)| it.running().is_none())
-            .map(|(core, _)| core)
+            .filter(|((_, it), level)| it.running().is_none() && **level != OFF)
+            .map(|((core, _), _)| core)
     }
 }
 
@@ -161,7 +165,15 @@ impl System {
                 return Err(format!("core {core} runs vCPU {} without its token", id.0));
             }
             let level = own.running().map(|id| self.band(id));
-            if seen.shared.levels[core] != level {
+            let is_off = seen.shared.levels[core] == OFF;
+            if is_off && (own.running().is_some() || own.tokens() != 0 || seen.shared.is_wanted) {
+                return Err(format!("core {core} is off, and should not be"));
+            }
+            if !is_off && level.is_none() && core == usize::from(OFF_CORE) && !seen.shared.is_wanted
+            {
+                return Err(format!("core {core} idles, and should be off"));
+            }
+            if !is_off && seen.shared.levels[core] != level {
                 return Err(format!(
                     "core {core} has not published the band that it runs"
                 ));
@@ -236,9 +248,13 @@ impl System {
     }
 
     /// Whether such a vCPU is handed to another core at once: a core that is notified of it runs no higher band when the
-    /// kick arrives. If there are several cores with a real-time vCPU, it may, and this core notifies another one later.
+    /// kick arrives. If there are several cores with a real-time vCPU, it may, and this core notifies another one later; so it is if the core that
+    /// goes off is another one than that with the real-time vCPU.
     pub fn hands_over_at_once(&self, id: usize) -> bool {
-        self.is_above_lowest(id) && self.middle.is_power_of_two() && self.rt.is_power_of_two()
+        self.is_above_lowest(id)
+            && !self.goes_off
+            && self.middle.is_power_of_two()
+            && self.rt.is_power_of_two()
     }
 
     /// Whether no kick or mail is left that a core takes, and no core misses a vCPU.

@@ -4,7 +4,7 @@
 
 use super::at_el2::{Own, Token, moves};
 use super::lives::{Life, Starts};
-use super::{CORES, HIGH, LOW, MIDDLE, MOVING, System, VCPUS, rt_of};
+use super::{CORES, HIGH, LOW, MIDDLE, MOVING, OFF_CORE, System, VCPUS, rt_of};
 use crate::migration::*;
 use crate::schedule::{Allowance, Band, OutOfTurn, Scheduler, Ticks, VcpuState};
 use crate::sets::VcpuSet;
@@ -40,6 +40,8 @@ pub struct World {
     pub timers: [Timer; VCPUS],
     pub life: Life,
     pub starts: [Starts; VCPUS],
+    /// Whether [`OFF_CORE`](super::OFF_CORE) is wanted.
+    pub is_wanted: bool,
 }
 
 /// A [`World`] as plain values.
@@ -55,9 +57,25 @@ pub struct SharedSnapshot {
     pub timers: [Timer; VCPUS],
     pub life: Life,
     pub starts: [Starts; VCPUS],
+    pub is_wanted: bool,
 }
 
-const LEVELS: [Option<Band>; 4] = [None, Some(LOW), Some(MIDDLE), Some(HIGH)];
+/// What stands for [`Level::OFF`] among the bands that cores publish: a band above all others.
+pub const OFF: Option<Band> = Some(Band::HIGHEST);
+const LEVELS: [Option<Band>; 5] = [None, Some(LOW), Some(MIDDLE), Some(HIGH), OFF];
+
+/// How many of these a core can publish.
+const fn levels(core: usize) -> u64 {
+    LEVELS.len() as u64 - (core != OFF_CORE as usize) as u64
+}
+
+/// The level that stands for itself among [`LEVELS`].
+fn level_of(published: Option<Band>) -> Level {
+    match published {
+        OFF => Level::OFF,
+        band => Level::of(band),
+    }
+}
 const STATES: [VcpuState; 4] = [
     VcpuState::Off,
     VcpuState::Sleep,
@@ -87,6 +105,7 @@ impl SharedSnapshot {
             timers: [Timer::None; VCPUS],
             life: Life::Running,
             starts: [Starts::default(); VCPUS],
+            is_wanted: true,
         }
     }
 
@@ -100,7 +119,7 @@ impl SharedSnapshot {
             }
         }
         for (core, level) in (0..).map(PcpuId).zip(self.levels) {
-            shared.presence(core).publish(Level::of(level));
+            shared.presence(core).publish(level_of(level));
         }
         World {
             shared,
@@ -118,6 +137,7 @@ impl SharedSnapshot {
             timers: self.timers,
             life: self.life,
             starts: self.starts,
+            is_wanted: self.is_wanted,
         }
     }
 
@@ -141,10 +161,11 @@ impl SharedSnapshot {
             push(Starts::COUNT, self.starts[id].number());
         }
         for core in 0..CORES {
-            push(LEVELS.len() as u64, number(&LEVELS, &self.levels[core]));
+            push(levels(core), number(&LEVELS, &self.levels[core]));
             push(1 << VCPUS, self.kicked[core].into());
         }
         push(Life::COUNT, self.life.number());
+        push(2, self.is_wanted.into());
         word
     }
 
@@ -155,10 +176,11 @@ impl SharedSnapshot {
             value
         };
         let mut it = Self::start();
+        it.is_wanted = pop(2) != 0;
         it.life = Life::numbered(pop(Life::COUNT));
         for core in (0..CORES).rev() {
             it.kicked[core] = pop(1 << VCPUS) as u32;
-            it.levels[core] = LEVELS[pop(LEVELS.len() as u64) as usize];
+            it.levels[core] = LEVELS[pop(levels(core)) as usize];
         }
         for id in (0..VCPUS).rev() {
             it.starts[id] = Starts::numbered(pop(Starts::COUNT));
@@ -200,13 +222,14 @@ impl World {
             locations: core::array::from_fn(|id| self.doorbells[id].location().0),
             levels: core::array::from_fn(|core| {
                 let level = self.shared.presence(PcpuId(core as u8)).level();
-                LEVELS[number(&LEVELS.map(Level::of), &level) as usize]
+                LEVELS[number(&LEVELS.map(level_of), &level) as usize]
             }),
             kicked: self.kicked,
             in_kernel: self.in_kernel,
             timers: self.timers,
             life: self.life,
             starts: self.starts,
+            is_wanted: self.is_wanted,
         }
     }
 }

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether cores can go off as `[power]` says.
+
+use crate::description::{CoresOn, Description, Guest};
+use crate::packed::Policy;
+use crate::problem::Problem;
+use crate::roles::{self, Member};
+use crate::types::{Band, GuestId, MAX_PCPUS, PcpuId};
+
+pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
+    let Some(power) = &description.power else {
+        return;
+    };
+    if power.mode.value.is_none() {
+        if let Some(cores_on) = power.cores_on {
+            problems.push(
+                Problem::new(
+                    "power-unused",
+                    "`cores-on` has no effect in mode \"performance\": all cores stay on",
+                )
+                .at(cores_on.span, "has no effect")
+                .at(power.mode.span, "in this mode")
+                .help("remove it, or write mode = \"balanced\""),
+            );
+        }
+        return;
+    }
+    let policy = description.scheduler.policy;
+    if policy.value != Policy::Steal {
+        let problem = Problem::new(
+            "power-policy",
+            "a core goes off only if its vCPUs can move to others, under policy \"steal\"",
+        )
+        .at(power.mode.span, "cores go off in this mode");
+        problems.push(match description.scheduler.names_policy {
+            true => problem
+                .at(policy.span, "another policy")
+                .help("write policy = \"steal\", or remove [power]"),
+            false => {
+                problem.help("give a guest several cores, as vcpus = [0, 1], or remove [power]")
+            }
+        });
+        return;
+    }
+    let cores = description.board.cores.value;
+    let stay = stay_on(description);
+    let count = u64::from(stay.count_ones());
+    if let Some(cores_on) = power.cores_on {
+        let CoresOn { least, most } = cores_on.value;
+        if u64::from(most) > cores {
+            let message = format!("`cores-on` allows {most} cores, and the system has {cores}");
+            problems.push(
+                Problem::new("cores-on", message)
+                    .at(cores_on.span, "more than there are")
+                    .at(description.board.cores.span, "so many are used")
+                    .help(format!(
+                        "write cores-on = \"{}..{cores}\", or raise `cores` in [board]",
+                        u64::from(least).min(cores)
+                    )),
+            );
+            return;
+        }
+        if count > u64::from(most) {
+            let message = format!(
+                "`cores-on` allows {most} cores, and {count} must stay on for vCPUs that cannot move to another one"
+            );
+            let mut problem =
+                Problem::new("cores-on", message).at(cores_on.span, "fewer than must stay on");
+            for guest in description.guests.iter().filter(|it| !moves(it)) {
+                problem = problem.at(guest.vcpus.span, "its vCPUs stay on these cores");
+            }
+            problems.push(problem.help(format!(
+                "write cores-on = \"{}..{}\"; or give these guests a common core, or `cores` to move to",
+                least.max(u8::try_from(count).unwrap_or(u8::MAX)),
+                cores
+            )));
+            return;
+        }
+    }
+    let least = power.cores_on.map_or(1, |it| u64::from(it.value.least));
+    if cores > 0 && count.max(least) >= cores {
+        let problem = Problem::new("no-core-off", "no core can go off in this system")
+            .at(power.mode.span, "has no effect");
+        problems.push(match count >= cores {
+            true => problem.help(
+                "each core has vCPUs that cannot move to another one: give such guests a common core, or `cores` to move to; or remove [power]",
+            ),
+            false => problem.help("allow fewer cores in `cores-on`, or remove [power]"),
+        });
+    }
+}
+
+fn cores_of(guest: &Guest) -> u32 {
+    roles::set_of(guest.all_cores().map(|core| core.value))
+}
+
+/// Whether the vCPUs of a guest migrate under `steal`.
+fn moves(guest: &Guest) -> bool {
+    roles::changes_cores(Policy::Steal, cores_of(guest))
+}
+
+/// The cores that stay on.
+fn stay_on(description: &Description) -> u32 {
+    let guests = || (0..).map(GuestId).zip(&description.guests);
+    let home = |core: u64| {
+        u8::try_from(core)
+            .ok()
+            .filter(|it| usize::from(*it) < MAX_PCPUS)
+    };
+    let members: Vec<_> = guests()
+        .flat_map(|(id, guest)| {
+            let homes = guest
+                .vcpus
+                .value
+                .iter()
+                .filter_map(move |it| home(it.value));
+            homes.map(move |home| Member {
+                guest: id,
+                moves: moves(guest),
+                // It does not matter here.
+                band: Band::LOWEST,
+                home: PcpuId(home),
+            })
+        })
+        .collect();
+    let moving = guests().filter(|(_, guest)| moves(guest));
+    roles::stay_on(&members, moving.map(|(_, guest)| cores_of(guest)))
+}
