@@ -13,6 +13,9 @@ pub struct Description {
     pub board: Board,
     /// `[scheduler]`.
     pub scheduler: Scheduler,
+    /// `[power]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power: Option<Power>,
     /// The `[[guest]]` tables.
     #[serde(rename = "guest")]
     pub guests: Vec<Guest>,
@@ -49,6 +52,17 @@ pub struct Scheduler {
     /// How interrupts' priorities follow those of the vCPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupt_priorities: Option<String>,
+}
+
+/// `[power]`.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Power {
+    /// Which cores are on.
+    pub mode: String,
+    /// How many, as "2..4".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores_on: Option<String>,
 }
 
 /// A `[[guest]]`.

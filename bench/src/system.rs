@@ -210,6 +210,7 @@ impl System {
                 interrupt_priorities: self.interrupt_priorities.clone(),
                 ..Scheduler::default()
             },
+            power: None,
             guests: rt.chain(linux).chain(probe).collect(),
         };
         description.to_toml("`spm bench`")

@@ -109,6 +109,22 @@ impl Shares {
     }
 }
 
+impl Shares {
+    /// That of these guests together (bit n for guest n) in thousandths, rounded down: of a time that is not years.
+    pub fn of_guests(&self, guests: u32) -> u32 {
+        let all: u64 = self.sum(|_| true);
+        let part = self.sum(|user| guests >> user & 1 != 0 && user != IDLE);
+        let share = part / (all / 1000).max(1);
+        share.min(1000) as u32
+    }
+
+    fn sum(&self, is_meant: impl Fn(usize) -> bool) -> u64 {
+        let counted = self.passed[..START].iter().enumerate();
+        let meant = counted.filter(|(user, _)| is_meant(*user));
+        meant.fold(0, |sum: u64, (_, &it)| sum.saturating_add(it))
+    }
+}
+
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
@@ -136,6 +152,23 @@ mod tests {
         assert_eq!(shares(&mut watch, &usage, 1_002_000), [0, 1000, 0]);
         usage.switch(None, Ticks(1_002_000));
         assert_eq!(shares(&mut watch, &usage, 1_004_000), [0, 0, 1000]);
+    }
+
+    #[test]
+    fn guests_have_shares_together() {
+        let (usage, mut watch) = (Usage::new(), Watch::new());
+        usage.switch(RT, Ticks(0));
+        usage.switch(LINUX, Ticks(1_000));
+        usage.switch(None, Ticks(4_000));
+        let shares = watch.look(PcpuId(0), &usage, Ticks(10_000));
+        let of = |guests| shares.of_guests(guests);
+        assert_eq!(
+            [of(1), of(1 << 7), of(1 | 1 << 7), of(0)],
+            [100, 300, 400, 0]
+        );
+        assert_eq!(of(!1), 300);
+        let none = watch.look(PcpuId(0), &usage, Ticks(10_000));
+        assert_eq!(none.of_guests(u32::MAX), 0);
     }
 
     #[test]

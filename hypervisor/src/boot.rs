@@ -13,7 +13,7 @@ use crate::gic::{ALARM, Gic};
 use crate::guest::{Guest, Owner, Tables};
 use crate::hardware::{self, bundle_start, per_machine, place};
 use crate::hash::hash;
-use crate::instance::Instance;
+use crate::instance::{Instance, Power};
 use crate::loader;
 use crate::machine::{Core, Destinations, Machine};
 use crate::parking::ParkedTokens;
@@ -38,6 +38,7 @@ use spumone_core::load::{Claims, Phases};
 use spumone_core::local::Counts;
 use spumone_core::mailbox::Post;
 use spumone_core::migration::{Early, Level, Policy, Roles, Shared, VcpuFacts};
+use spumone_core::power::{Limits, Wish};
 use spumone_core::protect::{Pace, Rounds};
 use spumone_core::psci::{GuestPower, Lifecycle, Restarts};
 use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, Ticks, band_priority, kick_sgi};
@@ -232,6 +233,15 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
     let late_look = late_look.min().unwrap_or(Ticks::NEVER);
     let protected_band = protected.clone().map(|(_, guest)| guest.config.band).max();
     let protected = protected.fold(0, |all, (id, _)| all | 1 << id);
+    let limits = Limits::new(system.power.as_ref(), system.board.core_mpidrs.len());
+    let moving = guests.iter().enumerate();
+    let moving = moving.filter(|(_, guest)| guest.config.moves);
+    let power = Power {
+        described: system.power,
+        limits,
+        wish: Wish::new(&limits),
+        moving: moving.fold(0, |all, (id, _)| all | 1 << id),
+    };
     let roles = Roles {
         kernel_free: CoreSet::from_bits(system.roles.kernel_free),
         gang: system
@@ -267,6 +277,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
         quantum_us: system.scheduler.quantum_us,
         vtcr: system.vtcr,
         interrupt_priorities: system.scheduler.interrupt_priorities,
+        power,
         board: system.board.clone(),
     };
     // SAFETY: written once, by the only core that runs, before any core reads it.

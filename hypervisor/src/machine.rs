@@ -5,6 +5,7 @@
 use crate::entropy::Entropy;
 use crate::gic::Gic;
 use crate::guest::{Guest, Owner};
+use crate::instance::Power;
 use crate::parking::ParkedTokens;
 use core::sync::atomic::{AtomicU32, Ordering};
 use heapless::Vec;
@@ -129,6 +130,8 @@ pub struct Machine {
     pub quantum_us: u32,
     /// `VTCR_EL2`: the format of the guests' stage 2 tables.
     pub vtcr: u64,
+    /// Which cores are on.
+    pub power: Power,
     /// The board.
     pub board: Board,
 }

@@ -42,6 +42,10 @@ pub enum Step {
 pub enum Mark {
     /// All protected memory of a guest has been checked once.
     RoundEnded = 0xfe00,
+    /// A core goes off.
+    CoreOff,
+    /// A core that is off is wanted again.
+    CoreOn,
 }
 
 /// Executes the instruction of a mark.

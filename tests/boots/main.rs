@@ -17,6 +17,7 @@ mod matrix;
 mod migration;
 mod operator;
 mod overcommit;
+mod power;
 mod probes;
 mod protect;
 mod registers;

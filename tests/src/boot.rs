@@ -6,7 +6,7 @@ use crate::files;
 use crate::guest::Guest;
 use crate::image::Image;
 use crate::machine::Machine;
-use spumone_bench::description::{Board, Description, Link, Scheduler};
+use spumone_bench::description::{Board, Description, Link, Power, Scheduler};
 use spumone_bench::qemu::{self, Arguments};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,6 +58,7 @@ pub struct Boot {
     policy: &'static str,
     delay_while: Option<&'static str>,
     quantum: String,
+    power: Option<Power>,
     devices: String,
     hides_dma: bool,
     guests: Vec<Guest>,
@@ -83,6 +84,7 @@ impl Boot {
             policy: "none",
             delay_while: None,
             quantum: "2ms".to_owned(),
+            power: None,
             devices: String::new(),
             hides_dma: false,
             guests: Vec::new(),
@@ -132,6 +134,15 @@ impl Boot {
     /// Length of the time slices of vCPUs of one priority, as "2ms".
     pub fn quantum(mut self, quantum: &str) -> Self {
         quantum.clone_into(&mut self.quantum);
+        self
+    }
+
+    /// Cores go off when they are not needed. `cores_on`: how many are on, as "2..4", if that is bounded.
+    pub fn power(mut self, mode: &str, cores_on: Option<&str>) -> Self {
+        self.power = Some(Power {
+            mode: mode.to_owned(),
+            cores_on: cores_on.map(str::to_owned),
+        });
         self
     }
 
@@ -349,6 +360,7 @@ impl Boot {
                 delay_while: self.delay_while.map(str::to_owned),
                 ..Scheduler::default()
             },
+            power: self.power.clone(),
             guests: self
                 .guests
                 .iter()

@@ -128,9 +128,28 @@ impl Console {
         self.counted().virtual_ns / 1000
     }
 
+    /// Each time at which a core passed the mark with this number, on the exact clock: the core, and microseconds from power on.
+    #[track_caller]
+    pub fn marks(&self, number: u64) -> Vec<(usize, u64)> {
+        let report = self.clock();
+        let marks = report["marks"].as_array().into_iter().flatten();
+        let meant = marks.filter(|it| it["mark"].as_u64() == Some(number));
+        let value = |it: &serde_json::Value, key: &str| it[key].as_u64().unwrap_or_default();
+        meant
+            .map(|it| (value(it, "core") as usize, value(it, "ns") / 1000))
+            .collect()
+    }
+
     /// What the exact clock counted.
     #[track_caller]
     fn counted(&self) -> ClockReport {
+        serde_json::from_value(self.clock())
+            .unwrap_or_else(|error| self.fail(&format!("what the clock counted: {error}")))
+    }
+
+    /// The file in which it is.
+    #[track_caller]
+    fn clock(&self) -> serde_json::Value {
         let Some(path) = &self.facts.clock else {
             self.fail("instructions are counted on the exact clock only");
         };

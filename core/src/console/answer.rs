@@ -42,6 +42,8 @@ pub trait Machine {
     fn state(&self, guest: GuestId) -> Option<GuestState<'_>>;
     /// The use of a core up to this time; `None`: there is no such core.
     fn usage(&self, core: PcpuId) -> Option<(&Usage, Ticks)>;
+    /// Whether a core is off.
+    fn is_off(&self, core: PcpuId) -> bool;
     /// The numbers of the ends of lives in the health log, the oldest first.
     fn past_lives(&self) -> Range<u32>;
     /// One of them; `None`: it is not there any more.
@@ -212,6 +214,9 @@ impl Answers {
             }
             None => {
                 self.share("idle", shares.of(None));
+                if machine.is_off(self.core) {
+                    self.text(", off");
+                }
                 self.text("\n");
                 self.shares = None;
                 self.core = PcpuId(self.core.0 + 1);
@@ -430,6 +435,10 @@ mod tests {
             Some((self.usages.get(core.index())?, Ticks(1100)))
         }
 
+        fn is_off(&self, core: PcpuId) -> bool {
+            core == PcpuId(1) && self.ends > 0
+        }
+
         fn past_lives(&self) -> Range<u32> {
             0..self.ends
         }
@@ -497,7 +506,7 @@ mod tests {
         answers.queue(Answer::Status);
         answers.queue(Answer::Text("x\n"));
         let text = read_of(&Fake::new(4), &mut answers, 3);
-        let (_, ends) = text.split_once("core 1: idle 100.0 %\n").unwrap();
+        let (_, ends) = text.split_once("core 1: idle 100.0 %, off\n").unwrap();
         assert_eq!(
             ends,
             "at 1.000020 s life 1 of guest rt ended: reset\n\

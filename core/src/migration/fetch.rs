@@ -94,12 +94,6 @@ fn choose<P: Platform>(
 ) -> Fetched {
     platform.trace(TracePoint::Look);
     let slice = state.scheduler.time_slice();
-    if is_over
-        && let Some(id) = state.scheduler.next_in_turn()
-        && state.moves(id)
-    {
-        platform.waits_for_core(id);
-    }
     let fetcher = Fetcher {
         core: state.core,
         now,
@@ -113,12 +107,17 @@ fn choose<P: Platform>(
         }),
         excludes_kernels: state.excludes_kernels,
     };
+    let goes_off = state.scheduler.highest_level() == Level::IDLE && !platform.is_wanted();
     let mut choice = Choice::NOTHING;
     // At most 32 times: vCPUs.
     for id in elsewhere.iter() {
         let Some(candidate) = candidate(state, platform, id) else {
             continue;
         };
+        if goes_off && !candidate.parked.state.is_runnable() {
+            // This core would have another one take it at once.
+            continue;
+        }
         let verdict = platform.verdict(&fetcher, &candidate);
         if choice.note(id, &candidate, verdict)
             && become_host_core(state, platform, id, candidate.parked, now)
@@ -155,6 +154,15 @@ fn choose<P: Platform>(
     // If another vCPU is to run out of turn later, the running one has its grace for that.
     if must_leave || !state.scheduler.is_cut() {
         end_grace(state, platform);
+    }
+    if is_over
+        && let Some(id) = state.scheduler.next_in_turn()
+        && state.moves(id)
+    {
+        if let Some(ended) = must_end(state, platform) {
+            return ended;
+        }
+        platform.waits_for_core(id);
     }
     if let Some(ended) = must_end(state, platform) {
         return ended;

@@ -227,13 +227,13 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
     let above_lowest = notify_of_above_lowest(state, platform);
     let next = next_to_notify(state, platform);
     if let Some(id) = next
-        && platform
-            .shared()
-            .slot(id)
-            .since()
-            .saturating_add(state.notify_again_after)
-            <= now
+        && has_waited(state, platform, id, now)
     {
+        if platform.is_interrupted() {
+            // The next decision goes on here.
+            state.must_decide = true;
+            return;
+        }
         platform.waits_for_core(id);
     }
     if let Some(id) = next.filter(|_| next != above_lowest) {
@@ -243,6 +243,19 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
         Some(_) => now.saturating_add(state.notify_again_after),
         None => Ticks::NEVER,
     };
+}
+
+/// Whether a vCPU has been parked here, and this core has run a higher band, for so long that another core should have taken the vCPU since it was
+/// notified.
+fn has_waited<P: Platform>(state: &State<P>, platform: &P, id: VcpuId, now: Ticks) -> bool {
+    let slot = platform.shared().slot(id);
+    let waits = slot.parked().is_some_and(|it| it.state != ParkedState::Off);
+    let runs_since = state.long_at.saturating_sub(state.rules.park_delay);
+    let due = slot
+        .since()
+        .max(runs_since)
+        .saturating_add(state.notify_again_after);
+    waits && due <= now && platform.guest_runs(id)
 }
 
 /// Notifies another core of a vCPU above the lowest band that moves, if one is parked here and cut off, and returns that

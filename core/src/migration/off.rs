@@ -8,55 +8,46 @@
 //! core has taken that vCPU, or it is kicked by a core that has seen it idle) brings it back: each decision publishes what the core runs. When the core
 //! idles again, and is still not wanted, it goes off again.
 
-use super::core_state::CoreState;
-use super::interrupt::arm_stale_alarm;
 use super::notify::notify_other_core;
 use super::park::is_parked_here;
 use super::platform::{Platform, State, TracePoint};
 use super::switch::switch_out;
 use crate::schedule::{Level, Ticks};
 
-/// The core idles, and is about to wait for an interrupt. If it `is_wanted`, and off, it comes back; if it is not, and on, it goes off. Returns
-/// whether there is nothing left to do before it waits.
+/// The core idles, and is about to wait for an interrupt. If it [is wanted](Platform::is_wanted), and off, it comes back; if it is not, and on,
+/// it takes a step to go off.
+/// Returns whether there was something to do: then the loop begins anew, since the core may have to decide.
 ///
 /// All vCPUs that have this core as their home must be ones that may migrate.
-pub fn follow_wish<P: Platform>(state: &mut State<P>, platform: &mut P, is_wanted: bool) -> bool {
+pub fn follow_wish<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
     let is_off = platform.shared().presence(state.core).level() == Level::OFF;
-    match (is_wanted, is_off) {
-        (false, false) => go_off(state, platform),
+    match (platform.is_wanted(), is_off) {
+        (true, false) | (false, true) => return false,
         (true, true) => {
             platform.trace(TracePoint::On);
-            // It publishes that the core idles, then looks for parked vCPUs.
+            // The decision publishes that the core idles, then looks for parked vCPUs.
             state.must_decide = true;
-            false
         }
-        (true, false) | (false, true) => true,
+        // The vCPU sleeps. It is parked, unless an interrupt has come for it meanwhile.
+        (false, false) if state.loaded.is_some() => switch_out(state, platform),
+        (false, false) => go_off(state, platform),
     }
+    true
 }
 
-/// Has other cores take the vCPUs of this core. Returns whether it is off.
-fn go_off<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
-    switch_out(state, platform);
-    if must_stay(state) {
-        return false;
-    }
+/// Has other cores take the vCPUs of this core, all of which are parked.
+fn go_off<P: Platform>(state: &mut State<P>, platform: &mut P) {
     // Publish first, then look: a core that rings a doorbell afterwards pulls its vCPU, and one that has rung it before has kicked this core.
     platform.shared().presence(state.core).publish(Level::OFF);
     platform.trace(TracePoint::Off);
     // Other cores do the hypervisor's own work.
     state.chore_at = Ticks::NEVER;
-    state.alarm_is_stale = true;
     if notify_of_left(state, platform) {
-        // No core may have taken them, since all ran higher bands.
+        // No core may take them, since all run higher bands.
         state.notify_at = platform.now().saturating_add(state.notify_again_after);
     }
-    arm_stale_alarm(state, platform);
-    !must_stay(state)
-}
-
-/// Whether the core has something to do before it can go off.
-fn must_stay<T>(state: &CoreState<T>) -> bool {
-    state.must_decide || !state.rung.is_empty()
+    // Armed before the core waits.
+    state.alarm_is_stale = true;
 }
 
 /// Notifies other cores of the vCPUs that are parked here, whose guests run. Returns whether there are any.
@@ -66,6 +57,10 @@ fn notify_of_left<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
     for id in state.parked_here.iter() {
         if !is_parked_here(state, platform, id) {
             state.parked_here.remove(id);
+            if !state.has(id) {
+                // Another core has it. Its deadline here would only wake this core.
+                state.forget(id);
+            }
         } else if platform.guest_runs(id) {
             is_any_left = true;
             notify_other_core(state, platform, id, true);

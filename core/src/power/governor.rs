@@ -9,11 +9,11 @@ use spumone_config::packed::{Power, PowerMode};
 use spumone_config::types::{MAX_PCPUS, PcpuId};
 
 /// In microseconds: the shortest time for which the load must have been low before a core goes off.
-const CALM_US: u32 = 200_000;
+const CALM_US: u32 = 100_000;
 /// That time is so many times what it costs to turn a core off and on, so that this takes at most a hundredth of a core's time.
 const CALM_PER_COST: u32 = 100;
 /// It grows by this factor at most, if cores are missed soon after they have gone off.
-const MOST_PATIENCE: u32 = 16;
+const MOST_PATIENCE: u32 = 8;
 /// A core was missed soon if it came back within so many such times.
 const SOON: u32 = 8;
 /// A whole, in the unit of [`Load`].
@@ -123,7 +123,10 @@ impl Governor {
         }
         self.wanted = rest;
         self.calm_since = now;
-        self.off_at = Some(now);
+        if self.off_at.replace(now).is_some() {
+            // The last one has not been missed.
+            self.patience = (self.patience / 2).max(1);
+        }
         Step::Off(core)
     }
 

@@ -166,7 +166,7 @@ proptest! {
     ) {
         let mut it = Machine::new(power, cores);
         // The longest calm, for each core.
-        let longest = 16 * (100 * u64::from(power.off_us + power.on_us)).max(200_000);
+        let longest = 8 * (100 * u64::from(power.off_us + power.on_us)).max(100_000);
         for _ in 0..8 * longest / WINDOW + 8 {
             let loads = it.loads(movable, fixed);
             it.window(&loads);
@@ -189,8 +189,8 @@ const FOUR: Power = Power {
     least: 1,
     most: 4,
     stay: 0b0001,
-    off_us: 1_000,
-    on_us: 1_000,
+    off_us: 500,
+    on_us: 500,
 };
 
 fn idle(it: &mut Machine, windows: usize) {
@@ -206,7 +206,7 @@ fn an_idle_system_keeps_the_core_that_has_to_stay() {
     idle(&mut it, 15);
     assert_eq!(it.wish.cores(), CoreSet::from_bits(0b0001));
     // One at a time, the last first.
-    assert_eq!(it.out, [200_000, 400_000, 600_000]);
+    assert_eq!(it.out, [120_000, 240_000, 360_000]);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_core_that_is_missed_soon_goes_off_later_the_next_time() {
         longest = stayed;
     }
     // The window in which it came back counts, too.
-    assert_eq!(longest, 16 * 200_000 + WINDOW);
+    assert_eq!(longest, 8 * 100_000 + WINDOW);
     // After a long time without a miss it begins anew.
     idle(&mut it, 2_000);
     it.wait();

@@ -4,7 +4,7 @@
 use super::Limits;
 use crate::sets::CoreSet;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use spumone_config::types::{MAX_PCPUS, PcpuId};
+use spumone_config::types::PcpuId;
 
 /// The cores that are to be on. A core that idles goes off if it is not among them, and comes back if it is.
 #[derive(Debug)]
@@ -43,19 +43,13 @@ impl Wish {
     }
 
     /// Adds a core of `among`, the first that is not wanted yet, unless as many as may be on are wanted already. Any core may call this. Returns
-    /// the core that was added; the caller sends it an SGI.
+    /// the core that was added; the caller sends it an SGI. If another core changes the wish at this moment, no core is added: the vCPU still waits,
+    /// and its core asks again.
     pub fn add(&self, limits: &Limits, among: CoreSet) -> Option<PcpuId> {
-        // At most 8 times: cores. Each failure means that another core has changed the word.
-        for _ in 0..MAX_PCPUS {
-            let seen = self.cores();
-            let added = (limits.all & among) - seen;
-            let core = added.iter().next().filter(|_| seen.count() < limits.most)?;
-            if self.change(seen, seen | CoreSet::of(core)) {
-                return Some(core);
-            }
-        }
-        // Others add cores all the time; the vCPU asks again.
-        None
+        let seen = self.cores();
+        let added = (limits.all & among) - seen;
+        let core = added.iter().next().filter(|_| seen.count() < limits.most)?;
+        self.change(seen, seen | CoreSet::of(core)).then_some(core)
     }
 
     /// Takes a core out, if the cores that are wanted are still those that the governor has `seen`, and the limits allow it. Only the core with

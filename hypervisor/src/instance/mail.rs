@@ -33,6 +33,7 @@ impl Instance {
         }
         if self.platform.attendance.due() <= now {
             self.attend(now);
+            self.govern(now);
         }
         if self.platform.looks.are_due(now) {
             self.look_after_watchdogs();

@@ -20,6 +20,7 @@ mod mail;
 mod operator;
 mod orders;
 mod platform;
+mod power;
 mod sysregs;
 mod virtio;
 mod watchdogs;
@@ -39,6 +40,8 @@ use crate::vcpu::{Vcpu, VcpuToken, Work};
 use core::sync::atomic::Ordering::Relaxed;
 use life::reset_shared;
 use platform::CorePlatform;
+use power::Governing;
+pub use power::Power;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::bits::bits;
@@ -76,6 +79,8 @@ pub struct Instance {
     deferral: Deferral,
     /// In which order this core checks the protected memory of guests.
     turns: Turns,
+    /// The governor; on the console's core only, and only if cores go off.
+    governing: Option<Governing>,
 }
 
 /// What a core hashes a chunk for.
@@ -180,6 +185,10 @@ impl Instance {
             deferral: Deferral::default(),
             helped: Helped::Load(GuestId(0)),
             turns: Turns::new(),
+            governing: match has_console {
+                true => Governing::new(&machine.power, timers::now(), frequency_hz),
+                false => None,
+            },
         }
     }
 
@@ -208,7 +217,7 @@ impl Instance {
             }
         }
         // New room in a ring may have woken a vCPU.
-        if self.state.must_decide() {
+        if self.state.must_decide() || self.follows_wish() {
             return;
         }
         wait_for_interrupt();

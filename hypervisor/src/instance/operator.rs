@@ -12,6 +12,7 @@ use core::ops::Range;
 use spumone_config::{GuestId, PcpuId};
 use spumone_core::console::{Answer, GuestState, InputEffect, Left, PastLife, Served, Source};
 use spumone_core::local::progress;
+use spumone_core::migration::Level;
 use spumone_core::psci::Power;
 use spumone_core::schedule::Ticks;
 use spumone_core::usage::Usage;
@@ -56,6 +57,10 @@ impl spumone_core::console::Machine for Machine {
 
     fn usage(&self, core: PcpuId) -> Option<(&Usage, Ticks)> {
         Some((&self.cores.get(core.index())?.usage, timers::now()))
+    }
+
+    fn is_off(&self, core: PcpuId) -> bool {
+        self.shared.presence(core).level() == Level::OFF
     }
 
     fn past_lives(&self) -> Range<u32> {

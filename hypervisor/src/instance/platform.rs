@@ -7,7 +7,7 @@ use crate::events::{Event, Ring};
 use crate::hardware::mitigate;
 use crate::machine::{Core, Machine};
 use crate::mitigation;
-use crate::steps::step;
+use crate::steps::{mark, step};
 use crate::sysreg::mrs;
 use crate::timers;
 use crate::vcpu::{Vcpu, VcpuToken};
@@ -423,6 +423,18 @@ impl Platform for CorePlatform {
     }
 
     #[inline(always)]
+    fn is_wanted(&self) -> bool {
+        self.machine.power.wish.wants(self.core)
+    }
+
+    #[inline(always)]
+    fn waits_for_core(&mut self, id: VcpuId) {
+        if self.machine.power.described.is_some() {
+            self.bring_core_back(id);
+        }
+    }
+
+    #[inline(always)]
     fn trace(&mut self, point: TracePoint) {
         match point {
             TracePoint::Look => step!(Look),
@@ -435,6 +447,8 @@ impl Platform for CorePlatform {
             TracePoint::Parked => step!(Parked),
             TracePoint::Send(id) => self.events.note(Event::Send, u64::from(id.0)),
             TracePoint::Notified => step!(Notified),
+            TracePoint::Off => mark!(CoreOff),
+            TracePoint::On => mark!(CoreOn),
             TracePoint::Dispatch(Some(id), now) => {
                 self.events.note(Event::Dispatch, u64::from(id.0));
                 let guest = self.machine.vcpu(id).map(|it| it.id);
@@ -450,9 +464,7 @@ impl Platform for CorePlatform {
             | TracePoint::Checked(_)
             | TracePoint::CheckedGang(_)
             | TracePoint::Again
-            | TracePoint::Saved
-            | TracePoint::Off
-            | TracePoint::On => {}
+            | TracePoint::Saved => {}
         }
     }
 }

@@ -37,6 +37,7 @@ mod migration;
 mod mitigation;
 mod mutations;
 mod operator;
+mod power;
 mod protect;
 mod registers;
 mod switching;

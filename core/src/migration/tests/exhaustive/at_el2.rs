@@ -123,11 +123,7 @@ impl<'a> AtEl2<'a> {
             match next_action(&mut self.state, &mut self.machine) {
                 Next::Decide => {}
                 Next::Idle => {
-                    let is_wanted = self
-                        .machine
-                        .system
-                        .is_wanted(self.core.0, &self.machine.world);
-                    if follow_wish(&mut self.state, &mut self.machine, is_wanted) {
+                    if !follow_wish(&mut self.state, &mut self.machine) {
                         return self.rest();
                     }
                 }
@@ -484,6 +480,10 @@ impl Platform for Machine<'_> {
 
     fn set_catch(&mut self, loaded: &Token, catch: Catch) -> bool {
         moves(loaded.0) || catch == Catch::Nothing
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.system.is_wanted(self.core.0, &self.world)
     }
 
     fn next_chore(&mut self, _: Ticks, _: Option<Band>, _: bool) -> Ticks {

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Cores that go off and come back. `core/src/power` decides which ones are wanted, and `core/src/migration/off.rs` what a core does about that.
+
+use super::Instance;
+use super::platform::CorePlatform;
+use crate::cpu;
+use crate::machine::Machine;
+use spumone_config::types::MAX_PCPUS;
+use spumone_config::{PcpuId, VcpuId};
+use spumone_core::migration::{self, Level};
+use spumone_core::power::{Governor, Limits, Load, Step, Wish, brings_back};
+use spumone_core::schedule::{Band, Ticks};
+use spumone_core::sets::CoreSet;
+use spumone_core::usage::{Usage, Watch};
+
+/// What the description says about power, and which cores are wanted.
+pub struct Power {
+    /// `None`: all cores stay on.
+    pub described: Option<spumone_config::packed::Power>,
+    /// Which cores may be off.
+    pub limits: Limits,
+    /// The cores that are to be on.
+    pub wish: Wish,
+    /// The guests whose vCPUs migrate; bit n for guest n.
+    pub moving: u32,
+}
+
+/// In microseconds: the shortest window of the governor. It ends when the core serves the console next.
+const WINDOW_US: u32 = 30_000;
+
+/// What the console's core keeps for the governor.
+pub(super) struct Governing {
+    governor: Governor,
+    /// What the governor saw of all cores.
+    watch: Watch,
+    loads: [Load; MAX_PCPUS],
+    /// The core whose load is read next. The core looks for interrupts in between.
+    next: PcpuId,
+    /// What was decided, with the cores that were wanted then, and is not done yet.
+    decided: Option<(CoreSet, Step)>,
+    /// When the window ends.
+    due: Ticks,
+    window: Ticks,
+}
+
+impl Governing {
+    /// The governor of a system in which cores go off; `None`: they do not.
+    pub(super) fn new(power: &Power, now: Ticks, frequency_hz: u32) -> Option<Self> {
+        let described = power.described.as_ref()?;
+        let wanted = power.wish.cores();
+        let window = Ticks::from_micros(WINDOW_US, frequency_hz);
+        Some(Self {
+            governor: Governor::new(described, power.limits, wanted, now, frequency_hz),
+            watch: Watch::new(),
+            loads: [Load::default(); MAX_PCPUS],
+            next: PcpuId(0),
+            decided: None,
+            due: now.saturating_add(window),
+            window,
+        })
+    }
+
+    /// One step at the end of a window. Returns whether it was the last one.
+    fn step(&mut self, machine: &Machine, now: Ticks) -> bool {
+        if let Some((seen, step)) = self.decided.take() {
+            self.next = PcpuId(0);
+            self.due = now.saturating_add(self.window);
+            match step {
+                Step::Stay => {}
+                Step::On(core) => machine.bring_back(CoreSet::of(core)),
+                Step::Off(core) => machine.send_off(seen, core),
+            }
+            return true;
+        }
+        match machine.cores.get(self.next.index()) {
+            Some(core) => self.read_load(machine.power.moving, &core.usage, now),
+            None => {
+                let seen = machine.power.wish.cores();
+                self.decided = Some((seen, self.governor.window_end(now, seen, &self.loads)));
+            }
+        }
+        false
+    }
+
+    /// Reads the load of the next core.
+    fn read_load(&mut self, moving: u32, usage: &Usage, now: Ticks) {
+        let shares = self.watch.look(self.next, usage, now);
+        if let Some(load) = self.loads.get_mut(self.next.index()) {
+            *load = Load {
+                fixed: shares.of_guests(!moving),
+                movable: shares.of_guests(moving),
+            };
+        }
+        self.next = PcpuId(self.next.0 + 1);
+    }
+}
+
+impl Instance {
+    /// The core idles, and has nothing else to do. If it is not wanted, it goes off; if it is, it comes back. Returns whether there was something to
+    /// do; if not, the core waits for an interrupt.
+    pub(super) fn follows_wish(&mut self) -> bool {
+        self.platform.machine.power.described.is_some() && self.step_of_wish()
+    }
+
+    #[inline(never)]
+    fn step_of_wish(&mut self) -> bool {
+        let (machine, core) = (self.platform.machine, self.platform.core);
+        let is_off = machine.shared.presence(core).level() == Level::OFF;
+        if machine.power.wish.wants(core) != is_off {
+            return false;
+        }
+        if !cpu::interrupt_pending() {
+            migration::follow_wish(&mut self.state, &mut self.platform);
+        }
+        if cpu::interrupt_pending() {
+            self.take_interrupts();
+        }
+        true
+    }
+
+    /// Reads the loads of cores if the governor's window has ended, until an interrupt is pending. When all are read, the governor decides, and then the
+    /// core does what was decided.
+    pub(super) fn govern(&mut self, now: Ticks) {
+        let machine = self.platform.machine;
+        let Some(governing) = self.governing.as_mut().filter(|it| it.due <= now) else {
+            return;
+        };
+        // At most 10 times: cores, the decision, and what follows from it.
+        for _ in 0..MAX_PCPUS + 2 {
+            if cpu::interrupt_pending() || governing.step(machine, now) {
+                return;
+            }
+        }
+    }
+}
+
+impl CorePlatform {
+    /// See [`Platform::waits_for_core`](migration::Platform::waits_for_core).
+    #[inline(never)]
+    pub(super) fn bring_core_back(&self, id: VcpuId) {
+        let shared = &self.machine.shared;
+        if let Some(power) = &self.machine.power.described
+            && let Some(vcpu) = shared.vcpu(id)
+            && brings_back(power.mode, Some(vcpu.band), shared.roles.lowest_movable)
+        {
+            self.machine.bring_back(vcpu.cores);
+        }
+    }
+}
+
+impl Machine {
+    /// Brings a core of these back, if one is off and may come on.
+    fn bring_back(&self, among: CoreSet) {
+        if let Some(core) = self.power.wish.add(&self.power.limits, among) {
+            self.call_core(core, Band::LOWEST);
+        }
+    }
+
+    /// Has a core go off, if the cores that are wanted are still those that were `seen`.
+    fn send_off(&self, seen: CoreSet, core: PcpuId) {
+        if self.power.wish.take_out(&self.power.limits, seen, core) {
+            // If it runs a higher band, it goes off when it idles.
+            self.call_core(core, Band::LOWEST);
+        }
+    }
+}
