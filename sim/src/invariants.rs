@@ -3,7 +3,7 @@
 //!
 //! - The token of each vCPU is in exactly one place: on a core or in its parking slot.
 //! - A vCPU's registers are on one core at most, which has its token; only that core runs it.
-//! - No vCPU that is runnable waits for long while a core where it may run idles. Exception: a vCPU whose timer has expired,
+//! - No vCPU that is runnable waits for long while a core where it may run is on and idles. Exception: a vCPU whose timer has expired,
 //!   and that sleeps on a core which runs a vCPU of the same band, may wait for the end of a time slice. Whether a vCPU is
 //!   runnable is read from the guest and from the interrupts that were sent, not from the hypervisor: so a lost wake-up is
 //!   found, too.
@@ -136,7 +136,7 @@ impl Invariants {
         // Where there are more vCPUs than cores, the other cores may have enough to do and take no vCPU from the core of the
         // real-time vCPU: time slices on that core take longer, as the real-time vCPU leaves less time.
         if let Some(rt) = setup.rt
-            && (setup.guest_vcpus > setup.guest_cores || waits.is_for_rt())
+            && (setup.guest_vcpus > setup.guest_cores || waits.is_for_rt() || setup.power.is_some())
         {
             bound_of_wait = bound_of_wait * rt.period.0 / (rt.period.0 - rt.busy.0) + rt.busy.0;
         }
@@ -264,7 +264,8 @@ impl Invariants {
     ) -> Result<(), String> {
         let core = &cores[worked];
         self.runs[worked] = core.in_guest().map_or(0, |id| 1 << id.0);
-        self.idle_since[worked] = match core.is_idle() {
+        let is_off = w.is_off(PcpuId(worked as u8));
+        self.idle_since[worked] = match core.is_idle() && !is_off {
             true => now.min(self.idle_since[worked]),
             false => Ticks::NEVER,
         };

@@ -26,6 +26,7 @@ pub mod ideal;
 mod instance;
 mod invariants;
 pub mod outcome;
+mod powering;
 mod random;
 pub mod setup;
 pub mod simulate;

@@ -33,6 +33,8 @@ pub struct Counters {
     pub kicks: u64,
     /// Interrupts of the storm that were handled.
     pub storm: u64,
+    /// Times that a core went off.
+    pub off: u64,
     /// Instructions at EL2.
     pub el2: u64,
 }
@@ -54,6 +56,7 @@ impl Counters {
             asked,
             kicks,
             storm,
+            off,
             el2,
         } = *other;
         self.events += events;
@@ -69,6 +72,7 @@ impl Counters {
         self.asked += asked;
         self.kicks += kicks;
         self.storm += storm;
+        self.off += off;
         self.el2 += el2;
     }
 

@@ -5,7 +5,7 @@ use crate::costs::Costs;
 use crate::time::us;
 use core::fmt;
 use spumone_config::packed;
-use spumone_config::types::MAX_VCPUS;
+use spumone_config::types::{MAX_PCPUS, MAX_VCPUS};
 use spumone_core::schedule::Ticks;
 
 /// Most cores of a simulation.
@@ -29,6 +29,27 @@ pub enum Workload {
     Messages,
     /// vCPUs that compute, sleep and send each other SGIs, each for some microseconds: as many moves as possible.
     Churn,
+    /// The same with pauses: most of the time a vCPU sleeps.
+    Naps,
+}
+
+/// What decides which cores are on. Core 0 of each system always is. For systems of at most 8 cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Powered {
+    /// The governor, in this mode.
+    Governed(packed::PowerMode),
+    /// Chance: cores go off and come back again and again.
+    Chance,
+}
+
+impl Powered {
+    /// The mode; that of chance brings no core back.
+    pub const fn mode(self) -> packed::PowerMode {
+        match self {
+            Self::Governed(mode) => mode,
+            Self::Chance => packed::PowerMode::Saving,
+        }
+    }
 }
 
 /// When the simulation ends.
@@ -60,6 +81,8 @@ pub struct Setup {
     pub rt: Option<Rt>,
     /// Interrupts that arrive at the real-time guest's core without end.
     pub storm: Option<Storm>,
+    /// Which cores are on; `None`: all.
+    pub power: Option<Powered>,
     /// Length of a time slice.
     pub quantum: Ticks,
     /// What EL2 costs.
@@ -114,6 +137,7 @@ impl Setup {
             workload: Workload::Messages,
             rt: Some(Rt::busy_percent(busy_percent)),
             storm: None,
+            power: None,
             quantum: us(2_000),
             costs: Costs::SPUMONE,
             catches_exit: true,
@@ -132,6 +156,7 @@ impl Setup {
             decisions: Decisions::Policy(packed::Policy::None),
             rt: None,
             storm: None,
+            power: None,
             costs: Costs::BARE,
             ..self
         }
@@ -198,6 +223,12 @@ impl Setup {
             return error(
                 "a storm of interrupts without time between them".into(),
                 "use at least one tick".into(),
+            );
+        }
+        if self.power.is_some() && self.guest_cores > MAX_PCPUS {
+            return error(
+                format!("cores go off in systems of {} cores", self.guest_cores),
+                format!("use systems of at most {MAX_PCPUS} cores"),
             );
         }
         if let Some(rt) = self.rt {

@@ -5,11 +5,13 @@ use crate::costs::Costs;
 use crate::deciding::Deciding;
 use crate::guest::{Churn, ENDLESS, Exit, Messages, RtTask, Smp, TIMER, Vcpu};
 use crate::outcome::Counters;
+use crate::powering::Powering;
 use crate::random::Random;
 use crate::setup::{Setup, Storm, Workload};
 use spumone_config::roles::{self, Member, changes_cores};
 use spumone_config::types::{GuestId, MAX_VCPUS, PcpuId, VcpuId};
 use spumone_core::migration::{Early, Level, Roles, Shared, VcpuFacts};
+use spumone_core::power::brings_back;
 use spumone_core::schedule::{Band, Ticks};
 use spumone_core::sets::CoreSet;
 use spumone_core::vgic::Doorbell;
@@ -69,6 +71,8 @@ pub struct World {
     pub smp: Smp,
     /// The real-time guest.
     pub rt: Option<RtTask>,
+    /// Which cores are on; `None`: all.
+    pub power: Option<Powering>,
     /// The counters.
     pub counters: Counters,
     /// vCPUs whose tokens are in their parking slots; bit n for vCPU n. Kept beside `parking` as a check of it.
@@ -121,6 +125,7 @@ impl World {
                 number,
             ))),
             Workload::Churn => Smp::Churn(Churn::new(setup.seed, number)),
+            Workload::Naps => Smp::Churn(Churn::with_naps(setup.seed, number)),
         };
         // Real-time guests of different systems have different phases.
         let mut random = Random::new(setup.seed, !number);
@@ -139,6 +144,9 @@ impl World {
             storm: setup.storm,
             smp,
             rt,
+            power: setup
+                .power
+                .map(|it| Powering::new(it, setup.guest_cores, seed)),
             counters: Counters::default(),
             parked: 0,
             changed_places: 0,
@@ -163,6 +171,29 @@ impl World {
     /// Whether a vCPU's guest has several vCPUs.
     pub fn is_smp(&self, id: VcpuId) -> bool {
         id != RT && self.vcpus.len() > 2
+    }
+
+    /// Whether a core is to be on.
+    pub fn is_wanted(&self, core: PcpuId) -> bool {
+        self.power.as_ref().is_none_or(|it| it.wish.wants(core))
+    }
+
+    /// Whether a core is off.
+    pub fn is_off(&self, core: PcpuId) -> bool {
+        self.shared.presence(core).level() == Level::OFF
+    }
+
+    /// A vCPU waits: brings a core back, as in the hypervisor.
+    pub fn bring_back(&mut self, id: VcpuId, now: Ticks) {
+        let lowest = self.shared.roles.lowest_movable;
+        if let Some(power) = &mut self.power
+            && let Some(vcpu) = self.shared.vcpu(id)
+            && brings_back(power.powered.mode(), Some(vcpu.band), lowest)
+            && let Some(core) = power.wish.add(&power.limits, vcpu.cores)
+        {
+            power.changed_at = now;
+            self.touched |= 1 << core.0;
+        }
     }
 
     /// The band of a vCPU.

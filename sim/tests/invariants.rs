@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails so")]
 
 use proptest::prelude::*;
-use spumone_config::packed::Policy;
+use spumone_config::packed::{Policy, PowerMode};
 use spumone_core::schedule::Ticks;
-use spumone_sim::setup::{Rt, Storm};
+use spumone_sim::setup::{Powered, Rt, Storm};
 use spumone_sim::{Decisions, End, Failed, Setup, TICKS_PER_US, Workload, simulate};
 
 const fn us(microseconds: u64) -> Ticks {
@@ -86,6 +86,58 @@ proptest! {
         };
         simulate(&setup).unwrap();
     }
+}
+
+fn powered() -> impl Strategy<Value = Powered> {
+    prop_oneof![
+        2 => Just(Powered::Chance),
+        1 => Just(Powered::Governed(PowerMode::Balanced)),
+        1 => Just(Powered::Governed(PowerMode::Saving)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// Cores go off and come back: no vCPU is lost, none waits for too long, and the real-time vCPU meets its deadlines.
+    #[test]
+    fn cores_that_go_off_break_nothing(
+        (cores, more, systems) in shape(),
+        rt in rt(),
+        power in powered(),
+        workload in proptest::sample::select(&[Workload::Churn, Workload::Messages, Workload::Naps][..]),
+        seed: u64,
+    ) {
+        let setup = Setup {
+            cores: cores * systems,
+            guest_cores: cores,
+            guest_vcpus: cores + more,
+            workload,
+            rt,
+            power: Some(power),
+            end: End::Time(us(100_000)),
+            ..Setup::new(cores, Decisions::Policy(Policy::Steal), 0, seed)
+        };
+        simulate(&setup).unwrap();
+    }
+}
+
+/// With little to do, the governor turns cores off; chance turns them off again and again.
+#[test]
+fn cores_go_off_in_simulations() {
+    let off = |power| {
+        let setup = Setup {
+            power,
+            guest_vcpus: 4,
+            workload: Workload::Naps,
+            end: End::Time(us(100_000)),
+            ..Setup::new(4, Decisions::Policy(Policy::Steal), 5, 1)
+        };
+        simulate(&setup).unwrap().counters.off
+    };
+    assert_eq!(off(None), 0);
+    assert!(off(Some(Powered::Governed(PowerMode::Saving))) > 0);
+    assert!(off(Some(Powered::Chance)) > 100);
 }
 
 /// Interrupts for vCPUs that move arrive at the real-time guest's core without end, and each keeps EL2 busy for far longer than a

@@ -3,7 +3,7 @@
 
 use crate::system::System;
 use serde_json::Value;
-use spumone_config::description::{self, POLICIES};
+use spumone_config::description::{self, POLICIES, POWER_MODES};
 use spumone_config::layout::Source;
 use spumone_config::packed::{Guest, LinkKind, WakeEarly};
 use spumone_config::units::{KIB, MIB, PAGE, range, size};
@@ -41,7 +41,11 @@ pub fn text(path: &Path, system: &System) -> String {
         packed.board.name
     );
     text += &table(&cores(system));
-    writeln!(text, "\n  {}\n", policy(system)).unwrap_or_default();
+    writeln!(text, "\n  {}", policy(system)).unwrap_or_default();
+    if system.description.power.is_some() {
+        writeln!(text, "  {}", power(system)).unwrap_or_default();
+    }
+    text.push('\n');
     text += &table(&memory(system));
     for (index, guest) in packed.guests.iter().enumerate() {
         text.push('\n');
@@ -109,6 +113,26 @@ fn policy(system: &System) -> String {
         })
         .collect();
     format!("policy {name}, {why}: {}", guests.join(", "))
+}
+
+/// What the mode of `[power]` lets go off.
+fn power(system: &System) -> String {
+    let packed = &system.packed.system;
+    let cores = packed.board.core_mpidrs.len();
+    let all = (1_u32 << cores) - 1;
+    let Some(power) = &packed.power else {
+        return "power performance: all cores stay on".to_owned();
+    };
+    let name = POWER_MODES.iter().find(|it| it.1 == Some(power.mode));
+    format!(
+        "power {}: {} to {} of {} on; may go off: {}; the console is served on core {}",
+        name.map_or("", |it| it.0),
+        u32::from(power.least).max(power.stay.count_ones()),
+        power.most,
+        counted(cores, "core"),
+        numbers(all & !power.stay),
+        packed.roles.console_core.0
+    )
 }
 
 /// The numbers of the bits that are set, as ranges: `0-2, 5`.

@@ -58,6 +58,31 @@ device tree at 0x42c00000 (2.0 KiB)
 }
 
 #[test]
+fn what_goes_off_is_shown() {
+    let folder = folder();
+    for (power, shown) in [
+        (
+            "mode = \"performance\"",
+            "power performance: all cores stay on",
+        ),
+        (
+            "mode = \"saving\"",
+            "power saving: 1 to 2 of 2 cores on; may go off: 1; the console is served on core 0",
+        ),
+    ] {
+        let text = format!("{SYSTEM}\n[power]\n{power}\n");
+        fs::write(folder.path().join("system.toml"), text).unwrap();
+        let output = spm(folder.path(), CHECK);
+        let said = stdout(&output);
+        assert!(
+            said.contains(&format!("\n  {shown}\n")),
+            "{said}{}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
 fn a_description_that_is_no_file_is_refused_at_once() {
     let folder = folder();
     let fifo = folder.path().join("fifo");

@@ -48,7 +48,8 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
     if let Some(cores_on) = power.cores_on {
         let CoresOn { least, most } = cores_on.value;
         if u64::from(most) > cores {
-            let message = format!("`cores-on` allows {most} cores, and the system has {cores}");
+            let message =
+                format!("`cores-on` has up to {most} cores on, and the system uses {cores}");
             problems.push(
                 Problem::new("cores-on", message)
                     .at(cores_on.span, "more than there are")
@@ -62,7 +63,7 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
         }
         if count > u64::from(most) {
             let message = format!(
-                "`cores-on` allows {most} cores, and {count} must stay on for vCPUs that cannot move to another one"
+                "`cores-on` has at most {most} on, and {count} cores must stay on for vCPUs that cannot move to another one"
             );
             let mut problem =
                 Problem::new("cores-on", message).at(cores_on.span, "fewer than must stay on");

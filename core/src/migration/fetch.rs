@@ -11,7 +11,7 @@ use super::interrupt::take_interrupts;
 use super::notify::{notify_other_core, publish_level};
 use super::park::{is_rung, park_claimed};
 use super::platform::{Platform, State, TracePoint};
-use super::policy::{Candidate, Fetcher, Running};
+use super::policy::{Candidate, Fetcher, Running, Verdict};
 use super::send::send_away_due;
 use super::slot::Peek;
 use crate::schedule::{Level, Ticks};
@@ -114,11 +114,16 @@ fn choose<P: Platform>(
         let Some(candidate) = candidate(state, platform, id) else {
             continue;
         };
-        if goes_off && !candidate.parked.state.is_runnable() {
-            // This core would have another one take it at once.
-            continue;
-        }
-        let verdict = platform.verdict(&fetcher, &candidate);
+        let verdict = match goes_off && !candidate.parked.state.is_runnable() {
+            // This core would have another one take it at once. It may be the only one that was notified.
+            true => {
+                if candidate.is_cut_off {
+                    notify_other_core(state, platform, id, true);
+                }
+                Verdict::Leave
+            }
+            false => platform.verdict(&fetcher, &candidate),
+        };
         if choice.note(id, &candidate, verdict)
             && become_host_core(state, platform, id, candidate.parked, now)
         {

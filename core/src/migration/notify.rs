@@ -226,15 +226,15 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
     }
     let above_lowest = notify_of_above_lowest(state, platform);
     let next = next_to_notify(state, platform);
-    if let Some(id) = next
-        && has_waited(state, platform, id, now)
-    {
+    if let Some(id) = next {
         if platform.is_interrupted() {
             // The next decision goes on here.
             state.must_decide = true;
             return;
         }
-        platform.waits_for_core(id);
+        if has_waited(state, platform, id, now) {
+            platform.waits_for_core(id);
+        }
     }
     if let Some(id) = next.filter(|_| next != above_lowest) {
         notify_other_core(state, platform, id, true);

@@ -104,14 +104,16 @@ impl Instance {
 
     #[inline(never)]
     fn step_of_wish(&mut self) -> bool {
+        if cpu::interrupt_pending() {
+            self.take_interrupts();
+            return true;
+        }
         let (machine, core) = (self.platform.machine, self.platform.core);
         let is_off = machine.shared.presence(core).level() == Level::OFF;
         if machine.power.wish.wants(core) != is_off {
             return false;
         }
-        if !cpu::interrupt_pending() {
-            migration::follow_wish(&mut self.state, &mut self.platform);
-        }
+        migration::follow_wish(&mut self.state, &mut self.platform);
         if cpu::interrupt_pending() {
             self.take_interrupts();
         }

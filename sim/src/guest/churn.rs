@@ -10,6 +10,10 @@ use spumone_core::schedule::Ticks;
 #[derive(Debug)]
 pub struct Churn {
     random: Random,
+    /// How long a vCPU sleeps on average.
+    nap: Ticks,
+    /// Of sixteen steps, so many are followed by that.
+    naps: u64,
 }
 
 impl Churn {
@@ -17,6 +21,17 @@ impl Churn {
     pub fn new(seed: u64, stream: u64) -> Self {
         Self {
             random: Random::new(seed, stream),
+            nap: us(20),
+            naps: 1,
+        }
+    }
+
+    /// The same with more and longer pauses: most of the time a vCPU sleeps.
+    pub fn with_naps(seed: u64, stream: u64) -> Self {
+        Self {
+            nap: us(500),
+            naps: 10,
+            ..Self::new(seed, stream)
         }
     }
 
@@ -25,8 +40,8 @@ impl Churn {
         let vcpu = &mut vcpus[index];
         vcpu.irqs = 0;
         let choice = self.random.below(16);
-        if choice == 0 {
-            vcpu.timer = Ticks(now.0 + self.random.around(us(20).0));
+        if choice == 0 || choice > 16 - self.naps {
+            vcpu.timer = Ticks(now.0 + self.random.around(self.nap.0));
             vcpu.begin(Doing::Wait, 0);
             return Exit::Wfi;
         }

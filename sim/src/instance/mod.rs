@@ -72,6 +72,12 @@ impl Instance {
 
     /// One iteration of the loop, at the time that [`Self::next_event`] returned.
     pub fn step(&mut self, w: &mut World, now: Ticks) {
+        if self.looks_at_wishes(w)
+            && let Some(power) = w.power.as_mut().filter(|it| it.next <= now)
+        {
+            w.touched |= power.step(now);
+            return;
+        }
         self.hardware.begin_step(now);
         if !self.state.must_decide() {
             match self.state.running() {
@@ -105,8 +111,20 @@ impl Instance {
             .filter(|_| self.state.running() == self.state.loaded() && !self.state.must_decide())
     }
 
+    /// Whether this is the core that has the governor.
+    fn looks_at_wishes(&self, w: &World) -> bool {
+        self.hardware.core == PcpuId(0) && w.power.is_some()
+    }
+
     /// When the next event of this core is, if no other core acts.
     pub fn next_event(&self, w: &World) -> Ticks {
+        match &w.power {
+            Some(power) if self.looks_at_wishes(w) => self.next_own_event(w).min(power.next),
+            _ => self.next_own_event(w),
+        }
+    }
+
+    fn next_own_event(&self, w: &World) -> Ticks {
         let running = self.state.running();
         if self.state.must_decide() || running.is_some() && running != self.state.loaded() {
             return self.hardware.busy_until;
@@ -115,6 +133,13 @@ impl Instance {
             return self.hardware.busy_until;
         }
         let hardware = &self.hardware;
+        if let Some(power) = &w.power
+            && running.is_none()
+            && w.is_wanted(hardware.core) == w.is_off(hardware.core)
+        {
+            // It has been called.
+            return hardware.busy_until.max(power.changed_at);
+        }
         let mut next = self.state.alarm();
         if hardware.mask & SMP_VCPUS != 0 {
             next = next.min(hardware.storm_at);
@@ -134,6 +159,10 @@ impl Instance {
     /// Handles an event while no vCPU runs.
     fn idle(&mut self, w: &mut World) {
         self.take_interrupts(w);
+        let (state, mut core) = self.at(w);
+        if !state.must_decide() {
+            migration::follow_wish(state, &mut core);
+        }
     }
 
     /// Handles an interrupt of the running vCPU, a catch, or the end of its step.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The platform of a core for `core/src/migration`, and the costs of its steps.
 
-use crate::world::{Token, World};
+use crate::powering::{RT_GUEST, SMP_GUEST};
+use crate::world::{RT, Token, World};
 use spumone_config::types::{PcpuId, VcpuId};
 use spumone_core::migration::{
     Candidate, Catch, Claim, Delivery, Fetcher, Platform, Sample, Saved, Shared, Taken, TracePoint,
@@ -192,6 +193,14 @@ impl Platform for Core<'_> {
         Ticks::NEVER
     }
 
+    fn is_wanted(&self) -> bool {
+        self.world.is_wanted(self.hardware.core)
+    }
+
+    fn waits_for_core(&mut self, id: VcpuId) {
+        self.world.bring_back(id, self.hardware.now());
+    }
+
     fn trace(&mut self, point: TracePoint) {
         let (counters, costs) = (&mut self.world.counters, &self.world.costs);
         let cost = match point {
@@ -222,15 +231,24 @@ impl Platform for Core<'_> {
             }
             TracePoint::CheckedGang(cores) => costs.ask * u64::from(cores),
             TracePoint::Again => costs.decide,
+            TracePoint::Off => {
+                counters.off += 1;
+                0
+            }
+            TracePoint::Dispatch(id, now) => {
+                if let Some(power) = &self.world.power {
+                    let guest = id.map(|id| if id == RT { RT_GUEST } else { SMP_GUEST });
+                    power.usages[self.hardware.core.index()].switch(guest, now);
+                }
+                0
+            }
             TracePoint::Look
             | TracePoint::Taken
             | TracePoint::Park
             | TracePoint::Parked
             | TracePoint::Notified
             | TracePoint::Saved
-            | TracePoint::Off
-            | TracePoint::On
-            | TracePoint::Dispatch(..) => 0,
+            | TracePoint::On => 0,
         };
         self.hardware.spend(cost);
     }

@@ -646,7 +646,7 @@ fn off_under_steal() {
         0b100,
         (false, 0),
         3,
-        2_270_000,
+        2_275_000,
     );
 }
 
@@ -657,7 +657,7 @@ fn off_under_steal_with_two_real_time_cores() {
 
 #[test]
 fn off_with_lives_under_steal() {
-    off(packed::Policy::Steal, 0b001, 0b100, (true, 0), 2, 1);
+    off(packed::Policy::Steal, 0b001, 0b100, (true, 0), 2, 174_000);
 }
 
 #[test]
