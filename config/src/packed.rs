@@ -155,7 +155,7 @@ impl MemoryRange {
 /// What cores are for under the policy. Of sets of cores, bit n is for core n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roles {
-    /// The core that serves the console: the one whose vCPUs are least urgent, the last of several.
+    /// The core that serves the console: of those that stay on, the one whose vCPUs are least urgent, the last of several.
     pub console_core: PcpuId,
     /// Cores off which kernels of guests that migrate are kept, because they are the home of a vCPU of a higher band.
     pub kernel_free: u32,

@@ -10,6 +10,7 @@
 //! | [`simulate`](mod@simulate) | the run: the next event of all cores, again and again |
 //! | `instance` | one core's hypervisor: what `hypervisor/src/instance/` does around `spumone-core`, without registers |
 //! | `deciding` | what decides whether a vCPU migrates: a policy of the hypervisor, or chance |
+//! | `powering` | which cores are on: the governor, or chance |
 //! | `world` | what the cores of one system share |
 //! | `guest` | what runs on vCPUs: an SMP system with a workload like hackbench, a real-time task, a workload that makes vCPUs move all the time |
 //! | `invariants` | what is checked after each event |
