@@ -95,6 +95,6 @@ impl Powering {
                 }
             }
         }
-        (seen - self.wish.cores() | self.wish.cores() - seen).bits()
+        ((seen - self.wish.cores()) | (self.wish.cores() - seen)).bits()
     }
 }

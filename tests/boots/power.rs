@@ -62,7 +62,7 @@ fn power_on_the_exact_clock() {
     println!("{states:?}");
     let from = |us| states.iter().filter(move |it| it.0 >= us);
     let is_quiet = |it: &&(u64, [bool; 4])| it.1 == QUIET;
-    let before = states.iter().filter(|it| it.0 < LOAD_US).last();
+    let before = states.iter().rfind(|it| it.0 < LOAD_US);
     console.demand(
         before.as_ref().is_some_and(is_quiet),
         "a core is on before the load",
