@@ -166,6 +166,9 @@ pub struct Part {
 pub struct Mark {
     /// Its number.
     pub mark: u64,
+    /// The core that passed it; `None` in results of older versions.
+    #[serde(default)]
+    pub core: Option<u32>,
     /// When, in nanoseconds of virtual time.
     pub ns: u64,
     /// The value of X0, if the mark has one.

@@ -7,6 +7,7 @@ mod bursts;
 pub mod dhrystone;
 mod dispatch;
 pub mod early;
+pub mod energy;
 mod exits;
 pub mod hostile;
 pub mod integrity;
@@ -237,6 +238,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &early::EarlySwitches,
     &hostile::Hostile,
     &integrity::Integrity,
+    &energy::Energy,
     &peers::Peers,
     &network::Network,
     &links::Links,

@@ -314,7 +314,12 @@ mod tests {
     fn verdict(run: &Run, log: &str) -> Result<(), String> {
         let mut outcome = samples::outcome("a", 0, log);
         outcome.clock.marks = [(1, 10), (2, 20)]
-            .map(|(mark, ns)| Mark { mark, ns, x0: None })
+            .map(|(mark, ns)| Mark {
+                mark,
+                ns,
+                core: None,
+                x0: None,
+            })
             .into();
         judge(run, &outcome.console, &outcome.clock)
     }

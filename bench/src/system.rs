@@ -2,7 +2,7 @@
 //! The Spumone systems that experiments boot, as system descriptions (`docs/system-description.md`).
 
 use crate::console::FIRST_RT;
-use crate::description::{Board, Description, Guest, Link, Priority, Protect, Scheduler};
+use crate::description::{Board, Description, Guest, Link, Power, Priority, Protect, Scheduler};
 use crate::linux::{LINUX_MEMORY_MIB, Linux};
 use std::path::Path;
 
@@ -27,6 +27,8 @@ pub struct System {
     pub without: Vec<String>,
     /// How interrupts' priorities follow those of the vCPUs; `None`: the default.
     pub interrupt_priorities: Option<String>,
+    /// The mode of `[power]`; `None`: no such table.
+    pub power: Option<String>,
     /// Real-time guests; [`rt_name`] gives the name of each.
     pub rt: Vec<Rt>,
     /// Linux, if there is one.
@@ -210,7 +212,10 @@ impl System {
                 interrupt_priorities: self.interrupt_priorities.clone(),
                 ..Scheduler::default()
             },
-            power: None,
+            power: self.power.clone().map(|mode| Power {
+                mode,
+                cores_on: None,
+            }),
             guests: rt.chain(linux).chain(probe).collect(),
         };
         description.to_toml("`spm bench`")
@@ -234,6 +239,7 @@ mod tests {
             policy: "steal".into(),
             without: vec!["grace".into(), "patience".into()],
             interrupt_priorities: Some("flat".into()),
+            power: None,
             rt: vec![Rt::new("period=1ms")],
             linux: Some(linux),
             disk: true,

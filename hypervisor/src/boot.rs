@@ -233,7 +233,8 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
     let late_look = late_look.min().unwrap_or(Ticks::NEVER);
     let protected_band = protected.clone().map(|(_, guest)| guest.config.band).max();
     let protected = protected.fold(0, |all, (id, _)| all | 1 << id);
-    let limits = Limits::new(system.power.as_ref(), system.board.core_mpidrs.len());
+    let used = guests.iter().fold(0, |all, it| all | it.config.cores);
+    let limits = Limits::new(system.power.as_ref(), CoreSet::from_bits(used));
     let moving = guests.iter().enumerate();
     let moving = moving.filter(|(_, guest)| guest.config.moves);
     let power = Power {

@@ -46,7 +46,7 @@ impl Powering {
             off_us: 5,
             on_us: 5,
         };
-        let limits = Limits::new(Some(&power), cores);
+        let limits = Limits::new(Some(&power), CoreSet::from_bits((1 << cores) - 1));
         let wish = Wish::new(&limits);
         let frequency = FREQUENCY_HZ / FASTER;
         Self {

@@ -251,6 +251,7 @@ mod tests {
                 outcome.clock.marks = vec![Mark {
                     mark: 14,
                     ns: 1,
+                    core: None,
                     x0: Some(format!("{:#x}", load * 400)),
                 }];
                 results.add(outcome);

@@ -9,7 +9,7 @@ use crate::system::{Rt, System};
 /// Virtual time between the real-time guest's last period and the end of the run, in which it prints its report.
 const REPORT_US: u64 = 600_000;
 /// Longest virtual time from power on to the real-time guest's first period.
-const START_US: u64 = 200_000;
+pub(super) const START_US: u64 = 200_000;
 /// Size of the disk that Linux writes to.
 pub(super) const DISK_MIB: u32 = 16;
 

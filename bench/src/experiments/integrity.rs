@@ -285,6 +285,7 @@ mod tests {
             .map(|ms| Mark {
                 mark: ROUND_ENDED,
                 ns: ms * 1_000_000,
+                core: None,
                 x0: None,
             })
             .collect();

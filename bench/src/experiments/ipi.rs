@@ -290,7 +290,12 @@ mod tests {
         let mut outcome = samples::outcome(label, 1, "");
         outcome.clock.marks = marks
             .iter()
-            .map(|&(mark, ns)| Mark { mark, ns, x0: None })
+            .map(|&(mark, ns)| Mark {
+                mark,
+                ns,
+                core: None,
+                x0: None,
+            })
             .collect();
         outcome
     }

@@ -220,7 +220,12 @@ mod tests {
                 let said = if homes == "cpu0" { said(load) } else { 2.0 };
                 let mut outcome = samples::linux(&label(homes, load), 1, &[said]);
                 outcome.clock.marks = [(1, 5_000_000_000), (2, 7_000_000_000)]
-                    .map(|(mark, ns)| Mark { mark, ns, x0: None })
+                    .map(|(mark, ns)| Mark {
+                        mark,
+                        ns,
+                        core: None,
+                        x0: None,
+                    })
                     .into();
                 results.add(outcome);
             }

@@ -8,7 +8,7 @@ use super::claim::{become_host_core, claim_for_core, is_cut_off};
 use super::core_state::Catch;
 use super::grace::Leaves;
 use super::interrupt::take_interrupts;
-use super::notify::{notify_other_core, publish_level};
+use super::notify::{notify_other_core, pass_on, publish_level};
 use super::park::{is_rung, park_claimed};
 use super::platform::{Platform, State, TracePoint};
 use super::policy::{Candidate, Fetcher, Running, Verdict};
@@ -107,7 +107,8 @@ fn choose<P: Platform>(
         }),
         excludes_kernels: state.excludes_kernels,
     };
-    let goes_off = state.scheduler.highest_level() == Level::IDLE && !platform.is_wanted();
+    let goes_off =
+        state.scheduler.highest_level() == Level::IDLE && !platform.is_wanted(state.core);
     let mut choice = Choice::NOTHING;
     // At most 32 times: vCPUs.
     for id in elsewhere.iter() {
@@ -118,7 +119,7 @@ fn choose<P: Platform>(
             // This core would have another one take it at once. It may be the only one that was notified.
             true => {
                 if candidate.is_cut_off {
-                    notify_other_core(state, platform, id, true);
+                    pass_on(state, platform, id);
                 }
                 Verdict::Leave
             }

@@ -157,10 +157,14 @@ fn timer_expired<P: Platform>(state: &mut State<P>, platform: &mut P, timer: Int
         return;
     };
     let id = *id;
-    if state.scheduler.state(id) == Some(VcpuState::Runnable) {
-        // It is being switched out: the delivery waits, to keep the latency of the incoming vCPU low.
+    let is_preempted = state.scheduler.state(id) == Some(VcpuState::Runnable);
+    if is_preempted || state.must_refresh {
+        // It is being switched out, or its interrupts are taken back already: the delivery waits, to keep the latency of the incoming vCPU low.
         let _ = platform.deliver(token, Delivery::LateTimer(timer));
         state.must_refresh = true;
+        if !is_preempted {
+            wake(state, platform, id);
+        }
         return;
     }
     let rung = platform.deliver(token, Delivery::Timer(timer));

@@ -115,6 +115,23 @@ pub(super) fn notify_other_core<P: Platform>(
     id: VcpuId,
     or_busy: bool,
 ) {
+    notify(state, platform, id, or_busy, |_, _| true);
+}
+
+/// As [`notify_other_core`], on a core that was notified itself and goes off. It notifies no other core that goes off, which would pass it on, too.
+pub(super) fn pass_on<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+    notify(state, platform, id, true, P::is_wanted);
+}
+
+/// Notifies one of the cores that may be.
+#[inline(always)]
+fn notify<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    id: VcpuId,
+    or_busy: bool,
+    may_be: impl Fn(&P, PcpuId) -> bool,
+) {
     let Some(&VcpuFacts { band, cores, .. }) = platform.shared().vcpu(id) else {
         return;
     };
@@ -124,6 +141,7 @@ pub(super) fn notify_other_core<P: Platform>(
     let others = cores
         .others_from(state.core)
         .filter(|&other| is_program || !platform.shared().excludes_kernels(other))
+        .filter(|&other| may_be(platform, other))
         .map(|other| (other, platform.shared().presence(other).level()))
         .inspect(|_| checked += 1);
     let target = core_to_notify(others, band, or_busy);

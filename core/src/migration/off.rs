@@ -21,7 +21,7 @@ use crate::schedule::{Level, Ticks};
 /// All vCPUs that have this core as their home must be ones that may migrate.
 pub fn follow_wish<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
     let is_off = platform.shared().presence(state.core).level() == Level::OFF;
-    match (platform.is_wanted(), is_off) {
+    match (platform.is_wanted(state.core), is_off) {
         (true, false) | (false, true) => return false,
         (true, true) => {
             platform.trace(TracePoint::On);

@@ -189,8 +189,8 @@ pub trait Platform {
     /// The core has decided at `now` that `band` runs; `defers`: for now only, since a preemption is deferred. Returns
     /// when the hypervisor's next chore on this core is due; [`Ticks::NEVER`]: there is none.
     fn next_chore(&mut self, now: Ticks, band: Option<Band>, defers: bool) -> Ticks;
-    /// Whether the core is to be on. If not, it goes off when it idles ([`follow_wish`](super::follow_wish)).
-    fn is_wanted(&self) -> bool {
+    /// Whether a core is to be on. If not, it goes off when it idles ([`follow_wish`](super::follow_wish)).
+    fn is_wanted(&self, _: PcpuId) -> bool {
         true
     }
     /// The vCPU, which may migrate, has waited for a core for so long (or sleeps where it is cut off for so long) that another core should come on, if

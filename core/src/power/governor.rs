@@ -150,7 +150,8 @@ impl Governor {
             .filter(|(core, _)| cores.contains(*core))
             .map(|(_, it)| WHOLE.saturating_sub(it.fixed))
             .sum();
-        u64::from(load) * 100 > u64::from(room) * u64::from(percent)
+        // Without any room, vCPUs that wait have no load.
+        room == 0 || u64::from(load) * 100 > u64::from(room) * u64::from(percent)
     }
 
     /// The core that goes off next: the one whose vCPUs need least, the last of several.

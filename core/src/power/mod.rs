@@ -34,12 +34,11 @@ pub use wish::Wish;
 use crate::schedule::{Band, Level};
 use crate::sets::CoreSet;
 use spumone_config::packed::{Power, PowerMode};
-use spumone_config::types::MAX_PCPUS;
 
 /// Which cores may be off, and how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The cores of the system.
+    /// The cores on which vCPUs may run.
     pub all: CoreSet,
     /// Those that stay on.
     pub stay: CoreSet,
@@ -50,10 +49,10 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of a description, for a system with so many cores. Without a description of power, all cores stay on.
-    pub fn new(power: Option<&Power>, cores: usize) -> Self {
-        let cores = cores.min(MAX_PCPUS) as u32;
-        let all = CoreSet::from_bits((1 << cores) - 1);
+    /// Those of a description; `all`: the cores on which vCPUs may run. The others are off as soon as they idle. Without a description of power,
+    /// all cores stay on.
+    pub fn new(power: Option<&Power>, all: CoreSet) -> Self {
+        let cores = all.count();
         match power {
             Some(power) => {
                 let stay = CoreSet::from_bits(power.stay) & all;

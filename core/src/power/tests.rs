@@ -4,7 +4,7 @@
 use super::*;
 use crate::schedule::Ticks;
 use proptest::prelude::*;
-use spumone_config::types::PcpuId;
+use spumone_config::types::{MAX_PCPUS, PcpuId};
 use std::vec::Vec;
 
 /// One tick is a microsecond.
@@ -25,7 +25,7 @@ struct Machine {
 
 impl Machine {
     fn new(power: Power, cores: usize) -> Self {
-        let limits = Limits::new(Some(&power), cores);
+        let limits = Limits::new(Some(&power), CoreSet::from_bits((1 << cores) - 1));
         let wish = Wish::new(&limits);
         let governor = Governor::new(&power, limits, wish.cores(), Ticks(0), HZ);
         Self {
@@ -259,7 +259,7 @@ fn a_load_brings_back_as_many_cores_as_it_needs() {
 
 #[test]
 fn a_decision_that_did_not_know_of_a_core_is_dropped() {
-    let limits = Limits::new(Some(&FOUR), 4);
+    let limits = Limits::new(Some(&FOUR), CoreSet::from_bits(0b1111));
     let wish = Wish::new(&limits);
     assert!(wish.take_out(&limits, limits.all, PcpuId(3)));
     let seen = wish.cores();
@@ -271,7 +271,7 @@ fn a_decision_that_did_not_know_of_a_core_is_dropped() {
 
 #[test]
 fn without_a_description_all_cores_stay() {
-    let limits = Limits::new(None, 4);
+    let limits = Limits::new(None, CoreSet::from_bits(0b1111));
     let wish = Wish::new(&limits);
     assert_eq!(wish.cores(), CoreSet::from_bits(0b1111));
     assert_eq!(wish.add(&limits, limits.all), None);
@@ -287,4 +287,30 @@ fn to_save_only_vcpus_above_the_lowest_bring_a_core_back() {
     assert!(brings(PowerMode::Balanced, Band::LOWEST));
     assert!(!brings(PowerMode::Saving, Band::LOWEST));
     assert!(brings(PowerMode::Saving, Band::HIGHEST));
+}
+
+/// vCPUs that wait there have no load, and bring no core back in this mode.
+#[test]
+fn vcpus_that_stay_and_need_all_cores_that_are_on_bring_one_back() {
+    for mode in [PowerMode::Balanced, PowerMode::Saving] {
+        let mut it = Machine::new(Power { mode, ..FOUR }, 4);
+        while it.wish.cores().count() > 1 {
+            it.window(&[Load::default(); MAX_PCPUS]);
+        }
+        let mut loads = [Load::default(); MAX_PCPUS];
+        loads[0].fixed = 1000;
+        assert_eq!(it.window(&loads), Step::On(PcpuId(1)));
+        assert_eq!(it.wish.cores().count(), 2);
+    }
+}
+
+#[test]
+fn a_core_on_which_no_vcpu_may_run_is_not_wanted() {
+    let limits = Limits::new(
+        Some(&Power { stay: 0b10, ..FOUR }),
+        CoreSet::from_bits(0b0110),
+    );
+    let wish = Wish::new(&limits);
+    assert_eq!(wish.cores(), CoreSet::from_bits(0b0110));
+    assert_eq!(wish.add(&limits, CoreSet::from_bits(0b1111)), None);
 }

@@ -34,6 +34,8 @@ impl CpuInterface {
         }
         self.used &= !self.copied;
         self.stale |= self.copied;
+        // An interrupt that comes before the vCPU is saved must not be put where a copy is still to be taken back.
+        self.is_unfilled |= self.copied != 0;
         true
     }
 

@@ -209,6 +209,9 @@ impl Instance {
             if !cpu::interrupt_pending() {
                 let _ = self.serve_console();
             }
+            if cpu::interrupt_pending() {
+                self.take_interrupts();
+            }
         } else if effect.transmit.is_some() {
             CONSOLE.ask();
         }

@@ -423,8 +423,8 @@ impl Platform for CorePlatform {
     }
 
     #[inline(always)]
-    fn is_wanted(&self) -> bool {
-        self.machine.power.wish.wants(self.core)
+    fn is_wanted(&self, core: PcpuId) -> bool {
+        self.machine.power.wish.wants(core)
     }
 
     #[inline(always)]

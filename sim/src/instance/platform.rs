@@ -193,8 +193,8 @@ impl Platform for Core<'_> {
         Ticks::NEVER
     }
 
-    fn is_wanted(&self) -> bool {
-        self.world.is_wanted(self.hardware.core)
+    fn is_wanted(&self, core: PcpuId) -> bool {
+        self.world.is_wanted(core)
     }
 
     fn waits_for_core(&mut self, id: VcpuId) {

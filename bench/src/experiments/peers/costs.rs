@@ -155,6 +155,7 @@ mod tests {
                 .map(|(mark, ms)| Mark {
                     mark,
                     ns: ms * 1_000_000,
+                    core: None,
                     x0: None,
                 })
                 .to_vec();

@@ -275,6 +275,7 @@ mod tests {
         let mark = |&(mark, ms): &(u64, u64)| Mark {
             mark,
             ns: ms * 1_000_000,
+            core: None,
             x0: None,
         };
         outcome.clock.marks = marks.iter().map(mark).collect();

@@ -7,6 +7,7 @@ use super::world::{SPIS, World};
 use spumone_config::types::IntId;
 use std::vec;
 
+mod copies;
 mod interrupted;
 mod routes;
 

@@ -482,8 +482,8 @@ impl Platform for Machine<'_> {
         moves(loaded.0) || catch == Catch::Nothing
     }
 
-    fn is_wanted(&self) -> bool {
-        self.system.is_wanted(self.core.0, &self.world)
+    fn is_wanted(&self, core: PcpuId) -> bool {
+        self.system.is_wanted(core.0, &self.world)
     }
 
     fn next_chore(&mut self, _: Ticks, _: Option<Band>, _: bool) -> Ticks {

@@ -59,6 +59,8 @@ pub struct Machine {
     pub parked_in_fetch: Option<VcpuId>,
     /// When the hypervisor's next chore is due.
     pub chore: Ticks,
+    /// The cores that are to go off.
+    pub unwanted: CoreSet,
 }
 
 impl Core {
@@ -136,6 +138,7 @@ impl Core {
                 rung_in_fetch: None,
                 parked_in_fetch: None,
                 chore: Ticks::NEVER,
+                unwanted: CoreSet::EMPTY,
             },
         }
     }
@@ -295,6 +298,10 @@ impl Platform for Machine {
     fn deliver(&mut self, loaded: &mut VcpuId, _: Delivery) -> VcpuSet {
         self.doorbells[loaded.index()].reset();
         VcpuSet::EMPTY
+    }
+
+    fn is_wanted(&self, core: PcpuId) -> bool {
+        !self.unwanted.contains(core)
     }
 
     fn kick(&mut self, core: PcpuId, id: VcpuId) {

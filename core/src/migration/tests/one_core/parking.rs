@@ -5,9 +5,10 @@ use super::core::Core;
 use super::{MIDDLE, OTHER, OWN};
 use crate::migration::decide::acquire_current;
 use crate::migration::fetch::Fetched;
-use crate::migration::notify::park_or_keep;
+use crate::migration::notify::{park_or_keep, pass_on};
 use crate::migration::*;
 use crate::schedule::{Band, Ticks, VcpuState};
+use crate::sets::CoreSet;
 use spumone_config::packed::{self, Without};
 use spumone_config::types::{PcpuId, VcpuId};
 use std::vec::Vec;
@@ -295,4 +296,15 @@ fn a_vcpu_is_parked_sooner_if_the_higher_band_ran_long_the_last_time() {
     core.go_on();
     let kept = [50, 500, 500, 50, 50].map(|length| kept_beside_a_run(&mut core, length));
     assert_eq!(kept, [None, Some(100), Some(8), Some(8), None]);
+}
+
+/// Else two cores that go off would tell each other, and never the third one.
+#[test]
+fn a_core_that_goes_off_passes_a_notification_on_to_one_that_stays_on() {
+    let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST]);
+    let third = PcpuId(2);
+    core.runs(third, Band::LOWEST);
+    core.machine.unwanted = CoreSet::of(OWN) | CoreSet::of(OTHER);
+    pass_on(&mut core.state, &mut core.machine, VcpuId(1));
+    assert_eq!(core.machine.kicks, [(third, VcpuId(1))]);
 }
