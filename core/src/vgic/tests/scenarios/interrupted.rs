@@ -175,3 +175,30 @@ fn the_search_for_what_wakes_a_saved_vcpu_ends_when_the_core_is_interrupted() {
     assert!(!is_woken(false, 33));
     assert!(is_woken(true, 33));
 }
+
+/// A vCPU whose timer fires while it is being switched out gets the interrupt when it is loaded again, and also if it
+/// is not switched out after all.
+#[test]
+fn a_timer_that_fires_late_is_not_lost() {
+    for goes in [true, false] {
+        let mut world = guest(1, 4);
+        world.vcpus[0].context.lines = TIMER;
+        world.on(0, |cpu, _, here| {
+            here.take_physical(IntId(27));
+            cpu.timer_fired_late(IntId(27));
+        });
+        assert_eq!(world.listed(0), vec![]);
+        if goes {
+            world.unload(0);
+            assert_eq!(
+                world.machine.cores[0].active, 0,
+                "another vCPU's timer fires"
+            );
+            world.load(0, 0);
+        } else {
+            world.call(0, |cpu, gic, here| cpu.synchronize(gic, here));
+        }
+        assert_eq!(world.listed(0), vec![(27, State::Pending)]);
+        assert!(world.acknowledge(0).is_some_and(|it| it.hardware));
+    }
+}
