@@ -61,6 +61,8 @@ pub struct Machine {
     pub chore: Ticks,
     /// The cores that are to go off.
     pub unwanted: CoreSet,
+    /// What was delivered to the loaded vCPU.
+    pub delivered: Vec<Delivery>,
 }
 
 impl Core {
@@ -139,6 +141,7 @@ impl Core {
                 parked_in_fetch: None,
                 chore: Ticks::NEVER,
                 unwanted: CoreSet::EMPTY,
+                delivered: Vec::new(),
             },
         }
     }
@@ -295,7 +298,8 @@ impl Platform for Machine {
         Taken::Kicks(VcpuSet::of(id))
     }
 
-    fn deliver(&mut self, loaded: &mut VcpuId, _: Delivery) -> VcpuSet {
+    fn deliver(&mut self, loaded: &mut VcpuId, what: Delivery) -> VcpuSet {
+        self.delivered.push(what);
         self.doorbells[loaded.index()].reset();
         VcpuSet::EMPTY
     }

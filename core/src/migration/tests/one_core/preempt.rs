@@ -8,9 +8,12 @@ use crate::migration::decide::{decide, decide_in_full};
 use crate::migration::finish::finish;
 use crate::migration::park::wake;
 use crate::migration::preempt::preempt;
-use crate::migration::{Catch, ParkedState, Platform, alarm_expired, arm_stale_alarm, sleep};
+use crate::migration::{
+    Catch, Delivery, ParkedState, Platform, Taken, alarm_expired, arm_stale_alarm, handle, sleep,
+};
 use crate::schedule::{Band, Ticks, VcpuState};
 use proptest::prelude::*;
+use spumone_config::gic::VIRTUAL_TIMER;
 use spumone_config::packed::{Policy, Without};
 use spumone_config::types::VcpuId;
 use std::format;
@@ -257,4 +260,26 @@ fn a_vcpu_with_many_interrupts_makes_room_for_a_higher_band_in_a_short_time() {
         assert_eq!(core.state.loaded(), Some(VcpuId(0)));
         assert_eq!(core.machine.taken_back, [true]);
     }
+}
+
+/// Its interrupts are taken back already, and it is about to be saved.
+#[test]
+fn a_timer_that_expires_in_a_switch_waits_until_the_vcpu_is_loaded_again() {
+    let mut core = Core::steal(&[MIDDLE, Band::LOWEST]);
+    core.admit(0, VcpuState::Runnable);
+    core.admit(1, VcpuState::Runnable);
+    core.go_on();
+    sleep(&mut core.state, &core.machine);
+    core.state.must_refresh = true;
+    core.machine.delivered.clear();
+    handle(
+        &mut core.state,
+        &mut core.machine,
+        Taken::Timer(VIRTUAL_TIMER),
+    );
+    assert_eq!(core.machine.delivered, [Delivery::LateTimer(VIRTUAL_TIMER)]);
+    assert_eq!(
+        core.state.scheduler.state(VcpuId(0)),
+        Some(VcpuState::Runnable)
+    );
 }
