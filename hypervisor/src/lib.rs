@@ -31,6 +31,7 @@ mod loader;
 mod machine;
 mod mitigation;
 mod parking;
+mod power;
 mod steps;
 mod sysreg;
 mod timers;

@@ -5,8 +5,8 @@
 use crate::entropy::Entropy;
 use crate::gic::Gic;
 use crate::guest::{Guest, Owner};
-use crate::instance::Power;
 use crate::parking::ParkedTokens;
+use crate::power::Power;
 use core::sync::atomic::{AtomicU32, Ordering};
 use heapless::Vec;
 use spumone_config::packed::{Board, Interrupt, InterruptPriorities, SpiOwner, System, Without};

@@ -41,7 +41,6 @@ use core::sync::atomic::Ordering::Relaxed;
 use life::reset_shared;
 use platform::CorePlatform;
 use power::Governing;
-pub use power::Power;
 use spumone_config::types::{MAX_GUESTS, MAX_VCPUS};
 use spumone_config::{GuestId, PcpuId, VcpuId};
 use spumone_core::bits::bits;

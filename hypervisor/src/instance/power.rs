@@ -5,25 +5,14 @@ use super::Instance;
 use super::platform::CorePlatform;
 use crate::cpu;
 use crate::machine::Machine;
+use crate::power::Power;
 use spumone_config::types::MAX_PCPUS;
 use spumone_config::{PcpuId, VcpuId};
 use spumone_core::migration::{self, Level};
-use spumone_core::power::{Governor, Limits, Load, Step, Wish, brings_back};
+use spumone_core::power::{Governor, Load, Step, brings_back};
 use spumone_core::schedule::{Band, Ticks};
 use spumone_core::sets::CoreSet;
 use spumone_core::usage::{Usage, Watch};
-
-/// What the description says about power, and which cores are wanted.
-pub struct Power {
-    /// `None`: all cores stay on.
-    pub described: Option<spumone_config::packed::Power>,
-    /// Which cores may be off.
-    pub limits: Limits,
-    /// The cores that are to be on.
-    pub wish: Wish,
-    /// The guests whose vCPUs migrate; bit n for guest n.
-    pub moving: u32,
-}
 
 /// In microseconds: the shortest window of the governor. It ends when the core serves the console next.
 const WINDOW_US: u32 = 30_000;

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which cores are on, as all cores see it. `instance/power.rs` has what a core does about that.
+
+use spumone_core::power::{Limits, Wish};
+
+/// What the description says about power, and which cores are wanted.
+pub struct Power {
+    /// `None`: all cores stay on.
+    pub described: Option<spumone_config::packed::Power>,
+    /// Which cores may be off.
+    pub limits: Limits,
+    /// The cores that are to be on.
+    pub wish: Wish,
+    /// The guests whose vCPUs migrate; bit n for guest n.
+    pub moving: u32,
+}
