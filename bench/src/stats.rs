@@ -97,6 +97,11 @@ impl Mean {
         }
     }
 
+    /// `mean ± standard error` with this number of decimals.
+    pub fn show(&self, decimals: usize) -> String {
+        format!("{:.decimals$} ± {:.decimals$}", self.mean, self.error)
+    }
+
     /// The mean, and two standard errors to each side.
     pub fn interval(self) -> Spread {
         Spread {

@@ -155,7 +155,8 @@ impl MemoryRange {
 /// What cores are for under the policy. Of sets of cores, bit n is for core n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roles {
-    /// The core that serves the console: of those that stay on, the one whose vCPUs are least urgent, the last of several.
+    /// The core that serves the console. Among the cores that stay on, it is the one whose vCPUs have the lowest bands; of several such cores,
+    /// the one with the highest number.
     pub console_core: PcpuId,
     /// Cores off which kernels of guests that migrate are kept, because they are the home of a vCPU of a higher band.
     pub kernel_free: u32,

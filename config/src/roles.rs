@@ -51,12 +51,13 @@ impl Tables {
     }
 }
 
-/// What the cores of a system with so many cores are for; the vCPUs of each guest in the order of its own numbers.
-pub fn of_cores(policy: Policy, cores: usize, members: &[Member]) -> Roles {
+/// What the cores of a system are for. `stay`: the cores that stay on (bit n for core n); `members`: the vCPUs of each guest in the order of its
+/// own numbers.
+pub fn of_cores(policy: Policy, stay: u32, members: &[Member]) -> Roles {
     let moving = members.iter().filter(|it| it.moves).map(|it| it.band);
     let highest_movable = moving.clone().max();
     Roles {
-        console_core: console_core(0..cores, members),
+        console_core: console_core(stay, members),
         kernel_free: match highest_movable {
             Some(highest) if policy.excludes_kernels() => homes(members, |it| it.band > highest),
             _ => 0,
@@ -80,14 +81,9 @@ pub fn stay_on(members: &[Member], guests: impl Iterator<Item = u32>) -> u32 {
     })
 }
 
-/// The core that serves the console where only these cores (bit n for core n) stay on.
-pub fn console_core_of(stay: u32, members: &[Member]) -> PcpuId {
-    let cores = (0..u32::BITS as usize).filter(|core| stay >> core & 1 != 0);
-    console_core(cores, members)
-}
-
-/// The core of these whose vCPUs are least urgent; the last of several.
-fn console_core(cores: impl DoubleEndedIterator<Item = usize>, members: &[Member]) -> PcpuId {
+/// The core of these whose vCPUs have the lowest bands; of several such cores, the one with the highest number.
+fn console_core(cores: u32, members: &[Member]) -> PcpuId {
+    let cores = (0..u32::BITS as usize).filter(|core| cores >> core & 1 != 0);
     let urgency = |core: &usize| {
         let at_home = members.iter().filter(|it| it.home.index() == *core);
         at_home.map(|it| it.band).max()
@@ -142,7 +138,7 @@ mod tests {
         let moves = changes_cores(policy, 0b1111);
         let rt = members(0, changes_cores(policy, 0b0100), HIGH, &[2]);
         let all = [rt, members(1, moves, LOW, &[0, 1, 2, 3])].concat();
-        of_cores(policy, 4, &all)
+        of_cores(policy, 0b1111, &all)
     }
 
     #[test]
@@ -162,7 +158,7 @@ mod tests {
             members(1, false, LOW, &[0, 1]),
         );
         for all in [[urgent.clone(), other.clone()], [other, urgent]] {
-            let roles = of_cores(Policy::Cosched, 5, &all.concat());
+            let roles = of_cores(Policy::Cosched, 0b1_1111, &all.concat());
             assert_eq!(
                 roles.gang,
                 Some(Gang {
@@ -179,11 +175,11 @@ mod tests {
         assert_eq!(system(Policy::Steal).kernel_free, 0);
         // Where no vCPU moves, there is no kernel to keep off a core.
         let stay = members(0, false, HIGH, &[0, 1]);
-        assert_eq!(of_cores(Policy::Trap, 4, &stay).kernel_free, 0);
+        assert_eq!(of_cores(Policy::Trap, 0b1111, &stay).kernel_free, 0);
         // No guest has a higher priority than this real-time guest, but it moves itself.
         let rt = members(0, true, HIGH, &[2]);
         let all = [rt, members(1, true, LOW, &[0, 1])].concat();
-        assert_eq!(of_cores(Policy::Trap, 4, &all).kernel_free, 0);
+        assert_eq!(of_cores(Policy::Trap, 0b1111, &all).kernel_free, 0);
     }
 
     #[test]
@@ -193,7 +189,7 @@ mod tests {
             members(1, true, LOW, &[1]),
             members(2, false, Band::HIGHEST, &[2]),
         ];
-        let roles = of_cores(Policy::Steal, 4, &all.concat());
+        let roles = of_cores(Policy::Steal, 0b1111, &all.concat());
         assert_eq!(roles.highest_movable, Some(HIGH));
         assert_eq!(roles.lowest_movable, Some(LOW));
     }
@@ -213,7 +209,7 @@ mod tests {
             members(1, false, HIGH, &[1, 2]),
             members(2, false, HIGH, &[4]),
         ];
-        let gang = of_cores(Policy::Cosched, 5, &all.concat()).gang;
+        let gang = of_cores(Policy::Cosched, 0b1_1111, &all.concat()).gang;
         assert_eq!(
             gang,
             Some(Gang {
@@ -221,7 +217,7 @@ mod tests {
                 cores: 0b10110
             })
         );
-        assert_eq!(of_cores(Policy::Cosched, 5, &[]).gang, None);
+        assert_eq!(of_cores(Policy::Cosched, 0b1_1111, &[]).gang, None);
     }
 
     #[test]
@@ -240,7 +236,9 @@ mod tests {
 
     #[test]
     fn the_console_is_served_where_vcpus_are_least_urgent() {
-        let core_of = |cores, all: &[Member]| of_cores(Policy::None, cores, all).console_core.0;
+        let core_of = |cores: u32, all: &[Member]| {
+            of_cores(Policy::None, (1 << cores) - 1, all).console_core.0
+        };
         let all = [
             members(0, false, HIGH, &[0, 3]),
             members(1, false, LOW, &[0, 1, 2]),
@@ -262,7 +260,13 @@ mod tests {
         assert_eq!(stay_on(&all, [0b1010, 0b1000].into_iter()), 0b1110);
         assert_eq!(stay_on(&[], [].into_iter()), 0);
         // Of these the console's core is the least urgent.
-        assert_eq!(console_core_of(0b0100, &all), PcpuId(2));
-        assert_eq!(console_core_of(0b0110, &all), PcpuId(1));
+        assert_eq!(
+            of_cores(Policy::Steal, 0b0100, &all).console_core,
+            PcpuId(2)
+        );
+        assert_eq!(
+            of_cores(Policy::Steal, 0b0110, &all).console_core,
+            PcpuId(1)
+        );
     }
 }

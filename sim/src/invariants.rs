@@ -3,11 +3,11 @@
 //!
 //! - The token of each vCPU is in exactly one place: on a core or in its parking slot.
 //! - A vCPU's registers are on one core at most, which has its token; only that core runs it.
-//! - No vCPU that is runnable waits for long while a core where it may run is on and idles. Exception: a vCPU whose timer has expired,
-//!   and that sleeps on a core which runs a vCPU of the same band, may wait for the end of a time slice. Whether a vCPU is
+//! - No runnable vCPU waits for long while a core where it may run is on and idles. There is one exception: the timer of a vCPU expires while
+//!   the vCPU sleeps on a core that runs a vCPU of the same band. It may wait for the end of a time slice. Whether a vCPU is
 //!   runnable is read from the guest and from the interrupts that were sent, not from the hypervisor: so a lost wake-up is
 //!   found, too.
-//! - No vCPU waits for more than two time slices of each vCPU of its guest. Where there are more vCPUs than cores, the limit
+//! - No vCPU waits for more than four time slices of each vCPU of its guest. Where there are more vCPUs than cores, the limit
 //!   grows with the share of its core that the real-time vCPU takes. Policies that do not help have larger limits: [`Waits`].
 //! - If a core has sent a vCPU away, no core has claimed it, and the core idles, then its alarm is armed to take it back.
 //! - The real-time vCPU waits for no other vCPU: only for one step at EL2 and its own switch. Under `delay`, also for the

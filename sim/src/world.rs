@@ -92,7 +92,8 @@ impl World {
         let deciding = Deciding::new(setup.decisions, seed, setup.catches_exit);
         let policy = deciding.named();
         let moves = changes_cores(policy, mask(setup.guest_cores));
-        let roles = roles::of_cores(policy, setup.guest_cores, &members(setup, moves));
+        // No core of the model serves a console.
+        let roles = roles::of_cores(policy, 0, &members(setup, moves));
         let roles = Roles {
             kernel_free: CoreSet::from_bits(roles.kernel_free),
             gang: roles

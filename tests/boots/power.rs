@@ -111,7 +111,7 @@ fn power_saving_with_bounds() {
     console.demand(counts.contains(&2), "no core has gone off");
 }
 
-/// Guests whose vCPUs move, turn each other on and off, and reset their guest, on cores that go off and come back.
+/// The vCPUs of these guests move, turn each other on and off, and reset their guest. Meanwhile cores go off and come back.
 #[test]
 fn power_of_guests_that_start_and_stop() {
     let mut machine = Boot::new("power_of_guests_that_start_and_stop")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs in which the real-time guest measures its dispatch latency: beside Linux with some load, or alone.
 
-use super::Plan;
+use super::{Plan, yardstick};
 use crate::linux::Linux;
 use crate::machine::{Machine, Order, Run};
 use crate::system::{Rt, System};
@@ -109,6 +109,40 @@ pub fn run_beside(
         clock: plan.clock(Some(end_us)),
         order: Order::RtFirst,
     }
+}
+
+/// hackbench in Linux, again and again, beside a task that takes a timer interrupt in each of its periods and does nothing else.
+///
+/// # Errors
+///
+/// Never: hackbench is among the yardsticks.
+pub fn hackbench_beside(
+    plan: &Plan,
+    label: String,
+    policy: &str,
+    period_us: u64,
+) -> Result<Run, String> {
+    let (seconds, repeats) = if plan.quick { (0.3, 2) } else { (1.0, 8) };
+    let linux = yardstick::find("hackbench")?.linux(plan, 4, seconds, repeats);
+    let allowed = plan.boot_seconds() + 2.0 * seconds * f64::from(repeats);
+    let ms = (allowed * 1000.0).ceil();
+    Ok(Run {
+        label,
+        machine: Machine::Spumone(System {
+            cores: 4,
+            policy: policy.into(),
+            rt: vec![Rt::new(format!(
+                "period={period_us}us load=0% duration={ms}ms histogram=off"
+            ))],
+            linux: Some(linux),
+            ..System::default()
+        }),
+        disk_mib: 0,
+        clock: plan.clock(None),
+        order: Order::LinuxFirst {
+            rt_until: (allowed * 1e9) as u64,
+        },
+    })
 }
 
 /// The run of the real-time guest alone on the bare machine.

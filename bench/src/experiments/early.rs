@@ -3,12 +3,11 @@
 
 use super::beside::{self, Load, Periods};
 use super::dispatch::{self, Named};
-use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict, yardstick};
-use crate::machine::{Machine, Order, Run};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict};
+use crate::machine::{Machine, Run};
 use crate::plot::{Curve, Figure, Line, Lines};
 use crate::results::{Outcome, Results};
 use crate::stats::{Mean, Spread, grouped};
-use crate::system::{Rt, System};
 use serde_json::{Value, json};
 
 /// The figure.
@@ -120,29 +119,9 @@ fn latency_run(plan: &Plan, load: Load, early: Early) -> Run {
     woken_early(run, early)
 }
 
-/// hackbench in Linux, beside a task that does nothing in each of its periods.
 fn throughput_run(plan: &Plan, period_us: u64, early: Early) -> Result<Run, String> {
-    let (seconds, repeats) = if plan.quick { (0.3, 2) } else { (1.0, 8) };
-    let linux = yardstick::find("hackbench")?.linux(plan, 4, seconds, repeats);
-    let allowed = plan.boot_seconds() + 2.0 * seconds * f64::from(repeats);
-    let ms = (allowed * 1000.0).ceil();
-    let run = Run {
-        label: throughput_label(period_us, early),
-        machine: Machine::Spumone(System {
-            cores: 4,
-            policy: POLICY.into(),
-            rt: vec![Rt::new(format!(
-                "period={period_us}us load=0% duration={ms}ms histogram=off"
-            ))],
-            linux: Some(linux),
-            ..System::default()
-        }),
-        disk_mib: 0,
-        clock: plan.clock(None),
-        order: Order::LinuxFirst {
-            rt_until: (allowed * 1e9) as u64,
-        },
-    };
+    let run =
+        beside::hackbench_beside(plan, throughput_label(period_us, early), POLICY, period_us)?;
     Ok(woken_early(run, early))
 }
 
@@ -159,11 +138,6 @@ fn cost(results: &Results, period_us: u64, early: Early) -> Option<Mean> {
         Mean::of(results.values(&label, Outcome::seconds))
     };
     Some(time(early)?.over(time(Early::Off)?))
-}
-
-/// `1.004 ± 0.002`: a ratio with its standard error.
-fn show(ratio: Mean) -> String {
-    format!("{:.3} ± {:.3}", ratio.mean, ratio.error)
 }
 
 const ABOUT: About = About {
@@ -287,7 +261,7 @@ fn findings(results: &Results) -> Vec<String> {
                 findings.push(format!(
                     "Beside a task with a period of {period_us} µs that is {}, hackbench takes {} times as long as without early switches.",
                     early.title(),
-                    show(cost)
+                    cost.show(3)
                 ));
             }
         }
@@ -342,7 +316,7 @@ fn verdicts(plan: &Plan, results: &Results) -> Vec<Verdict> {
                     "beside a 1 kHz task that is {}, hackbench takes at most 1 % longer than without early switches",
                     early.title()
                 ),
-                measured: cost.map_or("no result".into(), show),
+                measured: cost.map_or("no result".into(), |it| it.show(3)),
                 met: cost.map(|it| it.mean <= AIM),
             });
         }
@@ -363,7 +337,7 @@ fn cost_table(results: &Results) -> Table {
             };
             let ratio = match early {
                 Early::Off => None,
-                early => cost(results, period_us, early).map(show),
+                early => cost(results, period_us, early).map(|it| it.show(3)),
             };
             table.rows.push(vec![
                 format!("{period_us} µs"),

@@ -3,13 +3,12 @@
 
 use super::beside::{self, Load, Periods};
 use super::dispatch::{self, Named};
-use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict, yardstick};
+use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict};
 use crate::clock::Mark;
-use crate::machine::{Machine, Order, Run};
+use crate::machine::{Machine, Run};
 use crate::plot::{Dot, Dots, Figure, Row};
 use crate::results::{Outcome, Results};
 use crate::stats::{Mean, Spread, grouped};
-use crate::system::{Rt, System};
 use serde_json::{Value, json};
 
 /// The figure.
@@ -61,29 +60,8 @@ fn latency_run(plan: &Plan, load: Load, mode: &str) -> Run {
     in_mode(run, mode)
 }
 
-/// hackbench in Linux, again and again, beside a task with a period of 1 ms that does nothing.
 fn throughput_run(plan: &Plan, mode: &str) -> Result<Run, String> {
-    let (seconds, repeats) = if plan.quick { (0.3, 2) } else { (1.0, 8) };
-    let linux = yardstick::find("hackbench")?.linux(plan, CORES, seconds, repeats);
-    let allowed = plan.boot_seconds() + 2.0 * seconds * f64::from(repeats);
-    let ms = (allowed * 1000.0).ceil();
-    let run = Run {
-        label: throughput_label(mode),
-        machine: Machine::Spumone(System {
-            cores: CORES,
-            policy: POLICY.into(),
-            rt: vec![Rt::new(format!(
-                "period=1ms load=0% duration={ms}ms histogram=off"
-            ))],
-            linux: Some(linux),
-            ..System::default()
-        }),
-        disk_mib: 0,
-        clock: plan.clock(None),
-        order: Order::LinuxFirst {
-            rt_until: (allowed * 1e9) as u64,
-        },
-    };
+    let run = beside::hackbench_beside(plan, throughput_label(mode), POLICY, 1000)?;
     Ok(in_mode(run, mode))
 }
 
@@ -136,11 +114,6 @@ fn spread(plan: &Plan, results: &Results, load: Load, mode: &str) -> Option<Spre
 fn slowdown(results: &Results, mode: &str) -> Option<Mean> {
     let time = |mode| Mean::of(results.values(&throughput_label(mode), Outcome::seconds));
     Some(time(mode)?.over(time(PERFORMANCE)?))
-}
-
-/// `1.004 ± 0.002`: a ratio with its standard error.
-fn show(ratio: Mean) -> String {
-    format!("{:.3} ± {:.3}", ratio.mean, ratio.error)
 }
 
 /// All pairs of a load and a mode.
@@ -230,7 +203,7 @@ fn findings(plan: &Plan, results: &Results) -> Vec<String> {
     let of_work = MODES[1..].iter().filter_map(|mode| {
         Some(format!(
             "In mode `{mode}`, hackbench takes {} times as long as with all cores on.",
-            show(slowdown(results, mode)?)
+            slowdown(results, mode)?.show(3)
         ))
     });
     of_cores.chain(of_work).collect()
@@ -268,7 +241,7 @@ fn verdicts(plan: &Plan, results: &Results) -> Vec<Verdict> {
             "`{}`: hackbench takes at most 1 % longer than in `{PERFORMANCE}`",
             MODES[1]
         ),
-        measured: cost.map_or("no result".into(), show),
+        measured: cost.map_or("no result".into(), |it| it.show(3)),
         met: cost.map(|it| it.mean <= SLOWDOWN),
     });
     verdicts
@@ -284,7 +257,7 @@ fn cost_table(results: &Results) -> Table {
         if let Some(seconds) = Spread::of(seconds) {
             let ratio = match mode {
                 PERFORMANCE => "1".into(),
-                _ => slowdown(results, mode).map_or("-".into(), show),
+                _ => slowdown(results, mode).map_or("-".into(), |it| it.show(3)),
             };
             table.rows.push(vec![mode.into(), seconds.show(3), ratio]);
         }

@@ -177,11 +177,9 @@ pub fn pack(
         return Err(limit("translation tables"));
     }
     let members = members(&guests);
-    let mut roles = roles::of_cores(policy, core_mpidrs.len(), &members);
     let power = power(description, board, &guests, &members);
-    if let Some(power) = &power {
-        roles.console_core = roles::console_core_of(power.stay, &members);
-    }
+    let stay = power.map_or((1 << core_mpidrs.len()) - 1, |it| it.stay);
+    let roles = roles::of_cores(policy, stay, &members);
     // Of both the hash is not known yet.
     let part = |offset, size| Part {
         offset: tables.offset + offset,

@@ -9,7 +9,8 @@ use super::platform::{Platform, State};
 use crate::schedule::{Ticks, VcpuState};
 use spumone_config::types::MAX_VCPUS;
 
-/// Wakes each vCPU whose deadline has passed, unless a vCPU of a higher band runs or is runnable by then. Looks for interrupts after each.
+/// Wakes each vCPU whose deadline has passed, unless a vCPU of a higher band runs or is runnable by then. After each vCPU that it wakes, the core
+/// looks for interrupts.
 #[inline(always)]
 pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     let is_idle = state.scheduler.current_band().is_none() && state.decided_band.is_none();

@@ -124,11 +124,8 @@ pub fn delivers_kick<T>(
     kicked: VcpuSet,
     deliver: impl FnOnce(&mut T) -> bool,
 ) -> bool {
-    let decides = state.rules.gang || !(kicked & state.visitors).is_empty();
-    let Some(Loaded { id, token }) = state.loaded.as_mut() else {
-        return false;
-    };
-    if decides || kicked != VcpuSet::of(*id) || !deliver(token) {
+    let is_for = |id| kicked == VcpuSet::of(id) && !state.decides_on_kick(id);
+    if !state.loaded().is_some_and(is_for) || !state.loaded_vcpu_mut().is_some_and(deliver) {
         return false;
     }
     state.grace.interrupted();

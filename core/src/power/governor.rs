@@ -154,7 +154,7 @@ impl Governor {
         room == 0 || u64::from(load) * 100 > u64::from(room) * u64::from(percent)
     }
 
-    /// The core that goes off next: the one whose vCPUs need least, the last of several.
+    /// The core that goes off next: the one that spends least time on vCPUs that migrate; of several such cores, the one with the highest number.
     fn least_loaded(&self, loads: &[Load; MAX_PCPUS]) -> Option<PcpuId> {
         if self.wanted.count() <= self.limits.least {
             return None;

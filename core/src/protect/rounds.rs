@@ -166,7 +166,7 @@ impl Rounds {
         }
     }
 
-    /// When the round after that of `began` begins, whose leaves have all been checked, whenever a core looks.
+    /// When the next round begins, after one that began at `began` and in which all leaves have been checked. No core needs to look just then.
     fn next_begin(&self, began: Ticks, pace: &Pace) -> Ticks {
         let ended = Ticks(self.checked.load(Ordering::Relaxed));
         began.saturating_add(pace.round).max(ended)

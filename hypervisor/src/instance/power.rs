@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::power::Power;
 use spumone_config::types::MAX_PCPUS;
 use spumone_config::{PcpuId, VcpuId};
-use spumone_core::migration::{self, Level};
+use spumone_core::migration;
 use spumone_core::power::{Governor, Load, Step, brings_back};
 use spumone_core::schedule::{Band, Ticks};
 use spumone_core::sets::CoreSet;
@@ -97,16 +97,11 @@ impl Instance {
             self.take_interrupts();
             return true;
         }
-        let (machine, core) = (self.platform.machine, self.platform.core);
-        let is_off = machine.shared.presence(core).level() == Level::OFF;
-        if machine.power.wish.wants(core) != is_off {
-            return false;
-        }
-        migration::follow_wish(&mut self.state, &mut self.platform);
-        if cpu::interrupt_pending() {
+        let has_changed = migration::follow_wish(&mut self.state, &mut self.platform);
+        if has_changed && cpu::interrupt_pending() {
             self.take_interrupts();
         }
-        true
+        has_changed
     }
 
     /// Reads the loads of cores if the governor's window has ended, until an interrupt is pending. When all are read, the governor decides, and then the

@@ -4,11 +4,11 @@
 use super::bench::Bench;
 use super::guest::{gicd, psci};
 use super::systems::*;
+use super::timers::{TIMER, handles_its_timer, now, sleeps_for};
 use crate::fake::{self, Register};
 use spumone_config::packed::{Policy, Trigger, WakeEarly};
 use spumone_core::schedule::VcpuState;
 
-const TIMER: u16 = 27;
 /// An SPI of the guest that is woken early, on the machine and for the guest.
 const DEVICE: (u16, u16) = (40, 50);
 /// How early, in microseconds, and in ticks of the fake machine's counter.
@@ -39,29 +39,6 @@ fn woken_early(policy: Policy, microseconds: u32) -> Bench {
     fake::with(|machine| machine.gic.set_line(physical, false));
     bench.look(0, 0, move |cpu| cpu.end(own));
     bench
-}
-
-fn now() -> u64 {
-    fake::with(|machine| machine.clock)
-}
-
-/// The first guest sets its timer to expire so many ticks from now, and waits for it. Returns when it expires.
-fn sleeps_for(bench: &mut Bench, ticks: u64) -> u64 {
-    bench.does(0, 0, move |cpu| {
-        cpu.set(Register::CNTV_CVAL_EL0, cpu.now() + ticks);
-        cpu.set(Register::CNTV_CTL_EL0, 1);
-        cpu.wfi()
-    });
-    now() + ticks
-}
-
-/// The first guest acknowledges the interrupt of its timer, turns the timer off, and ends the interrupt.
-fn handles_its_timer(bench: &mut Bench) {
-    assert_eq!(bench.acknowledges(0, 0), TIMER);
-    bench.look(0, 0, |cpu| {
-        cpu.set(Register::CNTV_CTL_EL0, 0);
-        cpu.end(TIMER);
-    });
 }
 
 fn is_loaded_and_runs(bench: &mut Bench) -> bool {

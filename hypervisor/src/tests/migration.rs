@@ -23,13 +23,18 @@ fn running_with_spis(policy: Policy, count: u16) -> Bench {
     let real_time = GuestParts::new(&[(0, 20)]).with_spi(40, 50, Trigger::Edge);
     let guests = [migrates, real_time];
     let mut bench = Bench::boot(&system(2, policy, &guests));
+    until_both_run(&mut bench);
+    bench
+}
+
+/// The real-time guest, which is the second one, runs and sleeps; then the first one runs.
+pub(super) fn until_both_run(bench: &mut Bench) {
     bench.until("the real-time guest runs", |bench| {
         bench.entry(1, 0).count > 0
     });
     bench.opens_gic(1, 0, &[50]);
     bench.does(1, 0, |cpu| cpu.wfi());
     bench.until("the other guest runs", |bench| bench.entry(0, 0).count > 0);
-    bench
 }
 
 /// An interrupt has the real-time guest preempt its core, and keep it.

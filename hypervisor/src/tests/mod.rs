@@ -42,5 +42,6 @@ mod protect;
 mod registers;
 mod switching;
 mod systems;
+mod timers;
 mod verify;
 mod watchdog;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Machines whose bundle was changed at random: EL2 refuses each, or does not start the guest, and names the part.
+//! Bundles that were changed at random. On each, EL2 refuses the whole bundle or does not start the guest in question, and names the part.
 //!
 //! `SPUMONE_FUZZ_STEPS=10000 cargo test -p spumone-hypervisor --lib -- mutations` boots as many machines; `SPUMONE_FUZZ_SEED` chooses others.
 

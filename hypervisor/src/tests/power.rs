@@ -3,11 +3,11 @@
 
 use super::bench::Bench;
 use super::guest::psci;
+use super::migration::until_both_run;
 use super::systems::*;
 use crate::fake;
 use spumone_config::PcpuId;
 use spumone_config::packed::{Policy, Power, PowerMode, System, Trigger};
-use spumone_config::roles::console_core_of;
 use spumone_core::migration::Level;
 use spumone_core::vgic::VcpuIndex;
 
@@ -19,7 +19,7 @@ fn described(mode: PowerMode) -> System {
         .with_spi(43, 53, Trigger::Edge);
     let real_time = GuestParts::new(&[(0, 20)]).with_spi(40, 50, Trigger::Edge);
     let mut system = system(3, Policy::Steal, &[migrates, real_time]);
-    system.roles.console_core = console_core_of(0b001, &[]);
+    system.roles.console_core = PcpuId(0);
     system.power = Some(Power {
         mode,
         least: 1,
@@ -33,12 +33,7 @@ fn described(mode: PowerMode) -> System {
 
 fn running(mode: PowerMode) -> Bench {
     let mut bench = Bench::boot(&described(mode));
-    bench.until("the real-time guest runs", |bench| {
-        bench.entry(1, 0).count > 0
-    });
-    bench.opens_gic(1, 0, &[50]);
-    bench.does(1, 0, |cpu| cpu.wfi());
-    bench.until("the other guest runs", |bench| bench.entry(0, 0).count > 0);
+    until_both_run(&mut bench);
     bench
 }
 

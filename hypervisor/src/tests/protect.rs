@@ -4,6 +4,7 @@
 use super::bench::Bench;
 use super::guest::psci;
 use super::systems::*;
+use super::timers::{TIMER, handles_its_timer, now, sleeps_for};
 use crate::fake::{self, Register, printed};
 use spumone_config::GuestId;
 use spumone_config::packed::{OnTamper, Policy, RestartLimit, System, Trigger};
@@ -215,7 +216,6 @@ fn a_core_gives_a_leaf_back_before_it_runs_its_own_guest() {
     assert!(rounds(&bench) > before, "core 0 alone");
 }
 
-const TIMER: u16 = 27;
 /// Ticks of the fake machine's counter in a microsecond.
 const TICKS_A_US: f64 = 62.5;
 
@@ -230,28 +230,6 @@ fn alone(round_us: u32) -> Bench {
     bench.until_all_run();
     bench.opens_gic(0, 0, &[TIMER]);
     bench
-}
-
-fn now() -> u64 {
-    fake::with(|machine| machine.clock)
-}
-
-/// The guest waits for its timer, which expires so many ticks from now. Returns when that is.
-fn sleeps_for(bench: &mut Bench, ticks: u64) -> u64 {
-    bench.does(0, 0, move |cpu| {
-        cpu.set(Register::CNTV_CVAL_EL0, cpu.now() + ticks);
-        cpu.set(Register::CNTV_CTL_EL0, 1);
-        cpu.wfi()
-    });
-    now() + ticks
-}
-
-fn handles_its_timer(bench: &mut Bench) {
-    assert_eq!(bench.acknowledges(0, 0), TIMER);
-    bench.look(0, 0, |cpu| {
-        cpu.set(Register::CNTV_CTL_EL0, 0);
-        cpu.end(TIMER);
-    });
 }
 
 /// The guest does not wait for a step then.

@@ -319,7 +319,7 @@ pub fn system(cores: u8, policy: Policy, guests: &[GuestParts]) -> System {
             .zip(&guests)
             .min_by_key(|(_, guest)| guest.vcpus[0].priority)
             .map_or(GuestId(0), |(id, _)| id),
-        roles: roles::of_cores(policy, cores.into(), &members),
+        roles: roles::of_cores(policy, (1 << cores) - 1, &members),
         link_memory: None,
         spis: spis(&guests),
         vtcr: VTCR,

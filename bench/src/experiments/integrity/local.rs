@@ -284,7 +284,7 @@ pub fn table(results: &Results) -> Table {
 
 pub fn method(plan: &Plan) -> String {
     format!(
-        "Local memory: one core, {} periods. FreeRTOS has 4 MiB, of which local memory holds what has room beside its tables and hashes (44 KiB). Its periodic task is as above; for {LOAD} % of each \
+        "Local memory: one core, {} periods. FreeRTOS has 4 MiB. Local memory holds its tables and hashes (44 KiB), and as many of its pages as there is room for. Its periodic task is as above; for {LOAD} % of each \
          {BURST_MS} ms it walks through a table of {TABLE_KIB} KiB (`table=`), and changes each word of 64 bits: the throughput is how many. The periodic task has the higher priority. \
          The busy guest is the bare-metal program, on the same core. QEMU has no local memory: a range of its main memory stands for it, and costs the same. \
          A page-in is an exit in which a page was copied to local memory and its hash compared; exits that an interrupt has cut short are not among those whose mean is given.",

@@ -36,7 +36,7 @@ fn a_chore_waits_until_the_vcpu_has_been_woken() {
     }
 }
 
-/// Its timer may be one that cannot wake it, or is set again and again.
+/// The timer of a vCPU may be unable to wake it (its interrupt is masked), or a guest may set it again and again.
 #[test]
 fn a_chore_does_not_wait_for_a_second_time() {
     let mut core = idle(MIDDLE, TIMER - EARLY.0);

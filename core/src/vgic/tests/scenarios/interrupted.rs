@@ -176,8 +176,8 @@ fn the_search_for_what_wakes_a_saved_vcpu_ends_when_the_core_is_interrupted() {
     assert!(is_woken(true, 33));
 }
 
-/// A vCPU whose timer fires while it is being switched out gets the interrupt when it is loaded again, and also if it
-/// is not switched out after all.
+/// The timer of a vCPU fires while the vCPU is being switched out. The vCPU gets the interrupt when it is loaded again, and also if the
+/// switch does not take place.
 #[test]
 fn a_timer_that_fires_late_is_not_lost() {
     for goes in [true, false] {
