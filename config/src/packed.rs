@@ -360,7 +360,7 @@ impl Guest {
     }
 }
 
-/// What an access of a guest to an address where it has nothing does.
+/// What an access of a guest to an address where it has nothing, or to a virtual device by an access that cannot be emulated, does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFault {

@@ -185,6 +185,22 @@ fn fault_is_an_abort() {
     assert_eq!(count, 1);
 }
 
+/// The same for an access to a virtual device that cannot be emulated.
+#[test]
+fn fault_that_cannot_be_emulated_is_an_abort() {
+    let distributor = 0x800_0000;
+    let bootargs = format!("suite=fault kind=pair address={distributor:#x} cpu=0");
+    let console = Boot::new("fault_that_cannot_be_emulated_is_an_abort")
+        .cores(1)
+        .guest(probe("bad", &bootargs, &[0]).takes_aborts())
+        .run();
+    console
+        .expect("spumone", "guest bad aborted: vcpu 0 ")
+        .expect("spumone", "by an access that cannot be emulated")
+        .expect_not("spumone", "guest bad stopped")
+        .machine_ended();
+}
+
 /// A guest that cannot take the abort is stopped: its vectors are at an address without memory.
 #[test]
 fn fault_in_the_vectors_stops_a_guest_that_takes_aborts() {

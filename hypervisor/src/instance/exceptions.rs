@@ -245,14 +245,19 @@ impl Instance {
             Some(ipa) => Place::Memory(ipa, self.platform.machine.device_name(ipa)),
             None => Place::Unknown,
         };
-        let is_nowhere = matches!(place, Place::Memory(..)) && syndrome.is_of_nothing();
-        let aborts = is_nowhere && guest.config.on_fault == OnFault::Abort;
+        // What hardware would answer with an external abort.
+        let has_abort = match place {
+            Place::Memory(..) => syndrome.is_of_nothing(),
+            Place::Emulated(_) => true,
+            Place::Unknown => false,
+        };
+        let aborts = has_abort && guest.config.on_fault == OnFault::Abort;
         if !aborts || !self.abort(syndrome, place) {
             self.fault(syndrome, place);
         }
     }
 
-    /// The guest accessed an address where it has nothing, and takes an abort. Reports the first one of its life. Returns whether the
+    /// The guest accessed an address where it has nothing, or a device by an access that cannot be emulated, and takes an abort. Reports the first one of its life. Returns whether the
     /// guest can take it.
     fn abort(&mut self, syndrome: Syndrome, place: Place<'static>) -> bool {
         let vcpu = loaded(&mut self.state);

@@ -18,6 +18,7 @@ use core::cell::UnsafeCell;
 
 /// Words of a block. The last one is 0, which is undefined.
 const WORDS: usize = 64;
+const BLOCK: usize = size_of::<[u32; WORDS]>();
 /// The words between two reports.
 const REPORTED: u64 = 1 << 16;
 /// A block is given up after this time, in microseconds: some words branch backwards, or wait.
@@ -26,9 +27,10 @@ const LONGEST_US: u64 = 3_000;
 const BLOCKS: usize = 64;
 /// One of so many blocks gets an address of the GIC. Some instructions that access it end the guest's life.
 const DEVICE_BLOCKS: u64 = 256;
-/// The block is so far before the end of memory, and the memory at addresses in registers is between [`SCRATCH`] and twice as far before it.
+/// Blocks are in the last memory, one behind the other, so that a machine that keeps translations of instructions seldom has one to drop. The memory at
+/// addresses in registers is between [`SCRATCH`] and twice as far before the end.
 /// Both are further from this program than a branch reaches, and further from each other than a load or store adds to its base.
-const CODE: u64 = 1 << 20;
+const CODE: u64 = 4 << 20;
 const SCRATCH: u64 = 8 << 20;
 /// How far `B` and `BL` reach.
 const BRANCH: u64 = 128 << 20;
@@ -94,10 +96,11 @@ pub fn run() {
     );
     let mut random = Random::new(seed());
     let mut reported = 0;
+    let mut places = (end - CODE..end - CODE / 4).step_by(BLOCK).cycle();
     loop {
         keep_alive();
-        for _ in 0..BLOCKS {
-            let executed = execute(&mut random, end);
+        for place in places.by_ref().take(BLOCKS) {
+            let executed = execute(&mut random, place, end);
             if executed - reported >= REPORTED {
                 reported += REPORTED;
                 say!("instructions executed {REPORTED}");
@@ -120,10 +123,10 @@ fn seed() -> u64 {
     call_by(Conduit::Hvc, [function::TRNG_RND64, 64, 0, 0])[3]
 }
 
-/// Executes a block in memory that ends at `end`; returns how many words were executed so far.
-fn execute(random: &mut Random, end: u64) -> u64 {
+/// Executes a block at this place, in memory that ends at `end`; returns how many words were executed so far.
+fn execute(random: &mut Random, place: u64, end: u64) -> u64 {
     let state = STATE.0.get();
-    let code = (end - CODE) as *mut [u32; WORDS];
+    let code = place as *mut [u32; WORDS];
     // SAFETY: one CPU runs this suite, and nothing else uses these while this function runs: `run` has checked that the code is behind this
     // program.
     let (block, values) = unsafe { (&mut *code, &mut (*state).registers) };
@@ -143,11 +146,11 @@ fn execute(random: &mut Random, end: u64) -> u64 {
     // SAFETY: as above.
     unsafe {
         (*state).begin = code as u64;
-        (*state).end = code as u64 + size_of::<[u32; WORDS]>() as u64;
+        (*state).end = code as u64 + BLOCK as u64;
         (*state).spsr = if random.below(2) == 0 { EL0 } else { EL1 };
     }
     clean(state as usize, size_of::<State>());
-    clean(code as usize, size_of::<[u32; WORDS]>());
+    clean(code as usize, BLOCK);
     Timer::Virtual.start_us(LONGEST_US);
     // SAFETY: the words may do anything: that is what this suite is for.
     unsafe { instructions_run(state) };
