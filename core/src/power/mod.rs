@@ -52,13 +52,14 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of a description; `all`: the cores on which vCPUs may run. The others are off as soon as they idle. Without a description of power,
-    /// all cores stay on.
-    pub fn new(power: Option<&Power>, all: CoreSet) -> Self {
+    /// Those of a description; `used`: the cores on which vCPUs may run. The others are off as soon as they idle, except those that are described to
+    /// stay on. Without a description of power, all cores stay on.
+    pub fn new(power: Option<&Power>, used: CoreSet) -> Self {
+        let stay = CoreSet::from_bits(power.map_or(0, |it| it.stay));
+        let all = used | stay;
         let cores = all.count();
         match power {
             Some(power) => {
-                let stay = CoreSet::from_bits(power.stay) & all;
                 let most = u32::from(power.most).clamp(stay.count().max(1), cores.max(1));
                 Self {
                     all,
