@@ -497,9 +497,10 @@ impl<T> CoreState<T> {
     pub(super) fn leave_unfinished(&mut self) {
         if self.is_unfinished {
             self.is_unfinished = false;
-            let left = [self.fetched.take(), self.preempted.take()];
-            // At most 2 times: these.
-            for id in left.into_iter().flatten() {
+            if let Some(id) = self.fetched.take() {
+                self.keep_for_park_delay(id);
+            }
+            if let Some(id) = self.preempted.take() {
                 self.keep_for_park_delay(id);
             }
         }
