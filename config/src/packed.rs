@@ -171,7 +171,7 @@ pub struct Roles {
 /// Which cores go off when they are not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Power {
-    /// How soon.
+    /// How soon, until the operator or a guest changes that.
     pub mode: PowerMode,
     /// How many cores are on at least.
     pub least: u8,
@@ -189,6 +189,8 @@ pub struct Power {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PowerMode {
+    /// As many cores are on as may be.
+    Performance,
     /// A core goes off if the others carry the load with a reserve, and comes back before vCPUs queue.
     Balanced,
     /// As few cores are on as carry the load.

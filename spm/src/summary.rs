@@ -123,7 +123,7 @@ fn power(system: &System) -> String {
     let Some(power) = &packed.power else {
         return "power performance: all cores stay on".to_owned();
     };
-    let name = POWER_MODES.iter().find(|it| it.1 == Some(power.mode));
+    let name = POWER_MODES.iter().find(|it| it.1 == power.mode);
     format!(
         "power {}: {} to {} of {} on; may go off: {}; the console is served on core {}",
         name.map_or("", |it| it.0),

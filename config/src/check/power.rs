@@ -2,7 +2,7 @@
 //! Whether cores can go off as `[power]` says.
 
 use crate::description::{CoresOn, Description, Guest};
-use crate::packed::Policy;
+use crate::packed::{Policy, PowerMode};
 use crate::problem::Problem;
 use crate::roles::{self, Member};
 use crate::types::{Band, GuestId, MAX_PCPUS, PcpuId};
@@ -11,21 +11,22 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
     let Some(power) = &description.power else {
         return;
     };
-    if power.mode.value.is_none() {
+    let policy = description.scheduler.policy;
+    let is_performance = power.mode.value == PowerMode::Performance;
+    if policy.value != Policy::Steal && is_performance {
         if let Some(cores_on) = power.cores_on {
             problems.push(
                 Problem::new(
                     "power-unused",
-                    "`cores-on` has no effect in mode \"performance\": all cores stay on",
+                    "`cores-on` has no effect: cores go off only under policy \"steal\", so all stay on in every mode",
                 )
                 .at(cores_on.span, "has no effect")
-                .at(power.mode.span, "in this mode")
-                .help("remove it, or write mode = \"balanced\""),
+                .at(policy.span, "under this policy")
+                .help("remove it, or write policy = \"steal\""),
             );
         }
         return;
     }
-    let policy = description.scheduler.policy;
     if policy.value != Policy::Steal {
         let problem = Problem::new(
             "power-policy",
@@ -79,7 +80,7 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
         }
     }
     let least = power.cores_on.map_or(1, |it| u64::from(it.value.least));
-    if cores > 0 && count.max(least) >= cores {
+    if cores > 0 && count.max(least) >= cores && !is_performance {
         let problem = Problem::new("no-core-off", "no core can go off in this system")
             .at(power.mode.span, "has no effect");
         problems.push(match count >= cores {

@@ -74,6 +74,7 @@ mod send;
 mod shared;
 mod slot;
 mod switch;
+mod waiting;
 
 #[cfg(test)]
 mod tests;

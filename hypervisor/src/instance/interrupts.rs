@@ -87,7 +87,7 @@ impl CorePlatform {
         // The sender's writes are read after the acknowledge, not before it.
         isb();
         let kicks = self.own.take_kicked();
-        match self.port.has_mail() {
+        match self.port.has_mail() || self.is_asked() {
             true => Taken::KicksAndChore(kicks),
             false => Taken::Kicks(kicks),
         }
