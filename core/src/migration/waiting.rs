@@ -11,7 +11,9 @@ use spumone_config::types::{MAX_PCPUS, VcpuId};
 const LONGEST_TURN_US: u32 = 500;
 /// In microseconds: after how long a core is called for the next one. A core that comes on at once has taken one by then.
 const NEXT_CALL_US: u32 = 50;
-/// In microseconds: after how long cores are called again, if vCPUs still wait.
+/// In microseconds: after how long the core looks again, while as many cores are called as vCPUs wait.
+const LOOK_AGAIN_US: u32 = 200;
+/// In microseconds: after how long a core that was called should have come on. After that, others are called.
 const CALL_AGAIN_US: u32 = 2_000;
 
 /// vCPUs that wait for their turn.
@@ -19,10 +21,15 @@ const CALL_AGAIN_US: u32 = 2_000;
 pub(super) struct Waiting {
     /// When the core looks at them next; [`Ticks::NEVER`]: none waits, or no core can come on.
     pub(super) look_at: Ticks,
-    /// For how many of them a core was called.
-    pub(super) called: u8,
+    /// How many waited at the last look.
+    waited: u8,
+    /// For how many of those a core was called.
+    called: u8,
+    /// When the last one was called.
+    called_at: Ticks,
     pub(super) longest_turn: Ticks,
     next_call: Ticks,
+    look_again: Ticks,
     call_again: Ticks,
 }
 
@@ -31,11 +38,41 @@ impl Waiting {
     pub(super) const fn new(frequency_hz: u32) -> Self {
         Self {
             look_at: Ticks::NEVER,
+            waited: 0,
             called: 0,
+            called_at: Ticks(0),
             longest_turn: Ticks::from_micros(LONGEST_TURN_US, frequency_hz),
             next_call: Ticks::from_micros(NEXT_CALL_US, frequency_hz),
+            look_again: Ticks::from_micros(LOOK_AGAIN_US, frequency_hz),
             call_again: Ticks::from_micros(CALL_AGAIN_US, frequency_hz),
         }
+    }
+
+    /// So many wait at `now`, when the core was to look at them. Returns whether it is to call a core for one of them.
+    fn calls(&mut self, count: u8, now: Ticks) -> bool {
+        if self.look_at == Ticks::NEVER {
+            (self.waited, self.called) = (count, 0);
+            self.look_at = now.saturating_add(self.longest_turn);
+            return false;
+        }
+        // Cores that have come on have taken those that do not wait any more.
+        let taken = self.waited.saturating_sub(count);
+        self.called = self.called.saturating_sub(taken);
+        self.waited = count;
+        if self.called_at.saturating_add(self.call_again) <= now {
+            self.called = 0;
+        }
+        let calls = self.called < count;
+        if calls {
+            self.called += 1;
+            self.called_at = now;
+        }
+        let next = match calls {
+            true => self.next_call,
+            false => self.look_again,
+        };
+        self.look_at = now.saturating_add(next);
+        calls
     }
 }
 
@@ -52,30 +89,75 @@ pub(super) fn look_for_waiting<P: Platform>(state: &mut State<P>, platform: &mut
 
 #[inline(never)]
 fn look<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
-    let waiting = &mut state.waiting;
-    if waiting.look_at == Ticks::NEVER {
-        waiting.called = 0;
-        waiting.look_at = now.saturating_add(waiting.longest_turn);
-    } else if waiting.look_at <= now {
-        let next = usize::from(waiting.called);
-        let next = nth_waiting(state, next);
-        let waiting = &mut state.waiting;
-        if let Some(id) = next {
-            waiting.called += 1;
-            waiting.look_at = now.saturating_add(waiting.next_call);
+    let is_new = state.waiting.look_at == Ticks::NEVER;
+    if is_new || state.waiting.look_at <= now {
+        let (first, count) = waiting(state);
+        if state.waiting.calls(count, now)
+            && let Some(id) = first
+        {
             platform.waits_for_core(id);
-        } else {
-            waiting.called = 0;
-            waiting.look_at = now.saturating_add(waiting.call_again);
         }
     }
     state.fetch_at = state.fetch_at.min(state.waiting.look_at);
     state.alarm_is_stale = true;
 }
 
-/// Of the vCPUs that wait for their turn and migrate, the one behind so many others.
-fn nth_waiting<T>(state: &CoreState<T>, others: usize) -> Option<VcpuId> {
+/// The first of the vCPUs that wait for their turn and migrate, and how many do: as many as there may be cores for them at most.
+fn waiting<T>(state: &CoreState<T>) -> (Option<VcpuId>, u8) {
+    let (mut first, mut count) = (None, 0);
+    let mut waiting = state.scheduler.waiting();
     // At most 8 times: cores that could take one.
-    let waiting = state.scheduler.waiting().take(MAX_PCPUS);
-    waiting.filter(|&id| state.moves(id)).nth(others)
+    for _ in 0..MAX_PCPUS {
+        let Some(id) = waiting.next() else {
+            break;
+        };
+        if state.moves(id) {
+            first = first.or(Some(id));
+            count += 1;
+        }
+    }
+    (first, count)
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    /// One tick is a microsecond.
+    fn waiting() -> Waiting {
+        Waiting::new(1_000_000)
+    }
+
+    /// The times of the calls, up to `until`, if `count` says how many wait after so many calls at a time.
+    fn calls(until: u64, count: impl Fn(usize, u64) -> u8) -> std::vec::Vec<u64> {
+        let mut it = waiting();
+        let (mut now, mut calls) = (1_000_000, std::vec::Vec::new());
+        let start = now;
+        while now < start + until {
+            if it.calls(count(calls.len(), now - start), Ticks(now)) {
+                calls.push(now - start);
+            }
+            now = it.look_at.0;
+        }
+        calls
+    }
+
+    #[test]
+    fn a_core_is_called_for_each_that_waits() {
+        // Cores take them at once.
+        assert_eq!(
+            calls(2_000, |called, _| 3 - called.min(3) as u8),
+            [500, 550, 600]
+        );
+        // They take a millisecond.
+        let slow = |_: usize, now: u64| if now < 1_500 { 3 } else { 0 };
+        assert_eq!(calls(4_000, slow), [500, 550, 600]);
+        assert_eq!(calls(2_000, |_, _| 1), [500]);
+    }
+
+    #[test]
+    fn if_those_that_were_called_do_not_come_others_are_called() {
+        assert_eq!(calls(5_000, |_, _| 1), [500, 2_550, 4_600]);
+    }
 }

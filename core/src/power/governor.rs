@@ -268,6 +268,7 @@ impl Governor {
                 *since = now;
             } else if less + 1 < count && since.saturating_add(due) <= now && off.is_empty() {
                 let spare = self.spare.iter().take(count - less - 1);
+                // At most 8 times: cores.
                 off = spare.copied().collect();
             }
         }

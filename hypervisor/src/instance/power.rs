@@ -13,12 +13,12 @@ use spumone_core::migration;
 use spumone_core::power::{Governor, Loads, Step, brings_back};
 use spumone_core::schedule::{Band, Ticks};
 use spumone_core::sets::CoreSet;
-use spumone_core::usage::Watch;
+use spumone_core::usage::{Shares, Watch};
 
 /// In microseconds: by how much a decision is put off, once, if the core is about to wake a vCPU.
 const PUT_OFF_US: u32 = 20;
 /// Most steps at the end of a window.
-const MAX_STEPS: usize = 104;
+const MAX_STEPS: usize = 121;
 
 /// What the console's core keeps for the governor.
 pub(super) struct Governing {
@@ -26,6 +26,8 @@ pub(super) struct Governing {
     /// What the governor saw of all cores.
     watch: Watch,
     loads: Loads,
+    /// Those of the core that is being read.
+    shares: Option<Shares>,
     phase: Phase,
     /// Whether a decision was put off because the core was about to wake a vCPU.
     was_put_off: bool,
@@ -40,8 +42,12 @@ enum Phase {
     Reads(PcpuId, Asked),
     /// The governor decides.
     Decides(Asked),
-    /// These cores are called next: they come on, or they have been taken out of the wish.
-    Calls { on: CoreSet, off: CoreSet },
+    /// These cores are added to the wish, one by one.
+    Adds(CoreSet),
+    /// These cores are taken out of the wish, if it is still the first set.
+    TakesOut(CoreSet, CoreSet),
+    /// These cores, which were taken out, are called, one by one.
+    Calls(CoreSet),
 }
 
 /// For what a decision is.
@@ -62,6 +68,7 @@ impl Governing {
             governor: Governor::new(described, limits, movers, wanted, now, frequency_hz),
             watch: Watch::new(),
             loads: Loads::NONE,
+            shares: None,
             phase: Phase::Waits,
             was_put_off: false,
         })
@@ -78,43 +85,47 @@ impl Governing {
                 self.phase = Phase::Reads(PcpuId(0), Asked { mode, seen });
             }
             Phase::Reads(id, asked) => match machine.cores.get(id.index()) {
-                Some(core) => {
-                    let shares = self.watch.look(id, &core.usage, now);
-                    self.loads.add(id, &shares, self.governor.movers());
-                    self.phase = Phase::Reads(PcpuId(id.0 + 1), asked);
-                }
+                Some(core) => match self.shares.take() {
+                    None => self.shares = Some(self.watch.look(id, &core.usage, now)),
+                    Some(shares) => {
+                        self.loads.add(id, &shares, self.governor.movers());
+                        self.phase = Phase::Reads(PcpuId(id.0 + 1), asked);
+                    }
+                },
                 None => self.phase = Phase::Decides(asked),
             },
             Phase::Decides(Asked { mode, seen }) => {
-                let step = self.governor.step(now, seen, mode, &self.loads)?;
-                let (mut on, mut off) = (CoreSet::EMPTY, CoreSet::EMPTY);
-                match step {
-                    Step::Stay => {}
-                    Step::On(cores) => on = cores,
-                    Step::Off(cores) if power.wish.take_out(&power.limits, seen, cores) => {
-                        off = cores;
-                    }
-                    // Another core has changed the wish, and has asked for the next decision.
-                    Step::Off(_) => {}
-                }
-                self.phase = Phase::Calls { on, off };
+                self.phase = match self.governor.step(now, seen, mode, &self.loads)? {
+                    Step::Stay => Phase::Calls(CoreSet::EMPTY),
+                    Step::On(cores) => Phase::Adds(cores),
+                    Step::Off(cores) => Phase::TakesOut(seen, cores),
+                };
             }
-            Phase::Calls { on, off } => {
-                let Some(core) = (on | off).iter().next() else {
+            Phase::Adds(cores) => {
+                self.phase = match cores.iter().next() {
+                    Some(core) => {
+                        machine.add_wanted(CoreSet::of(core));
+                        Phase::Adds(cores - CoreSet::of(core))
+                    }
+                    None => Phase::Calls(CoreSet::EMPTY),
+                };
+            }
+            Phase::TakesOut(seen, cores) => {
+                let is_out = power.wish.take_out(&power.limits, seen, cores);
+                self.phase = Phase::Calls(match is_out {
+                    true => cores,
+                    // Another core has changed the wish, and has asked for the next decision.
+                    false => CoreSet::EMPTY,
+                });
+            }
+            Phase::Calls(cores) => {
+                let Some(core) = cores.iter().next() else {
                     self.phase = Phase::Waits;
                     return Some(self.governor.next_end(now));
                 };
-                let one = CoreSet::of(core);
-                if on.contains(core) {
-                    machine.add_wanted(one);
-                } else {
-                    // If it runs a higher band, it goes off when it idles.
-                    machine.call_core(core, Band::LOWEST);
-                }
-                self.phase = Phase::Calls {
-                    on: on - one,
-                    off: off - one,
-                };
+                // If it runs a higher band, it goes off when it idles.
+                machine.call_core(core, Band::LOWEST);
+                self.phase = Phase::Calls(cores - CoreSet::of(core));
             }
         }
         None
@@ -156,7 +167,7 @@ impl Instance {
             self.platform.window_end = now.saturating_add(put_off);
             return;
         }
-        // At most 104 times: a beginning, 9 for cores, 83 of the decision, 9 for calls.
+        // At most 121 times: a beginning, 17 for cores, 83 of the decision, and up to 20 for what follows from it.
         for _ in 0..MAX_STEPS {
             if cpu::interrupt_pending() {
                 return;
