@@ -350,6 +350,8 @@ pub struct Guest {
     pub watchdog_s: u16,
     /// Where it reads the stolen time of its vCPUs: a page of the hypervisor's ([`MemoryRange::stolen_page`]) that it may not write.
     pub stolen_time: Option<Mapping>,
+    /// Whether it may set the mode of [`Power`].
+    pub sets_power: bool,
     /// Where policy `delay` reads whether a vCPU may hold a lock: offset in bytes from the address in `SP_EL0` in the kernel
     /// (Linux: the current task) to 32 bits that are 0 if the vCPU holds none. `None`: it may hold one whenever its kernel runs.
     pub preempt_count: Option<u32>,

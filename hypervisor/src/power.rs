@@ -38,6 +38,11 @@ impl Power {
         }
     }
 
+    /// The mode; `None`: all cores stay on in this system.
+    pub fn mode(&self) -> Option<PowerMode> {
+        self.described.as_ref().map(|_| self.request.mode())
+    }
+
     /// Whether a core is off that may come on.
     #[inline(always)]
     pub fn may_bring_back(&self) -> bool {

@@ -95,7 +95,11 @@ impl Powering {
         self.changed_at = now;
         if self.powered == Powered::Changing && self.mode_at <= now {
             self.mode_at = Ticks(now.0 + 1 + self.random.below(us(2_000).0));
-            let modes = [PowerMode::Performance, PowerMode::Balanced, PowerMode::Saving];
+            let modes = [
+                PowerMode::Performance,
+                PowerMode::Balanced,
+                PowerMode::Saving,
+            ];
             let mode = modes[self.random.below(3) as usize];
             self.ask(now, Some(mode));
         }

@@ -8,6 +8,7 @@ use crate::roles::{self, Member};
 use crate::types::{Band, GuestId, MAX_PCPUS, PcpuId};
 
 pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
+    check_setters(description, problems);
     let Some(power) = &description.power else {
         return;
     };
@@ -90,6 +91,32 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
             false => problem.help("allow fewer cores in `cores-on`, or remove [power]"),
         });
     }
+}
+
+/// A guest may set the mode only where cores go off in some mode.
+fn check_setters(description: &Description, problems: &mut Vec<Problem>) {
+    let goes_off = description.power.is_some() && can_go_off(description);
+    for guest in &description.guests {
+        if let Some(key) = guest.sets_power.filter(|it| it.value && !goes_off) {
+            let message = format!(
+                "guest \"{}\" may set the mode of [power], and all cores stay on in every mode",
+                guest.name.value
+            );
+            let problem = Problem::new("sets-power", message).at(key.span, "has no effect");
+            problems.push(match description.power.is_some() {
+                false => problem.help("add [power] with a `mode`, or remove `sets-power`"),
+                true => problem.help(
+                    "cores go off only under policy \"steal\", and only those without vCPUs that cannot move: change that, or remove `sets-power`",
+                ),
+            });
+        }
+    }
+}
+
+/// Whether cores can go off in some mode, whatever `cores-on` says.
+fn can_go_off(description: &Description) -> bool {
+    description.scheduler.policy.value == Policy::Steal
+        && u64::from(stay_on(description).count_ones()) < description.board.cores.value
 }
 
 fn cores_of(guest: &Guest) -> u32 {

@@ -260,9 +260,7 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
         notify_other_core(state, platform, id, true);
     }
     state.notify_at = match next {
-        Some(_) if platform.may_bring_core_back() => {
-            now.saturating_add(state.waiting.longest_turn)
-        }
+        Some(_) if platform.may_bring_core_back() => now.saturating_add(state.waiting.longest_turn),
         Some(_) => now.saturating_add(state.notify_again_after),
         None => Ticks::NEVER,
     };
@@ -279,10 +277,7 @@ fn has_waited<P: Platform>(state: &State<P>, platform: &P, id: VcpuId, now: Tick
         Some(_) => state.waiting.longest_turn,
     };
     let runs_since = state.long_at.saturating_sub(state.rules.park_delay);
-    let due = slot
-        .since()
-        .max(runs_since)
-        .saturating_add(longest);
+    let due = slot.since().max(runs_since).saturating_add(longest);
     due <= now && platform.guest_runs(id)
 }
 

@@ -136,8 +136,8 @@ impl Governor {
     /// When the window that begins at `now` ends; [`Ticks::NEVER`]: none begins, because as few cores are on as may be, or as many as the mode has on.
     /// Then the next decision is due when a core is asked for, or the mode has changed.
     pub fn next_end(&mut self, now: Ticks) -> Ticks {
-        let may_go_off = !(self.wanted - self.limits.stay).is_empty()
-            && self.wanted.count() > self.limits.least;
+        let may_go_off =
+            !(self.wanted - self.limits.stay).is_empty() && self.wanted.count() > self.limits.least;
         let misses = self.wanted.count() < self.limits.least;
         let follows_load = may_go_off && self.mode != PowerMode::Performance;
         // After a rest, the load of the window that begins now decides whether there are more.

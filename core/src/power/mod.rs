@@ -20,6 +20,7 @@
 //! A core that has a vCPU that stays there is never taken out, nor is the console's core. For each guest whose vCPUs migrate, one of its cores
 //! stays on, too ([`Limits::stay`]).
 
+mod call;
 mod fit;
 mod governor;
 mod loads;
@@ -33,6 +34,7 @@ mod loom_tests;
 #[cfg(not(loom))]
 mod tests;
 
+pub use call::call;
 pub use governor::{Governor, Step};
 pub use loads::{Loads, Movers};
 pub use request::Request;

@@ -43,8 +43,11 @@ impl Request {
         self.word.fetch_or(ASKED, Ordering::Release) & ASKED == 0
     }
 
-    /// Changes the mode, and asks for a decision. Returns the mode before, and whether the caller is to call the governor's core.
+    /// Changes the mode, and asks for a decision if it was another one. Returns the mode before, and whether the caller is to call the governor's core.
     pub fn set_mode(&self, mode: PowerMode) -> (PowerMode, bool) {
+        if self.mode() == mode {
+            return (mode, false);
+        }
         let before = self.word.swap(mode as u8 | ASKED, Ordering::Release);
         (mode_of(before), before & ASKED == 0)
     }

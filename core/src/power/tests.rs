@@ -577,6 +577,9 @@ fn a_request_is_taken_once_and_calls_the_governor_once() {
     assert_eq!(request.take(), PowerMode::Balanced);
     assert!(!request.is_asked());
     let mut before = PowerMode::Balanced;
+    // The same mode changes nothing.
+    assert_eq!(request.set_mode(before), (before, false));
+    assert!(!request.is_asked());
     for mode in [
         PowerMode::Saving,
         PowerMode::Performance,

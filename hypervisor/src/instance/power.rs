@@ -178,12 +178,6 @@ impl Instance {
             }
         }
     }
-
-    /// The operator chooses a mode. Returns whether the system has modes.
-    pub(super) fn set_power_mode(&mut self, mode: PowerMode) -> bool {
-        let machine = self.platform.machine;
-        machine.set_power_mode(mode).is_some()
-    }
 }
 
 impl CorePlatform {
