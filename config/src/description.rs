@@ -73,6 +73,7 @@ const TABLES: &[(&str, &[&str])] = &[
             "protect",
             "watchdog",
             "stolen-time",
+            "sets-power",
             "vcpus",
             "cores",
             "priority",
@@ -257,6 +258,8 @@ pub struct Guest {
     pub watchdog_us: Option<Spanned<u64>>,
     /// Whether it can read the stolen time of its vCPUs.
     pub stolen_time: Option<Spanned<bool>>,
+    /// Whether it may set the mode of `[power]`.
+    pub sets_power: Option<Spanned<bool>>,
     /// Home core of each vCPU.
     pub vcpus: Spanned<Vec<Spanned<u64>>>,
     /// Further cores that its vCPUs may move to.
@@ -573,6 +576,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
     let protect = protect::read(&mut table);
     let watchdog_us = table.optional("watchdog", duration_us);
     let stolen_time = table.optional("stolen-time", boolean);
+    let sets_power = table.optional("sets-power", boolean);
     let vcpus = table.list("vcpus", "a list of cores such as [0, 1]", number);
     if vcpus.is_none() && !table.has("vcpus") {
         table.missing("vcpus", "[0]");
@@ -609,6 +613,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
         protect,
         watchdog_us,
         stolen_time,
+        sets_power,
         vcpus: vcpus?,
         cores: cores.unwrap_or_default(),
         priority,

@@ -171,7 +171,7 @@ pub struct Roles {
 /// Which cores go off when they are not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Power {
-    /// How soon.
+    /// How soon, until the operator or a guest changes that.
     pub mode: PowerMode,
     /// How many cores are on at least.
     pub least: u8,
@@ -189,6 +189,8 @@ pub struct Power {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PowerMode {
+    /// As many cores are on as may be.
+    Performance,
     /// A core goes off if the others carry the load with a reserve, and comes back before vCPUs queue.
     Balanced,
     /// As few cores are on as carry the load.
@@ -348,6 +350,8 @@ pub struct Guest {
     pub watchdog_s: u16,
     /// Where it reads the stolen time of its vCPUs: a page of the hypervisor's ([`MemoryRange::stolen_page`]) that it may not write.
     pub stolen_time: Option<Mapping>,
+    /// Whether it may set the mode of [`Power`].
+    pub sets_power: bool,
     /// Where policy `delay` reads whether a vCPU may hold a lock: offset in bytes from the address in `SP_EL0` in the kernel
     /// (Linux: the current task) to 32 bits that are 0 if the vCPU holds none. `None`: it may hold one whenever its kernel runs.
     pub preempt_count: Option<u32>,

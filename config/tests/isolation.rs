@@ -59,6 +59,7 @@ fn guest(name: &str, memory: &[Mapping], links: &[LinkEnd]) -> Guest {
         on_stop: OnStop::Stop,
         protect: None,
         watchdog_s: 0,
+        sets_power: false,
         stolen_time: None,
         stage2: Stage2 {
             all: 0,

@@ -405,6 +405,7 @@ fn the_largest_system_fits_into_its_space() {
             }),
         }),
         watchdog_s: u16::MAX,
+        sets_power: false,
         stolen_time: Some(mapping),
         band: Band::HIGHEST,
         stage2: Stage2 {

@@ -81,6 +81,11 @@ pub enum Call {
         /// The argument of that.
         argument: u32,
     },
+    /// The call by which a guest sets or asks for the mode of `[power]`.
+    PowerMode {
+        /// What it is to do.
+        command: u32,
+    },
     /// Anything else.
     Unknown(FunctionId),
 }
@@ -163,6 +168,8 @@ impl FunctionId {
     pub const PV_TIME_ST: Self = Self(0xc500_0021);
     /// The call of `arm,smc-wdt` (Linux, drivers/watchdog/arm_smc_wdt.c), with the number that a device tree without `arm,smc-id` means.
     pub const WATCHDOG: Self = Self(spumone_config::calls::WATCHDOG);
+    /// The call that sets or returns the mode of `[power]`.
+    pub const POWER_MODE: Self = Self(spumone_config::calls::POWER_MODE);
 
     /// The workaround that this calls; `None`: none.
     pub const fn workaround(self) -> Option<Workaround> {
@@ -238,6 +245,7 @@ impl Call {
                 command: x1 as u32,
                 argument: x2 as u32,
             },
+            FunctionId::POWER_MODE => Self::PowerMode { command: x1 as u32 },
             _ => match id.workaround() {
                 Some(workaround) => Self::Workaround(workaround),
                 None => Self::Unknown(id),

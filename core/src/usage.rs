@@ -110,18 +110,14 @@ impl Shares {
 }
 
 impl Shares {
-    /// That of these guests together (bit n for guest n) in thousandths, rounded down: of a time that is not years.
-    pub fn of_guests(&self, guests: u32) -> u32 {
-        let all: u64 = self.sum(|_| true);
-        let part = self.sum(|user| guests >> user & 1 != 0 && user != IDLE);
-        let share = part / (all / 1000).max(1);
-        share.min(1000) as u32
-    }
-
-    fn sum(&self, is_meant: impl Fn(usize) -> bool) -> u64 {
-        let counted = self.passed[..START].iter().enumerate();
-        let meant = counted.filter(|(user, _)| is_meant(*user));
-        meant.fold(0, |sum: u64, (_, &it)| sum.saturating_add(it))
+    /// That of each guest in thousandths, rounded down: of a time that is not years.
+    pub fn by_guest(&self) -> [u32; MAX_GUESTS] {
+        // At most 9 times: users.
+        let all = self.passed[..START].iter();
+        let all = all.fold(0, |sum: u64, &it| sum.saturating_add(it));
+        let unit = (all / 1000).max(1);
+        // At most 8 times: guests.
+        core::array::from_fn(|guest| (self.passed[guest] / unit).min(1000) as u32)
     }
 }
 
@@ -155,20 +151,15 @@ mod tests {
     }
 
     #[test]
-    fn guests_have_shares_together() {
+    fn each_guest_has_its_share() {
         let (usage, mut watch) = (Usage::new(), Watch::new());
         usage.switch(RT, Ticks(0));
         usage.switch(LINUX, Ticks(1_000));
         usage.switch(None, Ticks(4_000));
         let shares = watch.look(PcpuId(0), &usage, Ticks(10_000));
-        let of = |guests| shares.of_guests(guests);
-        assert_eq!(
-            [of(1), of(1 << 7), of(1 | 1 << 7), of(0)],
-            [100, 300, 400, 0]
-        );
-        assert_eq!(of(!1), 300);
+        assert_eq!(shares.by_guest(), [100, 0, 0, 0, 0, 0, 0, 300]);
         let none = watch.look(PcpuId(0), &usage, Ticks(10_000));
-        assert_eq!(none.of_guests(u32::MAX), 0);
+        assert_eq!(none.by_guest(), [0; MAX_GUESTS]);
     }
 
     #[test]

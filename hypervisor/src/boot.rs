@@ -39,7 +39,6 @@ use spumone_core::load::{Claims, Phases};
 use spumone_core::local::Counts;
 use spumone_core::mailbox::Post;
 use spumone_core::migration::{Early, Level, Policy, Roles, Shared, VcpuFacts};
-use spumone_core::power::{Limits, Supply, Wish};
 use spumone_core::protect::{Pace, Rounds};
 use spumone_core::psci::{GuestPower, Lifecycle, Restarts};
 use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, Ticks, band_priority, kick_sgi};
@@ -234,17 +233,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
     let late_look = late_look.min().unwrap_or(Ticks::NEVER);
     let protected_band = protected.clone().map(|(_, guest)| guest.config.band).max();
     let protected = protected.fold(0, |all, (id, _)| all | 1 << id);
-    let used = guests.iter().fold(0, |all, it| all | it.config.cores);
-    let limits = Limits::new(system.power.as_ref(), CoreSet::from_bits(used));
-    let moving = guests.iter().enumerate();
-    let moving = moving.filter(|(_, guest)| guest.config.moves);
-    let power = Power {
-        described: system.power,
-        limits,
-        wish: Wish::new(&limits),
-        supply: Supply::new(),
-        moving: moving.fold(0, |all, (id, _)| all | 1 << id),
-    };
+    let power = Power::new(system);
     let roles = Roles {
         kernel_free: CoreSet::from_bits(system.roles.kernel_free),
         gang: system

@@ -38,16 +38,18 @@ pub enum Workload {
 pub enum Powered {
     /// The governor, in this mode.
     Governed(packed::PowerMode),
+    /// The governor, in modes that change at random.
+    Changing,
     /// Chance: cores go off and come back again and again.
     Chance,
 }
 
 impl Powered {
-    /// The mode; that of chance brings no core back.
+    /// The mode at first; that of chance brings no core back.
     pub const fn mode(self) -> packed::PowerMode {
         match self {
             Self::Governed(mode) => mode,
-            Self::Chance => packed::PowerMode::Saving,
+            Self::Changing | Self::Chance => packed::PowerMode::Saving,
         }
     }
 }

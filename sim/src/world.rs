@@ -179,6 +179,12 @@ impl World {
         self.power.as_ref().is_none_or(|it| it.wish.wants(core))
     }
 
+    /// Whether a core is off that may come on.
+    pub fn may_bring_back(&self) -> bool {
+        let power = self.power.as_ref();
+        power.is_some_and(|it| it.wish.cores().count() < it.limits.most)
+    }
+
     /// Whether a core is off.
     pub fn is_off(&self, core: PcpuId) -> bool {
         self.shared.presence(core).level() == Level::OFF
@@ -189,11 +195,17 @@ impl World {
         let lowest = self.shared.roles.lowest_movable;
         if let Some(power) = &mut self.power
             && let Some(vcpu) = self.shared.vcpu(id)
-            && brings_back(power.powered.mode(), Some(vcpu.band), lowest)
-            && let Some(core) = power.wish.add(&power.limits, vcpu.cores)
         {
-            power.changed_at = now;
-            self.touched |= 1 << core.0;
+            if brings_back(power.request.mode(), Some(vcpu.band), lowest) {
+                let Some(core) = power.wish.add(&power.limits, vcpu.cores) else {
+                    return;
+                };
+                power.changed_at = now;
+                self.touched |= 1 << core.0;
+            }
+            power.ask(now, None);
+            // The core with the governor.
+            self.touched |= 1;
         }
     }
 

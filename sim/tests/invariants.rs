@@ -93,6 +93,7 @@ fn powered() -> impl Strategy<Value = Powered> {
         2 => Just(Powered::Chance),
         1 => Just(Powered::Governed(PowerMode::Balanced)),
         1 => Just(Powered::Governed(PowerMode::Saving)),
+        2 => Just(Powered::Changing),
     ]
 }
 
@@ -137,6 +138,8 @@ fn cores_go_off_in_simulations() {
     };
     assert_eq!(off(None), 0);
     assert!(off(Some(Powered::Governed(PowerMode::Saving))) > 0);
+    assert!(off(Some(Powered::Changing)) > 0);
+    assert_eq!(off(Some(Powered::Governed(PowerMode::Performance))), 0);
     assert!(off(Some(Powered::Chance)) > 100);
 }
 

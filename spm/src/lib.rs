@@ -23,6 +23,7 @@ mod hypervisor;
 mod input;
 pub mod key;
 mod permission;
+mod power;
 mod progress;
 mod qemu;
 mod run;
@@ -30,6 +31,7 @@ mod sim;
 mod summary;
 mod system;
 mod verify;
+mod words;
 
 use clap::Parser;
 use std::process::ExitCode;

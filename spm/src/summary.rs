@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shows a checked system: which vCPU runs on which core, and what is where in memory.
 
+use crate::power;
 use crate::system::System;
+use crate::words::{counted, numbers};
 use serde_json::Value;
-use spumone_config::description::{self, POLICIES, POWER_MODES};
+use spumone_config::description::{self, POLICIES};
 use spumone_config::layout::Source;
 use spumone_config::packed::{Guest, LinkKind, WakeEarly};
 use spumone_config::units::{KIB, MIB, PAGE, range, size};
 use std::fmt::Write;
 use std::path::Path;
 
-/// The system in the hypervisor's form. Addresses are numbers of bytes.
+/// The system in the hypervisor's form, and what each mode of `[power]` can turn off. Addresses are numbers of bytes.
 pub fn json(system: &System) -> Value {
     // Only maps with keys other than strings fail, and there are none.
-    serde_json::to_value(&system.packed.system).unwrap_or_default()
+    let mut value = serde_json::to_value(&system.packed.system).unwrap_or_default();
+    if let Some(power) = value.get_mut("power").and_then(Value::as_object_mut) {
+        power.extend(power::json(system));
+    }
+    value
 }
 
 /// The names of the guests that are trusted with all memory of the machine.
@@ -42,8 +48,8 @@ pub fn text(path: &Path, system: &System) -> String {
     );
     text += &table(&cores(system));
     writeln!(text, "\n  {}", policy(system)).unwrap_or_default();
-    if system.description.power.is_some() {
-        writeln!(text, "  {}", power(system)).unwrap_or_default();
+    for line in power::text(system) {
+        writeln!(text, "  {line}").unwrap_or_default();
     }
     text.push('\n');
     text += &table(&memory(system));
@@ -52,10 +58,6 @@ pub fn text(path: &Path, system: &System) -> String {
         text += &guest_text(system, index, guest);
     }
     text
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The home core of each vCPU, with its priority.
@@ -113,45 +115,6 @@ fn policy(system: &System) -> String {
         })
         .collect();
     format!("policy {name}, {why}: {}", guests.join(", "))
-}
-
-/// What the mode of `[power]` lets go off.
-fn power(system: &System) -> String {
-    let packed = &system.packed.system;
-    let cores = packed.board.core_mpidrs.len();
-    let all = (1_u32 << cores) - 1;
-    let Some(power) = &packed.power else {
-        return "power performance: all cores stay on".to_owned();
-    };
-    let name = POWER_MODES.iter().find(|it| it.1 == Some(power.mode));
-    format!(
-        "power {}: {} to {} of {} on; may go off: {}; the console is served on core {}",
-        name.map_or("", |it| it.0),
-        u32::from(power.least).max(power.stay.count_ones()),
-        power.most,
-        counted(cores, "core"),
-        numbers(all & !power.stay),
-        packed.roles.console_core.0
-    )
-}
-
-/// The numbers of the bits that are set, as ranges: `0-2, 5`.
-fn numbers(mask: u32) -> String {
-    let is_set = |bit: u32| mask.checked_shr(bit).unwrap_or(0) & 1 != 0;
-    let mut runs = Vec::new();
-    let mut bit = 0;
-    while bit < u32::BITS {
-        let from = bit;
-        while is_set(bit) {
-            bit += 1;
-        }
-        match bit - from {
-            0 => bit += 1,
-            1 => runs.push(from.to_string()),
-            _ => runs.push(format!("{from}-{}", bit - 1)),
-        }
-    }
-    runs.join(", ")
 }
 
 /// What the machine's memory is used for.

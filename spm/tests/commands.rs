@@ -60,26 +60,42 @@ device tree at 0x42c00000 (2.0 KiB)
 #[test]
 fn what_goes_off_is_shown() {
     let folder = folder();
-    for (power, shown) in [
-        (
-            "mode = \"performance\"",
-            "power performance: all cores stay on",
-        ),
-        (
-            "mode = \"saving\"",
-            "power saving: 1 to 2 of 2 cores on; may go off: 1; the console is served on core 0",
-        ),
-    ] {
-        let text = format!("{SYSTEM}\n[power]\n{power}\n");
+    let check = |tables: &str, arguments: &[&str]| {
+        let text = format!("{SYSTEM}\n{tables}\n");
         fs::write(folder.path().join("system.toml"), text).unwrap();
-        let output = spm(folder.path(), CHECK);
-        let said = stdout(&output);
-        assert!(
-            said.contains(&format!("\n  {shown}\n")),
-            "{said}{}",
-            stderr(&output)
+        let output = spm(folder.path(), &[CHECK, arguments].concat());
+        (stdout(&output), stderr(&output))
+    };
+    for mode in ["performance", "saving"] {
+        let (said, errors) = check(&format!("[power]\nmode = \"{mode}\""), &[]);
+        let shown = format!(
+            "
+  power {mode}, until another mode is chosen:
+  - performance: no core goes off
+  - balanced: 1 of 2 cores may be off, out of 1
+  - saving: 1 of 2 cores may be off, out of 1
+  - core 0 stays on: vCPUs of rt stay there; the console is served there
+"
         );
+        assert!(said.contains(&shown), "{said}{errors}");
     }
+    let (said, _) = check(
+        "[power]\nmode = \"performance\"\ncores-on = \"1\"",
+        &["--json"],
+    );
+    let json: Value = serde_json::from_str(&said).unwrap();
+    let power = &json["system"]["power"];
+    let off = serde_json::json!({ "performance": 1, "balanced": 1, "saving": 1 });
+    assert_eq!(power["most_off"], off, "{said}");
+    let because = ["vCPUs of rt stay there", "the console is served there"];
+    let stays = serde_json::json!([{ "core": 0, "because": because }]);
+    assert_eq!(power["stays_on"], stays);
+    let (said, errors) = check(
+        "[power]\nmode = \"performance\"\n[scheduler]\npolicy = \"none\"",
+        &[],
+    );
+    let shown = "\n  power performance: all cores stay on, in every mode\n";
+    assert!(said.contains(shown), "{said}{errors}");
 }
 
 #[test]

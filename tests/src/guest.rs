@@ -188,6 +188,12 @@ impl Guest {
         self
     }
 
+    /// It may set the mode of `[power]`.
+    pub fn sets_power(mut self) -> Self {
+        self.table.sets_power = true;
+        self
+    }
+
     /// It has a watchdog with this longest timeout, and starts again as often as it likes.
     pub fn watched(mut self, longest: &str) -> Self {
         self.table.watchdog = Some(longest.to_owned());

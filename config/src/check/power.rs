@@ -2,30 +2,32 @@
 //! Whether cores can go off as `[power]` says.
 
 use crate::description::{CoresOn, Description, Guest};
-use crate::packed::Policy;
+use crate::packed::{Policy, PowerMode};
 use crate::problem::Problem;
 use crate::roles::{self, Member};
 use crate::types::{Band, GuestId, MAX_PCPUS, PcpuId};
 
 pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
+    check_setters(description, problems);
     let Some(power) = &description.power else {
         return;
     };
-    if power.mode.value.is_none() {
+    let policy = description.scheduler.policy;
+    let is_performance = power.mode.value == PowerMode::Performance;
+    if policy.value != Policy::Steal && is_performance {
         if let Some(cores_on) = power.cores_on {
             problems.push(
                 Problem::new(
                     "power-unused",
-                    "`cores-on` has no effect in mode \"performance\": all cores stay on",
+                    "`cores-on` has no effect: cores go off only under policy \"steal\", so all stay on in every mode",
                 )
                 .at(cores_on.span, "has no effect")
-                .at(power.mode.span, "in this mode")
-                .help("remove it, or write mode = \"balanced\""),
+                .at(policy.span, "under this policy")
+                .help("remove it, or write policy = \"steal\""),
             );
         }
         return;
     }
-    let policy = description.scheduler.policy;
     if policy.value != Policy::Steal {
         let problem = Problem::new(
             "power-policy",
@@ -79,7 +81,7 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
         }
     }
     let least = power.cores_on.map_or(1, |it| u64::from(it.value.least));
-    if cores > 0 && count.max(least) >= cores {
+    if cores > 0 && count.max(least) >= cores && !is_performance {
         let problem = Problem::new("no-core-off", "no core can go off in this system")
             .at(power.mode.span, "has no effect");
         problems.push(match count >= cores {
@@ -89,6 +91,32 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
             false => problem.help("allow fewer cores in `cores-on`, or remove [power]"),
         });
     }
+}
+
+/// A guest may set the mode only where cores go off in some mode.
+fn check_setters(description: &Description, problems: &mut Vec<Problem>) {
+    let goes_off = description.power.is_some() && can_go_off(description);
+    for guest in &description.guests {
+        if let Some(key) = guest.sets_power.filter(|it| it.value && !goes_off) {
+            let message = format!(
+                "guest \"{}\" may set the mode of [power], and all cores stay on in every mode",
+                guest.name.value
+            );
+            let problem = Problem::new("sets-power", message).at(key.span, "has no effect");
+            problems.push(match description.power.is_some() {
+                false => problem.help("add [power] with a `mode`, or remove `sets-power`"),
+                true => problem.help(
+                    "cores go off only under policy \"steal\", and only those without vCPUs that cannot move: change that, or remove `sets-power`",
+                ),
+            });
+        }
+    }
+}
+
+/// Whether cores can go off in some mode, whatever `cores-on` says.
+fn can_go_off(description: &Description) -> bool {
+    description.scheduler.policy.value == Policy::Steal
+        && u64::from(stay_on(description).count_ones()) < description.board.cores.value
 }
 
 fn cores_of(guest: &Guest) -> u32 {

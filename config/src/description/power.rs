@@ -11,8 +11,8 @@ use toml::de::DeValue;
 /// `[power]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Power {
-    /// How soon cores go off; `None`: never (`performance`).
-    pub mode: Spanned<Option<PowerMode>>,
+    /// How soon cores go off at first.
+    pub mode: Spanned<PowerMode>,
     /// How many cores are on.
     pub cores_on: Option<Spanned<CoresOn>>,
 }
@@ -27,10 +27,10 @@ pub struct CoresOn {
 }
 
 /// The modes by name.
-pub const POWER_MODES: &[(&str, Option<PowerMode>)] = &[
-    ("performance", None),
-    ("balanced", Some(PowerMode::Balanced)),
-    ("saving", Some(PowerMode::Saving)),
+pub const POWER_MODES: &[(&str, PowerMode)] = &[
+    ("performance", PowerMode::Performance),
+    ("balanced", PowerMode::Balanced),
+    ("saving", PowerMode::Saving),
 ];
 
 /// Reads the table.

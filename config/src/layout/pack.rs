@@ -8,8 +8,8 @@ use crate::check::{resolve_priorities, windows};
 use crate::description::{self, Description, Ended, Tampered};
 use crate::packed::{
     Content, Guest, Hash, Interrupt, KnownDevice, LEAF, Local, MAX_KNOWN_DEVICES, MemoryRange,
-    OnStop, OnTamper, Part, Power, Protect, Quiesce, RestartLimit, Scheduler, SeedSlot, Segment,
-    System, Uart, Vcpu, WakeEarly,
+    OnStop, OnTamper, Part, Policy, Power, Protect, Quiesce, RestartLimit, Scheduler, SeedSlot,
+    Segment, System, Uart, Vcpu, WakeEarly,
 };
 use crate::problem::Problem;
 use crate::roles::{self, Member};
@@ -132,6 +132,7 @@ pub fn pack(
                 None => 0,
             },
             wake_early: wake_early(written, band.unwrap_or(Band::LOWEST)),
+            sets_power: written.sets_power.is_some_and(|it| it.value),
             stolen_time: tables::stolen_time(written, board, plan.hypervisor, id),
             vcpus: list(vcpus, "vCPUs")?,
             cores: tables::cores(written),
@@ -456,11 +457,16 @@ fn power(
     members: &[Member],
 ) -> Option<Power> {
     let written = description.power.as_ref()?;
-    let mode = written.mode.value?;
+    let mode = written.mode.value;
     let moving = guests.iter().filter(|guest| guest.moves);
     let stay = roles::stay_on(members, moving.map(|guest| guest.cores));
     let cores = u8::try_from(description.board.cores.value).unwrap_or(u8::MAX);
     let cost = board.power.unwrap_or(board::Power::DEFAULT);
+    let goes_off =
+        description.scheduler.policy.value == Policy::Steal && stay.count_ones() < u32::from(cores);
+    if !goes_off {
+        return None;
+    }
     Some(Power {
         mode,
         least: written.cores_on.map_or(1, |it| it.value.least),

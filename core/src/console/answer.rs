@@ -12,6 +12,7 @@ use crate::schedule::Ticks;
 use crate::usage::{Shares, Usage, Watch};
 use core::ops::Range;
 use heapless::{Deque, Vec};
+use spumone_config::packed::PowerMode;
 use spumone_config::types::{GuestId, PcpuId};
 
 /// How many answers can be queued. Further commands are not answered.
@@ -44,6 +45,8 @@ pub trait Machine {
     fn usage(&self, core: PcpuId) -> Option<(&Usage, Ticks)>;
     /// How a core is off; `None`: it is on.
     fn off(&self, core: PcpuId) -> Option<Off>;
+    /// The mode of `[power]`; `None`: all cores stay on in this system.
+    fn power_mode(&self) -> Option<PowerMode>;
     /// The numbers of the ends of lives in the health log, the oldest first.
     fn past_lives(&self) -> Range<u32>;
     /// One of them; `None`: it is not there any more.
@@ -78,6 +81,8 @@ pub enum Answer {
     Text(&'static str),
     /// The state of all guests, the users of each core, and how guests have ended lately.
     Status,
+    /// The mode of `[power]`, which the operator has chosen.
+    Power,
     /// Whether a guest will be restarted, which was in this phase when the operator asked for it.
     Restart(GuestId, Phase),
 }
@@ -191,6 +196,13 @@ impl Answers {
                 }
                 None => self.core_line(machine),
             },
+            Some(Answer::Power) => {
+                self.end_answer();
+                self.begin_line();
+                if !self.power_mode(machine) {
+                    self.text("all cores stay on in this system\n");
+                }
+            }
             Some(&Answer::Restart(guest, phase)) => {
                 self.end_answer();
                 if let Some(guest) = machine.state(guest) {
@@ -214,6 +226,8 @@ impl Answers {
         let Some((shares, guest)) = self.shares else {
             let Some((usage, now)) = machine.usage(self.core) else {
                 self.past_life = Some(machine.past_lives().start);
+                self.begin_line();
+                self.power_mode(machine);
                 return;
             };
             self.shares = Some((self.watch.look(self.core, usage, now), GuestId(0)));
@@ -243,6 +257,19 @@ impl Answers {
                 self.core = PcpuId(self.core.0 + 1);
             }
         }
+    }
+
+    /// Composes the line about the mode of `[power]`, if there is one. Returns whether there is.
+    fn power_mode(&mut self, machine: &impl Machine) -> bool {
+        let Some(mode) = machine.power_mode() else {
+            return false;
+        };
+        self.text(match mode {
+            PowerMode::Performance => "power mode: performance\n",
+            PowerMode::Balanced => "power mode: balanced\n",
+            PowerMode::Saving => "power mode: saving\n",
+        });
+        true
     }
 
     /// Composes the next line about a life that has ended.
@@ -460,6 +487,10 @@ mod tests {
             (core == PcpuId(1) && self.ends > 0).then_some(Off::Fine)
         }
 
+        fn power_mode(&self) -> Option<PowerMode> {
+            (self.ends > 0).then_some(PowerMode::Saving)
+        }
+
         fn past_lives(&self) -> Range<u32> {
             0..self.ends
         }
@@ -530,7 +561,8 @@ mod tests {
         let (_, ends) = text.split_once("core 1: idle 100.0 %, off\n").unwrap();
         assert_eq!(
             ends,
-            "at 1.000020 s life 1 of guest rt ended: reset\n\
+            "power mode: saving\n\
+             at 1.000020 s life 1 of guest rt ended: reset\n\
              at 2.000040 s life 2 of guest rt ended: fault\n\
              at 3.000060 s life 3 of guest rt ended: its watchdog expired\n\
              x\n"

@@ -5,6 +5,7 @@
 //! input focus as it is typed. There is no time limit on the key, so that nothing here depends
 //! on time.
 
+use spumone_config::packed::PowerMode;
 use spumone_config::types::{GuestId, MAX_GUESTS};
 
 const HELP: &str = "\
@@ -13,12 +14,15 @@ Ctrl-] and then:
   n, Tab  type to the next guest
   s       show the state of all guests, and what has used each core since the last s
   r       restart the guest that has the keyboard
+  p       choose the power mode, by one more key: p performance, b balanced, s saving
   x       stop the machine
   Ctrl-]  send Ctrl-] to the guest
   ?, h    this text
 ";
 const ASK_STOP: &str = "stop the machine? x again does, any other key does not\n";
 const NOT_STOPPED: &str = "the machine goes on\n";
+const ASK_MODE: &str = "power mode? p performance, b balanced, s saving\n";
+const NO_SUCH_MODE: &str = "no such power mode, it stays as it is; Ctrl-] p and then p, b or s\n";
 const NO_SUCH_GUEST: &str = "no guest of this number has a console\n";
 const UNKNOWN_KEY: &str = "no such command; Ctrl-] then ? lists them\n";
 
@@ -35,6 +39,8 @@ pub enum InputEffect {
     Restart(GuestId),
     /// Stop the machine; the operator has asked for it twice.
     Stop,
+    /// Change the mode of `[power]`.
+    Power(PowerMode),
     /// Print this text, which consists of whole lines, as a message of the hypervisor.
     Notice(&'static str),
 }
@@ -47,6 +53,8 @@ enum State {
     Command,
     /// The operator has asked once to stop the machine.
     ConfirmStop,
+    /// The operator chooses a mode of `[power]`.
+    ChooseMode,
 }
 
 /// The state of the keyboard; it belongs to the core that serves the UART's interrupt.
@@ -83,6 +91,10 @@ impl InputSwitch {
             State::Command => self.command(byte),
             State::ConfirmStop if byte == b'x' => Some(InputEffect::Stop),
             State::ConfirmStop => Some(InputEffect::Notice(NOT_STOPPED)),
+            State::ChooseMode => Some(match mode_of(byte) {
+                Some(mode) => InputEffect::Power(mode),
+                None => InputEffect::Notice(NO_SUCH_MODE),
+            }),
         }
     }
 
@@ -101,6 +113,10 @@ impl InputSwitch {
             b'x' => {
                 self.state = State::ConfirmStop;
                 Some(InputEffect::Notice(ASK_STOP))
+            }
+            b'p' => {
+                self.state = State::ChooseMode;
+                Some(InputEffect::Notice(ASK_MODE))
             }
             b'?' | b'h' => Some(InputEffect::Notice(HELP)),
             _ => Some(InputEffect::Notice(UNKNOWN_KEY)),
@@ -122,6 +138,15 @@ impl InputSwitch {
 
     fn has_console(&self, guest: GuestId) -> bool {
         guest.index() < MAX_GUESTS && self.consoles & 1 << guest.0 != 0
+    }
+}
+
+const fn mode_of(key: u8) -> Option<PowerMode> {
+    match key {
+        b'p' => Some(PowerMode::Performance),
+        b'b' => Some(PowerMode::Balanced),
+        b's' => Some(PowerMode::Saving),
+        _ => None,
     }
 }
 
@@ -207,6 +232,35 @@ mod tests {
                 InputEffect::Deliver(A, b'x')
             ]
         );
+    }
+
+    #[test]
+    fn a_power_mode_needs_a_second_key() {
+        let modes = [
+            (b'p', PowerMode::Performance),
+            (b'b', PowerMode::Balanced),
+            (b's', PowerMode::Saving),
+        ];
+        for (key, mode) in modes {
+            assert_eq!(
+                feed(&mut switch(), &[ESC, b'p', key, b'p']),
+                [
+                    InputEffect::Notice(ASK_MODE),
+                    InputEffect::Power(mode),
+                    InputEffect::Deliver(A, b'p')
+                ]
+            );
+        }
+        for key in [b'x', b'P', b'1', b'\r', ESC, 0] {
+            assert_eq!(
+                feed(&mut switch(), &[ESC, b'p', key, b's']),
+                [
+                    InputEffect::Notice(ASK_MODE),
+                    InputEffect::Notice(NO_SUCH_MODE),
+                    InputEffect::Deliver(A, b's')
+                ]
+            );
+        }
     }
 
     #[test]

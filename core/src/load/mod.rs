@@ -268,6 +268,7 @@ mod tests {
             on_stop: OnStop::Stop,
             protect: None,
             watchdog_s: 0,
+            sets_power: false,
             stolen_time: None,
             band: Band::LOWEST,
             stage2: Stage2 {

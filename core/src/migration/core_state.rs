@@ -6,6 +6,7 @@ use super::grace::Grace;
 use super::lead::{Early, Lead};
 use super::policy::PolicyRules;
 use super::shared::Shared;
+use super::waiting::Waiting;
 use crate::schedule::{Band, Deadlines, Level, Scheduler, Ticks, TimeSlice, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::packed::Without;
@@ -159,9 +160,11 @@ pub struct CoreState<T> {
     /// See [`SHORT_PARK_DELAY_US`].
     pub(super) short_park_delay: Ticks,
     /// When the core must decide again because of a vCPU that migrates: to look again at a vCPU that another core has
-    /// parked, to sample a vCPU that has grace or for which a preemption is deferred, or to send a vCPU away or take it
-    /// back.
+    /// parked, to sample a vCPU that has grace or for which a preemption is deferred, to send a vCPU away or take it
+    /// back, or to look at vCPUs that wait for their turn.
     pub(super) fetch_at: Ticks,
+    /// vCPUs that wait for their turn while a core is off.
+    pub(super) waiting: Waiting,
     /// Until when a preemption is deferred; [`Ticks::NEVER`]: none is.
     pub(super) deferred_until: Ticks,
     /// The grace of the running vCPU.
@@ -250,6 +253,7 @@ impl<T> CoreState<T> {
             was_long: false,
             short_park_delay: micros(SHORT_PARK_DELAY_US),
             fetch_at: Ticks::NEVER,
+            waiting: Waiting::new(setup.frequency_hz),
             deferred_until: Ticks::NEVER,
             grace: Grace::new(
                 micros(GRACE_STEP_US),

@@ -161,15 +161,6 @@ fn choose<P: Platform>(
     if must_leave || !state.scheduler.is_cut() {
         end_grace(state, platform);
     }
-    if is_over
-        && let Some(id) = state.scheduler.next_in_turn()
-        && state.moves(id)
-    {
-        if let Some(ended) = must_end(state, platform) {
-            return ended;
-        }
-        platform.waits_for_core(id);
-    }
     if let Some(ended) = must_end(state, platform) {
         return ended;
     }

@@ -45,6 +45,7 @@
 //! | `finish`, `decide`, `switch` | one iteration of a core's loop |
 //! | `off` | a core goes off, and comes back |
 
+mod call_cores;
 mod catch;
 mod choice;
 mod claim;
@@ -74,6 +75,7 @@ mod send;
 mod shared;
 mod slot;
 mod switch;
+mod waiting;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 //! How a core notifies other cores: it publishes which band it runs, and kicks a core that could run a vCPU parked
 //! here.
 
+use super::call_cores::look_for_waiting;
 use super::core_state::CoreState;
 use super::park::{host_core_of, is_parked_here, park};
 use super::platform::{Platform, State, TracePoint};
@@ -192,6 +193,7 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
         }
         publish_level(state, platform, level);
         state.notify_at = Ticks::NEVER;
+        look_for_waiting(state, platform, now);
         if before > floor && state.rules.returns_home {
             call_home(state, platform);
         }
@@ -258,22 +260,25 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
         notify_other_core(state, platform, id, true);
     }
     state.notify_at = match next {
+        Some(_) if platform.may_bring_core_back() => now.saturating_add(state.waiting.longest_turn),
         Some(_) => now.saturating_add(state.notify_again_after),
         None => Ticks::NEVER,
     };
 }
 
 /// Whether a vCPU has been parked here, and this core has run a higher band, for so long that another core should have taken the vCPU since it was
-/// notified.
+/// notified. If the vCPU sleeps, its timer may have expired meanwhile.
 fn has_waited<P: Platform>(state: &State<P>, platform: &P, id: VcpuId, now: Ticks) -> bool {
     let slot = platform.shared().slot(id);
-    let waits = slot.parked().is_some_and(|it| it.state != ParkedState::Off);
+    let parked = slot.parked().map(|it| it.state);
+    let longest = match parked {
+        None | Some(ParkedState::Off) => return false,
+        Some(ParkedState::Asleep) => state.notify_again_after,
+        Some(_) => state.waiting.longest_turn,
+    };
     let runs_since = state.long_at.saturating_sub(state.rules.park_delay);
-    let due = slot
-        .since()
-        .max(runs_since)
-        .saturating_add(state.notify_again_after);
-    waits && due <= now && platform.guest_runs(id)
+    let due = slot.since().max(runs_since).saturating_add(longest);
+    due <= now && platform.guest_runs(id)
 }
 
 /// Notifies another core of a vCPU above the lowest band that moves, if one is parked here and cut off, and returns that

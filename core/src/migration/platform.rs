@@ -193,6 +193,10 @@ pub trait Platform {
     fn is_wanted(&self, _: PcpuId) -> bool {
         true
     }
+    /// Whether a core is off that [`Self::waits_for_core`] may bring back.
+    fn may_bring_core_back(&self) -> bool {
+        false
+    }
     /// The vCPU, which may migrate, has waited for a core for so long (or sleeps where it is cut off for so long) that another core should come on, if
     /// one is off.
     fn waits_for_core(&mut self, _: VcpuId) {}

@@ -2,24 +2,30 @@
 //! Which cores are on: they follow the load.
 //!
 //! ```text
-//!   console's core: Governor ── takes a core out ──►  Wish  ◄── adds a core ── any core on which a vCPU waits
-//!   (at each window's end, from each core's Usage)      │
-//!                                                       ▼
-//!          each core that idles, before it waits for an interrupt: migration::follow_wish
+//!   console's core: Governor ── takes cores out ──►  Wish  ◄── adds a core ── any core on which a vCPU waits
+//!   (at each window's end, from each core's Usage)     │
+//!                                                      ▼
+//!         each core that idles, before it waits for an interrupt: migration::follow_wish
 //! ```
 //!
 //! - The [`Wish`] is the set of cores that are to be on: one atomic word that all cores read.
 //! - Only one core has the [`Governor`], so only one core takes cores out of the wish. From what each core has spent its time on, it decides whether
-//!   the other cores can carry the load with a reserve, and it waits for longer before it takes the next core out if the last one was missed soon.
+//!   the other cores can carry the load with a reserve, and it waits for longer before it takes the next ones out if the last ones were missed soon.
+//!   Each guest's load can only be on the cores that it may use ([`Movers`]). While as few cores are on as may be, there are no windows.
 //! - A vCPU that waits for a core while one is off adds that core at once ([`brings_back`]): that is no decision of the governor, and waits for no
-//!   window.
+//!   window. It is a [`Request`], so that windows begin again.
+//! - The mode can change at any time: it is part of the [`Request`].
 //! - How a core goes off is in [`migration::follow_wish`](crate::migration::follow_wish). One that has nothing left to do then turns itself off by a call of
 //!   the firmware ([`Supply`]).
 //!
 //! A core that has a vCPU that stays there is never taken out, nor is the console's core. For each guest whose vCPUs migrate, one of its cores
 //! stays on, too ([`Limits::stay`]).
 
+mod call;
+mod fit;
 mod governor;
+mod loads;
+mod request;
 mod supply;
 mod wish;
 
@@ -30,7 +36,10 @@ mod loom_tests;
 #[cfg(not(loom))]
 mod tests;
 
-pub use governor::{Governor, Load, Step};
+pub use call::call;
+pub use governor::{Governor, Step};
+pub use loads::{Loads, Movers};
+pub use request::Request;
 pub use supply::Supply;
 pub use wish::Wish;
 
@@ -82,7 +91,7 @@ impl Limits {
 /// (`lowest`) share the cores that are on, until the governor sees that those are busy.
 pub fn brings_back(mode: PowerMode, band: Option<Band>, lowest: Level) -> bool {
     match mode {
-        PowerMode::Balanced => true,
+        PowerMode::Performance | PowerMode::Balanced => true,
         PowerMode::Saving => Level::of(band) > lowest,
     }
 }

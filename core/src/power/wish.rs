@@ -52,11 +52,14 @@ impl Wish {
         self.change(seen, seen | CoreSet::of(core)).then_some(core)
     }
 
-    /// Takes a core out, if the cores that are wanted are still those that the governor has `seen`, and the limits allow it. Only the core with
-    /// the governor calls this. Returns whether it was taken out; then the caller sends it an SGI.
-    pub fn take_out(&self, limits: &Limits, seen: CoreSet, core: PcpuId) -> bool {
-        let may = seen.contains(core) && !limits.stay.contains(core) && seen.count() > limits.least;
-        may && self.change(seen, seen - CoreSet::of(core))
+    /// Takes cores out, if the cores that are wanted are still those that the governor has `seen`, and the limits allow it. Only the core with
+    /// the governor calls this. Returns whether they were taken out; then the caller sends each an SGI.
+    pub fn take_out(&self, limits: &Limits, seen: CoreSet, cores: CoreSet) -> bool {
+        let rest = seen - cores;
+        let may = (cores - seen).is_empty()
+            && (limits.stay - rest).is_empty()
+            && rest.count() >= limits.least;
+        may && self.change(seen, rest)
     }
 
     fn change(&self, from: CoreSet, to: CoreSet) -> bool {

@@ -92,6 +92,11 @@ pub enum Outcome {
     GuestOff,
     /// Restart the guest: [`Lifecycle::begin_stop`] with [`StopReason::Reset`].
     GuestReset,
+    /// Return what [`power::call`](crate::power::call) answers.
+    PowerMode {
+        /// What the call is to do.
+        command: u32,
+    },
     /// Return what [`Watchdog::call`](crate::watchdog::Watchdog::call) answers.
     Watchdog {
         /// What the watchdog is to do.
@@ -172,6 +177,7 @@ pub fn handle(
             None => Err(CallError::NotSupported),
         },
         Call::Watchdog { command, argument } => Ok(Outcome::Watchdog { command, argument }),
+        Call::PowerMode { command } => Ok(Outcome::PowerMode { command }),
         Call::Unknown(_) => Err(CallError::NotSupported),
     };
     outcome.unwrap_or_else(|error| Outcome::Return(error.to_register()))

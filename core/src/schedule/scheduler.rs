@@ -413,9 +413,14 @@ impl Scheduler {
             .is_some_and(|(vcpu, _)| self.queue.has_others(vcpu))
     }
 
-    /// The vCPU of the running one's band whose turn is next; `None`: none waits.
-    pub fn next_in_turn(&self) -> Option<VcpuId> {
-        self.queue.after(self.current?.0)
+    /// The vCPUs of the running one's band that wait for their turn, in the order of their turns.
+    pub fn waiting(&self) -> impl Iterator<Item = VcpuId> {
+        let current = self.current();
+        let after = move |id| self.queue.after(id).filter(|_| current.is_some());
+        // At most 32 times: vCPUs.
+        core::iter::successors(current.and_then(after), move |&id| {
+            after(id).filter(|&next| Some(next) != current)
+        })
     }
 
     /// vCPUs of `band` and below do not run from the next decision on; `None`: all may run.

@@ -7,6 +7,7 @@ use crate::hardware::mitigate;
 use crate::timers;
 use spumone_config::VcpuId;
 use spumone_core::migration;
+use spumone_core::power;
 use spumone_core::psci::{self, Outcome, StopReason};
 use spumone_core::smccc::{Call, SUCCESS, random_registers};
 use spumone_core::vgic::VcpuIndex;
@@ -34,6 +35,12 @@ impl Instance {
                 };
                 let values = guest.watchdog.call(command, argument, caller);
                 self.answer_four(values);
+            }
+            Outcome::PowerMode { command } => {
+                let mode = machine.power.mode();
+                let set = |mode| machine.set_power_mode(mode);
+                let value = power::call(command, guest.config.sets_power, mode, set);
+                self.answer(value);
             }
             Outcome::Mitigate(workaround) => {
                 if self.platform.needs.passes_on(workaround) {

@@ -93,7 +93,7 @@ impl CorePlatform {
     #[inline(always)]
     pub(super) fn kicks(&self) -> Taken {
         let kicks = self.own.take_kicked();
-        match self.port.has_mail() {
+        match self.port.has_mail() || self.is_asked() {
             true => Taken::KicksAndChore(kicks),
             false => Taken::Kicks(kicks),
         }

@@ -3,6 +3,7 @@
 //! off.
 
 use super::Instance;
+use super::platform::is_low;
 use crate::console;
 use crate::cpu;
 use crate::epitaph::fatal;
@@ -33,6 +34,8 @@ impl Instance {
         }
         if self.platform.attendance.due() <= now {
             self.attend(now);
+            self.govern(now);
+        } else if is_low(self.state.current_band()) {
             self.govern(now);
         }
         if self.platform.looks.are_due(now) {

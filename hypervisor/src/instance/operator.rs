@@ -9,6 +9,7 @@ use crate::cpu;
 use crate::machine::Machine;
 use crate::timers;
 use core::ops::Range;
+use spumone_config::packed::PowerMode;
 use spumone_config::{GuestId, PcpuId};
 use spumone_core::console::{Answer, GuestState, InputEffect, Left, Off, PastLife, Served, Source};
 use spumone_core::local::progress;
@@ -62,6 +63,10 @@ impl spumone_core::console::Machine for Machine {
     fn off(&self, core: PcpuId) -> Option<Off> {
         let is_off = self.shared.presence(core).level() == Level::OFF;
         is_off.then(|| self.power.supply.off(core))
+    }
+
+    fn power_mode(&self) -> Option<PowerMode> {
+        self.power.mode()
     }
 
     fn past_lives(&self) -> Range<u32> {
@@ -182,6 +187,10 @@ impl Instance {
             InputEffect::Restart(guest) => {
                 let phase = self.restart_guest(guest);
                 self.answers.queue(Answer::Restart(guest, phase));
+            }
+            InputEffect::Power(mode) => {
+                self.platform.machine.set_power_mode(mode);
+                self.answers.queue(Answer::Power);
             }
             InputEffect::Stop => self.stop_machine(),
             InputEffect::Notice(text) => self.answers.queue(Answer::Text(text)),

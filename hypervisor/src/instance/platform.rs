@@ -65,6 +65,10 @@ pub(super) struct CorePlatform {
     predicts_for: Option<GuestId>,
     /// Whether the core has the registers of deferred SErrors, which a switch then saves and loads.
     has_error_registers: bool,
+    /// Whether this core has the governor.
+    pub(super) has_governor: bool,
+    /// When the governor's window ends; [`Ticks::NEVER`]: there is none.
+    pub(super) window_end: Ticks,
     /// What this core is to do about the lives of guests.
     pub(super) orders: Orders<'static>,
 }
@@ -83,6 +87,7 @@ impl CorePlatform {
             .iter()
             .any(|guest| guest.config.watchdog_s != 0);
         let looks = core == machine.console_core && has_watchdogs;
+        let has_governor = core == machine.console_core && machine.power.described.is_some();
         let own = &machine.cores[core.index()];
         let needs = mitigation::set_up();
         own.needs.publish(needs);
@@ -105,6 +110,12 @@ impl CorePlatform {
             forgets_branches: needs.at_switch().is_some(),
             predicts_for: None,
             has_error_registers: cpu::has_error_registers(),
+            has_governor,
+            // A request, or the first decision, begins the windows.
+            window_end: match has_governor {
+                true => Ticks(0),
+                false => Ticks::NEVER,
+            },
         }
     }
 
@@ -134,10 +145,14 @@ impl CorePlatform {
         LoadedGic::new(self.machine, self.core, guest, self.list_registers)
     }
 
-    /// When the alarm expires for the hypervisor's own work: that of the console, to look after watchdogs, and to look for protected memory.
+    /// When the alarm expires for the hypervisor's own work: that of the console, to look after watchdogs, to look for protected memory, and in the
+    /// lowest band or while the core idles that of the governor.
     #[inline(always)]
     pub(super) fn own_chore(&mut self, now: Ticks, band: Option<Band>) -> Ticks {
-        let due = self.attendance.due().min(self.looks.due());
+        let mut due = self.attendance.due().min(self.looks.due());
+        if is_low(band) {
+            due = due.min(self.governs_at(now));
+        }
         match self.machine.protected {
             0 => due,
             _ => due.min(self.next_look(now, band)),
@@ -436,10 +451,12 @@ impl Platform for CorePlatform {
     }
 
     #[inline(always)]
+    fn may_bring_core_back(&self) -> bool {
+        self.machine.power.may_bring_back()
+    }
+
     fn waits_for_core(&mut self, id: VcpuId) {
-        if self.machine.power.described.is_some() {
-            self.bring_core_back(id);
-        }
+        self.bring_core_back(id);
     }
 
     #[inline(always)]

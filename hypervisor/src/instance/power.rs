@@ -8,81 +8,129 @@ use crate::hardware::{self, TurnOn};
 use crate::machine::Machine;
 use crate::power::Power;
 use crate::steps::mark;
-use spumone_config::types::MAX_PCPUS;
+use crate::timers;
+use spumone_config::packed::PowerMode;
 use spumone_config::{PcpuId, VcpuId};
 use spumone_core::migration;
-use spumone_core::power::{Governor, Load, Step, brings_back};
+use spumone_core::power::{Governor, Loads, Step, brings_back};
 use spumone_core::schedule::{Band, Ticks};
 use spumone_core::sets::CoreSet;
-use spumone_core::usage::{Usage, Watch};
+use spumone_core::usage::{Shares, Watch};
 
-/// In microseconds: the shortest window of the governor. It ends when the core serves the console next.
-const WINDOW_US: u32 = 30_000;
+/// In microseconds: by how much a decision is put off, once, if the core is about to wake a vCPU.
+const PUT_OFF_US: u32 = 20;
+/// Most steps at the end of a window.
+const MAX_STEPS: usize = 121;
 
 /// What the console's core keeps for the governor.
 pub(super) struct Governing {
     governor: Governor,
     /// What the governor saw of all cores.
     watch: Watch,
-    loads: [Load; MAX_PCPUS],
-    /// The core whose load is read next. The core looks for interrupts in between.
-    next: PcpuId,
-    /// What was decided, with the cores that were wanted then, and is not done yet.
-    decided: Option<(CoreSet, Step)>,
-    /// When the window ends.
-    due: Ticks,
-    window: Ticks,
+    loads: Loads,
+    /// Those of the core that is being read.
+    shares: Option<Shares>,
+    phase: Phase,
+    /// Whether a decision was put off because the core was about to wake a vCPU.
+    was_put_off: bool,
+}
+
+/// How far the work at the end of a window is.
+#[derive(Clone, Copy)]
+enum Phase {
+    /// It has not begun.
+    Waits,
+    /// The load of this core is read next.
+    Reads(PcpuId, Asked),
+    /// The governor decides.
+    Decides(Asked),
+    /// These cores are added to the wish, one by one.
+    Adds(CoreSet),
+    /// These cores are taken out of the wish, if it is still the first set.
+    TakesOut(CoreSet, CoreSet),
+    /// These cores, which were taken out, are called, one by one.
+    Calls(CoreSet),
+}
+
+/// For what a decision is.
+#[derive(Clone, Copy)]
+struct Asked {
+    mode: PowerMode,
+    /// The cores that were wanted when it began.
+    seen: CoreSet,
 }
 
 impl Governing {
     /// The governor of a system in which cores go off; `None`: they do not.
     pub(super) fn new(power: &Power, now: Ticks, frequency_hz: u32) -> Option<Self> {
         let described = power.described.as_ref()?;
+        let (limits, movers) = (power.limits, power.movers.clone());
         let wanted = power.wish.cores();
-        let window = Ticks::from_micros(WINDOW_US, frequency_hz);
         Some(Self {
-            governor: Governor::new(described, power.limits, wanted, now, frequency_hz),
+            governor: Governor::new(described, limits, movers, wanted, now, frequency_hz),
             watch: Watch::new(),
-            loads: [Load::default(); MAX_PCPUS],
-            next: PcpuId(0),
-            decided: None,
-            due: now.saturating_add(window),
-            window,
+            loads: Loads::NONE,
+            shares: None,
+            phase: Phase::Waits,
+            was_put_off: false,
         })
     }
 
-    /// One step at the end of a window. Returns whether it was the last one.
-    fn step(&mut self, machine: &Machine, now: Ticks) -> bool {
-        if let Some((seen, step)) = self.decided.take() {
-            self.next = PcpuId(0);
-            self.due = now.saturating_add(self.window);
-            match step {
-                Step::Stay => {}
-                Step::On(core) => machine.bring_back(CoreSet::of(core)),
-                Step::Off(core) => machine.send_off(seen, core),
+    /// One step at the end of a window. Returns when the next window ends, after the last step.
+    fn step(&mut self, machine: &Machine, now: Ticks) -> Option<Ticks> {
+        let power = &machine.power;
+        match self.phase {
+            Phase::Waits => {
+                self.loads = Loads::NONE;
+                let mode = power.request.take();
+                let seen = power.wish.cores();
+                self.phase = Phase::Reads(PcpuId(0), Asked { mode, seen });
             }
-            return true;
-        }
-        match machine.cores.get(self.next.index()) {
-            Some(core) => self.read_load(machine.power.moving, &core.usage, now),
-            None => {
-                let seen = machine.power.wish.cores();
-                self.decided = Some((seen, self.governor.window_end(now, seen, &self.loads)));
+            Phase::Reads(id, asked) => match machine.cores.get(id.index()) {
+                Some(core) => match self.shares.take() {
+                    None => self.shares = Some(self.watch.look(id, &core.usage, now)),
+                    Some(shares) => {
+                        self.loads.add(id, &shares, self.governor.movers());
+                        self.phase = Phase::Reads(PcpuId(id.0 + 1), asked);
+                    }
+                },
+                None => self.phase = Phase::Decides(asked),
+            },
+            Phase::Decides(Asked { mode, seen }) => {
+                self.phase = match self.governor.step(now, seen, mode, &self.loads)? {
+                    Step::Stay => Phase::Calls(CoreSet::EMPTY),
+                    Step::On(cores) => Phase::Adds(cores),
+                    Step::Off(cores) => Phase::TakesOut(seen, cores),
+                };
+            }
+            Phase::Adds(cores) => {
+                self.phase = match cores.iter().next() {
+                    Some(core) => {
+                        machine.add_wanted(CoreSet::of(core));
+                        Phase::Adds(cores - CoreSet::of(core))
+                    }
+                    None => Phase::Calls(CoreSet::EMPTY),
+                };
+            }
+            Phase::TakesOut(seen, cores) => {
+                let is_out = power.wish.take_out(&power.limits, seen, cores);
+                self.phase = Phase::Calls(match is_out {
+                    true => cores,
+                    // Another core has changed the wish, and has asked for the next decision.
+                    false => CoreSet::EMPTY,
+                });
+            }
+            Phase::Calls(cores) => {
+                let Some(core) = cores.iter().next() else {
+                    self.phase = Phase::Waits;
+                    return Some(self.governor.next_end(now));
+                };
+                // If it runs a higher band, it goes off when it idles.
+                machine.call_core(core, Band::LOWEST);
+                self.phase = Phase::Calls(cores - CoreSet::of(core));
             }
         }
-        false
-    }
-
-    /// Reads the load of the next core.
-    fn read_load(&mut self, moving: u32, usage: &Usage, now: Ticks) {
-        let shares = self.watch.look(self.next, usage, now);
-        if let Some(load) = self.loads.get_mut(self.next.index()) {
-            *load = Load {
-                fixed: shares.of_guests(!moving),
-                movable: shares.of_guests(moving),
-            };
-        }
-        self.next = PcpuId(self.next.0 + 1);
+        None
     }
 }
 
@@ -187,16 +235,30 @@ impl Instance {
         }
     }
 
-    /// Reads the loads of cores if the governor's window has ended, until an interrupt is pending. When all are read, the governor decides, and then the
-    /// core does what was decided.
+    /// Does what the governor does at the end of a window, or if it was asked for a decision, until an interrupt is pending: it reads the loads of
+    /// cores, decides, and calls the cores that go off or come on.
     pub(super) fn govern(&mut self, now: Ticks) {
         let machine = self.platform.machine;
-        let Some(governing) = self.governing.as_mut().filter(|it| it.due <= now) else {
+        let is_due = self.platform.governs_at(now) <= now;
+        let Some(governing) = self.governing.as_mut().filter(|_| is_due) else {
             return;
         };
-        // At most 10 times: cores, the decision, and what follows from it.
-        for _ in 0..MAX_PCPUS + 2 {
-            if cpu::interrupt_pending() || governing.step(machine, now) {
+        let quiet = migration::quiet_from(&self.state, &self.platform, now);
+        governing.was_put_off = quiet <= now && !governing.was_put_off;
+        if governing.was_put_off {
+            let put_off = Ticks::from_micros(PUT_OFF_US, timers::frequency() as u32);
+            self.platform.window_end = now.saturating_add(put_off);
+            return;
+        }
+        // If an interrupt comes in between, the rest is due at once. The request may be taken by then.
+        self.platform.window_end = now;
+        // At most 121 times: a beginning, 17 for cores, 83 of the decision, and up to 20 for what follows from it.
+        for _ in 0..MAX_STEPS {
+            if cpu::interrupt_pending() {
+                return;
+            }
+            if let Some(end) = governing.step(machine, now) {
+                self.platform.window_end = end;
                 return;
             }
         }
@@ -207,29 +269,58 @@ impl CorePlatform {
     /// See [`Platform::waits_for_core`](migration::Platform::waits_for_core).
     #[inline(never)]
     pub(super) fn bring_core_back(&self, id: VcpuId) {
-        let shared = &self.machine.shared;
-        if let Some(power) = &self.machine.power.described
-            && let Some(vcpu) = shared.vcpu(id)
-            && brings_back(power.mode, Some(vcpu.band), shared.roles.lowest_movable)
-        {
-            self.machine.bring_back(vcpu.cores);
+        let (shared, power) = (&self.machine.shared, &self.machine.power);
+        let Some(vcpu) = shared.vcpu(id).filter(|_| power.described.is_some()) else {
+            return;
+        };
+        let lowest = shared.roles.lowest_movable;
+        if !brings_back(power.request.mode(), Some(vcpu.band), lowest) {
+            self.machine.ask_governor(power.request.ask());
+        } else if self.machine.add_wanted(vcpu.cores) {
+            self.machine.ask_governor(power.request.ask());
         }
+    }
+
+    /// When the governor's next decision is due, if this core has the governor; it is `now` if there are no windows and a decision is asked for.
+    #[inline(always)]
+    pub(super) fn governs_at(&self, now: Ticks) -> Ticks {
+        match self.is_asked() {
+            true => now,
+            false => self.window_end,
+        }
+    }
+
+    /// Whether this core has the governor, there are no windows, and a decision is asked for.
+    #[inline(always)]
+    pub(super) fn is_asked(&self) -> bool {
+        self.window_end == Ticks::NEVER
+            && self.has_governor
+            && self.machine.power.request.is_asked()
     }
 }
 
 impl Machine {
-    /// Brings a core of these back, if one is off and may come on.
-    fn bring_back(&self, among: CoreSet) {
-        if let Some(core) = self.power.wish.add(&self.power.limits, among) {
+    /// Has a core of these come on, if one is not wanted and may be. Returns whether there was one.
+    fn add_wanted(&self, among: CoreSet) -> bool {
+        let added = self.power.wish.add(&self.power.limits, among);
+        if let Some(core) = added {
             self.call_core(core, Band::LOWEST);
+        }
+        added.is_some()
+    }
+
+    /// The governor was asked for a decision: calls its core, unless another core does.
+    fn ask_governor(&self, is_first: bool) {
+        if is_first {
+            self.call_core(self.console_core, Band::LOWEST);
         }
     }
 
-    /// Has a core go off, if the cores that are wanted are still those that were `seen`.
-    fn send_off(&self, seen: CoreSet, core: PcpuId) {
-        if self.power.wish.take_out(&self.power.limits, seen, core) {
-            // If it runs a higher band, it goes off when it idles.
-            self.call_core(core, Band::LOWEST);
-        }
+    /// Changes the mode. Any core may call this. Returns the mode before; `None`: all cores stay on in this system.
+    pub fn set_power_mode(&self, mode: PowerMode) -> Option<PowerMode> {
+        self.power.described.as_ref()?;
+        let (before, is_first) = self.power.request.set_mode(mode);
+        self.ask_governor(is_first);
+        Some(before)
     }
 }

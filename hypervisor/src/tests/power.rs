@@ -2,10 +2,10 @@
 //! Cores that go off when they are not needed, and come back.
 
 use super::bench::Bench;
-use super::guest::psci;
+use super::guest::{GuestCpu, psci};
 use super::migration::until_both_run;
 use super::systems::*;
-use crate::fake::{self, CorePower, Firmware};
+use crate::fake::{self, CorePower, Firmware, printed};
 use spumone_config::PcpuId;
 use spumone_config::packed::{Policy, Power, PowerMode, System, Trigger};
 use spumone_core::console::Off;
@@ -18,6 +18,10 @@ fn described(mode: PowerMode) -> System {
         .on(0b111)
         .with_spi(42, 52, Trigger::Edge)
         .with_spi(43, 53, Trigger::Edge);
+    let migrates = GuestParts {
+        sets_power: true,
+        ..migrates
+    };
     let real_time = GuestParts::new(&[(0, 20)]).with_spi(40, 50, Trigger::Edge);
     let mut system = system(3, Policy::Steal, &[migrates, real_time]);
     system.roles.console_core = PcpuId(0);
@@ -121,6 +125,64 @@ fn vcpus_that_wait_bring_cores_back_and_to_save_only_the_governor_does() {
         }
         assert!(!is_off(&bench, 1), "{mode:?}");
     }
+}
+
+const CALL: u64 = 0x8600_0040;
+
+/// All cores come on, and go off again.
+#[test]
+fn a_guest_that_may_sets_the_mode() {
+    let mut bench = asleep(PowerMode::Balanced);
+    fake::with(|machine| machine.gic.set_line(42, true));
+    assert_eq!(bench.acknowledges(0, 1), 52);
+    let call = |bench: &mut Bench, command| {
+        let call = move |cpu: &mut GuestCpu<'_>| cpu.hvc([CALL, command, 22, 33]);
+        bench.does_and_returns(0, 1, call).x
+    };
+    assert_eq!(call(&mut bench, 3)[..4], [1, 3, 22, 33]);
+    assert_eq!(call(&mut bench, 4)[0], -2_i64 as u64);
+    assert_eq!(call(&mut bench, 0)[0], 1);
+    let all_on = |bench: &Bench| !is_off(bench, 1) && !is_off(bench, 2);
+    bench.until("all cores are on", |bench| all_on(bench));
+    bench.iterations(1_000);
+    assert!(all_on(&bench));
+    assert_eq!(call(&mut bench, 2)[0], 0);
+    bench.does(0, 0, |cpu| cpu.wfi());
+    bench.until("a core goes off", |bench| !all_on(bench));
+}
+
+#[test]
+fn for_another_guest_there_is_no_such_call() {
+    let mut bench = Bench::boot(&described(PowerMode::Balanced));
+    bench.until("it runs", |bench| bench.entry(1, 0).count > 0);
+    for command in [0, 1, 2, 3, 4] {
+        let call = move |cpu: &mut GuestCpu<'_>| cpu.hvc([CALL, command, 22, 33]);
+        let x = bench.does_and_returns(1, 0, call).x;
+        assert_eq!(x[..4], [-1_i64 as u64, command, 22, 33]);
+    }
+}
+
+fn types(keys: &[u8]) {
+    fake::with(|machine| machine.type_keys(keys));
+}
+
+#[test]
+fn keys_change_the_mode() {
+    let mut bench = asleep(PowerMode::Saving);
+    types(b"\x1dpx");
+    bench.until("a refusal", |_| printed().contains("no such power mode"));
+    types(b"\x1dpp");
+    bench.until("the mode", |_| {
+        printed().contains("power mode: performance")
+    });
+    bench.until("all cores are on", |bench| {
+        !is_off(bench, 1) && !is_off(bench, 2)
+    });
+    types(b"\x1dpb");
+    bench.until("the mode", |_| printed().contains("power mode: balanced"));
+    bench.until("only core 0 is on", |bench| {
+        is_off(bench, 1) && is_off(bench, 2)
+    });
 }
 
 #[test]

@@ -80,6 +80,8 @@ pub struct GuestParts {
     pub protect: Option<Protect>,
     /// The longest timeout of its watchdog, in seconds.
     pub watchdog_s: u16,
+    /// Whether it may set the mode of `[power]`.
+    pub sets_power: bool,
     /// Whether it reads the stolen time of its vCPUs.
     pub reads_stolen_time: bool,
     /// Bytes of its memory.
@@ -98,6 +100,7 @@ impl GuestParts {
             on_stop: OnStop::Stop,
             protect: None,
             watchdog_s: 0,
+            sets_power: false,
             reads_stolen_time: false,
             memory_size: GUEST_MEMORY_SIZE,
         }
@@ -210,6 +213,7 @@ impl GuestParts {
             on_stop: self.on_stop,
             protect: self.protect.clone(),
             watchdog_s: self.watchdog_s,
+            sets_power: self.sets_power,
             stolen_time: self.reads_stolen_time.then(|| Mapping {
                 ipa: GuestAddr(STOLEN_TIME),
                 pa: HYPERVISOR_MEMORY.stolen_page(GuestId(index as u8)),

@@ -73,7 +73,7 @@ impl Instance {
     /// One iteration of the loop, at the time that [`Self::next_event`] returned.
     pub fn step(&mut self, w: &mut World, now: Ticks) {
         if self.looks_at_wishes(w)
-            && let Some(power) = w.power.as_mut().filter(|it| it.next <= now)
+            && let Some(power) = w.power.as_mut().filter(|it| it.next() <= now)
         {
             w.touched |= power.step(now);
             return;
@@ -119,7 +119,7 @@ impl Instance {
     /// When the next event of this core is, if no other core acts.
     pub fn next_event(&self, w: &World) -> Ticks {
         match &w.power {
-            Some(power) if self.looks_at_wishes(w) => self.next_own_event(w).min(power.next),
+            Some(power) if self.looks_at_wishes(w) => self.next_own_event(w).min(power.next()),
             _ => self.next_own_event(w),
         }
     }

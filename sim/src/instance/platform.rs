@@ -197,6 +197,10 @@ impl Platform for Core<'_> {
         self.world.is_wanted(core)
     }
 
+    fn may_bring_core_back(&self) -> bool {
+        self.world.may_bring_back()
+    }
+
     fn waits_for_core(&mut self, id: VcpuId) {
         self.world.bring_back(id, self.hardware.now());
     }

@@ -15,6 +15,7 @@ mod hostile;
 mod instructions;
 mod ipi;
 mod lives;
+mod power;
 mod psci;
 mod registers;
 mod spin;
@@ -43,6 +44,7 @@ pub fn find(name: &str) -> Option<fn()> {
         "ipi" => ipi::run,
         "lives" => lives::run,
         "off" => psci::all_off,
+        "power" => power::run,
         "psci" => psci::run,
         "registers" => registers::run,
         "spin" => spin::run,

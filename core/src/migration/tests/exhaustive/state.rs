@@ -310,6 +310,7 @@ impl CoreSnapshot {
             was_long,
             short_park_delay: _,
             fetch_at,
+            waiting,
             deferred_until,
             grace,
             pulls_for_interrupts: _,
@@ -323,6 +324,8 @@ impl CoreSnapshot {
         assert_eq!((*chore_at, *chore_is_due), (Ticks::NEVER, false));
         assert!(awaits.is_none_or(|it| *running == Some(it.id)));
         assert!(!must_decide && *deferred_until == Ticks::NEVER);
+        // No core comes on for vCPUs that wait for their turn.
+        assert_eq!(waiting.look_at, Ticks::NEVER);
         assert!(!is_unfinished && fetched.is_none() && preempted.is_none());
         assert_eq!(*running, scheduler.current());
         assert_eq!((*alarm_is_stale, *alarm_expired), (false, false));

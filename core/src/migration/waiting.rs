@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! When cores are called for vCPUs that wait for their turn while another core is off ([`call_cores`](super::call_cores)).
+
+use crate::schedule::Ticks;
+
+/// In microseconds: for how long vCPUs have had to wait for their turn without a break before a core is called for the first. Longer than what an idle
+/// guest does when a timer expires; if a core takes longer to come on, it is still worth its cost.
+const LONGEST_TURN_US: u32 = 500;
+/// In microseconds: after how long a core is called for the next one. A core that comes on at once has taken one by then.
+const NEXT_CALL_US: u32 = 50;
+/// In microseconds: after how long the core looks again, while as many cores are called as vCPUs wait.
+const LOOK_AGAIN_US: u32 = 200;
+/// In microseconds: after how long a core that was called should have come on. After that, others are called.
+const CALL_AGAIN_US: u32 = 2_000;
+
+/// vCPUs that wait for their turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    /// When the core looks at them next; [`Ticks::NEVER`]: none waits, or no core can come on.
+    pub(super) look_at: Ticks,
+    /// How many waited at the last look.
+    waited: u8,
+    /// For how many of those a core was called.
+    called: u8,
+    /// When the last one was called.
+    called_at: Ticks,
+    pub(super) longest_turn: Ticks,
+    next_call: Ticks,
+    look_again: Ticks,
+    call_again: Ticks,
+}
+
+impl Waiting {
+    /// None wait. For a counter of this frequency.
+    pub(super) const fn new(frequency_hz: u32) -> Self {
+        Self {
+            look_at: Ticks::NEVER,
+            waited: 0,
+            called: 0,
+            called_at: Ticks(0),
+            longest_turn: Ticks::from_micros(LONGEST_TURN_US, frequency_hz),
+            next_call: Ticks::from_micros(NEXT_CALL_US, frequency_hz),
+            look_again: Ticks::from_micros(LOOK_AGAIN_US, frequency_hz),
+            call_again: Ticks::from_micros(CALL_AGAIN_US, frequency_hz),
+        }
+    }
+
+    /// So many wait at `now`, when the core was to look at them. Returns whether it is to call a core for one of them.
+    pub(super) fn calls(&mut self, count: u8, now: Ticks) -> bool {
+        if self.look_at == Ticks::NEVER {
+            (self.waited, self.called) = (count, 0);
+            self.look_at = now.saturating_add(self.longest_turn);
+            return false;
+        }
+        // Cores that have come on have taken those that do not wait any more.
+        let taken = self.waited.saturating_sub(count);
+        self.called = self.called.saturating_sub(taken);
+        self.waited = count;
+        if self.called_at.saturating_add(self.call_again) <= now {
+            self.called = 0;
+        }
+        let calls = self.called < count;
+        if calls {
+            self.called += 1;
+            self.called_at = now;
+        }
+        let next = match calls {
+            true => self.next_call,
+            false => self.look_again,
+        };
+        self.look_at = now.saturating_add(next);
+        calls
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    /// One tick is a microsecond.
+    fn waiting() -> Waiting {
+        Waiting::new(1_000_000)
+    }
+
+    /// The times of the calls, up to `until`, if `count` says how many wait after so many calls at a time.
+    fn calls(until: u64, count: impl Fn(usize, u64) -> u8) -> std::vec::Vec<u64> {
+        let mut it = waiting();
+        let (mut now, mut calls) = (1_000_000, std::vec::Vec::new());
+        let start = now;
+        while now < start + until {
+            if it.calls(count(calls.len(), now - start), Ticks(now)) {
+                calls.push(now - start);
+            }
+            now = it.look_at.0;
+        }
+        calls
+    }
+
+    #[test]
+    fn a_core_is_called_for_each_that_waits() {
+        // Cores take them at once.
+        assert_eq!(
+            calls(2_000, |called, _| 3 - called.min(3) as u8),
+            [500, 550, 600]
+        );
+        // They take a millisecond.
+        let slow = |_: usize, now: u64| if now < 1_500 { 3 } else { 0 };
+        assert_eq!(calls(4_000, slow), [500, 550, 600]);
+        assert_eq!(calls(2_000, |_, _| 1), [500]);
+    }
+
+    #[test]
+    fn if_those_that_were_called_do_not_come_others_are_called() {
+        assert_eq!(calls(5_000, |_, _| 1), [500, 2_550, 4_600]);
+    }
+}
