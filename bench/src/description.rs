@@ -112,6 +112,7 @@ pub struct Guest {
     /// Whether it can read the stolen time of its vCPUs.
     #[serde(rename = "stolen-time", skip_serializing_if = "std::ops::Not::not")]
     pub stolen_time: bool,
+    /// Whether it may set the mode of `[power]`.
     #[serde(rename = "sets-power", skip_serializing_if = "std::ops::Not::not")]
     pub sets_power: bool,
     /// Home core of each vCPU.

@@ -275,7 +275,7 @@ impl Governor {
         if off.is_empty() {
             return Step::Stay;
         }
-        self.wanted = self.wanted - off;
+        self.wanted -= off;
         self.off_at = Some(now);
         Step::Off(off)
     }
@@ -283,7 +283,7 @@ impl Governor {
     fn come_on(&mut self, now: Ticks, cores: CoreSet) -> Step {
         self.phase = Phase::Begins;
         self.core_was_missed(now);
-        self.wanted = self.wanted | cores;
+        self.wanted |= cores;
         Step::On(cores)
     }
 
