@@ -274,9 +274,9 @@ impl CorePlatform {
             return;
         };
         let lowest = shared.roles.lowest_movable;
-        if !brings_back(power.request.mode(), Some(vcpu.band), lowest) {
-            self.machine.ask_governor(power.request.ask());
-        } else if self.machine.add_wanted(vcpu.cores) {
+        let brings = brings_back(power.request.mode(), Some(vcpu.band), lowest);
+        // Windows begin, if there are none.
+        if !brings || self.machine.add_wanted(vcpu.cores) {
             self.machine.ask_governor(power.request.ask());
         }
     }
