@@ -8,7 +8,7 @@ mod words;
 
 use self::measured::{Measured, full, load, spread, throughput};
 use self::runs::{
-    CORES, Case, HALF, Kind, Load, PERFORMANCE, POLICY, QUARTER, SAVING, cases, kinds, rt_loads,
+    CORES, Case, HALF, Kind, Load, PERFORMANCE, POLICY, QUARTER, SAVING, cases, kinds, loads,
 };
 use super::{About, Defaults, Evaluation, Experiment, Picture, Plan};
 use crate::machine::Run;
@@ -45,7 +45,7 @@ impl Experiment for Energy {
 
     fn evaluate(&self, plan: &Plan, results: &Results) -> Evaluation {
         Evaluation {
-            figure: Figure::Lines(by_work(plan, results)),
+            figure: Figure::Lines(by_work(results)),
             caption: "How many cores are on by the work that they do, a line for each mode".into(),
             further: vec![
                 Picture {
@@ -67,14 +67,14 @@ impl Experiment for Energy {
                 words::times_table(plan, results),
                 words::waits_table(plan, results),
             ],
-            method: words::method(plan),
+            method: words::method(),
             summary: words::summary(plan, results),
         }
     }
 }
 
 /// Cores that are on, by work.
-fn by_work(plan: &Plan, results: &Results) -> Lines {
+fn by_work(results: &Results) -> Lines {
     let line = |kind| {
         let points = STEPS.into_iter().filter_map(|load| {
             let case = Case { load, rt: 0, kind };
@@ -88,7 +88,7 @@ fn by_work(plan: &Plan, results: &Results) -> Lines {
     let all = [Kind::Mode(PERFORMANCE)]
         .into_iter()
         .chain(SAVING.map(Kind::Mode))
-        .chain((!plan.quick).then_some(Kind::Hotplug));
+        .chain([Kind::Hotplug]);
     let least = |mode: &str| {
         let full = full(mode)?;
         // A line from one number of cores to the next, as cores are whole.
@@ -98,7 +98,7 @@ fn by_work(plan: &Plan, results: &Results) -> Lines {
             [(from, f64::from(cores)), (to, f64::from(cores))]
         });
         Some(Curve {
-            name: format!("least, {mode}"),
+            name: "least, with a reserve".into(),
             points: steps.collect(),
         })
     };
@@ -112,11 +112,7 @@ fn by_work(plan: &Plan, results: &Results) -> Lines {
         x_title: "work done in a second: cores that it keeps busy (idle, 25 %, 50 %, hackbench)"
             .into(),
         lines: all.map(line).collect(),
-        curves: SAVING
-            .iter()
-            .filter_map(|it| least(it))
-            .chain([busy])
-            .collect(),
+        curves: least(SAVING[0]).into_iter().chain([busy]).collect(),
         references: Vec::new(),
     }
 }
@@ -127,28 +123,14 @@ fn work(results: &Results, case: Case) -> Option<f64> {
     Some(load(results, case)?.median * done)
 }
 
-/// All pairs of Linux's load and the real-time guest's.
-fn loads(plan: &Plan) -> impl Iterator<Item = Case> {
-    rt_loads(plan).iter().flat_map(|&rt| {
-        let case = move |load| Case {
-            load,
-            rt,
-            kind: Kind::Mode(PERFORMANCE),
-        };
-        Load::of(plan).into_iter().map(case)
-    })
-}
-
 fn rows(plan: &Plan, dot: impl Fn(Case) -> Option<Dot>) -> Vec<Row> {
-    let row = |case: Case| {
-        let each = kinds(plan, case.load, case.rt).into_iter();
-        let dots: Vec<_> = each.filter_map(|kind| dot(Case { kind, ..case })).collect();
-        (!dots.is_empty()).then(|| Row {
-            name: case.title(),
-            dots,
-        })
+    let row = |(load, rt)| {
+        let cases = kinds(rt).into_iter().map(|kind| Case { load, rt, kind });
+        let name = cases.clone().next()?.title();
+        let dots: Vec<_> = cases.filter_map(&dot).collect();
+        (!dots.is_empty()).then_some(Row { name, dots })
     };
-    loads(plan).filter_map(row).collect()
+    loads(plan).into_iter().filter_map(row).collect()
 }
 
 fn cores(plan: &Plan, results: &Results) -> Dots {

@@ -148,8 +148,8 @@ pub(super) fn until_all(results: &Results, case: Case) -> Times {
 
 /// The times until one core was on, of all seeds.
 pub(super) fn until_one(results: &Results, case: Case) -> Times {
-    // Linux alone keeps all CPUs that it has.
-    if case.kind == Kind::Bare {
+    // Linux alone keeps all CPUs that it has, and idling has no end.
+    if case.kind == Kind::Bare || case.load == Load::Idle {
         return Times::new();
     }
     let all = all(results, case);
@@ -174,7 +174,7 @@ pub(super) fn show(times: &Times) -> String {
     }
     let missing = times.iter().filter(|it| it.is_none()).count();
     let said = Spread::of(times.iter().flatten().copied())
-        .map(|it| format!("{:.2}, longest {:.2}", it.median, it.high));
+        .map(|it| format!("{:.2} ms, longest {:.2} ms", it.median, it.high));
     match (said, missing) {
         (None, _) => "never in time".into(),
         (Some(said), 0) => said,
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(times[0], None);
         assert!((times[1].unwrap() - 5.000_003).abs() < 1e-9);
         assert_eq!(longest(&times), None);
-        assert_eq!(show(&times), "5.00, longest 5.00, 1 of 2 not in time");
+        assert_eq!(show(&times), "5.00 ms, longest 5.00 ms, 1 of 2 not in time");
         assert_eq!(longest(&vec![Some(1.0), Some(3.0)]), Some(3.0));
     }
 

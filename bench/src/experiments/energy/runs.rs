@@ -8,6 +8,8 @@ use crate::system::{Rt, System};
 
 /// Cores of the machine, and CPUs of Linux.
 pub(super) const CORES: u32 = 4;
+/// Loads of the real-time guest in per cent of its core, beside its tick of 1 kHz.
+pub(super) const RT_LOADS: [u32; 2] = [0, 50];
 /// The policy that `[power]` needs.
 pub(super) const POLICY: &str = "steal";
 /// The mode in which all cores stay on.
@@ -15,7 +17,9 @@ pub(super) const PERFORMANCE: &str = "performance";
 /// Modes in which cores go off.
 pub(super) const SAVING: [&str; 2] = ["balanced", "saving"];
 /// For which virtual time Linux idles before its load begins, in milliseconds. Cores that are not needed have gone off then.
-pub(super) const SETTLE_MS: u32 = 1000;
+pub(super) const SETTLE_MS: u32 = 3000;
+/// The same after its load.
+pub(super) const REST_MS: u32 = 1000;
 /// Periods of the real-time guest, of 1 ms each, that do not count: Linux has booted then, and idles.
 const WARMUP: u32 = 2500;
 /// For which virtual time the real-time guest runs, in milliseconds. The run ends with Linux.
@@ -119,7 +123,8 @@ impl Load {
                 linux
             }
         };
-        linux.arguments.push(format!("settle={SETTLE_MS}"));
+        let idle = [format!("settle={SETTLE_MS}"), format!("rest={REST_MS}")];
+        linux.arguments.extend(idle);
         if hotplug {
             linux.arguments.push("hotplug=1".into());
         }
@@ -169,20 +174,24 @@ pub(super) struct Case {
     pub(super) kind: Kind,
 }
 
-/// Loads of the real-time guest in per cent of its core.
-pub(super) fn rt_loads(plan: &Plan) -> &'static [u32] {
-    match plan.quick {
-        true => &[0],
-        false => &[0, 50],
-    }
+/// The pairs of Linux's load and the real-time guest's, in per cent of its core.
+pub(super) fn loads(plan: &Plan) -> Vec<(Load, u32)> {
+    let loads = Load::of(plan);
+    let beside = |rt| {
+        let loads = loads.iter();
+        // The short version has one run of each mode beside a real-time guest with a load.
+        let some = loads.filter(move |&&it| rt == 0 || !plan.quick || it == HALF);
+        some.map(move |&load| (load, rt))
+    };
+    RT_LOADS.into_iter().flat_map(beside).collect()
 }
 
-/// What can turn cores off under a load, and what it is compared with.
-pub(super) fn kinds(plan: &Plan, load: Load, rt: u32) -> Vec<Kind> {
+/// What can turn cores off beside such a real-time guest, and what it is compared with.
+pub(super) fn kinds(rt: u32) -> Vec<Kind> {
     let mut kinds = vec![Kind::Mode(PERFORMANCE)];
     kinds.extend(SAVING.map(Kind::Mode));
-    // Linux alone has no real-time guest. The short version has few such runs.
-    if rt == 0 && (!plan.quick || matches!(load, HALF | Load::Bursts)) {
+    // Linux alone has no real-time guest.
+    if rt == 0 {
         kinds.extend([Kind::Bare, Kind::Hotplug]);
     }
     kinds
@@ -190,14 +199,12 @@ pub(super) fn kinds(plan: &Plan, load: Load, rt: u32) -> Vec<Kind> {
 
 /// All runs of a plan.
 pub(super) fn cases(plan: &Plan) -> Vec<Case> {
-    let mut cases = Vec::new();
-    for &rt in rt_loads(plan) {
-        for load in Load::of(plan) {
-            let kinds = kinds(plan, load, rt).into_iter();
-            cases.extend(kinds.map(|kind| Case { load, rt, kind }));
-        }
-    }
-    cases
+    let loads = loads(plan).into_iter();
+    let cases = loads.flat_map(|(load, rt)| {
+        let kinds = kinds(rt).into_iter();
+        kinds.map(move |kind| Case { load, rt, kind })
+    });
+    cases.collect()
 }
 
 impl Case {
@@ -296,7 +303,8 @@ mod tests {
                 "period=10000",
                 "count=300",
                 "apart=2500",
-                "settle=1000"
+                "settle=3000",
+                "rest=1000"
             ]
         );
     }

@@ -120,12 +120,18 @@ fn each_aim_is_missed_by_what_it_is_about() {
     let idle = with(Load::Idle, 0, 2, 1.0, 2000);
     assert!(missed(&idle, "Linux idle, `balanced`: at most 1.05"));
     let half = with(HALF, 0, 4, 1.0, 2000);
-    assert!(missed(&half, "Linux busy for 50 %, `balanced`: core-seconds"));
+    assert!(missed(
+        &half,
+        "Linux busy for 50 %, `balanced`: core-seconds"
+    ));
     let full = with(Load::Full, 0, 4, 1.02, 2000);
     assert!(missed(&full, "hackbench, `balanced`: throughput"));
     // 900 ns more are 225 instructions.
     let late = with(QUARTER, 0, 2, 1.0, 2900);
-    assert!(missed(&late, "Linux busy for 25 %, `balanced`: the longest wait"));
+    assert!(missed(
+        &late,
+        "Linux busy for 25 %, `balanced`: the longest wait"
+    ));
     // No core goes off after the load.
     assert!(missed(&full, "hackbench, `balanced`: one core on"));
 }
@@ -141,7 +147,7 @@ fn results_without(plan: &Plan, case: Case) -> Vec<Outcome> {
 fn the_picture_has_work_and_cores() {
     let plan = plan();
     let results = results(&plan);
-    let lines = by_work(&plan, &results);
+    let lines = by_work(&results);
     let names: Vec<_> = lines.lines.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(
         names,

@@ -6,8 +6,8 @@ use super::measured::{
     self, Measured, OFF_US, ON_US, full, least_of, load, mean_throughput, spread, throughput, wait,
 };
 use super::runs::{
-    BURST_PERIOD_US, BURST_US, CORES, Case, HALF, Kind, Load, PERFORMANCE, QUARTER, SAVING,
-    SETTLE_MS, cases, rt_loads,
+    BURST_PERIOD_US, BURST_US, CORES, Case, HALF, Kind, Load, PERFORMANCE, QUARTER, REST_MS,
+    RT_LOADS, SAVING, SETTLE_MS, cases,
 };
 use crate::results::Results;
 use crate::stats::{Spread, grouped};
@@ -60,7 +60,7 @@ pub(super) fn findings(plan: &Plan, results: &Results) -> Vec<String> {
                 case.kind.title()
             ),
             few => format!(
-                "{}, mode {}: for {few} of {bursts} bursts cores have to come on; until all are, it takes {} ms.",
+                "{}, mode {}: for {few} of {bursts} bursts cores have to come on; until all are, it takes {}.",
                 case.title(),
                 case.kind.title(),
                 measured::show(&times)
@@ -151,7 +151,7 @@ fn all_on(name: &str, results: &Results, case: Case) -> Verdict {
     let bursts = measured::bursts(results, case);
     let said = match times.is_empty() {
         true => format!("all on before each of {bursts}"),
-        false => format!("{} ms", measured::show(&times)),
+        false => measured::show(&times),
     };
     let met = times.is_empty() || measured::longest(&times).is_some_and(|it| it <= ALL_MS);
     aim(
@@ -165,7 +165,7 @@ fn one_on(name: &str, results: &Results, case: Case) -> Verdict {
     let met = measured::longest(&times).is_some_and(|it| it <= ONE_MS);
     aim(
         format!("{name}: one core on at most {ONE_MS} ms after the load ends"),
-        (!times.is_empty()).then(|| (format!("{} ms", measured::show(&times)), met)),
+        (!times.is_empty()).then(|| (measured::show(&times), met)),
     )
 }
 
@@ -217,7 +217,7 @@ pub(super) fn cores_table(plan: &Plan, results: &Results) -> Table {
 
 pub(super) fn times_table(plan: &Plan, results: &Results) -> Table {
     let mut table = Table::new(
-        "How soon cores come and go, and how long the work of a thread takes from when it is due, in milliseconds: median and longest",
+        "How soon cores come and go, and how long the work of a thread takes from when it is due: median and longest",
         &[
             "load",
             "",
@@ -236,7 +236,7 @@ pub(super) fn times_table(plan: &Plan, results: &Results) -> Table {
         let taken = |key: &str| {
             let all = results.of(&case.label()).iter();
             let us = Spread::of(all.filter_map(|it| it.linux(key)));
-            us.map_or("-".into(), |it| it.over(1000.0).show(2))
+            us.map_or("-".into(), |it| format!("{} ms", it.over(1000.0).show(2)))
         };
         table.rows.push(vec![
             case.title(),
@@ -284,12 +284,12 @@ pub(super) fn waits_table(plan: &Plan, results: &Results) -> Table {
     table
 }
 
-pub(super) fn method(plan: &Plan) -> Vec<String> {
+pub(super) fn method() -> Vec<String> {
     let fulls = SAVING.map(|mode| {
         let percent = 100.0 * full(mode).unwrap_or(1.0);
         format!("{percent:.0} % in mode `{mode}`")
     });
-    let rt = rt_loads(plan).iter();
+    let rt = RT_LOADS.iter();
     let rt: Vec<_> = rt.map(|it| format!("{it} %")).collect();
     vec![
         format!(
@@ -317,9 +317,10 @@ pub(super) fn method(plan: &Plan) -> Vec<String> {
              what executes while all cores are on.",
             fulls.join(" and ")
         ),
-        "A burst begins with the first thread that works, and ends with the last. The load's end is that of a burst, or of hackbench; then one core must be on \
-         before the next burst, or before the run ends."
-            .into(),
+        format!(
+            "A burst begins with the first thread that works, and ends with the last. The load's end is that of a burst, or of hackbench; then one core must be on \
+         before the next burst, or before the run ends, {REST_MS} ms later."
+        ),
         "Beside it: the same Linux without the real-time guest on the bare machine. There a CPU that has nothing to do waits in WFI, and counts as off. With CPU \
          hotplug, a script looks at the load each 100 ms, and takes one CPU offline if the others are not fuller than 50 %, or brings one back if CPUs are fuller \
          than 80 %; then CPUs that are offline count as off, and others as on."
