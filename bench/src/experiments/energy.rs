@@ -126,7 +126,7 @@ fn work(results: &Results, case: Case) -> Option<f64> {
 fn rows(plan: &Plan, dot: impl Fn(Case) -> Option<Dot>) -> Vec<Row> {
     let row = |(load, rt)| {
         let cases = kinds(rt).into_iter().map(|kind| Case { load, rt, kind });
-        let name = cases.clone().next()?.title();
+        let name = cases.clone().next()?.short();
         let dots: Vec<_> = cases.filter_map(&dot).collect();
         (!dots.is_empty()).then_some(Row { name, dots })
     };
@@ -137,7 +137,7 @@ fn cores(plan: &Plan, results: &Results) -> Dots {
     Dots {
         title: "Cores that are on".into(),
         subtitle: format!(
-            "mean of {CORES} cores, with what it costs to turn them off and on; of bare Linux with cpuidle: cores that are not in WFI"
+            "mean of {CORES} cores, with what changes cost; bare Linux with cpuidle: cores that are not in WFI; rt: the real-time guest's share of core 0"
         ),
         x_title: "cores".into(),
         one: None,
@@ -154,7 +154,7 @@ fn cores(plan: &Plan, results: &Results) -> Dots {
 fn throughputs(plan: &Plan, results: &Results) -> Dots {
     Dots {
         title: "Work that Linux does in a second, over that with all cores on".into(),
-        subtitle: "median, and the range over seeds and repeats".into(),
+        subtitle: "median, and the range over seeds and repeats; rt: the real-time guest's share of core 0".into(),
         x_title: format!("throughput over that in mode {PERFORMANCE}"),
         one: Some(PERFORMANCE.into()),
         rows: rows(plan, |case| {

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 /// The figure.
 pub struct Vcpus;
 
+/// The policy on one core. All others need a second core.
+const ON_ONE_CORE: &str = "none";
 /// Most vCPUs of Linux.
 const MOST: u32 = 8;
 
@@ -61,7 +63,10 @@ impl Pair {
         linux.homes = (0..self.vcpus).map(|it| it % self.cores).collect();
         let system = System {
             cores: self.cores,
-            policy: policy.into(),
+            policy: match self.cores {
+                1 => ON_ONE_CORE.into(),
+                _ => policy.into(),
+            },
             linux: Some(linux),
             ..System::default()
         };
@@ -302,7 +307,8 @@ impl Experiment for Vcpus {
             tables: tables.chain([case.bare_table(), case.shares()]).collect(),
             method: vec![
                 format!(
-                    "Linux measures `{}` ({}) itself, once a run. There is no other guest. Its vCPUs have homes on the cores in turn, and may run on all.",
+                    "Linux measures `{}` ({}) itself, once a run. There is no other guest. Its vCPUs have homes on the cores in turn, and may run \
+                     on all. On one core, the policy is `{ON_ONE_CORE}`, as all others need a second one.",
                     linux(plan, yardstick, 1).arguments.join(" "),
                     yardstick.what
                 ),
@@ -380,5 +386,11 @@ mod tests {
         assert_eq!(system.cores, 3);
         assert_eq!(system.linux.as_ref().unwrap().homes, [0, 1, 2, 0, 1]);
         assert!(system.rt.is_empty());
+        for run in &runs {
+            if let Machine::Spumone(system) = &run.machine {
+                let policy = if system.cores == 1 { "none" } else { "steal" };
+                assert_eq!(system.policy, policy, "{}", run.label);
+            }
+        }
     }
 }

@@ -233,6 +233,19 @@ impl Case {
         }
     }
 
+    /// The same in few words, for pictures.
+    pub(super) fn short(self) -> String {
+        let load = match self.load {
+            Load::Idle => "idle".into(),
+            Load::Share(percent) => format!("{percent} %"),
+            other => other.name(),
+        };
+        match self.rt {
+            0 => load,
+            percent => format!("{load}, rt {percent} %"),
+        }
+    }
+
     /// The run.
     pub(super) fn run(self, plan: &Plan) -> Result<Run, String> {
         let linux = self.load.linux(plan, self.kind == Kind::Hotplug)?;
