@@ -6,7 +6,7 @@ use super::yardstick::{self, Yardstick};
 use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict, lhp, shares};
 use crate::linux::Linux;
 use crate::machine::{Machine, Order, Run};
-use crate::plot::{Figure, Line, Lines, Reference};
+use crate::plot::{Curve, Figure, Line, Lines};
 use crate::results::{Outcome, Results};
 use crate::stats::Spread;
 use crate::system::System;
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 /// The figure.
 pub struct Vcpus;
 
-/// The policy on one core. All others need a second core.
-const ON_ONE_CORE: &str = "none";
+/// The policy of one core, or of one vCPU. All others need a second one of both.
+const ALONE: &str = "none";
 /// Most vCPUs of Linux.
 const MOST: u32 = 8;
 
@@ -63,8 +63,8 @@ impl Pair {
         linux.homes = (0..self.vcpus).map(|it| it % self.cores).collect();
         let system = System {
             cores: self.cores,
-            policy: match self.cores {
-                1 => ON_ONE_CORE.into(),
+            policy: match self.usable() {
+                1 => ALONE.into(),
                 _ => policy.into(),
             },
             linux: Some(linux),
@@ -202,7 +202,13 @@ impl Case<'_> {
     fn shares(&self) -> Table {
         let bare = (1..=CORES).map(|cores| {
             let label = bare_label(self.yardstick, cores);
-            (format!("{cores} bare cores"), label)
+            (
+                match cores {
+                    1 => "1 bare core".into(),
+                    _ => format!("{cores} bare cores"),
+                },
+                label,
+            )
         });
         let policies = self.plan.policies.iter();
         let pairs = policies.flat_map(|policy| {
@@ -294,11 +300,12 @@ impl Experiment for Vcpus {
                 y_title: format!("time of {} over that on as many bare cores as it can use", yardstick.name),
                 x_title: "vCPUs of Linux".into(),
                 lines: policies().flat_map(|it| case.lines(it)).collect(),
-                curves: Vec::new(),
-                references: vec![Reference {
+                // Not a reference: lines that go far above one are cut off.
+                curves: vec![Curve {
                     name: "ideal".into(),
-                    y: 1.0,
+                    points: vec![(1.0, 1.0), (f64::from(MOST), 1.0)],
                 }],
+                references: Vec::new(),
             }),
             caption: "Time of Linux's work over the ideal, by its number of vCPUs, a line for each number of cores".into(),
             further: Vec::new(),
@@ -308,7 +315,7 @@ impl Experiment for Vcpus {
             method: vec![
                 format!(
                     "Linux measures `{}` ({}) itself, once a run. There is no other guest. Its vCPUs have homes on the cores in turn, and may run \
-                     on all. On one core, the policy is `{ON_ONE_CORE}`, as all others need a second one.",
+                     on all. With one core or one vCPU, the policy is `{ALONE}`, as all others need a second one of both.",
                     linux(plan, yardstick, 1).arguments.join(" "),
                     yardstick.what
                 ),
@@ -388,7 +395,9 @@ mod tests {
         assert!(system.rt.is_empty());
         for run in &runs {
             if let Machine::Spumone(system) = &run.machine {
-                let policy = if system.cores == 1 { "none" } else { "steal" };
+                let vcpus = system.linux.as_ref().unwrap().cpus;
+                let alone = system.cores == 1 || vcpus == 1;
+                let policy = if alone { "none" } else { "steal" };
                 assert_eq!(system.policy, policy, "{}", run.label);
             }
         }
