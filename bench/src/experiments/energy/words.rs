@@ -309,7 +309,7 @@ pub(super) fn method() -> Vec<String> {
             .into(),
         format!(
             "Cores on and core-seconds contain what the board file says that changes cost (`[power]`: {OFF_US} µs off, {ON_US} µs on), and are counted from \
-             the begin of the load to its end. Throughput is that work over its time, and relative to mode `{PERFORMANCE}`. \"Execute\": \
+             the begin of the load to its end. Throughput is the work over its time, relative to that in mode `{PERFORMANCE}`. \"Execute\": \
              cores that execute instructions of guests or of the hypervisor, by the clock, in the last repeat."
         ),
         format!(
