@@ -39,7 +39,7 @@ use spumone_core::load::{Claims, Phases};
 use spumone_core::local::Counts;
 use spumone_core::mailbox::Post;
 use spumone_core::migration::{Early, Level, Policy, Roles, Shared, VcpuFacts};
-use spumone_core::power::{Limits, Wish};
+use spumone_core::power::{Limits, Supply, Wish};
 use spumone_core::protect::{Pace, Rounds};
 use spumone_core::psci::{GuestPower, Lifecycle, Restarts};
 use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, Ticks, band_priority, kick_sgi};
@@ -242,6 +242,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
         described: system.power,
         limits,
         wish: Wish::new(&limits),
+        supply: Supply::new(),
         moving: moving.fold(0, |all, (id, _)| all | 1 << id),
     };
     let roles = Roles {
@@ -280,6 +281,8 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
         vtcr: system.vtcr,
         interrupt_priorities: system.scheduler.interrupt_priorities,
         power,
+        post: &POST,
+        own_tables: system.el2_tables,
         board: system.board.clone(),
     };
     // SAFETY: written once, by the only core that runs, before any core reads it.

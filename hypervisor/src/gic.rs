@@ -4,7 +4,7 @@
 //!
 //! Source: GIC architecture specification IHI 0069, chapter 12.
 
-use crate::hardware::{GicError, dsb_ishst, initialize_gic, isb, read_u32, write_u32, write_u64};
+use crate::hardware::{GicError, dsb_ish, initialize_gic, isb, read_u32, write_u32, write_u64};
 use crate::sysreg::{mrs, msr, msr_own};
 use spumone_config::gic::{HYPERVISOR_TIMER, REDISTRIBUTOR_SIZE, SGI_FRAME};
 use spumone_config::packed::{Board, Spi};
@@ -94,6 +94,7 @@ impl Gic {
         msr!(ICH_VMCR_EL2, 0);
         msr!(ICH_AP0R0_EL2, 0);
         msr!(ICH_AP1R0_EL2, 0);
+        // At most 16 times: list registers.
         for index in 0..list_registers {
             write_list_register(index, 0);
         }
@@ -137,8 +138,8 @@ impl Gic {
             let aff3 = mpidr >> 32 & 0xFF;
             1 << aff0 | aff1 << 16 | aff2 << 32 | range << 44 | aff3 << 48
         }
-        // Earlier stores must be visible to the receiver before the interrupt.
-        dsb_ishst();
+        // Earlier stores must be visible to the receiver before the interrupt, and before the caller reads whether the receiver is off.
+        dsb_ish();
         msr!(ICC_SGI1R_EL1, target(mpidr) | u64::from(sgi & 0xF) << 24);
         isb();
     }

@@ -11,8 +11,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use heapless::Vec;
 use spumone_config::packed::{Board, Interrupt, InterruptPriorities, SpiOwner, System, Without};
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
-use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, VcpuId};
+use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, PhysAddr, VcpuId};
 use spumone_core::health::HealthLog;
+use spumone_core::mailbox::Post;
 use spumone_core::migration::{Policy, Shared};
 use spumone_core::mitigation::{self, Answer, Needs, SharedNeeds, Workaround};
 use spumone_core::schedule::{Band, Ticks, kick_sgi};
@@ -78,6 +79,11 @@ impl Core {
         }
     }
 
+    /// Whether the core was kicked since it took kicks last.
+    pub fn is_kicked(&self) -> bool {
+        self.kicked.load(Ordering::Relaxed) != 0
+    }
+
     /// Takes the vCPUs for which the core was kicked since the last call.
     #[inline(always)]
     pub fn take_kicked(&self) -> VcpuSet {
@@ -132,6 +138,10 @@ pub struct Machine {
     pub vtcr: u64,
     /// Which cores are on.
     pub power: Power,
+    /// The mail between cores.
+    pub post: &'static Post,
+    /// The root of EL2's own translation tables.
+    pub own_tables: PhysAddr,
     /// The board.
     pub board: Board,
 }
@@ -224,14 +234,38 @@ impl Machine {
         // If the bit is set already, the core that set it sends the SGI.
         if core.kicked.fetch_or(bit, Ordering::Release) & bit == 0 {
             self.gic.send_sgi(kick_sgi(band).0 as u8, core.mpidr);
+            self.start_if_off(to, band);
         }
     }
 
-    /// Sends core `to` an SGI that interrupts what is below this band: the core has mail, or may help to load a guest.
+    /// Sends core `to` an SGI that interrupts what is below this band: the core has mail, or the wish has changed.
     pub fn call_core(&self, to: PcpuId, band: Band) {
+        self.hint(to, band);
+        self.start_if_off(to, band);
+    }
+
+    /// As [`Self::call_core`], if the core may as well miss it: one that has turned itself off does.
+    pub fn hint(&self, to: PcpuId, band: Band) {
         let sgi = kick_sgi(band);
         if let Some(core) = self.cores.get(to.index()) {
             self.gic.send_sgi(sgi.0 as u8, core.mpidr);
+        }
+    }
+
+    /// If core `to`, which was sent an SGI, has turned itself off: has the console's core turn it on.
+    #[inline(always)]
+    fn start_if_off(&self, to: PcpuId, band: Band) {
+        if self.power.supply.is_any_off() {
+            self.start(to, band);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn start(&self, to: PcpuId, band: Band) {
+        if self.power.supply.must_start(to) {
+            self.post.nudge(self.console_core);
+            self.hint(self.console_core, band);
         }
     }
 }

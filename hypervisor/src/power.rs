@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which cores are on, as all cores see it. `instance/power.rs` has what a core does about that.
 
-use spumone_core::power::{Limits, Wish};
+use spumone_core::power::{Limits, Supply, Wish};
 
 /// What the description says about power, and which cores are wanted.
 pub struct Power {
@@ -11,6 +11,8 @@ pub struct Power {
     pub limits: Limits,
     /// The cores that are to be on.
     pub wish: Wish,
+    /// The cores that have turned themselves off.
+    pub supply: Supply,
     /// The guests whose vCPUs migrate; bit n for guest n.
     pub moving: u32,
 }

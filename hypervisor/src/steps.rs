@@ -46,6 +46,10 @@ pub enum Mark {
     CoreOff,
     /// A core that is off is wanted again.
     CoreOn,
+    /// A core that is off is about to have the firmware turn it off.
+    TurnOff,
+    /// The firmware has turned it on again.
+    TurnedOn,
 }
 
 /// Executes the instruction of a mark.

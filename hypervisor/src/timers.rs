@@ -52,6 +52,15 @@ impl SavedTimer {
     }
 }
 
+/// The earlier of two times, of which either may be missing. An array of them would be copied.
+#[inline(always)]
+fn earlier(one: Option<Ticks>, other: Option<Ticks>) -> Option<Ticks> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
 /// The timers of a vCPU that is not loaded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GuestTimers {
@@ -113,20 +122,16 @@ impl GuestTimers {
 
     /// When the first of the timers that have not expired at `now` expires.
     pub fn deadline_after(&self, now: Ticks) -> Option<Ticks> {
-        [self.virtual_timer, self.physical_timer]
-            .into_iter()
-            .filter_map(SavedTimer::deadline)
-            .filter(|&at| at > now)
-            .min()
+        let after = |timer: SavedTimer| timer.deadline().filter(|&at| at > now);
+        earlier(after(self.virtual_timer), after(self.physical_timer))
     }
 
     /// When the first of the armed timers expires, or has expired.
     pub fn first_deadline(&self) -> Option<Ticks> {
-        // At most 2 times: timers.
-        [self.virtual_timer, self.physical_timer]
-            .into_iter()
-            .filter_map(SavedTimer::deadline)
-            .min()
+        earlier(
+            self.virtual_timer.deadline(),
+            self.physical_timer.deadline(),
+        )
     }
 
     /// Output lines of the saved timers at `now`, as bits of their INTIDs.

@@ -6,6 +6,9 @@ use boot_tests::{Boot, Console, ESCAPE, linux, probe, rt};
 /// Marks of the exact clock: a core goes off, and comes back.
 const OFF: u64 = 0xfe01;
 const ON: u64 = 0xfe02;
+/// Those when the firmware is asked to turn it off, and when it has turned it on again.
+const TURN_OFF: u64 = 0xfe03;
+const TURNED_ON: u64 = 0xfe04;
 
 /// Each change of the cores that are off, in order of time: when, in microseconds, and which cores are off from then on.
 fn states(console: &Console) -> Vec<(u64, [bool; 4])> {
@@ -60,6 +63,14 @@ fn power_on_the_exact_clock() {
     console.demand(latency <= LATENCY, &format!("latency {latency}"));
     let states = states(&console);
     println!("{states:?}");
+    // Those without a vCPU are off for the firmware, too, and were turned on for the load.
+    let turned = |mark| console.marks(mark).into_iter().map(|it| it.0);
+    for core in 1..4 {
+        console.demand(
+            turned(TURN_OFF).any(|it| it == core) && turned(TURNED_ON).any(|it| it == core),
+            &format!("core {core} was not turned off and on"),
+        );
+    }
     let from = |us| states.iter().filter(move |it| it.0 >= us);
     let is_quiet = |it: &&(u64, [bool; 4])| it.1 == QUIET;
     let before = states.iter().rfind(|it| it.0 < LOAD_US);

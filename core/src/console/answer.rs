@@ -42,12 +42,33 @@ pub trait Machine {
     fn state(&self, guest: GuestId) -> Option<GuestState<'_>>;
     /// The use of a core up to this time; `None`: there is no such core.
     fn usage(&self, core: PcpuId) -> Option<(&Usage, Ticks)>;
-    /// Whether a core is off.
-    fn is_off(&self, core: PcpuId) -> bool;
+    /// How a core is off; `None`: it is on.
+    fn off(&self, core: PcpuId) -> Option<Off>;
     /// The numbers of the ends of lives in the health log, the oldest first.
     fn past_lives(&self) -> Range<u32>;
     /// One of them; `None`: it is not there any more.
     fn past_life(&self, number: u32) -> Option<PastLife<'_>>;
+}
+
+/// How a core is off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Off {
+    /// It was not refused by the firmware.
+    Fine,
+    /// The firmware has refused to turn it off.
+    Waits,
+    /// The firmware has refused to turn it on again.
+    Lost,
+}
+
+impl Off {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Fine => ", off",
+            Self::Waits => ", off (the firmware refuses CPU_OFF: it waits for interrupts)",
+            Self::Lost => ", off (the firmware refuses CPU_ON: asking again)",
+        }
+    }
 }
 
 /// An answer to a command.
@@ -214,8 +235,8 @@ impl Answers {
             }
             None => {
                 self.share("idle", shares.of(None));
-                if machine.is_off(self.core) {
-                    self.text(", off");
+                if let Some(off) = machine.off(self.core) {
+                    self.text(off.text());
                 }
                 self.text("\n");
                 self.shares = None;
@@ -435,8 +456,8 @@ mod tests {
             Some((self.usages.get(core.index())?, Ticks(1100)))
         }
 
-        fn is_off(&self, core: PcpuId) -> bool {
-            core == PcpuId(1) && self.ends > 0
+        fn off(&self, core: PcpuId) -> Option<Off> {
+            (core == PcpuId(1) && self.ends > 0).then_some(Off::Fine)
         }
 
         fn past_lives(&self) -> Range<u32> {

@@ -137,6 +137,12 @@ impl Attendance {
         self.was_deferred
     }
 
+    /// The core comes back for something else after the time of a step.
+    pub fn come_back(&mut self, now: Ticks) {
+        self.is_operator_waiting = true;
+        self.due = self.due.min(now.saturating_add(self.step));
+    }
+
     /// The duty is done, except for what is left.
     pub fn done(&mut self, now: Ticks, left: Left) {
         self.was_deferred = false;

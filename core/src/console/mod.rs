@@ -27,7 +27,7 @@ mod tests;
 mod token;
 mod waiting;
 
-pub use answer::{Answer, Answers, GuestState, Machine, PastLife};
+pub use answer::{Answer, Answers, GuestState, Machine, Off, PastLife};
 pub use attendance::{Attendance, Duty, LOOK_US, Left};
 pub use input::{InputEffect, InputSwitch};
 pub use mux::Mux;

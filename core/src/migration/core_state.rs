@@ -497,9 +497,10 @@ impl<T> CoreState<T> {
     pub(super) fn leave_unfinished(&mut self) {
         if self.is_unfinished {
             self.is_unfinished = false;
-            let left = [self.fetched.take(), self.preempted.take()];
-            // At most 2 times: these.
-            for id in left.into_iter().flatten() {
+            if let Some(id) = self.fetched.take() {
+                self.keep_for_park_delay(id);
+            }
+            if let Some(id) = self.preempted.take() {
                 self.keep_for_park_delay(id);
             }
         }
@@ -526,16 +527,36 @@ impl<T> CoreState<T> {
                 end: Ticks::NEVER,
                 ..slice
             });
-            return self.deadlines.next_alarm(slice).unwrap_or(Ticks::NEVER);
+            return self.next_of_vcpus(slice);
         }
         let own = self.next_own_deadline().min(self.chore_at);
         if self.deadlines.is_empty() && !self.scheduler.same_band_waits() {
             // The most frequent case.
             return own;
         }
-        let slice = self.scheduler.time_slice();
-        let of_vcpus = self.deadlines.next_alarm(slice);
-        of_vcpus.unwrap_or(Ticks::NEVER).min(own)
+        self.next_of_vcpus(self.scheduler.time_slice()).min(own)
+    }
+
+    /// When the core must decide next for its vCPUs, while one with this time slice runs; `None`: it idles.
+    #[inline(always)]
+    fn next_of_vcpus(&self, slice: Option<TimeSlice>) -> Ticks {
+        let runs = Level::of(slice.map(|it| it.band));
+        match self.scheduler.highest_level() > runs {
+            true => self.next_of_higher(slice),
+            false => self.deadlines.next_alarm(slice).unwrap_or(Ticks::NEVER),
+        }
+    }
+
+    /// The same while a higher band is runnable, which is paused, or whose preemption is deferred; or while the core decides that it runs.
+    #[cold]
+    #[inline(never)]
+    fn next_of_higher(&self, slice: Option<TimeSlice>) -> Ticks {
+        let of_deadlines = self
+            .deadlines
+            .next_alarm_from(self.scheduler.highest_band());
+        let slice = slice.filter(|it| it.same_band_waits);
+        let of_slice = slice.map_or(Ticks::NEVER, |it| it.end);
+        of_deadlines.unwrap_or(Ticks::NEVER).min(of_slice)
     }
 
     /// Whether a preemption is deferred, so that the last decision remains valid.

@@ -89,7 +89,7 @@ pub use interrupt::{
 };
 pub use lead::{Early, Lead};
 pub use lock_holder::{Interrupted, may_hold_lock};
-pub use off::follow_wish;
+pub use off::{follow_wish, is_at_rest};
 pub use park::{acquire_token, park, wake};
 pub use platform::{Delivery, Platform, Saved, State, Taken, TracePoint};
 pub use policy::{Candidate, Fetcher, Policy, PolicyRules, Running, Verdict};

@@ -50,6 +50,16 @@ fn go_off<P: Platform>(state: &mut State<P>, platform: &mut P) {
     state.alarm_is_stale = true;
 }
 
+/// Whether this core, which idles, is off, has no vCPU and waits for no time: whatever it is to do then comes with a kick or with mail.
+pub fn is_at_rest<P: Platform>(state: &State<P>, platform: &P) -> bool {
+    platform.shared().presence(state.core).level() == Level::OFF
+        && state.tokens().is_empty()
+        && !state.must_decide
+        && state.rung.is_empty()
+        && !state.alarm_is_stale
+        && state.alarm == Ticks::NEVER
+}
+
 /// Notifies other cores of the vCPUs that are parked here, whose guests run. Returns whether there are any.
 fn notify_of_left<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
     let mut is_any_left = false;

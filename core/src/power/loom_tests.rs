@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All interleavings of cores that change the wish.
+//! All interleavings of cores that change the wish, and of a core that turns itself off.
 
-use super::{Limits, Wish};
+use super::{Limits, Supply, Wish};
 use crate::sets::CoreSet;
 use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering, fence};
 use loom::thread;
 use spumone_config::PcpuId;
 
@@ -43,5 +44,96 @@ fn the_bounds_hold_whoever_changes_the_wish() {
         assert_eq!(wish.cores().count(), 2 + count - out);
         assert!(!is_out || seen.count() > limits.least);
         assert!(added[0] != added[1] || added[0].is_none() || is_out);
+    });
+}
+
+/// What the firmware and two other cores see of a core that turns itself off.
+struct Switched {
+    supply: Supply,
+    /// A kick.
+    kicked: AtomicBool,
+    /// Whether the firmware has the core on.
+    has_power: AtomicBool,
+}
+
+const OFF: PcpuId = PcpuId(1);
+
+impl Switched {
+    /// The core turns itself off unless there is something to do. Returns whether it has handled a kick.
+    fn turns_off(&self) -> bool {
+        self.supply.begin_off(OFF);
+        if self.kicked.swap(false, Ordering::Acquire) {
+            self.supply.come_on(OFF);
+            return true;
+        }
+        self.has_power.store(false, Ordering::Release);
+        false
+    }
+
+    /// The core's first look after `CPU_ON`. Returns the same.
+    fn comes_on(&self) -> bool {
+        self.supply.come_on(OFF);
+        self.kicked.swap(false, Ordering::Acquire)
+    }
+
+    /// What another core does that has something for it.
+    fn kick(&self) {
+        self.kicked.swap(true, Ordering::Release);
+        // Before the SGI (`Gic::send_sgi`).
+        fence(Ordering::SeqCst);
+        if self.supply.is_any_off() {
+            self.supply.must_start(OFF);
+        }
+    }
+
+    /// A step of the console's core. Returns whether it has turned the core on.
+    fn starts(&self) -> bool {
+        if !self.supply.take_starts().contains(OFF) {
+            return false;
+        }
+        let was_off = self
+            .has_power
+            .compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok();
+        if !was_off {
+            self.supply.start_again(OFF);
+        }
+        was_off
+    }
+}
+
+/// A core turns itself off while another one kicks it, and the console's core looks once meanwhile: at the end the kick has been handled, or the console's
+/// core still has the order to turn the core on, which it then can.
+#[test]
+fn a_kick_finds_a_core_that_turns_itself_off() {
+    loom::model(|| {
+        let core = Arc::new(Switched {
+            supply: Supply::new(),
+            kicked: AtomicBool::new(false),
+            has_power: AtomicBool::new(true),
+        });
+        let kicker = {
+            let core = Arc::clone(&core);
+            thread::spawn(move || core.kick())
+        };
+        let console = {
+            let core = Arc::clone(&core);
+            thread::spawn(move || core.starts())
+        };
+        let has_handled = core.turns_off();
+        kicker.join().unwrap();
+        let is_started = console.join().unwrap();
+        if has_handled {
+            assert!(core.has_power.load(Ordering::Acquire));
+            return;
+        }
+        // The console's core comes back until there is no order left, at most once: the core has gone off since.
+        if !core.has_power.load(Ordering::Acquire) {
+            assert!(core.supply.has_starts() && core.starts());
+        } else {
+            assert!(is_started);
+        }
+        assert!(core.comes_on());
+        assert!(!core.supply.has_starts() && !core.supply.is_any_off());
     });
 }

@@ -13,12 +13,14 @@
 //!   the other cores can carry the load with a reserve, and it waits for longer before it takes the next core out if the last one was missed soon.
 //! - A vCPU that waits for a core while one is off adds that core at once ([`brings_back`]): that is no decision of the governor, and waits for no
 //!   window.
-//! - How a core goes off is in [`migration::follow_wish`](crate::migration::follow_wish).
+//! - How a core goes off is in [`migration::follow_wish`](crate::migration::follow_wish). One that has nothing left to do then turns itself off by a call of
+//!   the firmware ([`Supply`]).
 //!
 //! A core that has a vCPU that stays there is never taken out, nor is the console's core. For each guest whose vCPUs migrate, one of its cores
 //! stays on, too ([`Limits::stay`]).
 
 mod governor;
+mod supply;
 mod wish;
 
 #[cfg(test)]
@@ -29,6 +31,7 @@ mod loom_tests;
 mod tests;
 
 pub use governor::{Governor, Load, Step};
+pub use supply::Supply;
 pub use wish::Wish;
 
 use crate::schedule::{Band, Level};
@@ -49,13 +52,14 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of a description; `all`: the cores on which vCPUs may run. The others are off as soon as they idle. Without a description of power,
-    /// all cores stay on.
-    pub fn new(power: Option<&Power>, all: CoreSet) -> Self {
+    /// Those of a description; `used`: the cores on which vCPUs may run. The others are off as soon as they idle, except those that are described to
+    /// stay on. Without a description of power, all cores stay on.
+    pub fn new(power: Option<&Power>, used: CoreSet) -> Self {
+        let stay = CoreSet::from_bits(power.map_or(0, |it| it.stay));
+        let all = used | stay;
         let cores = all.count();
         match power {
             Some(power) => {
-                let stay = CoreSet::from_bits(power.stay) & all;
                 let most = u32::from(power.most).clamp(stay.count().max(1), cores.max(1));
                 Self {
                     all,

@@ -118,6 +118,15 @@ impl Deadlines {
         Some(VcpuId(vcpu as u8))
     }
 
+    /// The time for which the alarm must be armed while `highest`, the highest band that is runnable, may not run: only deadlines count that
+    /// [`take_due`](Self::take_due) takes. An alarm for the others, which stay, would expire again and again.
+    pub fn next_alarm_from(&self, highest: Option<Band>) -> Option<Ticks> {
+        // At most 32 times: vCPUs.
+        let counted = self.each().filter(|(_, it)| Some(it.band) >= highest);
+        // At most 32 times: vCPUs.
+        counted.map(|(_, it)| it.at).min()
+    }
+
     /// The time for which the alarm must be armed; `None`: not at all.
     ///
     /// `slice` is that of the vCPU which is about to run; `None` for an idle core, on which every deadline counts.
@@ -176,6 +185,18 @@ mod tests {
     fn on_an_idle_core_the_alarm_is_the_first_deadline() {
         assert_eq!(deadlines().next_alarm(None), Some(Ticks(10)));
         assert_eq!(Deadlines::new().next_alarm(None), None);
+    }
+
+    #[test]
+    fn deadlines_below_a_paused_band_do_not_count() {
+        let mut deadlines = deadlines();
+        assert_eq!(deadlines.next_alarm_from(Some(band(1))), Some(Ticks(20)));
+        assert_eq!(
+            deadlines.take_due(Ticks(25), Some(band(1))),
+            Some(VcpuId(1))
+        );
+        assert_eq!(deadlines.take_due(Ticks(25), Some(band(1))), None);
+        assert_eq!(deadlines.next_alarm_from(Some(band(1))), Some(Ticks(30)));
     }
 
     #[test]

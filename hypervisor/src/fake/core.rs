@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A core: its registers, its private interrupts, its TLB.
 
-use super::firmware::Firmware;
+use super::firmware::{CorePower, Firmware};
 use super::gic::Bank;
 use super::registers::Register;
 use spumone_core::mitigation::Workaround;
@@ -40,6 +40,8 @@ pub struct Core {
     pub entries: u64,
     /// Times that the core slept.
     pub sleeps: u64,
+    /// Whether the firmware has it on.
+    pub power: CorePower,
     /// Its firmware.
     pub firmware: Firmware,
     /// The workarounds of the firmware that were called.
@@ -57,6 +59,7 @@ impl Core {
             cached: HashMap::new(),
             entries: 0,
             sleeps: 0,
+            power: CorePower::On,
             firmware: Firmware::new([-1; 3]),
             mitigations: Vec::new(),
         };
@@ -80,6 +83,33 @@ impl Core {
             core.set(register, value);
         }
         core
+    }
+
+    /// The core loses its power: its registers have other values afterwards, except those that cannot be written.
+    pub fn lose_power(&mut self) {
+        const LOST: u64 = 0xBAD0_BAD0_BAD0_BAD0;
+        let kept = |register: &Register| {
+            let name = format!("{register:?}");
+            let fixed = [
+                "ID_",
+                "S3_0_C0_C",
+                "MIDR_EL1",
+                "MPIDR_EL1",
+                "CNTFRQ_EL0",
+                "CNTPCT_EL0",
+                "ICH_VTR_EL2",
+                "CTR_EL0",
+                "DCZID_EL0",
+                "MDCR_EL2",
+            ];
+            fixed.iter().any(|it| name.starts_with(it))
+        };
+        for &register in Register::ALL.iter().filter(|it| !kept(it)) {
+            self.set(register, LOST);
+        }
+        self.vectors = [u128::from(LOST); 32];
+        self.running_priorities.clear();
+        self.power = CorePower::Off;
     }
 
     /// The value of a register.

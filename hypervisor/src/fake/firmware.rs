@@ -14,6 +14,30 @@ pub struct Firmware {
     pub versions: (i32, i32),
     /// What it answers about workarounds 1, 2 and 3.
     pub workarounds: [i32; 3],
+    /// Whether it turns the core off.
+    pub turns_off: bool,
+}
+
+/// Whether a core is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CorePower {
+    /// It is on.
+    On,
+    /// The firmware has turned it off.
+    Off,
+    /// The firmware turns it on: the next iteration of the core's loop begins with that.
+    Starts,
+}
+
+/// What the firmware says to `CPU_ON`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnOn {
+    /// The core starts.
+    Begins,
+    /// The core is still on, or starts already.
+    IsOn,
+    /// It cannot be turned on.
+    Fails,
 }
 
 impl Firmware {
@@ -22,6 +46,7 @@ impl Firmware {
         Self {
             versions: (0x1_0001, 0x1_0002),
             workarounds,
+            turns_off: true,
         }
     }
 }
@@ -65,6 +90,8 @@ pub enum Ended {
     Started,
     /// The core has halted: the machine is off, or the hypervisor has died.
     Halted,
+    /// The firmware has turned the core off. When it is on again, the test calls `Instance::comes_on`.
+    TurnedOff,
 }
 
 /// Runs code of the hypervisor on `core` until it ends; `None` if it returns.
@@ -94,7 +121,7 @@ pub fn start_core(
     }
     match until_it_ends(index, run) {
         Err(Ended::Started) => Ok(()),
-        Err(Ended::Halted) => resume_unwind(Box::new(Ended::Halted)),
+        Err(ended) => resume_unwind(Box::new(ended)),
         Ok(()) => Err("it has come back"),
     }
 }
@@ -107,6 +134,38 @@ pub fn run_for_ever(mut it: impl CoreLoop) -> ! {
         machine.running[core] = Some(Box::new(it));
     });
     resume_unwind(Box::new(Ended::Started))
+}
+
+/// Turns the calling core off.
+pub fn turn_off(core: usize) -> Result<(), i32> {
+    const DENIED: i32 = -3;
+    let is_off = with(|machine| {
+        assert_eq!(machine.current, core);
+        let turns_off = machine.core().firmware.turns_off;
+        if turns_off {
+            machine.core().lose_power();
+        }
+        turns_off
+    });
+    match is_off {
+        true => resume_unwind(Box::new(Ended::TurnedOff)),
+        false => Err(DENIED),
+    }
+}
+
+/// Turns a core on.
+pub fn turn_on(core: usize, mpidr: u64) -> TurnOn {
+    with(|machine| {
+        let core = &mut machine.cores[core];
+        assert_eq!(core.get(super::Register::MPIDR_EL1), mpidr);
+        match core.power {
+            CorePower::Off => {
+                core.power = CorePower::Starts;
+                TurnOn::Begins
+            }
+            CorePower::On | CorePower::Starts => TurnOn::IsOn,
+        }
+    })
 }
 
 /// Turns the machine off.

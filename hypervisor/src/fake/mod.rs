@@ -28,8 +28,8 @@ pub use self::core::Core;
 #[cfg(test)]
 pub use self::core::FREQUENCY;
 pub use firmware::{
-    Ended, Firmware, ask_firmware, halt, mitigate, run_for_ever, start_core, system_off,
-    until_it_ends, wait_for_interrupt,
+    CorePower, Ended, Firmware, TurnOn, ask_firmware, halt, mitigate, run_for_ever, start_core,
+    system_off, turn_off, turn_on, until_it_ends, wait_for_interrupt,
 };
 pub use gic::{Gic, GicError, initialize_gic};
 pub use guest::{GuestHook, enter};
@@ -40,8 +40,8 @@ pub use memory::{
     write_memory_byte, write_u32, write_u64,
 };
 pub use registers::{
-    Register, dsb_ishst, dsb_sy, isb, load_vectors, note_step, read, set_vectors, store_vectors,
-    write, write_own,
+    Register, dsb_ish, dsb_ishst, dsb_sy, isb, load_vectors, note_step, read, set_vectors,
+    store_vectors, write, write_own,
 };
 pub(crate) use registers::{pass_step, read_register, write_own_register, write_register};
 pub use sha256::{

@@ -142,6 +142,9 @@ pub fn isb() {}
 pub fn dsb_sy() {}
 
 /// As [`isb`].
+pub fn dsb_ish() {}
+
+/// As [`isb`].
 pub fn dsb_ishst() {}
 
 /// No effect: the fake machine takes no exceptions from EL2.

@@ -14,6 +14,7 @@ mod guest;
 mod image_header;
 mod memory;
 mod mmio;
+mod power;
 mod registers;
 pub mod running_guest;
 mod sha256;
@@ -39,8 +40,9 @@ pub use mmio::{
     memory_bytes, read_u32, read_word_of_memory, uart_at, words_of_memory, write_if_there,
     write_memory, write_u32, write_u64,
 };
+pub use power::{TurnOn, turn_off, turn_on};
 pub(crate) use registers::{
-    dsb_ishst, dsb_sy, isb, read_register, write_own_register, write_register,
+    dsb_ish, dsb_ishst, dsb_sy, isb, read_register, write_own_register, write_register,
 };
 pub use sha256::{
     compress, copy_and_hash, copy_and_hash_memory, enable_vectors, has_sha256, hash_memory,

@@ -63,6 +63,13 @@ pub fn dsb_sy() {
     unsafe { core::arch::asm!("dsb sy", options(nostack, preserves_flags)) };
 }
 
+/// Completes earlier loads and stores, for the inner shareable domain, before what follows.
+#[inline(always)]
+pub fn dsb_ish() {
+    // SAFETY: a barrier.
+    unsafe { core::arch::asm!("dsb ish", options(nostack, preserves_flags)) };
+}
+
 /// Makes earlier stores visible to the inner shareable domain before what follows.
 #[inline(always)]
 pub fn dsb_ishst() {

@@ -37,6 +37,11 @@ impl Instance {
         self.helps.is_some()
     }
 
+    /// The firmware has turned the core on again.
+    pub(crate) fn comes_on(&mut self) {
+        self.come_on();
+    }
+
     /// Whether the core must decide.
     pub(crate) fn must_decide(&self) -> bool {
         self.state.must_decide()

@@ -86,6 +86,12 @@ impl CorePlatform {
         self.machine.gic.deactivate(interrupt);
         // The sender's writes are read after the acknowledge, not before it.
         isb();
+        self.kicks()
+    }
+
+    /// For what other cores have kicked this one.
+    #[inline(always)]
+    pub(super) fn kicks(&self) -> Taken {
         let kicks = self.own.take_kicked();
         match self.port.has_mail() {
             true => Taken::KicksAndChore(kicks),

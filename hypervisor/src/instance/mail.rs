@@ -41,6 +41,9 @@ impl Instance {
         if self.platform.machine.protected != 0 && self.platform.late_look_at <= now {
             self.checks_late_memory();
         }
+        if self.platform.machine.power.supply.has_starts() {
+            self.turn_cores_on(now);
+        }
         self.do_orders();
         let band = self.state.current_band();
         let next = self.platform.own_chore(now, band);

@@ -289,7 +289,7 @@ impl Instance {
         // At most 8 times: cores.
         for core in cores.filter(|&core| core != self.platform.core) {
             // With split priorities, only cores that idle or run the lowest band take it.
-            machine.call_core(core, Band::LOWEST);
+            machine.hint(core, Band::LOWEST);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::timers;
 use core::ops::Range;
 use spumone_config::{GuestId, PcpuId};
-use spumone_core::console::{Answer, GuestState, InputEffect, Left, PastLife, Served, Source};
+use spumone_core::console::{Answer, GuestState, InputEffect, Left, Off, PastLife, Served, Source};
 use spumone_core::local::progress;
 use spumone_core::migration::Level;
 use spumone_core::psci::Power;
@@ -59,8 +59,9 @@ impl spumone_core::console::Machine for Machine {
         Some((&self.cores.get(core.index())?.usage, timers::now()))
     }
 
-    fn is_off(&self, core: PcpuId) -> bool {
-        self.shared.presence(core).level() == Level::OFF
+    fn off(&self, core: PcpuId) -> Option<Off> {
+        let is_off = self.shared.presence(core).level() == Level::OFF;
+        is_off.then(|| self.power.supply.off(core))
     }
 
     fn past_lives(&self) -> Range<u32> {

@@ -108,6 +108,14 @@ impl CorePlatform {
         }
     }
 
+    /// The firmware has turned the core off and on again: what this has noted of its registers and its TLB does not hold any more.
+    pub(super) fn begin_anew(&mut self) {
+        self.needs = mitigation::set_up();
+        self.predicts_for = None;
+        self.last_of_guest = [None; MAX_GUESTS];
+        self.caught_guests = 0;
+    }
+
     /// The core is about to run a vCPU of `guest`: if it needs that, it invalidates what other guests have trained in its branch predictors.
     #[cold]
     #[inline(never)]

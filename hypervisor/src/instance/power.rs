@@ -4,8 +4,10 @@
 use super::Instance;
 use super::platform::CorePlatform;
 use crate::cpu;
+use crate::hardware::{self, TurnOn};
 use crate::machine::Machine;
 use crate::power::Power;
+use crate::steps::mark;
 use spumone_config::types::MAX_PCPUS;
 use spumone_config::{PcpuId, VcpuId};
 use spumone_core::migration;
@@ -97,11 +99,92 @@ impl Instance {
             self.take_interrupts();
             return true;
         }
-        let has_changed = migration::follow_wish(&mut self.state, &mut self.platform);
-        if has_changed && cpu::interrupt_pending() {
+        if migration::follow_wish(&mut self.state, &mut self.platform) {
+            if cpu::interrupt_pending() {
+                self.take_interrupts();
+            }
+            return true;
+        }
+        let supply = &self.platform.machine.power.supply;
+        supply.turns_off(self.platform.core)
+            && migration::is_at_rest(&self.state, &self.platform)
+            && self.turn_core_off()
+    }
+
+    /// The core is off, and has nothing left to do: has the firmware turn it off. Returns after it was turned on again; or, with false, at once, if
+    /// something has come for it, or if the firmware does not turn cores off.
+    fn turn_core_off(&mut self) -> bool {
+        let machine = self.platform.machine;
+        let core = self.platform.core;
+        machine.power.supply.begin_off(core);
+        // What comes from here on is followed by an order to turn the core on (core/src/power/supply.rs).
+        let has_work = self.platform.own.is_kicked()
+            || self.platform.port.has_mail()
+            || machine.power.wish.wants(core)
+            || cpu::interrupt_pending();
+        if has_work {
+            machine.power.supply.come_on(core);
+            return false;
+        }
+        mark!(TurnOff);
+        if hardware::turn_off(core.index()).is_err() {
+            machine.power.supply.come_on(core);
+            machine.power.supply.note_refusal(core);
+            return false;
+        }
+        self.come_on();
+        true
+    }
+
+    /// The firmware has turned the core on, with the initial translation tables and the registers of a reset.
+    pub(super) fn come_on(&mut self) {
+        let machine = self.platform.machine;
+        hardware::set_vectors();
+        // SAFETY: as at the start: `spm` has made them for this hypervisor.
+        unsafe { hardware::activate_tables(machine.own_tables) };
+        cpu::set_up(machine.vtcr);
+        let _ = machine.gic.set_up_core();
+        mark!(TurnedOn);
+        self.platform.begin_anew();
+        if cpu::interrupt_pending() {
             self.take_interrupts();
         }
-        has_changed
+        machine.power.supply.come_on(self.platform.core);
+        // SGIs that were sent to the core while it was off may be lost.
+        let kicks = self.platform.kicks();
+        migration::handle(&mut self.state, &mut self.platform, kicks);
+        if !migration::follow_wish(&mut self.state, &mut self.platform) {
+            // It is not wanted, and is to do what it was turned on for.
+            self.state.decide_anew();
+        }
+    }
+
+    /// Has the firmware turn cores on, until an interrupt is pending. The console's core does this, which never turns itself off.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn turn_cores_on(&mut self, now: Ticks) {
+        let machine = self.platform.machine;
+        if self.platform.core != machine.console_core {
+            return;
+        }
+        // At most 8 times: cores.
+        for core in machine.power.supply.take_starts().iter() {
+            let Some(mpidr) = machine.cores.get(core.index()).map(|it| it.mpidr) else {
+                continue;
+            };
+            let answer = match cpu::interrupt_pending() {
+                true => TurnOn::IsOn,
+                false => hardware::turn_on(core.index(), mpidr),
+            };
+            if answer == TurnOn::Fails {
+                machine.power.supply.note_refusal(core);
+            }
+            if answer != TurnOn::Begins {
+                // It is on its way off.
+                machine.power.supply.start_again(core);
+                self.platform.attendance.come_back(now);
+            }
+        }
     }
 
     /// Reads the loads of cores if the governor's window has ended, until an interrupt is pending. When all are read, the governor decides, and then the

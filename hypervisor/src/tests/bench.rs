@@ -6,7 +6,7 @@ use super::invariants;
 use super::systems::{DISTRIBUTOR, REDISTRIBUTORS, parts};
 use crate::boot;
 use crate::core_loop::CoreLoop;
-use crate::fake::{self, Ended, Parts, REDISTRIBUTOR_SIZE, Register, printed};
+use crate::fake::{self, CorePower, Ended, Parts, REDISTRIBUTOR_SIZE, Register, printed};
 use crate::guest_registers::{Exit, GuestRegisters};
 use crate::instance::Instance;
 use crate::machine::Machine;
@@ -111,11 +111,20 @@ impl Bench {
             machine.work
         });
         let instance = &mut self.instances[core];
-        let result = fake::until_it_ends(core, || instance.iterate());
+        let power =
+            fake::with(|machine| std::mem::replace(&mut machine.cores[core].power, CorePower::On));
+        let result = match power {
+            CorePower::On => fake::until_it_ends(core, || instance.iterate()),
+            CorePower::Starts => fake::until_it_ends(core, || instance.comes_on()),
+            CorePower::Off => Err(Ended::TurnedOff),
+        };
         let work = fake::with(|machine| machine.work) - before;
         self.most_work = self.most_work.max(work);
         match result {
             Ok(()) => invariants::check(self.machine, &self.instances, self.most_work),
+            Err(Ended::TurnedOff) => {
+                fake::with(|machine| machine.cores[core].power = CorePower::Off)
+            }
             Err(ended) => self.ended = Some(ended),
         }
     }

@@ -4,7 +4,7 @@
 use super::guest::GuestCpu;
 use crate::cpu::HCR_GUEST;
 use crate::epitaph;
-use crate::fake::{self, Register, printed};
+use crate::fake::{self, CorePower, Register, printed};
 use crate::instance::Instance;
 use crate::machine::Machine;
 use spumone_config::packed::SpiOwner;
@@ -56,6 +56,9 @@ pub fn check(machine: &Machine, instances: &[Instance], most_work: u64) {
                     0,
                     "a timer is active on core {index}, which has no vCPU loaded"
                 );
+            }
+            if core.power != CorePower::On {
+                return;
             }
             let hcr = core.get(Register::HCR_EL2);
             assert_eq!(hcr, HCR_GUEST, "HCR_EL2 of core {index}");

@@ -16,7 +16,7 @@ use crate::fake::{self, printed};
 pub use random::Random;
 use shadow::Shadow;
 use spumone_config::packed::{
-    InterruptPriorities, LinkEnd, LinkKind, Policy, System, Trigger, WakeEarly,
+    InterruptPriorities, LinkEnd, LinkKind, Policy, Power, PowerMode, System, Trigger, WakeEarly,
 };
 use spumone_core::psci::Phase;
 use std::cell::RefCell;
@@ -85,6 +85,9 @@ fn some_system(random: &mut Random) -> System {
         .woken_early(some_early(random));
     guests.push(victim);
     let mut system = system(cores, policy, &guests);
+    if policy == Policy::Steal && random.once_in(2) {
+        system.power = Some(some_power(random, &system));
+    }
     // Between the victim and a hostile guest, or between two hostile guests.
     let victim = hostile as u8;
     match random.below(7) {
@@ -104,6 +107,24 @@ fn some_system(random: &mut Random) -> System {
         system.scheduler.interrupt_priorities = InterruptPriorities::Flat;
     }
     system
+}
+
+/// Cores go off; some of them do at once.
+fn some_power(random: &mut Random, system: &System) -> Power {
+    let fixed = system.guests.iter().filter(|it| !it.moves);
+    let homes = fixed.flat_map(|it| &it.vcpus).map(|it| it.home);
+    let stay = homes.fold(1 << system.roles.console_core.0, |all, core| {
+        all | 1 << core.0
+    });
+    let cores = system.board.core_mpidrs.len() as u64;
+    Power {
+        mode: random.one_of(&[PowerMode::Balanced, PowerMode::Saving]),
+        least: 1,
+        most: 1 + random.below(cores) as u8,
+        stay,
+        off_us: 0,
+        on_us: 0,
+    }
 }
 
 /// How early a guest is woken: always less than the victim's period.
@@ -199,10 +220,16 @@ fn run(seed: u64, exits: u64) {
         };
         assert!(
             late < PATIENCE,
-            "the victim has waited for {late} iterations of its core"
+            "the victim has waited for {late} iterations of its core\n{}",
+            bench.state()
         );
         iterations += 1;
-        assert!(iterations < 1_000 * (exits + 1_000), "guests do not run");
+        assert!(
+            iterations < 1_000 * (exits + 1_000),
+            "guests do not run\n{}\n{}",
+            bench.state(),
+            printed()
+        );
     }
     assert!(guests.borrow().victim.periods > 0, "the victim has not run");
     guests.borrow_mut().only_sleep = true;
