@@ -4,9 +4,12 @@
 use crate::clock::Mark;
 use std::collections::BTreeSet;
 
-/// The marks of the hypervisor when a core goes off, and when one that is off comes back (`hypervisor/src/steps.rs`).
+/// The marks of the hypervisor when a core goes off, and when one that is off comes back because it is wanted (`hypervisor/src/steps.rs`).
 pub(super) const OFF: u64 = 0xfe01;
 pub(super) const ON: u64 = 0xfe02;
+/// Those when the firmware turns a core off, and when it has turned it on again.
+pub(super) const TURN_OFF: u64 = 0xfe03;
+pub(super) const TURNED_ON: u64 = 0xfe04;
 /// Those of Linux (`guests/linux/programs/mark.h`): a thread begins a piece of work, and has done it; so many CPUs are online now.
 pub(super) const PIECE: u64 = 3;
 pub(super) const PIECE_DONE: u64 = 4;
@@ -24,21 +27,27 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    /// That of a run on so many cores. A core that was off and had something to decide counts as off meanwhile.
+    /// That of a run on so many cores. If the firmware turns cores off, what it says counts: a core may be turned on for something that came for it
+    /// although it is not wanted. Otherwise a core that was off and had something to decide counts as off meanwhile.
     pub(super) fn of(marks: &[Mark], cores: u32) -> Self {
         // Cores execute in turns, so marks of different cores may be up to a quantum out of order.
         let mut marks: Vec<_> = marks.iter().collect();
         marks.sort_by_key(|it| it.ns);
+        let by_firmware = marks.iter().any(|it| it.mark == TURN_OFF);
+        let (goes_off, comes_on) = match by_firmware {
+            true => (TURN_OFF, TURNED_ON),
+            false => (OFF, ON),
+        };
         let mut off = BTreeSet::new();
         let mut on = cores;
         let mut changes = Vec::new();
         for mark in marks {
             let now = match (mark.mark, mark.core) {
-                (OFF, Some(core)) => {
+                (it, Some(core)) if it == goes_off => {
                     off.insert(core);
                     cores.saturating_sub(off.len() as u32)
                 }
-                (ON, Some(core)) => {
+                (it, Some(core)) if it == comes_on => {
                     off.remove(&core);
                     cores.saturating_sub(off.len() as u32)
                 }
@@ -200,6 +209,24 @@ pub(super) mod tests {
         assert_eq!(trace.until((125, 400), 2), Some(0));
         assert_eq!(trace.until((125, 400), 4), None);
         assert_eq!(trace.until((0, 400), 4), Some(0));
+    }
+
+    #[test]
+    fn what_the_firmware_turns_off_counts_if_it_does() {
+        let marks = [
+            mark(3, OFF, 10),
+            mark(3, TURN_OFF, 20),
+            // Something came for it.
+            mark(3, TURNED_ON, 30),
+            mark(3, OFF, 35),
+            mark(3, TURN_OFF, 40),
+            mark(3, TURNED_ON, 80),
+            mark(3, ON, 85),
+        ];
+        let trace = Trace::of(&marks, 4);
+        assert!((trace.mean((0, 100)) - 3.5).abs() < 1e-9);
+        assert_eq!(trace.changes((0, 100)), Changes { off: 2, on: 2 });
+        assert_eq!(trace.until((50, 100), 4), Some(30));
     }
 
     #[test]

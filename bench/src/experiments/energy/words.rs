@@ -304,8 +304,8 @@ pub(super) fn method() -> Vec<String> {
             BURST_US / 1000,
             BURST_PERIOD_US / 1000
         ),
-        "A core is off from the time at which it has published that until it comes back because it is wanted (marks of the hypervisor, \
-         `hypervisor/src/steps.rs`). What it does in between because something came for it counts as off."
+        "A core is off from the time at which the hypervisor has the firmware turn it off until the firmware has turned it on, also if that is only for \
+         something that came for it (marks of the hypervisor, `hypervisor/src/steps.rs`)."
             .into(),
         format!(
             "Cores on and core-seconds contain what the board file says that changes cost (`[power]`: {OFF_US} µs off, {ON_US} µs on), and are counted from \
