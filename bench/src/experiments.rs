@@ -26,6 +26,7 @@ pub mod shapes;
 mod shares;
 pub mod soak;
 pub mod timer;
+pub mod vcpus;
 pub mod workloads;
 pub mod yardstick;
 pub mod yardsticks;
@@ -234,6 +235,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &lhp::Lhp,
     &workloads::Workloads,
     &shapes::Shapes,
+    &vcpus::Vcpus,
     &latency::Latency,
     &early::EarlySwitches,
     &hostile::Hostile,

@@ -180,7 +180,7 @@ build_flavour() {
     install -m 755 "$busybox" "$rootfs/bin/busybox"
     ln -s busybox "$rootfs/bin/sh" # the other names are made by /init
     for program in "${PROGRAMS[@]}"; do copy_elf "$program" "$rootfs"; done
-    for program in mark measure linkecho; do compile "$program" "$rootfs"; done
+    for program in mark measure linkecho duty; do compile "$program" "$rootfs"; done
     install -m 755 "$here/init" "$rootfs/init"
     install -D -m 755 -t "$rootfs/lib/spumone" "$here"/lib/*
     install -D -m 755 -t "$rootfs/scenarios" "$here"/scenarios/*

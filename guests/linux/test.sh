@@ -42,6 +42,11 @@ check ok  "seconds=1"           idle seconds=1
 check ok  "load=hackbench seconds=5 rounds=" load load=hackbench seconds=5 -g 1 -l 20
 check bad "load-failed"         load load=disk device=/dev/vdb seconds=2
 check bad "unknown-load"        load load=no-such-load
+check ok  "pieces=20 median_us=" duty threads=4 count=5 instructions=100000 apart=2500
+check ok  "threads=0"           duty threads=0 count=2
+check bad "run-1"               duty threads=none
+check ok  "pieces=10 median_us=" settled run=duty settle=500 rest=200 hotplug=1 threads=2 count=5 instructions=1000000
+check bad "unknown-scenario"    settled run=no-such-scenario
 check bad "unknown-scenario"    no-such-scenario
 check bad "no-tcc-in-this-initrd" build
 check ok  "objects=16"          --bench build copies=1 parallel=3
