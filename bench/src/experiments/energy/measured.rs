@@ -8,8 +8,8 @@ use crate::results::{Outcome, Results};
 use crate::stats::{Mean, Spread};
 
 /// In microseconds: what it costs to turn a core off and on, as the board file says.
-pub(super) const OFF_US: u32 = 50;
-pub(super) const ON_US: u32 = 100;
+pub(super) const OFF_US: u32 = 5;
+pub(super) const ON_US: u32 = 5;
 /// How full cores may be before the governor brings one back, of the time that the real-time guest leaves, by mode
 /// (`core/src/power/governor.rs`).
 const FULL: [(&str, f64); 2] = [("balanced", 0.8), ("saving", 0.95)];
@@ -289,7 +289,7 @@ mod tests {
         assert!((value(Measured::busy) - 0.5).abs() < 1e-9);
         // Six times off, three of which at the begin, and three times on.
         assert!((value(Measured::changes_per_second) - 45.0).abs() < 1e-9);
-        let switching = (6.0 * 50.0 + 3.0 * 100.0) / 200_000.0;
+        let switching = (6.0 * 5.0 + 3.0 * 5.0) / 200_000.0;
         assert!((value(Measured::switching) - switching).abs() < 1e-9);
         let paid = value(Measured::paid) * 0.2;
         assert!((value(Measured::core_seconds) - paid).abs() < 1e-9);
