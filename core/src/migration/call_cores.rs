@@ -6,9 +6,17 @@ use super::platform::{Platform, State};
 use crate::schedule::Ticks;
 use spumone_config::types::{MAX_PCPUS, VcpuId};
 
-/// After a decision at or below the lowest band that moves: if vCPUs have waited for their turn for too long, calls a core for one of them. The core decides
-/// again when it is to look at the next.
+/// Whether vCPUs wait for their turn, or waited when the core looked last, after a decision at or below the lowest band that moves.
 #[inline(always)]
+pub(super) fn must_look<P: Platform>(state: &State<P>, platform: &P) -> bool {
+    let has_waited = state.waiting.look_at != Ticks::NEVER;
+    (has_waited || state.scheduler.same_band_waits())
+        && state.scheduler.current_level() <= platform.shared().roles.lowest_movable
+}
+
+/// After such a decision: if vCPUs have waited for their turn for too long, calls a core for one of them. The core decides again when it is to look at
+/// the next.
+#[inline(never)]
 pub(super) fn look_for_waiting<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     if state.scheduler.same_band_waits() && platform.may_bring_core_back() {
         look(state, platform, now);
@@ -17,7 +25,7 @@ pub(super) fn look_for_waiting<P: Platform>(state: &mut State<P>, platform: &mut
     }
 }
 
-#[inline(never)]
+#[inline(always)]
 fn look<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     let is_new = state.waiting.look_at == Ticks::NEVER;
     if is_new || state.waiting.look_at <= now {

@@ -5,6 +5,7 @@
 //! None of this changes which vCPU runs here. So a vCPU of a higher band does not wait for it: the core looks for interrupts in between,
 //! and decides again if it must. The decision after that finishes what is left.
 
+use super::call_cores::{look_for_waiting, must_look};
 use super::gang::notify_gang;
 use super::interrupt::is_overtaken;
 use super::notify::{park_fetched, park_or_keep, publish_and_notify};
@@ -44,6 +45,12 @@ fn finish_now<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
         publish_and_notify(state, platform, now);
         // Until now the alarm was armed without it.
         state.alarm_is_stale |= state.notify_at != Ticks::NEVER;
+        if must_look(state, platform) {
+            if is_overtaken(state, platform) {
+                return false;
+            }
+            look_for_waiting(state, platform, now);
+        }
     }
     !is_overtaken(state, platform)
 }

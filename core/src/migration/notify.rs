@@ -2,7 +2,6 @@
 //! How a core notifies other cores: it publishes which band it runs, and kicks a core that could run a vCPU parked
 //! here.
 
-use super::call_cores::look_for_waiting;
 use super::core_state::CoreState;
 use super::park::{host_core_of, is_parked_here, park};
 use super::platform::{Platform, State, TracePoint};
@@ -193,7 +192,6 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
         }
         publish_level(state, platform, level);
         state.notify_at = Ticks::NEVER;
-        look_for_waiting(state, platform, now);
         if before > floor && state.rules.returns_home {
             call_home(state, platform);
         }
