@@ -224,7 +224,7 @@ impl Machine {
         (interrupts.len() > ROUTED_AT_ONCE).then_some(from + ROUTED_AT_ONCE as u8)
     }
 
-    /// Kicks core `to`, another one, for `vcpu`.
+    /// Kicks core `to` for `vcpu`.
     #[inline(always)]
     pub fn kick(&self, to: PcpuId, vcpu: VcpuId) {
         let (Some(core), Some(band)) = (self.cores.get(to.index()), self.shared.band(vcpu)) else {

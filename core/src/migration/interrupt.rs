@@ -139,12 +139,25 @@ fn do_chore_next<T>(state: &mut CoreState<T>) {
     state.must_decide = true;
 }
 
-/// This core was kicked for these vCPUs. It sees to all of them, since each takes less than to decide again for those that are left.
+/// This core was kicked for these vCPUs. It sees to one of them at least. If it is interrupted then, it kicks itself for the others.
 #[inline(always)]
-fn take_kicks<P: Platform>(state: &mut State<P>, platform: &mut P, vcpus: VcpuSet) {
+fn take_kicks<P: Platform>(state: &mut State<P>, platform: &mut P, mut vcpus: VcpuSet) {
+    // At most 32 times: vCPUs.
+    while let Some(id) = vcpus.iter().next() {
+        kicked(state, platform, id);
+        vcpus.remove(id);
+        if !vcpus.is_empty() && platform.is_interrupted() {
+            return kick_again(state, platform, vcpus);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn kick_again<P: Platform>(state: &State<P>, platform: &mut P, vcpus: VcpuSet) {
     // At most 32 times: vCPUs.
     for id in vcpus.iter() {
-        kicked(state, platform, id);
+        platform.kick(state.core, id);
     }
 }
 

@@ -135,7 +135,7 @@ pub trait Platform {
     /// Delivers interrupts to the loaded vCPU. The doorbells of the returned vCPUs were rung. The loaded vCPU is among them if the core
     /// was interrupted, so that [`Delivery::All`] is due before the vCPU runs.
     fn deliver(&mut self, loaded: &mut Self::Token, what: Delivery) -> VcpuSet;
-    /// Kicks another core for a vCPU.
+    /// Kicks a core for a vCPU.
     fn kick(&mut self, core: PcpuId, id: VcpuId);
     /// Routes the physical interrupts of a vCPU's devices to this core, where the vCPU is from now on.
     fn route_devices(&mut self, vcpu: &Self::Token);
