@@ -7,10 +7,9 @@ use super::park::{host_core_of, is_parked_here, park};
 use super::platform::{Platform, State, TracePoint};
 use super::shared::VcpuFacts;
 use super::slot::ParkedState;
-use super::waiting::look_for_waiting;
 use crate::schedule::{Band, Level, Ticks, VcpuState};
 use crate::sets::VcpuSet;
-use spumone_config::types::{PcpuId, VcpuId};
+use spumone_config::types::{MAX_PCPUS, PcpuId, VcpuId};
 
 /// Makes `to` the running vCPU of this core, as was decided; `None`: the core idles. The registers of the vCPU that ran
 /// before stay on the core until another vCPU needs the core.
@@ -361,6 +360,49 @@ fn call_home<P: Platform>(state: &mut State<P>, platform: &mut P) {
             }
         }
     }
+}
+
+/// After a decision at or below the lowest band that moves: if vCPUs have waited for their turn for too long, calls a core for one of them. The core decides
+/// again when it is to look at the next.
+#[inline(always)]
+fn look_for_waiting<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
+    if state.scheduler.same_band_waits() && platform.may_bring_core_back() {
+        look_at_waiting(state, platform, now);
+    } else {
+        state.waiting.look_at = Ticks::NEVER;
+    }
+}
+
+#[inline(never)]
+fn look_at_waiting<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
+    let is_new = state.waiting.look_at == Ticks::NEVER;
+    if is_new || state.waiting.look_at <= now {
+        let (first, count) = first_waiting(state);
+        if state.waiting.calls(count, now)
+            && let Some(id) = first
+        {
+            platform.waits_for_core(id);
+        }
+    }
+    state.fetch_at = state.fetch_at.min(state.waiting.look_at);
+    state.alarm_is_stale = true;
+}
+
+/// The first of the vCPUs that wait for their turn and migrate, and how many do: as many as there may be cores for them at most.
+fn first_waiting<T>(state: &CoreState<T>) -> (Option<VcpuId>, u8) {
+    let (mut first, mut count) = (None, 0);
+    let mut waiting = state.scheduler.waiting();
+    // At most 8 times: cores that could take one.
+    for _ in 0..MAX_PCPUS {
+        let Some(id) = waiting.next() else {
+            break;
+        };
+        if state.moves(id) {
+            first = first.or(Some(id));
+            count += 1;
+        }
+    }
+    (first, count)
 }
 
 #[cfg(test)]

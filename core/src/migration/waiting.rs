@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! vCPUs that wait for their turn on a core while another core is off: after a while, a core is to come on for each.
 
-use super::core_state::CoreState;
-use super::platform::{Platform, State};
 use crate::schedule::Ticks;
-use spumone_config::types::{MAX_PCPUS, VcpuId};
 
 /// In microseconds: for how long vCPUs have had to wait for their turn without a break before a core is called for the first. Longer than what an idle
 /// guest does when a timer expires; if a core takes longer to come on, it is still worth its cost.
@@ -49,7 +46,7 @@ impl Waiting {
     }
 
     /// So many wait at `now`, when the core was to look at them. Returns whether it is to call a core for one of them.
-    fn calls(&mut self, count: u8, now: Ticks) -> bool {
+    pub(super) fn calls(&mut self, count: u8, now: Ticks) -> bool {
         if self.look_at == Ticks::NEVER {
             (self.waited, self.called) = (count, 0);
             self.look_at = now.saturating_add(self.longest_turn);
@@ -74,49 +71,6 @@ impl Waiting {
         self.look_at = now.saturating_add(next);
         calls
     }
-}
-
-/// After a decision at or below the lowest band that moves: if vCPUs have waited for their turn for too long, calls a core for one of them. The core decides
-/// again when it is to look at the next.
-#[inline(always)]
-pub(super) fn look_for_waiting<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
-    if state.scheduler.same_band_waits() && platform.may_bring_core_back() {
-        look(state, platform, now);
-    } else {
-        state.waiting.look_at = Ticks::NEVER;
-    }
-}
-
-#[inline(never)]
-fn look<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
-    let is_new = state.waiting.look_at == Ticks::NEVER;
-    if is_new || state.waiting.look_at <= now {
-        let (first, count) = waiting(state);
-        if state.waiting.calls(count, now)
-            && let Some(id) = first
-        {
-            platform.waits_for_core(id);
-        }
-    }
-    state.fetch_at = state.fetch_at.min(state.waiting.look_at);
-    state.alarm_is_stale = true;
-}
-
-/// The first of the vCPUs that wait for their turn and migrate, and how many do: as many as there may be cores for them at most.
-fn waiting<T>(state: &CoreState<T>) -> (Option<VcpuId>, u8) {
-    let (mut first, mut count) = (None, 0);
-    let mut waiting = state.scheduler.waiting();
-    // At most 8 times: cores that could take one.
-    for _ in 0..MAX_PCPUS {
-        let Some(id) = waiting.next() else {
-            break;
-        };
-        if state.moves(id) {
-            first = first.or(Some(id));
-            count += 1;
-        }
-    }
-    (first, count)
 }
 
 #[cfg(test)]

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether cores can carry the load of guests, each of which may use only some of the cores.
 
-use super::{Loads, Movers};
+use super::loads::{Loads, Movers, WHOLE};
 use crate::sets::CoreSet;
 use spumone_config::types::{GuestId, MAX_PCPUS};
-
-/// A whole, in the unit of [`Loads`].
-pub(super) const WHOLE: u32 = 1000;
 
 /// Distributes the loads of guests over cores, one guest per step: those that may use the fewest cores first. If that leaves no load over, the cores
 /// can carry it. The opposite holds too if of any two guests either may use all cores of the other, or none: otherwise, another distribution might

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the governor knows of guests: which ones migrate, between which cores, and what load they are.
 
-use super::fit::WHOLE;
 use crate::sets::CoreSet;
 use crate::usage::Shares;
 use spumone_config::types::{GuestId, MAX_GUESTS, MAX_PCPUS, PcpuId};
+
+/// A whole, in the unit of [`Loads`].
+pub(super) const WHOLE: u32 = 1000;
 
 /// The guests whose vCPUs migrate, with the cores that each may use: those with the fewest cores first.
 #[derive(Clone, Debug, Default)]
