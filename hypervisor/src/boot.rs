@@ -9,7 +9,7 @@ use crate::console::{self, say};
 use crate::cpu::{self, Vttbr};
 use crate::entropy::Entropy;
 use crate::epitaph::{self, fatal};
-use crate::gic::{ALARM, Gic};
+use crate::gic::{Gic, private_interrupts};
 use crate::guest::{Guest, Owner, Tables};
 use crate::hardware::{self, bundle_start, per_machine, place};
 use crate::hash::hash;
@@ -26,7 +26,6 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use dtoolkit::fdt::Fdt;
 use heapless::Vec;
-use spumone_config::gic::{MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
 use spumone_config::isolation;
 use spumone_config::packed::{
     self, DESCRIPTION_ROOM, Mapping, MemoryRange, Part, Stage2, System, WakeEarly,
@@ -41,7 +40,7 @@ use spumone_core::mailbox::Post;
 use spumone_core::migration::{Early, Level, Policy, Roles, Shared, VcpuFacts};
 use spumone_core::protect::{Pace, Rounds};
 use spumone_core::psci::{GuestPower, Lifecycle, Restarts};
-use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, Ticks, band_priority, kick_sgi};
+use spumone_core::schedule::Ticks;
 use spumone_core::sets::CoreSet;
 use spumone_core::stage2;
 use spumone_core::stolen::Stolen;
@@ -270,7 +269,6 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
         vtcr: system.vtcr,
         interrupt_priorities: system.scheduler.interrupt_priorities,
         power,
-        post: &POST,
         own_tables: system.el2_tables,
         board: system.board.clone(),
     };
@@ -358,21 +356,7 @@ fn place_vcpus(machine: &'static Machine) -> [Tokens; MAX_PCPUS] {
 }
 
 fn set_up_gic(machine: &Machine, system: &System) {
-    let mut private: Vec<(IntId, u8), 16> = Vec::new();
-    for rank in 0..Band::COUNT as u8 {
-        if let Some(band) = Band::new(rank) {
-            let _ = private.push((kick_sgi(band), band_priority(band).0));
-        }
-    }
-    for (interrupt, priority) in [
-        (ALARM, ALARM_PRIORITY),
-        (MAINTENANCE, OWN_PRIORITY),
-        (VIRTUAL_TIMER, OWN_PRIORITY),
-        (PHYSICAL_TIMER, OWN_PRIORITY),
-    ] {
-        let _ = private.push((interrupt, priority.0));
-    }
-
+    let private: Vec<(IntId, u8), 16> = private_interrupts().collect();
     let cores = machine.cores.len();
     if let Err(error) = machine.gic.set_up(cores, &private, &system.spis) {
         fatal!("the GIC is not what the board file says: {error}");
@@ -458,7 +442,7 @@ fn run_instance(machine: &'static Machine, core: PcpuId, tokens: Tokens) -> ! {
         fatal!("core {core} lacks FEAT_XNX, which the boot core has: list cores of one kind");
     }
     cpu::set_up(machine.vtcr);
-    let list_registers = machine.gic.set_up_core();
+    let list_registers = machine.gic.set_up_core(core);
     let Some(port) = POST.port(core) else {
         fatal!("core {core} has its mailbox twice");
     };

@@ -6,9 +6,12 @@
 
 use crate::hardware::{GicError, dsb_ish, initialize_gic, isb, read_u32, write_u32, write_u64};
 use crate::sysreg::{mrs, msr, msr_own};
-use spumone_config::gic::{HYPERVISOR_TIMER, REDISTRIBUTOR_SIZE, SGI_FRAME};
+use spumone_config::gic::{
+    HYPERVISOR_TIMER, MAINTENANCE, PHYSICAL_TIMER, REDISTRIBUTOR_SIZE, SGI_FRAME, VIRTUAL_TIMER,
+};
 use spumone_config::packed::{Board, Spi};
 use spumone_config::{IntId, PcpuId, PhysAddr};
+use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, band_priority, kick_sgi};
 
 /// EL2's alarm: the physical timer of EL2.
 pub const ALARM: IntId = HYPERVISOR_TIMER;
@@ -17,13 +20,32 @@ const FIRST_SPECIAL: u64 = 1020;
 
 mod offset {
     //! Register offsets: distributor, then SGI frame of a redistributor.
+    pub const WAKER: u64 = 0x0014;
+    pub const IGROUPR: u64 = 0x0080;
     pub const ISENABLER: u64 = 0x0100;
     pub const ICENABLER: u64 = 0x0180;
     pub const ISPENDR: u64 = 0x0200;
     pub const ICPENDR: u64 = 0x0280;
     pub const ISACTIVER: u64 = 0x0300;
     pub const ICACTIVER: u64 = 0x0380;
+    pub const IPRIORITYR: u64 = 0x0400;
     pub const IROUTER: u64 = 0x6000;
+}
+
+/// The SGIs and PPIs in use, with their priorities.
+pub fn private_interrupts() -> impl Iterator<Item = (IntId, u8)> {
+    let kicks = (0..Band::COUNT as u8).filter_map(Band::new);
+    let kicks = kicks.map(|band| (kick_sgi(band), band_priority(band)));
+    let others = [
+        (ALARM, ALARM_PRIORITY),
+        (MAINTENANCE, OWN_PRIORITY),
+        (VIRTUAL_TIMER, OWN_PRIORITY),
+        (PHYSICAL_TIMER, OWN_PRIORITY),
+    ];
+    // At most 12 times: 8 bands, and these.
+    kicks
+        .chain(others)
+        .map(|(interrupt, priority)| (interrupt, priority.0))
 }
 
 /// The interrupt controller. Contains addresses only. Each operation writes a set or clear register,
@@ -65,9 +87,50 @@ impl Gic {
         }
     }
 
-    /// Sets up the CPU interface and the virtual interface of the calling core; returns the
+    /// Sets up the redistributor of the calling core `core`: its SGIs and PPIs. The firmware may have changed it when it turned the core on (TF-A,
+    /// `gicv3_rdistif_init`), or it has lost its state with the core's power.
+    fn set_up_redistributor(&self, core: PcpuId) {
+        /// `GICR_WAKER.ProcessorSleep` and `ChildrenAsleep`.
+        const SLEEPS: u32 = 1 << 1;
+        const CHILDREN_SLEEP: u32 = 1 << 2;
+        /// Far more polls than any redistributor needs.
+        const MAX_POLLS: usize = 1_000;
+        let own = self.redistributor.0 + REDISTRIBUTOR_SIZE * core.index() as u64;
+        let waker = PhysAddr(own + offset::WAKER);
+        let frame = own + SGI_FRAME;
+        let mut used = 0;
+        let mut priorities = [0xFFFF_FFFF; 8];
+        // At most 12 times: SGIs and PPIs in use.
+        for (interrupt, priority) in private_interrupts() {
+            let shift = 8 * (interrupt.index() % 4);
+            if let Some(word) = priorities.get_mut(interrupt.index() / 4) {
+                *word = *word & !(0xFF << shift) | u32::from(priority) << shift;
+            }
+            used |= 1 << interrupt.0;
+        }
+        // SAFETY: registers of the core's own redistributor, mapped as device memory.
+        unsafe {
+            write_u32(waker, read_u32(waker) & !SLEEPS);
+            for _ in 0..MAX_POLLS {
+                // At most 1,000 times: `MAX_POLLS`.
+                if read_u32(waker) & CHILDREN_SLEEP == 0 {
+                    break;
+                }
+            }
+            write_u32(PhysAddr(frame + offset::IGROUPR), 0xFFFF_FFFF);
+            write_u32(PhysAddr(frame + offset::ICENABLER), !used);
+            // At most 8 times: words of priorities.
+            for (at, word) in (frame + offset::IPRIORITYR..).step_by(4).zip(priorities) {
+                write_u32(PhysAddr(at), word);
+            }
+            write_u32(PhysAddr(frame + offset::ISENABLER), used);
+        }
+    }
+
+    /// Sets up the redistributor, the CPU interface and the virtual interface of the calling core `core`; returns the
     /// number of its list registers.
-    pub fn set_up_core(&self) -> usize {
+    pub fn set_up_core(&self, core: PcpuId) -> usize {
+        self.set_up_redistributor(core);
         /// `ICC_SRE_EL1`, `ICC_SRE_EL2`: system registers, no legacy bypass. Without `Enable`, a
         /// guest's access to `ICC_SRE_EL1` traps: the register is not switched between guests.
         const SRE: u64 = 0b0111;

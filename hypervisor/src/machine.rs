@@ -5,6 +5,7 @@
 use crate::entropy::Entropy;
 use crate::gic::Gic;
 use crate::guest::{Guest, Owner};
+use crate::hardware::{self, TurnOn};
 use crate::parking::ParkedTokens;
 use crate::power::Power;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +14,6 @@ use spumone_config::packed::{Board, Interrupt, InterruptPriorities, SpiOwner, Sy
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
 use spumone_config::{GuestAddr, GuestId, IntId, PcpuId, PhysAddr, VcpuId};
 use spumone_core::health::HealthLog;
-use spumone_core::mailbox::Post;
 use spumone_core::migration::{Policy, Shared};
 use spumone_core::mitigation::{self, Answer, Needs, SharedNeeds, Workaround};
 use spumone_core::schedule::{Band, Ticks, kick_sgi};
@@ -138,8 +138,6 @@ pub struct Machine {
     pub vtcr: u64,
     /// Which cores are on.
     pub power: Power,
-    /// The mail between cores.
-    pub post: &'static Post,
     /// The root of EL2's own translation tables.
     pub own_tables: PhysAddr,
     /// The board.
@@ -244,7 +242,7 @@ impl Machine {
         self.start_if_off(to, band);
     }
 
-    /// As [`Self::call_core`], if the core may as well miss it: one that has turned itself off does.
+    /// As [`Self::call_core`], but a core that has turned itself off is not turned on for this.
     pub fn hint(&self, to: PcpuId, band: Band) {
         let sgi = kick_sgi(band);
         if let Some(core) = self.cores.get(to.index()) {
@@ -252,7 +250,7 @@ impl Machine {
         }
     }
 
-    /// If core `to`, which was sent an SGI, has turned itself off: has the console's core turn it on.
+    /// If core `to`, which was sent an SGI, has turned itself off: turns it on. If it is still on its way off, the console's core does that later.
     #[inline(always)]
     fn start_if_off(&self, to: PcpuId, band: Band) {
         if self.power.supply.is_any_off() {
@@ -263,8 +261,13 @@ impl Machine {
     #[cold]
     #[inline(never)]
     fn start(&self, to: PcpuId, band: Band) {
-        if self.power.supply.must_start(to) {
-            self.post.nudge(self.console_core);
+        if !self.power.supply.is_off(to) {
+            return;
+        }
+        let core = self.cores.get(to.index());
+        let answer = core.map(|it| hardware::turn_on(to.index(), it.mpidr));
+        if answer != Some(TurnOn::Begins) {
+            self.power.supply.order_start(to);
             self.hint(self.console_core, band);
         }
     }

@@ -16,10 +16,15 @@ pub fn set_up() -> Needs {
             false => Answer::Absent,
         }
     });
+    begin(needs);
+    needs
+}
+
+/// Calls what the calling core, which has just been turned on, needs once.
+pub fn begin(needs: Needs) {
     if needs.at_start() {
         mitigate(Workaround::Two);
     }
-    needs
 }
 
 /// Whether the firmware has `SMCCC_ARCH_FEATURES`: DEN0028, "Discovery". Firmware before PSCI 1.0 may not have the calls that tell.

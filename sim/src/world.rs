@@ -191,22 +191,24 @@ impl World {
     }
 
     /// A vCPU waits: brings a core back, as in the hypervisor.
-    pub fn bring_back(&mut self, id: VcpuId, now: Ticks) {
+    /// Returns whether a core comes on.
+    pub fn bring_back(&mut self, id: VcpuId, now: Ticks) -> bool {
         let lowest = self.shared.roles.lowest_movable;
-        if let Some(power) = &mut self.power
-            && let Some(vcpu) = self.shared.vcpu(id)
-        {
-            if brings_back(power.request.mode(), Some(vcpu.band), lowest) {
-                let Some(core) = power.wish.add(&power.limits, vcpu.cores) else {
-                    return;
-                };
-                power.changed_at = now;
-                self.touched |= 1 << core.0;
-            }
-            power.ask(now, None);
-            // The core with the governor.
-            self.touched |= 1;
+        let (Some(power), Some(vcpu)) = (&mut self.power, self.shared.vcpu(id)) else {
+            return false;
+        };
+        let brings = brings_back(power.request.mode(), Some(vcpu.band), lowest);
+        if brings {
+            let Some(core) = power.wish.add(&power.limits, vcpu.cores) else {
+                return false;
+            };
+            power.changed_at = now;
+            self.touched |= 1 << core.0;
         }
+        power.ask(now, None);
+        // The core with the governor.
+        self.touched |= 1;
+        brings
     }
 
     /// The band of a vCPU.

@@ -105,13 +105,6 @@ impl<const CORES: usize, const SLOTS: usize> Post<CORES, SLOTS> {
             open: 0,
         })
     }
-
-    /// Has this core look for mail, although there may be none, when it takes the SGI that the caller sends next. It then does its chores.
-    pub fn nudge(&self, to: PcpuId) {
-        if let Some(pending) = self.pending.get(to.index()) {
-            pending.0.fetch_or(1 << to.index(), Ordering::Release);
-        }
-    }
 }
 
 impl<const CORES: usize, const SLOTS: usize> Port<'_, CORES, SLOTS> {

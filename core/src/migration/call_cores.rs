@@ -29,11 +29,12 @@ pub(super) fn look_for_waiting<P: Platform>(state: &mut State<P>, platform: &mut
 fn look<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     let is_new = state.waiting.look_at == Ticks::NEVER;
     if is_new || state.waiting.look_at <= now {
-        let (first, count) = waiting(state);
-        if state.waiting.calls(count, now)
-            && let Some(id) = first
-        {
-            platform.waits_for_core(id);
+        let (Some(first), count) = waiting(state) else {
+            state.waiting.look_at = Ticks::NEVER;
+            return;
+        };
+        if state.waiting.calls(count, now) && !platform.waits_for_core(first) {
+            state.waiting.put_off(now);
         }
     }
     state.fetch_at = state.fetch_at.min(state.waiting.look_at);

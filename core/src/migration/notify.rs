@@ -219,6 +219,7 @@ pub(super) fn publish_above_lowest<P: Platform>(
 ) {
     let has_changed = platform.shared().presence(state.core).level() != level;
     publish_level(state, platform, level);
+    state.waiting.look_at = Ticks::NEVER;
     if state.long_at == Ticks::NEVER {
         state.long_at = now.saturating_add(state.rules.park_delay);
     }
@@ -251,7 +252,7 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
             return;
         }
         if has_waited(state, platform, id, now) {
-            platform.waits_for_core(id);
+            let _ = platform.waits_for_core(id);
         }
     }
     if let Some(id) = next.filter(|_| next != above_lowest) {

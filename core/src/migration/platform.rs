@@ -198,8 +198,10 @@ pub trait Platform {
         false
     }
     /// The vCPU, which may migrate, has waited for a core for so long (or sleeps where it is cut off for so long) that another core should come on, if
-    /// one is off.
-    fn waits_for_core(&mut self, _: VcpuId) {}
+    /// one is off. Returns whether one comes on.
+    fn waits_for_core(&mut self, _: VcpuId) -> bool {
+        false
+    }
     /// The core passes this point.
     fn trace(&mut self, point: TracePoint);
 }

@@ -71,6 +71,11 @@ impl Waiting {
         self.look_at = now.saturating_add(next);
         calls
     }
+
+    /// No core has come on for the one for which a core was called.
+    pub(super) fn put_off(&mut self, now: Ticks) {
+        self.look_at = now.saturating_add(self.call_again);
+    }
 }
 
 #[cfg(test)]

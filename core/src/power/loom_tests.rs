@@ -124,9 +124,17 @@ impl Switched {
         self.kicked.swap(true, Ordering::Release);
         // Before the SGI (`Gic::send_sgi`).
         fence(Ordering::SeqCst);
-        if self.supply.is_any_off() {
-            self.supply.must_start(OFF);
+        if self.supply.is_any_off() && self.supply.is_off(OFF) && !self.turn_on() {
+            self.supply.order_start(OFF);
         }
+    }
+
+    /// `CPU_ON`. Returns whether the core was off.
+    fn turn_on(&self) -> bool {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        self.has_power
+            .compare_exchange(false, true, success, failure)
+            .is_ok()
     }
 
     /// A step of the console's core. Returns whether it has turned the core on.
@@ -134,19 +142,16 @@ impl Switched {
         if !self.supply.take_starts().contains(OFF) {
             return false;
         }
-        let was_off = self
-            .has_power
-            .compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok();
+        let was_off = self.turn_on();
         if !was_off {
-            self.supply.start_again(OFF);
+            self.supply.order_start(OFF);
         }
         was_off
     }
 }
 
-/// A core turns itself off while another one kicks it, and the console's core looks once meanwhile: at the end the kick has been handled, or the console's
-/// core still has the order to turn the core on, which it then can.
+/// A core turns itself off while another one kicks it, and the console's core looks once meanwhile: at the end the kick has been handled, or the core
+/// is on again, or the console's core still has the order to turn it on, which it then can.
 #[test]
 fn a_kick_finds_a_core_that_turns_itself_off() {
     loom::model(|| {
@@ -165,7 +170,7 @@ fn a_kick_finds_a_core_that_turns_itself_off() {
         };
         let has_handled = core.turns_off();
         kicker.join().unwrap();
-        let is_started = console.join().unwrap();
+        console.join().unwrap();
         if has_handled {
             assert!(core.has_power.load(Ordering::Acquire));
             return;
@@ -173,10 +178,8 @@ fn a_kick_finds_a_core_that_turns_itself_off() {
         // The console's core comes back until there is no order left, at most once: the core has gone off since.
         if !core.has_power.load(Ordering::Acquire) {
             assert!(core.supply.has_starts() && core.starts());
-        } else {
-            assert!(is_started);
         }
         assert!(core.comes_on());
-        assert!(!core.supply.has_starts() && !core.supply.is_any_off());
+        assert!(!core.supply.is_any_off() && core.supply.take_starts().is_empty());
     });
 }

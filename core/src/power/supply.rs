@@ -2,14 +2,15 @@
 //! Which cores the firmware is to have turned off, and which ones it is to turn on again.
 //!
 //! A core that is off by the [`Wish`](super::Wish) and has nothing to do turns itself off: PSCI `CPU_OFF` (Arm DEN0022, 5.5). From then on no interrupt
-//! wakes it. So a core that kicks it, or sends it mail, also orders it to be turned on; the console's core, which is always on, carries that out by
-//! `CPU_ON`. For others, nothing else is different from a core that waits for an interrupt.
+//! wakes it. So a core that kicks it, or sends it mail, also turns it on, by `CPU_ON`. While the firmware says that the core is still on, it is on its way
+//! off. Then the console's core, which is never turned off, is ordered to turn it on later.
 //!
 //! ```text
 //!   core that turns itself off           core that has something for it        console's core
 //!   begin_off                            sets the kick, mail or wish           take_starts
-//!   looks for kicks, mail, the wish      must_start: is it off?                CPU_ON
-//!   CPU_OFF, or come_on                  if so, SGI to the console's core      start_again if the firmware says that it is still on
+//!   looks for kicks, mail, the wish      is_off?                               CPU_ON
+//!   CPU_OFF, or come_on                  CPU_ON; if it is still on:            if it is still on: order_start
+//!                                        order_start, SGI
 //! ```
 //!
 //! Nothing is lost: between its store and its look, either side has a barrier that orders all memory. So the core that turns itself off sees the kick, or
@@ -24,7 +25,7 @@ use spumone_config::types::PcpuId;
 #[derive(Debug)]
 pub struct Supply {
     /// Bit n: core n is turned off, or is about to turn itself off. Shared because the core itself writes its bit, and all others read it. The fences of
-    /// [`begin_off`](Self::begin_off) and of the caller of [`must_start`](Self::must_start) order it with what the others have for the core.
+    /// [`begin_off`](Self::begin_off) and of the caller of [`is_off`](Self::is_off) order it with what the others have for the core.
     off: AtomicU32,
     /// Bit n: core n is to be turned on. Shared because any core sets bits, and the console's core takes them. Release and acquire: the console's core
     /// then reads that the core is off.
@@ -61,15 +62,14 @@ impl Supply {
         self.off.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether this core is off, and if so, orders that it is turned on: the caller then sends the console's core an SGI. As for
-    /// [`is_any_off`](Self::is_any_off).
-    pub fn must_start(&self, core: PcpuId) -> bool {
-        let bit = 1 << core.0;
-        let is_off = self.off.load(Ordering::Relaxed) & bit != 0;
-        if is_off {
-            self.starts.fetch_or(bit, Ordering::Release);
-        }
-        is_off
+    /// Whether this core is off. As for [`is_any_off`](Self::is_any_off).
+    pub fn is_off(&self, core: PcpuId) -> bool {
+        self.off.load(Ordering::Relaxed) & 1 << core.0 != 0
+    }
+
+    /// Orders that the console's core turns this core on. The caller then sends the console's core an SGI, unless it is that core.
+    pub fn order_start(&self, core: PcpuId) {
+        self.starts.fetch_or(1 << core.0, Ordering::Release);
     }
 
     /// Whether cores are to be turned on.
@@ -84,11 +84,6 @@ impl Supply {
         CoreSet::from_bits(starts & self.off.load(Ordering::Relaxed))
     }
 
-    /// The firmware says that this core is still on: it is on its way off, and is to be turned on later.
-    pub fn start_again(&self, core: PcpuId) {
-        self.starts.fetch_or(1 << core.0, Ordering::Relaxed);
-    }
-
     /// The firmware has refused to turn this core off, or on.
     pub fn note_refusal(&self, core: PcpuId) {
         self.refused.fetch_or(1 << core.0, Ordering::Relaxed);
@@ -101,8 +96,7 @@ impl Supply {
 
     /// How this core is off, which is not on.
     pub fn off(&self, core: PcpuId) -> Off {
-        let has_no_power = self.off.load(Ordering::Relaxed) & 1 << core.0 != 0;
-        match (self.turns_off(core), has_no_power) {
+        match (self.turns_off(core), self.is_off(core)) {
             (true, _) => Off::Fine,
             (false, true) => Off::Lost,
             (false, false) => Off::Waits,

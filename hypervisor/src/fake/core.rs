@@ -109,6 +109,12 @@ impl Core {
         }
         self.vectors = [u128::from(LOST); 32];
         self.running_priorities.clear();
+        // TF-A's `gicv3_rdistif_init`, at `CPU_ON`: SGIs and PPIs are disabled, with one priority. What was pending may be lost.
+        self.private = Bank {
+            lines: self.private.lines,
+            edges: self.private.edges,
+            ..Bank::default()
+        };
         self.power = CorePower::Off;
     }
 

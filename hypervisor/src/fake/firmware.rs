@@ -14,8 +14,9 @@ pub struct Firmware {
     pub versions: (i32, i32),
     /// What it answers about workarounds 1, 2 and 3.
     pub workarounds: [i32; 3],
-    /// Whether it turns the core off.
+    /// Whether it turns the core off, and on again.
     pub turns_off: bool,
+    pub turns_on: bool,
 }
 
 /// Whether a core is on.
@@ -47,6 +48,7 @@ impl Firmware {
             versions: (0x1_0001, 0x1_0002),
             workarounds,
             turns_off: true,
+            turns_on: true,
         }
     }
 }
@@ -159,6 +161,7 @@ pub fn turn_on(core: usize, mpidr: u64) -> TurnOn {
         let core = &mut machine.cores[core];
         assert_eq!(core.get(super::Register::MPIDR_EL1), mpidr);
         match core.power {
+            CorePower::Off if !core.firmware.turns_on => TurnOn::Fails,
             CorePower::Off => {
                 core.power = CorePower::Starts;
                 TurnOn::Begins

@@ -9,6 +9,11 @@ use super::gic::{Bank, WORDS};
 const DISTRIBUTOR_SIZE: u64 = 0x1_0000;
 /// The frame of SGIs and PPIs in a redistributor.
 const SGI_FRAME: u64 = 0x1_0000;
+/// `GICR_WAKER`.
+const WAKER: u64 = 0x14;
+/// `GICR_IGROUPR0` and `GICR_IPRIORITYR`, in that frame.
+const GROUPS: u64 = 0x80;
+const PRIORITIES: u64 = 0x400;
 /// `GICD_IROUTER`.
 const ROUTERS: u64 = 0x6000;
 
@@ -69,6 +74,9 @@ impl Machine {
             let bank = &self.gic.spis[word % WORDS];
             return Some(bits.read(bank, bank.lines));
         }
+        if self.is_waker(address) {
+            return Some(0);
+        }
         let (core, offset) = self.redistributor(address)?;
         let (bits, word) = Bits::at(offset)?;
         let lines = self.private_lines(core);
@@ -99,9 +107,20 @@ impl Machine {
                 _ => false,
             };
         }
+        if self.is_waker(address) {
+            return true;
+        }
         let Some((core, offset)) = self.redistributor(address) else {
             return false;
         };
+        if offset == GROUPS {
+            return true;
+        }
+        if let Some(first) = offset.checked_sub(PRIORITIES).filter(|it| *it < 32) {
+            let bytes = (value as u32).to_le_bytes();
+            self.cores[core].private.priority[first as usize..][..4].copy_from_slice(&bytes);
+            return true;
+        }
         match Bits::at(offset) {
             Some((bits, 0)) => {
                 assert_eq!(
@@ -113,6 +132,13 @@ impl Machine {
             }
             _ => false,
         }
+    }
+
+    /// Whether this is the address of a redistributor's `GICR_WAKER`. All are awake.
+    fn is_waker(&self, address: u64) -> bool {
+        let size = REDISTRIBUTOR_SIZE * self.cores.len() as u64;
+        let offset = within(address, self.gic.redistributors, size);
+        offset.is_some_and(|it| it % REDISTRIBUTOR_SIZE == WAKER)
     }
 
     fn redistributor(&self, address: u64) -> Option<(usize, u64)> {

@@ -93,7 +93,8 @@ impl CorePlatform {
     #[inline(always)]
     pub(super) fn kicks(&self) -> Taken {
         let kicks = self.own.take_kicked();
-        match self.port.has_mail() || self.is_asked() {
+        let has_chore = self.port.has_mail() || self.is_asked();
+        match has_chore || self.machine.power.supply.has_starts() {
             true => Taken::KicksAndChore(kicks),
             false => Taken::Kicks(kicks),
         }

@@ -121,7 +121,7 @@ impl CorePlatform {
 
     /// The firmware has turned the core off and on again: what this has noted of its registers and its TLB does not hold any more.
     pub(super) fn begin_anew(&mut self) {
-        self.needs = mitigation::set_up();
+        mitigation::begin(self.needs);
         self.predicts_for = None;
         self.last_of_guest = [None; MAX_GUESTS];
         self.caught_guests = 0;
@@ -455,8 +455,8 @@ impl Platform for CorePlatform {
         self.machine.power.may_bring_back()
     }
 
-    fn waits_for_core(&mut self, id: VcpuId) {
-        self.bring_core_back(id);
+    fn waits_for_core(&mut self, id: VcpuId) -> bool {
+        self.bring_core_back(id)
     }
 
     #[inline(always)]

@@ -4,7 +4,8 @@
 use super::Instance;
 use super::platform::CorePlatform;
 use crate::cpu;
-use crate::hardware::{self, TurnOn};
+use crate::epitaph;
+use crate::hardware::{self, TurnOn, halt};
 use crate::machine::Machine;
 use crate::power::Power;
 use crate::steps::mark;
@@ -191,13 +192,17 @@ impl Instance {
         // SAFETY: as at the start: `spm` has made them for this hypervisor.
         unsafe { hardware::activate_tables(machine.own_tables) };
         cpu::set_up(machine.vtcr);
-        let _ = machine.gic.set_up_core();
+        let _ = machine.gic.set_up_core(self.platform.core);
         mark!(TurnedOn);
         self.platform.begin_anew();
         if cpu::interrupt_pending() {
             self.take_interrupts();
         }
         machine.power.supply.come_on(self.platform.core);
+        if epitaph::is_written() {
+            // A core has died, and the SGI by which it stops others was lost.
+            halt();
+        }
         // SGIs that were sent to the core while it was off may be lost.
         let kicks = self.platform.kicks();
         migration::handle(&mut self.state, &mut self.platform, kicks);
@@ -207,7 +212,7 @@ impl Instance {
         }
     }
 
-    /// Has the firmware turn cores on, until an interrupt is pending. The console's core does this, which never turns itself off.
+    /// Has the firmware turn on cores that were on their way off, until an interrupt is pending. The console's core does this, which never turns itself off.
     #[cold]
     #[inline(never)]
     pub(super) fn turn_cores_on(&mut self, now: Ticks) {
@@ -224,13 +229,18 @@ impl Instance {
                 true => TurnOn::IsOn,
                 false => hardware::turn_on(core.index(), mpidr),
             };
-            if answer == TurnOn::Fails {
-                machine.power.supply.note_refusal(core);
-            }
-            if answer != TurnOn::Begins {
-                // It is on its way off.
-                machine.power.supply.start_again(core);
-                self.platform.attendance.come_back(now);
+            match answer {
+                TurnOn::Begins => {}
+                TurnOn::IsOn => {
+                    // It is on its way off.
+                    machine.power.supply.order_start(core);
+                    self.platform.attendance.come_back(now);
+                }
+                TurnOn::Fails => {
+                    // Tried again when the core attends to the console next.
+                    machine.power.supply.order_start(core);
+                    machine.power.supply.note_refusal(core);
+                }
             }
         }
     }
@@ -268,17 +278,19 @@ impl Instance {
 impl CorePlatform {
     /// See [`Platform::waits_for_core`](migration::Platform::waits_for_core).
     #[inline(never)]
-    pub(super) fn bring_core_back(&self, id: VcpuId) {
+    pub(super) fn bring_core_back(&self, id: VcpuId) -> bool {
         let (shared, power) = (&self.machine.shared, &self.machine.power);
         let Some(vcpu) = shared.vcpu(id).filter(|_| power.described.is_some()) else {
-            return;
+            return false;
         };
         let lowest = shared.roles.lowest_movable;
         let brings = brings_back(power.request.mode(), Some(vcpu.band), lowest);
+        let is_added = brings && self.machine.add_wanted(vcpu.cores);
         // Windows begin, if there are none.
-        if !brings || self.machine.add_wanted(vcpu.cores) {
+        if !brings || is_added {
             self.machine.ask_governor(power.request.ask());
         }
+        is_added
     }
 
     /// When the governor's next decision is due, if this core has the governor; it is `now` if there are no windows and a decision is asked for.

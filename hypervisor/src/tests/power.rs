@@ -5,7 +5,8 @@ use super::bench::Bench;
 use super::guest::{GuestCpu, psci};
 use super::migration::until_both_run;
 use super::systems::*;
-use crate::fake::{self, CorePower, Firmware, printed};
+use crate::epitaph::fatal;
+use crate::fake::{self, CorePower, Ended, Firmware, printed};
 use spumone_config::PcpuId;
 use spumone_config::packed::{Policy, Power, PowerMode, System, Trigger};
 use spumone_core::console::Off;
@@ -246,4 +247,35 @@ fn cores_are_turned_off_and_on_again_and_again() {
         }
         assert_eq!([1, 2].map(power), [CorePower::Off; 2]);
     }
+}
+
+/// Firmware that does not turn cores on is asked again, and the core that asks goes on.
+#[test]
+fn a_core_that_the_firmware_does_not_turn_on_comes_on_later() {
+    let mut bench = asleep(PowerMode::Balanced);
+    let turns_on = |it| fake::with(|machine| machine.cores[1].firmware.turns_on = it);
+    turns_on(false);
+    let vcpu = bench.vcpu(0, 1);
+    let _ = fake::until_it_ends(2, || bench.machine.kick(PcpuId(1), vcpu));
+    bench.until("the refusal is noted", |bench| {
+        bench.machine.power.supply.off(PcpuId(1)) == Off::Lost
+    });
+    fake::with(|machine| machine.gic.set_line(43, true));
+    assert_eq!(bench.acknowledges(0, 2), 53);
+    assert_eq!(power(1), CorePower::Off);
+    turns_on(true);
+    bench.until("the core is on", |_| power(1) == CorePower::On);
+}
+
+/// The SGI by which a core that dies stops the others does not reach a core that the firmware turns on at that moment. The core stops all the same.
+#[test]
+fn a_core_that_comes_on_after_another_one_has_died_stops() {
+    let mut bench = asleep(PowerMode::Balanced);
+    let vcpu = bench.vcpu(0, 1);
+    let _ = fake::until_it_ends(2, || bench.machine.kick(PcpuId(1), vcpu));
+    assert_eq!(power(1), CorePower::Starts);
+    let _ = fake::until_it_ends(0, || fatal!("a test"));
+    fake::with(|machine| machine.cores[1].private.latched = 0);
+    bench.iterate(1);
+    assert_eq!(bench.ended, Some(Ended::Halted));
 }

@@ -201,8 +201,8 @@ impl Platform for Core<'_> {
         self.world.may_bring_back()
     }
 
-    fn waits_for_core(&mut self, id: VcpuId) {
-        self.world.bring_back(id, self.hardware.now());
+    fn waits_for_core(&mut self, id: VcpuId) -> bool {
+        self.world.bring_back(id, self.hardware.now())
     }
 
     fn trace(&mut self, point: TracePoint) {

@@ -8,6 +8,7 @@ mod preempt;
 mod quiet;
 
 use self::core::Core;
+use crate::migration::call_cores::{look_for_waiting, must_look};
 use crate::migration::fetch::Fetched;
 use crate::migration::gang::pause_gang;
 use crate::migration::pull::pull_for_interrupt;
@@ -515,4 +516,39 @@ fn two_kicks_are_delivered_together_before_the_vcpu_runs() {
     core.machine.pending = [VcpuId(0), VcpuId(0)].to_vec();
     take_interrupts(&mut core.state, &mut core.machine);
     assert!(core.state.must_refresh() && !core.machine.doorbells[0].is_silent());
+}
+
+/// A vCPU waits for its turn for a moment, then a real-time vCPU has the core for long. When it sleeps, another wait begins: no core is called before that
+/// has lasted as long.
+#[test]
+fn a_wait_before_a_higher_band_is_not_part_of_the_next_one() {
+    let bands = [Band::LOWEST, Band::LOWEST, Band::HIGHEST];
+    let mut core = Core::with_staying(
+        packed::Policy::Steal,
+        Without::default(),
+        &bands,
+        Some(Band::HIGHEST),
+    );
+    core.machine.may_bring_back = true;
+    core.admit(0, VcpuState::Runnable);
+    core.admit(1, VcpuState::Runnable);
+    core.admit(2, VcpuState::Sleep);
+    let decides = |core: &mut Core, now: u64| {
+        core.machine.now = Ticks(now);
+        core.state.scheduler.decide(Ticks(now));
+        core.publish_and_notify(Ticks(now));
+        if must_look(&core.state, &core.machine) {
+            look_for_waiting(&mut core.state, &mut core.machine, Ticks(now));
+        }
+    };
+    decides(&mut core, 1);
+    core.state.scheduler.wake(VcpuId(2));
+    decides(&mut core, 100);
+    let _ = core.state.scheduler.sleep_current();
+    decides(&mut core, 1_100);
+    assert_eq!(core.machine.called, []);
+    decides(&mut core, 1_599);
+    assert_eq!(core.machine.called, []);
+    decides(&mut core, 1_600);
+    assert_eq!(core.machine.called.len(), 1);
 }

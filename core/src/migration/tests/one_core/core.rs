@@ -61,6 +61,10 @@ pub struct Machine {
     pub chore: Ticks,
     /// The cores that are to go off.
     pub unwanted: CoreSet,
+    /// Whether another core is off that may come on.
+    pub may_bring_back: bool,
+    /// The vCPUs for which a core was called.
+    pub called: Vec<VcpuId>,
     /// What was delivered to the loaded vCPU.
     pub delivered: Vec<Delivery>,
 }
@@ -141,6 +145,8 @@ impl Core {
                 parked_in_fetch: None,
                 chore: Ticks::NEVER,
                 unwanted: CoreSet::EMPTY,
+                may_bring_back: false,
+                called: Vec::new(),
                 delivered: Vec::new(),
             },
         }
@@ -306,6 +312,15 @@ impl Platform for Machine {
 
     fn is_wanted(&self, core: PcpuId) -> bool {
         !self.unwanted.contains(core)
+    }
+
+    fn may_bring_core_back(&self) -> bool {
+        self.may_bring_back
+    }
+
+    fn waits_for_core(&mut self, id: VcpuId) -> bool {
+        self.called.push(id);
+        true
     }
 
     fn kick(&mut self, core: PcpuId, id: VcpuId) {
