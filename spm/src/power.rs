@@ -37,7 +37,8 @@ pub fn text(system: &System) -> Vec<String> {
     let Some(power) = &packed.power else {
         return vec!["power performance: all cores stay on, in every mode".to_owned()];
     };
-    let cores = packed.board.core_mpidrs.len();
+    let used = used(system, power);
+    let cores = used.count_ones() as usize;
     let mut lines = vec![format!(
         "power {}, until another mode is chosen:",
         name(power.mode)
@@ -49,9 +50,16 @@ pub fn text(system: &System) -> Vec<String> {
             _ => format!(
                 "- {mode}: {most} of {} may be off, out of {}",
                 counted(cores, "core"),
-                numbers(all(cores) & !power.stay)
+                numbers(used & !power.stay)
             ),
         });
+    }
+    let unused = ((1 << packed.board.core_mpidrs.len()) - 1) & !used;
+    if unused != 0 {
+        let cores = numbers(unused);
+        lines.push(format!(
+            "- off in every mode, as no guest uses them: {cores}"
+        ));
     }
     for (core, reasons) in reasons(system, power) {
         let reasons: Vec<_> = reasons.iter().map(Reason::text).collect();
@@ -65,7 +73,7 @@ pub fn json(system: &System) -> Map<String, Value> {
     let packed = &system.packed.system;
     let mut fields = Map::new();
     if let Some(power) = &packed.power {
-        let cores = packed.board.core_mpidrs.len();
+        let cores = used(system, power).count_ones() as usize;
         let off = POWER_MODES
             .iter()
             .map(|(name, mode)| ((*name).to_owned(), json!(most_off(power, *mode, cores))));
@@ -84,8 +92,10 @@ fn name(mode: PowerMode) -> &'static str {
     found.map_or("", |it| it.0)
 }
 
-const fn all(cores: usize) -> u32 {
-    (1 << cores) - 1
+/// The cores on which vCPUs may run, and those that stay on; bit n for core n.
+fn used(system: &System, power: &Power) -> u32 {
+    let guests = system.packed.system.guests.iter();
+    guests.fold(power.stay, |all, guest| all | guest.cores)
 }
 
 /// How many cores may be off at most.

@@ -79,6 +79,14 @@ fn what_goes_off_is_shown() {
         );
         assert!(said.contains(&shown), "{said}{errors}");
     }
+    let text = SYSTEM.replace("cores = 2", "cores = 3") + "\n[power]\nmode = \"balanced\"\n";
+    fs::write(folder.path().join("system.toml"), text).unwrap();
+    let said = stdout(&spm(folder.path(), CHECK));
+    let shown = "
+  - saving: 1 of 2 cores may be off, out of 1
+  - off in every mode, as no guest uses them: 2
+";
+    assert!(said.contains(shown), "{said}");
     let (said, _) = check(
         "[power]\nmode = \"performance\"\ncores-on = \"1\"",
         &["--json"],
