@@ -60,7 +60,7 @@ pub(super) fn findings(plan: &Plan, results: &Results) -> Vec<String> {
                 case.kind.title()
             ),
             few => format!(
-                "{}, mode {}: for {few} of {bursts} bursts cores have to come on; until all are, it takes {}.",
+                "{}, mode {}: for {few} of {bursts} bursts cores have to come on; until all are on: {}.",
                 case.title(),
                 case.kind.title(),
                 measured::show(&times)
@@ -140,10 +140,14 @@ fn near_least(name: &str, results: &Results, case: Case) -> Verdict {
 
 fn full_speed(name: &str, results: &Results, case: Case) -> Verdict {
     let done = mean_throughput(results, case);
-    aim(
-        format!("{name}: throughput at most 1 % below `{PERFORMANCE}`"),
-        done.map(|it| (it.show(3), it.mean >= THROUGHPUT)),
-    )
+    Verdict {
+        aim: format!("{name}: throughput at most 1 % below `{PERFORMANCE}`"),
+        measured: done.map_or("no result".into(), |it| it.show(3)),
+        // Few repeats do not show so little.
+        met: done
+            .filter(|it| it.error <= 1.0 - THROUGHPUT)
+            .map(|it| it.mean >= THROUGHPUT),
+    }
 }
 
 fn all_on(name: &str, results: &Results, case: Case) -> Verdict {
