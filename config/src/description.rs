@@ -4,11 +4,13 @@
 //! Reading checks the form only (keys, types, words). Whether the system is possible on its board is
 //! checked by [`crate::check`] and [`crate::layout`].
 
+mod console;
 mod ending;
 mod power;
 mod protect;
 mod wake_early;
 
+pub use console::Console;
 pub use ending::{DEFAULT_RESTARTS, Ended, Tampered};
 pub use power::{CoresOn, POWER_MODES, Power};
 pub use protect::{By, Protect, Range};
@@ -392,31 +394,6 @@ pub enum Priorities {
     PerVcpu(Spanned<Vec<Spanned<u64>>>),
 }
 
-/// `console`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Console {
-    /// Whether the guest gets a virtual PL011.
-    pub uart: bool,
-    /// ANSI colour code of its tag, if the description names one.
-    pub colour: Option<u8>,
-}
-
-/// Colours of console tags by name, with their ANSI codes (ECMA-48, SGR).
-const COLOURS: &[(&str, u8)] = &[
-    ("red", 31),
-    ("green", 32),
-    ("yellow", 33),
-    ("blue", 34),
-    ("magenta", 35),
-    ("cyan", 36),
-    ("bright-red", 91),
-    ("bright-green", 92),
-    ("bright-yellow", 93),
-    ("bright-blue", 94),
-    ("bright-magenta", 95),
-    ("bright-cyan", 96),
-];
-
 impl Description {
     /// Reads a description. Returns what could be read, unless a part is missing without which
     /// nothing can be checked, and all faults of form.
@@ -590,7 +567,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
     let devices = table
         .list("devices", "a list of device names", string)
         .map(|list| list.value);
-    let console = read_console(&mut table);
+    let console = console::read(&mut table);
     let load = table.optional("load", address);
     let entry = table.optional("entry", address);
     table.finish_with(TABLES);
@@ -660,29 +637,6 @@ fn read_priority(table: &mut Table<'_, '_, '_>) -> Option<Priorities> {
             })
         })
         .map(Priorities::All)
-}
-
-fn read_console(table: &mut Table<'_, '_, '_>) -> Console {
-    let mut console = Console {
-        uart: true,
-        colour: None,
-    };
-    if let Some(mut inner) = table.table(
-        "console",
-        "console",
-        "a table such as { colour = \"cyan\" }",
-    ) {
-        if let Some(uart) = inner.optional("uart", |value| {
-            choice(value, &[("pl011", true), ("none", false)])
-        }) {
-            console.uart = uart.value;
-        }
-        console.colour = inner
-            .optional("colour", |value| choice(value, COLOURS))
-            .map(|colour| colour.value);
-        inner.finish_with(TABLES);
-    }
-    console
 }
 
 #[cfg(test)]

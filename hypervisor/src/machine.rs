@@ -265,10 +265,13 @@ impl Machine {
             return;
         }
         let core = self.cores.get(to.index());
-        let answer = core.map(|it| hardware::turn_on(to.index(), it.mpidr));
-        if answer != Some(TurnOn::Begins) {
-            self.power.supply.order_start(to);
-            self.hint(self.console_core, band);
+        match core.map(|it| hardware::turn_on(to.index(), it.mpidr)) {
+            None | Some(TurnOn::Begins) => {}
+            Some(TurnOn::IsOn) => {
+                self.power.supply.order_start(to);
+                self.hint(self.console_core, band);
+            }
+            Some(TurnOn::Fails) => self.power.supply.note_refusal(to),
         }
     }
 }

@@ -57,7 +57,7 @@ pub struct Attendance {
     due_while_low: Ticks,
     /// The value of `is_low as u8` at which the core has changed between the lowest band (or idling) and a higher one.
     turns_at: u8,
-    /// Whether the operator waits for something: then `due` does not depend on the band.
+    /// Whether the operator waits for something, or the core [comes back](Attendance::come_back): then `due` does not depend on the band.
     is_operator_waiting: bool,
     /// Whether the last duty was deferred for a vCPU that had become runnable.
     was_deferred: bool,

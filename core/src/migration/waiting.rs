@@ -24,6 +24,7 @@ pub(super) struct Waiting {
     called: u8,
     /// When the last one was called.
     called_at: Ticks,
+    /// [`LONGEST_TURN_US`], and the others below.
     pub(super) longest_turn: Ticks,
     next_call: Ticks,
     look_again: Ticks,

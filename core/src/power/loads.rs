@@ -8,7 +8,7 @@ use spumone_config::types::{GuestId, MAX_GUESTS, MAX_PCPUS, PcpuId};
 /// A whole, in the unit of [`Loads`].
 pub(super) const WHOLE: u32 = 1000;
 
-/// The guests whose vCPUs migrate, with the cores that each may use: those with the fewest cores first.
+/// The guests whose vCPUs migrate, with the cores that each may use. Guests with the fewest cores come first.
 #[derive(Clone, Debug, Default)]
 pub struct Movers(heapless::Vec<(GuestId, CoreSet), MAX_GUESTS>);
 
@@ -58,7 +58,7 @@ impl Loads {
         of_guest: [0; MAX_GUESTS],
     };
 
-    /// A core has spent its time so.
+    /// Adds what a core has spent its time on.
     pub fn add(&mut self, core: PcpuId, shares: &Shares, movers: &Movers) {
         let movers = movers.bits();
         // At most 8 times: guests.
@@ -70,14 +70,14 @@ impl Loads {
         }
     }
 
-    /// A core has spent so much of its time on vCPUs that stay there.
+    /// Adds what a core has spent on vCPUs that stay there, in thousandths of its time.
     pub fn add_fixed(&mut self, core: PcpuId, load: u32) {
         if let Some(fixed) = self.fixed.get_mut(core.index()) {
             *fixed += load;
         }
     }
 
-    /// A core has spent so much of its time on a guest whose vCPUs migrate.
+    /// Adds what a core has spent on a guest whose vCPUs migrate, in thousandths of its time.
     pub fn add_movable(&mut self, core: PcpuId, guest: GuestId, load: u32) {
         if let Some(movable) = self.movable.get_mut(core.index())
             && let Some(of_guest) = self.of_guest.get_mut(guest.index())
@@ -87,17 +87,17 @@ impl Loads {
         }
     }
 
-    /// That of vCPUs that stay on this core, at most a whole; `None`: there is no such core.
+    /// The load of vCPUs that stay on this core, at most a whole; `None`: there is no such core.
     pub(super) fn fixed(&self, core: PcpuId) -> Option<u32> {
         Some(*self.fixed.get(core.index())?.min(&WHOLE))
     }
 
-    /// That of vCPUs that migrate, on this core.
+    /// The load of vCPUs that migrate, on this core.
     pub(super) fn movable(&self, core: PcpuId) -> u32 {
         self.movable.get(core.index()).copied().unwrap_or(0)
     }
 
-    /// That of a guest whose vCPUs migrate, on all cores.
+    /// The load of a guest whose vCPUs migrate, on all cores.
     pub(super) fn of(&self, guest: GuestId) -> u32 {
         self.of_guest.get(guest.index()).copied().unwrap_or(0)
     }

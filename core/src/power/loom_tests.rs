@@ -49,7 +49,7 @@ fn the_bounds_hold_whoever_changes_the_wish() {
 }
 
 /// A core adds one to the wish and asks, another sets the mode, and the governor takes requests meanwhile: if none is left, it has seen the last wish
-/// and the last mode. One of those that ask calls its core for each request.
+/// and the last mode. For each request, exactly one of the cores that ask calls the governor's core.
 #[test]
 fn no_request_is_lost() {
     loom::model(|| {

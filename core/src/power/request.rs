@@ -12,7 +12,7 @@ const ASKED: u8 = 1 << 7;
 pub struct Request {
     /// The number of the mode, and [`ASKED`]. One word, so that a mode is never seen without the request that comes with it. Each change is one
     /// read-modify-write: release, after the wish was changed, so that the governor's acquire shows it that wish. A core that finds the bit set
-    /// need not call the governor's core, since the one that set it does so, after a barrier (DSB). Reading the mode alone is relaxed:
+    /// need not call the governor's core, since the core that set it does so, after a barrier (DSB). Reading the mode alone is relaxed:
     /// with an old one, a core that waits brings a core back, or does not, as it would have done a moment earlier; the governor decides anew.
     word: AtomicU8,
 }

@@ -84,6 +84,14 @@ impl Supply {
         CoreSet::from_bits(starts & self.off.load(Ordering::Relaxed))
     }
 
+    /// Orders that the console's core turns on the cores that the firmware has refused to turn on. That core calls this when it serves the console.
+    pub fn order_lost(&self) {
+        let lost = self.refused.load(Ordering::Relaxed) & self.off.load(Ordering::Relaxed);
+        if lost != 0 {
+            self.starts.fetch_or(lost, Ordering::Relaxed);
+        }
+    }
+
     /// The firmware has refused to turn this core off, or on.
     pub fn note_refusal(&self, core: PcpuId) {
         self.refused.fetch_or(1 << core.0, Ordering::Relaxed);

@@ -9,17 +9,15 @@
  * A thread passes mark 3 when it begins a piece, and mark 4 when it has done it, with the number of the piece, from 1.
  * Prints "pieces=N median_us=N longest_us=N": how long pieces took, from when they were due until they were done.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "arguments.h"
+#include "clock.h"
 #include "mark.h"
 
-#define NS_PER_SECOND 1000000000u
 #define NS_PER_US 1000u
 #define THREADS_MAX 64
 #define COUNT_MAX 100000
@@ -43,23 +41,6 @@ static struct parameters parameters = {
 static uint64_t start_ns;
 /* In microseconds: how long each piece of each thread took. */
 static uint32_t *taken_us;
-
-static uint64_t now_ns(void) {
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * NS_PER_SECOND + (uint64_t)time.tv_nsec;
-}
-
-static void sleep_until(uint64_t ns) {
-    const struct timespec time = {
-        .tv_sec = (time_t)(ns / NS_PER_SECOND),
-        .tv_nsec = (long)(ns % NS_PER_SECOND),
-    };
-
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR) {
-    }
-}
 
 static void work(uint64_t instructions) {
     uint64_t turns = instructions / LOOP_INSTRUCTIONS + 1;

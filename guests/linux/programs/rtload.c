@@ -6,17 +6,15 @@
  * spins for the given share of every burst. Runs until it is killed.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "arguments.h"
+#include "clock.h"
 
-#define NS_PER_SECOND 1000000000u
 #define NS_PER_MS 1000000u
 #define NS_PER_US 1000u
 #define PRIORITY_TICK 95
@@ -33,23 +31,6 @@ struct parameters {
 };
 
 static struct parameters parameters = {.cpu = 0, .load_percent = 0, .burst_ms = 500, .tick_us = 1000};
-
-static uint64_t now_ns(void) {
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * NS_PER_SECOND + (uint64_t)time.tv_nsec;
-}
-
-static void sleep_until(uint64_t ns) {
-    const struct timespec time = {
-        .tv_sec = (time_t)(ns / NS_PER_SECOND),
-        .tv_nsec = (long)(ns % NS_PER_SECOND),
-    };
-
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR) {
-    }
-}
 
 /* The first multiple of `period` after `due` that is not in the past. */
 static uint64_t next_due(uint64_t due, uint64_t period) {

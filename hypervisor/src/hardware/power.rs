@@ -26,6 +26,7 @@ static mut CONTEXTS: [SuspendContext; MAX_PCPUS] = [const {
     SuspendContext {
         stack_ptr: null_mut(),
         entry: go_on,
+        // What `cpu_off` returns then.
         arg: 0,
     }
 }; MAX_PCPUS];
@@ -82,22 +83,16 @@ unsafe extern "C" fn cpu_off(context: *mut SuspendContext) -> i64 {
         "movk w0, #0x8400, lsl #16",
         "smc #0",
         "sxtw x0, w0",
-        "ldp x29, x30, [sp, #80]",
-        "ldp x27, x28, [sp, #64]",
-        "ldp x25, x26, [sp, #48]",
-        "ldp x23, x24, [sp, #32]",
-        "ldp x21, x22, [sp, #16]",
-        "ldp x19, x20, [sp], #96",
-        "ret",
+        "b {go_on}",
+        go_on = sym go_on,
         stack_ptr = const offset_of!(SuspendContext, stack_ptr),
     )
 }
 
-/// Returns from [`cpu_off`] with 0, on the stack that it has left.
+/// Returns from [`cpu_off`] with this value, on the stack that it has left.
 #[unsafe(naked)]
 extern "C" fn go_on(_: u64) -> ! {
     naked_asm!(
-        "mov x0, #0",
         "ldp x29, x30, [sp, #80]",
         "ldp x27, x28, [sp, #64]",
         "ldp x25, x26, [sp, #48]",

@@ -258,8 +258,7 @@ impl Instance {
     }
 
     /// The guest accessed an address where it has nothing, or a device by an access that cannot be emulated, and takes an abort.
-    /// Reports the first one of its life. Returns whether the
-    /// guest can take it.
+    /// Reports the first one of its life. Returns whether the guest can take it.
     fn abort(&mut self, syndrome: Syndrome, place: Place<'static>) -> bool {
         let vcpu = loaded(&mut self.state);
         let (id, guest) = (vcpu.guest, vcpu.shared);

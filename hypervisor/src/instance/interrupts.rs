@@ -93,8 +93,8 @@ impl CorePlatform {
     #[inline(always)]
     pub(super) fn kicks(&self) -> Taken {
         let kicks = self.own.take_kicked();
-        let has_chore = self.port.has_mail() || self.is_asked();
-        match has_chore || self.machine.power.supply.has_starts() {
+        let has_mail = self.port.has_mail();
+        match has_mail || self.is_asked() || self.turns_cores_on() {
             true => Taken::KicksAndChore(kicks),
             false => Taken::Kicks(kicks),
         }

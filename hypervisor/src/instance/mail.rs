@@ -35,6 +35,7 @@ impl Instance {
         if self.platform.attendance.due() <= now {
             self.attend(now);
             self.govern(now);
+            self.platform.machine.power.supply.order_lost();
         } else if is_low(self.state.current_band()) {
             self.govern(now);
         }
@@ -44,7 +45,7 @@ impl Instance {
         if self.platform.machine.protected != 0 && self.platform.late_look_at <= now {
             self.checks_late_memory();
         }
-        if self.platform.machine.power.supply.has_starts() {
+        if self.platform.turns_cores_on() {
             self.turn_cores_on(now);
         }
         self.do_orders();

@@ -166,7 +166,7 @@ impl Instance {
         let machine = self.platform.machine;
         let core = self.platform.core;
         machine.power.supply.begin_off(core);
-        // What comes from here on is followed by an order to turn the core on (core/src/power/supply.rs).
+        // What comes from here on is followed by a look whether the core is off, and by CPU_ON (core/src/power/supply.rs).
         let has_work = self.platform.own.is_kicked()
             || self.platform.port.has_mail()
             || machine.power.wish.wants(core)
@@ -217,9 +217,6 @@ impl Instance {
     #[inline(never)]
     pub(super) fn turn_cores_on(&mut self, now: Ticks) {
         let machine = self.platform.machine;
-        if self.platform.core != machine.console_core {
-            return;
-        }
         // At most 8 times: cores.
         for core in machine.power.supply.take_starts().iter() {
             let Some(mpidr) = machine.cores.get(core.index()).map(|it| it.mpidr) else {
@@ -236,11 +233,7 @@ impl Instance {
                     machine.power.supply.order_start(core);
                     self.platform.attendance.come_back(now);
                 }
-                TurnOn::Fails => {
-                    // Tried again when the core attends to the console next.
-                    machine.power.supply.order_start(core);
-                    machine.power.supply.note_refusal(core);
-                }
+                TurnOn::Fails => machine.power.supply.note_refusal(core),
             }
         }
     }
@@ -291,6 +284,12 @@ impl CorePlatform {
             self.machine.ask_governor(power.request.ask());
         }
         is_added
+    }
+
+    /// Whether this core is to turn others on that were on their way off.
+    #[inline(always)]
+    pub(super) fn turns_cores_on(&self) -> bool {
+        self.machine.power.supply.has_starts() && self.has_governor
     }
 
     /// When the governor's next decision is due, if this core has the governor; it is `now` if there are no windows and a decision is asked for.

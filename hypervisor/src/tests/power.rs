@@ -267,6 +267,29 @@ fn a_core_that_the_firmware_does_not_turn_on_comes_on_later() {
     bench.until("the core is on", |_| power(1) == CorePower::On);
 }
 
+/// A core is kicked again before it is on: the firmware says that it is on, so the console's core is ordered to turn it on, and finds that it is.
+#[test]
+fn a_core_that_is_about_to_come_on_is_not_lost() {
+    let mut bench = asleep(PowerMode::Balanced);
+    for vcpu in [1, 2] {
+        let vcpu = bench.vcpu(0, vcpu);
+        let _ = fake::until_it_ends(2, || bench.machine.kick(PcpuId(1), vcpu));
+    }
+    let supply = &bench.machine.power.supply;
+    assert_eq!(power(1), CorePower::Starts);
+    assert!(supply.has_starts());
+    // It is not on yet.
+    for _ in 0..100 {
+        bench.iterate(0);
+    }
+    assert!(supply.has_starts());
+    bench.iterate(1);
+    for _ in 0..100 {
+        bench.iterate(0);
+    }
+    assert!(!supply.has_starts());
+}
+
 /// The SGI by which a core that dies stops the others does not reach a core that the firmware turns on at that moment. The core stops all the same.
 #[test]
 fn a_core_that_comes_on_after_another_one_has_died_stops() {

@@ -96,6 +96,7 @@ pub fn run() {
     );
     let mut random = Random::new(seed());
     let mut reported = 0;
+    // Behind the last block there are only zeros, which are undefined.
     let mut places = (end - CODE..end - CODE / 4).step_by(BLOCK).cycle();
     loop {
         keep_alive();
