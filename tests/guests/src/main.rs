@@ -33,5 +33,8 @@ extern "C" fn first_main() -> ! {
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     say!("FAIL panic: {info}");
-    psci::system_off()
+    match suites::is_restarted() {
+        true => psci::system_reset(),
+        false => psci::system_off(),
+    }
 }

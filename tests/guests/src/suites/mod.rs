@@ -26,6 +26,13 @@ mod watch;
 mod watchdog;
 mod words;
 
+use crate::machine::bootargs;
+
+/// Whether the guest is to begin anew after a panic, because the suite may break this program.
+pub fn is_restarted() -> bool {
+    bootargs::text("suite") == Some("instructions")
+}
+
 /// The suite of this name.
 pub fn find(name: &str) -> Option<fn()> {
     Some(match name {
