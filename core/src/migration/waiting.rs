@@ -2,6 +2,8 @@
 //! When cores are called for vCPUs that wait for their turn while another core is off ([`call_cores`](super::call_cores)).
 
 use crate::schedule::Ticks;
+use crate::sets::VcpuSet;
+use spumone_config::types::VcpuId;
 
 /// In microseconds: for how long vCPUs have had to wait for their turn without a break before a core is called for the first. Longer than what an idle
 /// guest does when a timer expires; if a core takes longer to come on, it is still worth its cost.
@@ -18,10 +20,12 @@ const CALL_AGAIN_US: u32 = 2_000;
 pub(super) struct Waiting {
     /// When the core looks at them next; [`Ticks::NEVER`]: none waits, or no core can come on.
     pub(super) look_at: Ticks,
+    /// The vCPUs that waited after the last decision.
+    since: VcpuSet,
     /// How many waited at the last look.
-    waited: u8,
+    waited: u32,
     /// For how many of those a core was called.
-    called: u8,
+    called: u32,
     /// When the last one was called.
     called_at: Ticks,
     /// [`LONGEST_TURN_US`], and the others below.
@@ -36,6 +40,7 @@ impl Waiting {
     pub(super) const fn new(frequency_hz: u32) -> Self {
         Self {
             look_at: Ticks::NEVER,
+            since: VcpuSet::EMPTY,
             waited: 0,
             called: 0,
             called_at: Ticks(0),
@@ -46,11 +51,25 @@ impl Waiting {
         }
     }
 
-    /// So many wait at `now`, when the core was to look at them. Returns whether it is to call a core for one of them.
-    pub(super) fn calls(&mut self, count: u8, now: Ticks) -> bool {
-        if self.look_at == Ticks::NEVER {
+    /// After a decision at `now`: these vCPUs wait, and `runs` runs. Returns whether the core is to call another one for one of them.
+    pub(super) fn calls(&mut self, waiting: VcpuSet, runs: Option<VcpuId>, now: Ticks) -> bool {
+        let mut on = waiting;
+        if let Some(id) = runs {
+            on.insert(id);
+        }
+        // Otherwise, those that waited have all been taken by other cores meanwhile.
+        let goes_on = self.look_at != Ticks::NEVER && !(self.since & on).is_empty();
+        self.since = waiting;
+        let count = waiting.count();
+        if !goes_on {
             (self.waited, self.called) = (count, 0);
-            self.look_at = now.saturating_add(self.longest_turn);
+            self.look_at = match count {
+                0 => Ticks::NEVER,
+                _ => now.saturating_add(self.longest_turn),
+            };
+            return false;
+        }
+        if now < self.look_at {
             return false;
         }
         // Cores that have come on have taken those that do not wait any more.
@@ -89,13 +108,19 @@ mod tests {
         Waiting::new(1_000_000)
     }
 
+    /// The first so many vCPUs.
+    fn first(count: u32) -> VcpuSet {
+        VcpuSet::from_bits((1 << count) - 1)
+    }
+
     /// The times of the calls, up to `until`, if `count` says how many wait after so many calls at a time.
-    fn calls(until: u64, count: impl Fn(usize, u64) -> u8) -> std::vec::Vec<u64> {
+    fn calls(until: u64, count: impl Fn(usize, u64) -> u32) -> std::vec::Vec<u64> {
         let mut it = waiting();
         let (mut now, mut calls) = (1_000_000, std::vec::Vec::new());
         let start = now;
         while now < start + until {
-            if it.calls(count(calls.len(), now - start), Ticks(now)) {
+            let waiting = first(count(calls.len(), now - start));
+            if it.calls(waiting, None, Ticks(now)) {
                 calls.push(now - start);
             }
             now = it.look_at.0;
@@ -107,7 +132,7 @@ mod tests {
     fn a_core_is_called_for_each_that_waits() {
         // Cores take them at once.
         assert_eq!(
-            calls(2_000, |called, _| 3 - called.min(3) as u8),
+            calls(2_000, |called, _| 3 - called.min(3) as u32),
             [500, 550, 600]
         );
         // They take a millisecond.
@@ -119,5 +144,21 @@ mod tests {
     #[test]
     fn if_those_that_were_called_do_not_come_others_are_called() {
         assert_eq!(calls(5_000, |_, _| 1), [500, 2_550, 4_600]);
+    }
+
+    /// vCPUs that take turns wait without a break. If all that waited have been taken by other cores, the next wait is a new one.
+    #[test]
+    fn a_wait_lasts_while_one_of_those_that_waited_waits_or_runs() {
+        let set = |ids: &[u8]| ids.iter().copied().map(VcpuId).collect::<VcpuSet>();
+        let mut it = waiting();
+        let mut calls = |ids: &[u8], runs, now| it.calls(set(ids), Some(VcpuId(runs)), Ticks(now));
+        assert!(!calls(&[1], 0, 0));
+        assert!(!calls(&[0], 1, 300));
+        assert!(!calls(&[0, 2], 1, 400));
+        assert!(calls(&[2], 0, 500));
+        // Another core has taken 2, and 3 has come.
+        assert!(!calls(&[3], 0, 600));
+        assert!(!calls(&[3], 0, 1_099));
+        assert!(calls(&[3], 0, 1_100));
     }
 }

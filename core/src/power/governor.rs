@@ -17,7 +17,7 @@ const CALM_PER_COST: u32 = 100;
 /// A window is so many times shorter than that.
 const WINDOWS_PER_CALM: u32 = 8;
 /// That time grows by this factor at most, if cores are missed soon after they have gone off.
-const MOST_PATIENCE: u32 = 3;
+const MOST_PATIENCE: u32 = 2;
 /// A core was missed soon if it came back within so many such times.
 const SOON: u32 = 8;
 /// If no core was missed soon for so many such times, those that were are forgotten.
@@ -47,7 +47,7 @@ impl Fill {
     const fn of(mode: PowerMode) -> Self {
         match mode {
             PowerMode::Saving => Self { off: 80, on: 95 },
-            PowerMode::Balanced | PowerMode::Performance => Self { off: 50, on: 80 },
+            PowerMode::Balanced | PowerMode::Performance => Self { off: 70, on: 80 },
         }
     }
 }

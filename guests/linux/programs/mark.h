@@ -17,6 +17,7 @@
 #define MARK_PIECE 3   /* a thread of a load begins a piece of work (duty.c); value: its number, from 1 */
 #define MARK_PIECE_DONE 4 /* it has done it; the same value */
 #define MARK_ONLINE 5  /* scripts only: CPUs have gone offline or come online; value: how many are online */
+#define MARK_RESTS 6   /* scripts only: a load has ended, and its results are printed; the CPUs idle from now on */
 #define MARK_RESET 10  /* a guest is about to restart itself */
 #define MARK_FIRST 11  /* the first job of the real-time guest's periodic task begins */
 #define MARK_THREAD 12 /* a real-time thread of Linux is about to start */

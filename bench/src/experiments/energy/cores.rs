@@ -14,6 +14,8 @@ pub(super) const TURNED_ON: u64 = 0xfe04;
 pub(super) const PIECE: u64 = 3;
 pub(super) const PIECE_DONE: u64 = 4;
 pub(super) const ONLINE: u64 = 5;
+/// It begins to idle after its load.
+pub(super) const RESTS: u64 = 6;
 
 /// From one time to another, in nanoseconds.
 pub(super) type Span = (u64, u64);

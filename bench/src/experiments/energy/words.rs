@@ -322,8 +322,9 @@ pub(super) fn method() -> Vec<String> {
             fulls.join(" and ")
         ),
         format!(
-            "A burst begins with the first thread that works, and ends with the last. The load's end is that of a burst, or of hackbench; then one core must be on \
-         before the next burst, or before the run ends, {REST_MS} ms later."
+            "A burst begins with the first thread that works, and ends with the last. One core must be on after a burst before the next \
+         one begins, and after other loads before the run ends. Such a load ends where Linux begins to idle for {REST_MS} ms: its results are printed by \
+         then."
         ),
         "Beside it: the same Linux without the real-time guest on the bare machine. There a CPU that has nothing to do waits in WFI, and counts as off. With CPU \
          hotplug, a script looks at the load each 100 ms, and takes one CPU offline if the others are not fuller than 50 %, or brings one back if CPUs are fuller \

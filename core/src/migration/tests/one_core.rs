@@ -8,7 +8,6 @@ mod preempt;
 mod quiet;
 
 use self::core::Core;
-use crate::migration::call_cores::{look_for_waiting, must_look};
 use crate::migration::fetch::Fetched;
 use crate::migration::gang::pause_gang;
 use crate::migration::pull::pull_for_interrupt;
@@ -533,22 +532,36 @@ fn a_wait_before_a_higher_band_is_not_part_of_the_next_one() {
     core.admit(0, VcpuState::Runnable);
     core.admit(1, VcpuState::Runnable);
     core.admit(2, VcpuState::Sleep);
-    let decides = |core: &mut Core, now: u64| {
-        core.machine.now = Ticks(now);
-        core.state.scheduler.decide(Ticks(now));
-        core.publish_and_notify(Ticks(now));
-        if must_look(&core.state, &core.machine) {
-            look_for_waiting(&mut core.state, &mut core.machine, Ticks(now));
-        }
-    };
-    decides(&mut core, 1);
+    core.decide_and_look(1);
     core.state.scheduler.wake(VcpuId(2));
-    decides(&mut core, 100);
+    core.decide_and_look(100);
     let _ = core.state.scheduler.sleep_current();
-    decides(&mut core, 1_100);
+    core.decide_and_look(1_100);
     assert_eq!(core.machine.called, []);
-    decides(&mut core, 1_599);
+    core.decide_and_look(1_599);
     assert_eq!(core.machine.called, []);
-    decides(&mut core, 1_600);
+    core.decide_and_look(1_600);
     assert_eq!(core.machine.called.len(), 1);
+}
+
+/// The vCPU that waited is claimed by another core, of which this core learns nothing. When another wait begins, no core is called before that has lasted
+/// as long.
+#[test]
+fn a_vcpu_that_another_core_has_taken_does_not_wait() {
+    let mut core = Core::steal(&[Band::LOWEST; 3]);
+    core.machine.may_bring_back = true;
+    core.admit(0, VcpuState::Runnable);
+    core.admit(1, VcpuState::Runnable);
+    core.park(1);
+    core.admit(2, VcpuState::Sleep);
+    core.decide_and_look(1);
+    let seen = core.slot(1).parked().unwrap();
+    assert!(core.slot(1).claim(seen));
+    core.state.scheduler.wake(VcpuId(2));
+    core.decide_and_look(400);
+    core.decide_and_look(501);
+    core.decide_and_look(899);
+    assert_eq!(core.machine.called, []);
+    core.decide_and_look(900);
+    assert_eq!(core.machine.called, [VcpuId(2)]);
 }

@@ -2,6 +2,7 @@
 //! The core under test, and the machine around it.
 
 use super::{CORES, EARLY, FREQUENCY_HZ, HANDLER, MIDDLE, OTHER, OWN, QUANTUM};
+use crate::migration::call_cores::{look_for_waiting, must_look};
 use crate::migration::core_state::Loaded;
 use crate::migration::fetch::{Fetched, fetch};
 use crate::migration::finish::finish;
@@ -210,6 +211,17 @@ impl Core {
 
     pub fn publish_and_notify(&mut self, now: Ticks) {
         publish_and_notify(&mut self.state, &mut self.machine, now);
+    }
+
+    /// Decides at `now`, and looks for vCPUs that wait for their turn.
+    pub(super) fn decide_and_look(&mut self, now: u64) {
+        let now = Ticks(now);
+        self.machine.now = now;
+        self.state.scheduler.decide(now);
+        self.publish_and_notify(now);
+        if must_look(&self.state, &self.machine) {
+            look_for_waiting(&mut self.state, &mut self.machine, now);
+        }
     }
 
     /// Another core has parked a vCPU.
