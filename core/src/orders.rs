@@ -5,7 +5,7 @@
 //! Other cores order it by mail, and guests by what they do on this core. Such work is long, and its time is chosen by guests. So it
 //! is noted here and done one [`Order`] at a time, between which the core looks for interrupts. It is done only while the core
 //! idles or runs no higher band than that of the guest that it is about; so it delays no guest of a higher band by more than one
-//! order, or by the rest of a line. Only the rest of the core's mail is read in any band.
+//! order, or by the rest of a line. In any band, the core only reads the rest of its mail, and tells other cores to stop a guest.
 
 mod deferral;
 mod per_vcpu;
@@ -14,9 +14,10 @@ use crate::bits::bits;
 use crate::console::{Notice, Notices};
 use crate::psci::{Ending, EntryPoint, Generation};
 use crate::schedule::Band;
+use crate::sets::CoreSet;
 pub use deferral::Deferral;
 use per_vcpu::{OfGuest, PerVcpu};
-use spumone_config::types::{GuestId, MAX_GUESTS, VcpuId};
+use spumone_config::types::{GuestId, MAX_GUESTS, PcpuId, VcpuId};
 
 /// A vCPU to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +86,8 @@ impl StopStep {
 pub enum Order {
     /// Read the rest of its mail.
     Mail,
+    /// Tell a core that a guest is being stopped.
+    Tell(GuestId, PcpuId),
     /// Start a vCPU.
     Start(VcpuId, Start),
     /// Load a guest.
@@ -104,6 +107,8 @@ pub struct Orders<'a> {
     guests_from: [u32; Band::COUNT],
     /// Mail of this core was left unread because it was interrupted.
     has_mail: bool,
+    /// By guest: the cores that are to be told that it is being stopped.
+    tells: [CoreSet; MAX_GUESTS],
     starts: PerVcpu<Start>,
     /// The guests to load; bit n for guest n.
     loads: u32,
@@ -124,6 +129,7 @@ impl<'a> Orders<'a> {
         Self {
             guests_from: guests_from(&bands),
             has_mail: false,
+            tells: [CoreSet::EMPTY; MAX_GUESTS],
             starts: PerVcpu::new(),
             loads: 0,
             routes: PerVcpu::new(),
@@ -151,6 +157,15 @@ impl<'a> Orders<'a> {
     pub fn mail_is_left(&mut self) {
         self.has_mail = true;
         self.band = Some(Band::HIGHEST);
+    }
+
+    /// Orders that these cores are told that a guest is being stopped. The core does so whatever band it runs, since the stop ends only when all of them
+    /// have been told.
+    pub fn tell(&mut self, guest: GuestId, cores: CoreSet) {
+        if let Some(tells) = self.tells.get_mut(guest.index()) {
+            *tells |= cores;
+        }
+        self.look();
     }
 
     /// Orders the start of a vCPU. A former order, of an earlier life, is forgotten: a vCPU is started once in a life before the
@@ -195,6 +210,10 @@ impl<'a> Orders<'a> {
             self.look();
             return Some(Order::Mail);
         }
+        if let Some((guest, core)) = self.next_tell() {
+            self.look();
+            return Some(Order::Tell(guest, core));
+        }
         let due = self.due(band);
         if let Some((id, start)) = self.starts.take(due) {
             self.look();
@@ -216,6 +235,17 @@ impl<'a> Orders<'a> {
             (!waits).then_some(Order::Stop(GuestId(guest as u8), step))
         });
         stop.or((!self.notices.are_written(due)).then_some(Order::Say))
+    }
+
+    fn next_tell(&mut self) -> Option<(GuestId, PcpuId)> {
+        // At most 8 times: guests.
+        for (guest, cores) in (0..).map(GuestId).zip(&mut self.tells) {
+            if let Some(core) = cores.iter().next() {
+                cores.remove(core);
+                return Some((guest, core));
+            }
+        }
+        None
     }
 
     /// The guests of `band` and above: while the core runs `band`, it carries out the orders about them. Bit n for guest n.
@@ -269,7 +299,9 @@ impl<'a> Orders<'a> {
             | self.routes.guests()
             | self.stopping
             | self.notices.guests();
-        self.band = match self.has_mail {
+        // At most 8 times: guests.
+        let tells = self.tells.iter().any(|cores| !cores.is_empty());
+        self.band = match self.has_mail || tells {
             true => Some(Band::HIGHEST),
             false => self.highest(guests),
         };
@@ -363,6 +395,20 @@ mod tests {
         assert_eq!(due(&orders), [true; 5]);
         assert_eq!(orders.take(Some(Band::HIGHEST)), Some(Order::Mail));
         assert_eq!(due(&orders), [true, true, true, true, false]);
+    }
+
+    #[test]
+    fn cores_are_told_of_a_stop_one_by_one_and_in_every_band() {
+        let mut orders = orders();
+        orders.stop(LOW);
+        orders.tell(LOW, CoreSet::from_bits(0b1010));
+        for core in [1, 3] {
+            assert_eq!(due(&orders), [true; 5]);
+            let next = orders.take(Some(Band::HIGHEST));
+            assert_eq!(next, Some(Order::Tell(LOW, PcpuId(core))));
+        }
+        assert_eq!(orders.take(Some(Band::HIGHEST)), None);
+        assert_eq!(due(&orders), [true, true, false, false, false]);
     }
 
     #[test]

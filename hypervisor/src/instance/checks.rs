@@ -176,7 +176,7 @@ impl Instance {
         if self.begin_stop(id, life, StopReason::Tampered).is_none() {
             return;
         }
-        self.send_stop(id, life, guest.cores());
+        self.send_stop(id, guest.cores());
         if let Some((_, changed)) = protect::leaf(&guest.config, number) {
             self.say_of(id, Subject::Tampered(changed));
         }

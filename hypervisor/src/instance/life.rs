@@ -22,6 +22,7 @@ use spumone_core::migration;
 use spumone_core::orders::Start;
 use spumone_core::psci::{EntryPoint, Generation, Phase, StopReason};
 use spumone_core::schedule::Ticks;
+use spumone_core::sets::CoreSet;
 use spumone_core::vgic::VcpuIndex;
 use spumone_core::virtio::Device;
 
@@ -146,7 +147,7 @@ impl Instance {
             return;
         };
         let this_core = 1 << self.platform.core.0;
-        self.send_stop(guest_id, generation, guest.cores() & !this_core);
+        self.send_stop(guest_id, guest.cores() & !this_core);
         self.order_stop(guest_id, generation);
     }
 
@@ -160,15 +161,19 @@ impl Instance {
         }
     }
 
-    /// Sends these cores (bit n: core n) a message to stop their vCPUs of the guest.
-    pub(super) fn send_stop(&mut self, guest: GuestId, generation: Generation, cores: u32) {
+    /// Orders that these cores (bit n: core n) are sent a message to stop their vCPUs of the guest, which is being stopped.
+    pub(super) fn send_stop(&mut self, guest: GuestId, cores: u32) {
         self.platform.events.note(Event::Stop, u64::from(guest.0));
-        // At most 8 times: cores.
-        for core in (0..self.platform.machine.cores.len() as u8).map(PcpuId) {
-            if cores >> core.0 & 1 != 0 {
-                self.post(core, guest, Message::StopGuest { guest, generation });
-            }
-        }
+        let cores = CoreSet::from_bits(cores);
+        self.platform.orders.tell(guest, cores);
+        self.decides_for_orders();
+    }
+
+    /// Sends a core such a message. The guest is in the same life as when that was ordered, since its life does not end before all its cores have stopped
+    /// their vCPUs.
+    pub(super) fn tell_of_stop(&mut self, guest: GuestId, core: PcpuId) {
+        let generation = self.platform.machine.guest(guest).lifecycle.now().1;
+        self.post(core, guest, Message::StopGuest { guest, generation });
     }
 
     /// Has the guest's first vCPU, which is on this core, load the guest.
@@ -230,8 +235,11 @@ impl Instance {
         let (phase, life) = guest.lifecycle.now();
         if guest.lifecycle.begin_restore() {
             self.send_restart(guest_id);
-        } else if let Some(generation) = self.begin_stop(guest_id, life, StopReason::Operator) {
-            self.send_stop(guest_id, generation, guest.cores());
+        } else if self
+            .begin_stop(guest_id, life, StopReason::Operator)
+            .is_some()
+        {
+            self.send_stop(guest_id, guest.cores());
         }
         phase
     }

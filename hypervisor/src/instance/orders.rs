@@ -73,6 +73,7 @@ impl Instance {
             Some(Order::Mail) => {
                 self.read_mail();
             }
+            Some(Order::Tell(guest, core)) => self.tell_of_stop(guest, core),
             Some(Order::Start(id, start)) => {
                 self.start_vcpu(id, start.entry_point, start.generation);
             }

@@ -32,8 +32,8 @@ impl Instance {
             Some(left) if left.0 > 0 => self.platform.looks.found(now, left),
             Some(_) => {
                 // This core, too, stops its vCPUs when its mail arrives.
-                if let Some(life) = self.begin_stop(id, life, StopReason::Watchdog) {
-                    self.send_stop(id, life, guest.cores());
+                if self.begin_stop(id, life, StopReason::Watchdog).is_some() {
+                    self.send_stop(id, guest.cores());
                 }
             }
         }
