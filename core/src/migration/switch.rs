@@ -42,8 +42,10 @@ pub fn switch_out<P: Platform>(state: &mut State<P>, platform: &mut P) {
         return;
     }
     save_loaded(state, platform);
-    // From now on the alarm replaces the timers just saved. It may expire at once.
-    arm_stale_alarm(state, platform);
+    // From now on the alarm replaces the timers just saved. It may expire at once. If the core must decide again, that arms the alarm.
+    if !is_overtaken(state, platform) {
+        arm_stale_alarm(state, platform);
+    }
     if is_overtaken(state, platform) && state.waits_for_park_delay(last) {
         state.park_soon(last);
     } else {
