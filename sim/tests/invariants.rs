@@ -91,8 +91,8 @@ proptest! {
 fn powered() -> impl Strategy<Value = Powered> {
     prop_oneof![
         2 => Just(Powered::Chance),
-        1 => Just(Powered::Governed(PowerMode::Balanced)),
-        1 => Just(Powered::Governed(PowerMode::Saving)),
+        1 => Just(Powered::Hasty(PowerMode::Balanced)),
+        1 => Just(Powered::Hasty(PowerMode::Saving)),
         2 => Just(Powered::Changing),
     ]
 }
@@ -137,7 +137,7 @@ fn cores_go_off_in_simulations() {
         simulate(&setup).unwrap().counters.off
     };
     assert_eq!(off(None), 0);
-    assert!(off(Some(Powered::Governed(PowerMode::Saving))) > 0);
+    assert!(off(Some(Powered::Hasty(PowerMode::Saving))) > 0);
     assert!(off(Some(Powered::Changing)) > 0);
     assert_eq!(off(Some(Powered::Governed(PowerMode::Performance))), 0);
     assert!(off(Some(Powered::Chance)) > 100);
