@@ -10,11 +10,11 @@ use spumone_sim::{TICKS_PER_US, Times};
 /// Prints a line for each run.
 pub(super) fn show(rows: &[Row]) {
     println!(
-        "{:38} | through- | core-seconds in a second      changes | ms until all      until one     a piece     | longest wait",
-        ""
+        "{:38} | through- | core-seconds in a second | changes  | ms, mean and longest, until {:12} | longest",
+        "", ""
     );
     println!(
-        "cores    rt  Linux   mode         seed |      put |      on   least  reserve  a second | work: mean, max   is on         is done     | of rt, in µs"
+        "cores    rt  Linux   mode         seed |      put |      on    least reserve | a second | all work       one is on   a piece is done | wait, µs"
     );
     for row in rows {
         println!("{}", line(row));
@@ -28,7 +28,7 @@ fn line(row: &Row) -> String {
         .map_or("-".to_owned(), |it| format!("{it:.3}"));
     let reserve = row.with_reserve.map_or("-".to_owned(), |it| it.to_string());
     format!(
-        "{:5}  {:2} %  {:6}  {:11}  {:4} | {throughput:>8} | {:7.2} {:7.2} {reserve:>8} {:9.1} | {:16}  {:12}  {:12} | {:12.2}",
+        "{:5}  {:2} %  {:6}  {:11}  {:4} | {throughput:>8} | {:7.2}  {:7.2} {reserve:>7} | {:8.1} | {:12}  {:12}  {:12} | {:8.2}",
         run.cores,
         run.rt_percent,
         load_name(run.load),
@@ -123,7 +123,7 @@ mod tests {
         let line = line(&row);
         assert!(
             line.starts_with(
-                "    8   0 %  idle    balanced        1 |        - |    2.00    2.00        2"
+                "    8   0 %  idle    balanced        1 |        - |    2.00     2.00       2"
             ),
             "{line}"
         );
