@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Costs of the hypervisor's steps, in instructions: what the testbed counts (`docs/results/latency.md`), rounded.
 
+use crate::time::us;
 use spumone_core::migration::PolicyRules;
 use spumone_core::schedule::Ticks;
 
@@ -31,6 +32,12 @@ pub struct Costs {
     pub sgi: u64,
     /// A guest's WFI, trapped.
     pub wfi: u64,
+    /// A step of the governor.
+    pub govern: u64,
+    /// Turning a core off, in ticks: as boards/qemu-virt.toml says.
+    pub turn_off: u64,
+    /// Turning a core on, in ticks.
+    pub turn_on: u64,
     /// From sending an interrupt to its arrival at another core, in ticks.
     pub delivery: u64,
 }
@@ -50,6 +57,9 @@ impl Costs {
         kick: 60,
         sgi: 250,
         wfi: 200,
+        govern: 250,
+        turn_off: us(5).0,
+        turn_on: us(5).0,
         delivery: 200,
     };
 
@@ -67,6 +77,9 @@ impl Costs {
         kick: 0,
         sgi: 0,
         wfi: 0,
+        govern: 0,
+        turn_off: 0,
+        turn_on: 0,
         delivery: 200,
     };
 
@@ -92,5 +105,17 @@ impl Costs {
             step = 2 * step + delay.0;
         }
         Ticks(step + self.exit + self.decide + self.save + self.load)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_of_cores_cost_is_what_the_board_file_says() {
+        let board = include_str!("../../boards/qemu-virt.toml");
+        let [off, on] = [Costs::SPUMONE.turn_off, Costs::SPUMONE.turn_on].map(|it| it / us(1).0);
+        assert!(board.contains(&format!("[power]\noff = \"{off}us\"\non = \"{on}us\"\n")));
     }
 }

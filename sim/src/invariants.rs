@@ -172,7 +172,13 @@ impl Invariants {
                 .costs
                 .bound_of_dispatch(&rules, vcpus, setup.guest_cores)
                 // When the real-time vCPU is due, EL2 may be handling an interrupt: one, however many are pending.
-                .saturating_add(Ticks(setup.storm.map_or(0, |it| it.cost))),
+                .saturating_add(Ticks(setup.storm.map_or(0, |it| it.cost)))
+                // Or the core may be at a step of the governor.
+                .saturating_add(Ticks(
+                    setup
+                        .power
+                        .map_or(0, |_| setup.costs.exit + setup.costs.govern),
+                )),
             longest_wait: Ticks(0),
             longest_wait_beside_idle: Ticks(0),
         }

@@ -7,10 +7,12 @@
 //! | module | |
 //! | --- | --- |
 //! | [`setup`], [`outcome`] | input and output |
+//! | [`loads`] | the setups that show the modes of `[power]` |
 //! | [`simulate`](mod@simulate) | the run: the next event of all cores, again and again |
 //! | `instance` | one core's hypervisor: what `hypervisor/src/instance/` does around `spumone-core`, without registers |
 //! | `deciding` | what decides whether a vCPU migrates: a policy of the hypervisor, or chance |
 //! | `powering` | which cores are on: the governor, or chance |
+//! | `meter` | how many cores are on, and how soon that follows the load |
 //! | `world` | what the cores of one system share |
 //! | `guest` | what runs on vCPUs: an SMP system with a workload like hackbench, a real-time task, a workload that makes vCPUs move all the time |
 //! | `invariants` | what is checked after each event |
@@ -26,6 +28,8 @@ mod guest;
 pub mod ideal;
 mod instance;
 mod invariants;
+pub mod loads;
+mod meter;
 pub mod outcome;
 mod powering;
 mod random;
@@ -35,7 +39,7 @@ mod time;
 mod world;
 
 pub use invariants::Violation;
-pub use outcome::{Outcome, Work};
-pub use setup::{Decisions, End, Setup, SetupError, Workload};
+pub use outcome::{Outcome, PowerOutcome, Times, Work};
+pub use setup::{Decisions, Duty, End, Setup, SetupError, Span, Workload};
 pub use simulate::{Failed, Simulation, simulate};
 pub use time::{TICKS_PER_SECOND, TICKS_PER_US};

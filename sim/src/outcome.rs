@@ -106,8 +106,85 @@ fn ratio(count: u64, of: u64) -> f64 {
 pub struct Work {
     /// Messages received.
     pub messages: u64,
+    /// Work of pieces that are done, in ticks.
+    pub pieces: u64,
     /// Time that vCPUs have spun, in ticks; without waits that are not over.
     pub spun: u64,
+}
+
+/// How long something took each time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// How often it happened.
+    pub count: u64,
+    /// How often it did not happen in time.
+    pub missed: u64,
+    /// The sum of the times.
+    pub sum: Ticks,
+    /// The longest.
+    pub longest: Ticks,
+}
+
+impl Times {
+    /// It took so long.
+    pub fn add(&mut self, time: Ticks) {
+        self.count += 1;
+        self.sum = Ticks(self.sum.0 + time.0);
+        self.longest = self.longest.max(time);
+    }
+
+    /// It did not happen in time.
+    pub fn miss(&mut self) {
+        self.missed += 1;
+    }
+
+    /// The mean in ticks; `None`: it never happened in time.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count != 0).then(|| ratio(self.sum.0, self.count))
+    }
+
+    /// Adds other times of the same.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.missed += other.missed;
+        self.sum = Ticks(self.sum.0 + other.sum.0);
+        self.longest = self.longest.max(other.longest);
+    }
+}
+
+/// What cores that go off and come on have done, from the load's begin to its end, the sum over all systems. Times are in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PowerOutcome {
+    /// From begin to end.
+    pub time: u64,
+    /// For how long cores were on.
+    pub on: u64,
+    /// For how long cores executed vCPUs.
+    pub works: u64,
+    /// For how long cores would have been on if at each time as many were on as work, and at least one of each system.
+    pub least: u64,
+    /// How often a core went off.
+    pub went_off: u64,
+    /// How often one came on.
+    pub came_on: u64,
+    /// From each begin of a load on all vCPUs until all cores of the system work; missed: the load ended before that.
+    pub until_all_work: Times,
+    /// From each end of the load until one core of the system is on; missed: the load began again, or the simulation ended, before that.
+    pub until_one_is_on: Times,
+}
+
+impl PowerOutcome {
+    /// Adds that of another system.
+    pub fn add(&mut self, other: &Self) {
+        self.time += other.time;
+        self.on += other.on;
+        self.works += other.works;
+        self.least += other.least;
+        self.went_off += other.went_off;
+        self.came_on += other.came_on;
+        self.until_all_work.merge(&other.until_all_work);
+        self.until_one_is_on.merge(&other.until_one_is_on);
+    }
 }
 
 /// The result, the sum over all systems of the machine.
@@ -123,6 +200,10 @@ pub struct Outcome {
     pub longest_dispatch: Ticks,
     /// Times that real-time vCPUs were woken.
     pub activations: u64,
+    /// From when a piece of work of [`Workload::Duty`](crate::Workload::Duty) was due until it was done.
+    pub pieces: Times,
+    /// What cores that go off have done; `None`: all cores stay on.
+    pub power: Option<PowerOutcome>,
     /// The longest time that a vCPU was runnable.
     pub longest_wait: Ticks,
     /// The same while a core on which it could run was idle.

@@ -27,10 +27,40 @@ pub enum Decisions {
 pub enum Workload {
     /// Processes that send each other messages through sockets: locks, wake-ups, IPIs, ticks.
     Messages,
+    /// A thread for each vCPU, which works for a part of each period.
+    Duty(Duty),
     /// vCPUs that compute, sleep and send each other SGIs, each for some microseconds: as many moves as possible.
     Churn,
     /// The same with pauses: most of the time a vCPU sleeps.
     Naps,
+}
+
+/// Threads that work for a part of each period, as those of `guests/linux/programs/duty.c`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duty {
+    /// The length of a period.
+    pub period: Ticks,
+    /// How long each thread works in each period; 0: the guest idles.
+    pub busy: Ticks,
+    /// Thread n begins its periods so much, times n, after the first thread.
+    pub apart: Ticks,
+}
+
+/// From when until when the SMP guest works. Before that and after it the guest idles. [`Workload::Churn`] and [`Workload::Naps`] always work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The begin of the load.
+    pub from: Ticks,
+    /// After this, the guest begins nothing new.
+    pub to: Ticks,
+}
+
+impl Span {
+    /// The whole simulation.
+    pub const ALWAYS: Self = Self {
+        from: Ticks(0),
+        to: Ticks::NEVER,
+    };
 }
 
 /// What decides which cores are on. Core 0 of each system always is. For systems of at most 8 cores.
@@ -38,7 +68,9 @@ pub enum Workload {
 pub enum Powered {
     /// The governor, in this mode.
     Governed(packed::PowerMode),
-    /// The governor, in modes that change at random.
+    /// The same with its times a hundred times shorter, so that a short simulation has many of its decisions.
+    Hasty(packed::PowerMode),
+    /// As `Hasty`, in modes that change at random.
     Changing,
     /// Chance: cores go off and come back again and again.
     Chance,
@@ -48,8 +80,16 @@ impl Powered {
     /// The mode at first; that of chance brings no core back.
     pub const fn mode(self) -> packed::PowerMode {
         match self {
-            Self::Governed(mode) => mode,
+            Self::Governed(mode) | Self::Hasty(mode) => mode,
             Self::Changing | Self::Chance => packed::PowerMode::Saving,
+        }
+    }
+
+    /// By what the governor's times are shorter than in the hypervisor.
+    pub const fn haste(self) -> u32 {
+        match self {
+            Self::Governed(_) => 1,
+            Self::Hasty(_) | Self::Changing | Self::Chance => 100,
         }
     }
 }
@@ -79,6 +119,8 @@ pub struct Setup {
     pub decisions: Decisions,
     /// What the SMP guests do.
     pub workload: Workload,
+    /// When they do it.
+    pub span: Span,
     /// The real-time guests.
     pub rt: Option<Rt>,
     /// Interrupts that arrive at the real-time guest's core without end.
@@ -137,6 +179,7 @@ impl Setup {
             guest_vcpus: cores,
             decisions,
             workload: Workload::Messages,
+            span: Span::ALWAYS,
             rt: Some(Rt::busy_percent(busy_percent)),
             storm: None,
             power: None,
@@ -231,6 +274,14 @@ impl Setup {
             return error(
                 format!("cores go off in systems of {} cores", self.guest_cores),
                 format!("use systems of at most {MAX_PCPUS} cores"),
+            );
+        }
+        if let Workload::Duty(duty) = self.workload
+            && (duty.period == Ticks(0) || duty.busy > duty.period)
+        {
+            return error(
+                "threads that work for longer than their period".into(),
+                "they must work for at most a period of at least one tick".into(),
             );
         }
         if let Some(rt) = self.rt {

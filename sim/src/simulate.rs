@@ -5,7 +5,7 @@ use crate::agenda::Agenda;
 use crate::guest::Smp;
 use crate::instance::Instance;
 use crate::invariants::{Invariants, Violation};
-use crate::outcome::{Counters, Outcome, Work};
+use crate::outcome::{Counters, Outcome, Times, Work};
 use crate::setup::{End, Setup, SetupError};
 use crate::world::World;
 use core::fmt;
@@ -170,14 +170,27 @@ impl Simulation {
             counters: Counters::default(),
             longest_dispatch: Ticks(0),
             activations: 0,
+            pieces: Times::default(),
+            power: None,
             longest_wait: Ticks(0),
             longest_wait_beside_idle: Ticks(0),
         };
         for system in &self.systems {
             outcome.counters.add(&system.world.counters);
-            if let Smp::Messages(guest) = &system.world.smp {
-                outcome.work.messages += guest.received;
-                outcome.work.spun += guest.spun;
+            match &system.world.smp {
+                Smp::Messages(guest) => {
+                    outcome.work.messages += guest.received;
+                    outcome.work.spun += guest.spun;
+                }
+                Smp::Duty(guest) => {
+                    outcome.work.pieces += guest.work;
+                    outcome.pieces.merge(&guest.taken);
+                }
+                Smp::Churn(_) => {}
+            }
+            if let Some(power) = &system.world.power {
+                let sum = outcome.power.get_or_insert_default();
+                sum.add(&power.meter.outcome(self.now));
             }
             if let Some(rt) = &system.world.rt {
                 outcome.longest_dispatch = outcome.longest_dispatch.max(rt.longest_wait);

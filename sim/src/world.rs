@@ -3,7 +3,7 @@
 
 use crate::costs::Costs;
 use crate::deciding::Deciding;
-use crate::guest::{Churn, ENDLESS, Exit, Messages, RtTask, Smp, TIMER, Vcpu};
+use crate::guest::{Churn, ENDLESS, Exit, Messages, RtTask, Smp, TIMER, Threads, Vcpu};
 use crate::outcome::Counters;
 use crate::powering::Powering;
 use crate::random::Random;
@@ -122,9 +122,14 @@ impl World {
         let smp = match setup.workload {
             Workload::Messages => Smp::Messages(Box::new(Messages::new(
                 setup.guest_vcpus,
+                setup.span,
                 setup.seed,
                 number,
             ))),
+            Workload::Duty(duty) => {
+                let vcpus = setup.guest_vcpus;
+                Smp::Duty(Threads::new(duty, setup.span, vcpus, setup.seed, number))
+            }
             Workload::Churn => Smp::Churn(Churn::new(setup.seed, number)),
             Workload::Naps => Smp::Churn(Churn::with_naps(setup.seed, number)),
         };
@@ -145,9 +150,7 @@ impl World {
             storm: setup.storm,
             smp,
             rt,
-            power: setup
-                .power
-                .map(|it| Powering::new(it, setup.guest_cores, seed)),
+            power: setup.power.map(|it| Powering::new(it, setup, seed)),
             counters: Counters::default(),
             parked: 0,
             changed_places: 0,
@@ -202,7 +205,7 @@ impl World {
             let Some(core) = power.wish.add(&power.limits, vcpu.cores) else {
                 return false;
             };
-            power.changed_at = now;
+            power.call(core, now);
             self.touched |= 1 << core.0;
         }
         power.ask(now, None);
@@ -304,6 +307,11 @@ impl World {
             (RT, Some(rt)) => rt.advance(now, vcpu),
             _ => self.smp.advance(id.index() - 1, now, &mut self.vcpus[1..]),
         };
+        if let Some(power) = &mut self.power
+            && let Some(piece) = self.smp.take_ended()
+        {
+            power.meter.ends(now, piece);
+        }
         let mut released = self.smp.take_released();
         while released != 0 {
             let other = released.trailing_zeros() as usize + 1;

@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 use spumone_config::packed::{Policy, PowerMode};
 use spumone_core::schedule::Ticks;
-use spumone_sim::setup::{Powered, Rt, Storm};
+use spumone_sim::setup::{Duty, Powered, Rt, Storm};
 use spumone_sim::{Decisions, End, Failed, Setup, TICKS_PER_US, Workload, simulate};
 
 const fn us(microseconds: u64) -> Ticks {
@@ -88,11 +88,18 @@ proptest! {
     }
 }
 
+/// Threads that all work at the same time, for a third of each 3 ms.
+const DUTY: Workload = Workload::Duty(Duty {
+    period: us(3_000),
+    busy: us(1_000),
+    apart: Ticks(0),
+});
+
 fn powered() -> impl Strategy<Value = Powered> {
     prop_oneof![
         2 => Just(Powered::Chance),
-        1 => Just(Powered::Governed(PowerMode::Balanced)),
-        1 => Just(Powered::Governed(PowerMode::Saving)),
+        1 => Just(Powered::Hasty(PowerMode::Balanced)),
+        1 => Just(Powered::Hasty(PowerMode::Saving)),
         2 => Just(Powered::Changing),
     ]
 }
@@ -106,7 +113,7 @@ proptest! {
         (cores, more, systems) in shape(),
         rt in rt(),
         power in powered(),
-        workload in proptest::sample::select(&[Workload::Churn, Workload::Messages, Workload::Naps][..]),
+        workload in proptest::sample::select(&[Workload::Churn, Workload::Messages, Workload::Naps, DUTY][..]),
         seed: u64,
     ) {
         let setup = Setup {
@@ -137,7 +144,7 @@ fn cores_go_off_in_simulations() {
         simulate(&setup).unwrap().counters.off
     };
     assert_eq!(off(None), 0);
-    assert!(off(Some(Powered::Governed(PowerMode::Saving))) > 0);
+    assert!(off(Some(Powered::Hasty(PowerMode::Saving))) > 0);
     assert!(off(Some(Powered::Changing)) > 0);
     assert_eq!(off(Some(Powered::Governed(PowerMode::Performance))), 0);
     assert!(off(Some(Powered::Chance)) > 100);

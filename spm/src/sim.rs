@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `spm sim`: simulates, and shows the results.
 
+mod power;
+
 use crate::command::{Command, help};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -12,6 +14,7 @@ use spumone_bench::stats::Spread;
 use spumone_config::description::POLICIES;
 use spumone_core::schedule::Ticks;
 use spumone_sim::ideal::Bare;
+use spumone_sim::loads::Load;
 use spumone_sim::{
     Decisions, End, Failed, Outcome, Setup, Simulation, TICKS_PER_SECOND, TICKS_PER_US,
 };
@@ -29,13 +32,14 @@ Examples:
   spm sim --cores 4,16,64,256,1024 --guest-cores 4 --policy steal --load 50 --seconds 1
   spm sim --cores 2,4,8,16,31 --guest-cores 31 --policy steal
   spm sim --policy chance --migrations 1000000000
+  spm sim --cores 4,16,64 --guest-cores 4 --power balanced,saving --linux idle,25,50,full,bursts --load 0,50
   spm sim --json | jq '.runs[] | {policy, load_percent, time_over_ideal}'";
 
 /// Simulate: the hypervisor's decisions in a model of time, costs and guests, on up to 1,024 cores.
 ///
 /// The code that decides is the hypervisor's own. Every invariant is checked after each event. The processes
 /// of SMP guests send each other messages, as hackbench does. A real-time guest takes a share of every 500 ms
-/// on the first core of each SMP guest. The policy "chance" moves vCPUs as often as they can move. The same
+/// on the first core of each SMP guest. With --power, cores go off and come on with the load. The policy "chance" moves vCPUs as often as they can move. The same
 /// command gives the same numbers on every machine.
 #[derive(Args)]
 #[command(after_help = help(EXAMPLES))]
@@ -57,6 +61,12 @@ pub struct SimArgs {
     /// Share of a core that the real-time guest takes, in percent.
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "0,50,90", value_parser = clap::value_parser!(u8).range(0..100))]
     pub load: Vec<u8>,
+    /// Modes of `[power]`, compared with `performance`, in which all cores stay on. The policy is `steal`, and the period of the real-time guest 10 ms.
+    #[arg(long, value_name = "MODE", value_delimiter = ',', value_parser = power::modes(), conflicts_with_all = ["policy", "guest_vcpus", "migrations"])]
+    pub power: Vec<String>,
+    /// What the SMP guests do with --power: `idle`, a share of their cores in percent, `full`, or `bursts` of 20 ms in each 100 ms.
+    #[arg(long, value_name = "LOAD", value_delimiter = ',', default_value = "idle,25,50,full,bursts", requires = "power", value_parser = power::load)]
+    pub linux: Vec<Load>,
     /// Virtual seconds of each run.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub seconds: u32,
@@ -69,7 +79,7 @@ pub struct SimArgs {
     /// Make each run with this many seeds, from --seed on.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub seeds: u32,
-    /// Draw time over ideal by load into this file: the median over the seeds, and the range.
+    /// Draw time over ideal by load into this file: the median over the seeds, and the range. With --power: throughput over core-seconds.
     #[arg(long, value_name = "FILE.svg")]
     pub svg: Option<PathBuf>,
     /// Print the numbers as JSON.
@@ -118,6 +128,9 @@ struct Row {
 
 impl Command for SimArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
+        if !self.power.is_empty() {
+            return power::run(self);
+        }
         let runs = runs(self)?;
         let started = Instant::now();
         let progress = Progress::start("simulating");
@@ -156,11 +169,7 @@ impl Command for SimArgs {
             println!("{:#}", json!({ "ok": true, "runs": runs }));
         } else {
             show(&rows);
-            // Not with the results, which are the same on every machine.
-            let moves: u64 = rows.iter().map(|it| it.outcome.counters.migrations).sum();
-            let events: u64 = rows.iter().map(|it| it.outcome.counters.events).sum();
-            let seconds = started.elapsed().as_secs_f64();
-            eprintln!("\n{events} events, {moves} moves in {seconds:.1} s of this machine");
+            show_effort(rows.iter().map(|it| &it.outcome), started);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -201,10 +210,7 @@ fn runs(args: &SimArgs) -> Result<Vec<Run>, Failure> {
 }
 
 fn setup(args: &SimArgs, cores: usize, policy: &str, load: u8) -> Setup {
-    let guest_cores = match args.guest_cores {
-        Some(wanted) => usize::from(wanted).min(cores),
-        None => usual_guest(cores),
-    };
+    let guest_cores = guest_cores(args, cores);
     let mut setup = match policy {
         CHANCE => Setup::churn(guest_cores, args.seed, args.migrations),
         _ => Setup::new(guest_cores, decisions(policy), load, args.seed),
@@ -217,6 +223,14 @@ fn setup(args: &SimArgs, cores: usize, policy: &str, load: u8) -> Setup {
         setup.guest_vcpus = usize::from(vcpus);
     }
     setup
+}
+
+/// The cores of each guest of a machine with so many cores.
+fn guest_cores(args: &SimArgs, cores: usize) -> usize {
+    match args.guest_cores {
+        Some(wanted) => usize::from(wanted).min(cores),
+        None => usual_guest(cores),
+    }
 }
 
 /// The largest divisor of `cores` that a guest can have as its cores.
@@ -234,16 +248,31 @@ fn execute(run: &Run, progress: &Progress, args: &SimArgs) -> Result<Outcome, Fa
         load_percent,
         setup,
     } = run;
+    let again = format!(
+        "--guest-vcpus {} --policy {policy} --load {load_percent} --seconds {} --migrations {}",
+        setup.guest_vcpus, args.seconds, args.migrations
+    );
+    let what = format!("policy {policy}, load {load_percent} %");
+    simulate(setup, progress, &what, &again)
+}
+
+/// Simulates. `what`: the run in words; `again`: the options that repeat it, without its cores and its seed.
+fn simulate(
+    setup: &Setup,
+    progress: &Progress,
+    what: &str,
+    again: &str,
+) -> Result<Outcome, Failure> {
     let again = |failed| {
         failure(failed).help(format!(
-            "`spm sim --cores {} --guest-cores {} --guest-vcpus {} --policy {policy} --load {load_percent} --seconds {} --migrations {} --seed {}` repeats it",
-            setup.cores, setup.guest_cores, setup.guest_vcpus, args.seconds, args.migrations, setup.seed
+            "`spm sim --cores {} --guest-cores {} {again} --seed {}` repeats it",
+            setup.cores, setup.guest_cores, setup.seed
         ))
     };
     let mut simulation = Simulation::new(setup).map_err(failure)?;
     while !simulation.run(EVENTS).map_err(again)? {
         progress.step(format!(
-            "{} cores, policy {policy}, load {load_percent} %: {:.0} %, {} moves",
+            "{} cores, {what}: {:.0} %, {} moves",
             setup.cores,
             simulation.progress() * 100.0,
             simulation.migrations()
@@ -299,6 +328,17 @@ impl Row {
             "el2_instructions": counters.el2,
         })
     }
+}
+
+/// How long the simulations have taken. It is not printed with the results, which are the same on every machine.
+fn show_effort<'a>(outcomes: impl Iterator<Item = &'a Outcome>, started: Instant) {
+    let (mut moves, mut events) = (0, 0);
+    for outcome in outcomes {
+        moves += outcome.counters.migrations;
+        events += outcome.counters.events;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    eprintln!("\n{events} events, {moves} moves in {seconds:.1} s of this machine");
 }
 
 fn micros(time: Ticks) -> f64 {
@@ -372,7 +412,7 @@ fn draw(rows: &[Row], path: &Path) -> Result<(), Failure> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use clap::Parser;
 
@@ -387,11 +427,11 @@ mod tests {
         Line::try_parse_from(words).map(|line| line.args)
     }
 
-    fn args(line: &str) -> SimArgs {
+    pub(super) fn args(line: &str) -> SimArgs {
         parsed(line).unwrap()
     }
 
-    fn refused(line: &str) -> bool {
+    pub(super) fn refused(line: &str) -> bool {
         parsed(line).is_err()
     }
 

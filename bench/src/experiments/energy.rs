@@ -6,7 +6,10 @@ mod measured;
 mod runs;
 mod words;
 
-use self::measured::{Measured, full, load, spread, throughput};
+pub use self::cores::least;
+pub use self::measured::full;
+
+use self::measured::{Measured, load, spread, throughput};
 use self::runs::{
     CORES, Case, HALF, Kind, Load, PERFORMANCE, POLICY, QUARTER, SAVING, cases, kinds, loads,
 };

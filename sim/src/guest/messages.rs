@@ -11,6 +11,7 @@ mod kernel;
 
 use super::{CALL, Doing, ENDLESS, Exit, TIMER, Vcpu};
 use crate::random::Random;
+use crate::setup::Span;
 use crate::time::us;
 use spumone_core::schedule::Ticks;
 use std::collections::VecDeque;
@@ -68,6 +69,20 @@ pub struct Messages {
     /// Time spent in waits for locks and answers that are over, in ticks.
     pub spun: u64,
     pub(super) released: u32,
+    /// When the processes begin to send, and when each of them ends.
+    span: Span,
+    end: End,
+}
+
+/// How far the end of the load is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Processes have something to do.
+    NotYet,
+    /// All have ended, since the last call of [`Messages::take_ended`].
+    Now,
+    /// Earlier.
+    Before,
 }
 
 /// A vCPU, as the guest's kernel sees it.
@@ -151,7 +166,7 @@ struct Lock {
 
 impl Messages {
     /// A guest with this many vCPUs, 32 at most, that has just been started.
-    pub fn new(cpus: usize, seed: u64, stream: u64) -> Self {
+    pub fn new(cpus: usize, span: Span, seed: u64, stream: u64) -> Self {
         let mut random = Random::new(seed, stream);
         let each = cpus * TASKS_OF_EACH_KIND;
         let task = |number: usize, next: u64| Task {
@@ -181,7 +196,17 @@ impl Messages {
             received: 0,
             spun: 0,
             released: 0,
+            span,
+            end: End::NotYet,
         }
+    }
+
+    /// See [`Smp::take_ended`](super::Smp::take_ended): there is one piece.
+    pub(super) fn take_ended(&mut self) -> Option<u64> {
+        (self.end == End::Now).then(|| {
+            self.end = End::Before;
+            0
+        })
     }
 
     fn run_queue_lock(&self, cpu: usize) -> LockId {
@@ -360,11 +385,17 @@ mod tests {
 
     /// vCPUs that always run, without a hypervisor.
     fn run(cpus: usize, events: usize) -> Messages {
-        let mut guest = Messages::new(cpus, 1, 1);
+        run_for(cpus, events, Span::ALWAYS).0
+    }
+
+    /// The same with a span. Returns also when the load ended.
+    fn run_for(cpus: usize, events: usize, span: Span) -> (Messages, Option<Ticks>) {
+        let mut guest = Messages::new(cpus, span, 1, 1);
         let mut vcpus = vec![Vcpu::new(); cpus];
         for vcpu in &mut vcpus {
             vcpu.on = Some(spumone_config::types::PcpuId(0));
         }
+        let mut ended = None;
         for _ in 0..events {
             let next = |it: &Vcpu| it.end().min(it.timer);
             let (cpu, at) = vcpus
@@ -407,8 +438,32 @@ mod tests {
                 }
             }
             guest.check();
+            if guest.take_ended().is_some() {
+                assert_eq!(ended, None);
+                ended = Some(at);
+            }
         }
-        guest
+        (guest, ended)
+    }
+
+    #[test]
+    fn processes_send_in_their_span_and_nowhere_else() {
+        let span = Span {
+            from: us(30_000),
+            to: us(90_000),
+        };
+        let (guest, ended) = run_for(4, 200_000, span);
+        let ended = ended.unwrap();
+        assert!(ended >= span.to && ended < us(92_000), "{ended:?}");
+        // 5,900 instructions for each, on four vCPUs, less those that are left in sockets.
+        let most = 4 * us(60_000).0 / 5_900;
+        assert!(
+            (most / 2..most).contains(&guest.received),
+            "{}",
+            guest.received
+        );
+        let (before, _) = run_for(4, 8, span);
+        assert_eq!(before.received, 0);
     }
 
     #[test]

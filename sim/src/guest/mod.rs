@@ -5,10 +5,12 @@
 //! interrupt. At the end of a step the guest chooses the next one. Steps take time only while the vCPU is on a core.
 
 mod churn;
+mod duty;
 mod messages;
 mod rt;
 
 pub use churn::Churn;
+pub use duty::Threads;
 pub use messages::Messages;
 pub use rt::RtTask;
 
@@ -177,6 +179,8 @@ pub enum Exit {
 pub enum Smp {
     /// See [`Messages`].
     Messages(Box<Messages>),
+    /// See [`Threads`].
+    Duty(Threads),
     /// See [`Churn`].
     Churn(Churn),
 }
@@ -187,6 +191,7 @@ impl Smp {
     pub fn advance(&mut self, index: usize, now: Ticks, vcpus: &mut [Vcpu]) -> Exit {
         match self {
             Self::Messages(it) => it.advance(index, now, vcpus),
+            Self::Duty(it) => it.advance(index, now, vcpus),
             Self::Churn(it) => it.advance(index, now, vcpus),
         }
     }
@@ -196,6 +201,7 @@ impl Smp {
     pub fn deliver(&mut self, index: usize, now: Ticks, vcpus: &mut [Vcpu]) {
         match self {
             Self::Messages(it) => it.deliver(index, now, vcpus),
+            Self::Duty(it) => it.deliver(index, now, vcpus),
             // It takes them when its step is over.
             Self::Churn(_) => {}
         }
@@ -206,7 +212,17 @@ impl Smp {
     pub fn take_released(&mut self) -> u32 {
         match self {
             Self::Messages(it) => core::mem::take(&mut it.released),
-            Self::Churn(_) => 0,
+            Self::Duty(_) | Self::Churn(_) => 0,
+        }
+    }
+
+    /// Whether its load has ended since the last call: with this piece of work, by its number from 0.
+    #[inline]
+    pub fn take_ended(&mut self) -> Option<u64> {
+        match self {
+            Self::Messages(it) => it.take_ended(),
+            Self::Duty(it) => it.take_ended(),
+            Self::Churn(_) => None,
         }
     }
 }

@@ -17,6 +17,9 @@ use spumone_config::types::{PcpuId, VcpuId};
 use spumone_core::migration::{self, Catch, CoreSetup, CoreState};
 use spumone_core::schedule::{Ticks, VcpuState};
 
+/// The core that has the governor.
+const GOVERNORS_CORE: PcpuId = PcpuId(0);
+
 /// One core's hypervisor.
 #[derive(Debug)]
 pub struct Instance {
@@ -72,13 +75,11 @@ impl Instance {
 
     /// One iteration of the loop, at the time that [`Self::next_event`] returned.
     pub fn step(&mut self, w: &mut World, now: Ticks) {
-        if self.looks_at_wishes(w)
-            && let Some(power) = w.power.as_mut().filter(|it| it.next() <= now)
-        {
-            w.touched |= power.step(now);
+        self.hardware.begin_step(now);
+        if self.governs_at(w) <= now && !self.hardware.interrupt_pending(w) {
+            self.govern(w, now);
             return;
         }
-        self.hardware.begin_step(now);
         if !self.state.must_decide() {
             match self.state.running() {
                 None => self.idle(w),
@@ -101,6 +102,13 @@ impl Instance {
         {
             w.enter(id, self.hardware.core, self.hardware.busy_until);
         }
+        if w.power.is_some() {
+            let (state, core) = self.at(w);
+            let rests = migration::is_at_rest(state, &core);
+            if let Some(power) = &mut w.power {
+                power.turn(self.hardware.core, now, rests);
+            }
+        }
     }
 
     /// The vCPU whose guest code the core executes when it is not at EL2.
@@ -111,17 +119,43 @@ impl Instance {
             .filter(|_| self.state.running() == self.state.loaded() && !self.state.must_decide())
     }
 
-    /// Whether this is the core that has the governor.
-    fn looks_at_wishes(&self, w: &World) -> bool {
-        self.hardware.core == PcpuId(0) && w.power.is_some()
+    /// When this core does what the governor does: if it has the governor, idles or runs a vCPU of the lowest band, and is not at EL2.
+    fn governs_at(&self, w: &World) -> Ticks {
+        let is_free = self.is_idle() || self.in_guest().is_some_and(|id| id != RT);
+        match &w.power {
+            Some(power) if is_free && self.hardware.core == GOVERNORS_CORE => {
+                power.next().max(self.hardware.busy_until)
+            }
+            _ => Ticks::NEVER,
+        }
+    }
+
+    /// What the governor does at the end of a window. Its further steps, between which EL2 looks for interrupts, take no time here.
+    fn govern(&mut self, w: &mut World, now: Ticks) {
+        let (state, core) = self.at(w);
+        let quiet_from = migration::quiet_from(state, &core, now);
+        let Some(power) = &mut w.power else {
+            return;
+        };
+        if power.puts_off(now, quiet_from) {
+            return;
+        }
+        w.touched |= power.step(now);
+        let interrupted = self.in_guest();
+        if let Some(id) = interrupted {
+            w.leave(id, now);
+        }
+        self.spend(w.costs.exit + w.costs.govern);
+        w.counters.el2 += self.hardware.spent;
+        self.hardware.busy_until = self.now();
+        if let Some(id) = interrupted {
+            w.enter(id, self.hardware.core, self.hardware.busy_until);
+        }
     }
 
     /// When the next event of this core is, if no other core acts.
     pub fn next_event(&self, w: &World) -> Ticks {
-        match &w.power {
-            Some(power) if self.looks_at_wishes(w) => self.next_own_event(w).min(power.next()),
-            _ => self.next_own_event(w),
-        }
+        self.next_own_event(w).min(self.governs_at(w))
     }
 
     fn next_own_event(&self, w: &World) -> Ticks {
@@ -138,7 +172,10 @@ impl Instance {
             && w.is_wanted(hardware.core) == w.is_off(hardware.core)
         {
             // It has been called.
-            return hardware.busy_until.max(power.changed_at);
+            let called_at = power.called_at(hardware.core);
+            return hardware
+                .busy_until
+                .max(power.acts_at(hardware.core, called_at));
         }
         let mut next = self.state.alarm();
         if hardware.mask & SMP_VCPUS != 0 {
@@ -152,6 +189,9 @@ impl Instance {
             // The timer of a loaded vCPU that sleeps is still in the hardware.
             let vcpu = &w.vcpus[id.index()];
             next = next.min(vcpu.timer).min(vcpu.end());
+        }
+        if let Some(power) = &w.power {
+            next = power.acts_at(hardware.core, next);
         }
         next.max(hardware.busy_until)
     }

@@ -240,9 +240,11 @@ impl Platform for Core<'_> {
                 0
             }
             TracePoint::Dispatch(id, now) => {
-                if let Some(power) = &self.world.power {
+                if let Some(power) = &mut self.world.power {
+                    let core = self.hardware.core;
+                    power.meter.works(self.hardware.begun, core.0, id.is_some());
                     let guest = id.map(|id| if id == RT { RT_GUEST } else { SMP_GUEST });
-                    power.usages[self.hardware.core.index()].switch(guest, now);
+                    power.usages[core.index()].switch(guest, now);
                 }
                 0
             }

@@ -146,7 +146,7 @@ pub(super) fn pieces(marks: &[Mark]) -> Vec<Span> {
 
 /// The least possible: the smallest number of whole cores that carry a load without being fuller than this share of the time that the
 /// real-time guest leaves. `load`: the whole of it, with the share `rt` of a core that the real-time guest takes, in cores.
-pub(super) fn least(load: f64, rt: f64, full: f64, cores: u32) -> u32 {
+pub fn least(load: f64, rt: f64, full: f64, cores: u32) -> u32 {
     let fits = |&count: &u32| load - rt <= full * (f64::from(count) - rt);
     (1..cores).find(fits).unwrap_or(cores)
 }

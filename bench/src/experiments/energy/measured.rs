@@ -231,8 +231,8 @@ pub(super) fn least_of(results: &Results, case: Case) -> Option<u32> {
     Some(least(load, f64::from(case.rt) / 100.0, full(mode)?, CORES))
 }
 
-/// How full cores may be in a mode.
-pub(super) fn full(mode: &str) -> Option<f64> {
+/// How full cores may be in a mode, as a share of the time that the real-time guest leaves; `None`: all cores are on in this mode.
+pub fn full(mode: &str) -> Option<f64> {
     FULL.iter().find(|it| it.0 == mode).map(|it| it.1)
 }
 

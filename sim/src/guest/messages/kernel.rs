@@ -2,9 +2,10 @@
 //! The guest's kernel: system calls, wake-ups, scheduler, interrupts.
 
 use super::{
-    ALLOCATE, ALLOCATE_EVERY, CALL, CALL_EVERY, FETCH_LOCKED, HOUSEKEEPING, HOUSEKEEPING_PERIOD,
-    Messages, Op, RECEIVE, RETURN, ROOM, ROOM_AGAIN, SCHEDULE, SCHEDULE_LOCKED, SEND, SLICE,
-    SOCKET, State, TICK, TICK_LOCKED, TIMER, TaskId, Then, USER, WAKE, WAKE_LOCKED,
+    ALLOCATE, ALLOCATE_EVERY, CALL, CALL_EVERY, Cpu, End, FETCH_LOCKED, HOUSEKEEPING,
+    HOUSEKEEPING_PERIOD, Messages, Op, RECEIVE, RETURN, ROOM, ROOM_AGAIN, SCHEDULE,
+    SCHEDULE_LOCKED, SEND, SLICE, SOCKET, State, TICK, TICK_LOCKED, TIMER, TaskId, Then, USER,
+    WAKE, WAKE_LOCKED,
 };
 use crate::guest::{Doing, RESCHEDULE, Vcpu};
 use spumone_core::schedule::Ticks;
@@ -12,6 +13,10 @@ use spumone_core::schedule::Ticks;
 impl Messages {
     /// vCPU `cpu` has no operations left: chooses what it does next. Returns whether there is anything.
     pub(super) fn refill(&mut self, cpu: usize, now: Ticks, vcpus: &mut [Vcpu]) -> bool {
+        if now < self.span.from {
+            vcpus[cpu].timer = self.span.from;
+            return false;
+        }
         let own = &self.cpus[cpu];
         let switches = own.blocks
             || own.is_over && !own.queue.is_empty()
@@ -28,7 +33,7 @@ impl Messages {
             return true;
         }
         if let Some(task) = own.current {
-            self.go_on(cpu, task);
+            self.go_on(cpu, task, now);
             return true;
         }
         if !own.has_looked {
@@ -38,6 +43,9 @@ impl Messages {
                 return true;
             }
         }
+        if self.end == End::NotYet && now >= self.span.to && self.cpus.iter().all(Cpu::is_idle) {
+            self.end = End::Now;
+        }
         // Idle: no tick.
         vcpus[cpu].timer = self.cpus[cpu].housekeeping.max(Ticks(now.0 + 1));
         vcpus[cpu].stack = 0;
@@ -45,9 +53,14 @@ impl Messages {
     }
 
     /// A task's next system call.
-    fn go_on(&mut self, cpu: usize, task: TaskId) {
+    fn go_on(&mut self, cpu: usize, task: TaskId, now: Ticks) {
         if self.is_thread(task) {
             self.keep_house(cpu, task);
+            return;
+        }
+        if now >= self.span.to {
+            // The process ends: nothing wakes it for long.
+            self.wait(cpu, task);
             return;
         }
         let lock = self.socket_of(task) as u16;
