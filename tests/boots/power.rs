@@ -329,3 +329,32 @@ fn power_of_guests_that_start_and_stop() {
         .expect_not("rt", "rt-fault:")
         .expect_not("lives", "FAIL");
 }
+
+/// A real-time guest keeps the console's core for longer than the console waits: the governor's decisions add little to its latency.
+#[test]
+fn power_of_a_guest_that_keeps_the_core() {
+    let waits = ["performance", "changes"].map(|what| {
+        let name = format!("power_of_a_guest_that_keeps_the_core_{what}");
+        let boot = Boot::new(&name)
+            .policy("steal")
+            .cores(4)
+            .exact()
+            .guest(rt("period=1ms load=60% burst=500ms duration=1s"));
+        let boot = match what {
+            "changes" => boot
+                .power("performance", None)
+                .guest(probe("setter", "suite=modes changes=20", &[3, 0, 1, 2]).sets_power()),
+            mode => boot.power(mode, None),
+        };
+        let console = boot
+            .guest(probe("spin", "suite=spin ms=800", &[1, 2, 3, 0]))
+            .run();
+        // They are made all the same.
+        let made = [OFF, ON].map(|mark| !console.marks(mark).is_empty());
+        let changes = what == "changes";
+        console.demand(made == [changes; 2], "the cores do not follow the mode");
+        console.longest_wait("rt")
+    });
+    println!("longest wait {waits:?}");
+    assert!(waits[1] <= waits[0] + 500, "{waits:?}");
+}

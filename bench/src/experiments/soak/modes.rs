@@ -35,7 +35,11 @@ pub(super) fn run(plan: &Plan, label: String, bursts: Bursts, linux: Linux, seco
     let rt = format!("period=1ms load={load}% burst={ms}ms duration={duration}ms histogram=off");
     let setter = Probe {
         homes: SETTER.to_vec(),
-        bootargs: format!("suite=modes changes={changes} ms={BETWEEN_MS}"),
+        // Another sequence for each load.
+        bootargs: format!(
+            "suite=modes changes={changes} ms={BETWEEN_MS} seed={}",
+            load + 1
+        ),
         sets_power: true,
     };
     Run {
@@ -323,7 +327,7 @@ mod tests {
             panic!("not a system");
         };
         let probe = system.probe.as_ref().unwrap();
-        assert_eq!(probe.bootargs, "suite=modes changes=210 ms=50");
+        assert_eq!(probe.bootargs, "suite=modes changes=210 ms=50 seed=61");
         assert!(probe.sets_power && system.power.is_some());
         assert!(system.rt[0].bootargs.contains(" duration=10500ms "));
         assert_eq!(run.end_mark(), None);
