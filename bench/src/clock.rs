@@ -17,6 +17,10 @@ pub const MARK_THREAD: u64 = 12;
 pub const MARK_INIT: u64 = 13;
 /// The mark that the real-time guest passes when a job that counts has waited longer than all before; its value is the wait in ns.
 pub const MARK_WAIT: u64 = 14;
+/// The mark that Linux passes after its last result.
+pub const MARK_DONE: u64 = 15;
+/// The mark that the probe passes when it has set the mode of `[power]`; its value is the mode, as in the call.
+pub const MARK_MODE: u64 = 16;
 const NS_PER_SECOND: f64 = 1e9;
 
 /// The clock's report on one run. Unused keys are ignored.
@@ -176,6 +180,14 @@ pub struct Mark {
     pub x0: Option<String>,
 }
 
+impl Mark {
+    /// Its value.
+    pub fn value(&self) -> Option<u64> {
+        let digits = self.x0.as_deref()?.strip_prefix("0x")?;
+        u64::from_str_radix(digits, 16).ok()
+    }
+}
+
 /// The time between two marks, with the counts of all cores together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profiled {
@@ -252,11 +264,7 @@ impl ClockReport {
     /// report.
     pub fn longest_wait_ns(&self) -> Option<u64> {
         let waits = self.marks.iter().filter(|it| it.mark == MARK_WAIT);
-        let values = waits.filter_map(|it| {
-            let digits = it.x0.as_deref()?.strip_prefix("0x")?;
-            u64::from_str_radix(digits, 16).ok()
-        });
-        values.max()
+        waits.filter_map(Mark::value).max()
     }
 
     /// Seconds of each measured repeat by the clock, in order: from its begin mark to its end mark.

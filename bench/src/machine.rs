@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one run boots, and QEMU's arguments for it. No I/O.
 
+use crate::clock::MARK_DONE;
 use crate::kvm::Kvm;
 use crate::kvm_pair::KvmPair;
 use crate::linux::{LINUX_MEMORY_MIB, Linux};
@@ -103,9 +104,6 @@ pub struct ClockSettings {
     pub trails: Option<String>,
 }
 
-/// The mark that Linux passes after its last result (`guests/linux/programs/mark.h`).
-const MARK_DONE: u32 = 15;
-
 /// Which guest must give its result first, since the other one is there to disturb it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -142,7 +140,7 @@ impl Run {
     pub fn end_mark(&self) -> Option<u32> {
         let linux_first = matches!(self.order, Order::LinuxFirst { .. });
         let shows_at_once = !matches!(self.machine, Machine::Kvm(_) | Machine::KvmPair(_));
-        (linux_first && shows_at_once && self.machine.linux().is_some()).then_some(MARK_DONE)
+        (linux_first && shows_at_once && self.machine.linux().is_some()).then_some(MARK_DONE as u32)
     }
 }
 

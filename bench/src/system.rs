@@ -117,6 +117,8 @@ pub struct Probe {
     pub homes: Vec<u32>,
     /// Its arguments.
     pub bootargs: String,
+    /// Whether it may set the mode of `[power]`.
+    pub sets_power: bool,
 }
 
 /// The files that a description names.
@@ -195,6 +197,7 @@ impl System {
             vcpus: probe.homes.clone(),
             priority: Some(Priority::All(LINUX_PRIORITY)),
             bootargs: probe.bootargs.clone(),
+            sets_power: probe.sets_power,
             ..Guest::default()
         });
         let description = Description {
@@ -248,6 +251,7 @@ mod tests {
             probe: Some(Probe {
                 homes: vec![1, 0],
                 bootargs: "suite=ipi".into(),
+                sets_power: false,
             }),
         };
         let expected = r#"# Written by `spm bench`.

@@ -134,6 +134,88 @@ fn power_modes_set_by_a_guest() {
     );
 }
 
+/// Milliseconds from one change of the mode to the next one.
+const BETWEEN_MS: u64 = 50;
+
+/// On the exact clock, the real-time guest has this many periods, and Linux is busy and idles in turns. Meanwhile a guest changes the mode every 50 ms at
+/// random. No period is lost or late, and Linux finds nothing wrong. `pieces`: how often Linux is busy. Each core that may go off does so, and comes back.
+fn modes_change_at_random(name: &str, period_us: u64, periods: u64, pieces: u64) {
+    let changes = periods * period_us / (BETWEEN_MS * 1000);
+    let console = Boot::new(name)
+        .policy("steal")
+        .cores(4)
+        .memory_mib(1024)
+        .limit(3 * 3600)
+        .power("performance", None)
+        .exact()
+        .guest(rt(&format!(
+            "period={period_us}us load=30% burst=10ms samples={periods} histogram=off"
+        )))
+        .guest(linux(
+            "duty",
+            // 30 of 130 ms; the changes come at other times of each.
+            &format!("threads=4,instructions=7500000,period=130000,count={pieces}"),
+            &[0, 1, 2, 3],
+        ))
+        .guest(
+            probe(
+                "setter",
+                &format!("suite=modes changes={changes} ms={BETWEEN_MS}"),
+                // CPU 0 is at home on core 3, and may use every core.
+                &[3, 0, 1, 2],
+            )
+            .sets_power(),
+        )
+        .run();
+    console
+        .linux_is_well("linux", "duty")
+        .probe_is_well("setter");
+    let latency = console.longest_wait("rt");
+    let measured = console.number("rt", "rt-result", "periods");
+    let set = |key| console.number("setter", "modes-result", key);
+    let modes = ["performance", "balanced", "saving"].map(set);
+    println!("{measured} periods, longest wait {latency}; {changes} changes: {modes:?}");
+    console
+        .demand(measured == periods, "periods are missing")
+        .demand(latency <= LATENCY, &format!("latency {latency}"))
+        .demand(set("changes") == changes, "changes are missing")
+        .demand(modes.iter().all(|&times| times > 0), "a mode was never set");
+    for (mark, what) in [
+        (OFF, "goes off"),
+        (ON, "comes back"),
+        (TURN_OFF, "is turned off"),
+        (TURNED_ON, "is turned on"),
+    ] {
+        let cores: Vec<_> = console.marks(mark).into_iter().map(|it| it.0).collect();
+        let times = |core| cores.iter().filter(|&&it| it == core).count();
+        println!("a core {what}: {:?}", [0, 1, 2, 3].map(times));
+        for core in 1..4 {
+            console.demand(times(core) > 0, &format!("core {core} never {what}"));
+        }
+    }
+}
+
+#[test]
+fn power_modes_change_at_random() {
+    modes_change_at_random("power_modes_change_at_random", 1000, 4_000, 8);
+}
+
+/// A million periods.
+#[test]
+#[ignore = "long"]
+fn power_modes_change_for_a_million_periods() {
+    let name = "power_modes_change_for_a_million_periods";
+    modes_change_at_random(name, 100, 1_000_000, 740);
+}
+
+/// The same of 1 ms, in which modes change ten times as often.
+#[test]
+#[ignore = "long"]
+fn power_modes_change_for_a_million_long_periods() {
+    let name = "power_modes_change_for_a_million_long_periods";
+    modes_change_at_random(name, 1000, 1_000_000, 7_650);
+}
+
 /// The operator chooses the modes, and the cores that are on follow.
 #[test]
 fn power_modes_set_by_keys() {
@@ -246,4 +328,33 @@ fn power_of_guests_that_start_and_stop() {
         .probe_is_well("timer")
         .expect_not("rt", "rt-fault:")
         .expect_not("lives", "FAIL");
+}
+
+/// A real-time guest keeps the console's core for longer than the console waits: the governor's decisions add little to its latency.
+#[test]
+fn power_of_a_guest_that_keeps_the_core() {
+    let waits = ["performance", "changes"].map(|what| {
+        let name = format!("power_of_a_guest_that_keeps_the_core_{what}");
+        let boot = Boot::new(&name)
+            .policy("steal")
+            .cores(4)
+            .exact()
+            .guest(rt("period=1ms load=60% burst=500ms duration=1s"));
+        let boot = match what {
+            "changes" => boot
+                .power("performance", None)
+                .guest(probe("setter", "suite=modes changes=20", &[3, 0, 1, 2]).sets_power()),
+            mode => boot.power(mode, None),
+        };
+        let console = boot
+            .guest(probe("spin", "suite=spin ms=800", &[1, 2, 3, 0]))
+            .run();
+        // They are made all the same.
+        let made = [OFF, ON].map(|mark| !console.marks(mark).is_empty());
+        let changes = what == "changes";
+        console.demand(made == [changes; 2], "the cores do not follow the mode");
+        console.longest_wait("rt")
+    });
+    println!("longest wait {waits:?}");
+    assert!(waits[1] <= waits[0] + 500, "{waits:?}");
 }

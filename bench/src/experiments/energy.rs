@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `energy`: how many cores are on in each mode of `[power]`, by the load; what that costs Linux, and whether the real-time guest notices it.
 
-mod cores;
+pub(super) mod cores;
 mod measured;
 mod runs;
 mod words;

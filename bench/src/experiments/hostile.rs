@@ -158,6 +158,7 @@ impl Attack {
         Probe {
             homes: ATTACKER.to_vec(),
             bootargs,
+            sets_power: false,
         }
     }
 

@@ -72,6 +72,7 @@ fn run(plan: &Plan, label: String, busy: u32, protected: bool) -> Run {
     let probe = Probe {
         homes: (0..CORES).collect(),
         bootargs: format!("suite=spin all=1 ms={ms}"),
+        sets_power: false,
     };
     Run {
         label,

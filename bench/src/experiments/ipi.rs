@@ -185,6 +185,7 @@ impl Experiment for Ipi {
                         "suite=ipi count={count} gap={GAP_US} busy={}",
                         u8::from(case.busy)
                     ),
+                    sets_power: false,
                 }),
                 ..System::default()
             }),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `soak`: whether Linux keeps working under every policy and load: its data, its kernel log, its wake-ups.
 
+mod modes;
+
 use super::bursts::{self, Bursts};
 use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict};
 use crate::console::number;
@@ -32,8 +34,54 @@ impl Soak {
     }
 }
 
-fn label(policy: &str, load: u32) -> String {
-    format!("{policy}-load-{load:02}")
+/// What a row of runs has beside the load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Case {
+    policy: String,
+    /// Whether the power mode changes all the time.
+    modes: bool,
+}
+
+/// The policies of a plan, and the one that `[power]` needs once more, if it is among them.
+fn cases(plan: &Plan) -> Vec<Case> {
+    let case = |policy: &String, modes| Case {
+        policy: policy.clone(),
+        modes,
+    };
+    let with = plan.policies.iter().find(|&it| it == modes::POLICY);
+    let without = plan.policies.iter().map(|it| case(it, false));
+    without.chain(with.map(|it| case(it, true))).collect()
+}
+
+impl Case {
+    fn label(&self, load: u32) -> String {
+        let modes = if self.modes { "-modes" } else { "" };
+        format!("{}{modes}-load-{load:02}", self.policy)
+    }
+
+    /// Its name on the page.
+    fn name(&self) -> String {
+        let modes = if self.modes {
+            ", power modes change"
+        } else {
+            ""
+        };
+        format!("{}{modes}", self.policy)
+    }
+
+    fn run(&self, plan: &Plan, load: u32) -> Run {
+        let mut linux = Linux::new(CORES, "soak", &[&format!("wakes={WAKES}")]);
+        linux.homes = HOMES.to_vec();
+        linux.programs = Programs::Bench;
+        let bursts = Bursts { load, ms: BURST_MS };
+        // The work is the same at every speed.
+        let seconds = SECONDS / plan.speed() + f64::from(WAKES);
+        let label = self.label(load);
+        match self.modes {
+            true => modes::run(plan, label, bursts, linux, seconds),
+            false => bursts::run_beside(plan, label, &self.policy, bursts, linux, seconds),
+        }
+    }
 }
 
 /// The longest wake-up that cyclictest saw, in microseconds.
@@ -50,7 +98,8 @@ const ABOUT: About = About {
     title: "Does Linux keep working under every policy?",
     question: "Beside a real-time guest that takes a share of one core in long bursts, Linux moves data between its CPUs and \
         compares it, runs hackbench, cyclictest and a parallel build, and checks its kernel's log for complaints (stalls, \
-        lockups, anything). A run in which something failed has no result.",
+        lockups, anything). Under `steal` it does so also while a guest changes the power mode again and again. A run in which something failed \
+        has no result.",
     defaults: Defaults {
         seeds: 5,
         ..Defaults::ALL_POLICIES
@@ -63,16 +112,10 @@ impl Experiment for Soak {
     }
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
-        let runs = plan.policies.iter().flat_map(|policy| {
-            Self::loads(plan).iter().map(move |&load| {
-                let mut linux = Linux::new(CORES, "soak", &[&format!("wakes={WAKES}")]);
-                linux.homes = HOMES.to_vec();
-                linux.programs = Programs::Bench;
-                let bursts = Bursts { load, ms: BURST_MS };
-                // The work is the same at every speed.
-                let seconds = SECONDS / plan.speed() + f64::from(WAKES);
-                bursts::run_beside(plan, label(policy, load), policy, bursts, linux, seconds)
-            })
+        let cases = cases(plan);
+        let runs = cases.iter().flat_map(|case| {
+            let loads = Self::loads(plan).iter();
+            loads.map(|&load| case.run(plan, load))
         });
         Ok(runs.collect())
     }
@@ -87,11 +130,11 @@ impl Experiment for Soak {
         let mut summary = serde_json::Map::new();
         let mut well = 0;
         let mut waits_of = Vec::new();
-        for policy in &plan.policies {
+        for case in cases(plan) {
             let mut points = Vec::new();
             let mut unwell = Vec::new();
             for &load in Self::loads(plan) {
-                let name = label(policy, load);
+                let name = case.label(load);
                 let waits = results.values(&name, longest);
                 let milliseconds: Vec<_> = waits.iter().map(|it| it / 1000.0).collect();
                 let spread = Spread::of(milliseconds);
@@ -105,7 +148,7 @@ impl Experiment for Soak {
                 }
                 well += waits.len();
                 table.rows.push(vec![
-                    policy.clone(),
+                    case.name(),
                     format!("{load} %"),
                     share,
                     spread.map_or("-".into(), |it| it.show(2)),
@@ -114,10 +157,14 @@ impl Experiment for Soak {
             }
             let longest = points.iter().max_by(|a, b| a.1.high.total_cmp(&b.1.high));
             if let Some((load, spread)) = longest {
-                waits_of.push(format!("`{policy}` {:.1} ms ({load} %)", spread.high));
+                waits_of.push(format!(
+                    "`{}` {:.1} ms ({load} %)",
+                    case.name(),
+                    spread.high
+                ));
             }
             verdicts.push(Verdict {
-                aim: format!("policy `{policy}`: Linux is well at every load"),
+                aim: format!("policy `{}`: Linux is well at every load", case.name()),
                 measured: match unwell.is_empty() {
                     true => "well".into(),
                     false => format!("well in {}", unwell.join(", ")),
@@ -125,7 +172,7 @@ impl Experiment for Soak {
                 met: Some(unwell.is_empty()),
             });
             lines.push(Line {
-                name: format!("policy {policy}"),
+                name: format!("policy {}", case.name()),
                 points,
             });
         }
@@ -138,6 +185,11 @@ impl Experiment for Soak {
                 waits_of.join(", ")
             ));
         }
+        let changes = modes::Changes::of(Self::loads(plan), results);
+        findings.extend(changes.findings());
+        verdicts.extend(changes.verdicts());
+        let tables = [table].into_iter().chain(changes.table()).collect();
+        summary.extend(changes.summary());
         Evaluation {
             figure: Figure::Lines(Lines {
                 title: "The longest that a thread of Linux waited for its wake-up".into(),
@@ -151,7 +203,7 @@ impl Experiment for Soak {
             caption: "Longest wake-ups in Linux by the load of the real-time guest, a line for each policy".into(),
             findings,
             verdicts,
-            tables: vec![table],
+            tables,
             method: vec![
                 "FreeRTOS spins for the given share of every 500 ms on core 0, above Linux's four vCPUs (one at home on each of \
                  four cores; CPU 3 on core 0), and takes its 1 kHz tick."
@@ -161,6 +213,7 @@ impl Experiment for Soak {
                      second to a third and compared, hackbench, {WAKES} s of cyclictest with a thread on each CPU, which wakes \
                      every 1 to 2.5 ms, a build of zlib whose result is run; then it searches its log."
                 ),
+                modes::method(),
                 "A thread of cyclictest that begins late, because its CPU waits for its core, may see no wake-up at all within that \
                  time: where a CPU waits for whole bursts, a short longest wake-up proves nothing."
                     .into(),
@@ -181,7 +234,7 @@ mod tests {
         let mut results = Results::default();
         for load in [0, 30, 60, 90] {
             let log = "linux-result scenario=soak ok=1 rounds=1 kib=1024 cyclictest_max_us=1500\n";
-            results.add(samples::outcome(&label("none", load), 1, log));
+            results.add(samples::outcome(&format!("none-load-{load:02}"), 1, log));
         }
         let of = |policies: &[&str], results: &Results| {
             let policies = policies.iter().map(|&it| it.to_owned()).collect();
@@ -193,6 +246,9 @@ mod tests {
         assert!(evaluation.findings[1].ends_with("`none` 1.5 ms (90 %)."));
         let evaluation = of(&["none", "steal"], &results);
         assert_eq!(evaluation.verdicts[1].met, Some(false));
+        // With `steal`, the mode also changes.
+        let aims: Vec<_> = evaluation.verdicts.iter().map(|it| &it.aim).collect();
+        assert!(aims.len() == 3 && aims[2].contains("`steal, power modes change`"));
         results.missing.push("none-load-30 seed 2".into());
         let evaluation = of(&["none"], &results);
         assert_eq!(evaluation.verdicts[0].measured, "well in 1 of 2 at 30 %");

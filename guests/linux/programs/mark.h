@@ -24,6 +24,7 @@
 #define MARK_INIT 13   /* the first process of Linux runs */
 #define MARK_WAIT 14   /* a job that counts has waited longer than all before; value: how long, in ns */
 #define MARK_DONE 15   /* all results of a scenario have been printed on the console */
+#define MARK_MODE 16   /* the probe only (tests/guests): it has set the mode of [power]; value: the mode */
 
 /* `number` must be a constant, 0 to 65535: it is part of the instruction. */
 #define MARK(number, value)                                              \

@@ -2,7 +2,7 @@
 //! Cores that go off and come back. `core/src/power` decides which ones are wanted, and `core/src/migration/off.rs` what a core does about that.
 
 use super::Instance;
-use super::platform::CorePlatform;
+use super::platform::{CorePlatform, is_low};
 use crate::cpu;
 use crate::epitaph;
 use crate::hardware::{self, TurnOn, halt};
@@ -18,10 +18,13 @@ use spumone_core::schedule::{Band, Ticks};
 use spumone_core::sets::CoreSet;
 use spumone_core::usage::{Shares, Watch};
 
-/// In microseconds: by how much a decision is put off, once, if the core is about to wake a vCPU.
+/// In microseconds: by how much a decision is put off, once, if the core is about to wake a vCPU. Above the lowest band it is put off for longer, as the
+/// console's work is.
 const PUT_OFF_US: u32 = 20;
 /// Most steps at the end of a window.
 const MAX_STEPS: usize = 121;
+/// The same before a guest above the lowest band goes on. An interrupt that it has just been given waits for them.
+const STEPS_ABOVE_LOWEST_BAND: usize = 4;
 
 /// What the console's core keeps for the governor.
 pub(super) struct Governing {
@@ -32,7 +35,7 @@ pub(super) struct Governing {
     /// Those of the core that is being read.
     shares: Option<Shares>,
     phase: Phase,
-    /// Whether a decision was put off because the core was about to wake a vCPU.
+    /// Whether a decision was put off: the core was about to wake a vCPU, or runs a guest above the lowest band.
     was_put_off: bool,
 }
 
@@ -239,31 +242,46 @@ impl Instance {
     }
 
     /// Does what the governor does at the end of a window, or if it was asked for a decision, until an interrupt is pending: it reads the loads of
-    /// cores, decides, and calls the cores that go off or come on.
+    /// cores, decides, and calls the cores that go off or come on. Above the lowest band it does a few steps, and comes back for the others.
     pub(super) fn govern(&mut self, now: Ticks) {
         let machine = self.platform.machine;
+        let is_low = is_low(self.state.current_band());
         let is_due = self.platform.governs_at(now) <= now;
         let Some(governing) = self.governing.as_mut().filter(|_| is_due) else {
             return;
         };
-        let quiet = migration::quiet_from(&self.state, &self.platform, now);
-        governing.was_put_off = quiet <= now && !governing.was_put_off;
+        // Above the lowest band, the alarm may have expired together with a timer of the guest, and would do so again: it comes after a multiple of a
+        // millisecond.
+        let is_begun = !matches!(governing.phase, Phase::Waits);
+        let is_quiet = migration::quiet_from(&self.state, &self.platform, now) <= now;
+        governing.was_put_off = !governing.was_put_off && (is_quiet || !is_low && !is_begun);
         if governing.was_put_off {
-            let put_off = Ticks::from_micros(PUT_OFF_US, timers::frequency() as u32);
-            self.platform.window_end = now.saturating_add(put_off);
+            if is_low {
+                let put_off = Ticks::from_micros(PUT_OFF_US, timers::frequency() as u32);
+                self.platform.window_end = now.saturating_add(put_off);
+            } else {
+                self.platform.attendance.come_back(now);
+            }
             return;
         }
         // If an interrupt comes in between, the rest is due at once. The request may be taken by then.
         self.platform.window_end = now;
+        let steps = match is_low {
+            true => MAX_STEPS,
+            false => STEPS_ABOVE_LOWEST_BAND,
+        };
         // At most 121 times: a beginning, 17 for cores, 83 of the decision, and up to 20 for what follows from it.
-        for _ in 0..MAX_STEPS {
+        for _ in 0..steps {
             if cpu::interrupt_pending() {
-                return;
+                break;
             }
             if let Some(end) = governing.step(machine, now) {
                 self.platform.window_end = end;
                 return;
             }
+        }
+        if !is_low {
+            self.platform.attendance.come_back(now);
         }
     }
 }

@@ -5,11 +5,11 @@ use crate::clock::Mark;
 use std::collections::BTreeSet;
 
 /// The marks of the hypervisor when a core goes off, and when one that is off comes back because it is wanted (`hypervisor/src/steps.rs`).
-pub(super) const OFF: u64 = 0xfe01;
-pub(super) const ON: u64 = 0xfe02;
+pub(crate) const OFF: u64 = 0xfe01;
+pub(crate) const ON: u64 = 0xfe02;
 /// Those when the firmware turns a core off, and when it has turned it on again.
-pub(super) const TURN_OFF: u64 = 0xfe03;
-pub(super) const TURNED_ON: u64 = 0xfe04;
+pub(crate) const TURN_OFF: u64 = 0xfe03;
+pub(crate) const TURNED_ON: u64 = 0xfe04;
 /// Those of Linux (`guests/linux/programs/mark.h`): a thread begins a piece of work, and has done it; so many CPUs are online now.
 pub(super) const PIECE: u64 = 3;
 pub(super) const PIECE_DONE: u64 = 4;
@@ -18,10 +18,10 @@ pub(super) const ONLINE: u64 = 5;
 pub(super) const RESTS: u64 = 6;
 
 /// From one time to another, in nanoseconds.
-pub(super) type Span = (u64, u64);
+pub(crate) type Span = (u64, u64);
 
 /// How many cores were on, from power on to the end of a run.
-pub(super) struct Trace {
+pub(crate) struct Trace {
     /// How many were on at first, from time 0.
     cores: u32,
     /// When that changed, in the order of time, and how many were on then.
@@ -32,14 +32,18 @@ impl Trace {
     /// That of a run on so many cores. If the firmware turns cores off, what it says counts: a core may be turned on for something that came for it
     /// although it is not wanted. Otherwise a core that was off and had something to decide counts as off meanwhile.
     pub(super) fn of(marks: &[Mark], cores: u32) -> Self {
+        let by_firmware = marks.iter().any(|it| it.mark == TURN_OFF);
+        match by_firmware {
+            true => Self::by(marks, cores, TURN_OFF, TURNED_ON),
+            false => Self::by(marks, cores, OFF, ON),
+        }
+    }
+
+    /// The same, by these marks.
+    pub(crate) fn by(marks: &[Mark], cores: u32, goes_off: u64, comes_on: u64) -> Self {
         // Cores execute in turns, so marks of different cores may be up to a quantum out of order.
         let mut marks: Vec<_> = marks.iter().collect();
         marks.sort_by_key(|it| it.ns);
-        let by_firmware = marks.iter().any(|it| it.mark == TURN_OFF);
-        let (goes_off, comes_on) = match by_firmware {
-            true => (TURN_OFF, TURNED_ON),
-            false => (OFF, ON),
-        };
         let mut off = BTreeSet::new();
         let mut on = cores;
         let mut changes = Vec::new();
@@ -53,7 +57,7 @@ impl Trace {
                     off.remove(&core);
                     cores.saturating_sub(off.len() as u32)
                 }
-                (ONLINE, _) => value(mark).map_or(on, |it| it as u32),
+                (ONLINE, _) => mark.value().map_or(on, |it| it as u32),
                 _ => on,
             };
             if now != on {
@@ -86,7 +90,7 @@ impl Trace {
     }
 
     /// How often a core went off, and how often one came on.
-    pub(super) fn changes(&self, (from, to): Span) -> Changes {
+    pub(crate) fn changes(&self, (from, to): Span) -> Changes {
         let mut before = self.cores;
         let mut all = Changes::default();
         for &(ns, on) in &self.changes {
@@ -114,17 +118,11 @@ impl Trace {
 
 /// How often cores changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Changes {
+pub(crate) struct Changes {
     /// How often one went off.
-    pub(super) off: u32,
+    pub(crate) off: u32,
     /// How often one came on.
-    pub(super) on: u32,
-}
-
-/// The value of a mark.
-fn value(mark: &Mark) -> Option<u64> {
-    let digits = mark.x0.as_deref()?.strip_prefix("0x")?;
-    u64::from_str_radix(digits, 16).ok()
+    pub(crate) on: u32,
 }
 
 /// When pieces of work with the same number began and were done: from the first thread's begin to the last one's end, in the order
@@ -132,7 +130,7 @@ fn value(mark: &Mark) -> Option<u64> {
 pub(super) fn pieces(marks: &[Mark]) -> Vec<Span> {
     let mut spans = std::collections::BTreeMap::new();
     for mark in marks {
-        let (PIECE | PIECE_DONE, Some(number)) = (mark.mark, value(mark)) else {
+        let (PIECE | PIECE_DONE, Some(number)) = (mark.mark, mark.value()) else {
             continue;
         };
         let (from, to) = spans.entry(number).or_insert((u64::MAX, 0));
@@ -152,10 +150,10 @@ pub fn least(load: f64, rt: f64, full: f64, cores: u32) -> u32 {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    pub(in super::super) fn mark(core: u32, mark: u64, ns: u64) -> Mark {
+    pub(crate) fn mark(core: u32, mark: u64, ns: u64) -> Mark {
         Mark {
             mark,
             core: Some(core),
@@ -164,7 +162,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in super::super) fn with_value(number: u64, value: u64, ns: u64) -> Mark {
+    pub(crate) fn with_value(number: u64, value: u64, ns: u64) -> Mark {
         Mark {
             x0: Some(format!("{value:#x}")),
             ..mark(0, number, ns)

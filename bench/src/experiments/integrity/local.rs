@@ -75,6 +75,7 @@ fn run(plan: &Plan, size: Size, beside: &str) -> Run {
     let probe = Probe {
         homes: vec![0],
         bootargs: format!("suite=spin all=1 ms={}", periods.length_us() / 1000),
+        sets_power: false,
     };
     Run {
         label: label(size, beside),

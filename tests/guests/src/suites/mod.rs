@@ -15,6 +15,7 @@ mod hostile;
 mod instructions;
 mod ipi;
 mod lives;
+mod modes;
 mod power;
 mod psci;
 mod registers;
@@ -50,6 +51,7 @@ pub fn find(name: &str) -> Option<fn()> {
         "instructions" => instructions::run,
         "ipi" => ipi::run,
         "lives" => lives::run,
+        "modes" => modes::run,
         "off" => psci::all_off,
         "power" => power::run,
         "psci" => psci::run,

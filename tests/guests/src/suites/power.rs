@@ -8,7 +8,8 @@ use crate::machine::{bootargs, gic, interrupts};
 use crate::report::{Verdict, check_eq, record};
 
 const CALL: u64 = 0x8600_0040;
-const PERFORMANCE: u64 = 0;
+/// The mode in which all cores stay on.
+pub(super) const PERFORMANCE: u64 = 0;
 const BALANCED: u64 = 1;
 const SAVING: u64 = 2;
 const ASK: u64 = 3;
@@ -27,7 +28,8 @@ pub fn run() {
     record("power", verdict);
 }
 
-fn call(command: u64) -> i64 {
+/// Makes the call with w1 = `command`; returns x0.
+pub(super) fn call(command: u64) -> i64 {
     let [x0, ..] = call_by(Conduit::Hvc, [CALL, command, 0, 0]);
     x0.cast_signed()
 }
