@@ -143,3 +143,11 @@ fn cores_that_cost_more_come_on_later() {
         "{soon:?} {late:?}"
     );
 }
+
+/// Its vCPUs sleep where the real-time guest is busy, and no timer of theirs has expired.
+#[test]
+fn an_idle_guest_calls_no_core_while_the_real_time_guest_is_busy() {
+    let (_, power) = run(PowerMode::Balanced, Load::Idle, 50);
+    let on = cores(&power, power.on);
+    assert!(on < 1.3, "{on} cores are on, {} came on", power.came_on);
+}

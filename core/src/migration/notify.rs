@@ -259,25 +259,34 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
         notify_other_core(state, platform, id, true);
     }
     state.notify_at = match next {
-        Some(_) if platform.may_bring_core_back() => now.saturating_add(state.waiting.longest_turn),
-        Some(_) => now.saturating_add(state.notify_again_after),
+        Some(id) => {
+            let waits = waits_since(state, platform, id).filter(|_| platform.may_bring_core_back());
+            let waited = waits.map_or(Ticks::NEVER, |since| {
+                since.max(now).saturating_add(state.waiting.longest_turn)
+            });
+            now.saturating_add(state.notify_again_after).min(waited)
+        }
         None => Ticks::NEVER,
     };
 }
 
-/// Whether a vCPU has been parked here, and this core has run a higher band, for so long that another core should have taken the vCPU since it was
-/// notified. If the vCPU sleeps, its timer may have expired meanwhile.
+/// Whether a vCPU has waited here, while this core has run a higher band, for so long that another core should have taken the vCPU since it was
+/// notified.
 fn has_waited<P: Platform>(state: &State<P>, platform: &P, id: VcpuId, now: Ticks) -> bool {
-    let slot = platform.shared().slot(id);
-    let parked = slot.parked().map(|it| it.state);
-    let longest = match parked {
-        None | Some(ParkedState::Off) => return false,
-        Some(ParkedState::Asleep) => state.notify_again_after,
-        Some(_) => state.waiting.longest_turn,
-    };
     let runs_since = state.long_at.saturating_sub(state.rules.park_delay);
-    let due = slot.since().max(runs_since).saturating_add(longest);
-    due <= now && platform.guest_runs(id)
+    let longest = state.waiting.longest_turn;
+    let is_due = |since: Ticks| since.max(runs_since).saturating_add(longest) <= now;
+    waits_since(state, platform, id).is_some_and(is_due) && platform.guest_runs(id)
+}
+
+/// Since when a vCPU that is parked here waits for a core: if it sleeps, from when its timer expires. `None`: it waits for no core.
+fn waits_since<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> Option<Ticks> {
+    let slot = platform.shared().slot(id);
+    match slot.parked()?.state {
+        ParkedState::Off => None,
+        ParkedState::Asleep => state.deadlines.of(id),
+        _ => Some(slot.since()),
+    }
 }
 
 /// Notifies another core of a vCPU above the lowest band that moves, if one is parked here and cut off, and returns that

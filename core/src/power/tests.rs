@@ -316,7 +316,7 @@ proptest! {
         let mut it = Machine::with(power, cores, Movers::new(of_guests));
         let (fill_off, fill_on) = match power.mode {
             PowerMode::Saving => (80, 95),
-            _ => (50, 80),
+            _ => (70, 80),
         };
         for (shares, fixed) in parts {
             let mut loads = Loads::NONE;

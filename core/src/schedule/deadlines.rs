@@ -87,6 +87,13 @@ impl Deadlines {
         Some(vcpu)
     }
 
+    /// The deadline of a vCPU; `None`: it has none.
+    pub fn of(&self, vcpu: VcpuId) -> Option<Ticks> {
+        let has_one = self.set.checked_shr(u32::from(vcpu.0)).unwrap_or(0) & 1 != 0;
+        let entry = self.entries.get(vcpu.index()).filter(|_| has_one)?;
+        Some(entry.at)
+    }
+
     /// Whether there is no deadline.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
