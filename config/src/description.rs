@@ -123,6 +123,7 @@ const MECHANISMS: &[(&str, Mechanism)] = &[
     ("patience", Mechanism::Patience),
     ("ipi-pull", Mechanism::IpiPull),
     ("out-of-turn", Mechanism::OutOfTurn),
+    ("short-turns", Mechanism::ShortTurns),
 ];
 
 /// A whole description.
@@ -196,6 +197,8 @@ pub enum Mechanism {
     IpiPull,
     /// [`Without::out_of_turn`].
     OutOfTurn,
+    /// [`Without::short_turns`].
+    ShortTurns,
 }
 
 impl Scheduler {
@@ -209,6 +212,7 @@ impl Scheduler {
             patience: lacks(Mechanism::Patience),
             ipi_pull: lacks(Mechanism::IpiPull),
             out_of_turn: lacks(Mechanism::OutOfTurn),
+            short_turns: lacks(Mechanism::ShortTurns),
         }
     }
 

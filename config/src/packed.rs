@@ -256,6 +256,8 @@ pub struct Without {
     pub ipi_pull: bool,
     /// Never out of turn: a vCPU for which an interrupt has come waits until the others of its band have used up their time slices.
     pub out_of_turn: bool,
+    /// No short turns: a vCPU that was in its kernel when it lost the core waits for its next turn as long as any other.
+    pub short_turns: bool,
 }
 
 /// How the priorities of physical interrupts depend on those of the vCPUs that they are for.

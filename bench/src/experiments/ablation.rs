@@ -17,12 +17,13 @@ const POLICY: &str = "steal";
 /// In labels, between the policy and the mechanism that is turned off.
 const WITHOUT: &str = "-without-";
 /// The mechanisms that are turned off in turn, by their names in descriptions (`[scheduler] without`).
-const MECHANISMS: [&str; 5] = [
+const MECHANISMS: [&str; 6] = [
     "grace",
     "yield-on-spin",
     "patience",
     "ipi-pull",
     "out-of-turn",
+    "short-turns",
 ];
 
 /// The policy, and the policy without each mechanism.
@@ -72,10 +73,11 @@ fn worst_latency(results: &Results, loads: &Loads, variant: &str) -> Option<f64>
 const ABOUT: About = About {
     name: "ablation",
     title: "What each mechanism of policy steal is worth",
-    question: "Policy `steal` has five mechanisms. At the end of its time slice a vCPU gets grace in its kernel. A vCPU that spins \
+    question: "Policy `steal` has six mechanisms. At the end of its time slice a vCPU gets grace in its kernel. A vCPU that spins \
         gets no grace. A vCPU that the real-time guest preempts is kept for a while before it is parked and other cores are \
         notified (`patience`). A core that has an interrupt for a sleeping vCPU whose host core runs a higher band pulls \
-        that vCPU (`ipi-pull`). A vCPU for which an interrupt has come runs before its turn (`out-of-turn`). What does Linux lose when one of these is turned off, and what does the real-time guest \
+        that vCPU (`ipi-pull`). A vCPU for which an interrupt has come runs before its turn (`out-of-turn`). While a vCPU that was in its kernel waits for its turn, \
+        the others have short ones (`short-turns`). What does Linux lose when one of these is turned off, and what does the real-time guest \
         gain?",
     defaults: Defaults::THROUGHPUT,
 };

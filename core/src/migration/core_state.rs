@@ -193,6 +193,9 @@ impl<T> CoreState<T> {
         if without.patience {
             rules.park_delay = Ticks(0);
         }
+        if without.short_turns {
+            rules.short_turn = None;
+        }
         let vcpus = || shared.vcpus();
         let movable: VcpuSet = vcpus()
             .filter(|(_, it)| it.moves && it.cores.contains(core))

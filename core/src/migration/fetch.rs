@@ -13,10 +13,10 @@ use super::park::{is_rung, park_claimed};
 use super::platform::{Platform, State, TracePoint};
 use super::policy::{Candidate, Fetcher, Running, Verdict};
 use super::send::send_away_due;
-use super::slot::Peek;
-use crate::schedule::{Level, Ticks};
+use super::slot::{Parked, ParkedState, Peek};
+use crate::schedule::{Level, Ticks, TimeSlice};
 use crate::sets::VcpuSet;
-use spumone_config::types::VcpuId;
+use spumone_config::types::{MAX_PCPUS, VcpuId};
 
 /// What came of [`fetch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,18 +71,46 @@ pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ti
         return ended;
     }
     let slice = state.scheduler.time_slice();
-    let is_over = slice.is_some_and(|slice| slice.same_band_waits && slice.end <= now);
+    let turn_end = slice.map_or(Ticks::NEVER, |it| turn_end(state, platform, &it));
+    let is_over = turn_end <= now;
     if elsewhere.is_empty() && !is_over {
         if !state.scheduler.is_cut() {
             end_grace(state, platform);
         }
+        state.fetch_at = state.fetch_at.min(turn_end);
         return Fetched::AtOnce;
     }
-    choose(state, platform, now, elsewhere, is_over)
+    let fetched = choose(state, platform, now, elsewhere, is_over);
+    if !is_over {
+        state.fetch_at = state.fetch_at.min(turn_end);
+    }
+    fetched
+}
+
+/// When the turn of the running vCPU, which has this time slice, ends for another one of its band that waits here; [`Ticks::NEVER`]: none waits. It ends before the
+/// time slice if one of those that wait is wanted.
+#[inline(always)]
+fn turn_end<P: Platform>(state: &State<P>, platform: &P, slice: &TimeSlice) -> Ticks {
+    if !slice.same_band_waits {
+        return Ticks::NEVER;
+    }
+    let Some(short) = state.rules.short_turn else {
+        return slice.end;
+    };
+    let wanted = Parked {
+        host: state.core,
+        state: ParkedState::Wanted,
+    };
+    // At most 8 times: those that wait longest.
+    let mut first = state.scheduler.waiting().take(MAX_PCPUS);
+    match first.any(|id| platform.shared().slot(id).parked() == Some(wanted)) {
+        true => slice.since.saturating_add(short).min(slice.end),
+        false => slice.end,
+    }
 }
 
 /// Asks the policy about each vCPU of `elsewhere`, which other cores have parked. At once it claims those to take that
-/// sleep or are off; then it claims the best runnable one, or first gives the running vCPU grace. `is_over`: the time slice
+/// sleep or are off; then it claims the best runnable one, or first gives the running vCPU grace. `is_over`: the turn
 /// of the running vCPU is over, and another vCPU of its band waits here.
 #[inline(never)]
 fn choose<P: Platform>(
@@ -155,6 +183,10 @@ fn choose<P: Platform>(
             }
             Leaves::InKernel => state.scheduler.stay_in_turn(),
             Leaves::Now => {}
+        }
+        if is_over && slice.is_some_and(|slice| slice.end > now) {
+            // A short turn.
+            state.scheduler.yield_current();
         }
     }
     // If another vCPU is to run out of turn later, the running one has its grace for that.

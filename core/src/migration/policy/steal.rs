@@ -21,6 +21,8 @@ use crate::schedule::Ticks;
 
 /// In microseconds: longer than a short periodic task, for which no vCPU needs to migrate, and short beside a quantum.
 const PARK_DELAY_US: u32 = 100;
+/// In microseconds: for how long a vCPU has the core while another one is wanted, on this core or on another one: long beside two switches.
+const SHORT_TURN_US: u32 = 100;
 /// In microseconds: a vCPU that has been cut off for so long goes even to a core where another vCPU of its band waits
 /// already. While one core runs a higher band, no vCPU of a guest with as many vCPUs as cores waits for so long.
 const STARVED_US: u32 = 5_000;
@@ -29,6 +31,7 @@ const STARVED_US: u32 = 5_000;
 #[derive(Clone, Copy, Debug)]
 pub struct Steal {
     park_delay: Ticks,
+    short_turn: Ticks,
     starved: Ticks,
 }
 
@@ -37,6 +40,7 @@ impl Steal {
     pub const fn new(frequency_hz: u32) -> Self {
         Self {
             park_delay: Ticks::from_micros(PARK_DELAY_US, frequency_hz),
+            short_turn: Ticks::from_micros(SHORT_TURN_US, frequency_hz),
             starved: Ticks::from_micros(STARVED_US, frequency_hz),
         }
     }
@@ -46,6 +50,7 @@ impl Decide for Steal {
     fn rules(&self) -> PolicyRules {
         PolicyRules {
             park_delay: self.park_delay,
+            short_turn: Some(self.short_turn),
             ..PolicyRules::default()
         }
     }
@@ -80,7 +85,7 @@ impl Decide for Steal {
         let due = match candidate.parked.state {
             ParkedState::Wanted => running
                 .slice_end
-                .min(running.since.saturating_add(self.park_delay)),
+                .min(running.since.saturating_add(self.short_turn)),
             _ => running.slice_end,
         };
         fetcher.swap_at(due)
@@ -94,7 +99,8 @@ mod tests {
     use super::*;
 
     const POLICY: Steal = Steal {
-        park_delay: Ticks(10),
+        park_delay: Ticks(20),
+        short_turn: Ticks(10),
         starved: Ticks(1_000),
     };
 
