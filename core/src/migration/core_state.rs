@@ -6,6 +6,7 @@ use super::grace::Grace;
 use super::lead::{Early, Lead};
 use super::policy::PolicyRules;
 use super::shared::Shared;
+use super::short_turns::ShortTurns;
 use super::waiting::Waiting;
 use crate::schedule::{Band, Deadlines, Level, Scheduler, Ticks, TimeSlice, VcpuState};
 use crate::sets::VcpuSet;
@@ -22,7 +23,8 @@ const GRACE_STEPS: u8 = 5;
 /// In microseconds: for how long a vCPU runs out of turn when an interrupt has come for it. Most handlers of interrupts take less.
 const OUT_OF_TURN_US: u32 = 100;
 /// In microseconds: how long a preempted vCPU is kept before it is parked, if the higher band ran for longer than the park delay the last time.
-const SHORT_PARK_DELAY_US: u32 = 8;
+/// Longer than it takes until a real-time guest has been switched to, before its timer expires, and has begun its job.
+const SHORT_PARK_DELAY_US: u32 = 16;
 /// In microseconds: after how long another core is notified again of vCPUs that are parked here because this core runs a
 /// higher band.
 const NOTIFY_AGAIN_US: u32 = 1_600;
@@ -165,6 +167,8 @@ pub struct CoreState<T> {
     pub(super) fetch_at: Ticks,
     /// vCPUs that wait for their turn while a core is off.
     pub(super) waiting: Waiting,
+    /// Whose turns are short.
+    pub(super) short_turns: ShortTurns,
     /// Until when a preemption is deferred; [`Ticks::NEVER`]: none is.
     pub(super) deferred_until: Ticks,
     /// The grace of the running vCPU.
@@ -257,6 +261,7 @@ impl<T> CoreState<T> {
             short_park_delay: micros(SHORT_PARK_DELAY_US),
             fetch_at: Ticks::NEVER,
             waiting: Waiting::new(setup.frequency_hz),
+            short_turns: ShortTurns::new(rules.short_turn),
             deferred_until: Ticks::NEVER,
             grace: Grace::new(
                 micros(GRACE_STEP_US),

@@ -87,25 +87,44 @@ pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ti
     fetched
 }
 
-/// When the turn of the running vCPU, which has this time slice, ends for another one of its band that waits here; [`Ticks::NEVER`]: none waits. It ends before the
-/// time slice if one of those that wait is wanted.
+/// When the turn of the running vCPU, which has this time slice, ends for another one of its band that waits here; [`Ticks::NEVER`]: none waits.
 #[inline(always)]
 fn turn_end<P: Platform>(state: &State<P>, platform: &P, slice: &TimeSlice) -> Ticks {
-    if !slice.same_band_waits {
-        return Ticks::NEVER;
+    match (slice.same_band_waits, state.scheduler.current()) {
+        (true, Some(runs)) => {
+            let wanted = wanted_here(state, platform);
+            state.short_turns.end(slice, runs, wanted)
+        }
+        _ => Ticks::NEVER,
     }
-    let Some(short) = state.rules.short_turn else {
-        return slice.end;
-    };
+}
+
+/// The vCPUs that wait for their turn here, and are wanted.
+fn wanted_here<P: Platform>(state: &State<P>, platform: &P) -> VcpuSet {
+    if !state.short_turns.exist() {
+        return VcpuSet::EMPTY;
+    }
     let wanted = Parked {
         host: state.core,
         state: ParkedState::Wanted,
     };
     // At most 8 times: those that wait longest.
-    let mut first = state.scheduler.waiting().take(MAX_PCPUS);
-    match first.any(|id| platform.shared().slot(id).parked() == Some(wanted)) {
-        true => slice.since.saturating_add(short).min(slice.end),
-        false => slice.end,
+    let first = state.scheduler.waiting().take(MAX_PCPUS);
+    first
+        .filter(|id| platform.shared().slot(*id).parked() == Some(wanted))
+        .collect()
+}
+
+/// The turn of the vCPU that has run with this time slice is over for another one of its band that waits here.
+fn end_turn<P: Platform>(state: &mut State<P>, platform: &P, slice: &TimeSlice, now: Ticks) {
+    let Some(ran) = state.scheduler.current() else {
+        return;
+    };
+    let wanted = wanted_here(state, platform);
+    let was_whole = slice.end <= now;
+    state.short_turns.ended(ran, wanted, was_whole);
+    if !was_whole {
+        state.scheduler.yield_current();
     }
 }
 
@@ -184,9 +203,8 @@ fn choose<P: Platform>(
             Leaves::InKernel => state.scheduler.stay_in_turn(),
             Leaves::Now => {}
         }
-        if is_over && slice.is_some_and(|slice| slice.end > now) {
-            // A short turn.
-            state.scheduler.yield_current();
+        if let Some(slice) = slice.filter(|_| is_over) {
+            end_turn(state, platform, &slice, now);
         }
     }
     // If another vCPU is to run out of turn later, the running one has its grace for that.

@@ -5,7 +5,7 @@
 //!                      core 0                       core 1
 //!   rt wakes       keeps v
 //!                  runs rt                      if rt sleeps soon, no vCPU has migrated
-//!                  … for 100 µs (8 µs if rt ran for longer the last time): parks v,
+//!                  … for 100 µs (16 µs if rt ran for longer the last time): parks v,
 //!                  notifies core 1              swaps w for v, once w's kernel holds no lock
 //!                     ⋮                         parks w, notifies core 2, which takes w at the end of a time slice …
 //!   rt sleeps      takes the vCPU that has been parked longest, of the highest band

@@ -311,6 +311,7 @@ impl CoreSnapshot {
             short_park_delay: _,
             fetch_at,
             waiting,
+            short_turns: _,
             deferred_until,
             grace,
             pulls_for_interrupts: _,

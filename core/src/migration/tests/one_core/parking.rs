@@ -295,7 +295,7 @@ fn a_vcpu_is_parked_sooner_if_the_higher_band_ran_long_the_last_time() {
     core.admit(1, VcpuState::Sleep);
     core.go_on();
     let kept = [50, 500, 500, 50, 50].map(|length| kept_beside_a_run(&mut core, length));
-    assert_eq!(kept, [None, Some(100), Some(8), Some(8), None]);
+    assert_eq!(kept, [None, Some(100), Some(16), Some(16), None]);
 }
 
 /// Else two cores that go off would tell each other, and never the third one.
