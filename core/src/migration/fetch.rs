@@ -5,7 +5,7 @@
 use super::catch::{catch, stop_catching};
 use super::choice::Choice;
 use super::claim::{become_host_core, claim_for_core, is_cut_off};
-use super::core_state::Catch;
+use super::core_state::{Catch, CoreState};
 use super::grace::Leaves;
 use super::interrupt::take_interrupts;
 use super::notify::{notify_other_core, pass_on, publish_level};
@@ -71,39 +71,41 @@ pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ti
         return ended;
     }
     let slice = state.scheduler.time_slice();
-    let turn_end = slice.map_or(Ticks::NEVER, |it| turn_end(state, platform, &it));
-    let is_over = turn_end <= now;
-    if elsewhere.is_empty() && !is_over {
+    let mut wanted = VcpuSet::EMPTY;
+    if slice.is_some_and(|slice| slice.same_band_waits) && state.short_turns.exist() {
+        wanted = wanted_here(state, platform);
+        if let Some(ended) = must_end(state, platform) {
+            return ended;
+        }
+    }
+    let turn_end = slice.map_or(Ticks::NEVER, |it| turn_end(state, &it, wanted));
+    let over = (turn_end <= now).then_some(wanted);
+    if elsewhere.is_empty() && over.is_none() {
         if !state.scheduler.is_cut() {
             end_grace(state, platform);
         }
         state.fetch_at = state.fetch_at.min(turn_end);
         return Fetched::AtOnce;
     }
-    let fetched = choose(state, platform, now, elsewhere, is_over);
-    if !is_over {
+    let fetched = choose(state, platform, now, elsewhere, over);
+    if over.is_none() {
         state.fetch_at = state.fetch_at.min(turn_end);
     }
     fetched
 }
 
-/// When the turn of the running vCPU, which has this time slice, ends for another one of its band that waits here; [`Ticks::NEVER`]: none waits.
+/// When the turn of the running vCPU, which has this time slice, ends for another one of its band that waits here; [`Ticks::NEVER`]: none waits. `wanted`: those that are
+/// wanted.
 #[inline(always)]
-fn turn_end<P: Platform>(state: &State<P>, platform: &P, slice: &TimeSlice) -> Ticks {
-    match (slice.same_band_waits, state.scheduler.current()) {
-        (true, Some(runs)) => {
-            let wanted = wanted_here(state, platform);
-            state.short_turns.end(slice, runs, wanted)
-        }
+fn turn_end<T>(state: &CoreState<T>, slice: &TimeSlice, wanted: VcpuSet) -> Ticks {
+    match state.scheduler.current() {
+        Some(runs) if slice.same_band_waits => state.short_turns.end(slice, runs, wanted),
         _ => Ticks::NEVER,
     }
 }
 
 /// The vCPUs that wait for their turn here, and are wanted.
 fn wanted_here<P: Platform>(state: &State<P>, platform: &P) -> VcpuSet {
-    if !state.short_turns.exist() {
-        return VcpuSet::EMPTY;
-    }
     let wanted = Parked {
         host: state.core,
         state: ParkedState::Wanted,
@@ -115,12 +117,11 @@ fn wanted_here<P: Platform>(state: &State<P>, platform: &P) -> VcpuSet {
         .collect()
 }
 
-/// The turn of the vCPU that has run with this time slice is over for another one of its band that waits here.
-fn end_turn<P: Platform>(state: &mut State<P>, platform: &P, slice: &TimeSlice, now: Ticks) {
+/// The turn of the vCPU that has run with this time slice is over for another one of its band that waits here. `wanted`: those that are wanted.
+fn end_turn<T>(state: &mut CoreState<T>, slice: &TimeSlice, wanted: VcpuSet, now: Ticks) {
     let Some(ran) = state.scheduler.current() else {
         return;
     };
-    let wanted = wanted_here(state, platform);
     let was_whole = slice.end <= now;
     state.short_turns.ended(ran, wanted, was_whole);
     if !was_whole {
@@ -129,15 +130,15 @@ fn end_turn<P: Platform>(state: &mut State<P>, platform: &P, slice: &TimeSlice, 
 }
 
 /// Asks the policy about each vCPU of `elsewhere`, which other cores have parked. At once it claims those to take that
-/// sleep or are off; then it claims the best runnable one, or first gives the running vCPU grace. `is_over`: the turn
-/// of the running vCPU is over, and another vCPU of its band waits here.
+/// sleep or are off; then it claims the best runnable one, or first gives the running vCPU grace. `over`: the turn
+/// of the running vCPU is over, and others of its band wait here, of which these are wanted.
 #[inline(never)]
 fn choose<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
     now: Ticks,
     elsewhere: VcpuSet,
-    is_over: bool,
+    over: Option<VcpuSet>,
 ) -> Fetched {
     platform.trace(TracePoint::Look);
     let slice = state.scheduler.time_slice();
@@ -186,7 +187,7 @@ fn choose<P: Platform>(
     let is_preempted = choice
         .best
         .is_some_and(|best| slice.is_some_and(|slice| best.band > slice.band));
-    let must_leave = is_over || choice.best.is_some_and(|best| best.swap);
+    let must_leave = over.is_some() || choice.best.is_some_and(|best| best.swap);
     if must_leave && !is_preempted {
         let for_interrupt = choice.best.is_some_and(|it| is_rung(platform, it.vcpu));
         match more_grace(state, platform, now, for_interrupt) {
@@ -203,8 +204,8 @@ fn choose<P: Platform>(
             Leaves::InKernel => state.scheduler.stay_in_turn(),
             Leaves::Now => {}
         }
-        if let Some(slice) = slice.filter(|_| is_over) {
-            end_turn(state, platform, &slice, now);
+        if let (Some(slice), Some(wanted)) = (slice, over) {
+            end_turn(state, &slice, wanted, now);
         }
     }
     // If another vCPU is to run out of turn later, the running one has its grace for that.

@@ -27,15 +27,14 @@ impl Instance {
             return;
         }
         let now = timers::now();
-        match guest.watchdog.left(now, guest.stolen()) {
-            None => {}
-            Some(left) if left.0 > 0 => self.platform.looks.found(now, left),
-            Some(_) => {
-                // This core, too, stops its vCPUs when its mail arrives.
-                if self.begin_stop(id, life, StopReason::Watchdog).is_some() {
-                    self.send_stop(id, guest.cores());
-                }
-            }
+        let Some(left) = guest.watchdog.left(now, guest.stolen()) else {
+            return;
+        };
+        if left.0 > 0 {
+            self.platform.looks.found(now, left);
+        } else if self.begin_stop(id, life, StopReason::Watchdog).is_some() {
+            // This core, too, stops its vCPUs when its mail arrives.
+            self.send_stop(id, guest.cores());
         }
     }
 }
